@@ -1,0 +1,32 @@
+# Flags and job limits shared by every target.
+
+# ccache makes a second checkout or build folder cheap; it is used when present and never required.
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+endif()
+
+# A torch translation unit needs up to 1.3 GB, so those compile in a pool sized by memory, not by cores.
+cmake_host_system_information(RESULT _ls_memory_mb QUERY TOTAL_PHYSICAL_MEMORY)
+cmake_host_system_information(RESULT _ls_cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR _ls_heavy "${_ls_memory_mb} / 1500")
+if(_ls_heavy LESS 1)
+  set(_ls_heavy 1)
+elseif(_ls_heavy GREATER _ls_cores)
+  set(_ls_heavy ${_ls_cores})
+endif()
+set_property(GLOBAL PROPERTY JOB_POOLS "heavy=${_ls_heavy}")
+
+add_library(lockstep_flags INTERFACE)
+target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+target_include_directories(lockstep_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(lockstep_flags INTERFACE Threads::Threads)
+
+if(LOCKSTEP_TORCH)
+  find_package(LockstepTorch REQUIRED)
+endif()

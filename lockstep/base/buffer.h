@@ -1,0 +1,49 @@
+// Memory someone else owns, described just enough to be moved, hashed or reduced without knowing
+// tensors. A Buffer never frees; whoever made the memory keeps it alive until the operation that
+// uses it has been waited for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/units.h"
+
+namespace lockstep {
+
+enum class DeviceKind : std::uint8_t { kCpu, kCuda };
+
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::int16_t index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+struct Buffer {
+  void* data = nullptr;
+  std::int64_t count = 0;  // elements
+  DType dtype = DType::kU8;
+  Device device;
+
+  std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
+  // `num` elements from element `first`. REQUIRES: 0 <= first, first + num <= count.
+  Buffer slice(std::int64_t first, std::int64_t num) const;
+};
+
+struct ConstBuffer {
+  const void* data = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::kU8;
+  Device device;
+
+  ConstBuffer() = default;
+  ConstBuffer(const void* d, std::int64_t n, DType t, Device where = {})
+      : data(d), count(n), dtype(t), device(where) {}
+  ConstBuffer(const Buffer& b)
+      : data(b.data), count(b.count), dtype(b.dtype), device(b.device) {}  // NOLINT
+
+  std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
+  ConstBuffer slice(std::int64_t first, std::int64_t num) const;
+};
+
+}  // namespace lockstep

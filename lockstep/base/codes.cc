@@ -1,0 +1,139 @@
+#include "lockstep/base/codes.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+
+namespace lockstep {
+namespace {
+
+// Kept in ascending order; tests/base/codes_test.cc checks that and that every enumerator has a
+// row.
+constexpr CodeRow kRows[] = {
+    {Code::kUnknownCommand, "no such command",
+     "The first word after `lockstep` is not one of its commands. `lockstep --help` lists them; a "
+     "name\n"
+     "that is close to an existing one is suggested."},
+    {Code::kUnknownOption, "no such option",
+     "The command does not take this option or argument. `lockstep <command> --help` lists what "
+     "it\n"
+     "takes. Unknown options are never ignored: a misspelt option would silently train something "
+     "else."},
+    {Code::kBadOptionValue, "an option's value cannot be used",
+     "The value given to an option has the wrong form or is out of range, or the option needs a "
+     "value\n"
+     "and none was given. The message says what is accepted."},
+    {Code::kFileUnreadable, "a file cannot be read",
+     "The file does not exist, is a directory, or may not be read by this user. The message "
+     "carries\n"
+     "the operating system's reason."},
+    {Code::kSyntax, "a file is not well-formed",
+     "A TOML or JSON file could not be parsed. Nothing after the first syntax error can be "
+     "trusted, so\n"
+     "only that one is reported; errors in values are reported together once the file parses."},
+    {Code::kUnknownKey, "no such key",
+     "A configuration file or --set names a key that does not exist. Unknown keys are refused, "
+     "because\n"
+     "a misspelt key would leave a default in place without a word. `lockstep config fields` lists "
+     "all."},
+    {Code::kWrongType, "a value has the wrong type",
+     "The key exists, but its value is of another type: for example text where a whole number is\n"
+     "needed. Numbers are never read from text."},
+    {Code::kOutOfRange, "a value is out of range",
+     "The value has the right type but lies outside the range the key allows. The message gives "
+     "the\n"
+     "range and its unit."},
+    {Code::kUnknownChoice, "a value is not one of the choices",
+     "The key takes one of a fixed set of names. The message lists them and suggests the nearest."},
+    {Code::kMissingKey, "a required key is missing",
+     "The key has no default, because any default would hide a decision only you can take."},
+    {Code::kConflict, "two values contradict each other",
+     "Each value is legal alone, but not together with the other. The message shows both places."},
+    {Code::kDegreesDoNotMatchWorld, "the degrees do not multiply to the number of ranks",
+     "tp x cp x pp x dp must equal the number of ranks. Every rank has exactly one place in the "
+     "mesh;\n"
+     "a rank without a place would idle, and a place without a rank can not run."},
+    {Code::kBadDegree, "a degree is not usable",
+     "A degree must be a whole number of at least 1 that the axis supports."},
+    {Code::kDoesNotDivide, "a size is not divisible by a degree",
+     "The axis cuts this size into equal pieces, so the degree must divide it. The message lists "
+     "the\n"
+     "nearest degrees that do."},
+    {Code::kBadSharding, "a tensor cannot be sharded this way",
+     "A layout shards one tensor dimension by more axes than it has room for, or names the same "
+     "axis\n"
+     "twice."},
+    {Code::kUnknownModel, "no such model",
+     "The name is neither a row of the model catalogue (`lockstep model --list`) nor a model "
+     "file."},
+    {Code::kBadModel, "a model description contradicts itself",
+     "For example a number of heads that its number of key-value heads does not divide. The "
+     "message\n"
+     "names both values."},
+    {Code::kUnknownDevice, "no such device or cluster",
+     "The name is neither a row of the device catalogue (`lockstep cluster --list`) nor a cluster "
+     "file."},
+    {Code::kBadCluster, "a cluster description contradicts itself",
+     "For example tiers whose sizes do not grow, or a device count that the node size does not "
+     "divide."},
+    {Code::kBadCommArgument, "a collective was called with unsuitable buffers",
+     "Sizes, element types or peers do not fit the operation. The message names the operation, "
+     "the\n"
+     "group and both values."},
+    {Code::kPeerLost, "a peer is gone",
+     "A process of the job ended or its connection broke while others waited for it. The message "
+     "names\n"
+     "the rank and the operation. The communicator can not be used any more; restart the job from "
+     "its\n"
+     "last checkpoint."},
+    {Code::kPeerStalled, "a peer did not answer before the deadline",
+     "A process of the job is alive to the operating system but did not take part in an operation "
+     "in\n"
+     "time: it hangs, is stopped, or is far slower than the deadline allows."},
+    {Code::kPoisoned, "the communicator failed earlier",
+     "After a lost peer or a missed deadline nobody can tell which bytes arrived, so a "
+     "communicator\n"
+     "refuses all further work. The message repeats the first failure."},
+    {Code::kStoreLost, "the rendezvous store does not answer",
+     "The store through which ranks find each other is gone. Rank 0 hosts it unless a launcher "
+     "does, so\n"
+     "this usually means that rank 0 ended or is stopped."},
+    {Code::kNeedsTorch, "this build has no LibTorch",
+     "The binary was built with LOCKSTEP_TORCH=OFF (preset `core`): planning, simulating and "
+     "formats\n"
+     "work, everything that computes tensors does not. Build the preset `dev` for those."},
+    {Code::kUnsuitableEnvironment, "this machine or process can not do it",
+     "A device, port, permission or environment variable that the command needs is missing or "
+     "unusable.\n"
+     "`lockstep doctor` shows what this machine offers."},
+    {Code::kBug, "a bug in Lockstep",
+     "An invariant of the program itself does not hold. Please report the message together with "
+     "the\n"
+     "output of `lockstep doctor --json`."},
+};
+
+}  // namespace
+
+std::span<const CodeRow> code_table() { return kRows; }
+
+std::string to_text(Code code) {
+  char text[8];
+  std::snprintf(text, sizeof text, "LS%04d", static_cast<int>(code) % 10000);
+  return text;
+}
+
+std::optional<Code> parse_code(std::string_view text) {
+  if (text.size() > 2 && std::tolower(text[0]) == 'l' && std::tolower(text[1]) == 's')
+    text.remove_prefix(2);
+  if (text.empty() || text.size() > 4 ||
+      !std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); }))
+    return std::nullopt;
+  int number = 0;
+  for (char c : text) number = number * 10 + (c - '0');
+  for (const CodeRow& row : kRows)
+    if (static_cast<int>(row.code) == number) return row.code;
+  return std::nullopt;
+}
+
+}  // namespace lockstep

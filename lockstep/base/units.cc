@@ -1,0 +1,125 @@
+#include "lockstep/base/units.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <limits>
+
+namespace lockstep {
+namespace {
+
+struct Multiple {
+  std::string_view name;
+  double factor;
+};
+
+// Three significant digits without trailing zeros: 64, 1.5, 2.52.
+std::string short_number(double x) {
+  std::string text = strf(x >= 99.95 ? "%.0f" : x >= 9.995 ? "%.1f" : "%.2f", x);
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  return text;
+}
+
+template <std::size_t N>
+std::string scaled(double x, const std::array<Multiple, N>& multiples) {
+  const Multiple* chosen = &multiples[0];
+  for (const Multiple& m : multiples)
+    if (std::abs(x) >= m.factor) chosen = &m;
+  const std::string sign = x < 0 ? "-" : "";
+  return sign + short_number(std::abs(x) / chosen->factor) + " " + std::string(chosen->name);
+}
+
+}  // namespace
+
+std::string to_text(Bytes bytes) {
+  static constexpr std::array<Multiple, 6> kMultiples = {{{"B", 1},
+                                                          {"KiB", 0x1p10},
+                                                          {"MiB", 0x1p20},
+                                                          {"GiB", 0x1p30},
+                                                          {"TiB", 0x1p40},
+                                                          {"PiB", 0x1p50}}};
+  return scaled(static_cast<double>(bytes.value), kMultiples);
+}
+
+std::string to_text(Seconds seconds) {
+  static constexpr std::array<Multiple, 4> kMultiples = {
+      {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+  const double s = seconds.value;
+  if (s == 0) return "0 s";
+  if (std::abs(s) < 120) return scaled(s, kMultiples);
+  const auto minutes = std::llround(s / 60);
+  if (minutes < 120) return strf("%lld min", minutes);
+  if (minutes < 60 * 48) return strf("%lld h %lld min", minutes / 60, minutes % 60);
+  return strf("%.1f days", s / 86400);
+}
+
+std::string to_text(Flops flops) {
+  static constexpr std::array<Multiple, 7> kMultiples = {{{"FLOP", 1},
+                                                          {"kFLOP", 1e3},
+                                                          {"MFLOP", 1e6},
+                                                          {"GFLOP", 1e9},
+                                                          {"TFLOP", 1e12},
+                                                          {"PFLOP", 1e15},
+                                                          {"EFLOP", 1e18}}};
+  return scaled(flops.value, kMultiples);
+}
+
+Result<Bytes> parse_bytes(std::string_view text) {
+  static constexpr std::array<Multiple, 10> kMultiples = {{{"", 1},
+                                                           {"B", 1},
+                                                           {"kB", 1e3},
+                                                           {"MB", 1e6},
+                                                           {"GB", 1e9},
+                                                           {"TB", 1e12},
+                                                           {"KiB", 0x1p10},
+                                                           {"MiB", 0x1p20},
+                                                           {"GiB", 0x1p30},
+                                                           {"TiB", 0x1p40}}};
+  const auto refuse = [&](const std::string& why) {
+    return Error{
+        Code::kBadOptionValue, "size '" + std::string(text) + "' " + why,
+        "write a number of bytes, or a number with kB MB GB TB (powers of 1000) or KiB MiB GiB TiB "
+        "(powers of 1024), for example 64MiB"};
+  };
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc()) return refuse("is not a number of bytes");
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const Multiple& m : kMultiples) {
+    if (m.name != unit) continue;
+    const double bytes = number * m.factor;
+    if (!(bytes >= 0)) return refuse("is negative");
+    if (bytes >= 0x1p63) return refuse("is too large");
+    if (bytes != std::floor(bytes)) return refuse("is not a whole number of bytes");
+    return Bytes{static_cast<std::int64_t>(bytes)};
+  }
+  return refuse("has an unknown unit '" + std::string(unit) + "'");
+}
+
+std::string with_commas(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  const std::size_t first = number < 0 ? 1 : 0;
+  for (std::size_t i = digits.size(); i > first + 3;) digits.insert(i -= 3, 1, ',');
+  return digits;
+}
+
+std::string strf(const char* format, ...) {
+  std::va_list args;
+  va_start(args, format);
+  std::va_list again;
+  va_copy(again, args);
+  const int length = std::vsnprintf(nullptr, 0, format, args);
+  va_end(args);
+  std::string text(static_cast<std::size_t>(length), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  return text;
+}
+
+}  // namespace lockstep
