@@ -6,8 +6,8 @@ namespace lockstep {
 namespace {
 
 void check_slice(std::int64_t count, std::int64_t first, std::int64_t num) {
-  LS_CHECK(first >= 0 && num >= 0 && first + num <= count, "slice [", first, ", ", first + num,
-           ") of ", count);
+  LS_CHECK(first >= 0 && num >= 0 && first <= count && num <= count - first, num,
+           " elements from element ", first, " of ", count);
 }
 
 }  // namespace

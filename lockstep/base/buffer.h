@@ -39,8 +39,8 @@ struct ConstBuffer {
   ConstBuffer() = default;
   ConstBuffer(const void* d, std::int64_t n, DType t, Device where = {})
       : data(d), count(n), dtype(t), device(where) {}
-  ConstBuffer(const Buffer& b)
-      : data(b.data), count(b.count), dtype(b.dtype), device(b.device) {}  // NOLINT
+  ConstBuffer(const Buffer& b)  // NOLINT(google-explicit-constructor)
+      : data(b.data), count(b.count), dtype(b.dtype), device(b.device) {}
 
   std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
   ConstBuffer slice(std::int64_t first, std::int64_t num) const;

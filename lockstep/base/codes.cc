@@ -64,6 +64,10 @@ constexpr CodeRow kRows[] = {
      "A layout shards one tensor dimension by more axes than it has room for, or names the same "
      "axis\n"
      "twice."},
+    {Code::kWrongTensorState, "a collective does not fit what the ranks hold",
+     "Along each axis a tensor is replicated, sharded or partial. all_gather starts from sharded,\n"
+     "all_reduce and reduce_scatter start from partial; from another state they would compute\n"
+     "something, but not what the model means."},
     {Code::kUnknownModel, "no such model",
      "The name is neither a row of the model catalogue (`lockstep model --list`) nor a model "
      "file."},
@@ -77,10 +81,10 @@ constexpr CodeRow kRows[] = {
     {Code::kBadCluster, "a cluster description contradicts itself",
      "For example tiers whose sizes do not grow, or a device count that the node size does not "
      "divide."},
-    {Code::kBadCommArgument, "a collective was called with unsuitable buffers",
-     "Sizes, element types or peers do not fit the operation. The message names the operation, "
-     "the\n"
-     "group and both values."},
+    {Code::kMismatchedCalls, "members of a group called different operations",
+     "All members of a group must call the same operations with the same sizes in the same order. "
+     "The\n"
+     "message names two members and what each of them called. This is a bug in the caller."},
     {Code::kPeerLost, "a peer is gone",
      "A process of the job ended or its connection broke while others waited for it. The message "
      "names\n"

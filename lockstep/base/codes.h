@@ -30,6 +30,7 @@ enum class Code : std::uint16_t {
   kBadDegree = 202,
   kDoesNotDivide = 203,
   kBadSharding = 204,
+  kWrongTensorState = 205,
 
   kUnknownModel = 301,
   kBadModel = 302,
@@ -37,7 +38,7 @@ enum class Code : std::uint16_t {
   kUnknownDevice = 401,
   kBadCluster = 402,
 
-  kBadCommArgument = 501,
+  kMismatchedCalls = 501,
   kPeerLost = 502,
   kPeerStalled = 503,
   kPoisoned = 504,

@@ -1,8 +1,9 @@
 // What can go wrong, in three families.
-//   Error            wrong input or an infeasible request: data, returned in a Result
-//   WorldError       the world failed us (a peer, the network, a disk): thrown, caught only where
-//   work is restarted BrokenInvariant  a bug of ours: thrown by LS_CHECK (check.h), caught only by
-//   main and by tests
+// - Error: wrong input or an infeasible request. Data, returned in a Result.
+// - WorldError: the world failed us (a peer, the network, a disk). Thrown, caught only where work
+// is
+//   restarted.
+// - BrokenInvariant: a bug of ours. Thrown by LS_CHECK (check.h), caught only by main and by tests.
 #pragma once
 
 #include <stdexcept>
@@ -15,9 +16,8 @@ namespace lockstep {
 
 struct Error {
   Code code = Code::kBug;
-  std::string
-      message;  // one sentence: the field, its value, the limit; no code, no trailing full stop
-  std::string help;  // what to do, with the nearest legal values; may be empty
+  std::string message;  // one sentence, no full stop: the field, its value, the limit
+  std::string help;     // what to do, with the nearest legal values; may be empty
 };
 
 // "error[LS0203]: <message>" and, on a second line, the help.

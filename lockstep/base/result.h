@@ -13,10 +13,10 @@ namespace lockstep {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error)
-      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value)  // NOLINT(google-explicit-constructor)
+      : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error)  // NOLINT(google-explicit-constructor)
+      : state_(std::in_place_index<1>, std::move(error)) {}
 
   bool ok() const { return state_.index() == 0; }
 
@@ -38,7 +38,8 @@ class [[nodiscard]] Result {
 
  private:
   void require() const {
-    LS_CHECK(ok(), "value of a failed Result: ", ok() ? "" : std::get<1>(state_).message);
+    if (const Error* failure = std::get_if<1>(&state_)) [[unlikely]]
+      fail_check("ok()", __FILE__, __LINE__, "value of a failed Result: " + failure->message);
   }
 
   std::variant<T, Error> state_;
