@@ -1,0 +1,56 @@
+#include "lockstep/mesh/group.h"
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::mesh {
+
+Group::Group(const Grid& grid, const View& view, AxisSet axes, Rank member)
+    : grid_(grid), view_(view), axes_(axes), base_(grid.position(member)) {
+  const std::int32_t position = base_;
+  for (const Digit& digit : view_) {
+    if (!axes_.has(digit.axis)) continue;
+    base_ -= digit.of(position) * digit.step;
+    size_ *= digit.extent;
+  }
+}
+
+Rank Group::rank_at(std::int32_t index) const {
+  LS_CHECK(0 <= index && index < size_, "member ", index, " of ", name(), ", which has ", size_);
+  std::int32_t position = base_;
+  for (const Digit& digit : view_) {
+    if (!axes_.has(digit.axis)) continue;
+    position += index % digit.extent * digit.step;
+    index /= digit.extent;
+  }
+  return grid_.rank(position);
+}
+
+std::optional<std::int32_t> Group::index_of(Rank rank) const {
+  if (!grid_.has(rank)) return std::nullopt;
+  const std::int32_t position = grid_.position(rank);
+  std::int32_t base = position;
+  std::int32_t index = 0;
+  std::int32_t faster = 1;  // members per step of the digit at hand
+  for (const Digit& digit : view_) {
+    if (!axes_.has(digit.axis)) continue;
+    const std::int32_t coord = digit.of(position);
+    base -= coord * digit.step;
+    index += coord * faster;
+    faster *= digit.extent;
+  }
+  if (base != base_) return std::nullopt;
+  return index;
+}
+
+std::string Group::name() const {
+  std::string shared;
+  const auto append = [&shared](std::string_view axis, std::int32_t coord) {
+    shared += shared.empty() ? '@' : '.';
+    shared.append(axis).append(std::to_string(coord));
+  };
+  for (const Digit& digit : view_)
+    if (digit.extent > 1 && !axes_.has(digit.axis)) append(to_text(digit.axis), digit.of(base_));
+  return to_text(axes_) + shared;
+}
+
+}  // namespace lockstep::mesh

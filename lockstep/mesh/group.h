@@ -1,0 +1,82 @@
+// A group: the ranks that share all coordinates but those along a set of axes.
+//
+// It is kept as a base and strides, never as a list, so making one costs the same on 8 ranks and
+// on a million. Members are counted with the axes in member order (axis.h), earlier axis faster.
+// So the replicate axis is always slowest, and a shard group is an aligned block of consecutive
+// members of its data group: an aligned binary tree adds alike under flat and hybrid sharding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/ids.h"
+#include "lockstep/mesh/axis.h"
+#include "lockstep/mesh/grid.h"
+
+namespace lockstep::mesh {
+
+// A value of about 150 bytes that owns no memory and refers to no mesh. Immutable; any thread may
+// use it. Equal when made from any two of its members.
+class Group {
+ public:
+  // The group of one rank of a world of one.
+  Group() = default;
+  // Made by Mesh::group.
+  Group(const Grid& grid, const View& view, AxisSet axes, Rank member);
+
+  AxisSet axes() const { return axes_; }  // what the ledger files this group's traffic under
+  std::int32_t size() const { return size_; }
+
+  // REQUIRES: 0 <= index < size().
+  Rank rank_at(std::int32_t index) const;
+  // The member number of `rank`; absent when it is no member.
+  std::optional<std::int32_t> index_of(Rank rank) const;
+  bool contains(Rank rank) const { return index_of(rank).has_value(); }
+
+  // "dp@tp1.pp0": the axes, then the coordinates its members share, leaving out axes of degree 1.
+  // The same on every member and different for any two groups of a mesh; letters, digits and
+  // "+_@." only.
+  std::string name() const;
+
+  class Iterator;
+  Iterator begin() const;
+  Iterator end() const;
+
+  bool operator==(const Group&) const = default;
+
+ private:
+  Grid grid_;
+  View view_ = {};
+  AxisSet axes_;
+  std::int32_t base_ = 0;  // position of member 0
+  std::int32_t size_ = 1;
+};
+
+// Yields ranks in member order; must not outlive its group.
+class Group::Iterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = Rank;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const Rank*;
+  using reference = Rank;
+
+  Iterator() = default;
+  Iterator(const Group* group, std::int32_t index) : group_(group), index_(index) {}
+  Rank operator*() const { return group_->rank_at(index_); }
+  Iterator& operator++() { return ++index_, *this; }
+  Iterator operator++(int) { return {group_, index_++}; }
+  bool operator==(const Iterator&) const = default;
+
+ private:
+  const Group* group_ = nullptr;
+  std::int32_t index_ = 0;
+};
+
+inline Group::Iterator Group::begin() const { return {this, 0}; }
+inline Group::Iterator Group::end() const { return {this, size_}; }
+
+}  // namespace lockstep::mesh

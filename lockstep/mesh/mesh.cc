@@ -1,0 +1,223 @@
+#include "lockstep/mesh/mesh.h"
+
+#include <limits>
+#include <numeric>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/units.h"
+#include "lockstep/mesh/divisors.h"
+
+namespace lockstep::mesh {
+namespace {
+
+constexpr std::int64_t kMaxWorld = std::numeric_limits<std::int32_t>::max();
+
+struct NamedDegree {
+  const char* name;
+  std::int64_t value;
+};
+
+std::array<NamedDegree, 4> dense_degrees(const Degrees& d) {
+  return {{{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}}};
+}
+
+std::string product_text(const Degrees& d) {
+  return strf("tp x cp x pp x dp = %lld x %lld x %lld x %lld", static_cast<long long>(d.tp),
+              static_cast<long long>(d.cp), static_cast<long long>(d.pp),
+              static_cast<long long>(d.dp));
+}
+
+// The number of ranks, or why there can not be that many.
+Result<std::int64_t> count_ranks(const Degrees& d) {
+  std::int64_t world = 1;
+  for (const auto& [name, value] : dense_degrees(d)) {
+    if (value < 1)
+      return Error{Code::kBadDegree,
+                   std::string(name) + " = " + std::to_string(value) + " is less than 1",
+                   std::string("set ") + name + " = 1 to leave the axis out"};
+    const auto product = checked_product(world, value);
+    if (!product || *product > kMaxWorld)
+      return Error{Code::kBadDegree,
+                   product_text(d) + " is more than " + std::to_string(kMaxWorld) + " ranks",
+                   "lower a degree"};
+    world = *product;
+  }
+  return world;
+}
+
+Result<void> check_shard(const Degrees& d) {
+  const std::int64_t shard = d.dp_shard.value_or(d.dp);
+  if (shard < 1)
+    return Error{Code::kBadDegree, "dp_shard = " + std::to_string(shard) + " is less than 1",
+                 "leave dp_shard out to shard over all of dp"};
+  if (d.dp % shard != 0)
+    return Error{
+        Code::kDoesNotDivide,
+        "dp_shard = " + std::to_string(shard) + " does not divide dp = " + std::to_string(d.dp),
+        "the nearest values that do: " + to_text(nearest_divisors(d.dp, shard))};
+  return {};
+}
+
+Result<void> check_experts(const Degrees& d) {
+  for (const auto& [name, value] : {NamedDegree{"ep", d.ep}, NamedDegree{"etp", d.etp}})
+    if (value < 1)
+      return Error{Code::kBadDegree,
+                   std::string(name) + " = " + std::to_string(value) + " is less than 1",
+                   std::string("set ") + name + " = 1 to leave the axis out"};
+  const std::int64_t ranks = d.tp * d.cp * d.dp;
+  const auto product = checked_product(d.ep, d.etp);
+  if (product && ranks % *product == 0) return {};
+  std::string help;
+  if (ranks % d.etp == 0)
+    help = "with etp = " + std::to_string(d.etp) +
+           ", the nearest values of ep that fit: " + to_text(nearest_divisors(ranks / d.etp, d.ep));
+  else
+    help = "the nearest values of etp that divide " + std::to_string(ranks) + ": " +
+           to_text(nearest_divisors(ranks, d.etp));
+  return Error{Code::kDoesNotDivide,
+               "ep x etp = " + std::to_string(d.ep) + " x " + std::to_string(d.etp) +
+                   " does not divide tp x cp x dp = " + std::to_string(ranks),
+               help};
+}
+
+std::string fitting_degrees(const Degrees& d, std::int64_t product, std::int64_t world) {
+  std::string fits;
+  for (const auto& [name, value] : dense_degrees(d)) {
+    const std::int64_t others = product / value;
+    if (world % others != 0) continue;
+    fits +=
+        (fits.empty() ? "" : " or ") + std::string(name) + " = " + std::to_string(world / others);
+  }
+  if (!fits.empty()) return "with the other degrees as they are, " + fits + " fits";
+  const std::int64_t model = product / d.dp;
+  const std::int64_t below = world / model;
+  std::string help = "the nearest with tp x cp x pp = " + std::to_string(model) + ": ";
+  if (below >= 1)
+    help += "dp = " + std::to_string(below) + " on " + std::to_string(below * model) + " ranks or ";
+  return help + "dp = " + std::to_string(below + 1) + " on " + std::to_string((below + 1) * model) +
+         " ranks";
+}
+
+// Numbers the places of a view: pp slowest, otherwise the earlier axis faster.
+View make_view(const std::array<Axis, 5>& axes, const std::array<std::int64_t, 5>& extents) {
+  View view;
+  std::int32_t step = 1;
+  for (const bool is_pipeline : {false, true}) {
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      if ((axes[i] == Axis::kPipeline) != is_pipeline) continue;
+      view[i] = {axes[i], static_cast<std::int32_t>(extents[i]), step};
+      step *= view[i].extent;
+    }
+  }
+  return view;
+}
+
+}  // namespace
+
+Result<void> check_world(const Degrees& degrees, std::int64_t world) {
+  const auto product = count_ranks(degrees);
+  if (!product.ok()) return product.error();
+  if (*product == world) return {};
+  if (world < 1 || world > kMaxWorld)
+    return Error{Code::kDegreesDoNotMatchWorld,
+                 "a world of " + std::to_string(world) + " ranks is not between 1 and " +
+                     std::to_string(kMaxWorld),
+                 product_text(degrees) + " needs " + std::to_string(*product) + " ranks"};
+  return Error{Code::kDegreesDoNotMatchWorld,
+               product_text(degrees) + " = " + std::to_string(*product) + ", but the world has " +
+                   std::to_string(world) + " ranks",
+               fitting_degrees(degrees, *product, world)};
+}
+
+std::string to_text(const Coords& coords) {
+  std::string text;
+  for (int i = 0; i < kNumAxes; ++i) {
+    const Axis axis = static_cast<Axis>(i);
+    text.append(i == 0 ? "" : " ").append(to_text(axis)).append("=");
+    text += std::to_string(coords[axis].value);
+  }
+  return text;
+}
+
+Mesh::Mesh()
+    : dense_(make_view(kDenseView, {1, 1, 1, 1, 1})),
+      expert_(make_view(kExpertView, {1, 1, 1, 1, 1})),
+      grid_(dense_, order_) {}
+
+Result<Mesh> Mesh::create(const Degrees& d, const Order& order) {
+  const auto world = count_ranks(d);
+  if (!world.ok()) return world.error();
+  if (const auto checked = check_shard(d); !checked.ok()) return checked.error();
+  if (const auto checked = check_experts(d); !checked.ok()) return checked.error();
+
+  const std::int64_t shard = d.dp_shard.value_or(d.dp);
+  const std::int64_t replicate = d.dp / shard;
+  const std::int64_t edp = d.tp * d.cp * d.dp / (d.ep * d.etp);
+  const std::int64_t edp_replicate = std::gcd(replicate, edp);
+
+  Mesh mesh;
+  mesh.order_ = order;
+  mesh.world_ = static_cast<std::int32_t>(*world);
+  mesh.dense_ = make_view(kDenseView, {d.tp, d.cp, d.pp, shard, replicate});
+  mesh.expert_ = make_view(kExpertView, {d.etp, d.ep, d.pp, edp / edp_replicate, edp_replicate});
+  mesh.grid_ = Grid(mesh.dense_, order);
+  return mesh;
+}
+
+Degrees Mesh::degrees() const {
+  return {.tp = degree(Axis::kTensor),
+          .cp = degree(Axis::kContext),
+          .pp = degree(Axis::kPipeline),
+          .dp = degree(kDp),
+          .dp_shard = degree(Axis::kDataShard),
+          .ep = degree(Axis::kExpert),
+          .etp = degree(Axis::kExpertTensor)};
+}
+
+std::int32_t Mesh::degree(AxisSet axes) const {
+  std::int32_t degree = 1;
+  for (const Digit& digit : view_of(axes))
+    if (axes.has(digit.axis)) degree *= digit.extent;
+  return degree;
+}
+
+Coord Mesh::coord(Rank rank, AxisSet axes) const {
+  return Coord{*group(rank, axes).index_of(rank)};
+}
+
+Coords Mesh::coords(Rank rank) const {
+  LS_CHECK(0 <= rank.value && rank.value < world_, "rank ", rank.value, " of ", world_);
+  const std::int32_t position = grid_.position(rank);
+  Coords coords;
+  for (const View* view : {&dense_, &expert_})
+    for (const Digit& digit : *view) coords[digit.axis] = Coord{digit.of(position)};
+  return coords;
+}
+
+Rank Mesh::rank(const Coords& coords) const { return rank_of(dense_, coords); }
+
+Rank Mesh::expert_rank(const Coords& coords) const { return rank_of(expert_, coords); }
+
+Group Mesh::group(Rank rank, AxisSet axes) const {
+  LS_CHECK(0 <= rank.value && rank.value < world_, "rank ", rank.value, " of ", world_);
+  return Group(grid_, view_of(axes), axes, rank);
+}
+
+const View& Mesh::view_of(AxisSet axes) const {
+  if (kWorld.covers(axes)) return dense_;
+  LS_CHECK(kExpertWorld.covers(axes), to_text(axes), " mixes the dense and the expert view");
+  return expert_;
+}
+
+Rank Mesh::rank_of(const View& view, const Coords& coords) const {
+  std::int32_t position = 0;
+  for (const Digit& digit : view) {
+    const std::int32_t coord = coords[digit.axis].value;
+    LS_CHECK(0 <= coord && coord < digit.extent, to_text(digit.axis), " coordinate ", coord, " of ",
+             digit.extent);
+    position += coord * digit.step;
+  }
+  return grid_.rank(position);
+}
+
+}  // namespace lockstep::mesh
