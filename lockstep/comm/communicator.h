@@ -1,0 +1,183 @@
+// Collective operations of one group of ranks on plain buffers. Backends are rows of a catalogue
+// (catalog.h): `local` (threads), `gloo` (processes), `nccl`; one contract test runs over every
+// row.
+//
+// What every backend promises:
+//   order     Operations start in the order they are issued, and one that is issued later on the
+//   same
+//             communicator may read what an earlier one writes, without a wait in between.
+//   buffers   From issue to the end of Work::wait, inputs are not written and outputs hold nothing
+//   usable. bits      Reductions add in the one tree of tree_sum.h. all_reduce is an all_gather of
+//   a reduce_scatter
+//             on every backend.
+//   bytes     The ledger counts logical traffic as ledger.h defines it.
+//   failure   A lost or late peer ends the wait with a CommError that names the rank and the
+//   operation, at
+//             the latest one second after the operation's deadline. The communicator is then
+//             poisoned: every further call throws.
+//
+// Thread rule: one thread issues; any thread may wait for a Work or call abort.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/buffer.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/ids.h"
+#include "lockstep/comm/ledger.h"
+
+namespace lockstep::comm {
+
+// A peer was lost or late.
+class CommError : public WorldError {
+ public:
+  CommError(Error error, OpKind op, std::optional<Rank> culprit)
+      : WorldError(std::move(error)), op_(op), culprit_(culprit) {}
+  OpKind op() const { return op_; }
+  std::optional<Rank> culprit() const { return culprit_; }  // empty when it can not be known
+
+ private:
+  OpKind op_;
+  std::optional<Rank> culprit_;
+};
+
+// The part of an operation that is still to happen. Implemented by backends.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual void wait() = 0;  // called at most once; throws CommError
+};
+
+// One started operation. Must be waited for before its buffers are touched; destruction waits too,
+// so that memory never disappears under a transfer, and then drops the error.
+class Work {
+ public:
+  Work() = default;  // already done
+  explicit Work(std::unique_ptr<Pending> pending) : pending_(std::move(pending)) {}
+  Work(Work&&) = default;
+  Work& operator=(Work&& other) noexcept;
+  ~Work();
+
+  void wait();  // a second wait returns at once
+
+ private:
+  std::unique_ptr<Pending> pending_;
+};
+
+// One rank's place in one group.
+struct Membership {
+  std::string name;           // unique in the world, for example "dp@tp1.pp0"
+  std::string axis;           // what the ledger files it under
+  std::vector<Rank> members;  // world ranks in group order
+  int index = 0;              // position of this rank in `members`
+
+  int size() const { return static_cast<int>(members.size()); }
+  Rank rank() const { return members[static_cast<std::size_t>(index)]; }
+};
+
+class Communicator {
+ public:
+  // `ledger` must outlive the communicator.
+  Communicator(Membership membership, Ledger& ledger);
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  const Membership& membership() const { return membership_; }
+  int size() const { return membership_.size(); }
+  int index() const { return membership_.index; }
+
+  // out = in of member 0, in of member 1, ... In place when `in` is this member's piece of `out`.
+  Work all_gather(ConstBuffer in, Buffer out, Deadline deadline);
+
+  // out = piece `index` of the sum of every member's `in`. In place when `out` is that piece of
+  // `in`; the rest of `in` is then undefined.
+  Work reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline);
+
+  // data = the sum of every member's data. Any count; one that does not divide by size() is padded
+  // inside.
+  Work all_reduce(Buffer data, Deadline deadline);
+
+  // Sends send_counts[i] elements to member i, the pieces lying one after another in `in`, and
+  // receives recv_counts[i] from member i into consecutive pieces of `out`. No overlap of `in` and
+  // `out`.
+  Work all_to_all(ConstBuffer in, std::span<const std::int64_t> send_counts, Buffer out,
+                  std::span<const std::int64_t> recv_counts, Deadline deadline);
+
+  // Point to point, matched by (sender, receiver, tag) in the order of issue. 0 <= tag < 2^30.
+  Work send(ConstBuffer data, int to, int tag, Deadline deadline);
+  Work recv(Buffer data, int from, int tag, Deadline deadline);
+
+  Work broadcast(Buffer data, int root, Deadline deadline);
+  Work barrier(Deadline deadline);
+
+  // Gives up: waits in progress and all later calls fail at once with `reason`. Idempotent.
+  void abort(const std::string& reason);
+
+  // "gloo group dp@tp1.pp0, member 2 of 4".
+  std::string describe() const;
+
+  bool is_poisoned() const { return poisoned_.load(); }
+
+ protected:
+  // What a backend implements. Arguments have been checked, traffic has been counted, groups of one
+  // member and empty transfers have been dealt with.
+  virtual Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) = 0;
+  virtual Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) = 0;
+  virtual Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
+                                std::vector<std::int64_t> recv_counts, Deadline deadline) = 0;
+  virtual Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) = 0;
+  virtual Work start_recv(Buffer data, int from, int tag, Deadline deadline) = 0;
+  virtual Work start_broadcast(Buffer data, int root, Deadline deadline) = 0;
+  virtual Work start_barrier(Deadline deadline) = 0;
+  virtual void start_abort(const CommError& reason) = 0;
+  virtual std::string backend_name() const = 0;
+
+  // Remembers the first failure; later calls throw kPoisoned quoting it. Any thread.
+  void poison(const CommError& first);
+  // What a failed call throws: the first failure itself to whoever was waiting, kPoisoned to later
+  // callers.
+  void throw_if_poisoned(OpKind op) const;
+
+ private:
+  void count(OpKind op, std::int64_t bytes);
+
+  const Membership membership_;
+  Ledger& ledger_;
+  std::atomic<bool> poisoned_ = false;
+  mutable std::mutex poison_mutex_;
+  std::optional<CommError> first_failure_;
+};
+
+// One rank's door to all others: connects groups. Backends implement it; see catalog.h.
+// Thread rule: one thread.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual Rank rank() const = 0;
+  virtual int size() const = 0;
+
+  // Makes the communicator of one group. Called by the members of the group only, by each of them
+  // once for a given name. `members` holds world ranks in group order and contains rank().
+  virtual std::unique_ptr<Communicator> connect(std::string name, std::string axis,
+                                                std::vector<Rank> members, Deadline deadline) = 0;
+
+  Ledger& ledger() { return ledger_; }
+
+ protected:
+  // Checks what connect was given and finds this rank in it.
+  Membership membership(std::string name, std::string axis, std::vector<Rank> members) const;
+
+ private:
+  Ledger ledger_;
+};
+
+}  // namespace lockstep::comm

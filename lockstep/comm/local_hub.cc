@@ -1,0 +1,408 @@
+#include "lockstep/comm/local_hub.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/block_cache.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/comm/tree_sum.h"
+
+namespace lockstep::comm {
+namespace {
+
+bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
+  const auto* pa = static_cast<const std::byte*>(a);
+  const auto* pb = static_cast<const std::byte*>(b);
+  return a_bytes > 0 && b_bytes > 0 && pa < pb + b_bytes && pb < pa + a_bytes;
+}
+
+bool overlap(const LocalOp& op, const void* data, std::int64_t bytes) {
+  return overlap(op.in.data, op.in.bytes(), data, bytes) ||
+         overlap(op.out.data, op.out.bytes(), data, bytes);
+}
+
+void fill_unusable(Buffer buffer) {
+  if (buffer.count > 0) std::memset(buffer.data, 0xff, static_cast<std::size_t>(buffer.bytes()));
+}
+
+// Snapshots and staged results come and go at every operation.
+BlockCache& blocks() {
+  static BlockCache cache(std::size_t{1} << 30);
+  return cache;
+}
+
+std::shared_ptr<std::byte[]> allocate(std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+  return {static_cast<std::byte*>(blocks().take(size)),
+          [size](std::byte* block) { blocks().give(block, size); }};
+}
+
+void copy(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::uint64_t hash_of(ConstBuffer buffer) {
+  return xxh3_64(
+      {static_cast<const std::byte*>(buffer.data), static_cast<std::size_t>(buffer.bytes())});
+}
+
+// Makes the op's memory as unhelpful as the contract allows. What an earlier op of this member
+// still uses may not be touched until that one is through; execute() makes up for it.
+void prepare(LocalOp& op) {
+  if (op.chained) return;
+  const bool in_place = overlap(op.in.data, op.in.bytes(), op.out.data, op.out.bytes());
+  if (in_place) {
+    op.snapshot = allocate(op.in.bytes());
+    copy(op.snapshot.get(), op.in.data, op.in.bytes());
+    fill_unusable({const_cast<void*>(op.in.data), op.in.count, op.in.dtype, op.in.device});
+  } else if (op.in.count > 0) {
+    op.in_hash = hash_of(op.in);
+  }
+  fill_unusable(op.out);
+}
+
+using Ops = std::vector<std::shared_ptr<LocalOp>>;
+
+void stage_all_gather(const Ops& ops) {
+  const std::int64_t piece = ops[0]->in.bytes();
+  auto staged = allocate(piece * static_cast<std::int64_t>(ops.size()));
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    copy(staged.get() + static_cast<std::int64_t>(i) * piece, ops[i]->source(), piece);
+  for (const auto& op : ops) op->staged = staged;
+}
+
+void stage_reduce_scatter(const Ops& ops) {
+  const Buffer shape = ops[0]->out;
+  auto staged = allocate(ops[0]->in.bytes());
+  for (std::size_t j = 0; j < ops.size(); ++j) {
+    const std::int64_t offset = static_cast<std::int64_t>(j) * shape.bytes();
+    std::vector<const void*> inputs;
+    for (const auto& op : ops)
+      inputs.push_back(static_cast<const std::byte*>(op->source()) + offset);
+    tree_sum(inputs, staged.get() + offset, shape.count, shape.dtype);
+    ops[j]->staged = staged;
+    ops[j]->staged_offset = offset;
+  }
+}
+
+void stage_all_to_all(const Ops& ops) {
+  for (std::size_t to = 0; to < ops.size(); ++to) {
+    auto staged = allocate(ops[to]->out.bytes());
+    std::int64_t at = 0;
+    for (const auto& from : ops) {
+      const auto width = static_cast<std::int64_t>(size_of(from->in.dtype));
+      std::int64_t skip = 0;
+      for (std::size_t k = 0; k < to; ++k) skip += from->send_counts[k];
+      copy(staged.get() + at, static_cast<const std::byte*>(from->source()) + skip * width,
+           from->send_counts[to] * width);
+      at += from->send_counts[to] * width;
+    }
+    ops[to]->staged = std::move(staged);
+  }
+}
+
+// One source, every other op receives.
+void stage_copy(const Ops& ops, const LocalOp& source) {
+  auto staged = allocate(source.in.bytes());
+  copy(staged.get(), source.source(), source.in.bytes());
+  for (const auto& op : ops)
+    if (op.get() != &source) op->staged = staged;
+}
+
+void stage(const Ops& ops) {
+  switch (ops[0]->kind) {
+    case OpKind::kAllGather:
+      return stage_all_gather(ops);
+    case OpKind::kReduceScatter:
+      return stage_reduce_scatter(ops);
+    case OpKind::kAllToAll:
+      return stage_all_to_all(ops);
+    case OpKind::kSend:
+      return stage_copy(ops, *ops[0]);
+    case OpKind::kBroadcast:
+      return stage_copy(ops, *ops[static_cast<std::size_t>(ops[0]->peer)]);
+    default:
+      return;
+  }
+}
+
+// Why these calls can not be one operation; empty when they can.
+std::string mismatch(const LocalGroup& group, const Ops& ops) {
+  const LocalOp& first = *ops[0];
+  const auto describe = [&](const LocalOp& op) {
+    return "rank " +
+           std::to_string(group.shape.members[static_cast<std::size_t>(op.member)].value) +
+           " called " + std::string(to_text(op.kind)) + " of " + std::to_string(op.in.count) +
+           " to " + std::to_string(op.out.count) + " " + std::string(to_text(op.out.dtype));
+  };
+  for (const auto& op : ops) {
+    bool same = op->kind == first.kind;
+    if (same && op->kind == OpKind::kAllToAll) {
+      for (const auto& from : ops)
+        same = same && from->kind == op->kind &&
+               from->send_counts[static_cast<std::size_t>(op->member)] ==
+                   op->recv_counts[static_cast<std::size_t>(from->member)];
+    } else if (same && op->kind == OpKind::kBroadcast) {
+      same = op->peer == first.peer &&
+             std::max(op->in.count, op->out.count) == std::max(first.in.count, first.out.count);
+    } else if (same) {
+      same = op->in.count == first.in.count && op->out.count == first.out.count &&
+             op->out.dtype == first.out.dtype;
+    }
+    if (!same) return describe(first) + ", " + describe(*op);
+  }
+  return "";
+}
+
+}  // namespace
+
+void LocalOp::deliver() {
+  std::lock_guard lock(delivery);
+  if (delivered) return;
+  delivered = true;
+  if (staged) copy(out.data, staged.get() + staged_offset, out.bytes());
+  staged.reset();
+}
+
+LocalHub::LocalHub(int size, std::uint64_t seed)
+    : size_(size), order_(seed), engine_([this] { run(); }) {}
+
+LocalHub::~LocalHub() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  engine_wake_.notify_all();
+  engine_.join();
+}
+
+std::shared_ptr<LocalGroup> LocalHub::group(const Membership& membership) {
+  std::lock_guard lock(mutex_);
+  auto& group = groups_[membership.name];
+  if (!group) {
+    group = std::make_shared<LocalGroup>();
+    group->shape = membership;
+    group->calls.resize(membership.members.size());
+    group->issued.resize(membership.members.size());
+  }
+  LS_CHECK(group->shape.members == membership.members, "group ", membership.name,
+           " connected with other members");
+  return group;
+}
+
+void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_ptr<LocalOp>& op) {
+  std::unique_lock lock(mutex_);
+  auto& issued = group->issued[static_cast<std::size_t>(op->member)];
+  std::erase_if(issued, [](const std::weak_ptr<LocalOp>& earlier) { return earlier.expired(); });
+  op->chained = std::ranges::any_of(issued, [&](const std::weak_ptr<LocalOp>& weak) {
+    const auto earlier = weak.lock();
+    return earlier && !earlier->delivered &&
+           (overlap(*earlier, op->in.data, op->in.bytes()) ||
+            overlap(*earlier, op->out.data, op->out.bytes()));
+  });
+  lock.unlock();
+  prepare(*op);
+  lock.lock();
+  issued.push_back(op);
+  if (const auto lost = lost_member(*group, *op); lost && !group->failure)
+    fail_locked(*group,
+                {Code::kPeerLost, "rank " + std::to_string(lost->value) + " " + lost_[*lost], ""},
+                *lost);
+  if (group->failure) {
+    op->state = LocalOp::State::kFailed;
+    std::tie(op->failure, op->culprit) = *group->failure;
+    return;
+  }
+  if (op->kind == OpKind::kSend || op->kind == OpKind::kRecv) {
+    const bool sends = op->kind == OpKind::kSend;
+    const LocalGroup::Channel channel = sends ? std::tuple(op->member, op->peer, op->tag)
+                                              : std::tuple(op->peer, op->member, op->tag);
+    auto& own = (sends ? group->sends : group->recvs)[channel];
+    auto& other = (sends ? group->recvs : group->sends)[channel];
+    if (other.empty()) {
+      own.push_back(op);
+    } else {
+      auto match = other.front();
+      other.pop_front();
+      ready_.push_back({group, sends ? Ops{op, match} : Ops{match, op}});
+      engine_wake_.notify_one();
+    }
+  } else {
+    group->calls[static_cast<std::size_t>(op->member)].push_back(op);
+    // Only the member that completes the head makes it ready; a queue behind the head changes
+    // nothing.
+    if (group->calls[static_cast<std::size_t>(op->member)].size() == 1) enqueue_if_complete(group);
+  }
+}
+
+void LocalHub::enqueue_if_complete(const std::shared_ptr<LocalGroup>& group) {
+  Ops heads;
+  for (const auto& calls : group->calls) {
+    if (calls.empty()) return;
+    heads.push_back(calls.front());
+  }
+  ready_.push_back({group, std::move(heads)});
+  engine_wake_.notify_one();
+}
+
+void LocalHub::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    engine_wake_.wait(lock, [this] { return stop_ || !ready_.empty(); });
+    if (stop_) return;
+    std::swap(ready_[order_() % ready_.size()], ready_.back());
+    const Ready chosen = std::move(ready_.back());
+    ready_.pop_back();
+    if (chosen.group->failure) continue;
+    const bool collective = chosen.ops[0]->kind != OpKind::kSend;
+    if (const std::string why =
+            mismatch(*chosen.group, collective ? chosen.ops : Ops{chosen.ops[0]});
+        !why.empty()) {
+      fail_locked(*chosen.group, {Code::kMismatchedCalls, why, ""}, {});
+      continue;
+    }
+    if (!collective && chosen.ops[0]->in.bytes() != chosen.ops[1]->out.bytes()) {
+      fail_locked(*chosen.group,
+                  {Code::kMismatchedCalls,
+                   "a send of " + std::to_string(chosen.ops[0]->in.bytes()) +
+                       " bytes met a recv of " + std::to_string(chosen.ops[1]->out.bytes()),
+                   ""},
+                  {});
+      continue;
+    }
+    for (const auto& op : chosen.ops) op->state = LocalOp::State::kExecuting;
+    lock.unlock();
+    execute(chosen);
+    lock.lock();
+    for (const auto& op : chosen.ops) op->state = LocalOp::State::kStaged;
+    if (collective && !chosen.group->failure) {
+      for (auto& calls : chosen.group->calls) calls.pop_front();
+      enqueue_if_complete(chosen.group);
+    }
+    waiter_wake_.notify_all();
+  }
+}
+
+void LocalHub::execute(const Ready& ready) {
+  // An input may be the output of an earlier operation that nobody waited for yet (communicator.h,
+  // order).
+  for (const auto& op : ready.ops) {
+    std::vector<std::shared_ptr<LocalOp>> earlier;
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& weak : ready.group->issued[static_cast<std::size_t>(op->member)]) {
+        auto other = weak.lock();
+        if (other == op) break;
+        if (other && other->state == LocalOp::State::kStaged) earlier.push_back(std::move(other));
+      }
+    }
+    for (const auto& other : earlier)
+      if (overlap(*op, other->out.data, other->out.bytes())) other->deliver();
+  }
+  stage(ready.ops);
+  for (const auto& op : ready.ops)
+    if (op->chained) fill_unusable(op->out);
+}
+
+std::pair<std::string, std::optional<Rank>> LocalHub::who_is_missing(const LocalGroup& group,
+                                                                     const LocalOp& op) const {
+  std::vector<Rank> missing;
+  if (op.kind == OpKind::kSend || op.kind == OpKind::kRecv) {
+    missing.push_back(group.shape.members[static_cast<std::size_t>(op.peer)]);
+  } else {
+    const auto& own = group.calls[static_cast<std::size_t>(op.member)];
+    const auto place =
+        std::ranges::find_if(own, [&](const auto& call) { return call.get() == &op; }) -
+        own.begin();
+    for (std::size_t i = 0; i < group.calls.size(); ++i)
+      if (static_cast<std::ptrdiff_t>(group.calls[i].size()) <= place)
+        missing.push_back(group.shape.members[i]);
+  }
+  std::string text;
+  for (const Rank rank : missing)
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank.value);
+  return {text + " did not take part before the deadline",
+          missing.empty() ? std::nullopt : std::optional(missing[0])};
+}
+
+void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto finished = [&] {
+    return op.state == LocalOp::State::kStaged || op.state == LocalOp::State::kFailed;
+  };
+  if (!waiter_wake_.wait_until(lock, deadline.point(), finished)) {
+    if (op.state == LocalOp::State::kPosted) {
+      auto [text, culprit] = who_is_missing(group, op);
+      fail_locked(group, {Code::kPeerStalled, std::move(text), ""}, culprit);
+    }
+    waiter_wake_.wait(lock, finished);  // the engine is reading this op's memory; it ends soon
+  }
+  if (op.state == LocalOp::State::kFailed) {
+    throw CommError({op.failure.code,
+                     std::string(to_text(op.kind)) + " on local group " + group.shape.name + ": " +
+                         op.failure.message,
+                     op.failure.help},
+                    op.kind, op.culprit);
+  }
+  lock.unlock();
+  const bool changed = op.in_hash && hash_of(op.in) != *op.in_hash;
+  op.deliver();
+  LS_CHECK(!changed, to_text(op.kind), " on local group ", group.shape.name,
+           ": its input was written between issue and wait");
+}
+
+void LocalHub::fail(LocalGroup& group, Error error, std::optional<Rank> culprit) {
+  std::lock_guard lock(mutex_);
+  fail_locked(group, std::move(error), culprit);
+}
+
+void LocalHub::fail_locked(LocalGroup& group, Error error, std::optional<Rank> culprit) {
+  if (!group.failure) group.failure.emplace(std::move(error), culprit);
+  const auto fail_ops = [&](std::deque<std::shared_ptr<LocalOp>>& ops) {
+    for (const auto& op : ops) {
+      if (op->state != LocalOp::State::kPosted) continue;
+      op->state = LocalOp::State::kFailed;
+      std::tie(op->failure, op->culprit) = *group.failure;
+    }
+    ops.clear();
+  };
+  for (auto& calls : group.calls) fail_ops(calls);
+  for (auto& [channel, ops] : group.sends) fail_ops(ops);
+  for (auto& [channel, ops] : group.recvs) fail_ops(ops);
+  for (auto& ready : ready_)
+    if (ready.group.get() == &group) {
+      std::deque<std::shared_ptr<LocalOp>> ops(ready.ops.begin(), ready.ops.end());
+      fail_ops(ops);
+    }
+  waiter_wake_.notify_all();
+}
+
+// Whom the op needs and can not have: any member for a collective, the peer for a message.
+std::optional<Rank> LocalHub::lost_member(const LocalGroup& group, const LocalOp& op) const {
+  const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kRecv;
+  for (std::size_t i = 0; i < group.shape.members.size(); ++i)
+    if (lost_.contains(group.shape.members[i]) && (!message || static_cast<int>(i) == op.peer))
+      return group.shape.members[i];
+  return std::nullopt;
+}
+
+void LocalHub::lose(Rank rank, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  lost_.emplace(rank, why);
+  for (auto& [name, group] : groups_) {
+    bool waited_for = false;
+    const auto look = [&](const std::deque<std::shared_ptr<LocalOp>>& ops) {
+      for (const auto& op : ops) waited_for = waited_for || lost_member(*group, *op).has_value();
+    };
+    for (const auto& calls : group->calls) look(calls);
+    for (const auto& [channel, ops] : group->sends) look(ops);
+    for (const auto& [channel, ops] : group->recvs) look(ops);
+    if (waited_for)
+      fail_locked(*group,
+                  {Code::kPeerLost, "rank " + std::to_string(rank.value) + " " + lost_[rank], ""},
+                  rank);
+  }
+}
+
+}  // namespace lockstep::comm

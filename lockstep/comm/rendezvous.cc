@@ -1,0 +1,48 @@
+#include "lockstep/comm/rendezvous.h"
+
+#include <charconv>
+#include <cstdlib>
+
+namespace lockstep::comm {
+namespace {
+
+Error refuse(const std::string& message) {
+  return {Code::kUnsuitableEnvironment, message,
+          "start the processes with torchrun or another launcher that sets RANK, WORLD_SIZE, "
+          "MASTER_ADDR and "
+          "MASTER_PORT"};
+}
+
+Result<int> whole_number(const Environment& environment, const char* name, int least, int most) {
+  const auto text = environment(name);
+  if (!text) return refuse(std::string(name) + " is not set");
+  int value = 0;
+  const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (status != std::errc() || end != text->data() + text->size() || value < least || value > most)
+    return refuse(std::string(name) + " is '" + *text + "', not a whole number from " +
+                  std::to_string(least) + " to " + std::to_string(most));
+  return value;
+}
+
+}  // namespace
+
+Result<Rendezvous> rendezvous_from(const Environment& environment) {
+  const auto size = whole_number(environment, "WORLD_SIZE", 1, 1 << 24);
+  if (!size.ok()) return size.error();
+  const auto rank = whole_number(environment, "RANK", 0, *size - 1);
+  if (!rank.ok()) return rank.error();
+  const auto port = whole_number(environment, "MASTER_PORT", 1, 65535);
+  if (!port.ok()) return port.error();
+  const auto host = environment("MASTER_ADDR");
+  if (!host || host->empty()) return refuse("MASTER_ADDR is not set");
+  return Rendezvous{Rank{*rank}, *size, *host, static_cast<std::uint16_t>(*port),
+                    environment("TORCHELASTIC_USE_AGENT_STORE") == "True"};
+}
+
+std::optional<std::string> process_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+}  // namespace lockstep::comm

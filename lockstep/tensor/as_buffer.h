@@ -1,0 +1,17 @@
+// A tensor's memory as the torch-free layers see it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/base/buffer.h"
+
+namespace lockstep::tensor {
+
+// REQUIRES: contiguous, of a type DType knows, on the CPU or a CUDA device. The tensor must stay
+// alive and unmoved.
+Buffer as_buffer(const at::Tensor& tensor);
+
+DType dtype_of(at::ScalarType type);
+at::ScalarType scalar_type_of(DType dtype);
+
+}  // namespace lockstep::tensor

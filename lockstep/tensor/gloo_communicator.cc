@@ -1,0 +1,372 @@
+#include "lockstep/tensor/gloo_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/check.h"
+#include "lockstep/comm/tree_sum.h"
+
+namespace lockstep::tensor {
+
+using comm::CommError;
+using comm::OpKind;
+using comm::Work;
+
+namespace {
+
+// Gloo matches by tag; collectives and the user's own messages share one space, odd and even.
+int collective_tag(int number) { return 2 * (number % (1 << 29)) + 1; }
+int message_tag(int tag) { return 2 * tag; }
+
+const std::byte* at(const void* data, std::int64_t offset) {
+  return static_cast<const std::byte*>(data) + offset;
+}
+std::byte* at(void* data, std::int64_t offset) { return static_cast<std::byte*>(data) + offset; }
+
+BlockCache& scratch_cache() {
+  static BlockCache* cache =
+      new BlockCache(std::size_t{256} << 20);  // lanes may outlive static destruction
+  return *cache;
+}
+
+class Scratch {
+ public:
+  explicit Scratch(std::int64_t bytes)
+      : bytes_(static_cast<std::size_t>(bytes)),
+        data_(static_cast<std::byte*>(scratch_cache().take(bytes_))) {}
+  ~Scratch() { scratch_cache().give(data_, bytes_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+// A collective on the lane.
+class GlooCommunicator::LaneWork final : public comm::Pending {
+ public:
+  LaneWork(GlooCommunicator& owner, std::shared_ptr<Call> call)
+      : owner_(owner), call_(std::move(call)) {}
+  void wait() override {
+    std::unique_lock lock(owner_.mutex_);
+    owner_.done_wake_.wait(lock, [&] { return call_->done; });  // the lane keeps the deadline
+    if (call_->failure) throw *call_->failure;
+  }
+
+ private:
+  GlooCommunicator& owner_;
+  std::shared_ptr<Call> call_;
+};
+
+// A message, waited for by the caller itself.
+class GlooCommunicator::TransferWork final : public comm::Pending {
+ public:
+  TransferWork(GlooCommunicator& owner, Posted posted, OpKind op, Deadline deadline)
+      : owner_(owner), posted_(std::move(posted)), op_(op), deadline_(deadline) {}
+  void wait() override { owner_.finish(posted_, op_, deadline_); }
+
+ private:
+  GlooCommunicator& owner_;
+  Posted posted_;
+  OpKind op_;
+  Deadline deadline_;
+};
+
+GlooCommunicator::GlooCommunicator(comm::Membership membership, comm::Ledger& ledger,
+                                   std::unique_ptr<GlooLink> link,
+                                   std::shared_ptr<ProgressBoard> board)
+    : Communicator(std::move(membership), ledger),
+      link_(std::move(link)),
+      board_(std::move(board)),
+      lane_([this] { run_lane(); }) {}
+
+GlooCommunicator::~GlooCommunicator() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  lane_wake_.notify_all();
+  lane_.join();
+  if (is_poisoned())
+    (void)link_.release();  // Gloo's destructor may block on a peer that is stopped
+}
+
+Work GlooCommunicator::enqueue(OpKind op, Deadline deadline,
+                               std::function<void(const Call&)> body) {
+  auto call = std::make_shared<Call>(op, deadline, std::move(body));
+  {
+    std::lock_guard lock(mutex_);
+    call->tag = collective_tag(next_tag_++);
+    calls_.push_back(call);
+  }
+  lane_wake_.notify_one();
+  return Work(std::make_unique<LaneWork>(*this, std::move(call)));
+}
+
+void GlooCommunicator::run_lane() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    lane_wake_.wait(lock, [this] { return stop_ || !calls_.empty(); });
+    if (calls_.empty()) return;
+    const std::shared_ptr<Call> call = calls_.front();
+    calls_.pop_front();
+    lock.unlock();
+    run_call(*call);
+    lock.lock();
+    call->done = true;
+    done_wake_.notify_all();
+  }
+}
+
+void GlooCommunicator::run_call(Call& call) {
+  try {
+    throw_if_poisoned(call.op);
+    call.body(call);
+  } catch (const CommError& error) {
+    call.failure = error;
+  } catch (const std::exception& error) {
+    call.failure = CommError({Code::kBug, error.what(), ""}, call.op, {});
+    poison(*call.failure);
+  }
+}
+
+GlooCommunicator::Posted GlooCommunicator::posted(std::unique_ptr<Transfer> transfer, int peer) {
+  std::lock_guard lock(in_flight_mutex_);
+  in_flight_.insert(transfer.get());
+  return {std::move(transfer), peer};
+}
+
+GlooCommunicator::Posted GlooCommunicator::post_send(const void* data, std::int64_t bytes, int to,
+                                                     int tag, OpKind op, Deadline deadline) {
+  try {
+    return posted(link_->send(data, bytes, to, tag), to);
+  } catch (const std::exception& error) {
+    fail(to, op, deadline, first_line(error));
+  }
+}
+
+GlooCommunicator::Posted GlooCommunicator::post_recv(void* data, std::int64_t bytes, int from,
+                                                     int tag, OpKind op, Deadline deadline) {
+  try {
+    return posted(link_->recv(data, bytes, from, tag), from);
+  } catch (const std::exception& error) {
+    fail(from, op, deadline, first_line(error));
+  }
+}
+
+GlooCommunicator::Posted GlooCommunicator::post_send(const void* data, std::int64_t bytes, int to,
+                                                     const Call& call) {
+  return post_send(data, bytes, to, call.tag, call.op, call.deadline);
+}
+
+GlooCommunicator::Posted GlooCommunicator::post_recv(void* data, std::int64_t bytes, int from,
+                                                     const Call& call) {
+  return post_recv(data, bytes, from, call.tag, call.op, call.deadline);
+}
+
+void GlooCommunicator::finish(Posted& posted, OpKind op, Deadline deadline) {
+  std::string cause;
+  try {
+    const ProgressBoard::Waiting waiting(
+        *board_, membership().members[static_cast<std::size_t>(posted.peer)],
+        std::string(to_text(op)) + " on group " + membership().name);
+    if (!posted.transfer->wait(deadline)) cause = "aborted";
+  } catch (const std::exception& error) {
+    cause = first_line(error);
+  }
+  {
+    std::lock_guard lock(in_flight_mutex_);
+    in_flight_.erase(posted.transfer.get());
+  }
+  if (!cause.empty()) fail(posted.peer, op, deadline, cause);
+  posted.transfer.reset();
+}
+
+void GlooCommunicator::finish_all(std::vector<Posted>& posted, const Call& call) {
+  for (Posted& one : posted) finish(one, call.op, call.deadline);
+  posted.clear();
+}
+
+// An expired wait makes Gloo close every connection of the group.
+void GlooCommunicator::stop_transfers() {
+  std::set<Transfer*> left;
+  {
+    std::lock_guard lock(in_flight_mutex_);
+    left = in_flight_;
+  }
+  for (Transfer* transfer : left) {
+    try {
+      transfer->wait(Deadline::after(Seconds{0}));
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+void GlooCommunicator::fail(int peer, OpKind op, Deadline deadline, const std::string& cause) {
+  std::lock_guard lock(failure_mutex_);  // one investigation is enough
+  if (!failure_) {
+    if (is_poisoned()) throw_if_poisoned(op);  // aborted from outside
+    const Blame blame = board_->find_culprit(membership().members[static_cast<std::size_t>(peer)]);
+    const bool late = deadline.expired();
+    failure_.emplace(Error{late ? Code::kPeerStalled : Code::kPeerLost,
+                           std::string(to_text(op)) + " on " + describe() +
+                               (late ? " did not finish before its deadline: " : " failed: ") +
+                               blame.verdict + " (" + cause + ")",
+                           "restart the job from its last checkpoint"},
+                     op, blame.rank);
+    poison(*failure_);
+    stop_transfers();
+  }
+  throw *failure_;
+}
+
+void GlooCommunicator::start_abort(const CommError&) {
+  std::lock_guard lock(in_flight_mutex_);
+  for (Transfer* transfer : in_flight_) transfer->abort();
+}
+
+Work GlooCommunicator::start_send(ConstBuffer data, int to, int tag, Deadline deadline) {
+  Posted posted = post_send(data.data, data.bytes(), to, message_tag(tag), OpKind::kSend, deadline);
+  return Work(std::make_unique<TransferWork>(*this, std::move(posted), OpKind::kSend, deadline));
+}
+
+Work GlooCommunicator::start_recv(Buffer data, int from, int tag, Deadline deadline) {
+  Posted posted =
+      post_recv(data.data, data.bytes(), from, message_tag(tag), OpKind::kRecv, deadline);
+  return Work(std::make_unique<TransferWork>(*this, std::move(posted), OpKind::kRecv, deadline));
+}
+
+Work GlooCommunicator::start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) {
+  return enqueue(OpKind::kAllGather, deadline, [=, this](const Call& call) {
+    std::vector<Posted> posted;
+    const std::int64_t bytes = in.bytes();
+    for (int step = 1; step < size(); ++step) {
+      const int from = (index() - step + size()) % size();
+      posted.push_back(post_recv(at(out.data, from * bytes), bytes, from, call));
+    }
+    for (int step = 1; step < size(); ++step)
+      posted.push_back(post_send(in.data, bytes, (index() + step) % size(), call));
+    std::byte* own = at(out.data, index() * bytes);
+    if (own != in.data) std::memcpy(own, in.data, static_cast<std::size_t>(bytes));
+    finish_all(posted, call);
+  });
+}
+
+Work GlooCommunicator::start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) {
+  return enqueue(OpKind::kReduceScatter, deadline,
+                 [=, this](const Call& call) { reduce_segments(in, out, call); });
+}
+
+void GlooCommunicator::reduce_segments(ConstBuffer in, Buffer out, const Call& call) {
+  const auto width = static_cast<std::int64_t>(size_of(in.dtype));
+  const std::int64_t piece = out.bytes(), segment = std::min(piece, kSegmentBytes);
+  const std::int64_t num_segments = (piece + segment - 1) / segment;
+  const std::int64_t depth = std::min(num_segments, kSegmentsInFlight);
+  const Scratch scratch(depth * (size() - 1) * segment);
+  const auto slot = [&](std::int64_t s, int step) {
+    return scratch.data() + ((s % depth) * (size() - 1) + step - 1) * segment;
+  };
+  const auto length = [&](std::int64_t s) { return std::min(segment, piece - s * segment); };
+
+  std::vector<std::vector<Posted>> received(static_cast<std::size_t>(num_segments));
+  std::vector<Posted> sent;
+  const auto post = [&](std::int64_t s) {
+    for (int step = 1; step < size(); ++step) {
+      const int from = (index() - step + size()) % size();
+      received[static_cast<std::size_t>(s)].push_back(
+          post_recv(slot(s, step), length(s), from, call));
+    }
+    for (int step = 1; step < size(); ++step) {
+      const int to = (index() + step) % size();
+      sent.push_back(post_send(at(in.data, to * piece + s * segment), length(s), to, call));
+    }
+  };
+  for (std::int64_t s = 0; s < depth; ++s) post(s);
+  std::vector<const void*> leaves(static_cast<std::size_t>(size()));
+  for (std::int64_t s = 0; s < num_segments; ++s) {
+    finish_all(received[static_cast<std::size_t>(s)], call);
+    leaves[static_cast<std::size_t>(index())] = at(in.data, index() * piece + s * segment);
+    for (int step = 1; step < size(); ++step)
+      leaves[static_cast<std::size_t>((index() - step + size()) % size())] = slot(s, step);
+    comm::tree_sum(leaves, at(out.data, s * segment), length(s) / width, in.dtype);
+    if (s + depth < num_segments) post(s + depth);
+  }
+  finish_all(sent, call);
+}
+
+Work GlooCommunicator::start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts,
+                                        Buffer out, std::vector<std::int64_t> recv_counts,
+                                        Deadline deadline) {
+  return enqueue(OpKind::kAllToAll, deadline,
+                 [=, this, send_counts = std::move(send_counts),
+                  recv_counts = std::move(recv_counts)](const Call& call) {
+                   const auto width = static_cast<std::int64_t>(size_of(in.dtype));
+                   std::vector<Posted> posted;
+                   std::int64_t from_offset = 0, to_offset = 0, own_in = 0, own_out = 0;
+                   for (int m = 0; m < size(); ++m) {
+                     const std::int64_t receives = recv_counts[static_cast<std::size_t>(m)] * width;
+                     const std::int64_t sends = send_counts[static_cast<std::size_t>(m)] * width;
+                     if (m == index()) {
+                       own_in = from_offset;
+                       own_out = to_offset;
+                     } else {
+                       if (receives > 0)
+                         posted.push_back(post_recv(at(out.data, to_offset), receives, m, call));
+                       if (sends > 0)
+                         posted.push_back(post_send(at(in.data, from_offset), sends, m, call));
+                     }
+                     from_offset += sends;
+                     to_offset += receives;
+                   }
+                   const std::int64_t own = send_counts[static_cast<std::size_t>(index())] * width;
+                   if (own > 0)
+                     std::memcpy(at(out.data, own_out), at(in.data, own_in),
+                                 static_cast<std::size_t>(own));
+                   finish_all(posted, call);
+                 });
+}
+
+Work GlooCommunicator::start_broadcast(Buffer data, int root, Deadline deadline) {
+  return enqueue(OpKind::kBroadcast, deadline,
+                 [=, this](const Call& call) { spread(data, root, call); });
+}
+
+void GlooCommunicator::spread(Buffer data, int root, const Call& call) {
+  const int place = (index() - root + size()) % size();  // position in a tree whose root is 0
+  const auto member = [&](int p) { return (p + root) % size(); };
+  std::vector<Posted> posted;
+  int reach = 1;
+  while (reach <= place) reach *= 2;  // the parent differs in the highest bit
+  if (place > 0) {
+    posted.push_back(post_recv(data.data, data.bytes(), member(place - reach / 2), call));
+    finish_all(posted, call);
+  }
+  for (; place + reach < size(); reach *= 2)
+    posted.push_back(post_send(data.data, data.bytes(), member(place + reach), call));
+  finish_all(posted, call);
+}
+
+Work GlooCommunicator::start_barrier(Deadline deadline) {
+  return enqueue(OpKind::kBarrier, deadline, [this](const Call& call) { rendezvous_round(call); });
+}
+
+void GlooCommunicator::rendezvous_round(const Call& call) {
+  std::byte token[2] = {};
+  for (int reach = 1; reach < size(); reach *= 2) {
+    std::vector<Posted> posted;
+    posted.push_back(post_recv(&token[1], 1, (index() - reach + size()) % size(), call));
+    posted.push_back(post_send(&token[0], 1, (index() + reach) % size(), call));
+    finish_all(posted, call);
+  }
+}
+
+}  // namespace lockstep::tensor

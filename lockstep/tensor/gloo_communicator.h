@@ -1,0 +1,114 @@
+// Collectives composed of paired transfers (private to the gloo row). Each communicator has one
+// thread, its lane, that runs collectives in the order of issue; send and recv are posted at once
+// and need no lane.
+//
+//   all_gather      everyone sends its piece to everyone
+//   reduce_scatter  everyone sends to each member that member's piece, in segments; a segment is
+//   added as soon as it has
+//                   come from all, while the next ones travel
+//   all_to_all      pairwise
+//   broadcast       binomial tree
+//   barrier         dissemination: after ceil(log2 n) rounds everyone has heard of everyone
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "lockstep/base/block_cache.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/tensor/gloo_link.h"
+#include "lockstep/tensor/progress.h"
+
+namespace lockstep::tensor {
+
+// Bytes of one reduce_scatter segment and how many of them are on the way at a time.
+inline constexpr std::int64_t kSegmentBytes = 2 << 20;
+inline constexpr std::int64_t kSegmentsInFlight = 4;
+
+class GlooCommunicator final : public comm::Communicator {
+ public:
+  GlooCommunicator(comm::Membership membership, comm::Ledger& ledger,
+                   std::unique_ptr<GlooLink> link, std::shared_ptr<ProgressBoard> board);
+  ~GlooCommunicator() override;
+
+ protected:
+  comm::Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override;
+  comm::Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) override;
+  comm::Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
+                              std::vector<std::int64_t> recv_counts, Deadline deadline) override;
+  comm::Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) override;
+  comm::Work start_recv(Buffer data, int from, int tag, Deadline deadline) override;
+  comm::Work start_broadcast(Buffer data, int root, Deadline deadline) override;
+  comm::Work start_barrier(Deadline deadline) override;
+  void start_abort(const comm::CommError& reason) override;
+  std::string backend_name() const override { return "gloo"; }
+
+ private:
+  class LaneWork;
+  class TransferWork;
+  // One transfer with what is needed to blame somebody for it. Gloo keeps a bare pointer to a
+  // transfer that has not ended, so one that is given up in a failure is leaked, never freed.
+  class Posted {
+   public:
+    Posted(std::unique_ptr<Transfer> started, int with)
+        : transfer(std::move(started)), peer(with) {}
+    Posted(Posted&&) = default;
+    Posted& operator=(Posted&&) = delete;
+    ~Posted() { (void)transfer.release(); }
+
+    std::unique_ptr<Transfer> transfer;
+    int peer;
+  };
+  struct Call {  // one collective on the lane
+    comm::OpKind op;
+    Deadline deadline;
+    std::function<void(const Call&)> body;
+    int tag = 0;
+    bool done = false;
+    std::optional<comm::CommError> failure;
+  };
+
+  comm::Work enqueue(comm::OpKind op, Deadline deadline, std::function<void(const Call&)> body);
+  void run_lane();
+  void run_call(Call& call);
+
+  Posted post_send(const void* data, std::int64_t bytes, int to, int tag, comm::OpKind op,
+                   Deadline deadline);
+  Posted post_recv(void* data, std::int64_t bytes, int from, int tag, comm::OpKind op,
+                   Deadline deadline);
+  Posted post_send(const void* data, std::int64_t bytes, int to, const Call& call);
+  Posted post_recv(void* data, std::int64_t bytes, int from, const Call& call);
+  Posted posted(std::unique_ptr<Transfer> transfer, int peer);
+  void finish(Posted& posted, comm::OpKind op, Deadline deadline);
+  void finish_all(std::vector<Posted>& posted, const Call& call);
+  void reduce_segments(ConstBuffer in, Buffer out, const Call& call);
+  void spread(Buffer data, int root, const Call& call);
+  void rendezvous_round(const Call& call);
+
+  // After a failure nothing may write to a buffer any more: ends what is still on the way.
+  void stop_transfers();
+  // Finds who is to blame, poisons, gives up the link, and throws.
+  [[noreturn]] void fail(int peer, comm::OpKind op, Deadline deadline, const std::string& cause);
+
+  std::unique_ptr<GlooLink> link_;  // leaked once poisoned
+  std::shared_ptr<ProgressBoard> board_;
+
+  std::mutex in_flight_mutex_;
+  std::set<Transfer*> in_flight_;  // for abort
+  std::mutex failure_mutex_;
+  std::optional<comm::CommError> failure_;
+
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable lane_wake_, done_wake_;
+  std::deque<std::shared_ptr<Call>> calls_;
+  int next_tag_ = 0;
+  bool stop_ = false;
+  std::thread lane_;
+};
+
+}  // namespace lockstep::tensor

@@ -1,0 +1,262 @@
+#include "lockstep/tensor/progress.h"
+
+#include <condition_variable>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "lockstep/tensor/store.h"
+
+namespace lockstep::tensor {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBeat{100};
+constexpr milliseconds kSilence{400};    // four beats: longer silence is no scheduling hiccup
+constexpr milliseconds kPatience{850};   // for a whole investigation
+constexpr milliseconds kHostStays{800};  // after a failure, for the sake of the others
+constexpr const char* kVerdictKey = "progress/verdict";
+
+std::string key_of(Rank rank) { return "progress/" + std::to_string(rank.value); }
+std::string name_of(Rank rank) { return "rank " + std::to_string(rank.value); }
+
+// A progress word: "<beat> <rank waited for, or -1> <1 when the verdict is known> <operation>".
+struct Word {
+  std::uint64_t beat = 0;
+  int waits_for = -1;
+  bool knows_verdict = false;
+  std::string operation;
+};
+
+std::string to_text(const Word& word) {
+  std::ostringstream out;
+  out << word.beat << ' ' << word.waits_for << ' ' << word.knows_verdict << ' ' << word.operation;
+  return out.str();
+}
+
+Word parse_word(const std::string& text) {
+  std::istringstream in(text);
+  Word word;
+  in >> word.beat >> word.waits_for >> word.knows_verdict;
+  std::getline(in >> std::ws, word.operation);
+  return word;
+}
+
+// A verdict: "<rank> <sentence>".
+std::string to_text(const Blame& blame) {
+  return std::to_string(blame.rank.value) + " " + blame.verdict;
+}
+
+Blame parse_blame(const std::string& text) {
+  std::istringstream in(text);
+  Blame blame;
+  in >> blame.rank.value;
+  std::getline(in >> std::ws, blame.verdict);
+  return blame;
+}
+
+}  // namespace
+
+// Outlives the board when a thread is stuck in a call to a store that will never answer.
+struct ProgressBoard::Shared {
+  comm::Rendezvous rendezvous;
+  std::unique_ptr<Store> writer, reader;
+  milliseconds period{kBeat};
+
+  std::mutex mutex;  // guards the rest
+  std::condition_variable wake;
+  bool stop = false;
+  bool writer_ended = false;
+  std::uint64_t beat = 0;
+  std::uint64_t next_key = 0;
+  std::map<std::uint64_t, std::pair<Rank, std::string>> waits;  // oldest first
+  std::optional<Blame> verdict;
+
+  bool hosts_store() const { return rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store; }
+
+  void write_word(Store& store) {
+    Word word;
+    {
+      std::lock_guard lock(mutex);
+      word.beat = ++beat;
+      word.knows_verdict = verdict.has_value();
+      if (!waits.empty()) {
+        word.waits_for = waits.begin()->second.first.value;
+        word.operation = waits.begin()->second.second;
+      }
+    }
+    store.set(key_of(rendezvous.rank), to_text(word));
+  }
+
+  void learn_verdict() {
+    {
+      std::lock_guard lock(mutex);
+      if (verdict) return;
+    }
+    if (!writer->has(kVerdictKey)) return;
+    Blame found = parse_blame(writer->get(kVerdictKey));
+    std::lock_guard lock(mutex);
+    verdict = std::move(found);
+  }
+
+  void keep_writing() {
+    std::unique_lock lock(mutex);
+    while (!stop) {
+      wake.wait_for(lock, period, [this] { return stop; });
+      if (stop) break;
+      lock.unlock();
+      try {
+        learn_verdict();
+        write_word(*writer);
+      } catch (
+          const std::exception&) {  // no store: a survivor finds out on its own when it needs to
+        lock.lock();
+        break;
+      }
+      lock.lock();
+    }
+    writer_ended = true;
+    wake.notify_all();
+  }
+
+  std::vector<Word> read_words(const std::vector<Rank>& ranks) const {
+    std::vector<std::string> keys;
+    for (const Rank rank : ranks) keys.push_back(key_of(rank));
+    std::vector<Word> words;
+    for (const std::string& text : reader->get_all(keys)) words.push_back(parse_word(text));
+    return words;
+  }
+
+  // Above 1024 ranks only the suspect is read, so that a failure does not cost the store world x
+  // world reads.
+  std::vector<Rank> witnesses(Rank suspect) const {
+    if (rendezvous.world_size > 1024) return {suspect};
+    std::vector<Rank> ranks;
+    for (int r = 0; r < rendezvous.world_size; ++r) ranks.push_back(Rank{r});
+    return ranks;
+  }
+
+  Blame investigate(Rank suspect) const {
+    if (reader->has(kVerdictKey)) return parse_blame(reader->get(kVerdictKey));
+    const std::vector<Rank> ranks = witnesses(suspect);
+    const std::vector<Word> before = read_words(ranks);
+    std::this_thread::sleep_for(kSilence);
+    const std::vector<Word> after = read_words(ranks);
+    return parse_blame(
+        reader->set_once(kVerdictKey, to_text(follow(suspect, ranks, before, after))));
+  }
+
+  Blame follow(Rank suspect, const std::vector<Rank>& ranks, const std::vector<Word>& before,
+               const std::vector<Word>& after) const {
+    std::vector<bool> seen(static_cast<std::size_t>(rendezvous.world_size));
+    for (Rank rank = suspect;;) {
+      const std::size_t place = ranks.size() == 1 ? 0 : static_cast<std::size_t>(rank.value);
+      const Word& word = after[place];
+      seen[static_cast<std::size_t>(rank.value)] = true;
+      if (word.beat == before[place].beat) return {rank, name_of(rank) + " shows no sign of life"};
+      if (word.waits_for < 0) return {rank, name_of(rank) + " is alive but does not take part"};
+      const Rank next{word.waits_for};
+      if (next == rendezvous.rank || seen[static_cast<std::size_t>(next.value)] ||
+          ranks.size() == 1)
+        return {rank, name_of(rank) + " is alive but waits for " + name_of(next) + " in " +
+                          word.operation};
+      rank = next;
+    }
+  }
+
+  // Blocks until every other survivor knows the verdict, or kHostStays.
+  void stay_for_others(Rank culprit) const {
+    const Deadline deadline = Deadline::after(Seconds{kHostStays.count() / 1000.0});
+    while (!deadline.expired()) {
+      bool all_know = true;
+      const std::vector<Rank> ranks = witnesses(culprit);
+      const std::vector<Word> words = read_words(ranks);
+      for (std::size_t i = 0; i < ranks.size(); ++i)
+        all_know = all_know &&
+                   (words[i].knows_verdict || ranks[i] == culprit || ranks[i] == rendezvous.rank);
+      if (all_know) return;
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+  }
+};
+
+ProgressBoard::ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadline)
+    : shared_(std::make_shared<Shared>()) {
+  shared_->rendezvous = rendezvous;
+  shared_->period *= 1 + rendezvous.world_size / 256;
+  shared_->writer = Store::connect(rendezvous.host, rendezvous.port, deadline);
+  shared_->reader = Store::connect(rendezvous.host, rendezvous.port, deadline);
+  shared_->write_word(*shared_->writer);
+  std::thread([shared = shared_] { shared->keep_writing(); }).detach();
+}
+
+ProgressBoard::~ProgressBoard() {
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->verdict && shared_->hosts_store()) {
+    const Rank culprit = shared_->verdict->rank;
+    lock.unlock();
+    shared_->stay_for_others(culprit);
+    lock.lock();
+  }
+  shared_->stop = true;
+  shared_->wake.notify_all();
+  // A writer that does not end is stuck in a dead store; it keeps what it uses alive.
+  shared_->wake.wait_for(lock, milliseconds(100), [&] { return shared_->writer_ended; });
+}
+
+ProgressBoard::Waiting::Waiting(ProgressBoard& board, Rank peer, const std::string& operation)
+    : board_(board) {
+  std::lock_guard lock(board_.shared_->mutex);
+  key_ = board_.shared_->next_key++;
+  board_.shared_->waits.emplace(key_, std::pair(peer, operation));
+}
+
+ProgressBoard::Waiting::~Waiting() {
+  std::lock_guard lock(board_.shared_->mutex);
+  board_.shared_->waits.erase(key_);
+}
+
+Blame ProgressBoard::find_culprit(Rank suspect) {
+  const std::shared_ptr<Shared> shared = shared_;
+  {
+    std::lock_guard lock(shared->mutex);
+    if (shared->verdict) return *shared->verdict;
+  }
+  // On a thread that may be left behind in a store that does not answer.
+  auto promise = std::make_shared<std::promise<Blame>>();
+  std::future<Blame> investigation = promise->get_future();
+  std::thread([shared, suspect, promise] {
+    try {
+      Blame found = shared->investigate(suspect);
+      {
+        std::lock_guard lock(shared->mutex);
+        if (!shared->verdict) shared->verdict = found;
+      }
+      shared->write_word(
+          *shared->reader);  // now, so that the store's host need not stay for this rank
+      promise->set_value(std::move(found));
+    } catch (const std::exception&) {
+      promise->set_exception(std::current_exception());
+    }
+  }).detach();
+
+  const std::string host = shared->rendezvous.agent_hosts_store ? "the launcher" : "rank 0";
+  Blame blame{Rank{0}, "the store of " + host + " does not answer"};
+  if (investigation.wait_for(kPatience) == std::future_status::ready) {
+    try {
+      blame = investigation.get();
+    } catch (const std::exception&) {
+      blame.verdict = "the store of " + host + " is gone";
+    }
+  }
+  std::lock_guard lock(shared->mutex);
+  if (!shared->verdict) shared->verdict = blame;
+  return *shared->verdict;
+}
+
+}  // namespace lockstep::tensor

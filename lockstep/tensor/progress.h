@@ -1,0 +1,54 @@
+// Who is to blame when a collective fails. Gloo reports that some connection broke or that time ran
+// out, never which rank caused it: usually the messenger is another survivor. So each rank leaves a
+// progress word in the store every 100 ms: that it lives, and whom it waits for. The first survivor
+// to fail follows those words from the peer that failed it to a rank that no longer writes, or that
+// waits for nobody, and publishes the verdict; all others adopt it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/ids.h"
+#include "lockstep/comm/rendezvous.h"
+
+namespace lockstep::tensor {
+
+struct Blame {
+  Rank rank;
+  std::string verdict;  // "rank 3 shows no sign of life", "rank 2 is alive but ..."
+};
+
+// Any thread may call it.
+class ProgressBoard {
+ public:
+  // Connects to the store of `rendezvous` and starts writing. Throws std::exception when it can
+  // not.
+  ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadline);
+  // After a failure, the rank that hosts the store stays up to 0.8 s, until the other survivors
+  // know the verdict.
+  ~ProgressBoard();
+
+  // Says that this rank waits for `peer` in an operation, for as long as the object lives.
+  class Waiting {
+   public:
+    Waiting(ProgressBoard& board, Rank peer, const std::string& operation);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    ProgressBoard& board_;
+    std::uint64_t key_;
+  };
+
+  // Takes at most 0.9 s, also when the store's host is stopped.
+  Blame find_culprit(Rank suspect);
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace lockstep::tensor

@@ -1,0 +1,191 @@
+#include "lockstep/comm/local.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "tests/contract/contract.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::vector<Rank> everyone(const World& world) {
+  std::vector<Rank> ranks;
+  for (int r = 0; r < world.size(); ++r) ranks.push_back(Rank{r});
+  return ranks;
+}
+std::unique_ptr<Communicator> connect_all(World& world) {
+  return world.connect("world", "world", everyone(world), Deadline::after(Seconds{5}));
+}
+Buffer floats(std::vector<float>& v) {
+  return {v.data(), static_cast<std::int64_t>(v.size()), DType::kF32, {}};
+}
+Deadline soon() { return Deadline::after(Seconds{20}); }
+
+class LocalContract : public testing::TestWithParam<int> {};
+
+TEST_P(LocalContract, HoldsOnEveryRank) {
+  const int size = GetParam();
+  std::mutex mutex;
+  std::int64_t cases = 0;
+  std::vector<std::string> failures;
+  // 64 ranks with 64 MiB each would be 4 GiB per operation; the sizes beyond one tile are covered
+  // by fewer ranks.
+  const contract::Extent extent{size <= 8 ? 64 << 20 : 1 << 20};
+  run_local(size, [&](World& world) {
+    const contract::Report report = contract::run(world, extent);
+    std::lock_guard lock(mutex);
+    cases = report.cases;
+    failures.insert(failures.end(), report.failures.begin(), report.failures.end());
+  });
+  EXPECT_TRUE(failures.empty()) << failures.size() << " of them, first: " << failures[0];
+  std::printf("local, %d ranks: %lld cases on each rank\n", size, static_cast<long long>(cases));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LocalContract, testing::Values(1, 2, 3, 4, 8, 64));
+
+TEST(Local, SeedsChangeTheOrderAndNeverTheBits) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed)
+    run_local(4,
+              [](World& world) {
+                auto comm = connect_all(world);
+                auto pair = world.connect("pair" + std::to_string(world.rank().value / 2), "pair",
+                                          world.rank().value < 2 ? std::vector{Rank{0}, Rank{1}}
+                                                                 : std::vector{Rank{2}, Rank{3}},
+                                          soon());
+                std::vector<float> a(64, 1.0f + static_cast<float>(world.rank().value)),
+                    b(32, 2.0f);
+                Work first = comm->all_reduce(floats(a), soon());
+                Work second = pair->all_reduce(floats(b), soon());
+                second.wait();
+                first.wait();
+                EXPECT_EQ(a[63], 10.0f);
+                EXPECT_EQ(b[31], 4.0f);
+              },
+              {seed});
+}
+
+TEST(Local, AnOutputIsUnusableUntilItsOwnWait) {
+  run_local(2, [](World& world) {
+    auto comm = connect_all(world);
+    std::vector<float> in(4, 1.0f), out(8, 0.0f), data(6, 1.0f);
+    Work gather = comm->all_gather(floats(in), floats(out), soon());
+    Work reduce = comm->all_reduce(floats(data), soon());
+    comm->barrier(soon()).wait();  // by now both could long be finished
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[7]));
+    EXPECT_TRUE(std::isnan(data[0]) && std::isnan(data[5]));
+    gather.wait();
+    reduce.wait();
+    EXPECT_EQ(out[7], 1.0f);
+    EXPECT_EQ(data[0], 2.0f);
+  });
+}
+
+TEST(Local, AnInputWrittenBeforeTheWaitIsCaught) {
+  std::atomic<int> caught = 0;
+  run_local(2, [&](World& world) {
+    auto comm = connect_all(world);
+    std::vector<float> in(4, 1.0f), out(8);
+    Work gather = comm->all_gather(floats(in), floats(out), soon());
+    if (world.rank() == Rank{0}) in[2] = 7.0f;
+    try {
+      gather.wait();
+    } catch (const BrokenInvariant& broken) {
+      ++caught;
+      EXPECT_NE(std::string(broken.what()).find("written between issue and wait"),
+                std::string::npos);
+    }
+  });
+  EXPECT_EQ(caught, 1);
+}
+
+TEST(Local, DifferentCallsOfOneGroupAreNamed) {
+  std::atomic<int> told = 0;
+  run_local(2, [&](World& world) {
+    auto comm = connect_all(world);
+    std::vector<float> a(4), b(2), c(8);
+    try {
+      if (world.rank() == Rank{0})
+        comm->reduce_scatter(floats(a), floats(b), soon()).wait();
+      else
+        comm->all_gather(floats(a), floats(c), soon()).wait();
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.error().code, Code::kMismatchedCalls);
+      EXPECT_NE(error.error().message.find("rank 1 called all_gather of 4 to 8 f32"),
+                std::string::npos)
+          << error.error().message;
+      ++told;
+    }
+  });
+  EXPECT_EQ(told, 2);
+}
+
+TEST(Local, AStalledRankIsNamedAndThePoisonStays) {
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<int> told = 0;
+  std::mutex release_mutex;
+  std::condition_variable release;
+  bool released = false;
+  run_local(3, [&](World& world) {
+    auto comm = connect_all(world);
+    if (world.rank() == Rank{2}) {  // alive, but stays away until the others have given up
+      std::unique_lock lock(release_mutex);
+      release.wait(lock, [&] { return released; });
+      return;
+    }
+    std::vector<float> in(4), out(12);
+    try {
+      comm->all_gather(floats(in), floats(out), Deadline::after(Seconds{0.2})).wait();
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.error().code, Code::kPeerStalled);
+      EXPECT_EQ(error.culprit(), Rank{2});
+      EXPECT_EQ(error.op(), OpKind::kAllGather);
+    }
+    EXPECT_THROW(comm->barrier(soon()), CommError);
+    if (++told == 2) {
+      std::lock_guard lock(release_mutex);
+      released = true;
+      release.notify_all();
+    }
+  });
+  EXPECT_EQ(told, 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+}
+
+TEST(Local, ARankThatThrowsFailsItsPeersAtOnceAndItsErrorIsTheOneReported) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    run_local(4, [](World& world) {
+      auto comm = connect_all(world);
+      if (world.rank() == Rank{3}) throw std::runtime_error("disk full");
+      std::vector<float> data(8);
+      comm->all_reduce(floats(data), Deadline::never()).wait();
+    });
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "disk full");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(Local, AbortEndsAWaitInProgress) {
+  LocalWorld world(2);
+  auto rank0 = world.join(Rank{0});
+  auto comm = connect_all(*rank0);
+  std::thread other([&] { comm->abort("the operator said so"); });
+  try {
+    comm->barrier(Deadline::never()).wait();
+    ADD_FAILURE();
+  } catch (const CommError& error) {
+    EXPECT_NE(error.error().message.find("the operator said so"), std::string::npos);
+  }
+  other.join();
+  EXPECT_TRUE(comm->is_poisoned());
+}
+
+}  // namespace
+}  // namespace lockstep::comm
