@@ -3,26 +3,38 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace lockstep::tensor {
 namespace {
 
-// Runs alone in its process under ctest, as main does: the setting must be there before the first
-// product.
-TEST(StrictKernels, HoldOnThisMachineOnceRequested) {
-  request_strict_kernels();
-  const StrictReport report = test_strict_kernels();
-  EXPECT_EQ(at::get_num_threads(), 1);
-  EXPECT_EQ(report.setting, "AUTO,STRICT");
-  EXPECT_TRUE(report.holds_f32);
-  EXPECT_TRUE(report.holds_f64);
+// MKL reads its setting once per process, so each test is a process of its own.
+class StrictKernelsDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(StrictKernelsDeathTest, HoldOnThisMachineOnceRequested) {
+  EXPECT_EXIT(
+      {
+        request_strict_kernels();
+        const StrictReport report = test_strict_kernels();
+        std::exit(report.holds() && report.setting == "AUTO,STRICT" && at::get_num_threads() == 1
+                      ? 0
+                      : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 // The self-test must be able to fail: on MKL's default dispatch it does.
-TEST(StrictKernels, TheSelfTestNoticesTheirAbsence) {
-  ::unsetenv("MKL_CBWR");
-  at::set_num_threads(1);
-  const StrictReport report = test_strict_kernels();
-  EXPECT_FALSE(report.holds());
+TEST_F(StrictKernelsDeathTest, TheSelfTestNoticesTheirAbsence) {
+  EXPECT_EXIT(
+      {
+        ::unsetenv("MKL_CBWR");
+        at::set_num_threads(1);
+        std::exit(test_strict_kernels().holds() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

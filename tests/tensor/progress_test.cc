@@ -1,0 +1,67 @@
+#include "lockstep/tensor/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "lockstep/tensor/store.h"
+
+namespace lockstep::tensor {
+namespace {
+
+Deadline soon() { return Deadline::after(Seconds{10}); }
+
+// Boards of several ranks in one process, on a store of the test's own.
+class Progress : public testing::Test {
+ protected:
+  std::unique_ptr<ProgressBoard> board(int rank) {
+    return std::make_unique<ProgressBoard>(
+        comm::Rendezvous{Rank{rank}, 4, "127.0.0.1", store_->port(), /*agent_hosts_store=*/true},
+        soon());
+  }
+  std::unique_ptr<Store> store_ = Store::host(0);
+};
+
+TEST_F(Progress, FollowsTheWaitsToTheSilentRank) {
+  auto zero = board(0), one = board(1), two = board(2);
+  board(3).reset();  // wrote once, then fell silent
+  const ProgressBoard::Waiting first(*zero, Rank{1}, "all_gather on group a");
+  const ProgressBoard::Waiting second(*one, Rank{2}, "all_gather on group b");
+  const ProgressBoard::Waiting third(*two, Rank{3}, "recv on group c");
+  const Blame blame = zero->find_culprit(Rank{1});
+  EXPECT_EQ(blame.rank, Rank{3});
+  EXPECT_EQ(blame.verdict, "rank 3 shows no sign of life");
+  EXPECT_EQ(two->find_culprit(Rank{0}).rank, Rank{3});  // adopts the verdict, whomever it suspects
+}
+
+TEST_F(Progress, NamesALivingRankThatDoesNotTakePart) {
+  auto zero = board(0), one = board(1), two = board(2), three = board(3);
+  const ProgressBoard::Waiting first(*zero, Rank{1}, "barrier on group a");
+  EXPECT_EQ(zero->find_culprit(Rank{1}).verdict, "rank 1 is alive but does not take part");
+}
+
+TEST_F(Progress, NamesWhoWaitsForMeInSomethingElse) {
+  auto zero = board(0), one = board(1), two = board(2), three = board(3);
+  const ProgressBoard::Waiting first(*zero, Rank{1}, "barrier on group a");
+  const ProgressBoard::Waiting second(*one, Rank{0}, "recv on group b");
+  EXPECT_EQ(zero->find_culprit(Rank{1}).verdict,
+            "rank 1 is alive but waits for rank 0 in recv on group b");
+}
+
+TEST_F(Progress, AStoreThatIsGoneMeansItsHost) {
+  auto one = board(1);
+  store_.reset();
+  EXPECT_EQ(one->find_culprit(Rank{2}).rank, Rank{0});
+}
+
+TEST_F(Progress, TheStoreSetsAKeyOnce) {
+  EXPECT_FALSE(store_->has("k"));
+  EXPECT_EQ(store_->set_once("k", "first"), "first");
+  EXPECT_EQ(store_->set_once("k", "second"), "first");
+  EXPECT_TRUE(store_->has("k"));
+  EXPECT_EQ(store_->add("n", 2) + store_->add("n", 3), 7);
+  EXPECT_EQ(store_->get_all({"k"}), std::vector<std::string>{"first"});
+}
+
+}  // namespace
+}  // namespace lockstep::tensor
