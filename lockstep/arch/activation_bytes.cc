@@ -1,0 +1,42 @@
+#include "lockstep/arch/activation_bytes.h"
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::arch {
+
+double gpt_block_bytes(const BlockShape& shape, std::int64_t tp, bool sequence_parallel,
+                       Recompute recompute) {
+  LS_CHECK(tp >= 1, "tensor degree ", tp);
+  const auto t = static_cast<double>(tp);
+  const auto s = static_cast<double>(shape.seq);
+  const auto h = static_cast<double>(shape.hidden);
+  const auto a = static_cast<double>(shape.heads);
+  const double sbh = s * static_cast<double>(shape.batch) * h;
+  if (recompute == Recompute::kBlock) return 2.0 * sbh / (sequence_parallel ? t : 1.0);
+  const double scores = recompute == Recompute::kNone ? 5.0 * a * s / h : 0.0;
+  // 10 of the 34 are the inputs and dropout masks of the residual path.
+  const double path = sequence_parallel ? 10.0 / t : 10.0;
+  return sbh * (path + (24.0 + scores) / t);
+}
+
+std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const Unit& block, double width) {
+  LS_CHECK(block.attention && config.family == Family::kLlama, config.name,
+           ": no table of saved tensors for this block");
+  const Attention& attention = *block.attention;
+  const double h = width * static_cast<double>(config.hidden);
+  const double q = width * static_cast<double>(attention.heads * attention.qk_dim);
+  const double kv = width * static_cast<double>(attention.kv_heads * attention.qk_dim);
+  const double f = width * static_cast<double>(config.ffn);
+  return {
+      {"attn_norm.input", h, false, false},
+      {"attn_norm.output", h, true, false},
+      {"attn.qkv", q + 2.0 * kv, false, true},
+      {"attn.output", q + 4.0 * static_cast<double>(attention.heads), false, true},
+      {"mlp_norm.input", h, false, false},
+      {"mlp_norm.output", h, true, false},
+      {"mlp.gate_up", 2.0 * f, false, true},
+      {"mlp.product", f, true, true},
+  };
+}
+
+}  // namespace lockstep::arch

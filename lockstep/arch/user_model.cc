@@ -1,0 +1,369 @@
+#include "lockstep/arch/user_model.h"
+
+#include <filesystem>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/arch/catalog.h"
+
+namespace lockstep::arch {
+namespace {
+
+using config::Field;
+using config::FieldType;
+
+// A key and the member of one ModelConfig that it fills.
+struct Key {
+  const char* path;
+  std::variant<std::int64_t*, bool*, double*> slot;
+  const char* doc;
+  double min;  // of numbers; inclusive for whole ones
+  std::vector<std::string> known_as;
+  bool above_min = false;  // the minimum itself is refused
+};
+
+std::vector<Key> shape_keys(ModelConfig& c) {
+  return {
+      {"layers",
+       &c.layers,
+       "Transformer blocks.",
+       1,
+       {"num_layers", "num_hidden_layers", "n_layer"}},
+      {"hidden",
+       &c.hidden,
+       "Width of the residual stream.",
+       1,
+       {"hidden_size", "n_embd", "d_model"}},
+      {"heads", &c.heads, "Query heads.", 1, {"num_attention_heads", "n_head"}},
+      {"kv_heads",
+       &c.kv_heads,
+       "Key-value heads; without it as many as heads.",
+       1,
+       {"num_key_value_heads", "num_query_groups"}},
+      {"head_dim",
+       &c.head_dim,
+       "Width of a head; without it hidden / heads, or mla.nope_dim + mla.rope_dim.",
+       1,
+       {"kv_channels"}},
+      {"ffn",
+       &c.ffn,
+       "Width of the plain MLP; without it 4 hidden in family gpt2.",
+       1,
+       {"intermediate_size", "ffn_hidden_size", "n_inner"}},
+      {"vocab", &c.vocab, "Entries of the vocabulary.", 1, {"vocab_size", "padded_vocab_size"}},
+      {"max_positions",
+       &c.max_positions,
+       "Longest sequence.",
+       1,
+       {"max_position_embeddings", "n_positions"}},
+      {"tied",
+       &c.tied,
+       "The head's projection is the embedding's weight.",
+       0,
+       {"tie_word_embeddings"}},
+  };
+}
+
+std::vector<Key> trait_keys(ModelConfig& c) {
+  return {
+      {"norm_eps",
+       &c.norm_eps,
+       "Added to the variance in norms.",
+       0,
+       {"rms_norm_eps", "layer_norm_epsilon"},
+       true},
+      {"qkv_bias",
+       &c.qkv_bias,
+       "Biases on the query, key and value projections.",
+       0,
+       {"attention_bias", "add_qkv_bias"}},
+      {"linear_bias",
+       &c.linear_bias,
+       "Biases on the other linears; family gpt2 only.",
+       0,
+       {"add_bias_linear"}},
+      {"rope_theta", &c.rope_theta, "Base of the rotary frequencies.", 1, {"rotary_base"}},
+      {"window",
+       &c.window,
+       "Keys a query of a local layer looks back to, itself included; 0 for all.",
+       0,
+       {"sliding_window"}},
+      {"window_every", &c.window_every, "1: every layer is local; 2: every second one.", 1, {}},
+      {"attention_softcap",
+       &c.attention_softcap,
+       "Scores become c tanh(scores / c); 0 for none.",
+       0,
+       {"attn_logit_softcapping"}},
+      {"logit_softcap", &c.logit_softcap, "The same for logits.", 0, {"final_logit_softcapping"}},
+      {"query_scale_dim",
+       &c.query_scale_dim,
+       "Scores are divided by its root; 0 for that of head_dim.",
+       0,
+       {"query_pre_attn_scalar"}},
+      {"scaled_embedding",
+       &c.scaled_embedding,
+       "Multiply embeddings by the root of hidden.",
+       0,
+       {}},
+      {"mtp_layers",
+       &c.mtp_layers,
+       "Multi-token-prediction blocks after the last one.",
+       0,
+       {"num_nextn_predict_layers", "mtp_num_layers"}},
+      {"init_std",
+       &c.init_std,
+       "Standard deviation of initial weights.",
+       0,
+       {"initializer_range", "init_method_std"},
+       true},
+  };
+}
+
+std::vector<Key> expert_keys(ModelConfig& c) {
+  return {
+      {"moe.experts",
+       &c.moe.experts,
+       "Routed experts in a block.",
+       0,
+       {"num_experts", "num_local_experts", "n_routed_experts"}},
+      {"moe.top_k",
+       &c.moe.top_k,
+       "Experts a token meets.",
+       0,
+       {"num_experts_per_tok", "moe_router_topk"}},
+      {"moe.expert_ffn",
+       &c.moe.expert_ffn,
+       "Width of one expert.",
+       0,
+       {"moe_intermediate_size", "moe_ffn_hidden_size"}},
+      {"moe.shared_ffn",
+       &c.moe.shared_ffn,
+       "Total width of the experts that every token meets.",
+       0,
+       {"shared_expert_intermediate_size"}},
+      {"moe.shared_gate", &c.moe.shared_gate, "A sigmoid gate scales the shared experts.", 0, {}},
+      {"moe.dense_layers",
+       &c.moe.dense_layers,
+       "Leading blocks with a plain MLP.",
+       0,
+       {"first_k_dense_replace"}},
+      {"moe.router_bias",
+       &c.moe.router_bias,
+       "Balance experts by a selection bias without a gradient.",
+       0,
+       {"moe_router_enable_expert_bias"}},
+      {"mla.q_rank",
+       &c.mla.q_rank,
+       "Rank of the query projection; 0 for a direct one.",
+       0,
+       {"q_lora_rank"}},
+      {"mla.kv_rank", &c.mla.kv_rank, "Rank of the key-value projection.", 0, {"kv_lora_rank"}},
+      {"mla.nope_dim",
+       &c.mla.nope_dim,
+       "Part of a head without rotary positions.",
+       0,
+       {"qk_nope_head_dim", "qk_head_dim"}},
+      {"mla.rope_dim",
+       &c.mla.rope_dim,
+       "Part of a head with rotary positions.",
+       0,
+       {"qk_rope_head_dim", "qk_pos_emb_head_dim"}},
+      {"mla.v_dim", &c.mla.v_dim, "Width of a value head.", 0, {"v_head_dim"}},
+  };
+}
+
+std::vector<Key> all_keys(ModelConfig& config) {
+  std::vector<Key> keys = shape_keys(config);
+  for (auto* more : {trait_keys, expert_keys})
+    for (Key& key : more(config)) keys.push_back(std::move(key));
+  return keys;
+}
+
+Field field_of(const Key& key) {
+  Field field{.path = key.path, .doc = key.doc, .known_as = key.known_as};
+  if (std::holds_alternative<bool*>(key.slot)) {
+    field.type = FieldType::kBool;
+    return field;
+  }
+  const bool whole = std::holds_alternative<std::int64_t*>(key.slot);
+  field.type = whole ? FieldType::kInt : FieldType::kReal;
+  field.min = key.min;
+  field.above_min = key.above_min;
+  if (whole) field.max = 2147483648.0;
+  return field;
+}
+
+// Leaves the member alone when the key is absent or was refused.
+void fill(const config::Settings& settings, Key& key) {
+  if (!settings.is_set(key.path)) return;
+  if (auto** slot = std::get_if<std::int64_t*>(&key.slot))
+    **slot = settings.integer(key.path).value_or(**slot);
+  if (auto** slot = std::get_if<bool*>(&key.slot))
+    **slot = settings.boolean(key.path).value_or(**slot);
+  if (auto** slot = std::get_if<double*>(&key.slot))
+    **slot = settings.real(key.path).value_or(**slot);
+}
+
+template <class Values>
+std::vector<std::string> words_of(const Values& values) {
+  std::vector<std::string> words;
+  for (const auto value : values) words.emplace_back(to_text(value));
+  return words;
+}
+
+std::vector<Field> all_fields() {
+  std::vector<Field> fields = {
+      {.path = "name", .type = FieldType::kString, .doc = "What to call the model."},
+      {.path = "like",
+       .type = FieldType::kString,
+       .doc = "A model of the catalogue whose values hold where this file has none."},
+      {.path = "family",
+       .type = FieldType::kChoice,
+       .doc = "The kind of model; without it llama, or that of `like`.",
+       .choices = words_of(kAllFamilies),
+       .known_as = {"model_type"}},
+      {.path = "norm",
+       .type = FieldType::kChoice,
+       .doc = "Kind of norm; the family decides when absent.",
+       .choices = words_of(kAllNormKinds),
+       .known_as = {"normalization"}},
+      {.path = "norm_place",
+       .type = FieldType::kChoice,
+       .doc = "Where attention and MLP are normalized; the family decides when absent.",
+       .choices = words_of(kAllNormPlaces)},
+      {.path = "qk_norm",
+       .type = FieldType::kChoice,
+       .doc = "Norm of queries and keys.",
+       .choices = words_of(kAllQkNorms),
+       .known_as = {"qk_layernorm"}},
+  };
+  ModelConfig unused;
+  for (const Key& key : all_keys(unused)) fields.push_back(field_of(key));
+  return fields;
+}
+
+template <class Values, class Enum>
+void choose(const config::Settings& settings, const char* path, const Values& values, Enum& out) {
+  const std::optional<std::string> word = settings.text(path);
+  if (!word) return;
+  for (const auto value : values)
+    if (to_text(value) == *word) out = value;
+}
+
+// What a family takes for granted.
+ModelConfig usual(Family family) {
+  ModelConfig c;
+  c.family = family;
+  if (family == Family::kGpt2) {
+    c.norm = NormKind::kLayerNorm;
+    c.qkv_bias = c.linear_bias = c.tied = true;
+  } else if (family == Family::kGemma2) {
+    c.norm = NormKind::kRmsNormPlusOne;
+    c.norm_place = NormPlace::kBoth;
+    c.window_every = 2;
+    c.tied = c.scaled_embedding = true;
+  }
+  return c;
+}
+
+// Derived sizes follow what was written, also over those of `like`.
+void derive(const config::Settings& settings, bool has_base, ModelConfig& c) {
+  const auto moved = [&](std::initializer_list<const char*> paths) {
+    for (const char* path : paths)
+      if (settings.is_set(path)) return true;
+    return !has_base;
+  };
+  const bool latent = c.mla.kv_rank > 0;
+  if (!settings.is_set("kv_heads") && (!has_base || (latent && moved({"heads"}))))
+    c.kv_heads = c.heads;
+  if (!settings.is_set("head_dim")) {
+    if (latent && moved({"mla.nope_dim", "mla.rope_dim"}))
+      c.head_dim = c.mla.nope_dim + c.mla.rope_dim;
+    else if (!latent && moved({"hidden", "heads"}) && c.heads > 0)
+      c.head_dim = c.hidden / c.heads;
+  }
+  if (!settings.is_set("ffn") && c.family == Family::kGpt2 && moved({"hidden"}))
+    c.ffn = 4 * c.hidden;
+}
+
+// Points at the keys that are written in the file; the others came from a default or from `like`.
+config::Diagnostic placed(const Problem& problem, const config::Settings& settings) {
+  config::Diagnostic diagnostic = config::to_diagnostic(problem.error);
+  for (const std::string& field : problem.fields) {
+    if (!settings.is_set(field)) continue;
+    if (!diagnostic.primary.span.known())
+      diagnostic.primary.span = settings.span(field);
+    else
+      diagnostic.secondary.push_back({settings.span(field), ""});
+  }
+  return diagnostic;
+}
+
+}  // namespace
+
+const config::FieldTable& model_fields() {
+  static const config::FieldTable table("model", all_fields());
+  return table;
+}
+
+std::optional<ModelConfig> model_from(const config::Value& table, config::Report& report,
+                                      const std::string& where) {
+  const int before = report.num_errors();
+  config::check(table, model_fields(), report, where);
+  const config::Settings settings(table, model_fields());
+
+  Family family = Family::kLlama;
+  choose(settings, "family", kAllFamilies, family);
+  ModelConfig model = usual(family);
+  const std::optional<std::string> like = settings.text("like");
+  if (like) {
+    const Result<CatalogRow> row = find(*like);
+    if (row.ok()) {
+      model = row->config;
+      model.name = row->config.name + "-variant";
+      choose(settings, "family", kAllFamilies, model.family);
+    } else {
+      config::Diagnostic unknown = config::to_diagnostic(row.error());
+      unknown.primary.span = settings.span("like");
+      report.add(std::move(unknown));
+    }
+  }
+  for (Key& key : all_keys(model)) fill(settings, key);
+  choose(settings, "norm", kAllNormKinds, model.norm);
+  choose(settings, "norm_place", kAllNormPlaces, model.norm_place);
+  choose(settings, "qk_norm", kAllQkNorms, model.qk_norm);
+  model.name = settings.text("name").value_or(model.name);
+  derive(settings, like.has_value(), model);
+
+  // Contradictions between values that were themselves refused would only repeat it.
+  if (report.num_errors() == before)
+    for (const Problem& problem : problems_by_field(model)) report.add(placed(problem, settings));
+  if (report.num_errors() > before) return std::nullopt;
+  return model;
+}
+
+std::optional<ModelConfig> find_model(std::string_view name, config::Report& report) {
+  if (!name.ends_with(".toml") && !name.ends_with(".json")) {
+    Result<CatalogRow> row = find(name);
+    if (row.ok()) return std::move(row->config);
+    report.add(row.error());
+    return std::nullopt;
+  }
+  const std::string path(name);
+  const std::optional<config::Document> document = config::load_document(path, report);
+  if (!document) return std::nullopt;
+  std::optional<ModelConfig> model = model_from(document->root(), report);
+  if (model && document->find("name") == nullptr)
+    model->name = std::filesystem::path(path).stem().string();
+  return model;
+}
+
+Result<ModelConfig> model_named(std::string_view name) {
+  config::Report report;
+  std::optional<ModelConfig> model = find_model(name, report);
+  if (!model) return report.first_error();
+  return *std::move(model);
+}
+
+}  // namespace lockstep::arch

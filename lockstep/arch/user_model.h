@@ -1,0 +1,34 @@
+// Models that users describe in a file, or by name.
+//
+//   like = "llama3-8b"      # optional: a row of the catalogue to start from
+//   layers = 16
+//   moe.experts = 8
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/arch/model_config.h"
+#include "lockstep/base/result.h"
+#include "lockstep/config/fields.h"
+
+namespace lockstep::arch {
+
+// Every key of a model file.
+const config::FieldTable& model_fields();
+
+// Reads a model from a table (a whole model file, or the [model] section of another). Adds a
+// diagnostic for every mistake, those of problems() included, and then returns nothing. `where` is
+// written before the keys in messages.
+std::optional<ModelConfig> model_from(const config::Value& table, config::Report& report,
+                                      const std::string& where = "");
+
+// A row of the catalogue, or, when `name` ends in .toml or .json, a model file. A file that does
+// not give its model a name lends it its own.
+std::optional<ModelConfig> find_model(std::string_view name, config::Report& report);
+
+// The same for callers that want only the first error.
+Result<ModelConfig> model_named(std::string_view name);
+
+}  // namespace lockstep::arch
