@@ -1,0 +1,135 @@
+#include "lockstep/config/diagnostic.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/units.h"
+
+namespace lockstep::config {
+namespace {
+
+std::string plural(int count, const char* word) {
+  return strf("%d %s%s", count, word, count == 1 ? "" : "s");
+}
+
+Json to_json(const Label& label) {
+  return Json::object({{"file", label.span.file},
+                       {"line", label.span.line},
+                       {"column", label.span.column},
+                       {"length", label.span.length},
+                       {"label", label.text}});
+}
+
+Json to_json(const Diagnostic& d) {
+  Json secondary = Json::array();
+  for (const Label& label : d.secondary) secondary.push(to_json(label));
+  Json notes = Json::array();
+  for (const std::string& note : d.notes) notes.push(note);
+  return Json::object({{"severity", d.severity == Severity::kError ? "error" : "warning"},
+                       {"code", to_text(d.code)},
+                       {"message", d.message},
+                       {"primary", d.primary.span.known() ? to_json(d.primary) : Json()},
+                       {"secondary", std::move(secondary)},
+                       {"notes", std::move(notes)},
+                       {"help", d.help.empty() ? Json() : Json(d.help)}});
+}
+
+}  // namespace
+
+Diagnostic to_diagnostic(const Error& error) {
+  return {.code = error.code,
+          .message = error.message,
+          .primary = {},
+          .secondary = {},
+          .notes = {},
+          .help = error.help};
+}
+
+void Sources::add(std::string name, std::string text, bool is_file) {
+  Source source{std::move(text), is_file, {0}};
+  for (std::size_t at = 0; at < source.text.size(); ++at)
+    if (source.text[at] == '\n') source.line_starts.push_back(at + 1);
+  sources_[std::move(name)] = std::move(source);
+}
+
+int Sources::append_line(const std::string& name, std::string_view line) {
+  const auto found = sources_.find(name);
+  const std::string before = found == sources_.end() ? "" : found->second.text;
+  std::string flat(line);
+  std::ranges::transform(flat, flat.begin(), [](char c) { return c == '\n' ? ' ' : c; });
+  add(name, before + flat + "\n", false);
+  return static_cast<int>(sources_[name].line_starts.size()) - 1;
+}
+
+void Sources::merge(const Sources& other) {
+  for (const auto& [name, source] : other.sources_) sources_[name] = source;
+}
+
+bool Sources::is_file(std::string_view name) const {
+  const auto found = sources_.find(name);
+  return found == sources_.end() || found->second.is_file;
+}
+
+std::string_view Sources::line(std::string_view name, int number) const {
+  const auto found = sources_.find(name);
+  if (found == sources_.end()) return {};
+  const Source& source = found->second;
+  if (number < 1 || static_cast<std::size_t>(number) > source.line_starts.size()) return {};
+  const std::size_t begin = source.line_starts[static_cast<std::size_t>(number - 1)];
+  std::string_view line = std::string_view(source.text).substr(begin);
+  line = line.substr(0, line.find('\n'));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+void Report::add(Diagnostic diagnostic) { diagnostics_.push_back(std::move(diagnostic)); }
+
+int Report::num_errors() const {
+  return static_cast<int>(
+      std::ranges::count(diagnostics_, Severity::kError, &Diagnostic::severity));
+}
+
+Error Report::first_error() const {
+  const auto first = std::ranges::find(diagnostics_, Severity::kError, &Diagnostic::severity);
+  LS_CHECK(first != diagnostics_.end(), "no error in this report");
+  const Span& span = first->primary.span;
+  std::string place;
+  if (span.known() && sources.is_file(span.file))
+    place = strf("%s:%d:%d: ", span.file.c_str(), span.line, span.column);
+  else if (span.known())
+    place = span.file + ": ";
+  return {first->code, place + first->message, first->help};
+}
+
+std::string Report::text(std::string_view subject, bool colour) const {
+  std::string out;
+  for (const Diagnostic& d : diagnostics_) {
+    if (!out.empty()) out += '\n';
+    out += render(d, sources, colour);
+  }
+  const bool alone = diagnostics_.size() == 1 && !diagnostics_.front().primary.span.known();
+  if (diagnostics_.empty() || subject.empty() || alone) return out;
+  const int errors = num_errors();
+  const int warnings = static_cast<int>(diagnostics_.size()) - errors;
+  std::string counts;
+  if (errors > 0) counts = plural(errors, "error");
+  if (warnings > 0) counts += (errors > 0 ? ", " : "") + plural(warnings, "warning");
+  const std::string head = errors > 0 ? "error" : "warning";
+  const char* escape = errors > 0 ? "\x1b[1;31m" : "\x1b[1;33m";
+  out += '\n';
+  out += (colour ? escape + head + "\x1b[0m" : head) + ": " + counts + " in ";
+  return out + std::string(subject) + "\n";
+}
+
+Json Report::json(std::string_view subject) const {
+  Json list = Json::array();
+  for (const Diagnostic& d : diagnostics_) list.push(to_json(d));
+  return Json::object({{"schema", "lockstep.diagnostics/1"},
+                       {"subject", subject.empty() ? Json() : Json(subject)},
+                       {"errors", num_errors()},
+                       {"warnings", static_cast<int>(diagnostics_.size()) - num_errors()},
+                       {"diagnostics", std::move(list)}});
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,249 @@
+#include "lockstep/config/toml_syntax.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lockstep/config/glyphs.h"
+
+namespace lockstep::config {
+namespace {
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
+    text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    if (end == std::string_view::npos) return lines;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// Text between the last pair of single quotes: the name in "cannot redefine existing table 'a'".
+std::string quoted(std::string_view reason) {
+  const std::size_t end = reason.rfind('\'');
+  if (end == std::string_view::npos || end == 0) return "";
+  const std::size_t begin = reason.rfind('\'', end - 1);
+  return begin == std::string_view::npos ? ""
+                                         : std::string(reason.substr(begin + 1, end - begin - 1));
+}
+
+class Explainer {
+ public:
+  Explainer(std::string_view text, const std::string& file, int line, int column,
+            std::string_view reason)
+      : lines_(split_lines(text)), file_(file), reason_(reason) {
+    line_ = std::clamp(line, 1, static_cast<int>(lines_.size()));
+    column_ = std::max(1, column);
+    split_at_equals();
+  }
+
+  Diagnostic explain() {
+    if (not_text() || redefined() || unclosed() || header() || without_equals() || value())
+      return std::move(found_);
+    const std::size_t colon = reason_.find(": ");
+    const std::string_view rest =
+        colon == std::string_view::npos ? reason_ : reason_.substr(colon + 2);
+    say("this is not TOML: " + std::string(rest), at_column());
+    return std::move(found_);
+  }
+
+ private:
+  std::string_view text() const { return lines_[static_cast<std::size_t>(line_ - 1)]; }
+
+  // key_, value_ and where they begin, of a line `key = value # comment`.
+  void split_at_equals() {
+    const std::size_t equals = text().find('=');
+    key_ = trimmed(text().substr(0, equals));
+    if (equals == std::string_view::npos) return;
+    has_equals_ = true;
+    value_ = text().substr(equals + 1);
+    const char first = trimmed(value_).empty() ? '\0' : trimmed(value_).front();
+    if (first != '"' && first != '\'') value_ = value_.substr(0, value_.find('#'));
+    value_ = trimmed(value_);
+  }
+
+  Span at_column() const { return {file_, line_, column_, 1}; }
+  Span span_of(int line, std::string_view part) const {
+    const std::string_view whole = lines_[static_cast<std::size_t>(line - 1)];
+    const auto before = static_cast<std::size_t>(part.data() - whole.data());
+    return {file_, line, count_code_points(whole.substr(0, before)) + 1, count_code_points(part)};
+  }
+  Span span_of(std::string_view part) const { return span_of(line_, part); }
+
+  bool say(std::string message, Span span, std::string help = "", std::string label = "") {
+    found_.code = Code::kSyntax;
+    found_.message = std::move(message);
+    found_.primary = {std::move(span), std::move(label)};
+    found_.help = std::move(help);
+    return true;
+  }
+
+  bool not_text() {
+    const bool control = std::ranges::any_of(
+        text(), [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7F; });
+    if (!control && !has(reason_, "utf-8") && !has(reason_, "UTF-8")) return false;
+    return say("the file is not UTF-8 text", at_column(),
+               "a configuration file is TOML or JSON; this one looks binary");
+  }
+
+  bool redefined() {
+    if (!has(reason_, "cannot redefine")) return false;
+    const std::string name = quoted(reason_);
+    const bool is_header = trimmed(text()).starts_with('[');
+    if (is_header)
+      say("table [" + name + "] is defined twice", span_of(trimmed(text())),
+          "put its keys under one header", "again here");
+    else
+      say("key `" + name + "` is set twice", span_of(key_), "keep one of the two", "again here");
+    if (const std::optional<Span> first = first_definition(is_header, name))
+      found_.secondary.push_back({*first, "first here"});
+    return true;
+  }
+
+  // Searches upward, a key only within its own table.
+  std::optional<Span> first_definition(bool is_header, std::string_view name) const {
+    std::optional<Span> first;
+    for (int n = line_ - 1; n >= 1; --n) {
+      const std::string_view line = trimmed(lines_[static_cast<std::size_t>(n - 1)]);
+      if (is_header && line.starts_with('[') && trimmed(line.substr(1, line.find(']') - 1)) == name)
+        first = span_of(n, line);
+      if (!is_header && line.starts_with('[')) break;
+      const std::string_view key = trimmed(line.substr(0, line.find('=')));
+      if (!is_header && (key == key_ || key.starts_with(std::string(key_) + ".")))
+        first = span_of(n, key);
+    }
+    return first;
+  }
+
+  bool unclosed() {
+    if (has(reason_, "array") && (has(reason_, "end-of-file") || has(reason_, "expected"))) {
+      for (int n = line_; n >= 1; --n) {
+        const std::string_view line = lines_[static_cast<std::size_t>(n - 1)];
+        const std::size_t open = line.find('[');
+        const std::size_t equals = line.find('=');
+        if (equals < open && open != std::string_view::npos)
+          return say("this list is not closed", span_of(n, line.substr(open, 1)),
+                     "separate its items with `,` and end it with `]`");
+      }
+    }
+    if (has(reason_, "inline table"))
+      return say("this { ... } is not closed on its line", at_column(),
+                 "write it on one line, or as a [table] of its own");
+    const char first = value_.empty() ? '\0' : value_.front();
+    if ((first == '"' || first == '\'') && has(reason_, "string") &&
+        !has(reason_, "escape sequence"))
+      return say("this text has no closing quote", span_of(value_),
+                 std::string("end it with a `") + first + "`");
+    return false;
+  }
+
+  bool header() {
+    const std::string_view line = trimmed(text());
+    if (!line.starts_with('[') || !has(reason_, "table header")) return false;
+    std::string name;
+    for (const char c : line)
+      if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-')
+        name += c;
+    return say("this table header is not well-formed", span_of(line),
+               "write [" + (name.empty() ? "name" : name) + "]");
+  }
+
+  bool without_equals() {
+    const std::size_t colon = text().find(':');
+    if (colon != std::string_view::npos && colon < text().find('=') && has(reason_, "':'")) {
+      const std::string_view value = trimmed(text().substr(colon + 1));
+      return say("TOML writes `key = value`, with an equals sign", at_column(),
+                 "write " + std::string(trimmed(text().substr(0, colon))) + " = " +
+                     std::string(value.empty() ? "..." : value));
+    }
+    if (has_equals_ && key_.empty())
+      return say("there is no key before the `=`", at_column(), "write key = value");
+    if (has_equals_ && key_.find_first_of(" \t") != std::string_view::npos &&
+        has(key_, "\"") == false)
+      return say("a key is one word", span_of(key_), "join it with `_`, or quote it");
+    if (has_equals_ || trimmed(text()).empty()) return false;
+    return say("this is no `key = value`", span_of(trimmed(text())),
+               "write key = value, [table], or # before a comment");
+  }
+
+  bool value() {
+    if (!has_equals_) return false;
+    const std::string key(key_);
+    const std::string word(value_);
+    if (value_.empty())
+      return say("key `" + key + "` has no value", span_of(key_), "write " + key + " = ...");
+    const Span span = span_of(value_);
+    if (value_.starts_with('='))
+      return say("one `=` is enough", span,
+                 "write " + key + " = " + std::string(trimmed(value_.substr(1))));
+    if (has(reason_, "escape sequence"))
+      return say("unknown escape in text", at_column(),
+                 "write `\\\\` for a `\\`, or use single quotes");
+    if (has(reason_, "64 bits")) return say("`" + word + "` does not fit in 64 bits", span);
+    return bare_word(key, word, span);
+  }
+
+  bool bare_word(const std::string& key, const std::string& word, const Span& span) {
+    const std::string small = lower(word);
+    if (small == "true" || small == "yes" || small == "on")
+      return say("`" + word + "` is not a value", span, "write " + key + " = true");
+    if (small == "false" || small == "no" || small == "off")
+      return say("`" + word + "` is not a value", span, "write " + key + " = false");
+    if (small == "none" || small == "null" || small == "nil")
+      return say("TOML has no `" + word + "`", span, "leave the key out");
+    if (word.ends_with(','))
+      return say("a comma after a value", at_column(), "remove it; each key has its own line");
+    if (has(word, "=") && !word.starts_with('{'))
+      return say("two keys on one line", at_column(), "give each key its own line");
+    const bool is_number = small.find_first_not_of("0123456789.+-_e") == std::string::npos;
+    if (is_number && (has(reason_, "leading zero") || small.starts_with("0")))
+      return say("`" + word + "` begins with a zero", span, "remove the leading zeros");
+    if (is_number)
+      return say("`" + word + "` is not a well-formed number", span,
+                 "a decimal point needs a digit on both sides: 1.0, 0.5");
+    if (word.find_first_of("\"'[{") != std::string::npos) return false;
+    return say("text needs quotes", span, "write " + key + " = \"" + word + "\"");
+  }
+
+  std::vector<std::string_view> lines_;
+  const std::string& file_;
+  std::string_view reason_;
+  int line_ = 1;
+  int column_ = 1;
+  bool has_equals_ = false;
+  std::string_view key_;
+  std::string_view value_;
+  Diagnostic found_;
+};
+
+}  // namespace
+
+Diagnostic explain_toml_error(std::string_view text, const std::string& file, int line, int column,
+                              std::string_view reason) {
+  return Explainer(text, file, line, column, reason).explain();
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,17 @@
+// Says in the user's terms why a TOML file does not parse. The TOML library gives a position and a
+// sentence about its own state; the line itself usually shows what was meant.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lockstep/config/diagnostic.h"
+
+namespace lockstep::config {
+
+// `text` is the whole file; `line` and `column` (from 1, in code points) are where the library
+// stopped, `reason` is its own sentence, used only when nothing better is known.
+Diagnostic explain_toml_error(std::string_view text, const std::string& file, int line, int column,
+                              std::string_view reason);
+
+}  // namespace lockstep::config

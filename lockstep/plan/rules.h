@@ -1,0 +1,21 @@
+// The rules about several keys of a run file at once. Used by read_spec() alone.
+#pragma once
+
+#include "lockstep/config/fields.h"
+#include "lockstep/plan/spec.h"
+
+namespace lockstep::plan {
+
+// What is known of a request while it is being read: a part is absent when a mistake in it has
+// already been reported, and the rules that need it are then left out.
+struct Draft {
+  const config::Settings& settings;
+  std::optional<arch::ModelConfig> model;
+  std::optional<cluster::Cluster> cluster;
+  std::optional<mesh::Degrees> degrees;
+};
+
+// Fills in dp when it was left out, then reports every rule that does not hold.
+void apply_rules(Draft& draft, config::Report& report);
+
+}  // namespace lockstep::plan

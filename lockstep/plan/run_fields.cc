@@ -1,0 +1,184 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/arch/user_model.h"
+#include "lockstep/plan/spec.h"
+
+namespace lockstep::plan {
+namespace {
+
+using config::Field;
+using config::FieldType;
+
+constexpr double kMaxSize = 2147483647;  // of a tensor dimension or a degree
+constexpr double kMaxCount = 1e15;       // of steps and sequences
+
+Field degree(std::string name, std::string doc, std::vector<std::string> known_as) {
+  return {.path = "layout." + name,
+          .type = FieldType::kInt,
+          .doc = std::move(doc),
+          .initial = "1",
+          .min = 1,
+          .max = kMaxSize,
+          .known_as = std::move(known_as)};
+}
+
+// The keys of a model file, of which a run needs only the name.
+std::vector<Field> model_fields() {
+  std::vector<Field> fields;
+  for (Field field : arch::model_fields().fields()) {
+    if (field.path == "name")
+      field.doc =
+          "A known model (`lockstep model --list`) or a model file, ending in .toml or .json. The "
+          "other keys of this table replace its values.";
+    field.path = "model." + field.path;
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+std::vector<Field> layout_fields() {
+  return {
+      degree("tp", "Tensor-parallel degree: heads and MLP columns are divided.",
+             {"tensor_model_parallel_size", "tensor_parallel_degree", "tensor_parallel"}),
+      degree("cp", "Context-parallel degree: the sequence is divided.",
+             {"context_parallel_size", "context_parallel_degree"}),
+      degree("pp", "Pipeline-parallel degree: the blocks are divided.",
+             {"pipeline_model_parallel_size", "pipeline_parallel_degree", "pipeline_parallel"}),
+      {.path = "layout.dp",
+       .type = FieldType::kInt,
+       .doc = "Data-parallel degree: the batch is divided. Without it, what tp x cp x pp leaves of "
+              "the cluster; without a cluster, 1.",
+       .min = 1,
+       .max = kMaxSize,
+       .known_as = {"data_parallel_size", "data_parallel_degree"}},
+      {.path = "layout.dp_shard",
+       .type = FieldType::kInt,
+       .doc = "Ranks that share one sharded copy (hybrid sharding); divides dp. Without it, dp.",
+       .min = 1,
+       .max = kMaxSize,
+       .known_as = {"data_parallel_shard_degree"}},
+      degree("ep", "Expert-parallel degree: the experts are divided.",
+             {"expert_model_parallel_size", "expert_parallel_degree"}),
+      degree("etp", "Tensor-parallel degree inside an expert.", {"expert_tensor_parallel_size"}),
+      {.path = "layout.sp",
+       .type = FieldType::kBool,
+       .doc = "Divide norms and residuals along the sequence over the tensor axis.",
+       .initial = "true",
+       .known_as = {"sequence_parallel"}},
+      {.path = "layout.zero",
+       .type = FieldType::kInt,
+       .doc = "What the data axis shards: 0 nothing, 1 optimizer state, 2 gradients too, 3 "
+              "parameters too.",
+       .initial = "1",
+       .min = 0,
+       .max = 3,
+       .known_as = {"zero_stage", "use_distributed_optimizer"}},
+      {.path = "layout.order",
+       .type = FieldType::kString,
+       .doc = "Order of the axes over the ranks, the axis of neighbours first.",
+       .initial = "\"tp,cp,pp,dp\""},
+  };
+}
+
+std::vector<Field> batch_fields() {
+  return {
+      {.path = "batch.seq",
+       .type = FieldType::kInt,
+       .doc = "Length of a sequence.",
+       .required = true,
+       .unit = "tokens",
+       .min = 1,
+       .max = kMaxSize,
+       .known_as = {"seq_length", "seq_len", "sequence_length"}},
+      {.path = "batch.global_batch",
+       .type = FieldType::kInt,
+       .doc = "Sequences in one step, over all ranks.",
+       .required = true,
+       .unit = "sequences",
+       .min = 1,
+       .max = kMaxCount,
+       .known_as = {"global_batch_size", "train_batch_size"}},
+      {.path = "batch.microbatch",
+       .type = FieldType::kInt,
+       .doc = "Sequences that go through the pipeline together.",
+       .initial = "1",
+       .unit = "sequences",
+       .min = 1,
+       .max = kMaxCount,
+       .known_as = {"micro_batch_size", "local_batch_size", "train_micro_batch_size_per_gpu"}},
+  };
+}
+
+std::vector<Field> train_fields() {
+  return {
+      {.path = "train.steps",
+       .type = FieldType::kInt,
+       .doc = "Optimizer updates to make.",
+       .initial = "1000",
+       .min = 1,
+       .max = kMaxCount,
+       .known_as = {"train_iters", "max_steps"}},
+      {.path = "train.dtype",
+       .type = FieldType::kChoice,
+       .doc = "Type the model computes in; master weights and gradients of bf16 are f32.",
+       .initial = "\"bf16\"",
+       .choices = {"f64", "f32", "bf16"},
+       .refused = {{"fp16", "it needs loss scaling and offers nothing that bf16 lacks"},
+                   {"f16", "it needs loss scaling and offers nothing that bf16 lacks"},
+                   {"fp8", "it needs a GPU back end, which does not exist yet"}},
+       .known_as = {"precision", "torch_dtype"}},
+      {.path = "train.lr",
+       .type = FieldType::kReal,
+       .doc = "Peak learning rate.",
+       .initial = "3e-4",
+       .min = 0,
+       .max = 1e3,
+       .above_min = true,
+       .known_as = {"learning_rate"}},
+      {.path = "train.warmup",
+       .type = FieldType::kInt,
+       .doc = "Steps over which the learning rate rises to its peak.",
+       .initial = "0",
+       .min = 0,
+       .max = kMaxCount,
+       .known_as = {"lr_warmup_iters", "warmup_steps"}},
+      {.path = "train.weight_decay",
+       .type = FieldType::kReal,
+       .doc = "Decoupled weight decay of AdamW; norms and biases have none.",
+       .initial = "0.1",
+       .min = 0,
+       .max = 1e3},
+      {.path = "train.clip",
+       .type = FieldType::kReal,
+       .doc = "Limit of the global gradient norm; 0 for none.",
+       .initial = "1.0",
+       .min = 0,
+       .known_as = {"clip_grad", "max_norm", "gradient_clipping"}},
+      {.path = "train.seed",
+       .type = FieldType::kInt,
+       .doc = "Initial weights and the order of the data follow from it, in every layout.",
+       .initial = "1234",
+       .min = 0},
+  };
+}
+
+}  // namespace
+
+const config::FieldTable& run_fields() {
+  static const config::FieldTable table = [] {
+    std::vector<Field> fields = model_fields();
+    fields.push_back({.path = "cluster.name",
+                      .type = FieldType::kString,
+                      .doc = "The machine: a short name such as \"h100:64\", or a cluster file "
+                             "ending in .toml or .json. Without it, as many ranks as the degrees "
+                             "make."});
+    for (auto part : {layout_fields(), batch_fields(), train_fields()})
+      for (Field& field : part) fields.push_back(std::move(field));
+    return config::FieldTable("run", std::move(fields));
+  }();
+  return table;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,84 @@
+// The user's request, from a run file:
+//
+//   [model]
+//   name = "llama3-8b"        # a known model, each of whose sizes may be replaced
+//   [cluster]
+//   name = "h100:64"          # a short name, or a cluster file
+//   [layout]
+//   tp = 4                    # dp is what is left of the cluster
+//   pp = 2
+//   [batch]
+//   seq = 8192
+//   global_batch = 128
+//
+// A Spec that exists is consistent: every rule below holds. Plain data; any thread may read it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/arch/model_config.h"
+#include "lockstep/base/dtype.h"
+#include "lockstep/cluster/cluster.h"
+#include "lockstep/config/document.h"
+#include "lockstep/config/fields.h"
+#include "lockstep/mesh/axis.h"
+#include "lockstep/mesh/mesh.h"
+
+namespace lockstep::plan {
+
+struct Layout {
+  mesh::Degrees degrees;
+  mesh::Order order;
+  bool sp = true;  // sequence parallelism on the tensor axis; nothing when tp is 1
+  int zero = 1;    // what the data axis shards: 0 nothing, 1 optimizer, 2 gradients, 3 parameters
+  bool operator==(const Layout&) const = default;
+};
+
+struct Batch {
+  std::int64_t seq = 0;           // tokens in one sequence
+  std::int64_t global_batch = 0;  // sequences in one step, over all ranks
+  std::int64_t microbatch = 1;    // sequences a rank takes through the pipeline at once
+  bool operator==(const Batch&) const = default;
+};
+
+struct Train {
+  std::int64_t steps = 0;
+  double lr = 0;  // peak
+  std::int64_t warmup = 0;
+  double weight_decay = 0;
+  double clip = 0;  // limit of the global gradient norm; 0: none
+  std::int64_t seed = 0;
+  DType dtype = DType::kBF16;
+  bool operator==(const Train&) const = default;
+};
+
+struct Spec {
+  arch::ModelConfig model;
+  std::optional<cluster::Cluster> cluster;  // absent: as many ranks as the degrees make
+  Layout layout;
+  Batch batch;
+  Train train;
+
+  std::int64_t world() const;  // tp x cp x pp x dp
+  std::int64_t num_microbatches()
+      const;  // a rank's share of a step: global_batch / dp / microbatch
+};
+
+// "llama3-8b on h100:64: tp 4 x cp 1 x pp 2 x dp 8 (zero 1), 128 sequences of 8,192 tokens a step".
+std::string to_text(const Spec& spec);
+
+// Every key of a run file.
+const config::FieldTable& run_fields();
+
+// The Spec, or nothing and every mistake in `report`: first of single keys, then of keys that
+// contradict each other. The rules about several keys, which name both:
+//   tp x cp x pp x dp = devices of the cluster     dp_shard divides dp
+//   ep x etp divides tp x cp x dp                  pp <= layers (stages may be uneven)
+//   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
+//   dp x microbatch divides global_batch           seq is cut evenly by cp (twice: zigzag) and sp
+//   ep, etp > 1 only with experts                  seq <= positions the model can learn
+std::optional<Spec> read_spec(const config::Document& document, config::Report& report);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,283 @@
+#include "lockstep/plan/spec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "lockstep/base/check.h"
+#include "lockstep/config/suggest.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::plan {
+namespace {
+
+std::optional<Spec> read(const std::string& text, config::Report& report) {
+  const auto document = config::parse_document(text, "run.toml", config::Format::kToml, report);
+  return document ? read_spec(*document, report) : std::nullopt;
+}
+
+const std::string kGood =
+    "[model]\nname = \"llama3-8b\"\n[cluster]\nname = \"h100:64\"\n[layout]\ntp = 4\npp = 2\n"
+    "[batch]\nseq = 8192\nglobal_batch = 128\n";
+
+TEST(Spec, FillsTheClusterWhenDpIsLeftOut) {
+  config::Report report;
+  const auto spec = read(kGood, report);
+  ASSERT_TRUE(spec) << report.text("run.toml", false);
+  EXPECT_EQ(spec->layout.degrees.dp, 8);
+  EXPECT_EQ(spec->world(), 64);
+  EXPECT_EQ(spec->num_microbatches(), 16);
+  EXPECT_EQ(spec->train.dtype, DType::kBF16);
+  EXPECT_EQ(spec->model.layers, 32);
+}
+
+TEST(Spec, WithoutAClusterTheDegreesMakeTheWorld) {
+  config::Report report;
+  const auto spec = read(
+      "[model]\nname = \"llama3-8b\"\nlayers = 6\n[layout]\ntp = 2\ndp = 3\n[batch]\nseq = "
+      "16\nglobal_batch = 3\n",
+      report);
+  ASSERT_TRUE(spec) << report.text("run.toml", false);
+  EXPECT_EQ(spec->world(), 6);
+  EXPECT_EQ(spec->model.layers, 6);
+  EXPECT_EQ(spec->model.heads, 32);
+}
+
+struct Rule {
+  const char* name;
+  std::string changes;  // TOML lines, as overrides of kGood
+  Code code;
+  std::string message;
+  std::string help;
+  std::vector<std::string> keys;  // that the labels cover, the primary one first
+};
+
+class BrokenRule : public testing::TestWithParam<Rule> {};
+
+TEST_P(BrokenRule, NamesBothKeysAndTheNearestLegalValues) {
+  config::Report report;
+  auto document = config::parse_document(kGood, "run.toml", config::Format::kToml, report);
+  auto changes =
+      config::parse_document(GetParam().changes, "more.toml", config::Format::kToml, report);
+  ASSERT_TRUE(document && changes) << report.text("", false);
+  document->merge(*changes);
+  EXPECT_FALSE(read_spec(*document, report));
+  ASSERT_EQ(report.diagnostics().size(), 1u) << report.text("run.toml", false);
+  const config::Diagnostic& d = report.diagnostics()[0];
+  EXPECT_EQ(d.code, GetParam().code);
+  EXPECT_EQ(d.message, GetParam().message);
+  EXPECT_EQ(d.help, GetParam().help);
+  std::vector<config::Span> spans = {d.primary.span};
+  for (const config::Label& label : d.secondary) spans.push_back(label.span);
+  const config::Settings settings(document->root(), run_fields());
+  std::vector<config::Span> expected;
+  for (const std::string& key : GetParam().keys) expected.push_back(settings.span(key));
+  EXPECT_EQ(spans, expected) << report.text("run.toml", false);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, BrokenRule,
+    testing::Values(
+        Rule{"World",
+             "layout.dp = 4",
+             Code::kDegreesDoNotMatchWorld,
+             "tp x cp x pp x dp = 4 x 1 x 2 x 4 = 32, but the world has 64 ranks",
+             "with the other degrees as they are, tp = 8 or cp = 2 or pp = 4 or dp = 8 fits",
+             {"layout.dp", "cluster.name"}},
+        Rule{"ModelRanks",
+             "layout.pp = 3",
+             Code::kDegreesDoNotMatchWorld,
+             "tp x cp x pp = 4 x 1 x 3 = 12 does not divide the 64 devices of h100:64",
+             "tp x cp x pp must divide 64; the nearest products that do: 8 or 16",
+             {"layout.tp", "cluster.name"}},
+        Rule{"Shard",
+             "layout.dp_shard = 3\nlayout.dp = 8",
+             Code::kDoesNotDivide,
+             "dp_shard = 3 does not divide dp = 8",
+             "the nearest values that do: 2 or 4",
+             {"layout.dp_shard", "layout.dp"}},
+        Rule{"Experts",
+             "layout.ep = 2",
+             Code::kConflict,
+             "ep = 2, but llama3-8b has no experts",
+             "remove it, or choose a mixture-of-experts model",
+             {"layout.ep", "model.name"}},
+        Rule{"ExpertAxes",
+             "model.name = \"mixtral-8x7b\"\nlayout.etp = 7\nmodel.moe.expert_ffn = 14",
+             Code::kDoesNotDivide,
+             "ep x etp = 1 x 7 does not divide tp x cp x dp = 32",
+             "the nearest values of etp that divide 32: 4 or 8",
+             {"layout.etp", "layout.tp"}},
+        Rule{"ExpertCount",
+             "model.name = \"mixtral-8x7b\"\nlayout.ep = 16",
+             Code::kDoesNotDivide,
+             "ep = 16 does not divide the 8 experts of mixtral-8x7b",
+             "the nearest ep that does: 8",
+             {"layout.ep", "model.name"}},
+        Rule{"Batch",
+             "batch.global_batch = 130",
+             Code::kDoesNotDivide,
+             "global_batch = 130 is not a multiple of dp x microbatch = 8 x 1 = 8",
+             "the nearest global_batch: 128 or 136",
+             {"batch.global_batch", "cluster.name"}},
+        Rule{"Microbatch",
+             "batch.microbatch = 32",
+             Code::kDoesNotDivide,
+             "global_batch = 128 is not a multiple of dp x microbatch = 8 x 32 = 256",
+             "the nearest global_batch: 256",
+             {"batch.global_batch", "batch.microbatch"}},
+        Rule{"Layers",
+             "model.layers = 1",
+             Code::kBadDegree,
+             "pp = 2 needs 2 layers, but llama3-8b has 1",
+             "a stage needs at least one layer: pp = 1 or less",
+             {"layout.pp", "model.layers"}},
+        Rule{"Heads",
+             "layout.tp = 64\nlayout.pp = 1",
+             Code::kDoesNotDivide,
+             "tp = 64 does not divide the 32 heads of llama3-8b",
+             "the nearest tp that does: 32",
+             {"layout.tp", "model.name"}},
+        Rule{"KvHeads",
+             "layout.tp = 16",
+             Code::kDoesNotDivide,
+             "tp = 16 does not divide the 8 key-value heads of llama3-8b",
+             "the nearest tp that does: 8",
+             {"layout.tp", "model.name"}},
+        Rule{"Columns",
+             "model.ffn = 14338",
+             Code::kDoesNotDivide,
+             "tp = 4 does not divide the 14338 MLP columns of llama3-8b",
+             "the nearest tp that does: 2 or 67",
+             {"layout.tp", "model.ffn"}},
+        Rule{"Sequence",
+             "batch.seq = 8190",
+             Code::kDoesNotDivide,
+             "seq = 8190 is not a multiple of tp = 4",
+             "the nearest seq: 8188 or 8192",
+             {"batch.seq", "layout.tp"}},
+        Rule{"Zigzag",
+             "batch.seq = 8196\nlayout.cp = 2",
+             Code::kDoesNotDivide,
+             "seq = 8196 is not a multiple of 2 x cp = 4 times tp = 4",
+             "the nearest seq: 8192 or 8208",
+             {"batch.seq", "layout.cp"}},
+        Rule{"Positions",
+             "model.name = \"gpt2\"\nbatch.seq = 2048",
+             Code::kConflict,
+             "seq = 2048 is longer than the 1024 positions of gpt2-small",
+             "this family learns its positions: seq = 1024 or less",
+             {"batch.seq", "model.name"}},
+        Rule{"Order",
+             "layout.order = \"tp,pp\"",
+             Code::kUnknownChoice,
+             "order = \"tp,pp\" does not name cp",
+             "an order is a permutation of tp,cp,pp,dp with the fastest axis first; the default is "
+             "tp,cp,pp,dp",
+             {"layout.order"}}),
+    [](const auto& tested) { return tested.param.name; });
+
+// Writes the rules once more as plain arithmetic and compares over random requests.
+TEST(Spec, AcceptsExactlyWhatTheRulesAllow) {
+  std::mt19937 random(17);
+  const auto pick = [&](std::initializer_list<int> values) {
+    return values.begin()[random() % values.size()];
+  };
+  int accepted = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const int tp = pick({1, 2, 3, 4}), cp = pick({1, 2, 3}), pp = pick({1, 2, 5}),
+              dp = pick({1, 2, 4, 6}), shard = pick({1, 2, 3, 4}), ep = pick({1, 2, 4}),
+              layers = pick({1, 2, 4, 5}), experts = pick({0, 4, 6}), seq = pick({8, 12, 24, 48}),
+              batch = pick({4, 8, 12, 24}), micro = pick({1, 2, 3}), devices = pick({0, 4, 8, 16});
+    const bool sp = random() % 2 == 0;
+    std::string text = join_parts(
+        "[model]\nfamily = \"", experts > 0 ? "moe" : "llama",
+        "\"\nhidden = 48\nheads = 12\nkv_heads = 12\nffn = 48\nvocab = 96\nmax_positions = 64\n",
+        "layers = ", layers, "\n");
+    if (experts > 0)
+      text += join_parts("moe = { experts = ", experts, ", top_k = 2, expert_ffn = 48 }\n");
+    text += join_parts("[layout]\ntp = ", tp, "\ncp = ", cp, "\npp = ", pp, "\ndp = ", dp,
+                       "\ndp_shard = ", shard, "\nep = ", ep, "\nsp = ", sp ? "true" : "false",
+                       "\n[batch]\nseq = ", seq, "\nglobal_batch = ", batch,
+                       "\nmicrobatch = ", micro, "\n");
+    if (devices > 0) text += join_parts("[cluster]\nname = \"h100:", devices, "\"\n");
+
+    const bool legal = (devices == 0 || tp * cp * pp * dp == devices) && dp % shard == 0 &&
+                       (tp * cp * dp) % ep == 0 && (ep == 1 || experts > 0) &&
+                       (experts == 0 || experts % ep == 0) && pp <= layers && 12 % tp == 0 &&
+                       batch % (dp * micro) == 0 &&
+                       seq % ((cp > 1 ? 2 * cp : 1) * (sp ? tp : 1)) == 0;
+    config::Report report;
+    const auto spec = read(text, report);
+    ASSERT_EQ(spec.has_value(), legal) << text << report.text("run.toml", false);
+    ASSERT_EQ(report.ok(), legal);
+    if (spec) {
+      ++accepted;
+      EXPECT_TRUE(mesh::Mesh::create(spec->layout.degrees, spec->layout.order).ok());
+    }
+  }
+  EXPECT_GT(accepted, 20);
+}
+
+TEST(Spec, ReportsFieldAndRuleMistakesTogether) {
+  config::Report report;
+  EXPECT_FALSE(read(kGood + "microbatch = 3\n[train]\ndtype = \"fp16\"\nstep = 3\n", report));
+  std::vector<Code> codes;
+  for (const config::Diagnostic& d : report.diagnostics()) codes.push_back(d.code);
+  EXPECT_EQ(codes,
+            (std::vector<Code>{Code::kUnknownChoice, Code::kUnknownKey, Code::kDoesNotDivide}))
+      << report.text("run.toml", false);
+}
+
+TEST(Spec, ABadClusterDoesNotRaiseFurtherErrors) {
+  config::Report report;
+  EXPECT_FALSE(
+      read("[model]\nname = \"llama3-8b\"\n[cluster]\nname = \"h1000:64\"\n[layout]\ndp_shard = 4\n"
+           "[batch]\nseq = 8\nglobal_batch = 3\n",
+           report));
+  ASSERT_EQ(report.num_errors(), 1) << report.text("run.toml", false);
+  EXPECT_EQ(report.first_error().code, Code::kUnknownDevice);
+}
+
+TEST(Spec, HugeDegreesAreRefusedNotMultiplied) {
+  config::Report report;
+  EXPECT_FALSE(read(kGood + "[train]\nseed = 1\n", report) == std::nullopt);
+  const std::string huge = "2147483647";
+  config::Report second;
+  EXPECT_FALSE(read("[model]\nname = \"llama3-8b\"\n[layout]\ntp = " + huge + "\ncp = " + huge +
+                        "\npp = " + huge + "\n[batch]\nseq = 8\nglobal_batch = 3\n",
+                    second));
+  EXPECT_EQ(second.first_error().code, Code::kBadDegree);
+}
+
+TEST(Spec, AMissingModelIsOneMistake) {
+  config::Report empty;
+  EXPECT_FALSE(read("[batch]\nseq = 8\nglobal_batch = 3\n", empty));
+  ASSERT_EQ(empty.num_errors(), 1);
+  EXPECT_EQ(empty.first_error().message, "`model.name` is missing");
+  config::Report misspelt;
+  EXPECT_FALSE(read("[modle]\nname = \"x\"\n[batch]\nseq = 8\nglobal_batch = 3\n", misspelt));
+  ASSERT_EQ(misspelt.num_errors(), 1) << misspelt.text("", false);
+  EXPECT_EQ(misspelt.first_error().code, Code::kUnknownKey);
+}
+
+// docs/config.md is this table; LOCKSTEP_UPDATE_GOLDEN=1 rewrites it.
+TEST(RunFields, AreTheDocumentedOnes) {
+  const std::string page =
+      "# Run files\n\n"
+      "A run file is TOML, or JSON with the same keys. `lockstep config check FILE` reports every\n"
+      "mistake in it; `lockstep config show FILE --origin` shows each value and who set it.\n\n"
+      "A value comes from `--set layout.tp=8`, else from the environment "
+      "(`LOCKSTEP_LAYOUT_TP=8`),\n"
+      "else from the file, else from the file that its first line `extends = \"base.toml\"` "
+      "names,\n"
+      "else from the default. Unknown keys are refused. Files named in a run file lie beside "
+      "it.\n\n"
+      "This page is written from the table the program checks against.\n\n" +
+      config::fields_markdown(run_fields());
+  EXPECT_TRUE(support::matches_golden("../../docs/config.md", page));
+}
+
+}  // namespace
+}  // namespace lockstep::plan
