@@ -1,1 +1,36 @@
-int main() { return 0; }
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "cli/app.h"
+#include "cli/verbs.h"
+
+namespace {
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// Long lines are hard to read, so a wide terminal is not filled.
+int terminal_width() {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return std::clamp<int>(size.ws_col, 40, 100);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const lockstep::cli::Surroundings surroundings = {.lookup = variable,
+                                                    .out_is_terminal = isatty(STDOUT_FILENO) != 0,
+                                                    .err_is_terminal = isatty(STDERR_FILENO) != 0,
+                                                    .width = terminal_width()};
+  return static_cast<int>(lockstep::cli::run_lockstep(
+      lockstep::cli::catalog(), {argv + 1, argv + argc}, surroundings, std::cout, std::cerr));
+}

@@ -1,0 +1,117 @@
+// lockstep doctor: what this build and this machine can do, tried out rather than assumed.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <ostream>
+#include <thread>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "lockstep/base/finding.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#if LOCKSTEP_WITH_TORCH
+#include "lockstep/tensor/engine_check.h"
+#include "lockstep/tensor/strict_kernels.h"
+#endif
+
+namespace lockstep::cli {
+namespace {
+
+using Verdict = Finding::Verdict;
+
+std::vector<Finding> check_machine() {
+  const std::int64_t memory = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const std::string limit =
+      files.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(files.rlim_cur);
+  Finding open_files{Verdict::kGood, "open files", "the limit is " + limit, ""};
+  if (files.rlim_cur < 1024) {
+    open_files.verdict = Verdict::kNote;
+    open_files.help =
+        "a rank of a large job holds one connection per peer; raise it with `ulimit -n 65536`";
+  }
+  return {{Verdict::kGood, "machine",
+           std::to_string(std::thread::hardware_concurrency()) + " cores, " +
+               to_text(Bytes{memory}) + " of memory",
+           ""},
+          open_files};
+}
+
+std::vector<Finding> check_torch() {
+#if LOCKSTEP_WITH_TORCH
+  tensor::request_strict_kernels();
+  return tensor::check_engine();
+#else
+  return {{Verdict::kProblem, "LibTorch",
+           "this build has none: models, clusters and configurations work, nothing that computes "
+           "tensors does",
+           "run tools/setup and build the preset `dev`"}};
+#endif
+}
+
+const char* word(Verdict verdict) {
+  return verdict == Verdict::kGood ? "ok" : verdict == Verdict::kNote ? "note" : "problem";
+}
+
+void print_text(const std::vector<Finding>& findings, bool healthy, Output& output) {
+  const auto paint = [&](Verdict verdict) {
+    if (!output.colour) return "";
+    return verdict == Verdict::kGood   ? "\x1b[32m"
+           : verdict == Verdict::kNote ? "\x1b[33m"
+                                       : "\x1b[31m";
+  };
+  const char* plain = output.colour ? "\x1b[0m" : "";
+  output.out << "lockstep " << LOCKSTEP_VERSION << "\n\n";
+  for (const Finding& finding : findings) {
+    output.out << "  " << paint(finding.verdict) << strf("%-8s", word(finding.verdict)) << plain
+               << strf("%-15s", finding.subject.c_str()) << finding.text << '\n';
+    if (!finding.help.empty()) output.out << strf("%25s", "") << "help: " << finding.help << '\n';
+  }
+  output.out << '\n'
+             << (healthy ? "This machine is ready." : "Something is missing; see above.") << '\n';
+}
+
+void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& output) {
+  Json list = Json::array({});
+  for (const Finding& finding : findings)
+    list.push(Json::object({{"subject", finding.subject},
+                            {"verdict", word(finding.verdict)},
+                            {"text", finding.text},
+                            {"help", finding.help}}));
+  print_json(output, Json::object({{"schema", "lockstep.doctor/1"},
+                                   {"version", LOCKSTEP_VERSION},
+                                   {"torch", static_cast<bool>(LOCKSTEP_WITH_TORCH)},
+                                   {"ready", healthy},
+                                   {"findings", list}}));
+}
+
+ExitCode run_doctor(const Args& /*args*/, Output& output) {
+  std::vector<Finding> findings = check_machine();
+  for (Finding& finding : check_torch()) findings.push_back(std::move(finding));
+  bool healthy = true;
+  for (const Finding& finding : findings) healthy = healthy && finding.verdict != Verdict::kProblem;
+  if (output.json)
+    print_as_json(findings, healthy, output);
+  else
+    print_text(findings, healthy, output);
+  return healthy ? ExitCode::kOk : ExitCode::kEnvironment;
+}
+
+}  // namespace
+
+Verb doctor_verb() {
+  return {.name = "doctor",
+          .summary = "What this build and this machine can do, tried out",
+          .description =
+              "Looks at the machine and tries the engine: LibTorch, strict kernels, and every "
+              "communication "
+              "backend. Exit code 0 when all that this build contains works, 3 when something is "
+              "missing.",
+          .examples = {{"lockstep doctor", "a line per finding"},
+                       {"lockstep doctor --json", "the same for a bug report"}},
+          .run = run_doctor};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,206 @@
+#include "cli/help.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/parse.h"
+#include "lockstep/base/check.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Two columns: a term and its text, the text wrapped.
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+class Page {
+ public:
+  Page(int width, bool colour) : width_(std::max(40, width)), colour_(colour) {}
+
+  void line(const std::string& text) { out_ += text + "\n"; }
+  void paragraph(const std::string& text) { wrap(text, 0, 0); }
+  void heading(const std::string& text) {
+    out_ += colour_ ? join_parts("\n\x1b[1m", text, ":\x1b[0m\n") : join_parts("\n", text, ":\n");
+  }
+
+  void rows(const Rows& rows) {
+    std::size_t longest = 0;
+    for (const auto& [term, text] : rows)
+      if (term.size() <= kMaxTerm) longest = std::max(longest, term.size());
+    const auto indent = static_cast<int>(longest) + 4;
+    for (const auto& [term, text] : rows) {
+      out_ += "  " + (colour_ ? join_parts("\x1b[1;36m", term, "\x1b[0m") : term);
+      const bool fits = term.size() <= longest;
+      if (!fits) out_ += "\n";
+      wrap(text, indent, fits ? static_cast<int>(term.size()) + 2 : 0);
+    }
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  static constexpr std::size_t kMaxTerm = 40;
+
+  // Writes words from column `indent` on, the line so far being `at` wide.
+  void wrap(const std::string& text, int indent, int at) {
+    int column = at;
+    bool first = true;
+    for (std::size_t begin = 0; begin < text.size();) {
+      // "[default: 4]" stays in one piece.
+      const std::size_t close = text[begin] == '[' ? text.find(']', begin) : begin;
+      const std::size_t end = std::min(text.find(' ', std::min(close, text.size())), text.size());
+      const auto length = static_cast<int>(end - begin);
+      if (!first && column + 1 + length > width_) {
+        out_ += "\n";
+        column = 0;
+        first = true;
+      }
+      const int gap = first ? std::max(0, indent - column) : 1;
+      out_.append(static_cast<std::size_t>(gap), ' ').append(text, begin, end - begin);
+      column += gap + length;
+      first = false;
+      begin = end + 1;
+    }
+    out_ += "\n";
+  }
+
+  int width_;
+  bool colour_;
+  std::string out_;
+};
+
+std::string term_of(const Option& option) {
+  std::string term = option.name == "help" ? "-h, " : option.name == "version" ? "-V, " : "";
+  term += "--" + option.name;
+  return option.value.empty() ? term : term + " " + option.value;
+}
+
+std::string text_of(const Option& option) {
+  std::string text = option.help;
+  if (option.repeated) text += " (may be given several times)";
+  if (!option.choices.empty() && text.find(option.choices.back()) == std::string::npos) {
+    text += ": ";
+    for (std::size_t i = 0; i < option.choices.size(); ++i)
+      text += (i == 0 ? "" : ", ") + option.choices[i];
+  }
+  if (!option.initial.empty()) text += " [default: " + option.initial + "]";
+  if (!option.env.empty()) text += " [env: " + option.env + "]";
+  return text;
+}
+
+void examples(Page& page, const std::vector<Example>& list) {
+  if (list.empty()) return;
+  page.heading("Examples");
+  Rows rows;
+  for (const Example& example : list) rows.emplace_back(example.command, example.what);
+  page.rows(rows);
+}
+
+void options(Page& page, const std::vector<Option>& list) {
+  std::vector<std::string> groups;
+  for (const Option& option : list)
+    if (std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
+  for (const std::string& group : groups) {
+    page.heading(group);
+    Rows rows;
+    for (const Option& option : list)
+      if (option.group == group) rows.emplace_back(term_of(option), text_of(option));
+    page.rows(rows);
+  }
+}
+
+std::vector<Option> common_group() {
+  std::vector<Option> list = common_options();
+  for (Option& option : list) option.group = "Options of every command";
+  return list;
+}
+
+void commands(Page& page, const std::vector<Verb>& verbs) {
+  page.heading("Commands");
+  Rows rows;
+  for (const Verb& verb : verbs) rows.emplace_back(verb.name, verb.summary);
+  page.rows(rows);
+}
+
+Json to_json(const Option& option) {
+  Json choices = Json::array();
+  for (const std::string& choice : option.choices) choices.push(choice);
+  return Json::object({{"name", option.name},
+                       {"value", option.value.empty() ? Json() : Json(option.value)},
+                       {"default", option.initial.empty() ? Json() : Json(option.initial)},
+                       {"env", option.env.empty() ? Json() : Json(option.env)},
+                       {"choices", std::move(choices)},
+                       {"repeated", option.repeated},
+                       {"help", option.help}});
+}
+
+Json to_json(const Verb& verb) {
+  Json options_json = Json::array();
+  for (const Option& option : verb.options) options_json.push(to_json(option));
+  Json positionals = Json::array();
+  for (const Positional& positional : verb.positionals)
+    positionals.push(Json::object({{"name", positional.name},
+                                   {"required", positional.required},
+                                   {"repeated", positional.repeated},
+                                   {"help", positional.help}}));
+  Json verbs = Json::array();
+  for (const Verb& inner : verb.verbs) verbs.push(to_json(inner));
+  return Json::object({{"name", verb.name},
+                       {"summary", verb.summary},
+                       {"options", std::move(options_json)},
+                       {"positionals", std::move(positionals)},
+                       {"commands", std::move(verbs)}});
+}
+
+}  // namespace
+
+std::string version() { return LOCKSTEP_VERSION; }
+
+std::string main_help(const std::vector<Verb>& verbs, int width, bool colour) {
+  Page page(width, colour);
+  page.line("lockstep " + version() + ": trains large language models across many devices");
+  std::vector<Example> list;
+  for (const Verb& verb : verbs) {
+    const Verb& leaf = verb.verbs.empty() ? verb : verb.verbs.front();
+    if (!leaf.examples.empty()) list.push_back(leaf.examples.front());
+  }
+  examples(page, list);
+  commands(page, verbs);
+  options(page, common_group());
+  page.line("\n`lockstep help COMMAND` says more about a command.");
+  return page.take();
+}
+
+std::string verb_help(const Verb& verb, const std::string& path, int width, bool colour) {
+  Page page(width, colour);
+  page.line(verb.summary);
+  if (!verb.description.empty()) {
+    page.line("");
+    page.paragraph(verb.description);
+  }
+  examples(page, verb.examples);
+  page.line("\nUsage: " + usage(verb, path));
+  if (!verb.verbs.empty()) commands(page, verb.verbs);
+  if (!verb.positionals.empty()) {
+    page.heading("Arguments");
+    Rows rows;
+    for (const Positional& positional : verb.positionals)
+      rows.emplace_back(positional.name + (positional.repeated ? "..." : ""), positional.help);
+    page.rows(rows);
+  }
+  options(page, verb.options);
+  options(page, common_group());
+  return page.take();
+}
+
+Json help_json(const std::vector<Verb>& verbs) {
+  Json list = Json::array();
+  for (const Verb& verb : verbs) list.push(to_json(verb));
+  Json common = Json::array();
+  for (const Option& option : common_options()) common.push(to_json(option));
+  return Json::object({{"schema", "lockstep.help/1"},
+                       {"version", version()},
+                       {"options", std::move(common)},
+                       {"commands", std::move(list)}});
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,48 @@
+// From words to a verb and its checked arguments.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/verb.h"
+
+namespace lockstep::cli {
+
+using EnvironmentLookup = std::function<std::optional<std::string>(const std::string&)>;
+
+// What every command takes.
+struct Common {
+  bool json = false;
+  bool help = false;
+  bool version = false;
+  std::string color = "auto";
+};
+
+// The options of Common as a table, for help.
+std::vector<Option> common_options();
+
+// Takes the common options out of `words`, wherever they stand (but not after "--"), so that even a
+// wrong command line is answered in the asked-for form.
+Common take_common(std::vector<std::string>& words);
+
+// The verb that the leading words name ("config check"), those words removed; `path` is their
+// spelling. A group without its verb is the group itself; no word at all is nullptr.
+// kUnknownCommand for a word that names nothing.
+struct Found {
+  const Verb* verb = nullptr;
+  std::string path;  // "config check"
+};
+Result<Found> find_verb(const std::vector<Verb>& verbs, std::vector<std::string>& words);
+
+// The arguments of one verb. `path` is used in messages.
+Result<Args> parse_args(const Verb& verb, const std::string& path,
+                        const std::vector<std::string>& words, const EnvironmentLookup& lookup);
+
+// "lockstep config check [--set KEY=VALUE] FILE".
+std::string usage(const Verb& verb, const std::string& path);
+
+}  // namespace lockstep::cli

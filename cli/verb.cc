@@ -1,0 +1,74 @@
+#include "cli/verb.h"
+
+#include <charconv>
+#include <ostream>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::cli {
+namespace {
+
+const std::string& only(const std::vector<std::string>& values, std::string_view name) {
+  LS_CHECK(values.size() == 1, name, " has ", values.size(), " values");
+  return values.front();
+}
+
+template <class Number>
+Number number_of(const std::string& text, std::string_view name) {
+  Number number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  LS_CHECK(parsed.ec == std::errc() && parsed.ptr == end, name, " = ", text);
+  return number;
+}
+
+}  // namespace
+
+ExitCode exit_code_of(Code code) {
+  const int number = static_cast<int>(code);
+  if (code == Code::kFileUnreadable || number / 100 == 6) return ExitCode::kEnvironment;
+  if (code == Code::kBug) return ExitCode::kBug;
+  // A bad argument of a collective comes from our own code, but a lost peer from the run.
+  return number / 100 == 5 ? ExitCode::kRunFailed : ExitCode::kUsage;
+}
+
+void Args::set(const std::string& name, std::vector<std::string> values) {
+  values_[name] = std::move(values);
+}
+
+const std::vector<std::string>& Args::values(std::string_view name) const {
+  const auto found = values_.find(name);
+  LS_CHECK(found != values_.end(), "the verb declares no ", name);
+  return found->second;
+}
+
+bool Args::flag(std::string_view name) const { return has(name); }
+bool Args::has(std::string_view name) const { return !values(name).empty(); }
+std::string Args::text(std::string_view name) const { return only(values(name), name); }
+std::int64_t Args::integer(std::string_view name) const {
+  return number_of<std::int64_t>(text(name), name);
+}
+double Args::real(std::string_view name) const { return number_of<double>(text(name), name); }
+Bytes Args::bytes(std::string_view name) const { return parse_bytes(text(name)).value(); }
+std::vector<std::string> Args::texts(std::string_view name) const { return values(name); }
+
+ExitCode fail(Output& output, const Error& error) {
+  config::Report report;
+  report.add(error);
+  return fail(output, report, "");
+}
+
+ExitCode fail(Output& output, const config::Report& report, std::string_view subject) {
+  if (output.json)
+    output.err << report.json(subject).dump(2) << '\n';
+  else
+    output.err << report.text(subject, output.err_colour);
+  for (const config::Diagnostic& diagnostic : report.diagnostics())
+    if (diagnostic.severity == config::Severity::kError) return exit_code_of(diagnostic.code);
+  return ExitCode::kOk;
+}
+
+void print_json(Output& output, const Json& json) { output.out << json.dump(2) << '\n'; }
+
+}  // namespace lockstep::cli

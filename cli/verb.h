@@ -1,0 +1,127 @@
+// A command of `lockstep` as data: what it is called, what it takes, how to use it, and the
+// function that does it. Parsing, help and tests all read this. A verb is one file, which calls the
+// library and prints, with one function, and a row in verbs.cc:
+//
+//   Verb model_verb() {
+//     return {.name = "model", .summary = "Parameters, FLOPs and memory of a model",
+//             .examples = {{"lockstep model llama3-8b", "the sizes of a known model"}},
+//             .options = {{.name = "list", .help = "List the known models"},
+//                         {.name = "seq", .value = "TOKENS", .type = OptionType::kInt,
+//                          .initial = "4096", .help = "Sequence length", .min = 1}},
+//             .positionals = {{.name = "MODEL", .help = "Name or file", .required = false}},
+//             .run = run_model};
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#include "lockstep/config/diagnostic.h"
+
+namespace lockstep::cli {
+
+enum class ExitCode : std::uint8_t {
+  kOk = 0,
+  kCheckFailed = 1,   // a mismatch, an infeasible plan, a difference
+  kUsage = 2,         // command line or configuration
+  kEnvironment = 3,   // a file, a device, a port; torch not built in
+  kRunFailed = 4,     // a peer was lost, a loss diverged
+  kBug = 70,          // ours
+  kTerminated = 143,  // after a clean stop on SIGTERM
+};
+
+// The exit code that belongs to an error, by the range of its code.
+ExitCode exit_code_of(Code code);
+
+enum class OptionType : std::uint8_t { kText, kInt, kReal, kBytes, kChoice };
+
+struct Option {
+  std::string name = {};   // long name without dashes: "set"
+  std::string value = {};  // how help writes its value: "KEY=VALUE"; empty: a flag
+  OptionType type = OptionType::kText;
+  std::string initial = {};  // default; empty: none
+  std::string env = {};      // variable that sets it when the option is not given; empty: none
+  std::string help = {};     // no full stop
+  std::string group = "Options";
+  bool repeated = false;  // may be given several times
+  std::vector<std::string> choices = {};
+  double min = -std::numeric_limits<double>::infinity();  // kInt, kReal; inclusive
+  double max = std::numeric_limits<double>::infinity();
+};
+
+struct Positional {
+  std::string name = {};  // in capitals: "FILE"
+  std::string help = {};
+  bool required = true;
+  bool repeated = false;  // only the last may be
+};
+
+struct Example {
+  std::string command;  // complete: "lockstep config check run.toml"
+  std::string what;     // what it shows; lower case, no full stop
+};
+
+// Where a verb writes. Data goes to `out`, everything else to `err`.
+struct Output {
+  std::ostream& out;
+  std::ostream& err;
+  bool json = false;        // --json: one JSON object on `out`, errors as JSON on `err`
+  bool colour = false;      // `out` may be coloured
+  bool err_colour = false;  // `err` may be coloured
+  int width = 80;           // columns to write in
+};
+
+// What the command line said, every value already checked against its Option. A name that is not
+// in the verb's table is a broken invariant.
+class Args {
+ public:
+  bool flag(std::string_view name) const;  // a flag was given
+  bool has(std::string_view name) const;   // given, by the environment, or has a default
+  // REQUIRES: has(name), and the type of the Option.
+  std::string text(std::string_view name) const;  // options and positionals
+  std::int64_t integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  Bytes bytes(std::string_view name) const;
+  // Of a repeated option or positional; empty when not given.
+  std::vector<std::string> texts(std::string_view name) const;
+
+  // Declares `name` and its values, none if it was not given. For the parser and for tests.
+  void set(const std::string& name, std::vector<std::string> values);
+
+ private:
+  const std::vector<std::string>& values(std::string_view name) const;
+
+  std::map<std::string, std::vector<std::string>, std::less<>> values_;
+};
+
+struct Verb {
+  std::string name = {};
+  std::string summary = {};      // one line, no full stop
+  std::string description = {};  // a paragraph for `lockstep help <verb>`; may be empty
+  std::vector<Example> examples = {};
+  std::vector<Option> options = {};  // --json, --color and --help are everywhere, not listed here
+  std::vector<Positional> positionals = {};
+  std::vector<Verb> verbs = {};  // of a verb like `config`; then it has no run function
+  bool needs_torch = false;      // a build without torch answers LS0601 instead of running it
+  ExitCode (*run)(const Args& args, Output& output) = nullptr;
+};
+
+// Report an error on output.err, as text or, with --json, as "lockstep.diagnostics/1"; return the
+// exit code that belongs to it. A verb writes `return fail(output, result.error());`.
+ExitCode fail(Output& output, const Error& error);
+ExitCode fail(Output& output, const config::Report& report, std::string_view subject);
+
+// One JSON value, indented, and a line end on output.out. Verbs begin theirs with
+// "schema": "lockstep.<verb>/1".
+void print_json(Output& output, const Json& json);
+
+}  // namespace lockstep::cli

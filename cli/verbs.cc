@@ -1,0 +1,12 @@
+#include "cli/verbs.h"
+
+namespace lockstep::cli {
+
+const std::vector<Verb>& catalog() {
+  static const std::vector<Verb> verbs = {
+      model_verb(), cluster_verb(), config_verb(), explain_verb(), bench_verb(), doctor_verb(),
+  };
+  return verbs;
+}
+
+}  // namespace lockstep::cli

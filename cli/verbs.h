@@ -1,0 +1,21 @@
+// Every command, in the order help lists them. A verb is listed when it works: one file, one
+// function, one row.
+#pragma once
+
+#include <vector>
+
+#include "cli/verb.h"
+
+namespace lockstep::cli {
+
+// Built once; any thread may read it.
+const std::vector<Verb>& catalog();
+
+Verb config_verb();   // config.cc
+Verb explain_verb();  // explain.cc
+Verb model_verb();    // model.cc
+Verb cluster_verb();  // cluster.cc
+Verb doctor_verb();   // doctor.cc
+Verb bench_verb();    // bench.cc
+
+}  // namespace lockstep::cli

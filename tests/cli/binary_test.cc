@@ -1,0 +1,139 @@
+// The real program: what a shell sees.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "lockstep/base/json.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Ran {
+  int code = -1;
+  std::string out, err;
+};
+
+class Binary : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = std::filesystem::temp_directory_path() /
+           ("lockstep_cli_" + std::to_string(::getpid()) + "_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  // `arguments` as a shell would see them, run inside dir_.
+  Ran run(const std::string& arguments, const std::string& variables = "") {
+    const std::string command = "cd " + dir_.string() + " && env -u NO_COLOR -u FORCE_COLOR " +
+                                "-u CLICOLOR_FORCE " + variables + " " + LOCKSTEP_BINARY + " " +
+                                arguments + " 2>stderr.txt";
+    Ran ran;
+    FILE* pipe = popen(command.c_str(), "r");
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) ran.out += static_cast<char>(c);
+    const int status = pclose(pipe);
+    ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    std::ifstream file(dir_ / "stderr.txt", std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    ran.err = text.str();
+    return ran;
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ / name, std::ios::binary) << text;
+  }
+
+  std::filesystem::path dir_;
+};
+
+TEST_F(Binary, AloneItShowsHelpAndSucceeds) {
+  const Ran ran = run("");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_TRUE(support::matches_golden("cli/help/lockstep.txt", ran.out));
+}
+
+TEST_F(Binary, ExitCodesAreTheContract) {
+  write("good.toml", "model.name = \"tiny-llama\"\nbatch = { seq = 8, global_batch = 1 }\n");
+  write("bad.toml", "model.name = 3\n");
+  EXPECT_EQ(run("--version").code, 0);
+  EXPECT_EQ(run("config check bad.toml").code, 2);
+  EXPECT_EQ(run("nonsense").code, 2);
+  EXPECT_EQ(run("config check missing.toml").code, 3);
+  EXPECT_EQ(run("config check .").code, 3);
+  EXPECT_EQ(run("explain >/dev/full").code, 3);
+}
+
+TEST_F(Binary, FiveMistakesAreFiveDiagnostics) {
+  std::filesystem::copy(support::source_dir() + "/tests/golden/cli/five_mistakes.toml",
+                        dir_ / "five_mistakes.toml");
+  const Ran ran = run("config check five_mistakes.toml");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_TRUE(support::matches_golden("cli/five_mistakes.txt", ran.err));
+}
+
+TEST_F(Binary, TheEnvironmentSetsKeys) {
+  const Ran ran = run("config show --origin", "LOCKSTEP_LAYOUT_TP=8");
+  EXPECT_NE(ran.out.find("tp = 8"), std::string::npos);
+  EXPECT_NE(ran.out.find("# environment LOCKSTEP_LAYOUT_TP"), std::string::npos) << ran.out;
+}
+
+TEST_F(Binary, AFlagBeatsTheEnvironmentBeatsTheFile) {
+  write("run.toml", "[layout]\ntp = 2\npp = 2\n[batch]\nseq = 8\nglobal_batch = 8\n");
+  const Ran ran =
+      run("config show run.toml --set layout.tp=4", "LOCKSTEP_LAYOUT_TP=8 LOCKSTEP_LAYOUT_PP=8");
+  EXPECT_NE(ran.out.find("tp = 4\n"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("pp = 8\n"), std::string::npos) << ran.out;
+}
+
+TEST_F(Binary, IsPlainInAPipeUnlessForced) {
+  EXPECT_EQ(run("nonsense").err.find('\x1b'), std::string::npos);
+  EXPECT_NE(run("nonsense --color always").err.find('\x1b'), std::string::npos);
+  EXPECT_NE(run("nonsense", "CLICOLOR_FORCE=1").err.find('\x1b'), std::string::npos);
+}
+
+// Whatever is in the file: an exit code of the contract, text that is safe to print, and valid
+// JSON.
+TEST_F(Binary, SurvivesAnyFile) {
+  const std::string files[] = {"",
+                               "\n\n\n",
+                               std::string("\x7f"
+                                           "ELF\0\1\2\xff\xfe",
+                                           9),
+                               "[batch]\r\nseq = \"8\"\r\n",
+                               "\xef\xbb\xbf[batch]\nseq = \"8\"\n",
+                               "\t[batch]\n\t\tseq\t=\t\"8\"\n",
+                               "name = \"\xe6\x97\xa5\xe6\x9c\xac\"\n",
+                               std::string(100000, 'x') + " = 1\n",
+                               "a = \"" + std::string(100000, 'y') + "\"\n",
+                               std::string(5000, '['),
+                               "x = " + std::string(5000, '['),
+                               "{\"batch\": " + std::string(5000, '['),
+                               "{\"model\": null}",
+                               "{}",
+                               "extends = \"run.toml\"\n",
+                               "extends = 3\n",
+                               "a\x1b[2J = 1\n"};
+  for (const std::string& text : files) {
+    write("run.toml", text);
+    const Ran plain = run("config check run.toml");
+    EXPECT_EQ(plain.code, 2) << plain.err;
+    EXPECT_EQ(plain.out, "");
+    EXPECT_EQ(plain.err.find('\x1b'), std::string::npos);
+    const Ran json = run("config check run.toml --json");
+    EXPECT_EQ(json.code, 2);
+    EXPECT_TRUE(Json::parse(json.err).ok()) << json.err;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

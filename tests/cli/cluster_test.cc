@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "cli/verbs.h"
+#include "lockstep/base/json.h"
+#include "lockstep/cluster/catalog.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Ran {
+  ExitCode code;
+  std::string out;
+  std::string err;
+};
+
+Ran run(const std::vector<std::string>& arguments) {
+  const Surroundings surroundings = {.lookup = [](const std::string&) { return std::nullopt; }};
+  std::ostringstream out, err;
+  const ExitCode code = run_lockstep({cluster_verb()}, arguments, surroundings, out, err);
+  return {code, out.str(), err.str()};
+}
+
+TEST(ClusterVerb, ShowsACard) {
+  const Ran ran = run({"cluster", "h100:16384"});
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  EXPECT_TRUE(support::matches_golden("cli/cluster_h100.txt", ran.out));
+}
+
+TEST(ClusterVerb, ListsEveryDeviceInEightyColumns) {
+  const Ran ran = run({"cluster", "--list"});
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  std::istringstream lines(ran.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  for (const cluster::CatalogRow& row : cluster::catalog())
+    EXPECT_NE(ran.out.find("\n" + row.device.name + " "), std::string::npos) << row.device.name;
+}
+
+TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {
+  const Ran ran = run({"cluster", "tpu-v5p:2x8x16", "--json"});
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  const auto json = Json::parse(ran.out);
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  EXPECT_EQ(json->find("schema")->as_text(), "lockstep.cluster/1");
+  EXPECT_EQ(json->find("devices")->as_int(), 256);
+  EXPECT_EQ(json->find("tiers")->items().size(), 3U);
+  const Json& first = json->find("tiers")->items()[0];
+  EXPECT_EQ(first.find("kind")->as_text(), "line");
+  EXPECT_EQ(first.find("bytes_per_s")->find("origin")->as_text(), "recalled");
+  EXPECT_TRUE(json->find("device")->find("peak_fp8_flops")->is_null());
+}
+
+TEST(ClusterVerb, ListsTheKeysOfAFile) {
+  const Ran ran = run({"cluster", "--fields"});
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  for (const char* key : {"device.base", "device.memory_bandwidth", "[[tier]]", "oversubscription"})
+    EXPECT_NE(ran.out.find(key), std::string::npos) << key;
+  EXPECT_TRUE(Json::parse(run({"cluster", "--fields", "--json"}).out).ok());
+}
+
+TEST(ClusterVerb, MistakesAreUsageErrorsWithHelp) {
+  const Ran near = run({"cluster", "h10:8"});
+  EXPECT_EQ(near.code, ExitCode::kUsage);
+  EXPECT_NE(near.err.find("LS0401"), std::string::npos) << near.err;
+  EXPECT_NE(near.err.find("h100"), std::string::npos) << near.err;
+  EXPECT_EQ(run({"cluster"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run({"cluster", "h100:12"}).code, ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "cli/verbs.h"
+#include "lockstep/arch/catalog.h"
+#include "lockstep/base/json.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Ran {
+  ExitCode code;
+  std::string out;
+  std::string err;
+};
+
+Ran run(const std::vector<std::string>& arguments) {
+  const Surroundings surroundings = {.lookup = [](const std::string&) { return std::nullopt; }};
+  std::ostringstream out, err;
+  const ExitCode code = run_lockstep({model_verb()}, arguments, surroundings, out, err);
+  return {code, out.str(), err.str()};
+}
+
+TEST(ModelVerb, ShowsACard) {
+  for (const char* name : {"llama3-405b", "deepseek-v3"}) {
+    const Ran ran = run({"model", name});
+    EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+    EXPECT_TRUE(support::matches_golden("cli/model_" + std::string(name) + ".txt", ran.out));
+  }
+}
+
+TEST(ModelVerb, FitsEightyColumns) {
+  std::string all = run({"model", "--list"}).out;
+  for (const arch::CatalogRow& row : arch::catalog()) {
+    EXPECT_NE(all.find("\n" + row.config.name + " "), std::string::npos) << row.config.name;
+    all += run({"model", row.config.name}).out;
+  }
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST(ModelVerb, JsonHoldsBothConventionsAtTheAskedLength) {
+  const Ran ran = run({"model", "llama3-405b", "--seq", "131072", "--json"});
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  const auto json = Json::parse(ran.out);
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  EXPECT_EQ(json->find("schema")->as_text(), "lockstep.model/1");
+  EXPECT_EQ(json->find("parameters")->as_int(), 405'853'388'800);
+  EXPECT_EQ(json->find("active_parameters")->as_int(), 405'853'388'800);
+  EXPECT_EQ(json->find("seq")->as_int(), 131072);
+  EXPECT_NEAR(json->find("flops_per_token")->as_real(), 4.05e12, 0.005e12);
+  EXPECT_NEAR(json->find("flops_per_token_full_attention")->as_real(), 5.67e12, 0.005e12);
+  EXPECT_EQ(json->find("state_bytes_fp32_grads")->as_int(), 18 * 405'853'388'800);
+  EXPECT_EQ(json->find("shape")->find("kv_heads")->as_int(), 8);
+  std::int64_t sum = 0;
+  for (const Json& unit : json->find("units")->items())
+    sum += unit.find("units")->as_int() * unit.find("parameters_each")->as_int();
+  EXPECT_EQ(sum, 405'853'388'800);
+}
+
+TEST(ModelVerb, DefaultLengthIsTheModelsButAtMost8192) {
+  const auto seq = [](const char* name) {
+    return Json::parse(run({"model", name, "--json"}).out)->find("seq")->as_int();
+  };
+  EXPECT_EQ(seq("gpt2"), 1024);
+  EXPECT_EQ(seq("llama3-405b"), 8192);
+}
+
+TEST(ModelVerb, SaysWhenTheLengthIsBeyondTheModel) {
+  EXPECT_NE(run({"model", "gpt2", "--seq", "4096"}).out.find("made for 1,024"), std::string::npos);
+  EXPECT_EQ(run({"model", "gpt2", "--seq", "1024"}).out.find("made for"), std::string::npos);
+}
+
+TEST(ModelVerb, ReadsAFileAndPointsAtItsMistakes) {
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / "lockstep_model_verb.toml";
+  std::ofstream(path) << "like = \"llama3-8b\"\nlayers = 2\n";
+  const Ran good = run({"model", path.string()});
+  EXPECT_EQ(good.code, ExitCode::kOk) << good.err;
+  EXPECT_TRUE(good.out.starts_with("lockstep_model_verb: ")) << good.out;
+  std::ofstream(path) << "like = \"llama3-8b\"\nkv_heads = 5\n";
+  const Ran bad = run({"model", path.string()});
+  EXPECT_EQ(bad.code, ExitCode::kUsage);
+  EXPECT_NE(bad.err.find(":2:"), std::string::npos) << bad.err;
+  EXPECT_NE(bad.err.find("LS0302"), std::string::npos) << bad.err;
+  std::filesystem::remove(path);
+}
+
+TEST(ModelVerb, MistakesAreUsageErrorsWithHelp) {
+  const Ran near = run({"model", "lama3-8b"});
+  EXPECT_EQ(near.code, ExitCode::kUsage);
+  EXPECT_NE(near.err.find("LS0301"), std::string::npos) << near.err;
+  EXPECT_NE(near.err.find("llama3-8b"), std::string::npos) << near.err;
+  EXPECT_TRUE(near.out.empty());
+  EXPECT_EQ(run({"model"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run({"model", "gpt2", "--seq", "0"}).code, ExitCode::kUsage);
+}
+
+TEST(ModelVerb, ListsTheKeysOfAFile) {
+  const Ran ran = run({"model", "--fields"});
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  for (const char* key : {"like", "moe.experts", "mla.kv_rank"})
+    EXPECT_NE(ran.out.find(key), std::string::npos) << key;
+  EXPECT_TRUE(Json::parse(run({"model", "--fields", "--json"}).out).ok());
+  EXPECT_TRUE(Json::parse(run({"model", "--list", "--json"}).out).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::cli
