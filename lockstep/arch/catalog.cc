@@ -40,7 +40,7 @@ std::string suggestion(std::string_view name) {
     names.insert(names.end(), row.also.begin(), row.also.end());
   }
   const std::string hint = config::did_you_mean(name, names);
-  if (!hint.empty()) return hint + "; `lockstep model --list` shows all";
+  if (!hint.empty()) return hint + " `lockstep model --list` shows all";
   for (const std::string& candidate : names) stems.emplace_back(stem(candidate));
   const std::vector<std::string> near = config::nearest(stem(folded(name)), stems, 1);
   if (near.empty())

@@ -41,9 +41,7 @@ class Json {
   // REQUIRES: the number fits into std::int64_t.
   template <std::integral Int>
     requires(!std::same_as<Int, bool> && !std::same_as<Int, char>)
-  Json(Int value) : value_(std::in_place_type<std::int64_t>, static_cast<std::int64_t>(value)) {
-    LS_CHECK(std::in_range<std::int64_t>(value), value, " does not fit into 64 signed bits");
-  }
+  Json(Int value);
 
   static Json array(Array items = {});
   static Json object();
@@ -97,6 +95,13 @@ struct Json::Member {
   Json value;
   bool operator==(const Member&) const = default;
 };
+
+// Here, where Member is complete: clang needs it to build the variant.
+template <std::integral Int>
+  requires(!std::same_as<Int, bool> && !std::same_as<Int, char>)
+Json::Json(Int value) : value_(std::in_place_type<std::int64_t>, static_cast<std::int64_t>(value)) {
+  LS_CHECK(std::in_range<std::int64_t>(value), value, " does not fit into 64 signed bits");
+}
 
 std::string_view to_text(Json::Kind kind);  // "null", "bool", "int", "real", "text", ...
 

@@ -348,6 +348,14 @@ void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
   lock.unlock();
   const bool changed = op.in_hash && hash_of(op.in) != *op.in_hash;
   op.deliver();
+  lock.lock();  // what was just written is now visible to the engine, which may read it for a later
+                // operation
+  std::erase_if(group.issued[static_cast<std::size_t>(op.member)],
+                [&](const std::weak_ptr<LocalOp>& weak) {
+                  const auto other = weak.lock();
+                  return !other || other.get() == &op;
+                });
+  lock.unlock();
   LS_CHECK(!changed, to_text(op.kind), " on local group ", group.shape.name,
            ": its input was written between issue and wait");
 }

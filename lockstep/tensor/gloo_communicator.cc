@@ -44,6 +44,15 @@ class Scratch {
   std::byte* data_;
 };
 
+// A member's piece in parts that travel one by one.
+struct Segments {
+  explicit Segments(std::int64_t bytes)
+      : total(bytes), count((bytes + kSegmentBytes - 1) / kSegmentBytes) {}
+  std::int64_t begin(std::int64_t s) const { return s * kSegmentBytes; }
+  std::int64_t length(std::int64_t s) const { return std::min(kSegmentBytes, total - begin(s)); }
+  std::int64_t total, count;
+};
+
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));
@@ -100,9 +109,9 @@ GlooCommunicator::~GlooCommunicator() {
     (void)link_.release();  // Gloo's destructor may block on a peer that is stopped
 }
 
-Work GlooCommunicator::enqueue(OpKind op, Deadline deadline,
+Work GlooCommunicator::enqueue(OpKind op, Deadline deadline, ConstBuffer in, Buffer out,
                                std::function<void(const Call&)> body) {
-  auto call = std::make_shared<Call>(op, deadline, std::move(body));
+  auto call = std::make_shared<Call>(op, deadline, in, out, std::move(body));
   {
     std::lock_guard lock(mutex_);
     call->tag = collective_tag(next_tag_++);
@@ -120,17 +129,41 @@ void GlooCommunicator::run_lane() {
     const std::shared_ptr<Call> call = calls_.front();
     calls_.pop_front();
     lock.unlock();
-    run_call(*call);
+    std::shared_ptr<Call> second;
+    run_guarded(*call, [&] {
+      if (call->op == OpKind::kReduceScatter) second = take_gather_of(*call);
+      if (second)
+        reduce_segments(*call, second.get());
+      else
+        call->body(*call);
+    });
     lock.lock();
     call->done = true;
+    if (second) {
+      second->failure = call->failure;
+      second->done = true;
+    }
     done_wake_.notify_all();
   }
 }
 
-void GlooCommunicator::run_call(Call& call) {
+// Whether a member finds the second half in time makes no difference to the others: the messages
+// are the same.
+std::shared_ptr<GlooCommunicator::Call> GlooCommunicator::take_gather_of(const Call& reduce) {
+  std::lock_guard lock(mutex_);
+  if (calls_.empty()) return nullptr;
+  const std::shared_ptr<Call> next = calls_.front();
+  if (next->op != OpKind::kAllGather || next->in.data != reduce.out.data ||
+      next->out.data != reduce.in.data)
+    return nullptr;
+  calls_.pop_front();
+  return next;
+}
+
+void GlooCommunicator::run_guarded(Call& call, const std::function<void()>& body) {
   try {
     throw_if_poisoned(call.op);
-    call.body(call);
+    body();
   } catch (const CommError& error) {
     call.failure = error;
   } catch (const std::exception& error) {
@@ -246,101 +279,130 @@ Work GlooCommunicator::start_recv(Buffer data, int from, int tag, Deadline deadl
 }
 
 Work GlooCommunicator::start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) {
-  return enqueue(OpKind::kAllGather, deadline, [=, this](const Call& call) {
-    std::vector<Posted> posted;
-    const std::int64_t bytes = in.bytes();
-    for (int step = 1; step < size(); ++step) {
-      const int from = (index() - step + size()) % size();
-      posted.push_back(post_recv(at(out.data, from * bytes), bytes, from, call));
-    }
-    for (int step = 1; step < size(); ++step)
-      posted.push_back(post_send(in.data, bytes, (index() + step) % size(), call));
-    std::byte* own = at(out.data, index() * bytes);
-    if (own != in.data) std::memcpy(own, in.data, static_cast<std::size_t>(bytes));
-    finish_all(posted, call);
-  });
+  return enqueue(OpKind::kAllGather, deadline, in, out, [this](const Call& call) { gather(call); });
+}
+
+void GlooCommunicator::gather(const Call& call) {
+  const Segments segments(call.in.bytes());
+  std::vector<Posted> posted;
+  for (std::int64_t s = 0; s < segments.count; ++s) {
+    post_gather_recvs(s, call, posted);
+    post_gather_sends(s, call, posted);
+  }
+  std::byte* own = at(call.out.data, index() * call.in.bytes());
+  if (own != call.in.data)
+    std::memcpy(own, call.in.data, static_cast<std::size_t>(call.in.bytes()));
+  finish_all(posted, call);
+}
+
+void GlooCommunicator::post_gather_recvs(std::int64_t s, const Call& call,
+                                         std::vector<Posted>& posted) {
+  const Segments segments(call.in.bytes());
+  for (int step = 1; step < size(); ++step) {
+    const int from = (index() - step + size()) % size();
+    posted.push_back(post_recv(at(call.out.data, from * call.in.bytes() + segments.begin(s)),
+                               segments.length(s), from, call));
+  }
+}
+
+void GlooCommunicator::post_gather_sends(std::int64_t s, const Call& call,
+                                         std::vector<Posted>& posted) {
+  const Segments segments(call.in.bytes());
+  for (int step = 1; step < size(); ++step)
+    posted.push_back(post_send(at(call.in.data, segments.begin(s)), segments.length(s),
+                               (index() + step) % size(), call));
 }
 
 Work GlooCommunicator::start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) {
-  return enqueue(OpKind::kReduceScatter, deadline,
-                 [=, this](const Call& call) { reduce_segments(in, out, call); });
+  return enqueue(OpKind::kReduceScatter, deadline, in, out,
+                 [this](const Call& call) { reduce_segments(call, nullptr); });
 }
 
-void GlooCommunicator::reduce_segments(ConstBuffer in, Buffer out, const Call& call) {
-  const auto width = static_cast<std::int64_t>(size_of(in.dtype));
-  const std::int64_t piece = out.bytes(), segment = std::min(piece, kSegmentBytes);
-  const std::int64_t num_segments = (piece + segment - 1) / segment;
-  const std::int64_t depth = std::min(num_segments, kSegmentsInFlight);
-  const Scratch scratch(depth * (size() - 1) * segment);
+void GlooCommunicator::reduce_segments(const Call& reduce, const Call* gather) {
+  const std::int64_t piece = reduce.out.bytes();
+  const auto width = static_cast<std::int64_t>(size_of(reduce.in.dtype));
+  const Segments segments(piece);
+  const std::int64_t depth = std::min(segments.count, kSegmentsInFlight);
+  const Scratch scratch(depth * (size() - 1) * segments.length(0));
   const auto slot = [&](std::int64_t s, int step) {
-    return scratch.data() + ((s % depth) * (size() - 1) + step - 1) * segment;
+    return scratch.data() + ((s % depth) * (size() - 1) + step - 1) * segments.length(0);
   };
-  const auto length = [&](std::int64_t s) { return std::min(segment, piece - s * segment); };
 
-  std::vector<std::vector<Posted>> received(static_cast<std::size_t>(num_segments));
-  std::vector<Posted> sent;
+  std::vector<std::vector<Posted>> received(static_cast<std::size_t>(segments.count));
+  std::vector<Posted> sent, gathered;
   const auto post = [&](std::int64_t s) {
     for (int step = 1; step < size(); ++step) {
       const int from = (index() - step + size()) % size();
       received[static_cast<std::size_t>(s)].push_back(
-          post_recv(slot(s, step), length(s), from, call));
+          post_recv(slot(s, step), segments.length(s), from, reduce));
     }
     for (int step = 1; step < size(); ++step) {
       const int to = (index() + step) % size();
-      sent.push_back(post_send(at(in.data, to * piece + s * segment), length(s), to, call));
+      sent.push_back(post_send(at(reduce.in.data, to * piece + segments.begin(s)),
+                               segments.length(s), to, reduce));
     }
+    // A peer's sum comes back into the place its summand was sent from; it can not come before that
+    // was received.
+    if (gather != nullptr) post_gather_recvs(s, *gather, gathered);
   };
   for (std::int64_t s = 0; s < depth; ++s) post(s);
   std::vector<const void*> leaves(static_cast<std::size_t>(size()));
-  for (std::int64_t s = 0; s < num_segments; ++s) {
-    finish_all(received[static_cast<std::size_t>(s)], call);
-    leaves[static_cast<std::size_t>(index())] = at(in.data, index() * piece + s * segment);
+  for (std::int64_t s = 0; s < segments.count; ++s) {
+    finish_all(received[static_cast<std::size_t>(s)], reduce);
+    leaves[static_cast<std::size_t>(index())] =
+        at(reduce.in.data, index() * piece + segments.begin(s));
     for (int step = 1; step < size(); ++step)
       leaves[static_cast<std::size_t>((index() - step + size()) % size())] = slot(s, step);
-    comm::tree_sum(leaves, at(out.data, s * segment), length(s) / width, in.dtype);
-    if (s + depth < num_segments) post(s + depth);
+    comm::tree_sum(leaves, at(reduce.out.data, segments.begin(s)), segments.length(s) / width,
+                   reduce.in.dtype);
+    if (gather != nullptr) post_gather_sends(s, *gather, gathered);
+    if (s + depth < segments.count) post(s + depth);
   }
-  finish_all(sent, call);
+  finish_all(sent, reduce);
+  if (gather != nullptr) finish_all(gathered, *gather);
 }
 
 Work GlooCommunicator::start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts,
                                         Buffer out, std::vector<std::int64_t> recv_counts,
                                         Deadline deadline) {
-  return enqueue(OpKind::kAllToAll, deadline,
-                 [=, this, send_counts = std::move(send_counts),
-                  recv_counts = std::move(recv_counts)](const Call& call) {
-                   const auto width = static_cast<std::int64_t>(size_of(in.dtype));
-                   std::vector<Posted> posted;
-                   std::int64_t from_offset = 0, to_offset = 0, own_in = 0, own_out = 0;
-                   for (int m = 0; m < size(); ++m) {
-                     const std::int64_t receives = recv_counts[static_cast<std::size_t>(m)] * width;
-                     const std::int64_t sends = send_counts[static_cast<std::size_t>(m)] * width;
-                     if (m == index()) {
-                       own_in = from_offset;
-                       own_out = to_offset;
-                     } else {
-                       if (receives > 0)
-                         posted.push_back(post_recv(at(out.data, to_offset), receives, m, call));
-                       if (sends > 0)
-                         posted.push_back(post_send(at(in.data, from_offset), sends, m, call));
-                     }
-                     from_offset += sends;
-                     to_offset += receives;
-                   }
-                   const std::int64_t own = send_counts[static_cast<std::size_t>(index())] * width;
-                   if (own > 0)
-                     std::memcpy(at(out.data, own_out), at(in.data, own_in),
-                                 static_cast<std::size_t>(own));
-                   finish_all(posted, call);
-                 });
+  return enqueue(OpKind::kAllToAll, deadline, in, out,
+                 [this, send_counts = std::move(send_counts), recv_counts = std::move(recv_counts)](
+                     const Call& call) { exchange(call, send_counts, recv_counts); });
+}
+
+void GlooCommunicator::exchange(const Call& call, const std::vector<std::int64_t>& send_counts,
+                                const std::vector<std::int64_t>& recv_counts) {
+  const auto width = static_cast<std::int64_t>(size_of(call.in.dtype));
+  std::vector<Posted> posted;
+  std::int64_t from_offset = 0, to_offset = 0, own_in = 0, own_out = 0;
+  for (int m = 0; m < size(); ++m) {
+    const std::int64_t receives = recv_counts[static_cast<std::size_t>(m)] * width;
+    const std::int64_t sends = send_counts[static_cast<std::size_t>(m)] * width;
+    if (m == index()) {
+      own_in = from_offset;
+      own_out = to_offset;
+    } else {
+      if (receives > 0)
+        posted.push_back(post_recv(at(call.out.data, to_offset), receives, m, call));
+      if (sends > 0) posted.push_back(post_send(at(call.in.data, from_offset), sends, m, call));
+    }
+    from_offset += sends;
+    to_offset += receives;
+  }
+  const std::int64_t own = send_counts[static_cast<std::size_t>(index())] * width;
+  if (own > 0)
+    std::memcpy(at(call.out.data, own_out), at(call.in.data, own_in),
+                static_cast<std::size_t>(own));
+  finish_all(posted, call);
 }
 
 Work GlooCommunicator::start_broadcast(Buffer data, int root, Deadline deadline) {
-  return enqueue(OpKind::kBroadcast, deadline,
-                 [=, this](const Call& call) { spread(data, root, call); });
+  return enqueue(OpKind::kBroadcast, deadline, data, data,
+                 [=, this](const Call& call) { spread(root, call); });
 }
 
-void GlooCommunicator::spread(Buffer data, int root, const Call& call) {
+void GlooCommunicator::spread(int root, const Call& call) {
+  const Buffer data = call.out;
   const int place = (index() - root + size()) % size();  // position in a tree whose root is 0
   const auto member = [&](int p) { return (p + root) % size(); };
   std::vector<Posted> posted;
@@ -356,7 +418,8 @@ void GlooCommunicator::spread(Buffer data, int root, const Call& call) {
 }
 
 Work GlooCommunicator::start_barrier(Deadline deadline) {
-  return enqueue(OpKind::kBarrier, deadline, [this](const Call& call) { rendezvous_round(call); });
+  return enqueue(OpKind::kBarrier, deadline, {}, {},
+                 [this](const Call& call) { rendezvous_round(call); });
 }
 
 void GlooCommunicator::rendezvous_round(const Call& call) {

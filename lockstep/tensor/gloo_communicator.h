@@ -2,13 +2,16 @@
 // thread, its lane, that runs collectives in the order of issue; send and recv are posted at once
 // and need no lane.
 //
-//   all_gather      everyone sends its piece to everyone
+//   all_gather      everyone sends its piece to everyone, in segments
 //   reduce_scatter  everyone sends to each member that member's piece, in segments; a segment is
 //   added as soon as it has
 //                   come from all, while the next ones travel
 //   all_to_all      pairwise
 //   broadcast       binomial tree
 //   barrier         dissemination: after ceil(log2 n) rounds everyone has heard of everyone
+//   all_reduce      comes as a reduce_scatter and the all_gather of its result; the lane runs such
+//   a pair together, each
+//                   segment being gathered while the next ones are still reduced
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +29,7 @@
 
 namespace lockstep::tensor {
 
-// Bytes of one reduce_scatter segment and how many of them are on the way at a time.
+// Bytes of one segment, and how many of them a reduce_scatter has on the way at a time.
 inline constexpr std::int64_t kSegmentBytes = 2 << 20;
 inline constexpr std::int64_t kSegmentsInFlight = 4;
 
@@ -67,15 +70,20 @@ class GlooCommunicator final : public comm::Communicator {
   struct Call {  // one collective on the lane
     comm::OpKind op;
     Deadline deadline;
+    ConstBuffer in;
+    Buffer out;
     std::function<void(const Call&)> body;
     int tag = 0;
     bool done = false;
     std::optional<comm::CommError> failure;
   };
 
-  comm::Work enqueue(comm::OpKind op, Deadline deadline, std::function<void(const Call&)> body);
+  comm::Work enqueue(comm::OpKind op, Deadline deadline, ConstBuffer in, Buffer out,
+                     std::function<void(const Call&)> body);
   void run_lane();
-  void run_call(Call& call);
+  std::shared_ptr<Call> take_gather_of(
+      const Call& reduce);  // the second half of an all_reduce, if it is next
+  void run_guarded(Call& call, const std::function<void()>& body);
 
   Posted post_send(const void* data, std::int64_t bytes, int to, int tag, comm::OpKind op,
                    Deadline deadline);
@@ -86,8 +94,14 @@ class GlooCommunicator final : public comm::Communicator {
   Posted posted(std::unique_ptr<Transfer> transfer, int peer);
   void finish(Posted& posted, comm::OpKind op, Deadline deadline);
   void finish_all(std::vector<Posted>& posted, const Call& call);
-  void reduce_segments(ConstBuffer in, Buffer out, const Call& call);
-  void spread(Buffer data, int root, const Call& call);
+  void gather(const Call& call);
+  void post_gather_recvs(std::int64_t segment, const Call& call, std::vector<Posted>& posted);
+  void post_gather_sends(std::int64_t segment, const Call& call, std::vector<Posted>& posted);
+  // With `gather`, also what that call asks for.
+  void reduce_segments(const Call& reduce, const Call* gather);
+  void exchange(const Call& call, const std::vector<std::int64_t>& send_counts,
+                const std::vector<std::int64_t>& recv_counts);
+  void spread(int root, const Call& call);
   void rendezvous_round(const Call& call);
 
   // After a failure nothing may write to a buffer any more: ends what is still on the way.

@@ -1,6 +1,7 @@
 #include "lockstep/tensor/gloo_world.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "lockstep/tensor/gloo_communicator.h"
 #include "lockstep/tensor/store.h"
@@ -22,6 +23,11 @@ CommError unreachable(const std::string& what, const std::exception& cause) {
 class GlooWorld final : public comm::World {
  public:
   GlooWorld(const comm::Rendezvous& rendezvous, Deadline deadline) : rendezvous_(rendezvous) {
+    // c10d writes to sockets whose other end may be gone and counts on the error, as Python
+    // programs do.
+    struct sigaction action = {};
+    if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
+      std::signal(SIGPIPE, SIG_IGN);
     try {
       const bool hosts = rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store;
       store_ = hosts ? Store::host(rendezvous.port)

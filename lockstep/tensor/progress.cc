@@ -25,7 +25,8 @@ constexpr const char* kVerdictKey = "progress/verdict";
 std::string key_of(Rank rank) { return "progress/" + std::to_string(rank.value); }
 std::string name_of(Rank rank) { return "rank " + std::to_string(rank.value); }
 
-// A progress word: "<beat> <rank waited for, or -1> <1 when the verdict is known> <operation>".
+// A progress word: "<beat, 0 after leaving> <rank waited for, or -1> <1 when the verdict is known>
+// <operation>".
 struct Word {
   std::uint64_t beat = 0;
   int waits_for = -1;
@@ -71,6 +72,7 @@ struct ProgressBoard::Shared {
   std::mutex mutex;  // guards the rest
   std::condition_variable wake;
   bool stop = false;
+  bool leaving = false;
   bool writer_ended = false;
   std::uint64_t beat = 0;
   std::uint64_t next_key = 0;
@@ -83,7 +85,7 @@ struct ProgressBoard::Shared {
     Word word;
     {
       std::lock_guard lock(mutex);
-      word.beat = ++beat;
+      word.beat = leaving ? 0 : ++beat;
       word.knows_verdict = verdict.has_value();
       if (!waits.empty()) {
         word.waits_for = waits.begin()->second.first.value;
@@ -120,8 +122,23 @@ struct ProgressBoard::Shared {
       }
       lock.lock();
     }
+    lock.unlock();
+    say_goodbye();
+    lock.lock();
     writer_ended = true;
     wake.notify_all();
+  }
+
+  // A rank that has left is not to be taken for one that died.
+  void say_goodbye() {
+    {
+      std::lock_guard lock(mutex);
+      leaving = true;
+    }
+    try {
+      write_word(*writer);
+    } catch (const std::exception&) {  // the store has left first
+    }
   }
 
   std::vector<Word> read_words(const std::vector<Rank>& ranks) const {
@@ -151,22 +168,43 @@ struct ProgressBoard::Shared {
         reader->set_once(kVerdictKey, to_text(follow(suspect, ranks, before, after))));
   }
 
+  // Along the waits to a rank that is silent. Members of one collective wait for several ranks at
+  // once and name only one, so where the chain ends among the living, any silent rank is the better
+  // answer.
   Blame follow(Rank suspect, const std::vector<Rank>& ranks, const std::vector<Word>& before,
                const std::vector<Word>& after) const {
+    const auto place = [&](Rank rank) {
+      return ranks.size() == 1 ? 0 : static_cast<std::size_t>(rank.value);
+    };
+    const auto is_silent = [&](Rank rank) {
+      const Word& word = after[place(rank)];
+      return word.beat != 0 && word.beat == before[place(rank)].beat && !word.knows_verdict;
+    };
+    const auto silent = [&](Rank rank) {
+      return Blame{rank, name_of(rank) + " shows no sign of life"};
+    };
     std::vector<bool> seen(static_cast<std::size_t>(rendezvous.world_size));
+    Blame last;
     for (Rank rank = suspect;;) {
-      const std::size_t place = ranks.size() == 1 ? 0 : static_cast<std::size_t>(rank.value);
-      const Word& word = after[place];
+      const Word& word = after[place(rank)];
       seen[static_cast<std::size_t>(rank.value)] = true;
-      if (word.beat == before[place].beat) return {rank, name_of(rank) + " shows no sign of life"};
-      if (word.waits_for < 0) return {rank, name_of(rank) + " is alive but does not take part"};
+      if (is_silent(rank)) return silent(rank);
       const Rank next{word.waits_for};
-      if (next == rendezvous.rank || seen[static_cast<std::size_t>(next.value)] ||
-          ranks.size() == 1)
-        return {rank, name_of(rank) + " is alive but waits for " + name_of(next) + " in " +
+      if (word.beat == 0)
+        last = {rank, name_of(rank) + " has left the job"};
+      else if (word.waits_for < 0)
+        last = {rank, name_of(rank) + " is alive but does not take part"};
+      else
+        last = {rank, name_of(rank) + " is alive but waits for " + name_of(next) + " in " +
                           word.operation};
+      if (word.waits_for < 0 || ranks.size() == 1 || seen[static_cast<std::size_t>(next.value)] ||
+          next == rendezvous.rank)
+        break;
       rank = next;
     }
+    for (const Rank rank : ranks)
+      if (rank != rendezvous.rank && is_silent(rank)) return silent(rank);
+    return last;
   }
 
   // Blocks until every other survivor knows the verdict, or kHostStays.
@@ -227,6 +265,8 @@ Blame ProgressBoard::find_culprit(Rank suspect) {
     std::lock_guard lock(shared->mutex);
     if (shared->verdict) return *shared->verdict;
   }
+  const Waiting waiting(
+      *this, suspect, "the search for a culprit");  // others may follow this rank's word meanwhile
   // On a thread that may be left behind in a store that does not answer.
   auto promise = std::make_shared<std::promise<Blame>>();
   std::future<Blame> investigation = promise->get_future();

@@ -24,7 +24,7 @@ class Progress : public testing::Test {
 
 TEST_F(Progress, FollowsTheWaitsToTheSilentRank) {
   auto zero = board(0), one = board(1), two = board(2);
-  board(3).reset();  // wrote once, then fell silent
+  store_->set("progress/3", "17 -1 0 ");  // wrote a word once, then fell silent
   const ProgressBoard::Waiting first(*zero, Rank{1}, "all_gather on group a");
   const ProgressBoard::Waiting second(*one, Rank{2}, "all_gather on group b");
   const ProgressBoard::Waiting third(*two, Rank{3}, "recv on group c");
@@ -46,6 +46,30 @@ TEST_F(Progress, NamesWhoWaitsForMeInSomethingElse) {
   const ProgressBoard::Waiting second(*one, Rank{0}, "recv on group b");
   EXPECT_EQ(zero->find_culprit(Rank{1}).verdict,
             "rank 1 is alive but waits for rank 0 in recv on group b");
+}
+
+TEST_F(Progress, FindsTheSilentRankBehindACircleOfTheLiving) {
+  auto zero = board(0), one = board(1), two = board(2);
+  store_->set("progress/3", "17 0 0 reduce_scatter on group a");
+  const ProgressBoard::Waiting first(*zero, Rank{1}, "reduce_scatter on group a");
+  const ProgressBoard::Waiting second(*one, Rank{2}, "reduce_scatter on group a");
+  const ProgressBoard::Waiting third(*two, Rank{0}, "reduce_scatter on group a");
+  EXPECT_EQ(zero->find_culprit(Rank{1}).verdict, "rank 3 shows no sign of life");
+}
+
+TEST_F(Progress, ARankThatLeftIsNotTakenForDead) {
+  auto zero = board(0), one = board(1), two = board(2);
+  board(3).reset();
+  const ProgressBoard::Waiting first(*zero, Rank{1}, "barrier on group a");
+  EXPECT_EQ(zero->find_culprit(Rank{1}).verdict, "rank 1 is alive but does not take part");
+  EXPECT_EQ(one->find_culprit(Rank{3}).rank, Rank{1});
+}
+
+TEST_F(Progress, ALeftRankThatIsWaitedForIsNamed) {
+  auto zero = board(0), one = board(1), two = board(2);
+  board(3).reset();
+  const ProgressBoard::Waiting first(*zero, Rank{3}, "barrier on group a");
+  EXPECT_EQ(zero->find_culprit(Rank{3}).verdict, "rank 3 has left the job");
 }
 
 TEST_F(Progress, AStoreThatIsGoneMeansItsHost) {

@@ -1,0 +1,215 @@
+#include "lockstep/cluster/catalog.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/config/suggest.h"
+
+namespace lockstep::cluster {
+namespace {
+
+// A row in the units of a data sheet. Peaks are dense TFLOP/s; scale-up and link speeds are GB/s in
+// one direction (vendors print the sum of both); the network is Gbit/s per device.
+struct Sheet {
+  const char* name;
+  const char* title;
+  Figure memory_gb, memory_tb_s;
+  Figure f32, bf16, fp8, matmul_bf16, matmul_fp8;
+  int node_size;
+  const char* scale_up;
+  Figure scale_up_gb_s, network_gbit_s;
+  int torus_axes = 0, wrap_multiple = 0;
+};
+
+constexpr Figure r(double value) { return {value, Origin::kRecalled}; }
+constexpr Figure u(double value) { return {value, Origin::kUncalibrated}; }
+
+// Peaks, memory and links as printed by the vendors and in the recipes of published runs; r() marks
+// what is only recalled, u() a placeholder. Largest matrix products: mamf-finder results collected
+// in "Machine Learning Engineering" (Bekman). A TPU axis wraps around in multiples of its cube.
+// clang-format off
+constexpr Sheet kSheets[] = {
+    // name          title                             GB      TB/s      f32       bf16      fp8      matmul bf16, fp8  node  scale-up, GB/s     Gbit/s
+    {"v100",         "NVIDIA V100 SXM2 32 GB",         {32},   r(0.9),   r(15.7),  {125},    {},      {},     {},       8,  "nvlink", r(150),   r(50)},
+    {"a100-40",      "NVIDIA A100 SXM 40 GB",          {40},   r(1.555), r(19.5),  {312},    {},      {271},  {},       8,  "nvlink", r(300),   r(200)},
+    {"a100",         "NVIDIA A100 SXM 80 GB",          {80},   {2.0},    r(19.5),  {312},    {},      {271},  {},       8,  "nvlink", r(300),   r(200)},
+    {"a800",         "NVIDIA A800 SXM 80 GB",          {80},   r(2.0),   r(19.5),  r(312),   {},      {},     {},       8,  "nvlink", r(200),   r(200)},
+    {"h100",         "NVIDIA H100 SXM 80 GB",          {80},   {3.35},   r(67),    {989},    {1979},  {794},  {1403},   8,  "nvlink", {450},    {400}},
+    {"h100-96",      "NVIDIA H100 96 GB HBM2e, 500 W", {96},   {2.4},    r(67),    {989},    {1979},  {},     {},       8,  "nvlink", {450},    {400}},
+    {"h800",         "NVIDIA H800 SXM 80 GB",          {80},   r(3.35),  r(67),    r(989),   r(1979), {},     {},       8,  "nvlink", r(200),   r(400)},
+    {"h200",         "NVIDIA H200 SXM 141 GB",         {141},  {4.8},    r(67),    {989},    {1979},  {},     {1453},   8,  "nvlink", {450},    {400}},
+    {"gh200",        "NVIDIA GH200 96 GB",             {96},   r(4.0),   r(67),    r(989),   r(1979), {},     {},       4,  "nvlink", r(450),   r(200)},
+    {"b200",         "NVIDIA B200 SXM 180 GB",         {180},  {8},      r(75),    {2250},   {4500},  {1745}, {3433},   8,  "nvlink", {900},    {400}},
+    {"gb200",        "NVIDIA GB200 186 GB",            {186},  {8},      r(80),    {2500},   {5000},  {1822}, {3616},   72, "nvlink", {900},    {400}},
+    {"b300",         "NVIDIA B300 SXM 288 GB",         {288},  {8},      {},       {2250},   r(4500), {},     {},       8,  "nvlink", {900},    r(800)},
+    {"gb300",        "NVIDIA GB300 288 GB",            {288},  {8},      {},       {2500},   r(5000), {},     {},       72, "nvlink", {900},    r(800)},
+    {"rtx-4090",     "NVIDIA RTX 4090 24 GB",          {24},   r(1.0),   r(82.6),  r(165),   r(330),  {},     {},       8,  "pcie",   r(32),    {}},
+    {"rtx-pro-6000", "NVIDIA RTX PRO 6000 96 GB",      {96},   r(1.8),   r(126),   r(504),   r(1008), {},     {},       8,  "pcie",   r(64),    {}},
+    {"mi250x",       "AMD MI250X 128 GB, both dies",   {128},  {3.28},   r(47.9),  {383},    {},      {},     {},       4,  "xgmi",   r(50),    {200}},
+    {"mi300x",       "AMD MI300X 192 GB",              {192},  {5.3},    r(163.4), {1307},   {2610},  {668},  {},       8,  "xgmi",   r(448),   r(400)},
+    {"mi355x",       "AMD MI355X 288 GB",              {288},  {8},      r(157.3), {2500},   r(5000), {1565}, {},       8,  "xgmi",   r(537.5), r(400)},
+    {"tpu-v4",       "Google TPU v4",                  {32},   {1.2},    {},       {275},    {},      {},     {},       0,  "ici",    r(45),    {},  3, 4},
+    {"tpu-v5e",      "Google TPU v5e",                 {16},   {0.82},   {},       {197},    {},      {},     {},       0,  "ici",    r(45),    {},  2, 16},
+    {"tpu-v5p",      "Google TPU v5p",                 {95},   {2.76},   {},       {459},    {},      {},     {},       0,  "ici",    r(90),    {},  3, 4},
+    {"tpu-v6e",      "Google TPU v6e",                 r(32),  r(1.6),   {},       {918},    {},      {},     {},       0,  "ici",    r(90),    {},  2, 16},
+    {"tpu-v7x",      "Google TPU v7x",                 r(192), r(7.4),   {},       r(2307),  r(4614), {},     {},       0,  "ici",    r(100),   {},  3, 4},
+    {"cpu-gloo",     "one CPU core, Gloo on one host", u(4),   u(0.01),  u(0.05),  u(0.05),  {},      {},     {},       64, "gloo",   u(1),     {}},
+};
+// clang-format on
+
+constexpr Figure times(Figure figure, double factor) {
+  return {figure.value * factor, figure.origin};
+}
+
+CatalogRow to_row(const Sheet& s) {
+  constexpr double kGiga = 1e9, kTera = 1e12, kGbit = 1e9 / 8;
+  // Ring step of NCCL's simple protocol (its src/graph/tuning.cc); hop of an ICI link ("How to
+  // Scale Your Model", Austin et al. 2025); a Gloo message is a placeholder.
+  constexpr Figure kLocalHop = {3.4e-6}, kNetworkHop = {14e-6}, kIciHop = {1e-6},
+                   kGlooHop = u(1e-4);
+  CatalogRow row;
+  row.device = {s.name,
+                s.title,
+                times(s.memory_gb, kGiga),
+                times(s.memory_tb_s, kTera),
+                times(s.f32, kTera),
+                times(s.bf16, kTera),
+                times(s.fp8, kTera),
+                times(s.matmul_bf16, kTera),
+                times(s.matmul_fp8, kTera)};
+  row.node_size = s.node_size;
+  row.scale_up = s.scale_up;
+  row.scale_up_bytes_per_s = times(s.scale_up_gb_s, kGiga);
+  row.scale_up_latency_s = row.scale_up == "gloo" ? kGlooHop
+                           : s.torus_axes > 0     ? kIciHop
+                                                  : kLocalHop;
+  row.network_bytes_per_s = times(s.network_gbit_s, kGbit);
+  row.network_latency_s = kNetworkHop;
+  row.torus_axes = s.torus_axes;
+  row.wrap_multiple = s.wrap_multiple;
+  return row;
+}
+
+Error bad(std::string message, std::string help) {
+  return {Code::kBadCluster, std::move(message), std::move(help)};
+}
+
+std::optional<std::int64_t> parse_count(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+  return number;
+}
+
+Cluster with_device(const CatalogRow& row, std::string_view text, std::int64_t count) {
+  return {std::string(text), row.device, count, {}};
+}
+
+// "16384" or "128/64".
+Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::string_view amount) {
+  const std::size_t slash = amount.find('/');
+  const auto count = parse_count(amount.substr(0, slash));
+  auto node = std::optional<std::int64_t>(row.node_size);
+  if (slash != std::string_view::npos) node = parse_count(amount.substr(slash + 1));
+  const std::string shown(text);
+  const auto full = static_cast<long long>(row.node_size);
+  if (!count || !node)
+    return bad("'" + shown + "': the number of devices must be a whole number of at least 1",
+               "write " + row.device.name + ":64, or " + row.device.name +
+                   ":64/4 for nodes that use four devices each");
+  if (*node > row.node_size)
+    return bad("'" + shown + strf("': %lld devices per node, but ", static_cast<long long>(*node)) +
+                   row.device.name + strf(" has at most %lld", full),
+               "describe an unusual machine in a cluster file");
+  Cluster cluster = with_device(row, text, *count);
+  const std::int64_t inner = std::min(*node, *count);
+  if (*count % inner != 0) {
+    const auto n = static_cast<long long>(*count), size = static_cast<long long>(inner);
+    return bad(
+        "'" + shown + strf("': %lld devices do not fill nodes of %lld", n, size),
+        strf("the nearest counts are %lld and %lld", n / size * size, (n / size + 1) * size));
+  }
+  cluster.tiers.push_back({std::string(row.scale_up), inner, TierKind::kSwitch,
+                           row.scale_up_bytes_per_s, row.scale_up_latency_s});
+  if (*count > inner) {
+    if (!row.network_bytes_per_s.known())
+      return bad("'" + shown + strf("': there is no usual network between nodes of %lld ", full) +
+                     row.device.name,
+                 strf("use at most %lld, or describe the network in a cluster file", full));
+    cluster.tiers.push_back(
+        {"network", *count, TierKind::kSwitch, row.network_bytes_per_s, row.network_latency_s});
+  }
+  return validated(std::move(cluster));
+}
+
+// "8x8x16".
+Result<Cluster> torus(const CatalogRow& row, std::string_view text, std::string_view amount) {
+  constexpr std::string_view kAxisNames = "xyz";
+  constexpr std::int64_t kLongestAxis = 1 << 20;
+  const std::string example = row.device.name + (row.torus_axes == 2 ? ":16x16" : ":4x4x8");
+  Cluster cluster = with_device(row, text, 1);
+  int num_axes = 0;
+  for (std::size_t begin = 0; begin <= amount.size(); ++num_axes) {
+    const std::size_t end = std::min(amount.find('x', begin), amount.size());
+    const auto length = parse_count(amount.substr(begin, end - begin));
+    begin = end + 1;
+    if (!length || *length > kLongestAxis || num_axes == row.torus_axes) {
+      num_axes = -1;
+      break;
+    }
+    if (*length == 1) continue;
+    cluster.count *= *length;
+    const TierKind kind = *length % row.wrap_multiple == 0 ? TierKind::kRing : TierKind::kLine;
+    cluster.tiers.push_back({std::string(row.scale_up) + "-" + kAxisNames[std::size_t(num_axes)],
+                             cluster.count, kind, row.scale_up_bytes_per_s,
+                             row.scale_up_latency_s});
+  }
+  if (num_axes != row.torus_axes)
+    return bad(strf("'%s': %s is a torus; give the lengths of its %d axes",
+                    std::string(text).c_str(), row.device.name.c_str(), row.torus_axes),
+               "for example " + example);
+  if (cluster.tiers.empty())
+    cluster.tiers.push_back({std::string(row.scale_up) + "-x", 1, TierKind::kLine,
+                             row.scale_up_bytes_per_s, row.scale_up_latency_s});
+  return validated(std::move(cluster));
+}
+
+Error unknown(std::string_view name) {
+  std::vector<std::string> names;
+  for (const CatalogRow& row : catalog()) names.push_back(row.device.name);
+  std::string help = config::did_you_mean(name, names);
+  if (help.empty()) help = "the known devices are " + config::listed(names);
+  return {Code::kUnknownDevice, "no device is called '" + std::string(name) + "'", std::move(help)};
+}
+
+}  // namespace
+
+std::span<const CatalogRow> catalog() {
+  static const std::vector<CatalogRow> rows = [] {
+    std::vector<CatalogRow> made;
+    for (const Sheet& sheet : kSheets) made.push_back(to_row(sheet));
+    return made;
+  }();
+  return rows;
+}
+
+Result<Cluster> cluster_from_name(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  const auto table = catalog();
+  const auto row =
+      std::ranges::find_if(table, [&](const CatalogRow& r) { return r.device.name == name; });
+  if (row == table.end()) return unknown(name);
+  if (row->torus_axes > 0) {
+    const std::string_view one = row->torus_axes == 2 ? "1x1" : "1x1x1";
+    return torus(*row, text, colon == std::string_view::npos ? one : text.substr(colon + 1));
+  }
+  return switched(*row, text, colon == std::string_view::npos ? "1" : text.substr(colon + 1));
+}
+
+}  // namespace lockstep::cluster

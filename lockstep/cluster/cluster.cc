@@ -1,0 +1,113 @@
+#include "lockstep/cluster/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::cluster {
+namespace {
+
+Error bad(std::string message, std::string help = {}) {
+  return {Code::kBadCluster, std::move(message), std::move(help)};
+}
+
+std::string label(const Tier& tier) { return "tier '" + tier.name + "'"; }
+
+Result<void> check_tier(const Tier& tier, std::int64_t inner) {
+  if (tier.name.empty()) return bad("a tier has no name");
+  const auto size = static_cast<long long>(tier.size);
+  const auto inside = static_cast<long long>(inner);
+  if (tier.size < 1)
+    return bad(label(tier) + strf(" has size %lld; a tier joins at least one device", size));
+  if (inner > 0 && tier.size <= inner)
+    return bad(label(tier) + strf(" has size %lld, but the tier inside it has %lld", size, inside),
+               "list tiers from the innermost outwards; each must be larger than the one before");
+  if (inner > 0 && tier.size % inner != 0)
+    return bad(label(tier) + strf(" has size %lld, which is not a multiple of %lld, the size of "
+                                  "the tier inside it",
+                                  size, inside),
+               strf("the nearest sizes are %lld and %lld", size / inside * inside,
+                    (size / inside + 1) * inside));
+  if (!tier.bytes_per_s.known())
+    return bad(label(tier) +
+               strf(" has bytes_per_s %g; it must be positive", tier.bytes_per_s.value));
+  if (tier.latency_s.value < 0)
+    return bad(label(tier) +
+               strf(" has latency_s %g; it must not be negative", tier.latency_s.value));
+  if (!(tier.oversubscription >= 1))
+    return bad(label(tier) + strf(" has oversubscription %g; 1 means none, and it cannot be less",
+                                  tier.oversubscription));
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_text(Origin origin) {
+  switch (origin) {
+    case Origin::kPublished:
+      return "published";
+    case Origin::kRecalled:
+      return "recalled";
+    case Origin::kUncalibrated:
+      return "uncalibrated";
+    case Origin::kUser:
+      return "user";
+  }
+  LS_CHECK(false, "origin ", static_cast<int>(origin));
+  return {};
+}
+
+std::string_view to_text(TierKind kind) {
+  switch (kind) {
+    case TierKind::kSwitch:
+      return "switch";
+    case TierKind::kRing:
+      return "ring";
+    case TierKind::kLine:
+      return "line";
+  }
+  LS_CHECK(false, "tier kind ", static_cast<int>(kind));
+  return {};
+}
+
+Result<Cluster> validated(Cluster cluster) {
+  const auto count = static_cast<long long>(cluster.count);
+  if (cluster.count < 1)
+    return bad(strf("the cluster has %lld devices; it needs at least one", count));
+  if (!cluster.device.memory.known())
+    return bad("device '" + cluster.device.name + "' has no memory size");
+  if (cluster.tiers.empty()) return bad("the cluster has no tiers; even one device has its own");
+  std::int64_t inner = 0;
+  for (const Tier& tier : cluster.tiers) {
+    if (const auto ok = check_tier(tier, inner); !ok.ok()) return ok.error();
+    inner = tier.size;
+  }
+  if (inner != cluster.count)
+    return bad("the outermost " + label(cluster.tiers.back()) +
+                   strf(" has size %lld, but the cluster has %lld devices",
+                        static_cast<long long>(inner), count),
+               "the outermost tier joins all devices");
+  return cluster;
+}
+
+std::size_t tier_of(const Cluster& cluster, std::int64_t span) {
+  LS_CHECK(span >= 1 && span <= cluster.count, "span ", span, " on ", cluster.count, " devices");
+  for (std::size_t i = 0; i + 1 < cluster.tiers.size(); ++i)
+    if (cluster.tiers[i].size % span == 0) return i;
+  return cluster.tiers.size() - 1;
+}
+
+std::size_t tier_of(const Cluster& cluster, const mesh::Group& group) {
+  std::int64_t first = cluster.count, last = -1;
+  for (const Rank rank : group) {
+    first = std::min<std::int64_t>(first, rank.value);
+    last = std::max<std::int64_t>(last, rank.value);
+  }
+  LS_CHECK(last < cluster.count, "rank ", last, " on ", cluster.count, " devices");
+  std::size_t index = 0;
+  while (first / cluster.tiers[index].size != last / cluster.tiers[index].size) ++index;
+  return index;
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,94 @@
+// The physical machine as data: what one device can do, and the tiers of network that join devices.
+// A torus is one tier per axis, each multiplying the one before.
+// Plain values: any thread may read them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/result.h"
+#include "lockstep/base/units.h"
+#include "lockstep/mesh/group.h"
+
+namespace lockstep::cluster {
+
+// How much a number may be trusted.
+enum class Origin : std::uint8_t {
+  kPublished,     // printed by the vendor, or in a recipe or paper of a published run
+  kRecalled,      // common knowledge, not checked against a source
+  kUncalibrated,  // a placeholder of the right order, to be replaced by measurement
+  kUser,          // given by the user
+};
+std::string_view to_text(Origin origin);
+
+// A positive number and where it comes from. Zero means unknown, or not offered by the device.
+struct Figure {
+  double value = 0;
+  Origin origin = Origin::kPublished;
+
+  bool known() const { return value > 0; }
+  bool operator==(const Figure&) const = default;
+};
+
+// One kind of device. Peaks are dense (no sparsity) FLOP/s.
+struct DeviceType {
+  std::string name;            // "h100"
+  std::string title;           // "NVIDIA H100 SXM 80 GB"
+  Figure memory;               // bytes
+  Figure memory_bytes_per_s;   // streaming, at peak
+  Figure peak_f32;             // FLOP/s without reduced-precision tricks
+  Figure peak_bf16;            // FLOP/s; fp16 runs at the same rate on every row of the catalogue
+  Figure peak_fp8;             // FLOP/s
+  Figure largest_matmul_bf16;  // FLOP/s, best ever measured on a large matrix product
+  Figure largest_matmul_fp8;   // FLOP/s
+
+  bool operator==(const DeviceType&) const = default;
+};
+
+enum class TierKind : std::uint8_t {
+  kSwitch,  // any two devices at full speed
+  kRing,    // a torus axis with its wrap-around links: neighbours only, both ways round
+  kLine,    // a torus axis without wrap-around
+};
+std::string_view to_text(TierKind kind);
+
+// One level of the network. Tiers nest: a tier of size 64 joins eight of a tier of size 8.
+struct Tier {
+  std::string name;       // "nvlink", "network", "ici-x"
+  std::int64_t size = 0;  // devices inside one instance of it
+  TierKind kind = TierKind::kSwitch;
+  Figure bytes_per_s;           // per device, one direction; on a torus axis per link
+  Figure latency_s;             // seconds per hop of a ring algorithm
+  double oversubscription = 1;  // >= 1; bytes_per_s is divided by it when all devices talk at once
+
+  bool operator==(const Tier&) const = default;
+};
+
+struct Cluster {
+  std::string name;  // "h100:16384", or the name in the user's file
+  DeviceType device;
+  std::int64_t count = 0;   // devices
+  std::vector<Tier> tiers;  // innermost first; the last one holds all `count` devices
+
+  bool operator==(const Cluster&) const = default;
+};
+
+// Returns `cluster` when it is consistent: at least one device with a known memory, sizes that
+// grow, each a multiple of the one before, the last equal to `count`, speeds known and positive.
+// Otherwise kBadCluster, naming the tier and both values.
+Result<Cluster> validated(Cluster cluster);
+
+// Index of the innermost tier that holds every aligned block of `span` consecutive devices, that
+// is, the slowest network a mesh group of that span has to cross. Devices are numbered along the
+// innermost tier first, as ranks are. A span that does not divide a tier's size leaks out of it:
+// blocks of 6 on nodes of 8 cross nodes. REQUIRES: a validated cluster, 1 <= span <= count.
+std::size_t tier_of(const Cluster& cluster, std::int64_t span);
+
+// Index of the innermost tier that holds all members of one group, rank r being device r. Looks at
+// every member. REQUIRES: a validated cluster, all ranks below count.
+std::size_t tier_of(const Cluster& cluster, const mesh::Group& group);
+
+}  // namespace lockstep::cluster

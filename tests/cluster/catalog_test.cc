@@ -1,0 +1,126 @@
+#include "lockstep/cluster/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace lockstep::cluster {
+namespace {
+
+TEST(Catalog, EveryRowIsUsableAndNamedOnce) {
+  std::set<std::string> names;
+  for (const CatalogRow& row : catalog()) {
+    SCOPED_TRACE(row.device.name);
+    EXPECT_TRUE(names.insert(row.device.name).second);
+    const auto one = cluster_from_name(row.device.name);
+    ASSERT_TRUE(one.ok()) << one.error().message;
+    EXPECT_EQ(one->count, 1);
+    EXPECT_EQ(one->device, row.device);
+    EXPECT_TRUE(row.device.memory_bytes_per_s.known());
+    EXPECT_TRUE(row.device.peak_bf16.known());
+    EXPECT_EQ(row.torus_axes > 0, row.node_size == 0);
+  }
+}
+
+// A wrong unit or a slipped digit leaves these ranges; every row is checked.
+TEST(Catalog, FiguresAreOfTheRightOrder) {
+  for (const CatalogRow& row : catalog()) {
+    SCOPED_TRACE(row.device.name);
+    const DeviceType& d = row.device;
+    if (d.memory.origin == Origin::kUncalibrated) continue;
+    EXPECT_GE(d.memory.value, 16e9);
+    EXPECT_LE(d.memory.value, 300e9);
+    // FLOPs per byte of memory traffic: between 100 (V100) and 600 (v6e) on every accelerator.
+    const double intensity = d.peak_bf16.value / d.memory_bytes_per_s.value;
+    EXPECT_GE(intensity, 100);
+    EXPECT_LE(intensity, 600);
+    if (d.peak_fp8.known()) {
+      EXPECT_NEAR(d.peak_fp8.value / d.peak_bf16.value, 2, 0.01);
+    }
+    if (d.largest_matmul_bf16.known()) {
+      EXPECT_LT(d.largest_matmul_bf16.value, d.peak_bf16.value);
+      EXPECT_GT(d.largest_matmul_bf16.value, d.peak_bf16.value / 2);
+    }
+    if (d.peak_f32.known()) {
+      EXPECT_LT(d.peak_f32.value, d.peak_bf16.value);
+    }
+    if (row.network_bytes_per_s.known()) {
+      EXPECT_LT(row.network_bytes_per_s.value, row.scale_up_bytes_per_s.value);
+    }
+  }
+}
+
+TEST(ClusterFromName, H100HasNodesOfEightAndOneNicPerDevice) {
+  const auto cluster = cluster_from_name("h100:16384");
+  ASSERT_TRUE(cluster.ok()) << cluster.error().message;
+  EXPECT_EQ(cluster->count, 16384);
+  ASSERT_EQ(cluster->tiers.size(), 2U);
+  EXPECT_EQ(cluster->tiers[0].size, 8);
+  EXPECT_DOUBLE_EQ(cluster->tiers[0].bytes_per_s.value, 450e9);
+  EXPECT_EQ(cluster->tiers[1].size, 16384);
+  EXPECT_DOUBLE_EQ(cluster->tiers[1].bytes_per_s.value, 50e9);
+}
+
+TEST(ClusterFromName, FewerThanANodeIsOnePartialNode) {
+  const auto cluster = cluster_from_name("h100:4");
+  ASSERT_TRUE(cluster.ok());
+  ASSERT_EQ(cluster->tiers.size(), 1U);
+  EXPECT_EQ(cluster->tiers[0].size, 4);
+}
+
+TEST(ClusterFromName, ASlashLeavesPartOfEachDomainUnused) {
+  const auto cluster = cluster_from_name("gb200:128/64");
+  ASSERT_TRUE(cluster.ok()) << cluster.error().message;
+  EXPECT_EQ(cluster->tiers[0].size, 64);
+  EXPECT_EQ(cluster->tiers[1].size, 128);
+  EXPECT_FALSE(cluster_from_name("gb200:128").ok());
+  EXPECT_FALSE(cluster_from_name("gb200:128/73").ok());
+}
+
+TEST(ClusterFromName, ATorusIsOneTierPerAxis) {
+  const auto cluster = cluster_from_name("tpu-v5p:2x8x16");
+  ASSERT_TRUE(cluster.ok()) << cluster.error().message;
+  EXPECT_EQ(cluster->count, 256);
+  ASSERT_EQ(cluster->tiers.size(), 3U);
+  EXPECT_EQ(cluster->tiers[0].kind, TierKind::kLine);  // too short to wrap
+  EXPECT_EQ(cluster->tiers[1].kind, TierKind::kRing);
+  EXPECT_EQ(cluster->tiers[1].size, 16);
+  EXPECT_EQ(cluster->tiers[2].name, "ici-z");
+}
+
+TEST(ClusterFromName, SaysWhatIsWrongAndWhatWouldBeRight) {
+  const struct {
+    const char* text;
+    Code code;
+    const char* message;
+    const char* help;
+  } cases[] = {
+      {"h1000:8", Code::kUnknownDevice, "no device is called 'h1000'", "h100"},
+      {"", Code::kUnknownDevice, "no device is called ''", "h100"},
+      {"h100:12", Code::kBadCluster, "12 devices do not fill nodes of 8", "8 and 16"},
+      {"h100:0", Code::kBadCluster, "at least 1", "h100:64"},
+      {"h100:", Code::kBadCluster, "at least 1", "h100:64"},
+      {"h100:-8", Code::kBadCluster, "at least 1", "h100:64"},
+      {"h100:8x8", Code::kBadCluster, "at least 1", "h100:64"},
+      {"h100:99999999999999999999", Code::kBadCluster, "at least 1", "h100:64"},
+      {"h100:64/16", Code::kBadCluster, "16 devices per node", "cluster file"},
+      {"rtx-4090:16", Code::kBadCluster, "no usual network", "at most 8"},
+      {"tpu-v5p:64", Code::kBadCluster, "lengths of its 3 axes", "tpu-v5p:4x4x8"},
+      {"tpu-v5e:4x4x4", Code::kBadCluster, "lengths of its 2 axes", "tpu-v5e:16x16"},
+      {"tpu-v5p:4x0x4", Code::kBadCluster, "lengths of its 3 axes", "tpu-v5p"},
+      {"tpu-v5p:4x4x", Code::kBadCluster, "lengths of its 3 axes", "tpu-v5p"},
+      {"tpu-v5p:4x4x9999999999", Code::kBadCluster, "lengths of its 3 axes", "tpu-v5p"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.text);
+    const auto result = cluster_from_name(c.text);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, c.code);
+    EXPECT_NE(result.error().message.find(c.message), std::string::npos) << result.error().message;
+    EXPECT_NE(result.error().help.find(c.help), std::string::npos) << result.error().help;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cluster
