@@ -46,11 +46,12 @@ class Scratch {
 
 // A member's piece in parts that travel one by one.
 struct Segments {
-  explicit Segments(std::int64_t bytes)
-      : total(bytes), count((bytes + kSegmentBytes - 1) / kSegmentBytes) {}
-  std::int64_t begin(std::int64_t s) const { return s * kSegmentBytes; }
-  std::int64_t length(std::int64_t s) const { return std::min(kSegmentBytes, total - begin(s)); }
-  std::int64_t total, count;
+  Segments(std::int64_t bytes, std::int64_t each)
+      : total(bytes), size(each), count((bytes + each - 1) / each) {}
+  std::int64_t begin(std::int64_t s) const { return s * size; }
+  std::int64_t length(std::int64_t s) const { return std::min(size, total - begin(s)); }
+  std::int64_t end(std::int64_t s) const { return begin(s) + length(s); }
+  std::int64_t total, size, count;
 };
 
 std::string first_line(const std::exception& error) {
@@ -283,34 +284,34 @@ Work GlooCommunicator::start_all_gather(ConstBuffer in, Buffer out, Deadline dea
 }
 
 void GlooCommunicator::gather(const Call& call) {
-  const Segments segments(call.in.bytes());
   std::vector<Posted> posted;
-  for (std::int64_t s = 0; s < segments.count; ++s) {
-    post_gather_recvs(s, call, posted);
-    post_gather_sends(s, call, posted);
-  }
+  post_gather_recvs(call, posted);
+  post_gather_sends(call, 0, call.in.bytes(), posted);
   std::byte* own = at(call.out.data, index() * call.in.bytes());
   if (own != call.in.data)
     std::memcpy(own, call.in.data, static_cast<std::size_t>(call.in.bytes()));
   finish_all(posted, call);
 }
 
-void GlooCommunicator::post_gather_recvs(std::int64_t s, const Call& call,
-                                         std::vector<Posted>& posted) {
-  const Segments segments(call.in.bytes());
-  for (int step = 1; step < size(); ++step) {
-    const int from = (index() - step + size()) % size();
-    posted.push_back(post_recv(at(call.out.data, from * call.in.bytes() + segments.begin(s)),
-                               segments.length(s), from, call));
-  }
+void GlooCommunicator::post_gather_recvs(const Call& call, std::vector<Posted>& posted) {
+  const Segments segments(call.in.bytes(), kGatherSegmentBytes);
+  for (std::int64_t s = 0; s < segments.count; ++s)
+    for (int step = 1; step < size(); ++step) {
+      const int from = (index() - step + size()) % size();
+      std::byte* target = at(call.out.data, from * call.in.bytes() + segments.begin(s));
+      posted.push_back(post_recv(target, segments.length(s), from, call));
+    }
 }
 
-void GlooCommunicator::post_gather_sends(std::int64_t s, const Call& call,
+void GlooCommunicator::post_gather_sends(const Call& call, std::int64_t after, std::int64_t until,
                                          std::vector<Posted>& posted) {
-  const Segments segments(call.in.bytes());
-  for (int step = 1; step < size(); ++step)
-    posted.push_back(post_send(at(call.in.data, segments.begin(s)), segments.length(s),
-                               (index() + step) % size(), call));
+  const Segments segments(call.in.bytes(), kGatherSegmentBytes);
+  for (std::int64_t s = 0; s < segments.count; ++s) {
+    if (segments.end(s) <= after || segments.end(s) > until) continue;
+    for (int step = 1; step < size(); ++step)
+      posted.push_back(post_send(at(call.in.data, segments.begin(s)), segments.length(s),
+                                 (index() + step) % size(), call));
+  }
 }
 
 Work GlooCommunicator::start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) {
@@ -321,7 +322,7 @@ Work GlooCommunicator::start_reduce_scatter(ConstBuffer in, Buffer out, Deadline
 void GlooCommunicator::reduce_segments(const Call& reduce, const Call* gather) {
   const std::int64_t piece = reduce.out.bytes();
   const auto width = static_cast<std::int64_t>(size_of(reduce.in.dtype));
-  const Segments segments(piece);
+  const Segments segments(piece, kReduceSegmentBytes);
   const std::int64_t depth = std::min(segments.count, kSegmentsInFlight);
   const Scratch scratch(depth * (size() - 1) * segments.length(0));
   const auto slot = [&](std::int64_t s, int step) {
@@ -341,10 +342,10 @@ void GlooCommunicator::reduce_segments(const Call& reduce, const Call* gather) {
       sent.push_back(post_send(at(reduce.in.data, to * piece + segments.begin(s)),
                                segments.length(s), to, reduce));
     }
-    // A peer's sum comes back into the place its summand was sent from; it can not come before that
-    // was received.
-    if (gather != nullptr) post_gather_recvs(s, *gather, gathered);
   };
+  // A peer's sum comes back into the place its summand was sent from; it can not come before that
+  // was received.
+  if (gather != nullptr) post_gather_recvs(*gather, gathered);
   for (std::int64_t s = 0; s < depth; ++s) post(s);
   std::vector<const void*> leaves(static_cast<std::size_t>(size()));
   for (std::int64_t s = 0; s < segments.count; ++s) {
@@ -355,7 +356,7 @@ void GlooCommunicator::reduce_segments(const Call& reduce, const Call* gather) {
       leaves[static_cast<std::size_t>((index() - step + size()) % size())] = slot(s, step);
     comm::tree_sum(leaves, at(reduce.out.data, segments.begin(s)), segments.length(s) / width,
                    reduce.in.dtype);
-    if (gather != nullptr) post_gather_sends(s, *gather, gathered);
+    if (gather != nullptr) post_gather_sends(*gather, segments.begin(s), segments.end(s), gathered);
     if (s + depth < segments.count) post(s + depth);
   }
   finish_all(sent, reduce);

@@ -29,9 +29,13 @@
 
 namespace lockstep::tensor {
 
-// Bytes of one segment, and how many of them a reduce_scatter has on the way at a time.
-inline constexpr std::int64_t kSegmentBytes = 2 << 20;
-inline constexpr std::int64_t kSegmentsInFlight = 4;
+// Bytes of one segment. A message costs about 50 us beside its bytes, so segments are as large as
+// the overlap allows: what is added should still be in the cache, and what is only gathered need
+// not be.
+inline constexpr std::int64_t kReduceSegmentBytes = 2 << 20;
+inline constexpr std::int64_t kGatherSegmentBytes = 8 << 20;
+static_assert(kGatherSegmentBytes % kReduceSegmentBytes == 0);
+inline constexpr std::int64_t kSegmentsInFlight = 4;  // of a reduce_scatter
 
 class GlooCommunicator final : public comm::Communicator {
  public:
@@ -95,8 +99,10 @@ class GlooCommunicator final : public comm::Communicator {
   void finish(Posted& posted, comm::OpKind op, Deadline deadline);
   void finish_all(std::vector<Posted>& posted, const Call& call);
   void gather(const Call& call);
-  void post_gather_recvs(std::int64_t segment, const Call& call, std::vector<Posted>& posted);
-  void post_gather_sends(std::int64_t segment, const Call& call, std::vector<Posted>& posted);
+  void post_gather_recvs(const Call& call, std::vector<Posted>& posted);
+  // Those segments whose last byte lies in (after, until].
+  void post_gather_sends(const Call& call, std::int64_t after, std::int64_t until,
+                         std::vector<Posted>& posted);
   // With `gather`, also what that call asks for.
   void reduce_segments(const Call& reduce, const Call* gather);
   void exchange(const Call& call, const std::vector<std::int64_t>& send_counts,

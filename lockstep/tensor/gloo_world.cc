@@ -76,7 +76,7 @@ std::unique_ptr<comm::World> join_gloo(const comm::Rendezvous& rendezvous, Deadl
 Bytes gloo_scratch(OpKind op, Bytes bytes, int size) {
   if (size == 1 || (op != OpKind::kReduceScatter && op != OpKind::kAllReduce)) return {0};
   const std::int64_t piece = (bytes.value + size - 1) / size,
-                     segment = std::min(piece, kSegmentBytes);
+                     segment = std::min(piece, kReduceSegmentBytes);
   if (segment == 0) return {0};
   const std::int64_t depth = std::min((piece + segment - 1) / segment, kSegmentsInFlight);
   return {depth * (size - 1) * segment};

@@ -28,7 +28,7 @@ TEST(GlooScratch, IsTheSegmentsOnTheWay) {
   EXPECT_EQ(gloo_scratch(comm::OpKind::kAllGather, Bytes{1 << 30}, 8), Bytes{0});
   EXPECT_EQ(gloo_scratch(comm::OpKind::kReduceScatter, Bytes{8 << 10}, 8), Bytes{7 << 10});
   EXPECT_EQ(gloo_scratch(comm::OpKind::kReduceScatter, Bytes{std::int64_t{1} << 30}, 2),
-            Bytes{kSegmentsInFlight * kSegmentBytes});
+            Bytes{kSegmentsInFlight * kReduceSegmentBytes});
   EXPECT_EQ(gloo_scratch(comm::OpKind::kReduceScatter, Bytes{1 << 20}, 1), Bytes{0});
 }
 
