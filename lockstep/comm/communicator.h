@@ -1,22 +1,23 @@
 // Collective operations of one group of ranks on plain buffers. Backends are rows of a catalogue
-// (catalog.h): `local` (threads), `gloo` (processes), `nccl`; one contract test runs over every
-// row.
+// (backend.h, tensor/backends.h): `local` (threads), `gloo` (processes), `nccl`; one contract test
+// runs over every CPU row.
 //
 // What every backend promises:
-//   order     Operations start in the order they are issued, and one that is issued later on the
-//   same
-//             communicator may read what an earlier one writes, without a wait in between.
-//   buffers   From issue to the end of Work::wait, inputs are not written and outputs hold nothing
-//   usable. bits      Reductions add in the one tree of tree_sum.h. all_reduce is an all_gather of
-//   a reduce_scatter
-//             on every backend.
-//   bytes     The ledger counts logical traffic as ledger.h defines it.
-//   failure   A lost or late peer ends the wait with a CommError that names the rank and the
-//   operation, at
-//             the latest one second after the operation's deadline. The communicator is then
-//             poisoned: every further call throws.
 //
-// Thread rule: one thread issues; any thread may wait for a Work or call abort.
+//   order    Collectives run in the order in which they are issued, and one that is issued later on
+//            the same communicator may read what an earlier one writes, without a wait in between.
+//            Not so send and recv, which match at once, nor an all_reduce that has to pad.
+//   buffers  From issue to the end of Work::wait, inputs are not written and outputs hold nothing
+//            usable.
+//   bits     Reductions on CPU memory add in the one tree of tree_sum.h; NCCL has an order of its
+//            own. all_reduce is an all_gather of a reduce_scatter on every backend.
+//   bytes    The ledger counts logical traffic as ledger.h defines it.
+//   failure  A lost or late peer ends the wait with a CommError that names the rank and the
+//            operation, at the latest one second after the operation's deadline. The communicator
+//            is then poisoned: every further call throws.
+//
+// Thread rule: one thread issues; any thread may wait for a Work or call abort. A Work must have been
+// waited for before its communicator is destroyed.
 #pragma once
 
 #include <atomic>
@@ -157,7 +158,7 @@ class Communicator {
   std::optional<CommError> first_failure_;
 };
 
-// One rank's door to all others: connects groups. Backends implement it; see catalog.h.
+// One rank's door to all others: connects groups. Backends implement it; see backend.h.
 // Thread rule: one thread.
 class World {
  public:

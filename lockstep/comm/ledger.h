@@ -3,9 +3,11 @@
 //
 //   all_gather, reduce_scatter   (n-1)/n of the full buffer
 //   all_reduce                   both of the above: 2(n-1)/n of the buffer, padded to a multiple of
-//   n elements all_to_all                   what goes to others send                         the
-//   message; recv counts nothing broadcast                    at the root, the buffer once for each
-//   other member; elsewhere nothing barrier                      nothing
+//                                n elements
+//   all_to_all                   what goes to others
+//   send                         the message; recv counts nothing
+//   broadcast                    at the root, the buffer once for each other member
+//   barrier                      nothing
 #pragma once
 
 #include <compare>

@@ -127,30 +127,36 @@ void stage(const Ops& ops) {
   }
 }
 
-// Why these calls can not be one operation; empty when they can.
+// What a member brings to an operation: its input, or where it has none its output.
+ConstBuffer brings(const LocalOp& op) {
+  return op.in.data != nullptr || op.in.count > 0 ? op.in : ConstBuffer(op.out);
+}
+
+bool fits(const LocalOp& op, const LocalOp& first, const Ops& ops) {
+  if (op.kind != first.kind || brings(op).dtype != brings(first).dtype) return false;
+  if (op.kind == OpKind::kBroadcast)
+    return op.peer == first.peer && brings(op).count == brings(first).count;
+  if (op.kind != OpKind::kAllToAll)
+    return op.in.count == first.in.count && op.out.count == first.out.count;
+  return std::ranges::all_of(ops, [&](const auto& from) {
+    return from->kind == op.kind && from->send_counts[static_cast<std::size_t>(op.member)] ==
+                                        op.recv_counts[static_cast<std::size_t>(from->member)];
+  });
+}
+
+// Why these calls cannot be one operation; empty when they can.
 std::string mismatch(const LocalGroup& group, const Ops& ops) {
-  const LocalOp& first = *ops[0];
   const auto describe = [&](const LocalOp& op) {
-    return "rank " +
-           std::to_string(group.shape.members[static_cast<std::size_t>(op.member)].value) +
-           " called " + std::string(to_text(op.kind)) + " of " + std::to_string(op.in.count) +
-           " to " + std::to_string(op.out.count) + " " + std::string(to_text(op.out.dtype));
+    const Rank rank = group.shape.members[static_cast<std::size_t>(op.member)];
+    return "rank " + std::to_string(rank.value) + " called " + std::string(to_text(op.kind)) +
+           " of " + std::to_string(op.in.count) + " to " + std::to_string(op.out.count) + " " +
+           std::string(to_text(brings(op).dtype));
   };
+  const LocalOp& first = *ops[0];
   for (const auto& op : ops) {
-    bool same = op->kind == first.kind;
-    if (same && op->kind == OpKind::kAllToAll) {
-      for (const auto& from : ops)
-        same = same && from->kind == op->kind &&
-               from->send_counts[static_cast<std::size_t>(op->member)] ==
-                   op->recv_counts[static_cast<std::size_t>(from->member)];
-    } else if (same && op->kind == OpKind::kBroadcast) {
-      same = op->peer == first.peer &&
-             std::max(op->in.count, op->out.count) == std::max(first.in.count, first.out.count);
-    } else if (same) {
-      same = op->in.count == first.in.count && op->out.count == first.out.count &&
-             op->out.dtype == first.out.dtype;
-    }
-    if (!same) return describe(first) + ", " + describe(*op);
+    const bool good = first.kind == OpKind::kSend ? brings(*op).bytes() == first.in.bytes()
+                                                  : fits(*op, first, ops);
+    if (!good) return describe(first) + ", " + describe(*op);
   }
   return "";
 }
@@ -160,9 +166,9 @@ std::string mismatch(const LocalGroup& group, const Ops& ops) {
 void LocalOp::deliver() {
   std::lock_guard lock(delivery);
   if (delivered) return;
-  delivered = true;
   if (staged) copy(out.data, staged.get() + staged_offset, out.bytes());
   staged.reset();
+  delivered = true;  // last: from now on the memory may be taken for this member's own again
 }
 
 LocalHub::LocalHub(int size, std::uint64_t seed)
@@ -201,6 +207,11 @@ void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_
            (overlap(*earlier, op->in.data, op->in.bytes()) ||
             overlap(*earlier, op->out.data, op->out.bytes()));
   });
+  for (const auto& weak :
+       issued)  // what this op writes over is no longer the earlier op's to guard
+    if (const auto earlier = weak.lock();
+        earlier && overlap(earlier->in.data, earlier->in.bytes(), op->out.data, op->out.bytes()))
+      earlier->in_hash.reset();
   lock.unlock();
   prepare(*op);
   lock.lock();
@@ -252,32 +263,20 @@ void LocalHub::run() {
     engine_wake_.wait(lock, [this] { return stop_ || !ready_.empty(); });
     if (stop_) return;
     std::swap(ready_[order_() % ready_.size()], ready_.back());
+    // Failing the group here reaches these ops too, because they are still in the list.
+    LocalGroup& group = *ready_.back().group;
+    if (const std::string why = mismatch(group, ready_.back().ops); !group.failure && !why.empty())
+      fail_locked(group, {Code::kMismatchedCalls, why, ""}, {});
     const Ready chosen = std::move(ready_.back());
     ready_.pop_back();
-    if (chosen.group->failure) continue;
-    const bool collective = chosen.ops[0]->kind != OpKind::kSend;
-    if (const std::string why =
-            mismatch(*chosen.group, collective ? chosen.ops : Ops{chosen.ops[0]});
-        !why.empty()) {
-      fail_locked(*chosen.group, {Code::kMismatchedCalls, why, ""}, {});
-      continue;
-    }
-    if (!collective && chosen.ops[0]->in.bytes() != chosen.ops[1]->out.bytes()) {
-      fail_locked(*chosen.group,
-                  {Code::kMismatchedCalls,
-                   "a send of " + std::to_string(chosen.ops[0]->in.bytes()) +
-                       " bytes met a recv of " + std::to_string(chosen.ops[1]->out.bytes()),
-                   ""},
-                  {});
-      continue;
-    }
+    if (group.failure) continue;
     for (const auto& op : chosen.ops) op->state = LocalOp::State::kExecuting;
     lock.unlock();
     execute(chosen);
     lock.lock();
     for (const auto& op : chosen.ops) op->state = LocalOp::State::kStaged;
-    if (collective && !chosen.group->failure) {
-      for (auto& calls : chosen.group->calls) calls.pop_front();
+    if (chosen.ops[0]->kind != OpKind::kSend && !group.failure) {
+      for (auto& calls : group.calls) calls.pop_front();
       enqueue_if_complete(chosen.group);
     }
     waiter_wake_.notify_all();
@@ -309,7 +308,11 @@ std::pair<std::string, std::optional<Rank>> LocalHub::who_is_missing(const Local
                                                                      const LocalOp& op) const {
   std::vector<Rank> missing;
   if (op.kind == OpKind::kSend || op.kind == OpKind::kRecv) {
-    missing.push_back(group.shape.members[static_cast<std::size_t>(op.peer)]);
+    const auto& waiting = op.kind == OpKind::kSend ? group.sends : group.recvs;
+    for (const auto& [channel, ops] :
+         waiting)  // one that is matched waits for the engine, not for the peer
+      if (std::ranges::any_of(ops, [&](const auto& other) { return other.get() == &op; }))
+        missing.push_back(group.shape.members[static_cast<std::size_t>(op.peer)]);
   } else {
     const auto& own = group.calls[static_cast<std::size_t>(op.member)];
     const auto place =
@@ -322,8 +325,7 @@ std::pair<std::string, std::optional<Rank>> LocalHub::who_is_missing(const Local
   std::string text;
   for (const Rank rank : missing)
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank.value);
-  return {text + " did not take part before the deadline",
-          missing.empty() ? std::nullopt : std::optional(missing[0])};
+  return {text + " did not take part before the deadline", missing[0]};
 }
 
 void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
@@ -345,8 +347,9 @@ void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
                      op.failure.help},
                     op.kind, op.culprit);
   }
+  const std::optional<std::uint64_t> expected = op.in_hash;
   lock.unlock();
-  const bool changed = op.in_hash && hash_of(op.in) != *op.in_hash;
+  const bool changed = expected && hash_of(op.in) != *expected;
   op.deliver();
   lock.lock();  // what was just written is now visible to the engine, which may read it for a later
                 // operation

@@ -45,7 +45,8 @@ std::vector<std::string> environment_of(const Job& job, int rank, int port) {
                                   "LOCAL_RANK=" + number,  "LOCAL_WORLD_SIZE=" + size,
                                   "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port),
                                   "OMP_NUM_THREADS=1",     "MKL_NUM_THREADS=1"};
-  own.insert(own.end(), job.environment.begin(), job.environment.end());
+  own.insert(own.begin(), job.environment.begin(),
+             job.environment.end());  // the first of a name counts
   const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
   std::set<std::string> replaced = {"TORCHELASTIC_USE_AGENT_STORE"};
   for (const std::string& entry : own) replaced.insert(name_of(entry));
@@ -105,13 +106,24 @@ std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline dea
   if (endings_[place]) return endings_[place];
   // A pidfd becomes readable when the process ends, so a wait with a deadline needs no polling.
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pids_[place], 0));
+  if (fd < 0)
+    throw IoError(
+        {Code::kUnsuitableEnvironment, std::string("pidfd_open: ") + std::strerror(errno), ""});
   pollfd waiting{fd, POLLIN, 0};
-  const double milliseconds = std::clamp(1000 * deadline.remaining().value, 0.0, 2e9);
-  const int ready = fd < 0 ? 1 : ::poll(&waiting, 1, static_cast<int>(milliseconds));
-  if (fd >= 0) ::close(fd);
+  int ready = 0;
+  do {
+    const double milliseconds = std::clamp(1000 * deadline.remaining().value, 0.0, 2e9);
+    ready = ::poll(&waiting, 1, static_cast<int>(milliseconds));
+  } while (ready < 0 && errno == EINTR);
+  ::close(fd);
   if (ready == 0) return std::nullopt;
   int status = 0;
-  ::waitpid(pids_[place], &status, 0);
+  pid_t ended = 0;
+  do ended = ::waitpid(pids_[place], &status, 0);
+  while (ended < 0 && errno == EINTR);
+  if (ended < 0)
+    throw IoError(
+        {Code::kUnsuitableEnvironment, std::string("waitpid: ") + std::strerror(errno), ""});
   Ending ending;
   if (WIFEXITED(status)) ending.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ending.signal = WTERMSIG(status);

@@ -15,7 +15,8 @@ using comm::Work;
 namespace {
 
 // Gloo matches by tag; collectives and the user's own messages share one space, odd and even.
-int collective_tag(int number) { return 2 * (number % (1 << 29)) + 1; }
+constexpr int kNumTags = 1 << 29;
+int collective_tag(int number) { return 2 * number + 1; }
 int message_tag(int tag) { return 2 * tag; }
 
 const std::byte* at(const void* data, std::int64_t offset) {
@@ -115,7 +116,8 @@ Work GlooCommunicator::enqueue(OpKind op, Deadline deadline, ConstBuffer in, Buf
   auto call = std::make_shared<Call>(op, deadline, in, out, std::move(body));
   {
     std::lock_guard lock(mutex_);
-    call->tag = collective_tag(next_tag_++);
+    call->tag = collective_tag(next_tag_);
+    next_tag_ = (next_tag_ + 1) % kNumTags;
     calls_.push_back(call);
   }
   lane_wake_.notify_one();
@@ -148,14 +150,15 @@ void GlooCommunicator::run_lane() {
   }
 }
 
-// Whether a member finds the second half in time makes no difference to the others: the messages
-// are the same.
+// Only the pair that all_reduce issues: in place, piece for piece. Whether a member finds the second
+// half in time makes no difference to the others: the messages are the same.
 std::shared_ptr<GlooCommunicator::Call> GlooCommunicator::take_gather_of(const Call& reduce) {
   std::lock_guard lock(mutex_);
   if (calls_.empty()) return nullptr;
   const std::shared_ptr<Call> next = calls_.front();
-  if (next->op != OpKind::kAllGather || next->in.data != reduce.out.data ||
-      next->out.data != reduce.in.data)
+  const void* own = at(reduce.in.data, index() * reduce.out.bytes());
+  if (next->op != OpKind::kAllGather || reduce.out.data != own || next->in.data != own ||
+      next->out.data != reduce.in.data || next->in.bytes() != reduce.out.bytes())
     return nullptr;
   calls_.pop_front();
   return next;
@@ -170,13 +173,17 @@ void GlooCommunicator::run_guarded(Call& call, const std::function<void()>& body
   } catch (const std::exception& error) {
     call.failure = CommError({Code::kBug, error.what(), ""}, call.op, {});
     poison(*call.failure);
+    stop_transfers();
   }
 }
 
-GlooCommunicator::Posted GlooCommunicator::posted(std::unique_ptr<Transfer> transfer, int peer) {
+GlooCommunicator::Posted GlooCommunicator::posted(std::unique_ptr<Transfer> started, int peer) {
+  Posted posted{std::move(started), peer};
   std::lock_guard lock(in_flight_mutex_);
-  in_flight_.insert(transfer.get());
-  return {std::move(transfer), peer};
+  in_flight_.insert(posted.transfer);
+  // An abort poisons before it looks at what is in flight, so one of the two always sees the other.
+  if (is_poisoned()) posted.transfer->abort();
+  return posted;
 }
 
 GlooCommunicator::Posted GlooCommunicator::post_send(const void* data, std::int64_t bytes, int to,
@@ -217,12 +224,9 @@ void GlooCommunicator::finish(Posted& posted, OpKind op, Deadline deadline) {
   } catch (const std::exception& error) {
     cause = first_line(error);
   }
-  {
-    std::lock_guard lock(in_flight_mutex_);
-    in_flight_.erase(posted.transfer.get());
-  }
   if (!cause.empty()) fail(posted.peer, op, deadline, cause);
-  posted.transfer.reset();
+  std::lock_guard lock(in_flight_mutex_);
+  in_flight_.erase(posted.transfer);
 }
 
 void GlooCommunicator::finish_all(std::vector<Posted>& posted, const Call& call) {
@@ -230,27 +234,30 @@ void GlooCommunicator::finish_all(std::vector<Posted>& posted, const Call& call)
   posted.clear();
 }
 
-// An expired wait makes Gloo close every connection of the group.
+// An expired wait makes Gloo close every connection of the group. What is still in flight stays
+// referenced for ever, because Gloo may keep a bare pointer to it.
 void GlooCommunicator::stop_transfers() {
-  std::set<Transfer*> left;
+  std::set<std::shared_ptr<Transfer>> left;
   {
     std::lock_guard lock(in_flight_mutex_);
     left = in_flight_;
   }
-  for (Transfer* transfer : left) {
-    try {
-      transfer->wait(Deadline::after(Seconds{0}));
-    } catch (const std::exception&) {
-    }
-  }
+  for (const auto& transfer : left) transfer->give_up();
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::shared_ptr<Transfer>>;
+  std::lock_guard lock(mutex);
+  kept->insert(kept->end(), left.begin(), left.end());
 }
 
 void GlooCommunicator::fail(int peer, OpKind op, Deadline deadline, const std::string& cause) {
   std::lock_guard lock(failure_mutex_);  // one investigation is enough
   if (!failure_) {
-    if (is_poisoned()) throw_if_poisoned(op);  // aborted from outside
-    const Blame blame = board_->find_culprit(membership().members[static_cast<std::size_t>(peer)]);
+    if (is_poisoned()) {  // aborted from outside
+      stop_transfers();
+      throw_if_poisoned(op);
+    }
     const bool late = deadline.expired();
+    const Blame blame = board_->find_culprit(membership().members[static_cast<std::size_t>(peer)]);
     failure_.emplace(Error{late ? Code::kPeerStalled : Code::kPeerLost,
                            std::string(to_text(op)) + " on " + describe() +
                                (late ? " did not finish before its deadline: " : " failed: ") +
@@ -265,7 +272,7 @@ void GlooCommunicator::fail(int peer, OpKind op, Deadline deadline, const std::s
 
 void GlooCommunicator::start_abort(const CommError&) {
   std::lock_guard lock(in_flight_mutex_);
-  for (Transfer* transfer : in_flight_) transfer->abort();
+  for (const auto& transfer : in_flight_) transfer->abort();
 }
 
 Work GlooCommunicator::start_send(ConstBuffer data, int to, int tag, Deadline deadline) {

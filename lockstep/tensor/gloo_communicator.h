@@ -4,14 +4,12 @@
 //
 //   all_gather      everyone sends its piece to everyone, in segments
 //   reduce_scatter  everyone sends to each member that member's piece, in segments; a segment is
-//   added as soon as it has
-//                   come from all, while the next ones travel
+//                   added as soon as it has come from all, while the next ones travel
 //   all_to_all      pairwise
 //   broadcast       binomial tree
 //   barrier         dissemination: after ceil(log2 n) rounds everyone has heard of everyone
 //   all_reduce      comes as a reduce_scatter and the all_gather of its result; the lane runs such
-//   a pair together, each
-//                   segment being gathered while the next ones are still reduced
+//                   a pair together, gathering a segment while the next ones are still reduced
 #pragma once
 
 #include <condition_variable>
@@ -58,17 +56,8 @@ class GlooCommunicator final : public comm::Communicator {
  private:
   class LaneWork;
   class TransferWork;
-  // One transfer with what is needed to blame somebody for it. Gloo keeps a bare pointer to a
-  // transfer that has not ended, so one that is given up in a failure is leaked, never freed.
-  class Posted {
-   public:
-    Posted(std::unique_ptr<Transfer> started, int with)
-        : transfer(std::move(started)), peer(with) {}
-    Posted(Posted&&) = default;
-    Posted& operator=(Posted&&) = delete;
-    ~Posted() { (void)transfer.release(); }
-
-    std::unique_ptr<Transfer> transfer;
+  struct Posted {  // one transfer with what is needed to blame somebody for it
+    std::shared_ptr<Transfer> transfer;
     int peer;
   };
   struct Call {  // one collective on the lane
@@ -95,7 +84,7 @@ class GlooCommunicator final : public comm::Communicator {
                    Deadline deadline);
   Posted post_send(const void* data, std::int64_t bytes, int to, const Call& call);
   Posted post_recv(void* data, std::int64_t bytes, int from, const Call& call);
-  Posted posted(std::unique_ptr<Transfer> transfer, int peer);
+  Posted posted(std::unique_ptr<Transfer> started, int peer);
   void finish(Posted& posted, comm::OpKind op, Deadline deadline);
   void finish_all(std::vector<Posted>& posted, const Call& call);
   void gather(const Call& call);
@@ -119,7 +108,7 @@ class GlooCommunicator final : public comm::Communicator {
   std::shared_ptr<ProgressBoard> board_;
 
   std::mutex in_flight_mutex_;
-  std::set<Transfer*> in_flight_;  // for abort
+  std::set<std::shared_ptr<Transfer>> in_flight_;  // not yet waited for, or given up in a failure
   std::mutex failure_mutex_;
   std::optional<comm::CommError> failure_;
 

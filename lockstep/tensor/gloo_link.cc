@@ -10,7 +10,10 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <exception>
+#include <mutex>
 
 namespace lockstep::tensor {
 namespace {
@@ -27,11 +30,44 @@ at::Tensor as_bytes(void* data, std::int64_t bytes) {
 class GlooTransfer final : public Transfer {
  public:
   explicit GlooTransfer(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
-  bool wait(Deadline deadline) override { return work_->wait(in_milliseconds(deadline)); }
-  void abort() override { work_->abort(); }
+
+  bool wait(Deadline deadline) override {
+    std::lock_guard lock(waiting_);
+    if (failure_) std::rethrow_exception(failure_);
+    if (completed_) return true;
+    if (aborted_) return false;
+    try {
+      completed_ = work_->wait(in_milliseconds(deadline));
+      return completed_;
+    } catch (const std::exception&) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+  void abort() override {
+    aborted_ = true;
+    work_->abort();
+  }
+  // Gloo closes the group's connections when a wait for one of its transfers expires. The first wait
+  // after an abort only reports the abort.
+  void give_up() override {
+    const std::unique_lock lock(waiting_, std::try_to_lock);
+    if (!lock) return abort();  // somebody waits for it and is to learn that it is over
+    for (int attempt = 0; attempt < 2 && !completed_ && !failure_; ++attempt) {
+      try {
+        completed_ = work_->wait(std::chrono::milliseconds(1));
+      } catch (const std::exception&) {
+        failure_ = std::current_exception();
+      }
+    }
+  }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
+  std::atomic<bool> aborted_ = false;
+  std::mutex waiting_;  // guards the rest
+  bool completed_ = false;
+  std::exception_ptr failure_;
 };
 
 // Each device owns a thread, so all groups of the process share one.

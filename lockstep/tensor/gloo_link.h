@@ -16,15 +16,16 @@ class Backend;
 
 namespace lockstep::tensor {
 
-// A transfer in progress. Must be waited for or aborted before it is destroyed: Gloo keeps only a
-// weak pointer to it.
+// A transfer in progress. Must have ended before it is destroyed, because Gloo keeps a bare pointer to
+// it. Any thread may call it; how it ended is remembered.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // Throws std::exception when the peer is gone or the deadline passes; the whole link is then
-  // dead. Returns false when it was aborted.
+  // Throws std::exception when the peer is gone or the deadline passes; the whole link is then dead.
+  // Returns false when it was aborted.
   virtual bool wait(Deadline deadline) = 0;
-  virtual void abort() = 0;  // any thread
+  virtual void abort() = 0;    // ends a wait in progress and all later ones
+  virtual void give_up() = 0;  // ends the transfer itself, and with it the whole link
 };
 
 // Transfers match by (sender, receiver, tag) in the order of issue. Any thread may call it.

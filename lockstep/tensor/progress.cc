@@ -1,5 +1,6 @@
 #include "lockstep/tensor/progress.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <map>
@@ -47,6 +48,8 @@ Word parse_word(const std::string& text) {
   std::getline(in >> std::ws, word.operation);
   return word;
 }
+
+constexpr std::uint64_t kNeverWrote = ~std::uint64_t{0};
 
 // A verdict: "<rank> <sentence>".
 std::string to_text(const Blame& blame) {
@@ -141,11 +144,12 @@ struct ProgressBoard::Shared {
     }
   }
 
+  // A rank that never wrote one has an empty word, which reads as silent.
   std::vector<Word> read_words(const std::vector<Rank>& ranks) const {
-    std::vector<std::string> keys;
-    for (const Rank rank : ranks) keys.push_back(key_of(rank));
     std::vector<Word> words;
-    for (const std::string& text : reader->get_all(keys)) words.push_back(parse_word(text));
+    for (const Rank rank : ranks)
+      words.push_back(reader->has(key_of(rank)) ? parse_word(reader->get(key_of(rank)))
+                                                : Word{kNeverWrote, -1, false, ""});
     return words;
   }
 
@@ -226,7 +230,7 @@ struct ProgressBoard::Shared {
 ProgressBoard::ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadline)
     : shared_(std::make_shared<Shared>()) {
   shared_->rendezvous = rendezvous;
-  shared_->period *= 1 + rendezvous.world_size / 256;
+  shared_->period = std::min(kBeat * (1 + rendezvous.world_size / 256), kSilence / 3);
   shared_->writer = Store::connect(rendezvous.host, rendezvous.port, deadline);
   shared_->reader = Store::connect(rendezvous.host, rendezvous.port, deadline);
   shared_->write_word(*shared_->writer);
@@ -236,15 +240,28 @@ ProgressBoard::ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadli
 ProgressBoard::~ProgressBoard() {
   std::unique_lock lock(shared_->mutex);
   if (shared_->verdict && shared_->hosts_store()) {
-    const Rank culprit = shared_->verdict->rank;
     lock.unlock();
-    shared_->stay_for_others(culprit);
+    stay_for_others();
     lock.lock();
   }
   shared_->stop = true;
   shared_->wake.notify_all();
   // A writer that does not end is stuck in a dead store; it keeps what it uses alive.
   shared_->wake.wait_for(lock, milliseconds(100), [&] { return shared_->writer_ended; });
+}
+
+// On a thread of its own: nothing that the store does may keep a destructor.
+void ProgressBoard::stay_for_others() const {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> stayed = done->get_future();
+  std::thread([shared = shared_, done, culprit = shared_->verdict->rank] {
+    try {
+      shared->stay_for_others(culprit);
+    } catch (const std::exception&) {
+    }
+    done->set_value();
+  }).detach();
+  stayed.wait_for(kHostStays);
 }
 
 ProgressBoard::Waiting::Waiting(ProgressBoard& board, Rank peer, const std::string& operation)

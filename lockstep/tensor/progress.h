@@ -48,6 +48,7 @@ class ProgressBoard {
 
  private:
   struct Shared;
+  void stay_for_others() const;
   std::shared_ptr<Shared> shared_;
 };
 

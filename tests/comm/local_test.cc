@@ -131,6 +131,40 @@ TEST(Local, DifferentCallsOfOneGroupAreNamed) {
   EXPECT_EQ(told, 2);
 }
 
+TEST(Local, AMessageOfAnotherSizeIsToldToBothAtOnce) {
+  std::atomic<int> told = 0;
+  run_local(2, [&](World& world) {
+    auto comm = connect_all(world);
+    std::vector<float> four(4), five(5);
+    try {
+      if (world.rank() == Rank{0})
+        comm->send(floats(four), 1, 0, Deadline::never()).wait();
+      else
+        comm->recv(floats(five), 0, 0, Deadline::never()).wait();
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.error().code, Code::kMismatchedCalls);
+      ++told;
+    }
+  });
+  EXPECT_EQ(told, 2);
+}
+
+TEST(Local, TypesOfOneOperationMustAgree) {
+  std::atomic<int> told = 0;
+  run_local(2, [&](World& world) {
+    auto comm = connect_all(world);
+    std::vector<double> data(8);
+    const Buffer buffer{data.data(), 4, world.rank() == Rank{0} ? DType::kF32 : DType::kF64, {}};
+    try {
+      comm->broadcast(buffer, 0, soon()).wait();
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.error().code, Code::kMismatchedCalls);
+      ++told;
+    }
+  });
+  EXPECT_EQ(told, 2);
+}
+
 TEST(Local, AStalledRankIsNamedAndThePoisonStays) {
   const auto start = std::chrono::steady_clock::now();
   std::atomic<int> told = 0;

@@ -201,6 +201,7 @@ class Suite {
       tables_.push_back(period_of(dtype_, rank.value));
     sum_ = sum_of(tables_, dtype_);
     in_flight_together();
+    there_and_back();
     barrier();
   }
 
@@ -336,6 +337,21 @@ class Suite {
                 matches(extra.data(), 1000 * width(dtype_), sum_, 0) &&
                 matches(shard.data(), bytes, sum_, me() * bytes),
             OpKind::kAllGather, bytes * (n() - 1), piece, " in flight together");
+  }
+
+  // The shape of an all_reduce, but through another buffer.
+  void there_and_back() {
+    for (const std::int64_t piece : {640, 700'001}) {
+      const std::int64_t bytes = piece * width(dtype_);
+      Memory full = make(piece * n());
+      Memory shard = make(piece);
+      fill_own(full);
+      Work a = comm_.reduce_scatter(buffer(full), buffer(shard), soon());
+      Work b = comm_.all_gather(buffer(shard), buffer(full), soon());
+      for (Work* work : {&b, &a}) work->wait();
+      verdict(matches(full.data(), piece * n() * width(dtype_), sum_, 0), OpKind::kAllGather,
+              bytes * (n() - 1), piece, " there and back");
+    }
   }
 
   void barrier() {
