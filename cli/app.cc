@@ -33,6 +33,7 @@ ExitCode show_help(const std::vector<Verb>& verbs, const Found& found, Output& o
 }
 
 ExitCode help_on(const std::vector<Verb>& verbs, std::vector<std::string> words, Output& output) {
+  if (words == std::vector<std::string>{"help"}) words.clear();
   const Result<Found> found = find_verb(verbs, words);
   if (!found.ok()) return fail(output, found.error());
   if (!words.empty())
@@ -57,7 +58,7 @@ ExitCode dispatch(const std::vector<Verb>& verbs, std::vector<std::string> words
     for (const Verb& inner : verb.verbs) names.push_back(inner.name);
     return fail(output, Error{Code::kUnknownCommand,
                               join_parts("`lockstep ", found->path, "` needs a command"),
-                              join_parts("there are ", config::listed(names))});
+                              config::there_are(names)});
   }
   const Result<Args> args = parse_args(verb, found->path, words, lookup);
   if (!args.ok()) return fail(output, args.error());
@@ -111,9 +112,12 @@ ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> w
       .err_colour = use_colour(common.color, surroundings.lookup, surroundings.err_is_terminal),
       .width = surroundings.width};
   const std::vector<std::string> choices = {"auto", "always", "never"};
+  if (common.color.empty())
+    return fail(output, Error{Code::kBadOptionValue, "--color needs a value",
+                              join_parts("the choices are ", config::listed(choices))});
   if (std::ranges::find(choices, common.color) == choices.end())
     return fail(output, Error{Code::kBadOptionValue,
-                              join_parts("--color has no choice \"", common.color, "\""),
+                              join_parts("--color has no choice `", common.color, "`"),
                               join_parts("the choices are ", config::listed(choices))});
   const ExitCode code = guarded(verbs, std::move(words), common, surroundings.lookup, output);
   out.flush();

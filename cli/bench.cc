@@ -1,8 +1,11 @@
 // lockstep bench comm: how fast a backend's collectives are on this machine, or on the job it is
 // started in.
+#include <algorithm>
+#include <cmath>
 #include <ostream>
 #include <vector>
 
+#include "cli/help.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
@@ -35,15 +38,29 @@ Result<Request> read_request(const Args& args) {
                   static_cast<int>(args.integer("ranks")),
                   {},
                   Seconds{args.real("seconds")}};
-  std::string rest = args.text("sizes");
-  while (!rest.empty()) {
-    const auto comma = rest.find(',');
-    const Result<Bytes> size = parse_bytes(rest.substr(0, comma));
-    if (!size.ok()) return size.error();
+  const std::string sizes = args.text("sizes");
+  for (std::size_t begin = 0; begin <= sizes.size();) {
+    const std::size_t end = std::min(sizes.find(',', begin), sizes.size());
+    const std::string item = sizes.substr(begin, end - begin);
+    begin = end + 1;
+    const auto refuse = [&](const std::string& what) {
+      return Error{Code::kBadOptionValue, "--sizes " + what,
+                   "write sizes separated by commas, such as 4KiB,64MiB"};
+    };
+    if (item.empty()) return refuse("`" + sizes + "` lacks a size");
+    const Result<Bytes> size = parse_bytes(item);
+    if (!size.ok()) return refuse("cannot be read: " + size.error().message);
+    if (size->value < 1) return refuse("must be above 0, not " + item);
     request.sizes.push_back(*size);
-    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
   }
   return request;
+}
+
+// Three significant digits.
+std::string three_digits(double value) {
+  if (!(value > 0)) return "0";
+  const int decimals = std::clamp(2 - static_cast<int>(std::floor(std::log10(value))), 0, 8);
+  return strf("%.*f", decimals, value);
 }
 
 std::vector<Measurement> measure_in(comm::World& world, const Request& request) {
@@ -74,11 +91,15 @@ void report(const Request& request, int ranks, const std::vector<Measurement>& r
   output.out << request.backend << ", " << ranks << " ranks, f32, median over repetitions\n\n"
              << "  operation           size        time      GB/s   repeats\n";
   for (const Measurement& m : results)
-    output.out << strf("  %-15s %8s  %10s  %8.2f  %8lld\n", std::string(to_text(m.op)).c_str(),
-                       to_text(m.bytes).c_str(), to_text(m.median).c_str(), 1e-9 * m.rate(),
+    output.out << strf("  %-15s %8s  %10s  %8s  %8lld\n", std::string(to_text(m.op)).c_str(),
+                       to_text(m.bytes).c_str(), to_text(m.median).c_str(),
+                       three_digits(1e-9 * m.rate()).c_str(),
                        static_cast<long long>(m.repetitions));
-  output.out << "\nGB/s is the size of the full buffer over the time, whatever the route; send is "
-                "one way.\n";
+  output.out << '\n'
+             << wrapped(
+                    "GB/s is the size of the full buffer over the time, whatever the route; "
+                    "send is one way.",
+                    0, 0, output.width);
 }
 
 ExitCode run_threads(const Request& request, Output& output) {
@@ -136,23 +157,26 @@ ExitCode run_bench_comm(const Args& args, Output& output) {
 
 }  // namespace
 
-Verb bench_verb() {
+Verb bench_verb(bool with_torch) {
   const Verb comm = {
       .name = "comm",
       .summary = "Time of every collective at several sizes",
       .description =
           "Alone, it starts the ranks itself. Started by torchrun or another launcher (RANK is "
-          "set) it joins that "
-          "job, and rank 0 prints.",
-      .examples = {{"lockstep bench comm", "two processes over gloo"},
+          "set) it joins that job, and rank 0 prints.",
+      .examples = {{"lockstep bench comm", "two ranks on this machine"},
                    {"lockstep bench comm --backend local --ranks 8",
                     "eight threads of one process"},
                    {"lockstep bench comm --sizes 4KiB,64MiB --json", "chosen sizes, for a script"}},
       .options = {{.name = "backend",
                    .value = "NAME",
                    .type = OptionType::kChoice,
-                   .initial = "gloo",
-                   .help = "Who moves the bytes",
+                   .initial = with_torch ? "gloo" : "local",
+                   .help = with_torch
+                               ? "Who moves the bytes: gloo between processes, local between "
+                                 "threads"
+                               : "Who moves the bytes; this build, without LibTorch, has only "
+                                 "local: threads of one process",
                    .choices = {"gloo", "local"}},
                   {.name = "ranks",
                    .value = "N",
@@ -175,7 +199,7 @@ Verb bench_verb() {
       .run = run_bench_comm};
   return {.name = "bench",
           .summary = "Measure this machine",
-          .examples = {{"lockstep bench comm", "two processes over gloo"}},
+          .examples = {{"lockstep bench comm", "two ranks on this machine"}},
           .verbs = {comm}};
 }
 

@@ -45,6 +45,7 @@ class Figures {
   }
   std::string latency(const Figure& figure) {
     if (!figure.known()) return "-";
+    recalled_ |= figure.origin == Origin::kRecalled;
     uncalibrated_ |= figure.origin == Origin::kUncalibrated;
     return to_text(Seconds{figure.value}) + mark(figure.origin);
   }
@@ -86,15 +87,16 @@ void print_card(std::ostream& out, const cluster::Cluster& c) {
       << figures.text(d.memory_bytes_per_s, "B/s") << ", "
       << metric(d.memory.value * static_cast<double>(c.count), "B") << " in all\n";
   const auto peaks = [&](const char* title, const Figure& bf16, const Figure& fp8,
-                         const Figure& f32) {
+                         const Figure& f32, const Figure& f16) {
     std::string line;
-    for (const auto& [figure, name] : {std::pair{bf16, "bf16"}, {fp8, "fp8"}, {f32, "f32"}})
+    for (const auto& [figure, name] :
+         {std::pair{bf16, "bf16"}, {f16, "f16"}, {fp8, "fp8"}, {f32, "f32"}})
       if (figure.known())
         line += (line.empty() ? "" : ", ") + figures.text(figure, "FLOP/s") + " " + name;
     if (!line.empty()) out << title << line << "\n";
   };
-  peaks("peak          ", d.peak_bf16, d.peak_fp8, d.peak_f32);
-  peaks("best matmul   ", d.largest_matmul_bf16, d.largest_matmul_fp8, {});
+  peaks("peak          ", d.peak_bf16, d.peak_fp8, d.peak_f32, d.peak_f16);
+  peaks("best matmul   ", d.largest_matmul_bf16, d.largest_matmul_fp8, {}, {});
   out << "\n";
   std::vector<std::vector<std::string>> rows = {
       {"tier", "devices", "kind", "speed", "latency", ""}};
@@ -112,17 +114,21 @@ void print_list(std::ostream& out) {
   constexpr double kGiga = 1e9, kTera = 1e12;
   Figures figures;
   std::vector<std::vector<std::string>> rows = {
-      {"device", "memory ", "bf16 ", "fp8 ", "node", "scale-up ", "network "},
+      {"device", "memory ", "16-bit ", "fp8 ", "node", "scale-up ", "network "},
       {"", "GB ", "TFLOP/s ", "TFLOP/s ", "", "GB/s ", "GB/s "}};
   for (const cluster::CatalogRow& row : cluster::catalog())
     rows.push_back(
         {row.device.name, figures.number(row.device.memory, kGiga),
-         figures.number(row.device.peak_bf16, kTera), figures.number(row.device.peak_fp8, kTera),
+         figures.number(row.device.peak_bf16.known() ? row.device.peak_bf16 : row.device.peak_f16,
+                        kTera),
+         figures.number(row.device.peak_fp8, kTera),
          row.torus_axes > 0 ? strf("%dD torus", row.torus_axes) : strf("%d", row.node_size),
          figures.number(row.scale_up_bytes_per_s, kGiga),
          figures.number(row.network_bytes_per_s, kGiga)});
   print_table(out, rows, "lrrrrrr");
-  out << "\nSpeeds are per device in one direction; on a torus per link.\n" << figures.footnotes();
+  out << "\nSpeeds are per device in one direction; on a torus per link.\n"
+      << "16-bit is bf16, or f16 where there is no bf16 (v100).\n"
+      << figures.footnotes();
 }
 
 Json figure_json(const Figure& figure) {
@@ -137,6 +143,7 @@ Json device_json(const cluster::DeviceType& d) {
                        {"memory_bytes_per_s", figure_json(d.memory_bytes_per_s)},
                        {"peak_f32_flops", figure_json(d.peak_f32)},
                        {"peak_bf16_flops", figure_json(d.peak_bf16)},
+                       {"peak_f16_flops", figure_json(d.peak_f16)},
                        {"peak_fp8_flops", figure_json(d.peak_fp8)},
                        {"largest_matmul_bf16_flops", figure_json(d.largest_matmul_bf16)},
                        {"largest_matmul_fp8_flops", figure_json(d.largest_matmul_fp8)}});
@@ -182,6 +189,12 @@ ExitCode run_fields(Output& output) {
 }
 
 ExitCode run_cluster(const Args& args, Output& output) {
+  for (const char* flag : {"list", "fields"})
+    if (args.flag(flag) && args.has("CLUSTER"))
+      return fail(output, Error{Code::kBadOptionValue,
+                                strf("--%s takes no cluster, but `%s` is given", flag,
+                                     args.text("CLUSTER").c_str()),
+                                "leave one of the two out"});
   if (args.flag("list")) return run_list(output);
   if (args.flag("fields")) return run_fields(output);
   if (!args.has("CLUSTER"))

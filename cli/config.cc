@@ -1,8 +1,11 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/verbs.h"
@@ -20,6 +23,16 @@ std::optional<std::string> variable(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+std::vector<std::string> variable_names() {
+  std::vector<std::string> names;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view text = *at;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 // The file, then the environment, then --set, each over the one before.
 std::optional<config::Document> load(const Args& args, config::Report& report) {
   config::Document document;
@@ -29,6 +42,7 @@ std::optional<config::Document> load(const Args& args, config::Report& report) {
     document = std::move(*loaded);
   }
   config::apply_environment(plan::run_fields(), variable, document, report);
+  config::check_variables(plan::run_fields(), variable_names(), report);
   for (const std::string& assignment : args.texts("set"))
     config::apply_override(assignment, document, report);
   return document;
@@ -60,11 +74,12 @@ ExitCode run_check(const Args& args, Output& output) {
   config::Report report;
   const auto document = load(args, report);
   const auto spec = document ? plan::read_spec(*document, report) : std::nullopt;
-  if (!spec) return fail(output, report, subject_of(args));
+  if (!spec || !report.ok()) return fail(output, report, subject_of(args));
   if (output.json) {
     print_json(output, Json::object({{"schema", "lockstep.config.check/1"},
                                      {"file", args.text("FILE")},
                                      {"ok", true},
+                                     {"warnings", *report.json("").find("diagnostics")},
                                      {"spec", to_json(*spec)}}));
     return ExitCode::kOk;
   }
@@ -73,21 +88,37 @@ ExitCode run_check(const Args& args, Output& output) {
   return ExitCode::kOk;
 }
 
-// One key with the value it ends up with.
+// One key with the value it ends up with; none for a key that is required and not set.
 struct Shown {
   const config::Field* field = nullptr;
-  const config::Value* value = nullptr;
+  std::optional<config::Value> value;
   config::Span span;
 };
+
+// The degrees that follow from the others.
+std::optional<config::Value> derived(const std::string& path,
+                                     const std::optional<plan::Spec>& spec) {
+  if (!spec || (path != "layout.dp" && path != "layout.dp_shard")) return std::nullopt;
+  const mesh::Degrees& degrees = spec->layout.degrees;
+  config::Value value;
+  value.kind = config::ValueKind::kInt;
+  value.integer = path == "layout.dp" ? degrees.dp : degrees.dp_shard.value_or(degrees.dp);
+  value.origin = config::Origin::kDerived;
+  return value;
+}
 
 std::vector<Shown> effective(const config::Document& document) {
   std::vector<Shown> shown;
   const config::FieldTable& table = plan::run_fields();
+  config::Report unread;
+  const std::optional<plan::Spec> spec = plan::read_spec(document, unread);
   for (const config::Field& field : table.fields()) {
     const config::Entry* entry = document.find(field.path);
     const config::Value* value = entry ? &entry->value : table.initial_of(field.path);
-    if (value != nullptr)
-      shown.push_back({&field, value, entry ? entry->key_span : config::Span{}});
+    Shown one{&field, std::nullopt, entry ? entry->key_span : config::Span{}};
+    one.value = value != nullptr ? std::optional(*value) : derived(field.path, spec);
+    const bool no_model = field.path == "model.name" && document.find("model") == nullptr;
+    if (one.value || field.required || no_model) shown.push_back(std::move(one));
   }
   return shown;
 }
@@ -107,7 +138,8 @@ void show_text(const std::vector<Shown>& shown, const config::Sources& sources, 
                Output& output) {
   std::size_t widest = 0;
   const auto line_of = [](const Shown& s) {
-    return s.field->path.substr(s.field->path.rfind('.') + 1) + " = " + to_text(*s.value);
+    const std::string key = s.field->path.substr(s.field->path.rfind('.') + 1);
+    return s.value ? key + " = " + to_text(*s.value) : "# " + key + " is required and not set";
   };
   for (const Shown& s : shown) widest = std::max(widest, line_of(s).size());
   std::string section;
@@ -116,7 +148,8 @@ void show_text(const std::vector<Shown>& shown, const config::Sources& sources, 
     if (own != section) output.out << (section.empty() ? "" : "\n") << '[' << own << "]\n";
     section = own;
     std::string line = line_of(s);
-    if (with_origin) line.append(widest - line.size() + 2, ' ') += "# " + origin_text(s, sources);
+    if (with_origin && s.value)
+      line.append(widest - line.size() + 2, ' ') += "# " + origin_text(s, sources);
     output.out << line << '\n';
   }
 }
@@ -134,8 +167,8 @@ ExitCode run_show(const Args& args, Output& output) {
   Json values = Json::array();
   for (const Shown& s : shown)
     values.push(Json::object({{"path", s.field->path},
-                              {"value", config::to_json(*s.value)},
-                              {"origin", to_text(s.value->origin)},
+                              {"value", s.value ? config::to_json(*s.value) : Json()},
+                              {"origin", s.value ? Json(to_text(s.value->origin)) : Json()},
                               {"source", s.span.known() ? Json(s.span.file) : Json()},
                               {"line", s.span.known() ? Json(s.span.line) : Json()}}));
   print_json(output,
@@ -149,10 +182,14 @@ ExitCode run_fields(const Args& args, Output& output) {
   const std::string key = args.has("KEY") ? args.text("KEY") : "";
   std::vector<std::string> names;
   for (const config::Field& field : table.fields()) {
-    const std::string section = field.path.substr(0, field.path.find('.'));
-    if (std::ranges::find(names, section) == names.end()) names.push_back(section);
+    for (std::size_t dot = field.path.find('.'); dot != std::string::npos;
+         dot = field.path.find('.', dot + 1))
+      if (const std::string section = field.path.substr(0, dot);
+          std::ranges::find(names, section) == names.end())
+        names.push_back(section);
     names.push_back(field.path);
-    if (key.empty() || field.path == key || section == key) chosen.push_back(field);
+    if (key.empty() || field.path == key || field.path.starts_with(key + "."))
+      chosen.push_back(field);
   }
   if (chosen.empty()) {
     const std::string advice = config::did_you_mean(key, names);
@@ -180,6 +217,9 @@ Option set_option() {
 Verb config_verb() {
   Verb check = {.name = "check",
                 .summary = "Check a run file and report every mistake in it",
+                .description =
+                    "Exit code 2 when there is a mistake; a warning is none. Of a file that is not "
+                    "TOML or JSON at all, only the first fault is known.",
                 .examples = {{"lockstep config check run.toml", "check a file"},
                              {"lockstep config check run.toml --set layout.tp=8",
                               "the same with one key replaced"}},

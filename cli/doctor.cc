@@ -2,14 +2,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <ostream>
 #include <thread>
 #include <vector>
 
+#include "cli/help.h"
 #include "cli/verbs.h"
 #include "lockstep/base/finding.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
+#include "lockstep/comm/local.h"
 #if LOCKSTEP_WITH_TORCH
 #include "lockstep/tensor/engine_check.h"
 #include "lockstep/tensor/strict_kernels.h"
@@ -51,11 +54,32 @@ std::vector<Finding> check_torch() {
 #endif
 }
 
+// Two threads as ranks really add two numbers.
+Finding check_local() {
+  bool added = true;
+  try {
+    comm::run_local(2, [&](comm::World& world) {
+      const Deadline deadline = Deadline::after(Seconds{20});
+      const std::vector<Rank> both = {Rank{0}, Rank{1}};
+      auto group = world.connect("doctor", "doctor", both, deadline);
+      std::array<float, 2> data = {1, static_cast<float>(world.rank().value)};
+      group->all_reduce({data.data(), 2, DType::kF32, {}}, deadline).wait();
+      if (world.rank() == Rank{0}) added = data == std::array<float, 2>{2, 1};
+    });
+  } catch (const WorldError& error) {
+    return {Verdict::kProblem, "local", error.error().message, ""};
+  }
+  if (!added)
+    return {Verdict::kProblem, "local", "an all_reduce between two threads gave a wrong sum", ""};
+  return {Verdict::kGood, "local", "an all_reduce between two threads works", ""};
+}
+
 const char* word(Verdict verdict) {
   return verdict == Verdict::kGood ? "ok" : verdict == Verdict::kNote ? "note" : "problem";
 }
 
 void print_text(const std::vector<Finding>& findings, bool healthy, Output& output) {
+  constexpr int kIndent = 25;
   const auto paint = [&](Verdict verdict) {
     if (!output.colour) return "";
     return verdict == Verdict::kGood   ? "\x1b[32m"
@@ -66,8 +90,10 @@ void print_text(const std::vector<Finding>& findings, bool healthy, Output& outp
   output.out << "lockstep " << LOCKSTEP_VERSION << "\n\n";
   for (const Finding& finding : findings) {
     output.out << "  " << paint(finding.verdict) << strf("%-8s", word(finding.verdict)) << plain
-               << strf("%-15s", finding.subject.c_str()) << finding.text << '\n';
-    if (!finding.help.empty()) output.out << strf("%25s", "") << "help: " << finding.help << '\n';
+               << strf("%-15s", finding.subject.c_str())
+               << wrapped(finding.text, kIndent, kIndent, output.width);
+    if (!finding.help.empty())
+      output.out << wrapped("help: " + finding.help, kIndent, 0, output.width);
   }
   output.out << '\n'
              << (healthy ? "This machine is ready." : "Something is missing; see above.") << '\n';
@@ -89,7 +115,9 @@ void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& o
 
 ExitCode run_doctor(const Args& /*args*/, Output& output) {
   std::vector<Finding> findings = check_machine();
-  for (Finding& finding : check_torch()) findings.push_back(std::move(finding));
+  findings.push_back(check_local());
+  for (Finding& finding : check_torch())
+    if (finding.subject != "local") findings.push_back(std::move(finding));
   bool healthy = true;
   for (const Finding& finding : findings) healthy = healthy && finding.verdict != Verdict::kProblem;
   if (output.json)
@@ -106,9 +134,8 @@ Verb doctor_verb() {
           .summary = "What this build and this machine can do, tried out",
           .description =
               "Looks at the machine and tries the engine: LibTorch, strict kernels, and every "
-              "communication "
-              "backend. Exit code 0 when all that this build contains works, 3 when something is "
-              "missing.",
+              "communication backend. Exit code 0 when all of it works, 3 when something is "
+              "missing: a build without LibTorch always exits 3.",
           .examples = {{"lockstep doctor", "a line per finding"},
                        {"lockstep doctor --json", "the same for a bug report"}},
           .run = run_doctor};

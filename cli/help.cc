@@ -40,27 +40,8 @@ class Page {
  private:
   static constexpr std::size_t kMaxTerm = 40;
 
-  // Writes words from column `indent` on, the line so far being `at` wide.
   void wrap(const std::string& text, int indent, int at) {
-    int column = at;
-    bool first = true;
-    for (std::size_t begin = 0; begin < text.size();) {
-      // "[default: 4]" stays in one piece.
-      const std::size_t close = text[begin] == '[' ? text.find(']', begin) : begin;
-      const std::size_t end = std::min(text.find(' ', std::min(close, text.size())), text.size());
-      const auto length = static_cast<int>(end - begin);
-      if (!first && column + 1 + length > width_) {
-        out_ += "\n";
-        column = 0;
-        first = true;
-      }
-      const int gap = first ? std::max(0, indent - column) : 1;
-      out_.append(static_cast<std::size_t>(gap), ' ').append(text, begin, end - begin);
-      column += gap + length;
-      first = false;
-      begin = end + 1;
-    }
-    out_ += "\n";
+    out_ += wrapped(text, indent, at, width_);
   }
 
   int width_;
@@ -154,6 +135,29 @@ Json to_json(const Verb& verb) {
 }  // namespace
 
 std::string version() { return LOCKSTEP_VERSION; }
+
+std::string wrapped(const std::string& text, int indent, int at, int width) {
+  std::string out;
+  int column = at;
+  bool first = true;
+  for (std::size_t begin = 0; begin < text.size();) {
+    // "[default: 4]" stays in one piece.
+    const std::size_t close = text[begin] == '[' ? text.find(']', begin) : begin;
+    const std::size_t end = std::min(text.find(' ', std::min(close, text.size())), text.size());
+    const auto length = static_cast<int>(end - begin);
+    if (!first && column + 1 + length > width) {
+      out += "\n";
+      column = 0;
+      first = true;
+    }
+    const int gap = first ? std::max(0, indent - column) : 1;
+    out.append(static_cast<std::size_t>(gap), ' ').append(text, begin, end - begin);
+    column += gap + length;
+    first = false;
+    begin = end + 1;
+  }
+  return out + "\n";
+}
 
 std::string main_help(const std::vector<Verb>& verbs, int width, bool colour) {
   Page page(width, colour);

@@ -180,7 +180,7 @@ void print_costs(std::ostream& out, const Model& model, std::int64_t seq) {
   out << "\n";
   rows = {{"states of Adam, one copy", "weights", "gradients", "optimizer", "total"}};
   for (const auto& [grads, name] :
-       {std::pair{DType::kBF16, "bf16, bf16 gradients"}, {DType::kF32, "bf16, fp32 gradients"}}) {
+       {std::pair{DType::kBF16, "bf16, bf16 gradients"}, {DType::kF32, "bf16, f32 gradients"}}) {
     const arch::StateShare share = state_share(arch::adam_widths(DType::kBF16, grads), 0, 1);
     rows.push_back({strf("%s, %g B each", name, share.total()), bytes(share.weights),
                     bytes(share.grads), bytes(share.optimizer), bytes(share.total())});
@@ -255,7 +255,7 @@ Json model_json(const Model& model, std::int64_t seq) {
        {"flops_per_token", train(Mask::kCausal)},
        {"flops_per_token_full_attention", train(Mask::kFull)},
        {"state_bytes_bf16_grads", states(DType::kBF16)},
-       {"state_bytes_fp32_grads", states(DType::kF32)}});
+       {"state_bytes_f32_grads", states(DType::kF32)}});
 }
 
 ExitCode run_list(Output& output) {
@@ -301,6 +301,12 @@ ExitCode run_fields(Output& output) {
 }
 
 ExitCode run_model(const Args& args, Output& output) {
+  for (const char* flag : {"list", "fields"})
+    if (args.flag(flag) && args.has("MODEL"))
+      return fail(output, Error{Code::kBadOptionValue,
+                                strf("--%s takes no model, but `%s` is given", flag,
+                                     args.text("MODEL").c_str()),
+                                "leave one of the two out"});
   if (args.flag("list")) return run_list(output);
   if (args.flag("fields")) return run_fields(output);
   if (!args.has("MODEL"))

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -27,6 +28,7 @@ Result<void> in_range(const Option& option, double number, const std::string& te
   if (number >= option.min && number <= option.max && std::isfinite(number)) return {};
   std::string range;
   if (std::isfinite(option.min)) range = strf("at least %.15g", option.min);
+  if (!std::isfinite(option.min) && !std::isfinite(option.max)) range = "within 64 bits";
   if (std::isfinite(option.max))
     range += strf("%sat most %.15g", range.empty() ? "" : " and ", option.max);
   return Error{Code::kBadOptionValue,
@@ -41,8 +43,11 @@ Result<void> is_number(const Option& option, const std::string& text, const char
   const auto parsed = std::from_chars(text.data(), end, number);
   if (parsed.ec == std::errc() && parsed.ptr == end)
     return in_range(option, static_cast<double>(number), text);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (parsed.ec == std::errc::result_out_of_range && parsed.ptr == end)
+    return in_range(option, text.starts_with('-') ? -kInfinity : kInfinity, text);
   return Error{Code::kBadOptionValue,
-               join_parts("--", option.name, " takes ", kind, ", not \"", text, "\""),
+               join_parts("--", option.name, " takes ", kind, ", not `", text, "`"),
                join_parts("write --", option.name, " ", option.value,
                           option.initial.empty() ? "" : ", for example ", option.initial)};
 }
@@ -67,8 +72,7 @@ Result<void> check_value(const Option& option, const std::string& text) {
   }
   if (std::ranges::find(option.choices, text) != option.choices.end()) return {};
   const std::string advice = config::did_you_mean(text, option.choices);
-  return Error{Code::kBadOptionValue,
-               join_parts("--", option.name, " has no choice \"", text, "\""),
+  return Error{Code::kBadOptionValue, join_parts("--", option.name, " has no choice `", text, "`"),
                join_parts(advice, advice.empty() ? "" : " ", "the choices are ",
                           config::listed(option.choices))};
 }
@@ -209,7 +213,8 @@ Common take_common(std::vector<std::string>& words) {
       common.version = true;
     } else if (word == "--color" || word.starts_with("--color=")) {
       const bool apart = word == "--color";
-      common.color = !apart ? word.substr(8) : i + 1 < words.size() ? words[++i] : "";
+      const bool has_next = i + 1 < words.size() && !words[i + 1].starts_with('-');
+      common.color = !apart ? word.substr(8) : has_next ? words[++i] : "";
     } else {
       rest.push_back(word);
     }
@@ -231,10 +236,9 @@ Result<Found> find_verb(const std::vector<Verb>& verbs, std::vector<std::string>
       if (word.starts_with('-')) break;
       const std::vector<std::string> names = names_of(*level);
       const std::string advice = config::did_you_mean(word, names);
-      return Error{
-          Code::kUnknownCommand,
-          join_parts("no command `", found.path, found.path.empty() ? "" : " ", word, "`"),
-          join_parts(advice, advice.empty() ? "" : " ", "there are ", config::listed(names))};
+      return Error{Code::kUnknownCommand,
+                   join_parts("no command `", found.path, found.path.empty() ? "" : " ", word, "`"),
+                   join_parts(advice, advice.empty() ? "" : " ", config::there_are(names))};
     }
     found.verb = &*match;
     found.path += (found.path.empty() ? "" : " ") + match->name;

@@ -11,11 +11,11 @@ namespace lockstep::cli {
 // Built once; any thread may read it.
 const std::vector<Verb>& catalog();
 
-Verb config_verb();   // config.cc
-Verb explain_verb();  // explain.cc
-Verb model_verb();    // model.cc
-Verb cluster_verb();  // cluster.cc
-Verb doctor_verb();   // doctor.cc
-Verb bench_verb();    // bench.cc
+Verb config_verb();                                      // config.cc
+Verb explain_verb();                                     // explain.cc
+Verb model_verb();                                       // model.cc
+Verb cluster_verb();                                     // cluster.cc
+Verb doctor_verb();                                      // doctor.cc
+Verb bench_verb(bool with_torch = LOCKSTEP_WITH_TORCH);  // bench.cc
 
 }  // namespace lockstep::cli

@@ -40,7 +40,7 @@ struct SavedTensor {
 };
 
 // What a block of the llama family (SwiGLU, norms before, no dropout) keeps per token, in the order
-// of the forward pass. `width` is bytes per element, 2 for bf16; the softmax's log-sum-exp is fp32.
+// of the forward pass. `width` is bytes per element, 2 for bf16; the softmax's log-sum-exp is f32.
 // REQUIRES: a unit of kind kBlock with attention and a plain MLP.
 std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const Unit& block, double width);
 

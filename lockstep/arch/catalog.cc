@@ -66,7 +66,7 @@ Result<CatalogRow> find(std::string_view name) {
     for (const std::string& other : row.also)
       if (folded(other) == wanted) return row;
   }
-  return Error{Code::kUnknownModel, strf("no model is called '%s'", std::string(name).c_str()),
+  return Error{Code::kUnknownModel, strf("no model is called `%s`", std::string(name).c_str()),
                suggestion(name)};
 }
 

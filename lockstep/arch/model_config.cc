@@ -22,7 +22,9 @@ class Findings {
 
   void add(std::vector<std::string> fields, const std::string& what, std::string help = "") {
     problems_.push_back(
-        {{Code::kBadModel, "model '" + name_ + "': " + what, std::move(help)}, std::move(fields)});
+        {{Code::kBadModel, (name_.empty() ? "the model" : "model `" + name_ + "`") + ": " + what,
+          std::move(help)},
+         std::move(fields)});
   }
   void require_size(const char* field, std::int64_t value) {
     if (!is_size(value))
@@ -32,12 +34,12 @@ class Findings {
   void require_zero(const char* field, std::int64_t value, Family family) {
     if (value != 0)
       add({field, "family"},
-          strf("%s is %s, but family '%s' has none", field, with_commas(value).c_str(),
+          strf("%s is %s, but family `%s` has none", field, with_commas(value).c_str(),
                std::string(to_text(family)).c_str()),
           strf("remove %s or choose another family", field));
   }
   void refuse(const char* field, std::string_view value, Family family) {
-    add({field, "family"}, strf("%s is %s, which family '%s' does not have", field,
+    add({field, "family"}, strf("%s is %s, which family `%s` does not have", field,
                                 std::string(value).c_str(), std::string(to_text(family)).c_str()));
   }
   bool empty() const { return problems_.empty(); }
@@ -90,18 +92,18 @@ void check_attention(const ModelConfig& c, Findings& found) {
           strf("heads %lld x head_dim %lld is %lld, but hidden is %lld",
                static_cast<long long>(c.heads), static_cast<long long>(c.head_dim),
                static_cast<long long>(c.heads * c.head_dim), static_cast<long long>(c.hidden)),
-          "in family 'gpt2' the heads together are as wide as hidden");
+          "in family `gpt2` the heads together are as wide as hidden");
     if (c.kv_heads != c.heads)
       found.add({"kv_heads", "heads"},
                 strf("kv_heads is %lld, but heads is %lld", static_cast<long long>(c.kv_heads),
                      static_cast<long long>(c.heads)),
-                "family 'gpt2' has one key-value head per head");
+                "family `gpt2` has one key-value head per head");
   } else if (c.mla.kv_rank == 0 && c.head_dim % 2 != 0) {
     found.add({"head_dim"}, strf("head_dim is %lld", static_cast<long long>(c.head_dim)),
               "rotary positions turn pairs, so it must be even");
   }
   if (c.family == Family::kGemma2 && c.window == 0)
-    found.add({"window"}, "window is 0", "family 'gemma2' needs the width of its local layers");
+    found.add({"window"}, "window is 0", "family `gemma2` needs the width of its local layers");
 }
 
 // A field that a family would silently ignore is refused.

@@ -16,11 +16,11 @@ namespace lockstep::arch {
 struct StateWidths {
   double weights = 2.0;
   double grads = 4.0;
-  double optimizer = 12.0;  // fp32 master copy and Adam's two moments
+  double optimizer = 12.0;  // f32 master copy and Adam's two moments
   bool operator==(const StateWidths&) const = default;
 };
 
-// Working weights in `compute`, gradients in `grads`, Adam moments in fp32 (f64 when computing in
+// Working weights in `compute`, gradients in `grads`, Adam moments in f32 (f64 when computing in
 // f64) and, where the working type is narrower than the moments, a master copy of their type.
 StateWidths adam_widths(DType compute, DType grads);
 

@@ -1,5 +1,7 @@
 #include "lockstep/arch/user_model.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 #include <variant>
@@ -22,6 +24,12 @@ struct Key {
   std::vector<std::string> known_as;
   bool above_min = false;  // the minimum itself is refused
 };
+
+constexpr const char* kUnlessLike = "`like` is given";
+
+// Sizes that no family derives from others.
+constexpr std::array<std::string_view, 5> kOwnSizes = {"layers", "hidden", "heads", "vocab",
+                                                       "max_positions"};
 
 std::vector<Key> shape_keys(ModelConfig& c) {
   return {
@@ -124,7 +132,7 @@ std::vector<Key> expert_keys(ModelConfig& c) {
   return {
       {"moe.experts",
        &c.moe.experts,
-       "Routed experts in a block.",
+       "Routed experts in a block; families moe and deepseek have them.",
        0,
        {"num_experts", "num_local_experts", "n_routed_experts"}},
       {"moe.top_k",
@@ -191,6 +199,11 @@ Field field_of(const Key& key) {
   field.min = key.min;
   field.above_min = key.above_min;
   if (whole) field.max = 2147483648.0;
+  if (std::ranges::find(kOwnSizes, field.path) != kOwnSizes.end())
+    field.required_unless = kUnlessLike;
+  if (field.path == "ffn")
+    field.required_unless =
+        std::string(kUnlessLike) + ", the family is gpt2 or every layer has experts";
   return field;
 }
 
@@ -241,6 +254,35 @@ std::vector<Field> all_fields() {
   ModelConfig unused;
   for (const Key& key : all_keys(unused)) fields.push_back(field_of(key));
   return fields;
+}
+
+// The keys that a model of this kind must have when nothing stands for those left out.
+bool is_needed(std::string_view path, Family family, bool has_dense_layers) {
+  const bool experts = family == Family::kMoe || family == Family::kDeepSeek;
+  const auto is_one_of = [&](std::initializer_list<std::string_view> paths) {
+    return std::ranges::find(paths, path) != paths.end();
+  };
+  if (std::ranges::find(kOwnSizes, path) != kOwnSizes.end()) return true;
+  if (path == "ffn") return family != Family::kGpt2 && (!experts || has_dense_layers);
+  if (path == "window") return family == Family::kGemma2;
+  if (is_one_of({"moe.experts", "moe.top_k", "moe.expert_ffn"})) return experts;
+  return family == Family::kDeepSeek &&
+         is_one_of({"mla.kv_rank", "mla.nope_dim", "mla.rope_dim", "mla.v_dim"});
+}
+
+// Single keys, and keys that are missing.
+void check_keys(const config::Value& table, config::Report& report, const std::string& where) {
+  const config::Settings settings(table, model_fields());
+  const bool family_is_known = !settings.is_set("family") || settings.text("family");
+  std::vector<Field> fields = all_fields();
+  if (!settings.is_set("like") && family_is_known) {
+    Family family = Family::kLlama;
+    for (const Family candidate : kAllFamilies)
+      if (to_text(candidate) == settings.text("family").value_or("")) family = candidate;
+    const bool has_dense_layers = settings.integer("moe.dense_layers").value_or(0) > 0;
+    for (Field& field : fields) field.required = is_needed(field.path, family, has_dense_layers);
+  }
+  config::check(table, config::FieldTable("model", std::move(fields)), report, where);
 }
 
 template <class Values, class Enum>
@@ -310,7 +352,7 @@ const config::FieldTable& model_fields() {
 std::optional<ModelConfig> model_from(const config::Value& table, config::Report& report,
                                       const std::string& where) {
   const int before = report.num_errors();
-  config::check(table, model_fields(), report, where);
+  check_keys(table, report, where);
   const config::Settings settings(table, model_fields());
 
   Family family = Family::kLlama;
@@ -344,11 +386,10 @@ std::optional<ModelConfig> model_from(const config::Value& table, config::Report
 }
 
 std::optional<ModelConfig> find_model(std::string_view name, config::Report& report) {
-  if (!name.ends_with(".toml") && !name.ends_with(".json")) {
+  if (!config::looks_like_a_file(name)) {
     Result<CatalogRow> row = find(name);
     if (row.ok()) return std::move(row->config);
-    report.add(row.error());
-    return std::nullopt;
+    if (!config::is_there(name)) return report.add(row.error()), std::nullopt;
   }
   const std::string path(name);
   const std::optional<config::Document> document = config::load_document(path, report);

@@ -24,8 +24,8 @@ const config::FieldTable& model_fields();
 std::optional<ModelConfig> model_from(const config::Value& table, config::Report& report,
                                       const std::string& where = "");
 
-// A row of the catalogue, or, when `name` ends in .toml or .json, a model file. A file that does
-// not give its model a name lends it its own.
+// A row of the catalogue; or a model file, when `name` looks like one or is no row and exists. A
+// file that does not give its model a name lends it its own.
 std::optional<ModelConfig> find_model(std::string_view name, config::Report& report);
 
 // The same for callers that want only the first error.

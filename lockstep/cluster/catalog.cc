@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@ struct Sheet {
   const char* scale_up;
   Figure scale_up_gb_s, network_gbit_s;
   int torus_axes = 0, wrap_multiple = 0;
+  Figure f16 = {};  // of a device without bf16
 };
 
 constexpr Figure r(double value) { return {value, Origin::kRecalled}; }
@@ -35,7 +37,7 @@ constexpr Figure u(double value) { return {value, Origin::kUncalibrated}; }
 // clang-format off
 constexpr Sheet kSheets[] = {
     // name          title                             GB      TB/s      f32       bf16      fp8      matmul bf16, fp8  node  scale-up, GB/s     Gbit/s
-    {"v100",         "NVIDIA V100 SXM2 32 GB",         {32},   r(0.9),   r(15.7),  {125},    {},      {},     {},       8,  "nvlink", r(150),   r(50)},
+    {"v100",         "NVIDIA V100 SXM2 32 GB",         {32},   r(0.9),   r(15.7),  {},       {},      {},     {},       8,  "nvlink", r(150),   r(50),  0, 0,  {125}},
     {"a100-40",      "NVIDIA A100 SXM 40 GB",          {40},   r(1.555), r(19.5),  {312},    {},      {271},  {},       8,  "nvlink", r(300),   r(200)},
     {"a100",         "NVIDIA A100 SXM 80 GB",          {80},   {2.0},    r(19.5),  {312},    {},      {271},  {},       8,  "nvlink", r(300),   r(200)},
     {"a800",         "NVIDIA A800 SXM 80 GB",          {80},   r(2.0),   r(19.5),  r(312),   {},      {},     {},       8,  "nvlink", r(200),   r(200)},
@@ -68,10 +70,12 @@ constexpr Figure times(Figure figure, double factor) {
 
 CatalogRow to_row(const Sheet& s) {
   constexpr double kGiga = 1e9, kTera = 1e12, kGbit = 1e9 / 8;
-  // Ring step of NCCL's simple protocol (its src/graph/tuning.cc); hop of an ICI link ("How to
-  // Scale Your Model", Austin et al. 2025); a Gloo message is a placeholder.
-  constexpr Figure kLocalHop = {3.4e-6}, kNetworkHop = {14e-6}, kIciHop = {1e-6},
+  // Ring step of NCCL's simple protocol over NVLink and over the network (its src/graph/tuning.cc),
+  // for other links and vendors a placeholder; hop of an ICI link ("How to Scale Your Model",
+  // Austin et al. 2025); a Gloo message is a placeholder.
+  constexpr Figure kNvlinkHop = {3.4e-6}, kOtherHop = u(3.4e-6), kIciHop = {1e-6},
                    kGlooHop = u(1e-4);
+  constexpr double kNetworkHop = 14e-6;
   CatalogRow row;
   row.device = {s.name,
                 s.title,
@@ -81,19 +85,25 @@ CatalogRow to_row(const Sheet& s) {
                 times(s.bf16, kTera),
                 times(s.fp8, kTera),
                 times(s.matmul_bf16, kTera),
-                times(s.matmul_fp8, kTera)};
+                times(s.matmul_fp8, kTera),
+                times(s.f16, kTera)};
   row.node_size = s.node_size;
   row.scale_up = s.scale_up;
   row.scale_up_bytes_per_s = times(s.scale_up_gb_s, kGiga);
+  const bool nvlink = row.scale_up == "nvlink";
   row.scale_up_latency_s = row.scale_up == "gloo" ? kGlooHop
                            : s.torus_axes > 0     ? kIciHop
-                                                  : kLocalHop;
+                           : nvlink               ? kNvlinkHop
+                                                  : kOtherHop;
   row.network_bytes_per_s = times(s.network_gbit_s, kGbit);
-  row.network_latency_s = kNetworkHop;
+  if (row.network_bytes_per_s.known())
+    row.network_latency_s = nvlink ? Figure{kNetworkHop} : u(kNetworkHop);
   row.torus_axes = s.torus_axes;
   row.wrap_multiple = s.wrap_multiple;
   return row;
 }
+
+constexpr std::int64_t kMaxDevices = std::numeric_limits<std::int32_t>::max();  // as ranks
 
 Error bad(std::string message, std::string help) {
   return {Code::kBadCluster, std::move(message), std::move(help)};
@@ -102,7 +112,9 @@ Error bad(std::string message, std::string help) {
 std::optional<std::int64_t> parse_count(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
+      number > kMaxDevices)
+    return std::nullopt;
   return number;
 }
 
@@ -118,12 +130,17 @@ Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::stri
   if (slash != std::string_view::npos) node = parse_count(amount.substr(slash + 1));
   const std::string shown(text);
   const auto full = static_cast<long long>(row.node_size);
+  if (amount.find('x') != std::string_view::npos)
+    return bad("`" + shown + "`: " + row.device.name + " is not a torus, so it has no axes",
+               "give the number of devices, for example " + row.device.name + ":64");
   if (!count || !node)
-    return bad("'" + shown + "': the number of devices must be a whole number of at least 1",
+    return bad("`" + shown +
+                   "`: the number of devices must be a whole number of at least 1 and at most " +
+                   std::to_string(kMaxDevices),
                "write " + row.device.name + ":64, or " + row.device.name +
                    ":64/4 for nodes that use four devices each");
   if (*node > row.node_size)
-    return bad("'" + shown + strf("': %lld devices per node, but ", static_cast<long long>(*node)) +
+    return bad("`" + shown + strf("`: %lld devices per node, but ", static_cast<long long>(*node)) +
                    row.device.name + strf(" has at most %lld", full),
                "describe an unusual machine in a cluster file");
   Cluster cluster = with_device(row, text, *count);
@@ -131,14 +148,14 @@ Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::stri
   if (*count % inner != 0) {
     const auto n = static_cast<long long>(*count), size = static_cast<long long>(inner);
     return bad(
-        "'" + shown + strf("': %lld devices do not fill nodes of %lld", n, size),
+        "`" + shown + strf("`: %lld devices do not fill nodes of %lld", n, size),
         strf("the nearest counts are %lld and %lld", n / size * size, (n / size + 1) * size));
   }
   cluster.tiers.push_back({std::string(row.scale_up), inner, TierKind::kSwitch,
                            row.scale_up_bytes_per_s, row.scale_up_latency_s});
   if (*count > inner) {
     if (!row.network_bytes_per_s.known())
-      return bad("'" + shown + strf("': there is no usual network between nodes of %lld ", full) +
+      return bad("`" + shown + strf("`: there is no usual network between nodes of %lld ", full) +
                      row.device.name,
                  strf("use at most %lld, or describe the network in a cluster file", full));
     cluster.tiers.push_back(
@@ -170,7 +187,7 @@ Result<Cluster> torus(const CatalogRow& row, std::string_view text, std::string_
                              row.scale_up_latency_s});
   }
   if (num_axes != row.torus_axes)
-    return bad(strf("'%s': %s is a torus; give the lengths of its %d axes",
+    return bad(strf("`%s`: %s is a torus; give the lengths of its %d axes",
                     std::string(text).c_str(), row.device.name.c_str(), row.torus_axes),
                "for example " + example);
   if (cluster.tiers.empty())
@@ -184,7 +201,7 @@ Error unknown(std::string_view name) {
   for (const CatalogRow& row : catalog()) names.push_back(row.device.name);
   std::string help = config::did_you_mean(name, names);
   if (help.empty()) help = "the known devices are " + config::listed(names);
-  return {Code::kUnknownDevice, "no device is called '" + std::string(name) + "'", std::move(help)};
+  return {Code::kUnknownDevice, "no device is called `" + std::string(name) + "`", std::move(help)};
 }
 
 }  // namespace

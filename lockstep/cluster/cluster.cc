@@ -1,6 +1,7 @@
 #include "lockstep/cluster/cluster.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -12,7 +13,7 @@ Error bad(std::string message, std::string help = {}) {
   return {Code::kBadCluster, std::move(message), std::move(help)};
 }
 
-std::string label(const Tier& tier) { return "tier '" + tier.name + "'"; }
+std::string label(const Tier& tier) { return "tier `" + tier.name + "`"; }
 
 Result<void> check_tier(const Tier& tier, std::int64_t inner) {
   if (tier.name.empty()) return bad("a tier has no name");
@@ -75,8 +76,11 @@ Result<Cluster> validated(Cluster cluster) {
   const auto count = static_cast<long long>(cluster.count);
   if (cluster.count < 1)
     return bad(strf("the cluster has %lld devices; it needs at least one", count));
+  if (cluster.count > std::numeric_limits<std::int32_t>::max())
+    return bad(strf("the cluster has %lld devices; ranks are counted up to %d", count,
+                    std::numeric_limits<std::int32_t>::max()));
   if (!cluster.device.memory.known())
-    return bad("device '" + cluster.device.name + "' has no memory size");
+    return bad("device `" + cluster.device.name + "` has no memory size");
   if (cluster.tiers.empty()) return bad("the cluster has no tiers; even one device has its own");
   std::int64_t inner = 0;
   for (const Tier& tier : cluster.tiers) {

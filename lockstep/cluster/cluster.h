@@ -40,10 +40,11 @@ struct DeviceType {
   Figure memory;               // bytes
   Figure memory_bytes_per_s;   // streaming, at peak
   Figure peak_f32;             // FLOP/s without reduced-precision tricks
-  Figure peak_bf16;            // FLOP/s; fp16 runs at the same rate on every row of the catalogue
+  Figure peak_bf16;            // FLOP/s; f16 runs at the same rate where there is both
   Figure peak_fp8;             // FLOP/s
   Figure largest_matmul_bf16;  // FLOP/s, best ever measured on a large matrix product
   Figure largest_matmul_fp8;   // FLOP/s
+  Figure peak_f16;             // FLOP/s of a device that has no bf16
 
   bool operator==(const DeviceType&) const = default;
 };

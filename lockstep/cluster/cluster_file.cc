@@ -13,6 +13,7 @@ namespace {
 using config::Field;
 using config::FieldType;
 
+constexpr double kMaxDevices = 2147483647;  // a rank is a 32-bit number
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
 std::vector<std::string> device_names() {
@@ -70,8 +71,10 @@ void add_at(const config::Entry* entry, const Error& error, config::Report& repo
   report.add(std::move(diagnostic));
 }
 
-bool ends_with_any(std::string_view text, std::initializer_list<std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view end) { return text.ends_with(end); });
+// h100:64/4 is a name in spite of its slash.
+bool is_file(std::string_view text) {
+  if (text.ends_with(".toml") || text.ends_with(".json")) return true;
+  return text.find(':') == std::string_view::npos && config::looks_like_a_file(text);
 }
 
 }  // namespace
@@ -84,7 +87,8 @@ const config::FieldTable& cluster_fields() {
         .type = FieldType::kInt,
         .doc = "Number of devices in the whole cluster.",
         .required = true,
-        .min = 1},
+        .min = 1,
+        .max = kMaxDevices},
        {.path = "device.base",
         .type = FieldType::kChoice,
         .doc = "Catalogue row whose figures are used where none is given here.",
@@ -140,13 +144,14 @@ const config::FieldTable& tier_fields() {
 }
 
 std::optional<Cluster> read_cluster(const config::Document& document, config::Report& report) {
+  const int errors_before = report.num_errors();
   config::check(document, cluster_fields(), report);
   const config::Entry* tiers = document.find("tier");
   const bool has_tiers = tiers != nullptr && tiers->value.kind == config::ValueKind::kList;
   if (has_tiers)
     for (std::size_t i = 0; i < tiers->value.items.size(); ++i)
       config::check(tiers->value.items[i], tier_fields(), report, strf("tier[%zu].", i));
-  if (!report.ok()) return std::nullopt;
+  if (report.num_errors() > errors_before) return std::nullopt;
 
   const config::Settings settings(document.root(), cluster_fields());
   Cluster cluster = {
@@ -166,13 +171,13 @@ std::optional<Cluster> read_cluster(const config::Document& document, config::Re
 }
 
 std::optional<Cluster> find_cluster(const std::string& text, config::Report& report) {
-  if (ends_with_any(text, {".toml", ".json"})) {
-    const auto document = config::load_document(text, report);
-    return document ? read_cluster(*document, report) : std::nullopt;
+  if (!is_file(text)) {
+    auto named = cluster_from_name(text);
+    if (named.ok()) return std::move(*named);
+    if (!config::is_there(text)) return report.add(named.error()), std::nullopt;
   }
-  auto named = cluster_from_name(text);
-  if (!named.ok()) return report.add(named.error()), std::nullopt;
-  return std::move(*named);
+  const auto document = config::load_document(text, report);
+  return document ? read_cluster(*document, report) : std::nullopt;
 }
 
 }  // namespace lockstep::cluster

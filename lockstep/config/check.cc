@@ -135,20 +135,28 @@ class ValueCheck {
       help = "write " + key + " = " + number(value.real);
     if (is_text && value.kind != ValueKind::kList && value.kind != ValueKind::kTable)
       help = "text needs quotes: " + key + " = \"" + to_text(value) + "\"";
+    std::string kind(to_text(value.kind));
+    // "must be a whole number, not a number" would be a riddle.
+    if (type == FieldType::kInt && value.kind == ValueKind::kReal)
+      kind = value.real == std::floor(value.real) ? "a decimal number" : "a fraction";
     return refuse(Code::kWrongType,
-                  "`" + path + "` must be " + with_article(type) + ", not " +
-                      std::string(to_text(value.kind)),
-                  value, "this is " + std::string(to_text(value.kind)), help);
+                  "`" + path + "` must be " + with_article(type) + ", not " + kind, value,
+                  "this is " + kind, help);
   }
 
   bool in_range(double number_value, const Value& value, const std::string& path) {
     const bool low = field_.above_min ? number_value > field_.min : number_value >= field_.min;
-    if (low && number_value <= field_.max && std::isfinite(number_value)) return true;
+    const bool oversized = value.kind == ValueKind::kInt && !value.text.empty();
+    if (low && number_value <= field_.max && std::isfinite(number_value) && !oversized) return true;
     std::string must = range_text(field_, number_value > field_.max);
-    if (!std::isfinite(number_value)) must = "a finite number";
+    std::string label =
+        number_value > field_.max || (oversized && value.integer > 0) ? "too large" : "too small";
+    if (oversized && (must.empty() || !std::isfinite(field_.max)))
+      must = "a number that fits in 64 bits";
+    if (!std::isfinite(number_value)) must = "a finite number", label = "not finite";
     if (!field_.unit.empty()) must += " " + field_.unit;
     return refuse(Code::kOutOfRange, "`" + path + "` must be " + must + ", not " + to_text(value),
-                  value, number_value > field_.max ? "too large" : "too small", advice());
+                  value, std::move(label), advice());
   }
 
   bool not_empty(const Value& value, const std::string& path) {
@@ -164,7 +172,7 @@ class ValueCheck {
                       value, "", "use one of " + listed(field_.choices, "or"));
     std::string help = did_you_mean(value.text, field_.choices);
     if (!help.empty()) help += " ";
-    return refuse(Code::kUnknownChoice, "`" + path + "` has no choice \"" + value.text + "\"",
+    return refuse(Code::kUnknownChoice, "`" + path + "` has no choice `" + shown(value.text) + "`",
                   value, "unknown choice", help + "the choices are " + listed(field_.choices));
   }
 
@@ -224,9 +232,11 @@ class Walk {
         d.primary = {table->key_span, "`" + last_word(field.path) + "` is not set here"};
       else if (section.empty())
         d.primary = {root.span, ""};
-      d.help = "add " + last_word(field.path) + " = ... " +
-               (section.empty() ? "" : "to [" + section + "]") + ": " + field.doc;
-      if (section.empty()) d.help = "add " + last_word(field.path) + " = ...: " + field.doc;
+      // "tier[0]." is no table that could be written.
+      std::string owner = where_.find('[') == std::string::npos ? where_ + section : section;
+      if (owner.ends_with('.')) owner.pop_back();
+      d.help = "add " + last_word(field.path) + " = ..." +
+               (owner.empty() ? "" : " to [" + owner + "]") + ": " + field.doc;
       report_.add(std::move(d));
     }
   }
@@ -277,7 +287,7 @@ class Walk {
     for (const Field& field : table_.fields())
       if (is_within(key.size() <= 3 ? 0 : 1, last_word(field.path), key))
         return excuse(field.path), "did you mean `" + field.path + "`?";
-    return "there " + std::string(here.size() == 1 ? "is " : "are ") + listed(here);
+    return there_are(here);
   }
 
   // Keys and tables directly below `prefix`, in the table's order.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -43,7 +44,10 @@ Span to_span(const toml::source_region& region, const std::string& file, const R
 // Copies toml++'s tree, which sorts keys by name, into ours, which keeps the order written.
 class TomlReader {
  public:
-  TomlReader(const std::string& file, const Report& report) : file_(file), report_(report) {}
+  // `oversized`: whole numbers beyond 64 bits, by line and column.
+  using Oversized = std::map<std::pair<int, int>, std::string>;
+  TomlReader(const std::string& file, const Report& report, const Oversized& oversized)
+      : file_(file), report_(report), oversized_(oversized) {}
 
   Value read(const toml::node& node) const {
     Value value;
@@ -58,6 +62,11 @@ class TomlReader {
     } else if (const auto* integer = node.as_integer()) {
       value.kind = ValueKind::kInt;
       value.integer = integer->get();
+      const auto written = oversized_.find({value.span.line, value.span.column});
+      if (written != oversized_.end()) {
+        value.text = written->second;
+        value.span.length = static_cast<int>(value.text.size());
+      }
     } else if (const auto* real = node.as_floating_point()) {
       value.kind = ValueKind::kReal;
       value.real = real->get();
@@ -93,16 +102,59 @@ class TomlReader {
 
   const std::string& file_;
   const Report& report_;
+  const Oversized& oversized_;
 };
 
+// Where a whole number in decimal that contains or ends at `at` begins and ends.
+std::pair<std::size_t, std::size_t> number_around(std::string_view text, std::size_t at) {
+  const auto is_digit = [&](std::size_t i) {
+    return i < text.size() && (std::isdigit(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  std::size_t begin = at, end = at;
+  while (begin > 0 && is_digit(begin - 1)) --begin;
+  while (is_digit(end)) ++end;
+  if (begin > 0 && (text[begin - 1] == '-' || text[begin - 1] == '+')) --begin;
+  return {begin, end};
+}
+
+// Replaces the number beyond 64 bits that `error` is about by the nearest that fits, in as many
+// characters, so that the rest of the file can be read. False when it is another error.
+bool clip_number(const toml::parse_error& error, std::string& text,
+                 TomlReader::Oversized& oversized) {
+  if (error.description().find("64 bits") == std::string_view::npos) return false;
+  const auto line = static_cast<int>(error.source().begin.line);
+  std::size_t start = 0;
+  for (int n = 1; n < line && start != std::string::npos; ++n) {
+    start = text.find('\n', start);
+    if (start != std::string::npos) ++start;
+  }
+  if (start == std::string::npos) return false;
+  const std::size_t at = start + error.source().begin.column - 1;
+  if (at > text.size()) return false;
+  const auto [begin, end] = number_around(text, at);
+  const std::string written = text.substr(begin, end - begin);
+  std::string nearest = written.starts_with('-') ? "-9223372036854775808" : "9223372036854775807";
+  if (written.size() < nearest.size() || begin < start) return false;
+  nearest.resize(written.size(), ' ');
+  text.replace(begin, nearest.size(), nearest);
+  const int column = count_code_points(std::string_view(text).substr(start, begin - start)) + 1;
+  return oversized.emplace(std::pair(line, column), written).second;
+}
+
 std::optional<Value> parse_toml(std::string_view text, const std::string& name, Report& report) {
-  toml::parse_result parsed = toml::parse(text, std::string_view(name));
-  if (parsed) return TomlReader(name, report).read(parsed.table());
-  const toml::parse_error& error = parsed.error();
-  report.add(explain_toml_error(text, name, static_cast<int>(error.source().begin.line),
-                                static_cast<int>(error.source().begin.column),
-                                error.description()));
-  return std::nullopt;
+  TomlReader::Oversized oversized;
+  std::string clipped(text);
+  while (true) {
+    toml::parse_result parsed = toml::parse(clipped, std::string_view(name));
+    if (parsed) return TomlReader(name, report, oversized).read(parsed.table());
+    const toml::parse_error& error = parsed.error();
+    constexpr std::size_t kMaxClipped = 64;  // each costs one more reading of the file
+    if (oversized.size() < kMaxClipped && clip_number(error, clipped, oversized)) continue;
+    report.add(explain_toml_error(text, name, static_cast<int>(error.source().begin.line),
+                                  static_cast<int>(error.source().begin.column),
+                                  error.description()));
+    return std::nullopt;
+  }
 }
 
 void set_origin(Value& value, Origin origin) {
@@ -263,8 +315,8 @@ std::string real_text(double real) {
 }  // namespace
 
 std::string_view to_text(Origin origin) {
-  constexpr std::array<std::string_view, 5> kTexts = {"default", "base", "file", "environment",
-                                                      "flag"};
+  constexpr std::array<std::string_view, 6> kTexts = {"default", "derived",     "base",
+                                                      "file",    "environment", "flag"};
   return kTexts.at(static_cast<std::size_t>(origin));
 }
 
@@ -285,7 +337,7 @@ std::string to_text(const Value& value) {
     case ValueKind::kBool:
       return value.boolean ? "true" : "false";
     case ValueKind::kInt:
-      return std::to_string(value.integer);
+      return value.text.empty() ? std::to_string(value.integer) : value.text;
     case ValueKind::kReal:
       return real_text(value.real);
     case ValueKind::kString:
@@ -305,6 +357,16 @@ std::string to_text(const Value& value) {
 
 Format format_of(std::string_view file_name) {
   return file_name.ends_with(".json") ? Format::kJson : Format::kToml;
+}
+
+bool looks_like_a_file(std::string_view word) {
+  return word.ends_with(".toml") || word.ends_with(".json") ||
+         word.find('/') != std::string_view::npos;
+}
+
+bool is_there(std::string_view word) {
+  std::error_code unknown;
+  return !word.empty() && std::filesystem::exists(std::filesystem::path(word), unknown);
 }
 
 const Entry* find(const Value& root, std::string_view path) {

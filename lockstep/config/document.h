@@ -14,10 +14,11 @@
 
 namespace lockstep::config {
 
-// Who set a value, weakest first; a stronger origin replaces a weaker one.
-enum class Origin : std::uint8_t { kDefault, kBase, kFile, kEnvironment, kFlag };
+// Who set a value, weakest first; a stronger origin replaces a weaker one. A derived value follows
+// from others and stands in no document.
+enum class Origin : std::uint8_t { kDefault, kDerived, kBase, kFile, kEnvironment, kFlag };
 
-std::string_view to_text(Origin origin);  // "default", "base", "file", "environment", "flag"
+std::string_view to_text(Origin origin);  // "default", "derived", "base", "file", ...
 
 enum class ValueKind : std::uint8_t { kBool, kInt, kReal, kString, kDate, kList, kTable };
 
@@ -27,10 +28,12 @@ struct Entry;
 
 struct Value {
   ValueKind kind = ValueKind::kTable;
-  bool boolean = false;        // kBool
-  std::int64_t integer = 0;    // kInt
-  double real = 0;             // kReal
-  std::string text;            // kString; kDate as written
+  bool boolean = false;      // kBool
+  std::int64_t integer = 0;  // kInt
+  double real = 0;           // kReal
+  // kString; kDate as written; of a kInt empty, or as written when it does not fit in 64 bits, and
+  // then `integer` is the nearest that does.
+  std::string text;
   std::vector<Value> items;    // kList
   std::vector<Entry> entries;  // kTable, in the order written
   Span span;                   // of the value as written
@@ -57,6 +60,11 @@ enum class Format : std::uint8_t { kToml, kJson };
 
 // kJson for a name that ends in ".json".
 Format format_of(std::string_view file_name);
+
+// Whether a word that may be a name or a file looks like a file: it ends in .toml or .json, or
+// contains a `/`. And whether there is a file or directory of that name.
+bool looks_like_a_file(std::string_view word);
+bool is_there(std::string_view word);
 
 class Document {
  public:

@@ -48,6 +48,8 @@ std::string fields_text(const FieldTable& table, int width) {
     out += field.path;
     if (field.required)
       out += "  (required)";
+    else if (!field.required_unless.empty())
+      out += "  (required unless " + field.required_unless + ")";
     else
       out += field.initial.empty() ? "  (optional)" : " = " + field.initial;
     out += '\n';
@@ -68,6 +70,7 @@ std::string fields_markdown(const FieldTable& table) {
       out += "| key | takes | default | meaning |\n| --- | --- | --- | --- |\n";
     }
     std::string initial = field.required ? "required" : "";
+    if (!field.required_unless.empty()) initial = "required unless " + field.required_unless;
     if (!field.initial.empty()) initial = "`" + field.initial + "`";
     const std::string key = section.empty() ? field.path : field.path.substr(section.size() + 1);
     out += join_parts("| `", key, "` | ", cell(accepts(field)), " | ", initial, " | ",
@@ -83,17 +86,19 @@ Json fields_json(const FieldTable& table) {
     for (const std::string& choice : field.choices) choices.push(choice);
     const Value* initial = table.initial_of(field.path);
     const auto limit = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-    list.push(Json::object({{"path", field.path},
-                            {"type", to_text(field.type)},
-                            {"unit", field.unit.empty() ? Json() : Json(field.unit)},
-                            {"min", limit(field.min)},
-                            {"max", limit(field.max)},
-                            {"choices", std::move(choices)},
-                            {"required", field.required},
-                            {"default", initial ? to_json(*initial) : Json()},
-                            {"env", variable_of(field)},
-                            {"since", field.since},
-                            {"doc", field.doc}}));
+    list.push(Json::object(
+        {{"path", field.path},
+         {"type", to_text(field.type)},
+         {"unit", field.unit.empty() ? Json() : Json(field.unit)},
+         {"min", limit(field.min)},
+         {"max", limit(field.max)},
+         {"choices", std::move(choices)},
+         {"required", field.required},
+         {"required_unless", field.required_unless.empty() ? Json() : Json(field.required_unless)},
+         {"default", initial ? to_json(*initial) : Json()},
+         {"env", variable_of(field)},
+         {"since", field.since},
+         {"doc", field.doc}}));
   }
   return list;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/config/suggest.h"
 
 namespace lockstep::config {
 
@@ -70,6 +71,30 @@ void apply_environment(const FieldTable& table, const EnvironmentLookup& lookup,
     const std::optional<std::string> text = lookup(variable_of(field));
     if (text && !text->empty())
       apply_variable(variable_of(field), field.path, *text, document, report);
+  }
+}
+
+void check_variables(const FieldTable& table, std::span<const std::string> names, Report& report) {
+  std::vector<std::string> known;
+  std::set<std::string> leads;
+  for (const Field& field : table.fields()) {
+    known.push_back(variable_of(field));
+    const std::size_t dot = field.path.find('.');
+    if (dot == std::string::npos) continue;
+    leads.insert(known.back().substr(0, std::string_view("LOCKSTEP_").size() + dot + 1));
+  }
+  for (const std::string& name : names) {
+    const bool ours =
+        std::ranges::any_of(leads, [&](const std::string& lead) { return name.starts_with(lead); });
+    if (!ours || std::ranges::find(known, name) != known.end()) continue;
+    const int line = report.sources.append_line("environment", name);
+    const std::string advice = did_you_mean(name, known);
+    report.add({.code = Code::kUnknownKey,
+                .message = "no key belongs to the variable `" + name + "`",
+                .primary = {{"environment", line, 1, static_cast<int>(name.size())}, ""},
+                .secondary = {},
+                .notes = {},
+                .help = advice.empty() ? "unset it" : advice});
   }
 }
 

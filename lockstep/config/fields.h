@@ -1,5 +1,5 @@
 // One table describes every key of a kind of file. Validation, typed look-up, help, the
-// documentation page and `lockstep config fields` are all read from it, so they can not disagree.
+// documentation page and `lockstep config fields` are all read from it, so they cannot disagree.
 //
 //   const FieldTable& cluster_fields() {
 //     static const FieldTable table("cluster", {
@@ -53,7 +53,9 @@ struct Field {
   std::string doc = {};      // one sentence with a full stop
   std::string initial = {};  // default as TOML text: 1, "\"bf16\"", true; empty: no default
   bool required = false;     // absent is an error; a required field has no default
-  std::string unit = {};     // "tokens", "GB/s"; empty: none
+  // "`like` is given": the field is required unless that holds, which the caller checks.
+  std::string required_unless = {};
+  std::string unit = {};                                  // "tokens", "GB/s"; empty: none
   double min = -std::numeric_limits<double>::infinity();  // inclusive
   double max = std::numeric_limits<double>::infinity();   // inclusive
   bool above_min = false;                                 // the minimum itself is refused
@@ -98,6 +100,10 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const std::st
 void apply_environment(const FieldTable& table, const EnvironmentLookup& lookup, Document& document,
                        Report& report);
 std::string variable_of(const Field& field);  // "LOCKSTEP_LAYOUT_TP"
+
+// Reports every name that begins like a key of one of the table's sections ("LOCKSTEP_LAYOUT_") and
+// is none. `names` are those of all variables that are set.
+void check_variables(const FieldTable& table, std::span<const std::string> names, Report& report);
 
 // Typed look-up of checked values. Nothing when the key is absent and has no default, or when its
 // value was refused by check(), so that rules about several keys can still run on the others. A

@@ -13,7 +13,7 @@ struct Glyph {
 };
 
 // One Glyph per code point of UTF-8 `line`. A tab becomes four spaces; a control character or a
-// byte that is not UTF-8 becomes U+FFFD, so a hostile file can not drive the terminal.
+// byte that is not UTF-8 becomes U+FFFD, so a hostile file cannot drive the terminal.
 std::vector<Glyph> glyphs(std::string_view line);
 
 // Code points in UTF-8 `text`, each invalid byte counting as one.

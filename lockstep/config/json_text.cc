@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -227,6 +228,12 @@ class Reader {
     const auto parsed = is_real ? std::from_chars(digits.data(), end, value.real)
                                 : std::from_chars(digits.data(), end, value.integer);
     if (parsed.ec == std::errc() && parsed.ptr == end && is_json_number(digits)) return true;
+    if (!is_real && parsed.ec == std::errc::result_out_of_range && is_json_number(digits)) {
+      using Limits = std::numeric_limits<std::int64_t>;
+      value.integer = digits.starts_with('-') ? Limits::min() : Limits::max();
+      value.text = std::string(digits);
+      return true;
+    }
     return refuse(begin, join_parts("`", digits, "` is not a number that can be read"),
                   parsed.ec == std::errc::result_out_of_range ? "it must fit in 64 bits" : "",
                   static_cast<int>(digits.size()));

@@ -80,4 +80,8 @@ std::string listed(std::span<const std::string> names, std::string_view last_wor
   return text;
 }
 
+std::string there_are(std::span<const std::string> names) {
+  return join_parts(names.size() == 1 ? "there is " : "there are ", listed(names));
+}
+
 }  // namespace lockstep::config

@@ -27,4 +27,7 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> nam
 // "a, b and c" with each name in backquotes.
 std::string listed(std::span<const std::string> names, std::string_view last_word = "and");
 
+// "there are `check`, `show` and `fields`", "there is `comm`".
+std::string there_are(std::span<const std::string> names);
+
 }  // namespace lockstep::config

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/units.h"
 #include "lockstep/mesh/divisors.h"
 
 namespace lockstep::plan {
@@ -27,6 +26,7 @@ class Rules {
   Rules(Draft& draft, Report& report) : draft_(draft), settings_(draft.settings), report_(report) {}
 
   void run() {
+    warmup();
     if (!draft_.degrees || !countable()) return;
     fill_dp();
     world();
@@ -46,8 +46,10 @@ class Rules {
 
   // Sides that were written down become labels, the first of them the primary one; a side that is
   // a default or follows from others becomes a note.
-  void refuse(Code code, std::string message, std::initializer_list<Side> sides, std::string help) {
-    config::Diagnostic d{.code = code,
+  void refuse(Code code, std::string message, std::initializer_list<Side> sides, std::string help,
+              config::Severity severity = config::Severity::kError) {
+    config::Diagnostic d{.severity = severity,
+                         .code = code,
                          .message = std::move(message),
                          .primary = {},
                          .secondary = {},
@@ -71,10 +73,13 @@ class Rules {
     if (settings_.is_set(path)) return path;
     return settings_.is_set("model.name") ? "model.name" : "model.like";
   }
+  std::string title() const {
+    return draft_.model->name.empty() ? "the model" : draft_.model->name;
+  }
   Side model_side(const std::string& size, std::int64_t value, const char* what) const {
     const std::string key = model_key(size);
-    const std::string owner = key == "model." + size ? "" : draft_.model->name + " has ";
-    return {key, owner + with_commas(value) + " " + what};
+    const std::string owner = key == "model." + size ? "" : title() + " has ";
+    return {key, owner + std::to_string(value) + " " + what};
   }
 
   // Whether the ranks can be counted at all; the rules below multiply degrees freely.
@@ -152,7 +157,7 @@ class Rules {
     if (draft_.model && draft_.model->moe.experts == 0) {
       refuse(Code::kConflict,
              join_parts(key == "layout.ep" ? "ep = " : "etp = ", key == "layout.ep" ? d.ep : d.etp,
-                        ", but ", draft_.model->name, " has no experts"),
+                        ", but ", title(), " has no experts"),
              {{key, "needs experts"}, {model_key("family"), "a dense model"}},
              "remove it, or choose a mixture-of-experts model");
       return;
@@ -192,8 +197,8 @@ class Rules {
     const std::int64_t layers = draft_.model->layers;
     if (degrees().pp <= layers) return;
     refuse(Code::kBadDegree,
-           join_parts("pp = ", degrees().pp, " needs ", degrees().pp, " layers, but ",
-                      draft_.model->name, " has ", layers),
+           join_parts("pp = ", degrees().pp, " needs ", degrees().pp, " layers, but ", title(),
+                      " has ", layers),
            {{"layout.pp", join_parts(degrees().pp, " stages")},
             model_side("layers", layers, "layers")},
            join_parts("a stage needs at least one layer: pp = ", layers, " or less"));
@@ -203,13 +208,13 @@ class Rules {
   void divides(const char* axis, std::int64_t degree, const char* key, std::int64_t size,
                const char* what) {
     if (size < 1 || size % degree == 0) return;
-    refuse(Code::kDoesNotDivide,
-           join_parts(axis, " = ", degree, " does not divide the ", size, " ", what, " of ",
-                      draft_.model->name),
-           {{join_parts("layout.", axis), join_parts("divided by ", degree)},
-            model_side(key, size, what)},
-           join_parts("the nearest ", axis,
-                      " that does: ", to_text(mesh::nearest_divisors(size, degree))));
+    refuse(
+        Code::kDoesNotDivide,
+        join_parts(axis, " = ", degree, " does not divide the ", size, " ", what, " of ", title()),
+        {{join_parts("layout.", axis), join_parts("divided by ", degree)},
+         model_side(key, size, what)},
+        join_parts("the nearest ", axis,
+                   " that does: ", to_text(mesh::nearest_divisors(size, degree))));
   }
 
   void tensor() {
@@ -249,15 +254,33 @@ class Rules {
               {d.cp > 1 ? "layout.cp" : "layout.tp", join_parts("cut into ", pieces, " pieces")}},
              help + std::to_string(below + pieces));
     }
-    const bool learned = draft_.model && draft_.model->family == arch::Family::kGpt2;
-    if (learned && *seq > draft_.model->max_positions)
-      refuse(Code::kConflict,
-             join_parts("seq = ", *seq, " is longer than the ", draft_.model->max_positions,
-                        " positions of ", draft_.model->name),
-             {{"batch.seq", join_parts(*seq, " tokens")},
-              model_side("max_positions", draft_.model->max_positions, "positions")},
-             join_parts("this family learns its positions: seq = ", draft_.model->max_positions,
-                        " or less"));
+    if (draft_.model && *seq > draft_.model->max_positions) positions(*seq);
+  }
+
+  // Learned positions end; rotary ones go on, untrained.
+  void positions(std::int64_t seq) {
+    const std::int64_t limit = draft_.model->max_positions;
+    const bool learned = draft_.model->family == arch::Family::kGpt2;
+    refuse(Code::kConflict,
+           join_parts("seq = ", seq, " is longer than the ", limit, " positions of ", title()),
+           {{"batch.seq", join_parts(seq, " tokens")},
+            model_side("max_positions", limit, "positions")},
+           join_parts(learned ? "this family learns its positions: seq = "
+                              : "the model was made for seq = ",
+                      limit, " or less"),
+           learned ? config::Severity::kError : config::Severity::kWarning);
+  }
+
+  void warmup() {
+    const auto rise = settings_.integer("train.warmup");
+    const auto steps = settings_.integer("train.steps");
+    if (!rise || !steps || *rise <= *steps) return;
+    refuse(Code::kConflict,
+           join_parts("warmup = ", *rise, " is longer than the run of ", *steps,
+                      " steps: the learning rate never reaches its peak"),
+           {{"train.warmup", join_parts(*rise, " steps of warmup")},
+            {"train.steps", join_parts(*steps, " steps in all")}},
+           "make the warmup shorter or the run longer", config::Severity::kWarning);
   }
 
   Draft& draft_;

@@ -28,10 +28,16 @@ Field degree(std::string name, std::string doc, std::vector<std::string> known_a
 std::vector<Field> model_fields() {
   std::vector<Field> fields;
   for (Field field : arch::model_fields().fields()) {
-    if (field.path == "name")
+    if (field.path == "name") {
       field.doc =
-          "A known model (`lockstep model --list`) or a model file, ending in .toml or .json. The "
-          "other keys of this table replace its values.";
+          "A known model (`lockstep model --list`), the other keys of this table replacing its "
+          "values; alone in its table, also a model file, ending in .toml or .json.";
+      field.required_unless = "the table describes a model";
+    }
+    // Here a known name serves as `like`.
+    constexpr std::string_view kLike = "`like` ";
+    if (field.required_unless.starts_with(kLike))
+      field.required_unless.insert(kLike.size(), "or a known name ");
     field.path = "model." + field.path;
     fields.push_back(std::move(field));
   }

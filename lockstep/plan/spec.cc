@@ -23,17 +23,20 @@ void add_at(const config::Span& span, const Error& error, Report& report) {
   report.add(std::move(diagnostic));
 }
 
-// A file that a run file names lies beside it.
+// A file that a run file names lies beside it. A `:` is that of a cluster, as in h100:64/4.
 std::string beside(const std::string& name, const config::Span& from, const Report& report) {
-  const bool is_file = name.ends_with(".toml") || name.ends_with(".json");
+  const bool is_file =
+      config::looks_like_a_file(name) &&
+      (name.find(':') == std::string::npos || name.ends_with(".toml") || name.ends_with(".json"));
   if (!is_file || !from.known() || !report.sources.is_file(from.file)) return name;
   return (std::filesystem::path(from.file).parent_path() / name).string();
 }
 
-// Takes over what was found while reading something that `from` names.
-void take_over(const Report& own, const config::Span& from, Report& report) {
+// Takes over what was found while reading something that `from` names, apart from the first
+// `known`, which `report` has already.
+void take_over(const Report& own, const config::Span& from, Report& report, std::size_t known = 0) {
   report.sources.merge(own.sources);
-  for (config::Diagnostic diagnostic : own.diagnostics()) {
+  for (config::Diagnostic diagnostic : own.diagnostics().subspan(known)) {
     if (!diagnostic.primary.span.known()) diagnostic.primary.span = from;
     report.add(std::move(diagnostic));
   }
@@ -51,34 +54,39 @@ void report_missing_model(const config::Value& root, Report& report) {
   report.add(std::move(diagnostic));
 }
 
+// Whether the table describes a model of its own, of which `name` is only the title.
+bool describes(const config::Value& table) {
+  return table.find("like") || table.find("hidden") || table.find("heads") || table.find("vocab");
+}
+
 // A name alone is a known model or a model file; with more keys the table describes a model, and a
 // known name is what it is like.
 std::optional<arch::ModelConfig> read_model(const config::Value& root, Report& report) {
   const config::Entry* section = root.find("model");
+  if (section != nullptr && section->value.kind != config::ValueKind::kTable) return std::nullopt;
   if (section == nullptr || section->value.entries.empty()) {
     report_missing_model(root, report);
     return std::nullopt;
   }
-  Report already_reported;
-  config::check(section->value, arch::model_fields(), already_reported);
-  if (!already_reported.ok()) return std::nullopt;
   config::Value table = section->value;
-  const config::Entry* name = section->value.find("name");
+  const config::Entry* name = table.find("name");
+  if (name != nullptr && name->value.kind != config::ValueKind::kString) return std::nullopt;
   Report own;
-  if (name == nullptr) {
-    auto model = arch::model_from(table, own, "model.");
-    take_over(own, section->key_span, report);
-    return model;
-  }
-  if (table.entries.size() > 1) {
-    if (table.find("like") == nullptr && arch::find(name->value.text).ok())
-      table.entries.push_back({"like", name->key_span, name->value});
-    auto model = arch::model_from(table, own, "model.");
+  if (name != nullptr && table.entries.size() == 1) {
+    auto model = arch::find_model(beside(name->value.text, name->value.span, report), own);
     take_over(own, name->value.span, report);
     return model;
   }
-  auto model = arch::find_model(beside(name->value.text, name->value.span, report), own);
-  take_over(own, name->value.span, report);
+  const config::Span from = name == nullptr ? section->key_span : name->value.span;
+  if (name != nullptr && table.find("like") == nullptr) {
+    const Result<arch::CatalogRow> row = arch::find(name->value.text);
+    if (!row.ok() && !describes(table)) return add_at(from, row.error(), report), std::nullopt;
+    if (row.ok()) table.entries.push_back({"like", name->key_span, name->value});
+  }
+  Report already_reported;
+  config::check(section->value, arch::model_fields(), already_reported);
+  auto model = arch::model_from(table, own, "model.");
+  take_over(own, section->key_span, report, already_reported.diagnostics().size());
   return model;
 }
 
@@ -144,13 +152,23 @@ std::int64_t Spec::num_microbatches() const {
 
 std::string to_text(const Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
-  const std::string where = spec.cluster ? spec.cluster->name : join_parts(spec.world(), " ranks");
-  std::string text = join_parts(spec.model.name, " on ", where, ": tp ", d.tp, " x cp ", d.cp,
-                                " x pp ", d.pp, " x dp ", d.dp);
-  if (d.ep > 1 || d.etp > 1) text += join_parts(", ep ", d.ep, " x etp ", d.etp);
-  return text + join_parts(", zero ", spec.layout.zero, "; ", with_commas(spec.batch.global_batch),
-                           " sequences of ", with_commas(spec.batch.seq), " tokens a step, ",
-                           with_commas(spec.num_microbatches()), " microbatches each");
+  const auto counted = [](std::int64_t n, const char* what) {
+    return join_parts(with_commas(n), " ", what,
+                      n == 1                                   ? ""
+                      : what == std::string_view("microbatch") ? "es"
+                                                               : "s");
+  };
+  const std::string where = spec.cluster ? spec.cluster->name : counted(spec.world(), "rank");
+  const std::string model = spec.model.name.empty() ? "a model of its own" : spec.model.name;
+  std::string text =
+      join_parts(model, " on ", where, ": tp ", with_commas(d.tp), " x cp ", with_commas(d.cp),
+                 " x pp ", with_commas(d.pp), " x dp ", with_commas(d.dp));
+  if (d.ep > 1 || d.etp > 1)
+    text += join_parts(", ep ", with_commas(d.ep), " x etp ", with_commas(d.etp));
+  return text +
+         join_parts(", zero ", spec.layout.zero, "; ", counted(spec.batch.global_batch, "sequence"),
+                    " of ", counted(spec.batch.seq, "token"), " a step, ",
+                    counted(spec.num_microbatches(), "microbatch"), " per data-parallel rank");
 }
 
 std::optional<Spec> read_spec(const config::Document& document, Report& report) {

@@ -66,7 +66,8 @@ struct Spec {
       const;  // a rank's share of a step: global_batch / dp / microbatch
 };
 
-// "llama3-8b on h100:64: tp 4 x cp 1 x pp 2 x dp 8 (zero 1), 128 sequences of 8,192 tokens a step".
+// "llama3-8b on h100:64: tp 4 x cp 1 x pp 2 x dp 8, zero 1; 128 sequences of 8,192 tokens a step,
+// 16 microbatches per data-parallel rank".
 std::string to_text(const Spec& spec);
 
 // Every key of a run file.
@@ -79,6 +80,7 @@ const config::FieldTable& run_fields();
 //   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
 //   dp x microbatch divides global_batch           seq is cut evenly by cp (twice: zigzag) and sp
 //   ep, etp > 1 only with experts                  seq <= positions the model can learn
+// A seq beyond rotary positions and a warmup beyond the steps are warnings.
 std::optional<Spec> read_spec(const config::Document& document, config::Report& report);
 
 }  // namespace lockstep::plan

@@ -133,6 +133,19 @@ TEST(UserModel, ReportsEveryMistakeAtOnce) {
   EXPECT_EQ(odd.report.diagnostics()[0].secondary[0].span.line, 5);
 }
 
+TEST(UserModel, MissingSizesAreNamed) {
+  const Read bare = read("hidden = 64\nheads = 4\n");
+  EXPECT_FALSE(bare.model);
+  std::vector<std::string> messages;
+  for (const config::Diagnostic& d : bare.report.diagnostics()) {
+    EXPECT_EQ(d.code, Code::kMissingKey);
+    messages.push_back(d.message);
+  }
+  EXPECT_EQ(messages,
+            (std::vector<std::string>{"`layers` is missing", "`ffn` is missing",
+                                      "`vocab` is missing", "`max_positions` is missing"}));
+}
+
 TEST(UserModel, ForeignNamesAreRecognized) {
   const Read foreign = read(std::string(kLlama) + "num_key_value_heads = 2\n");
   EXPECT_FALSE(foreign.model);
@@ -160,6 +173,12 @@ TEST(ModelNamed, TakesRowsAndFiles) {
   EXPECT_EQ(shrunk->name, "lockstep_shrunk");
   EXPECT_EQ(shrunk->layers, 2);
   std::filesystem::remove(path);
+
+  const std::string bare = testing::TempDir() + "/lockstep_model_without_ending";
+  std::ofstream(bare) << "like = \"mixtral-8x7b\"\nlayers = 2\n";
+  EXPECT_EQ(model_named(bare)->layers, 2);
+  std::filesystem::remove(bare);
+  EXPECT_EQ(model_named(testing::TempDir()).error().code, Code::kFileUnreadable);
 }
 
 }  // namespace

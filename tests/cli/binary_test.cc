@@ -87,6 +87,12 @@ TEST_F(Binary, TheEnvironmentSetsKeys) {
   EXPECT_NE(ran.out.find("# environment LOCKSTEP_LAYOUT_TP"), std::string::npos) << ran.out;
 }
 
+TEST_F(Binary, AMisspeltVariableIsAMistake) {
+  const Ran ran = run("config show", "LOCKSTEP_LAYOUT_TPP=8");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("did you mean `LOCKSTEP_LAYOUT_TP`"), std::string::npos) << ran.err;
+}
+
 TEST_F(Binary, AFlagBeatsTheEnvironmentBeatsTheFile) {
   write("run.toml", "[layout]\ntp = 2\npp = 2\n[batch]\nseq = 8\nglobal_batch = 8\n");
   const Ran ran =

@@ -56,6 +56,18 @@ TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {
   EXPECT_TRUE(json->find("device")->find("peak_fp8_flops")->is_null());
 }
 
+TEST(ClusterVerb, MarksPlaceholdersAndSaysF16OfV100) {
+  const Ran pcie = run({"cluster", "rtx-4090:8"});
+  EXPECT_NE(pcie.out.find("3.4 us?"), std::string::npos) << pcie.out;
+  EXPECT_NE(pcie.out.find("\n? placeholder"), std::string::npos) << pcie.out;
+  const Ran card = run({"cluster", "v100:8"});
+  EXPECT_NE(card.out.find("125 TFLOP/s f16"), std::string::npos) << card.out;
+  EXPECT_EQ(card.out.find("bf16"), std::string::npos) << card.out;
+  const auto json = Json::parse(run({"cluster", "v100:8", "--json"}).out);
+  EXPECT_TRUE(json->find("device")->find("peak_bf16_flops")->is_null());
+  EXPECT_FALSE(json->find("device")->find("peak_f16_flops")->is_null());
+}
+
 TEST(ClusterVerb, ListsTheKeysOfAFile) {
   const Ran ran = run({"cluster", "--fields"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
@@ -70,6 +82,7 @@ TEST(ClusterVerb, MistakesAreUsageErrorsWithHelp) {
   EXPECT_NE(near.err.find("LS0401"), std::string::npos) << near.err;
   EXPECT_NE(near.err.find("h100"), std::string::npos) << near.err;
   EXPECT_EQ(run({"cluster"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run({"cluster", "h100:8", "--list"}).code, ExitCode::kUsage);
   EXPECT_EQ(run({"cluster", "h100:12"}).code, ExitCode::kUsage);
 }
 

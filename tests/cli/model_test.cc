@@ -58,7 +58,7 @@ TEST(ModelVerb, JsonHoldsBothConventionsAtTheAskedLength) {
   EXPECT_EQ(json->find("seq")->as_int(), 131072);
   EXPECT_NEAR(json->find("flops_per_token")->as_real(), 4.05e12, 0.005e12);
   EXPECT_NEAR(json->find("flops_per_token_full_attention")->as_real(), 5.67e12, 0.005e12);
-  EXPECT_EQ(json->find("state_bytes_fp32_grads")->as_int(), 18 * 405'853'388'800);
+  EXPECT_EQ(json->find("state_bytes_f32_grads")->as_int(), 18 * 405'853'388'800);
   EXPECT_EQ(json->find("shape")->find("kv_heads")->as_int(), 8);
   std::int64_t sum = 0;
   for (const Json& unit : json->find("units")->items())
@@ -104,9 +104,19 @@ TEST(ModelVerb, MistakesAreUsageErrorsWithHelp) {
   EXPECT_EQ(run({"model", "gpt2", "--seq", "0"}).code, ExitCode::kUsage);
 }
 
+TEST(ModelVerb, ADirectoryIsNoModel) {
+  EXPECT_EQ(run({"model", testing::TempDir()}).code, ExitCode::kEnvironment);
+}
+
+TEST(ModelVerb, ANameAndAListAreRefused) {
+  EXPECT_EQ(run({"model", "gpt2", "--list"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run({"model", "--fields", "gpt2"}).code, ExitCode::kUsage);
+}
+
 TEST(ModelVerb, ListsTheKeysOfAFile) {
   const Ran ran = run({"model", "--fields"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  EXPECT_NE(ran.out.find("layers  (required unless `like` is given)"), std::string::npos);
   for (const char* key : {"like", "moe.experts", "mla.kv_rank"})
     EXPECT_NE(ran.out.find(key), std::string::npos) << key;
   EXPECT_TRUE(Json::parse(run({"model", "--fields", "--json"}).out).ok());

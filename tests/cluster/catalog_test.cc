@@ -18,7 +18,7 @@ TEST(Catalog, EveryRowIsUsableAndNamedOnce) {
     EXPECT_EQ(one->count, 1);
     EXPECT_EQ(one->device, row.device);
     EXPECT_TRUE(row.device.memory_bytes_per_s.known());
-    EXPECT_TRUE(row.device.peak_bf16.known());
+    EXPECT_NE(row.device.peak_bf16.known(), row.device.peak_f16.known());
     EXPECT_EQ(row.torus_axes > 0, row.node_size == 0);
   }
 }
@@ -32,7 +32,8 @@ TEST(Catalog, FiguresAreOfTheRightOrder) {
     EXPECT_GE(d.memory.value, 16e9);
     EXPECT_LE(d.memory.value, 300e9);
     // FLOPs per byte of memory traffic: between 100 (V100) and 600 (v6e) on every accelerator.
-    const double intensity = d.peak_bf16.value / d.memory_bytes_per_s.value;
+    const double peak_16_bit = d.peak_bf16.value + d.peak_f16.value;
+    const double intensity = peak_16_bit / d.memory_bytes_per_s.value;
     EXPECT_GE(intensity, 100);
     EXPECT_LE(intensity, 600);
     if (d.peak_fp8.known()) {
@@ -43,12 +44,32 @@ TEST(Catalog, FiguresAreOfTheRightOrder) {
       EXPECT_GT(d.largest_matmul_bf16.value, d.peak_bf16.value / 2);
     }
     if (d.peak_f32.known()) {
-      EXPECT_LT(d.peak_f32.value, d.peak_bf16.value);
+      EXPECT_LT(d.peak_f32.value, peak_16_bit);
     }
     if (row.network_bytes_per_s.known()) {
       EXPECT_LT(row.network_bytes_per_s.value, row.scale_up_bytes_per_s.value);
     }
   }
+}
+
+// NCCL's constants are those of NVLink and of NVIDIA's networks.
+TEST(Catalog, LatenciesAreCalledPublishedOnlyWhereTheyAre) {
+  for (const CatalogRow& row : catalog()) {
+    SCOPED_TRACE(row.device.name);
+    const bool nvlink = row.scale_up == "nvlink";
+    EXPECT_EQ(row.scale_up_latency_s.origin,
+              nvlink || row.torus_axes > 0 ? Origin::kPublished : Origin::kUncalibrated);
+    EXPECT_EQ(row.network_latency_s.known(), row.network_bytes_per_s.known());
+    if (row.network_latency_s.known()) {
+      EXPECT_EQ(row.network_latency_s.origin, nvlink ? Origin::kPublished : Origin::kUncalibrated);
+    }
+  }
+}
+
+TEST(Catalog, V100HasNoBf16) {
+  const DeviceType v100 = cluster_from_name("v100")->device;
+  EXPECT_FALSE(v100.peak_bf16.known());
+  EXPECT_EQ(v100.peak_f16, (Figure{125e12, Origin::kPublished}));
 }
 
 TEST(ClusterFromName, H100HasNodesOfEightAndOneNicPerDevice) {
@@ -96,14 +117,16 @@ TEST(ClusterFromName, SaysWhatIsWrongAndWhatWouldBeRight) {
     const char* message;
     const char* help;
   } cases[] = {
-      {"h1000:8", Code::kUnknownDevice, "no device is called 'h1000'", "h100"},
-      {"", Code::kUnknownDevice, "no device is called ''", "h100"},
+      {"h1000:8", Code::kUnknownDevice, "no device is called `h1000`", "h100"},
+      {"", Code::kUnknownDevice, "no device is called ``", "h100"},
       {"h100:12", Code::kBadCluster, "12 devices do not fill nodes of 8", "8 and 16"},
       {"h100:0", Code::kBadCluster, "at least 1", "h100:64"},
       {"h100:", Code::kBadCluster, "at least 1", "h100:64"},
       {"h100:-8", Code::kBadCluster, "at least 1", "h100:64"},
-      {"h100:8x8", Code::kBadCluster, "at least 1", "h100:64"},
-      {"h100:99999999999999999999", Code::kBadCluster, "at least 1", "h100:64"},
+      {"h100:8x8", Code::kBadCluster, "h100 is not a torus", "h100:64"},
+      {"h100:99999999999999999999", Code::kBadCluster, "at most 2147483647", "h100:64"},
+      {"h100:2147483648", Code::kBadCluster, "at most 2147483647", "h100:64"},
+      {"tpu-v5p:65536x65536x4", Code::kBadCluster, "up to 2147483647", ""},
       {"h100:64/16", Code::kBadCluster, "16 devices per node", "cluster file"},
       {"rtx-4090:16", Code::kBadCluster, "no usual network", "at most 8"},
       {"tpu-v5p:64", Code::kBadCluster, "lengths of its 3 axes", "tpu-v5p:4x4x8"},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "lockstep/cluster/catalog.h"
@@ -89,6 +91,21 @@ TEST(FindCluster, TellsFilesFromNames) {
   EXPECT_EQ(find_cluster("h100:64", report), *cluster_from_name("h100:64"));
   EXPECT_FALSE(find_cluster("nowhere.toml", report).has_value());
   EXPECT_EQ(report.first_error().code, Code::kFileUnreadable);
+  EXPECT_EQ(find_cluster("gb200:128/64", report), *cluster_from_name("gb200:128/64"));
+  const std::string dir = testing::TempDir();
+  const std::string path = dir + "/lockstep_cluster_without_ending";
+  std::ofstream(path) << "devices = 64\n[device]\nbase = \"h100\"\n";
+  EXPECT_TRUE(find_cluster(path, report)) << report.text("", false);
+  std::filesystem::remove(path);
+  config::Report on_directory;
+  EXPECT_FALSE(find_cluster(dir, on_directory));
+  EXPECT_EQ(on_directory.first_error().code, Code::kFileUnreadable);
+}
+
+TEST(ReadCluster, RanksAreCountedInThirtyTwoBits) {
+  const std::string report = errors_of("devices = 2147483648\n[device]\nbase = \"h100\"\n");
+  EXPECT_NE(report.find("LS0103"), std::string::npos) << report;
+  EXPECT_NE(report.find("too large"), std::string::npos) << report;
 }
 
 }  // namespace

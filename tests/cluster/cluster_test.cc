@@ -95,7 +95,7 @@ TEST(Validated, AcceptsAConsistentClusterUnchanged) {
 }
 
 TEST(Validated, NamesTheTierAndBothValues) {
-  expect_refused(two_tiers(8, 8), "tier 'network' has size 8, but the tier inside it has 8");
+  expect_refused(two_tiers(8, 8), "tier `network` has size 8, but the tier inside it has 8");
   expect_refused(two_tiers(8, 60), "size 60, which is not a multiple of 8");
   EXPECT_EQ(validated(two_tiers(8, 60)).error().help, "the nearest sizes are 56 and 64");
   Cluster more = two_tiers(8, 64);

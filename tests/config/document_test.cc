@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[layout\ntp = 1", 1, 1, "this table header is not well-formed", "write [layout]"},
         Mistake{"tp", 1, 1, "this is no `key = value`",
                 "write key = value, [table], or # before a comment"},
-        Mistake{"a = 99999999999999999999", 1, 5, "`99999999999999999999` does not fit in 64 bits",
+        Mistake{"a = 0xFFFFFFFFFFFFFFFF", 1, 5, "`0xFFFFFFFFFFFFFFFF` does not fit in 64 bits",
                 ""}));
 
 TEST(Toml, ASecondDefinitionShowsTheFirst) {

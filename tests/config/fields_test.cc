@@ -74,7 +74,16 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"[a]\ncount = \"8\"", Code::kWrongType, "`a.count` must be a whole number, not text",
               "remove the quotes: count = 8", "\"8\""},
         Wrong{"[a]\ncount = 8.0", Code::kWrongType,
-              "`a.count` must be a whole number, not a number", "write count = 8", "8.0"},
+              "`a.count` must be a whole number, not a decimal number", "write count = 8", "8.0"},
+        Wrong{"[a]\ncount = 1.5", Code::kWrongType,
+              "`a.count` must be a whole number, not a fraction",
+              "`count` takes a whole number, at least 1", "1.5"},
+        Wrong{"[a]\ncount = 99999999999999999999", Code::kOutOfRange,
+              "`a.count` must be a number that fits in 64 bits, not 99999999999999999999",
+              "`count` takes a whole number, at least 1", "99999999999999999999"},
+        Wrong{"[a]\ncount = -99999999999999999999", Code::kOutOfRange,
+              "`a.count` must be a number that fits in 64 bits, not -99999999999999999999",
+              "`count` takes a whole number, at least 1", "-99999999999999999999"},
         Wrong{"[a]\ncount = 0", Code::kOutOfRange, "`a.count` must be at least 1, not 0",
               "`count` takes a whole number, at least 1", "0"},
         Wrong{"[a]\ncount = 1\nrate = 0", Code::kOutOfRange,
@@ -87,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
               "`a.flag` must be true or false, not a whole number",
               "`flag` takes true or false; the default is false", "1"},
         Wrong{"[a]\ncount = 1\nkind = \"bf61\"", Code::kUnknownChoice,
-              "`a.kind` has no choice \"bf61\"",
+              "`a.kind` has no choice `bf61`",
               "did you mean `bf16`? the choices are `f32` and `bf16`", "\"bf61\""},
         Wrong{"[a]\ncount = 1\nkind = \"fp16\"", Code::kUnknownChoice,
               "`a.kind` = \"fp16\" is refused: it is refused", "use one of `f32` or `bf16`",
@@ -113,6 +122,36 @@ INSTANTIATE_TEST_SUITE_P(
               "`b.size` must be a size in bytes, not true or false",
               "`size` takes a size such as 1024 or \"64 MiB\"; the default is \"64 MiB\"",
               "true"}));
+
+TEST(Check, SaysOfANumberWhatIsWrongWithIt) {
+  const auto label = [](const std::string& text) {
+    Report report;
+    check(parse("[a]\ncount = 1\nrate = " + text, report), table(), report);
+    return report.diagnostics().empty() ? "" : report.diagnostics()[0].primary.text;
+  };
+  EXPECT_EQ(label("nan"), "not finite");
+  EXPECT_EQ(label("-inf"), "not finite");
+  EXPECT_EQ(label("-1"), "too small");
+  EXPECT_EQ(label("2"), "too large");
+  EXPECT_EQ(label("99999999999999999999"), "too large");
+  EXPECT_EQ(label("-99999999999999999999"), "too small");
+}
+
+TEST(Check, AnOversizedNumberHidesNoOtherMistake) {
+  const std::string toml = "[a]\ncount = 99999999999999999999 # one\nrat = 1\nflag = 2\n";
+  const std::string json = "{\"a\": {\"count\": 99999999999999999999, \"rat\": 1, \"flag\": 2}}";
+  for (const auto& [text, format] : {std::pair{toml, Format::kToml}, {json, Format::kJson}}) {
+    Report report;
+    const auto document = parse_document(text, "t", format, report);
+    ASSERT_TRUE(document) << report.text("t", false);
+    check(*document, table(), report);
+    std::vector<Code> codes;
+    for (const Diagnostic& d : report.diagnostics()) codes.push_back(d.code);
+    EXPECT_EQ(codes, (std::vector<Code>{Code::kOutOfRange, Code::kUnknownKey, Code::kWrongType}))
+        << report.text("t", false);
+    EXPECT_FALSE(Settings(document->root(), table()).integer("a.count"));
+  }
+}
 
 TEST(Check, ReportsEveryMistakeAtOnce) {
   Report report;
@@ -204,6 +243,18 @@ TEST(Environment, StandsBetweenFileAndFlag) {
   EXPECT_EQ(settings.text("a.kind"), "bf16");  // an empty variable is as good as none
   EXPECT_EQ(settings.origin("top"), Origin::kEnvironment);
   EXPECT_EQ(settings.origin("a.count"), Origin::kFlag);
+}
+
+TEST(Environment, AVariableOfATableThatIsNoKeyIsRefused) {
+  Report report;
+  const std::vector<std::string> names = {"HOME",           "LOCKSTEP_A_COUNT", "LOCKSTEP_A_CUONT",
+                                          "LOCKSTEP_OTHER", "LOCKSTEP_TOP",     "LOCKSTEP_TOPS"};
+  check_variables(table(), names, report);
+  ASSERT_EQ(report.diagnostics().size(), 1u) << report.text("", false);
+  const Diagnostic& d = report.diagnostics()[0];
+  EXPECT_EQ(d.code, Code::kUnknownKey);
+  EXPECT_EQ(d.message, "no key belongs to the variable `LOCKSTEP_A_CUONT`");
+  EXPECT_EQ(d.help, "did you mean `LOCKSTEP_A_COUNT`?");
 }
 
 TEST(Pages, HoldEveryField) {

@@ -158,10 +158,10 @@ INSTANTIATE_TEST_SUITE_P(
              "the nearest seq: 8188 or 8192",
              {"batch.seq", "layout.tp"}},
         Rule{"Zigzag",
-             "batch.seq = 8196\nlayout.cp = 2",
+             "batch.seq = 4100\nlayout.cp = 2",
              Code::kDoesNotDivide,
-             "seq = 8196 is not a multiple of 2 x cp = 4 times tp = 4",
-             "the nearest seq: 8192 or 8208",
+             "seq = 4100 is not a multiple of 2 x cp = 4 times tp = 4",
+             "the nearest seq: 4096 or 4112",
              {"batch.seq", "layout.cp"}},
         Rule{"Positions",
              "model.name = \"gpt2\"\nbatch.seq = 2048",
@@ -249,6 +249,77 @@ TEST(Spec, HugeDegreesAreRefusedNotMultiplied) {
                         "\npp = " + huge + "\n[batch]\nseq = 8\nglobal_batch = 3\n",
                     second));
   EXPECT_EQ(second.first_error().code, Code::kBadDegree);
+}
+
+std::vector<std::pair<Code, std::string>> mistakes(const std::string& model) {
+  config::Report report;
+  EXPECT_FALSE(read("[model]\n" + model + "[batch]\nseq = 8\nglobal_batch = 1\n", report));
+  std::vector<std::pair<Code, std::string>> found;
+  for (const config::Diagnostic& d : report.diagnostics()) {
+    found.emplace_back(d.code, d.message);
+    EXPECT_TRUE(d.primary.span.known()) << d.message;
+    if (d.code == Code::kMissingKey) {
+      EXPECT_NE(d.help.find(" to [model"), std::string::npos) << d.help;
+    }
+  }
+  return found;
+}
+
+TEST(Spec, AModelIsLookedUpWhateverElseIsWrongInItsTable) {
+  using Found = std::vector<std::pair<Code, std::string>>;
+  const std::pair layers = {Code::kWrongType,
+                            std::string("`model.layers` must be a whole number, not text")};
+  EXPECT_EQ(mistakes("name = \"lama3-8b\"\nlayers = \"6\"\n"),
+            (Found{layers, {Code::kUnknownModel, "no model is called `lama3-8b`"}}));
+  EXPECT_EQ(mistakes("name = \"mine\"\nlike = \"lama3-8b\"\nlayers = \"6\"\n"),
+            (Found{layers, {Code::kUnknownModel, "no model is called `lama3-8b`"}}));
+  EXPECT_EQ(mistakes("name = \"llama3-8b\"\nlayers = \"6\"\n"), Found{layers});
+  EXPECT_EQ(mistakes("name = 3\n"),
+            (Found{{Code::kWrongType, "`model.name` must be text, not a whole number"}}));
+}
+
+TEST(Spec, EveryMissingSizeIsNamedAndNoDerivedOne) {
+  using Found = std::vector<std::pair<Code, std::string>>;
+  const std::string most = "hidden = 64\nheads = 4\nffn = 64\nvocab = 64\n";
+  EXPECT_EQ(mistakes(most), (Found{{Code::kMissingKey, "`model.layers` is missing"},
+                                   {Code::kMissingKey, "`model.max_positions` is missing"}}));
+  EXPECT_EQ(mistakes(most + "name = \"mine\"\nmax_positions = 64\nlayer = 2\n"),
+            (Found{{Code::kUnknownKey, "no key `layer` in [model]"}}));
+  EXPECT_EQ(mistakes(most + "layers = 2\nmax_positions = 64\nfamily = \"moe\"\nmoe.top_k = 1\n"),
+            (Found{{Code::kMissingKey, "`model.moe.experts` is missing"},
+                   {Code::kMissingKey, "`model.moe.expert_ffn` is missing"}}));
+}
+
+TEST(Spec, DoubtfulLengthsAreWarnings) {
+  config::Report report;
+  const auto spec = read(kGood + "[train]\nsteps = 10\nwarmup = 11\n", report);
+  ASSERT_TRUE(spec) << report.text("run.toml", false);
+  ASSERT_EQ(report.diagnostics().size(), 1u);
+  EXPECT_EQ(report.diagnostics()[0].severity, config::Severity::kWarning);
+  EXPECT_EQ(report.diagnostics()[0].message,
+            "warmup = 11 is longer than the run of 10 steps: the learning rate never reaches its "
+            "peak");
+  config::Report longer;
+  EXPECT_TRUE(
+      read("[model]\nname = \"llama3-8b\"\nmax_positions = 64\n[batch]\nseq = 128\n"
+           "global_batch = 1\n",
+           longer));
+  ASSERT_EQ(longer.diagnostics().size(), 1u);
+  EXPECT_EQ(longer.diagnostics()[0].severity, config::Severity::kWarning);
+  EXPECT_EQ(longer.diagnostics()[0].message,
+            "seq = 128 is longer than the 64 positions of llama3-8b");
+}
+
+TEST(Spec, IsSummedUpInWords) {
+  config::Report report;
+  const auto spec = read(
+      "[model]\nlayers = 2\nhidden = 64\nheads = 4\nffn = 64\nvocab = 64\nmax_positions = 64\n"
+      "[batch]\nseq = 8\nglobal_batch = 1\n",
+      report);
+  ASSERT_TRUE(spec) << report.text("run.toml", false);
+  EXPECT_EQ(to_text(*spec),
+            "a model of its own on 1 rank: tp 1 x cp 1 x pp 1 x dp 1, zero 1; 1 sequence of 8 "
+            "tokens a step, 1 microbatch per data-parallel rank");
 }
 
 TEST(Spec, AMissingModelIsOneMistake) {
