@@ -16,7 +16,7 @@ ExitCode show_version(Output& output) {
   if (output.json)
     print_json(output, Json::object({{"schema", "lockstep.version/1"},
                                      {"version", version()},
-                                     {"torch", static_cast<bool>(LOCKSTEP_WITH_TORCH)}}));
+                                     {"torch", LOCKSTEP_WITH_TORCH != 0}}));
   else
     output.out << "lockstep " << version() << '\n';
   return ExitCode::kOk;

@@ -108,7 +108,7 @@ void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& o
                             {"help", finding.help}}));
   print_json(output, Json::object({{"schema", "lockstep.doctor/1"},
                                    {"version", LOCKSTEP_VERSION},
-                                   {"torch", static_cast<bool>(LOCKSTEP_WITH_TORCH)},
+                                   {"torch", LOCKSTEP_WITH_TORCH != 0},
                                    {"ready", healthy},
                                    {"findings", list}}));
 }

@@ -219,7 +219,7 @@ void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_
   if (const auto lost = lost_member(*group, *op); lost && !group->failure)
     fail_locked(*group,
                 {Code::kPeerLost, "rank " + std::to_string(lost->value) + " " + lost_[*lost], ""},
-                *lost);
+                lost);
   if (group->failure) {
     op->state = LocalOp::State::kFailed;
     std::tie(op->failure, op->culprit) = *group->failure;

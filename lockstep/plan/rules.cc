@@ -11,7 +11,6 @@
 namespace lockstep::plan {
 namespace {
 
-using config::Label;
 using config::Report;
 using config::Settings;
 
@@ -69,7 +68,7 @@ class Rules {
 
   // Where a size of the model was written: its own key, or the name it came with.
   std::string model_key(const std::string& size) const {
-    const std::string path = "model." + size;
+    std::string path = "model." + size;
     if (settings_.is_set(path)) return path;
     return settings_.is_set("model.name") ? "model.name" : "model.like";
   }

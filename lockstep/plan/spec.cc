@@ -125,7 +125,7 @@ Spec assemble(const Draft& draft, mesh::Order order) {
   Spec spec;
   spec.model = *draft.model;
   spec.cluster = draft.cluster;
-  spec.layout = {*draft.degrees, std::move(order), *settings.boolean("layout.sp"),
+  spec.layout = {*draft.degrees, order, *settings.boolean("layout.sp"),
                  static_cast<int>(*settings.integer("layout.zero"))};
   spec.batch = {*settings.integer("batch.seq"), *settings.integer("batch.global_batch"),
                 *settings.integer("batch.microbatch")};
@@ -189,7 +189,7 @@ std::optional<Spec> read_spec(const config::Document& document, Report& report) 
   }
   apply_rules(draft, report);
   if (report.num_errors() > errors_before) return std::nullopt;
-  return assemble(draft, std::move(order));
+  return assemble(draft, order);
 }
 
 }  // namespace lockstep::plan
