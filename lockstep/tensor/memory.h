@@ -50,8 +50,8 @@ class MemoryAccount {
 };
 
 // Makes LibTorch take CPU memory from here on through the counting allocator. Call it first thing
-// in main, before any tensor exists; later calls do nothing. Keeps at most `cache_bytes` of
-// returned blocks.
+// in main, before any tensor exists; a later call only undoes an uninstall. Keeps at most
+// `cache_bytes` of returned blocks.
 void install_counting_allocator(std::int64_t cache_bytes = std::int64_t{1} << 30);
 // Back to LibTorch's own allocator for new tensors, so that the two can be measured against each
 // other.
