@@ -1,5 +1,5 @@
 # Makes one static library lockstep_<folder> per line of layers.txt, linked exactly to the folders that
-# line allows. The sources of a folder are whatever is in it.
+# line allows. The sources of a folder are whatever is in it and in its own folders, whose headers are internal.
 
 # External libraries, each used by the one folder that wraps it.
 set(LOCKSTEP_EXTERNAL_base xxhash)
@@ -10,7 +10,7 @@ set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/tensor/gloo_link.cc" P
 
 function(lockstep_area name above_fence deps)
   file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lockstep/${name}/*.h")
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lockstep/${name}/*.cc")
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lockstep/${name}/*.cc" "${CMAKE_SOURCE_DIR}/lockstep/${name}/*/*.cc")
   if(NOT LOCKSTEP_NCCL)
     list(FILTER sources EXCLUDE REGEX "/nccl_")
     list(FILTER headers EXCLUDE REGEX "/nccl_")

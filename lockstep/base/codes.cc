@@ -68,6 +68,24 @@ constexpr CodeRow kRows[] = {
      "Along each axis a tensor is replicated, sharded or partial. all_gather starts from sharded,\n"
      "all_reduce and reduce_scatter start from partial; from another state they would compute\n"
      "something, but not what the model means."},
+    {Code::kBadSchedule, "a pipeline schedule can not run",
+     "A schedule must run every stage and microbatch exactly once forward and once backward, on "
+     "the\n"
+     "coordinate that holds the stage, weight gradients in microbatch order, and in an order in "
+     "which\n"
+     "no pass waits for one that can only come after it. The message names the pass."},
+    {Code::kNotRunYet, "this can be planned, but not run yet",
+     "The request makes sense and can be priced, but the runtime of this version does not execute "
+     "it.\n"
+     "It is refused rather than replaced by something near it. The message gives the nearest "
+     "settings\n"
+     "that run."},
+    {Code::kDeadlock, "ranks of a program would wait for each other for ever",
+     "Every rank runs its part of the step in order, and here each of some ranks waits for a call "
+     "that\n"
+     "another makes only later. Whether it happens depends on how much order the transport keeps; "
+     "the\n"
+     "message tells who waits for whom."},
     {Code::kUnknownModel, "no such model",
      "The name is neither a row of the model catalogue (`lockstep model --list`) nor a model "
      "file."},
@@ -111,6 +129,10 @@ constexpr CodeRow kRows[] = {
      "A device, port, permission or environment variable that the command needs is missing or "
      "unusable.\n"
      "`lockstep doctor` shows what this machine offers."},
+    {Code::kDiverged, "training diverged",
+     "The loss or the gradient norm of a step is infinite or not a number. No rank has changed any\n"
+     "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the gradient\n"
+     "norm usually help."},
     {Code::kBug, "a bug in Lockstep",
      "An invariant of the program itself does not hold. Please report the message together with "
      "the\n"

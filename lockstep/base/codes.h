@@ -1,7 +1,7 @@
 // Stable names of everything that can go wrong: LS0001, LS0002, ... A code, once released, keeps
 // its meaning for ever; `lockstep explain LS0203` prints its row. Ranges: 00 usage and input files,
-// 01 configuration values, 02 layouts, 03 models, 04 clusters, 05 communication, 06 environment, 09
-// bugs of ours.
+// 01 configuration values, 02 layouts, 03 models, 04 clusters, 05 communication, 06 environment, 07
+// training, 09 bugs of ours.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,9 @@ enum class Code : std::uint16_t {
   kDoesNotDivide = 203,
   kBadSharding = 204,
   kWrongTensorState = 205,
+  kBadSchedule = 206,
+  kNotRunYet = 207,
+  kDeadlock = 208,
 
   kUnknownModel = 301,
   kBadModel = 302,
@@ -46,6 +49,8 @@ enum class Code : std::uint16_t {
 
   kNeedsTorch = 601,
   kUnsuitableEnvironment = 602,
+
+  kDiverged = 701,
 
   kBug = 900,
 };

@@ -1,0 +1,237 @@
+#include "lockstep/schedule/mutants.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/op_table.h"
+#include "lockstep/schedule/text.h"
+
+namespace lockstep::schedule {
+namespace {
+
+constexpr std::string_view kKindNames[] = {"drop",  "drop wait", "double", "reach",
+                                           "order", "early",     "late"};
+
+bool is_compute(OpKind kind) {
+  return kind == OpKind::kForward || kind == OpKind::kBackward || kind == OpKind::kInputGrad ||
+         kind == OpKind::kWeightGrad;
+}
+
+// Values an op touches, and those of them it makes, changes or frees.
+struct Touched {
+  std::vector<Value> all;
+  std::vector<Value> written;
+};
+
+Touched touched_by(const Program& program, Coord coord, const Op& op) {
+  Touched touched;
+  const auto add = [&touched](const Effects& fx) {
+    for (const auto* values : {&fx.defines, &fx.mutates, &fx.kills})
+      touched.written.insert(touched.written.end(), values->begin(), values->end());
+    touched.all.insert(touched.all.end(), fx.reads.begin(), fx.reads.end());
+  };
+  add(effects(program, coord, op));
+  if (op.kind == OpKind::kWait)
+    add(effects(program, coord, program.list(coord)[static_cast<std::size_t>(op.target)]));
+  touched.all.insert(touched.all.end(), touched.written.begin(), touched.written.end());
+  return touched;
+}
+
+bool has_common(const std::vector<Value>& a, const std::vector<Value>& b) {
+  return std::ranges::any_of(
+      a, [&](const Value& value) { return std::ranges::find(b, value) != b.end(); });
+}
+
+bool conflict(const Touched& a, const Touched& b) {
+  return has_common(a.written, b.all) || has_common(a.all, b.written);
+}
+
+std::vector<Reach> other_reaches(Reach reach) {
+  switch (reach) {
+    case Reach::kNone:
+      return {};
+    case Reach::kPeer:
+      return {Reach::kSelf};
+    case Reach::kDataThenPipeline:
+    case Reach::kTied:
+    case Reach::kPipeline:
+      return {Reach::kSelf, Reach::kData, Reach::kPipeline};
+    default: {
+      std::vector<Reach> reaches = {Reach::kSelf, Reach::kShard, Reach::kReplicate, Reach::kData};
+      std::erase(reaches, reach);
+      return reaches;
+    }
+  }
+}
+
+// Mutants of one coordinate's list.
+class Mutator {
+ public:
+  Mutator(const Program& program, Coord coord, std::set<Hash128>& known, std::vector<Mutant>& out)
+      : program_(program), coord_(coord), list_(program.list(coord)), known_(known), out_(out) {
+    wait_of_.assign(list_.size(), -1);
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (list_[i].kind == OpKind::kWait)
+        wait_of_[static_cast<std::size_t>(list_[i].target)] = static_cast<int>(i);
+      touched_.push_back(touched_by(program, coord, list_[i]));
+      lanes_.push_back(effects(program, coord, list_[i]).lane);
+    }
+  }
+
+  void run() {
+    for (at_ = 0; at_ < size(); ++at_) {
+      const OpKind kind = op(at_).kind;
+      if (is_compute(kind)) continue;
+      drop();
+      twice();
+      reach();
+      order();
+      early();
+      late();
+    }
+  }
+
+ private:
+  int size() const { return static_cast<int>(list_.size()); }
+  const Op& op(int index) const { return list_[static_cast<std::size_t>(index)]; }
+  int wait_of(int index) const { return wait_of_[static_cast<std::size_t>(index)]; }
+  const Touched& touched(int index) const { return touched_[static_cast<std::size_t>(index)]; }
+
+  // Keeps the list made of the original's ops at these indices; an index may occur twice, and then
+  // its Waits are meant for the copies one after the other.
+  void keep(MutantKind kind, const std::vector<int>& from, const std::string& detail = "") {
+    std::vector<std::vector<int>> places(list_.size());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      places[static_cast<std::size_t>(from[i])].push_back(static_cast<int>(i));
+    std::vector<std::size_t> waits_seen(list_.size(), 0);
+    std::vector<Op> changed;
+    for (const int index : from) {
+      changed.push_back(op(index));
+      if (op(index).kind != OpKind::kWait) continue;
+      const auto target = static_cast<std::size_t>(op(index).target);
+      const std::vector<int>& copies = places[target];
+      const std::size_t copy = std::min(waits_seen[target]++, copies.size() - 1);
+      changed.back().target = copies[copy];
+    }
+    keep(kind, std::move(changed), detail);
+  }
+
+  void keep(MutantKind kind, std::vector<Op> changed, const std::string& detail) {
+    Program mutant = program_;
+    mutant.lists[static_cast<std::size_t>(coord_.value)] = std::move(changed);
+    if (!known_.insert(program_hash(mutant)).second) return;
+    std::string what = "coordinate " + std::to_string(coord_.value) + ", op " +
+                       std::to_string(at_) + ", " + op_text(program_, coord_, op(at_)) + ": " +
+                       std::string(to_text(kind)) + detail;
+    out_.push_back({kind, coord_, at_, std::move(what), std::move(mutant)});
+  }
+
+  std::vector<int> unchanged() const {
+    std::vector<int> from(list_.size());
+    std::iota(from.begin(), from.end(), 0);
+    return from;
+  }
+
+  void drop() {
+    std::vector<int> from = unchanged();
+    const int wait = wait_of(at_);
+    std::erase_if(from, [&](int index) { return index == at_ || index == wait; });
+    keep(op(at_).kind == OpKind::kWait ? MutantKind::kDropWait : MutantKind::kDrop, from);
+  }
+
+  void twice() {
+    std::vector<int> from;
+    for (int i = 0; i < size(); ++i) {
+      from.push_back(i);
+      if (i == at_ || i == wait_of(at_)) from.push_back(i);
+    }
+    keep(MutantKind::kDouble, from);
+  }
+
+  void reach() {
+    for (const Reach other : other_reaches(op(at_).reach)) {
+      std::vector<Op> changed = list_;
+      changed[static_cast<std::size_t>(at_)].reach = other;
+      keep(MutantKind::kReach, std::move(changed), " " + std::string(to_text(other)));
+    }
+  }
+
+  void swap_with(int other) {
+    std::vector<int> from = unchanged();
+    std::swap(from[static_cast<std::size_t>(at_)], from[static_cast<std::size_t>(other)]);
+    keep(MutantKind::kOrder, from, " with op " + std::to_string(other));
+  }
+
+  // Waits change places with waits only: with others they are early or late.
+  void order() {
+    const auto lane = [this](int index) { return lanes_[static_cast<std::size_t>(index)]; };
+    const auto is_wait = [this](int index) { return op(index).kind == OpKind::kWait; };
+    const auto is_neighbour = [&](int other) {
+      return is_wait(at_) == is_wait(other) && (is_wait(at_) || lane(at_) == lane(other));
+    };
+    int other = at_ + 1;
+    while (other < size() && op(other).kind != op(at_).kind) ++other;
+    if (other < size()) swap_with(other);
+    for (const int step : {-1, 1}) {
+      other = at_ + step;
+      while (other >= 0 && other < size() && !is_neighbour(other)) other += step;
+      if (other >= 0 && other < size()) swap_with(other);
+    }
+  }
+
+  std::optional<int> conflicting(int step) const {
+    for (int other = at_ + step; other >= 0 && other < size(); other += step)
+      if (conflict(touched(at_), touched(other))) return other;
+    return std::nullopt;
+  }
+
+  void early() {
+    const auto before = conflicting(-1);
+    if (!before) return;
+    std::vector<int> from = unchanged();
+    std::rotate(from.begin() + *before, from.begin() + at_, from.begin() + at_ + 1);
+    keep(MutantKind::kEarly, from, ", before op " + std::to_string(*before));
+  }
+
+  void late() {
+    const auto behind = conflicting(1);
+    if (!behind) return;
+    std::vector<int> from = unchanged();
+    std::rotate(from.begin() + at_, from.begin() + at_ + 1, from.begin() + *behind + 1);
+    keep(MutantKind::kLate, from, ", behind op " + std::to_string(*behind));
+  }
+
+  const Program& program_;
+  Coord coord_;
+  const std::vector<Op>& list_;
+  std::set<Hash128>& known_;
+  std::vector<Mutant>& out_;
+  std::vector<int> wait_of_;
+  std::vector<Touched> touched_;
+  std::vector<Lane> lanes_;
+  int at_ = 0;
+};
+
+}  // namespace
+
+std::string_view to_text(MutantKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+
+std::vector<Mutant> mutants(const Program& program) {
+  std::vector<Mutant> out;
+  std::set<Hash128> known = {program_hash(program)};
+  for (std::int32_t c = 0; c < program.step.shape.coords; ++c)
+    Mutator(program, {c}, known, out).run();
+  return out;
+}
+
+std::array<int, kNumMutantKinds> count_by_kind(std::span<const Mutant> mutants) {
+  std::array<int, kNumMutantKinds> counts = {};
+  for (const Mutant& mutant : mutants) ++counts[static_cast<std::size_t>(mutant.kind)];
+  return counts;
+}
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,78 @@
+#include "lockstep/schedule/op_table.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep::schedule {
+namespace {
+
+//                             unit mb period transfer target
+constexpr std::array<OpRow, kNumOpKinds> kRows = {{
+    {OpKind::kLoad, "load", "load", {false, true, false, false, false}},
+    {OpKind::kCount, "count", "count of valid tokens", {false, false, false, false, false}},
+    {OpKind::kForward, "F", "F", {true, true, false, false, false}},
+    {OpKind::kRecompute, "R", "R", {true, true, false, false, false}},
+    {OpKind::kBackward, "B", "B", {true, true, false, false, false}},
+    {OpKind::kInputGrad, "I", "I", {true, true, false, false, false}},
+    {OpKind::kWeightGrad, "W", "W", {true, true, false, false, false}},
+    {OpKind::kSend, "send", "send", {false, false, false, true, false}},
+    {OpKind::kPostRecv, "recv", "receive", {false, false, false, true, false}},
+    {OpKind::kGather, "gather", "gather", {true, false, false, false, false}},
+    {OpKind::kFree, "free", "free", {true, false, false, false, false}},
+    {OpKind::kReduce, "reduce", "reduce", {true, false, true, false, false}},
+    {OpKind::kReduceAcross, "across", "reduce across replicas", {true, false, true, false, false}},
+    {OpKind::kReduceTied, "tied", "tied reduction", {false, false, false, false, false}},
+    {OpKind::kNorm, "norm", "norm", {false, false, false, false, false}},
+    {OpKind::kUpdate, "update", "update", {true, false, false, false, false}},
+    {OpKind::kPublish, "publish", "publish", {true, false, false, false, false}},
+    {OpKind::kWait, "wait", "wait", {false, false, false, false, true}},
+}};
+
+constexpr bool rows_follow_kinds() {
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    if (static_cast<std::size_t>(kRows[i].kind) != i) return false;
+  return true;
+}
+static_assert(rows_follow_kinds());
+
+constexpr std::string_view kReachNames[] = {
+    "none", "self", "shard", "replicate", "data", "pipeline", "data_then_pipeline", "tied", "peer"};
+
+}  // namespace
+
+const OpRow& op_row(OpKind kind) { return kRows[static_cast<std::size_t>(kind)]; }
+
+std::span<const OpRow> op_table() { return kRows; }
+
+Reach usual_reach(const StepShape& step, OpKind kind) {
+  switch (kind) {
+    case OpKind::kCount:
+      return Reach::kData;
+    case OpKind::kSend:
+    case OpKind::kPostRecv:
+      return Reach::kPeer;
+    case OpKind::kGather:
+    case OpKind::kPublish:
+      return Reach::kShard;
+    case OpKind::kReduce:
+      return step.zero == 0 ? Reach::kData : Reach::kShard;
+    case OpKind::kReduceAcross:
+      return Reach::kReplicate;
+    case OpKind::kReduceTied:
+      return Reach::kTied;
+    case OpKind::kNorm:
+      return Reach::kDataThenPipeline;
+    default:
+      return Reach::kNone;
+  }
+}
+
+std::string_view to_text(Reach reach) { return kReachNames[static_cast<std::size_t>(reach)]; }
+
+std::optional<Reach> parse_reach(std::string_view text) {
+  const auto found = std::ranges::find(kReachNames, text);
+  if (found == std::end(kReachNames)) return std::nullopt;
+  return static_cast<Reach>(found - std::begin(kReachNames));
+}
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,42 @@
+// One row per kind of op: its name in the text form, its name for people, and which of its numbers
+// it uses; and which ranks each kind meets.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::schedule {
+
+// The numbers of an Op, in the order in which the text form writes them.
+struct OpField {
+  std::string_view name;
+  std::int32_t Op::* member;
+};
+inline constexpr OpField kOpFields[] = {{"unit", &Op::unit},
+                                        {"microbatch", &Op::microbatch},
+                                        {"period", &Op::period},
+                                        {"transfer", &Op::transfer},
+                                        {"target", &Op::target}};
+inline constexpr int kNumOpFields = 5;
+
+struct OpRow {
+  OpKind kind;
+  std::string_view token;   // "gather"
+  std::string_view words;   // "gather"; what it is applied to follows
+  bool uses[kNumOpFields];  // as kOpFields; an unused number is -1
+};
+
+const OpRow& op_row(OpKind kind);
+std::span<const OpRow> op_table();  // in the order of OpKind
+
+// The reach that the kind needs in such a step.
+Reach usual_reach(const StepShape& step, OpKind kind);
+
+std::string_view to_text(Reach reach);  // "data_then_pipeline"
+std::optional<Reach> parse_reach(std::string_view text);
+
+}  // namespace lockstep::schedule

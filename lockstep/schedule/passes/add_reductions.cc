@@ -1,0 +1,66 @@
+#include <map>
+#include <utility>
+
+#include "lockstep/schedule/passes/passes.h"
+
+namespace lockstep::schedule {
+namespace {
+
+// The reductions of one list, at most one in flight.
+class Reductions {
+ public:
+  Reductions(const StepShape& step, DraftList& list) : step_(step), list_(list) {}
+
+  void issue(std::int32_t at, std::int32_t unit, std::int32_t period) {
+    finish(at);
+    pending_ = op(OpKind::kReduce, step_.zero == 0 ? Reach::kData : Reach::kShard, unit, period);
+    handle_ = list_.attach(at, Slot::kReduce, pending_);
+  }
+
+  void finish(std::int32_t at) {
+    if (handle_ < 0) return;
+    list_.attach_wait(at, Slot::kReduce, handle_);
+    if (step_.replicas && step_.zero > 0) {
+      const std::int32_t across = list_.attach(
+          at, Slot::kReduce,
+          op(OpKind::kReduceAcross, Reach::kReplicate, pending_.unit, pending_.period));
+      list_.attach_wait(at, Slot::kReduce, across);
+    }
+    handle_ = -1;
+  }
+
+ private:
+  static Op op(OpKind kind, Reach reach, std::int32_t unit, std::int32_t period) {
+    return {.kind = kind, .reach = reach, .unit = unit, .period = period};
+  }
+
+  const StepShape& step_;
+  DraftList& list_;
+  Op pending_;
+  std::int32_t handle_ = -1;
+};
+
+void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
+  std::map<Value, std::int32_t> last_of;  // per gradient, the last op that adds to it
+  for (std::int32_t at = 0; at < list.end(); ++at) {
+    const Effects effects = draft.effects_of(coord, list.compute[static_cast<std::size_t>(at)]);
+    for (const auto* values : {&effects.defines, &effects.mutates})
+      for (const Value& value : *values)
+        if (value.kind == ValueKind::kMainGrad) last_of[value] = at;
+  }
+  std::map<std::int32_t, Value> in_order;
+  for (const auto& [value, at] : last_of) in_order[at] = value;
+  Reductions reductions(draft.step(), list);
+  for (const auto& [at, value] : in_order) reductions.issue(at, value.a, value.b);
+  reductions.finish(list.end());
+}
+
+}  // namespace
+
+Draft add_reductions(Draft draft) {
+  for (std::size_t coord = 0; coord < draft.lists.size(); ++coord)
+    add_reductions(draft, {static_cast<std::int32_t>(coord)}, draft.lists[coord]);
+  return draft;
+}
+
+}  // namespace lockstep::schedule

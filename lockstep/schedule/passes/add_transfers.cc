@@ -1,0 +1,107 @@
+#include <compare>
+#include <map>
+
+#include "lockstep/schedule/passes/channels.h"
+#include "lockstep/schedule/passes/passes.h"
+
+namespace lockstep::schedule {
+namespace {
+
+std::vector<Transfer> all_transfers(const StepShape& step) {
+  std::vector<Transfer> transfers;
+  for (const bool is_grad : {false, true}) {
+    if (is_grad && step.forward_only) continue;
+    for (std::size_t stage = 1; stage + 1 < step.stage_begin.size(); ++stage) {
+      const std::int32_t unit = step.stage_begin[stage] - 1;
+      const Coord lower = step.coord_of(unit), upper = step.coord_of(unit + 1);
+      if (lower == upper) continue;
+      for (std::int32_t mb = 0; mb < step.shape.microbatches; ++mb)
+        transfers.push_back({is_grad, unit, mb, is_grad ? upper : lower, is_grad ? lower : upper});
+    }
+  }
+  return transfers;
+}
+
+// Finds the producer and the consumer of every transfer.
+class Scan {
+ public:
+  explicit Scan(const Draft& draft)
+      : draft_(draft), hops_(draft.program.transfers.size()), sent_(draft.lists.size()) {
+    for (std::size_t coord = 0; coord < draft.lists.size(); ++coord)
+      for (std::int32_t at = 0; at < draft.lists[coord].end(); ++at)
+        note({static_cast<std::int32_t>(coord)}, at);
+  }
+
+  std::vector<Channel> channels() const {
+    std::vector<Channel> channels;
+    for (std::size_t from = 0; from < sent_.size(); ++from)
+      for (const auto& [direction, transfers] : sent_[from]) {
+        Channel& channel = channels.emplace_back();
+        channel.from = {static_cast<std::int32_t>(from)};
+        channel.to = direction.to;
+        for (const std::size_t transfer : transfers) channel.hops.push_back(hops_[transfer]);
+      }
+    return channels;
+  }
+
+ private:
+  struct Direction {
+    Coord to;
+    bool is_grad = false;
+    auto operator<=>(const Direction&) const = default;
+  };
+
+  void note(Coord coord, std::int32_t at) {
+    const auto here = static_cast<std::size_t>(coord.value);
+    const Op& op = draft_.lists[here].compute[static_cast<std::size_t>(at)];
+    const Effects effects = draft_.effects_of(coord, op);
+    for (const Value& value : effects.reads)
+      if (value.kind == ValueKind::kRecvBuffer)
+        hops_[static_cast<std::size_t>(value.a)].consumer = at;
+    for (const Value& value : effects.defines) {
+      const bool is_grad = value.kind == ValueKind::kGrad;
+      if (!is_grad && value.kind != ValueKind::kAct) continue;
+      const std::int32_t transfer = draft_.program.find_transfer(is_grad, value.a, value.b);
+      if (transfer < 0) continue;
+      const auto index = static_cast<std::size_t>(transfer);
+      hops_[index].transfer = transfer;
+      hops_[index].producer = at;
+      sent_[here][{draft_.program.transfers[index].to, is_grad}].push_back(index);
+    }
+  }
+
+  const Draft& draft_;
+  std::vector<Hop> hops_;                                            // per transfer
+  std::vector<std::map<Direction, std::vector<std::size_t>>> sent_;  // per sender, in its order
+};
+
+void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver) {
+  const auto end = [](OpKind kind, const Hop& hop) {
+    return Op{.kind = kind, .reach = Reach::kPeer, .transfer = hop.transfer};
+  };
+  std::int32_t in_flight = -1;
+  for (const Hop& hop : channel.hops) {
+    if (in_flight >= 0) sender.attach_wait(hop.producer, Slot::kSend, in_flight);
+    in_flight = sender.attach(hop.producer, Slot::kSend, end(OpKind::kSend, hop));
+    const std::int32_t posted =
+        receiver.attach(hop.post, Slot::kPostRecv, end(OpKind::kPostRecv, hop));
+    receiver.attach_wait(hop.consumer, Slot::kWaitRecv, posted);
+  }
+  sender.attach_wait(sender.end(), Slot::kSend, in_flight);
+}
+
+}  // namespace
+
+Draft add_transfers(Draft draft) {
+  draft.program.transfers = all_transfers(draft.step());
+  std::vector<Channel> channels = Scan(draft).channels();
+  std::vector<std::int32_t> lengths;
+  for (const DraftList& list : draft.lists) lengths.push_back(list.end());
+  place_posts(channels, lengths);
+  for (const Channel& channel : channels)
+    attach_ends(channel, draft.lists[static_cast<std::size_t>(channel.from.value)],
+                draft.lists[static_cast<std::size_t>(channel.to.value)]);
+  return draft;
+}
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,227 @@
+#include "lockstep/schedule/schedule.h"
+
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::schedule {
+namespace {
+
+constexpr std::int64_t kMaxStagePasses = std::int64_t{1} << 24;
+
+Error out_of_range(std::string message, std::string help) {
+  return {Code::kOutOfRange, std::move(message), std::move(help)};
+}
+
+constexpr std::uint8_t bit(PassKind kind) {
+  return static_cast<std::uint8_t>(1u << static_cast<int>(kind));
+}
+
+constexpr std::uint8_t kF = bit(PassKind::kForward), kB = bit(PassKind::kBackward),
+                       kI = bit(PassKind::kInputGrad), kW = bit(PassKind::kWeightGrad);
+
+PassKind lowest_kind(std::uint8_t bits) {
+  int kind = 0;
+  while ((bits >> kind & 1) == 0) ++kind;
+  return static_cast<PassKind>(kind);
+}
+
+// Finds the first reason to refuse a timetable.
+class Inspection {
+ public:
+  Inspection(const Shape& shape, Placement placement,
+             const std::vector<std::vector<Pass>>& timetable)
+      : shape_(shape),
+        placement_(placement),
+        timetable_(timetable),
+        listed_(static_cast<std::size_t>(shape.stages()) *
+                static_cast<std::size_t>(shape.microbatches)) {}
+
+  std::optional<Error> fault() {
+    if (auto error = misplaced_or_doubled()) return error;
+    if (auto error = missing()) return error;
+    if (auto error = out_of_order()) return error;
+    return never_ready();
+  }
+
+ private:
+  using Kinds = std::uint8_t;  // a set of PassKind
+
+  static Error refuse(std::string message, std::string help = "") {
+    return {Code::kBadSchedule, std::move(message), std::move(help)};
+  }
+
+  std::size_t index(Stage stage, Microbatch mb) const {
+    return static_cast<std::size_t>(stage.value) * static_cast<std::size_t>(shape_.microbatches) +
+           static_cast<std::size_t>(mb.value);
+  }
+  Coord home(Stage stage) const { return coord_of(placement_, stage, shape_.coords); }
+  bool in_range(const Pass& pass) const {
+    return pass.stage.value >= 0 && pass.stage.value < shape_.stages() &&
+           pass.microbatch.value >= 0 && pass.microbatch.value < shape_.microbatches;
+  }
+
+  std::optional<Error> misplaced_or_doubled() {
+    for (std::size_t coord = 0; coord < timetable_.size(); ++coord)
+      for (const Pass& pass : timetable_[coord])
+        if (auto error = enter(pass, static_cast<int>(coord))) return error;
+    return std::nullopt;
+  }
+
+  std::optional<Error> enter(const Pass& pass, int coord) {
+    const std::string name = "pass " + to_text(pass) + " of coordinate " + std::to_string(coord);
+    if (!in_range(pass))
+      return refuse(name + " is outside " + std::to_string(shape_.stages()) + " stages and " +
+                    std::to_string(shape_.microbatches) + " microbatches");
+    if (home(pass.stage).value != coord)
+      return refuse(name + " belongs to coordinate " + std::to_string(home(pass.stage).value));
+    Kinds& kinds = listed_[index(pass.stage, pass.microbatch)];
+    if ((kinds & bit(pass.kind)) != 0) return refuse(name + " is there twice");
+    kinds |= bit(pass.kind);
+    if ((kinds & kB) != 0 && (kinds & (kI | kW)) != 0)
+      return refuse(name + " makes a second backward pass",
+                    "a backward pass is B, or I and later W");
+    return std::nullopt;
+  }
+
+  std::optional<Error> missing() const {
+    for (int stage = 0; stage < shape_.stages(); ++stage)
+      for (int mb = 0; mb < shape_.microbatches; ++mb) {
+        const Kinds kinds = listed_[index({stage}, {mb})];
+        const Kinds wanted = (kinds & (kI | kW)) != 0 ? kF | kI | kW : kF | kB;
+        const Kinds absent = static_cast<Kinds>(wanted & ~kinds);
+        if (absent == 0) continue;
+        return refuse("pass " + to_text(Pass{lowest_kind(absent), {stage}, {mb}}) + " is missing");
+      }
+    return std::nullopt;
+  }
+
+  // Input gradients and weight gradients each come in microbatch order, whether alone or in B.
+  std::optional<Error> out_of_order() const {
+    for (const Kinds track : {Kinds{kI | kB}, Kinds{kW | kB}}) {
+      std::vector<int> expected(static_cast<std::size_t>(shape_.stages()));
+      for (const auto& passes : timetable_)
+        for (const Pass& pass : passes) {
+          if ((bit(pass.kind) & track) == 0) continue;
+          int& next = expected[static_cast<std::size_t>(pass.stage.value)];
+          if (pass.microbatch.value != next++)
+            return refuse("pass " + to_text(pass) + " is out of microbatch order",
+                          "gradients of a stage are added in ascending microbatch order, so that "
+                          "every schedule adds alike");
+        }
+    }
+    return std::nullopt;
+  }
+
+  // What `pass` waits for among the passes not `done`; nothing when it is ready.
+  std::optional<Pass> awaited(const Pass& pass, const std::vector<Kinds>& done) const {
+    const auto lacks = [&](Stage stage, Kinds kinds) -> std::optional<Pass> {
+      const std::size_t at = index(stage, pass.microbatch);
+      if ((done[at] & kinds) != 0) return std::nullopt;
+      return Pass{lowest_kind(static_cast<Kinds>(listed_[at] & kinds)), stage, pass.microbatch};
+    };
+    const Stage before = {pass.stage.value - 1}, after = {pass.stage.value + 1};
+    if (pass.kind == PassKind::kForward) return before.value < 0 ? std::nullopt : lacks(before, kF);
+    if (pass.kind == PassKind::kWeightGrad) return lacks(pass.stage, kI);
+    if (auto own = lacks(pass.stage, kF)) return own;
+    return after.value == shape_.stages() ? std::nullopt : lacks(after, kB | kI);
+  }
+
+  // One topological pass: each coordinate runs until it waits, and is looked at again when a
+  // neighbour has done what it may have waited for.
+  std::optional<Error> never_ready() const {
+    std::vector<Kinds> done(listed_.size());
+    std::vector<std::size_t> next(timetable_.size());
+    std::vector<Coord> runnable;
+    for (int coord = shape_.coords - 1; coord >= 0; --coord) runnable.push_back({coord});
+    while (!runnable.empty()) {
+      const auto coord = static_cast<std::size_t>(runnable.back().value);
+      runnable.pop_back();
+      for (; next[coord] < timetable_[coord].size(); ++next[coord]) {
+        const Pass& pass = timetable_[coord][next[coord]];
+        if (awaited(pass, done)) break;
+        done[index(pass.stage, pass.microbatch)] |= bit(pass.kind);
+        const int neighbour = pass.stage.value + (pass.kind == PassKind::kForward ? 1 : -1);
+        if (neighbour >= 0 && neighbour < shape_.stages()) runnable.push_back(home({neighbour}));
+      }
+    }
+    for (std::size_t coord = 0; coord < timetable_.size(); ++coord) {
+      if (next[coord] == timetable_[coord].size()) continue;
+      const Pass& stuck = timetable_[coord][next[coord]];
+      return refuse("pass " + to_text(stuck) + " of coordinate " + std::to_string(coord) +
+                        " can never run: it waits for " + to_text(*awaited(stuck, done)),
+                    "that pass comes later in the same list, or itself waits for one that does");
+    }
+    return std::nullopt;
+  }
+
+  const Shape& shape_;
+  Placement placement_;
+  const std::vector<std::vector<Pass>>& timetable_;
+  std::vector<Kinds> listed_;  // per stage and microbatch
+};
+
+}  // namespace
+
+Result<void> check_shape(const Shape& shape) {
+  const std::pair<const char*, int> fields[] = {{"coordinates", shape.coords},
+                                                {"chunks", shape.chunks},
+                                                {"microbatches", shape.microbatches}};
+  std::int64_t passes = 1;
+  for (const auto& [name, value] : fields) {
+    if (value < 1)
+      return out_of_range(std::string(name) + " = " + std::to_string(value) + " is less than 1",
+                          "give at least 1");
+    passes *= value;
+    if (passes > kMaxStagePasses)
+      return out_of_range(
+          "coordinates x chunks x microbatches is more than " + std::to_string(kMaxStagePasses),
+          "use fewer microbatches");
+  }
+  return {};
+}
+
+Coord coord_of(Placement placement, Stage stage, int coords) {
+  const int place = stage.value % coords;
+  const bool mirrored = placement == Placement::kV && stage.value / coords % 2 == 1;
+  return {mirrored ? coords - 1 - place : place};
+}
+
+Result<Schedule> Schedule::create(Shape shape, Placement placement,
+                                  std::vector<std::vector<Pass>> timetable) {
+  if (Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
+  if (timetable.size() != static_cast<std::size_t>(shape.coords))
+    return Error{Code::kBadSchedule,
+                 "there are " + std::to_string(timetable.size()) + " lists of passes for " +
+                     std::to_string(shape.coords) + " coordinates",
+                 "give one list per coordinate"};
+  if (auto error = Inspection(shape, placement, timetable).fault()) return *std::move(error);
+  return Schedule(shape, placement, std::move(timetable));
+}
+
+std::span<const Pass> Schedule::passes(Coord coord) const {
+  LS_CHECK(coord.value >= 0 && coord.value < shape_.coords, "coordinate ", coord.value, " of ",
+           shape_.coords);
+  return timetable_[static_cast<std::size_t>(coord.value)];
+}
+
+std::string to_text(const Pass& pass) {
+  return std::to_string(pass.stage.value) + "FBIW"[static_cast<int>(pass.kind)] +
+         std::to_string(pass.microbatch.value);
+}
+
+std::string to_text(const Schedule& schedule) {
+  std::string text;
+  for (int coord = 0; coord < schedule.shape().coords; ++coord) {
+    const char* mark = "";
+    for (const Pass& pass : schedule.passes({coord})) {
+      text += mark + to_text(pass);
+      mark = ",";
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace lockstep::schedule

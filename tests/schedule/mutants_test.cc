@@ -1,0 +1,159 @@
+#include "lockstep/schedule/mutants.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "lockstep/base/hash.h"
+#include "lockstep/schedule/deadlock.h"
+#include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/op_table.h"
+#include "lockstep/schedule/validate.h"
+#include "tests/schedule/listing.h"
+#include "tests/schedule/lowered.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::schedule {
+namespace {
+
+bool is_caught(const Program& program) {
+  return !validate(program, 1).empty() || !check_deadlock(program, Transport::kTagged).ok();
+}
+
+TEST(Mutants, EverythingLoweringEmitsIsValidAndEnds) {
+  for (const Sample& sample : lowered_samples()) {
+    SCOPED_TRACE(sample.name);
+    std::string problems;
+    for (const Problem& problem : validate(sample.program)) problems += to_text(problem) + "\n";
+    EXPECT_EQ(problems, "") << to_text(sample.program);
+    // Lowering keeps outputs and gradients in order, each for itself; with more chunks both may go
+    // from one coordinate to the same other one.
+    const bool is_one_chunk = sample.program.step.shape.chunks == 1;
+    const Result<void> result = check_deadlock(
+        sample.program, is_one_chunk ? Transport::kFifoPerDirection : Transport::kTagged);
+    EXPECT_TRUE(result.ok()) << result.error().message;
+    const Result<Program> back = parse_program(to_text(sample.program));
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(*back, sample.program);
+  }
+}
+
+std::string tokens(const Program& program) {
+  std::string text;
+  for (const Op& op : program.list({0}))
+    text += (text.empty() ? "" : " ") + op_token(program.step, op);
+  return text;
+}
+
+// What a coordinate computes, as formulas: each value is the hash of the op that made it and of what
+// the op read. Equal formulas for all that outlives the step and all that is sent mean equal bits,
+// whatever the order of the list.
+class Formulas {
+ public:
+  Formulas(const Program& program, Coord coord) : program_(program), coord_(coord) {
+    for (const Value& value : persistent(program.step, coord)) now_[value] = to_text(value);
+    for (const Op& op : program.list(coord)) run(op);
+  }
+
+  std::map<std::string, std::string> results() const {
+    std::map<std::string, std::string> results = sent_;
+    for (const auto& [value, formula] : now_) results[to_text(value)] = formula;
+    return results;
+  }
+
+ private:
+  std::string name(const Op& op) const {
+    if (op.kind != OpKind::kWait) return op_token(program_.step, op);
+    return "wait " + name(program_.list(coord_)[static_cast<std::size_t>(op.target)]);
+  }
+
+  void run(const Op& op) {
+    const Effects fx = effects(program_, coord_, op);
+    std::string formula = name(op);
+    for (const auto* used : {&fx.reads, &fx.mutates})
+      for (const Value& value : *used) formula += "," + now_[value];
+    if (op.kind == OpKind::kSend) sent_[name(op)] = formula;
+    for (const Value& value : fx.kills) now_.erase(value);
+    for (const auto* made : {&fx.defines, &fx.mutates})
+      for (const Value& value : *made) now_[value] = to_hex(xxh3_128(formula + to_text(value)));
+  }
+
+  const Program& program_;
+  Coord coord_;
+  std::map<Value, std::string> now_;
+  std::map<std::string, std::string> sent_;
+};
+
+// Why an op may change places with a neighbour and still pass: what changes is when, not what. All
+// other faults are caught. `verify` runs these all the same.
+const std::map<OpKind, std::string> kHarmlessOrders = {
+    {OpKind::kLoad, "each load is still before its first reader"},
+    {OpKind::kCount, "still before the first gradient of the head, which alone reads it"},
+    {OpKind::kRecompute, "beside the compute of another unit, still between its F and its I"},
+    {OpKind::kGather, "of different units, each before its wait and behind the free before it"},
+    {OpKind::kFree, "of different units, or past compute of another unit: memory, not values"},
+    {OpKind::kReduce, "of different units, each behind its last W"},
+    {OpKind::kUpdate, "of different units, which share only the norm that both read"},
+    {OpKind::kPublish, "of different units, each before its wait"},
+    {OpKind::kWait, "nothing between the two places needs what either completes"},
+};
+
+struct Tally {
+  int made = 0, caught = 0;
+};
+
+TEST(Mutants, AreCaughtOrComputeTheSame) {
+  std::map<MutantKind, Tally> by_kind;
+  std::map<OpKind, int> passed;
+  for (const Sample& sample : lowered_samples()) {
+    const std::string schedule = sample.name.substr(0, sample.name.find(' '));
+    if (!std::set<std::string>{"1f1b", "zb-h1", "zbv", "evaluation"}.contains(schedule)) continue;
+    SCOPED_TRACE(sample.name);
+    const Program& program = sample.program;
+    for (const Mutant& mutant : mutants(program)) {
+      const bool caught = is_caught(mutant.program);
+      const OpKind op = program.list(mutant.coord)[static_cast<std::size_t>(mutant.op)].kind;
+      ++by_kind[mutant.kind].made;
+      by_kind[mutant.kind].caught += caught;
+      if (caught) continue;
+      ++passed[op];
+      EXPECT_EQ(mutant.kind, MutantKind::kOrder) << mutant.what;
+      EXPECT_TRUE(kHarmlessOrders.contains(op)) << mutant.what;
+      ASSERT_EQ(Formulas(mutant.program, mutant.coord).results(),
+                Formulas(program, mutant.coord).results())
+          << mutant.what << "\n"
+          << to_text(program) << to_text(mutant.program);
+    }
+  }
+  for (const auto& [kind, tally] : by_kind)
+    std::cout << to_text(kind) << ": " << tally.caught << " of " << tally.made << " caught\n";
+  for (const auto& [op, count] : passed)
+    std::cout << "  order of " << op_row(op).token << ": " << count << " pass, "
+              << kHarmlessOrders.at(op) << "\n";
+  EXPECT_EQ(by_kind.size(), static_cast<std::size_t>(kNumMutantKinds));
+}
+
+TEST(Mutants, AreAllDifferentAndAlwaysTheSame) {
+  std::string text;
+  for (const Program& program : {tiny(1), naive_1f1b(), zero3()}) {
+    const std::vector<Mutant> once = mutants(program), again = mutants(program);
+    ASSERT_EQ(once.size(), again.size());
+    std::set<std::string> texts = {to_text(program)};
+    for (std::size_t i = 0; i < once.size(); ++i) {
+      EXPECT_EQ(once[i].what, again[i].what);
+      EXPECT_EQ(once[i].program, again[i].program);
+      EXPECT_TRUE(texts.insert(to_text(once[i].program)).second) << once[i].what;
+      if (program == tiny(1)) text += once[i].what + "\n  " + tokens(once[i].program) + "\n";
+    }
+    int total = 0;
+    for (const int count : count_by_kind(once)) total += count;
+    EXPECT_EQ(total, static_cast<int>(once.size()));
+  }
+  EXPECT_TRUE(support::matches_golden("schedule/mutants.txt", text));
+}
+
+}  // namespace
+}  // namespace lockstep::schedule
