@@ -19,24 +19,4 @@ double gpt_block_bytes(const BlockShape& shape, std::int64_t tp, bool sequence_p
   return sbh * (path + (24.0 + scores) / t);
 }
 
-std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const Unit& block, double width) {
-  LS_CHECK(block.attention && config.family == Family::kLlama, config.name,
-           ": no table of saved tensors for this block");
-  const Attention& attention = *block.attention;
-  const double h = width * static_cast<double>(config.hidden);
-  const double q = width * static_cast<double>(attention.heads * attention.qk_dim);
-  const double kv = width * static_cast<double>(attention.kv_heads * attention.qk_dim);
-  const double f = width * static_cast<double>(config.ffn);
-  return {
-      {"attn_norm.input", h, false, false},
-      {"attn_norm.output", h, true, false},
-      {"attn.qkv", q + 2.0 * kv, false, true},
-      {"attn.output", q + 4.0 * static_cast<double>(attention.heads), false, true},
-      {"mlp_norm.input", h, false, false},
-      {"mlp_norm.output", h, true, false},
-      {"mlp.gate_up", 2.0 * f, false, true},
-      {"mlp.product", f, true, true},
-  };
-}
-
 }  // namespace lockstep::arch

@@ -1,13 +1,8 @@
-// Bytes of activations that the forward pass of one block keeps for its backward pass, in closed
-// form. The runtime counts what it really keeps; these are what plans start from and what the
-// count is checked against.
+// Bytes of activations that the forward pass of a GPT block keeps for its backward pass, in closed
+// form. What our own blocks keep, tensor by tensor, is in unit_bytes.h.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
-
-#include "lockstep/arch/arch.h"
 
 namespace lockstep::arch {
 
@@ -29,19 +24,5 @@ struct BlockShape {
 // parallelism leaves whole. REQUIRES: tp >= 1.
 double gpt_block_bytes(const BlockShape& shape, std::int64_t tp, bool sequence_parallel,
                        Recompute recompute);
-
-// One tensor that a block with flash attention keeps, per token.
-struct SavedTensor {
-  std::string name;
-  double bytes = 0.0;
-  bool cheap = false;   // rebuilt by one elementwise pass: the first to drop
-  bool divided = true;  // by tp even without sequence parallelism
-  bool operator==(const SavedTensor&) const = default;
-};
-
-// What a block of the llama family (SwiGLU, norms before, no dropout) keeps per token, in the order
-// of the forward pass. `width` is bytes per element, 2 for bf16; the softmax's log-sum-exp is f32.
-// REQUIRES: a unit of kind kBlock with attention and a plain MLP.
-std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const Unit& block, double width);
 
 }  // namespace lockstep::arch

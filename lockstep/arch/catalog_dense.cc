@@ -44,6 +44,13 @@ ModelConfig llama(const char* name, const Shape& shape, double rope_theta, doubl
   return c;
 }
 
+// Llama 3.1 and later: trained on 8192 positions, then stretched.
+ModelConfig stretched_llama(const char* name, const Shape& shape, double factor) {
+  ModelConfig c = llama(name, shape, 5e5);
+  c.rope_scaling = {.factor = factor, .original_positions = 8192};
+  return c;
+}
+
 ModelConfig qwen2(const char* name, const Shape& shape, double norm_eps, bool tied) {
   ModelConfig c = llama(name, shape, 1e6, norm_eps);
   c.qkv_bias = true;
@@ -102,9 +109,11 @@ std::vector<CatalogRow> gpt_rows() {
 std::vector<CatalogRow> llama_rows() {
   ModelConfig mistral = llama("mistral-7b", {32, 4096, 32, 8, 128, 14336, 32000, 32768}, 10000.0);
   mistral.window = 4096;
-  ModelConfig small = llama("llama3.2-1b", {16, 2048, 32, 8, 64, 8192, 128256, 131072}, 5e5);
+  ModelConfig small =
+      stretched_llama("llama3.2-1b", {16, 2048, 32, 8, 64, 8192, 128256, 131072}, 32);
   small.tied = true;
-  ModelConfig medium = llama("llama3.2-3b", {28, 3072, 24, 8, 128, 8192, 128256, 131072}, 5e5);
+  ModelConfig medium =
+      stretched_llama("llama3.2-3b", {28, 3072, 24, 8, 128, 8192, 128256, 131072}, 32);
   medium.tied = true;
   return {
       row(llama("llama2-7b", {32, 4096, 32, 32, 128, 11008, 32000, 4096}, 10000.0),
@@ -117,11 +126,11 @@ std::vector<CatalogRow> llama_rows() {
           "meta-llama/Meta-Llama-3-8B config.json"),
       row(llama("llama3-70b", {80, 8192, 64, 8, 128, 28672, 128256, 8192}, 5e5),
           "meta-llama/Meta-Llama-3-70B config.json"),
-      row(llama("llama3.1-8b", {32, 4096, 32, 8, 128, 14336, 128256, 131072}, 5e5),
+      row(stretched_llama("llama3.1-8b", {32, 4096, 32, 8, 128, 14336, 128256, 131072}, 8),
           "meta-llama/Llama-3.1-8B config.json"),
-      row(llama("llama3.1-70b", {80, 8192, 64, 8, 128, 28672, 128256, 131072}, 5e5),
+      row(stretched_llama("llama3.1-70b", {80, 8192, 64, 8, 128, 28672, 128256, 131072}, 8),
           "meta-llama/Llama-3.1-70B config.json", {"llama3.3-70b"}),
-      row(llama("llama3-405b", {126, 16384, 128, 8, 128, 53248, 128256, 131072}, 5e5),
+      row(stretched_llama("llama3-405b", {126, 16384, 128, 8, 128, 53248, 128256, 131072}, 8),
           "meta-llama/Llama-3.1-405B config.json; arXiv 2407.21783 table 3", {"llama3.1-405b"}),
       row(std::move(small), "meta-llama/Llama-3.2-1B config.json"),
       row(std::move(medium), "meta-llama/Llama-3.2-3B config.json"),

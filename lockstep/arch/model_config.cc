@@ -106,6 +106,29 @@ void check_attention(const ModelConfig& c, Findings& found) {
     found.add({"window"}, "window is 0", "family `gemma2` needs the width of its local layers");
 }
 
+void check_rope_scaling(const ModelConfig& c, Findings& found) {
+  const RopeScaling& r = c.rope_scaling;
+  constexpr const char* kFactor = "rope_scaling.factor";
+  constexpr const char* kOriginal = "rope_scaling.original_max_position_embeddings";
+  if (!(r.factor >= 1.0) || std::isinf(r.factor))
+    return found.add({kFactor}, strf("%s is %g", kFactor, r.factor), "it must be at least 1");
+  if (r.factor == 1.0) {
+    if (r.original_positions != 0)
+      found.add({kFactor, kOriginal},
+                strf("%s is 1, that is no scaling, but %s is %s", kFactor, kOriginal,
+                     with_commas(r.original_positions).c_str()),
+                "remove the table, or set a factor above 1");
+    return;
+  }
+  if (c.family == Family::kGpt2) found.refuse(kFactor, strf("%g", r.factor), c.family);
+  found.require_size(kOriginal, r.original_positions);
+  if (!(r.low_freq > 0.0) || !(r.high_freq > r.low_freq) || std::isinf(r.high_freq))
+    found.add({"rope_scaling.low_freq_factor", "rope_scaling.high_freq_factor"},
+              strf("rope_scaling.low_freq_factor is %g and rope_scaling.high_freq_factor is %g",
+                   r.low_freq, r.high_freq),
+              "both must be above 0, and the second above the first");
+}
+
 // A field that a family would silently ignore is refused.
 void check_traits(const ModelConfig& c, Findings& found) {
   const bool gpt2 = c.family == Family::kGpt2;
@@ -256,6 +279,7 @@ std::vector<Problem> problems_by_field(const ModelConfig& config) {
   Findings found(config);
   check_sizes(config, found);
   check_attention(config, found);
+  check_rope_scaling(config, found);
   check_traits(config, found);
   check_experts(config, found);
   check_latent_attention(config, found);

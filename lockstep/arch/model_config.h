@@ -68,6 +68,17 @@ struct Mla {
   bool operator==(const Mla&) const = default;
 };
 
+// Rotary frequencies stretched for longer sequences, Hugging Face's "llama3" rule (Llama 3 report,
+// arXiv 2407.21783, section 3.4.3): wavelengths above original_positions / low_freq grow by `factor`,
+// those below original_positions / high_freq stay, and between the two the change is gradual.
+struct RopeScaling {
+  double factor = 1.0;  // 1: no scaling, and the other fields have no meaning
+  double low_freq = 1.0;
+  double high_freq = 4.0;
+  std::int64_t original_positions = 0;  // sequence length before stretching
+  bool operator==(const RopeScaling&) const = default;
+};
+
 struct ModelConfig {
   std::string name;
   Family family = Family::kLlama;
@@ -87,7 +98,8 @@ struct ModelConfig {
   bool qkv_bias = false;     // on the query, key and value projections (gpt2, qwen2)
   bool linear_bias = false;  // on every other linear of the block (gpt2)
   QkNorm qk_norm = QkNorm::kNone;
-  double rope_theta = 10000.0;     // unused by gpt2
+  double rope_theta = 10000.0;  // unused by gpt2
+  RopeScaling rope_scaling;
   std::int64_t window = 0;         // keys a query may look back to, itself included; 0: all
   std::int64_t window_every = 1;   // 1: every layer is local; 2: layers 0, 2, 4, ... are
   double attention_softcap = 0.0;  // c: scores become c tanh(scores / c)

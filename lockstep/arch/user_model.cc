@@ -128,6 +128,35 @@ std::vector<Key> trait_keys(ModelConfig& c) {
   };
 }
 
+// Named as in Hugging Face's config.json, so that its `rope_scaling` can be taken over as it is.
+std::vector<Key> rope_scaling_keys(ModelConfig& c) {
+  RopeScaling& r = c.rope_scaling;
+  return {
+      {"rope_scaling.factor",
+       &r.factor,
+       "How much low rotary frequencies are stretched; 1 for not at all.",
+       1,
+       {}},
+      {"rope_scaling.low_freq_factor",
+       &r.low_freq,
+       "Original positions over the shortest wavelength that is stretched fully.",
+       0,
+       {},
+       true},
+      {"rope_scaling.high_freq_factor",
+       &r.high_freq,
+       "Original positions over the longest wavelength that is not stretched.",
+       0,
+       {},
+       true},
+      {"rope_scaling.original_max_position_embeddings",
+       &r.original_positions,
+       "Longest sequence before stretching.",
+       1,
+       {}},
+  };
+}
+
 std::vector<Key> expert_keys(ModelConfig& c) {
   return {
       {"moe.experts",
@@ -183,7 +212,7 @@ std::vector<Key> expert_keys(ModelConfig& c) {
 
 std::vector<Key> all_keys(ModelConfig& config) {
   std::vector<Key> keys = shape_keys(config);
-  for (auto* more : {trait_keys, expert_keys})
+  for (auto* more : {trait_keys, rope_scaling_keys, expert_keys})
     for (Key& key : more(config)) keys.push_back(std::move(key));
   return keys;
 }
@@ -225,6 +254,21 @@ std::vector<std::string> words_of(const Values& values) {
   return words;
 }
 
+Field rope_type_field() {
+  const std::string other = "only llama3's rule is implemented";
+  return {.path = "rope_scaling.rope_type",
+          .type = FieldType::kChoice,
+          .doc = "The rule by which rotary frequencies are stretched; llama3 when absent.",
+          .choices = {"llama3"},
+          .refused = {{"default", "it means no scaling; leave the table out"},
+                      {"linear", other},
+                      {"dynamic", other},
+                      {"yarn", other},
+                      {"longrope", other},
+                      {"su", other},
+                      {"mrope", other}}};
+}
+
 std::vector<Field> all_fields() {
   std::vector<Field> fields = {
       {.path = "name", .type = FieldType::kString, .doc = "What to call the model."},
@@ -252,7 +296,10 @@ std::vector<Field> all_fields() {
        .known_as = {"qk_layernorm"}},
   };
   ModelConfig unused;
-  for (const Key& key : all_keys(unused)) fields.push_back(field_of(key));
+  for (const Key& key : all_keys(unused)) {
+    if (std::string_view(key.path) == "rope_scaling.factor") fields.push_back(rope_type_field());
+    fields.push_back(field_of(key));
+  }
   return fields;
 }
 
@@ -327,6 +374,23 @@ void derive(const config::Settings& settings, bool has_base, ModelConfig& c) {
   }
   if (!settings.is_set("ffn") && c.family == Family::kGpt2 && moved({"hidden"}))
     c.ffn = 4 * c.hidden;
+  // A factor of 1 takes the scaling of `like` away.
+  if (c.rope_scaling.factor == 1.0 &&
+      !settings.is_set("rope_scaling.original_max_position_embeddings"))
+    c.rope_scaling = {};
+}
+
+// Those of the model, and a table that says how to stretch but not by how much.
+std::vector<Problem> all_problems(const config::Settings& settings, const ModelConfig& model) {
+  std::vector<Problem> problems = problems_by_field(model);
+  if (!problems.empty() || model.rope_scaling.factor != 1.0) return problems;
+  for (const char* path :
+       {"rope_scaling.rope_type", "rope_scaling.low_freq_factor", "rope_scaling.high_freq_factor"})
+    if (settings.is_set(path))
+      problems.push_back({{Code::kBadModel, strf("%s is given, but no factor above 1", path),
+                           "add rope_scaling.factor, or leave the table out"},
+                          {path}});
+  return problems;
 }
 
 // Points at the keys that are written in the file; the others came from a default or from `like`.
@@ -380,7 +444,8 @@ std::optional<ModelConfig> model_from(const config::Value& table, config::Report
 
   // Contradictions between values that were themselves refused would only repeat it.
   if (report.num_errors() == before)
-    for (const Problem& problem : problems_by_field(model)) report.add(placed(problem, settings));
+    for (const Problem& problem : all_problems(settings, model))
+      report.add(placed(problem, settings));
   if (report.num_errors() > before) return std::nullopt;
   return model;
 }

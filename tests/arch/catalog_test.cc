@@ -111,6 +111,11 @@ TEST(Catalog, FindsNamesHoweverTheyAreWritten) {
   EXPECT_EQ(find("llama3.1-405b")->config.name, "llama3-405b");
   EXPECT_EQ(find("gpt2")->config.name, "gpt2-small");
   EXPECT_EQ(find("llama3.1-8b")->config.max_positions, 131072);
+  EXPECT_EQ(find("llama3-8b")->config.rope_scaling, RopeScaling{});
+  for (const char* name : {"llama3.1-8b", "llama3.1-70b", "llama3.3-70b", "llama3.1-405b"})
+    EXPECT_EQ(find(name)->config.rope_scaling, (RopeScaling{8.0, 1.0, 4.0, 8192})) << name;
+  for (const char* name : {"llama3.2-1b", "llama3.2-3b"})
+    EXPECT_EQ(find(name)->config.rope_scaling, (RopeScaling{32.0, 1.0, 4.0, 8192})) << name;
   EXPECT_EQ(find("llama3-8b")->config.max_positions, 8192);
 }
 

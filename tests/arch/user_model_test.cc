@@ -107,6 +107,13 @@ TEST(UserModel, WrittenOutRowsReadBackToThemselves) {
     real("norm_eps", c.norm_eps), real("rope_theta", c.rope_theta), real("init_std", c.init_std);
     real("attention_softcap", c.attention_softcap), real("logit_softcap", c.logit_softcap);
     real("query_scale_dim", c.query_scale_dim);
+    if (c.rope_scaling.factor != 1.0) {
+      word("rope_scaling.rope_type", "llama3");
+      real("rope_scaling.factor", c.rope_scaling.factor);
+      real("rope_scaling.low_freq_factor", c.rope_scaling.low_freq);
+      real("rope_scaling.high_freq_factor", c.rope_scaling.high_freq);
+      number("rope_scaling.original_max_position_embeddings", c.rope_scaling.original_positions);
+    }
     number("moe.experts", c.moe.experts), number("moe.top_k", c.moe.top_k);
     number("moe.expert_ffn", c.moe.expert_ffn), number("moe.shared_ffn", c.moe.shared_ffn);
     number("moe.dense_layers", c.moe.dense_layers);
@@ -150,6 +157,45 @@ TEST(UserModel, ForeignNamesAreRecognized) {
   const Read foreign = read(std::string(kLlama) + "num_key_value_heads = 2\n");
   EXPECT_FALSE(foreign.model);
   EXPECT_NE(foreign.report.text("model.toml", false).find("kv_heads"), std::string::npos);
+}
+
+// The table as it stands in Llama 3.2's config.json.
+TEST(UserModel, TakesTheRopeScalingOfHuggingFaceAsItIs) {
+  config::Report report;
+  const auto document = config::parse_document(
+      R"({"layers": 4, "hidden": 64, "heads": 4, "ffn": 176, "vocab": 256, "max_positions": 128,
+          "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.5, "low_freq_factor": 1.5,
+                           "original_max_position_embeddings": 64, "rope_type": "llama3"}})",
+      "config.json", config::Format::kJson, report);
+  ASSERT_TRUE(document);
+  const auto model = model_from(document->root(), report);
+  ASSERT_TRUE(model) << report.text("config.json", false);
+  EXPECT_EQ(model->rope_scaling, (RopeScaling{32.0, 1.5, 4.5, 64}));
+}
+
+TEST(UserModel, OtherRopeScalingsAreRefusedByName) {
+  const auto errors = [](const std::string& table) {
+    const Read wrong = read(std::string(kLlama) + "[rope_scaling]\n" + table);
+    EXPECT_FALSE(wrong.model) << table;
+    return wrong.report.text("model.toml", false);
+  };
+  for (const char* type : {"yarn", "linear", "dynamic", "longrope", "default", "unheard-of"}) {
+    const std::string text = errors(strf("rope_type = \"%s\"\nfactor = 8.0\n", type));
+    EXPECT_NE(text.find(type), std::string::npos) << text;
+  }
+  EXPECT_NE(errors("rope_type = \"llama3\"\n").find("no factor above 1"), std::string::npos);
+  EXPECT_NE(errors("high_freq_factor = 4.0\n").find("no factor above 1"), std::string::npos);
+  EXPECT_NE(errors("type = \"llama3\"\n").find("`type`"), std::string::npos);
+  EXPECT_NE(errors("factor = 8.0\n").find("original_max_position_embeddings"), std::string::npos);
+}
+
+TEST(UserModel, AFactorOfOneTakesTheScalingOfItsBaseAway) {
+  const Read plain = read("like = \"llama3.1-8b\"\nrope_scaling.factor = 1\n");
+  ASSERT_TRUE(plain.model) << plain.report.text("model.toml", false);
+  EXPECT_EQ(plain.model->rope_scaling, RopeScaling{});
+  const Read more = read("like = \"llama3.1-8b\"\nrope_scaling.factor = 16\n");
+  ASSERT_TRUE(more.model) << more.report.text("model.toml", false);
+  EXPECT_EQ(more.model->rope_scaling, (RopeScaling{16.0, 1.0, 4.0, 8192}));
 }
 
 TEST(UserModel, UnknownBaseIsPlacedAndAnswered) {

@@ -1,0 +1,72 @@
+// Bytes of everything a unit of the llama family keeps or hands on, tensor by tensor: the tables
+// behind every prediction of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly
+// these tensors; tests compare the two to the byte.
+//
+// Storages are counted, not views: a slice of a fused product keeps all of it. Symbols: T tokens of
+// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP, a heads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/result.h"
+
+namespace lockstep::arch {
+
+// Rows of a block's table that a forward pass does not keep; the backward pass rebuilds them, each
+// by one elementwise pass.
+struct Drop {
+  bool attn_normed = false;
+  bool mlp_normed = false;
+  bool product = false;
+  bool operator==(const Drop&) const = default;
+};
+
+// What the bytes of a unit depend on besides the model.
+struct UnitSizes {
+  std::int64_t batch = 1;  // sequences in a microbatch
+  std::int64_t seq = 1;    // tokens of one
+  DType dtype = DType::kF32;
+  Drop drop = {};
+  std::int64_t head_chunk = 0;     // tokens whose logits exist at once; 0: the microbatch's
+  std::int64_t tp = 1;             // ranks that share the unit; divides heads, kv_heads and ffn
+  bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
+
+  std::int64_t tokens() const { return batch * seq; }
+  std::int64_t width() const { return static_cast<std::int64_t>(size_of(dtype)); }
+};
+
+struct UnitTensor {
+  std::string name;
+  std::int64_t bytes = 0;
+  bool cheap = false;  // may be dropped
+  bool operator==(const UnitTensor&) const = default;
+};
+
+std::int64_t total(const std::vector<UnitTensor>& tensors);
+
+// Refuses, with the field's name, a model whose units have no tables: what is not of the llama
+// family, or has other norms, biases, windows or caps. REQUIRES of all below: it does not.
+Result<void> check_unit_bytes(const ModelConfig& config);
+
+// [T, h]: a unit's output, the input of the next, and the gradient of either.
+std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
+
+// What a unit's forward pass keeps for its backward pass, in the order of the forward pass, its
+// input first and dropped rows left out. Bytes per token of a block in bf16, nothing dropped:
+//
+//   8h + 4q + 4k + 6f + 4a, and the two norms' factors.
+std::vector<UnitTensor> stash_tensors(const ModelConfig& config, const Unit& unit,
+                                      const UnitSizes& sizes);
+
+// What W needs: operands of the weights' products, and finished gradients of norms.
+std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit,
+                                     const UnitSizes& sizes);
+
+// Cosines and sines of all positions, once for all blocks of a rank.
+std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes);
+
+}  // namespace lockstep::arch

@@ -1,0 +1,187 @@
+#include "lockstep/arch/flat_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "lockstep/arch/catalog.h"
+
+namespace lockstep::arch {
+namespace {
+
+// Sizes of the family with nothing round about them but head_dim.
+ModelConfig odd_llama(std::mt19937_64& random) {
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  ModelConfig c;
+  c.name = "odd";
+  c.layers = between(1, 3);
+  c.hidden = between(3, 90);
+  c.kv_heads = between(1, 3);
+  c.heads = c.kv_heads * between(1, 3);
+  c.head_dim = 2 * between(1, 9);
+  c.ffn = between(1, 200);
+  c.vocab = between(2, 400);
+  c.max_positions = 64;
+  c.tied = between(0, 1) == 1;
+  c.qkv_bias = between(0, 1) == 1;
+  c.qk_norm = between(0, 1) == 1 ? QkNorm::kPerHead : QkNorm::kNone;
+  return c;
+}
+
+// Follows its predecessor without a gap. Stacked experts do not, nor does gpt2's MLP, which has no
+// gate.
+bool is_joined(const Model& model, const std::string& name) {
+  if (model.config.family == Family::kGpt2 && name.ends_with(".mlp.up.weight")) return false;
+  for (const char* ending :
+       {".attn.k.weight", ".attn.v.weight", ".mlp.up.weight", ".shared.up.weight"})
+    if (name.ends_with(ending)) return true;
+  return false;
+}
+
+std::vector<Model> models() {
+  std::vector<Model> models;
+  for (const CatalogRow& row : catalog()) models.push_back(*describe(row.config));
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 100; ++i) models.push_back(*describe(odd_llama(random)));
+  return models;
+}
+
+TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
+  for (const Model& model : models()) {
+    const std::vector<FlatLayout> layouts = flat_layouts(model);
+    ASSERT_EQ(layouts.size(), model.distinct.size());
+    for (std::size_t u = 0; u < layouts.size(); ++u) {
+      SCOPED_TRACE(model.config.name + " unit " + std::to_string(u));
+      const FlatLayout& flat = layouts[u];
+      const Unit& unit = model.distinct[u];
+      std::vector<int> expected;
+      for (const bool decays : {true, false})
+        for (int i = 0; i < static_cast<int>(unit.params.size()); ++i)
+          if (const Param& p = unit.params[static_cast<std::size_t>(i)];
+              p.trained && p.decays == decays)
+            expected.push_back(i);
+      ASSERT_EQ(flat.params.size(), expected.size());
+      std::int64_t end = 0;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const FlatParam& at = flat.params[i];
+        const Param& param = unit.params[static_cast<std::size_t>(expected[i])];
+        EXPECT_EQ(at.param, expected[i]);
+        EXPECT_EQ(at, flat.of(expected[i]));
+        EXPECT_EQ(at.numel, param.numel());
+        if (is_joined(model, param.name)) {
+          EXPECT_EQ(at.offset, end);
+        } else {
+          EXPECT_EQ(at.offset % 32, 0);
+        }
+        EXPECT_GE(at.offset, end);
+        EXPECT_LT(at.offset, end + 32);  // no more than the boundary asks for
+        EXPECT_EQ(param.decays, at.end() <= flat.decay_end);
+        EXPECT_EQ(!param.decays, at.offset >= flat.decay_end);
+        end = at.end();
+      }
+      EXPECT_EQ(flat.size % 32, 0);
+      EXPECT_GE(flat.size, end);
+      if (flat.tied.size() == 0) {
+        EXPECT_LT(flat.size, end + 32);
+      }
+    }
+  }
+}
+
+// By name, which flat_layout.cc does not look at.
+TEST(FlatLayout, JoinsExactlyTheMatricesThatAreMultipliedTogether) {
+  int joined = 0;
+  for (const Model& model : models()) {
+    const FlatLayout flat = flat_layouts(model)[1];
+    const auto name = [&](std::size_t i) {
+      return model.distinct[1].params[static_cast<std::size_t>(flat.params[i].param)].name;
+    };
+    for (std::size_t i = 0; i < flat.params.size(); ++i) {
+      if (!is_joined(model, name(i))) continue;
+      const bool is_key = name(i).ends_with(".k.weight");
+      EXPECT_TRUE(name(i - 1).ends_with(is_key                           ? ".q.weight"
+                                        : name(i).ends_with(".v.weight") ? ".k.weight"
+                                                                         : ".gate.weight"));
+      EXPECT_EQ(flat.params[i - 1].end(), flat.params[i].offset) << model.config.name;
+      ++joined;
+    }
+  }
+  EXPECT_GT(joined, 300);
+}
+
+TEST(FlatLayout, TiedWeightsLieAtTheSamePlaceOfBuffersOfOneSize) {
+  int tied = 0;
+  for (const Model& model : models()) {
+    const std::vector<FlatLayout> layouts = flat_layouts(model);
+    const auto embed = static_cast<std::size_t>(model.order.front());
+    const auto head = static_cast<std::size_t>(model.order.back());
+    if (!model.config.tied) {
+      for (const FlatLayout& flat : layouts) {
+        EXPECT_EQ(flat.tied, FlatRange{});
+        EXPECT_FALSE(flat.tied_copy);
+      }
+      continue;
+    }
+    ++tied;
+    EXPECT_EQ(layouts[embed].tied, (FlatRange{0, model.config.vocab * model.config.hidden}));
+    EXPECT_EQ(layouts[embed].tied, layouts[head].tied);
+    EXPECT_EQ(layouts[embed].size, layouts[head].size);
+    EXPECT_TRUE(layouts[head].tied_copy && !layouts[embed].tied_copy);
+    for (const auto& [unit, role] :
+         {std::pair{embed, Role::kEmbedding}, std::pair{head, Role::kHead}}) {
+      const FlatParam& first = layouts[unit].params.front();
+      EXPECT_EQ(model.distinct[unit].params[static_cast<std::size_t>(first.param)].role, role);
+      EXPECT_EQ(first.offset, layouts[unit].tied.begin);
+      EXPECT_EQ(first.end(), layouts[unit].tied.end);
+    }
+  }
+  EXPECT_GT(tied, 40);
+}
+
+TEST(FlatLayout, ShardsCoverTheBufferOnceWithoutCuttingATile) {
+  std::mt19937_64 random(6);
+  for (const Model& model : models()) {
+    for (const FlatLayout& flat : flat_layouts(model)) {
+      const auto shards = static_cast<std::int64_t>(1 + random() % 70);
+      const std::int64_t padded = flat.padded(shards);
+      EXPECT_EQ(padded % (256 * shards), 0);
+      EXPECT_GE(padded, flat.size);
+      EXPECT_LT(padded, flat.size + 256 * shards);
+      std::int64_t at = 0;
+      for (std::int64_t i = 0; i < shards; ++i) {
+        const FlatRange shard = flat.shard(shards, i);
+        EXPECT_EQ(shard.begin, at);
+        EXPECT_EQ(shard.size(), padded / shards);
+        EXPECT_EQ(shard.begin % 256, 0);
+        at = shard.end;
+      }
+      EXPECT_EQ(at, padded);
+    }
+  }
+}
+
+TEST(FlatLayout, GapsAreWhatNoParameterCovers) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 60; ++i) {
+    const Model model = *describe(odd_llama(random));
+    for (const FlatLayout& flat : flat_layouts(model)) {
+      const auto shards = static_cast<std::int64_t>(1 + random() % 5);
+      std::vector<int> covered(static_cast<std::size_t>(flat.padded(shards)), 0);
+      const auto cover = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t e = begin; e < end; ++e) ++covered[static_cast<std::size_t>(e)];
+      };
+      for (const FlatParam& param : flat.params) cover(param.offset, param.end());
+      for (const FlatRange& gap : flat.gaps(shards)) {
+        EXPECT_GT(gap.size(), 0);
+        cover(gap.begin, gap.end);
+      }
+      EXPECT_TRUE(std::ranges::all_of(covered, [](int times) { return times == 1; }));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::arch
