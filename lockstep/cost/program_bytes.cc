@@ -1,0 +1,127 @@
+#include "lockstep/cost/program_bytes.h"
+
+#include "lockstep/arch/pass_bytes.h"
+#include "lockstep/arch/state_bytes.h"
+#include "lockstep/base/check.h"
+
+namespace lockstep::cost {
+namespace {
+
+using arch::MemoryEvents;
+using arch::UnitKind;
+using arch::UnitPass;
+using schedule::UnitBytes;
+
+constexpr std::int64_t kTokenBytes = 8;  // i64
+
+// The surges of one unit's passes.
+class Surges {
+ public:
+  Surges(const arch::Model& model, const schedule::StepShape& step, const StepSizes& sizes,
+         int unit)
+      : config_(model.config), unit_(model.unit(unit)), sizes_(sizes.unit) {
+    is_block_ = unit_.kind == UnitKind::kBlock;
+    if (step.forward_only)
+      forward_ = UnitPass::kEvaluate;
+    else if (is_block_ && step.recomputes(unit))
+      forward_ = UnitPass::kCheckpoint;
+  }
+
+  void fill(UnitBytes& bytes) const {
+    bytes.forward = extra(events(forward_));
+    if (is_block_) bytes.recompute = extra(events(UnitPass::kRecompute));
+    if (unit_.kind != UnitKind::kHead) {
+      bytes.input_grad = extra(events(UnitPass::kInputGrad));
+      bytes.weight_grad = extra(weight_grad(0));
+      bytes.first_weight_grad = extra(weight_grad(bytes.main_grad));
+    }
+    bytes.backward = extra(backward(0));
+    bytes.first_backward = extra(backward(bytes.main_grad));
+  }
+
+ private:
+  MemoryEvents events(UnitPass pass) const { return pass_events(config_, unit_, sizes_, pass); }
+
+  // Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
+  MemoryEvents weight_grad(std::int64_t main_grad) const {
+    MemoryEvents all = {{"main_grad", main_grad}};
+    for (auto& event : events(UnitPass::kWeightGrad)) all.push_back(std::move(event));
+    return all;
+  }
+
+  MemoryEvents backward(std::int64_t main_grad) const {
+    MemoryEvents all;
+    if (unit_.kind == UnitKind::kHead) {
+      all = {{"main_grad", main_grad}};
+      for (auto& event : events(UnitPass::kHeadGrad)) all.push_back(std::move(event));
+      return all;
+    }
+    all = events(UnitPass::kInputGrad);
+    for (auto& event : weight_grad(main_grad)) all.push_back(std::move(event));
+    return all;
+  }
+
+  const arch::ModelConfig& config_;
+  const arch::Unit& unit_;
+  const arch::UnitSizes& sizes_;
+  bool is_block_ = false;
+  UnitPass forward_ = UnitPass::kForward;
+};
+
+}  // namespace
+
+StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& sizes) {
+  const std::int64_t shards = zero == 0 ? 1 : sizes.shards;
+  const DType dtype = sizes.unit.dtype;
+  const arch::StateWidths widths =
+      arch::adam_widths(dtype, dtype == DType::kBF16 ? DType::kF32 : dtype);
+  StateBytes bytes;
+  bytes.elements = flat.padded(shards);
+  bytes.owned = bytes.elements / shards;
+  bytes.param = bytes.elements * static_cast<std::int64_t>(widths.weights);
+  bytes.main_grad = bytes.elements * static_cast<std::int64_t>(widths.grads);
+  bytes.param_shard = bytes.owned * static_cast<std::int64_t>(widths.weights);
+  bytes.grad_shard = bytes.owned * static_cast<std::int64_t>(widths.grads);
+  bytes.optimizer = bytes.owned * static_cast<std::int64_t>(widths.optimizer);
+  return bytes;
+}
+
+schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::StepShape& step,
+                                     const StepSizes& sizes) {
+  LS_CHECK(step.units() == model.num_units(), "a step of ", step.units(), " units for a model of ",
+           model.num_units());
+  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(model);
+  schedule::ProgramBytes all;
+  for (int unit = 0; unit < step.units(); ++unit) {
+    const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
+    const StateBytes states = state_bytes(layouts[kind], step.zero, sizes);
+    UnitBytes bytes;
+    bytes.act = boundary_bytes(model.config, sizes.unit);
+    bytes.checkpoint = bytes.act;
+    bytes.stash = total(stash_tensors(model.config, model.unit(unit), sizes.unit));
+    bytes.weight_work = total(work_tensors(model.config, model.unit(unit), sizes.unit));
+    bytes.param = states.param;
+    bytes.param_shard = states.param_shard;
+    bytes.main_grad = states.main_grad;
+    bytes.grad_shard = states.grad_shard;
+    bytes.optimizer = states.optimizer;
+    Surges(model, step, sizes, unit).fill(bytes);
+    all.units.push_back(bytes);
+  }
+  for (int coord = 0; coord < step.shape.coords; ++coord) {
+    const Coord at{coord};
+    int uses = 0;
+    bool has_block = false;
+    for (int unit = 0; unit < step.units(); ++unit) {
+      if (!step.holds(at, unit)) continue;
+      const bool is_end = unit == 0 || unit == step.head();
+      uses += is_end ? 1 : 0;
+      has_block = has_block || !is_end;
+    }
+    all.tokens.push_back(uses * sizes.unit.tokens() * kTokenBytes);
+    all.constants.push_back(has_block ? rope_bytes(model.config, sizes.unit) : 0);
+  }
+  return all;
+}
+
+}  // namespace lockstep::cost

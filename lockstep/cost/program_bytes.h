@@ -1,0 +1,37 @@
+// Sizes of every value of a program for a model: what the memory walk adds up. Tensors of passes come
+// from arch (unit_bytes.h, pass_bytes.h), states from the flat layout of each unit.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/arch/unit_bytes.h"
+#include "lockstep/schedule/memory_walk.h"
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::cost {
+
+// What a step's bytes depend on besides model and program.
+struct StepSizes {
+  arch::UnitSizes unit = {};
+  std::int64_t shards = 1;  // ranks that share one copy of the parameters; without ZeRO unused
+};
+
+// Of one unit on one rank.
+struct StateBytes {
+  std::int64_t elements = 0;  // of the whole buffer, padded for its shards
+  std::int64_t owned = 0;     // of the piece that this rank updates: all of it without ZeRO
+  std::int64_t param = 0, main_grad = 0;                        // bytes of whole buffers
+  std::int64_t param_shard = 0, grad_shard = 0, optimizer = 0;  // of the piece
+};
+
+// Weights in the working type; gradients and moments in it too, or in f32 if it is narrower, and then
+// with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
+StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& sizes);
+
+// REQUIRES: check_unit_bytes(model.config).ok(), tp of 1, a step of the model's units.
+schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::StepShape& step,
+                                     const StepSizes& sizes);
+
+}  // namespace lockstep::cost

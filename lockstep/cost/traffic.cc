@@ -1,0 +1,158 @@
+#include "lockstep/cost/traffic.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/exact_sum.h"
+
+namespace lockstep::cost {
+namespace {
+
+using mesh::Axis;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Reach;
+
+constexpr std::int64_t kWordBytes = 8;
+// Two exact sums, the tokens that took part and the ranks that brought a loss.
+constexpr auto kNormWords = static_cast<std::int64_t>(2 * ExactSum::kNumWords + 2);
+
+struct Party {
+  std::string axis;
+  std::int64_t size = 1;
+};
+
+class Count {
+ public:
+  Count(const schedule::Program& program, const arch::Model& model, const StepSizes& sizes,
+        const mesh::Mesh& mesh, Rank rank)
+      : program_(program),
+        step_(program.step),
+        model_(model),
+        sizes_(sizes),
+        mesh_(mesh),
+        coord_(mesh.coord(rank, Axis::kPipeline)),
+        shard_(mesh.coord(rank, mesh::kDenseShard).value),
+        layouts_(arch::flat_layouts(model)) {
+    LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ",
+             step_.shape.coords, " coordinates on a mesh of ", mesh.degree(Axis::kPipeline));
+    LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
+             " shards on a mesh of ", mesh.degree(mesh::kDenseShard));
+  }
+
+  Traffic run() {
+    for (const Op& op : program_.list(coord_)) add(op);
+    return std::move(traffic_);
+  }
+
+ private:
+  void add(const Op& op) {
+    switch (op.kind) {
+      case OpKind::kCount:
+        return all_reduce(op, 1, kWordBytes);
+      case OpKind::kNorm:
+        return all_reduce(op, kNormWords, kWordBytes);
+      case OpKind::kGather:
+      case OpKind::kPublish:
+        for (const Party& party : parties(op.reach))
+          count(party, comm::OpKind::kAllGather, states(op).param_shard * (party.size - 1));
+        return;
+      case OpKind::kReduce:
+        if (step_.zero == 0) return all_reduce(op, states(op).elements, grad_width());
+        for (const Party& party : parties(op.reach))
+          count(party, comm::OpKind::kReduceScatter, states(op).grad_shard * (party.size - 1));
+        return;
+      case OpKind::kReduceAcross:
+        return all_reduce(op, states(op).owned, grad_width());
+      case OpKind::kReduceTied:
+        return reduce_tied(op);
+      case OpKind::kSend:
+        return count(pipeline(), comm::OpKind::kSend, boundary_bytes(model_.config, sizes_.unit));
+      case OpKind::kPostRecv:
+        return count(pipeline(), comm::OpKind::kRecv, 0);
+      default:
+        return;
+    }
+  }
+
+  // The elements of the shared weight that this rank's piece of the gradient holds; the piece and
+  // the weight of both units begin and end alike.
+  void reduce_tied(const Op& op) {
+    const bool both = step_.holds(coord_, 0) && step_.holds(coord_, step_.head());
+    if (both) return;  // added in place
+    const arch::FlatLayout& flat = layout(step_.holds(coord_, 0) ? 0 : step_.head());
+    const std::int64_t shards = step_.zero == 0 ? 1 : sizes_.shards;
+    const arch::FlatRange own = flat.shard(shards, step_.zero == 0 ? 0 : shard_);
+    const std::int64_t shared =
+        std::min(own.end, flat.tied.end) - std::max(own.begin, flat.tied.begin);
+    if (shared > 0) all_reduce(op, shared, grad_width());
+  }
+
+  // Padded to a multiple of the members, as communicator.cc does.
+  void all_reduce(const Op& op, std::int64_t elements, std::int64_t width) {
+    for (const Party& party : parties(op.reach)) {
+      const std::int64_t piece = (elements + party.size - 1) / party.size;
+      count(party, comm::OpKind::kAllReduce, 2 * piece * width * (party.size - 1));
+    }
+  }
+
+  void count(const Party& party, comm::OpKind op, std::int64_t bytes) {
+    comm::Ledger::Entry& entry = traffic_[{party.axis, op}];
+    ++entry.calls;
+    entry.sent += Bytes{bytes};
+  }
+
+  Party pipeline() const { return along(Axis::kPipeline); }
+  Party along(mesh::AxisSet axes) const { return {to_text(axes), mesh_.degree(axes)}; }
+
+  std::vector<Party> parties(Reach reach) const {
+    switch (reach) {
+      case Reach::kNone:
+        return {};
+      case Reach::kSelf:
+        return {{"self", 1}};
+      case Reach::kShard:
+        return {along(mesh::kDenseShard)};
+      case Reach::kReplicate:
+        return {along(Axis::kDataReplicate)};
+      case Reach::kData:
+        return {along(mesh::kData)};
+      case Reach::kPipeline:
+      case Reach::kPeer:
+        return {pipeline()};
+      case Reach::kDataThenPipeline:
+        return {along(mesh::kData), pipeline()};
+      case Reach::kTied:
+        return {{"tied", 2}};
+    }
+    return {};
+  }
+
+  const arch::FlatLayout& layout(int unit) const {
+    const int kind = model_.order[static_cast<std::size_t>(unit)];
+    return layouts_[static_cast<std::size_t>(kind)];
+  }
+  StateBytes states(const Op& op) const { return state_bytes(layout(op.unit), step_.zero, sizes_); }
+  std::int64_t grad_width() const { return std::max<std::int64_t>(sizes_.unit.width(), 4); }
+
+  const schedule::Program& program_;
+  const schedule::StepShape& step_;
+  const arch::Model& model_;
+  const StepSizes& sizes_;
+  const mesh::Mesh& mesh_;
+  const Coord coord_;
+  const std::int64_t shard_;
+  const std::vector<arch::FlatLayout> layouts_;
+  Traffic traffic_;
+};
+
+}  // namespace
+
+Traffic step_traffic(const schedule::Program& program, const arch::Model& model,
+                     const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank) {
+  return Count(program, model, sizes, mesh, rank).run();
+}
+
+}  // namespace lockstep::cost

@@ -1,0 +1,25 @@
+// What one rank sends in one step, predicted entry by entry as the ledger counts it: logical bytes
+// and calls by (axis, operation), groups of one member and padding included. A run's ledger must equal
+// it exactly.
+#pragma once
+
+#include <map>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/base/ids.h"
+#include "lockstep/comm/ledger.h"
+#include "lockstep/cost/program_bytes.h"
+#include "lockstep/mesh/mesh.h"
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::cost {
+
+using Traffic = std::map<comm::Ledger::Key, comm::Ledger::Entry>;
+
+// Axes are named as mesh::to_text names them, "tied" for the two ranks that share a weight.
+// REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in a
+// shard group; tp of 1.
+Traffic step_traffic(const schedule::Program& program, const arch::Model& model,
+                     const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank);
+
+}  // namespace lockstep::cost

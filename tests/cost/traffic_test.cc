@@ -1,0 +1,181 @@
+#include "lockstep/cost/traffic.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/cost/programs.h"
+
+namespace lockstep::cost {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Period;
+using schedule::Program;
+using Kind = comm::OpKind;
+
+constexpr std::int64_t kSeq = 16;
+
+struct World {
+  arch::Model model;
+  Program program;
+  StepSizes sizes;
+  mesh::Mesh mesh;
+
+  Traffic of(std::int32_t rank) const {
+    return step_traffic(program, model, sizes, mesh, Rank{rank});
+  }
+  Traffic at(int coord, std::int32_t shard) const {
+    mesh::Coords coords;
+    coords[mesh::Axis::kPipeline] = Coord{coord};
+    coords[mesh::Axis::kDataShard] = Coord{shard};
+    return of(mesh.rank(coords).value);
+  }
+  // Elements of a unit's buffer, padded for n shards.
+  std::int64_t elements(int unit, std::int64_t n) const {
+    const int kind = model.order[static_cast<std::size_t>(unit)];
+    return flat_layouts(model)[static_cast<std::size_t>(kind)].padded(n);
+  }
+  std::int64_t all_elements(std::int64_t n) const {
+    std::int64_t sum = 0;
+    for (int unit = 0; unit < model.num_units(); ++unit) sum += elements(unit, n);
+    return sum;
+  }
+};
+
+World world_of(const Layout& layout, std::int64_t dp, std::int64_t dp_shard) {
+  const arch::Model model = tiny(layout.tied);
+  return {model,
+          program_of(layout, model.num_units()),
+          {.unit = {.batch = 2, .seq = kSeq}, .shards = dp_shard},
+          mesh::Mesh::create({.pp = layout.pp, .dp = dp, .dp_shard = dp_shard}).value()};
+}
+
+comm::Ledger::Entry entry(const Traffic& traffic, const std::string& axis, Kind op) {
+  const auto found = traffic.find({axis, op});
+  return found == traffic.end() ? comm::Ledger::Entry{} : found->second;
+}
+std::int64_t sent(const Traffic& traffic, const std::string& axis, Kind op) {
+  return entry(traffic, axis, op).sent.value;
+}
+std::int64_t calls(const Traffic& traffic, const std::string& axis, Kind op) {
+  return entry(traffic, axis, op).calls;
+}
+
+// The name of shard groups: context coordinates see different tokens, so they share too.
+const std::string kShard = mesh::to_text(mesh::kDenseShard);
+
+// The volumes of the ZeRO paper (arXiv 1910.02054, section 7) for one microbatch: 2, 2, 2 and at most
+// 3 times the parameters, (n-1)/n of each; stage 3 keeps units where forward meets backward.
+TEST(Traffic, VolumesAreThoseOfZero) {
+  for (const std::int64_t n : {2, 3, 4}) {
+    const World zero0 = world_of({.zero = 0}, n, n);
+    std::int64_t padded = 0;  // an all_reduce pads each buffer to a multiple of n elements
+    for (int unit = 0; unit < 6; ++unit) padded += (zero0.elements(unit, 1) + n - 1) / n * n;
+    const std::int64_t small = 2 * (n - 1) * 8 * (1 + (144 + n - 1) / n);  // Count and Norm
+    EXPECT_EQ(sent(zero0.of(0), "data", Kind::kAllReduce), 2 * (n - 1) * 4 * padded / n + small);
+    EXPECT_EQ(calls(zero0.of(0), "data", Kind::kAllReduce), 6 + 2);
+    for (const int zero : {1, 2, 3}) {
+      const World world = world_of({.zero = zero}, n, n);
+      const Traffic traffic = world.of(static_cast<std::int32_t>(n - 1));
+      const std::int64_t once = (n - 1) * 4 * world.all_elements(n) / n;
+      const std::int64_t gathered = sent(traffic, kShard, Kind::kAllGather);
+      EXPECT_EQ(sent(traffic, kShard, Kind::kReduceScatter), once);
+      EXPECT_EQ(sent(traffic, "data", Kind::kAllReduce), small);
+      if (zero < 3) {
+        EXPECT_EQ(gathered, once);
+      } else {
+        EXPECT_LE(gathered, 2 * once);
+        EXPECT_GT(2 * gathered, 3 * once);
+      }
+    }
+  }
+}
+
+// (n-1)/n (G P + r P) with the gathers and reductions that the program has, unit by unit.
+TEST(Traffic, CountsEveryGatherAndReduction) {
+  for (const int zero : {1, 2, 3})
+    for (const int microbatches : {1, 3})
+      for (const Period period : {Period::kStep, Period::kMicrobatch}) {
+        const World world =
+            world_of({.pp = 2, .microbatches = microbatches, .zero = zero, .period = period}, 4, 4);
+        for (std::int32_t rank = 0; rank < 8; ++rank) {
+          std::int64_t gathered = 0;
+          std::int64_t reduced = 0;
+          const Coord coord = world.mesh.coord(Rank{rank}, mesh::Axis::kPipeline);
+          for (const Op& op : world.program.list(coord)) {
+            if (op.kind == OpKind::kGather || op.kind == OpKind::kPublish)
+              gathered += 3 * world.elements(op.unit, 4);
+            if (op.kind == OpKind::kReduce) reduced += 3 * world.elements(op.unit, 4);
+          }
+          EXPECT_GT(gathered, 0);
+          EXPECT_EQ(sent(world.of(rank), kShard, Kind::kAllGather), gathered);
+          EXPECT_EQ(sent(world.of(rank), kShard, Kind::kReduceScatter), reduced);
+        }
+      }
+}
+
+TEST(Traffic, SmallSumsAndGroupsOfOneAreCountedAsTheCommunicatorDoes) {
+  const Traffic alone = world_of({}, 1, 1).of(0);
+  EXPECT_EQ(calls(alone, "data", Kind::kAllReduce), 6 + 2);  // six units, Count, Norm
+  EXPECT_EQ(calls(alone, "pp", Kind::kAllReduce), 1);
+  for (const auto& [key, counted] : alone) EXPECT_EQ(counted.sent.value, 0) << key.axis;
+
+  const Traffic many = world_of({.pp = 3, .zero = 1, .replicas = true}, 4, 2).of(5);
+  // Count: one word, padded to four; Norm: 2 x 71 + 2 words.
+  EXPECT_EQ(sent(many, "data", Kind::kAllReduce), 2 * 3 * 8 + 2 * 3 * 36 * 8);
+  EXPECT_EQ(calls(many, "data", Kind::kAllReduce), 2);
+  EXPECT_EQ(sent(many, "pp", Kind::kAllReduce), 2 * 2 * 48 * 8);
+  EXPECT_EQ(calls(many, "pp", Kind::kAllReduce), 1);
+}
+
+TEST(Traffic, PipelinesSendEveryBoundaryBothWays) {
+  const World world = world_of({.pp = 3, .microbatches = 5}, 2, 2);
+  const std::int64_t act = 4 * 2 * kSeq * 64;
+  for (const auto& [coord, boundaries] : {std::pair{0, 1}, {1, 2}, {2, 1}}) {
+    const Traffic traffic = world.at(coord, 0);
+    EXPECT_EQ(entry(traffic, "pp", Kind::kSend),
+              (comm::Ledger::Entry{boundaries * 5, Bytes{boundaries * 5 * act}}));
+    EXPECT_EQ(entry(traffic, "pp", Kind::kRecv), (comm::Ledger::Entry{boundaries * 5, Bytes{0}}));
+  }
+}
+
+// Hybrid sharding: shards are reduced within their group, then summed over the replicas.
+TEST(Traffic, ReplicasSumShards) {
+  const World world = world_of({.zero = 2, .replicas = true}, 6, 2);
+  const Traffic traffic = world.of(3);
+  EXPECT_EQ(sent(traffic, kShard, Kind::kReduceScatter), 4 * world.all_elements(2) / 2);
+  std::int64_t pieces = 0;
+  for (int unit = 0; unit < 6; ++unit) pieces += (world.elements(unit, 2) / 2 + 2) / 3;
+  EXPECT_EQ(sent(traffic, "dp_replicate", Kind::kAllReduce), 2 * 2 * 4 * pieces);
+  EXPECT_EQ(calls(traffic, "dp_replicate", Kind::kAllReduce), 6);
+}
+
+// Over the ranks of a shard group every element of the shared weight once, at both ends.
+TEST(Traffic, TiedGradientsMeetOnceAtBothEnds) {
+  const std::int64_t shared = 256 * 64;
+  for (const int zero : {0, 1, 2, 3})
+    for (const std::int64_t n : {1, 3, 80}) {
+      const World world = world_of({.pp = 2, .zero = zero, .tied = true}, n, n);
+      for (const int coord : {0, 1}) {
+        std::int64_t all = 0;
+        std::int64_t silent = 0;
+        for (std::int32_t shard = 0; shard < n; ++shard) {
+          const Traffic traffic = world.at(coord, shard);
+          all += sent(traffic, "tied", Kind::kAllReduce);
+          silent += calls(traffic, "tied", Kind::kAllReduce) == 0 ? 1 : 0;
+        }
+        // Of two ranks each sends half the piece twice.
+        EXPECT_EQ(all, 4 * shared * (zero == 0 ? n : 1)) << "zero " << zero << " n " << n;
+        // A tile each on 80 ranks: 64 tiles are shared, the others hold the norm and nothing.
+        EXPECT_EQ(silent, zero > 0 && n == 80 ? 16 : 0);
+      }
+    }
+  const World one = world_of({.pp = 1, .zero = 1, .tied = true}, 2, 2);
+  ASSERT_EQ(std::ranges::count(one.program.list(Coord{0}), OpKind::kReduceTied, &Op::kind), 1);
+  EXPECT_EQ(calls(one.of(0), "tied", Kind::kAllReduce), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::cost
