@@ -1,13 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/document.h"
@@ -17,40 +14,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-std::optional<std::string> variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-std::vector<std::string> variable_names() {
-  std::vector<std::string> names;
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
-    const std::string_view text = *at;
-    names.emplace_back(text.substr(0, text.find('=')));
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
-// The file, then the environment, then --set, each over the one before.
-std::optional<config::Document> load(const Args& args, config::Report& report) {
-  config::Document document;
-  if (args.has("FILE")) {
-    auto loaded = config::load_document(args.text("FILE"), report);
-    if (!loaded) return std::nullopt;
-    document = std::move(*loaded);
-  }
-  config::apply_environment(plan::run_fields(), variable, document, report);
-  config::check_variables(plan::run_fields(), variable_names(), report);
-  for (const std::string& assignment : args.texts("set"))
-    config::apply_override(assignment, document, report);
-  return document;
-}
-
-std::string subject_of(const Args& args) {
-  return args.has("FILE") ? args.text("FILE") : "the command line";
-}
 
 Json to_json(const plan::Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
@@ -66,13 +29,17 @@ Json to_json(const plan::Spec& spec) {
                                                 {"etp", d.etp},
                                                 {"sp", spec.layout.sp},
                                                 {"zero", spec.layout.zero},
-                                                {"order", to_text(spec.layout.order)}})},
+                                                {"order", to_text(spec.layout.order)},
+                                                {"schedule", spec.layout.schedule},
+                                                {"chunks", spec.layout.chunks},
+                                                {"reduce", plan::name_of(spec.layout.reduce)},
+                                                {"recompute", to_text(spec.layout.recompute)}})},
                        {"microbatches", spec.num_microbatches()}});
 }
 
 ExitCode run_check(const Args& args, Output& output) {
   config::Report report;
-  const auto document = load(args, report);
+  const auto document = load_run(args, report);
   const auto spec = document ? plan::read_spec(*document, report) : std::nullopt;
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
   if (output.json) {
@@ -95,15 +62,24 @@ struct Shown {
   config::Span span;
 };
 
-// The degrees that follow from the others.
+// What follows from other settings.
 std::optional<config::Value> derived(const std::string& path,
                                      const std::optional<plan::Spec>& spec) {
-  if (!spec || (path != "layout.dp" && path != "layout.dp_shard")) return std::nullopt;
+  if (!spec) return std::nullopt;
   const mesh::Degrees& degrees = spec->layout.degrees;
   config::Value value;
   value.kind = config::ValueKind::kInt;
-  value.integer = path == "layout.dp" ? degrees.dp : degrees.dp_shard.value_or(degrees.dp);
   value.origin = config::Origin::kDerived;
+  if (path == "layout.dp") {
+    value.integer = degrees.dp;
+  } else if (path == "layout.dp_shard") {
+    value.integer = degrees.dp_shard.value_or(degrees.dp);
+  } else if (path == "layout.reduce") {
+    value.kind = config::ValueKind::kString;
+    value.text = plan::name_of(spec->layout.reduce);
+  } else {
+    return std::nullopt;
+  }
   return value;
 }
 
@@ -156,7 +132,7 @@ void show_text(const std::vector<Shown>& shown, const config::Sources& sources, 
 
 ExitCode run_show(const Args& args, Output& output) {
   config::Report report;
-  const auto document = load(args, report);
+  const auto document = load_run(args, report);
   if (document && args.has("FILE")) config::check(*document, plan::run_fields(), report);
   if (!document || !report.ok()) return fail(output, report, subject_of(args));
   const std::vector<Shown> shown = effective(*document);
@@ -203,13 +179,6 @@ ExitCode run_fields(const Args& args, Output& output) {
   else
     output.out << config::fields_text(shown, output.width);
   return ExitCode::kOk;
-}
-
-Option set_option() {
-  return {.name = "set",
-          .value = "KEY=VALUE",
-          .help = "Set one key over the file and the environment",
-          .repeated = true};
 }
 
 }  // namespace

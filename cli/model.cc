@@ -134,8 +134,11 @@ void print_shape(std::ostream& out, const ModelConfig& c) {
   }
   out << "positions  " << num(c.max_positions)
       << (c.family == arch::Family::kGpt2 ? ", learned"
-                                          : ", rotary base " + num(std::llround(c.rope_theta)))
-      << "\n";
+                                          : ", rotary base " + num(std::llround(c.rope_theta)));
+  if (c.rope_scaling.factor != 1.0)
+    out << strf(", stretched %g times from ", c.rope_scaling.factor)
+        << num(c.rope_scaling.original_positions);
+  out << "\n";
   const Result<arch::CatalogRow> row = arch::find(c.name);
   if (row.ok() && row->config == c) out << "source     " << row->source << "\n";
 }

@@ -1,4 +1,4 @@
-// The rules about several keys of a run file at once. Used by read_spec() alone.
+// What contradicts itself in a run file, shown at its place. Used by read_spec() alone.
 #pragma once
 
 #include "lockstep/config/fields.h"

@@ -44,7 +44,7 @@ std::vector<Field> model_fields() {
   return fields;
 }
 
-std::vector<Field> layout_fields() {
+std::vector<Field> degree_fields() {
   return {
       degree("tp", "Tensor-parallel degree: heads and MLP columns are divided.",
              {"tensor_model_parallel_size", "tensor_parallel_degree", "tensor_parallel"}),
@@ -68,6 +68,11 @@ std::vector<Field> layout_fields() {
       degree("ep", "Expert-parallel degree: the experts are divided.",
              {"expert_model_parallel_size", "expert_parallel_degree"}),
       degree("etp", "Tensor-parallel degree inside an expert.", {"expert_tensor_parallel_size"}),
+  };
+}
+
+std::vector<Field> policy_fields() {
+  return {
       {.path = "layout.sp",
        .type = FieldType::kBool,
        .doc = "Divide norms and residuals along the sequence over the tensor axis.",
@@ -85,6 +90,52 @@ std::vector<Field> layout_fields() {
        .type = FieldType::kString,
        .doc = "Order of the axes over the ranks, the axis of neighbours first.",
        .initial = "\"tp,cp,pp,dp\""},
+      {.path = "layout.schedule",
+       .type = FieldType::kChoice,
+       .doc = "Pipeline schedule: the order in which stages run microbatches.",
+       .initial = "\"" + Layout().schedule + "\"",
+       .choices = schedule_names(),
+       .known_as = {"pipeline_parallel_schedule", "pp_schedule", "pp_engine"}},
+      {.path = "layout.chunks",
+       .type = FieldType::kInt,
+       .doc = "Stages per pipeline coordinate, for the schedules that interleave them.",
+       .initial = "1",
+       .min = 1,
+       .max = kMaxSize,
+       .known_as = {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size",
+                    "vpp"}},
+      {.path = "layout.reduce",
+       .type = FieldType::kChoice,
+       .doc = "After how much backward work gradients are summed over the data axis. Without it, "
+              "`step` for zero 0 and 1, `microbatch` for 2 and 3, which save no gradient memory "
+              "otherwise.",
+       .choices = {std::string(name_of(Period::kStep)), std::string(name_of(Period::kMicrobatch))},
+       .known_as = {"reduce_period"}},
+      {.path = "layout.recompute",
+       .type = FieldType::kString,
+       .doc = "What a block's backward pass makes again instead of keeping it: `none`, `cheap`, "
+              "`block` (all but its input), or rows joined by +: `attn_norm.output`, "
+              "`mlp_norm.output`, `mlp.product` (`cheap` is all three).",
+       .initial = "\"none\"",
+       .known_as = {"recompute_granularity", "recompute_modules", "activation_checkpointing",
+                    "activation_checkpoint", "recompute_layer"}},
+  };
+}
+
+std::vector<Field> gather_fields() {
+  return {
+      {.path = "layout.resident",
+       .type = FieldType::kInt,
+       .doc = "With zero 3: gathered units kept at a time, the one in use included. Without it, 1.",
+       .min = 1,
+       .max = kMaxSize,
+       .known_as = {"stage3_max_live_parameters"}},
+      {.path = "layout.prefetch",
+       .type = FieldType::kInt,
+       .doc = "With zero 3: units are gathered this many computations early. Without it, 1.",
+       .min = 0,
+       .max = kMaxSize,
+       .known_as = {"stage3_prefetch_bucket_size"}},
   };
 }
 
@@ -180,7 +231,8 @@ const config::FieldTable& run_fields() {
                       .doc = "The machine: a short name such as \"h100:64\", or a cluster file "
                              "ending in .toml or .json. Without it, as many ranks as the degrees "
                              "make."});
-    for (auto part : {layout_fields(), batch_fields(), train_fields()})
+    for (auto part :
+         {degree_fields(), policy_fields(), gather_fields(), batch_fields(), train_fields()})
       for (Field& field : part) fields.push_back(std::move(field));
     return config::FieldTable("run", std::move(fields));
   }();

@@ -23,6 +23,18 @@ void add_at(const config::Span& span, const Error& error, Report& report) {
   report.add(std::move(diagnostic));
 }
 
+// What `parse` makes of the text at `path`; nothing when it was refused, here or before.
+template <class T>
+std::optional<T> parsed(const Settings& settings, const char* path,
+                        Result<T> (*parse)(std::string_view), Report& report) {
+  const auto text = settings.text(path);
+  if (!text) return std::nullopt;
+  const Result<T> made = parse(*text);
+  if (made.ok()) return *made;
+  add_at(settings.span(path), made.error(), report);
+  return std::nullopt;
+}
+
 // A file that a run file names lies beside it. A `:` is that of a cluster, as in h100:64/4.
 std::string beside(const std::string& name, const config::Span& from, const Report& report) {
   const bool is_file =
@@ -120,13 +132,32 @@ std::optional<cluster::Cluster> read_cluster(const Settings& settings, Report& r
   return found;
 }
 
-Spec assemble(const Draft& draft, mesh::Order order) {
+std::optional<int> small(const std::optional<std::int64_t>& value) {
+  return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
+}
+
+Layout read_layout(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
+  const Settings& settings = draft.settings;
+  Layout layout{.degrees = *draft.degrees,
+                .order = order,
+                .sp = *settings.boolean("layout.sp"),
+                .zero = *small(settings.integer("layout.zero")),
+                .schedule = *settings.text("layout.schedule"),
+                .chunks = *small(settings.integer("layout.chunks")),
+                .recompute = recompute,
+                .resident = small(settings.integer("layout.resident")),
+                .prefetch = small(settings.integer("layout.prefetch"))};
+  const auto reduce = settings.text("layout.reduce");
+  layout.reduce = reduce ? *parse_reduce(*reduce) : default_reduce(layout.zero);
+  return layout;
+}
+
+Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
   const Settings& settings = draft.settings;
   Spec spec;
   spec.model = *draft.model;
   spec.cluster = draft.cluster;
-  spec.layout = {*draft.degrees, order, *settings.boolean("layout.sp"),
-                 static_cast<int>(*settings.integer("layout.zero"))};
+  spec.layout = read_layout(draft, order, recompute);
   spec.batch = {*settings.integer("batch.seq"), *settings.integer("batch.global_batch"),
                 *settings.integer("batch.microbatch")};
   spec.train = {.steps = *settings.integer("train.steps"),
@@ -146,9 +177,7 @@ std::int64_t Spec::world() const {
   return d.tp * d.cp * d.pp * d.dp;
 }
 
-std::int64_t Spec::num_microbatches() const {
-  return batch.global_batch / layout.degrees.dp / batch.microbatch;
-}
+std::int64_t Spec::num_microbatches() const { return plan::num_microbatches(layout, batch); }
 
 std::string to_text(const Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
@@ -179,17 +208,11 @@ std::optional<Spec> read_spec(const config::Document& document, Report& report) 
               .model = read_model(document.root(), report),
               .cluster = read_cluster(settings, report),
               .degrees = read_degrees(settings)};
-  mesh::Order order;
-  if (const auto text = settings.text("layout.order")) {
-    const Result<mesh::Order> parsed = mesh::Order::parse(*text);
-    if (parsed.ok())
-      order = *parsed;
-    else
-      add_at(settings.span("layout.order"), parsed.error(), report);
-  }
+  const auto order = parsed(settings, "layout.order", mesh::Order::parse, report);
+  const auto recompute = parsed(settings, "layout.recompute", parse_recompute, report);
   apply_rules(draft, report);
   if (report.num_errors() > errors_before) return std::nullopt;
-  return assemble(draft, order);
+  return assemble(draft, *order, *recompute);
 }
 
 }  // namespace lockstep::plan

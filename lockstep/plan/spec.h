@@ -23,25 +23,9 @@
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/config/document.h"
 #include "lockstep/config/fields.h"
-#include "lockstep/mesh/axis.h"
-#include "lockstep/mesh/mesh.h"
+#include "lockstep/plan/layout.h"
 
 namespace lockstep::plan {
-
-struct Layout {
-  mesh::Degrees degrees;
-  mesh::Order order;
-  bool sp = true;  // sequence parallelism on the tensor axis; nothing when tp is 1
-  int zero = 1;    // what the data axis shards: 0 nothing, 1 optimizer, 2 gradients, 3 parameters
-  bool operator==(const Layout&) const = default;
-};
-
-struct Batch {
-  std::int64_t seq = 0;           // tokens in one sequence
-  std::int64_t global_batch = 0;  // sequences in one step, over all ranks
-  std::int64_t microbatch = 1;    // sequences a rank takes through the pipeline at once
-  bool operator==(const Batch&) const = default;
-};
 
 struct Train {
   std::int64_t steps = 0;
@@ -61,9 +45,8 @@ struct Spec {
   Batch batch;
   Train train;
 
-  std::int64_t world() const;  // tp x cp x pp x dp
-  std::int64_t num_microbatches()
-      const;  // a rank's share of a step: global_batch / dp / microbatch
+  std::int64_t world() const;             // tp x cp x pp x dp
+  std::int64_t num_microbatches() const;  // of a data-parallel rank in a step
 };
 
 // "llama3-8b on h100:64: tp 4 x cp 1 x pp 2 x dp 8, zero 1; 128 sequences of 8,192 tokens a step,
@@ -76,10 +59,12 @@ const config::FieldTable& run_fields();
 // The Spec, or nothing and every mistake in `report`: first of single keys, then of keys that
 // contradict each other. The rules about several keys, which name both:
 //   tp x cp x pp x dp = devices of the cluster     dp_shard divides dp
-//   ep x etp divides tp x cp x dp                  pp <= layers (stages may be uneven)
+//   ep x etp divides tp x cp x dp                  stages may be uneven, never empty
 //   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
 //   dp x microbatch divides global_batch           seq is cut evenly by cp (twice: zigzag) and sp
 //   ep, etp > 1 only with experts                  seq <= positions the model can learn
+//   chunks that the schedule can run               pp x chunks <= layers
+//   dp_shard < dp, resident, prefetch only where ZeRO makes use of them
 // A seq beyond rotary positions and a warmup beyond the steps are warnings.
 std::optional<Spec> read_spec(const config::Document& document, config::Report& report);
 

@@ -44,6 +44,25 @@ TEST(Spec, WithoutAClusterTheDegreesMakeTheWorld) {
   EXPECT_EQ(spec->model.heads, 32);
 }
 
+TEST(Spec, ReadsHowAStepIsDividedInTime) {
+  config::Report report;
+  const auto plain = read(kGood, report);
+  ASSERT_TRUE(plain) << report.text("run.toml", false);
+  EXPECT_EQ(plain->layout, (Layout{.degrees = {.tp = 4, .pp = 2, .dp = 8}}));
+  const std::string text =
+      "[model]\nname = \"llama3-8b\"\n[layout]\npp = 2\ndp = 4\ndp_shard = 2\nzero = 3\n"
+      "schedule = \"gpipe\"\nrecompute = \"mlp_norm.output+mlp.product\"\nresident = 2\n"
+      "prefetch = 0\n";
+  const std::string batch = "[batch]\nseq = 64\nglobal_batch = 8\n";
+  const auto full = read(text + batch, report);
+  ASSERT_TRUE(full) << report.text("run.toml", false);
+  EXPECT_EQ(full->layout, *parse_layout("pp2 dp2x2 zero3 gpipe mb resident=2 prefetch=0 "
+                                        "recompute=mlp_norm.output+mlp.product"));
+  const auto late = read(text + "reduce = \"step\"\n" + batch, report);
+  ASSERT_TRUE(late) << report.text("run.toml", false);
+  EXPECT_EQ(late->layout.reduce, Period::kStep);
+}
+
 struct Rule {
   const char* name;
   std::string changes;  // TOML lines, as overrides of kGood
@@ -169,6 +188,38 @@ INSTANTIATE_TEST_SUITE_P(
              "seq = 2048 is longer than the 1024 positions of gpt2-small",
              "this family learns its positions: seq = 1024 or less",
              {"batch.seq", "model.name"}},
+        Rule{"Unsharded",
+             "layout.dp_shard = 4\nlayout.zero = 0",
+             Code::kConflict,
+             "dp_shard = 4 of dp = 8 cuts the data axis into shards, but zero = 0 shards nothing",
+             "the nearest: zero = 1, or dp_shard = 8",
+             {"layout.dp_shard", "layout.zero"}},
+        Rule{"Prefetch",
+             "layout.prefetch = 1\nlayout.zero = 2",
+             Code::kConflict,
+             "prefetch = 1 is about gathered parameters, but zero = 2 gathers none while it "
+             "computes",
+             "the nearest: zero = 3, or leave prefetch out",
+             {"layout.prefetch", "layout.zero"}},
+        Rule{"Chunks",
+             "layout.chunks = 2\nlayout.schedule = \"gpipe\"",
+             Code::kOutOfRange,
+             "schedule `gpipe` runs one stage per coordinate, chunks = 2 asks for more",
+             "set chunks = 1, or choose an interleaved schedule",
+             {"layout.chunks", "layout.schedule"}},
+        Rule{"Length",
+             "batch.global_batch = 8000000",
+             Code::kOutOfRange,
+             "global_batch = 8000000 makes 1000000 microbatches through 34 units, more than "
+             "16777216 computations in a step",
+             "the nearest: 493447 microbatches, from a larger microbatch or dp",
+             {"batch.global_batch"}},
+        Rule{"Recompute",
+             "layout.recompute = \"mlp.produkt\"",
+             Code::kUnknownChoice,
+             "recompute = \"mlp.produkt\" names no row `mlp.produkt`",
+             "did you mean `mlp.product`?",
+             {"layout.recompute"}},
         Rule{"Order",
              "layout.order = \"tp,pp\"",
              Code::kUnknownChoice,

@@ -1,0 +1,58 @@
+#include "cli/run_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/config/fields.h"
+#include "lockstep/plan/spec.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::vector<std::string> variable_names() {
+  std::vector<std::string> names;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view text = *at;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+Option set_option() {
+  return {.name = "set",
+          .value = "KEY=VALUE",
+          .help = "Set one key over the file and the environment",
+          .repeated = true};
+}
+
+std::optional<config::Document> load_run(const Args& args, config::Report& report) {
+  config::Document document;
+  if (args.has("FILE")) {
+    auto loaded = config::load_document(args.text("FILE"), report);
+    if (!loaded) return std::nullopt;
+    document = std::move(*loaded);
+  }
+  config::apply_environment(plan::run_fields(), variable, document, report);
+  config::check_variables(plan::run_fields(), variable_names(), report);
+  for (const std::string& assignment : args.texts("set"))
+    config::apply_override(assignment, document, report);
+  return document;
+}
+
+std::string subject_of(const Args& args) {
+  return args.has("FILE") ? args.text("FILE") : "the command line";
+}
+
+}  // namespace lockstep::cli

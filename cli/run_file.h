@@ -1,0 +1,22 @@
+// The run file as every verb that takes one reads it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/verb.h"
+#include "lockstep/config/document.h"
+
+namespace lockstep::cli {
+
+// --set KEY=VALUE, repeated.
+Option set_option();
+
+// The file (positional FILE, if given), then the environment, then --set, each over the one before.
+// Nothing when the file can not be read at all; mistakes are in `report`.
+std::optional<config::Document> load_run(const Args& args, config::Report& report);
+
+// What a report is about: the file, or the command line.
+std::string subject_of(const Args& args);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,341 @@
+#include "lockstep/plan/contradictions.h"
+
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/mesh/divisors.h"
+#include "lockstep/schedule/catalog.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr std::int64_t kLongestProgram = std::int64_t{1} << 24;  // what schedule::lower takes
+
+// "4 or 8": the multiples of `unit` around `wanted`, none below 1.
+std::string nearest_multiples(std::int64_t wanted, std::int64_t unit) {
+  const std::int64_t below = wanted / unit * unit;
+  return below > 0 ? join_parts(below, " or ", below + unit) : std::to_string(below + unit);
+}
+
+class Rules {
+ public:
+  explicit Rules(const Request& request) : asked_(request) {}
+
+  std::vector<Contradiction> take() {
+    if (counts() && (!asked_.degrees || countable())) run();
+    return std::move(found_);
+  }
+
+ private:
+  void run() {
+    if (asked_.degrees) {
+      world();
+      shard();
+      unsharded();
+      experts();
+      batch();
+    }
+    stage_three("resident", asked_.resident);
+    stage_three("prefetch", asked_.prefetch);
+    timetable();
+    if (asked_.degrees && asked_.model != nullptr) {
+      pipeline();
+      tensor();
+      expert_sizes();
+    }
+    if (asked_.degrees) sequence();
+  }
+
+  const mesh::Degrees& degrees() const { return *asked_.degrees; }
+  const arch::ModelConfig& model() const { return *asked_.model; }
+  std::string title() const { return model().name.empty() ? "the model" : model().name; }
+
+  void refuse(Code code, std::string message, std::vector<Side> sides, std::string help,
+              bool is_warning = false) {
+    found_.push_back({{code, std::move(message), std::move(help)}, std::move(sides), is_warning});
+  }
+
+  // A size of the model is written under its own key, or came with the name.
+  Side model_side(const std::string& size, std::int64_t value, const char* what) const {
+    return {{"model." + size, "model.name", "model.like"},
+            join_parts(value, " ", what),
+            title() + " has "};
+  }
+
+  // Numbers that a run file's own ranges have refused already.
+  bool counts() {
+    const auto within = [&](const char* key, std::optional<std::int64_t> value, std::int64_t min,
+                            std::int64_t max) {
+      if (!value || (*value >= min && *value <= max)) return true;
+      const std::string name(std::string_view(key).substr(std::string_view(key).find('.') + 1));
+      refuse(Code::kOutOfRange,
+             join_parts(name, " = ", *value, " is not between ", min, " and ", max),
+             {{{key}, "out of range"}},
+             join_parts("the nearest: ", name, " = ", *value < min ? min : max));
+      return false;
+    };
+    constexpr std::int64_t kSize = 2147483647, kCount = 1'000'000'000'000'000;
+    const bool all[] = {within("layout.zero", asked_.zero, 0, 3),
+                        within("layout.chunks", asked_.chunks, 1, kSize),
+                        within("layout.resident", asked_.resident, 1, kSize),
+                        within("layout.prefetch", asked_.prefetch, 0, kSize),
+                        within("layout.m", asked_.microbatches, 1, kSize),
+                        within("batch.seq", asked_.seq, 1, kSize),
+                        within("batch.global_batch", asked_.global_batch, 1, kCount),
+                        within("batch.microbatch", asked_.microbatch, 1, kCount)};
+    for (const bool one : all)
+      if (!one) return false;
+    return true;
+  }
+
+  // Whether the ranks can be counted at all; the rules below multiply degrees freely.
+  bool countable() {
+    mesh::Degrees dense = degrees();
+    dense.dp_shard.reset();
+    dense.ep = dense.etp = 1;
+    const auto made = mesh::Mesh::create(dense);
+    if (made.ok()) return true;
+    refuse(made.error().code, made.error().message,
+           {{{"layout.dp", "layout.tp", "layout.pp", "layout.cp"}, "the degrees"}},
+           made.error().help);
+    return false;
+  }
+
+  void world() {
+    if (!asked_.dp_is_known || asked_.cluster == nullptr) return;
+    const mesh::Degrees& d = degrees();
+    const Result<void> fits = mesh::check_world(d, asked_.cluster->count);
+    if (fits.ok()) return;
+    refuse(fits.error().code, fits.error().message,
+           {{{"layout.dp", "layout.tp", "layout.pp", "layout.cp"},
+             join_parts(d.tp * d.cp * d.pp * d.dp, " ranks in all")},
+            {{"cluster.name"}, join_parts(asked_.cluster->count, " devices")}},
+           fits.error().help);
+  }
+
+  void shard() {
+    const mesh::Degrees& d = degrees();
+    if (!asked_.dp_is_known || !d.dp_shard) return;
+    const auto made = mesh::Mesh::create({.dp = d.dp, .dp_shard = d.dp_shard});
+    if (made.ok()) return;
+    refuse(made.error().code, made.error().message,
+           {{{"layout.dp_shard"}, join_parts("shards of ", *d.dp_shard)},
+            {{"layout.dp", "cluster.name"}, join_parts("dp is ", d.dp)}},
+           made.error().help);
+  }
+
+  void unsharded() {
+    const mesh::Degrees& d = degrees();
+    if (!asked_.dp_is_known || !asked_.zero || *asked_.zero > 0) return;
+    if (!d.dp_shard || *d.dp_shard == d.dp) return;
+    refuse(Code::kConflict,
+           join_parts("dp_shard = ", *d.dp_shard, " of dp = ", d.dp,
+                      " cuts the data axis into shards, but zero = 0 shards nothing"),
+           {{{"layout.dp_shard"}, join_parts("shards of ", *d.dp_shard)},
+            {{"layout.zero"}, "nothing is sharded"}},
+           join_parts("the nearest: zero = 1, or dp_shard = ", d.dp));
+  }
+
+  // A setting that does nothing hides a mistake.
+  void stage_three(const char* name, const std::optional<int>& value) {
+    if (!value || !asked_.zero || *asked_.zero == 3) return;
+    refuse(Code::kConflict,
+           join_parts(name, " = ", *value, " is about gathered parameters, but zero = ",
+                      *asked_.zero, " gathers none while it computes"),
+           {{{join_parts("layout.", name)}, "needs zero = 3"},
+            {{"layout.zero"}, join_parts("zero is ", *asked_.zero)}},
+           join_parts("the nearest: zero = 3, or leave ", name, " out"));
+  }
+
+  void experts() {
+    const mesh::Degrees& d = degrees();
+    const std::string name = d.ep > 1 ? "ep" : "etp";
+    if (d.ep == 1 && d.etp == 1) return;
+    if (asked_.model != nullptr && model().moe.experts == 0) {
+      refuse(Code::kConflict,
+             join_parts(name, " = ", name == "ep" ? d.ep : d.etp, ", but ", title(),
+                        " has no experts"),
+             {{{"layout." + name}, "needs experts"},
+              {{"model.family", "model.name", "model.like"}, "a dense model"}},
+             "remove it, or choose a mixture-of-experts model");
+      return;
+    }
+    if (!asked_.dp_is_known) return;
+    mesh::Degrees one_stage = d;
+    one_stage.pp = 1;
+    one_stage.dp_shard.reset();
+    const auto made = mesh::Mesh::create(one_stage);
+    if (made.ok()) return;
+    refuse(made.error().code, made.error().message,
+           {{{"layout." + name}, "expert axes"}, {{"layout.dp", "layout.tp"}, "dense axes"}},
+           made.error().help);
+  }
+
+  void batch() {
+    if (!asked_.dp_is_known || !asked_.global_batch || !asked_.microbatch) return;
+    const std::int64_t global = *asked_.global_batch, dp = degrees().dp;
+    const auto share = mesh::checked_product(dp, *asked_.microbatch);
+    if (share && global % *share == 0) return microbatches(global / *share);
+    const std::int64_t unit = share.value_or(dp);
+    refuse(Code::kDoesNotDivide,
+           join_parts("global_batch = ", global, " is not a multiple of dp x microbatch = ", dp,
+                      " x ", *asked_.microbatch, " = ", unit),
+           {{{"batch.global_batch"}, join_parts(global, " sequences")},
+            {{"layout.dp", "batch.microbatch", "cluster.name"},
+             join_parts("a step takes multiples of ", unit)}},
+           "the nearest global_batch: " + nearest_multiples(global, unit));
+  }
+
+  void microbatches(std::int64_t made) {
+    num_microbatches_ = made;
+    if (!asked_.microbatches || *asked_.microbatches == made) return;
+    refuse(Code::kConflict,
+           join_parts("m = ", *asked_.microbatches, ", but global_batch = ", *asked_.global_batch,
+                      " in microbatches of ", *asked_.microbatch, " over dp = ", degrees().dp,
+                      " makes ", made),
+           {}, join_parts("the nearest: m = ", made));
+  }
+
+  // A program is a list, so it ends somewhere.
+  bool is_too_long() {
+    if (asked_.model == nullptr || !num_microbatches_) return false;
+    const std::int64_t units = model().layers + model().mtp_layers + 2;
+    const std::int64_t most = kLongestProgram / units;
+    if (*num_microbatches_ <= most) return false;
+    refuse(Code::kOutOfRange,
+           join_parts("global_batch = ", *asked_.global_batch, " makes ", *num_microbatches_,
+                      " microbatches through ", units, " units, more than ", kLongestProgram,
+                      " computations in a step"),
+           {{{"batch.global_batch"}, join_parts(*num_microbatches_, " microbatches")},
+            {{"batch.microbatch"}, join_parts(*asked_.microbatch, " sequences at once")}},
+           join_parts("the nearest: ", most, " microbatches, from a larger microbatch or dp"));
+    return true;
+  }
+
+  void timetable() {
+    if (!asked_.schedule) return;
+    const auto row = schedule::find(*asked_.schedule);
+    if (!row.ok()) {
+      const std::string near = config::did_you_mean(*asked_.schedule, schedule_names());
+      return refuse(row.error().code, row.error().message, {{{"layout.schedule"}, "unknown"}},
+                    near.empty() ? row.error().help : near);
+    }
+    if (is_too_long() || !asked_.chunks || !asked_.degrees) return;
+    const std::int64_t pp = degrees().pp, m = num_microbatches_.value_or(pp);
+    const auto stages = mesh::checked_product(pp, *asked_.chunks);
+    const auto passes = stages ? mesh::checked_product(*stages, m) : std::nullopt;
+    if (!passes || *passes > kLongestProgram) return;  // refused above, or has too many stages
+    const auto made = row->build({.coords = static_cast<int>(pp),
+                                  .chunks = *asked_.chunks,
+                                  .microbatches = static_cast<int>(m)});
+    if (made.ok()) return;
+    refuse(made.error().code, made.error().message,
+           {{{"layout.chunks", "layout.pp", "batch.global_batch"},
+             join_parts("pp ", pp, ", chunks ", *asked_.chunks, ", ", m, " microbatches")},
+            {{"layout.schedule"}, join_parts("takes ", row->accepts)}},
+           made.error().help);
+  }
+
+  void pipeline() {
+    const std::int64_t layers = model().layers, pp = degrees().pp;
+    const std::int64_t chunks = asked_.chunks.value_or(1);
+    if (pp <= layers / chunks) return;
+    const bool plain = chunks == 1;
+    refuse(Code::kBadDegree,
+           join_parts(plain ? "pp = " : "pp x chunks = ", pp,
+                      plain ? "" : join_parts(" x ", chunks, " = ", pp * chunks), " needs ",
+                      pp * chunks, " layers, but ", title(), " has ", layers),
+           {{{"layout.pp"}, join_parts(pp * chunks, " stages")},
+            model_side("layers", layers, "layers")},
+           join_parts("a stage needs at least one layer: ",
+                      chunks <= layers ? "pp = " : "chunks = 1 and pp = ",
+                      chunks <= layers ? layers / chunks : layers, " or less"));
+  }
+
+  // Refuses when `degree` at layout.<axis> does not divide `size` at model.<key>.
+  void divides(const char* axis, std::int64_t degree, const char* key, std::int64_t size,
+               const char* what) {
+    if (size < 1 || size % degree == 0) return;
+    refuse(
+        Code::kDoesNotDivide,
+        join_parts(axis, " = ", degree, " does not divide the ", size, " ", what, " of ", title()),
+        {{{join_parts("layout.", axis)}, join_parts("divided by ", degree)},
+         model_side(key, size, what)},
+        join_parts("the nearest ", axis,
+                   " that does: ", to_text(mesh::nearest_divisors(size, degree))));
+  }
+
+  void tensor() {
+    const std::int64_t tp = degrees().tp;
+    divides("tp", tp, "heads", model().heads, "heads");
+    if (model().heads % tp == 0) divides("tp", tp, "kv_heads", model().kv_heads, "key-value heads");
+    if (model().moe.experts == 0 || model().moe.dense_layers > 0)
+      divides("tp", tp, "ffn", model().ffn, "MLP columns");
+    divides("tp", tp, "moe.shared_ffn", model().moe.shared_ffn, "shared-expert columns");
+  }
+
+  void expert_sizes() {
+    if (model().moe.experts == 0) return;
+    divides("ep", degrees().ep, "moe.experts", model().moe.experts, "experts");
+    divides("etp", degrees().etp, "moe.expert_ffn", model().moe.expert_ffn, "expert columns");
+  }
+
+  void sequence() {
+    if (!asked_.seq || !asked_.sp) return;
+    const std::int64_t seq = *asked_.seq;
+    const mesh::Degrees& d = degrees();
+    // Zigzag gives each context rank one early and one late piece, so cp cuts 2 cp pieces.
+    const std::int64_t pieces = (d.cp > 1 ? 2 * d.cp : 1) * (*asked_.sp ? d.tp : 1);
+    if (seq % pieces != 0) {
+      const std::string context = d.cp > 1 ? join_parts("2 x cp = ", 2 * d.cp) : "";
+      const std::string tensor = *asked_.sp && d.tp > 1 ? join_parts("tp = ", d.tp) : "";
+      const char* times = context.empty() || tensor.empty() ? "" : " times ";
+      refuse(Code::kDoesNotDivide,
+             join_parts("seq = ", seq, " is not a multiple of ", context, times, tensor),
+             {{{"batch.seq"}, join_parts(seq, " tokens")},
+              {{d.cp > 1 ? "layout.cp" : "layout.tp"}, join_parts("cut into ", pieces, " pieces")}},
+             "the nearest seq: " + nearest_multiples(seq, pieces));
+    }
+    if (asked_.model != nullptr && seq > model().max_positions) positions(seq);
+  }
+
+  // Learned positions end; rotary ones go on, untrained.
+  void positions(std::int64_t seq) {
+    const std::int64_t limit = model().max_positions;
+    const bool learned = model().family == arch::Family::kGpt2;
+    refuse(Code::kConflict,
+           join_parts("seq = ", seq, " is longer than the ", limit, " positions of ", title()),
+           {{{"batch.seq"}, join_parts(seq, " tokens")},
+            model_side("max_positions", limit, "positions")},
+           join_parts(learned ? "this family learns its positions: seq = "
+                              : "the model was made for seq = ",
+                      limit, " or less"),
+           !learned);
+  }
+
+  const Request& asked_;
+  std::optional<std::int64_t> num_microbatches_;  // when the batch divides
+  std::vector<Contradiction> found_;
+};
+
+}  // namespace
+
+Request request_of(const arch::ModelConfig& model, const Layout& layout, const Batch& batch) {
+  return {.model = &model,
+          .degrees = layout.degrees,
+          .sp = layout.sp,
+          .zero = layout.zero,
+          .schedule = layout.schedule,
+          .chunks = layout.chunks,
+          .resident = layout.resident,
+          .prefetch = layout.prefetch,
+          .microbatches = layout.microbatches,
+          .seq = batch.seq,
+          .global_batch = batch.global_batch,
+          .microbatch = batch.microbatch};
+}
+
+std::vector<Contradiction> contradictions(const Request& request) { return Rules(request).take(); }
+
+}  // namespace lockstep::plan

@@ -1,0 +1,107 @@
+#include "lockstep/plan/layout.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/schedule/catalog.h"
+
+namespace lockstep::plan {
+namespace {
+
+struct Row {
+  const char* name;
+  bool Recompute::* dropped;
+};
+constexpr std::array kRows = {Row{"attn_norm.output", &Recompute::attn_normed},
+                              Row{"mlp_norm.output", &Recompute::mlp_normed},
+                              Row{"mlp.product", &Recompute::product}};
+
+std::string all_rows() {
+  return "a layout may recompute `none`, `cheap`, `block`, or rows joined by +: "
+         "`attn_norm.output`, `mlp_norm.output`, `mlp.product`";
+}
+
+std::string advice_for(std::string_view word) {
+  if (word == "full") return "`block` recomputes whole blocks";
+  if (word == "selective") return "`cheap` recomputes what costs one elementwise pass";
+  const std::vector<std::string> names = {"none",        "cheap",       "block",
+                                          kRows[0].name, kRows[1].name, kRows[2].name};
+  const std::string advice = config::did_you_mean(word, names);
+  return advice.empty() ? all_rows() : advice;
+}
+
+}  // namespace
+
+std::string to_text(const Recompute& recompute) {
+  if (recompute == kKeepAll) return "none";
+  if (recompute == kCheap) return "cheap";
+  std::string text = recompute.block ? "block" : "";
+  for (const Row& row : kRows)
+    if (recompute.*row.dropped) text += (text.empty() ? "" : "+") + std::string(row.name);
+  return text;
+}
+
+Result<Recompute> parse_recompute(std::string_view text) {
+  if (text == "none") return kKeepAll;
+  if (text == "cheap") return kCheap;
+  if (text == "block") return kWholeBlock;
+  const auto refuse = [&](std::string why, std::string help) {
+    return Error{Code::kUnknownChoice, join_parts("recompute = \"", text, "\" ", why),
+                 std::move(help)};
+  };
+  Recompute recompute;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('+', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    const auto row = std::ranges::find(kRows, word, &Row::name);
+    if (row == kRows.end() && (word == "none" || word == "cheap" || word == "block"))
+      return refuse(join_parts("joins `", word, "` to something else"),
+                    join_parts("write recompute = \"", word, "\" alone, or rows alone"));
+    if (row == kRows.end())
+      return refuse(join_parts("names no row `", word, "`"), advice_for(word));
+    if (recompute.*row->dropped)
+      return refuse(join_parts("names `", word, "` twice"), "name each row once");
+    recompute.*row->dropped = true;
+  }
+  return recompute;
+}
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names = {Layout().schedule};
+    for (const schedule::CatalogRow& row : schedule::catalog())
+      if (row.name != names.front()) names.emplace_back(row.name);
+    return names;
+  }();
+  return all;
+}
+
+Period default_reduce(int zero) { return zero < 2 ? Period::kStep : Period::kMicrobatch; }
+
+std::string_view name_of(Period reduce) { return reduce == Period::kStep ? "step" : "microbatch"; }
+
+std::optional<Period> parse_reduce(std::string_view text) {
+  for (const Period period : {Period::kStep, Period::kMicrobatch})
+    if (text == name_of(period)) return period;
+  return std::nullopt;
+}
+
+std::int64_t num_microbatches(const Layout& layout, const Batch& batch) {
+  return batch.global_batch / layout.degrees.dp / batch.microbatch;
+}
+
+Batch cut(const Batch& batch, const Layout& layout) {
+  if (!layout.microbatches) return batch;
+  Batch made = batch;
+  made.microbatch = batch.global_batch / layout.degrees.dp / *layout.microbatches;
+  LS_CHECK(made.microbatch * layout.degrees.dp * *layout.microbatches == batch.global_batch, "dp ",
+           layout.degrees.dp, " x ", *layout.microbatches, " microbatches do not cut ",
+           batch.global_batch, " sequences");
+  return made;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,157 @@
+#include "lockstep/plan/legal.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/units.h"
+#include "lockstep/plan/contradictions.h"
+
+namespace lockstep::plan {
+namespace {
+
+class Runtime {
+ public:
+  Runtime(const arch::ModelConfig& model, const Layout& layout, const Batch& batch, DType dtype)
+      : model_(model), layout_(layout), batch_(batch), dtype_(dtype) {}
+
+  std::vector<Error> take() {
+    const mesh::Degrees& d = layout_.degrees;
+    dense_axis("tp", d.tp);
+    dense_axis("cp", d.cp);
+    expert_axis("ep", d.ep);
+    expert_axis("etp", d.etp);
+    type();
+    recompute();
+    if (family()) {
+      traits();
+      widths();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  std::string title() const { return model_.name.empty() ? "the model" : model_.name; }
+
+  void refuse(std::string message, std::string help) {
+    found_.push_back({Code::kNotRunYet, std::move(message), std::move(help)});
+  }
+
+  void axis(const char* name, std::int64_t degree, const std::string& help) {
+    const mesh::Degrees& d = layout_.degrees;
+    refuse(join_parts(name, " = ", degree, " (with pp = ", d.pp, ", dp = ", d.dp,
+                      ") can be planned but not run yet"),
+           join_parts("the nearest: ", name, " = 1", help));
+  }
+
+  // The axis's ranks may go to the data axis or the pipeline, where batch and layers allow.
+  void dense_axis(const char* name, std::int64_t degree) {
+    if (degree <= 1) return;
+    const mesh::Degrees& d = layout_.degrees;
+    std::string elsewhere;
+    if (mesh::Mesh::create(d).ok()) {  // so that the products fit
+      const bool cuts = batch_.microbatch > 0 && batch_.global_batch % (d.dp * degree) == 0 &&
+                        batch_.global_batch / (d.dp * degree) % batch_.microbatch == 0;
+      if (cuts && !layout_.microbatches) elsewhere = join_parts("dp = ", d.dp * degree);
+      if (d.pp * degree * layout_.chunks <= model_.layers)
+        elsewhere += join_parts(elsewhere.empty() ? "" : " or ", "pp = ", d.pp * degree);
+    }
+    axis(name, degree, elsewhere.empty() ? "" : ", the same ranks with " + elsewhere);
+  }
+
+  void expert_axis(const char* name, std::int64_t degree) {
+    if (degree > 1 && model_.moe.experts > 0) axis(name, degree, "");
+  }
+
+  void type() {
+    const std::string help = "the nearest: dtype = f32, or f64 to verify";
+    if (dtype_ == DType::kBF16)
+      refuse("dtype = bf16 can be planned but not run yet", help);
+    else if (dtype_ != DType::kF32 && dtype_ != DType::kF64)
+      found_.push_back({Code::kUnknownChoice,
+                        join_parts("dtype = ", to_text(dtype_), " is no type to train in"), help});
+  }
+
+  // Rows of a block that keeps nothing but its input: only code can ask for both.
+  void recompute() {
+    const auto meant = parse_recompute(to_text(layout_.recompute));
+    if (!meant.ok()) found_.push_back(meant.error());
+  }
+
+  bool family() {
+    if (model_.family == arch::Family::kLlama) return true;
+    refuse(join_parts("family = ", to_text(model_.family), " of ", title(),
+                      " can be planned but not run yet"),
+           "the nearest: family = llama, for example llama3-8b");
+    return false;
+  }
+
+  void traits() {
+    const auto needs = [&](bool holds, const char* key, std::string_view value,
+                           std::string_view wanted) {
+      if (!holds)
+        refuse(join_parts(key, " = ", value, " of ", title(), " can be planned but not run yet"),
+               join_parts("the nearest: ", key, " = ", wanted, ", as in llama3-8b"));
+    };
+    const arch::ModelConfig& c = model_;
+    needs(c.norm == arch::NormKind::kRmsNorm, "norm", to_text(c.norm), "rmsnorm");
+    needs(c.norm_place == arch::NormPlace::kBefore, "norm_place", to_text(c.norm_place), "before");
+    needs(!c.qkv_bias, "qkv_bias", "true", "false");
+    needs(!c.linear_bias, "linear_bias", "true", "false");
+    needs(c.qk_norm == arch::QkNorm::kNone, "qk_norm", to_text(c.qk_norm), "none");
+    needs(c.window == 0, "window", std::to_string(c.window), "0");
+    needs(c.attention_softcap == 0, "attention_softcap", strf("%g", c.attention_softcap), "0");
+    needs(c.logit_softcap == 0, "logit_softcap", strf("%g", c.logit_softcap), "0");
+    needs(c.query_scale_dim == 0, "query_scale_dim", strf("%g", c.query_scale_dim), "0");
+    needs(!c.scaled_embedding, "scaled_embedding", "true", "false");
+  }
+
+  // Query, key and value weights (gate and up) are one matrix in the flat buffer, so none of them
+  // may leave a gap behind it.
+  void widths() {
+    struct Width {
+      const char* name;
+      std::int64_t value;
+    };
+    const std::array widths = {Width{"heads x head_dim", model_.heads * model_.head_dim},
+                               Width{"kv_heads x head_dim", model_.kv_heads * model_.head_dim},
+                               Width{"ffn", model_.ffn}};
+    constexpr std::int64_t kAlign = arch::kFlatAlign;
+    std::int64_t grain = 1;  // kAlign is a power of two, so the largest need covers the others
+    for (const Width& width : widths)
+      grain = std::max(grain, kAlign / std::gcd(kAlign, width.value));
+    const std::int64_t below = model_.hidden / grain * grain;
+    for (const auto& [name, value] : widths)
+      if (value % kAlign * (model_.hidden % kAlign) % kAlign != 0)
+        refuse(join_parts(name, " = ", value, " times hidden = ", model_.hidden, " of ", title(),
+                          " is not a multiple of ", kAlign, ", which the flat buffers need"),
+               join_parts("the nearest: hidden = ", below > 0 ? join_parts(below, " or ") : "",
+                          below + grain));
+  }
+
+  const arch::ModelConfig& model_;
+  const Layout& layout_;
+  const Batch& batch_;
+  DType dtype_;
+  std::vector<Error> found_;
+};
+
+}  // namespace
+
+std::vector<Error> legal(const arch::ModelConfig& model, const Layout& layout, const Batch& batch,
+                         DType dtype) {
+  std::vector<Error> errors = arch::problems(model);
+  if (!errors.empty()) return errors;
+  for (Contradiction& found : contradictions(request_of(model, layout, batch)))
+    if (!found.is_warning) errors.push_back(std::move(found.error));
+  for (Error& error : Runtime(model, layout, batch, dtype).take())
+    errors.push_back(std::move(error));
+  return errors;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,24 @@
+// The one answer to "can this be run": plan, verify and train all ask it.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/arch/model_config.h"
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/error.h"
+#include "lockstep/plan/layout.h"
+
+namespace lockstep::plan {
+
+// Every reason why the runtime would refuse, empty when there is none: a model that contradicts
+// itself (reported alone), settings that contradict each other (contradictions.h, without its
+// warnings), and what can be planned but not run yet (kNotRunYet). Each error names the settings
+// with their values and the nearest that are legal.
+//
+// What runs today: family llama with RMS norms before, no biases, no qk-norm, full attention, in f32
+// or f64; tp = cp = ep = etp = 1; every ZeRO stage, also over a data group of one, where it changes
+// nothing; every schedule of the catalogue. A pure function; any thread may call it.
+std::vector<Error> legal(const arch::ModelConfig& model, const Layout& layout, const Batch& batch,
+                         DType dtype);
+
+}  // namespace lockstep::plan

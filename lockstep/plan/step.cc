@@ -1,0 +1,45 @@
+#include "lockstep/plan/step.h"
+
+#include "lockstep/schedule/catalog.h"
+#include "lockstep/schedule/lower.h"
+
+namespace lockstep::plan {
+namespace {
+
+std::vector<bool> recomputed_units(const arch::Model& model) {
+  std::vector<bool> units;
+  for (int i = 0; i < model.num_units(); ++i)
+    units.push_back(model.unit(i).kind == arch::UnitKind::kBlock);
+  return units;
+}
+
+}  // namespace
+
+schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, const Batch& batch) {
+  const mesh::Degrees& d = layout.degrees;
+  schedule::StepShape step;
+  step.shape = {.coords = static_cast<int>(d.pp),
+                .chunks = layout.chunks,
+                .microbatches = static_cast<int>(num_microbatches(layout, batch))};
+  step.stage_begin = schedule::split_units(model.num_units(), step.shape.stages());
+  step.zero = layout.zero;
+  step.period = layout.reduce;
+  step.replicas = d.dp_shard.value_or(d.dp) < d.dp;
+  step.tied = model.config.tied;
+  if (layout.recompute.block) step.recompute = recomputed_units(model);
+  step.resident_units = layout.resident.value_or(1);
+  step.prefetch = layout.prefetch.value_or(1);
+  return step;
+}
+
+Result<schedule::Program> program_for(const arch::Model& model, const Layout& layout,
+                                      const Batch& batch) {
+  const schedule::StepShape step = step_shape(model, layout, batch);
+  const auto row = schedule::find(layout.schedule);
+  if (!row.ok()) return row.error();
+  const auto timetable = row->build(step.shape);
+  if (!timetable.ok()) return timetable.error();
+  return schedule::lower(*timetable, step);
+}
+
+}  // namespace lockstep::plan

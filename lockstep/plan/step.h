@@ -1,0 +1,20 @@
+// From a layout to the program of its step.
+#pragma once
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/base/result.h"
+#include "lockstep/plan/layout.h"
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::plan {
+
+// What a step of this layout is lowered for; the placement is left to the schedule. The units are
+// dealt to the stages by schedule::split_units. `recompute` of single rows does not show here: what
+// a block keeps is the block's own affair. REQUIRES: a layout that legal() accepts for this batch.
+schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, const Batch& batch);
+
+// The training step. Never refused for a layout that legal() accepts.
+Result<schedule::Program> program_for(const arch::Model& model, const Layout& layout,
+                                      const Batch& batch);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,128 @@
+#include "lockstep/plan/layout_space.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/arch/catalog.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/plan/shrink.h"
+
+namespace lockstep::plan {
+namespace {
+
+arch::ModelConfig small() { return shrink(arch::find("llama3-8b")->config); }
+constexpr Batch kBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
+
+// Plain loops over everything that could be meant, asked one by one.
+std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
+  std::set<std::string> names;
+  for (std::int64_t pp = 1; pp <= ranks; ++pp)
+    for (std::int64_t dp = 1; dp <= ranks; ++dp)
+      for (std::int64_t shard = 1; shard <= dp; ++shard)
+        for (int zero = 0; zero <= 3; ++zero)
+          for (const std::int64_t m : {1, 2, 4})
+            for (const std::string& name : schedule_names())
+              for (const Period reduce : {Period::kStep, Period::kMicrobatch})
+                for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock}) {
+                  if (pp * dp != ranks || batch.global_batch % (dp * m) != 0) continue;
+                  if (m == 1 && (reduce == Period::kMicrobatch || name != "1f1b")) continue;
+                  Layout layout{.degrees = {.pp = pp, .dp = dp}, .zero = zero, .schedule = name};
+                  if (shard < dp) layout.degrees.dp_shard = shard;
+                  layout.reduce = reduce, layout.recompute = recompute, layout.microbatches = m;
+                  if (legal(small(), layout, cut(batch, layout), DType::kF32).empty())
+                    names.insert(to_text(layout));
+                }
+  return names;
+}
+
+TEST(Layouts, AreAllLegalOnesOnceEach) {
+  for (const std::int64_t ranks : {1, 2, 3, 4, 6, 8}) {
+    const std::vector<Layout> all = layouts(small(), ranks, kBatch);
+    std::set<std::string> names;
+    for (const Layout& layout : all) {
+      EXPECT_TRUE(names.insert(to_text(layout)).second) << to_text(layout) << " twice";
+      EXPECT_EQ(*parse_layout(to_text(layout)), layout);
+      const auto mesh = mesh::Mesh::create(layout.degrees, layout.order);
+      ASSERT_TRUE(mesh.ok()) << to_text(layout);
+      EXPECT_EQ(mesh->world(), ranks);
+    }
+    EXPECT_EQ(names, by_brute_force(ranks, kBatch)) << ranks << " ranks";
+  }
+}
+
+TEST(Layouts, ComeInTheDocumentedOrder) {
+  const std::vector<Layout> all = layouts(small(), 4, kBatch);
+  EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1 step");
+  EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 step recompute=cheap");
+  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m2 step");
+  EXPECT_EQ(to_text(all.back()), "pp4 dp1 zero3 gpipe m4 mb recompute=block");
+  const auto key = [](const Layout& l) {
+    return std::tuple(l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp), l.zero,
+                      *l.microbatches, l.schedule == "gpipe", l.reduce,
+                      to_text(l.recompute) != "none");
+  };
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, key));
+}
+
+TEST(Layouts, OfABatchThatNothingCutsAreNone) {
+  EXPECT_TRUE(layouts(small(), 2, {.seq = 32, .global_batch = 3}).size() > 0);  // pp2 dp1
+  EXPECT_TRUE(layouts(small(), 5, {.seq = 32, .global_batch = 3}).empty());     // 5 > 4 layers
+}
+
+using Combination = std::vector<std::pair<std::string_view, std::string>>;
+
+std::set<Combination> combinations(std::span<const Layout> all, int strength) {
+  std::set<Combination> found;
+  const unsigned count = static_cast<unsigned>(factors().size());
+  for (const Layout& layout : all)
+    for (unsigned bits = 0; bits < 1u << count; ++bits) {
+      if (__builtin_popcount(bits) != strength) continue;
+      Combination one;
+      for (unsigned f = 0; f < count; ++f)
+        if ((bits >> f & 1) != 0) one.emplace_back(factors()[f].name, factors()[f].value(layout));
+      found.insert(one);
+    }
+  return found;
+}
+
+TEST(CoveringArray, MeetsEveryCombinationThatExists) {
+  const std::pair<int, int> cases[] = {{1, 2}, {1, 3}, {4, 1}, {4, 2}, {4, 3}, {8, 2}};
+  for (const auto& [ranks, strength] : cases) {
+    const std::vector<Layout> all = layouts(small(), ranks, kBatch);
+    const std::vector<Layout> some = covering_array(all, strength);
+    EXPECT_EQ(combinations(some, strength), combinations(all, strength)) << ranks;
+    std::set<std::string> names;
+    for (const Layout& layout : some) {
+      EXPECT_TRUE(names.insert(to_text(layout)).second);
+      EXPECT_NE(std::ranges::find(all, layout), all.end());
+    }
+    EXPECT_EQ(some, covering_array(all, strength));
+    EXPECT_LE(some.size() * (strength == 3 ? 2 : 4), all.size())
+        << ranks << " ranks, strength " << strength;
+  }
+}
+
+TEST(CoveringArray, OfNothingIsNothing) {
+  EXPECT_TRUE(covering_array({}, 2).empty());
+  EXPECT_EQ(factor_values({}).size(), factors().size());
+}
+
+TEST(Factors, ListTheirValues) {
+  const std::vector<Layout> all = layouts(small(), 4, kBatch);
+  const auto values = factor_values(all);
+  std::vector<std::string> shown;
+  for (std::size_t f = 0; f < values.size(); ++f) {
+    std::string line = std::string(factors()[f].name) + ":";
+    for (const std::string& value : values[f]) line += " " + value;
+    shown.push_back(line);
+  }
+  EXPECT_EQ(shown, (std::vector<std::string>{"pp: 1 2 4", "dp_replicate: 1 2 4", "dp_shard: 4 2 1",
+                                             "zero: 0 1 2 3", "m: 1 2 4", "schedule: 1f1b gpipe",
+                                             "chunks: 1", "reduce: step microbatch",
+                                             "recompute: none cheap block"}));
+}
+
+}  // namespace
+}  // namespace lockstep::plan

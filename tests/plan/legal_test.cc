@@ -1,0 +1,235 @@
+#include "lockstep/plan/legal.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/catalog.h"
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/base/check.h"
+#include "lockstep/plan/shrink.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::plan {
+namespace {
+
+struct Asked {
+  arch::ModelConfig model = arch::find("llama3-8b")->config;
+  Layout layout = {.degrees = {.pp = 2, .dp = 4}};
+  Batch batch = {.seq = 1024, .global_batch = 32, .microbatch = 2};
+  DType dtype = DType::kF32;
+
+  std::vector<Error> refusals() const { return legal(model, layout, batch, dtype); }
+};
+
+// A change that is refused, and the change on top of it that the help proposes.
+struct Refusal {
+  const char* what;
+  std::function<void(Asked&)> wrong;
+  std::function<void(Asked&)> nearest;
+};
+
+const std::vector<Refusal>& combinations() {
+  static const std::vector<Refusal> all = {
+      {"tensor parallel", [](Asked& a) { a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2}; },
+       [](Asked& a) { a.layout.degrees = {.pp = 2, .dp = 4}; }},
+      {"context parallel, no room in the batch",
+       [](Asked& a) {
+         a.layout.degrees = {.cp = 4, .pp = 2, .dp = 8};
+         a.batch.global_batch = 48;
+       },
+       [](Asked& a) { a.layout.degrees = {.pp = 8, .dp = 8}; }},
+      {"expert axes of a dense model", [](Asked& a) { a.layout.degrees.ep = 2; },
+       [](Asked& a) { a.layout.degrees.ep = 1; }},
+      {"shards without sharding",
+       [](Asked& a) { a.layout.zero = 0, a.layout.degrees.dp_shard = 2; },
+       [](Asked& a) { a.layout.zero = 1; }},
+      {"shards that do not divide", [](Asked& a) { a.layout.degrees.dp_shard = 3; },
+       [](Asked& a) { a.layout.degrees.dp_shard = 2; }},
+      {"resident units without stage 3", [](Asked& a) { a.layout.resident = 2; },
+       [](Asked& a) { a.layout.zero = 3; }},
+      {"prefetch without stage 3", [](Asked& a) { a.layout.zero = 2, a.layout.prefetch = 1; },
+       [](Asked& a) { a.layout.prefetch.reset(); }},
+      {"chunks of a schedule that has none", [](Asked& a) { a.layout.chunks = 2; },
+       [](Asked& a) { a.layout.chunks = 1; }},
+      {"more stages than layers", [](Asked& a) { a.layout.degrees = {.pp = 64, .dp = 4}; },
+       [](Asked& a) { a.layout.degrees.pp = 32; }},
+      {"more stages than layers, by chunks",
+       [](Asked& a) { a.layout.degrees.pp = 32, a.layout.chunks = 2; },
+       [](Asked& a) { a.layout.chunks = 1; }},
+      {"a batch that does not divide", [](Asked& a) { a.batch.global_batch = 36; },
+       [](Asked& a) { a.batch.global_batch = 40; }},
+      {"another number of microbatches", [](Asked& a) { a.layout.microbatches = 8; },
+       [](Asked& a) { a.layout.microbatches = 4; }},
+      {"widths that leave gaps in the flat buffers",
+       [](Asked& a) { a.model.hidden = 36, a.model.ffn = 100; },
+       [](Asked& a) { a.model.hidden = 40; }},
+      {"rows of a block that keeps none",
+       [](Asked& a) { a.layout.recompute = {.block = true, .product = true}; },
+       [](Asked& a) { a.layout.recompute = kWholeBlock; }},
+      {"an unknown schedule", [](Asked& a) { a.layout.schedule = "1f2b"; },
+       [](Asked& a) { a.layout.schedule = "1f1b"; }},
+      {"a stage of ZeRO that is none", [](Asked& a) { a.layout.zero = 4; },
+       [](Asked& a) { a.layout.zero = 3; }},
+  };
+  return all;
+}
+
+const std::vector<Refusal>& models_and_types() {
+  const auto model = [](const char* name) {
+    return [name](Asked& a) { a.model = arch::find(name)->config; };
+  };
+  static const std::vector<Refusal> all = {
+      {"bf16", [](Asked& a) { a.dtype = DType::kBF16; }, [](Asked& a) { a.dtype = DType::kF32; }},
+      {"whole numbers", [](Asked& a) { a.dtype = DType::kI32; },
+       [](Asked& a) { a.dtype = DType::kF64; }},
+      {"gpt2", model("gpt2-small"), model("llama3-8b")},
+      {"experts", model("mixtral-8x7b"), model("llama3-8b")},
+      {"biases", model("qwen2.5-7b"), [](Asked& a) { a.model.qkv_bias = false; }},
+      {"qk-norm", model("qwen3-8b"), [](Asked& a) { a.model.qk_norm = arch::QkNorm::kNone; }},
+      {"a window", model("mistral-7b"), [](Asked& a) { a.model.window = 0; }},
+      {"soft caps", [](Asked& a) { a.model.attention_softcap = 50, a.model.logit_softcap = 30; },
+       [](Asked& a) { a.model.attention_softcap = a.model.logit_softcap = 0; }},
+      {"a model that contradicts itself", [](Asked& a) { a.model.kv_heads = 5; },
+       [](Asked& a) { a.model.kv_heads = 8; }},
+  };
+  return all;
+}
+
+TEST(Legal, EveryRefusalNamesBothSettingsAndTheNearestLegalOnes) {
+  std::string text;
+  for (const auto* group : {&combinations(), &models_and_types()})
+    for (const Refusal& refusal : *group) {
+      Asked asked;
+      ASSERT_TRUE(asked.refusals().empty()) << asked.refusals()[0].message;
+      refusal.wrong(asked);
+      const std::vector<Error> errors = asked.refusals();
+      EXPECT_FALSE(errors.empty()) << refusal.what;
+      text += join_parts(refusal.what, ": ", to_text(asked.layout), "\n");
+      for (const Error& error : errors) {
+        EXPECT_NE(error.help, "") << error.message;
+        text += to_text(error) + "\n";
+      }
+      text += "\n";
+      refusal.nearest(asked);
+      const std::vector<Error> left = asked.refusals();
+      EXPECT_TRUE(left.empty()) << refusal.what << " after following the help: " << left[0].message;
+    }
+  EXPECT_TRUE(support::matches_golden("plan/refusals.txt", text));
+}
+
+TEST(Legal, ADataGroupOfOneTakesEveryStage) {
+  for (int zero = 0; zero <= 3; ++zero)
+    for (const Period reduce : {Period::kStep, Period::kMicrobatch})
+      for (const std::int64_t dp : {1, 4})
+        for (const std::int64_t shard : {std::int64_t{1}, dp}) {
+          if (zero == 0 && shard != dp) continue;
+          Asked asked;
+          asked.layout = {.degrees = {.dp = dp, .dp_shard = shard}, .zero = zero, .reduce = reduce};
+          EXPECT_TRUE(asked.refusals().empty()) << to_text(asked.layout);
+        }
+}
+
+TEST(Legal, ReportsIndependentReasonsTogether) {
+  Asked asked;
+  asked.layout.degrees = {.tp = 2, .cp = 2, .pp = 64, .dp = 2, .dp_shard = 1};
+  asked.layout.zero = 0;
+  asked.layout.chunks = 3;
+  asked.dtype = DType::kBF16;
+  std::vector<Code> codes;
+  for (const Error& error : asked.refusals()) codes.push_back(error.code);
+  EXPECT_EQ(codes, (std::vector{Code::kConflict, Code::kOutOfRange, Code::kBadDegree,
+                                Code::kNotRunYet, Code::kNotRunYet, Code::kNotRunYet}));
+}
+
+// Nonsense is refused, never multiplied or divided by.
+TEST(Legal, SurvivesAnyNumbers) {
+  const std::int64_t values[] = {0, -1, 1, 2147483647, std::int64_t{1} << 62};
+  for (const std::int64_t a : values)
+    for (const std::int64_t b : values) {
+      Asked asked;
+      asked.layout.degrees = {.tp = a, .cp = b, .pp = a, .dp = b, .dp_shard = a, .ep = b};
+      asked.layout.microbatches = a;
+      asked.layout.chunks = static_cast<int>(std::min<std::int64_t>(b, 2147483647));
+      asked.batch = {.seq = a, .global_batch = b, .microbatch = a};
+      const bool all_ones = a == 1 && b == 1;
+      EXPECT_EQ(asked.refusals().empty(), all_ones) << a << " " << b;
+    }
+}
+
+// The rule about widths, against the buffers themselves.
+TEST(Legal, WidthsAreThoseWithoutGapsBetweenFusedWeights) {
+  int refused = 0, accepted = 0;
+  for (std::int64_t hidden = 8; hidden <= 64; hidden += 4)
+    for (const std::int64_t head_dim : {2, 6, 8})
+      for (const std::int64_t ffn : {10, 12, 96}) {
+        Asked asked;
+        asked.model.hidden = hidden;
+        asked.model.heads = 4, asked.model.kv_heads = 1, asked.model.head_dim = head_dim;
+        asked.model.ffn = ffn;
+        const arch::Model model = *arch::describe(asked.model);
+        const arch::FlatLayout flat =
+            arch::flat_layouts(model)[static_cast<std::size_t>(model.order[1])];
+        const arch::Unit& block = model.unit(1);
+        bool adjacent = true;
+        for (std::size_t i = 0; i + 1 < flat.params.size(); ++i) {
+          const std::string& name =
+              block.params[static_cast<std::size_t>(flat.params[i].param)].name;
+          if (name.ends_with("attn.q.weight") || name.ends_with("attn.k.weight") ||
+              name.ends_with("mlp.gate.weight"))
+            adjacent = adjacent && flat.params[i].end() == flat.params[i + 1].offset;
+        }
+        const std::vector<Error> errors = asked.refusals();
+        // A gap behind value or up weights hurts nobody, but their twins k and gate have it too.
+        EXPECT_EQ(errors.empty(), adjacent) << hidden << " " << head_dim << " " << ffn;
+        ++(errors.empty() ? accepted : refused);
+      }
+  EXPECT_GT(accepted, 10);
+  EXPECT_GT(refused, 10);
+}
+
+TEST(Shrink, KeepsWhatCanBeKeptOfEveryKnownModel) {
+  for (const arch::CatalogRow& row : arch::catalog()) {
+    const arch::ModelConfig& large = row.config;
+    const arch::ModelConfig small = shrink(large);
+    ASSERT_TRUE(arch::problems(small).empty())
+        << large.name << ": " << arch::problems(small)[0].message;
+    EXPECT_EQ(shrink(small), small) << large.name;
+    if (small == large) continue;  // the tiny rows
+    EXPECT_EQ(small.name, large.name + "-small");
+    EXPECT_LE(small.layers, 4);
+    EXPECT_TRUE(small.hidden % 32 == 0 && small.hidden >= 64 && small.hidden <= 128) << large.name;
+    EXPECT_LE(small.vocab, 512);
+    EXPECT_GE(small.max_positions, 64);
+    EXPECT_EQ(small.heads / small.kv_heads, std::min<std::int64_t>(8, large.heads / large.kv_heads))
+        << large.name;
+    EXPECT_EQ(small.kv_heads > 1, large.kv_heads > 1) << large.name;
+    EXPECT_EQ(small.vocab % 128, large.vocab % 128);
+    EXPECT_EQ(small.ffn % 32, 0);
+    EXPECT_EQ(small.moe.experts > 0, large.moe.experts > 0);
+    arch::ModelConfig traits = large;
+    traits.name = small.name, traits.layers = small.layers, traits.hidden = small.hidden,
+    traits.heads = small.heads, traits.kv_heads = small.kv_heads, traits.head_dim = small.head_dim,
+    traits.ffn = small.ffn, traits.vocab = small.vocab, traits.max_positions = small.max_positions,
+    traits.moe.experts = small.moe.experts, traits.moe.top_k = small.moe.top_k,
+    traits.moe.expert_ffn = small.moe.expert_ffn, traits.moe.shared_ffn = small.moe.shared_ffn,
+    traits.moe.dense_layers = small.moe.dense_layers, traits.mla = small.mla,
+    traits.window = small.window;
+    EXPECT_EQ(traits, small) << large.name << " lost a trait";
+    const Batch batch{.seq = 64, .global_batch = 1, .microbatch = 1};
+    EXPECT_EQ(legal(large, {}, batch, DType::kF64).size(),
+              legal(small, {}, batch, DType::kF64).size())
+        << large.name;
+  }
+}
+
+TEST(Shrink, LeavesASmallModelAlone) {
+  arch::ModelConfig own = arch::find("llama3-8b")->config;
+  own.layers = 2, own.hidden = 48, own.heads = 3, own.kv_heads = 3, own.head_dim = 16, own.ffn = 96;
+  own.vocab = 77, own.max_positions = 32;
+  EXPECT_EQ(shrink(own), own);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

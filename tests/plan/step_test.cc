@@ -1,0 +1,92 @@
+#include "lockstep/plan/step.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "lockstep/arch/catalog.h"
+#include "lockstep/plan/layout_space.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/plan/shrink.h"
+#include "lockstep/schedule/effects.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr Batch kBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
+
+arch::Model small(const char* name) { return *arch::describe(shrink(arch::find(name)->config)); }
+
+TEST(StepShape, SaysWhatTheLayoutSays) {
+  const arch::Model model = small("llama3.2-1b");
+  const Layout layout =
+      *parse_layout("pp2 dp2x2 zero3 gpipe m2 mb recompute=block resident=3 prefetch=0");
+  const schedule::StepShape step = step_shape(model, layout, cut(kBatch, layout));
+  EXPECT_EQ(step.shape, (schedule::Shape{.coords = 2, .chunks = 1, .microbatches = 2}));
+  EXPECT_EQ(step.stage_begin, (std::vector<std::int32_t>{0, 3, 6}));
+  EXPECT_EQ(step.zero, 3);
+  EXPECT_EQ(step.period, Period::kMicrobatch);
+  EXPECT_TRUE(step.replicas);
+  EXPECT_TRUE(step.tied);
+  EXPECT_EQ(step.recompute, (std::vector<bool>{false, true, true, true, true, false}));
+  EXPECT_EQ(step.resident_units, 3);
+  EXPECT_EQ(step.prefetch, 0);
+
+  const Layout flat = *parse_layout("dp4 zero1 recompute=cheap");
+  const schedule::StepShape plain = step_shape(small("llama3-8b"), flat, kBatch);
+  EXPECT_EQ(plain.shape.microbatches, 4);
+  EXPECT_FALSE(plain.replicas);
+  EXPECT_FALSE(plain.tied);
+  EXPECT_TRUE(plain.recompute.empty());
+}
+
+TEST(ProgramFor, LowersEveryLegalLayoutToAProgramOfItsOwn) {
+  const arch::Model model = small("llama3-8b");
+  for (const std::int64_t ranks : {1, 4}) {
+    std::map<std::string, std::string> first;  // ops in text, and the mesh: who had them first
+    for (const Layout& layout : layouts(model.config, ranks, kBatch)) {
+      const Batch batch = cut(kBatch, layout);
+      const auto program = program_for(model, layout, batch);
+      ASSERT_TRUE(program.ok()) << to_text(layout) << ": " << program.error().message;
+      EXPECT_EQ(program->lists.size(), static_cast<std::size_t>(layout.degrees.pp));
+      // Beside the ops, a step is told by its groups, its microbatches and the rows it keeps.
+      std::string text = to_text(Layout{.degrees = layout.degrees, .zero = layout.zero}) +
+                         to_text(layout.recompute) + std::to_string(batch.microbatch);
+      for (const auto& list : program->lists)
+        for (const schedule::Op& op : list)
+          for (const int number : {static_cast<int>(op.kind), static_cast<int>(op.reach), op.unit,
+                                   op.microbatch, op.period, op.transfer, op.target})
+            text += ' ' + std::to_string(number);
+      const auto [at, is_new] = first.emplace(text, to_text(layout));
+      EXPECT_TRUE(is_new) << to_text(layout) << " is the same as " << at->second;
+    }
+  }
+}
+
+// What layouts() leaves out is legal and makes no other program.
+TEST(ProgramFor, SettingsThatAreLeftOutMakeNoDifference) {
+  const arch::Model model = small("llama3-8b");
+  const auto lists = [&](const std::string& name) {
+    const Layout layout = *parse_layout(name);
+    const Batch batch = cut(kBatch, layout);
+    EXPECT_TRUE(legal(model.config, layout, batch, DType::kF32).empty()) << name;
+    return program_for(model, layout, batch)->lists;
+  };
+  for (const std::string mesh : {"dp4 ", "dp2x2 ", "pp2 dp2 ", "pp4 dp1 "})
+    for (const std::string zero : {"zero0 ", "zero1 ", "zero2 ", "zero3 "}) {
+      if (mesh == "dp2x2 " && zero == "zero0 ") continue;
+      EXPECT_EQ(lists(mesh + zero + "m1 step"), lists(mesh + zero + "m1 mb")) << mesh << zero;
+      EXPECT_EQ(lists(mesh + zero + "1f1b m1"), lists(mesh + zero + "gpipe m1")) << mesh << zero;
+      // One stage is not enough to make schedules equal.
+      EXPECT_NE(lists(mesh + zero + "1f1b m2"), lists(mesh + zero + "gpipe m2")) << mesh << zero;
+    }
+}
+
+TEST(ProgramFor, IsRefusedForAnUnknownSchedule) {
+  Layout layout;
+  layout.schedule = "2f2b";
+  EXPECT_EQ(program_for(small("llama3-8b"), layout, kBatch).error().code, Code::kUnknownChoice);
+}
+
+}  // namespace
+}  // namespace lockstep::plan
