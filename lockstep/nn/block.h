@@ -1,0 +1,103 @@
+// A llama block as a pair of passes written out by hand, so that every tensor it makes has one owner
+// and a known end. The forward pass keeps what `BlockStash` names; the backward pass is cut in two:
+// the gradient of the input now, the gradients of the weights whenever the program says (zero-bubble
+// schedules, Qi et al., arXiv 2401.10241).
+//
+//   T tokens of one microbatch (batch x seq), h hidden, q = heads x head_dim, k = kv_heads x head_dim,
+//   f width of the MLP, a heads. Activations are [T, h], contiguous.
+//
+// Objects are immutable; several threads may call one with different tensors. No pass uses LibTorch's
+// autograd; callers need no guard, because nothing here requires a gradient.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/arch/unit_bytes.h"
+#include "lockstep/nn/rope.h"
+
+namespace lockstep::nn {
+
+// What a block keeps for its backward pass: the rows of planner.md's table. A dropped row is
+// undefined and rebuilt when it is needed.
+struct BlockStash {
+  at::Tensor input;        // [T, h]
+  at::Tensor input_rstd;   // [T, 1]
+  at::Tensor attn_normed;  // [T, h], may be dropped
+  at::Tensor qkv;       // [T, q + 2k], after the rotation; queries, keys, values are slices of it
+  at::Tensor attn_out;  // [T, q]
+  at::Tensor attn_lse;  // [batch, a, seq], f32 or the compute type if that is wider
+  at::Tensor middle;    // [T, h]: input of the second norm
+  at::Tensor middle_rstd;  // [T, 1]
+  at::Tensor mlp_normed;   // [T, h], may be dropped
+  at::Tensor gate_up;      // [T, 2f]
+  at::Tensor product;      // [T, f], may be dropped
+};
+
+// What W needs: operands of each weight's product, and finished gradients of the norms.
+struct BlockWork {
+  at::Tensor attn_normed, d_qkv;       // [T, h], [T, q + 2k]
+  at::Tensor attn_out, d_middle;       // [T, q], [T, h]
+  at::Tensor mlp_normed, d_gate_up;    // [T, h], [T, 2f]
+  at::Tensor product, d_out;           // [T, f], [T, h]
+  at::Tensor d_attn_norm, d_mlp_norm;  // [h]
+};
+
+class Block {
+ public:
+  // `flat` places the parameters of `unit` in the buffers that the passes take. `rope` must outlive
+  // the block. REQUIRES: a llama block that arch describes: RMS norms before, no biases, no qk-norm,
+  // full attention.
+  Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
+        std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope);
+
+  // The output [T, h]. `params` is the unit's flat buffer.
+  at::Tensor forward(const at::Tensor& params, at::Tensor input) const;
+  // The same, keeping the stash. The output is the same bit for bit.
+  at::Tensor forward(const at::Tensor& params, at::Tensor input, BlockStash& stash) const;
+  // The stash alone, from the input: what `forward` would have kept, without the last product.
+  BlockStash recompute(const at::Tensor& params, at::Tensor input) const;
+
+  // Gradient of the input from the gradient of the output. Takes both arguments over: what W does
+  // not need is released as soon as it is used.
+  at::Tensor input_grad(const at::Tensor& params, BlockStash stash, at::Tensor d_out,
+                        BlockWork& work) const;
+
+  // Writes (is_first) or adds the weights' gradients to `grads`, the unit's flat gradient buffer.
+  // Gaps are not touched. Releases each operand as soon as it is used.
+  void weight_grad(BlockWork work, const at::Tensor& grads, bool is_first) const;
+
+ private:
+  // Where the weights lie in the flat buffer; query, key, value are one matrix, gate and up another.
+  struct Places {
+    arch::FlatRange attn_norm, qkv, out, mlp_norm, gate_up, down;
+  };
+
+  struct Heads {
+    at::Tensor q, k, v;  // views
+  };
+
+  at::Tensor heads_of(const at::Tensor& x, std::int64_t first, std::int64_t count) const;
+  Heads split(const at::Tensor& qkv) const;
+
+  // The forward pass up to `middle`, from there to `gate_up`, and whole. Without `keep` a tensor is
+  // released after its last use.
+  void attend(const at::Tensor& params, BlockStash& s, bool keep) const;
+  void widen(const at::Tensor& params, BlockStash& s, bool keep) const;
+  at::Tensor run(const at::Tensor& params, BlockStash& s, bool keep) const;
+
+  // Fill `work` from d_out to d_middle, and from there to d_qkv.
+  void mlp_grad(const at::Tensor& params, BlockStash& s, BlockWork& work) const;
+  void attention_grad(const at::Tensor& params, BlockStash& s, BlockWork& work) const;
+
+  std::int64_t batch_, seq_, hidden_, heads_, kv_heads_, head_dim_, ffn_;
+  double eps_;
+  arch::Drop drop_;
+  Places places_;
+  const Rope* rope_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,50 @@
+#include "lockstep/nn/flat_view.h"
+
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::nn {
+
+arch::FlatRange place_of(const arch::Unit& unit, const arch::FlatLayout& flat,
+                         std::initializer_list<std::string_view> names) {
+  arch::FlatRange place;
+  for (const std::string_view name : names) {
+    const auto found = std::ranges::find(unit.params, name, &arch::Param::name);
+    LS_CHECK(found != unit.params.end(), "the unit has no parameter ", name);
+    const arch::FlatParam& at = flat.of(static_cast<int>(found - unit.params.begin()));
+    LS_CHECK(place.size() == 0 || at.offset == place.end, name, " begins at element ", at.offset,
+             " of the flat buffer, but the parameter before it ends at ", place.end,
+             "; one matrix product serves both, so they must be adjacent");
+    if (place.size() == 0) place.begin = at.offset;
+    place.end = at.end();
+  }
+  return place;
+}
+
+at::Tensor vector_at(const at::Tensor& flat, arch::FlatRange place) {
+  return flat.narrow(0, place.begin, place.size());
+}
+
+at::Tensor matrix_at(const at::Tensor& flat, arch::FlatRange place, std::int64_t columns) {
+  return vector_at(flat, place).view({-1, columns});
+}
+
+void add_product(at::Tensor weight_grad, const at::Tensor& d_out, const at::Tensor& input,
+                 bool is_first) {
+  if (is_first)
+    at::mm_out(weight_grad, d_out.t(), input);
+  else
+    weight_grad.addmm_(d_out.t(), input);
+}
+
+void add_value(const at::Tensor& grad, const at::Tensor& value, bool is_first) {
+  if (is_first)
+    grad.copy_(value);
+  else
+    grad.add_(value);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,231 @@
+#include "tests/nn/oracle.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "lockstep/base/random.h"
+#include "lockstep/nn/head.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+
+namespace lockstep::nn {
+namespace {
+
+struct Surroundings : testing::Environment {
+  void SetUp() override {
+    tensor::request_strict_kernels();
+    tensor::install_counting_allocator();
+  }
+};
+[[maybe_unused]] const testing::Environment* const kSurroundings =
+    testing::AddGlobalTestEnvironment(new Surroundings);
+
+arch::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
+  arch::ModelConfig config;
+  config.layers = 2;
+  config.hidden = shape.hidden;
+  config.heads = shape.heads;
+  config.kv_heads = shape.kv_heads;
+  config.head_dim = shape.head_dim;
+  config.ffn = shape.ffn;
+  config.vocab = shape.vocab;
+  config.max_positions = shape.seq;
+  // Frequencies of all three ranges: kept, blended, stretched.
+  if (scaled_rope) config.rope_scaling = {8.0, 1.0, 4.0, 64};
+  return config;
+}
+
+// A leaf of its own for one parameter, in its shape.
+class Leaves {
+ public:
+  Leaves(const Tiny& tiny, int unit, const at::Tensor& flat) : unit_(tiny.unit(unit)) {
+    for (const arch::FlatParam& place : tiny.flat(unit).params)
+      places_.push_back(place),
+          leaves_.push_back(flat.narrow(0, place.offset, place.numel)
+                                .reshape(unit_.params[static_cast<std::size_t>(place.param)].shape)
+                                .clone()
+                                .requires_grad_());
+  }
+  const at::Tensor& operator[](std::string_view name) const {
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      if (unit_.params[static_cast<std::size_t>(places_[i].param)].name == name) return leaves_[i];
+    ADD_FAILURE() << "no parameter " << name;
+    return leaves_.front();
+  }
+  at::Tensor grads(const at::Tensor& like) const {
+    at::Tensor flat = at::zeros_like(like);
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      flat.narrow(0, places_[i].offset, places_[i].numel).copy_(leaves_[i].grad().reshape({-1}));
+    return flat;
+  }
+
+ private:
+  const arch::Unit& unit_;
+  std::vector<arch::FlatParam> places_;
+  std::vector<at::Tensor> leaves_;
+};
+
+at::Tensor norm(const at::Tensor& x, const at::Tensor& gain, double eps) {
+  return x / (x.square().mean(-1, true) + eps).sqrt() * gain;
+}
+
+// Hugging Face's "llama3" rule, by wavelength.
+at::Tensor frequencies(const arch::ModelConfig& config) {
+  const arch::RopeScaling& scaling = config.rope_scaling;
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < config.head_dim; i += 2) {
+    double value = 1.0 / std::pow(config.rope_theta,
+                                  static_cast<double>(i) / static_cast<double>(config.head_dim));
+    const double wavelength = 2.0 * std::numbers::pi / value;
+    const auto old = static_cast<double>(scaling.original_positions);
+    if (scaling.factor != 1.0 && wavelength > old / scaling.low_freq) {
+      value /= scaling.factor;
+    } else if (scaling.factor != 1.0 && wavelength >= old / scaling.high_freq) {
+      const double smooth =
+          (old / wavelength - scaling.low_freq) / (scaling.high_freq - scaling.low_freq);
+      value = (1.0 - smooth) * value / scaling.factor + smooth * value;
+    }
+    values.push_back(value);
+  }
+  return at::tensor(values, at::kDouble);
+}
+
+// x cos + rotate_half(x) sin on [batch, heads, seq, head_dim].
+at::Tensor turn(const at::Tensor& x, const arch::ModelConfig& config) {
+  const at::Tensor angles =
+      at::outer(at::arange(x.size(2), at::kDouble), frequencies(config)).repeat({1, 2});
+  const std::vector<at::Tensor> halves = x.chunk(2, -1);
+  return x * angles.cos().to(x.scalar_type()) +
+         at::cat({-halves[1], halves[0]}, -1) * angles.sin().to(x.scalar_type());
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t repeats = q.size(1) / k.size(1), seq = q.size(2);
+  const at::Tensor future = at::ones({seq, seq}, at::kBool).triu(1);
+  const at::Tensor scores = at::matmul(q, k.repeat_interleave(repeats, 1).transpose(-1, -2)) /
+                            std::sqrt(static_cast<double>(q.size(3)));
+  const at::Tensor shares =
+      scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1);
+  return at::matmul(shares, v.repeat_interleave(repeats, 1));
+}
+
+}  // namespace
+
+std::vector<Shape> shapes() {
+  return {
+      {},
+      {.batch = 1, .seq = 33, .hidden = 96, .heads = 6, .kv_heads = 6, .ffn = 160},
+      {.batch = 3, .seq = 20, .hidden = 32, .heads = 8, .kv_heads = 1, .head_dim = 8, .ffn = 72},
+      {.batch = 1, .seq = 200, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 128}};
+}
+
+Tiny::Tiny(const Shape& of, bool scaled_rope)
+    : shape(of),
+      model(*arch::describe(config_of(of, scaled_rope))),
+      flats(arch::flat_layouts(model)) {}
+
+at::Tensor random(std::string_view name, std::vector<std::int64_t> sizes, at::ScalarType type,
+                  double scale) {
+  const RandomStream stream(7, name);
+  at::Tensor values = at::empty(sizes, at::kDouble);
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    values.mutable_data_ptr<double>()[i] =
+        scale * (2.0 * stream.uniform(static_cast<std::uint64_t>(i)) - 1.0);
+  return values.to(type);
+}
+
+at::Tensor random_params(const Tiny& tiny, int unit, at::ScalarType type) {
+  const arch::FlatLayout& flat = tiny.flat(unit);
+  at::Tensor all = at::full({flat.padded(2)}, std::numeric_limits<double>::quiet_NaN(), type);
+  for (const arch::FlatParam& place : flat.params) {
+    const arch::Param& param = tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
+    const bool gain = param.role == arch::Role::kNorm;
+    const double scale = gain ? 0.3 : 1.7 / std::sqrt(static_cast<double>(param.shape.back()));
+    const at::Tensor values = random(param.name, {place.numel}, at::kDouble, scale);
+    all.narrow(0, place.offset, place.numel).copy_(gain ? values + 1.0 : values);
+  }
+  return all;
+}
+
+at::Tensor random_labels(const Shape& shape, std::int64_t ignore) {
+  at::Tensor labels = at::empty({shape.batch, shape.seq}, at::kLong);
+  const RandomStream stream(7, "labels");
+  for (std::int64_t i = 0; i < shape.tokens(); ++i)
+    labels.mutable_data_ptr<std::int64_t>()[i] =
+        ignore > 0 && i % ignore == 0
+            ? kIgnored
+            : static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(shape.vocab),
+                                                     static_cast<std::uint64_t>(i)));
+  return labels;
+}
+
+std::vector<Named> parts(const Tiny& tiny, int unit, const at::Tensor& flat) {
+  std::vector<Named> all;
+  for (const arch::FlatParam& place : tiny.flat(unit).params)
+    all.push_back({tiny.unit(unit).params[static_cast<std::size_t>(place.param)].name,
+                   flat.narrow(0, place.offset, place.numel)});
+  return all;
+}
+
+Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
+                  const at::Tensor& d_out) {
+  const Shape& shape = tiny.shape;
+  const double eps = tiny.config().norm_eps;
+  const Leaves w(tiny, kBlock, params);
+  const at::Tensor x = input.detach().clone().requires_grad_();
+  const auto heads = [&](const at::Tensor& of, const char* name) {
+    return at::matmul(of, w[name].t())
+        .reshape({shape.batch, shape.seq, -1, shape.head_dim})
+        .transpose(1, 2);
+  };
+  const at::Tensor normed = norm(x, w["blocks.{i}.attn_norm.weight"], eps);
+  const at::Tensor mixed = attention(turn(heads(normed, "blocks.{i}.attn.q.weight"), tiny.config()),
+                                     turn(heads(normed, "blocks.{i}.attn.k.weight"), tiny.config()),
+                                     heads(normed, "blocks.{i}.attn.v.weight"))
+                               .transpose(1, 2)
+                               .reshape({shape.tokens(), shape.q()});
+  const at::Tensor middle = x + at::matmul(mixed, w["blocks.{i}.attn.o.weight"].t());
+  const at::Tensor wide = norm(middle, w["blocks.{i}.mlp_norm.weight"], eps);
+  const at::Tensor gate = at::matmul(wide, w["blocks.{i}.mlp.gate.weight"].t());
+  const at::Tensor up = at::matmul(wide, w["blocks.{i}.mlp.up.weight"].t());
+  const at::Tensor out =
+      middle + at::matmul(gate * gate.sigmoid() * up, w["blocks.{i}.mlp.down.weight"].t());
+  torch::autograd::backward({out}, {d_out});
+  return {out.detach(), x.grad(), w.grads(params)};
+}
+
+Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
+                 const at::Tensor& labels, double seed) {
+  const Leaves w(tiny, kHead, params);
+  const at::Tensor x = input.detach().clone().requires_grad_();
+  const at::Tensor logits =
+      at::matmul(norm(x, w["head.norm.weight"], tiny.config().norm_eps), w["head.weight"].t());
+  const at::Tensor loss = at::nll_loss(at::log_softmax(logits, -1), labels.reshape({-1}), {},
+                                       at::Reduction::Sum, kIgnored);
+  torch::autograd::backward({loss * seed}, {});
+  return {loss.detach(), x.grad(), w.grads(params)};
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor truth = b.to(at::kDouble);
+  return (a.to(at::kDouble) - truth).abs().max().item<double>() / truth.abs().max().item<double>();
+}
+
+double distance(const Tiny& tiny, int unit, const at::Tensor& a, const at::Tensor& b) {
+  double greatest = 0.0;
+  const std::vector<Named> left = parts(tiny, unit, a), right = parts(tiny, unit, b);
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const double here = distance(left[i].values, right[i].values);
+    if (std::isnan(here)) return here;
+    greatest = std::max(greatest, here);
+  }
+  return greatest;
+}
+
+}  // namespace lockstep::nn
