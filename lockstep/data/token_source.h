@@ -1,0 +1,22 @@
+// Where tokens come from: a pure function of the sample's number. A step takes the next samples;
+// which rank reads which of them is decided elsewhere and changes nothing here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep::data {
+
+inline constexpr std::int64_t kIgnoredLabel = -100;  // takes no part in the loss
+
+// Any thread may call it.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  // Fills both with one sequence: labels[i] is what follows tokens[i], or kIgnoredLabel.
+  // REQUIRES: equal sizes.
+  virtual void read(std::int64_t sample, std::span<std::int64_t> tokens,
+                    std::span<std::int64_t> labels) const = 0;
+};
+
+}  // namespace lockstep::data

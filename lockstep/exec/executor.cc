@@ -1,0 +1,237 @@
+#include "lockstep/exec/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::exec {
+
+using schedule::Effects;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Value;
+using schedule::ValueKind;
+
+namespace {
+
+// Numbers that live in no memory of their own.
+bool is_scalar(const Value& value) {
+  return value.kind == ValueKind::kCount || value.kind == ValueKind::kLoss ||
+         value.kind == ValueKind::kNorm;
+}
+
+}  // namespace
+
+Executor::Executor(const schedule::Program& program, Coord coord, const Groups& groups,
+                   Workspace& workspace, Options options)
+    : program_(program), groups_(groups), workspace_(workspace), options_(options) {
+  for (const Op& op : program.list(coord)) ops_.push_back({op, effects(program, coord, op)});
+}
+
+StepSums Executor::run(const Observer& observer) {
+  const RealClock clock;
+  timeline_.clear();
+  timeline_.reserve(ops_.size());
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const TimePoint start = clock.now();
+    check_before(ops_[i]);
+    run_op(ops_[i]);
+    if (is_async(ops_[i].op.kind)) in_flight_.push_back(static_cast<int>(i));
+    check_after(ops_[i]);
+    timeline_.push_back({static_cast<std::int32_t>(i), start.since_start, clock.now().since_start});
+    if (observer) observer(static_cast<int>(i));
+  }
+  LS_CHECK(in_flight_.empty(), in_flight_.size(), " operations were not waited for");
+  ++step_;
+  return std::exchange(sums_, {});
+}
+
+// What an operation in flight defines or changes is nobody's; what it reads may be read.
+void Executor::check_in_flight(const Prepared& prepared) const {
+  const auto touches = [](const std::vector<Value>& some, const std::vector<Value>& others) {
+    return std::ranges::find_first_of(some, others) != some.end();
+  };
+  const Effects& now = prepared.effects;
+  for (int index : in_flight_) {
+    if (prepared.op.kind == OpKind::kWait && prepared.op.target == index) continue;
+    const Effects& other = ops_[static_cast<std::size_t>(index)].effects;
+    for (const auto* mine : {&now.reads, &now.mutates, &now.kills})
+      for (const auto* theirs : {&other.defines, &other.mutates})
+        LS_CHECK(!touches(*mine, *theirs), "op uses what op ", index, " has not finished");
+    for (const auto* mine : {&now.mutates, &now.kills})
+      LS_CHECK(!touches(*mine, other.reads), "op changes what op ", index, " still reads");
+  }
+}
+
+void Executor::check_before(const Prepared& prepared) const {
+  check_in_flight(prepared);
+  for (const auto* values :
+       {&prepared.effects.reads, &prepared.effects.mutates, &prepared.effects.kills})
+    for (const Value& value : *values)
+      LS_CHECK(is_scalar(value) || workspace_.holds(value), to_text(value), " is not there");
+  for (const Value& value : prepared.effects.defines)
+    LS_CHECK(is_scalar(value) || !workspace_.holds(value), to_text(value), " is there already");
+}
+
+void Executor::check_after(const Prepared& prepared) const {
+  for (const Value& value : prepared.effects.kills)
+    LS_CHECK(!workspace_.holds(value), to_text(value), " was left behind");
+  for (const Value& value : prepared.effects.defines)
+    LS_CHECK(is_scalar(value) || workspace_.holds(value), to_text(value), " was not made");
+}
+
+void Executor::run_op(Prepared& prepared) {
+  switch (prepared.op.kind) {
+    case OpKind::kLoad:
+    case OpKind::kForward:
+    case OpKind::kRecompute:
+    case OpKind::kBackward:
+    case OpKind::kInputGrad:
+    case OpKind::kWeightGrad:
+    case OpKind::kUpdate:
+      return workspace_.compute(prepared.op, prepared.effects);
+    case OpKind::kFree:
+      return workspace_.drop(prepared.effects.kills[0]);
+    case OpKind::kCount:
+      return count(prepared);
+    case OpKind::kReduceTied:
+      return reduce_tied(prepared);
+    case OpKind::kNorm:
+      return norm(prepared);
+    case OpKind::kWait:
+      return wait(prepared);
+    case OpKind::kSend:
+      prepared.work = send(prepared);
+      return;
+    case OpKind::kPostRecv:
+      prepared.work = post_recv(prepared);
+      return;
+    case OpKind::kGather:
+      prepared.work = gather(prepared);
+      return;
+    case OpKind::kPublish:
+      prepared.work = publish(prepared);
+      return;
+    case OpKind::kReduce:
+      prepared.work = reduce(prepared);
+      return;
+    case OpKind::kReduceAcross:
+      prepared.work = reduce_across(prepared);
+      return;
+  }
+}
+
+comm::Communicator& Executor::group(const Prepared& prepared) const {
+  const auto groups = groups_.of(prepared.op.reach);
+  LS_CHECK(groups.size() == 1, "an op that meets ", groups.size(), " groups");
+  return *groups[0];
+}
+
+// Injective within two consecutive steps, so that a late message can not be taken for a new one.
+int Executor::tag_of(int transfer) const {
+  const auto transfers = static_cast<std::int64_t>(program_.transfers.size());
+  const std::int64_t tag = step_ % 2 * transfers + transfer;
+  LS_CHECK(tag < (std::int64_t{1} << 30), "too many transfers to tag: ", transfers);
+  return static_cast<int>(tag);
+}
+
+void Executor::count(const Prepared& prepared) {
+  std::int64_t tokens = workspace_.valid_tokens();
+  for (comm::Communicator* group : groups_.of(prepared.op.reach))
+    group->all_reduce({&tokens, 1, DType::kI64, {}}, deadline()).wait();
+  workspace_.set_count(tokens);
+}
+
+comm::Work Executor::send(const Prepared& prepared) {
+  const schedule::Transfer& transfer =
+      program_.transfers[static_cast<std::size_t>(prepared.op.transfer)];
+  const Value buffer = prepared.effects.defines[0];
+  workspace_.move(prepared.effects.kills[0], buffer);
+  return group(prepared).send(workspace_.buffer(buffer), peer_of(transfer.to),
+                              tag_of(prepared.op.transfer), deadline());
+}
+
+comm::Work Executor::post_recv(const Prepared& prepared) {
+  const schedule::Transfer& transfer =
+      program_.transfers[static_cast<std::size_t>(prepared.op.transfer)];
+  return group(prepared).recv(workspace_.create(prepared.effects.defines[0]),
+                              peer_of(transfer.from), tag_of(prepared.op.transfer), deadline());
+}
+
+comm::Work Executor::gather(const Prepared& prepared) {
+  const Buffer shard = workspace_.buffer(prepared.effects.reads[0]);
+  return group(prepared).all_gather(shard, workspace_.create(prepared.effects.defines[0]),
+                                    deadline());
+}
+
+comm::Work Executor::publish(const Prepared& prepared) {
+  return group(prepared).all_gather(workspace_.own_part(prepared.op.unit),
+                                    workspace_.buffer(prepared.effects.mutates[0]), deadline());
+}
+
+comm::Work Executor::reduce(const Prepared& prepared) {
+  if (prepared.effects.defines.empty())
+    return group(prepared).all_reduce(workspace_.buffer(prepared.effects.mutates[0]), deadline());
+  const Buffer whole = workspace_.buffer(prepared.effects.reads[0]);
+  return group(prepared).reduce_scatter(whole, workspace_.create(prepared.effects.defines[0]),
+                                        deadline());
+}
+
+comm::Work Executor::reduce_across(const Prepared& prepared) {
+  return group(prepared).all_reduce(workspace_.buffer(prepared.effects.mutates[0]), deadline());
+}
+
+void Executor::reduce_tied(const Prepared& prepared) {
+  std::vector<Buffer> parts;
+  for (const Value& grad : prepared.effects.mutates) parts.push_back(workspace_.tied_part(grad.a));
+  if (parts[0].count == 0) return;
+  if (parts.size() == 2) {  // embedding + head, and back
+    workspace_.add(parts[1], parts[0]);
+    workspace_.copy(parts[0], parts[1]);
+    return;
+  }
+  for (comm::Communicator* group : groups_.of(prepared.op.reach))
+    group->all_reduce(parts[0], deadline()).wait();
+}
+
+void Executor::norm(const Prepared& prepared) {
+  constexpr std::size_t kWords = ExactSum::kNumWords;
+  StepSums sums = workspace_.sums();
+  std::array<std::int64_t, 2 * kWords + 2> words;
+  const auto squares = sums.squares.to_words(), loss = sums.loss.to_words();
+  std::copy(squares.begin(), squares.end(), words.begin());
+  std::copy(loss.begin(), loss.end(), words.begin() + kWords);
+  words[2 * kWords] = sums.tokens;
+  words[2 * kWords + 1] = sums.stops;
+  for (comm::Communicator* group : groups_.of(prepared.op.reach))
+    group
+        ->all_reduce({words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}},
+                     deadline())
+        .wait();
+  ExactSum::Words part;
+  std::copy_n(words.begin(), kWords, part.begin());
+  sums_.squares = ExactSum::from_words(part);
+  std::copy_n(words.begin() + kWords, kWords, part.begin());
+  sums_.loss = ExactSum::from_words(part);
+  sums_.tokens = words[2 * kWords];
+  sums_.stops = words[2 * kWords + 1];
+  workspace_.set_sums(sums_);
+}
+
+// The end of an asynchronous op: what it was for, then what its Wait kills or adds up.
+void Executor::wait(const Prepared& prepared) {
+  Prepared& target = ops_[static_cast<std::size_t>(prepared.op.target)];
+  target.work.wait();
+  std::erase(in_flight_, prepared.op.target);
+  const Effects& end = prepared.effects;
+  const bool accumulates = !end.reads.empty();
+  if (accumulates && !end.defines.empty()) workspace_.move(end.reads[0], end.defines[0]);
+  if (accumulates && !end.mutates.empty())
+    workspace_.add(workspace_.buffer(end.reads[0]), workspace_.buffer(end.mutates[0]));
+  for (const Value& value : end.kills)
+    if (workspace_.holds(value)) workspace_.drop(value);
+}
+
+}  // namespace lockstep::exec

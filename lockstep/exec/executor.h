@@ -1,0 +1,76 @@
+// Runs a program: one loop over a rank's list, one handler per kind of op. What an op may touch
+// comes from effects() alone, and is checked at every op: a value that is read before it is complete,
+// defined twice or left behind is a broken invariant, not a wrong number.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/exec/groups.h"
+#include "lockstep/exec/workspace.h"
+#include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/timeline.h"
+
+namespace lockstep::exec {
+
+// Belongs to the rank's thread. Program, groups and workspace must outlive it.
+class Executor {
+ public:
+  struct Options {
+    Seconds op_deadline = {600.0};  // of every transfer and collective
+  };
+  // Called after every op with its index, for measurements.
+  using Observer = std::function<void(int op)>;
+
+  Executor(const schedule::Program& program, Coord coord, const Groups& groups,
+           Workspace& workspace, Options options);
+
+  // One step. Throws CommError when the world fails; the executor must not be used after that.
+  // Returns the world's sums.
+  StepSums run(const Observer& observer = {});
+
+  // Of the last step.
+  const schedule::Timeline& timeline() const { return timeline_; }
+
+ private:
+  struct Prepared {
+    schedule::Op op;
+    schedule::Effects effects;
+    comm::Work work = {};  // of an asynchronous op, until its Wait
+  };
+
+  void run_op(Prepared& prepared);
+  void check_in_flight(const Prepared& prepared) const;
+  void check_before(const Prepared& prepared) const;
+  void check_after(const Prepared& prepared) const;
+
+  void count(const Prepared& prepared);
+  comm::Work send(const Prepared& prepared);
+  comm::Work post_recv(const Prepared& prepared);
+  comm::Work gather(const Prepared& prepared);
+  comm::Work publish(const Prepared& prepared);
+  comm::Work reduce(const Prepared& prepared);
+  comm::Work reduce_across(const Prepared& prepared);
+  void reduce_tied(const Prepared& prepared);
+  void norm(const Prepared& prepared);
+  void wait(const Prepared& prepared);
+
+  comm::Communicator& group(const Prepared& prepared) const;
+  int tag_of(int transfer) const;
+  int peer_of(Coord coord) const { return coord.value; }
+  Deadline deadline() const { return Deadline::after(options_.op_deadline); }
+
+  const schedule::Program& program_;
+  const Groups& groups_;
+  Workspace& workspace_;
+  const Options options_;
+  std::vector<Prepared> ops_;
+  std::vector<int> in_flight_;  // issued, not yet waited for
+  StepSums sums_;
+  std::int64_t step_ = 0;
+  schedule::Timeline timeline_;
+};
+
+}  // namespace lockstep::exec

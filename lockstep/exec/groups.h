@@ -1,0 +1,43 @@
+// The communicators that a program's ops reach, of one rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/mesh/mesh.h"
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::exec {
+
+// Connects a rank's own groups and no others, so its cost does not grow with the world. Belongs to
+// the rank's thread, must not outlive its world.
+class Groups {
+ public:
+  // Called by every rank of the world. `label` tells apart the groups of several jobs in one world.
+  // `tied`: embedding and head share a weight, so the first and last pipeline coordinate need a
+  // group of their own.
+  Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
+         Deadline deadline);
+
+  // The communicators an op of this reach uses, one after the other; none for kNone and for a tied
+  // weight whose two copies are on this rank.
+  std::vector<comm::Communicator*> of(schedule::Reach reach) const;
+
+  comm::Communicator& data() const { return *data_; }
+  comm::Communicator& shard() const { return *shard_; }
+  comm::Communicator& replicate() const { return *replicate_; }
+  comm::Communicator& pipeline() const { return *pipeline_; }
+
+  // Refuses to go on when some rank of the world holds another digest: its program, model or
+  // settings differ. Throws WorldError on every rank, naming the first that differs.
+  void agree(const Hash128& digest, Deadline deadline) const;
+
+ private:
+  std::unique_ptr<comm::Communicator> self_, shard_, replicate_, data_, pipeline_, tied_;
+};
+
+}  // namespace lockstep::exec

@@ -1,0 +1,54 @@
+// What holds the values of one rank and computes on them. The executor says what to do, in program
+// order; the workspace does it at once, on the executor's thread. Runtime implements it on tensors;
+// tests and benchmarks implement it on plain memory with computation of a given length.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/buffer.h"
+#include "lockstep/base/exact_sum.h"
+#include "lockstep/schedule/effects.h"
+
+namespace lockstep::exec {
+
+// What Norm adds up over the world. Exact sums, so neither order nor layout changes a bit.
+struct StepSums {
+  ExactSum squares;         // of reduced gradients; every parameter once in the world
+  ExactSum loss;            // of token losses
+  std::int64_t tokens = 0;  // that took part in the loss
+  std::int64_t stops = 0;   // ranks that want to stop after this step
+};
+
+class Workspace {
+ public:
+  virtual ~Workspace() = default;
+
+  virtual bool holds(const schedule::Value& value) const = 0;
+  // Takes memory for a value; contents undefined.
+  virtual Buffer create(const schedule::Value& value) = 0;
+  // Memory of a value it holds.
+  virtual Buffer buffer(const schedule::Value& value) = 0;
+  virtual void drop(const schedule::Value& value) = 0;
+  // The memory of `from` becomes `to`.
+  virtual void move(const schedule::Value& from, const schedule::Value& to) = 0;
+  // Element by element, `into` += `from`, and `into` = `from`.
+  virtual void add(Buffer from, Buffer into) = 0;
+  virtual void copy(Buffer from, Buffer into) = 0;
+
+  // Load, F, R, B, I, W, Update: reads, defines, changes and drops exactly what `effects` says.
+  virtual void compute(const schedule::Op& op, const schedule::Effects& effects) = 0;
+
+  // The part of the shared weight in this rank's reduced gradient of `unit`; may be empty.
+  virtual Buffer tied_part(int unit) = 0;
+  // The piece of `unit`'s parameters that this rank updates, inside the whole (ZeRO 1 and 2).
+  virtual Buffer own_part(int unit) = 0;
+
+  // Valid tokens of this rank's microbatches of the step; then the world's.
+  virtual std::int64_t valid_tokens() = 0;
+  virtual void set_count(std::int64_t tokens) = 0;
+  // This rank's summands; then the world's sums, which Update obeys.
+  virtual StepSums sums() = 0;
+  virtual void set_sums(const StepSums& sums) = 0;
+};
+
+}  // namespace lockstep::exec
