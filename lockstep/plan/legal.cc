@@ -1,13 +1,9 @@
 #include "lockstep/plan/legal.h"
 
-#include <algorithm>
-#include <array>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "lockstep/arch/flat_layout.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/plan/contradictions.h"
@@ -28,10 +24,7 @@ class Runtime {
     expert_axis("etp", d.etp);
     type();
     recompute();
-    if (family()) {
-      traits();
-      widths();
-    }
+    if (family()) traits();
     return std::move(found_);
   }
 
@@ -109,29 +102,6 @@ class Runtime {
     needs(c.logit_softcap == 0, "logit_softcap", strf("%g", c.logit_softcap), "0");
     needs(c.query_scale_dim == 0, "query_scale_dim", strf("%g", c.query_scale_dim), "0");
     needs(!c.scaled_embedding, "scaled_embedding", "true", "false");
-  }
-
-  // Query, key and value weights (gate and up) are one matrix in the flat buffer, so none of them
-  // may leave a gap behind it.
-  void widths() {
-    struct Width {
-      const char* name;
-      std::int64_t value;
-    };
-    const std::array widths = {Width{"heads x head_dim", model_.heads * model_.head_dim},
-                               Width{"kv_heads x head_dim", model_.kv_heads * model_.head_dim},
-                               Width{"ffn", model_.ffn}};
-    constexpr std::int64_t kAlign = arch::kFlatAlign;
-    std::int64_t grain = 1;  // kAlign is a power of two, so the largest need covers the others
-    for (const Width& width : widths)
-      grain = std::max(grain, kAlign / std::gcd(kAlign, width.value));
-    const std::int64_t below = model_.hidden / grain * grain;
-    for (const auto& [name, value] : widths)
-      if (value % kAlign * (model_.hidden % kAlign) % kAlign != 0)
-        refuse(join_parts(name, " = ", value, " times hidden = ", model_.hidden, " of ", title(),
-                          " is not a multiple of ", kAlign, ", which the flat buffers need"),
-               join_parts("the nearest: hidden = ", below > 0 ? join_parts(below, " or ") : "",
-                          below + grain));
   }
 
   const arch::ModelConfig& model_;
