@@ -304,8 +304,7 @@ void LocalHub::execute(const Ready& ready) {
     if (op->chained) fill_unusable(op->out);
 }
 
-std::pair<std::string, std::optional<Rank>> LocalHub::who_is_missing(const LocalGroup& group,
-                                                                     const LocalOp& op) const {
+std::vector<Rank> LocalHub::who_is_missing(const LocalGroup& group, const LocalOp& op) const {
   std::vector<Rank> missing;
   if (op.kind == OpKind::kSend || op.kind == OpKind::kRecv) {
     const auto& waiting = op.kind == OpKind::kSend ? group.sends : group.recvs;
@@ -322,10 +321,17 @@ std::pair<std::string, std::optional<Rank>> LocalHub::who_is_missing(const Local
       if (static_cast<std::ptrdiff_t>(group.calls[i].size()) <= place)
         missing.push_back(group.shape.members[i]);
   }
+  return missing;
+}
+
+void LocalHub::fail_if_missing(LocalGroup& group, const LocalOp& op) {
+  const std::vector<Rank> missing = who_is_missing(group, op);
+  if (missing.empty()) return;
   std::string text;
   for (const Rank rank : missing)
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank.value);
-  return {text + " did not take part before the deadline", missing[0]};
+  fail_locked(group, {Code::kPeerStalled, text + " did not take part before the deadline", ""},
+              missing[0]);
 }
 
 void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
@@ -334,11 +340,8 @@ void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
     return op.state == LocalOp::State::kStaged || op.state == LocalOp::State::kFailed;
   };
   if (!waiter_wake_.wait_until(lock, deadline.point(), finished)) {
-    if (op.state == LocalOp::State::kPosted) {
-      auto [text, culprit] = who_is_missing(group, op);
-      fail_locked(group, {Code::kPeerStalled, std::move(text), ""}, culprit);
-    }
-    waiter_wake_.wait(lock, finished);  // the engine is reading this op's memory; it ends soon
+    if (op.state == LocalOp::State::kPosted) fail_if_missing(group, op);
+    waiter_wake_.wait(lock, finished);  // the engine has it, or has it next; it ends soon
   }
   if (op.state == LocalOp::State::kFailed) {
     throw CommError({op.failure.code,

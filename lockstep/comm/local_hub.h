@@ -88,8 +88,9 @@ class LocalHub {
   void enqueue_if_complete(const std::shared_ptr<LocalGroup>& group);
   std::optional<Rank> lost_member(const LocalGroup& group, const LocalOp& op) const;
   void fail_locked(LocalGroup& group, Error error, std::optional<Rank> culprit);
-  std::pair<std::string, std::optional<Rank>> who_is_missing(const LocalGroup& group,
-                                                             const LocalOp& op) const;
+  // Members that have not issued their part of the op; nobody when only the engine is to come.
+  std::vector<Rank> who_is_missing(const LocalGroup& group, const LocalOp& op) const;
+  void fail_if_missing(LocalGroup& group, const LocalOp& op);
 
   const int size_;
   std::mutex mutex_;

@@ -197,6 +197,24 @@ TEST(Local, AStalledRankIsNamedAndThePoisonStays) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
 }
 
+TEST(Local, ADeadlineBlamesNobodyOnceAllHaveCalled) {
+  LocalWorld world(2);
+  auto rank0 = world.join(Rank{0}), rank1 = world.join(Rank{1});
+  auto comm0 = connect_all(*rank0), comm1 = connect_all(*rank1);
+  std::vector<float> data0 = {1, 2}, data1 = {3, 4};
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<float> all0(4), all1(4), in(2);
+    auto gather0 = comm0->all_gather(floats(data0), floats(all0), Deadline::after(Seconds{0}));
+    auto gather1 = comm1->all_gather(floats(data1), floats(all1), Deadline::after(Seconds{0}));
+    auto recv = comm1->recv(floats(in), 0, 7, Deadline::after(Seconds{0}));
+    auto send = comm0->send(floats(data0), 1, 7, Deadline::after(Seconds{0}));
+    for (Work* work : {&send, &recv, &gather1, &gather0}) work->wait();
+    ASSERT_EQ(all0, (std::vector<float>{1, 2, 3, 4}));
+    ASSERT_EQ(all1, all0);
+    ASSERT_EQ(in, data0);
+  }
+}
+
 TEST(Local, ARankThatThrowsFailsItsPeersAtOnceAndItsErrorIsTheOneReported) {
   const auto start = std::chrono::steady_clock::now();
   try {
