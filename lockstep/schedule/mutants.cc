@@ -14,12 +14,9 @@ namespace lockstep::schedule {
 namespace {
 
 constexpr std::string_view kKindNames[] = {"drop",  "drop wait", "double", "reach",
-                                           "order", "early",     "late"};
+                                           "order", "early",     "late",   "keep"};
 
-bool is_compute(OpKind kind) {
-  return kind == OpKind::kForward || kind == OpKind::kBackward || kind == OpKind::kInputGrad ||
-         kind == OpKind::kWeightGrad;
-}
+bool is_transfer(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kPostRecv; }
 
 // Values an op touches, and those of them it makes, changes or frees.
 struct Touched {
@@ -50,23 +47,15 @@ bool conflict(const Touched& a, const Touched& b) {
   return has_common(a.written, b.all) || has_common(a.all, b.written);
 }
 
-std::vector<Reach> other_reaches(Reach reach) {
-  switch (reach) {
-    case Reach::kNone:
-      return {};
-    case Reach::kPeer:
-      return {Reach::kSelf};
-    case Reach::kDataThenPipeline:
-    case Reach::kTied:
-    case Reach::kPipeline:
-      return {Reach::kSelf, Reach::kData, Reach::kPipeline};
-    default: {
-      std::vector<Reach> reaches = {Reach::kSelf, Reach::kShard, Reach::kReplicate, Reach::kData};
-      std::erase(reaches, reach);
-      return reaches;
-    }
-  }
-}
+constexpr Reach kReaches[] = {Reach::kNone,
+                              Reach::kSelf,
+                              Reach::kShard,
+                              Reach::kReplicate,
+                              Reach::kData,
+                              Reach::kPipeline,
+                              Reach::kDataThenPipeline,
+                              Reach::kTied,
+                              Reach::kPeer};
 
 // Mutants of one coordinate's list.
 class Mutator {
@@ -84,14 +73,13 @@ class Mutator {
 
   void run() {
     for (at_ = 0; at_ < size(); ++at_) {
-      const OpKind kind = op(at_).kind;
-      if (is_compute(kind)) continue;
       drop();
       twice();
       reach();
-      order();
       early();
       late();
+      order();
+      stay();
     }
   }
 
@@ -153,7 +141,9 @@ class Mutator {
   }
 
   void reach() {
-    for (const Reach other : other_reaches(op(at_).reach)) {
+    if (op(at_).reach == Reach::kNone) return;
+    for (const Reach other : kReaches) {
+      if (other == op(at_).reach) continue;
       std::vector<Op> changed = list_;
       changed[static_cast<std::size_t>(at_)].reach = other;
       keep(MutantKind::kReach, std::move(changed), " " + std::string(to_text(other)));
@@ -173,20 +163,31 @@ class Mutator {
     const auto is_neighbour = [&](int other) {
       return is_wait(at_) == is_wait(other) && (is_wait(at_) || lane(at_) == lane(other));
     };
-    int other = at_ + 1;
-    while (other < size() && op(other).kind != op(at_).kind) ++other;
-    if (other < size()) swap_with(other);
-    for (const int step : {-1, 1}) {
-      other = at_ + step;
-      while (other >= 0 && other < size() && !is_neighbour(other)) other += step;
-      if (other >= 0 && other < size()) swap_with(other);
-    }
+    const auto swap_with_next = [&](auto is_wanted) {
+      if (const auto other = find(1, is_wanted)) swap_with(*other);
+    };
+    const Op& own = op(at_);
+    swap_with_next([&](int other) { return op(other).kind == own.kind; });
+    if (own.unit >= 0)
+      swap_with_next(
+          [&](int other) { return op(other).kind == own.kind && op(other).unit == own.unit; });
+    if (is_transfer(own.kind))
+      swap_with_next(
+          [&](int other) { return is_transfer(op(other).kind) && op(other).kind != own.kind; });
+    for (const int step : {-1, 1})
+      if (const auto other = find(step, is_neighbour)) swap_with(*other);
+  }
+
+  // The nearest op in that direction that is wanted.
+  template <class Wanted>
+  std::optional<int> find(int step, Wanted is_wanted) const {
+    for (int other = at_ + step; other >= 0 && other < size(); other += step)
+      if (is_wanted(other)) return other;
+    return std::nullopt;
   }
 
   std::optional<int> conflicting(int step) const {
-    for (int other = at_ + step; other >= 0 && other < size(); other += step)
-      if (conflict(touched(at_), touched(other))) return other;
-    return std::nullopt;
+    return find(step, [this](int other) { return conflict(touched(at_), touched(other)); });
   }
 
   void early() {
@@ -203,6 +204,19 @@ class Mutator {
     std::vector<int> from = unchanged();
     std::rotate(from.begin() + at_, from.begin() + at_ + 1, from.begin() + *behind + 1);
     keep(MutantKind::kLate, from, ", behind op " + std::to_string(*behind));
+  }
+
+  void stay() {
+    if (op(at_).kind != OpKind::kFree) return;
+    const auto gather = find(1, [this](int other) {
+      return op(other).kind == OpKind::kGather && op(other).unit == op(at_).unit;
+    });
+    if (!gather) return;
+    std::vector<int> from = unchanged();
+    std::erase_if(from, [&](int index) {
+      return index == at_ || index == *gather || index == wait_of(*gather);
+    });
+    keep(MutantKind::kKeep, from, " until op " + std::to_string(*gather));
   }
 
   const Program& program_;

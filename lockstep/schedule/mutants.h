@@ -18,11 +18,13 @@ enum class MutantKind : std::uint8_t {
   kDropWait,  // a Wait is left out
   kDouble,    // an op happens twice in a row, with a Wait each
   kReach,     // an op meets other ranks
-  kOrder,  // an op and the next one of its kind, or its neighbour on the same lane, change places
+  kOrder,  // an op changes places with the next one of its kind, of its kind and unit, or its neighbour
+           // on the same lane; a transfer also with the next one in the other direction
   kEarly,  // an op moves before the last one that touches what it needs
   kLate,   // an op moves behind the next one that needs what it touches
+  kKeep,   // a Free and the next Gather of its unit are left out, so that the weights stay
 };
-inline constexpr int kNumMutantKinds = 7;
+inline constexpr int kNumMutantKinds = 8;
 
 std::string_view to_text(MutantKind kind);  // "drop wait"
 
@@ -34,8 +36,8 @@ struct Mutant {
   Program program;
 };
 
-// Faults of every op but F, B, I and W, which exist only to have the others beside them. Waits follow
-// the ops they wait for. Takes memory quadratic in the size of the program.
+// Faults of every op; a reach is every other one, where the op has any. Waits follow the ops they wait
+// for. Takes memory quadratic in the size of the program.
 // REQUIRES: a valid program.
 std::vector<Mutant> mutants(const Program& program);
 
