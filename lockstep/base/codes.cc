@@ -130,8 +130,10 @@ constexpr CodeRow kRows[] = {
      "unusable.\n"
      "`lockstep doctor` shows what this machine offers."},
     {Code::kDiverged, "training diverged",
-     "The loss or the gradient norm of a step is infinite or not a number. No rank has changed any\n"
-     "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the gradient\n"
+     "The loss or the gradient norm of a step is infinite or not a number. No rank has changed "
+     "any\n"
+     "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the "
+     "gradient\n"
      "norm usually help."},
     {Code::kBug, "a bug in Lockstep",
      "An invariant of the program itself does not hold. Please report the message together with "

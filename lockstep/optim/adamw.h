@@ -1,0 +1,31 @@
+// AdamW (Loshchilov and Hutter, arXiv 1711.05101) on a piece of a unit's flat buffer. Element by
+// element, so the same whatever the pieces are.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/arch/flat_layout.h"
+
+namespace lockstep::optim {
+
+struct AdamW {
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  // of parameters that decay
+};
+
+struct Moments {
+  at::Tensor first, second;  // zero before the first update
+};
+
+// Update number `count` (from 1) of elements `range` of the buffer; all tensors hold exactly those.
+// `grad` is scaled in place by `grad_scale` first (clipping).
+void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
+            arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
+            const Moments& moments, double grad_scale);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,60 @@
+#include "lockstep/optim/init.h"
+
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep::optim {
+namespace {
+
+template <class Element>
+void write_param(const arch::Param& param, const std::string& name, std::uint64_t seed,
+                 std::int64_t begin, std::int64_t end, Element* out) {
+  switch (param.init.kind) {
+    case arch::InitKind::kOnes:
+      std::fill(out, out + (end - begin), Element{1});
+      return;
+    case arch::InitKind::kZeros:
+      std::fill(out, out + (end - begin), Element{0});
+      return;
+    case arch::InitKind::kNormal:
+      break;
+  }
+  const RandomStream stream(seed, name);
+  for (std::int64_t i = begin; i < end; ++i)
+    out[i - begin] =
+        static_cast<Element>(param.init.std * stream.normal(static_cast<std::uint64_t>(i)));
+}
+
+template <class Element>
+void write(const arch::Model& model, int position, const arch::FlatLayout& layout,
+           arch::FlatRange range, std::uint64_t seed, Element* out) {
+  std::fill(out, out + range.size(), Element{0});
+  const arch::Unit& unit = model.unit(position);
+  for (const arch::FlatParam& place : layout.params) {
+    const std::int64_t begin = std::max(place.offset, range.begin);
+    const std::int64_t end = std::min(place.end(), range.end);
+    if (begin >= end) continue;
+    const arch::Param& own = unit.params[static_cast<std::size_t>(place.param)];
+    // The embedding's table is the first parameter of the first unit.
+    const arch::Param& source = own.tied ? model.unit(0).params.front() : own;
+    const int layer = own.tied ? arch::Model::layer(0) : arch::Model::layer(position);
+    write_param(source, arch::name_at(source.name, layer), seed, begin - place.offset,
+                end - place.offset, out + (begin - range.begin));
+  }
+}
+
+}  // namespace
+
+void write_initial(const arch::Model& model, int position, const arch::FlatLayout& layout,
+                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out) {
+  LS_CHECK(out.numel() == range.size() && out.is_contiguous() && out.is_cpu(),
+           "initial values for ", range.size(), " elements into ", out.numel());
+  if (out.scalar_type() == at::kDouble)
+    write(model, position, layout, range, seed, out.mutable_data_ptr<double>());
+  else
+    write(model, position, layout, range, seed, out.mutable_data_ptr<float>());
+}
+
+}  // namespace lockstep::optim

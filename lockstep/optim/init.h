@@ -1,0 +1,19 @@
+// Initial weights: a pure function of (seed, parameter name, element index), so that every layout
+// starts from the same bits and a rank makes only what it holds.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/flat_layout.h"
+
+namespace lockstep::optim {
+
+// Writes elements `range` of the flat buffer of the unit at `position`, which are all of `out`, in
+// CPU memory. A tied copy gets the values of the weight it copies. Gaps become zero.
+void write_initial(const arch::Model& model, int position, const arch::FlatLayout& layout,
+                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out);
+
+}  // namespace lockstep::optim

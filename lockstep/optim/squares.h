@@ -1,0 +1,18 @@
+// The sum of squared gradients, exactly, from sums over aligned tiles of 256 elements. A tile is
+// never cut by a shard boundary and is always added in the same order, so the total has the same
+// bits in every layout.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/base/exact_sum.h"
+
+namespace lockstep::optim {
+
+// Adds elements `range` of a unit's gradient, which are all of `grad`, leaving out the second copy
+// of a tied weight. REQUIRES: range.begin is a multiple of a tile.
+void add_squares(const arch::FlatLayout& layout, arch::FlatRange range, const at::Tensor& grad,
+                 ExactSum& sum);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,402 @@
+#include "lockstep/runtime/tensor_workspace.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/check.h"
+#include "lockstep/optim/init.h"
+#include "lockstep/optim/squares.h"
+#include "lockstep/tensor/as_buffer.h"
+#include "lockstep/tensor/memory.h"
+
+namespace lockstep::runtime {
+
+using schedule::Effects;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Value;
+using schedule::ValueKind;
+using tensor::ChargeTo;
+using tensor::MemoryKind;
+
+namespace {
+
+static_assert(nn::kIgnored == data::kIgnoredLabel);
+
+MemoryKind memory_kind(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kParam:
+    case ValueKind::kParamShard:
+      return MemoryKind::kParameters;
+    case ValueKind::kMainGrad:
+    case ValueKind::kReduced:
+    case ValueKind::kAccGrad:
+    case ValueKind::kGradShard:
+      return MemoryKind::kGradients;
+    case ValueKind::kOptimizer:
+      return MemoryKind::kOptimizer;
+    case ValueKind::kSendBuffer:
+    case ValueKind::kRecvBuffer:
+      return MemoryKind::kCommunication;
+    default:
+      return MemoryKind::kActivations;
+  }
+}
+
+at::Tensor as_tensor(const Buffer& buffer) {
+  const auto device = buffer.device.kind == DeviceKind::kCuda
+                          ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(buffer.device.index))
+                          : at::Device(at::kCPU);
+  return at::from_blob(buffer.data, {buffer.count},
+                       at::TensorOptions(tensor::scalar_type_of(buffer.dtype)).device(device));
+}
+
+}  // namespace
+
+TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepShape& step,
+                                 Place place, const WorkspaceSettings& settings,
+                                 const data::TokenSource& source)
+    : model_(model),
+      step_(step),
+      place_(place),
+      settings_(settings),
+      source_(source),
+      layouts_(arch::flat_layouts(model)),
+      buffer_shards_(step.zero == 0 ? 1 : place.shards) {
+  LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
+           " units for a model of ", model.num_units());
+  const auto type = tensor::scalar_type_of(settings.dtype);
+  const std::int64_t tokens = settings.microbatch * settings.seq;
+  for (int unit = 0; unit < step.units(); ++unit) {
+    if (!step.holds(place.coord, unit)) continue;
+    const int kind = model.order[static_cast<std::size_t>(unit)];
+    const arch::Unit& shape = model.unit(unit);
+    if (unit == 0) {
+      embedding_.emplace(model.config, shape, layout(unit));
+    } else if (is_head(unit)) {
+      head_.emplace(model.config, shape, layout(unit),
+                    settings.head_chunk > 0 ? settings.head_chunk : tokens);
+    } else if (!blocks_.contains(kind)) {
+      if (!rope_) rope_.emplace(model.config, settings.seq, type, settings.device);
+      blocks_.emplace(kind, nn::Block(model.config, shape, layout(unit), settings.microbatch,
+                                      settings.seq, settings.drop, *rope_));
+    }
+    const arch::FlatRange held =
+        shards_params() ? own_range(unit) : arch::FlatRange{0, layout(unit).padded(buffer_shards_)};
+    const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
+    create(owned);
+    // Drawn in host memory and copied, so that a device holds the same bits.
+    at::Tensor& param = std::get<at::Tensor>(values_.at(owned));
+    if (param.is_cpu()) {
+      optim::write_initial(model, unit, layout(unit), held, settings.seed, param);
+    } else {
+      const at::Tensor host = at::empty({held.size()}, at::TensorOptions(type));
+      optim::write_initial(model, unit, layout(unit), held, settings.seed, host);
+      param.copy_(host);
+    }
+    const ChargeTo charge(MemoryKind::kOptimizer);
+    const auto options = at::TensorOptions(type).device(settings.device);
+    values_[{ValueKind::kOptimizer, unit}] = optim::Moments{
+        at::zeros({own_range(unit).size()}, options), at::zeros({own_range(unit).size()}, options)};
+  }
+}
+
+void TensorWorkspace::begin_step(std::int64_t first_sample, const optim::AdamW& adamw) {
+  first_sample_ = first_sample;
+  adamw_ = adamw;
+}
+
+const arch::FlatLayout& TensorWorkspace::layout(int unit) const {
+  return layouts_[static_cast<std::size_t>(model_.order[static_cast<std::size_t>(unit)])];
+}
+
+arch::FlatRange TensorWorkspace::own_range(int unit) const {
+  return layout(unit).shard(buffer_shards_, step_.zero == 0 ? 0 : place_.shard);
+}
+
+at::Tensor TensorWorkspace::state(int unit, StateRole role) const {
+  const Value optimizer = {ValueKind::kOptimizer, unit};
+  if (role == StateRole::kFirstMoment) return get<optim::Moments>(optimizer).first;
+  if (role == StateRole::kSecondMoment) return get<optim::Moments>(optimizer).second;
+  if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, unit});
+  return param(unit).narrow(0, own_range(unit).begin, own_range(unit).size());
+}
+
+at::Tensor TensorWorkspace::reduced_grad(int unit) const {
+  return get<at::Tensor>(final_grad(step_, unit));
+}
+
+void TensorWorkspace::load_state(int unit, StateRole role, const at::Tensor& whole) {
+  const bool all = role == StateRole::kParameter && !shards_params();
+  const arch::FlatRange range = all ? arch::FlatRange{0, param(unit).numel()} : own_range(unit);
+  const at::Tensor target = all ? param(unit) : state(unit, role);
+  const std::int64_t length = std::min(range.end, layout(unit).size) - range.begin;
+  if (length > 0) target.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
+}
+
+template <class T>
+T TensorWorkspace::take(const Value& value) {
+  auto node = values_.extract(value);
+  LS_CHECK(!node.empty(), to_text(value), " is not there");
+  return std::get<T>(std::move(node.mapped()));
+}
+
+template <class T>
+const T& TensorWorkspace::get(const Value& value) const {
+  const auto found = values_.find(value);
+  LS_CHECK(found != values_.end(), to_text(value), " is not there");
+  return std::get<T>(found->second);
+}
+
+const at::Tensor& TensorWorkspace::param(int unit) const {
+  return get<at::Tensor>({ValueKind::kParam, unit});
+}
+
+std::int64_t TensorWorkspace::elements_of(const Value& value) const {
+  switch (value.kind) {
+    case ValueKind::kParam:
+    case ValueKind::kMainGrad:
+      return layout(value.a).padded(buffer_shards_);
+    case ValueKind::kParamShard:
+    case ValueKind::kReduced:
+      return own_range(value.a).size();
+    case ValueKind::kRecvBuffer:
+      return settings_.microbatch * settings_.seq * model_.config.hidden;
+    default:
+      break;
+  }
+  LS_CHECK(false, to_text(value), " has no memory of its own");
+  return 0;
+}
+
+Buffer TensorWorkspace::create(const Value& value) {
+  const ChargeTo charge(memory_kind(value.kind));
+  const auto options =
+      at::TensorOptions(tensor::scalar_type_of(settings_.dtype)).device(settings_.device);
+  at::Tensor made =
+      value.kind == ValueKind::kRecvBuffer
+          ? at::empty({settings_.microbatch * settings_.seq, model_.config.hidden}, options)
+          : at::empty({elements_of(value)}, options);
+  values_[value] = std::move(made);
+  return buffer(value);
+}
+
+Buffer TensorWorkspace::buffer(const Value& value) {
+  return tensor::as_buffer(get<at::Tensor>(value));
+}
+
+void TensorWorkspace::drop(const Value& value) {
+  LS_CHECK(values_.erase(value) == 1, to_text(value), " is not there");
+}
+
+void TensorWorkspace::move(const Value& from, const Value& to) {
+  auto node = values_.extract(from);
+  LS_CHECK(!node.empty(), to_text(from), " is not there");
+  node.key() = to;
+  values_.insert(std::move(node));
+}
+
+void TensorWorkspace::add(Buffer from, Buffer into) { as_tensor(into).add_(as_tensor(from)); }
+
+void TensorWorkspace::copy(Buffer from, Buffer into) { as_tensor(into).copy_(as_tensor(from)); }
+
+void TensorWorkspace::compute(const Op& op, const Effects& effects) {
+  const ChargeTo charge(MemoryKind::kActivations);
+  switch (op.kind) {
+    case OpKind::kLoad:
+      return load(op);
+    case OpKind::kForward:
+      return forward(op, effects);
+    case OpKind::kRecompute:
+      return recompute(op);
+    case OpKind::kBackward:
+      return backward(op, effects);
+    case OpKind::kInputGrad:
+      return input_grad(op, effects);
+    case OpKind::kWeightGrad:
+      return weight_grad(op);
+    case OpKind::kUpdate:
+      return update(op);
+    default:
+      LS_CHECK(false, "not a computation");
+  }
+}
+
+// Samples of a step are dealt in blocks: data rank, then microbatch, then row.
+std::int64_t TensorWorkspace::sample_of(std::int64_t microbatch, std::int64_t row) const {
+  const std::int64_t block = place_.data_index() * step_.shape.microbatches + microbatch;
+  return first_sample_ + block * settings_.microbatch + row;
+}
+
+void TensorWorkspace::load(const Op& op) {
+  const auto made_for = [&](bool needed) {
+    return needed ? at::empty({settings_.microbatch, settings_.seq}, at::TensorOptions(at::kLong))
+                  : at::Tensor();
+  };
+  Microbatch made = {made_for(embedding_.has_value()), made_for(head_.has_value())};
+  std::vector<std::int64_t> unneeded(static_cast<std::size_t>(settings_.seq));
+  const auto row_of = [&](const at::Tensor& part, std::int64_t row) -> std::span<std::int64_t> {
+    if (!part.defined()) return unneeded;
+    return {part.mutable_data_ptr<std::int64_t>() + row * settings_.seq, unneeded.size()};
+  };
+  for (std::int64_t row = 0; row < settings_.microbatch; ++row)
+    source_.read(sample_of(op.microbatch, row), row_of(made.tokens, row), row_of(made.labels, row));
+  if (settings_.device != at::kCPU)
+    for (at::Tensor* part : {&made.tokens, &made.labels})
+      if (part->defined()) *part = part->to(settings_.device);
+  values_[{ValueKind::kTokens, op.microbatch}] = std::move(made);
+}
+
+std::int64_t TensorWorkspace::valid_tokens() {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(settings_.seq)), labels(tokens.size());
+  local_tokens_ = 0;
+  for (int mb = 0; mb < step_.shape.microbatches; ++mb)
+    for (std::int64_t row = 0; row < settings_.microbatch; ++row) {
+      source_.read(sample_of(mb, row), tokens, labels);
+      local_tokens_ += std::ranges::count_if(
+          labels, [](std::int64_t label) { return label != data::kIgnoredLabel; });
+    }
+  return local_tokens_;
+}
+
+void TensorWorkspace::forward(const Op& op, const Effects& effects) {
+  const Value out = {ValueKind::kAct, op.unit, op.microbatch};
+  const Value tokens = {ValueKind::kTokens, op.microbatch};
+  if (op.unit == 0) {
+    values_[out] = embedding_->forward(param(0), get<Microbatch>(tokens).tokens);
+    if (!effects.kills.empty()) drop(tokens);
+    return;
+  }
+  auto input = take<at::Tensor>(effects.kills[0]);
+  if (is_head(op.unit)) {
+    if (step_.forward_only) {
+      head_->loss(param(op.unit), input, take<Microbatch>(tokens).labels, loss_);
+    } else {
+      values_[{ValueKind::kStash, op.unit, op.microbatch}] = std::move(input);
+    }
+    return;
+  }
+  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
+  if (step_.forward_only) {
+    values_[out] = block.forward(param(op.unit), std::move(input));
+  } else if (step_.recomputes(op.unit)) {
+    values_[out] = block.forward(param(op.unit), input);
+    values_[{ValueKind::kCheckpoint, op.unit, op.microbatch}] = std::move(input);
+  } else {
+    nn::BlockStash stash;
+    values_[out] = block.forward(param(op.unit), std::move(input), stash);
+    values_[{ValueKind::kStash, op.unit, op.microbatch}] = std::move(stash);
+  }
+}
+
+void TensorWorkspace::recompute(const Op& op) {
+  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
+  auto input = take<at::Tensor>({ValueKind::kCheckpoint, op.unit, op.microbatch});
+  values_[{ValueKind::kStash, op.unit, op.microbatch}] =
+      block.recompute(param(op.unit), std::move(input));
+}
+
+void TensorWorkspace::input_grad(const Op& op, const Effects& effects) {
+  auto d_out = take<at::Tensor>(effects.kills[0]);
+  const Value work = {ValueKind::kWeightWork, op.unit, op.microbatch};
+  if (op.unit == 0) {
+    values_[work] = std::move(d_out);
+    return;
+  }
+  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
+  nn::BlockWork made;
+  values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = block.input_grad(
+      param(op.unit), take<nn::BlockStash>({ValueKind::kStash, op.unit, op.microbatch}),
+      std::move(d_out), made);
+  values_[work] = std::move(made);
+}
+
+bool TensorWorkspace::is_first(const Op& op) const {
+  return step_.period == schedule::Period::kMicrobatch || op.microbatch == 0;
+}
+
+// The buffer that the period's gradients add up in; the first of them writes every element but the
+// gaps.
+at::Tensor TensorWorkspace::main_grad(const Op& op, bool is_first) {
+  const Value value = {ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
+  if (is_first) {
+    create(value);
+    for (const arch::FlatRange& gap : layout(op.unit).gaps(buffer_shards_))
+      get<at::Tensor>(value).narrow(0, gap.begin, gap.size()).zero_();
+  }
+  return get<at::Tensor>(value);
+}
+
+void TensorWorkspace::weight_grad(const Op& op) {
+  const at::Tensor grads = main_grad(op, is_first(op));
+  const Value work = {ValueKind::kWeightWork, op.unit, op.microbatch};
+  if (op.unit == 0) {
+    const auto tokens = take<Microbatch>({ValueKind::kTokens, op.microbatch});
+    embedding_->weight_grad(tokens.tokens, take<at::Tensor>(work), grads, is_first(op));
+    return;
+  }
+  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
+  block.weight_grad(take<nn::BlockWork>(work), grads, is_first(op));
+}
+
+void TensorWorkspace::backward(const Op& op, const Effects& effects) {
+  if (is_head(op.unit)) return backward_head(op);
+  input_grad(op, effects);
+  weight_grad(op);
+}
+
+void TensorWorkspace::backward_head(const Op& op) {
+  const Value tokens = {ValueKind::kTokens, op.microbatch};
+  const at::Tensor grads = main_grad(op, is_first(op));
+  values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = head_->loss_and_grad(
+      param(op.unit), take<at::Tensor>({ValueKind::kStash, op.unit, op.microbatch}),
+      get<Microbatch>(tokens).labels, 1.0 / static_cast<double>(count_), grads, is_first(op),
+      loss_);
+  if (!embedding_) drop(tokens);
+}
+
+Buffer TensorWorkspace::tied_part(int unit) {
+  const arch::FlatRange own = own_range(unit), tied = layout(unit).tied;
+  const std::int64_t length = std::max(std::min(own.end, tied.end) - own.begin, std::int64_t{0});
+  return buffer(final_grad(step_, unit)).slice(0, length);
+}
+
+Buffer TensorWorkspace::own_part(int unit) {
+  return buffer({ValueKind::kParam, unit}).slice(own_range(unit).begin, own_range(unit).size());
+}
+
+exec::StepSums TensorWorkspace::sums() {
+  exec::StepSums sums;
+  sums.loss = std::exchange(loss_, {});
+  sums.tokens = local_tokens_;
+  sums.stops = wants_stop_ ? 1 : 0;
+  // Ranks that hold the same piece: the first of them brings it.
+  const bool brings = step_.zero == 0 ? place_.data_index() == 0 : place_.replica == 0;
+  if (!brings || step_.forward_only) return sums;
+  for (int unit = 0; unit < step_.units(); ++unit)
+    if (step_.holds(place_.coord, unit))
+      optim::add_squares(layout(unit), own_range(unit), reduced_grad(unit), sums.squares);
+  return sums;
+}
+
+void TensorWorkspace::set_sums(const exec::StepSums& sums) {
+  const double norm = std::sqrt(sums.squares.result());
+  is_finite_ = std::isfinite(norm) && std::isfinite(sums.loss.result());
+  grad_scale_ = settings_.clip > 0 && norm > settings_.clip ? settings_.clip / norm : 1.0;
+  if (is_finite_ && !step_.forward_only) ++updates_;
+}
+
+// Every rank sees the same sums, so either all of them update or none does.
+void TensorWorkspace::update(const Op& op) {
+  const auto grad = take<at::Tensor>(final_grad(step_, op.unit));
+  if (!is_finite_) return;
+  optim::update(adamw_, updates_, layout(op.unit), own_range(op.unit),
+                state(op.unit, StateRole::kParameter), grad,
+                get<optim::Moments>({ValueKind::kOptimizer, op.unit}), grad_scale_);
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,146 @@
+// The workspace of one rank on LibTorch tensors: its share of a model, the values of a program, and
+// the passes of nn and optim that compute on them. It holds a value exactly while effects() says that
+// the value is live, and no tensor besides values, rotary tables and, inside a pass, what nn says.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/base/dtype.h"
+#include "lockstep/data/token_source.h"
+#include "lockstep/exec/workspace.h"
+#include "lockstep/nn/block.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/head.h"
+#include "lockstep/nn/rope.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::runtime {
+
+// This rank among those that share its pipeline coordinate.
+struct Place {
+  Coord coord;                // along the pipeline
+  std::int64_t shards = 1;    // ranks that share one copy of the parameters
+  std::int64_t shard = 0;     // which of them this is
+  std::int64_t replicas = 1;  // copies
+  std::int64_t replica = 0;
+  std::int64_t data_ranks() const { return shards * replicas; }
+  std::int64_t data_index() const { return replica * shards + shard; }
+};
+
+struct WorkspaceSettings {
+  DType dtype = DType::kF32;  // f32 or f64
+  at::Device device = at::kCPU;
+  std::int64_t microbatch = 1;  // sequences
+  std::int64_t seq = 0;         // tokens
+  arch::Drop drop;              // rows that blocks do not keep
+  std::int64_t head_chunk = 0;  // tokens whose logits exist at once; 0: a microbatch's
+  std::uint64_t seed = 0;       // of the initial weights
+  double clip = 0;              // limit of the gradient norm; 0: none
+};
+
+enum class StateRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment };
+
+// Belongs to the rank's thread. `model`, `step` and `source` must outlive it.
+class TensorWorkspace final : public exec::Workspace {
+ public:
+  // Initial weights, zero moments.
+  TensorWorkspace(const arch::Model& model, const schedule::StepShape& step, Place place,
+                  const WorkspaceSettings& settings, const data::TokenSource& source);
+
+  // For the coming step: which samples it takes (the first of the batch), and the optimizer.
+  void begin_step(std::int64_t first_sample, const optim::AdamW& adamw);
+  // Every rank learns from the coming step's sums that this one wants to stop.
+  void ask_to_stop() { wants_stop_ = true; }
+  // How many updates have been made; the optimizer's bias correction counts them.
+  std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }
+
+  // Owned pieces, for comparing, saving and loading: elements own_range(unit) of the unit's buffer.
+  const arch::FlatLayout& layout(int unit) const;
+  arch::FlatRange own_range(int unit) const;
+  at::Tensor state(int unit, StateRole role) const;
+  // The reduced gradient of the piece; there between Norm and Update.
+  at::Tensor reduced_grad(int unit) const;
+  // Sets the state from a whole buffer of at least layout(unit).size elements. With whole parameters
+  // on this rank, all of them.
+  void load_state(int unit, StateRole role, const at::Tensor& whole);
+
+  bool holds(const schedule::Value& value) const override { return values_.contains(value); }
+  Buffer create(const schedule::Value& value) override;
+  Buffer buffer(const schedule::Value& value) override;
+  void drop(const schedule::Value& value) override;
+  void move(const schedule::Value& from, const schedule::Value& to) override;
+  void add(Buffer from, Buffer into) override;
+  void copy(Buffer from, Buffer into) override;
+  void compute(const schedule::Op& op, const schedule::Effects& effects) override;
+  Buffer tied_part(int unit) override;
+  Buffer own_part(int unit) override;
+  std::int64_t valid_tokens() override;
+  void set_count(std::int64_t tokens) override { count_ = tokens; }
+  exec::StepSums sums() override;
+  void set_sums(const exec::StepSums& sums) override;
+
+ private:
+  struct Microbatch {
+    at::Tensor tokens, labels;  // [sequences, seq]; only those this coordinate needs
+  };
+  using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::BlockWork, optim::Moments>;
+
+  template <class T>
+  T take(const schedule::Value& value);
+  template <class T>
+  const T& get(const schedule::Value& value) const;
+  const at::Tensor& param(int unit) const;
+  at::Tensor main_grad(const schedule::Op& op, bool is_first);
+
+  void load(const schedule::Op& op);
+  void forward(const schedule::Op& op, const schedule::Effects& effects);
+  void recompute(const schedule::Op& op);
+  void input_grad(const schedule::Op& op, const schedule::Effects& effects);
+  void weight_grad(const schedule::Op& op);
+  void backward(const schedule::Op& op, const schedule::Effects& effects);
+  void backward_head(const schedule::Op& op);
+  void update(const schedule::Op& op);
+
+  bool is_head(int unit) const { return unit == step_.head(); }
+  bool is_first(const schedule::Op& op) const;
+  bool shards_params() const { return step_.zero == 3; }
+  std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
+  std::int64_t elements_of(const schedule::Value& value) const;
+
+  const arch::Model& model_;
+  const schedule::StepShape& step_;
+  const Place place_;
+  const WorkspaceSettings settings_;
+  const data::TokenSource& source_;
+  const std::vector<arch::FlatLayout> layouts_;  // of the model's distinct units
+  const std::int64_t buffer_shards_;             // what buffers are padded for
+
+  std::optional<nn::Rope> rope_;
+  std::optional<nn::Embedding> embedding_;
+  std::optional<nn::Head> head_;
+  std::map<int, nn::Block> blocks_;  // by distinct unit
+
+  std::map<schedule::Value, Held> values_;
+  ExactSum loss_;
+  std::int64_t local_tokens_ = 0;
+  std::int64_t count_ = 0;
+  bool wants_stop_ = false;
+  bool is_finite_ = true;
+  double grad_scale_ = 1.0;
+  std::int64_t first_sample_ = 0;
+  std::int64_t updates_ = 0;
+  optim::AdamW adamw_;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,76 @@
+#include "lockstep/train/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/plan/step.h"
+#include "lockstep/schedule/deadlock.h"
+#include "lockstep/schedule/text.h"
+#include "lockstep/schedule/validate.h"
+
+namespace lockstep::train {
+
+optim::AdamW Job::adamw(std::int64_t step) const {
+  const plan::Train& train = spec.train;
+  optim::AdamW settings;
+  settings.weight_decay = train.weight_decay;
+  settings.lr = train.lr;
+  if (step < train.warmup)
+    settings.lr *= static_cast<double>(step + 1) / static_cast<double>(train.warmup);
+  return settings;
+}
+
+runtime::Place Job::place(Rank rank) const {
+  using mesh::Axis;
+  runtime::Place place;
+  place.coord = mesh.coord(rank, Axis::kPipeline);
+  place.shards = mesh.degree(mesh::kDenseShard);
+  place.shard = mesh.coord(rank, mesh::kDenseShard).value;
+  place.replicas = mesh.degree(Axis::kDataReplicate);
+  place.replica = mesh.coord(rank, Axis::kDataReplicate).value;
+  return place;
+}
+
+// Everything that changes what is computed; text, so that it does not depend on how structs lie in
+// memory.
+Hash128 Job::digest() const {
+  const plan::Train& train = spec.train;
+  const arch::ModelConfig& config = model.config;
+  return xxh3_128(join_parts(
+      to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ", config.heads, " ",
+      config.kv_heads, " ", config.head_dim, " ", config.ffn, " ", config.vocab, " ", config.tied,
+      " ", strf("%a %a %a ", config.norm_eps, config.rope_theta, config.init_std),
+      to_text(spec.layout), " ", spec.batch.seq, " ", spec.batch.global_batch, " ",
+      spec.batch.microbatch, " ", to_text(train.dtype), " ", train.seed, " ", train.warmup,
+      strf(" %a %a %a", train.lr, train.weight_decay, train.clip)));
+}
+
+Result<Job> make_job(const plan::Spec& spec) {
+  const auto refused = plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
+  if (!refused.empty()) return refused[0];
+  Result<arch::Model> model = arch::describe(spec.model);
+  if (!model.ok()) return model.error();
+  Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
+  if (!mesh.ok()) return mesh.error();
+  Result<schedule::Program> program = plan::program_for(*model, spec.layout, spec.batch);
+  if (!program.ok()) return program.error();
+  const auto problems = schedule::validate(*program, 1);
+  LS_CHECK(problems.empty(),
+           "lowering made an invalid program: ", problems.empty() ? "" : to_text(problems[0]));
+  const auto proof = schedule::check_deadlock(*program, schedule::Transport::kTagged);
+  LS_CHECK(proof.ok(), proof.ok() ? "" : proof.error().message);
+
+  Job job{spec, *std::move(model), *std::move(mesh), *std::move(program), {}};
+  job.workspace.dtype = spec.train.dtype;
+  job.workspace.microbatch = spec.batch.microbatch;
+  job.workspace.seq = spec.batch.seq;
+  job.workspace.drop = {spec.layout.recompute.attn_normed, spec.layout.recompute.mlp_normed,
+                        spec.layout.recompute.product};
+  job.workspace.seed = static_cast<std::uint64_t>(spec.train.seed);
+  job.workspace.clip = spec.train.clip;
+  return job;
+}
+
+}  // namespace lockstep::train

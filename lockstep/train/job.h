@@ -1,0 +1,36 @@
+// Everything about a training job that all of its ranks share and that does not change while it runs.
+// Plain data; any thread may read it.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/result.h"
+#include "lockstep/mesh/mesh.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/runtime/tensor_workspace.h"
+#include "lockstep/schedule/program.h"
+
+namespace lockstep::train {
+
+struct Job {
+  plan::Spec spec;
+  arch::Model model;
+  mesh::Mesh mesh;
+  schedule::Program program;
+  runtime::WorkspaceSettings workspace;
+
+  // Optimizer settings of step number `step`, from 0.
+  optim::AdamW adamw(std::int64_t step) const;
+  // The same for every rank of a job and different for jobs that would train differently.
+  Hash128 digest() const;
+  // The mesh's place of a rank, as its workspace needs it.
+  runtime::Place place(Rank rank) const;
+};
+
+// Refuses what `legal` refuses, with the first reason.
+Result<Job> make_job(const plan::Spec& spec);
+
+}  // namespace lockstep::train

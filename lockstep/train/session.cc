@@ -1,0 +1,53 @@
+#include "lockstep/train/session.h"
+
+#include <cmath>
+
+#include "lockstep/base/clock.h"
+
+namespace lockstep::train {
+namespace {
+
+Bytes bytes_sent(const comm::Ledger& ledger) {
+  Bytes sum;
+  for (const auto& [key, entry] : ledger.entries()) sum += entry.sent;
+  return sum;
+}
+
+}  // namespace
+
+Session::Session(const Job& job, comm::World& world, const std::string& label,
+                 const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap)
+    : job_(job), world_(world), place_(job.place(world.rank())) {
+  const Deadline deadline = Deadline::after(op_deadline);
+  groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline);
+  groups_->agree(job.digest(), deadline);
+  const tensor::ChargeTo charge(account_);
+  workspace_ = std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_,
+                                                          job.workspace, source);
+  if (wrap) wrapped_ = wrap(*workspace_, world.rank());
+  exec::Workspace& seen = wrapped_ ? *wrapped_ : *workspace_;
+  executor_ = std::make_unique<exec::Executor>(job.program, place_.coord, *groups_, seen,
+                                               exec::Executor::Options{op_deadline});
+}
+
+StepReport Session::step(std::int64_t step, const exec::Executor::Observer& observer) {
+  const tensor::ChargeTo charge(account_);
+  account_.reset_peak();
+  workspace_->begin_step(step * job_.spec.batch.global_batch, job_.adamw(step));
+  const Bytes sent_before = bytes_sent(world_.ledger());
+  const RealClock clock;
+  const std::int64_t updates = workspace_->updates();
+  const exec::StepSums sums = executor_->run(observer);
+  StepReport report;
+  report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
+  report.grad_norm = std::sqrt(sums.squares.result());
+  report.tokens = sums.tokens;
+  report.stop = sums.stops > 0;
+  report.updated = workspace_->updates() > updates;
+  report.time = clock.now().since_start;
+  report.peak_bytes = account_.peak();
+  report.sent = bytes_sent(world_.ledger()) - sent_before;
+  return report;
+}
+
+}  // namespace lockstep::train

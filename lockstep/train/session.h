@@ -1,0 +1,62 @@
+// One rank of a running job: its groups, its memory, its executor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/data/token_source.h"
+#include "lockstep/exec/executor.h"
+#include "lockstep/runtime/tensor_workspace.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/train/job.h"
+
+namespace lockstep::train {
+
+struct StepReport {
+  double loss = 0;              // mean over the step's valid tokens
+  double grad_norm = 0;         // before clipping
+  std::int64_t tokens = 0;      // valid ones
+  bool stop = false;            // some rank asked to stop; all of them see it at the same step
+  bool updated = true;          // false: loss or norm was not finite, and no rank changed anything
+  Seconds time;                 // of this rank
+  std::int64_t peak_bytes = 0;  // tensor memory of this rank during the step
+  Bytes sent;                   // by this rank during the step
+};
+
+// Makes what the executor sees in place of a rank's workspace, to watch what passes between them or
+// to falsify it. The inner one outlives it.
+using WorkspaceWrap =
+    std::function<std::unique_ptr<exec::Workspace>(exec::Workspace& inner, Rank rank)>;
+
+// Belongs to the rank's thread. Job, world and source must outlive it.
+class Session {
+ public:
+  // Connects the rank's groups and checks that all ranks hold the same job. Throws WorldError.
+  // `label` must differ among sessions of one world.
+  Session(const Job& job, comm::World& world, const std::string& label,
+          const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap = {});
+
+  // Trains step number `step`, from 0: the number decides samples and learning rate.
+  StepReport step(std::int64_t step, const exec::Executor::Observer& observer = {});
+
+  runtime::TensorWorkspace& workspace() { return *workspace_; }
+  const tensor::MemoryAccount& memory() const { return account_; }
+  const schedule::Timeline& timeline() const { return executor_->timeline(); }
+  Coord coord() const { return place_.coord; }
+  const runtime::Place& place() const { return place_; }
+
+ private:
+  const Job& job_;
+  comm::World& world_;
+  tensor::MemoryAccount account_;
+  const runtime::Place place_;
+  std::unique_ptr<exec::Groups> groups_;
+  std::unique_ptr<runtime::TensorWorkspace> workspace_;
+  std::unique_ptr<exec::Workspace> wrapped_;  // around it; absent: nothing is
+  std::unique_ptr<exec::Executor> executor_;
+};
+
+}  // namespace lockstep::train

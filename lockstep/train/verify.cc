@@ -1,0 +1,274 @@
+#include "lockstep/train/verify.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/train/predictions.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr Seconds kDeadline = {60.0};
+
+constexpr std::string_view kNoticedNames[kNumNoticed] = {
+    "nothing", "invariant", "communication", "replicas", "numbers", "bits", "prediction"};
+
+// The same model and batch on one rank, nothing sharded, nothing recomputed.
+plan::Spec on_one_rank(plan::Spec spec) {
+  spec.cluster.reset();
+  spec.layout = {};
+  spec.layout.zero = 0;
+  return spec;
+}
+
+data::MockTokens tokens_for(const plan::Spec& spec) {
+  return {static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab, /*ignore_some=*/true};
+}
+
+// The first failure counts; no text, no failure.
+void fail(Verdict& verdict, Noticed noticed, std::string what) {
+  if (!verdict.failure.empty() || what.empty()) return;
+  verdict.failure = std::move(what);
+  verdict.noticed = noticed;
+}
+
+// The larger error in proportion to its bound is the one worth a name.
+void note(const Difference& found, std::size_t step, const Bounds& bounds, const char* what,
+          Verdict& verdict) {
+  const bool of_run = found.role == Role::kParameter;
+  const double bound = of_run ? bounds.run : bounds.step;
+  double& worst = of_run ? verdict.run_error : verdict.step_error;
+  if (found.error > worst) {
+    const double known = std::max(verdict.step_error / bounds.step, verdict.run_error / bounds.run);
+    if (found.error / bound >= known) verdict.where = found.tensor;
+    worst = found.error;
+  }
+  if (found.error <= bound) return;
+  fail(verdict, Noticed::kNumbers,
+       join_parts(what, found.tensor, " differs by ", strf("%.2g", found.error), " in step ",
+                  step + 1, " (bound ", strf("%.0e", bound), ")"));
+}
+
+// Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one.
+std::string bits_class_of(const Job& job) {
+  const mesh::Degrees& degrees = job.spec.layout.degrees;
+  std::string text = join_parts("dp", degrees.dp);
+  if (const std::int64_t shards = degrees.dp_shard.value_or(degrees.dp);
+      shards != degrees.dp && !std::has_single_bit(static_cast<std::uint64_t>(degrees.dp)))
+    text = join_parts("dp", degrees.dp / shards, "x", shards);
+  return text + join_parts(" microbatch ", job.spec.batch.microbatch, " ",
+                           plan::name_of(job.spec.layout.reduce));
+}
+
+// What a rank's process tells the others about its predictions.
+struct RankFinding {
+  std::int64_t peak_bytes = 0, predicted_peak = 0;
+  double worst_peak_error = 0;
+  std::array<char, 256> failure = {};
+};
+
+void share_findings(comm::World& world, const std::string& label, Verdict& verdict) {
+  RankFinding own{verdict.peak_bytes, verdict.predicted_peak, verdict.worst_peak_error, {}};
+  if (!verdict.foreseen) verdict.failure.copy(own.failure.data(), own.failure.size() - 1);
+  std::vector<RankFinding> all(static_cast<std::size_t>(world.size()));
+  std::vector<Rank> everyone;
+  for (int rank = 0; rank < world.size(); ++rank) everyone.push_back({rank});
+  const Deadline deadline = Deadline::after(kDeadline);
+  const auto bytes = static_cast<std::int64_t>(sizeof own);
+  world.connect(label + "findings", "findings", everyone, deadline)
+      ->all_gather({&own, bytes, DType::kU8, {}},
+                   {all.data(), bytes * world.size(), DType::kU8, {}}, deadline)
+      .wait();
+  for (const RankFinding& found : all) {
+    verdict.worst_peak_error = std::max(verdict.worst_peak_error, found.worst_peak_error);
+    verdict.foreseen = verdict.foreseen && found.failure[0] == 0;
+    fail(verdict, Noticed::kPrediction, found.failure.data());
+    if (found.peak_bytes <= verdict.peak_bytes) continue;
+    verdict.peak_bytes = found.peak_bytes;
+    verdict.predicted_peak = found.predicted_peak;
+  }
+}
+
+}  // namespace
+
+std::string_view to_text(Noticed noticed) {
+  return kNoticedNames[static_cast<std::size_t>(noticed)];
+}
+
+Result<Verifier> Verifier::create(const plan::Spec& spec, int steps, bool equal_bits) {
+  Result<Job> job = make_job(on_one_rank(spec));
+  if (!job.ok()) return job.error();
+  return Verifier(spec, *std::move(job), steps, equal_bits);
+}
+
+Verifier::Verifier(plan::Spec spec, Job reference_job, int steps, bool equal_bits)
+    : spec_(std::move(spec)),
+      reference_job_(std::move(reference_job)),
+      steps_(steps),
+      equal_bits_(equal_bits) {
+  std::vector<StepOrder> orders;
+  for (int step = 0; step < steps; ++step) orders.push_back({step, nullptr});
+  reference_ = run_trial(reference_job_, tokens_for(spec_), orders, kDeadline).images;
+  if (spec_.train.dtype != DType::kF64) measure_bounds();
+  bits_[bits_class_of(reference_job_)] = {"one rank", reference_.back().digest()};
+}
+
+Result<Job> Verifier::job(const plan::Layout& layout) const {
+  plan::Spec spec = spec_;
+  spec.cluster.reset();
+  spec.layout = layout;
+  spec.batch = cut(spec.batch, layout);
+  return make_job(spec);
+}
+
+// A free run, then every later step once more, started from the reference's state.
+std::vector<StepOrder> Verifier::orders() const {
+  std::vector<StepOrder> orders;
+  for (int step = 0; step < steps_; ++step) orders.push_back({step, nullptr});
+  for (int step = 1; step < steps_; ++step)
+    orders.push_back({step, &reference_[static_cast<std::size_t>(step) - 1]});
+  return orders;
+}
+
+// How far the reference itself is from the same steps in f64.
+void Verifier::measure_bounds() {
+  plan::Spec spec = on_one_rank(spec_);
+  spec.train.dtype = DType::kF64;
+  const Result<Job> job = make_job(spec);
+  LS_CHECK(job.ok(), job.ok() ? "" : job.error().message);
+  truth_ = run_trial(*job, tokens_for(spec_), orders(), kDeadline).images;
+  Verdict own;
+  std::vector<StepImage> images = reference_;
+  images.insert(images.end(), reference_.begin() + 1, reference_.end());
+  bounds_ = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  compare_images(images, own);
+  bounds_ = {2 * own.step_error, 2 * own.run_error};
+}
+
+// What the image at this place of a trial is compared with; orders() says which step it is.
+const StepImage& Verifier::truth(std::size_t place) const {
+  if (!truth_.empty()) return truth_[place];
+  const std::size_t steps = reference_.size();
+  return reference_[place < steps ? place : place - steps + 1];
+}
+
+Verdict Verifier::try_out(const Job& job, const Fault& fault, Seconds op_deadline) const {
+  const RealClock clock;
+  const data::MockTokens usual = tokens_for(spec_);
+  const data::TokenSource& source = fault.source ? *fault.source : usual;
+  const auto broken_off = [&](Noticed noticed, const std::exception& error) {
+    return Verdict{.layout = job.spec.layout,
+                   .name = to_text(job.spec.layout),
+                   .ranks = job.mesh.world(),
+                   .failure = error.what(),
+                   .noticed = noticed,
+                   .foreseen = false};
+  };
+  Verdict verdict;
+  try {
+    verdict = judge(job, run_trial(job, source, orders(), op_deadline, {{}, fault.wrap}));
+  } catch (const WorldError& error) {
+    verdict = broken_off(Noticed::kCommunication, error);
+  } catch (const std::exception& error) {
+    verdict = broken_off(Noticed::kInvariant, error);
+  }
+  verdict.time = clock.now().since_start;
+  return verdict;
+}
+
+Result<Verdict> Verifier::check(const plan::Layout& layout) {
+  const Result<Job> job = this->job(layout);
+  if (!job.ok()) return job.error();
+  Verdict verdict = try_out(*job, {}, kDeadline);
+  remember_bits(verdict);
+  return verdict;
+}
+
+Result<Verdict> Verifier::check_in(comm::World& world, const plan::Layout& layout) {
+  const Result<Job> job = this->job(layout);
+  if (!job.ok()) return job.error();
+  const RealClock clock;
+  const std::string label = to_text(layout) + "/";
+  Verdict verdict =
+      judge(*job, run_trial_in(world, label, *job, tokens_for(spec_), orders(), kDeadline));
+  share_findings(world, label, verdict);
+  remember_bits(verdict);
+  verdict.time = clock.now().since_start;
+  return verdict;
+}
+
+Verdict Verifier::check_fault(const plan::Layout& layout, const Fault& fault,
+                              Seconds op_deadline) const {
+  Result<Job> job = this->job(layout);
+  LS_CHECK(job.ok(), job.ok() ? "" : job.error().message);
+  if (fault.program) job->program = *fault.program;
+  return try_out(*job, fault, op_deadline);
+}
+
+Verdict Verifier::judge(const Job& job, const TrialResult& trial) const {
+  Verdict verdict;
+  verdict.layout = job.spec.layout;
+  verdict.name = to_text(job.spec.layout);
+  verdict.ranks = job.mesh.world();
+  verdict.bits_class = bits_class_of(job);
+  if (!trial.images.empty()) {
+    fail(verdict, Noticed::kReplicas, trial.disagreement);
+    compare_images(trial.images, verdict);
+    compare_bits(trial, verdict);
+  }
+  check_predictions(job, trial, verdict);
+  return verdict;
+}
+
+void Verifier::compare_images(const std::vector<StepImage>& images, Verdict& verdict) const {
+  const double lr = spec_.train.lr;
+  const auto steps = reference_.size();
+  for (std::size_t step = 0; step < steps; ++step) {
+    // Step 0 of the free run starts from the reference's state by itself.
+    const std::size_t place = step == 0 ? 0 : steps + step - 1;
+    const auto compare_role = [&](Role role, const char* what) {
+      note(compare(model(), images[place], truth(place), role, lr), step, bounds_, what, verdict);
+    };
+    compare_role(Role::kGradient, "gradient of ");
+    note(compare_scalars(images[place], truth(place)), step, bounds_, "", verdict);
+    compare_role(Role::kFirstMoment, "first moment of ");
+    compare_role(Role::kSecondMoment, "second moment of ");
+  }
+  for (std::size_t step = 0; step < steps; ++step)
+    note(compare(model(), images[step], truth(step), Role::kParameter, lr), step, bounds_,
+         "parameter ", verdict);
+}
+
+void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
+  verdict.digest = trial.images[static_cast<std::size_t>(steps_) - 1].digest();
+  const auto first = bits_.find(verdict.bits_class);
+  if (!equal_bits_ || first == bits_.end() || first->second.second == verdict.digest) return;
+  fail(verdict, Noticed::kBits,
+       join_parts("bits of the state after ", steps_, " steps are not those of ",
+                  first->second.first, ", of the same class"));
+}
+
+// Of a layout that was verified, where it was: ranks of processes other than the first know no state.
+void Verifier::remember_bits(const Verdict& verdict) {
+  if (verdict.ok() && verdict.digest != Hash128{})
+    bits_.try_emplace(verdict.bits_class, verdict.name, verdict.digest);
+}
+
+void Verifier::check_predictions(const Job& job, const TrialResult& trial, Verdict& verdict) const {
+  for (const RankRecord& rank : trial.ranks) {
+    const PredictionCheck found = train::check_predictions(job, rank);
+    fail(verdict, Noticed::kPrediction, found.mismatch);
+    verdict.foreseen = verdict.foreseen && found.mismatch.empty();
+    verdict.worst_peak_error = std::max(verdict.worst_peak_error, found.peak_error());
+    if (found.peak_bytes <= verdict.peak_bytes) continue;
+    verdict.peak_bytes = found.peak_bytes;
+    verdict.predicted_peak = found.predicted_peak;
+  }
+}
+
+}  // namespace lockstep::train

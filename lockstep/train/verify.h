@@ -1,0 +1,126 @@
+// Proves on a model that a layout trains what one device would: the same steps run on one rank and
+// under the layout, and loss, gradient norm, every gradient, moment and parameter are compared.
+//
+// Error of a tensor is max|difference| over max|reference| of its unit and role; for parameters over
+// the larger of that and the learning rate. A layout is verified when
+//   close    (a) loss, gradient norm, gradients and moments of every step, started from the
+//            reference's state, and (b) parameters after a free run are within bounds; (b) is wider,
+//            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10. In f32 errors
+//            are distances to the same steps in f64, and the bounds are twice what they are on one
+//            rank;
+//   bits     the state after the free run has the bits of every other layout of its class: that of
+//            equal data degree, microbatch size and reduction period. The reference is one of them;
+//   replicas ranks that hold the same piece of state hold the same bits;
+//   foreseen bytes sent per axis and operation, and tensor bytes after every op, are what the job
+//            predicted, exactly.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/dtype.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/data/token_source.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/schedule/program.h"
+#include "lockstep/train/image.h"
+#include "lockstep/train/session.h"
+#include "lockstep/train/trial.h"
+
+namespace lockstep::train {
+
+struct Bounds {
+  double step = 0;  // of (a)
+  double run = 0;   // of (b)
+};
+
+// By what a failure showed, the first of these that did.
+enum class Noticed : std::uint8_t {
+  kNothing,
+  kInvariant,      // a broken invariant or another exception of the run itself
+  kCommunication,  // calls that do not match, a peer that never came
+  kReplicas,       // ranks that hold the same state hold different bits
+  kNumbers,        // state, gradients, loss or norm beyond the bounds
+  kBits,           // within the bounds, but not the bits of the class
+  kPrediction,     // only bytes sent or live are not as foreseen
+};
+inline constexpr int kNumNoticed = 7;
+std::string_view to_text(Noticed noticed);  // "replicas"
+
+// What is done to a job on purpose, to see that it is noticed.
+struct Fault {
+  std::optional<schedule::Program> program = {};  // in place of the job's; no validator is asked
+  WorkspaceWrap wrap = {};                        // around every rank's workspace
+  const data::TokenSource* source = nullptr;      // in place of the job's
+};
+
+// What was found about one layout.
+struct Verdict {
+  plan::Layout layout = {};
+  std::string name = {};  // to_text(layout)
+  int ranks = 1;
+  double step_error = 0;     // (a)
+  double run_error = 0;      // (b)
+  std::string where = {};    // the tensor of the larger error in proportion to its bound
+  std::string failure = {};  // empty: verified. Names the first differing tensor and its step.
+  Noticed noticed = Noticed::kNothing;  // how the failure was
+  std::string bits_class = {};          // layouts that must agree bit for bit share it
+  Hash128 digest = {};                  // of the state after the free run
+  std::int64_t peak_bytes = 0;          // measured, of the rank that needed most
+  std::int64_t predicted_peak = 0;      // of the same rank
+  double worst_peak_error = 0;          // |predicted - measured| / measured over all ranks
+  bool foreseen = true;                 // bytes sent and live tensor bytes were
+  Seconds time = {};
+  bool ok() const { return failure.empty(); }
+};
+
+class Verifier {
+ public:
+  // Runs the reference. `spec` gives model, batch, optimizer, seed and type; its layout is not used.
+  // Without `equal_bits`, for a machine whose kernels are not strict, bits are not compared among
+  // layouts. REQUIRES: a spec whose model runs here.
+  static Result<Verifier> create(const plan::Spec& spec, int steps, bool equal_bits = true);
+
+  // On threads of this process. Refuses an illegal layout; a run that breaks off is a failed verdict.
+  Result<Verdict> check(const plan::Layout& layout);
+  // As one rank of `world`; the verdict is rank 0's, other ranks get one that says nothing of state.
+  // Throws CommError when the world fails.
+  Result<Verdict> check_in(comm::World& world, const plan::Layout& layout);
+
+  // On threads, a legal layout's job with a fault in it. Its bits are compared with those of the
+  // layouts checked before and are not remembered. Several threads may call it at once.
+  Verdict check_fault(const plan::Layout& layout, const Fault& fault, Seconds op_deadline) const;
+
+  const arch::Model& model() const { return reference_job_.model; }
+  const std::vector<StepImage>& reference() const { return reference_; }
+  const Bounds& bounds() const { return bounds_; }
+  Result<Job> job(const plan::Layout& layout) const;
+
+ private:
+  Verifier(plan::Spec spec, Job reference_job, int steps, bool equal_bits);
+  std::vector<StepOrder> orders() const;
+  void measure_bounds();
+  const StepImage& truth(std::size_t place) const;
+  Verdict try_out(const Job& job, const Fault& fault, Seconds op_deadline) const;
+  Verdict judge(const Job& job, const TrialResult& trial) const;
+  void compare_images(const std::vector<StepImage>& images, Verdict& verdict) const;
+  void compare_bits(const TrialResult& trial, Verdict& verdict) const;
+  void remember_bits(const Verdict& verdict);
+  void check_predictions(const Job& job, const TrialResult& trial, Verdict& verdict) const;
+
+  plan::Spec spec_;
+  Job reference_job_;
+  int steps_;
+  bool equal_bits_;
+  std::vector<StepImage> reference_;
+  std::vector<StepImage> truth_;  // f32: what orders() give in f64 on one rank; f64: empty
+  Bounds bounds_ = {1e-12, 1e-10};
+  std::map<std::string, std::pair<std::string, Hash128>> bits_;  // class: first layout, digest
+};
+
+}  // namespace lockstep::train

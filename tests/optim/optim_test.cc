@@ -1,0 +1,286 @@
+// Optimizer, initial weights and the norm's squares: right, and the same bits however a unit's
+// buffer is cut.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/init.h"
+#include "lockstep/optim/squares.h"
+#include "lockstep/tensor/strict_kernels.h"
+
+namespace lockstep::optim {
+namespace {
+
+using arch::FlatLayout;
+using arch::FlatRange;
+
+constexpr std::int64_t kShardCounts[] = {1, 2, 3, 4, 8};
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble};
+
+arch::Model model(bool tied) {
+  tensor::request_strict_kernels();  // one thread
+  arch::ModelConfig config;
+  config.layers = 2;
+  config.hidden = 48;
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.head_dim = 16;
+  config.ffn = 72;
+  config.vocab = 101;
+  config.max_positions = 32;
+  config.tied = tied;
+  return arch::describe(config).value();
+}
+
+// Every unit of a model with its layout.
+struct UnitCase {
+  int position;
+  FlatLayout layout;
+};
+std::vector<UnitCase> units_of(const arch::Model& model) {
+  const auto layouts = arch::flat_layouts(model);
+  std::vector<UnitCase> units;
+  for (int position = 0; position < model.num_units(); ++position)
+    units.push_back(
+        {position,
+         layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(position)])]});
+  return units;
+}
+
+// Normal numbers in the layout's first `size` elements and zeros after them, up to a padding that
+// those of 1, 2, 3, 4 and 8 shards all fit into.
+at::Tensor drawn(const FlatLayout& layout, at::ScalarType type, const char* name, double scale) {
+  const RandomStream stream(7, name);
+  const at::Tensor values = at::zeros({layout.padded(24)}, at::kDouble);
+  for (std::int64_t i = 0; i < layout.size; ++i)
+    values.mutable_data_ptr<double>()[i] = scale * stream.normal(static_cast<std::uint64_t>(i));
+  return values.to(type);
+}
+
+at::Tensor piece(const at::Tensor& whole, FlatRange range) {
+  return whole.narrow(0, range.begin, range.size()).clone();
+}
+
+struct Adam {
+  at::Tensor param, grad;
+  Moments moments;
+  Adam(const FlatLayout& layout, at::ScalarType type)
+      : param(drawn(layout, type, "param", 1)),
+        grad(drawn(layout, type, "grad", 0.1)),
+        moments{drawn(layout, type, "first", 0.1), drawn(layout, type, "second", 0.1).abs()} {}
+  Adam(const Adam& whole, FlatRange range)
+      : param(piece(whole.param, range)),
+        grad(piece(whole.grad, range)),
+        moments{piece(whole.moments.first, range), piece(whole.moments.second, range)} {}
+};
+
+// The recurrences of arXiv 1711.05101, algorithm 2, for one element, in extended precision.
+struct Element {
+  long double param, first, second;
+  void update(const AdamW& settings, std::int64_t count, long double grad, long double decay) {
+    param -= settings.lr * decay * param;
+    first = settings.beta1 * first + (1 - static_cast<long double>(settings.beta1)) * grad;
+    second = settings.beta2 * second + (1 - static_cast<long double>(settings.beta2)) * grad * grad;
+    const long double corrected_first =
+        first / (1 - std::pow(static_cast<long double>(settings.beta1), count));
+    const long double corrected_second =
+        second / (1 - std::pow(static_cast<long double>(settings.beta2), count));
+    param -= settings.lr * corrected_first / (std::sqrt(corrected_second) + settings.eps);
+  }
+};
+
+TEST(AdamW, FollowsTheFormulaAndDecaysWhatDecays) {
+  AdamW settings;
+  settings.lr = 0.01;
+  settings.weight_decay = 0.3;
+  const double scale = 0.37;  // of a clipped gradient
+  const arch::Model described = model(true);
+  for (const auto& [position, layout] : units_of(described)) {
+    const FlatRange all = {0, layout.padded(1)};
+    Adam adam(Adam(layout, at::kDouble), all);
+    const at::Tensor grad = adam.grad.clone(), start = adam.param.clone();
+    std::vector<Element> expected;
+    for (std::int64_t i = 0; i < all.size(); ++i)
+      expected.push_back({adam.param.const_data_ptr<double>()[i],
+                          adam.moments.first.const_data_ptr<double>()[i],
+                          adam.moments.second.const_data_ptr<double>()[i]});
+    for (std::int64_t count = 1; count <= 4; ++count) {
+      adam.grad.copy_(grad);
+      update(settings, count, layout, all, adam.param, adam.grad, adam.moments, scale);
+      for (std::int64_t i = 0; i < all.size(); ++i) {
+        Element& one = expected[static_cast<std::size_t>(i)];
+        one.update(settings, count,
+                   static_cast<long double>(scale) * grad.const_data_ptr<double>()[i],
+                   i < layout.decay_end ? settings.weight_decay : 0);
+        ASSERT_NEAR(adam.param.const_data_ptr<double>()[i], static_cast<double>(one.param), 1e-14)
+            << "element " << i << " of unit " << position << ", update " << count;
+        ASSERT_NEAR(adam.moments.first.const_data_ptr<double>()[i], static_cast<double>(one.first),
+                    1e-15);
+        ASSERT_NEAR(adam.moments.second.const_data_ptr<double>()[i],
+                    static_cast<double>(one.second), 1e-15);
+      }
+    }
+  }
+}
+
+// With no gradient and no moments, decay is all that is left: norms keep their bits.
+TEST(AdamW, NormsDoNotDecay) {
+  const arch::Model described = model(false);
+  for (const auto& [position, layout] : units_of(described)) {
+    const FlatRange all = {0, layout.padded(1)};
+    Adam adam(Adam(layout, at::kFloat), all);
+    adam.grad.zero_(), adam.moments.first.zero_(), adam.moments.second.zero_();
+    const at::Tensor before = adam.param.clone();
+    update({}, 1, layout, all, adam.param, adam.grad, adam.moments, 1.0);
+    for (const arch::FlatParam& place : layout.params) {
+      const arch::Param& param =
+          described.unit(position).params[static_cast<std::size_t>(place.param)];
+      EXPECT_EQ(param.decays, param.role != arch::Role::kNorm) << param.name;
+      const bool kept = at::equal(adam.param.narrow(0, place.offset, place.numel),
+                                  before.narrow(0, place.offset, place.numel));
+      EXPECT_EQ(kept, !param.decays) << param.name;
+    }
+  }
+}
+
+TEST(AdamW, BitsDoNotDependOnTheShards) {
+  AdamW settings;
+  for (at::ScalarType type : kTypes)
+    for (const auto& [position, layout] : units_of(model(true)))
+      for (double scale : {1.0, 0.37}) {
+        const Adam start(layout, type);
+        Adam whole(start, {0, layout.padded(24)});
+        for (std::int64_t count : {1, 2})
+          update(settings, count, layout, {0, layout.padded(24)}, whole.param, whole.grad,
+                 whole.moments, scale);
+        for (std::int64_t shards : kShardCounts)
+          for (std::int64_t index = 0; index < shards; ++index) {
+            const FlatRange range = layout.shard(shards, index);
+            Adam shard(start, range);
+            for (std::int64_t count : {1, 2})
+              update(settings, count, layout, range, shard.param, shard.grad, shard.moments, scale);
+            const Adam expected(whole, range);
+            EXPECT_TRUE(at::equal(shard.param, expected.param) &&
+                        at::equal(shard.moments.first, expected.moments.first) &&
+                        at::equal(shard.moments.second, expected.moments.second))
+                << "shard " << index << " of " << shards << " of unit " << position;
+          }
+      }
+}
+
+at::Tensor initial(const arch::Model& model, const UnitCase& unit, FlatRange range,
+                   std::uint64_t seed, at::ScalarType type) {
+  const at::Tensor out = at::empty({range.size()}, type).fill_(99);
+  write_initial(model, unit.position, unit.layout, range, seed, out);
+  return out;
+}
+
+TEST(Init, AnyRangeOfAnyShardsHasTheBitsOfTheWhole) {
+  for (bool tied : {false, true})
+    for (at::ScalarType type : kTypes) {
+      const arch::Model described = model(tied);
+      for (const UnitCase& unit : units_of(described)) {
+        const at::Tensor whole = initial(described, unit, {0, unit.layout.padded(24)}, 1234, type);
+        for (std::int64_t shards : kShardCounts)
+          for (std::int64_t index = 0; index < shards; ++index) {
+            const FlatRange range = unit.layout.shard(shards, index);
+            EXPECT_TRUE(
+                at::equal(initial(described, unit, range, 1234, type), piece(whole, range)));
+          }
+        for (std::int64_t begin : {1, 31, 255, 1000}) {
+          const FlatRange odd = {begin, begin + 777};
+          EXPECT_TRUE(at::equal(initial(described, unit, odd, 1234, type), piece(whole, odd)));
+        }
+        for (const FlatRange& gap : unit.layout.gaps(24))
+          EXPECT_EQ(whole.narrow(0, gap.begin, gap.size()).abs().max().item<double>(), 0);
+      }
+    }
+}
+
+// What is written where, against the definition; distribution and independence.
+TEST(Init, IsThePureFunctionOfSeedNameAndIndex) {
+  for (bool tied : {false, true}) {
+    const arch::Model described = model(tied);
+    const std::vector<UnitCase> units = units_of(described);
+    const at::Tensor embed =
+        initial(described, units.front(), {0, units.front().layout.size}, 5, at::kDouble);
+    for (const UnitCase& unit : units) {
+      const FlatRange all = {0, unit.layout.size};
+      const at::Tensor values = initial(described, unit, all, 5, at::kDouble);
+      EXPECT_FALSE(at::equal(values, initial(described, unit, all, 6, at::kDouble)));
+      for (const arch::FlatParam& place : unit.layout.params) {
+        const arch::Param& param =
+            described.unit(unit.position).params[static_cast<std::size_t>(place.param)];
+        const at::Tensor part = values.narrow(0, place.offset, place.numel);
+        const std::string name = arch::name_at(param.name, arch::Model::layer(unit.position));
+        if (param.tied) {
+          EXPECT_TRUE(at::equal(part, embed.narrow(0, 0, place.numel))) << name;
+          continue;
+        }
+        if (param.init.kind != arch::InitKind::kNormal) {
+          EXPECT_EQ(part.min().item<double>(), 1.0) << name;
+          EXPECT_EQ(part.max().item<double>(), 1.0) << name;
+          continue;
+        }
+        const RandomStream stream(5, name);
+        for (std::int64_t i : {std::int64_t{0}, std::int64_t{17}, place.numel - 1})
+          EXPECT_EQ(part.const_data_ptr<double>()[i],
+                    param.init.std * stream.normal(static_cast<std::uint64_t>(i)))
+              << name;
+        const double n = static_cast<double>(place.numel), std = param.init.std;
+        EXPECT_NEAR(part.mean().item<double>(), 0, 5 * std / std::sqrt(n)) << name;
+        EXPECT_NEAR(part.std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << name;
+      }
+    }
+  }
+}
+
+TEST(Squares, BitsDoNotDependOnTheShardsAndNothingIsCountedTwice) {
+  for (at::ScalarType type : kTypes)
+    for (bool tied : {false, true})
+      for (const auto& [position, layout] : units_of(model(tied))) {
+        const at::Tensor grad = drawn(layout, type, "grad", std::pow(1e-3, position));
+        std::vector<ExactSum> sums(std::size(kShardCounts));
+        for (std::size_t i = 0; i < std::size(kShardCounts); ++i)
+          for (std::int64_t index = 0; index < kShardCounts[i]; ++index) {
+            const FlatRange range = layout.shard(kShardCounts[i], index);
+            add_squares(layout, range, piece(grad, range), sums[i]);
+          }
+        long double oracle = 0;
+        const at::Tensor wide = grad.to(at::kDouble);
+        for (std::int64_t i = layout.tied_copy ? layout.tied.end : 0; i < grad.numel(); ++i)
+          oracle += static_cast<long double>(wide.const_data_ptr<double>()[i]) *
+                    wide.const_data_ptr<double>()[i];
+        for (const ExactSum& sum : sums) EXPECT_EQ(sum.to_words(), sums[0].to_words());
+        // A tile rounds its f64 squares once each, 31 sums in each of 8 lanes, and 3 of lanes.
+        const double bound = 36 * std::numeric_limits<double>::epsilon() / 2;
+        EXPECT_NEAR(sums[0].result() / static_cast<double>(oracle), 1, bound)
+            << "unit " << position;
+      }
+}
+
+// Small whole numbers, whose tile sums are exact: the result is the oracle, rounded once.
+TEST(Squares, AreExactWhereTilesAre) {
+  const auto unit = units_of(model(false))[1];
+  const at::Tensor grad = drawn(unit.layout, at::kFloat, "grad", 300).round_();
+  long double oracle = 0;
+  for (std::int64_t i = 0; i < grad.numel(); ++i)
+    oracle +=
+        static_cast<long double>(grad.const_data_ptr<float>()[i]) * grad.const_data_ptr<float>()[i];
+  ExactSum sum;
+  add_squares(unit.layout, {0, grad.numel()}, grad, sum);
+  EXPECT_EQ(sum.result(), static_cast<double>(oracle));
+  grad.mutable_data_ptr<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  add_squares(unit.layout, {0, grad.numel()}, grad, sum);
+  EXPECT_TRUE(std::isnan(sum.result()));
+}
+
+}  // namespace
+}  // namespace lockstep::optim

@@ -1,0 +1,152 @@
+#include "lockstep/runtime/tensor_workspace.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/schedule/lower.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using schedule::ValueKind;
+
+constexpr StateRole kRoles[] = {StateRole::kParameter, StateRole::kFirstMoment,
+                                StateRole::kSecondMoment};
+
+arch::Model model() {
+  arch::ModelConfig config;
+  config.layers = 3;
+  config.hidden = 32;
+  config.heads = 2;
+  config.kv_heads = 1;
+  config.head_dim = 16;
+  config.ffn = 40;
+  config.vocab = 67;
+  config.max_positions = 16;
+  config.tied = true;
+  return arch::describe(config).value();
+}
+
+struct Case {
+  int zero, pp;
+  std::int64_t shards, replicas;
+};
+constexpr Case kCases[] = {{0, 1, 1, 1}, {0, 2, 1, 2}, {1, 1, 2, 1}, {1, 3, 4, 1}, {2, 2, 3, 1},
+                           {2, 1, 2, 2}, {3, 1, 1, 1}, {3, 2, 4, 2}, {3, 5, 8, 1}};
+
+schedule::StepShape step_of(const Case& about, int units) {
+  schedule::StepShape step;
+  step.shape = {about.pp, 1, 1};
+  step.stage_begin = schedule::split_units(units, about.pp);
+  step.zero = about.zero;
+  return step;
+}
+
+WorkspaceSettings settings() {
+  WorkspaceSettings settings;
+  settings.seq = 8;
+  settings.seed = 77;
+  return settings;
+}
+
+// Calls `body` with the workspace of every rank of the case.
+template <class Body>
+void for_every_rank(const arch::Model& model, const Case& about, Body body) {
+  const data::MockTokens tokens(1, model.config.vocab, false);
+  const schedule::StepShape step = step_of(about, model.num_units());
+  for (int coord = 0; coord < about.pp; ++coord)
+    for (std::int64_t replica = 0; replica < about.replicas; ++replica)
+      for (std::int64_t shard = 0; shard < about.shards; ++shard) {
+        const Place place = {{coord}, about.shards, shard, about.replicas, replica};
+        TensorWorkspace workspace(model, step, place, settings(), tokens);
+        for (int unit = 0; unit < model.num_units(); ++unit)
+          if (step.holds({coord}, unit)) body(workspace, unit);
+      }
+}
+
+// Elements `range` of a whole buffer of layout.size elements, zeros beyond its end.
+at::Tensor cut(const at::Tensor& whole, arch::FlatRange range) {
+  const at::Tensor part = at::empty({range.size()}, whole.scalar_type()).zero_();
+  const std::int64_t length = std::min(range.end, whole.numel()) - range.begin;
+  if (length > 0) part.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
+  return part;
+}
+
+std::vector<at::Tensor> whole_parameters(const arch::Model& model) {
+  std::vector<at::Tensor> wholes;
+  for_every_rank(model, {0, 1, 1, 1}, [&](TensorWorkspace& workspace, int unit) {
+    wholes.push_back(workspace.state(unit, StateRole::kParameter)
+                         .narrow(0, 0, workspace.layout(unit).size)
+                         .clone());
+  });
+  return wholes;
+}
+
+TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
+  const arch::Model described = model();
+  const std::vector<at::Tensor> wholes = whole_parameters(described);
+  for (const Case& about : kCases) {
+    std::vector<std::int64_t> covered(wholes.size());
+    for_every_rank(described, about, [&](TensorWorkspace& workspace, int unit) {
+      const at::Tensor& whole = wholes[static_cast<std::size_t>(unit)];
+      const arch::FlatRange own = workspace.own_range(unit);
+      covered[static_cast<std::size_t>(unit)] += own.size();
+      EXPECT_TRUE(at::equal(workspace.state(unit, StateRole::kParameter), cut(whole, own)));
+      EXPECT_EQ(workspace.state(unit, StateRole::kFirstMoment).abs().max().item<double>(), 0);
+      EXPECT_EQ(workspace.state(unit, StateRole::kSecondMoment).abs().max().item<double>(), 0);
+      EXPECT_EQ(workspace.holds({ValueKind::kParam, unit}), about.zero < 3);
+      EXPECT_EQ(workspace.holds({ValueKind::kParamShard, unit}), about.zero == 3);
+      if (about.zero == 3) return;
+      // All of them, not only the owned piece: there is no Publish before the first step.
+      const Buffer held = workspace.buffer({ValueKind::kParam, unit});
+      const at::Tensor expected = cut(whole, {0, held.count});
+      EXPECT_EQ(
+          std::memcmp(held.data, expected.const_data_ptr(), static_cast<std::size_t>(held.bytes())),
+          0);
+    });
+    // Pieces cover a unit's buffer once per copy; without shards every rank has all of it.
+    const std::int64_t copies = about.replicas * (about.zero == 0 ? about.shards : 1);
+    for (std::size_t unit = 0; unit < wholes.size(); ++unit) {
+      EXPECT_GE(covered[unit], copies * wholes[unit].numel());
+      EXPECT_LT(covered[unit], copies * (wholes[unit].numel() + arch::kTile * about.shards));
+    }
+  }
+}
+
+TEST(TensorWorkspace, LoadedStateIsReadBack) {
+  const arch::Model described = model();
+  for (const Case& about : kCases)
+    for_every_rank(described, about, [&](TensorWorkspace& workspace, int unit) {
+      const arch::FlatRange own = workspace.own_range(unit);
+      for (StateRole role : kRoles) {
+        const at::Tensor whole = at::arange(workspace.layout(unit).size, at::kFloat)
+                                     .add_(1000.0 * static_cast<int>(role));
+        workspace.load_state(unit, role, whole);
+        EXPECT_TRUE(at::equal(workspace.state(unit, role), cut(whole, own)));
+      }
+    });
+}
+
+// What Publish sends lies inside the parameters and is what Update changes; the pieces of a shared
+// weight are the same in embedding and head.
+TEST(TensorWorkspace, OwnPartIsTheUpdatedPiece) {
+  const arch::Model described = model();
+  for (const Case& about : kCases)
+    for_every_rank(described, about, [&](TensorWorkspace& workspace, int unit) {
+      EXPECT_EQ(workspace.own_range(0), workspace.own_range(described.num_units() - 1));
+      if (about.zero != 1 && about.zero != 2) return;
+      const Buffer piece = workspace.own_part(unit);
+      EXPECT_EQ(piece.data, workspace.state(unit, StateRole::kParameter).data_ptr());
+      EXPECT_EQ(piece.count, workspace.own_range(unit).size());
+    });
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

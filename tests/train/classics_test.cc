@@ -1,0 +1,374 @@
+// Faults that training systems have shipped, planted one at a time: verify must see each of them,
+// even where no program can express them, and say by what it saw it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/schedule/validate.h"
+#include "lockstep/train/verify.h"
+#include "tests/train/hooked_workspace.h"
+#include "tests/train/small.h"
+
+namespace lockstep::train {
+namespace {
+
+using schedule::Effects;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Program;
+using schedule::Reach;
+using schedule::Value;
+using schedule::ValueKind;
+using Inner = exec::Workspace&;
+using Numbers = std::vector<double>;
+
+constexpr Seconds kDeadline = {5.0};
+
+Numbers copy_of(std::span<const double> values) { return {values.begin(), values.end()}; }
+
+// Faults of the program.
+
+Fault with_reach(Program program, OpKind kind, Reach reach) {
+  for (auto& list : program.lists)
+    for (Op& op : list)
+      if (op.kind == kind) op.reach = reach;
+  return {program};
+}
+
+// Leaves out every op of that kind, or runs it twice, on all coordinates.
+Fault repeated(Program program, OpKind kind, int times) {
+  for (auto& list : program.lists) {
+    std::vector<std::int32_t> moved;
+    std::vector<Op> changed;
+    for (const Op& op : list) {
+      moved.push_back(static_cast<std::int32_t>(changed.size()));
+      const bool is_wait = op.kind == OpKind::kWait;
+      const OpKind acts = is_wait ? list[static_cast<std::size_t>(op.target)].kind : op.kind;
+      for (int i = 0; i < (acts == kind ? times : 1); ++i) changed.push_back(op);
+      if (is_wait && acts != kind)
+        changed.back().target = moved[static_cast<std::size_t>(op.target)];
+    }
+    list = std::move(changed);
+  }
+  return {program};
+}
+
+// Every Free right behind the backward pass of its unit comes right before it.
+Fault freeing_before_backward(Program program) {
+  for (auto& list : program.lists)
+    for (std::size_t i = 1; i < list.size(); ++i)
+      if (list[i].kind == OpKind::kFree && list[i - 1].kind == OpKind::kBackward &&
+          list[i].unit == list[i - 1].unit)
+        std::swap(list[i], list[i - 1]);
+  return {program};
+}
+
+// Faults of the machinery.
+
+Fault hooked(std::function<Hooks(Rank)> make) {
+  Fault fault;
+  fault.wrap = [make = std::move(make)](exec::Workspace& inner, Rank rank) {
+    return std::make_unique<HookedWorkspace>(inner, make(rank));
+  };
+  return fault;
+}
+
+Fault counting(std::function<std::int64_t(std::int64_t, Inner)> count) {
+  return hooked([count](Rank) { return Hooks{.count = count}; });
+}
+
+// The rank decides by the norm of what it brought itself; the norm it reports is right.
+Hooks own_norm() {
+  auto own = std::make_shared<ExactSum>();
+  Hooks hooks;
+  hooks.sums = [own](exec::StepSums& sums, Inner) { *own = sums.squares; };
+  hooks.set_sums = [own](const exec::StepSums& sums, Inner inner) {
+    exec::StepSums mine = sums;
+    mine.squares = *own;
+    inner.set_sums(mine);
+  };
+  return hooks;
+}
+
+Fault clipping_alone() {
+  return hooked([](Rank) { return own_norm(); });
+}
+
+Fault tied_counted_twice_in_norm() {
+  return hooked([](Rank rank) {
+    return Hooks{.sums = [rank](exec::StepSums& sums, Inner inner) {
+      if (rank.value != 0) return;
+      for (const double x : numbers(inner.tied_part(0))) sums.squares.add(x * x);
+    }};
+  });
+}
+
+Fault scaling_reduced(double factor) {
+  return hooked([factor](Rank) {
+    return Hooks{.moved = [factor](const Value&, const Value& to, Inner inner) {
+      if (to.kind != ValueKind::kAccGrad) return;
+      for (double& x : numbers(inner.buffer(to))) x *= factor;
+    }};
+  });
+}
+
+// Calls `change(before, now)` where a microbatch's gradient has been added to earlier ones.
+Fault adding(std::function<void(const Numbers&, std::span<double>)> change) {
+  return hooked([change](Rank) {
+    return Hooks{.compute = [change](const Op& op, const Effects& effects, Inner inner) {
+      const auto sum = std::ranges::find(effects.mutates, ValueKind::kMainGrad, &Value::kind);
+      if (sum == effects.mutates.end()) return inner.compute(op, effects);
+      const Numbers before = copy_of(numbers(inner.buffer(*sum)));
+      inner.compute(op, effects);
+      change(before, numbers(inner.buffer(*sum)));
+    }};
+  });
+}
+
+Fault overwriting() {
+  return adding([](const Numbers& before, std::span<double> now) {
+    for (std::size_t i = 0; i < now.size(); ++i) now[i] -= before[i];
+  });
+}
+
+Fault draining_twice() {
+  return adding([](const Numbers& before, std::span<double> now) {
+    for (std::size_t i = 0; i < now.size(); ++i) now[i] += now[i] - before[i];
+  });
+}
+
+// What is sent for a later microbatch is what was sent for the first.
+Fault resending(ValueKind kind) {
+  return hooked([kind](Rank) {
+    auto first = std::make_shared<std::map<int, Numbers>>();
+    return Hooks{.moved = [kind, first](const Value& from, const Value& to, Inner inner) {
+      if (from.kind != kind || to.kind != ValueKind::kSendBuffer) return;
+      const auto now = numbers(inner.buffer(to));
+      if (from.b == 0)
+        (*first)[from.a] = copy_of(now);
+      else
+        std::ranges::copy(first->at(from.a), now.begin());
+    }};
+  });
+}
+
+Fault recomputing_from_another() {
+  return hooked([](Rank) {
+    auto first = std::make_shared<std::map<int, Numbers>>();
+    return Hooks{.compute = [first](const Op& op, const Effects& effects, Inner inner) {
+      if (op.kind == OpKind::kRecompute) {
+        const auto input = numbers(inner.buffer({ValueKind::kCheckpoint, op.unit, op.microbatch}));
+        const auto [kept, is_new] = first->try_emplace(op.unit, copy_of(input));
+        if (!is_new) std::ranges::copy(kept->second, input.begin());
+      }
+      inner.compute(op, effects);
+    }};
+  });
+}
+
+// Calls `change(unit, weights)` before a computation that reads gathered weights.
+Fault reading_gathered(std::function<std::function<void(const Op&, std::span<double>)>()> make) {
+  return hooked([make](Rank) {
+    return Hooks{.compute = [change = make()](const Op& op, const Effects& effects, Inner inner) {
+      const Value weights = {ValueKind::kParam, op.unit};
+      if (std::ranges::find(effects.reads, weights) != effects.reads.end())
+        change(op, numbers(inner.buffer(weights)));
+      inner.compute(op, effects);
+    }};
+  });
+}
+
+Fault gathering_once() {
+  return reading_gathered([] {
+    auto first = std::make_shared<std::map<int, Numbers>>();
+    return [first](const Op& op, std::span<double> weights) {
+      const auto [kept, is_new] = first->try_emplace(op.unit, copy_of(weights));
+      if (!is_new) std::ranges::copy(kept->second, weights.begin());
+    };
+  });
+}
+
+Fault reusing_memory_before_backward() {
+  return reading_gathered([] {
+    return [](const Op& op, std::span<double> weights) {
+      if (op.kind != OpKind::kForward) std::ranges::fill(weights, 0.0);
+    };
+  });
+}
+
+Fault counting_updates_twice() {
+  return hooked([](Rank) {
+    return Hooks{.set_sums = [](const exec::StepSums& sums, Inner inner) {
+      inner.set_sums(sums);
+      inner.set_sums(sums);
+    }};
+  });
+}
+
+// All data ranks read what the first of two should.
+class SameSamples final : public data::TokenSource {
+ public:
+  explicit SameSamples(const plan::Spec& spec)
+      : batch_(spec.batch.global_batch),
+        tokens_(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab, true) {}
+  void read(std::int64_t sample, std::span<std::int64_t> tokens,
+            std::span<std::int64_t> labels) const override {
+    const std::int64_t in_step = sample % batch_;
+    tokens_.read(sample - in_step + in_step % (batch_ / 2), tokens, labels);
+  }
+
+ private:
+  std::int64_t batch_;
+  data::MockTokens tokens_;
+};
+
+const data::TokenSource& same_samples() {
+  static const SameSamples source(small_spec(false));
+  return source;
+}
+
+std::int64_t all_tokens(std::int64_t, Inner) {
+  const plan::Batch batch = small_spec(false).batch;
+  return batch.global_batch * batch.seq;
+}
+
+struct Classic {
+  const char* name;
+  const char* seen;  // where others met it, if that is public
+  bool tied;
+  const char* layout;
+  Noticed noticed;
+  std::function<Fault(const Program&)> plant;
+};
+
+using P = const Program&;
+
+const Classic kClassics[] = {
+    {"loss over local tokens", "torchtitan PR 2206", false, "dp2 zero0 m2 step", Noticed::kNumbers,
+     [](P p) { return with_reach(p, OpKind::kCount, Reach::kSelf); }},
+    {"loss as mean of ranks' means", "Megatron-LM 4590", false, "dp2 zero0 m2 step",
+     Noticed::kNumbers,
+     [](P) { return counting([](std::int64_t, Inner w) { return 2 * w.valid_tokens(); }); }},
+    {"loss over ignored tokens too", "Fast-LLM PR 426", false, "dp2 zero1 m2 step",
+     Noticed::kNumbers, [](P) { return counting(all_tokens); }},
+    {"clip by the norm of the own shard", "NeMo Automodel PR 3817", false, "dp2 zero1 m2 step",
+     Noticed::kNumbers, [](P) { return clipping_alone(); }},
+    {"clip by the norm of the own stage", "torchtitan 596", false, "pp2 dp1 zero0 1f1b m2 step",
+     Noticed::kNumbers, [](P) { return clipping_alone(); }},
+    {"norm of the own stage", "torchtitan 596", false, "pp2 dp2 zero1 1f1b m2 step",
+     Noticed::kNumbers, [](P p) { return with_reach(p, OpKind::kNorm, Reach::kData); }},
+    {"tied weight twice in the norm", "Megatron-LM PR 7227", true, "dp2 zero0 m2 step",
+     Noticed::kNumbers, [](P) { return tied_counted_twice_in_norm(); }},
+    {"tied gradient counted twice", "", true, "pp2 dp2 zero1 1f1b m2 step", Noticed::kNumbers,
+     [](P p) { return repeated(p, OpKind::kReduceTied, 2); }},
+    {"tied gradient not reduced", "piper 13", true, "pp2 dp2 zero1 1f1b m2 step", Noticed::kNumbers,
+     [](P p) { return repeated(p, OpKind::kReduceTied, 0); }},
+    {"gradient not reduced", "torchtitan 1805", false, "dp2 zero0 m2 step", Noticed::kReplicas,
+     [](P p) { return with_reach(p, OpKind::kReduce, Reach::kSelf); }},
+    {"gradient reduced over shards only", "", false, "dp2x2 zero2 m2 mb", Noticed::kReplicas,
+     [](P p) { return with_reach(p, OpKind::kReduceAcross, Reach::kSelf); }},
+    {"gradient divided by the ranks once more", "", false, "dp2 zero0 m2 step", Noticed::kNumbers,
+     [](P) { return scaling_reduced(0.5); }},
+    {"gradient doubled", "pytorch 160285", false, "dp2 zero0 m2 step", Noticed::kNumbers,
+     [](P) { return scaling_reduced(2.0); }},
+    {"weights not published", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
+     [](P p) { return repeated(p, OpKind::kPublish, 0); }},
+    {"weights gathered once and kept over the update", "", false, "dp2 zero3 m2 mb",
+     Noticed::kNumbers, [](P) { return gathering_once(); }},
+    {"weights freed before backward reads them", "", false, "dp2 zero3 m2 mb", Noticed::kInvariant,
+     freeing_before_backward},
+    {"memory of weights reused before backward", "", false, "dp2 zero3 m2 mb", Noticed::kNumbers,
+     [](P) { return reusing_memory_before_backward(); }},
+    {"microbatch overwrites the gradient", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
+     [](P) { return overwriting(); }},
+    {"backward runs twice", "", false, "pp2 dp1 zero0 1f1b m4 step", Noticed::kInvariant,
+     [](P p) { return repeated(p, OpKind::kBackward, 2); }},
+    {"weight gradient drained twice", "", false, "pp2 dp1 zero0 1f1b m4 step", Noticed::kNumbers,
+     [](P) { return draining_twice(); }},
+    {"output of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
+     Noticed::kNumbers, [](P) { return resending(ValueKind::kAct); }},
+    {"gradient of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
+     Noticed::kNumbers, [](P) { return resending(ValueKind::kGrad); }},
+    {"recompute from another checkpoint", "", false, "dp2 zero1 m2 step recompute=block",
+     Noticed::kNumbers, [](P) { return recomputing_from_another(); }},
+    {"update counted twice", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
+     [](P) { return counting_updates_twice(); }},
+    {"all data ranks read the same samples", "icefall 1616", false, "dp2 zero0 m2 step",
+     Noticed::kNumbers, [](P) { return Fault{.source = &same_samples()}; }},
+};
+
+TEST(Classics, AreAllNoticed) {
+  int noticed = 0;
+  for (const bool tied : {false, true}) {
+    auto verifier = Verifier::create(small_spec(tied), 2);
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const StepImage& image : verifier->reference())
+      ASSERT_GT(image.grad_norm, small_spec(tied).train.clip) << "clipping must matter";
+    for (const Classic& classic : kClassics) {
+      if (classic.tied != tied) continue;
+      SCOPED_TRACE(classic.name);
+      const auto layout = plan::parse_layout(classic.layout);
+      ASSERT_TRUE(layout.ok()) << layout.error().message;
+      const auto sound = verifier->check(*layout);
+      ASSERT_TRUE(sound.ok()) << sound.error().message;
+      ASSERT_TRUE(sound->ok()) << sound->failure;
+      const Fault none = hooked([](Rank) { return Hooks{}; });
+      ASSERT_EQ(verifier->check_fault(*layout, none, kDeadline).failure, "");
+      const Program program = verifier->job(*layout)->program;
+      const Fault fault = classic.plant(program);
+      const Verdict verdict = verifier->check_fault(*layout, fault, kDeadline);
+      EXPECT_EQ(to_text(verdict.noticed), to_text(classic.noticed)) << verdict.failure;
+      EXPECT_EQ(fault.program && schedule::validate(*fault.program, 1).empty(), false);
+      noticed += verdict.noticed != Noticed::kNothing;
+      std::cout << classic.name << (*classic.seen ? " (" : "") << classic.seen
+                << (*classic.seen ? ")" : "") << ": " << to_text(verdict.noticed) << ", "
+                << verdict.failure << "\n";
+    }
+  }
+  std::cout << noticed << " of " << std::size(kClassics) << " classic faults noticed\n";
+}
+
+// One gradient of one rank is not a number in the second step. Nobody may update then, though most
+// ranks hold only finite gradients; a rank that asks only itself does.
+TEST(Classics, UpdateAlthoughAnotherRanksGradientIsNotFinite) {
+  auto verifier = Verifier::create(small_spec(false), 1);
+  ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+  const auto layout = plan::parse_layout("dp2 zero1 m2 step");
+  ASSERT_TRUE(layout.ok()) << layout.error().message;
+  const auto job = verifier->job(*layout);
+  ASSERT_TRUE(job.ok()) << job.error().message;
+  const data::MockTokens tokens(1234, job->model.config.vocab, true);
+  const std::vector<StepOrder> orders = {{0, nullptr}, {1, nullptr}};
+  for (const bool asks_itself : {false, true}) {
+    SCOPED_TRACE(asks_itself);
+    TrialOptions options;
+    options.wrap = [&](exec::Workspace& inner, Rank rank) {
+      auto updates = std::make_shared<int>(0);
+      Hooks hooks = asks_itself ? own_norm() : Hooks{};
+      hooks.compute = [updates, rank](const Op& op, const Effects& effects, Inner to) {
+        to.compute(op, effects);
+        if (op.kind == OpKind::kUpdate) ++*updates;
+        if (op.kind == OpKind::kBackward && op.unit == 1 && *updates > 0 && rank.value == 1)
+          numbers(to.buffer({ValueKind::kMainGrad, 1, 0}))[0] =
+              std::numeric_limits<double>::quiet_NaN();
+      };
+      return std::make_unique<HookedWorkspace>(inner, std::move(hooks));
+    };
+    const TrialResult trial = run_trial(*job, tokens, orders, kDeadline, options);
+    const bool changed = trial.images[0].digest() != trial.images[1].digest();
+    EXPECT_EQ(changed, asks_itself);
+    EXPECT_TRUE(std::isnan(trial.images[1].grad_norm));
+    for (const RankRecord& rank : trial.ranks)
+      EXPECT_EQ(rank.steps[1].report.updated, asks_itself && rank.rank.value == 1);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,146 @@
+// Mutants of a program that change nothing a run could show, each rule with its proof. A rule must be
+// so tight that it is an error if a run notices a mutant for which it speaks.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/mutants.h"
+#include "lockstep/train/job.h"
+#include "tests/schedule/formulas.h"
+
+namespace lockstep::train {
+
+// A program, sound, and one of its mutants.
+struct Mutation {
+  const Job& job;
+  const schedule::Mutant& mutant;
+  bool is_valid = false;  // neither validator nor deadlock check object
+
+  const schedule::Op& op() const { return list()[static_cast<std::size_t>(mutant.op)]; }
+  // What a Wait waits for, else the op itself.
+  const schedule::Op& acting() const {
+    return op().kind == schedule::OpKind::kWait ? list()[static_cast<std::size_t>(op().target)]
+                                                : op();
+  }
+  schedule::Reach reach() const {
+    return mutant.program.list(mutant.coord)[static_cast<std::size_t>(mutant.op)].reach;
+  }
+
+ private:
+  const std::vector<schedule::Op>& list() const { return job.program.list(mutant.coord); }
+};
+
+// The program's formulas (tests/schedule/formulas.h) are the same: every value that outlives the step
+// or leaves the coordinate is made by the same ops from the same values. So its bits are the same
+// wherever the list runs to its end, which the validator and the deadlock check promise.
+inline bool computes_the_same(const Mutation& m) {
+  const Coord coord = m.mutant.coord;
+  return m.is_valid && schedule::Formulas(m.mutant.program, coord).results() ==
+                           schedule::Formulas(m.job.program, coord).results();
+}
+
+// A second wait for a finished receive, gather or publication: a Work is waited for once and then
+// empty, and the Wait of these ops has no effects of its own (effects.cc). Waits of sends and
+// reductions have, and break an invariant the second time.
+inline bool waits_again_for_nothing(const Mutation& m) {
+  using schedule::OpKind;
+  const OpKind kind = m.acting().kind;
+  return m.op().kind == OpKind::kWait && m.mutant.kind == schedule::MutantKind::kDouble &&
+         (kind == OpKind::kPostRecv || kind == OpKind::kGather || kind == OpKind::kPublish);
+}
+
+// Counting again gives the same number: tokens are counted anew from the samples, not added.
+inline bool counts_again(const Mutation& m) {
+  return m.op().kind == schedule::OpKind::kCount && m.mutant.kind == schedule::MutantKind::kDouble;
+}
+
+// Both copies of the tied weight are on this coordinate: they are added in place, nobody is met.
+inline bool meets_nobody_for_tied(const Mutation& m) {
+  const schedule::StepShape& step = m.job.program.step;
+  return m.op().kind == schedule::OpKind::kReduceTied &&
+         m.mutant.kind == schedule::MutantKind::kReach && step.holds(m.mutant.coord, 0) &&
+         step.holds(m.mutant.coord, step.head());
+}
+
+// One communicator that an op meets: ranks, and whether it joins pipeline coordinates, whose other
+// members keep their own lists and so must be met on the very same communicator.
+struct Party {
+  std::string_view across;  // "": all members have this coordinate
+  std::vector<int> ranks;
+  bool operator==(const Party&) const = default;
+};
+
+// In order; groups of one do nothing and are left out.
+inline std::vector<Party> parties(const Job& job, Rank rank, schedule::Reach reach) {
+  using schedule::Reach;
+  const auto along = [&](std::string_view across, mesh::AxisSet axes) {
+    Party party{across, {}};
+    for (const Rank member : job.mesh.group(rank, axes)) party.ranks.push_back(member.value);
+    return party;
+  };
+  std::vector<Party> all;
+  switch (reach) {
+    case Reach::kNone:
+    case Reach::kSelf:
+      break;
+    case Reach::kShard:
+      all = {along("", mesh::kDenseShard)};
+      break;
+    case Reach::kReplicate:
+      all = {along("", mesh::Axis::kDataReplicate)};
+      break;
+    case Reach::kData:
+      all = {along("", mesh::kData)};
+      break;
+    case Reach::kPipeline:
+    case Reach::kPeer:
+      all = {along("pipeline", mesh::Axis::kPipeline)};
+      break;
+    case Reach::kDataThenPipeline:
+      all = {along("", mesh::kData), along("pipeline", mesh::Axis::kPipeline)};
+      break;
+    case Reach::kTied:  // first and last stage: all of them where there are two, as in these tests
+      if (job.model.config.tied) all = {along("tied", mesh::Axis::kPipeline)};
+      break;
+  }
+  std::erase_if(all, [](const Party& party) { return party.ranks.size() == 1; });
+  return all;
+}
+
+// Asynchronous ops need exactly one communicator, be it of one rank.
+inline bool is_one_communicator(const Job& job, schedule::Reach reach) {
+  using schedule::Reach;
+  if (reach == Reach::kTied) return job.model.config.tied && job.program.step.shape.coords > 1;
+  return reach != Reach::kNone && reach != Reach::kDataThenPipeline;
+}
+
+// The other group has the same members in the same order on every rank of the coordinate, so the
+// same sums and copies are made. All of them run the same list, so their calls match on the other
+// communicator as they did on the first.
+inline bool meets_the_same_ranks(const Mutation& m) {
+  if (m.mutant.kind != schedule::MutantKind::kReach) return false;
+  if (is_async(m.op().kind) && !is_one_communicator(m.job, m.reach())) return false;
+  for (int rank = 0; rank < m.job.mesh.world(); ++rank)
+    if (m.job.place({rank}).coord == m.mutant.coord &&
+        parties(m.job, {rank}, m.reach()) != parties(m.job, {rank}, m.op().reach))
+      return false;
+  return true;
+}
+
+struct Equivalence {
+  std::string_view reason;
+  bool (*holds)(const Mutation&);
+};
+inline constexpr Equivalence kEquivalences[] = {
+    {"computes the same formulas", computes_the_same},
+    {"waits again for what is complete", waits_again_for_nothing},
+    {"counts the same tokens again", counts_again},
+    {"adds both tied copies in place, whomever it could meet", meets_nobody_for_tied},
+    {"meets the same ranks by another name", meets_the_same_ranks},
+};
+
+}  // namespace lockstep::train

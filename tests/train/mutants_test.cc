@@ -1,0 +1,241 @@
+// Every mutant of the tested programs runs for real on threads, also those that the validator
+// rejects, and is noticed or proven to change nothing. A sample of each kind of fault by default; all
+// of them with LOCKSTEP_ALL_MUTANTS=1 in the environment.
+#include "lockstep/schedule/mutants.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+
+#include "lockstep/schedule/catalog.h"
+#include "lockstep/schedule/deadlock.h"
+#include "lockstep/schedule/lower.h"
+#include "lockstep/schedule/op_table.h"
+#include "lockstep/schedule/validate.h"
+#include "lockstep/train/verify.h"
+#include "tests/train/equivalents.h"
+#include "tests/train/small.h"
+
+namespace lockstep::train {
+namespace {
+
+using schedule::Mutant;
+using schedule::MutantKind;
+using schedule::OpKind;
+using schedule::Program;
+
+// A mutant that hangs costs this long. On a slow machine a sound run might take longer, so where
+// there is reason to think that one is sound, it gets a second chance with the longer one.
+constexpr Seconds kDeadline = {0.5};
+constexpr Seconds kLongDeadline = {60.0};
+constexpr int kWorkers = 12;  // most of them wait for a deadline
+
+struct Tried {
+  bool tied;
+  const char* layout;
+  bool splits = false;  // I and W apart, W one microbatch late
+};
+// Every stage of ZeRO with and without a pipeline, tied weights, replicas, recompute and both
+// periods; together every kind of op and value.
+constexpr Tried kTried[] = {
+    {true, "dp2 zero0 m2 step"},
+    {false, "dp2 zero0 m4 mb"},
+    {true, "dp2 zero1 m2 step"},
+    {false, "dp2 zero2 m2 mb"},
+    {true, "dp2 zero3 m2 mb recompute=block"},
+    {false, "dp2 zero3 m2 step"},
+    {false, "dp2x2 zero1 m2 step recompute=block"},
+    {true, "dp2x2 zero2 m2 mb"},
+    {false, "dp2x2 zero3 m2 mb"},
+    {false, "pp2 dp1 zero0 1f1b m2 step"},
+    {true, "pp2 dp1 zero0 1f1b m4 step", true},
+    {true, "pp2 dp2 zero1 1f1b m2 step"},
+    {false, "pp2 dp2 zero2 1f1b m2 mb recompute=block"},
+    {true, "pp2 dp2 zero3 1f1b m2 mb"},
+    {true, "pp2 dp2x2 zero3 1f1b m2 mb"},
+};
+
+// The same step with every B as I and, behind the next I of the stage or at the end, W.
+Program split(const Program& program) {
+  using schedule::Pass;
+  using schedule::PassKind;
+  const auto whole = schedule::find("1f1b")->build(program.step.shape);
+  LS_CHECK(whole.ok(), "no schedule");
+  std::vector<std::vector<Pass>> timetable;
+  for (std::int32_t coord = 0; coord < program.step.shape.coords; ++coord) {
+    std::vector<Pass>& passes = timetable.emplace_back();
+    std::optional<Pass> waiting;
+    for (Pass pass : whole->passes({coord})) {
+      const bool is_backward = pass.kind == PassKind::kBackward;
+      if (is_backward) pass.kind = PassKind::kInputGrad;
+      passes.push_back(pass);
+      if (!is_backward) continue;
+      if (waiting) passes.push_back(*waiting);
+      pass.kind = PassKind::kWeightGrad;
+      waiting = pass;
+    }
+    passes.push_back(*waiting);
+  }
+  const auto made =
+      schedule::Schedule::create(program.step.shape, program.step.placement, std::move(timetable));
+  LS_CHECK(made.ok(), made.ok() ? "" : made.error().message);
+  auto lowered = schedule::lower(*made, program.step);
+  LS_CHECK(lowered.ok(), lowered.ok() ? "" : lowered.error().message);
+  return *std::move(lowered);
+}
+
+// One mutant for each coordinate, kind of op, kind of fault and new reach, another of them in turn.
+std::vector<Mutant> sampled(const Job& job, std::vector<Mutant> all) {
+  if (std::getenv("LOCKSTEP_ALL_MUTANTS") != nullptr) return all;
+  std::map<std::tuple<Coord, OpKind, OpKind, MutantKind, schedule::Reach>, std::vector<std::size_t>>
+      alike;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Mutation m{job, all[i]};
+    const bool is_reach = all[i].kind == MutantKind::kReach;
+    alike[{all[i].coord, m.op().kind, m.acting().kind, all[i].kind,
+           is_reach ? m.reach() : schedule::Reach::kNone}]
+        .push_back(i);
+  }
+  std::vector<Mutant> chosen;
+  for (const auto& [key, indices] : alike)
+    chosen.push_back(std::move(all[indices[chosen.size() % indices.size()]]));
+  return chosen;
+}
+
+struct Counts {
+  int made = 0;
+  std::map<bool, std::map<Noticed, int>> by_validity;  // of the mutant
+  std::map<MutantKind, std::map<Noticed, int>> by_kind;
+  std::map<std::string, int> equivalent;  // by reason
+  std::set<OpKind> ops;
+};
+
+// Tries mutants of one program, from several threads.
+class Trials {
+ public:
+  Trials(const Verifier& verifier, const plan::Layout& layout, const Job& job, Counts& counts)
+      : verifier_(verifier), layout_(layout), job_(job), counts_(counts) {}
+
+  void run(const std::vector<Mutant>& mutants) {
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::thread> workers;
+    for (int i = 0; i < kWorkers; ++i)
+      workers.emplace_back([&] {
+        for (std::size_t at = next++; at < mutants.size(); at = next++) run(mutants[at]);
+      });
+    for (std::thread& worker : workers) worker.join();
+  }
+
+ private:
+  void run(const Mutant& mutant) {
+    Mutation mutation{job_, mutant};
+    mutation.is_valid = schedule::validate(mutant.program, 1).empty() &&
+                        schedule::check_deadlock(mutant.program, schedule::Transport::kTagged).ok();
+    const Equivalence* rule = std::ranges::find_if(
+        kEquivalences, [&](const Equivalence& e) { return e.holds(mutation); });
+    const bool is_proven = rule != std::end(kEquivalences);
+    Verdict verdict = verifier_.check_fault(layout_, {mutant.program}, kDeadline);
+    if (verdict.noticed == Noticed::kCommunication && (is_proven || mutation.is_valid))
+      verdict = verifier_.check_fault(layout_, {mutant.program}, kLongDeadline);
+    // What a job says about itself is made from its program, so it is no evidence against it.
+    if (verdict.noticed == Noticed::kPrediction) verdict.noticed = Noticed::kNothing;
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(verdict.noticed == Noticed::kNothing, is_proven)
+        << to_text(layout_) << ", " << mutant.what
+        << (is_proven ? join_parts(" should make no difference, as it ", rule->reason)
+                      : std::string(" is neither noticed nor proven to make no difference"))
+        << "\n"
+        << verdict.failure;
+    EXPECT_TRUE(is_proven || !mutation.is_valid) << mutant.what << " passes the validator";
+    count(mutation, verdict.noticed, is_proven ? rule->reason : "");
+  }
+
+  void count(const Mutation& mutation, Noticed noticed, std::string_view reason) {
+    ++counts_.made;
+    ++counts_.by_validity[mutation.is_valid][noticed];
+    ++counts_.by_kind[mutation.mutant.kind][noticed];
+    counts_.ops.insert(mutation.op().kind);
+    if (reason.empty()) return;
+    const bool is_wait = mutation.op().kind == OpKind::kWait;
+    ++counts_.equivalent[join_parts(reason, ": ", is_wait ? "wait of " : "",
+                                    op_row(mutation.acting().kind).token, ", ",
+                                    to_text(mutation.mutant.kind))];
+  }
+
+  const Verifier& verifier_;
+  const plan::Layout& layout_;
+  const Job& job_;
+  Counts& counts_;
+  std::mutex mutex_;
+};
+
+template <class Key, class Name>
+void print(const std::map<Key, std::map<Noticed, int>>& table, Name name) {
+  std::cout << std::left << std::setw(12) << "";
+  for (int i = 0; i < kNumNoticed; ++i)
+    std::cout << std::right << std::setw(15) << to_text(static_cast<Noticed>(i));
+  std::cout << "\n";
+  for (const auto& [key, row] : table) {
+    std::cout << std::left << std::setw(12) << name(key) << std::right;
+    for (int i = 0; i < kNumNoticed; ++i) {
+      const auto found = row.find(static_cast<Noticed>(i));
+      std::cout << std::setw(15) << (found == row.end() ? 0 : found->second);
+    }
+    std::cout << "\n";
+  }
+}
+
+void print(const Counts& counts) {
+  std::cout << counts.made << " mutants of " << std::size(kTried)
+            << " programs, by the validator and by what a run noticed:\n";
+  print(counts.by_validity, [](bool is_valid) { return is_valid ? "accepted" : "rejected"; });
+  print(counts.by_kind, [](MutantKind kind) { return schedule::to_text(kind); });
+  int equivalent = 0;
+  for (const auto& [reason, count] : counts.equivalent) {
+    std::cout << "  " << count << " x " << reason << "\n";
+    equivalent += count;
+  }
+  std::cout << counts.made - equivalent << " caught, " << equivalent
+            << " proven to make no difference\n";
+}
+
+TEST(MutantRuns, AreNoticedOrProvenToMakeNoDifference) {
+  Counts counts;
+  for (const bool tied : {false, true}) {
+    auto verifier = Verifier::create(small_spec(tied), 2);
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const Tried& tried : kTried) {
+      if (tried.tied != tied) continue;
+      SCOPED_TRACE(tried.layout);
+      const auto layout = plan::parse_layout(tried.layout);
+      ASSERT_TRUE(layout.ok()) << layout.error().message;
+      const auto sound = verifier->check(*layout);
+      ASSERT_TRUE(sound.ok()) << sound.error().message;
+      ASSERT_TRUE(sound->ok()) << sound->failure;
+      Job job = *verifier->job(*layout);
+      if (tried.splits) job.program = split(job.program);
+      ASSERT_EQ(verifier->check_fault(*layout, {job.program}, kLongDeadline).failure, "");
+      Trials(*verifier, *layout, job, counts).run(sampled(job, schedule::mutants(job.program)));
+    }
+  }
+  print(counts);
+  EXPECT_GE(counts.made, 200);
+  EXPECT_EQ(counts.by_kind.size(), static_cast<std::size_t>(schedule::kNumMutantKinds));
+  EXPECT_EQ(counts.ops.size(), static_cast<std::size_t>(schedule::kNumOpKinds));
+  for (const Noticed noticed : {Noticed::kInvariant, Noticed::kCommunication, Noticed::kReplicas,
+                                Noticed::kNumbers, Noticed::kBits})
+    EXPECT_GT(counts.by_validity[false][noticed], 0) << to_text(noticed);
+}
+
+}  // namespace
+}  // namespace lockstep::train

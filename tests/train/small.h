@@ -1,0 +1,25 @@
+// The smallest model in which every op of a step can go wrong, for trying thousands of faults.
+#pragma once
+
+#include "lockstep/plan/spec.h"
+#include "tests/train/tiny.h"
+
+namespace lockstep::train {
+
+inline plan::Spec small_spec(bool tied) {
+  plan::Spec spec = tiny_spec(tied, DType::kF64);
+  spec.model.name = "small";
+  spec.model.layers = 2;
+  spec.model.hidden = 32;
+  spec.model.heads = 2;
+  spec.model.kv_heads = 1;
+  spec.model.head_dim = 16;
+  spec.model.ffn = 32;
+  spec.model.vocab = 41;
+  spec.model.max_positions = 8;
+  spec.batch = {8, 16, 1};
+  spec.train.clip = 0.1;  // below every norm, so that a wrong norm changes the update
+  return spec;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,52 @@
+// A llama small enough to train in milliseconds, with grouped queries and an odd number of layers
+// per stage; its jobs, and what they do as text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/hash.h"
+#include "lockstep/base/units.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/train/image.h"
+#include "lockstep/train/job.h"
+
+namespace lockstep::train {
+
+inline plan::Spec tiny_spec(bool tied, DType dtype) {
+  tensor::request_strict_kernels();
+  tensor::install_counting_allocator();
+  plan::Spec spec;
+  spec.model.name = "tiny";
+  spec.model.layers = 5;
+  spec.model.hidden = 64;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 2;
+  spec.model.head_dim = 16;
+  spec.model.ffn = 96;
+  spec.model.vocab = 97;
+  spec.model.max_positions = 64;
+  spec.model.tied = tied;
+  spec.batch = {16, 16, 1};
+  spec.train = {3, 1e-2, 0, 0.1, 1.0, 1234, dtype};
+  return spec;
+}
+
+// `spec` under the layout of that name, the batch cut as it says.
+inline Job job_of(plan::Spec spec, const std::string& layout) {
+  spec.layout = plan::parse_layout(layout).value();
+  spec.batch = cut(spec.batch, spec.layout);
+  return make_job(spec).value();
+}
+
+// Loss, gradient norm and state after every step, bit for bit.
+inline std::string bits_of(const std::vector<StepImage>& images) {
+  std::string text;
+  for (const StepImage& image : images)
+    text += strf("%a %a ", image.loss, image.grad_norm) + to_hex(image.digest()) + "\n";
+  return text;
+}
+
+}  // namespace lockstep::train

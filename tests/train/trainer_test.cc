@@ -1,0 +1,245 @@
+#include "lockstep/train/trainer.h"
+
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <string>
+
+#include "lockstep/base/random.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/schedule/lower.h"
+#include "lockstep/train/predictions.h"
+#include "tests/train/sessions.h"
+#include "tests/train/tiny.h"
+
+namespace lockstep::train {
+namespace {
+
+using runtime::StateRole;
+
+// Sentences of a small grammar, as numbers of letters.
+class Sentences final : public data::TokenSource {
+ public:
+  Sentences() {
+    const RandomStream choice(3, "sentences");
+    const std::array<const char*, 4> who = {"the cat ", "a small dog ", "my old friend ",
+                                            "nobody "};
+    const std::array<const char*, 3> does = {"sees ", "hears ", "would follow "};
+    std::string text;
+    for (std::uint64_t i = 0; i < 30; i += 3)
+      text += std::string(who[choice.below(4, i)]) + does[choice.below(3, i + 1)] +
+              who[choice.below(4, i + 2)] + ". ";
+    letters_ = text;
+    std::ranges::sort(letters_);
+    letters_.erase(std::unique(letters_.begin(), letters_.end()), letters_.end());
+    for (char c : text) text_.push_back(static_cast<std::int64_t>(letters_.find(c)));
+  }
+
+  void read(std::int64_t sample, std::span<std::int64_t> tokens,
+            std::span<std::int64_t> labels) const override {
+    const auto begin = static_cast<std::size_t>(
+        RandomStream(4, "windows")
+            .below(text_.size() - tokens.size(), static_cast<std::uint64_t>(sample)));
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = text_[begin + i];
+      labels[i] = text_[begin + i + 1];
+    }
+  }
+
+  std::int64_t vocab() const { return static_cast<std::int64_t>(letters_.size()); }
+  std::size_t size() const { return text_.size(); }
+
+  // What a model that knows only how often letters occur can reach, in nats.
+  double unigram_entropy() const {
+    double entropy = 0;
+    for (std::int64_t letter = 0; letter < vocab(); ++letter) {
+      const double p = static_cast<double>(std::ranges::count(text_, letter)) /
+                       static_cast<double>(text_.size());
+      entropy -= p * std::log(p);
+    }
+    return entropy;
+  }
+
+ private:
+  std::string letters_;
+  std::vector<std::int64_t> text_;
+};
+
+std::vector<double> losses(const plan::Spec& spec, const Sentences& text, const char* layout) {
+  const Job job = job_of(spec, layout);
+  std::vector<double> found;
+  on_every_rank(job, text, [&](comm::World& world, Session& session) {
+    const int rank = world.rank().value;
+    const std::atomic<bool> stop = false;
+    const Ending ending =
+        train(session, 0, spec.train.steps, stop, [&](std::int64_t, const StepReport& report) {
+          if (rank == 0) found.push_back(report.loss);
+        });
+    EXPECT_EQ(ending, Ending::kFinished);
+  });
+  return found;
+}
+
+TEST(TrainingSlow, LearnsATextAndZero3FollowsOneRank) {
+  const Sentences text;
+  plan::Spec spec = tiny_spec(true, DType::kF32);
+  spec.model.layers = 2;
+  spec.model.vocab = text.vocab();
+  spec.batch = {32, 8, 1};
+  spec.train = {300, 1e-3, 20, 0.1, 1.0, 11, DType::kF32};
+  const std::vector<double> one = losses(spec, text, "dp1 zero0 m1");
+  const std::vector<double> four = losses(spec, text, "dp4 zero3 m1");
+  ASSERT_EQ(one.size(), 300u);
+  ASSERT_EQ(four.size(), 300u);
+  double apart = 0;
+  for (std::size_t step = 0; step < 50; ++step)
+    apart = std::max(apart, std::abs(one[step] - four[step]));
+  const double limit = text.unigram_entropy();
+  const auto under = std::ranges::find_if(one, [&](double loss) { return loss < limit; });
+  std::printf(
+      "%zu letters of %lld kinds: unigram entropy %.3f nats, below it at step %td, loss %.3f at "
+      "step 0, %.4f at step 299; zero3 on 4 ranks %.4f, apart by at most %.1e in 50 steps\n",
+      text.size(), static_cast<long long>(text.vocab()), limit, under - one.begin(), one[0],
+      one.back(), four.back(), apart);
+  EXPECT_LT(one.back(), limit / 2);
+  EXPECT_LE(apart, 1e-5);
+  EXPECT_NEAR(four.back(), one.back(), 0.01 * one.back());
+}
+
+// Every bit of state that a rank owns.
+std::string state_of(Session& session, const Job& job) {
+  std::string bytes;
+  for (int unit = 0; unit < job.model.num_units(); ++unit) {
+    if (!job.program.step.holds(session.coord(), unit)) continue;
+    for (StateRole role :
+         {StateRole::kParameter, StateRole::kFirstMoment, StateRole::kSecondMoment}) {
+      const at::Tensor state = session.workspace().state(unit, role).contiguous();
+      bytes.append(static_cast<const char*>(state.const_data_ptr()),
+                   static_cast<std::size_t>(state.nbytes()));
+    }
+  }
+  return bytes;
+}
+
+constexpr const char* kLayouts[] = {"dp1 zero0 m2", "dp2 zero1 m2", "pp2 dp2 zero0 m2",
+                                    "pp2 dp2 zero2 m2", "pp2 dp2x2 zero3 m2 recompute=block"};
+
+// One parameter of one block is not a number: every rank of every layout must see it and none may
+// move.
+TEST(Training, AStepThatIsNotFiniteChangesNothingAnywhere) {
+  const plan::Spec spec = tiny_spec(true, DType::kF32);
+  const data::MockTokens tokens(1, spec.model.vocab, false);
+  for (const char* layout : kLayouts) {
+    const Job job = job_of(spec, layout);
+    on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
+      const int rank = world.rank().value;
+      const std::atomic<bool> stop = false;
+      const auto nothing = [](std::int64_t, const StepReport&) {};
+      EXPECT_EQ(train(session, 0, 1, stop, nothing), Ending::kFinished);
+      if (job.program.step.holds(session.coord(), 3)) {
+        const at::Tensor bad =
+            at::empty({session.workspace().layout(3).size}, at::kFloat).fill_(0.01);
+        bad.mutable_data_ptr<float>()[bad.numel() / 2] = std::numeric_limits<float>::quiet_NaN();
+        session.workspace().load_state(3, StateRole::kParameter, bad);
+      }
+      const std::string before = state_of(session, job);
+      int steps = 0;
+      StepReport last;
+      const Ending ending = train(session, 1, 5, stop, [&](std::int64_t, const StepReport& report) {
+        ++steps;
+        last = report;
+      });
+      EXPECT_EQ(ending, Ending::kDiverged) << layout << ", rank " << rank;
+      EXPECT_EQ(steps, 1);
+      EXPECT_FALSE(last.updated);
+      EXPECT_FALSE(std::isfinite(last.grad_norm) && std::isfinite(last.loss));
+      EXPECT_TRUE(state_of(session, job) == before) << layout << ", rank " << rank;
+      EXPECT_EQ(session.workspace().updates(), 1);
+    });
+  }
+}
+
+// A learning rate that no number survives.
+TEST(Training, DivergesAtTheSameStepOnEveryRank) {
+  plan::Spec spec = tiny_spec(false, DType::kF32);
+  spec.train.lr = 1e30;
+  const data::MockTokens tokens(1, spec.model.vocab, false);
+  const Job job = job_of(spec, "pp2 dp2 zero3 m2");
+  std::mutex mutex;
+  std::vector<std::int64_t> ends;
+  on_every_rank(job, tokens, [&](comm::World&, Session& session) {
+    const std::atomic<bool> stop = false;
+    std::string before = state_of(session, job);
+    std::int64_t at = -1;
+    const Ending ending =
+        train(session, 0, 20, stop, [&](std::int64_t step, const StepReport& report) {
+          const std::string after = state_of(session, job);
+          EXPECT_EQ(after == before, !report.updated) << "step " << step;
+          before = after;
+          at = step;
+        });
+    EXPECT_EQ(ending, Ending::kDiverged);
+    const std::lock_guard lock(mutex);
+    ends.push_back(at);
+  });
+  EXPECT_EQ(ends, std::vector<std::int64_t>(4, ends[0]));
+  EXPECT_GT(ends[0], 0);
+}
+
+TEST(Training, OneRankAskedToStopStopsAllAfterTheSameStep) {
+  const plan::Spec spec = tiny_spec(true, DType::kF32);
+  const data::MockTokens tokens(1, spec.model.vocab, false);
+  const Job job = job_of(spec, "pp2 dp2 zero1 m2");
+  for (int asked = 0; asked < 4; ++asked)
+    on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
+      const int rank = world.rank().value;
+      std::atomic<bool> stop = false;
+      std::int64_t last = -1;
+      const Ending ending = train(session, 0, 9, stop, [&](std::int64_t step, const StepReport&) {
+        last = step;
+        if (rank == asked && step == 1) stop = true;
+      });
+      EXPECT_EQ(ending, Ending::kStopped) << "rank " << rank;
+      EXPECT_EQ(last, 2) << "rank " << rank << ", asked " << asked;
+    });
+}
+
+// Evaluation of the state a training step starts from: the loss of that step, bit for bit, with the
+// bytes that were predicted.
+TEST(Training, EvaluationIsTheLossBeforeTheUpdate) {
+  const plan::Spec spec = tiny_spec(true, DType::kF32);
+  const data::MockTokens tokens(1, spec.model.vocab, true);
+  for (const char* layout : kLayouts) {
+    const Job job = job_of(spec, layout);
+    const std::array<StepOrder, 2> orders = {{{0, nullptr}, {1, nullptr}}};
+    const std::vector<StepImage> trained = run_trial(job, tokens, orders, Seconds{60}).images;
+    Job evaluation = job;
+    evaluation.program = schedule::lower_forward_only(job.program.step).value();
+    on_every_rank(evaluation, tokens, [&](comm::World& world, Session& session) {
+      RankRecord record{world.rank(), {}};
+      for (int step = 0; step < 2; ++step) {
+        for (int unit = 0; unit < job.model.num_units() && step == 1; ++unit)
+          if (job.program.step.holds(session.coord(), unit))
+            session.workspace().load_state(unit, StateRole::kParameter,
+                                           trained[0].at(unit, Role::kParameter));
+        const std::string before = state_of(session, job);
+        RankStep measured = measured_step(world, session, step);
+        EXPECT_EQ(measured.report.loss, trained[static_cast<std::size_t>(step)].loss) << layout;
+        EXPECT_FALSE(measured.report.updated);
+        EXPECT_TRUE(state_of(session, job) == before) << layout;
+        record.steps.push_back(std::move(measured));
+      }
+      const PredictionCheck check = check_predictions(evaluation, record);
+      EXPECT_EQ(check.mismatch, "") << layout;
+      EXPECT_LE(check.peak_error(), 0.02) << layout;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
