@@ -110,6 +110,8 @@ ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> w
       .json = common.json,
       .colour = use_colour(common.color, surroundings.lookup, surroundings.out_is_terminal),
       .err_colour = use_colour(common.color, surroundings.lookup, surroundings.err_is_terminal),
+      .live = surroundings.err_is_terminal && surroundings.lookup("TERM").value_or("") != "dumb" &&
+              !common.json,
       .width = surroundings.width};
   const std::vector<std::string> choices = {"auto", "always", "never"};
   if (common.color.empty())

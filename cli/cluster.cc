@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
@@ -63,22 +64,6 @@ class Figures {
   bool uncalibrated_ = false;
 };
 
-// Columns as wide as their widest cell; those in `right` are aligned to the right.
-void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows,
-                 const std::string& right) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (right[i] == 'r' ? pad + row[i] : row[i] + pad);
-    }
-    out << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
-  }
-}
-
 void print_card(std::ostream& out, const cluster::Cluster& c) {
   Figures figures;
   const cluster::DeviceType& d = c.device;
@@ -98,8 +83,7 @@ void print_card(std::ostream& out, const cluster::Cluster& c) {
   peaks("peak          ", d.peak_bf16, d.peak_fp8, d.peak_f32, d.peak_f16);
   peaks("best matmul   ", d.largest_matmul_bf16, d.largest_matmul_fp8, {}, {});
   out << "\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"tier", "devices", "kind", "speed", "latency", ""}};
+  Rows rows = {{"tier", "devices", "kind", "speed", "latency", ""}};
   for (const cluster::Tier& tier : c.tiers)
     rows.push_back(
         {tier.name, with_commas(tier.size), std::string(to_text(tier.kind)),
@@ -113,9 +97,8 @@ void print_card(std::ostream& out, const cluster::Cluster& c) {
 void print_list(std::ostream& out) {
   constexpr double kGiga = 1e9, kTera = 1e12;
   Figures figures;
-  std::vector<std::vector<std::string>> rows = {
-      {"device", "memory ", "16-bit ", "fp8 ", "node", "scale-up ", "network "},
-      {"", "GB ", "TFLOP/s ", "TFLOP/s ", "", "GB/s ", "GB/s "}};
+  Rows rows = {{"device", "memory ", "16-bit ", "fp8 ", "node", "scale-up ", "network "},
+               {"", "GB ", "TFLOP/s ", "TFLOP/s ", "", "GB/s ", "GB/s "}};
   for (const cluster::CatalogRow& row : cluster::catalog())
     rows.push_back(
         {row.device.name, figures.number(row.device.memory, kGiga),

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/table.h"
 #include "cli/verb.h"
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/catalog.h"
@@ -89,24 +90,6 @@ std::vector<std::pair<arch::Role, std::int64_t>> roles_of(const Unit& unit) {
   std::stable_sort(roles.begin(), roles.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   return roles;
-}
-
-using Rows = std::vector<std::vector<std::string>>;
-
-// Columns as wide as their widest cell; those marked 'r' are aligned to the right.
-void print_table(std::ostream& out, const Rows& rows, const std::string& sides) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - row[i].size(), ' ');
-      if (i > 0) line += "  ";
-      line += sides[i] == 'r' ? pad + row[i] : row[i] + pad;
-    }
-    out << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
-  }
 }
 
 void print_shape(std::ostream& out, const ModelConfig& c) {

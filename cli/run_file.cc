@@ -37,13 +37,13 @@ Option set_option() {
           .repeated = true};
 }
 
-std::optional<config::Document> load_run(const Args& args, config::Report& report) {
-  config::Document document;
-  if (args.has("FILE")) {
-    auto loaded = config::load_document(args.text("FILE"), report);
-    if (!loaded) return std::nullopt;
-    document = std::move(*loaded);
-  }
+std::optional<config::Document> load_run(const Args& args, config::Report& report,
+                                         const std::string& built_in) {
+  auto loaded = args.has("FILE") ? config::load_document(args.text("FILE"), report)
+                                 : config::parse_document(built_in, "the built-in run",
+                                                          config::Format::kToml, report);
+  if (!loaded) return std::nullopt;
+  config::Document document = *std::move(loaded);
   config::apply_environment(plan::run_fields(), variable, document, report);
   config::check_variables(plan::run_fields(), variable_names(), report);
   for (const std::string& assignment : args.texts("set"))

@@ -12,9 +12,10 @@ namespace lockstep::cli {
 // --set KEY=VALUE, repeated.
 Option set_option();
 
-// The file (positional FILE, if given), then the environment, then --set, each over the one before.
-// Nothing when the file can not be read at all; mistakes are in `report`.
-std::optional<config::Document> load_run(const Args& args, config::Report& report);
+// The file (positional FILE; when not given, `built_in`, in TOML), then the environment, then --set,
+// each over the one before. Nothing when the file can not be read at all; mistakes are in `report`.
+std::optional<config::Document> load_run(const Args& args, config::Report& report,
+                                         const std::string& built_in = "");
 
 // What a report is about: the file, or the command line.
 std::string subject_of(const Args& args);

@@ -77,6 +77,7 @@ struct Output {
   bool json = false;        // --json: one JSON object on `out`, errors as JSON on `err`
   bool colour = false;      // `out` may be coloured
   bool err_colour = false;  // `err` may be coloured
+  bool live = false;        // `err` is a terminal: its last line may be written again
   int width = 80;           // columns to write in
 };
 

@@ -11,6 +11,8 @@ namespace lockstep::cli {
 // Built once; any thread may read it.
 const std::vector<Verb>& catalog();
 
+Verb train_verb();                                       // train.cc
+Verb verify_verb();                                      // verify.cc
 Verb config_verb();                                      // config.cc
 Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc

@@ -186,7 +186,8 @@ void check_help(const std::vector<Verb>& verbs, const std::string& path) {
     for (std::size_t at = 0; at < page.size(); at = page.find('\n', at) + 1)
       EXPECT_LE(page.find('\n', at) - at, 80u) << page.substr(at, 100);
     EXPECT_FALSE(verb.examples.empty()) << own;
-    EXPECT_EQ(verb.run == nullptr, !verb.verbs.empty()) << own;
+    const bool runs = verb.run != nullptr || (verb.needs_torch && !LOCKSTEP_WITH_TORCH);
+    EXPECT_EQ(runs, verb.verbs.empty()) << own;
     check_help(verb.verbs, own);
   }
 }
@@ -480,6 +481,14 @@ TEST(Torch, AVerbThatNeedsItSaysSoInACoreBuild) {
   const Ran ran = run({"probe"}, {verb});
   EXPECT_EQ(ran.code, LOCKSTEP_WITH_TORCH ? ExitCode::kOk : ExitCode::kEnvironment);
   EXPECT_EQ(ran.err.find("error[LS0601]") == 0, !LOCKSTEP_WITH_TORCH) << ran.err;
+  if (LOCKSTEP_WITH_TORCH) return;
+  for (const char* name : {"train", "verify"}) {
+    const Ran refused = run({name});
+    EXPECT_EQ(refused.code, ExitCode::kEnvironment);
+    EXPECT_TRUE(refused.err.starts_with(join_parts(
+        "error[LS0601]: `lockstep ", name, "` needs LibTorch, which this build does not have\n")))
+        << refused.err;
+  }
 }
 
 }  // namespace

@@ -1,58 +1,15 @@
 // The real program: what a shell sees.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "lockstep/base/json.h"
+#include "tests/cli/program.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
 namespace {
-
-struct Ran {
-  int code = -1;
-  std::string out, err;
-};
-
-class Binary : public testing::Test {
- protected:
-  void SetUp() override {
-    dir_ = std::filesystem::temp_directory_path() /
-           ("lockstep_cli_" + std::to_string(::getpid()) + "_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(dir_);
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-
-  // `arguments` as a shell would see them, run inside dir_.
-  Ran run(const std::string& arguments, const std::string& variables = "") {
-    const std::string command = "cd " + dir_.string() + " && env -u NO_COLOR -u FORCE_COLOR " +
-                                "-u CLICOLOR_FORCE " + variables + " " + LOCKSTEP_BINARY + " " +
-                                arguments + " 2>stderr.txt";
-    Ran ran;
-    FILE* pipe = popen(command.c_str(), "r");
-    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) ran.out += static_cast<char>(c);
-    const int status = pclose(pipe);
-    ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    std::ifstream file(dir_ / "stderr.txt", std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    ran.err = text.str();
-    return ran;
-  }
-
-  void write(const std::string& name, const std::string& text) {
-    std::ofstream(dir_ / name, std::ios::binary) << text;
-  }
-
-  std::filesystem::path dir_;
-};
 
 TEST_F(Binary, AloneItShowsHelpAndSucceeds) {
   const Ran ran = run("");

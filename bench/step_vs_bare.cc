@@ -1,0 +1,220 @@
+// What Lockstep's step costs beside the same llama as a LibTorch user would write it: weights as
+// leaves, one autograd graph per microbatch, fused attention, cross-entropy and AdamW, LibTorch's own
+// allocator. One rank, f32, steps in turn, medians and their ratio.
+//   bench_step_vs_bare [rounds = 15]
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "lockstep/comm/local.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/train/session.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kDecay = 0.1;
+
+class BareLlama {
+ public:
+  BareLlama(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type);
+
+  // One step over microbatches of tokens and labels, [batch, seq] each: mean loss, clipping by the
+  // global norm, AdamW. Returns the loss.
+  double step(const std::vector<at::Tensor>& tokens, const std::vector<at::Tensor>& labels,
+              double lr, double clip);
+
+ private:
+  struct Block {
+    at::Tensor attn_norm, qkv, out, mlp_norm, gate_up, down;
+  };
+
+  at::Tensor rotate(const at::Tensor& x) const;
+  at::Tensor forward(const Block& block, const at::Tensor& x, std::int64_t batch) const;
+  at::Tensor loss(const at::Tensor& tokens, const at::Tensor& labels) const;
+
+  arch::ModelConfig config_;
+  std::int64_t seq_;
+  at::Tensor cos_, sin_;
+  at::Tensor embed_, norm_, head_;
+  std::vector<Block> blocks_;
+  std::vector<at::Tensor> params_, first_, second_, counts_;
+};
+
+BareLlama::BareLlama(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type)
+    : config_(config), seq_(seq) {
+  const at::TensorOptions options(type);
+  const auto weight = [&](std::vector<std::int64_t> shape) {
+    params_.push_back((at::randn(shape, options) * config.init_std).requires_grad_());
+    return params_.back();
+  };
+  const auto gain = [&] {
+    params_.push_back(at::ones({config.hidden}, options).requires_grad_());
+    return params_.back();
+  };
+  const std::int64_t h = config.hidden, q = config.heads * config.head_dim,
+                     kv = config.kv_heads * config.head_dim;
+  embed_ = weight({config.vocab, h});
+  for (std::int64_t i = 0; i < config.layers; ++i)
+    blocks_.push_back({gain(), weight({q + 2 * kv, h}), weight({h, q}), gain(),
+                       weight({2 * config.ffn, h}), weight({h, config.ffn})});
+  norm_ = gain();
+  head_ = config.tied ? embed_ : weight({config.vocab, h});
+  for (const at::Tensor& param : params_) {
+    first_.push_back(at::zeros_like(param));
+    second_.push_back(at::zeros_like(param));
+    counts_.push_back(at::zeros({}, at::kFloat));
+  }
+  const at::Tensor positions = at::arange(seq, at::kDouble);
+  const at::Tensor powers =
+      at::arange(0, config.head_dim, 2, at::kDouble) / static_cast<double>(config.head_dim);
+  const at::Tensor angles = at::outer(positions, at::pow(config.rope_theta, -powers));
+  cos_ = at::cat({angles.cos(), angles.cos()}, -1).to(type);
+  sin_ = at::cat({angles.sin(), angles.sin()}, -1).to(type);
+}
+
+// [batch, heads, seq, head_dim]
+at::Tensor BareLlama::rotate(const at::Tensor& x) const {
+  const auto halves = x.chunk(2, -1);
+  return x * cos_ + at::cat({-halves[1], halves[0]}, -1) * sin_;
+}
+
+at::Tensor BareLlama::forward(const Block& block, const at::Tensor& x, std::int64_t batch) const {
+  const std::int64_t d = config_.head_dim, q = config_.heads * d, kv = config_.kv_heads * d;
+  const at::Tensor normed = at::rms_norm(x, {config_.hidden}, block.attn_norm, config_.norm_eps);
+  const auto parts = at::linear(normed, block.qkv).split_with_sizes({q, kv, kv}, -1);
+  const auto heads = [&](const at::Tensor& t) {
+    return t.view({batch, seq_, -1, d}).transpose(1, 2);
+  };
+  const at::Tensor attended = at::scaled_dot_product_attention(
+      rotate(heads(parts[0])), rotate(heads(parts[1])), heads(parts[2]), {}, 0.0,
+      /*is_causal=*/true, std::nullopt, /*enable_gqa=*/true);
+  const at::Tensor middle =
+      x + at::linear(attended.transpose(1, 2).reshape({batch * seq_, q}), block.out);
+  const at::Tensor inner = at::rms_norm(middle, {config_.hidden}, block.mlp_norm, config_.norm_eps);
+  const auto pair = at::linear(inner, block.gate_up).chunk(2, -1);
+  return middle + at::linear(at::silu(pair[0]) * pair[1], block.down);
+}
+
+at::Tensor BareLlama::loss(const at::Tensor& tokens, const at::Tensor& labels) const {
+  at::Tensor x = at::embedding(embed_, tokens.flatten());
+  for (const Block& block : blocks_) x = forward(block, x, tokens.size(0));
+  const at::Tensor logits =
+      at::linear(at::rms_norm(x, {config_.hidden}, norm_, config_.norm_eps), head_);
+  return at::cross_entropy_loss(logits, labels.flatten(), {}, at::Reduction::Sum);
+}
+
+double BareLlama::step(const std::vector<at::Tensor>& tokens, const std::vector<at::Tensor>& labels,
+                       double lr, double clip) {
+  double total = 0;
+  std::int64_t count = 0;
+  for (const at::Tensor& part : labels) count += part.numel();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const at::Tensor summed = loss(tokens[i], labels[i]) / static_cast<double>(count);
+    torch::autograd::backward({summed}, {});
+    total += summed.item<double>();
+  }
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> grads, norms;
+  for (const at::Tensor& param : params_) {
+    grads.push_back(param.grad());
+    norms.push_back(at::linalg_vector_norm(param.grad()));
+  }
+  const double norm = at::linalg_vector_norm(at::stack(norms)).item<double>();
+  if (norm > clip) at::_foreach_mul_(grads, clip / norm);
+  at::_foreach_add_(counts_, 1);
+  at::_fused_adamw_(params_, grads, first_, second_, {}, counts_, lr, kBeta1, kBeta2, kDecay, kEps,
+                    false, false);
+  for (at::Tensor& param : params_) param.mutable_grad().reset();
+  return total;
+}
+
+struct Case {
+  const char* name;
+  std::int64_t layers, hidden, heads, kv_heads, ffn, vocab, seq, microbatch, microbatches;
+};
+constexpr Case kCases[] = {
+    {"small: 6 layers of 256, 512 tokens", 6, 256, 8, 4, 704, 2048, 256, 2, 2},
+    {"wide: 4 layers of 768, 512 tokens", 4, 768, 12, 4, 2048, 8192, 256, 2, 2},
+};
+
+plan::Spec spec_of(const Case& about) {
+  plan::Spec spec;
+  spec.model.name = about.name;
+  spec.model.layers = about.layers;
+  spec.model.hidden = about.hidden;
+  spec.model.heads = about.heads;
+  spec.model.kv_heads = about.kv_heads;
+  spec.model.head_dim = about.hidden / about.heads;
+  spec.model.ffn = about.ffn;
+  spec.model.vocab = about.vocab;
+  spec.model.max_positions = about.seq;
+  spec.layout.zero = 0;
+  spec.batch = {about.seq, about.microbatch * about.microbatches, about.microbatch};
+  spec.train = {1, 1e-3, 0, kDecay, 1.0, 1, DType::kF32};
+  return spec;
+}
+
+double median(std::vector<double>& values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+template <class Body>
+double seconds(Body body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void measure(const Case& about, int threads, int rounds) {
+  at::set_num_threads(threads);
+  const auto job = train::make_job(spec_of(about));
+  const data::MockTokens source(1, about.vocab, false);
+  std::vector<at::Tensor> tokens, labels;
+  for (std::int64_t mb = 0; mb < about.microbatches; ++mb)
+    for (auto* parts : {&tokens, &labels})
+      parts->push_back(at::randint(about.vocab, {about.microbatch, about.seq}, at::kLong));
+  comm::run_local(1, [&](comm::World& world) {
+    at::set_num_threads(threads);
+    tensor::uninstall_counting_allocator();
+    BareLlama bare(job->model.config, about.seq, at::kFloat);
+    tensor::install_counting_allocator();
+    train::Session session(*job, world, "", source, Seconds{60});
+    std::vector<double> plain, ours;
+    for (int round = 0; round < rounds + 2; ++round) {
+      tensor::uninstall_counting_allocator();
+      const double theirs = seconds([&] { bare.step(tokens, labels, 1e-3, 1.0); });
+      tensor::install_counting_allocator();
+      const double own = seconds([&] { session.step(round); });
+      if (round < 2) continue;  // first touches
+      plain.push_back(theirs);
+      ours.push_back(own);
+    }
+    const double p = median(plain), o = median(ours);
+    std::printf("%-38s %d thread%s  bare %8.2f ms  lockstep %8.2f ms  ratio %.3f\n", about.name,
+                threads, threads == 1 ? " " : "s", 1e3 * p, 1e3 * o, o / p);
+    std::fflush(stdout);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  lockstep::tensor::request_strict_kernels();
+  lockstep::tensor::install_counting_allocator();
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 15;
+  for (const auto& about : lockstep::kCases)
+    for (int threads : {1, 2}) lockstep::measure(about, threads, rounds);
+  return 0;
+}

@@ -1,0 +1,273 @@
+// lockstep train: runs a job on threads, on processes it starts, or as one rank of a launcher's job.
+#include <string>
+#include <vector>
+
+#include "cli/ranks.h"
+#include "cli/run_file.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#if LOCKSTEP_WITH_TORCH
+#include <algorithm>
+#include <ostream>
+
+#include "lockstep/comm/local.h"
+#include "lockstep/comm/rendezvous.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/tensor/gloo_world.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/train/predictions.h"
+#include "lockstep/train/trainer.h"
+#endif
+
+namespace lockstep::cli {
+namespace {
+
+#if LOCKSTEP_WITH_TORCH
+
+constexpr Seconds kOpDeadline = {600};
+constexpr Seconds kMeetingDeadline = {60};
+constexpr int kMaxThreads = 256;
+
+// What rank 0 tells while training. Silent for --json until the end.
+class Log {
+ public:
+  Log(const train::Job& job, std::string ranks, std::int64_t every, Output& output)
+      : job_(job),
+        prediction_(train::predict(job, Rank{0})),
+        ranks_(std::move(ranks)),
+        every_(every),
+        output_(output) {}
+
+  void begin() const {
+    if (output_.json) return;
+    const plan::Spec& spec = job_.spec;
+    const std::string name = spec.model.name.empty() ? "a model" : spec.model.name;
+    output_.out << bold(name) << " on " << ranks_ << ": " << to_text(spec.layout) << "\n\n";
+    row("model", join_parts(counted(count(job_.model).total, "parameter"), " in ",
+                            to_text(spec.train.dtype)));
+    const std::int64_t copies = spec.layout.degrees.dp;
+    row("batch",
+        join_parts(counted(spec.batch.global_batch, "sequence"), " of ",
+                   counted(spec.batch.seq, "token"),
+                   " a step: ", copies == 1 ? "" : join_parts(copies, " ranks x "),
+                   counted(spec.num_microbatches(), "microbatch"), " of ", spec.batch.microbatch));
+    row("data", join_parts("made-up text, seed ", spec.train.seed));
+    row("predicted", join_parts(to_text(Bytes{prediction_.peak_bytes}),
+                                " of tensors at the peak of rank 0, in ", prediction_.peak_op));
+    if (job_.mesh.world() > 1)
+      row("", join_parts(to_text(prediction_.sent), " sent by rank 0 in every step"));
+    output_.out << "\n   step      loss  grad norm     time   tokens/s      peak      sent\n";
+  }
+
+  void step(std::int64_t step, const train::StepReport& report, bool is_last) {
+    reports_.push_back(report);
+    time_ += report.time;
+    tokens_ += report.tokens;
+    ++steps_;
+    const bool is_due =
+        step == 0 || (step + 1) % every_ == 0 || is_last || report.stop || !report.updated;
+    if (output_.json || !is_due) return;
+    const double rate = static_cast<double>(tokens_) / time_.value;
+    output_.out << strf("  %5lld  %8.5f  %9.4f  %7s  %9s  %8s  %8s  ",
+                        static_cast<long long>(step + 1), report.loss, report.grad_norm,
+                        to_text(Seconds{time_.value / static_cast<double>(steps_)}).c_str(),
+                        with_commas(static_cast<std::int64_t>(rate)).c_str(),
+                        to_text(Bytes{report.peak_bytes}).c_str(), to_text(report.sent).c_str())
+                << compared(report) << std::endl;
+    time_ = {};
+    tokens_ = steps_ = 0;
+  }
+
+  ExitCode conclude(train::Ending ending) {
+    if (output_.json) print_json(output_, json(ending));
+    const auto steps = static_cast<std::int64_t>(reports_.size());
+    if (ending == train::Ending::kDiverged)
+      return fail(output_,
+                  Error{Code::kDiverged,
+                        join_parts("loss or gradient norm of step ", steps, " is not finite"),
+                        "that step changed nothing; try a smaller train.lr, or train.clip = 1"});
+    if (output_.json) return exit_code_of(ending);
+    Seconds time;
+    std::int64_t tokens = 0;
+    for (const train::StepReport& report : reports_) {
+      time += report.time;
+      tokens += report.tokens;
+    }
+    output_.out << '\n'
+                << (ending == train::Ending::kStopped ? "stopped as asked, after " : "trained ")
+                << counted(steps, "step") << " on " << counted(tokens, "token") << " in "
+                << to_text(time)
+                << strf(": loss %.5f -> %.5f\n", reports_.front().loss, reports_.back().loss);
+    return exit_code_of(ending);
+  }
+
+  static ExitCode exit_code_of(train::Ending ending) {
+    return ending == train::Ending::kFinished  ? ExitCode::kOk
+           : ending == train::Ending::kStopped ? ExitCode::kTerminated
+                                               : ExitCode::kRunFailed;
+  }
+
+ private:
+  std::string bold(const std::string& text) const {
+    return output_.colour ? join_parts("\x1b[1m", text, "\x1b[0m") : text;
+  }
+  std::string dim(const std::string& text) const {
+    return output_.colour ? join_parts("\x1b[2m", text, "\x1b[0m") : text;
+  }
+  void row(const char* label, const std::string& text) const {
+    output_.out << "  " << dim(strf("%-11s", label)) << text << '\n';
+  }
+
+  // Whether memory and traffic were what was predicted.
+  std::string compared(const train::StepReport& report) const {
+    if (report.peak_bytes == prediction_.peak_bytes && report.sent == prediction_.sent)
+      return dim("as predicted");
+    const auto off = [](std::int64_t measured, std::int64_t predicted, const char* what) {
+      if (measured == predicted) return std::string();
+      return strf("%s %+.2g %%", what,
+                  100.0 * static_cast<double>(measured - predicted) /
+                      static_cast<double>(std::max<std::int64_t>(predicted, 1)));
+    };
+    const std::string peak = off(report.peak_bytes, prediction_.peak_bytes, "peak");
+    const std::string sent = off(report.sent.value, prediction_.sent.value, "sent");
+    return join_parts(peak, peak.empty() || sent.empty() ? "" : ", ", sent);
+  }
+
+  Json json(train::Ending ending) const {
+    Json steps = Json::array();
+    for (const train::StepReport& report : reports_)
+      steps.push(Json::object({{"loss", report.loss},
+                               {"grad_norm", report.grad_norm},
+                               {"tokens", report.tokens},
+                               {"updated", report.updated},
+                               {"seconds", report.time.value},
+                               {"peak_bytes", report.peak_bytes},
+                               {"sent_bytes", report.sent.value}}));
+    return Json::object({{"schema", "lockstep.train/1"},
+                         {"model", job_.spec.model.name},
+                         {"parameters", count(job_.model).total},
+                         {"layout", to_text(job_.spec.layout)},
+                         {"ranks", job_.mesh.world()},
+                         {"predicted_peak_bytes", prediction_.peak_bytes},
+                         {"predicted_sent_bytes", prediction_.sent.value},
+                         {"ending", ending == train::Ending::kFinished  ? "finished"
+                                    : ending == train::Ending::kStopped ? "stopped"
+                                                                        : "diverged"},
+                         {"steps", std::move(steps)}});
+  }
+
+  const train::Job& job_;
+  const train::Prediction prediction_;
+  const std::string ranks_;
+  const std::int64_t every_;
+  Output& output_;
+  std::vector<train::StepReport> reports_;
+  Seconds time_;  // since the last line, as are those below
+  std::int64_t tokens_ = 0, steps_ = 0;
+};
+
+// What every rank does; the one with a log also tells.
+train::Ending train_rank(const train::Job& job, comm::World& world, Log* log) {
+  const plan::Spec& spec = job.spec;
+  const data::MockTokens source(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab,
+                                /*ignore_some=*/false);
+  train::Session session(job, world, "", source, kOpDeadline);
+  const auto on_step = [&](std::int64_t step, const train::StepReport& report) {
+    if (log != nullptr) log->step(step, report, step + 1 == spec.train.steps);
+  };
+  return train::train(session, 0, spec.train.steps, stop_on_signals(), on_step);
+}
+
+ExitCode run_threads(const train::Job& job, std::int64_t every, Output& output) {
+  const int ranks = job.mesh.world();
+  if (ranks > kMaxThreads)
+    return fail(output,
+                Error{Code::kUnsuitableEnvironment,
+                      join_parts(counted(ranks, "rank"), " do not fit into one process"),
+                      "start one process per rank on your machines, with torchrun or srun"});
+  Log log(job, counted(ranks, "thread"), every, output);
+  log.begin();
+  train::Ending ending = train::Ending::kFinished;
+  comm::run_local(ranks, [&](comm::World& world) {
+    const bool tells = world.rank() == Rank{0};
+    const train::Ending own = train_rank(job, world, tells ? &log : nullptr);
+    if (tells) ending = own;
+  });
+  return log.conclude(ending);
+}
+
+ExitCode run_rank(const train::Job& job, std::int64_t every, Output& output) {
+  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
+  if (!rendezvous.ok()) return fail(output, rendezvous.error());
+  const auto fits = mesh::check_world(job.spec.layout.degrees, rendezvous->world_size);
+  if (!fits.ok()) return fail(output, fits.error());
+  const auto world = tensor::join_gloo(*rendezvous, Deadline::after(kMeetingDeadline));
+  if (rendezvous->rank != Rank{0}) return Log::exit_code_of(train_rank(job, *world, nullptr));
+  Log log(job, counted(rendezvous->world_size, "process"), every, output);
+  log.begin();
+  return log.conclude(train_rank(job, *world, &log));
+}
+
+ExitCode run_train(const Args& args, Output& output) {
+  tensor::request_strict_kernels();
+  tensor::install_counting_allocator();
+  stop_on_signals();
+  config::Report report;
+  const auto document = load_run(args, report);
+  const auto spec = document ? plan::read_spec(*document, report) : std::nullopt;
+  if (spec)
+    for (const Error& error :
+         plan::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
+      report.add(error);
+  if (!spec || !report.ok()) return fail(output, report, subject_of(args));
+  if (!args.flag("mock-data"))
+    return fail(output, Error{Code::kNotRunYet, "`lockstep train` can not read data files yet",
+                              "train on made-up text with --mock-data"});
+  const Result<train::Job> job = train::make_job(*spec);
+  if (!job.ok()) return fail(output, job.error());
+  if (is_rank()) return run_rank(*job, args.integer("every"), output);
+  if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
+  return run_threads(*job, args.integer("every"), output);
+}
+
+#endif
+
+}  // namespace
+
+Verb train_verb() {
+  return {
+      .name = "train",
+      .summary = "Train a model",
+      .description =
+          "Ranks are threads of this process, or with --processes one process each. Started by "
+          "torchrun or another launcher (RANK is set) it is one rank of that job. Ctrl-C, SIGTERM "
+          "and SIGUSR1 end training after the running step, with exit code 143; a second Ctrl-C or "
+          "SIGTERM ends it at once.",
+      .examples = {{"lockstep train examples/tiny.toml --mock-data",
+                    "a small model on made-up text"},
+                   {"lockstep train run.toml --mock-data --set layout.dp=4 --set layout.zero=3",
+                    "another run file, sharded over four threads"},
+                   {"torchrun --no-python --nproc-per-node 4 lockstep train run.toml --mock-data",
+                    "as a launcher's job"}},
+      .options = {{.name = "mock-data", .help = "Train on made-up text that can be learned"},
+                  {.name = "processes", .help = "One process per rank, over gloo"},
+                  {.name = "every",
+                   .value = "N",
+                   .type = OptionType::kInt,
+                   .initial = "10",
+                   .help = "Print every Nth step; the first and the last are always printed",
+                   .min = 1},
+                  set_option()},
+      .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
+      .needs_torch = true,
+#if LOCKSTEP_WITH_TORCH
+      .run = run_train};
+#else
+      .run = nullptr};
+#endif
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,285 @@
+#if LOCKSTEP_WITH_TORCH
+#include "cli/verify_report.h"
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+#include <utility>
+
+#include "cli/table.h"
+#include "lockstep/plan/layout_space.h"
+
+namespace lockstep::cli {
+namespace {
+
+using train::Verdict;
+
+std::string error_text(double error) { return error == 0 ? "0" : strf("%.1e", error); }
+
+// The power of ten above, in wide steps, so that another machine's rounding is written alike.
+std::string magnitude(double error, double bound) {
+  for (const double limit : {bound / 10, bound})
+    if (error < limit) return strf("< %.2g", limit);
+  return error_text(error);
+}
+
+std::string memory_text(const Verdict& verdict) {
+  if (verdict.worst_peak_error == 0) return "exact";
+  return strf("%.2g %% off", 100 * verdict.worst_peak_error);
+}
+
+struct Tally {
+  std::string value;
+  int layouts = 0, failed = 0;
+  double step_error = 0, run_error = 0;
+};
+
+// One per value: numbers ascending, words as they first appear.
+template <class Value>
+std::vector<Tally> tally(const std::vector<Verdict>& verdicts, const Value& value_of) {
+  std::vector<Tally> tallies;
+  for (const Verdict& verdict : verdicts) {
+    const std::string value = value_of(verdict);
+    auto sum = std::ranges::find(tallies, value, &Tally::value);
+    if (sum == tallies.end()) sum = tallies.insert(sum, Tally{.value = value});
+    ++sum->layouts;
+    sum->failed += verdict.ok() ? 0 : 1;
+    sum->step_error = std::max(sum->step_error, verdict.step_error);
+    sum->run_error = std::max(sum->run_error, verdict.run_error);
+  }
+  const auto is_number = [](const Tally& sum) {
+    return sum.value.find_first_not_of("0123456789") == std::string::npos;
+  };
+  if (std::ranges::all_of(tallies, is_number))
+    std::ranges::sort(tallies, {}, [](const Tally& sum) { return std::stoll(sum.value); });
+  return tallies;
+}
+
+// A factor that does not vary says nothing.
+void add_rows(const std::string& name, const std::vector<Tally>& tallies, Rows& rows) {
+  if (tallies.size() < 2) return;
+  bool first = true;
+  for (const Tally& sum : tallies) {
+    rows.push_back({first ? "  " + name : "", sum.value, with_commas(sum.layouts),
+                    sum.failed == 0 ? "-" : with_commas(sum.failed), error_text(sum.step_error),
+                    error_text(sum.run_error)});
+    first = false;
+  }
+}
+
+}  // namespace
+
+VerifyReport::VerifyReport(const VerifyRequest& request, Circumstances around, Style style,
+                           Output& output)
+    : request_(request), around_(std::move(around)), style_(style), output_(output) {}
+
+std::string VerifyReport::heading() const {
+  const plan::Train& train = request_.spec.train;
+  const bool is_one = request_.ranks == std::vector<std::string>{"1"};
+  return join_parts(counted(static_cast<std::int64_t>(request_.layouts.size()), "layout"), " on ",
+                    listed(request_.ranks), is_one ? " rank, " : " ranks, ",
+                    counted(train.steps, "step"), request_.layouts.size() == 1 ? ", " : " each, ",
+                    to_text(train.dtype));
+}
+
+void VerifyReport::begin(const arch::Model& model) const {
+  if (style_.form != Form::kText) return;
+  const arch::ModelConfig& c = model.config;
+  const plan::Batch& batch = request_.spec.batch;
+  const auto row = [&](const char* label, const std::string& text) {
+    output_.out << "  " << coloured("\x1b[2m", strf("%-11s", label)) << text << '\n';
+  };
+  output_.out << bold(heading()) << "\n\n";
+  row("model", join_parts(c.name.empty() ? "" : c.name + ": ", counted(c.layers, "layer"),
+                          ", hidden ", c.hidden, ", vocabulary ", c.vocab, c.tied ? ", tied" : "",
+                          "; ", counted(count(model).total, "parameter")));
+  row("batch", join_parts(counted(batch.global_batch, "sequence"), " of ",
+                          counted(batch.seq, "token"), ", some labels ignored"));
+  if (!request_.selection.empty()) row("layouts", request_.selection);
+  row("ranks", around_.ranks_are);
+  row("kernels", around_.strict
+                     ? "strict: layouts of one class must have equal bits"
+                     : "not strict on this machine: layouts must be close, bits may differ");
+  output_.out << std::endl;
+}
+
+void VerifyReport::running(const plan::Layout& layout) {
+  std::string line = join_parts("  ", verdicts_.size() + 1, "/", request_.layouts.size(), "  ");
+  if (const int bad = failed(); bad > 0) line += join_parts("(", bad, " failed)  ");
+  line += to_text(layout);
+  if (output_.live) {
+    output_.err << "\r" << line.substr(0, static_cast<std::size_t>(output_.width) - 1) << "\x1b[K"
+                << std::flush;
+  } else if (const Seconds now = clock_.now().since_start;
+             style_.form != Form::kJson && now - told_ >= Seconds{30}) {
+    output_.err << line << std::endl;
+    told_ = now;
+  }
+}
+
+void VerifyReport::clear_line() const {
+  if (output_.live) output_.err << "\r\x1b[K" << std::flush;
+}
+
+void VerifyReport::add(Verdict verdict) {
+  verdicts_.push_back(std::move(verdict));
+  if (style_.form == Form::kText && (style_.every_layout || !verdicts_.back().ok()))
+    print_line(verdicts_.back());
+}
+
+void VerifyReport::print_line(const Verdict& verdict) const {
+  clear_line();
+  if (!verdict.ok()) {
+    output_.out << "  " << coloured("\x1b[31m", "FAILED") << "  " << verdict.name << "\n          "
+                << verdict.failure << std::endl;
+    return;
+  }
+  output_.out << "  " << coloured("\x1b[32m", "ok") << "      "
+              << strf("%-46s  %8s  %8s  %s  %s", verdict.name.c_str(),
+                      error_text(verdict.step_error).c_str(), error_text(verdict.run_error).c_str(),
+                      memory_text(verdict).c_str(), to_text(verdict.time).c_str())
+              << std::endl;
+}
+
+void VerifyReport::conclude(Seconds time) {
+  clear_line();
+  if (style_.form == Form::kJson) return print_json(output_, json(time));
+  if (style_.form == Form::kMarkdown) return print_markdown();
+  const bool has_lines = style_.every_layout || failed() > 0;
+  if (has_lines) output_.out << '\n';
+  if (verdicts_.size() > 1) print_factors();
+  if (!verdicts_.empty()) print_summary(time);
+}
+
+void VerifyReport::print_factors() const {
+  Rows rows = {{"  setting", "", "layouts", "failed", "gradients", "parameters"}};
+  add_rows("ranks", tally(verdicts_, [](const Verdict& v) { return std::to_string(v.ranks); }),
+           rows);
+  for (const plan::Factor& factor : plan::factors())
+    add_rows(std::string(factor.name),
+             tally(verdicts_, [&](const Verdict& v) { return factor.value(v.layout); }), rows);
+  if (rows.size() == 1) return;
+  print_table(output_.out, rows, "llrrrr");
+  output_.out << '\n';
+}
+
+void VerifyReport::print_summary(Seconds time) const {
+  const auto row = [&](const char* label, const std::string& text) {
+    output_.out << "  " << coloured("\x1b[2m", strf("%-11s", label)) << text << '\n';
+  };
+  const Verdict& worst = this->worst();
+  row("worst",
+      join_parts(error_text(largest(&Verdict::step_error)), " in gradients (bound ",
+                 strf("%.2g", around_.bounds.step), "), ", error_text(largest(&Verdict::run_error)),
+                 " in parameters (bound ", strf("%.2g", around_.bounds.run), ")"));
+  if (!worst.where.empty()) row("", join_parts("at ", worst.where, " of ", worst.name));
+  if (around_.strict)
+    row("bits", num_classes() == static_cast<int>(verdicts_.size())
+                    ? "no two layouts of one class to compare"
+                    : join_parts(counted(num_classes(), "class"),
+                                 " of equal data degree, microbatch and reduction",
+                                 failed() == 0 ? ": equal bits in each" : ""));
+  double sum = 0;
+  int foreseen = 0;
+  for (const Verdict& verdict : verdicts_) {
+    sum += verdict.worst_peak_error;
+    foreseen += verdict.foreseen ? 1 : 0;
+  }
+  const double most = largest(&Verdict::worst_peak_error);
+  const auto all = static_cast<double>(verdicts_.size());
+  row("memory", most == 0 ? "every peak as predicted, to the byte"
+                          : strf("peaks %.2g %% from their prediction on average, %.2g %% at worst",
+                                 100 * sum / all, 100 * most));
+  row("traffic",
+      foreseen == static_cast<int>(verdicts_.size())
+          ? "every byte sent as predicted"
+          : join_parts("as predicted in ", foreseen, " of ", verdicts_.size(), " layouts"));
+  const std::string layouts = counted(static_cast<std::int64_t>(verdicts_.size()), "layout");
+  output_.out << '\n'
+              << (verdicts_.size() < request_.layouts.size() ? "stopped as asked; " : "")
+              << (failed() == 0
+                      ? coloured("\x1b[32m", "verified ") + layouts
+                      : coloured("\x1b[31m", join_parts(failed(), " of ", layouts, " failed")))
+              << " in " << to_text(time) << '\n';
+}
+
+void VerifyReport::print_markdown() const {
+  output_.out << heading() << (request_.selection.empty() ? "" : ": " + request_.selection) << ". "
+              << (failed() == 0 ? "All verified." : join_parts(failed(), " failed.")) << "\n\n"
+              << "| layout | ranks | gradients | parameters | peak memory | class of equal bits |\n"
+              << "| --- | ---: | --- | --- | --- | --- |\n";
+  for (const Verdict& verdict : verdicts_)
+    output_.out << "| `" << verdict.name << "` | " << verdict.ranks << " | "
+                << (verdict.ok() ? magnitude(verdict.step_error, around_.bounds.step)
+                                 : "**" + verdict.failure + "**")
+                << " | " << magnitude(verdict.run_error, around_.bounds.run) << " | "
+                << memory_text(verdict) << " | "
+                << (around_.strict ? verdict.bits_class : "not compared") << " |\n";
+}
+
+Json VerifyReport::json(Seconds time) const {
+  Json rows = Json::array();
+  for (const Verdict& v : verdicts_)
+    rows.push(Json::object({{"name", v.name},
+                            {"ranks", v.ranks},
+                            {"step_error", v.step_error},
+                            {"run_error", v.run_error},
+                            {"where", v.where},
+                            {"failure", v.ok() ? Json() : Json(v.failure)},
+                            {"peak_bytes", v.peak_bytes},
+                            {"predicted_peak_bytes", v.predicted_peak},
+                            {"worst_peak_error", v.worst_peak_error},
+                            {"as_predicted", v.foreseen},
+                            {"seconds", v.time.value},
+                            {"class", v.bits_class},
+                            {"digest", to_hex(v.digest)}}));
+  return Json::object({{"schema", "lockstep.verify/1"},
+                       {"model", request_.spec.model.name},
+                       {"tied", request_.spec.model.tied},
+                       {"dtype", to_text(request_.spec.train.dtype)},
+                       {"steps", request_.spec.train.steps},
+                       {"ranks_are", around_.ranks_are},
+                       {"strict_kernels", around_.strict},
+                       {"layouts", request_.layouts.size()},
+                       {"failed", failed()},
+                       {"classes", num_classes()},
+                       {"worst_error", largest(&Verdict::step_error)},
+                       {"worst_run_error", largest(&Verdict::run_error)},
+                       {"step_bound", around_.bounds.step},
+                       {"run_bound", around_.bounds.run},
+                       {"seconds", time.value},
+                       {"rows", std::move(rows)}});
+}
+
+int VerifyReport::failed() const {
+  return static_cast<int>(
+      std::ranges::count_if(verdicts_, [](const Verdict& v) { return !v.ok(); }));
+}
+
+int VerifyReport::num_classes() const {
+  std::set<std::string> classes;
+  for (const Verdict& verdict : verdicts_) classes.insert(verdict.bits_class);
+  return static_cast<int>(classes.size());
+}
+
+// That of the largest error in proportion to its bound.
+const Verdict& VerifyReport::worst() const {
+  return *std::ranges::max_element(verdicts_, {}, [&](const Verdict& v) {
+    return std::max(v.step_error / around_.bounds.step, v.run_error / around_.bounds.run);
+  });
+}
+
+double VerifyReport::largest(double Verdict::* error) const {
+  double most = 0;
+  for (const Verdict& verdict : verdicts_) most = std::max(most, verdict.*error);
+  return most;
+}
+
+std::string VerifyReport::bold(const std::string& text) const { return coloured("\x1b[1m", text); }
+
+std::string VerifyReport::coloured(const char* colour, const std::string& text) const {
+  return output_.colour ? join_parts(colour, text, "\x1b[0m") : text;
+}
+
+}  // namespace lockstep::cli
+#endif

@@ -1,0 +1,211 @@
+// What `train` and `verify` do on this machine, seen from a shell.
+#include <gtest/gtest.h>
+
+#if LOCKSTEP_WITH_TORCH
+#include <csignal>
+#include <sstream>
+
+#include "cli/app.h"
+#include "cli/verbs.h"
+#include "cli/verify_report.h"
+#include "lockstep/base/json.h"
+#include "tests/cli/program.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::string example() { return support::source_dir() + "/examples/tiny.toml"; }
+
+class Training : public Binary {
+ protected:
+  // The example for three steps, cut by `settings`; its JSON answer.
+  Json train(const std::string& settings, const std::string& more = "") {
+    const Ran ran = run("train " + example() + " --mock-data --json --set train.steps=3 " +
+                        settings + " " + more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const Result<Json> json = Json::parse(ran.out);
+    EXPECT_TRUE(json.ok()) << ran.out;
+    return json.ok() ? *json : Json();
+  }
+
+  std::vector<double> losses(const Json& json) {
+    std::vector<double> found;
+    for (const Json& step : json.find("steps")->items())
+      found.push_back(step.find("loss")->as_real());
+    return found;
+  }
+};
+
+constexpr const char* kFourRanks =
+    "--set layout.pp=2 --set layout.dp=2 --set layout.zero=3 --set layout.reduce=step";
+
+TEST_F(Training, OnThreadsAndOnProcessesIsTheSameAndAsPredicted) {
+  const Json threads = train(kFourRanks), processes = train(kFourRanks, "--processes");
+  EXPECT_EQ(losses(threads), losses(processes));
+  EXPECT_EQ(threads.find("ranks")->as_int(), 4);
+  for (const Json* json : {&threads, &processes})
+    for (const Json& step : json->find("steps")->items()) {
+      EXPECT_EQ(step.find("peak_bytes")->as_int(), json->find("predicted_peak_bytes")->as_int());
+      EXPECT_EQ(step.find("sent_bytes")->as_int(), json->find("predicted_sent_bytes")->as_int());
+    }
+  // The same data degree and microbatch, so the same bits.
+  EXPECT_EQ(losses(threads), losses(train("--set layout.dp=2 --set layout.zero=0")));
+}
+
+// With processes the signal goes to the parent alone, which passes it on.
+TEST_F(Training, EndsAfterAStepWhenAsked) {
+  const std::vector<std::string> words = {
+      "train", example(), "--mock-data", "--set", "train.steps=1000000", "--set", "layout.dp=2"};
+  std::vector<std::string> with_processes = words;
+  with_processes.emplace_back("--processes");
+  const std::pair<std::vector<std::string>, int> cases[] = {{words, SIGINT},
+                                                            {with_processes, SIGTERM}};
+  for (const auto& [own, number] : cases) {
+    Running job(own);
+    ASSERT_TRUE(job.wait_for("as predicted\n"));
+    job.signal(SIGUSR1);  // may come any number of times
+    job.signal(number);
+    const Ran ran = job.finish();
+    EXPECT_EQ(ran.code, 143) << ran.out;
+    EXPECT_NE(ran.out.find("\nstopped as asked, after "), std::string::npos) << ran.out;
+  }
+}
+
+TEST_F(Training, IsGivenUpWhenARankIsLost) {
+  Running job({"train", example(), "--mock-data", "--set", "train.steps=1000000", "--set",
+               "layout.dp=2", "--processes"});
+  ASSERT_TRUE(job.wait_for("as predicted\n"));
+  job.signal_child(SIGKILL);
+  const Ran ran = job.finish();
+  EXPECT_EQ(ran.code, 4) << ran.out;
+  EXPECT_NE(ran.out.find(" was ended by signal 9 (Killed)\n"), std::string::npos) << ran.out;
+}
+
+TEST_F(Training, OfWhatDivergesFails) {
+  const Ran ran = run("train " + example() +
+                      " --mock-data --set train.lr=1000 --set train.clip=0 --set train.warmup=0");
+  EXPECT_EQ(ran.code, 4) << ran.out << ran.err;
+  EXPECT_NE(ran.err.find("error[LS0701]: loss or gradient norm of step "), std::string::npos)
+      << ran.err;
+}
+
+// In this process: starting the program loads LibTorch each time.
+TEST(Refused, IsWhatCanNotBeMeant) {
+  struct Case {
+    std::vector<std::string> words;
+    ExitCode code;
+    std::string says;
+  };
+  const std::string file = example();
+  const auto set = [&](const std::string& assignment) {
+    return std::vector<std::string>{"train", file, "--mock-data", "--set", assignment};
+  };
+  const auto layouts = [](const std::string& names) {
+    return std::vector<std::string>{"verify", "--layouts", names};
+  };
+  constexpr ExitCode kUsage = ExitCode::kUsage, kEnvironment = ExitCode::kEnvironment;
+  const Case cases[] = {
+      {{"train", file}, kUsage, "error[LS0207]: `lockstep train` can not read data files yet"},
+      {{"train", "missing.toml", "--mock-data"}, kEnvironment, "error[LS0004]"},
+      {{"train", "--mock-data"}, kUsage, "`model.name` is missing"},
+      {{"train", file, "--every", "0"}, kUsage, "--every must be at least 1"},
+      {set("layout.tp=2"), kUsage, "tp = 2 (with pp = 1, dp = 1)"},
+      {set("train.dtype=bf16"), kUsage, "dtype = bf16"},
+      {set("layout.dp=5"), kUsage, "error[LS0203]"},
+      {set("layout.dp=16"), kUsage, "error[LS0203]"},
+      {set("train.lr=1e6"), kUsage, "`train.lr` must be above 0 and at most 1000"},
+      {layouts("pp6 dp2"), kUsage, "pp"},
+      {layouts("pp2; zero9"), kUsage, "the nearest: `zero3`"},
+      {layouts(""), kUsage, "a layout needs at least one word"},
+      {layouts("dp2 m3"), kUsage, "m = 3"},
+      {{"verify", "--layouts", "pp2; dp4", "--processes"}, kUsage, "one number of ranks only"},
+      {{"verify", "--model", "llama3-8b"}, kUsage, "8,030,261,248 parameters"},
+      {{"verify", "--model", "gpt2", "--shrink"}, kUsage, "family = gpt2"},
+      {{"verify", "--dtype", "bf16"}, kUsage, "--dtype has no choice `bf16`"},
+      {{"verify", "--ranks", "65"}, kUsage, "--ranks must be"},
+      {{"verify", file, "--set", "layout.dp=128", "--set", "batch.global_batch=512"},
+       kUsage,
+       "at most 64 can be verified"},
+  };
+  for (const Case& c : cases) {
+    std::ostringstream out, err;
+    const Surroundings nothing = {.lookup = [](const std::string&) { return std::nullopt; }};
+    EXPECT_EQ(run_lockstep(catalog(), c.words, nothing, out, err), c.code) << c.says << err.str();
+    EXPECT_NE(err.str().find(c.says), std::string::npos) << c.says << "\n" << err.str();
+    EXPECT_EQ(out.str(), "");
+  }
+}
+
+TEST_F(Training, AsARankNeedsTheWholeEnvironment) {
+  const std::string command = "train " + example() + " --mock-data";
+  const Ran lone = run(command, "RANK=0");
+  EXPECT_EQ(lone.code, 3);
+  EXPECT_NE(lone.err.find("WORLD_SIZE is not set"), std::string::npos) << lone.err;
+  const Ran wrong = run(command, "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("but the world has 2 ranks"), std::string::npos) << wrong.err;
+}
+
+TEST_F(Training, IsVerifiedOverProcessesAsOverThreads) {
+  std::vector<std::string> digests;
+  for (const char* how : {"", "--processes"}) {
+    const Ran ran =
+        run("verify --layouts \"pp2 dp2 zero3 m2 mb; pp2 dp2 zero1 gpipe m2 mb\" --json " +
+            std::string(how));
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    const Result<Json> json = Json::parse(ran.out);
+    ASSERT_TRUE(json.ok()) << ran.out;
+    EXPECT_EQ(json->find("schema")->as_text(), "lockstep.verify/1");
+    EXPECT_EQ(json->find("layouts")->as_int(), 2);
+    EXPECT_EQ(json->find("failed")->as_int(), 0);
+    EXPECT_EQ(json->find("classes")->as_int(), 1);
+    for (const Json& row : json->find("rows")->items()) {
+      digests.push_back(row.find("digest")->as_text());
+      EXPECT_EQ(row.find("peak_bytes")->as_int(), row.find("predicted_peak_bytes")->as_int());
+      EXPECT_TRUE(row.find("failure")->is_null());
+    }
+  }
+  EXPECT_EQ(digests, std::vector<std::string>(4, digests[0]));
+}
+
+TEST_F(Training, OfARunFileIsVerifiedOnASmallModelOfItsKind) {
+  write("run.toml",
+        "model.name = \"llama3-8b\"\nlayout = { pp = 2, dp = 2, zero = 3 }\n"
+        "batch = { seq = 8192, global_batch = 128 }\n");
+  const Ran ran = run("verify run.toml --shrink --steps 1");
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_TRUE(ran.out.starts_with("1 layout on 4 ranks, 1 step, f64\n")) << ran.out;
+  EXPECT_NE(ran.out.find("llama3-8b-small"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("every byte sent as predicted"), std::string::npos) << ran.out;
+}
+
+// Nothing in the tree fails, so a verdict is made up.
+TEST(VerifyReport, NamesWhatFailed) {
+  VerifyRequest request;
+  request.spec.train.dtype = DType::kF64;
+  request.spec.train.steps = 3;
+  request.layouts.resize(2);
+  request.ranks = {"1"};
+  std::ostringstream out, err;
+  Output output{.out = out, .err = err};
+  VerifyReport report(request, {"threads", true, {1e-12, 1e-10}}, {}, output);
+  report.add({.name = "dp1 zero0 step", .bits_class = "a"});
+  report.add({.name = "dp1 zero3 step",
+              .step_error = 0.5,
+              .where = "blocks.0.attn.q.weight",
+              .failure = "gradient of blocks.0.attn.q.weight differs by 0.5 in step 1",
+              .bits_class = "a",
+              .foreseen = false});
+  report.conclude(Seconds{1});
+  EXPECT_EQ(report.failed(), 1);
+  for (const char* text :
+       {"  FAILED  dp1 zero3 step\n          gradient of blocks.0.attn.q.weight differs by 0.5",
+        "at blocks.0.attn.q.weight of dp1 zero3 step\n", "as predicted in 1 of 2 layouts\n",
+        "\n1 of 2 layouts failed in 1 s\n"})
+    EXPECT_NE(out.str().find(text), std::string::npos) << text << "\n" << out.str();
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+#endif
