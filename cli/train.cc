@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
@@ -52,7 +53,7 @@ class Log {
     row("batch",
         join_parts(counted(spec.batch.global_batch, "sequence"), " of ",
                    counted(spec.batch.seq, "token"),
-                   " a step: ", copies == 1 ? "" : join_parts(copies, " ranks x "),
+                   " a step: ", copies == 1 ? "" : join_parts(copies, " copies x "),
                    counted(spec.num_microbatches(), "microbatch"), " of ", spec.batch.microbatch));
     row("data", join_parts("made-up text, seed ", spec.train.seed));
     row("predicted", join_parts(to_text(Bytes{prediction_.peak_bytes}),
@@ -118,7 +119,9 @@ class Log {
     return output_.colour ? join_parts("\x1b[2m", text, "\x1b[0m") : text;
   }
   void row(const char* label, const std::string& text) const {
-    output_.out << "  " << dim(strf("%-11s", label)) << text << '\n';
+    constexpr int kIndent = 13;
+    output_.out << "  " << dim(strf("%-11s", label))
+                << wrapped(text, kIndent, kIndent, output_.width);
   }
 
   // Whether memory and traffic were what was predicted.

@@ -36,10 +36,9 @@ ExitCode verify(const VerifyRequest& request, const Args& args, comm::World* wor
       train::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), strict);
   if (!verifier.ok()) return fail(output, verifier.error());
   const bool tells = world == nullptr || world->rank() == Rank{0};
-  VerifyReport report(request,
-                      {world == nullptr ? "threads of this process" : "processes, over gloo",
-                       strict, verifier->bounds()},
-                      {form_of(args, output), args.flag("verbose")}, output);
+  VerifyReport report(
+      request, {world == nullptr ? "threads of this process" : "processes, over gloo", strict},
+      {form_of(args, output), args.flag("verbose")}, output);
   if (tells) report.begin(verifier->model());
   bool stopped = false;
   for (const plan::Layout& layout : request.layouts) {

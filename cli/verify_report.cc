@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/help.h"
 #include "cli/table.h"
 #include "lockstep/plan/layout_space.h"
 
@@ -15,6 +16,13 @@ namespace {
 using train::Verdict;
 
 std::string error_text(double error) { return error == 0 ? "0" : strf("%.1e", error); }
+
+// Of the larger error in proportion to its bound.
+double share_of_bound(const Verdict& verdict) {
+  const auto share = [](double error, double bound) { return error == 0 ? 0 : error / bound; };
+  return std::max(share(verdict.step_error, verdict.bounds.step),
+                  share(verdict.run_error, verdict.bounds.run));
+}
 
 // The power of ten above, in wide steps, so that another machine's rounding is written alike.
 std::string magnitude(double error, double bound) {
@@ -86,21 +94,28 @@ void VerifyReport::begin(const arch::Model& model) const {
   if (style_.form != Form::kText) return;
   const arch::ModelConfig& c = model.config;
   const plan::Batch& batch = request_.spec.batch;
-  const auto row = [&](const char* label, const std::string& text) {
-    output_.out << "  " << coloured("\x1b[2m", strf("%-11s", label)) << text << '\n';
-  };
   output_.out << bold(heading()) << "\n\n";
-  row("model", join_parts(c.name.empty() ? "" : c.name + ": ", counted(c.layers, "layer"),
-                          ", hidden ", c.hidden, ", vocabulary ", c.vocab, c.tied ? ", tied" : "",
-                          "; ", counted(count(model).total, "parameter")));
-  row("batch", join_parts(counted(batch.global_batch, "sequence"), " of ",
-                          counted(batch.seq, "token"), ", some labels ignored"));
-  if (!request_.selection.empty()) row("layouts", request_.selection);
-  row("ranks", around_.ranks_are);
-  row("kernels", around_.strict
-                     ? "strict: layouts of one class must have equal bits"
-                     : "not strict on this machine: layouts must be close, bits may differ");
+  print_row("model",
+            join_parts(c.name.empty() ? "" : c.name + ": ", counted(c.layers, "layer"), ", hidden ",
+                       c.hidden, ", vocabulary ", c.vocab, c.tied ? ", tied" : "", "; ",
+                       counted(count(model).total, "parameter")));
+  print_row("batch", join_parts(counted(batch.global_batch, "sequence"), " of ",
+                                counted(batch.seq, "token"), ", some labels ignored"));
+  if (!request_.selection.empty()) print_row("layouts", request_.selection);
+  print_row("ranks", around_.ranks_are);
+  print_row("bounds", request_.spec.train.dtype == DType::kF64
+                          ? "1e-12 for the gradients of a step, 1e-10 for parameters at the end"
+                          : "twice the distance of one rank to the same steps in f64");
+  print_row("kernels", around_.strict
+                           ? "strict: layouts of one class must have equal bits"
+                           : "not strict on this machine: layouts must be close, bits may differ");
   output_.out << std::endl;
+}
+
+void VerifyReport::print_row(const char* label, const std::string& text) const {
+  constexpr int kIndent = 13;
+  output_.out << "  " << coloured("\x1b[2m", strf("%-11s", label))
+              << wrapped(text, kIndent, kIndent, output_.width);
 }
 
 void VerifyReport::running(const plan::Layout& layout) {
@@ -164,21 +179,19 @@ void VerifyReport::print_factors() const {
 }
 
 void VerifyReport::print_summary(Seconds time) const {
-  const auto row = [&](const char* label, const std::string& text) {
-    output_.out << "  " << coloured("\x1b[2m", strf("%-11s", label)) << text << '\n';
-  };
   const Verdict& worst = this->worst();
-  row("worst",
-      join_parts(error_text(largest(&Verdict::step_error)), " in gradients (bound ",
-                 strf("%.2g", around_.bounds.step), "), ", error_text(largest(&Verdict::run_error)),
-                 " in parameters (bound ", strf("%.2g", around_.bounds.run), ")"));
-  if (!worst.where.empty()) row("", join_parts("at ", worst.where, " of ", worst.name));
+  print_row("errors",
+            join_parts("at most ", error_text(largest(&Verdict::step_error)), " in gradients, ",
+                       error_text(largest(&Verdict::run_error)), " in parameters"));
+  if (!worst.where.empty())
+    print_row("worst", join_parts(strf("%.2g %% of its bound: ", 100 * share_of_bound(worst)),
+                                  worst.where, " of ", worst.name));
   if (around_.strict)
-    row("bits", num_classes() == static_cast<int>(verdicts_.size())
-                    ? "no two layouts of one class to compare"
-                    : join_parts(counted(num_classes(), "class"),
-                                 " of equal data degree, microbatch and reduction",
-                                 failed() == 0 ? ": equal bits in each" : ""));
+    print_row("bits", num_classes() == static_cast<int>(verdicts_.size())
+                          ? "no two layouts of one class to compare"
+                          : join_parts(counted(num_classes(), "class"),
+                                       " of equal data degree, microbatch and reduction",
+                                       failed() == 0 ? ": equal bits in each" : ""));
   double sum = 0;
   int foreseen = 0;
   for (const Verdict& verdict : verdicts_) {
@@ -187,13 +200,14 @@ void VerifyReport::print_summary(Seconds time) const {
   }
   const double most = largest(&Verdict::worst_peak_error);
   const auto all = static_cast<double>(verdicts_.size());
-  row("memory", most == 0 ? "every peak as predicted, to the byte"
+  print_row("memory", most == 0
+                          ? "every peak as predicted, to the byte"
                           : strf("peaks %.2g %% from their prediction on average, %.2g %% at worst",
                                  100 * sum / all, 100 * most));
-  row("traffic",
-      foreseen == static_cast<int>(verdicts_.size())
-          ? "every byte sent as predicted"
-          : join_parts("as predicted in ", foreseen, " of ", verdicts_.size(), " layouts"));
+  print_row("traffic",
+            foreseen == static_cast<int>(verdicts_.size())
+                ? "every byte sent as predicted"
+                : join_parts("as predicted in ", foreseen, " of ", verdicts_.size(), " layouts"));
   const std::string layouts = counted(static_cast<std::int64_t>(verdicts_.size()), "layout");
   output_.out << '\n'
               << (verdicts_.size() < request_.layouts.size() ? "stopped as asked; " : "")
@@ -210,9 +224,9 @@ void VerifyReport::print_markdown() const {
               << "| --- | ---: | --- | --- | --- | --- |\n";
   for (const Verdict& verdict : verdicts_)
     output_.out << "| `" << verdict.name << "` | " << verdict.ranks << " | "
-                << (verdict.ok() ? magnitude(verdict.step_error, around_.bounds.step)
+                << (verdict.ok() ? magnitude(verdict.step_error, verdict.bounds.step)
                                  : "**" + verdict.failure + "**")
-                << " | " << magnitude(verdict.run_error, around_.bounds.run) << " | "
+                << " | " << magnitude(verdict.run_error, verdict.bounds.run) << " | "
                 << memory_text(verdict) << " | "
                 << (around_.strict ? verdict.bits_class : "not compared") << " |\n";
 }
@@ -224,6 +238,8 @@ Json VerifyReport::json(Seconds time) const {
                             {"ranks", v.ranks},
                             {"step_error", v.step_error},
                             {"run_error", v.run_error},
+                            {"step_bound", v.bounds.step},
+                            {"run_bound", v.bounds.run},
                             {"where", v.where},
                             {"failure", v.ok() ? Json() : Json(v.failure)},
                             {"peak_bytes", v.peak_bytes},
@@ -245,8 +261,7 @@ Json VerifyReport::json(Seconds time) const {
                        {"classes", num_classes()},
                        {"worst_error", largest(&Verdict::step_error)},
                        {"worst_run_error", largest(&Verdict::run_error)},
-                       {"step_bound", around_.bounds.step},
-                       {"run_bound", around_.bounds.run},
+
                        {"seconds", time.value},
                        {"rows", std::move(rows)}});
 }
@@ -258,15 +273,14 @@ int VerifyReport::failed() const {
 
 int VerifyReport::num_classes() const {
   std::set<std::string> classes;
-  for (const Verdict& verdict : verdicts_) classes.insert(verdict.bits_class);
+  for (const Verdict& verdict : verdicts_)
+    if (!verdict.bits_class.empty()) classes.insert(verdict.bits_class);
   return static_cast<int>(classes.size());
 }
 
 // That of the largest error in proportion to its bound.
 const Verdict& VerifyReport::worst() const {
-  return *std::ranges::max_element(verdicts_, {}, [&](const Verdict& v) {
-    return std::max(v.step_error / around_.bounds.step, v.run_error / around_.bounds.run);
-  });
+  return *std::ranges::max_element(verdicts_, {}, share_of_bound);
 }
 
 double VerifyReport::largest(double Verdict::* error) const {

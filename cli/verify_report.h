@@ -24,7 +24,6 @@ class VerifyReport {
   struct Circumstances {
     std::string ranks_are;  // "threads"
     bool strict = true;     // bits are compared
-    train::Bounds bounds;
   };
 
   // The request must outlive it.
@@ -39,6 +38,7 @@ class VerifyReport {
   int failed() const;
 
  private:
+  void print_row(const char* label, const std::string& text) const;
   void print_line(const train::Verdict& verdict) const;
   void print_factors() const;
   void print_summary(Seconds time) const;

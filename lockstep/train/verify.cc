@@ -38,8 +38,8 @@ void fail(Verdict& verdict, Noticed noticed, std::string what) {
 }
 
 // The larger error in proportion to its bound is the one worth a name.
-void note(const Difference& found, std::size_t step, const Bounds& bounds, const char* what,
-          Verdict& verdict) {
+void note(const Difference& found, std::size_t step, const char* what, Verdict& verdict) {
+  const Bounds& bounds = verdict.bounds;
   const bool of_run = found.role == Role::kParameter;
   const double bound = of_run ? bounds.run : bounds.step;
   double& worst = of_run ? verdict.run_error : verdict.step_error;
@@ -51,7 +51,7 @@ void note(const Difference& found, std::size_t step, const Bounds& bounds, const
   if (found.error <= bound) return;
   fail(verdict, Noticed::kNumbers,
        join_parts(what, found.tensor, " differs by ", strf("%.2g", found.error), " in step ",
-                  step + 1, " (bound ", strf("%.0e", bound), ")"));
+                  step + 1, " (bound ", strf("%.2g", bound), ")"));
 }
 
 // Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one.
@@ -114,7 +114,7 @@ Verifier::Verifier(plan::Spec spec, Job reference_job, int steps, bool equal_bit
   std::vector<StepOrder> orders;
   for (int step = 0; step < steps; ++step) orders.push_back({step, nullptr});
   reference_ = run_trial(reference_job_, tokens_for(spec_), orders, kDeadline).images;
-  if (spec_.train.dtype != DType::kF64) measure_bounds();
+  if (spec_.train.dtype != DType::kF64) find_truth();
   bits_[bits_class_of(reference_job_)] = {"one rank", reference_.back().digest()};
 }
 
@@ -135,19 +135,36 @@ std::vector<StepOrder> Verifier::orders() const {
   return orders;
 }
 
-// How far the reference itself is from the same steps in f64.
-void Verifier::measure_bounds() {
+// The steps of a trial in f64.
+void Verifier::find_truth() {
   plan::Spec spec = on_one_rank(spec_);
   spec.train.dtype = DType::kF64;
   const Result<Job> job = make_job(spec);
   LS_CHECK(job.ok(), job.ok() ? "" : job.error().message);
   truth_ = run_trial(*job, tokens_for(spec_), orders(), kDeadline).images;
-  Verdict own;
-  std::vector<StepImage> images = reference_;
-  images.insert(images.end(), reference_.begin() + 1, reference_.end());
-  bounds_ = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
-  compare_images(images, own);
-  bounds_ = {2 * own.step_error, 2 * own.run_error};
+}
+
+// How far one rank is from the truth. The size of a microbatch is kept, because it decides how many
+// numbers a matrix product adds up, and by that its rounding.
+void Verifier::measure_bounds(const Job& job) {
+  const std::int64_t microbatch = job.spec.batch.microbatch;
+  if (truth_.empty() || bounds_.contains(microbatch)) return;
+  plan::Spec spec = on_one_rank(spec_);
+  spec.batch.microbatch = microbatch;
+  const Result<Job> alone = make_job(spec);
+  LS_CHECK(alone.ok(), alone.ok() ? "" : alone.error().message);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Verdict own{.bounds = {kInfinity, kInfinity}};
+  compare_images(run_trial(*alone, tokens_for(spec_), orders(), kDeadline).images, own);
+  bounds_[microbatch] = {2 * own.step_error, 2 * own.run_error};
+}
+
+Bounds Verifier::bounds_of(const Job& job) const {
+  if (truth_.empty()) return {1e-12, 1e-10};
+  const auto found = bounds_.find(job.spec.batch.microbatch);
+  LS_CHECK(found != bounds_.end(), "microbatches of ", job.spec.batch.microbatch,
+           " were not tried");
+  return found->second;
 }
 
 // What the image at this place of a trial is compared with; orders() says which step it is.
@@ -165,6 +182,7 @@ Verdict Verifier::try_out(const Job& job, const Fault& fault, Seconds op_deadlin
     return Verdict{.layout = job.spec.layout,
                    .name = to_text(job.spec.layout),
                    .ranks = job.mesh.world(),
+                   .bounds = bounds_of(job),
                    .failure = error.what(),
                    .noticed = noticed,
                    .foreseen = false};
@@ -184,6 +202,7 @@ Verdict Verifier::try_out(const Job& job, const Fault& fault, Seconds op_deadlin
 Result<Verdict> Verifier::check(const plan::Layout& layout) {
   const Result<Job> job = this->job(layout);
   if (!job.ok()) return job.error();
+  measure_bounds(*job);
   Verdict verdict = try_out(*job, {}, kDeadline);
   remember_bits(verdict);
   return verdict;
@@ -192,6 +211,7 @@ Result<Verdict> Verifier::check(const plan::Layout& layout) {
 Result<Verdict> Verifier::check_in(comm::World& world, const plan::Layout& layout) {
   const Result<Job> job = this->job(layout);
   if (!job.ok()) return job.error();
+  measure_bounds(*job);
   const RealClock clock;
   const std::string label = to_text(layout) + "/";
   Verdict verdict =
@@ -216,6 +236,7 @@ Verdict Verifier::judge(const Job& job, const TrialResult& trial) const {
   verdict.name = to_text(job.spec.layout);
   verdict.ranks = job.mesh.world();
   verdict.bits_class = bits_class_of(job);
+  verdict.bounds = bounds_of(job);
   if (!trial.images.empty()) {
     fail(verdict, Noticed::kReplicas, trial.disagreement);
     compare_images(trial.images, verdict);
@@ -232,16 +253,16 @@ void Verifier::compare_images(const std::vector<StepImage>& images, Verdict& ver
     // Step 0 of the free run starts from the reference's state by itself.
     const std::size_t place = step == 0 ? 0 : steps + step - 1;
     const auto compare_role = [&](Role role, const char* what) {
-      note(compare(model(), images[place], truth(place), role, lr), step, bounds_, what, verdict);
+      note(compare(model(), images[place], truth(place), role, lr), step, what, verdict);
     };
     compare_role(Role::kGradient, "gradient of ");
-    note(compare_scalars(images[place], truth(place)), step, bounds_, "", verdict);
+    note(compare_scalars(images[place], truth(place)), step, "", verdict);
     compare_role(Role::kFirstMoment, "first moment of ");
     compare_role(Role::kSecondMoment, "second moment of ");
   }
   for (std::size_t step = 0; step < steps; ++step)
-    note(compare(model(), images[step], truth(step), Role::kParameter, lr), step, bounds_,
-         "parameter ", verdict);
+    note(compare(model(), images[step], truth(step), Role::kParameter, lr), step, "parameter ",
+         verdict);
 }
 
 void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {

@@ -7,7 +7,7 @@
 //            reference's state, and (b) parameters after a free run are within bounds; (b) is wider,
 //            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10. In f32 errors
 //            are distances to the same steps in f64, and the bounds are twice what they are on one
-//            rank;
+//            rank with microbatches of the same size;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
 //            equal data degree, microbatch size and reduction period. The reference is one of them;
 //   replicas ranks that hold the same piece of state hold the same bits;
@@ -66,6 +66,7 @@ struct Verdict {
   int ranks = 1;
   double step_error = 0;     // (a)
   double run_error = 0;      // (b)
+  Bounds bounds = {};        // what they were held to
   std::string where = {};    // the tensor of the larger error in proportion to its bound
   std::string failure = {};  // empty: verified. Names the first differing tensor and its step.
   Noticed noticed = Noticed::kNothing;  // how the failure was
@@ -93,18 +94,20 @@ class Verifier {
   Result<Verdict> check_in(comm::World& world, const plan::Layout& layout);
 
   // On threads, a legal layout's job with a fault in it. Its bits are compared with those of the
-  // layouts checked before and are not remembered. Several threads may call it at once.
+  // layouts checked before and are not remembered. Several threads may call it at once. REQUIRES for
+  // f32: a layout with microbatches of that size was checked before.
   Verdict check_fault(const plan::Layout& layout, const Fault& fault, Seconds op_deadline) const;
 
   const arch::Model& model() const { return reference_job_.model; }
   const std::vector<StepImage>& reference() const { return reference_; }
-  const Bounds& bounds() const { return bounds_; }
   Result<Job> job(const plan::Layout& layout) const;
 
  private:
   Verifier(plan::Spec spec, Job reference_job, int steps, bool equal_bits);
   std::vector<StepOrder> orders() const;
-  void measure_bounds();
+  void find_truth();
+  void measure_bounds(const Job& job);
+  Bounds bounds_of(const Job& job) const;
   const StepImage& truth(std::size_t place) const;
   Verdict try_out(const Job& job, const Fault& fault, Seconds op_deadline) const;
   Verdict judge(const Job& job, const TrialResult& trial) const;
@@ -118,8 +121,8 @@ class Verifier {
   int steps_;
   bool equal_bits_;
   std::vector<StepImage> reference_;
-  std::vector<StepImage> truth_;  // f32: what orders() give in f64 on one rank; f64: empty
-  Bounds bounds_ = {1e-12, 1e-10};
+  std::vector<StepImage> truth_;           // f32: what orders() give in f64 on one rank; f64: empty
+  std::map<std::int64_t, Bounds> bounds_;  // f32: by size of a microbatch
   std::map<std::string, std::pair<std::string, Hash128>> bits_;  // class: first layout, digest
 };
 

@@ -189,10 +189,11 @@ TEST(VerifyReport, NamesWhatFailed) {
   request.ranks = {"1"};
   std::ostringstream out, err;
   Output output{.out = out, .err = err};
-  VerifyReport report(request, {"threads", true, {1e-12, 1e-10}}, {}, output);
-  report.add({.name = "dp1 zero0 step", .bits_class = "a"});
+  VerifyReport report(request, {"threads", true}, {}, output);
+  report.add({.name = "dp1 zero0 step", .bounds = {1e-12, 1e-10}, .bits_class = "a"});
   report.add({.name = "dp1 zero3 step",
               .step_error = 0.5,
+              .bounds = {1e-12, 1e-10},
               .where = "blocks.0.attn.q.weight",
               .failure = "gradient of blocks.0.attn.q.weight differs by 0.5 in step 1",
               .bits_class = "a",
@@ -201,7 +202,7 @@ TEST(VerifyReport, NamesWhatFailed) {
   EXPECT_EQ(report.failed(), 1);
   for (const char* text :
        {"  FAILED  dp1 zero3 step\n          gradient of blocks.0.attn.q.weight differs by 0.5",
-        "at blocks.0.attn.q.weight of dp1 zero3 step\n", "as predicted in 1 of 2 layouts\n",
+        ": blocks.0.attn.q.weight of dp1 zero3 step\n", "as predicted in 1 of 2 layouts\n",
         "\n1 of 2 layouts failed in 1 s\n"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text << "\n" << out.str();
 }

@@ -2,31 +2,63 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/data/mock_tokens.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::train {
 namespace {
 
-// Which layouts are verified in f64, on how many ranks, is docs/verified-layouts.md and its test.
-
-TEST(Verify, HoldsF32ToTwiceTheDistanceThatOneRankHasToF64) {
-  auto verifier = Verifier::create(tiny_spec(true, DType::kF32), 3);
-  ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-  EXPECT_GT(verifier->bounds().step, 1e-8);
-  EXPECT_LT(verifier->bounds().step, 1e-4);
-  for (const char* name :
-       {"dp1 zero0 m2", "dp2 zero2 m4", "pp2 dp2 zero3 1f1b m2", "dp2x2 zero1 m2 mb"}) {
-    const auto verdict = verifier->check(*plan::parse_layout(name));
-    ASSERT_TRUE(verdict.ok()) << verdict.error().message;
-    EXPECT_TRUE(verdict->ok()) << name << ": " << verdict->failure;
-    EXPECT_GT(verdict->step_error, 0) << name << ": errors are distances to f64";
-  }
+Verifier verifier_of(DType dtype) {
+  auto verifier = Verifier::create(tiny_spec(/*tied=*/true, dtype), 2);
+  EXPECT_TRUE(verifier.ok()) << verifier.error().message;
+  return *std::move(verifier);
 }
 
-TEST(Verify, RefusesALayoutThatCanNotRun) {
-  auto verifier = Verifier::create(tiny_spec(false, DType::kF64), 1);
-  ASSERT_TRUE(verifier.ok());
-  EXPECT_FALSE(verifier->check(*plan::parse_layout("pp8 dp1 zero0 m2")).ok());
+Verdict verdict_on(Verifier& verifier, const char* layout) {
+  const auto verdict = verifier.check(*plan::parse_layout(layout));
+  EXPECT_TRUE(verdict.ok()) << layout << ": " << verdict.error().message;
+  return *verdict;
+}
+
+// The reference takes one sequence at a time, so a layout that does so on one copy shares its class.
+TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
+  Verifier verifier = verifier_of(DType::kF64);
+  const Verdict pipeline = verdict_on(verifier, "pp2 dp1 zero0 gpipe m16 step recompute=block");
+  EXPECT_EQ(pipeline.failure, "");
+  EXPECT_EQ(pipeline.digest, verifier.reference().back().digest());
+  const Verdict flat = verdict_on(verifier, "dp4 zero3 m2 step");
+  const Verdict hybrid = verdict_on(verifier, "dp2x2 zero1 m2 step recompute=cheap");
+  EXPECT_EQ(flat.failure + hybrid.failure, "");
+  EXPECT_EQ(flat.bits_class, hybrid.bits_class);
+  EXPECT_EQ(flat.digest, hybrid.digest);
+  EXPECT_NE(flat.digest, pipeline.digest);
+}
+
+// A matrix product over sixteen sequences rounds more than sixteen products added up, so the bound of
+// microbatches of one would refuse microbatches of sixteen.
+TEST(Verify, HoldsF32ToTheRoundingOfItsMicrobatch) {
+  Verifier verifier = verifier_of(DType::kF32);
+  const Verdict large = verdict_on(verifier, "dp1 zero0 m1 step");
+  const Verdict small = verdict_on(verifier, "dp4 zero3 m4 mb");
+  EXPECT_EQ(large.failure + small.failure, "");
+  EXPECT_DOUBLE_EQ(large.step_error, large.bounds.step / 2);  // it is one rank itself
+  EXPECT_LT(small.bounds.step, large.bounds.step);
+}
+
+TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
+  Verifier verifier = verifier_of(DType::kF64);
+  const plan::Layout layout = *plan::parse_layout("dp2 zero1 m2");
+  const data::MockTokens other(4321, 97, true);
+  const Verdict wrong = verifier.check_fault(layout, {.source = &other}, Seconds{20});
+  EXPECT_EQ(wrong.noticed, Noticed::kNumbers);
+  EXPECT_TRUE(wrong.failure.starts_with("gradient of ")) << wrong.failure;
+  EXPECT_NE(wrong.failure.find(" in step 1 (bound 1e-12)"), std::string::npos) << wrong.failure;
+  EXPECT_EQ(verifier.check(layout)->failure, "");
+}
+
+TEST(Verify, RefusesWhatCanNotRun) {
+  Verifier verifier = verifier_of(DType::kF64);
+  EXPECT_EQ(verifier.check(*plan::parse_layout("tp2")).error().code, Code::kNotRunYet);
 }
 
 }  // namespace
