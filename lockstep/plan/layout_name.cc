@@ -10,6 +10,7 @@
 #include "lockstep/config/suggest.h"
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/plan/layout.h"
+#include "lockstep/schedule/catalog.h"
 
 namespace lockstep::plan {
 namespace {
@@ -67,8 +68,7 @@ class Reader {
 
  private:
   Result<void> word(std::string_view text) {
-    if (std::ranges::find(schedule_names(), text) != schedule_names().end())
-      return layout_.schedule = text, once("schedule", text);
+    if (schedule::find(text).ok()) return layout_.schedule = text, once("schedule", text);
     if (text == "step" || text == "mb") {
       layout_.reduce = text == "mb" ? Period::kMicrobatch : Period::kStep;
       return once("reduce", text);

@@ -17,7 +17,7 @@ namespace lockstep::plan {
 //
 // What runs today: family llama with RMS norms before, no biases, no qk-norm, full attention, in f32
 // or f64; tp = cp = ep = etp = 1; every ZeRO stage, also over a data group of one, where it changes
-// nothing; every schedule of the catalogue. A pure function; any thread may call it.
+// nothing; the schedules of schedule_names(), the others can be simulated. A pure function; any thread may call it.
 std::vector<Error> legal(const arch::ModelConfig& model, const Layout& layout, const Batch& batch,
                          DType dtype);
 

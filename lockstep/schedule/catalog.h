@@ -9,15 +9,20 @@
 
 namespace lockstep::schedule {
 
-// Formulas are in p coordinates, m microbatches, coordinate r, and tF, tB, tW: the times of F, I
-// and W of one stage.
+// Formulas are in p coordinates, v chunks, m microbatches, groups of N, coordinate r, and tF, tB, tW:
+// the times of F, I and W of one microbatch on a whole coordinate, of which a chunk takes 1/v.
 struct CatalogRow {
   std::string_view name;
   Result<Schedule> (*build)(const Shape& shape);
   std::string_view summary;  // one line
   std::string_view accepts;  // shapes
-  std::string_view bubble;   // idle time of a coordinate in one step, communication taking none
-  std::string_view peak;     // microbatches whose activations coordinate r holds at once
+  // Idle time of a coordinate in one step, communication taking none. After "where": only there.
+  std::string_view bubble;
+  // Microbatches whose activations coordinate r holds at once; a chunk of one counts 1/v.
+  std::string_view peak;
+  bool is_run = false;  // whether the runtime executes it today; all can be simulated
+  // The same with groups of a given size; none where microbatches do not go in groups.
+  Result<Schedule> (*build_grouped)(const Shape& shape, int group) = nullptr;
 };
 
 // In the order shown to users.

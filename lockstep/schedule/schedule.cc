@@ -70,17 +70,19 @@ class Inspection {
   }
 
   std::optional<Error> enter(const Pass& pass, int coord) {
-    const std::string name = "pass " + to_text(pass) + " of coordinate " + std::to_string(coord);
+    const auto name = [&] {
+      return "pass " + to_text(pass) + " of coordinate " + std::to_string(coord);
+    };
     if (!in_range(pass))
-      return refuse(name + " is outside " + std::to_string(shape_.stages()) + " stages and " +
+      return refuse(name() + " is outside " + std::to_string(shape_.stages()) + " stages and " +
                     std::to_string(shape_.microbatches) + " microbatches");
     if (home(pass.stage).value != coord)
-      return refuse(name + " belongs to coordinate " + std::to_string(home(pass.stage).value));
+      return refuse(name() + " belongs to coordinate " + std::to_string(home(pass.stage).value));
     Kinds& kinds = listed_[index(pass.stage, pass.microbatch)];
-    if ((kinds & bit(pass.kind)) != 0) return refuse(name + " is there twice");
+    if ((kinds & bit(pass.kind)) != 0) return refuse(name() + " is there twice");
     kinds |= bit(pass.kind);
     if ((kinds & kB) != 0 && (kinds & (kI | kW)) != 0)
-      return refuse(name + " makes a second backward pass",
+      return refuse(name() + " makes a second backward pass",
                     "a backward pass is B, or I and later W");
     return std::nullopt;
   }

@@ -13,7 +13,6 @@
 namespace lockstep::sim {
 namespace {
 
-using schedule::Lane;
 using schedule::Op;
 using schedule::OpKind;
 using schedule::Reach;

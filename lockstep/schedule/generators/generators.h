@@ -8,10 +8,29 @@
 
 namespace lockstep::schedule {
 
+// One stage per coordinate.
 Result<Schedule> gpipe(const Shape& shape);
 Result<Schedule> one_f_one_b(const Shape& shape);
+Result<Schedule> eager_1f1b(const Shape& shape);
+Result<Schedule> zb_h1(const Shape& shape);
+
+// Any number of chunks, dealt in a loop. Microbatches go through the chunks in groups of `group`;
+// without one, in groups as large as there are coordinates.
+Result<Schedule> interleaved(const Shape& shape);
+Result<Schedule> interleaved(const Shape& shape, int group);
+Result<Schedule> interleaved_zb(const Shape& shape);
+Result<Schedule> interleaved_zb(const Shape& shape, int group);
+Result<Schedule> looped_bfs(const Shape& shape);
+
+// Two chunks, dealt as a V.
+Result<Schedule> zbv(const Shape& shape);
+Result<Schedule> v_half(const Shape& shape);
+Result<Schedule> v_min(const Shape& shape);
+Result<Schedule> dualpipe_v(const Shape& shape);
 
 // For schedules that run one stage per coordinate: refuses unusable shapes and chunks other than 1.
 Result<void> check_one_chunk(std::string_view name, const Shape& shape);
+// For those of a V: refuses unusable shapes and chunks other than 2.
+Result<void> check_two_chunks(std::string_view name, const Shape& shape);
 
 }  // namespace lockstep::schedule

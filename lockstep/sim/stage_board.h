@@ -1,0 +1,87 @@
+// Who has made what when, while a schedule is timed stage by stage.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/schedule/schedule.h"
+#include "lockstep/sim/stage_sim.h"
+
+namespace lockstep::sim {
+
+// Belongs to one thread.
+class StageBoard {
+ public:
+  StageBoard(const schedule::Schedule& schedule, const StageCosts& costs)
+      : shape_(schedule.shape()), placement_(schedule.placement()), costs_(costs) {
+    const auto stages = static_cast<std::size_t>(shape_.stages());
+    LS_CHECK(costs.forward.size() == stages && costs.input_grad.size() == stages &&
+                 costs.weight_grad.size() == stages,
+             "costs for ", costs.forward.size(), ", ", costs.input_grad.size(), " and ",
+             costs.weight_grad.size(), " of ", stages, " stages");
+    outputs_.resize(stages * static_cast<std::size_t>(shape_.microbatches), kNever);
+    grads_ = outputs_;
+  }
+
+  Seconds duration(const schedule::Pass& pass) const {
+    const auto stage = static_cast<std::size_t>(pass.stage.value);
+    switch (pass.kind) {
+      case schedule::PassKind::kForward:
+        return costs_.forward[stage];
+      case schedule::PassKind::kInputGrad:
+        return costs_.input_grad[stage];
+      case schedule::PassKind::kWeightGrad:
+        return costs_.weight_grad[stage];
+      case schedule::PassKind::kBackward:
+        return costs_.input_grad[stage] + costs_.weight_grad[stage];
+    }
+    LS_CHECK(false, "pass of kind ", static_cast<int>(pass.kind));
+  }
+
+  // When the pass has what it takes from another stage; nothing while that is not known. What it
+  // takes from its own stage stands before it in the same list.
+  std::optional<Seconds> ready(const schedule::Pass& pass) const {
+    const bool is_forward = pass.kind == schedule::PassKind::kForward;
+    const Stage from = {pass.stage.value + (is_forward ? -1 : 1)};
+    const bool is_own = pass.kind == schedule::PassKind::kWeightGrad;
+    if (is_own || from.value < 0 || from.value == shape_.stages()) return Seconds{};
+    const Seconds made = (is_forward ? outputs_ : grads_)[index(from, pass.microbatch)];
+    if (made == kNever) return std::nullopt;
+    const bool hops = coord_of(placement_, from, shape_.coords) !=
+                      coord_of(placement_, pass.stage, shape_.coords);
+    return hops ? made + costs_.hop : made;
+  }
+
+  void finish(const schedule::Pass& pass, Seconds end) {
+    if (pass.kind == schedule::PassKind::kWeightGrad) return;
+    const bool is_forward = pass.kind == schedule::PassKind::kForward;
+    (is_forward ? outputs_ : grads_)[index(pass.stage, pass.microbatch)] = end;
+  }
+
+ private:
+  static constexpr Seconds kNever = {std::numeric_limits<double>::infinity()};
+
+  std::size_t index(Stage stage, Microbatch microbatch) const {
+    return static_cast<std::size_t>(stage.value) * static_cast<std::size_t>(shape_.microbatches) +
+           static_cast<std::size_t>(microbatch.value);
+  }
+
+  schedule::Shape shape_;
+  schedule::Placement placement_;
+  const StageCosts& costs_;
+  std::vector<Seconds> outputs_, grads_;  // when made, per stage and microbatch
+};
+
+// Lets every coordinate go on as long as it can, until none can.
+template <class Advance>  // bool(int coord): whether it did something
+void run_to_the_end(int coords, const Advance& advance) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int coord = 0; coord < coords; ++coord)
+      while (advance(coord)) moved = true;
+  }
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,75 @@
+#include "lockstep/sim/stage_sim.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "lockstep/base/check.h"
+#include "lockstep/sim/stage_board.h"
+
+namespace lockstep::sim {
+namespace {
+
+int most_held(std::span<const schedule::Pass> passes) {
+  int now = 0, most = 0;
+  for (const schedule::Pass& pass : passes) {
+    if (pass.kind == schedule::PassKind::kForward)
+      most = std::max(most, ++now);
+    else if (pass.kind != schedule::PassKind::kInputGrad)
+      --now;
+  }
+  return most;
+}
+
+}  // namespace
+
+StageCosts even_costs(const schedule::Shape& shape, Seconds forward, Seconds input_grad,
+                      Seconds weight_grad, Seconds hop) {
+  const auto stages = static_cast<std::size_t>(shape.stages());
+  const auto each = [&](Seconds whole) {
+    return std::vector<Seconds>(stages, {whole.value / shape.chunks});
+  };
+  return {each(forward), each(input_grad), each(weight_grad), hop};
+}
+
+Seconds StageTimes::bubble_without_barrier() const {
+  Seconds longest;
+  for (const std::vector<TimedPass>& passes : coords)
+    longest = std::max(longest, passes.back().end - passes.front().start);
+  return longest - work;
+}
+
+int StageTimes::max_peak() const { return std::ranges::max(peak); }
+
+StageTimes simulate_stages(const schedule::Schedule& schedule, const StageCosts& costs) {
+  const int coords = schedule.shape().coords;
+  StageBoard board(schedule, costs);
+  StageTimes times;
+  times.coords.resize(static_cast<std::size_t>(coords));
+  run_to_the_end(coords, [&](int coord) {
+    std::vector<TimedPass>& timed = times.coords[static_cast<std::size_t>(coord)];
+    const std::span<const schedule::Pass> passes = schedule.passes({coord});
+    if (timed.size() == passes.size()) return false;
+    const schedule::Pass& pass = passes[timed.size()];
+    const std::optional<Seconds> ready = board.ready(pass);
+    if (!ready) return false;
+    const Seconds start = std::max(timed.empty() ? Seconds{} : timed.back().end, *ready);
+    timed.push_back({start, start + board.duration(pass)});
+    board.finish(pass, timed.back().end);
+    return true;
+  });
+  for (int coord = 0; coord < coords; ++coord) {
+    const auto& timed = times.coords[static_cast<std::size_t>(coord)];
+    const std::span<const schedule::Pass> passes = schedule.passes({coord});
+    LS_CHECK(timed.size() == passes.size(), "coordinate ", coord, " stands at ",
+             to_text(passes[timed.size()]));
+    Seconds work;
+    for (const schedule::Pass& pass : passes) work += board.duration(pass);
+    times.work = std::max(times.work, work);
+    times.makespan = std::max(times.makespan, timed.back().end);
+    times.peak.push_back(most_held(passes));
+  }
+  return times;
+}
+
+}  // namespace lockstep::sim
