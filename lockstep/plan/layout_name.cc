@@ -127,7 +127,7 @@ class Reader {
                    join_parts("`", text, "` in a layout: replicas x shards is out of range"),
                    "the nearest: `dp1x1`"};
     layout_.degrees.dp = *product;
-    layout_.degrees.dp_shard = *shards;
+    layout_.degrees.dp_shard = shards;
     return once("dp", text);
   }
 

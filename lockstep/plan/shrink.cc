@@ -22,7 +22,8 @@ std::int64_t in_ratio(std::int64_t part, std::int64_t whole, std::int64_t size,
                       std::int64_t limit) {
   const double exact = static_cast<double>(part) / static_cast<double>(whole) *
                        static_cast<double>(size) / static_cast<double>(kGrain);
-  const double most = static_cast<double>(limit / kGrain);
+  const std::int64_t grains = limit / kGrain;
+  const auto most = static_cast<double>(grains);
   return static_cast<std::int64_t>(std::clamp(exact + 0.5, 1.0, most)) * kGrain;
 }
 
