@@ -28,7 +28,6 @@ runtime::Place Job::place(Rank rank) const {
   place.coord = mesh.coord(rank, Axis::kPipeline);
   place.shards = mesh.degree(mesh::kDenseShard);
   place.shard = mesh.coord(rank, mesh::kDenseShard).value;
-  place.replicas = mesh.degree(Axis::kDataReplicate);
   place.replica = mesh.coord(rank, Axis::kDataReplicate).value;
   return place;
 }
@@ -38,13 +37,15 @@ runtime::Place Job::place(Rank rank) const {
 Hash128 Job::digest() const {
   const plan::Train& train = spec.train;
   const arch::ModelConfig& config = model.config;
+  const arch::RopeScaling& scaling = config.rope_scaling;
   return xxh3_128(join_parts(
       to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ", config.heads, " ",
       config.kv_heads, " ", config.head_dim, " ", config.ffn, " ", config.vocab, " ", config.tied,
       " ", strf("%a %a %a ", config.norm_eps, config.rope_theta, config.init_std),
-      to_text(spec.layout), " ", spec.batch.seq, " ", spec.batch.global_batch, " ",
-      spec.batch.microbatch, " ", to_text(train.dtype), " ", train.seed, " ", train.warmup,
-      strf(" %a %a %a", train.lr, train.weight_decay, train.clip)));
+      strf("%a %a %a ", scaling.factor, scaling.low_freq, scaling.high_freq),
+      scaling.original_positions, " ", to_text(spec.layout), " ", spec.batch.seq, " ",
+      spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype), " ",
+      train.seed, " ", train.warmup, strf(" %a %a %a", train.lr, train.weight_decay, train.clip)));
 }
 
 Result<Job> make_job(const plan::Spec& spec) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <vector>
+
 #include "lockstep/data/mock_tokens.h"
 #include "tests/train/tiny.h"
 
@@ -54,6 +57,29 @@ TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
   EXPECT_TRUE(wrong.failure.starts_with("gradient of ")) << wrong.failure;
   EXPECT_NE(wrong.failure.find(" in step 1 (bound 1e-12)"), std::string::npos) << wrong.failure;
   EXPECT_EQ(verifier.check(layout)->failure, "");
+}
+
+// Ranks compare digests before the first step; a model that computes something else must show.
+TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
+  const plan::Spec spec = tiny_spec(false, DType::kF32);
+  const std::vector<void (*)(plan::Spec&)> changes = {
+      [](plan::Spec& s) { s.model.rope_theta = 5e5; },
+      [](plan::Spec& s) { s.model.rope_scaling = {8, 1, 4, 16}; },
+      [](plan::Spec& s) { s.model.norm_eps = 1e-6; },
+      [](plan::Spec& s) { s.model.tied = true; },
+      [](plan::Spec& s) { s.train.seed = 1; },
+      [](plan::Spec& s) { s.train.clip = 0; },
+      [](plan::Spec& s) { s.train.weight_decay = 0; },
+      [](plan::Spec& s) { s.batch.microbatch = 2; },
+      [](plan::Spec& s) { s.layout.zero = 3; },
+      [](plan::Spec& s) { s.layout.recompute = plan::kCheap; }};
+  std::set<Hash128> seen = {make_job(spec)->digest()};
+  EXPECT_TRUE(seen.contains(make_job(spec)->digest()));
+  for (auto change : changes) {
+    plan::Spec changed = spec;
+    change(changed);
+    EXPECT_TRUE(seen.insert(make_job(changed)->digest()).second);
+  }
 }
 
 TEST(Verify, RefusesWhatCanNotRun) {
