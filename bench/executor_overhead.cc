@@ -1,12 +1,12 @@
 // What the executor itself costs per op: a step whose values are a few bytes and whose computation
 // takes no time, on one rank and on a pipeline of two threads.
 //   bench_executor_overhead [steps = 200]
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
+#include "bench/median.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/exec/executor.h"
 #include "lockstep/exec/synthetic.h"
@@ -17,11 +17,6 @@ namespace lockstep {
 namespace {
 
 constexpr int kBlocks = 24, kMicrobatches = 16;
-
-double median(std::vector<double>& values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
 
 void measure(int pp, int zero, int steps) {
   schedule::StepShape step;

@@ -3,12 +3,12 @@
 // and the time of a lone gather and a lone reduction, predicts how long the list stands still in
 // Waits. Prints both for computation that is longer and shorter than the gathers.
 //   bench_overlap [MiB of a unit's parameters = 32] [steps = 9]
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "bench/median.h"
 #include "lockstep/base/check.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/exec/executor.h"
@@ -37,11 +37,6 @@ schedule::Program zero3_program() {
 
 bool is_compute(OpKind kind) { return kind == OpKind::kForward || kind == OpKind::kBackward; }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 struct Measured {
   double step = 0, gather_wait = 0, reduce_wait = 0;
 };
@@ -53,6 +48,7 @@ class Bench {
         program_(zero3_program()),
         mesh_(*mesh::Mesh::create({.dp = kRanks})),
         groups_(world, "", mesh_, false, Deadline::after(Seconds{60})),
+        lone_(*groups_.of(schedule::Reach::kShard)[0]),
         elements_(mib * 1024 * 1024 / 4) {}
 
   // Medians of collectives that have nothing beside them, one after another as in the step.
@@ -63,9 +59,9 @@ class Bench {
     std::vector<double> gathers, reduces;
     for (int i = 0; i < repeats; ++i) {
       const RealClock clock;
-      groups_.shard().all_gather(in, out, Deadline::after(Seconds{60})).wait();
+      lone_.all_gather(in, out, Deadline::after(Seconds{60})).wait();
       const double middle = clock.now().since_start.value;
-      groups_.shard().reduce_scatter(out, in, Deadline::after(Seconds{60})).wait();
+      lone_.reduce_scatter(out, in, Deadline::after(Seconds{60})).wait();
       gathers.push_back(middle);
       reduces.push_back(clock.now().since_start.value - middle);
     }
@@ -126,6 +122,7 @@ class Bench {
   schedule::Program program_;
   mesh::Mesh mesh_;
   exec::Groups groups_;
+  comm::Communicator& lone_;  // the shard group
   std::int64_t elements_;
   double gather_ = 0, reduce_ = 0;
 };

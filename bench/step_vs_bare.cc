@@ -7,12 +7,12 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
+#include "bench/median.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/tensor/memory.h"
@@ -162,11 +162,6 @@ plan::Spec spec_of(const Case& about) {
   spec.batch = {about.seq, about.microbatch * about.microbatches, about.microbatch};
   spec.train = {1, 1e-3, 0, kDecay, 1.0, 1, DType::kF32};
   return spec;
-}
-
-double median(std::vector<double>& values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 template <class Body>

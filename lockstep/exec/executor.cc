@@ -12,17 +12,6 @@ using schedule::Effects;
 using schedule::Op;
 using schedule::OpKind;
 using schedule::Value;
-using schedule::ValueKind;
-
-namespace {
-
-// Numbers that live in no memory of their own.
-bool is_scalar(const Value& value) {
-  return value.kind == ValueKind::kCount || value.kind == ValueKind::kLoss ||
-         value.kind == ValueKind::kNorm;
-}
-
-}  // namespace
 
 Executor::Executor(const schedule::Program& program, Coord coord, const Groups& groups,
                    Workspace& workspace, Options options)
@@ -70,16 +59,16 @@ void Executor::check_before(const Prepared& prepared) const {
   for (const auto* values :
        {&prepared.effects.reads, &prepared.effects.mutates, &prepared.effects.kills})
     for (const Value& value : *values)
-      LS_CHECK(is_scalar(value) || workspace_.holds(value), to_text(value), " is not there");
+      LS_CHECK(is_number(value) || workspace_.holds(value), to_text(value), " is not there");
   for (const Value& value : prepared.effects.defines)
-    LS_CHECK(is_scalar(value) || !workspace_.holds(value), to_text(value), " is there already");
+    LS_CHECK(is_number(value) || !workspace_.holds(value), to_text(value), " is there already");
 }
 
 void Executor::check_after(const Prepared& prepared) const {
   for (const Value& value : prepared.effects.kills)
     LS_CHECK(!workspace_.holds(value), to_text(value), " was left behind");
   for (const Value& value : prepared.effects.defines)
-    LS_CHECK(is_scalar(value) || workspace_.holds(value), to_text(value), " was not made");
+    LS_CHECK(is_number(value) || workspace_.holds(value), to_text(value), " was not made");
 }
 
 void Executor::run_op(Prepared& prepared) {

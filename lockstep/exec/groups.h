@@ -27,11 +27,6 @@ class Groups {
   // weight whose two copies are on this rank.
   std::vector<comm::Communicator*> of(schedule::Reach reach) const;
 
-  comm::Communicator& data() const { return *data_; }
-  comm::Communicator& shard() const { return *shard_; }
-  comm::Communicator& replicate() const { return *replicate_; }
-  comm::Communicator& pipeline() const { return *pipeline_; }
-
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.
   void agree(const Hash128& digest, Deadline deadline) const;

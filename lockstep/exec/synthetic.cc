@@ -11,15 +11,6 @@ namespace lockstep::exec {
 using schedule::Value;
 using schedule::ValueKind;
 
-namespace {
-
-bool has_memory(const Value& value) {
-  return value.kind != ValueKind::kCount && value.kind != ValueKind::kLoss &&
-         value.kind != ValueKind::kNorm;
-}
-
-}  // namespace
-
 SyntheticWorkspace::SyntheticWorkspace(const schedule::Program& program, Coord coord,
                                        int shard_index, Count count, Length length)
     : step_(program.step),
@@ -27,7 +18,7 @@ SyntheticWorkspace::SyntheticWorkspace(const schedule::Program& program, Coord c
       count_of_(std::move(count)),
       length_of_(std::move(length)) {
   for (const Value& value : persistent(program.step, coord))
-    if (has_memory(value)) create(value);
+    if (!is_number(value)) create(value);
 }
 
 Buffer SyntheticWorkspace::create(const Value& value) {
@@ -70,10 +61,10 @@ void SyntheticWorkspace::compute(const schedule::Op& op, const schedule::Effects
   // An absolute end, so that what the executor does around it is not added to it.
   const auto end = Deadline::after(length_of_(op)).point();
   for (const Value& value : effects.mutates)
-    if (has_memory(value)) values_.at(value)[0] += 1.0F;
+    if (!is_number(value)) values_.at(value)[0] += 1.0F;
   for (const Value& value : effects.kills) drop(value);
   for (const Value& value : effects.defines)
-    if (has_memory(value)) create(value);
+    if (!is_number(value)) create(value);
   std::this_thread::sleep_until(end);
 }
 

@@ -28,12 +28,10 @@ namespace lockstep::runtime {
 
 // This rank among those that share its pipeline coordinate.
 struct Place {
-  Coord coord;                // along the pipeline
-  std::int64_t shards = 1;    // ranks that share one copy of the parameters
-  std::int64_t shard = 0;     // which of them this is
-  std::int64_t replicas = 1;  // copies
-  std::int64_t replica = 0;
-  std::int64_t data_ranks() const { return shards * replicas; }
+  Coord coord;               // along the pipeline
+  std::int64_t shards = 1;   // ranks that share one copy of the parameters
+  std::int64_t shard = 0;    // which of them this is
+  std::int64_t replica = 0;  // which copy
   std::int64_t data_index() const { return replica * shards + shard; }
 };
 

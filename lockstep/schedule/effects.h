@@ -44,6 +44,12 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
+// Whether it is a number of the rank itself, without memory of its own.
+constexpr bool is_number(const Value& value) {
+  return value.kind == ValueKind::kCount || value.kind == ValueKind::kLoss ||
+         value.kind == ValueKind::kNorm;
+}
+
 std::string to_text(const Value& value);  // "stash(3,1)"
 
 enum class Lane : std::uint8_t { kHost, kCompute, kSend, kRecv, kCollective };

@@ -64,7 +64,7 @@ void for_every_rank(const arch::Model& model, const Case& about, Body body) {
   for (int coord = 0; coord < about.pp; ++coord)
     for (std::int64_t replica = 0; replica < about.replicas; ++replica)
       for (std::int64_t shard = 0; shard < about.shards; ++shard) {
-        const Place place = {{coord}, about.shards, shard, about.replicas, replica};
+        const Place place = {{coord}, about.shards, shard, replica};
         TensorWorkspace workspace(model, step, place, settings(), tokens);
         for (int unit = 0; unit < model.num_units(); ++unit)
           if (step.holds({coord}, unit)) body(workspace, unit);

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <map>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "lockstep/schedule/inventory.h"
 #include "lockstep/schedule/text.h"
+#include "tests/schedule/dice.h"
 
 namespace lockstep::schedule {
 
@@ -87,18 +87,5 @@ inline Program tiny(int zero) {
                  {publish + "load0 count F0.0 F1.0 B1.0 B0.0 reduce1.0 reduce0.0 wait:reduce1.0 "
                             "wait:reduce0.0 norm update0 update1"});
 }
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  // Between low and high, both included.
-  int between(int low, int high) {
-    return low + static_cast<int>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool coin() { return between(0, 1) == 1; }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 }  // namespace lockstep::schedule

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 #include <set>
 #include <string>
 #include <tuple>
@@ -13,22 +12,11 @@
 #include "lockstep/schedule/lower.h"
 #include "lockstep/schedule/passes/residency.h"
 #include "lockstep/schedule/validate.h"
+#include "tests/schedule/dice.h"
 #include "tests/schedule/replay.h"
 
 namespace lockstep::schedule {
 namespace {
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  int between(int low, int high) {
-    return low + static_cast<int>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool coin() { return between(0, 1) == 1; }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // Any order a pipeline could run in: again and again one of the passes that are ready.
 Schedule random_schedule(Dice& dice, const Shape& shape, Placement placement) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "lockstep/schedule/schedule.h"
 
@@ -27,6 +28,11 @@ Result<Schedule> zbv(const Shape& shape);
 Result<Schedule> v_half(const Shape& shape);
 Result<Schedule> v_min(const Shape& shape);
 Result<Schedule> dualpipe_v(const Shape& shape);
+
+// What 1F1B and its eager kin share: on coordinate r, `warm_ups[r]` forward passes (at most all of
+// them), then one forward and one backward in turn. REQUIRES: check_one_chunk accepts the shape, one
+// warm-up per coordinate.
+Result<Schedule> alternating(const Shape& shape, const std::vector<int>& warm_ups);
 
 // For schedules that run one stage per coordinate: refuses unusable shapes and chunks other than 1.
 Result<void> check_one_chunk(std::string_view name, const Shape& shape);
