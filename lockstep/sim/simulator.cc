@@ -41,6 +41,8 @@ class Run {
       result.makespan = std::max(result.makespan, coords_[c].now);
       result.coords.push_back(std::move(coords_[c].timeline));
       result.waited.push_back(coords_[c].waited);
+      std::ranges::sort(coords_[c].lanes, {}, &schedule::TimedOp::op);
+      result.lanes.push_back(std::move(coords_[c].lanes));
     }
     return result;
   }
@@ -53,9 +55,14 @@ class Run {
     std::map<Reach, Seconds> lane_free;
     std::vector<std::optional<Seconds>> done;  // of asynchronous ops, once known
     schedule::Timeline timeline;
+    schedule::Timeline lanes;
+  };
+  struct End {
+    Seconds posted;
+    std::int32_t op = 0;
   };
   struct TransferState {
-    std::optional<Seconds> sent, received;  // when each end was posted
+    std::optional<End> sent, received;
     std::optional<Seconds> done;
   };
   // Members of a meeting that spans coordinates, in the order in which it happens.
@@ -83,8 +90,10 @@ class Run {
       post(c, op);
     } else if (is_async(op.kind)) {
       Seconds& free = state.lane_free[op.reach];
-      free = std::max(free, state.now) + cost_({c}, op);
+      const Seconds start = std::max(free, state.now);
+      free = start + cost_({c}, op);
       state.done[state.next] = free;
+      state.lanes.push_back({static_cast<std::int32_t>(state.next), start, free});
       finish(c, state.now);
     } else {
       finish(c, op.kind == OpKind::kFree ? state.now : state.now + cost_({c}, op));
@@ -115,14 +124,18 @@ class Run {
   void post(int c, const Op& op) {
     TransferState& transfer = transfers_[index(op.transfer)];
     CoordState& state = coords_[index(c)];
-    (op.kind == OpKind::kSend ? transfer.sent : transfer.received) = state.now;
+    (op.kind == OpKind::kSend ? transfer.sent : transfer.received) =
+        End{state.now, static_cast<std::int32_t>(state.next)};
     if (op.kind == OpKind::kSend) transfer_cost_[op.transfer] = cost_({c}, op);
     finish(c, state.now);
     if (!transfer.sent || !transfer.received) return;
     const schedule::Transfer& about = program_.transfers[index(op.transfer)];
     Seconds& free = channel_free_[{about.from, about.to}];
-    free = std::max({free, *transfer.sent, *transfer.received}) + transfer_cost_[op.transfer];
+    const Seconds start = std::max({free, transfer.sent->posted, transfer.received->posted});
+    free = start + transfer_cost_[op.transfer];
     transfer.done = free;
+    coords_[index(about.from.value)].lanes.push_back({transfer.sent->op, start, free});
+    coords_[index(about.to.value)].lanes.push_back({transfer.received->op, start, free});
     wake(c == about.from.value ? about.to.value : about.from.value);
   }
 
@@ -137,7 +150,7 @@ class Run {
     for (int member : std::exchange(meeting.arrived, {})) {
       CoordState& other = coords_[index(member)];
       other.waited += meeting.start - other.now;
-      finish(member, meeting.start + cost_({member}, op));
+      finish(member, meeting.start + cost_({member}, op_at(member)));
       wake(member);
     }
     meeting.start = {};

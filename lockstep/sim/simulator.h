@@ -24,6 +24,10 @@ struct Simulation {
   std::vector<schedule::Timeline> coords;
   Seconds makespan;  // of one step from a standing start
 
+  // When each asynchronous op ran on its lane, beside `coords`, by op index; a transfer is there at
+  // both of its ends.
+  std::vector<schedule::Timeline> lanes;
+
   // Time that a coordinate's list stood still in Waits.
   std::vector<Seconds> waited;
 };

@@ -288,6 +288,39 @@ TEST(Simulator, TimesOfRandomProgramsFollowFromTheRules) {
   EXPECT_GT(ops, 10000);
 }
 
+// A timeline holds all that is needed to time it again: what it says of each op's length gives the
+// same times, op by op.
+TEST(Simulator, ItsOwnLengthsGiveTheSameTimes) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Dice dice(seed);
+    const Program program = random_program(dice);
+    const Cost cost = random_cost(seed);
+    const Simulation run = simulated(program, cost);
+    std::vector<std::map<const Op*, Seconds>> lengths(program.lists.size());
+    for (std::size_t c = 0; c < program.lists.size(); ++c) {
+      const auto& list = program.lists[c];
+      for (const schedule::TimedOp& timed : run.coords[c]) {
+        const Op& op = list[static_cast<std::size_t>(timed.op)];
+        const bool meets = op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied;
+        lengths[c][&op] = meets ? cost({static_cast<int>(c)}, op) : timed.end - timed.start;
+      }
+      std::size_t asynchronous = 0;
+      for (const Op& op : list) asynchronous += is_async(op.kind);
+      EXPECT_EQ(run.lanes[c].size(), asynchronous) << "seed " << seed;
+      for (const schedule::TimedOp& timed : run.lanes[c]) {
+        EXPECT_GE(timed.start, run.coords[c][static_cast<std::size_t>(timed.op)].start);
+        lengths[c][&list[static_cast<std::size_t>(timed.op)]] = timed.end - timed.start;
+      }
+    }
+    const Simulation again = simulated(program, [&](Coord c, const Op& op) {
+      return lengths[static_cast<std::size_t>(c.value)].at(&op);
+    });
+    EXPECT_EQ(again.makespan, run.makespan) << "seed " << seed;
+    EXPECT_EQ(again.coords, run.coords) << "seed " << seed;
+    EXPECT_EQ(again.lanes, run.lanes) << "seed " << seed;
+  }
+}
+
 // With chunks = 1 everything passes in one order, so no op can make room for others by being slow.
 TEST(Simulator, ASlowerOpNeverShortensAStep) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
