@@ -211,17 +211,21 @@ struct ProgressBoard::Shared {
     return last;
   }
 
-  // Blocks until every other survivor knows the verdict, or kHostStays.
-  void stay_for_others(Rank culprit) const {
+  // Blocks until every other rank has left or, after a failure, every survivor knows the verdict; at
+  // most kHostStays.
+  void stay_for_others(const std::optional<Blame>& known) const {
+    const auto needs_store = [&](Rank rank, const Word& word) {
+      if (rank == rendezvous.rank || word.beat == 0) return false;
+      return !known || (!word.knows_verdict && rank != known->rank);
+    };
     const Deadline deadline = Deadline::after(Seconds{kHostStays.count() / 1000.0});
+    const std::vector<Rank> ranks = witnesses(known ? known->rank : rendezvous.rank);
     while (!deadline.expired()) {
-      bool all_know = true;
-      const std::vector<Rank> ranks = witnesses(culprit);
       const std::vector<Word> words = read_words(ranks);
+      bool alone = true;
       for (std::size_t i = 0; i < ranks.size(); ++i)
-        all_know = all_know &&
-                   (words[i].knows_verdict || ranks[i] == culprit || ranks[i] == rendezvous.rank);
-      if (all_know) return;
+        alone = alone && !needs_store(ranks[i], words[i]);
+      if (alone) return;
       std::this_thread::sleep_for(milliseconds(20));
     }
   }
@@ -239,9 +243,10 @@ ProgressBoard::ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadli
 
 ProgressBoard::~ProgressBoard() {
   std::unique_lock lock(shared_->mutex);
-  if (shared_->verdict && shared_->hosts_store()) {
+  if (shared_->hosts_store()) {
+    const std::optional<Blame> known = shared_->verdict;
     lock.unlock();
-    stay_for_others();
+    stay_for_others(known);
     lock.lock();
   }
   shared_->stop = true;
@@ -251,12 +256,12 @@ ProgressBoard::~ProgressBoard() {
 }
 
 // On a thread of its own: nothing that the store does may keep a destructor.
-void ProgressBoard::stay_for_others() const {
+void ProgressBoard::stay_for_others(const std::optional<Blame>& known) const {
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> stayed = done->get_future();
-  std::thread([shared = shared_, done, culprit = shared_->verdict->rank] {
+  std::thread([shared = shared_, done, known] {
     try {
-      shared->stay_for_others(culprit);
+      shared->stay_for_others(known);
     } catch (const std::exception&) {
     }
     done->set_value();

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/clock.h"
@@ -26,7 +27,7 @@ class ProgressBoard {
   // Connects to the store of `rendezvous` and starts writing. Throws std::exception when it can
   // not.
   ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadline);
-  // After a failure, the rank that hosts the store stays up to 0.8 s, until the other survivors
+  // The rank that hosts the store stays up to 0.8 s, until the others have left or, after a failure,
   // know the verdict.
   ~ProgressBoard();
 
@@ -48,7 +49,7 @@ class ProgressBoard {
 
  private:
   struct Shared;
-  void stay_for_others() const;
+  void stay_for_others(const std::optional<Blame>& known) const;
   std::shared_ptr<Shared> shared_;
 };
 
