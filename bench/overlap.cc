@@ -1,7 +1,9 @@
 // Whether communication hides behind computation as the program's lanes say. Two gloo processes run a
-// ZeRO-3 step whose computation is synthetic and of fixed length; the simulator, given that length
-// and the time of a lone gather and a lone reduction, predicts how long the list stands still in
-// Waits. Prints both for computation that is longer and shorter than the gathers.
+// ZeRO-3 step whose computation is synthetic and of fixed length. The simulator, told how long each
+// computation took and how long each gather and reduction ran on its lane, says how long the list
+// should have stood still in Waits; the run says how long it did. A lone gather is timed too: what it
+// takes longer beside others is contention, which is not the lanes' matter. Prints medians over
+// steps, for computation that is longer and shorter than the gathers.
 //   bench_overlap [MiB of a unit's parameters = 32] [steps = 9]
 #include <cstdio>
 #include <cstdlib>
@@ -37,8 +39,23 @@ schedule::Program zero3_program() {
 
 bool is_compute(OpKind kind) { return kind == OpKind::kForward || kind == OpKind::kBackward; }
 
-struct Measured {
+struct Times {
   double step = 0, gather_wait = 0, reduce_wait = 0;
+};
+
+struct Outcome {
+  std::vector<double> step, step_error, gather_wait, gather_error, reduce_wait, reduce_error,
+      gather;
+
+  void add(const Times& measured, const Times& predicted) {
+    const auto percent = [](double a, double b) { return 100 * (a / b - 1); };
+    step.push_back(measured.step);
+    step_error.push_back(percent(measured.step, predicted.step));
+    gather_wait.push_back(measured.gather_wait);
+    gather_error.push_back(percent(measured.gather_wait, predicted.gather_wait));
+    reduce_wait.push_back(measured.reduce_wait);
+    reduce_error.push_back(percent(measured.reduce_wait, predicted.reduce_wait));
+  }
 };
 
 class Bench {
@@ -51,25 +68,21 @@ class Bench {
         lone_(*groups_.of(schedule::Reach::kShard)[0]),
         elements_(mib * 1024 * 1024 / 4) {}
 
-  // Medians of collectives that have nothing beside them, one after another as in the step.
-  void measure_lone(int repeats) {
+  // Of gathers that have nothing beside them, one after another as in the step.
+  double lone_gather(int repeats) {
     std::vector<float> whole(static_cast<std::size_t>(elements_)), part(whole.size() / kRanks);
     const Buffer out = {whole.data(), elements_, DType::kF32, {}};
     const Buffer in = {part.data(), elements_ / kRanks, DType::kF32, {}};
-    std::vector<double> gathers, reduces;
+    std::vector<double> times;
     for (int i = 0; i < repeats; ++i) {
       const RealClock clock;
       lone_.all_gather(in, out, Deadline::after(Seconds{60})).wait();
-      const double middle = clock.now().since_start.value;
-      lone_.reduce_scatter(out, in, Deadline::after(Seconds{60})).wait();
-      gathers.push_back(middle);
-      reduces.push_back(clock.now().since_start.value - middle);
+      times.push_back(clock.now().since_start.value);
     }
-    gather_ = median(gathers);
-    reduce_ = median(reduces);
+    return median(times);
   }
 
-  Measured run(double compute, int steps) {
+  Outcome run(double compute, int steps) {
     exec::SyntheticWorkspace workspace(
         program_, {0}, world_.rank().value,
         [this](const schedule::Value& value) {
@@ -82,31 +95,35 @@ class Bench {
         },
         [compute](const schedule::Op& op) { return Seconds{is_compute(op.kind) ? compute : 0.0}; });
     exec::Executor executor(program_, {0}, groups_, workspace, {Seconds{60}});
-    std::vector<double> whole, gathers, reduces;
+    executor.run();  // touches all memory
+    Outcome outcome;
     for (int i = 0; i < steps; ++i) {
       executor.run();
-      whole.push_back(executor.timeline().back().end.value);
-      gathers.push_back(waited(executor.timeline(), OpKind::kGather));
-      reduces.push_back(waited(executor.timeline(), OpKind::kReduce));
+      const schedule::Timeline& timeline = executor.timeline();
+      outcome.add({timeline.back().end.value, waited(timeline, OpKind::kGather),
+                   waited(timeline, OpKind::kReduce)},
+                  predict(timeline, executor.lanes()));
+      for (const schedule::TimedOp& timed : executor.lanes())
+        if (program_.lists[0][static_cast<std::size_t>(timed.op)].kind == OpKind::kGather)
+          outcome.gather.push_back((timed.end - timed.start).value);
     }
-    return {median(whole), median(gathers), median(reduces)};
+    return outcome;
   }
 
-  Measured predict(double compute) const {
+ private:
+  Times predict(const schedule::Timeline& timeline, const schedule::Timeline& lanes) const {
+    std::vector<Seconds> lengths(program_.lists[0].size());
+    for (const schedule::Timeline* part : {&timeline, &lanes})
+      for (const schedule::TimedOp& timed : *part)
+        lengths[static_cast<std::size_t>(timed.op)] = timed.end - timed.start;
     const auto simulated = sim::simulate(program_, [&](Coord, const schedule::Op& op) {
-      if (is_compute(op.kind)) return Seconds{compute};
-      if (op.kind == OpKind::kGather) return Seconds{gather_};
-      return Seconds{op.kind == OpKind::kReduce ? reduce_ : 0.0};
+      return lengths[static_cast<std::size_t>(&op - program_.lists[0].data())];
     });
     LS_CHECK(simulated.ok());
     return {simulated->makespan.value, waited(simulated->coords[0], OpKind::kGather),
             waited(simulated->coords[0], OpKind::kReduce)};
   }
 
-  double gather() const { return gather_; }
-  double reduce() const { return reduce_; }
-
- private:
   double waited(const schedule::Timeline& timeline, OpKind target) const {
     const auto& list = program_.lists[0];
     double sum = 0;
@@ -124,26 +141,27 @@ class Bench {
   exec::Groups groups_;
   comm::Communicator& lone_;  // the shard group
   std::int64_t elements_;
-  double gather_ = 0, reduce_ = 0;
 };
 
 void run_rank(std::int64_t mib, int steps) {
   const auto world = tensor::join_gloo(*comm::rendezvous_from(comm::process_environment),
                                        Deadline::after(Seconds{60}));
   Bench bench(*world, mib);
+  if (world->rank() == Rank{0})
+    std::printf(
+        "computation  lone gather   in the step |     step  lanes say | exposed gathers  "
+        "lanes say | exposed reductions  lanes say\n");
   for (double scale : {3.0, 1.5, 0.8, 0.4}) {
-    bench.measure_lone(2 * steps + 1);
-    const double compute = scale * bench.gather();
-    const Measured predicted = bench.predict(compute), measured = bench.run(compute, steps);
+    const double lone = bench.lone_gather(2 * steps + 1);
+    const double compute = scale * lone;
+    Outcome outcome = bench.run(compute, steps);
     if (world->rank() != Rank{0}) continue;
     std::printf(
-        "compute %6.1f ms, gather %6.1f, reduce %6.1f | step %7.1f ms, predicted %7.1f (%+.1f %%) "
-        "| exposed "
-        "gather %6.1f, predicted %6.1f; reduce %6.1f, predicted %6.1f\n",
-        1e3 * compute, 1e3 * bench.gather(), 1e3 * bench.reduce(), 1e3 * measured.step,
-        1e3 * predicted.step, 100 * (measured.step / predicted.step - 1),
-        1e3 * measured.gather_wait, 1e3 * predicted.gather_wait, 1e3 * measured.reduce_wait,
-        1e3 * predicted.reduce_wait);
+        "%8.1f ms  %8.1f ms  %8.1f ms | %6.1f ms  %+7.2f %% | %12.1f ms  %+7.2f %% | "
+        "%15.1f ms  %+7.2f %%\n",
+        1e3 * compute, 1e3 * lone, 1e3 * median(outcome.gather), 1e3 * median(outcome.step),
+        median(outcome.step_error), 1e3 * median(outcome.gather_wait), median(outcome.gather_error),
+        1e3 * median(outcome.reduce_wait), median(outcome.reduce_error));
     std::fflush(stdout);
   }
 }

@@ -22,7 +22,9 @@ Seconds to_seconds(steady_clock::duration d) { return {std::chrono::duration<dou
 
 RealClock::RealClock() : origin_(steady_clock::now()) {}
 
-TimePoint RealClock::now() const { return {to_seconds(steady_clock::now() - origin_)}; }
+TimePoint RealClock::now() const { return at(steady_clock::now()); }
+
+TimePoint RealClock::at(SteadyPoint point) const { return {to_seconds(point - origin_)}; }
 
 void VirtualClock::advance(Seconds by) {
   LS_CHECK(by.value >= 0, "advance by ", by.value, " s");

@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+// On the machine's own clock, one for all threads.
+using SteadyPoint = std::chrono::steady_clock::time_point;
+
 // A point on one clock. Points of two different clocks have nothing to do with each other.
 struct TimePoint {
   Seconds since_start;  // since the origin of its clock
@@ -32,9 +35,10 @@ class RealClock final : public Clock {
  public:
   RealClock();
   TimePoint now() const override;
+  TimePoint at(SteadyPoint point) const;  // the same moment on this clock
 
  private:
-  std::chrono::steady_clock::time_point origin_;
+  SteadyPoint origin_;
 };
 
 // Stands still until it is told otherwise; starts at zero. One thread at a time.
@@ -52,8 +56,6 @@ class VirtualClock final : public Clock {
 // nested calls, so that retries can not stretch it. A value; any thread may use its own copy.
 class Deadline {
  public:
-  using SteadyPoint = std::chrono::steady_clock::time_point;
-
   // Already expired for a duration of zero or less; never() for one beyond a century.
   // REQUIRES: `duration` is not NaN.
   static Deadline after(Seconds duration);

@@ -32,16 +32,18 @@ class AllReduceHalves final : public Pending {
         gather_(std::move(gather)) {}
 
   void wait() override {
-    reduce_.wait();
-    gather_.wait();
+    const std::optional<Ran> reduced = reduce_.wait(), gathered = gather_.wait();
+    if (reduced && gathered) ran_ = {reduced->begin, gathered->end};
     if (!padded_.empty())
       std::memcpy(target_.data, padded_.data(), static_cast<std::size_t>(target_.bytes()));
   }
+  std::optional<Ran> ran() const override { return ran_; }
 
  private:
   std::vector<std::byte> padded_;  // outlives the halves, which are destroyed first
   Buffer target_;
   Work reduce_, gather_;
+  std::optional<Ran> ran_;
 };
 
 }  // namespace
@@ -61,10 +63,11 @@ Work::~Work() {
   }
 }
 
-void Work::wait() {
-  if (!pending_) return;
+std::optional<Ran> Work::wait() {
+  if (!pending_) return std::nullopt;
   const std::unique_ptr<Pending> pending = std::move(pending_);
   pending->wait();
+  return pending->ran();
 }
 
 Communicator::Communicator(Membership membership, Ledger& ledger)

@@ -50,11 +50,18 @@ class CommError : public WorldError {
   std::optional<Rank> culprit_;
 };
 
+// From when the operation had its lane until it was complete on this rank.
+struct Ran {
+  SteadyPoint begin, end;
+};
+
 // The part of an operation that is still to happen. Implemented by backends.
 class Pending {
  public:
   virtual ~Pending() = default;
   virtual void wait() = 0;  // called at most once; throws CommError
+  // After wait; nothing where the backend does not learn of the end before it is waited for.
+  virtual std::optional<Ran> ran() const { return std::nullopt; }
 };
 
 // One started operation. Must be waited for before its buffers are touched; destruction waits too,
@@ -67,7 +74,8 @@ class Work {
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
-  void wait();  // a second wait returns at once
+  // When it ran, where that is known. A second wait returns nothing at once.
+  std::optional<Ran> wait();
 
  private:
   std::unique_ptr<Pending> pending_;

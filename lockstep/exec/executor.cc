@@ -20,18 +20,21 @@ Executor::Executor(const schedule::Program& program, Coord coord, const Groups& 
 }
 
 StepSums Executor::run(const Observer& observer) {
-  const RealClock clock;
+  clock_ = RealClock();
   timeline_.clear();
+  lanes_.clear();
   timeline_.reserve(ops_.size());
   for (std::size_t i = 0; i < ops_.size(); ++i) {
-    const TimePoint start = clock.now();
+    const TimePoint start = clock_.now();
     check_before(ops_[i]);
     run_op(ops_[i]);
     if (is_async(ops_[i].op.kind)) in_flight_.push_back(static_cast<int>(i));
     check_after(ops_[i]);
-    timeline_.push_back({static_cast<std::int32_t>(i), start.since_start, clock.now().since_start});
+    timeline_.push_back(
+        {static_cast<std::int32_t>(i), start.since_start, clock_.now().since_start});
     if (observer) observer(static_cast<int>(i));
   }
+  std::ranges::sort(lanes_, {}, &schedule::TimedOp::op);
   LS_CHECK(in_flight_.empty(), in_flight_.size(), " operations were not waited for");
   ++step_;
   return std::exchange(sums_, {});
@@ -212,7 +215,9 @@ void Executor::norm(const Prepared& prepared) {
 // The end of an asynchronous op: what it was for, then what its Wait kills or adds up.
 void Executor::wait(const Prepared& prepared) {
   Prepared& target = ops_[static_cast<std::size_t>(prepared.op.target)];
-  target.work.wait();
+  if (const std::optional<comm::Ran> ran = target.work.wait())
+    lanes_.push_back(
+        {prepared.op.target, clock_.at(ran->begin).since_start, clock_.at(ran->end).since_start});
   std::erase(in_flight_, prepared.op.target);
   const Effects& end = prepared.effects;
   const bool accumulates = !end.reads.empty();

@@ -33,6 +33,8 @@ class Executor {
 
   // Of the last step.
   const schedule::Timeline& timeline() const { return timeline_; }
+  // When asynchronous ops ran on their lanes, by op index; those of which the backend can tell.
+  const schedule::Timeline& lanes() const { return lanes_; }
 
  private:
   struct Prepared {
@@ -70,7 +72,8 @@ class Executor {
   std::vector<int> in_flight_;  // issued, not yet waited for
   StepSums sums_;
   std::int64_t step_ = 0;
-  schedule::Timeline timeline_;
+  RealClock clock_;  // anew for each step
+  schedule::Timeline timeline_, lanes_;
 };
 
 }  // namespace lockstep::exec

@@ -72,6 +72,7 @@ class GlooCommunicator::LaneWork final : public comm::Pending {
     owner_.done_wake_.wait(lock, [&] { return call_->done; });  // the lane keeps the deadline
     if (call_->failure) throw *call_->failure;
   }
+  std::optional<comm::Ran> ran() const override { return call_->ran; }
 
  private:
   GlooCommunicator& owner_;
@@ -133,6 +134,7 @@ void GlooCommunicator::run_lane() {
     calls_.pop_front();
     lock.unlock();
     std::shared_ptr<Call> second;
+    call->ran.begin = std::chrono::steady_clock::now();
     run_guarded(*call, [&] {
       if (call->op == OpKind::kReduceScatter) second = take_gather_of(*call);
       if (second)
@@ -140,9 +142,11 @@ void GlooCommunicator::run_lane() {
       else
         call->body(*call);
     });
+    call->ran.end = std::chrono::steady_clock::now();
     lock.lock();
     call->done = true;
     if (second) {
+      second->ran = call->ran;
       second->failure = call->failure;
       second->done = true;
     }

@@ -67,6 +67,7 @@ class GlooCommunicator final : public comm::Communicator {
     Buffer out;
     std::function<void(const Call&)> body;
     int tag = 0;
+    comm::Ran ran = {};
     bool done = false;
     std::optional<comm::CommError> failure;
   };

@@ -71,7 +71,7 @@ TEST(Deadline, NeverIsBeyondEveryDurationAndSafeToConvert) {
   EXPECT_TRUE(std::isinf(never.remaining().value));
   EXPECT_EQ(Deadline::after(Seconds{std::numeric_limits<double>::infinity()}), never);
   EXPECT_EQ(Deadline::after(Seconds{1e300}), never);
-  EXPECT_EQ(Deadline::at(Deadline::SteadyPoint::max()), never);
+  EXPECT_EQ(Deadline::at(SteadyPoint::max()), never);
   EXPECT_FALSE(Deadline::after(Seconds{1e9}).is_never());
   EXPECT_THROW(Deadline::after(Seconds{std::nan("")}), BrokenInvariant);
   // What a library does that waits on the wall clock.
