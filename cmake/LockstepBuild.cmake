@@ -9,7 +9,9 @@ set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/tree_sum.cc" PROP
 # ccache makes a second checkout or build folder cheap; it is used when present and never required.
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+  # Without the two, precompiled headers (of tests) are never found in the cache.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${LOCKSTEP_CCACHE}")
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
 
 # A torch translation unit needs up to 1.3 GB, so those compile in a pool sized by memory, not by cores.
