@@ -38,18 +38,18 @@ class Inspection {
         listed_(static_cast<std::size_t>(shape.stages()) *
                 static_cast<std::size_t>(shape.microbatches)) {}
 
-  std::optional<Error> fault() {
-    if (auto error = misplaced_or_doubled()) return error;
-    if (auto error = missing()) return error;
-    if (auto error = out_of_order()) return error;
+  std::optional<ScheduleFault> fault() {
+    if (auto found = misplaced_or_doubled()) return found;
+    if (auto found = missing()) return found;
+    if (auto found = out_of_order()) return found;
     return never_ready();
   }
 
  private:
   using Kinds = std::uint8_t;  // a set of PassKind
 
-  static Error refuse(std::string message, std::string help = "") {
-    return {Code::kBadSchedule, std::move(message), std::move(help)};
+  static ScheduleFault refuse(const Pass& pass, std::string message, std::string help = "") {
+    return {{Code::kBadSchedule, std::move(message), std::move(help)}, pass};
   }
 
   std::size_t index(Stage stage, Microbatch mb) const {
@@ -62,45 +62,48 @@ class Inspection {
            pass.microbatch.value >= 0 && pass.microbatch.value < shape_.microbatches;
   }
 
-  std::optional<Error> misplaced_or_doubled() {
+  std::optional<ScheduleFault> misplaced_or_doubled() {
     for (std::size_t coord = 0; coord < timetable_.size(); ++coord)
       for (const Pass& pass : timetable_[coord])
-        if (auto error = enter(pass, static_cast<int>(coord))) return error;
+        if (auto found = enter(pass, static_cast<int>(coord))) return found;
     return std::nullopt;
   }
 
-  std::optional<Error> enter(const Pass& pass, int coord) {
+  std::optional<ScheduleFault> enter(const Pass& pass, int coord) {
     const auto name = [&] {
       return "pass " + to_text(pass) + " of coordinate " + std::to_string(coord);
     };
     if (!in_range(pass))
-      return refuse(name() + " is outside " + std::to_string(shape_.stages()) + " stages and " +
-                    std::to_string(shape_.microbatches) + " microbatches");
+      return refuse(pass, name() + " is outside " + std::to_string(shape_.stages()) +
+                              " stages and " + std::to_string(shape_.microbatches) +
+                              " microbatches");
     if (home(pass.stage).value != coord)
-      return refuse(name() + " belongs to coordinate " + std::to_string(home(pass.stage).value));
+      return refuse(pass,
+                    name() + " belongs to coordinate " + std::to_string(home(pass.stage).value));
     Kinds& kinds = listed_[index(pass.stage, pass.microbatch)];
-    if ((kinds & bit(pass.kind)) != 0) return refuse(name() + " is there twice");
+    if ((kinds & bit(pass.kind)) != 0) return refuse(pass, name() + " is there twice");
     kinds |= bit(pass.kind);
     if ((kinds & kB) != 0 && (kinds & (kI | kW)) != 0)
-      return refuse(name() + " makes a second backward pass",
+      return refuse(pass, name() + " makes a second backward pass",
                     "a backward pass is B, or I and later W");
     return std::nullopt;
   }
 
-  std::optional<Error> missing() const {
+  std::optional<ScheduleFault> missing() const {
     for (int stage = 0; stage < shape_.stages(); ++stage)
       for (int mb = 0; mb < shape_.microbatches; ++mb) {
         const Kinds kinds = listed_[index({stage}, {mb})];
         const Kinds wanted = (kinds & (kI | kW)) != 0 ? kF | kI | kW : kF | kB;
         const Kinds absent = static_cast<Kinds>(wanted & ~kinds);
         if (absent == 0) continue;
-        return refuse("pass " + to_text(Pass{lowest_kind(absent), {stage}, {mb}}) + " is missing");
+        const Pass pass = {lowest_kind(absent), {stage}, {mb}};
+        return refuse(pass, "pass " + to_text(pass) + " is missing");
       }
     return std::nullopt;
   }
 
   // Input gradients and weight gradients each come in microbatch order, whether alone or in B.
-  std::optional<Error> out_of_order() const {
+  std::optional<ScheduleFault> out_of_order() const {
     for (const Kinds track : {Kinds{kI | kB}, Kinds{kW | kB}}) {
       std::vector<int> expected(static_cast<std::size_t>(shape_.stages()));
       for (const auto& passes : timetable_)
@@ -108,7 +111,7 @@ class Inspection {
           if ((bit(pass.kind) & track) == 0) continue;
           int& next = expected[static_cast<std::size_t>(pass.stage.value)];
           if (pass.microbatch.value != next++)
-            return refuse("pass " + to_text(pass) + " is out of microbatch order",
+            return refuse(pass, "pass " + to_text(pass) + " is out of microbatch order",
                           "gradients of a stage are added in ascending microbatch order, so that "
                           "every schedule adds alike");
         }
@@ -132,7 +135,7 @@ class Inspection {
 
   // One topological pass: each coordinate runs until it waits, and is looked at again when a
   // neighbour has done what it may have waited for.
-  std::optional<Error> never_ready() const {
+  std::optional<ScheduleFault> never_ready() const {
     std::vector<Kinds> done(listed_.size());
     std::vector<std::size_t> next(timetable_.size());
     std::vector<Coord> runnable;
@@ -148,14 +151,34 @@ class Inspection {
         if (neighbour >= 0 && neighbour < shape_.stages()) runnable.push_back(home({neighbour}));
       }
     }
-    for (std::size_t coord = 0; coord < timetable_.size(); ++coord) {
-      if (next[coord] == timetable_[coord].size()) continue;
-      const Pass& stuck = timetable_[coord][next[coord]];
-      return refuse("pass " + to_text(stuck) + " of coordinate " + std::to_string(coord) +
-                        " can never run: it waits for " + to_text(*awaited(stuck, done)),
-                    "that pass comes later in the same list, or itself waits for one that does");
-    }
+    for (std::size_t coord = 0; coord < timetable_.size(); ++coord)
+      if (next[coord] < timetable_[coord].size()) return circle(coord, next, done);
     return std::nullopt;
+  }
+
+  // Follows from a stuck coordinate who waits for whom, until the waits come back to one that they
+  // have passed, and tells that circle. Every coordinate on the way is stuck at `next`.
+  ScheduleFault circle(std::size_t coord, const std::vector<std::size_t>& next,
+                       const std::vector<Kinds>& done) const {
+    const auto stuck = [&](std::size_t at) -> const Pass& { return timetable_[at][next[at]]; };
+    const auto follow = [&](std::size_t at) {
+      return static_cast<std::size_t>(home(awaited(stuck(at), done)->stage).value);
+    };
+    std::vector<bool> is_passed(timetable_.size());
+    for (; !is_passed[coord]; coord = follow(coord)) is_passed[coord] = true;
+    std::string text = "pass " + to_text(stuck(coord)) + " of coordinate " + std::to_string(coord) +
+                       " can never run: it waits for ";
+    std::size_t at = coord;
+    do {
+      const Pass needed = *awaited(stuck(at), done);
+      if (at != coord) text += ", which waits for ";
+      at = follow(at);
+      text += to_text(needed);
+      if (needed == stuck(at)) continue;
+      text += ", which coordinate " + std::to_string(at) + " has behind " + to_text(stuck(at));
+    } while (at != coord);
+    return refuse(stuck(coord), std::move(text),
+                  "one of these passes must come earlier in its list");
   }
 
   const Shape& shape_;
@@ -190,15 +213,23 @@ Coord coord_of(Placement placement, Stage stage, int coords) {
   return {mirrored ? coords - 1 - place : place};
 }
 
+std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
+                                        const std::vector<std::vector<Pass>>& timetable) {
+  if (Result<void> usable = check_shape(shape); !usable.ok())
+    return ScheduleFault{usable.error(), std::nullopt};
+  if (timetable.size() != static_cast<std::size_t>(shape.coords))
+    return ScheduleFault{
+        {Code::kBadSchedule,
+         "there are " + std::to_string(timetable.size()) + " lists of passes for " +
+             std::to_string(shape.coords) + " coordinates",
+         "give one list per coordinate"},
+        std::nullopt};
+  return Inspection(shape, placement, timetable).fault();
+}
+
 Result<Schedule> Schedule::create(Shape shape, Placement placement,
                                   std::vector<std::vector<Pass>> timetable) {
-  if (Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
-  if (timetable.size() != static_cast<std::size_t>(shape.coords))
-    return Error{Code::kBadSchedule,
-                 "there are " + std::to_string(timetable.size()) + " lists of passes for " +
-                     std::to_string(shape.coords) + " coordinates",
-                 "give one list per coordinate"};
-  if (auto error = Inspection(shape, placement, timetable).fault()) return *std::move(error);
+  if (auto found = find_fault(shape, placement, timetable)) return std::move(found->error);
   return Schedule(shape, placement, std::move(timetable));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,7 +55,7 @@ class Schedule {
   // `timetable[c]` belongs to coordinate c. Refuses one that does not run every stage and microbatch
   // exactly once forward and once backward (B, or I before W) on the stage's own coordinate, that
   // runs I, W or B of a stage out of microbatch order, or in which some pass can never become ready
-  // even if communication takes no time; the error names the pass.
+  // even if communication takes no time; the error names the pass, or the circle of waits.
   static Result<Schedule> create(Shape shape, Placement placement,
                                  std::vector<std::vector<Pass>> timetable);
 
@@ -72,6 +73,14 @@ class Schedule {
   Placement placement_ = Placement::kLoop;
   std::vector<std::vector<Pass>> timetable_;
 };
+
+// Why create() would refuse a timetable, if it would.
+struct ScheduleFault {
+  Error error;
+  std::optional<Pass> pass;  // the one at fault; a missing pass is in no list
+};
+std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
+                                        const std::vector<std::vector<Pass>>& timetable);
 
 std::string to_text(const Pass& pass);          // "2F0": stage, kind, microbatch
 std::string to_text(const Schedule& schedule);  // one line per coordinate, passes joined by commas

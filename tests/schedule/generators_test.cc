@@ -131,15 +131,14 @@ TEST(Generators, RefuseShapesWithTheReason) {
       "schedule `dualpipe-v` fills the pipeline from both ends and needs two microbatches per "
       "coordinate, microbatches = 7 is less than 8");
   EXPECT_EQ(interleaved({2, 2, 4}, 0).error().message, "group = 0 is less than 1");
-  // Coordinate 0 puts F of microbatch 4, chunk 2 before B of microbatch 0, chunk 2; coordinate 3 puts
-  // B of microbatch 0, chunk 1 before F of microbatch 4, chunk 1.
   const Error circle = interleaved({4, 3, 5}, 4).error();
   EXPECT_EQ(circle.code, Code::kOutOfRange);
   EXPECT_EQ(
       circle.message,
       "schedule `interleaved` can not take 5 microbatches in groups of 4 through 3 chunks on 4 "
       "coordinates: the last group has 1, fewer than coordinates, and pass 8F4 of coordinate 0 "
-      "can never run: it waits for 7F4");
+      "can never run: it waits for 7F4, which coordinate 3 has behind 7B0, which waits for 8B0, "
+      "which coordinate 0 has behind 8F4");
   EXPECT_EQ(circle.help,
             "give every group at least 4 microbatches: 4 or 8 microbatches, or one group of 5");
   EXPECT_TRUE(interleaved({4, 3, 5}, 5).ok() && interleaved({4, 3, 8}, 4).ok());
