@@ -170,13 +170,13 @@ void compare_mutants(int count, Dice dice) {
     if (placed.program.transfers.empty()) continue;
     SCOPED_TRACE(placed.name);
     for (int made = 0; made < count;) {
-      const auto kind = static_cast<Spoil>(made % 4);
-      const bool moves = kind == Spoil::kSwap || kind == Spoil::kDrop;
+      const auto kind = static_cast<Spoil>(made % kNumSpoils);
+      const bool keeps_reach = kind != Spoil::kRetarget;
       const auto may_touch = [&](Coord coord, const Op& op) {
         if (op.kind == OpKind::kWait)
           return is_transfer(placed.program.list(coord)[static_cast<std::size_t>(op.target)].kind);
         const bool is_joint = op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied;
-        return is_transfer(op.kind) || (moves && is_joint);
+        return is_transfer(op.kind) || (keeps_reach && is_joint);
       };
       const Program mutant = Spoiler(placed.program, dice).spoil(kind, may_touch);
       if (!is_askable(mutant)) continue;
@@ -187,8 +187,8 @@ void compare_mutants(int count, Dice dice) {
   std::cout << tally;
 }
 
-TEST(Interleavings, OfMutantsAreDecidedByOneSort) { compare_mutants(4, Dice(3)); }
-TEST(InterleavingsSlow, OfMoreMutantsAreDecidedByOneSort) { compare_mutants(64, Dice(4)); }
+TEST(Interleavings, OfMutantsAreDecidedByOneSort) { compare_mutants(5, Dice(3)); }
+TEST(InterleavingsSlow, OfMoreMutantsAreDecidedByOneSort) { compare_mutants(60, Dice(4)); }
 
 }  // namespace
 }  // namespace lockstep::schedule

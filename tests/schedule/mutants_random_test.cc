@@ -38,7 +38,7 @@ TEST(RandomMutants, AreRejectedOrComputeTheSame) {
   std::set<Hash128> known;
   for (int turn = 0; static_cast<int>(known.size()) < kMutants; ++turn) {
     const Sample& sample = samples[static_cast<std::size_t>(turn) % samples.size()];
-    const auto kind = static_cast<Spoil>(dice.between(0, 3));
+    const auto kind = static_cast<Spoil>(dice.between(0, kNumSpoils - 1));
     const Program mutant = Spoiler(sample.program, dice).spoil(kind);
     if (!known.insert(program_hash(mutant)).second) continue;
     Tally& tally = tallies[kind];
@@ -51,7 +51,7 @@ TEST(RandomMutants, AreRejectedOrComputeTheSame) {
     ASSERT_EQ(outcome.fault, "") << sample.name << "\n"
                                  << to_text(sample.program) << to_text(mutant);
     ASSERT_TRUE(outcome == reference(mutant.step)) << sample.name << "\n"
-                                               << to_text(sample.program) << to_text(mutant);
+                                                   << to_text(sample.program) << to_text(mutant);
     ++tally.harmless;
   }
   for (const auto& [kind, tally] : tallies)

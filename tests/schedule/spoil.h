@@ -13,10 +13,12 @@
 
 namespace lockstep::schedule {
 
-enum class Spoil : std::uint8_t { kSwap, kDrop, kDuplicate, kRetarget };
-inline constexpr const char* kSpoilNames[] = {"swap", "drop", "duplicate", "retarget"};
+enum class Spoil : std::uint8_t { kSwap, kMove, kDrop, kDuplicate, kRetarget };
+inline constexpr const char* kSpoilNames[] = {"swap", "move", "drop", "duplicate", "retarget"};
+inline constexpr int kNumSpoils = 5;
 
-// Waits follow the ops they wait for: dropped with them, and a second copy has one of its own.
+// Waits follow the ops they wait for: an op that moves or goes takes its own along, and a second copy
+// has one of its own.
 class Spoiler {
  public:
   Spoiler(const Program& program, Dice& dice) : program_(program), dice_(dice) {}
@@ -50,6 +52,7 @@ class Spoiler {
     const int last = static_cast<int>(places.size()) - 1;
     const int place = places[static_cast<std::size_t>(index)];
     if (kind == Spoil::kDrop) items_.erase(items_.begin() + place);
+    if (kind == Spoil::kMove) move(place);
     if (kind == Spoil::kDuplicate) duplicate(place);
     if (kind == Spoil::kRetarget) retarget(place);
     if (kind != Spoil::kSwap) return;
@@ -58,13 +61,28 @@ class Spoiler {
     std::swap(item(place), item(places[static_cast<std::size_t>(other)]));
   }
 
+  // Right behind itself, or anywhere.
   void duplicate(int place) {
     NamedOp copy = item(place);
     copy.id = static_cast<int>(items_.size());
-    const int at = dice_.coin() ? place + 1 : dice_.between(0, static_cast<int>(items_.size()));
-    if (is_async(copy.op.kind))
-      items_.insert(items_.begin() + at, {{.kind = OpKind::kWait}, copy.id + 1, copy.id});
-    items_.insert(items_.begin() + at, copy);
+    insert(copy, dice_.coin() ? place + 1 : dice_.between(0, static_cast<int>(items_.size())));
+  }
+
+  void move(int place) {
+    const NamedOp moved = item(place);
+    std::erase_if(items_, [&](const NamedOp& op) {
+      return op.id == moved.id || (op.awaited == moved.id && op.awaited >= 0);
+    });
+    const int last = static_cast<int>(items_.size());
+    insert(moved, dice_.coin() ? dice_.between(0, last)
+                               : dice_.between(std::max(0, place - 3), std::min(last, place + 3)));
+  }
+
+  // With a Wait right behind it if it needs one.
+  void insert(const NamedOp& op, int at) {
+    if (is_async(op.op.kind))
+      items_.insert(items_.begin() + at, {{.kind = OpKind::kWait}, kNewId, op.id});
+    items_.insert(items_.begin() + at, op);
   }
 
   // Another unit, microbatch, period, transfer or awaited op; other ranks, for an op without numbers.
@@ -88,6 +106,8 @@ class Spoiler {
         used[static_cast<std::size_t>(dice_.between(0, static_cast<int>(used.size()) - 1))];
     op.*kOpFields[field].member = dice_.between(0, limits[field] - 1);
   }
+
+  static constexpr int kNewId = 1 << 20;  // above every place
 
   const Program& program_;
   Dice& dice_;
