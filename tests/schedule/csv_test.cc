@@ -123,7 +123,7 @@ TEST(Csv, FilesOfPyTorchAreReadValidAndWrittenBackUnchanged) {
 TEST(Csv, KeepsIdleCellsAndOverlaps) {
   const Result<CsvSheet> sheet = parse_csv("0F0, 0F1 ,,(0F2;1B0)OVERLAP_F_B\n,,1F0,\n");
   ASSERT_TRUE(sheet.ok()) << sheet.error().message;
-  EXPECT_EQ(sheet->rows[0].size(), 4u);
+  ASSERT_EQ(sheet->rows[0].size(), 4u);
   EXPECT_EQ(sheet->rows[0][3],
             (CsvSheet::Cell{{PassKind::kForward, {0}, {2}}, {PassKind::kBackward, {1}, {0}}}));
   EXPECT_EQ(to_csv(*sheet), "0F0,0F1,,(0F2;1B0)OVERLAP_F_B\r\n,,1F0,\r\n");
