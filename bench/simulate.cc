@@ -1,0 +1,155 @@
+// What a planner pays per candidate. Stage by stage: p = 16, v = 8, m = 128. Whole program:
+// llama3-405b with TP 8, PP 16 and 8 chunks, 128 microbatches, from the layout to a timeline, on
+// 16,384 and on 1,048,576 ranks. Milliseconds are medians of processor time, one thread.
+//   bench_simulate [repeats = 9]
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "bench/median.h"
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/catalog.h"
+#include "lockstep/base/check.h"
+#include "lockstep/cost/program_bytes.h"
+#include "lockstep/cost/traffic.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/plan/step.h"
+#include "lockstep/schedule/catalog.h"
+#include "lockstep/schedule/deadlock.h"
+#include "lockstep/schedule/memory_walk.h"
+#include "lockstep/schedule/validate.h"
+#include "lockstep/sim/simulator.h"
+#include "lockstep/sim/stage_sim.h"
+
+namespace lockstep {
+namespace {
+
+using schedule::OpKind;
+
+double processor_ms() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
+double peak_mib() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+template <class Work>
+double median_ms(int repeats, const Work& work) {
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    const double start = processor_ms();
+    work();
+    times.push_back(processor_ms() - start);
+  }
+  return median(times);
+}
+
+void time_stages(const char* name, int repeats) {
+  const schedule::Shape shape = {16, 8, 128};
+  const auto build = schedule::find(name)->build;
+  const schedule::Schedule made = *build(shape);
+  const sim::StageCosts costs = sim::even_costs(shape, {60}, {72}, {48}, {3});
+  std::printf("stages of %-15s build %6.2f ms, simulate %6.2f ms\n", name,
+              median_ms(repeats, [&] { LS_CHECK(build(shape).ok()); }), median_ms(repeats, [&] {
+                LS_CHECK(sim::simulate_stages(made, costs).makespan > Seconds{});
+              }));
+}
+
+Seconds cost_of(Coord, const schedule::Op& op) {
+  switch (op.kind) {
+    case OpKind::kForward:
+    case OpKind::kRecompute:
+      return {10e-3};
+    case OpKind::kBackward:
+      return {20e-3};
+    case OpKind::kSend:
+      return {1e-3};
+    case OpKind::kGather:
+    case OpKind::kReduce:
+      return {5e-3};
+    default:
+      return {};
+  }
+}
+
+// The rounds of one candidate; each phase is timed for itself.
+class Candidate {
+ public:
+  Candidate(int zero, std::int64_t dp) : dp_(dp) {
+    layout_.degrees = {.tp = 8, .pp = 16, .dp = dp};
+    layout_.zero = zero;
+    layout_.reduce = plan::default_reduce(zero);
+    layout_.schedule = "interleaved";
+    layout_.chunks = 8;
+    layout_.recompute = plan::kWholeBlock;
+    batch_ = {.seq = 8192, .global_batch = 128 * dp, .microbatch = 1};
+    sizes_ = {.unit = {.batch = 1, .seq = 8192, .dtype = DType::kBF16}, .shards = dp};
+  }
+
+  // Milliseconds of lowering, validating and simulating together.
+  double run(int repeats) {
+    const double lower = median_ms(repeats, [&] {
+      plan::legal(model_.config, layout_, batch_, DType::kBF16);
+      program_ = *plan::program_for(model_, layout_, batch_);
+    });
+    const double validate =
+        median_ms(repeats, [&] { LS_CHECK(schedule::validate(program_).empty()); });
+    const double deadlock = median_ms(repeats, [&] {
+      for (const schedule::Transport level : schedule::kTransports)
+        if (level >= schedule::Transport::kFifoPerDirection)
+          LS_CHECK(check_deadlock(program_, level).ok());
+    });
+    const double walk = median_ms(repeats, [&] { walk_and_count(); });
+    const double simulate =
+        median_ms(repeats, [&] { LS_CHECK(sim::simulate(program_, cost_of).ok()); });
+    const double all = lower + validate + deadlock + simulate;
+    std::printf(
+        "zero %d on %9s ranks: %6zu ops per rank | lower %6.1f, validate %6.1f, deadlock %6.1f, "
+        "simulate %6.1f: %6.1f ms; memory and traffic %6.1f ms; peak %4.0f MiB\n",
+        layout_.zero, with_commas(8 * 16 * dp_).c_str(), program_.lists[1].size(), lower, validate,
+        deadlock, simulate, all, walk, peak_mib());
+    return all;
+  }
+
+ private:
+  void walk_and_count() const {
+    const schedule::ProgramBytes bytes = cost::program_bytes(model_, program_.step, sizes_);
+    const mesh::Mesh mesh = *mesh::Mesh::create(layout_.degrees, layout_.order);
+    for (int coord = 0; coord < program_.step.shape.coords; ++coord) {
+      LS_CHECK(walk(program_, {coord}, bytes).peak > 0);
+      const Rank rank{static_cast<std::int32_t>(mesh.world() / program_.step.shape.coords * coord)};
+      LS_CHECK(!cost::step_traffic(program_, model_, sizes_, mesh, rank).empty());
+    }
+  }
+
+  std::int64_t dp_;
+  arch::Model model_ = *arch::describe(arch::find("llama3-405b")->config);
+  plan::Layout layout_;
+  plan::Batch batch_;
+  cost::StepSizes sizes_;
+  schedule::Program program_;
+};
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const int repeats = argc > 1 ? std::atoi(argv[1]) : 9;
+  for (const char* name : {"interleaved", "interleaved-zb", "looped-bfs"})
+    lockstep::time_stages(name, repeats);
+  for (const int zero : {1, 2, 3}) {
+    const double few = lockstep::Candidate(zero, 128).run(repeats);
+    const double many = lockstep::Candidate(zero, 8192).run(repeats);
+    std::printf("zero %d: %.2f times as long on a million ranks\n", zero, many / few);
+  }
+  return 0;
+}
