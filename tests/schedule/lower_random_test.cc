@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/deadlock.h"
 #include "lockstep/schedule/generators/generators.h"
 #include "lockstep/schedule/lower.h"
@@ -131,7 +132,7 @@ void expect_sound(const Program& program) {
   const StepShape& step = program.step;
   const std::vector<Problem> problems = validate(program);
   ASSERT_TRUE(problems.empty()) << to_text(problems.front());
-  const Result<void> ends = check_deadlock(program, Transport::kTagged);
+  const Result<void> ends = check_deadlock(program, Transport::kFifoPerDirection);
   ASSERT_TRUE(ends.ok()) << ends.error().message;
   ASSERT_TRUE(std::ranges::is_sorted(program.transfers, {}, [](const Transfer& t) {
     return std::tuple(t.is_grad, t.unit, t.microbatch);
@@ -179,8 +180,8 @@ void expect_placed(const Program& program) {
       }
       if (op.kind != OpKind::kWait) continue;
       const Op& target = list[static_cast<std::size_t>(op.target)];
-      if (target.kind == OpKind::kPostRecv) {  // one compute op early, unless there is none
-        ASSERT_EQ(posted[static_cast<std::size_t>(target.transfer)], std::max(0, num_computed - 1));
+      if (target.kind == OpKind::kPostRecv) {  // a compute op early, unless there is none
+        ASSERT_LE(posted[static_cast<std::size_t>(target.transfer)], std::max(0, num_computed - 1));
       }
     }
   }
@@ -197,6 +198,7 @@ TEST(Lower, EveryScheduleIsSoundAndNeverStuck) {
     const auto program = lower(schedule, step);
     ASSERT_TRUE(program.ok()) << program.error().message;
     ASSERT_NO_FATAL_FAILURE(expect_sound(*program));
+    ASSERT_NO_FATAL_FAILURE(expect_placed(*program));
     ASSERT_EQ(stuck_at(*program), "");
     const auto evaluation = lower_forward_only(step);
     ASSERT_TRUE(evaluation.ok());
@@ -220,20 +222,23 @@ TEST(Lower, SendersThatRunAheadDoNotLockUp) {
   EXPECT_EQ(stuck_at(*program), "");
 }
 
-TEST(Lower, NamedSchedulesPostOneComputationEarly) {
+TEST(Lower, NamedSchedulesAreSoundAndNeverStuck) {
   Dice dice(43);
-  for (int p = 1; p <= 6; ++p)
-    for (int m = 1; m <= 12; ++m)
-      for (const auto build : {gpipe, one_f_one_b}) {
-        const Shape shape = {p, 1, m};
-        const StepShape step = random_step(dice, shape, Placement::kLoop);
-        SCOPED_TRACE(describe(step));
-        const auto program = lower(*build(shape), step);
-        ASSERT_TRUE(program.ok());
-        ASSERT_NO_FATAL_FAILURE(expect_sound(*program));
-        ASSERT_NO_FATAL_FAILURE(expect_placed(*program));
-        ASSERT_EQ(stuck_at(*program), "");
-      }
+  for (const CatalogRow& row : catalog())
+    for (int p = 1; p <= 6; ++p)
+      for (const int m : {1, 2, 5, 12})
+        for (const int v : {1, 2}) {
+          const Shape shape = {p, v, m};
+          const auto schedule = row.build(shape);
+          if (!schedule.ok()) continue;
+          const StepShape step = random_step(dice, shape, schedule->placement());
+          SCOPED_TRACE(std::string(row.name) + " " + describe(step));
+          const auto program = lower(*schedule, step);
+          ASSERT_TRUE(program.ok());
+          ASSERT_NO_FATAL_FAILURE(expect_sound(*program));
+          ASSERT_NO_FATAL_FAILURE(expect_placed(*program));
+          ASSERT_EQ(stuck_at(*program), "");
+        }
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -61,7 +60,7 @@ struct Replay {
   std::string fault;
   std::size_t most_gathered = 0;  // ZeRO-3: whole parameters at once
   int most_reducing = 0;          // reductions in flight
-  int most_sending = 0;           // of one channel
+  int most_sending = 0;           // to one coordinate
   int gathers = 0;
 };
 
@@ -137,7 +136,7 @@ class Replayer {
       out_.most_reducing = std::max(out_.most_reducing, reducing_ += change);
     if (op.kind != OpKind::kSend) return;
     const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
-    int& sending = sending_[{transfer.to.value, transfer.is_grad}];
+    int& sending = sending_[transfer.to.value];
     out_.most_sending = std::max(out_.most_sending, sending += change);
   }
 
@@ -158,7 +157,7 @@ class Replayer {
   std::set<Value> live_, ever_, writers_;
   std::multiset<Value> readers_;
   std::map<std::size_t, Effects> in_flight_;
-  std::map<std::pair<std::int32_t, bool>, int> sending_;
+  std::map<std::int32_t, int> sending_;
   int reducing_ = 0;
 };
 
@@ -199,15 +198,15 @@ inline std::string stuck_at(const Program& program) {
   return "";
 }
 
-// The transfers of each channel in the order in which ops of this kind stand in the lists.
-inline std::map<std::tuple<int, int, bool>, std::vector<std::int32_t>> channel_orders(
+// The transfers of each sender and receiver in the order in which ops of this kind stand in the lists.
+inline std::map<std::pair<int, int>, std::vector<std::int32_t>> channel_orders(
     const Program& program, OpKind kind) {
-  std::map<std::tuple<int, int, bool>, std::vector<std::int32_t>> orders;
+  std::map<std::pair<int, int>, std::vector<std::int32_t>> orders;
   for (const auto& list : program.lists)
     for (const Op& op : list) {
       if (op.kind != kind) continue;
       const Transfer& row = program.transfers[static_cast<std::size_t>(op.transfer)];
-      orders[{row.from.value, row.to.value, row.is_grad}].push_back(op.transfer);
+      orders[{row.from.value, row.to.value}].push_back(op.transfer);
     }
   return orders;
 }

@@ -1,4 +1,3 @@
-#include <compare>
 #include <map>
 
 #include "lockstep/schedule/passes/channels.h"
@@ -35,22 +34,16 @@ class Scan {
   std::vector<Channel> channels() const {
     std::vector<Channel> channels;
     for (std::size_t from = 0; from < sent_.size(); ++from)
-      for (const auto& [direction, transfers] : sent_[from]) {
+      for (const auto& [to, transfers] : sent_[from]) {
         Channel& channel = channels.emplace_back();
         channel.from = {static_cast<std::int32_t>(from)};
-        channel.to = direction.to;
+        channel.to = to;
         for (const std::size_t transfer : transfers) channel.hops.push_back(hops_[transfer]);
       }
     return channels;
   }
 
  private:
-  struct Direction {
-    Coord to;
-    bool is_grad = false;
-    auto operator<=>(const Direction&) const = default;
-  };
-
   void note(Coord coord, std::int32_t at) {
     const auto here = static_cast<std::size_t>(coord.value);
     const Op& op = draft_.lists[here].compute[static_cast<std::size_t>(at)];
@@ -66,14 +59,24 @@ class Scan {
       const auto index = static_cast<std::size_t>(transfer);
       hops_[index].transfer = transfer;
       hops_[index].producer = at;
-      sent_[here][{draft_.program.transfers[index].to, is_grad}].push_back(index);
+      sent_[here][draft_.program.transfers[index].to].push_back(index);
     }
   }
 
   const Draft& draft_;
-  std::vector<Hop> hops_;                                            // per transfer
-  std::vector<std::map<Direction, std::vector<std::size_t>>> sent_;  // per sender, in its order
+  std::vector<Hop> hops_;                                        // per transfer
+  std::vector<std::map<Coord, std::vector<std::size_t>>> sent_;  // per sender, in its order
 };
+
+// A backward pass computes two products for each one of the forward pass, so B takes 2.
+NominalTimes nominal_times(const Draft& draft) {
+  NominalTimes times;
+  for (const DraftList& list : draft.lists) {
+    std::vector<std::int32_t>& row = times.emplace_back();
+    for (const Op& op : list.compute) row.push_back(op.kind == OpKind::kBackward ? 2 : 1);
+  }
+  return times;
+}
 
 void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver) {
   const auto end = [](OpKind kind, const Hop& hop) {
@@ -95,9 +98,7 @@ void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver)
 Draft add_transfers(Draft draft) {
   draft.program.transfers = all_transfers(draft.step());
   std::vector<Channel> channels = Scan(draft).channels();
-  std::vector<std::int32_t> lengths;
-  for (const DraftList& list : draft.lists) lengths.push_back(list.end());
-  place_posts(channels, lengths);
+  place_posts(channels, nominal_times(draft));
   for (const Channel& channel : channels)
     attach_ends(channel, draft.lists[static_cast<std::size_t>(channel.from.value)],
                 draft.lists[static_cast<std::size_t>(channel.to.value)]);

@@ -7,106 +7,79 @@
 namespace lockstep::schedule {
 namespace {
 
-void post_one_early(Channel& channel) {
-  std::int32_t latest = channel.hops.back().consumer;
-  for (std::size_t i = channel.hops.size(); i-- > 0;) {
-    Hop& hop = channel.hops[i];
-    hop.post = latest = std::min(latest, std::max(hop.consumer - 1, 0));
-  }
-}
-
-// Runs all coordinates against each other. When none can move, one of them waits to send; the
-// receiver then posts what is on its way, no later than where it now stands itself.
+// When every compute op ends if transfers take no time and nothing but its input holds it.
 class Rehearsal {
  public:
-  Rehearsal(std::vector<Channel>& channels, std::span<const std::int32_t> lengths)
-      : channels_(channels), num_sent_(channels.size()) {
-    for (const std::int32_t length : lengths)
-      actors_.emplace_back().ops.resize(static_cast<std::size_t>(length));
-    for (std::size_t channel = 0; channel < channels.size(); ++channel)
-      for (std::size_t hop = 0; hop < channels[channel].hops.size(); ++hop) {
-        const Hop& row = channels[channel].hops[hop];
-        op_of(channels[channel].from, row.producer).sends = {channel, hop};
-        op_of(channels[channel].to, row.consumer).receives = {channel, hop};
-      }
+  Rehearsal(const std::vector<Channel>& channels, const NominalTimes& times) : times_(times) {
+    for (const auto& list : times) inputs_.emplace_back(list.size());
+    for (const Channel& channel : channels)
+      for (const Hop& hop : channel.hops)
+        inputs_[index(channel.to)][static_cast<std::size_t>(hop.consumer)] = {channel.from.value,
+                                                                              hop.producer};
+    ends_.resize(times.size());
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t coord = 0; coord < times.size(); ++coord)
+        while (advance(coord)) moved = true;
+    }
+    for (std::size_t coord = 0; coord < times.size(); ++coord)
+      LS_CHECK(ends_[coord].size() == times[coord].size(),
+               "compute ops wait for each other in a circle");
   }
 
-  void run() {
-    while (!is_over())
-      if (!advance_all()) unlock_one();
+  std::int64_t end_of(Coord coord, std::int32_t op) const {
+    return ends_[index(coord)][static_cast<std::size_t>(op)];
+  }
+
+  // The first op that does not end before; what stands before it is issued earlier than that.
+  std::int32_t op_at(Coord coord, std::int64_t time) const {
+    const auto& ends = ends_[index(coord)];
+    return static_cast<std::int32_t>(std::ranges::lower_bound(ends, time) - ends.begin());
   }
 
  private:
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  struct Place {
-    std::size_t channel = kNone;
-    std::size_t hop = 0;
-  };
-  struct ComputeOp {
-    Place receives, sends;
-  };
-  struct Actor {
-    std::vector<ComputeOp> ops;
-    std::int32_t now = 0;
-    bool has_computed = false;  // ops[now] is done but for its Send
-
-    bool is_done() const { return now == static_cast<std::int32_t>(ops.size()); }
-    const ComputeOp& op() const { return ops[static_cast<std::size_t>(now)]; }
+  struct Input {
+    std::int32_t coord = -1;  // -1: nothing is received
+    std::int32_t producer = -1;
   };
 
-  Actor& actor(Coord coord) { return actors_[static_cast<std::size_t>(coord.value)]; }
-  ComputeOp& op_of(Coord coord, std::int32_t at) {
-    return actor(coord).ops[static_cast<std::size_t>(at)];
-  }
-  bool is_over() const { return std::ranges::all_of(actors_, &Actor::is_done); }
+  static std::size_t index(Coord coord) { return static_cast<std::size_t>(coord.value); }
 
-  bool has_arrived(const Place& place) const {
-    return place.channel == kNone || num_sent_[place.channel] > place.hop;
-  }
-  bool may_send(const Place& place) {
-    if (place.channel == kNone || place.hop == 0) return true;
-    const Channel& channel = channels_[place.channel];
-    return channel.hops[place.hop - 1].post <= actor(channel.to).now;
-  }
-
-  bool advance_all() {
-    bool moved = false;
-    for (Actor& actor : actors_)
-      while (!actor.is_done() && advance(actor)) moved = true;
-    return moved;
-  }
-
-  bool advance(Actor& actor) {
-    if (!actor.has_computed) return actor.has_computed = has_arrived(actor.op().receives);
-    const Place& place = actor.op().sends;
-    if (!may_send(place)) return false;
-    if (place.channel != kNone) ++num_sent_[place.channel];
-    ++actor.now;
-    actor.has_computed = false;
+  bool advance(std::size_t coord) {
+    std::vector<std::int64_t>& ends = ends_[coord];
+    const std::size_t at = ends.size();
+    if (at == times_[coord].size()) return false;
+    std::int64_t start = ends.empty() ? 0 : ends.back();
+    if (const Input& input = inputs_[coord][at]; input.coord >= 0) {
+      const auto& made = ends_[static_cast<std::size_t>(input.coord)];
+      const auto producer = static_cast<std::size_t>(input.producer);
+      if (producer >= made.size()) return false;
+      start = std::max(start, made[producer]);
+    }
+    ends.push_back(start + times_[coord][at]);
     return true;
   }
 
-  void unlock_one() {
-    for (const Actor& blocked : actors_) {
-      if (!blocked.has_computed) continue;
-      const Place& place = blocked.op().sends;
-      Channel& channel = channels_[place.channel];
-      channel.hops[place.hop - 1].post = actor(channel.to).now;
-      return;
-    }
-    LS_CHECK(false, "compute ops wait for each other in a circle");
-  }
-
-  std::vector<Channel>& channels_;
-  std::vector<std::size_t> num_sent_;  // per channel
-  std::vector<Actor> actors_;          // per coordinate
+  const NominalTimes& times_;
+  std::vector<std::vector<Input>> inputs_;       // per coordinate and op
+  std::vector<std::vector<std::int64_t>> ends_;  // of the ops done so far
 };
 
 }  // namespace
 
-void place_posts(std::vector<Channel>& channels, std::span<const std::int32_t> lengths) {
-  for (Channel& channel : channels) post_one_early(channel);
-  Rehearsal(channels, lengths).run();
+void place_posts(std::vector<Channel>& channels, const NominalTimes& times) {
+  const Rehearsal rehearsal(channels, times);
+  for (Channel& channel : channels) {
+    std::int32_t latest = channel.hops.back().consumer;
+    for (std::size_t i = channel.hops.size(); i-- > 0;) {
+      Hop& hop = channel.hops[i];
+      const Hop& before = channel.hops[i == 0 ? 0 : i - 1];
+      const std::int64_t leaves = rehearsal.end_of(channel.from, before.producer);
+      latest =
+          std::min({latest, std::max(hop.consumer - 1, 0), rehearsal.op_at(channel.to, leaves)});
+      hop.post = latest;
+    }
+  }
 }
 
 }  // namespace lockstep::schedule

@@ -17,18 +17,24 @@ struct Hop {
   std::int32_t post = -1;      // in the receiver's list: PostRecv stands before this op
 };
 
-// Transfers of one direction from one coordinate to another. At most one is in flight: a Send is
-// issued after its producer, once the Send before it has met its PostRecv.
+// Everything that one coordinate sends to another, outputs and gradients alike. At most one transfer
+// is in flight: a Send is issued after its producer, once the Send before it is done.
 struct Channel {
   Coord from;
   Coord to;
   std::vector<Hop> hops;  // in the sender's order
 };
 
-// Sets every Hop::post: one compute op before the consumer, in the sender's order, and earlier only
-// where coordinates would otherwise wait for each other in a circle. `lengths[c]` is the number of
-// compute ops of coordinate c.
+// Per coordinate, how long each of its compute ops takes, in any unit; none is below 1.
+using NominalTimes = std::vector<std::vector<std::int32_t>>;
+
+// Sets every Hop::post, in the sender's order: where the receiver stands when the Send before leaves
+// (the first: when it leaves itself), if all took their nominal times and transfers none; at the
+// latest one compute op before the consumer. So in those times no sender waits, and a transfer may
+// last as long as the sender computes between two Sends. Other times may make senders wait, never in
+// a circle: the rehearsal is a run that ends, and where one ends all do (deadlock.h). The price is
+// the buffer, which the receiver holds from there on.
 // REQUIRES: the compute ops can run in the given orders if sending takes no time and never waits.
-void place_posts(std::vector<Channel>& channels, std::span<const std::int32_t> lengths);
+void place_posts(std::vector<Channel>& channels, const NominalTimes& times);
 
 }  // namespace lockstep::schedule

@@ -23,11 +23,10 @@ Draft add_recompute(Draft draft);
 // coordinate Count after the first Load.
 Draft add_loads(Draft draft);
 
-// Transfers between coordinates. Send follows its producer. PostRecv stands one compute op before
-// the consumer, which hides the latency; earlier where the sender's order of its channel (sender,
-// receiver, forwards or backwards) asks for it, so that a transport may keep a plain queue per
-// channel, or where coordinates would wait in a circle (channels.h). A channel has one Send in
-// flight: its Wait comes before the next Send, the last one's at the end.
+// Transfers between coordinates. Send follows its producer; a sender has one Send to each receiver in
+// flight, whose Wait comes before the next, the last one's at the end. PostRecv stands early enough
+// for senders not to wait, in the order of the Sends, so that one plain queue per sender and receiver
+// will do (channels.h).
 Draft add_transfers(Draft draft);
 
 // ZeRO 1 and 2: Publish of every unit at the start in order of first use, waited for there. Not in
