@@ -1,14 +1,16 @@
 #include "lockstep/sim/simulator.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/schedule/effects.h"
 #include "lockstep/schedule/text.h"
+#include "lockstep/sim/lane_clock.h"
 
 namespace lockstep::sim {
 namespace {
@@ -17,144 +19,252 @@ using schedule::Op;
 using schedule::OpKind;
 using schedule::Reach;
 
+constexpr int kNumReaches = 9;
+
+// One number per lane: computation of each coordinate, then its collectives by reach, then channels,
+// each of which carries the transfers of one sender to one receiver.
+class Lanes {
+ public:
+  struct Channel {
+    Coord from, to;
+  };
+
+  explicit Lanes(const schedule::Program& program)
+      : coords_(static_cast<int>(program.lists.size())) {
+    std::map<std::pair<Coord, Coord>, int> numbers;
+    for (const schedule::Transfer& transfer : program.transfers) {
+      const bool is_as_before = !channels_.empty() && channels_[last_].from == transfer.from &&
+                                channels_[last_].to == transfer.to;
+      if (!is_as_before) {
+        const auto next = static_cast<int>(channels_.size());
+        const auto [found, is_new] = numbers.emplace(std::pair(transfer.from, transfer.to), next);
+        if (is_new) channels_.push_back({transfer.from, transfer.to});
+        last_ = static_cast<std::size_t>(found->second);
+      }
+      channel_of_.push_back(static_cast<int>(last_));
+    }
+  }
+
+  std::size_t size() const {
+    return static_cast<std::size_t>(coords_ * (1 + kNumReaches)) + channels_.size();
+  }
+  int collective(int coord, Reach reach) const {
+    return coords_ * (1 + static_cast<int>(reach)) + coord;
+  }
+  int channel(int transfer) const {
+    return coords_ * (1 + kNumReaches) + channel_of_[static_cast<std::size_t>(transfer)];
+  }
+
+  bool is_compute(int lane) const { return lane < coords_; }
+  bool is_channel(int lane) const { return lane >= coords_ * (1 + kNumReaches); }
+  // Both ends of a channel; for a collective the coordinate twice.
+  Channel ends(int lane) const {
+    if (!is_channel(lane)) return {{lane % coords_}, {lane % coords_}};
+    return channels_[static_cast<std::size_t>(lane - coords_ * (1 + kNumReaches))];
+  }
+
+ private:
+  int coords_;
+  std::vector<Channel> channels_;
+  std::vector<int> channel_of_;  // per transfer
+  std::size_t last_ = 0;
+};
+
 class Run {
  public:
-  Run(const schedule::Program& program, const Cost& cost)
+  Run(const schedule::Program& program, const Cost& cost, const Conditions& conditions)
       : program_(program),
         cost_(cost),
+        conditions_(conditions),
+        lanes_(program),
+        clock_(lanes_.size()),
+        queues_(lanes_.size()),
         coords_(program.lists.size()),
         transfers_(program.transfers.size()) {
-    for (std::size_t c = 0; c < coords_.size(); ++c)
-      coords_[c].done.resize(program.lists[c].size());
+    for (std::size_t c = 0; c < coords_.size(); ++c) {
+      coords_[c].slots.resize(program.lists[c].size());
+      coords_[c].has_run.resize(program.lists[c].size());
+      coords_[c].timeline.reserve(program.lists[c].size());
+    }
   }
 
   Result<Simulation> simulate() {
-    for (std::size_t c = 0; c < coords_.size(); ++c) runnable_.insert({{}, static_cast<int>(c)});
-    while (!runnable_.empty()) {
-      const auto [time, c] = runnable_.extract(runnable_.begin()).value();
-      const bool is_now = coords_[index(c)].now == time;  // else it has moved on since it was woken
-      if (is_now && advance(c)) wake(c);
-    }
+    for (int c = 0; c < num_coords(); ++c) advance(c);
+    for (settle(); clock_.advance(); settle())
+      while (const std::optional<int> lane = clock_.take_ended()) finish(*lane);
     Simulation result;
-    for (std::size_t c = 0; c < coords_.size(); ++c) {
-      if (coords_[c].next < program_.lists[c].size()) return stuck(static_cast<int>(c));
-      result.makespan = std::max(result.makespan, coords_[c].now);
-      result.coords.push_back(std::move(coords_[c].timeline));
-      result.waited.push_back(coords_[c].waited);
-      std::ranges::sort(coords_[c].lanes, {}, &schedule::TimedOp::op);
-      result.lanes.push_back(std::move(coords_[c].lanes));
+    for (int c = 0; c < num_coords(); ++c) {
+      CoordState& state = at(c);
+      if (!has_ended(c)) return stuck(c);
+      result.makespan = std::max(result.makespan, state.begun);
+      result.coords.push_back(std::move(state.timeline));
+      result.waited.push_back(state.waited);
+      result.lanes.push_back(std::move(state.lanes));
     }
     return result;
   }
 
  private:
+  static constexpr std::int32_t kNone = -1;
+
   struct CoordState {
-    std::size_t next = 0;
-    Seconds now;
+    std::size_t next = 0;  // op at which the list stands
+    Seconds begun;         // when it came there
     Seconds waited;
-    std::map<Reach, Seconds> lane_free;
-    std::vector<std::optional<Seconds>> done;  // of asynchronous ops, once known
+    bool is_computing = false;
+    bool is_touched = false;          // something began or ended here since settle()
+    std::vector<int> talking;         // busy lanes of communication
+    std::vector<std::int32_t> slots;  // per asynchronous op: its place in `lanes`
+    std::vector<bool> has_run;        // per op, on its lane
     schedule::Timeline timeline;
     schedule::Timeline lanes;
   };
-  struct End {
-    Seconds posted;
-    std::int32_t op = 0;
-  };
   struct TransferState {
-    std::optional<End> sent, received;
-    std::optional<Seconds> done;
+    std::int32_t send = kNone, receive = kNone;  // ops, once posted
+    bool has_left = false;
+    Seconds arrival;
   };
-  // Members of a meeting that spans coordinates, in the order in which it happens.
-  struct Meeting {
-    std::vector<int> arrived;
-    Seconds start;
+  // Ops or transfers of a lane in the order in which they run.
+  struct Queue {
+    std::vector<std::int32_t> items;
+    std::size_t next = 0;  // under way, or to begin
   };
 
-  const Op& op_at(int c) const { return program_.lists[index(c)][coords_[index(c)].next]; }
+  int num_coords() const { return static_cast<int>(coords_.size()); }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  CoordState& at(int c) { return coords_[index(c)]; }
+  const std::vector<Op>& list(int c) const { return program_.lists[index(c)]; }
+  const Op& op_at(int c) const { return list(c)[coords_[index(c)].next]; }
+  bool has_ended(int c) const { return coords_[index(c)].next >= list(c).size(); }
 
-  // The coordinate that is least far in time goes next, so that posts are seen in the order of time
-  // and not of coordinates: what is ready first passes first.
-  void wake(int c) { runnable_.insert({coords_[index(c)].now, c}); }
-
-  // Performs the next op of a coordinate if it can be; false when it must wait for another, which
-  // wakes it.
-  bool advance(int c) {
-    CoordState& state = coords_[index(c)];
-    if (state.next >= program_.lists[index(c)].size()) return false;
-    const Op& op = op_at(c);
-    if (op.kind == OpKind::kWait) return wait(c, op);
-    if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied) return meet(c, op);
-    if (op.kind == OpKind::kSend || op.kind == OpKind::kPostRecv) {
-      post(c, op);
-    } else if (is_async(op.kind)) {
-      Seconds& free = state.lane_free[op.reach];
-      const Seconds start = std::max(free, state.now);
-      free = start + cost_({c}, op);
-      state.done[state.next] = free;
-      state.lanes.push_back({static_cast<std::int32_t>(state.next), start, free});
-      finish(c, state.now);
-    } else {
-      finish(c, op.kind == OpKind::kFree ? state.now : state.now + cost_({c}, op));
-    }
-    return true;
+  // Issues ops until one takes time or must wait.
+  void advance(int c) {
+    while (!has_ended(c) && issue(c)) pass(c);
   }
 
-  void finish(int c, Seconds end) {
-    CoordState& state = coords_[index(c)];
-    state.timeline.push_back({static_cast<std::int32_t>(state.next), state.now, end});
-    state.now = end;
+  // The op at which the list stands is over.
+  void pass(int c) {
+    CoordState& state = at(c);
+    if (op_at(c).kind == OpKind::kWait) state.waited += clock_.now() - state.begun;
+    state.timeline.push_back({static_cast<std::int32_t>(state.next), state.begun, clock_.now()});
+    state.begun = clock_.now();
     ++state.next;
   }
 
-  bool wait(int c, const Op& op) {
-    CoordState& state = coords_[index(c)];
-    const Op& target = program_.lists[index(c)][index(op.target)];
-    const std::optional<Seconds> done = target.transfer >= 0
-                                            ? transfers_[index(target.transfer)].done
-                                            : state.done[index(op.target)];
-    if (!done) return false;
-    const Seconds end = std::max(state.now, *done);
-    state.waited += end - state.now;
-    finish(c, end);
-    return true;
+  // Whether the list goes on at once.
+  bool issue(int c) {
+    const Op& op = op_at(c);
+    if (op.kind == OpKind::kFree) return true;
+    if (op.kind == OpKind::kWait) return wait(c, op.target);
+    if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied) return meet(c, op.kind);
+    if (is_async(op.kind)) return enter_lane(c, op), true;
+    const Seconds work = cost_({c}, op);
+    if (work == Seconds{}) return true;
+    clock_.begin(c, work);
+    at(c).is_computing = op.reach == Reach::kNone;
+    touch(c);
+    return false;
   }
 
-  void post(int c, const Op& op) {
+  bool wait(int c, std::int32_t target) {
+    const Op& op = list(c)[index(target)];
+    if (op.transfer < 0) return at(c).has_run[index(target)];
+    const TransferState& transfer = transfers_[index(op.transfer)];
+    if (!transfer.has_left) return false;
+    if (op.kind == OpKind::kSend || transfer.arrival <= clock_.now()) return true;
+    clock_.hold(c, transfer.arrival);
+    return false;
+  }
+
+  void enter_lane(int c, const Op& op) {
+    CoordState& state = at(c);
+    const auto number = static_cast<std::int32_t>(state.next);
+    state.slots[state.next] = static_cast<std::int32_t>(state.lanes.size());
+    state.lanes.push_back({number, {}, {}});
+    if (op.transfer < 0) return enqueue(lanes_.collective(c, op.reach), number);
     TransferState& transfer = transfers_[index(op.transfer)];
-    CoordState& state = coords_[index(c)];
-    (op.kind == OpKind::kSend ? transfer.sent : transfer.received) =
-        End{state.now, static_cast<std::int32_t>(state.next)};
-    if (op.kind == OpKind::kSend) transfer_cost_[op.transfer] = cost_({c}, op);
-    finish(c, state.now);
-    if (!transfer.sent || !transfer.received) return;
-    const schedule::Transfer& about = program_.transfers[index(op.transfer)];
-    Seconds& free = channel_free_[{about.from, about.to}];
-    const Seconds start = std::max({free, transfer.sent->posted, transfer.received->posted});
-    free = start + transfer_cost_[op.transfer];
-    transfer.done = free;
-    coords_[index(about.from.value)].lanes.push_back({transfer.sent->op, start, free});
-    coords_[index(about.to.value)].lanes.push_back({transfer.received->op, start, free});
-    wake(c == about.from.value ? about.to.value : about.from.value);
+    (op.kind == OpKind::kSend ? transfer.send : transfer.receive) = number;
+    if (transfer.send != kNone && transfer.receive != kNone)
+      enqueue(lanes_.channel(op.transfer), op.transfer);
   }
 
-  // All coordinates that the meeting spans leave it together.
-  bool meet(int c, const Op& op) {
-    Meeting& meeting = meetings_[op.kind];
-    CoordState& state = coords_[index(c)];
-    if (std::ranges::find(meeting.arrived, c) != meeting.arrived.end()) return false;
-    meeting.arrived.push_back(c);
-    meeting.start = std::max(meeting.start, state.now);
-    if (static_cast<int>(meeting.arrived.size()) < members(op.kind)) return false;
-    for (int member : std::exchange(meeting.arrived, {})) {
-      CoordState& other = coords_[index(member)];
-      other.waited += meeting.start - other.now;
-      finish(member, meeting.start + cost_({member}, op_at(member)));
-      wake(member);
+  void enqueue(int lane, std::int32_t item) {
+    queues_[index(lane)].items.push_back(item);
+    if (!clock_.is_busy(lane)) begin_next(lane);
+  }
+
+  void begin_next(int lane) {
+    const Queue& queue = queues_[index(lane)];
+    if (queue.next == queue.items.size()) return;
+    const Coord from = lanes_.ends(lane).from;
+    const std::int32_t item = queue.items[queue.next];
+    const std::int32_t op = lanes_.is_channel(lane) ? transfers_[index(item)].send : item;
+    clock_.begin(lane, cost_(from, list(from.value)[index(op)]));
+    set_talking(lane, true);
+  }
+
+  void set_talking(int lane, bool is_busy) {
+    const auto [from, to] = lanes_.ends(lane);
+    for (const int c : {from.value, to.value}) {
+      std::erase(at(c).talking, lane);
+      if (is_busy) at(c).talking.push_back(lane);
+      touch(c);
     }
-    meeting.start = {};
-    return true;
+  }
+
+  void finish(int lane) {
+    if (lanes_.is_compute(lane)) {
+      at(lane).is_computing = false;
+      touch(lane);
+      pass(lane);
+      return advance(lane);
+    }
+    const auto [from, to] = lanes_.ends(lane);
+    set_talking(lane, false);
+    Queue& queue = queues_[index(lane)];
+    const std::int32_t item = queue.items[queue.next++];
+    if (lanes_.is_channel(lane))
+      leave(item, lane);
+    else
+      note(from.value, item, clock_.start_of(lane), clock_.now());
+    begin_next(lane);
+    wake(from.value);
+    if (to != from) wake(to.value);
+  }
+
+  void leave(int number, int lane) {
+    TransferState& transfer = transfers_[index(number)];
+    const auto [from, to] = lanes_.ends(lane);
+    transfer.has_left = true;
+    transfer.arrival = clock_.now();
+    if (conditions_.latency)
+      transfer.arrival += conditions_.latency(from, list(from.value)[index(transfer.send)]);
+    note(from.value, transfer.send, clock_.start_of(lane), clock_.now());
+    note(to.value, transfer.receive, clock_.start_of(lane), transfer.arrival);
+  }
+
+  void note(int c, std::int32_t op, Seconds start, Seconds end) {
+    schedule::TimedOp& timed = at(c).lanes[index(at(c).slots[index(op)])];
+    timed.start = start;
+    timed.end = end;
+    at(c).has_run[index(op)] = true;
+  }
+
+  // Something was done for which the list may stand at a Wait.
+  void wake(int c) {
+    if (!has_ended(c) && op_at(c).kind == OpKind::kWait && !clock_.is_busy(c)) advance(c);
+  }
+
+  // All coordinates that the meeting spans leave it when the last has come and its own cost is over.
+  bool meet(int c, OpKind kind) {
+    std::vector<int>& arrived = arrived_[kind == OpKind::kNorm ? 0 : 1];
+    arrived.push_back(c);
+    if (static_cast<int>(arrived.size()) < members(kind)) return false;
+    for (const int member : std::exchange(arrived, {})) {
+      at(member).waited += clock_.now() - at(member).begun;
+      clock_.hold(member, clock_.now() + cost_({member}, op_at(member)));
+    }
+    return false;
   }
 
   int members(OpKind kind) const {
@@ -163,10 +273,31 @@ class Run {
     return step.coord_of(0) == step.coord_of(step.head()) ? 1 : 2;
   }
 
+  void touch(int c) {
+    if (std::exchange(at(c).is_touched, true)) return;
+    touched_.push_back(c);
+  }
+
+  // Sets the speed of what runs where something changed, once all that happens at one time has.
+  void settle() {
+    const Slowdown& slowdown = conditions_.slowdown;
+    for (const int c : touched_) {
+      CoordState& state = at(c);
+      state.is_touched = false;
+      clock_.set_factor(c, state.is_computing && !state.talking.empty() ? slowdown.compute : 1);
+      for (const int lane : state.talking) {
+        const auto [from, to] = lanes_.ends(lane);
+        const bool is_slow = at(from.value).is_computing || at(to.value).is_computing;
+        clock_.set_factor(lane, is_slow ? slowdown.comm : 1);
+      }
+    }
+    touched_.clear();
+  }
+
   Error stuck(int c) const {
     std::string message;
-    for (int other = c; other < static_cast<int>(coords_.size()); ++other) {
-      if (coords_[index(other)].next >= program_.lists[index(other)].size()) continue;
+    for (int other = c; other < num_coords(); ++other) {
+      if (has_ended(other)) continue;
       message +=
           join_parts(message.empty() ? "" : "; ", "coordinate ", other, " stands at op ",
                      coords_[index(other)].next, ": ", op_text(program_, {other}, op_at(other)));
@@ -176,18 +307,28 @@ class Run {
 
   const schedule::Program& program_;
   const Cost& cost_;
+  const Conditions& conditions_;
+  const Lanes lanes_;
+  LaneClock clock_;
+  std::vector<Queue> queues_;  // per lane
   std::vector<CoordState> coords_;
-  std::set<std::pair<Seconds, int>> runnable_;  // time and coordinate
   std::vector<TransferState> transfers_;
-  std::map<int, Seconds> transfer_cost_;
-  std::map<std::pair<Coord, Coord>, Seconds> channel_free_;
-  std::map<OpKind, Meeting> meetings_;
+  std::array<std::vector<int>, 2> arrived_;  // at Norm, at the tied reduction
+  std::vector<int> touched_;
 };
 
 }  // namespace
 
-Result<Simulation> simulate(const schedule::Program& program, const Cost& cost) {
-  return Run(program, cost).simulate();
+Result<Simulation> simulate(const schedule::Program& program, const Cost& cost,
+                            const Conditions& conditions) {
+  const Slowdown& slowdown = conditions.slowdown;
+  for (const auto& [name, factor] :
+       {std::pair("compute", slowdown.compute), std::pair("comm", slowdown.comm)})
+    if (!(factor >= 1 && factor < std::numeric_limits<double>::infinity()))
+      return Error{Code::kOutOfRange,
+                   strf("slowdown of %s = %g is not a factor of 1 or more", name, factor),
+                   "give 1 for none"};
+  return Run(program, cost, conditions).simulate();
 }
 
 }  // namespace lockstep::sim

@@ -3,8 +3,14 @@
 // so a measured timeline can be laid beside a simulated one op by op.
 //
 // Lanes of a coordinate: one for computation and everything synchronous; one for each group that
-// collectives reach, which run in the order of issue; transfers between two coordinates start when
-// both ends are posted and pass one after another in each direction.
+// collectives reach, which run in the order of issue. Lanes between coordinates: one for each sender
+// and receiver. A transfer begins when both ends are posted and those that were so before have left;
+// it occupies the lane and both ends for the cost of its Send, which is then done, and arrives
+// the latency later. So bandwidth is shared by waiting in line, and latency is not shared.
+//
+// In a program that lower() made, every lane has one order that no cost can change: a sender has one
+// transfer to a receiver in flight. Times are then sums and maxima of lengths, so a longer op never
+// shortens a step. In other programs two transfers may change places, and then it can.
 #pragma once
 
 #include <functional>
@@ -17,22 +23,42 @@
 
 namespace lockstep::sim {
 
-// How long an op takes on its lane. Waits and frees take no time of their own and are not asked for.
+// How long an op takes on its lane when nothing else runs on its coordinates, in seconds that are not
+// negative. Waits, frees and PostRecvs take no time of their own and are not asked for.
 using Cost = std::function<Seconds(Coord coord, const schedule::Op& op)>;
+
+// What computation and communication on one coordinate do to each other's speed, as they share
+// memory, caches and, on GPUs, multiprocessors. While an asynchronous collective runs on the
+// coordinate, or a transfer occupies it, ops that meet nobody (Reach::kNone) progress at 1/compute of
+// their speed. While such an op runs, collectives on the coordinate and transfers at either of whose
+// ends it runs progress at 1/comm. Meetings over coordinates and latency keep their time. Factors
+// below 1 are refused. No step becomes longer than by the larger factor.
+struct Slowdown {
+  double compute = 1;
+  double comm = 1;
+};
+
+struct Conditions {
+  Cost latency = {};  // asked for a Send: from its end to the arrival; absent: none
+  Slowdown slowdown = {};
+};
 
 struct Simulation {
   std::vector<schedule::Timeline> coords;
   Seconds makespan;  // of one step from a standing start
 
   // When each asynchronous op ran on its lane, beside `coords`, by op index; a transfer is there at
-  // both of its ends.
+  // both of its ends, latency at the receiver's alone.
   std::vector<schedule::Timeline> lanes;
 
-  // Time that a coordinate's list stood still in Waits.
+  // Time that a coordinate's list stood still in Waits, and before meetings over coordinates.
   std::vector<Seconds> waited;
 };
 
-// Refuses a program that can not finish, with the ops that wait for each other.
-Result<Simulation> simulate(const schedule::Program& program, const Cost& cost);
+// Refuses a program that can not finish, with the ops that wait for each other. Time and memory grow
+// with the ops of the program, of which there is one list per pipeline coordinate whatever the number
+// of ranks.
+Result<Simulation> simulate(const schedule::Program& program, const Cost& cost,
+                            const Conditions& conditions = {});
 
 }  // namespace lockstep::sim

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "lockstep/base/random.h"
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/effects.h"
 #include "lockstep/schedule/lower.h"
 #include "lockstep/schedule/text.h"
+#include "lockstep/sim/stage_sim.h"
+#include "tests/sim/random_program.h"
 
 namespace lockstep::sim {
 namespace {
@@ -112,78 +112,12 @@ TEST(Simulator, ReductionsInTheDrain) {
       }
 }
 
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  int between(int low, int high) {
-    return low + static_cast<int>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-// Any order a pipeline could run in.
-schedule::Schedule random_schedule(Dice& dice, const schedule::Shape& shape,
-                                   schedule::Placement placement) {
-  using schedule::PassKind;
-  const int stages = shape.stages(), m = shape.microbatches;
-  std::vector<int> forward(static_cast<std::size_t>(stages)), backward = forward;
-  std::vector<std::vector<schedule::Pass>> timetable(static_cast<std::size_t>(shape.coords));
-  for (int left = 2 * stages * m; left > 0; --left) {
-    std::vector<schedule::Pass> ready;
-    for (int s = 0; s < stages; ++s) {
-      const auto at = static_cast<std::size_t>(s);
-      if (forward[at] < m && (s == 0 || forward[at] < forward[at - 1]))
-        ready.push_back({PassKind::kForward, {s}, {forward[at]}});
-      if (backward[at] < forward[at] && (s + 1 == stages || backward[at] < backward[at + 1]))
-        ready.push_back({PassKind::kBackward, {s}, {backward[at]}});
-    }
-    const auto pass =
-        ready[static_cast<std::size_t>(dice.between(0, static_cast<int>(ready.size()) - 1))];
-    ++(pass.kind == PassKind::kForward ? forward
-                                       : backward)[static_cast<std::size_t>(pass.stage.value)];
-    timetable[static_cast<std::size_t>(coord_of(placement, pass.stage, shape.coords).value)]
-        .push_back(pass);
-  }
-  return schedule::Schedule::create(shape, placement, std::move(timetable)).value();
-}
-
-Program random_program(Dice& dice) {
-  const schedule::Shape shape = {dice.between(1, 4), dice.between(1, 2), dice.between(1, 5)};
-  const auto placement =
-      dice.between(0, 1) == 0 ? schedule::Placement::kLoop : schedule::Placement::kV;
-  const int units = std::max(2, shape.stages()) + dice.between(0, 4);
-  StepShape step;
-  step.stage_begin = schedule::split_units(units, shape.stages());
-  step.zero = dice.between(0, 3);
-  step.period = dice.between(0, 1) == 0 ? schedule::Period::kStep : schedule::Period::kMicrobatch;
-  step.replicas = dice.between(0, 1) == 1;
-  step.tied = dice.between(0, 1) == 1;
-  for (int unit = 0; unit < units; ++unit)
-    step.recompute.push_back(unit > 0 && unit + 1 < units && dice.between(0, 1) == 1);
-  step.resident_units = dice.between(1, 3);
-  step.prefetch = dice.between(0, 3);
-  return schedule::lower(random_schedule(dice, shape, placement), step).value();
-}
-
-// A cost for every op, fixed by its numbers.
-Cost random_cost(std::uint64_t seed) {
-  return [stream = RandomStream(seed, "cost")](Coord coord, const Op& op) {
-    std::uint64_t number =
-        static_cast<std::uint64_t>(coord.value) * 18 + static_cast<std::uint64_t>(op.kind);
-    for (int part : {op.unit, op.microbatch, op.period, op.transfer})
-      number = number * 256 + static_cast<std::uint64_t>(part + 1);
-    return Seconds{static_cast<double>(stream.below(1000003, number))};
-  };
-}
-
 // The rules of the header as equations between the times of a timeline. They have one solution:
 // every time follows from earlier ones.
 class Equations {
  public:
-  Equations(const Program& program, const Cost& cost, const Simulation& run)
-      : program_(program), cost_(cost), run_(run) {
+  Equations(const Program& program, const Cost& cost, const Cost& latency, const Simulation& run)
+      : program_(program), cost_(cost), latency_(latency), run_(run) {
     deliver();
   }
 
@@ -210,13 +144,15 @@ class Equations {
 
   // Transfers of a direction pass in the order in which they became ready.
   void deliver() {
-    std::map<int, double> ready, length;
+    std::map<int, double> ready, length, latency;
     for (std::size_t c = 0; c < program_.lists.size(); ++c)
       for (std::size_t i = 0; i < program_.lists[c].size(); ++i) {
         const Op& op = program_.lists[c][i];
         if (op.kind != OpKind::kSend && op.kind != OpKind::kPostRecv) continue;
         ready[op.transfer] = std::max(ready[op.transfer], start(c, i));
-        if (op.kind == OpKind::kSend) length[op.transfer] = cost_({static_cast<int>(c)}, op).value;
+        if (op.kind != OpKind::kSend) continue;
+        length[op.transfer] = cost_({static_cast<int>(c)}, op).value;
+        latency[op.transfer] = latency_({static_cast<int>(c)}, op).value;
       }
     std::vector<std::pair<double, int>> order;
     for (const auto& [transfer, time] : ready) order.emplace_back(time, transfer);
@@ -226,7 +162,8 @@ class Equations {
       const auto& about = program_.transfers[static_cast<std::size_t>(transfer)];
       double& channel = free[{about.from, about.to}];
       channel = std::max(channel, time) + length[transfer];
-      arrived_[transfer] = channel;
+      left_[transfer] = channel;
+      arrived_[transfer] = channel + latency[transfer];
     }
   }
 
@@ -241,8 +178,9 @@ class Equations {
       case OpKind::kWait: {
         const Op& target =
             program_.lists[static_cast<std::size_t>(c)][static_cast<std::size_t>(op.target)];
-        return std::max(now, target.transfer >= 0 ? arrived_.at(target.transfer)
-                                                  : done[static_cast<std::size_t>(op.target)]);
+        if (target.kind == OpKind::kSend) return std::max(now, left_.at(target.transfer));
+        if (target.kind == OpKind::kPostRecv) return std::max(now, arrived_.at(target.transfer));
+        return std::max(now, done[static_cast<std::size_t>(op.target)]);
       }
       case OpKind::kNorm:
       case OpKind::kReduceTied:
@@ -266,8 +204,9 @@ class Equations {
 
   const Program& program_;
   const Cost& cost_;
+  const Cost& latency_;
   const Simulation& run_;
-  std::map<int, double> arrived_;
+  std::map<int, double> left_, arrived_;  // per transfer
 };
 
 TEST(Simulator, TimesOfRandomProgramsFollowFromTheRules) {
@@ -275,9 +214,9 @@ TEST(Simulator, TimesOfRandomProgramsFollowFromTheRules) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     Dice dice(seed);
     const Program program = random_program(dice);
-    const Cost cost = random_cost(seed);
-    const Simulation run = simulated(program, cost);
-    ASSERT_EQ(Equations(program, cost, run).first_broken(), "") << "seed " << seed;
+    const Cost cost = random_cost(seed), latency = random_cost(seed + 1000);
+    const Simulation run = simulate(program, cost, {.latency = latency}).value();
+    ASSERT_EQ(Equations(program, cost, latency, run).first_broken(), "") << "seed " << seed;
     double last = 0;
     for (const auto& coord : run.coords) {
       last = std::max(last, coord.back().end.value);
@@ -288,6 +227,46 @@ TEST(Simulator, TimesOfRandomProgramsFollowFromTheRules) {
   EXPECT_GT(ops, 10000);
 }
 
+// What a timeline says of each op's length, and of each transfer's latency.
+class OwnLengths {
+ public:
+  OwnLengths(const Program& program, const Simulation& run, const Cost& meetings)
+      : program_(program), lengths_(program.lists.size()), latencies_(program.transfers.size()) {
+    for (std::size_t c = 0; c < program.lists.size(); ++c) {
+      const auto& list = program.lists[c];
+      for (const schedule::TimedOp& timed : run.coords[c]) {
+        const Op& op = list[static_cast<std::size_t>(timed.op)];
+        const bool meets = op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied;
+        const Seconds length = timed.end - timed.start;
+        lengths_[c][&op] = meets ? meetings({static_cast<int>(c)}, op) : length;
+      }
+      for (const schedule::TimedOp& timed : run.lanes[c]) {
+        const Op& op = list[static_cast<std::size_t>(timed.op)];
+        const Seconds length = timed.end - timed.start;
+        lengths_[c][&op] = length;
+        if (op.transfer < 0) continue;
+        Seconds& latency = latencies_[static_cast<std::size_t>(op.transfer)];
+        latency += op.kind == OpKind::kSend ? Seconds{} - length : length;
+      }
+    }
+  }
+
+  Simulation simulate_again() const {
+    const auto cost = [&](Coord c, const Op& op) {
+      return lengths_[static_cast<std::size_t>(c.value)].at(&op);
+    };
+    const auto latency = [&](Coord, const Op& op) {
+      return latencies_[static_cast<std::size_t>(op.transfer)];
+    };
+    return simulate(program_, cost, {.latency = latency}).value();
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::map<const Op*, Seconds>> lengths_;
+  std::vector<Seconds> latencies_;
+};
+
 // A timeline holds all that is needed to time it again: what it says of each op's length gives the
 // same times, op by op.
 TEST(Simulator, ItsOwnLengthsGiveTheSameTimes) {
@@ -295,58 +274,219 @@ TEST(Simulator, ItsOwnLengthsGiveTheSameTimes) {
     Dice dice(seed);
     const Program program = random_program(dice);
     const Cost cost = random_cost(seed);
-    const Simulation run = simulated(program, cost);
-    std::vector<std::map<const Op*, Seconds>> lengths(program.lists.size());
+    const Simulation run = simulate(program, cost, {.latency = random_cost(seed + 1000)}).value();
     for (std::size_t c = 0; c < program.lists.size(); ++c) {
-      const auto& list = program.lists[c];
-      for (const schedule::TimedOp& timed : run.coords[c]) {
-        const Op& op = list[static_cast<std::size_t>(timed.op)];
-        const bool meets = op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied;
-        lengths[c][&op] = meets ? cost({static_cast<int>(c)}, op) : timed.end - timed.start;
-      }
       std::size_t asynchronous = 0;
-      for (const Op& op : list) asynchronous += is_async(op.kind);
+      for (const Op& op : program.lists[c]) asynchronous += is_async(op.kind);
       EXPECT_EQ(run.lanes[c].size(), asynchronous) << "seed " << seed;
-      for (const schedule::TimedOp& timed : run.lanes[c]) {
+      for (const schedule::TimedOp& timed : run.lanes[c])
         EXPECT_GE(timed.start, run.coords[c][static_cast<std::size_t>(timed.op)].start);
-        lengths[c][&list[static_cast<std::size_t>(timed.op)]] = timed.end - timed.start;
-      }
     }
-    const Simulation again = simulated(program, [&](Coord c, const Op& op) {
-      return lengths[static_cast<std::size_t>(c.value)].at(&op);
-    });
+    const Simulation again = OwnLengths(program, run, cost).simulate_again();
     EXPECT_EQ(again.makespan, run.makespan) << "seed " << seed;
     EXPECT_EQ(again.coords, run.coords) << "seed " << seed;
     EXPECT_EQ(again.lanes, run.lanes) << "seed " << seed;
   }
 }
 
-// With chunks = 1 everything passes in one order, so no op can make room for others by being slow.
+// In a lowered program every lane has one order, so no op can make room for others by being slow,
+// and no latency by being long.
 TEST(Simulator, ASlowerOpNeverShortensAStep) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Dice dice(seed);
-    const schedule::Shape shape = {dice.between(1, 4), 1, dice.between(1, 6)};
-    const StepShape step = {.zero = dice.between(0, 3), .prefetch = dice.between(0, 2)};
-    const Program program =
-        lowered(seed % 2 == 0 ? "gpipe" : "1f1b", shape, step, shape.coords + dice.between(1, 4));
-    const Cost cost = random_cost(seed);
-    const double makespan = simulated(program, cost).makespan.value;
-    EXPECT_EQ(
-        simulated(program, [&](Coord c, const Op& op) { return cost(c, op) * 2.0; }).makespan.value,
-        2 * makespan);
+    const Program program = random_program(dice);
+    const Cost cost = random_cost(seed), latency = random_cost(seed + 1000);
+    const auto twice = [](const Cost& one) -> Cost {
+      return [&one](Coord c, const Op& op) { return one(c, op) * 2.0; };
+    };
+    const double makespan = simulate(program, cost, {.latency = latency})->makespan.value;
+    EXPECT_EQ(simulate(program, twice(cost), {.latency = twice(latency)})->makespan.value,
+              2 * makespan);
     for (int trial = 0; trial < 10; ++trial) {
-      const int c = dice.between(0, shape.coords - 1);
+      const int c = dice.between(0, program.step.shape.coords - 1);
       const auto& list = program.lists[static_cast<std::size_t>(c)];
       const Op slow =
           list[static_cast<std::size_t>(dice.between(0, static_cast<int>(list.size()) - 1))];
       const double extra = dice.between(1, 2000000);
-      const double later = simulated(program, [&](Coord at, const Op& op) {
-                             return cost(at, op) + Seconds{at.value == c && op == slow ? extra : 0};
-                           }).makespan.value;
-      EXPECT_GE(later, makespan) << "seed " << seed;
-      EXPECT_LE(later, makespan + extra * static_cast<double>(std::ranges::count(list, slow)))
-          << "seed " << seed;
+      const auto slowed = [&](const Cost& one) -> Cost {
+        return [&](Coord at, const Op& op) {
+          return one(at, op) + Seconds{at.value == c && op == slow ? extra : 0};
+        };
+      };
+      for (const bool in_latency : {false, true}) {
+        const double later = simulate(program, in_latency ? cost : slowed(cost),
+                                      {.latency = in_latency ? slowed(latency) : latency})
+                                 ->makespan.value;
+        EXPECT_GE(later, makespan) << "seed " << seed;
+        EXPECT_LE(later, makespan + extra * static_cast<double>(std::ranges::count(list, slow)))
+            << "seed " << seed;
+      }
     }
+  }
+}
+
+// Lowering posts receives where its nominal times want them: at those, no sender waits, whatever the
+// order of the schedule.
+TEST(Simulator, AtNominalTimesAProgramTakesAsLongAsItsStages) {
+  const Cost nominal = [](Coord, const Op& op) {
+    return Seconds{op.kind == OpKind::kBackward                                    ? 2.0
+                   : op.kind >= OpKind::kForward && op.kind <= OpKind::kWeightGrad ? 1.0
+                                                                                   : 0.0};
+  };
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Dice dice(seed);
+    const schedule::Shape shape = {dice.between(1, 6), dice.between(1, 3), dice.between(1, 9)};
+    const auto placement = dice.coin() ? schedule::Placement::kLoop : schedule::Placement::kV;
+    const auto order = random_schedule(dice, shape, placement);
+    StepShape step;
+    step.stage_begin = schedule::split_units(shape.stages() + dice.between(2, 9), shape.stages());
+    StageCosts costs;
+    for (std::size_t stage = 0; stage + 1 < step.stage_begin.size(); ++stage) {
+      const double units = step.stage_begin[stage + 1] - step.stage_begin[stage];
+      for (auto* times : {&costs.forward, &costs.input_grad, &costs.weight_grad})
+        times->push_back({units});
+    }
+    EXPECT_EQ(simulated(schedule::lower(order, step).value(), nominal).makespan,
+              simulate_stages(order, costs).makespan)
+        << "seed " << seed;
+  }
+}
+
+using Spans = std::vector<std::pair<double, double>>;
+
+// Time of a span during which one of the others goes on.
+double covered(double start, double end, Spans others) {
+  std::ranges::sort(others);
+  double sum = 0, from = start;
+  for (const auto& [first, last] : others) {
+    const double left = std::max(from, first), right = std::min(end, last);
+    if (right > left) sum += right - left, from = right;
+  }
+  return sum;
+}
+
+// How much work each op of a timeline did at the speeds of the header, less what it was to do.
+class WorkDone {
+ public:
+  WorkDone(const Program& program, const Simulation& run, const Cost& cost, Slowdown slowdown)
+      : program_(program), run_(run), cost_(cost), slowdown_(slowdown) {
+    for (std::size_t c = 0; c < program.lists.size(); ++c) {
+      Spans& computing = computing_.emplace_back();
+      for (const auto& timed : run.coords[c])
+        if (computes(op_of(c, timed))) computing.emplace_back(timed.start.value, timed.end.value);
+    }
+    talking_.resize(program.lists.size());
+    for (std::size_t c = 0; c < program.lists.size(); ++c)
+      for (const auto& timed : run.lanes[c]) {
+        if (op_of(c, timed).kind == OpKind::kPostRecv) continue;
+        for (const int end : ends(c, timed))
+          talking_[static_cast<std::size_t>(end)].emplace_back(timed.start.value, timed.end.value);
+      }
+  }
+
+  double worst() const {
+    double worst = 0;
+    for (std::size_t c = 0; c < program_.lists.size(); ++c) {
+      for (const auto& timed : run_.coords[c])
+        if (computes(op_of(c, timed)))
+          worst = std::max(worst, error(c, timed, talking_[c], slowdown_.compute));
+      for (const auto& timed : run_.lanes[c]) {
+        if (op_of(c, timed).kind == OpKind::kPostRecv) continue;
+        Spans slow;
+        for (const int end : ends(c, timed))
+          slow.insert(slow.end(), computing_[static_cast<std::size_t>(end)].begin(),
+                      computing_[static_cast<std::size_t>(end)].end());
+        worst = std::max(worst, error(c, timed, slow, slowdown_.comm));
+      }
+    }
+    return worst;
+  }
+
+ private:
+  static bool computes(const Op& op) {
+    return op.reach == Reach::kNone && op.kind != OpKind::kWait && op.kind != OpKind::kFree;
+  }
+  const Op& op_of(std::size_t c, const schedule::TimedOp& timed) const {
+    return program_.lists[c][static_cast<std::size_t>(timed.op)];
+  }
+  std::vector<int> ends(std::size_t c, const schedule::TimedOp& timed) const {
+    const Op& op = op_of(c, timed);
+    if (op.transfer < 0) return {static_cast<int>(c)};
+    const auto& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
+    return {transfer.from.value, transfer.to.value};
+  }
+  double error(std::size_t c, const schedule::TimedOp& timed, const Spans& slow,
+               double factor) const {
+    const double length = (timed.end - timed.start).value;
+    const double lost = covered(timed.start.value, timed.end.value, slow) * (1 - 1 / factor);
+    const double work = cost_({static_cast<int>(c)}, op_of(c, timed)).value;
+    return std::abs(length - lost - work);
+  }
+
+  const Program& program_;
+  const Simulation& run_;
+  const Cost& cost_;
+  Slowdown slowdown_;
+  std::vector<Spans> computing_, talking_;  // per coordinate
+};
+
+// An op ends when its work is done at the speeds it had; when it begins follows from the lengths, as
+// without slowdown. Factors that are powers of two leave everything exact.
+TEST(Slowdown, WorkIsDoneAtTheSpeedsOfTheHeader) {
+  double longest = 0;
+  for (const Slowdown slowdown :
+       {Slowdown{2, 1}, Slowdown{1, 2}, Slowdown{4, 2}, Slowdown{1.2, 1}, Slowdown{1.3, 1.1}}) {
+    const bool is_exact = slowdown.compute != 1.2 && slowdown.compute != 1.3;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      Dice dice(seed);
+      const Program program = random_program(dice);
+      const Cost cost = random_cost(seed), latency = random_cost(seed + 1000);
+      const Simulation plain = simulate(program, cost, {.latency = latency}).value();
+      const Simulation run =
+          simulate(program, cost, {.latency = latency, .slowdown = slowdown}).value();
+      const double makespan = run.makespan.value;
+      ASSERT_LE(WorkDone(program, run, cost, slowdown).worst(), is_exact ? 0 : 1e-9 * makespan)
+          << "seed " << seed;
+      const Simulation again = OwnLengths(program, run, cost).simulate_again();
+      ASSERT_NEAR(again.makespan.value, makespan, is_exact ? 0 : 1e-9 * makespan);
+      if (is_exact) {
+        ASSERT_EQ(again.coords, run.coords) << "seed " << seed;
+      }
+      // Lengths grow by at most the factor, and times are sums and maxima of them.
+      const double factor = std::max(slowdown.compute, slowdown.comm);
+      ASSERT_GE(makespan, plain.makespan.value * (1 - 1e-12)) << "seed " << seed;
+      ASSERT_LE(makespan, plain.makespan.value * factor * (1 + 1e-12)) << "seed " << seed;
+      longest = std::max(longest, makespan / plain.makespan.value);
+    }
+  }
+  EXPECT_GT(longest, 1.2);  // it does something
+}
+
+TEST(Slowdown, OfOneChangesNoBit) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Dice dice(seed);
+    const Program program = random_program(dice);
+    const Cost whole = random_cost(seed);
+    const Cost cost = [&](Coord c, const Op& op) { return whole(c, op) * (1.0 / 3); };
+    const Cost none = [](Coord, const Op&) { return Seconds{}; };
+    const Simulation plain = simulated(program, cost);
+    ASSERT_EQ(Equations(program, cost, none, plain).first_broken(), "") << "seed " << seed;
+    // What never overlaps is never slow.
+    const Cost compute_alone = [&](Coord c, const Op& op) {
+      return is_async(op.kind) ? Seconds{} : cost(c, op);
+    };
+    const Conditions slow = {.slowdown = {1.3, 1.3}};
+    EXPECT_EQ(simulate(program, compute_alone, slow)->coords,
+              simulated(program, compute_alone).coords);
+  }
+}
+
+TEST(Slowdown, BelowOneIsRefused) {
+  const Program program = lowered("1f1b", {2, 1, 1}, {}, 3);
+  for (const Slowdown wrong : {Slowdown{0.9, 1}, Slowdown{1, 0}, Slowdown{1, -2}}) {
+    const auto refused = simulate(program, by_kind({}), {.slowdown = wrong});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Code::kOutOfRange);
   }
 }
 

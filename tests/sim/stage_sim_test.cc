@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <string>
+#include <tuple>
 
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/fuse.h"
@@ -235,7 +237,6 @@ Seconds lowered_makespan(const Schedule& schedule, const StageCosts& costs) {
   step.stage_begin = schedule::split_units(stages + 2, stages);
   const schedule::Program program = lower(schedule, step).value();
   const auto cost = [&](Coord, const schedule::Op& op) -> Seconds {
-    if (op.kind == schedule::OpKind::kSend) return costs.hop;
     if (op.unit < 0 || op.microbatch < 0) return {};
     const auto stage = static_cast<std::size_t>(program.step.stage_of(op.unit).value);
     const bool is_forward = op.kind == schedule::OpKind::kForward;
@@ -246,31 +247,98 @@ Seconds lowered_makespan(const Schedule& schedule, const StageCosts& costs) {
     if (op.kind == schedule::OpKind::kWeightGrad) return costs.weight_grad[stage];
     return costs.input_grad[stage] + costs.weight_grad[stage];
   };
-  return simulate(program, cost).value().makespan;
+  const auto latency = [&](Coord, const schedule::Op&) { return costs.hop; };
+  return simulate(program, cost, {.latency = latency}).value().makespan;
 }
 
-// Two schedules send far ahead of their receivers, and a lowered channel has one send in flight.
+// Hops are latency to both, and no longer than a pass: a receive is posted while the pass before it
+// runs at the latest. Where costs are far from the nominal times of lowering (channels.h) a sender
+// may wait: of this catalogue only interleaved-zb from 8 coordinates on, by at most 2 %.
 TEST(StageSim, AgreesWithTheLoweredProgram) {
   int equal = 0, cases = 0;
   for (const CatalogRow& row : schedule::catalog())
-    for (const int p : {2, 4})
-      for (const int m : {3, 8})
-        for (const int v : {1, 2})
-          for (const double hop : {0, 3, 24}) {
+    for (const int p : {2, 3, 4, 8})
+      for (const int m : {3, 8, 16})
+        for (const int v : {1, 2, 4})
+          for (const double hop : {0, 3, 15}) {
             const auto made = row.build({p, v, m});
             if (!made.ok()) continue;
             StageCosts costs = even_costs({p, v, m}, {60}, {72}, {48}, {hop});
             costs.forward[0] += {24};  // stages differ
             const Seconds ideal = simulate_stages(*made, costs).makespan;
             const Seconds lowered = lowered_makespan(*made, costs);
-            EXPECT_LE(ideal, lowered) << row.name << " p" << p << " v" << v << " m" << m;
             ++cases;
             equal += ideal == lowered;
-            if (row.name != "looped-bfs" && row.name != "interleaved-zb") {
+            if (row.name == "interleaved-zb" && p == 8 && m == 16)
+              EXPECT_TRUE(ideal <= lowered && lowered <= 1.02 * ideal) << v << " " << hop;
+            else
               EXPECT_EQ(ideal, lowered) << row.name << " p" << p << " v" << v << " m" << m;
-            }
           }
   std::cout << equal << " of " << cases << " programs take exactly as long as their schedules\n";
+}
+
+// When each pass may begin, told from the ends of others.
+class Begins {
+ public:
+  Begins(const Schedule& schedule, const StageTimes& times, double hop)
+      : schedule_(schedule), hop_(hop) {
+    for (int c = 0; c < schedule.shape().coords; ++c)
+      for (std::size_t i = 0; i < schedule.passes({c}).size(); ++i) {
+        const Pass& pass = schedule.passes({c})[i];
+        if (pass.kind != PassKind::kWeightGrad)
+          ends_[{pass.stage.value, pass.microbatch.value, pass.kind == PassKind::kForward}] =
+              times.coords[static_cast<std::size_t>(c)][i].end.value;
+      }
+  }
+
+  double of(int c, const Pass& pass) const {
+    const bool is_forward = pass.kind == PassKind::kForward;
+    const int from = pass.stage.value + (is_forward ? -1 : 1);
+    const bool is_end = from < 0 || from == schedule_.shape().stages();
+    if (pass.kind == PassKind::kWeightGrad || is_end) return 0;
+    const bool hops = coord_of(schedule_.placement(), {from}, schedule_.shape().coords).value != c;
+    return ends_.at({from, pass.microbatch.value, is_forward}) + (hops ? hop_ : 0.0);
+  }
+
+ private:
+  const Schedule& schedule_;
+  double hop_;
+  std::map<std::tuple<int, int, bool>, double> ends_;  // stage, microbatch, forwards
+};
+
+// Every time follows from earlier ones by a sum or a maximum; and what a timeline says of the length
+// of passes gives the same timeline.
+TEST(StageSim, TimesFollowFromTheRules) {
+  for (const CatalogRow& row : schedule::catalog())
+    for (const int p : {2, 5})
+      for (const int v : {1, 2, 3}) {
+        const auto made = row.build({p, v, 2 * p + 1});
+        if (!made.ok()) continue;
+        StageCosts costs = even_costs(made->shape(), {60}, {72}, {48}, {7});
+        for (std::size_t stage = 0; stage < costs.forward.size(); ++stage)
+          costs.forward[stage] += {static_cast<double>(stage * 5 % 7)};
+        const StageTimes times = simulate_stages(*made, costs);
+        const Begins begins(*made, times, 7);
+        StageCosts own = costs;
+        for (int c = 0; c < p; ++c) {
+          double now = 0;
+          for (std::size_t i = 0; i < made->passes({c}).size(); ++i) {
+            const Pass& pass = made->passes({c})[i];
+            const TimedPass& timed = times.coords[static_cast<std::size_t>(c)][i];
+            ASSERT_EQ(timed.start.value, std::max(now, begins.of(c, pass)))
+                << row.name << " " << to_text(pass);
+            now = timed.end.value;
+            const auto stage = static_cast<std::size_t>(pass.stage.value);
+            const Seconds length = timed.end - timed.start;
+            if (pass.kind == PassKind::kForward) own.forward[stage] = length;
+            if (pass.kind == PassKind::kInputGrad) own.input_grad[stage] = length;
+            if (pass.kind == PassKind::kWeightGrad) own.weight_grad[stage] = length;
+            if (pass.kind == PassKind::kBackward)
+              own.input_grad[stage] = length - own.weight_grad[stage];
+          }
+        }
+        EXPECT_EQ(simulate_stages(*made, own).makespan, times.makespan) << row.name;
+      }
 }
 
 }  // namespace
