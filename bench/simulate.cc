@@ -81,10 +81,10 @@ Seconds cost_of(Coord, const schedule::Op& op) {
   }
 }
 
-// The rounds of one candidate; each phase is timed for itself.
+// One layout of llama3-405b on tp 8 x pp 16 x dp ranks; every phase is timed for itself.
 class Candidate {
  public:
-  Candidate(int zero, std::int64_t dp) : dp_(dp) {
+  Candidate(int zero, std::int64_t dp) {
     layout_.degrees = {.tp = 8, .pp = 16, .dp = dp};
     layout_.zero = zero;
     layout_.reduce = plan::default_reduce(zero);
@@ -95,29 +95,38 @@ class Candidate {
     sizes_ = {.unit = {.batch = 1, .seq = 8192, .dtype = DType::kBF16}, .shards = dp};
   }
 
-  // Milliseconds of lowering, validating and simulating together.
-  double run(int repeats) {
-    const double lower = median_ms(repeats, [&] {
-      plan::legal(model_.config, layout_, batch_, DType::kBF16);
-      program_ = *plan::program_for(model_, layout_, batch_);
-    });
-    const double validate =
-        median_ms(repeats, [&] { LS_CHECK(schedule::validate(program_).empty()); });
-    const double deadlock = median_ms(repeats, [&] {
-      for (const schedule::Transport level : schedule::kTransports)
-        if (level >= schedule::Transport::kFifoPerDirection)
-          LS_CHECK(check_deadlock(program_, level).ok());
-    });
-    const double walk = median_ms(repeats, [&] { walk_and_count(); });
-    const double simulate =
-        median_ms(repeats, [&] { LS_CHECK(sim::simulate(program_, cost_of).ok()); });
-    const double all = lower + validate + deadlock + simulate;
+  void run_once() {
+    double last = processor_ms();
+    const auto note = [&](std::vector<double>& phase) {
+      phase.push_back(processor_ms() - last);
+      last = processor_ms();
+    };
+    plan::legal(model_.config, layout_, batch_, DType::kBF16);
+    program_ = *plan::program_for(model_, layout_, batch_);
+    note(lower_);
+    LS_CHECK(schedule::validate(program_).empty());
+    note(validate_);
+    for (const auto level : {schedule::Transport::kFifoPerDirection, schedule::Transport::kTagged})
+      LS_CHECK(check_deadlock(program_, level).ok());
+    note(deadlock_);
+    LS_CHECK(sim::simulate(program_, cost_of).ok());
+    note(simulate_);
+    all_.push_back(lower_.back() + validate_.back() + deadlock_.back() + simulate_.back());
+    LS_CHECK(sim::simulate(program_, cost_of, {.slowdown = {1.2, 1.1}}).ok());
+    note(slowed_);
+    walk_and_count();
+    note(walk_);
+  }
+
+  double all() const { return median(all_); }
+
+  void print() const {
     std::printf(
-        "zero %d on %9s ranks: %6zu ops per rank | lower %6.1f, validate %6.1f, deadlock %6.1f, "
-        "simulate %6.1f: %6.1f ms; memory and traffic %6.1f ms; peak %4.0f MiB\n",
-        layout_.zero, with_commas(8 * 16 * dp_).c_str(), program_.lists[1].size(), lower, validate,
-        deadlock, simulate, all, walk, peak_mib());
-    return all;
+        "zero %d on %9s ranks, %zu ops per rank: lower %.1f + validate %.1f + deadlock %.1f + "
+        "simulate %.1f = %.1f ms (simulate with slowdown %.1f; memory and traffic %.1f)\n",
+        layout_.zero, with_commas(8 * 16 * layout_.degrees.dp).c_str(), program_.lists[1].size(),
+        median(lower_), median(validate_), median(deadlock_), median(simulate_), all(),
+        median(slowed_), median(walk_));
   }
 
  private:
@@ -131,13 +140,25 @@ class Candidate {
     }
   }
 
-  std::int64_t dp_;
   arch::Model model_ = *arch::describe(arch::find("llama3-405b")->config);
   plan::Layout layout_;
   plan::Batch batch_;
   cost::StepSizes sizes_;
   schedule::Program program_;
+  std::vector<double> lower_, validate_, deadlock_, simulate_, slowed_, walk_, all_;
 };
+
+void time_programs(int zero, int repeats) {
+  Candidate few(zero, 128), many(zero, 8192);
+  for (int i = 0; i < repeats; ++i) {
+    few.run_once();
+    many.run_once();
+  }
+  few.print();
+  many.print();
+  std::printf("zero %d: %.2f times as long on a million ranks; peak %.0f MiB so far\n", zero,
+              many.all() / few.all(), peak_mib());
+}
 
 }  // namespace
 }  // namespace lockstep
@@ -146,10 +167,6 @@ int main(int argc, char** argv) {
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 9;
   for (const char* name : {"interleaved", "interleaved-zb", "looped-bfs"})
     lockstep::time_stages(name, repeats);
-  for (const int zero : {1, 2, 3}) {
-    const double few = lockstep::Candidate(zero, 128).run(repeats);
-    const double many = lockstep::Candidate(zero, 8192).run(repeats);
-    std::printf("zero %d: %.2f times as long on a million ranks\n", zero, many / few);
-  }
+  for (const int zero : {1, 2, 3}) lockstep::time_programs(zero, repeats);
   return 0;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,6 +32,7 @@ class Meetings {
  public:
   Meetings(const Program& program, Transport transport) : program_(program), transport_(transport) {
     held_by_.resize(program.lists.size());
+    ids_.resize(program.transfers.size() + kNumOpKinds);
     for (std::size_t c = 0; c < program.lists.size(); ++c) add_list(static_cast<std::int32_t>(c));
     for (Meeting& meeting : all_) std::ranges::sort(meeting.members, {}, &Meeting::Member::coord);
   }
@@ -45,14 +45,11 @@ class Meetings {
   }
 
  private:
-  // Kind of meeting, number of the transfer, how many equal ones came before on the same list.
-  using Key = std::tuple<OpKind, std::int32_t, std::int32_t>;
-
   void add_list(std::int32_t coord) {
     const auto& list = program_.list({coord});
     std::vector<std::int32_t>& held_by = held_by_[static_cast<std::size_t>(coord)];
     std::vector<std::int32_t> meeting_of(list.size(), -1);
-    std::map<std::pair<OpKind, std::int32_t>, std::int32_t> times;
+    times_.assign(2 * ids_.size(), 0);
     held_by.assign(list.size(), -1);
     queues_.clear();
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -62,18 +59,20 @@ class Meetings {
         if (target < i && is_transfer(list[target])) held_by[i] = meeting_of[target];
         continue;
       }
-      const std::vector<std::int32_t> needed = members_of(op);
-      if (needed.empty()) continue;
-      const std::int32_t time = times[{op.kind, op.transfer}]++;
-      const OpKind joint = op.kind == OpKind::kPostRecv ? OpKind::kSend : op.kind;
-      const std::int32_t id = meeting({joint, op.transfer, time}, needed);
+      if (!meets_others(op)) continue;
+      const std::int32_t id = meeting(op);
       join(id, coord, static_cast<std::int32_t>(i), op);
       meeting_of[i] = id;
       if (!is_transfer(op) || transport_ == Transport::kBlocking) held_by[i] = id;
     }
   }
 
-  // Coordinates that op meets, its own included; none when it stays on one coordinate.
+  static bool meets_others(const Op& op) {
+    return is_transfer(op) || op.reach == Reach::kTied || op.reach == Reach::kPipeline ||
+           op.reach == Reach::kDataThenPipeline;
+  }
+
+  // Coordinates that op meets, its own included.
   std::vector<std::int32_t> members_of(const Op& op) const {
     if (is_transfer(op)) {
       const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
@@ -84,18 +83,26 @@ class Meetings {
       members = {program_.step.coord_of(0).value,
                  program_.step.coord_of(program_.step.head()).value};
       if (members[0] == members[1]) members.pop_back();
-    } else if (op.reach == Reach::kPipeline || op.reach == Reach::kDataThenPipeline) {
+    } else {
       for (std::int32_t c = 0; c < program_.step.shape.coords; ++c) members.push_back(c);
     }
     return members;
   }
 
-  std::int32_t meeting(const Key& key, const std::vector<std::int32_t>& members) {
-    const auto [found, is_new] = ids_.emplace(key, static_cast<std::int32_t>(all_.size()));
-    if (!is_new) return found->second;
+  // The meeting of this op: of equal ones on a list, the first meets the first of other lists.
+  std::int32_t meeting(const Op& op) {
+    const std::size_t what = is_transfer(op)
+                                 ? static_cast<std::size_t>(op.transfer)
+                                 : program_.transfers.size() + static_cast<std::size_t>(op.kind);
+    const std::size_t end = op.kind == OpKind::kPostRecv ? 1 : 0;
+    const auto time = static_cast<std::size_t>(times_[2 * what + end]++);
+    std::vector<std::int32_t>& ids = ids_[what];
+    if (time < ids.size()) return ids[time];
+    ids.push_back(static_cast<std::int32_t>(all_.size()));
     all_.emplace_back();
-    for (const std::int32_t member : members) all_.back().members.push_back({member, -1, -1});
-    return found->second;
+    for (const std::int32_t member : members_of(op))
+      all_.back().members.push_back({member, -1, -1});
+    return ids.back();
   }
 
   void join(std::int32_t id, std::int32_t coord, std::int32_t index, const Op& op) {
@@ -122,7 +129,10 @@ class Meetings {
   Transport transport_;
   std::vector<Meeting> all_;
   std::vector<std::vector<std::int32_t>> held_by_;
-  std::map<Key, std::int32_t> ids_;
+  // Per transfer, then per kind of collective: its meetings, and how many this list came to so far,
+  // at either end.
+  std::vector<std::vector<std::int32_t>> ids_;
+  std::vector<std::int32_t> times_;
   std::map<std::pair<std::int32_t, OpKind>, std::int32_t> queues_;  // of one list: its last meeting
 };
 

@@ -1,7 +1,5 @@
 #include "lockstep/schedule/effects.h"
 
-#include <utility>
-
 #include "lockstep/base/check.h"
 
 namespace lockstep::schedule {
@@ -24,15 +22,10 @@ constexpr Value kNormValue = {ValueKind::kNorm};
 // Writes the effects of one op; one function per kind.
 class Row {
  public:
-  Row(const Program& program, Coord coord, const Op& op)
-      : program_(program), step_(program.step), coord_(coord), op_(op) {}
+  // REQUIRES: `out` is clear.
+  Row(const Program& program, Coord coord, const Op& op, Effects& out)
+      : program_(program), step_(program.step), coord_(coord), op_(op), out_(out) {}
 
-  Effects take() {
-    fill();
-    return std::move(out_);
-  }
-
- private:
   void fill() {
     out_.reach = op_.reach;
     switch (op_.kind) {
@@ -75,6 +68,7 @@ class Row {
     }
   }
 
+ private:
   bool is_embed() const { return op_.unit == 0; }
   bool is_head() const { return op_.unit == step_.head(); }
 
@@ -92,6 +86,10 @@ class Row {
   Value main_grad() const {
     const int period = op_.period >= 0 ? op_.period : step_.period_of(op_.microbatch);
     return {ValueKind::kMainGrad, op_.unit, period};
+  }
+  void take(Value arrived) {
+    out_.reads = {arrived};
+    out_.kills = {arrived};
   }
   Value reduced() const { return {ValueKind::kReduced, op_.unit, op_.period}; }
 
@@ -111,8 +109,7 @@ class Row {
       if (step_.forward_only && !step_.holds(coord_, step_.head())) out_.kills = {tokens(mb)};
       return;
     }
-    out_.reads = {input()};
-    out_.kills = {input()};
+    take(input());
     if (is_head()) return forward_head();
     out_.reads.push_back(param(op_.unit));
     out_.defines = {act(op_.unit, mb)};
@@ -145,8 +142,7 @@ class Row {
   void input_grad() {
     out_.lane = Lane::kCompute;
     const int mb = op_.microbatch;
-    out_.reads = {output_grad()};
-    out_.kills = {output_grad()};
+    take(output_grad());
     out_.defines = {weight_work(op_.unit, mb)};
     if (is_embed()) return;
     out_.reads.push_back(param(op_.unit));
@@ -178,8 +174,7 @@ class Row {
     out_.lane = Lane::kCompute;
     if (is_head()) return backward_head();
     const int mb = op_.microbatch;
-    out_.reads = {output_grad()};
-    out_.kills = {output_grad()};
+    take(output_grad());
     if (is_embed()) {
       use_tokens_up();
     } else {
@@ -271,35 +266,35 @@ class Row {
   // The second half of an asynchronous op.
   void wait() {
     const Op& target = program_.list(coord_)[static_cast<std::size_t>(op_.target)];
-    Row whole(program_, coord_, target);
-    const Effects first = whole.take();
-    out_.lane = first.lane;
-    out_.reach = target.reach;
-    if (target.kind == OpKind::kSend) out_.kills = first.defines;
-    if (target.kind == OpKind::kReduce) whole.finish_reduce(out_);
-    if (target.kind == OpKind::kReduceAcross) whole.accumulate(reduced_of(target), out_);
+    Row whole(program_, coord_, target, out_);
+    whole.fill();
+    out_.reads.clear();
+    out_.mutates.clear();
+    out_.kills.clear();
+    if (target.kind == OpKind::kSend) out_.kills.swap(out_.defines);
+    out_.defines.clear();
+    if (target.kind == OpKind::kReduce) whole.finish_reduce();
+    if (target.kind == OpKind::kReduceAcross) whole.accumulate(whole.reduced());
   }
 
-  static Value reduced_of(const Op& op) { return {ValueKind::kReduced, op.unit, op.period}; }
-
-  void finish_reduce(Effects& out) const {
-    if (step_.zero == 0) return accumulate(main_grad(), out);
-    out.kills = {main_grad()};
-    if (!step_.replicas) accumulate(reduced(), out);
+  void finish_reduce() {
+    if (step_.zero == 0) return accumulate(main_grad());
+    out_.kills = {main_grad()};
+    if (!step_.replicas) accumulate(reduced());
   }
 
   // The first period's sum becomes the step's, later ones are added to it.
-  void accumulate(Value part, Effects& out) const {
-    out.reads.push_back(part);
-    out.kills.push_back(part);
-    (op_.period == 0 ? out.defines : out.mutates).push_back(final_grad(step_, op_.unit));
+  void accumulate(Value part) {
+    out_.reads.push_back(part);
+    out_.kills.push_back(part);
+    (op_.period == 0 ? out_.defines : out_.mutates).push_back(final_grad(step_, op_.unit));
   }
 
   const Program& program_;
   const StepShape& step_;
   Coord coord_;
   const Op& op_;
-  Effects out_;
+  Effects& out_;
 };
 
 constexpr std::string_view kValueNames[] = {
@@ -309,8 +304,21 @@ constexpr std::string_view kValueNames[] = {
 
 }  // namespace
 
+void Effects::clear() {
+  for (auto* values : {&reads, &defines, &mutates, &kills}) values->clear();
+  lane = Lane::kHost;
+  reach = Reach::kNone;
+}
+
+void write_effects(const Program& program, Coord coord, const Op& op, Effects& out) {
+  out.clear();
+  Row(program, coord, op, out).fill();
+}
+
 Effects effects(const Program& program, Coord coord, const Op& op) {
-  return Row(program, coord, op).take();
+  Effects out;
+  write_effects(program, coord, op, out);
+  return out;
 }
 
 bool is_async(OpKind kind) {

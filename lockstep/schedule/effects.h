@@ -61,10 +61,15 @@ struct Effects {
   std::vector<Value> kills;  // memory is given back or moved into what is defined
   Lane lane = Lane::kHost;
   Reach reach = Reach::kNone;
+
+  void clear();  // keeps the memory of its lists
 };
 
 // REQUIRES: a program made by lowering, or one whose indices are in range.
 Effects effects(const Program& program, Coord coord, const Op& op);
+
+// The same in place of what `out` held: a loop over many ops need not allocate for each.
+void write_effects(const Program& program, Coord coord, const Op& op, Effects& out);
 
 // Whether the op returns before it is done and needs a Wait.
 bool is_async(OpKind kind);

@@ -44,8 +44,9 @@ class Walk {
   MemoryWalk run() {
     const auto& list = program_.list(coord_);
     out_.live.reserve(list.size());
+    Effects fx;
     for (std::size_t i = 0; i < list.size(); ++i) {
-      const Effects fx = effects(program_, coord_, list[i]);
+      write_effects(program_, coord_, list[i], fx);
       raise_peak(static_cast<std::int32_t>(i), surge_of(bytes_, list[i], fx));
       for (const Value& value : fx.kills) change(value, -1);
       for (const Value& value : fx.defines) change(value, 1);

@@ -1,7 +1,6 @@
 #include "lockstep/schedule/program.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "lockstep/base/check.h"
 
@@ -18,10 +17,13 @@ Coord StepShape::coord_of(int unit) const {
 }
 
 std::int32_t Program::find_transfer(bool is_grad, int unit, int microbatch) const {
-  const auto key = std::tuple(is_grad, unit, microbatch);
-  const auto key_of = [](const Transfer& t) { return std::tuple(t.is_grad, t.unit, t.microbatch); };
-  const auto found = std::ranges::lower_bound(transfers, key, {}, key_of);
-  if (found == transfers.end() || key_of(*found) != key) return -1;
+  const auto key_of = [](bool grad, int u, int mb) {
+    return std::int64_t{grad} << 62 | std::int64_t{u} << 31 | std::int64_t{mb};
+  };
+  const auto key_in = [&](const Transfer& t) { return key_of(t.is_grad, t.unit, t.microbatch); };
+  const std::int64_t key = key_of(is_grad, unit, microbatch);
+  const auto found = std::ranges::lower_bound(transfers, key, {}, key_in);
+  if (found == transfers.end() || key_in(*found) != key) return -1;
   return static_cast<std::int32_t>(found - transfers.begin());
 }
 

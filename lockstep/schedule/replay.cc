@@ -37,8 +37,8 @@ class Replay {
         list_(program.list(coord)),
         coord_(coord),
         problems_(problems),
-        in_flight_(list_.size()),
         is_waited_for_(list_.size(), false) {
+    states_.reserve(list_.size());
     const bool is_published = !step_.forward_only && (step_.zero == 1 || step_.zero == 2);
     for (const Value& value : persistent(step_, coord))
       states_[value] = {.is_live = true,
@@ -46,10 +46,12 @@ class Replay {
   }
 
   void run() {
+    Effects fx;
     for (at_ = 0; at_ < list_.size() && !problems_.is_full(); ++at_) {
       const Op& op = list_[at_];
       if (op.kind == OpKind::kWait && !land(static_cast<std::size_t>(op.target))) continue;
-      apply(op, effects(program_, coord_, op));
+      write_effects(program_, coord_, op, fx);
+      apply(op, fx);
     }
     if (problems_.is_full()) return;
     check_waits();
@@ -70,14 +72,16 @@ class Replay {
   bool land(std::size_t target) {
     if (is_waited_for_[target]) return report("a second wait for the same op"), false;
     is_waited_for_[target] = true;
-    for (const Value& value : in_flight_[target].reads) --states_[value].readers;
-    for (const auto* made : {&in_flight_[target].defines, &in_flight_[target].mutates})
+    Effects& fx = landing_;
+    write_effects(program_, coord_, list_[target], fx);
+    for (const Value& value : fx.reads)
+      if (is_guarded(fx, value)) --states_[value].readers;
+    for (const auto* made : {&fx.defines, &fx.mutates})
       for (const Value& value : *made) states_[value].maker = -1;
-    in_flight_[target] = {};
     return true;
   }
 
-  void apply(const Op& op, Effects fx) {
+  void apply(const Op& op, const Effects& fx) {
     if (op.kind == OpKind::kPublish)
       for (const Value& value : fx.mutates) states_[value].is_stale = false;
     for (const Value& value : fx.reads) need_complete(value, "reads ");
@@ -92,7 +96,7 @@ class Replay {
     for (const Value& value : fx.mutates) ++states_[value].changes;
     for (const Value& value : fx.kills) states_[value] = {};
     for (const Value& value : fx.defines) define(value);
-    if (is_async(op.kind)) take_off(std::move(fx));
+    if (is_async(op.kind)) take_off(fx);
   }
 
   void need_complete(const Value& value, const char* does) {
@@ -140,15 +144,15 @@ class Replay {
   }
 
   // What was moved out of reach at issue needs no guard.
-  void take_off(Effects fx) {
-    const auto at = static_cast<std::int32_t>(at_);
-    std::erase_if(fx.reads, [&](const Value& value) {
-      return std::ranges::find(fx.kills, value) != fx.kills.end();
-    });
-    for (const Value& value : fx.reads) ++states_[value].readers;
+  static bool is_guarded(const Effects& fx, const Value& read) {
+    return std::ranges::find(fx.kills, read) == fx.kills.end();
+  }
+
+  void take_off(const Effects& fx) {
+    for (const Value& value : fx.reads)
+      if (is_guarded(fx, value)) ++states_[value].readers;
     for (const auto* made : {&fx.defines, &fx.mutates})
-      for (const Value& value : *made) states_[value].maker = at;
-    in_flight_[at_] = std::move(fx);
+      for (const Value& value : *made) states_[value].maker = static_cast<std::int32_t>(at_);
   }
 
   void check_waits() {
@@ -180,7 +184,7 @@ class Replay {
   Problems& problems_;
   std::size_t at_ = 0;
   std::unordered_map<Value, State, ValueHash> states_;
-  std::vector<Effects> in_flight_;  // per asynchronous op: what it holds
+  Effects landing_;
   std::vector<bool> is_waited_for_;
 };
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
+#include <compare>
+#include <cstdint>
 #include <vector>
 
 #include "lockstep/schedule/effects.h"
@@ -77,13 +78,19 @@ class NumberCheck {
   std::vector<bool> is_own_;
 };
 
-auto identity_of(const Op& op) {
-  return std::tuple(op.kind, op.unit, op.microbatch, op.period, op.transfer);
+// One number per op but Wait: kinds use a unit or a transfer, and a microbatch or a period, below the
+// limits of check_step; unused numbers are -1.
+std::uint64_t identity_of(const Op& op) {
+  const auto kind = static_cast<std::uint64_t>(op.kind);
+  const auto what = static_cast<std::uint64_t>(std::max(op.unit, op.transfer) + 1);
+  const auto when = static_cast<std::uint64_t>(std::max(op.microbatch, op.period) + 1);
+  return kind << 56 | what << 28 | when;
 }
 
 struct Found {
-  Op op;
+  std::uint64_t identity;
   std::int32_t index;
+  auto operator<=>(const Found&) const = default;
 };
 
 // Ops of the list that the inventory counts, sorted.
@@ -95,10 +102,9 @@ std::vector<Found> counted_ops(const Program& program, Coord coord) {
     const bool is_free_choice =
         kind == OpKind::kWait ||
         (program.step.zero == 3 && (kind == OpKind::kGather || kind == OpKind::kFree));
-    if (!is_free_choice) found.push_back({list[i], as_int(i)});
+    if (!is_free_choice) found.push_back({identity_of(list[i]), as_int(i)});
   }
-  std::ranges::sort(found, {},
-                    [](const Found& f) { return std::pair(identity_of(f.op), f.index); });
+  std::ranges::sort(found);
   return found;
 }
 
@@ -176,11 +182,11 @@ void check_inventory(const Program& program, Coord coord, Problems& problems) {
   const std::vector<Found> found = counted_ops(program, coord);
   std::size_t next = 0;
   const auto is_next = [&](const Op& op) {
-    return next < found.size() && identity_of(found[next].op) == identity_of(op);
+    return next < found.size() && found[next].identity == identity_of(op);
   };
   const auto report_others = [&](const Op* before) {
     for (; next < found.size(); ++next) {
-      if (before != nullptr && identity_of(found[next].op) >= identity_of(*before)) return;
+      if (before != nullptr && found[next].identity >= identity_of(*before)) return;
       problems.add(coord, found[next].index, "is no part of this step on this coordinate");
     }
   };

@@ -40,6 +40,27 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
   EXPECT_TRUE(plain.recompute.empty());
 }
 
+// A million ranks cost what one replica costs: ranks enter a program by the sizes of their groups
+// alone, so its lists are the same.
+TEST(ProgramFor, DoesNotGrowWithTheDataDegree) {
+  const arch::Model model = *arch::describe(arch::find("llama3-405b")->config);
+  Layout layout = {.degrees = {.tp = 8, .pp = 16},
+                   .zero = 3,
+                   .schedule = "interleaved",
+                   .chunks = 8,
+                   .reduce = Period::kMicrobatch,
+                   .recompute = kWholeBlock};
+  const auto program_of = [&](std::int64_t dp) {
+    layout.degrees.dp = dp;
+    return program_for(model, layout, {.seq = 8192, .global_batch = 128 * dp, .microbatch = 1});
+  };
+  const auto small = program_of(128), large = program_of(8192);
+  ASSERT_TRUE(small.ok() && large.ok());
+  EXPECT_EQ(mesh::Mesh::create(layout.degrees)->world(), 1 << 20);
+  EXPECT_GT(small->lists[1].size(), 10000u);
+  EXPECT_TRUE(*small == *large);
+}
+
 TEST(ProgramFor, LowersEveryLegalLayoutToAProgramOfItsOwn) {
   const arch::Model model = small("llama3-8b");
   for (const std::int64_t ranks : {1, 4}) {

@@ -7,8 +7,7 @@ void add_loads(const Draft& draft, Coord coord, DraftList& list) {
   const StepShape& step = draft.step();
   std::vector<bool> is_loaded(static_cast<std::size_t>(step.shape.microbatches));
   bool needs_count = step.holds(coord, step.head());
-  for (std::int32_t at = 0; at < list.end(); ++at) {
-    const Effects effects = draft.effects_of(coord, list.compute[static_cast<std::size_t>(at)]);
+  draft.for_each_compute(coord, [&](std::int32_t at, const Effects& effects) {
     for (const Value& value : effects.reads) {
       if (value.kind != ValueKind::kTokens) continue;
       if (is_loaded[static_cast<std::size_t>(value.a)]) continue;
@@ -18,7 +17,7 @@ void add_loads(const Draft& draft, Coord coord, DraftList& list) {
         list.attach(at, Slot::kLoad, {.kind = OpKind::kCount, .reach = Reach::kData});
       needs_count = false;
     }
-  }
+  });
 }
 
 }  // namespace

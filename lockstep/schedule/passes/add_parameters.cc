@@ -14,16 +14,15 @@ struct Uses {
   std::vector<std::int32_t> unit;
 };
 
-Uses uses_of(const Draft& draft, Coord coord, const DraftList& list) {
+Uses uses_of(const Draft& draft, Coord coord) {
   Uses uses;
-  for (std::int32_t at = 0; at < list.end(); ++at) {
-    const Effects effects = draft.effects_of(coord, list.compute[static_cast<std::size_t>(at)]);
+  draft.for_each_compute(coord, [&](std::int32_t at, const Effects& effects) {
     for (const Value& value : effects.reads) {
       if (value.kind != ValueKind::kParam) continue;
       uses.at.push_back(at);
       uses.unit.push_back(value.a);
     }
-  }
+  });
   return uses;
 }
 
@@ -59,7 +58,7 @@ Draft add_parameters(Draft draft) {
   if (step.zero == 0 || (step.zero < 3 && step.forward_only)) return draft;
   for (std::size_t coord = 0; coord < draft.lists.size(); ++coord) {
     DraftList& list = draft.lists[coord];
-    const Uses uses = uses_of(draft, {static_cast<std::int32_t>(coord)}, list);
+    const Uses uses = uses_of(draft, {static_cast<std::int32_t>(coord)});
     if (step.zero == 3)
       gather_and_free(step, uses, list);
     else

@@ -42,12 +42,11 @@ class Reductions {
 
 void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
   std::map<Value, std::int32_t> last_of;  // per gradient, the last op that adds to it
-  for (std::int32_t at = 0; at < list.end(); ++at) {
-    const Effects effects = draft.effects_of(coord, list.compute[static_cast<std::size_t>(at)]);
+  draft.for_each_compute(coord, [&](std::int32_t at, const Effects& effects) {
     for (const auto* values : {&effects.defines, &effects.mutates})
       for (const Value& value : *values)
         if (value.kind == ValueKind::kMainGrad) last_of[value] = at;
-  }
+  });
   std::map<std::int32_t, Value> in_order;
   for (const auto& [value, at] : last_of) in_order[at] = value;
   Reductions reductions(draft.step(), list);

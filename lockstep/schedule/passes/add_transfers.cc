@@ -27,8 +27,9 @@ class Scan {
   explicit Scan(const Draft& draft)
       : draft_(draft), hops_(draft.program.transfers.size()), sent_(draft.lists.size()) {
     for (std::size_t coord = 0; coord < draft.lists.size(); ++coord)
-      for (std::int32_t at = 0; at < draft.lists[coord].end(); ++at)
-        note({static_cast<std::int32_t>(coord)}, at);
+      draft.for_each_compute(
+          {static_cast<std::int32_t>(coord)},
+          [&](std::int32_t at, const Effects& effects) { note(coord, at, effects); });
   }
 
   std::vector<Channel> channels() const {
@@ -44,10 +45,7 @@ class Scan {
   }
 
  private:
-  void note(Coord coord, std::int32_t at) {
-    const auto here = static_cast<std::size_t>(coord.value);
-    const Op& op = draft_.lists[here].compute[static_cast<std::size_t>(at)];
-    const Effects effects = draft_.effects_of(coord, op);
+  void note(std::size_t coord, std::int32_t at, const Effects& effects) {
     for (const Value& value : effects.reads)
       if (value.kind == ValueKind::kRecvBuffer)
         hops_[static_cast<std::size_t>(value.a)].consumer = at;
@@ -59,7 +57,7 @@ class Scan {
       const auto index = static_cast<std::size_t>(transfer);
       hops_[index].transfer = transfer;
       hops_[index].producer = at;
-      sent_[here][draft_.program.transfers[index].to].push_back(index);
+      sent_[coord][draft_.program.transfers[index].to].push_back(index);
     }
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lockstep/schedule/effects.h"
@@ -52,7 +53,17 @@ struct Draft {
   std::vector<DraftList> lists;
 
   const StepShape& step() const { return program.step; }
-  Effects effects_of(Coord coord, const Op& op) const { return effects(program, coord, op); }
+
+  // visit(place, effects) for each compute op of the coordinate in order; it may attach ops.
+  template <class Visit>
+  void for_each_compute(Coord coord, const Visit& visit) const {
+    const std::vector<Op>& compute = lists[static_cast<std::size_t>(coord.value)].compute;
+    Effects effects;
+    for (std::size_t at = 0; at < compute.size(); ++at) {
+      write_effects(program, coord, compute[at], effects);
+      visit(static_cast<std::int32_t>(at), std::as_const(effects));
+    }
+  }
 };
 
 Program flatten(Draft draft);
