@@ -19,7 +19,7 @@ using schedule::Op;
 using schedule::OpKind;
 using schedule::Reach;
 
-constexpr int kNumReaches = 9;
+constexpr int kNumReaches = static_cast<int>(Reach::kPeer) + 1;
 
 // One number per lane: computation of each coordinate, then its collectives by reach, then channels,
 // each of which carries the transfers of one sender to one receiver.
@@ -33,15 +33,10 @@ class Lanes {
       : coords_(static_cast<int>(program.lists.size())) {
     std::map<std::pair<Coord, Coord>, int> numbers;
     for (const schedule::Transfer& transfer : program.transfers) {
-      const bool is_as_before = !channels_.empty() && channels_[last_].from == transfer.from &&
-                                channels_[last_].to == transfer.to;
-      if (!is_as_before) {
-        const auto next = static_cast<int>(channels_.size());
-        const auto [found, is_new] = numbers.emplace(std::pair(transfer.from, transfer.to), next);
-        if (is_new) channels_.push_back({transfer.from, transfer.to});
-        last_ = static_cast<std::size_t>(found->second);
-      }
-      channel_of_.push_back(static_cast<int>(last_));
+      const auto next = static_cast<int>(channels_.size());
+      const auto [found, is_new] = numbers.emplace(std::pair(transfer.from, transfer.to), next);
+      if (is_new) channels_.push_back({transfer.from, transfer.to});
+      channel_of_.push_back(found->second);
     }
   }
 
@@ -67,7 +62,6 @@ class Lanes {
   int coords_;
   std::vector<Channel> channels_;
   std::vector<int> channel_of_;  // per transfer
-  std::size_t last_ = 0;
 };
 
 class Run {

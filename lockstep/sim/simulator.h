@@ -31,8 +31,9 @@ using Cost = std::function<Seconds(Coord coord, const schedule::Op& op)>;
 // memory, caches and, on GPUs, multiprocessors. While an asynchronous collective runs on the
 // coordinate, or a transfer occupies it, ops that meet nobody (Reach::kNone) progress at 1/compute of
 // their speed. While such an op runs, collectives on the coordinate and transfers at either of whose
-// ends it runs progress at 1/comm. Meetings over coordinates and latency keep their time. Factors
-// below 1 are refused. No step becomes longer than by the larger factor.
+// ends it runs progress at 1/comm. Meetings over coordinates and latency keep their time. The step of a
+// lowered program never becomes shorter, nor longer than by the larger factor; yet a larger factor may
+// give a shorter step than a smaller one. Factors below 1 are refused.
 struct Slowdown {
   double compute = 1;
   double comm = 1;
