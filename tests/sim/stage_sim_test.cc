@@ -22,7 +22,6 @@ using schedule::Pass;
 using schedule::PassKind;
 using schedule::Placement;
 using schedule::Schedule;
-using schedule::Shape;
 
 // Whole numbers that 2, 3 and 4 chunks divide, so all arithmetic below is exact.
 struct Mix {
