@@ -1,0 +1,77 @@
+#include "lockstep/draw/figure.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::draw {
+namespace {
+
+struct InkRow {
+  char letter;
+  std::string_view words;
+};
+
+constexpr InkRow kInks[kNumInks] = {
+    {'F', "forward"},   {'I', "input gradient"}, {'W', "weight gradient"}, {'B', "backward"},
+    {'R', "recompute"}, {'G', "gather"},         {'S', "reduce"},          {'T', "transfer"},
+    {'U', "update"},    {'O', "other"}};
+
+// Three digits after the point at most, and none that are zero.
+std::string number_text(double number) {
+  std::string text = strf("%.3f", number);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text == "-0" ? "0" : text;
+}
+
+std::string with_unit(double number, const std::string& unit) {
+  return unit.empty() ? number_text(number) : number_text(number) + " " + unit;
+}
+
+}  // namespace
+
+char letter(Ink ink) { return kInks[static_cast<std::size_t>(ink)].letter; }
+std::string_view to_text(Ink ink) { return kInks[static_cast<std::size_t>(ink)].words; }
+
+Seconds work(const Figure& figure) {
+  Seconds most;
+  for (const Band& band : figure.bands) {
+    Seconds sum;
+    for (const Bar& bar : band.lanes.front().bars) sum += bar.end - bar.start;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+Seconds bubble(const Figure& figure) { return figure.makespan - work(figure); }
+
+double peak(const Band& band) {
+  double most = 0;
+  for (const Level& level : band.memory) most = std::max(most, level.held);
+  return most;
+}
+
+double peak(const Figure& figure) {
+  double most = 0;
+  for (const Band& band : figure.bands) most = std::max(most, peak(band));
+  return most;
+}
+
+std::string time_text(const Figure& figure, Seconds time) {
+  return figure.time_unit == "s" ? to_text(time) : with_unit(time.value, figure.time_unit);
+}
+
+std::string memory_text(const Figure& figure, double held) {
+  if (figure.memory_unit == "B") return to_text(Bytes{std::llround(held)});
+  return with_unit(held, figure.memory_unit);
+}
+
+std::string summary(const Figure& figure) {
+  const double share =
+      figure.makespan.value > 0 ? 100 * bubble(figure).value / figure.makespan.value : 0;
+  return "makespan " + time_text(figure, figure.makespan) + ", bubble " +
+         time_text(figure, bubble(figure)) + strf(" (%.1f %%)", share) + ", peak " +
+         memory_text(figure, peak(figure));
+}
+
+}  // namespace lockstep::draw

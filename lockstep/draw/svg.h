@@ -1,0 +1,20 @@
+// A figure as a picture: a band per coordinate with its lanes and, below them, the curve of what it
+// held; idle compute is hatched. It stands alone: no script, no font or file from elsewhere.
+//
+// Inks differ in lightness as well as in hue, so the picture can be read in grey and by colour-blind
+// people. A bar carries the number of its microbatch where that fits, and its op as a tooltip.
+//
+// Large steps: with more than 20,000 bars there are no tooltips, and bars narrower than half a pixel
+// share one with their neighbours, in the ink that has the most time in it; with more than 128
+// coordinates every second (third, ...) is shown and the last. A line of the picture says either.
+#pragma once
+
+#include <string>
+
+#include "lockstep/draw/figure.h"
+
+namespace lockstep::draw {
+
+std::string svg(const Figure& figure);
+
+}  // namespace lockstep::draw
