@@ -16,9 +16,9 @@ constexpr InkRow kInks[kNumInks] = {
     {'R', "recompute"}, {'G', "gather"},         {'S', "reduce"},          {'T', "transfer"},
     {'U', "update"},    {'O', "other"}};
 
-// Three digits after the point at most, and none that are zero.
+// Two digits after the point at most, and none that are zero.
 std::string number_text(double number) {
-  std::string text = strf("%.3f", number);
+  std::string text = strf("%.2f", number);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;
@@ -43,7 +43,11 @@ Seconds work(const Figure& figure) {
   return most;
 }
 
-Seconds bubble(const Figure& figure) { return figure.makespan - work(figure); }
+Seconds bubble(const Figure& figure) {
+  const Seconds idle = figure.makespan - work(figure);
+  const bool is_rounding = std::abs(idle.value) < 1e-9 * figure.makespan.value;
+  return is_rounding ? Seconds{} : idle;
+}
 
 double peak(const Band& band) {
   double most = 0;
@@ -62,8 +66,12 @@ std::string time_text(const Figure& figure, Seconds time) {
 }
 
 std::string memory_text(const Figure& figure, double held) {
-  if (figure.memory_unit == "B") return to_text(Bytes{std::llround(held)});
-  return with_unit(held, figure.memory_unit);
+  const bool is_complete = figure.memory_unit == "B";
+  return is_complete ? held_text(figure, held) : with_unit(held, figure.memory_unit);
+}
+
+std::string held_text(const Figure& figure, double held) {
+  return figure.memory_unit == "B" ? to_text(Bytes{std::llround(held)}) : number_text(held);
 }
 
 std::string summary(const Figure& figure) {

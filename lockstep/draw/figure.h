@@ -79,9 +79,10 @@ Seconds bubble(const Figure& figure);  // what is left of the makespan
 double peak(const Band& band);
 double peak(const Figure& figure);  // of the coordinate that holds most
 
-// "27 F", "3.4 ms"; "4 microbatches", "1.5 GiB".
+// "27 F", "3.4 ms"; "4 microbatches", "1.5 GiB"; "4", "1.5 GiB".
 std::string time_text(const Figure& figure, Seconds time);
 std::string memory_text(const Figure& figure, double held);
+std::string held_text(const Figure& figure, double held);
 // "makespan 33 F, bubble 9 F (27.3 %), peak 4 microbatches".
 std::string summary(const Figure& figure);
 

@@ -1,0 +1,285 @@
+#include "lockstep/draw/figure_of.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/schedule/op_table.h"
+#include "lockstep/schedule/text.h"
+
+namespace lockstep::draw {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+using schedule::PassKind;
+
+std::string counted(int number, const std::string& noun, const std::string& plural) {
+  return std::to_string(number) + " " + (number == 1 ? noun : plural);
+}
+
+std::string shape_text(const schedule::Shape& shape) {
+  std::string text = counted(shape.coords, "coordinate", "coordinates") + ", ";
+  if (shape.chunks > 1) text += counted(shape.chunks, "chunk", "chunks") + ", ";
+  return text + counted(shape.microbatches, "microbatch", "microbatches");
+}
+
+// Levels in the order of time. Of what is held only between two ops that touch, a dip is nothing
+// that happened, but a spike is: it may be the peak.
+class Curve {
+ public:
+  void hold(Seconds time, double held) {
+    if (!levels_.empty() && levels_.back().time == time) {
+      const bool is_spike = levels_.back().held > held && levels_.back().held > before();
+      if (!is_spike) levels_.pop_back();
+    }
+    if (levels_.empty() || levels_.back().held != held) levels_.push_back({time, held});
+  }
+  std::vector<Level> take() { return std::move(levels_); }
+
+ private:
+  double before() const { return levels_.size() < 2 ? -1 : levels_[levels_.size() - 2].held; }
+
+  std::vector<Level> levels_;
+};
+
+Ink ink_of(PassKind kind) {
+  switch (kind) {
+    case PassKind::kForward:
+      return Ink::kForward;
+    case PassKind::kBackward:
+      return Ink::kBackward;
+    case PassKind::kInputGrad:
+      return Ink::kInputGrad;
+    case PassKind::kWeightGrad:
+      return Ink::kWeightGrad;
+  }
+  return Ink::kOther;
+}
+
+Band band_of(const schedule::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
+  const auto passes = schedule.passes(coord);
+  const auto& timed = times.coords[static_cast<std::size_t>(coord.value)];
+  LS_CHECK(timed.size() == passes.size(), "times of ", timed.size(), " of ", passes.size(),
+           " passes");
+  Lane compute = {LaneKind::kCompute, "compute", {}};
+  Curve memory;
+  memory.hold({}, 0);
+  int held = 0;
+  const auto hold = [&](Seconds time) {
+    memory.hold(time, static_cast<double>(held) / schedule.shape().chunks);
+  };
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    const schedule::Pass& pass = passes[i];
+    if (pass.kind == PassKind::kForward) ++held;
+    hold(timed[i].start);
+    if (pass.kind == PassKind::kBackward || pass.kind == PassKind::kWeightGrad) --held;
+    hold(timed[i].end);
+    if (timed[i].start == timed[i].end) continue;
+    compute.bars.push_back({.start = timed[i].start,
+                            .end = timed[i].end,
+                            .ink = ink_of(pass.kind),
+                            .microbatch = pass.microbatch.value,
+                            .stage = pass.stage.value,
+                            .chunk = pass.stage.value / schedule.shape().coords,
+                            .name = to_text(pass)});
+  }
+  return {coord, {std::move(compute)}, memory.take()};
+}
+
+Ink ink_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kForward:
+      return Ink::kForward;
+    case OpKind::kRecompute:
+      return Ink::kRecompute;
+    case OpKind::kBackward:
+      return Ink::kBackward;
+    case OpKind::kInputGrad:
+      return Ink::kInputGrad;
+    case OpKind::kWeightGrad:
+      return Ink::kWeightGrad;
+    case OpKind::kSend:
+    case OpKind::kPostRecv:
+      return Ink::kTransfer;
+    case OpKind::kGather:
+    case OpKind::kPublish:
+      return Ink::kGather;
+    case OpKind::kReduce:
+    case OpKind::kReduceAcross:
+    case OpKind::kReduceTied:
+      return Ink::kReduce;
+    case OpKind::kUpdate:
+      return Ink::kUpdate;
+    case OpKind::kLoad:
+    case OpKind::kCount:
+    case OpKind::kFree:
+    case OpKind::kNorm:
+    case OpKind::kWait:
+      return Ink::kOther;
+  }
+  return Ink::kOther;
+}
+
+bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
+
+// The bars and levels of one program's coordinates.
+class ProgramBands {
+ public:
+  ProgramBands(const schedule::Program& program, const sim::Simulation& simulation)
+      : program_(program), simulation_(simulation) {
+    LS_CHECK(simulation.coords.size() == program.lists.size() &&
+                 simulation.lanes.size() == program.lists.size(),
+             "times of ", simulation.coords.size(), " of ", program.lists.size(), " coordinates");
+    for (std::size_t c = 0; c < program.lists.size(); ++c)
+      for (const schedule::TimedOp& timed : simulation.coords[c])
+        if (const OpKind kind = op_of(c, timed).kind; is_meeting(kind))
+          met_[kind] = std::max(met_[kind], timed.start);
+  }
+
+  // Memory of the walk is divided by `unit`.
+  Band band(Coord coord, const schedule::ProgramBytes& bytes, double unit) const {
+    return {coord, lanes(static_cast<std::size_t>(coord.value)), memory(coord, bytes, unit)};
+  }
+
+ private:
+  using LaneKey = std::pair<int, int>;  // orders lanes: kind, then group or peer and direction
+
+  const Op& op_of(std::size_t c, const schedule::TimedOp& timed) const {
+    return program_.lists[c][static_cast<std::size_t>(timed.op)];
+  }
+  const schedule::Transfer& transfer_of(const Op& op) const {
+    return program_.transfers[static_cast<std::size_t>(op.transfer)];
+  }
+
+  std::vector<Lane> lanes(std::size_t c) const {
+    Lane compute = {LaneKind::kCompute, "compute", {}};
+    for (schedule::TimedOp timed : simulation_.coords[c]) {
+      const OpKind kind = op_of(c, timed).kind;
+      if (kind == OpKind::kWait) continue;
+      // A coordinate arrives early and stands still until the last one has come.
+      if (is_meeting(kind)) timed.start = met_.at(kind);
+      if (timed.start < timed.end) compute.bars.push_back(bar(c, timed));
+    }
+    std::map<LaneKey, Lane> others;
+    for (const schedule::TimedOp& timed : simulation_.lanes[c])
+      if (timed.start < timed.end) {
+        const Op& op = op_of(c, timed);
+        Lane& lane = others.try_emplace(key(op), empty_lane(op)).first->second;
+        lane.bars.push_back(bar(c, timed));
+      }
+    std::vector<Lane> all = {std::move(compute)};
+    for (auto& [_, lane] : others) {
+      std::ranges::stable_sort(lane.bars, {}, &Bar::start);
+      all.push_back(std::move(lane));
+    }
+    return all;
+  }
+
+  LaneKey key(const Op& op) const {
+    if (op.transfer < 0) return {0, static_cast<int>(op.reach)};
+    const bool is_send = op.kind == OpKind::kSend;
+    return {is_send ? 1 : 2, is_send ? transfer_of(op).to.value : transfer_of(op).from.value};
+  }
+
+  Lane empty_lane(const Op& op) const {
+    if (op.transfer < 0) return {LaneKind::kCollective, std::string(to_text(op.reach)), {}};
+    const schedule::Transfer& transfer = transfer_of(op);
+    return {LaneKind::kTransfer,
+            op.kind == OpKind::kSend ? "send to " + std::to_string(transfer.to.value)
+                                     : "receive from " + std::to_string(transfer.from.value),
+            {}};
+  }
+
+  Bar bar(std::size_t c, const schedule::TimedOp& timed) const {
+    const schedule::StepShape& step = program_.step;
+    const Op& op = op_of(c, timed);
+    const int unit = op.transfer >= 0 ? transfer_of(op).unit : op.unit;
+    const int stage = unit >= 0 ? step.stage_of(unit).value : -1;
+    return {.start = timed.start,
+            .end = timed.end,
+            .ink = ink_of(op.kind),
+            .microbatch = op.transfer >= 0 ? transfer_of(op).microbatch : op.microbatch,
+            .stage = stage,
+            .unit = unit,
+            .chunk = stage >= 0 ? stage / step.shape.coords : 0,
+            .name = op_token(step, op)};
+  }
+
+  std::vector<Level> memory(Coord coord, const schedule::ProgramBytes& bytes, double unit) const {
+    const schedule::MemoryWalk walked = walk(program_, coord, bytes);
+    Curve curve;
+    auto before = static_cast<double>(walked.before);
+    curve.hold({}, before / unit);
+    for (const schedule::TimedOp& timed :
+         simulation_.coords[static_cast<std::size_t>(coord.value)]) {
+      const auto after = static_cast<double>(walked.live[static_cast<std::size_t>(timed.op)]);
+      const double during =
+          timed.op == walked.peak_op ? static_cast<double>(walked.peak) : std::max(before, after);
+      curve.hold(timed.start, during / unit);
+      curve.hold(timed.end, after / unit);
+      before = after;
+    }
+    return curve.take();
+  }
+
+  const schedule::Program& program_;
+  const sim::Simulation& simulation_;
+  std::map<OpKind, Seconds> met_;  // when the last coordinate came
+};
+
+Figure empty_figure(const schedule::Program& program, const sim::Simulation& simulation) {
+  const schedule::StepShape& step = program.step;
+  Figure figure;
+  figure.shape = shape_text(step.shape) + ", " + counted(step.units(), "unit", "units") +
+                 ", ZeRO-" + std::to_string(step.zero);
+  figure.makespan = simulation.makespan;
+  return figure;
+}
+
+}  // namespace
+
+Figure figure_of(const schedule::Schedule& schedule, const sim::StageTimes& times) {
+  LS_CHECK(times.coords.size() == static_cast<std::size_t>(schedule.shape().coords), "times of ",
+           times.coords.size(), " of ", schedule.shape().coords, " coordinates");
+  Figure figure;
+  figure.shape = shape_text(schedule.shape());
+  figure.makespan = times.makespan;
+  for (int c = 0; c < schedule.shape().coords; ++c)
+    figure.bands.push_back(band_of(schedule, times, {c}));
+  return figure;
+}
+
+Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation) {
+  const schedule::StepShape& step = program.step;
+  const std::size_t coords = program.lists.size();
+  // Every unit but the embedding keeps something for its backward pass.
+  schedule::ProgramBytes counts;
+  counts.units.resize(static_cast<std::size_t>(step.units()), {.stash = 1, .weight_work = 1});
+  counts.units.front() = {};
+  counts.tokens.resize(coords);
+  counts.constants.resize(coords);
+  Figure figure = empty_figure(program, simulation);
+  if (std::ranges::count(step.recompute, true) > 0)
+    figure.memory_unit += " without inputs of recomputed units";
+  const ProgramBands bands(program, simulation);
+  for (int c = 0; c < static_cast<int>(coords); ++c) {
+    int kept = 0;
+    for (int unit = 1; unit < step.units(); ++unit) kept += step.holds({c}, unit) ? 1 : 0;
+    figure.bands.push_back(bands.band({c}, counts, std::max(1, kept)));
+  }
+  return figure;
+}
+
+Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation,
+                 const schedule::ProgramBytes& bytes) {
+  Figure figure = empty_figure(program, simulation);
+  figure.memory_unit = "B";
+  const ProgramBands bands(program, simulation);
+  for (int c = 0; c < static_cast<int>(program.lists.size()); ++c)
+    figure.bands.push_back(bands.band({c}, bytes, 1));
+  return figure;
+}
+
+}  // namespace lockstep::draw

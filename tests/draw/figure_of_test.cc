@@ -1,0 +1,162 @@
+#include "lockstep/draw/figure_of.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/text.h"
+#include "tests/draw/samples.h"
+
+namespace lockstep::draw {
+namespace {
+
+using schedule::OpKind;
+
+double busy(const Lane& lane) {
+  double sum = 0;
+  for (const Bar& bar : lane.bars) sum += (bar.end - bar.start).value;
+  return sum;
+}
+
+TEST(FigureOf, BarsLieInsideTheStepAndNeverOverlap) {
+  for (const Figure& figure : all_figures())
+    for (const Band& band : figure.bands) {
+      ASSERT_EQ(band.lanes.front().kind, LaneKind::kCompute);
+      for (const Lane& lane : band.lanes) {
+        Seconds free;
+        for (const Bar& bar : lane.bars) {
+          EXPECT_LE(free, bar.start) << figure.title << " " << lane.name << " " << bar.name;
+          EXPECT_LT(bar.start, bar.end) << bar.name;
+          free = bar.end;
+        }
+        EXPECT_LE(free, figure.makespan);
+      }
+      for (std::size_t i = 1; i < band.memory.size(); ++i)
+        EXPECT_LE(band.memory[i - 1].time, band.memory[i].time);
+      EXPECT_EQ(band.memory.front().time, Seconds{});
+    }
+}
+
+TEST(FigureOf, AScheduleIsDrawnWhole) {
+  for (const schedule::CatalogRow& row : schedule::catalog())
+    for (const int chunks : {1, 2}) {
+      const Result<schedule::Schedule> schedule = row.build({4, chunks, 8});
+      if (!schedule.ok()) continue;
+      const sim::StageCosts costs = sim::even_costs(schedule->shape(), {2.0}, {4.0}, {6.0}, {1.0});
+      const sim::StageTimes times = sim::simulate_stages(*schedule, costs);
+      const Figure figure = figure_of(*schedule, times);
+      EXPECT_EQ(work(figure), times.work);
+      EXPECT_EQ(bubble(figure), times.bubble());
+      for (int c = 0; c < 4; ++c) {
+        const Band& band = figure.bands[static_cast<std::size_t>(c)];
+        const auto passes = schedule->passes({c});
+        ASSERT_EQ(band.lanes.front().bars.size(), passes.size());
+        for (std::size_t i = 0; i < passes.size(); ++i)
+          EXPECT_EQ(band.lanes.front().bars[i].name, to_text(passes[i]));
+        EXPECT_EQ(busy(band.lanes.front()), 8 * 12.0) << row.name;
+        EXPECT_EQ(peak(band) * chunks, times.peak[static_cast<std::size_t>(c)]) << row.name;
+        EXPECT_EQ(band.memory.back().held, 0);
+      }
+    }
+}
+
+// Every op that takes time is a bar of the lane it runs on, for exactly that time.
+TEST(FigureOf, AProgramIsDrawnWhole) {
+  for (const Lowered& sample : lowered_samples()) {
+    const Figure figure = figure_of(sample.program, sample.simulation);
+    for (std::size_t c = 0; c < sample.program.lists.size(); ++c) {
+      std::map<std::string, double> expected, drawn;
+      for (const schedule::Op& op : sample.program.lists[c]) {
+        if (op.kind == OpKind::kWait || op.kind == OpKind::kFree) continue;
+        // A transfer takes what its sender says, at both ends.
+        const bool is_transfer = op.transfer >= 0;
+        const schedule::Op sent = {.kind = OpKind::kSend};
+        const double cost = cost_of({}, is_transfer ? sent : op).value;
+        if (cost > 0) expected[op_token(sample.program.step, op)] += cost;
+      }
+      for (const Lane& lane : figure.bands[c].lanes)
+        for (const Bar& bar : lane.bars) drawn[bar.name] += (bar.end - bar.start).value;
+      EXPECT_EQ(drawn, expected) << sample.name << " coordinate " << c;
+    }
+  }
+}
+
+TEST(FigureOf, LanesSayWhatRunsOnThem) {
+  for (const Lowered& sample : lowered_samples())
+    for (const Band& band : figure_of(sample.program, sample.simulation).bands)
+      for (const Lane& lane : band.lanes)
+        for (const Bar& bar : lane.bars) {
+          const bool is_transfer = bar.ink == Ink::kTransfer;
+          EXPECT_EQ(lane.kind == LaneKind::kTransfer, is_transfer) << bar.name;
+          EXPECT_TRUE(bar.ink != Ink::kGather || lane.kind == LaneKind::kCollective) << bar.name;
+          EXPECT_TRUE(bar.ink != Ink::kForward || lane.kind == LaneKind::kCompute) << bar.name;
+          if (is_transfer) {
+            EXPECT_EQ(lane.name.starts_with("send"), bar.name.starts_with("send"));
+            EXPECT_GE(bar.microbatch, 0);
+          }
+        }
+}
+
+// Coordinates come to the norm at different times and compute it together.
+TEST(FigureOf, AMeetingBeginsWhenTheLastHasCome) {
+  for (const Lowered& sample : lowered_samples()) {
+    std::vector<Seconds> starts;
+    for (const Band& band : figure_of(sample.program, sample.simulation).bands)
+      for (const Bar& bar : band.lanes.front().bars)
+        if (bar.name == "norm") starts.push_back(bar.start);
+    ASSERT_EQ(starts.size(), sample.program.lists.size());
+    for (const Seconds start : starts) EXPECT_EQ(start, starts.front()) << sample.name;
+  }
+}
+
+TEST(FigureOf, BytesAreThoseOfTheMemoryWalk) {
+  for (const Lowered& sample : lowered_samples()) {
+    const std::size_t coords = sample.program.lists.size();
+    schedule::ProgramBytes bytes;
+    for (int unit = 0; unit < sample.program.step.units(); ++unit)
+      bytes.units.push_back({.act = 3,
+                             .checkpoint = 5,
+                             .stash = 40 + unit,
+                             .weight_work = 30,
+                             .param = 100,
+                             .param_shard = 11,
+                             .main_grad = 200,
+                             .grad_shard = 13,
+                             .optimizer = 17,
+                             .backward = 500});
+    bytes.tokens.resize(coords, 2);
+    bytes.constants.resize(coords, 1000);
+    const Figure figure = figure_of(sample.program, sample.simulation, bytes);
+    EXPECT_EQ(figure.memory_unit, "B");
+    for (std::size_t c = 0; c < coords; ++c) {
+      const schedule::MemoryWalk walked = walk(sample.program, {static_cast<int>(c)}, bytes);
+      EXPECT_EQ(peak(figure.bands[c]), static_cast<double>(walked.peak)) << sample.name;
+      EXPECT_EQ(figure.bands[c].memory.back().held, static_cast<double>(walked.live.back()));
+    }
+  }
+}
+
+TEST(FigureOf, AProgramHoldsWhatItsScheduleHolds) {
+  const schedule::Schedule schedule = built("zb-h1", {4, 1, 8});
+  const schedule::StepShape step = {.stage_begin = schedule::split_units(10, 4)};
+  const schedule::Program program = schedule::lower(schedule, step).value();
+  const Figure whole = figure_of(program, sim::simulate(program, cost_of).value());
+  const Figure stages = staged("zb-h1", {4, 1, 8});
+  // The last coordinate has the head, whose passes are none of their own in a schedule.
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(peak(whole.bands[c]), peak(stages.bands[c]));
+}
+
+TEST(FigureOf, HeadingsSayWhatIsSeen) {
+  Figure figure = staged("1f1b", {4, 1, 8});
+  EXPECT_EQ(figure.shape, "4 coordinates, 8 microbatches");
+  EXPECT_EQ(summary(figure), "makespan 33 F, bubble 9 F (27.3 %), peak 4 microbatches");
+  figure.time_unit = "s";
+  figure.memory_unit = "B";
+  EXPECT_EQ(summary(figure), "makespan 33 s, bubble 9 s (27.3 %), peak 4 B");
+  EXPECT_EQ(figure_of(lowered_samples()[1].program, lowered_samples()[1].simulation).shape,
+            "3 coordinates, 2 chunks, 6 microbatches, 14 units, ZeRO-1");
+}
+
+}  // namespace
+}  // namespace lockstep::draw
