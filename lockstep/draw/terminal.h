@@ -3,8 +3,8 @@
 // Under the heading, each coordinate has one row for compute, and a second for its collectives where
 // there are any; transfers are left to svg.h and trace.h, where their lanes have room. The number
 // at the end of a row is the most the coordinate held. Time is scaled to the width. A column that
-// several bars share shows the one with the most time in it, idle time included. A bar carries the
-// number of its microbatch where that fits.
+// several bars share shows one of them, such that over many columns every ink and idle time has its
+// share (runs.h). A bar carries the number of its microbatch where that fits.
 //
 // With colour the ink is the background, odd chunks are lighter, and edges are drawn to an eighth of
 // a column with Unicode blocks. Without, all is ASCII: a bar begins with its letter, in lower case
