@@ -4,9 +4,10 @@
 // Inks differ in lightness as well as in hue, so the picture can be read in grey and by colour-blind
 // people. A bar carries the number of its microbatch where that fits, and its op as a tooltip.
 //
-// Large steps: with more than 20,000 bars there are no tooltips, and bars narrower than half a pixel
-// share one with their neighbours, in the ink that has the most time in it; with more than 128
-// coordinates every second (third, ...) is shown and the last. A line of the picture says either.
+// Large steps: with more than 20,000 bars there are no tooltips, and every pixel of a lane, or every
+// few where lanes are very many, shows one ink, such that over many each has its share (runs.h); the
+// file stays below 10 MB. With more than 128 coordinates every second (third, ...) is shown and the
+// last. A line below the picture says either.
 #pragma once
 
 #include <string>

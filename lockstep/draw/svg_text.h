@@ -1,0 +1,23 @@
+// Text of an SVG file: escaping, numbers, and how wide words will be in a font nobody knows.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::draw {
+
+// For text and attributes. What XML can not hold becomes U+FFFD: control characters, and bytes that
+// are not UTF-8.
+std::string xml_escaped(std::string_view text);
+
+// At most two digits after the point: "12", "12.5".
+std::string svg_number(double number);
+
+// At least as wide as any usual sans-serif font sets it, in the unit of `size`.
+double text_width(std::string_view text, double size);
+
+// Words on lines of at most that width; a longer word stands alone and is broken.
+std::vector<std::string> wrapped(std::string_view text, double size, double width);
+
+}  // namespace lockstep::draw
