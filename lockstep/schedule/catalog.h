@@ -15,7 +15,10 @@ struct CatalogRow {
   std::string_view name;
   Result<Schedule> (*build)(const Shape& shape);
   std::string_view summary;  // one line
+  std::string_view use;      // when to choose it; sentences
+  std::string_view source;   // who proposed it, the year, arXiv numbers
   std::string_view accepts;  // shapes
+  int chunks = 1;            // that it needs; 0: any number
   // Idle time of a coordinate in one step, communication taking none. After "where": only there.
   std::string_view bubble;
   // Microbatches whose activations coordinate r holds at once; a chunk of one counts 1/v.
