@@ -254,10 +254,10 @@ Figure figure_of(const schedule::Schedule& schedule, const sim::StageTimes& time
 Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation) {
   const schedule::StepShape& step = program.step;
   const std::size_t coords = program.lists.size();
-  // Every unit but the embedding keeps something for its backward pass.
+  // Blocks alone, so that the peak is that of the schedule wherever embedding and head are.
   schedule::ProgramBytes counts;
   counts.units.resize(static_cast<std::size_t>(step.units()), {.stash = 1, .weight_work = 1});
-  counts.units.front() = {};
+  counts.units.front() = counts.units.back() = {};
   counts.tokens.resize(coords);
   counts.constants.resize(coords);
   Figure figure = empty_figure(program, simulation);
@@ -266,7 +266,7 @@ Figure figure_of(const schedule::Program& program, const sim::Simulation& simula
   const ProgramBands bands(program, simulation);
   for (int c = 0; c < static_cast<int>(coords); ++c) {
     int kept = 0;
-    for (int unit = 1; unit < step.units(); ++unit) kept += step.holds({c}, unit) ? 1 : 0;
+    for (int unit = 1; unit < step.head(); ++unit) kept += step.holds({c}, unit) ? 1 : 0;
     figure.bands.push_back(bands.band({c}, counts, std::max(1, kept)));
   }
   return figure;

@@ -17,8 +17,8 @@ namespace lockstep::draw {
 Figure figure_of(const schedule::Schedule& schedule, const sim::StageTimes& times);
 
 // A lane for each group that collectives reach and for each direction to each peer, beside compute.
-// Memory counts what units keep for their backward pass, in activations of one microbatch of a
-// whole coordinate; the input alone, kept by a unit that is recomputed, counts nothing.
+// Memory counts what blocks keep for their backward pass, in activations of one microbatch of a
+// whole coordinate; the input alone, kept by a block that is recomputed, counts nothing.
 Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation);
 
 // The same with memory in bytes, the peak inside ops included.

@@ -138,13 +138,17 @@ TEST(FigureOf, BytesAreThoseOfTheMemoryWalk) {
 }
 
 TEST(FigureOf, AProgramHoldsWhatItsScheduleHolds) {
-  const schedule::Schedule schedule = built("zb-h1", {4, 1, 8});
-  const schedule::StepShape step = {.stage_begin = schedule::split_units(10, 4)};
-  const schedule::Program program = schedule::lower(schedule, step).value();
-  const Figure whole = figure_of(program, sim::simulate(program, cost_of).value());
-  const Figure stages = staged("zb-h1", {4, 1, 8});
-  // The last coordinate has the head, whose passes are none of their own in a schedule.
-  for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(peak(whole.bands[c]), peak(stages.bands[c]));
+  for (const auto& [name, shape] :
+       {std::pair{"zb-h1", schedule::Shape{4, 1, 8}}, {"zbv", {4, 2, 8}}}) {
+    const schedule::Schedule schedule = built(name, shape);
+    const schedule::StepShape step = {
+        .stage_begin = schedule::split_units(shape.stages() + 2, shape.stages())};
+    const schedule::Program program = schedule::lower(schedule, step).value();
+    const Figure whole = figure_of(program, sim::simulate(program, cost_of).value());
+    const Figure stages = staged(name, shape);
+    for (std::size_t c = 0; c < 4; ++c)
+      EXPECT_EQ(peak(whole.bands[c]), peak(stages.bands[c])) << name << " " << c;
+  }
 }
 
 TEST(FigureOf, HeadingsSayWhatIsSeen) {
