@@ -15,7 +15,9 @@ namespace lockstep::sim {
 class StageBoard {
  public:
   StageBoard(const schedule::Schedule& schedule, const StageCosts& costs)
-      : shape_(schedule.shape()), placement_(schedule.placement()), costs_(costs) {
+      : StageBoard(schedule.shape(), schedule.placement(), costs) {}
+  StageBoard(const schedule::Shape& shape, schedule::Placement placement, const StageCosts& costs)
+      : shape_(shape), placement_(placement), costs_(costs) {
     const auto stages = static_cast<std::size_t>(shape_.stages());
     LS_CHECK(costs.forward.size() == stages && costs.input_grad.size() == stages &&
                  costs.weight_grad.size() == stages,
