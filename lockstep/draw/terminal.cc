@@ -156,7 +156,8 @@ class Drawing {
       line += mark;
     }
     const std::string unit = printable(axis.unit);
-    if (static_cast<int>(line.size() + 1 + unit.size()) <= style_.width) line += " " + unit;
+    const bool fits_unit = static_cast<int>(line.size() + 1 + unit.size()) <= style_.width;
+    if (!unit.empty() && fits_unit) line += " " + unit;
     return line + "\n";
   }
 
