@@ -1,0 +1,16 @@
+// Whole files that a verb reads or writes because it was told their names.
+#pragma once
+
+#include <string>
+
+#include "lockstep/base/result.h"
+
+namespace lockstep::cli {
+
+// kFileUnreadable, with the reason; also for a file of more than 256 MiB.
+Result<std::string> read_text(const std::string& name);
+
+// Replaces what the file held. kUnsuitableEnvironment, with the reason.
+Result<void> write_text(const std::string& name, const std::string& text);
+
+}  // namespace lockstep::cli
