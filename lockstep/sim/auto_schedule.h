@@ -46,7 +46,7 @@ inline constexpr int kExhaustivePasses = 12;
 // kOutOfRange for a shape that check_shape refuses, for costs that do not fit the shape or are
 // negative, and when no option can be met: max_held below the chunks is not enough for one
 // microbatch, and as much always is. An option that can not be met beside one that can is passed over.
-// Deterministic; any thread may call it. About half a second for 16 coordinates, 2 chunks and 64
+// Deterministic; any thread may call it. About a second for 16 coordinates, 2 chunks and 64
 // microbatches.
 Result<AutoChoice> auto_schedule(const AutoRequest& request);
 

@@ -38,7 +38,7 @@ void try_catalog(const StageProblem& problem, const Try& try_one) {
 
 void try_warm_ups(const StageProblem& problem, const Try& try_one) {
   const int p = problem.shape.coords;
-  if (problem.shape.chunks != 1) return;
+  if (problem.shape.chunks != 1 || problem.placement != schedule::Placement::kLoop) return;
   for (int more = 1; more + 1 < p; ++more) {
     std::vector<int> warm_ups;
     for (int r = 0; r < p; ++r) warm_ups.push_back(p - 1 - r + std::min(more, p - 1 - r));

@@ -16,7 +16,7 @@ struct Search {
   std::int64_t visits = 0;
 };
 
-// Seeks a schedule that takes less than `limit` and gives up after `max_visits` steps of the search.
+// Seeks a schedule that takes less than `limit` and gives up after `max_visits` states.
 // B is not tried: its I alone makes the gradient sooner. Nor is F out of microbatch order: passes of
 // a stage cost the same for all microbatches, so if F ran in another order, handing the same times
 // out in ascending order keeps every F behind the one it waits for and before its I.

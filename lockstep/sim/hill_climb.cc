@@ -23,14 +23,14 @@ constexpr int kLongestShift = 3;
 
 // A pass with all that timing it takes; passes are numbered, and `source` is the one that makes what
 // this one waits for on another stage.
-struct Step {
+struct ListedPass {
   PassKind kind;
   int stage, microbatch;
   std::size_t id, source;
   Seconds time, hop;  // hop: from the source
 };
 
-bool must_keep_order(const Step& a, const Step& b) {
+bool must_keep_order(const ListedPass& a, const ListedPass& b) {
   return a.stage == b.stage && (a.kind == b.kind || a.microbatch == b.microbatch);
 }
 
@@ -55,7 +55,7 @@ class Lists {
     next_.resize(coords);
   }
 
-  const std::vector<std::vector<Step>>& all() const { return lists_; }
+  const std::vector<std::vector<ListedPass>>& all() const { return lists_; }
   // Of a pass on the longest chain of the last timing; `index` is taken modulo its length.
   std::pair<std::size_t, std::size_t> critical(std::uint64_t index) const {
     return critical_[index % critical_.size()];
@@ -64,7 +64,7 @@ class Lists {
   // Shifts the pass at `from` to `to`, or does nothing and says so if passes of a stage would change
   // order or the coordinate would hold too much.
   bool shift(std::size_t coord, std::size_t from, std::size_t to) {
-    const std::vector<Step>& list = lists_[coord];
+    const std::vector<ListedPass>& list = lists_[coord];
     for (std::size_t at = std::min(from, to); at <= std::max(from, to); ++at)
       if (at != from && must_keep_order(list[at], list[from])) return false;
     rotate(coord, from, to);
@@ -110,13 +110,13 @@ class Lists {
     std::size_t place = lists_[coord].size() - 1;
     for (;;) {
       critical_.emplace_back(coord, place);
-      const Step& step = lists_[coord][place];
-      const Seconds start = starts_[step.id];
+      const ListedPass& listed = lists_[coord][place];
+      const Seconds start = starts_[listed.id];
       if (place > 0 && ends_[lists_[coord][place - 1].id] == start) {
         --place;
-      } else if (step.source != kNone) {
-        coord = problem_.coord(step.stage + (step.kind == PassKind::kForward ? -1 : 1));
-        place = places_[step.source];
+      } else if (listed.source != kNone) {
+        coord = problem_.coord(listed.stage + (listed.kind == PassKind::kForward ? -1 : 1));
+        place = places_[listed.source];
       } else {
         return;
       }
@@ -127,8 +127,8 @@ class Lists {
     std::vector<std::vector<Pass>> passes;
     for (const auto& list : lists_) {
       passes.emplace_back();
-      for (const Step& step : list)
-        passes.back().push_back({step.kind, {step.stage}, {step.microbatch}});
+      for (const ListedPass& listed : list)
+        passes.back().push_back({listed.kind, {listed.stage}, {listed.microbatch}});
     }
     return passes;
   }
@@ -155,37 +155,37 @@ class Lists {
 
   int most_held(std::size_t coord) const {
     int held = 0, most = 0;
-    for (const Step& step : lists_[coord]) {
-      if (step.kind == PassKind::kForward) most = std::max(most, ++held);
-      if (step.kind == PassKind::kWeightGrad) --held;
+    for (const ListedPass& listed : lists_[coord]) {
+      if (listed.kind == PassKind::kForward) most = std::max(most, ++held);
+      if (listed.kind == PassKind::kWeightGrad) --held;
     }
     return most;
   }
 
   // Runs the coordinate as far as it can; how many passes that were.
   std::size_t advance(std::size_t coord) {
-    const std::vector<Step>& list = lists_[coord];
+    const std::vector<ListedPass>& list = lists_[coord];
     std::size_t at = next_[coord];
     Seconds now = at == 0 ? Seconds{} : ends_[list[at - 1].id];
     for (; at < list.size(); ++at) {
-      const Step& step = list[at];
-      if (step.source != kNone) {
-        if (ends_[step.source] == kNever) break;
-        now = std::max(now, ends_[step.source] + step.hop);
+      const ListedPass& listed = list[at];
+      if (listed.source != kNone) {
+        if (ends_[listed.source] == kNever) break;
+        now = std::max(now, ends_[listed.source] + listed.hop);
       }
-      starts_[step.id] = now;
-      now += step.time;
-      ends_[step.id] = now;
-      places_[step.id] = at;
+      starts_[listed.id] = now;
+      now += listed.time;
+      ends_[listed.id] = now;
+      places_[listed.id] = at;
     }
     return at - std::exchange(next_[coord], at);
   }
 
   const StageProblem& problem_;
   int max_held_;
-  std::vector<std::vector<Step>> lists_;  // per coordinate
-  std::vector<Seconds> starts_, ends_;    // per number
-  std::vector<std::size_t> places_;       // per number, in its list
+  std::vector<std::vector<ListedPass>> lists_;  // per coordinate
+  std::vector<Seconds> starts_, ends_;          // per number
+  std::vector<std::size_t> places_;             // per number, in its list
   std::vector<std::size_t> next_;
   std::vector<std::pair<std::size_t, std::size_t>> critical_;
 };

@@ -34,16 +34,16 @@ class ListScheduler {
     const auto passes = 3 * static_cast<std::size_t>(problem_.shape.stages()) *
                         static_cast<std::size_t>(problem_.shape.microbatches);
     for (std::size_t done = 0; done < passes; ++done) {
-      Coord* next = nullptr;
+      CoordState* next = nullptr;
       std::optional<Start> first;
-      for (Coord& coord : coords_)
+      for (CoordState& coord : coords_)
         if (const auto start = choose(coord); start && (!first || start->at < first->at))
           next = &coord, first = start;
       LS_CHECK(first, "nothing can run after ", done, " of ", passes, " passes");
       start(*next, *first);
     }
     std::vector<std::vector<Pass>> timetable;
-    for (Coord& coord : coords_) timetable.push_back(std::move(coord.done));
+    for (CoordState& coord : coords_) timetable.push_back(std::move(coord.done));
     return Schedule::create(problem_.shape, problem_.placement, std::move(timetable)).value();
   }
 
@@ -52,7 +52,7 @@ class ListScheduler {
     int stage;
     int done[3] = {};  // F, I, W
   };
-  struct Coord {
+  struct CoordState {
     std::vector<StageState> stages;  // from the shallowest chunk
     int room = 0, held = 0;
     Seconds now;
@@ -66,7 +66,7 @@ class ListScheduler {
   }
 
   // What the coordinate starts next, of what can start first.
-  std::optional<Start> choose(const Coord& coord) const {
+  std::optional<Start> choose(const CoordState& coord) const {
     std::optional<Start> best;
     int best_rank = 0;
     const auto offer = [&](const StageState& state, PassKind kind, int done, int rank) {
@@ -93,7 +93,7 @@ class ListScheduler {
     return best;
   }
 
-  void start(Coord& coord, const Start& chosen) {
+  void start(CoordState& coord, const Start& chosen) {
     const Pass& pass = chosen.pass;
     coord.now = chosen.at + board_.duration(pass);
     board_.finish(pass, coord.now);
@@ -107,7 +107,7 @@ class ListScheduler {
   const StageProblem& problem_;
   ListRules rules_;
   StageBoard board_;
-  std::vector<Coord> coords_;
+  std::vector<CoordState> coords_;
 };
 
 }  // namespace
