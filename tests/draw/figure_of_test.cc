@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "lockstep/schedule/effects.h"
@@ -110,31 +111,58 @@ TEST(FigureOf, AMeetingBeginsWhenTheLastHasCome) {
   }
 }
 
+schedule::ProgramBytes some_bytes(const schedule::Program& program) {
+  schedule::ProgramBytes bytes;
+  for (int unit = 0; unit < program.step.units(); ++unit)
+    bytes.units.push_back({.act = 3,
+                           .checkpoint = 5,
+                           .stash = 40 + unit,
+                           .weight_work = 30,
+                           .param = 100,
+                           .param_shard = 11,
+                           .main_grad = 200,
+                           .grad_shard = 13,
+                           .optimizer = 17,
+                           .backward = 500});
+  bytes.tokens.resize(program.lists.size(), 2);
+  bytes.constants.resize(program.lists.size(), 1000);
+  return bytes;
+}
+
+// Even a peak inside an op that takes no time is held for an instant.
 TEST(FigureOf, BytesAreThoseOfTheMemoryWalk) {
+  const sim::Cost nothing = [](Coord, const schedule::Op&) { return Seconds{}; };
   for (const Lowered& sample : lowered_samples()) {
-    const std::size_t coords = sample.program.lists.size();
-    schedule::ProgramBytes bytes;
-    for (int unit = 0; unit < sample.program.step.units(); ++unit)
-      bytes.units.push_back({.act = 3,
-                             .checkpoint = 5,
-                             .stash = 40 + unit,
-                             .weight_work = 30,
-                             .param = 100,
-                             .param_shard = 11,
-                             .main_grad = 200,
-                             .grad_shard = 13,
-                             .optimizer = 17,
-                             .backward = 500});
-    bytes.tokens.resize(coords, 2);
-    bytes.constants.resize(coords, 1000);
-    const Figure figure = figure_of(sample.program, sample.simulation, bytes);
-    EXPECT_EQ(figure.memory_unit, "B");
-    for (std::size_t c = 0; c < coords; ++c) {
-      const schedule::MemoryWalk walked = walk(sample.program, {static_cast<int>(c)}, bytes);
-      EXPECT_EQ(peak(figure.bands[c]), static_cast<double>(walked.peak)) << sample.name;
-      EXPECT_EQ(figure.bands[c].memory.back().held, static_cast<double>(walked.live.back()));
+    const schedule::Program& program = sample.program;
+    const schedule::ProgramBytes bytes = some_bytes(program);
+    for (const sim::Simulation& run :
+         {sample.simulation, sim::simulate(program, nothing).value()}) {
+      const Figure figure = figure_of(program, run, bytes);
+      EXPECT_EQ(figure.memory_unit, "B");
+      for (std::size_t c = 0; c < program.lists.size(); ++c) {
+        const schedule::MemoryWalk walked = walk(program, {static_cast<int>(c)}, bytes);
+        EXPECT_EQ(peak(figure.bands[c]), static_cast<double>(walked.peak)) << sample.name;
+        EXPECT_EQ(figure.bands[c].memory.back().held, static_cast<double>(walked.live.back()));
+      }
     }
   }
+}
+
+// Receives may be posted in another order than tensors pass.
+TEST(FigureOf, ALaneIsInTheOrderOfTime) {
+  Lowered sample = lowered_samples().front();
+  const auto is_send = [&](const schedule::TimedOp& timed) {
+    return sample.program.lists[0][static_cast<std::size_t>(timed.op)].kind == OpKind::kSend;
+  };
+  schedule::Timeline& lanes = sample.simulation.lanes[0];
+  const auto first = std::ranges::find_if(lanes, is_send);
+  const auto second = std::find_if(first + 1, lanes.end(), is_send);
+  ASSERT_NE(second, lanes.end());
+  std::swap(first->start, second->start);
+  std::swap(first->end, second->end);
+  const Figure figure = figure_of(sample.program, sample.simulation);
+  for (const Lane& lane : figure.bands[0].lanes)
+    EXPECT_TRUE(std::ranges::is_sorted(lane.bars, {}, &Bar::start)) << lane.name;
 }
 
 TEST(FigureOf, AProgramHoldsWhatItsScheduleHolds) {

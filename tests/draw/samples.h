@@ -72,7 +72,7 @@ inline std::vector<Figure> all_figures() {
   std::vector<Figure> figures = {
       staged("1f1b", {4, 1, 8}),        staged("1f1b", {8, 1, 32}),  staged("zbv", {4, 2, 8}),
       staged("interleaved", {4, 4, 8}), staged("gpipe", {1, 1, 1}),  staged("zb-h1", {3, 1, 12}),
-      staged("v-min", {6, 2, 12}),      staged("1f1b", {64, 1, 80}),
+      staged("v-min", {6, 2, 12}),      staged("1f1b", {64, 1, 80}), staged("gpipe", {4, 1, 150}),
   };
   for (const Lowered& sample : lowered_samples()) {
     figures.push_back(figure_of(sample.program, sample.simulation));

@@ -31,7 +31,7 @@ class Reader {
   explicit Reader(const std::string& text) : text_(text) {}
 
   std::vector<Element> read() {
-    while (at_ < text_.size() && !::testing::Test::HasFailure()) {
+    while (at_ < text_.size()) {
       const std::size_t open = text_.find('<', at_);
       characters(text_.substr(at_, open - at_));
       if (open == std::string::npos) break;
@@ -239,7 +239,7 @@ TEST(Svg, HostileTextIsEscaped) {
 }
 
 TEST(Svg, LargeStepsStaySmall) {
-  for (const schedule::Shape& shape : {schedule::Shape{8, 1, 6000}, {130, 1, 200}}) {
+  for (const schedule::Shape& shape : {schedule::Shape{2, 1, 6000}, {130, 1, 200}}) {
     const Figure figure = staged("1f1b", shape);
     const std::string text = svg(figure);
     EXPECT_LT(text.size(), 4u << 20);
@@ -247,6 +247,13 @@ TEST(Svg, LargeStepsStaySmall) {
     EXPECT_EQ(text.find("every 2nd of 130 coordinates") != std::string::npos, shape.coords == 130);
     EXPECT_EQ(read(text).back().name, "svg");
   }
+}
+
+TEST(Svg, NothingIsDrawnOfNothing) {
+  EXPECT_EQ(read(svg({})).back().name, "svg");
+  Figure figure;
+  figure.bands.push_back({{0}, {{LaneKind::kCompute, "compute", {}}}, {{{}, 0}}});
+  EXPECT_EQ(read(svg(figure)).back().name, "svg");
 }
 
 TEST(Svg, SameFigureSameBytes) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <sstream>
 
 #include "lockstep/base/check.h"
@@ -131,6 +132,109 @@ TEST(Terminal, NumbersInColourFollowThePasses) {
     for (const char ch : stripped(row_of(drawing, c)))
       if (std::isdigit(static_cast<unsigned char>(ch)) != 0) found += ch;
     EXPECT_EQ(found, expected);
+  }
+}
+
+struct Cell {
+  std::string text;
+  std::string left, right;  // colours of its halves: an index, or empty for the terminal's own
+};
+
+// What a terminal makes of a row.
+std::vector<Cell> cells_of(const std::string& row) {
+  std::vector<Cell> cells;
+  std::string front, back;
+  bool is_reversed = false;
+  for (std::size_t i = 0; i < row.size();) {
+    if (row[i] == '\x1b') {
+      const std::size_t end = row.find('m', i);
+      const std::string codes = row.substr(i, end - i);
+      const auto colour = [&](const char* key) {
+        const std::size_t at = codes.find(key);
+        return at == std::string::npos ? "" : std::to_string(std::stoi(codes.substr(at + 6)));
+      };
+      front = colour(";38;5;"), back = colour(";48;5;");
+      is_reversed = codes.ends_with(";7");
+      i = end + 1;
+      continue;
+    }
+    std::size_t size = 1;
+    while (i + size < row.size() && (static_cast<unsigned char>(row[i + size]) & 0xC0) == 0x80)
+      ++size;
+    const std::string text = row.substr(i, size);
+    const bool is_block = text.starts_with("\xE2\x96");
+    const std::string left = is_block ? front : back;
+    cells.push_back(is_reversed ? Cell{text, back, front} : Cell{text, left, back});
+    i += size;
+  }
+  return cells;
+}
+
+// Numbers take whole columns; neither they nor the grid make a bar or a gap disappear.
+TEST(Terminal, EveryBarOfTwoThirdsOfAColumnIsSeen) {
+  const Figure figure = staged("1f1b", {8, 1, 32});
+  const std::vector<Cell> known =
+      cells_of(row_of(terminal(staged("1f1b", {1, 1, 1}), {80, true}), 0));
+  const std::string forward = known.front().left, backward = known.back().right;
+  ASSERT_NE(forward, backward);
+  for (int width = 82; width < 300; width += 13) {
+    const std::string drawing = terminal(figure, {width, true});
+    for (int c = 0; c < 8; ++c) {
+      std::string expected, found;  // letters, without repetition
+      const auto add = [](std::string& text, char letter) {
+        if (text.empty() || text.back() != letter) text += letter;
+      };
+      Seconds free;
+      for (const Bar& bar : figure.bands[static_cast<std::size_t>(c)].lanes.front().bars) {
+        if (bar.start > free) add(expected, '.');
+        add(expected, letter(bar.ink));
+        free = bar.end;
+      }
+      if (free < figure.makespan) add(expected, '.');
+      for (const Cell& cell : cells_of(row_of(drawing, c)))
+        for (const std::string& colour : {cell.left, cell.right})
+          add(found, colour.empty() ? '.' : colour == backward ? 'B' : 'F');
+      ASSERT_EQ(found, expected) << width << " columns, coordinate " << c;
+    }
+  }
+}
+
+TEST(Terminal, NumbersStandOnTheirBars) {
+  const Figure figure = staged("zbv", {4, 2, 12});
+  for (int width = 90; width < 260; width += 13) {
+    const std::string drawing = terminal(figure, {width, true});
+    int digits = 0;
+    for (int c = 0; c < 4; ++c) {
+      const std::vector<Cell> cells = cells_of(row_of(drawing, c));
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        if (std::isdigit(static_cast<unsigned char>(cells[i].text[0])) == 0) continue;
+        ++digits;
+        // At the middle of the column, whatever begins there.
+        const double time = (static_cast<double>(i) + 0.5) / static_cast<double>(cells.size()) *
+                            figure.makespan.value;
+        const double column = figure.makespan.value / static_cast<double>(cells.size());
+        const auto& bars = figure.bands[static_cast<std::size_t>(c)].lanes.front().bars;
+        EXPECT_TRUE(std::ranges::any_of(
+            bars,
+            [&](const Bar& bar) {
+              const double middle = (bar.start + bar.end).value / 2;
+              const bool is_central = bar.microbatch > 9 || std::abs(middle - time) < 0.51 * column;
+              return bar.start.value <= time + 1e-9 && time - 1e-9 <= bar.end.value && is_central &&
+                     std::to_string(bar.microbatch).find(cells[i].text) != std::string::npos;
+            }))
+            << width << " columns, column " << i << " of coordinate " << c;
+      }
+    }
+    EXPECT_GT(digits, 100) << width;
+  }
+}
+
+TEST(Terminal, NothingIsDrawnOfNothing) {
+  for (const bool colour : {false, true}) {
+    EXPECT_NE(terminal({}, {80, colour}).find("makespan 0 s"), std::string::npos);
+    Figure figure;
+    figure.bands.push_back({{0}, {{LaneKind::kCompute, "compute", {}}}, {{{}, 0}}});
+    EXPECT_NE(terminal(figure, {80, colour}).find("idle"), std::string::npos);
   }
 }
 
