@@ -80,6 +80,38 @@ void check_warmup(const Settings& settings, Report& report) {
        settings, report);
 }
 
+// Settings of the learning rate that contradict each other, or that nothing would read.
+void check_decay(const Settings& settings, Report& report) {
+  const auto name = settings.text("train.lr_decay");
+  const auto peak = settings.real("train.lr"), end = settings.real("train.min_lr");
+  const auto fall = settings.integer("train.decay_steps"), steps = settings.integer("train.steps");
+  const auto rise = settings.integer("train.warmup");
+  if (!name || !peak || !end || !fall || !steps || !rise) return;
+  const Decay decay = *parse_decay(*name);
+  const Side by = {{"train.lr_decay"}, join_parts("lr_decay = \"", *name, "\"")};
+  const auto refuse = [&](std::string message, std::string help, std::vector<Side> sides) {
+    show({{Code::kConflict, std::move(message), std::move(help)}, std::move(sides)}, settings,
+         report);
+  };
+  if (*end > *peak)
+    refuse(join_parts("min_lr = ", *end, " is above lr = ", *peak),
+           join_parts("give min_lr from 0 to ", *peak),
+           {{{"train.min_lr"}, "the end"}, {{"train.lr"}, "the peak"}});
+  if (decay == Decay::kConstant && *end > 0)
+    refuse(join_parts("min_lr = ", *end, " is never reached with lr_decay = \"constant\""),
+           "leave min_lr out, or choose lr_decay = \"linear\", \"cosine\" or \"wsd\"",
+           {{{"train.min_lr"}, "the end of a fall"}, by});
+  if (decay != Decay::kWsd && *fall > 0)
+    refuse(join_parts("decay_steps = ", *fall, " has no meaning with lr_decay = \"", *name, "\""),
+           "leave decay_steps out, or choose lr_decay = \"wsd\"",
+           {{{"train.decay_steps"}, "steps of a fall at the end"}, by});
+  if (decay == Decay::kWsd && (*fall < 1 || *fall > *steps - *rise))
+    refuse(join_parts("lr_decay = \"wsd\" falls over the last decay_steps = ", *fall, " of ",
+                      *steps, " steps, ", *rise, " of them warmup"),
+           join_parts("give decay_steps from 1 to ", std::max<std::int64_t>(1, *steps - *rise)),
+           {{{"train.decay_steps"}, join_parts(*fall, " steps")}, by});
+}
+
 std::optional<int> small(const std::optional<std::int64_t>& value) {
   return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
@@ -89,6 +121,7 @@ std::optional<int> small(const std::optional<std::int64_t>& value) {
 void apply_rules(Draft& draft, Report& report) {
   const Settings& settings = draft.settings;
   check_warmup(settings, report);
+  check_decay(settings, report);
   const bool dp_is_known = draft.degrees && fill_dp(draft, report);
   const Request request{.model = draft.model ? &*draft.model : nullptr,
                         .cluster = draft.cluster ? &*draft.cluster : nullptr,

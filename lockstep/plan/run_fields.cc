@@ -168,6 +168,47 @@ std::vector<Field> batch_fields() {
   };
 }
 
+std::vector<Field> rate_fields() {
+  return {
+      {.path = "train.lr",
+       .type = FieldType::kReal,
+       .doc = "Peak learning rate.",
+       .initial = "3e-4",
+       .min = 0,
+       .max = 1e3,
+       .above_min = true,
+       .known_as = {"learning_rate"}},
+      {.path = "train.warmup",
+       .type = FieldType::kInt,
+       .doc = "Steps over which the learning rate rises to its peak.",
+       .initial = "0",
+       .min = 0,
+       .max = kMaxCount,
+       .known_as = {"lr_warmup_iters", "warmup_steps"}},
+      {.path = "train.lr_decay",
+       .type = FieldType::kChoice,
+       .doc = "How the learning rate falls after the warmup: not at all, straight or along half a "
+              "cosine to the end of the run, or straight over the last `decay_steps`.",
+       .initial = "\"constant\"",
+       .choices = decay_names(),
+       .known_as = {"lr_decay_style", "lr_scheduler_type"}},
+      {.path = "train.min_lr",
+       .type = FieldType::kReal,
+       .doc = "Learning rate at the end of the fall.",
+       .initial = "0.0",
+       .min = 0,
+       .max = 1e3,
+       .known_as = {"lr_min", "min_learning_rate"}},
+      {.path = "train.decay_steps",
+       .type = FieldType::kInt,
+       .doc = "Steps of the fall at the end of the run, with lr_decay = \"wsd\".",
+       .initial = "0",
+       .min = 0,
+       .max = kMaxCount,
+       .known_as = {"lr_wsd_decay_iters"}},
+  };
+}
+
 std::vector<Field> train_fields() {
   return {
       {.path = "train.steps",
@@ -186,21 +227,6 @@ std::vector<Field> train_fields() {
                    {"f16", "it needs loss scaling and offers nothing that bf16 lacks"},
                    {"fp8", "it needs a GPU back end, which does not exist yet"}},
        .known_as = {"precision", "torch_dtype"}},
-      {.path = "train.lr",
-       .type = FieldType::kReal,
-       .doc = "Peak learning rate.",
-       .initial = "3e-4",
-       .min = 0,
-       .max = 1e3,
-       .above_min = true,
-       .known_as = {"learning_rate"}},
-      {.path = "train.warmup",
-       .type = FieldType::kInt,
-       .doc = "Steps over which the learning rate rises to its peak.",
-       .initial = "0",
-       .min = 0,
-       .max = kMaxCount,
-       .known_as = {"lr_warmup_iters", "warmup_steps"}},
       {.path = "train.weight_decay",
        .type = FieldType::kReal,
        .doc = "Decoupled weight decay of AdamW; norms and biases have none.",
@@ -231,8 +257,8 @@ const config::FieldTable& run_fields() {
                       .doc = "The machine: a short name such as \"h100:64\", or a cluster file "
                              "ending in .toml or .json. Without it, as many ranks as the degrees "
                              "make."});
-    for (auto part :
-         {degree_fields(), policy_fields(), gather_fields(), batch_fields(), train_fields()})
+    for (auto part : {degree_fields(), policy_fields(), gather_fields(), batch_fields(),
+                      train_fields(), rate_fields()})
       for (Field& field : part) fields.push_back(std::move(field));
     return config::FieldTable("run", std::move(fields));
   }();

@@ -161,8 +161,11 @@ Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& rec
   spec.batch = {*settings.integer("batch.seq"), *settings.integer("batch.global_batch"),
                 *settings.integer("batch.microbatch")};
   spec.train = {.steps = *settings.integer("train.steps"),
-                .lr = *settings.real("train.lr"),
-                .warmup = *settings.integer("train.warmup"),
+                .lr = {.peak = *settings.real("train.lr"),
+                       .end = *settings.real("train.min_lr"),
+                       .warmup = *settings.integer("train.warmup"),
+                       .decay = *parse_decay(*settings.text("train.lr_decay")),
+                       .decay_steps = *settings.integer("train.decay_steps")},
                 .weight_decay = *settings.real("train.weight_decay"),
                 .clip = *settings.real("train.clip"),
                 .seed = *settings.integer("train.seed"),

@@ -24,13 +24,13 @@
 #include "lockstep/config/document.h"
 #include "lockstep/config/fields.h"
 #include "lockstep/plan/layout.h"
+#include "lockstep/plan/learning_rate.h"
 
 namespace lockstep::plan {
 
 struct Train {
   std::int64_t steps = 0;
-  double lr = 0;  // peak
-  std::int64_t warmup = 0;
+  LearningRate lr = {};
   double weight_decay = 0;
   double clip = 0;  // limit of the global gradient norm; 0: none
   std::int64_t seed = 0;
@@ -65,6 +65,7 @@ const config::FieldTable& run_fields();
 //   ep, etp > 1 only with experts                  seq <= positions the model can learn
 //   chunks that the schedule can run               pp x chunks <= layers
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them
+//   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them
 // A seq beyond rotary positions and a warmup beyond the steps are warnings.
 std::optional<Spec> read_spec(const config::Document& document, config::Report& report);
 

@@ -16,9 +16,7 @@ optim::AdamW Job::adamw(std::int64_t step) const {
   const plan::Train& train = spec.train;
   optim::AdamW settings;
   settings.weight_decay = train.weight_decay;
-  settings.lr = train.lr;
-  if (step < train.warmup)
-    settings.lr *= static_cast<double>(step + 1) / static_cast<double>(train.warmup);
+  settings.lr = train.lr.at(step, train.steps);
   return settings;
 }
 
@@ -38,6 +36,7 @@ Hash128 Job::digest() const {
   const plan::Train& train = spec.train;
   const arch::ModelConfig& config = model.config;
   const arch::RopeScaling& scaling = config.rope_scaling;
+  const bool falls = train.lr.decay != plan::Decay::kConstant;  // else a run may be made longer
   return xxh3_128(join_parts(
       to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ", config.heads, " ",
       config.kv_heads, " ", config.head_dim, " ", config.ffn, " ", config.vocab, " ", config.tied,
@@ -45,7 +44,9 @@ Hash128 Job::digest() const {
       strf("%a %a %a ", scaling.factor, scaling.low_freq, scaling.high_freq),
       scaling.original_positions, " ", to_text(spec.layout), " ", spec.batch.seq, " ",
       spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype), " ",
-      train.seed, " ", train.warmup, strf(" %a %a %a", train.lr, train.weight_decay, train.clip)));
+      train.seed, " ", falls ? train.steps : 0, " ", train.lr.warmup, " ",
+      plan::to_text(train.lr.decay), " ", train.lr.decay_steps,
+      strf(" %a %a %a %a", train.lr.peak, train.lr.end, train.weight_decay, train.clip)));
 }
 
 Result<Job> make_job(const plan::Spec& spec) {

@@ -247,7 +247,7 @@ Verdict Verifier::judge(const Job& job, const TrialResult& trial) const {
 }
 
 void Verifier::compare_images(const std::vector<StepImage>& images, Verdict& verdict) const {
-  const double lr = spec_.train.lr;
+  const double lr = spec_.train.lr.peak;
   const auto steps = reference_.size();
   for (std::size_t step = 0; step < steps; ++step) {
     // Step 0 of the free run starts from the reference's state by itself.

@@ -361,6 +361,26 @@ TEST(Spec, DoubtfulLengthsAreWarnings) {
             "seq = 128 is longer than the 64 positions of llama3-8b");
 }
 
+TEST(Spec, LearningRatesThatContradictThemselvesAreRefused) {
+  const auto refusal = [](const std::string& train) -> std::string {
+    config::Report report;
+    const auto spec = read(kGood + "[train]\nsteps = 10\nlr = 0.5\n" + train, report);
+    if (spec) return "";
+    EXPECT_EQ(report.num_errors(), 1) << report.text("run.toml", false);
+    EXPECT_EQ(report.first_error().code, Code::kConflict);
+    return report.diagnostics()[0].message;
+  };
+  EXPECT_EQ(refusal("lr_decay = \"cosine\"\nmin_lr = 0.25\n"), "");
+  EXPECT_EQ(refusal("lr_decay = \"wsd\"\ndecay_steps = 8\nwarmup = 2\n"), "");
+  EXPECT_EQ(refusal("lr_decay = \"linear\"\nmin_lr = 1.0\n"), "min_lr = 1 is above lr = 0.5");
+  EXPECT_EQ(refusal("min_lr = 0.25\n"),
+            "min_lr = 0.25 is never reached with lr_decay = \"constant\"");
+  EXPECT_EQ(refusal("lr_decay = \"cosine\"\ndecay_steps = 2\n"),
+            "decay_steps = 2 has no meaning with lr_decay = \"cosine\"");
+  EXPECT_EQ(refusal("lr_decay = \"wsd\"\ndecay_steps = 9\nwarmup = 2\n"),
+            "lr_decay = \"wsd\" falls over the last decay_steps = 9 of 10 steps, 2 of them warmup");
+}
+
 TEST(Spec, IsSummedUpInWords) {
   config::Report report;
   const auto spec = read(

@@ -111,7 +111,7 @@ plan::Spec gpt2_sized_spec() {
   spec.model.vocab = 50257;
   spec.model.max_positions = 1024;
   spec.batch = {64, 4, 1};
-  spec.train.lr = 3e-4;
+  spec.train.lr.peak = 3e-4;
   return spec;
 }
 

@@ -167,7 +167,7 @@ TEST(Training, AStepThatIsNotFiniteChangesNothingAnywhere) {
 // A learning rate that no number survives.
 TEST(Training, DivergesAtTheSameStepOnEveryRank) {
   plan::Spec spec = tiny_spec(false, DType::kF32);
-  spec.train.lr = 1e30;
+  spec.train.lr.peak = 1e30;
   const data::MockTokens tokens(1, spec.model.vocab, false);
   const Job job = job_of(spec, "pp2 dp2 zero3 m2");
   std::mutex mutex;
