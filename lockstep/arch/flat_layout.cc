@@ -1,6 +1,7 @@
 #include "lockstep/arch/flat_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/check.h"
 
@@ -21,28 +22,54 @@ bool continues(const Param& before, const Param& param) {
          before.shape[1] == param.shape[1];
 }
 
-const Param& last_of(const FlatLayout& flat, const Unit& unit) {
-  return unit.params[static_cast<std::size_t>(flat.params.back().param)];
-}
+bool is_replicated(const Param& param) { return param.sharded.empty(); }
 
-void append(FlatLayout& flat, const Unit& unit, bool decays) {
-  for (int i = 0; i < static_cast<int>(unit.params.size()); ++i) {
-    const Param& param = unit.params[static_cast<std::size_t>(i)];
-    if (!param.trained || param.decays != decays) continue;
-    const bool joined = !flat.params.empty() && continues(last_of(flat, unit), param);
-    const std::int64_t offset = joined ? flat.params.back().end() : flat.size;
-    flat.params.push_back({i, offset, param.numel()});
-    flat.size = round_up(offset + param.numel(), kFlatAlign);
+std::int64_t numel_of(const Param& param, std::int64_t tp) {
+  for (const ShardedDim& cut : param.sharded) {
+    if (cut.axis != mesh::Axis::kTensor) continue;
+    const std::int64_t length = param.shape[static_cast<std::size_t>(cut.dim)];
+    LS_CHECK(length % (tp * cut.grain) == 0, param.name, ": ", tp, " ranks can not share ", length,
+             " in pieces of ", cut.grain);
+    return param.numel() / tp;
   }
+  return param.numel();
 }
 
-FlatLayout lay_out(const Unit& unit) {
-  FlatLayout flat;
-  append(flat, unit, true);
-  flat.decay_end = flat.size;
-  append(flat, unit, false);
-  return flat;
-}
+class Writer {
+ public:
+  Writer(const Unit& unit, std::int64_t tp) : unit_(unit), tp_(tp) {}
+
+  FlatLayout run() {
+    append(true, false);
+    flat_.replicated.begin = flat_.size;
+    append(true, true);
+    flat_.decay_end = flat_.size;
+    append(false, true);
+    flat_.replicated.end =
+        flat_.size > flat_.replicated.begin ? flat_.params.back().end() : flat_.replicated.begin;
+    append(false, false);
+    return std::move(flat_);
+  }
+
+ private:
+  void append(bool decays, bool replicated) {
+    const Param* before = nullptr;  // of the same kind, in the order of the unit
+    for (int i = 0; i < static_cast<int>(unit_.params.size()); ++i) {
+      const Param& param = unit_.params[static_cast<std::size_t>(i)];
+      if (!param.trained || param.decays != decays) continue;
+      const Param* neighbour = std::exchange(before, &param);
+      if (is_replicated(param) != replicated) continue;
+      const bool joined = neighbour != nullptr && continues(*neighbour, param);
+      const std::int64_t offset = joined ? flat_.params.back().end() : flat_.size;
+      flat_.params.push_back({i, offset, numel_of(param, tp_)});
+      flat_.size = round_up(flat_.params.back().end(), kFlatAlign);
+    }
+  }
+
+  const Unit& unit_;
+  const std::int64_t tp_;
+  FlatLayout flat_;
+};
 
 void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& second) {
   const auto copy = std::ranges::find_if(head.params, &Param::tied);
@@ -57,6 +84,11 @@ void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& sec
 }
 
 }  // namespace
+
+FlatRange common(const FlatRange& a, const FlatRange& b) {
+  const std::int64_t begin = std::clamp(b.begin, a.begin, a.end);
+  return {begin, std::clamp(b.end, begin, a.end)};
+}
 
 std::int64_t FlatLayout::padded(std::int64_t shards) const {
   return round_up(size, kTile * shards);
@@ -87,9 +119,9 @@ std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
   return gaps;
 }
 
-std::vector<FlatLayout> flat_layouts(const Model& model) {
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {
   std::vector<FlatLayout> layouts;
-  for (const Unit& unit : model.distinct) layouts.push_back(lay_out(unit));
+  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp).run());
   const auto embed = static_cast<std::size_t>(model.order.front());
   const auto head = static_cast<std::size_t>(model.order.back());
   if (std::ranges::any_of(model.distinct[head].params, &Param::tied))

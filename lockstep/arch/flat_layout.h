@@ -1,8 +1,9 @@
 // How the parameters of one unit lie in one flat buffer: the grain of ZeRO's gathers and shards, of
 // gradient reduction and of the optimizer. Parameters, gradients and moments all lie alike.
 //
-//   - Parameters that decay come first, in the order of the unit, then those that do not: an
-//     optimizer needs two runs.
+//   - Parameters that decay come first, then those that do not: an optimizer needs two runs. Of the
+//     first, replicated ones come last, of the others first, so that they are one run too: what is
+//     summed over the tensor group where it is partial there. Else in the order of the unit.
 //   - Query, key and value are adjacent, and so are gate and up, so that one matrix product serves
 //     them. Every other parameter starts at a multiple of 32 elements: 64 bytes in bf16 and more in
 //     wider types.
@@ -36,10 +37,14 @@ struct FlatRange {
   bool operator==(const FlatRange&) const = default;
 };
 
+// What both hold; where they do not meet, an empty range that lies in `a`. REQUIRES: end >= begin.
+FlatRange common(const FlatRange& a, const FlatRange& b);
+
 struct FlatLayout {
   std::vector<FlatParam> params;  // in buffer order
   std::int64_t size = 0;          // elements before padding for shards, a multiple of kFlatAlign
   std::int64_t decay_end = 0;     // decaying parameters lie in [0, decay_end)
+  FlatRange replicated;           // parameters that no axis cuts, and nothing but gaps between them
   FlatRange tied;                 // the weight that embedding and head share, at the same place in
                                   // both; empty when nothing is tied
   bool tied_copy = false;         // this unit holds the second copy (the head): not counted again
@@ -52,6 +57,8 @@ struct FlatLayout {
 
 // Of every distinct unit, in the order of Model::distinct. Embedding and head that share a weight
 // get the same size, so that their shards cover the same elements of it. Trained parameters only.
-std::vector<FlatLayout> flat_layouts(const Model& model);
+// Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts.
+// REQUIRES: tp >= 1, pieces that are multiples of their grain.
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1);
 
 }  // namespace lockstep::arch

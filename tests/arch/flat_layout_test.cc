@@ -6,6 +6,7 @@
 #include <random>
 
 #include "lockstep/arch/catalog.h"
+#include "lockstep/base/check.h"
 
 namespace lockstep::arch {
 namespace {
@@ -58,10 +59,11 @@ TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
       const FlatLayout& flat = layouts[u];
       const Unit& unit = model.distinct[u];
       std::vector<int> expected;
-      for (const bool decays : {true, false})
+      for (const auto& [decays, cut] :
+           {std::pair{true, true}, {true, false}, {false, false}, {false, true}})
         for (int i = 0; i < static_cast<int>(unit.params.size()); ++i)
           if (const Param& p = unit.params[static_cast<std::size_t>(i)];
-              p.trained && p.decays == decays)
+              p.trained && p.decays == decays && p.sharded.empty() != cut)
             expected.push_back(i);
       ASSERT_EQ(flat.params.size(), expected.size());
       std::int64_t end = 0;
@@ -89,6 +91,78 @@ TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
       }
     }
   }
+}
+
+// What is summed over the tensor group where it is partial: every replicated parameter, no other.
+TEST(FlatLayout, ReplicatedParametersAreOneRun) {
+  int runs = 0, interleaved = 0;
+  for (const Model& model : models()) {
+    const std::vector<FlatLayout> layouts = flat_layouts(model);
+    for (std::size_t u = 0; u < layouts.size(); ++u) {
+      const FlatLayout& flat = layouts[u];
+      std::int64_t first = flat.size, last = 0;
+      for (const FlatParam& at : flat.params) {
+        const Param& param = model.distinct[u].params[static_cast<std::size_t>(at.param)];
+        const FlatRange inside = common(flat.replicated, {at.offset, at.end()});
+        EXPECT_EQ(inside.size(), param.sharded.empty() ? at.numel : 0) << param.name;
+        if (!param.sharded.empty()) continue;
+        first = std::min(first, at.offset);
+        last = std::max(last, at.end());
+      }
+      if (last > 0) {
+        EXPECT_EQ(flat.replicated, (FlatRange{first, last}));
+      } else {
+        EXPECT_EQ(flat.replicated.size(), 0);
+      }
+      runs += last > 0;
+      interleaved += last > 0 && last < flat.params.back().end();
+    }
+  }
+  EXPECT_GT(runs, 200);
+  EXPECT_GT(interleaved, 10);  // biases of cut matrices lie behind
+}
+
+// A rank of the tensor group holds the same parameters, of cut ones its piece.
+TEST(FlatLayout, TensorRanksShareWhatTheirAxisCuts) {
+  for (const CatalogRow& row : catalog()) {
+    const Model model = *describe(row.config);
+    const auto fits = [&](std::int64_t tp) {
+      for (const Unit& unit : model.distinct)
+        for (const Param& param : unit.params)
+          for (const ShardedDim& cut : param.sharded)
+            if (cut.axis == mesh::Axis::kTensor &&
+                param.shape[static_cast<std::size_t>(cut.dim)] % (tp * cut.grain) != 0)
+              return false;
+      return true;
+    };
+    for (const std::int64_t tp : {2, 4, 8}) {
+      if (!fits(tp)) {
+        EXPECT_THROW((void)flat_layouts(model, tp), BrokenInvariant) << row.config.name << tp;
+        continue;
+      }
+      const auto whole = flat_layouts(model), pieces = flat_layouts(model, tp);
+      for (std::size_t u = 0; u < whole.size(); ++u) {
+        ASSERT_EQ(whole[u].params.size(), pieces[u].params.size());
+        for (std::size_t i = 0; i < whole[u].params.size(); ++i) {
+          const FlatParam &one = whole[u].params[i], &piece = pieces[u].params[i];
+          const Param& param = model.distinct[u].params[static_cast<std::size_t>(one.param)];
+          const bool is_cut = !param.sharded.empty() && param.experts == 0;
+          EXPECT_EQ(piece.param, one.param);
+          EXPECT_EQ(piece.numel * (is_cut ? tp : 1), one.numel) << param.name;
+        }
+        EXPECT_EQ(pieces[u].tied.size() * tp, whole[u].tied.size());
+      }
+    }
+  }
+}
+
+TEST(FlatRange, CommonIsWhatBothHold) {
+  EXPECT_EQ(common({2, 6}, {4, 9}), (FlatRange{4, 6}));
+  EXPECT_EQ(common({4, 9}, {2, 6}), (FlatRange{4, 6}));
+  EXPECT_EQ(common({2, 6}, {0, 9}), (FlatRange{2, 6}));
+  EXPECT_EQ(common({2, 6}, {3, 3}), (FlatRange{3, 3}));
+  EXPECT_EQ(common({2, 6}, {0, 1}), (FlatRange{2, 2}));
+  EXPECT_EQ(common({2, 6}, {7, 9}), (FlatRange{6, 6}));
 }
 
 // By name, which flat_layout.cc does not look at.
