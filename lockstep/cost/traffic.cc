@@ -124,6 +124,10 @@ class Count {
         return {pipeline()};
       case Reach::kDataThenPipeline:
         return {along(mesh::kData), pipeline()};
+      case Reach::kTensor:
+        return {along(Axis::kTensor)};
+      case Reach::kDataTensorPipeline:
+        return {along(mesh::kData), along(Axis::kTensor), pipeline()};
       case Reach::kTied:
         return {{"tied", 2}};
     }

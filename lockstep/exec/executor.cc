@@ -112,6 +112,9 @@ void Executor::run_op(Prepared& prepared) {
     case OpKind::kReduceAcross:
       prepared.work = reduce_across(prepared);
       return;
+    case OpKind::kReduceReplicated:
+      prepared.work = reduce_replicated(prepared);
+      return;
   }
 }
 
@@ -173,6 +176,12 @@ comm::Work Executor::reduce(const Prepared& prepared) {
 
 comm::Work Executor::reduce_across(const Prepared& prepared) {
   return group(prepared).all_reduce(workspace_.buffer(prepared.effects.mutates[0]), deadline());
+}
+
+comm::Work Executor::reduce_replicated(const Prepared& prepared) {
+  const Buffer part = workspace_.replicated_part(prepared.op.unit);
+  if (part.count == 0) return {};
+  return group(prepared).all_reduce(part, deadline());
 }
 
 void Executor::reduce_tied(const Prepared& prepared) {

@@ -55,6 +55,7 @@ class Executor {
   comm::Work publish(const Prepared& prepared);
   comm::Work reduce(const Prepared& prepared);
   comm::Work reduce_across(const Prepared& prepared);
+  comm::Work reduce_replicated(const Prepared& prepared);
   void reduce_tied(const Prepared& prepared);
   void norm(const Prepared& prepared);
   void wait(const Prepared& prepared);

@@ -1,5 +1,6 @@
 #include "lockstep/exec/groups.h"
 
+#include <span>
 #include <string>
 
 #include "lockstep/base/check.h"
@@ -31,6 +32,8 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
   shard_ = connect(world, label, mesh, mesh::kDenseShard, deadline);
   replicate_ = connect(world, label, mesh, Axis::kDataReplicate, deadline);
   data_ = connect(world, label, mesh, mesh::kData, deadline);
+  if (mesh.degree(Axis::kTensor) > 1)
+    tensor_ = connect(world, label, mesh, Axis::kTensor, deadline);
   pipeline_ = connect(world, label, mesh, Axis::kPipeline, deadline);
   const mesh::Group pipeline = mesh.group(rank, Axis::kPipeline);
   const Rank first = pipeline.rank_at(0), last = pipeline.rank_at(pipeline.size() - 1);
@@ -40,6 +43,7 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
 
 std::vector<comm::Communicator*> Groups::of(schedule::Reach reach) const {
   using schedule::Reach;
+  using Several = std::vector<comm::Communicator*>;
   switch (reach) {
     case Reach::kNone:
       return {};
@@ -56,41 +60,42 @@ std::vector<comm::Communicator*> Groups::of(schedule::Reach reach) const {
       return {pipeline_.get()};
     case Reach::kDataThenPipeline:
       return {data_.get(), pipeline_.get()};
+    case Reach::kDataTensorPipeline:
+      return tensor_ ? Several{data_.get(), tensor_.get(), pipeline_.get()}
+                     : Several{data_.get(), pipeline_.get()};
+    case Reach::kTensor:
+      return tensor_ ? Several{tensor_.get()} : Several{};
     case Reach::kTied:
-      return tied_ ? std::vector{tied_.get()} : std::vector<comm::Communicator*>{};
+      return tied_ ? Several{tied_.get()} : Several{};
   }
   return {};
 }
 
 void Groups::agree(const Hash128& digest, Deadline deadline) const {
-  // Along the data group, then the groups' verdicts along the pipeline: everyone hears of everyone.
-  std::vector<Hash128> seen(static_cast<std::size_t>(data_->size()));
-  const auto words = [](auto& hashes) {
-    return Buffer{hashes.data(), static_cast<std::int64_t>(hashes.size()) * 2, DType::kI64, {}};
-  };
-  std::vector<Hash128> own = {digest};
-  data_->all_gather(words(own), words(seen), deadline).wait();
-  std::int64_t differing = -1;
-  for (std::size_t i = 0; i < seen.size() && differing < 0; ++i)
-    if (seen[i] != seen[0]) differing = data_->membership().members[i].value;
   struct Verdict {
     Hash128 digest;
-    std::int64_t differing, unused;
+    std::int64_t differing, unused;  // a rank, or -1
   };
-  std::vector<Verdict> mine = {{seen[0], differing, 0}};
-  std::vector<Verdict> all(static_cast<std::size_t>(pipeline_->size()));
-  const auto verdict_words = [](auto& verdicts) {
+  const auto words = [](std::span<Verdict> verdicts) {
     return Buffer{verdicts.data(), static_cast<std::int64_t>(verdicts.size()) * 4, DType::kI64, {}};
   };
-  pipeline_->all_gather(verdict_words(mine), verdict_words(all), deadline).wait();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    std::int64_t rank = all[i].differing;
-    if (rank < 0 && all[i].digest != all[0].digest) rank = pipeline_->membership().members[i].value;
-    if (rank >= 0)
-      throw WorldError(Error{Code::kMismatchedCalls,
-                             join_parts("rank ", rank, " holds another program than the others"),
-                             "start every rank with the same binary, model and settings"});
+  // Axis by axis, each passing on the verdicts of the one before: everyone hears of everyone.
+  Verdict own = {digest, -1, 0};
+  for (comm::Communicator* group : of(schedule::Reach::kDataTensorPipeline)) {
+    std::vector<Verdict> all(static_cast<std::size_t>(group->size()));
+    group->all_gather(words({&own, 1}), words(all), deadline).wait();
+    own = {all[0].digest, -1, 0};
+    for (std::size_t i = 0; i < all.size() && own.differing < 0; ++i) {
+      own.differing = all[i].differing;
+      if (own.differing < 0 && all[i].digest != own.digest)
+        own.differing = group->membership().members[i].value;
+    }
   }
+  if (own.differing >= 0)
+    throw WorldError(
+        Error{Code::kMismatchedCalls,
+              join_parts("rank ", own.differing, " holds another program than the others"),
+              "start every rank with the same binary, model and settings"});
 }
 
 }  // namespace lockstep::exec

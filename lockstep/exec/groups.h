@@ -19,12 +19,12 @@ class Groups {
  public:
   // Called by every rank of the world. `label` tells apart the groups of several jobs in one world.
   // `tied`: embedding and head share a weight, so the first and last pipeline coordinate need a
-  // group of their own.
+  // group of their own. There is a tensor group only where several ranks share a unit.
   Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
          Deadline deadline);
 
-  // The communicators an op of this reach uses, one after the other; none for kNone and for a tied
-  // weight whose two copies are on this rank.
+  // The communicators an op of this reach uses, one after the other; none for kNone, for a tied
+  // weight whose two copies are on this rank, and for a unit that this rank does not share.
   std::vector<comm::Communicator*> of(schedule::Reach reach) const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
@@ -32,7 +32,7 @@ class Groups {
   void agree(const Hash128& digest, Deadline deadline) const;
 
  private:
-  std::unique_ptr<comm::Communicator> self_, shard_, replicate_, data_, pipeline_, tied_;
+  std::unique_ptr<comm::Communicator> self_, shard_, replicate_, data_, tensor_, pipeline_, tied_;
 };
 
 }  // namespace lockstep::exec

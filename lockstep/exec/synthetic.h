@@ -30,6 +30,7 @@ class SyntheticWorkspace final : public Workspace {
   void copy(Buffer from, Buffer into) override;
   void compute(const schedule::Op& op, const schedule::Effects& effects) override;
   Buffer tied_part(int unit) override;
+  Buffer replicated_part(int unit) override { return tied_part(unit); }
   Buffer own_part(int unit) override;
   std::int64_t valid_tokens() override { return 1; }
   void set_count(std::int64_t tokens) override { count_ = tokens; }

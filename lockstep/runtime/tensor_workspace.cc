@@ -359,10 +359,15 @@ void TensorWorkspace::backward_head(const Op& op) {
   if (!embedding_) drop(tokens);
 }
 
-Buffer TensorWorkspace::tied_part(int unit) {
-  const arch::FlatRange own = own_range(unit), tied = layout(unit).tied;
-  const std::int64_t length = std::max(std::min(own.end, tied.end) - own.begin, std::int64_t{0});
-  return buffer(final_grad(step_, unit)).slice(0, length);
+Buffer TensorWorkspace::grad_part(int unit, const arch::FlatRange& range) {
+  const arch::FlatRange own = own_range(unit), part = common(own, range);
+  return buffer(final_grad(step_, unit)).slice(part.begin - own.begin, part.size());
+}
+
+Buffer TensorWorkspace::tied_part(int unit) { return grad_part(unit, layout(unit).tied); }
+
+Buffer TensorWorkspace::replicated_part(int unit) {
+  return grad_part(unit, layout(unit).replicated);
 }
 
 Buffer TensorWorkspace::own_part(int unit) {

@@ -82,6 +82,7 @@ class TensorWorkspace final : public exec::Workspace {
   void copy(Buffer from, Buffer into) override;
   void compute(const schedule::Op& op, const schedule::Effects& effects) override;
   Buffer tied_part(int unit) override;
+  Buffer replicated_part(int unit) override;
   Buffer own_part(int unit) override;
   std::int64_t valid_tokens() override;
   void set_count(std::int64_t tokens) override { count_ = tokens; }
@@ -100,6 +101,8 @@ class TensorWorkspace final : public exec::Workspace {
   const T& get(const schedule::Value& value) const;
   const at::Tensor& param(int unit) const;
   at::Tensor main_grad(const schedule::Op& op, bool is_first);
+  // What this rank's reduced gradient of `unit` holds of a range of the unit's buffer.
+  Buffer grad_part(int unit, const arch::FlatRange& range);
 
   void load(const schedule::Op& op);
   void forward(const schedule::Op& op, const schedule::Effects& effects);

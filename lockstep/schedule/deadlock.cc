@@ -69,7 +69,7 @@ class Meetings {
 
   static bool meets_others(const Op& op) {
     return is_transfer(op) || op.reach == Reach::kTied || op.reach == Reach::kPipeline ||
-           op.reach == Reach::kDataThenPipeline;
+           op.reach == Reach::kDataThenPipeline || op.reach == Reach::kDataTensorPipeline;
   }
 
   // Coordinates that op meets, its own included.

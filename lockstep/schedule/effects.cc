@@ -55,6 +55,8 @@ class Row {
         return reduce();
       case OpKind::kReduceAcross:
         return reduce_across();
+      case OpKind::kReduceReplicated:
+        return reduce_replicated();
       case OpKind::kReduceTied:
         return reduce_tied();
       case OpKind::kNorm:
@@ -242,6 +244,11 @@ class Row {
     out_.mutates = {reduced()};
   }
 
+  void reduce_replicated() {
+    out_.lane = Lane::kCollective;
+    out_.mutates = {final_grad(step_, op_.unit)};
+  }
+
   void reduce_tied() {
     out_.lane = Lane::kCollective;
     for (int unit : {0, step_.head()})
@@ -329,6 +336,7 @@ bool is_async(OpKind kind) {
     case OpKind::kPublish:
     case OpKind::kReduce:
     case OpKind::kReduceAcross:
+    case OpKind::kReduceReplicated:
       return true;
     default:
       return false;

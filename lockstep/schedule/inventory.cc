@@ -64,6 +64,7 @@ class Inventory {
       if (step_.zero > 0 && step_.replicas)
         add(OpKind::kReduceAcross, {.unit = unit, .period = period});
     }
+    if (step_.is_partial(unit)) add(OpKind::kReduceReplicated, {.unit = unit});
     add(OpKind::kUpdate, {.unit = unit});
     if (step_.zero == 1 || step_.zero == 2) add(OpKind::kPublish, {.unit = unit});
   }

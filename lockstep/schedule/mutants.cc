@@ -47,15 +47,9 @@ bool conflict(const Touched& a, const Touched& b) {
   return has_common(a.written, b.all) || has_common(a.all, b.written);
 }
 
-constexpr Reach kReaches[] = {Reach::kNone,
-                              Reach::kSelf,
-                              Reach::kShard,
-                              Reach::kReplicate,
-                              Reach::kData,
-                              Reach::kPipeline,
-                              Reach::kDataThenPipeline,
-                              Reach::kTied,
-                              Reach::kPeer};
+bool needs_tensor_group(Reach reach) {
+  return reach == Reach::kTensor || reach == Reach::kDataTensorPipeline;
+}
 
 // Mutants of one coordinate's list.
 class Mutator {
@@ -142,8 +136,10 @@ class Mutator {
 
   void reach() {
     if (op(at_).reach == Reach::kNone) return;
-    for (const Reach other : kReaches) {
+    for (int i = 0; i < kNumReaches; ++i) {
+      const auto other = static_cast<Reach>(i);
       if (other == op(at_).reach) continue;
+      if (needs_tensor_group(other) && !program_.step.tensor_parallel) continue;
       std::vector<Op> changed = list_;
       changed[static_cast<std::size_t>(at_)].reach = other;
       keep(MutantKind::kReach, std::move(changed), " " + std::string(to_text(other)));

@@ -36,8 +36,8 @@ struct Mutant {
   Program program;
 };
 
-// Faults of every op; a reach is every other one, where the op has any. Waits follow the ops they wait
-// for. Takes memory quadratic in the size of the program.
+// Faults of every op; a reach is every other one, where the op has any, those of the tensor group only
+// in steps that have one. Waits follow the ops they wait for. Takes memory quadratic in the size of the program.
 // REQUIRES: a valid program.
 std::vector<Mutant> mutants(const Program& program);
 

@@ -26,6 +26,10 @@ constexpr std::array<OpRow, kNumOpKinds> kRows = {{
     {OpKind::kUpdate, "update", "update", {true, false, false, false, false}},
     {OpKind::kPublish, "publish", "publish", {true, false, false, false, false}},
     {OpKind::kWait, "wait", "wait", {false, false, false, false, true}},
+    {OpKind::kReduceReplicated,
+     "replicated",
+     "reduce replicated parameters",
+     {true, false, false, false, false}},
 }};
 
 constexpr bool rows_follow_kinds() {
@@ -35,8 +39,10 @@ constexpr bool rows_follow_kinds() {
 }
 static_assert(rows_follow_kinds());
 
-constexpr std::string_view kReachNames[] = {
-    "none", "self", "shard", "replicate", "data", "pipeline", "data_then_pipeline", "tied", "peer"};
+constexpr std::string_view kReachNames[kNumReaches] = {
+    "none", "self", "shard",  "replicate",           "data", "pipeline", "data_then_pipeline",
+    "tied", "peer", "tensor", "data_tensor_pipeline"};
+static_assert(static_cast<int>(Reach::kDataTensorPipeline) + 1 == kNumReaches);
 
 }  // namespace
 
@@ -58,10 +64,12 @@ Reach usual_reach(const StepShape& step, OpKind kind) {
       return step.zero == 0 ? Reach::kData : Reach::kShard;
     case OpKind::kReduceAcross:
       return Reach::kReplicate;
+    case OpKind::kReduceReplicated:
+      return Reach::kTensor;
     case OpKind::kReduceTied:
       return Reach::kTied;
     case OpKind::kNorm:
-      return Reach::kDataThenPipeline;
+      return step.tensor_parallel ? Reach::kDataTensorPipeline : Reach::kDataThenPipeline;
     default:
       return Reach::kNone;
   }

@@ -78,9 +78,18 @@ class Parser {
            key("stages") && numbers(step.stage_begin) && number("zero", step.zero) &&
            choice("period", step.period,
                   {{"step", Period::kStep}, {"microbatch", Period::kMicrobatch}}) &&
-           flag("replicas", step.replicas) && flag("tied", step.tied) && recompute() &&
-           number("resident", step.resident_units) && number("prefetch", step.prefetch) &&
-           flag("forward_only", step.forward_only) && sound_shape();
+           flag("replicas", step.replicas) && flag("tied", step.tied) &&
+           bits("recompute", step.recompute) && number("resident", step.resident_units) &&
+           number("prefetch", step.prefetch) && flag("forward_only", step.forward_only) &&
+           tensor_parallel() && sound_shape();
+  }
+
+  // Two lines that only steps with tensor parallelism have.
+  bool tensor_parallel() {
+    constexpr std::string_view kName = "tensor_parallel";
+    if (!rest_.starts_with(kName)) return true;
+    return choice<bool>(kName, program_.step.tensor_parallel, {{"yes", true}}) &&
+           bits("partial", program_.step.partial);
   }
 
   bool sound_shape() {
@@ -126,14 +135,15 @@ class Parser {
     return !values.empty() || fail(line_, "expected whole numbers");
   }
 
-  bool recompute() {
-    if (!key("recompute")) return false;
+  // One per unit, or none.
+  bool bits(std::string_view name, std::vector<bool>& values) {
+    if (!key(name)) return false;
     if (line_ == "none") return true;
     std::vector<std::int32_t> bits;
     if (!numbers(bits)) return false;
     for (const std::int32_t bit : bits) {
       if (bit != 0 && bit != 1) return fail(std::to_string(bit), "expected 0 or 1 for each unit");
-      program_.step.recompute.push_back(bit == 1);
+      values.push_back(bit == 1);
     }
     return true;
   }

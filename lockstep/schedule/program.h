@@ -34,21 +34,26 @@ enum class OpKind : std::uint8_t {
   kUpdate,        // unit: optimizer
   kPublish,       // unit: whole parameters from updated pieces, at the start of the next step
   kWait,          // completes an asynchronous op of the same list
+  // Behind the others, so that programs without it keep their hashes.
+  kReduceReplicated,  // unit: sums partial gradients of replicated parameters over the tensor group
 };
-inline constexpr int kNumOpKinds = 18;
+inline constexpr int kNumOpKinds = 19;
 
 // Which ranks an op meets.
 enum class Reach : std::uint8_t {
   kNone,
-  kSelf,              // a group of one; never emitted by lowering
-  kShard,             // ranks that hold the shards of one copy
-  kReplicate,         // ranks that hold the same shard of different copies
-  kData,              // both: all ranks that see different samples
-  kPipeline,          // all coordinates of a pipeline
-  kDataThenPipeline,  // one after the other
-  kTied,              // first and last stage of a pipeline
-  kPeer,              // the other end of a transfer
+  kSelf,                // a group of one; never emitted by lowering
+  kShard,               // ranks that hold the shards of one copy
+  kReplicate,           // ranks that hold the same shard of different copies
+  kData,                // both: all ranks that see different samples
+  kPipeline,            // all coordinates of a pipeline
+  kDataThenPipeline,    // one after the other
+  kTied,                // first and last stage of a pipeline
+  kPeer,                // the other end of a transfer
+  kTensor,              // ranks that share the units of one coordinate
+  kDataTensorPipeline,  // all three, one after the other
 };
+inline constexpr int kNumReaches = 11;
 
 struct Op {
   OpKind kind = OpKind::kLoad;
@@ -90,11 +95,18 @@ struct StepShape {
   int resident_units = 1;            // ZeRO-3: gathered units kept, the one in use included
   int prefetch = 1;                  // ZeRO-3: gathers are issued this many computations early
   bool forward_only = false;         // evaluation: no backward, no optimizer
+  bool tensor_parallel = false;      // the tensor group has several ranks
+  // Per unit: gradients of its replicated parameters are partial over the tensor group, as those of
+  // norms are under sequence parallelism; empty: of none.
+  std::vector<bool> partial = {};
 
   int units() const { return stage_begin.back(); }
   int head() const { return units() - 1; }
   bool recomputes(int unit) const {
     return !recompute.empty() && recompute[static_cast<std::size_t>(unit)];
+  }
+  bool is_partial(int unit) const {
+    return !partial.empty() && partial[static_cast<std::size_t>(unit)];
   }
   int periods() const { return period == Period::kStep ? 1 : shape.microbatches; }
   int period_of(int microbatch) const { return period == Period::kStep ? 0 : microbatch; }

@@ -89,7 +89,9 @@ class Replay {
     for (const Value& value : fx.mutates)
       if (states_[value].is_final) report("changes " + to_text(value) + " after norm used it");
     for (const Value& value : fx.kills) need_alone(value, "frees ");
-    if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied) need_whole_sums(op, fx);
+    if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied ||
+        op.kind == OpKind::kReduceReplicated)
+      need_whole_sums(op, fx);
     for (const Value& value : fx.reads) states_[value].is_final |= op.kind == OpKind::kNorm;
     if (op.kind == OpKind::kWait)
       need_periods_in_order(list_[static_cast<std::size_t>(op.target)], fx);
@@ -122,13 +124,16 @@ class Replay {
     ++state.changes;
   }
 
-  // A gradient is summed over all periods, and with the tied weight's other end, before it is used.
+  // A gradient is summed over all periods, then over the tensor group where it is partial there, then
+  // with the tied weight's other end, before it is used.
   void need_whole_sums(const Op& op, const Effects& fx) {
     for (const auto* used : {&fx.reads, &fx.mutates})
       for (const Value& value : *used) {
         if (value.a < 0 || value != final_grad(step_, value.a)) continue;
         const bool is_tied = step_.tied && (value.a == 0 || value.a == step_.head());
-        const int needed = step_.periods() + (op.kind == OpKind::kNorm && is_tied ? 1 : 0);
+        int needed = step_.periods();
+        if (op.kind != OpKind::kReduceReplicated && step_.is_partial(value.a)) ++needed;
+        if (op.kind == OpKind::kNorm && is_tied) ++needed;
         if (states_[value].changes < needed)
           report("uses " + to_text(value) + " after " + std::to_string(states_[value].changes) +
                  " of " + std::to_string(needed) + " reductions");

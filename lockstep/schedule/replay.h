@@ -12,9 +12,10 @@ namespace lockstep::schedule {
 // - Every asynchronous op has exactly one Wait.
 // - At the end only persistent() is live, and all of it; Count and Norm end with the step.
 // - Weights under ZeRO 1-2 are read only after their Publish.
-// - Periods are added to a gradient in ascending order. The tied reduction uses a gradient only after
-//   all of them, Norm after that; what Norm used is not changed any more. So the two collectives that
-//   span coordinates come in one order on all of them.
+// - Periods are added to a gradient in ascending order. Its partial elements are summed over the
+//   tensor group only after all of them, the tied reduction uses it only after that, Norm only after
+//   that; what Norm used is not changed any more. So the two collectives that span coordinates come in
+//   one order on all of them.
 // Uses of values come from effects() alone. REQUIRES: check_numbers (structure.h) found nothing.
 void check_values(const Program& program, Coord coord, Problems& problems);
 

@@ -42,6 +42,9 @@ void append_step(std::string& text, const StepShape& step) {
   append_number(text, "resident", step.resident_units);
   append_number(text, "prefetch", step.prefetch);
   append_flag(text, "forward_only", step.forward_only);
+  if (!step.tensor_parallel) return;
+  append_flag(text, "tensor_parallel", true);
+  append_line(text, "partial", step.partial.empty() ? "none" : joined(step.partial));
 }
 
 void append_transfers(std::string& text, const Program& program) {
@@ -183,6 +186,10 @@ Hash128 program_hash(const Program& program) {
     digest.add(static_cast<std::int64_t>(list.size()));
     for (const Op& op : list) digest.add(op);
     digest.flush();
+  }
+  if (program.step.tensor_parallel || !program.step.partial.empty()) {  // others keep their hashes
+    digest.add(int{program.step.tensor_parallel});
+    digest.add_all(program.step.partial);
   }
   return digest.finish();
 }

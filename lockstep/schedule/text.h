@@ -7,6 +7,7 @@
 //   send4 recv4                   transfer 4
 //   gather3 free3 update3 publish3
 //   reduce3.0 across3.0           unit 3, period 0
+//   replicated3                   unit 3
 //   tied norm
 //   wait@17                       for op 17 of the same line, counted from 0
 // A reach follows only where it is not the usual one of the kind, `norm:self`, and a number that the

@@ -15,11 +15,10 @@
 namespace lockstep::sim {
 namespace {
 
+using schedule::kNumReaches;
 using schedule::Op;
 using schedule::OpKind;
 using schedule::Reach;
-
-constexpr int kNumReaches = static_cast<int>(Reach::kPeer) + 1;
 
 // One number per lane: computation of each coordinate, then its collectives by reach, then channels,
 // each of which carries the transfers of one sender to one receiver.

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
+#include <span>
 
 #include "lockstep/base/check.h"
 #include "lockstep/comm/local.h"
@@ -11,6 +13,7 @@
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/lower.h"
 #include "lockstep/schedule/timeline.h"
+#include "tests/train/hooked_workspace.h"
 
 namespace lockstep::exec {
 namespace {
@@ -27,6 +30,7 @@ struct Case {
   int microbatches = 2;
   StepShape step;
   const char* schedule = "1f1b";
+  int tp = 1;
 };
 
 constexpr int kBlocks = 4;
@@ -35,6 +39,8 @@ constexpr std::int64_t kShard = 8;  // elements of a unit's shard
 Program lowered(const Case& about) {
   StepShape step = about.step;
   step.replicas = about.replicas > 1;
+  step.tensor_parallel = about.tp > 1;
+  if (about.tp > 1) step.partial = {false, true, true, false, true, true};
   step.stage_begin = schedule::split_units(kBlocks + 2, about.pp);
   const auto order = schedule::find(about.schedule)->build({about.pp, 1, about.microbatches});
   EXPECT_TRUE(order.ok());
@@ -45,6 +51,7 @@ Program lowered(const Case& about) {
 
 mesh::Mesh mesh_of(const Case& about) {
   mesh::Degrees degrees;
+  degrees.tp = about.tp;
   degrees.pp = about.pp;
   degrees.dp = std::int64_t{about.shards} * about.replicas;
   degrees.dp_shard = about.shards;
@@ -103,6 +110,8 @@ std::vector<Case> cases() {
           one.step.tied = all.size() % 3 == 0;
           if (all.size() % 4 == 0) one.step.recompute = {false, true, true, false, true, false};
           if (pp * shards * replicas <= 8) all.push_back(one);
+          one.tp = 2;
+          if (pp * shards * replicas <= 4) all.push_back(one);
         }
   return all;
 }
@@ -112,7 +121,7 @@ TEST(Executor, RunsEveryProgramUnderLateDelivery) {
   for (const Case& about : cases()) {
     SCOPED_TRACE(testing::Message()
                  << "pp " << about.pp << " shards " << about.shards << " replicas "
-                 << about.replicas << " zero " << about.step.zero);
+                 << about.replicas << " zero " << about.step.zero << " tp " << about.tp);
     const Program program = lowered(about);
     Outcome outcome;
     run(about, program, 2, static_cast<std::uint64_t>(++seed), outcome);
@@ -142,8 +151,123 @@ TEST(Executor, NoticesAWaitThatIsMissing) {
   EXPECT_GT(dropped, 10);
 }
 
+// Gradients of whole numbers that tell unit, element, microbatch and rank apart. Elements from kCut on
+// are replicated: the first shard of two holds none of them.
+class WholeNumbers {
+ public:
+  static constexpr std::int64_t kCut = 10;
+
+  WholeNumbers(const Case& about, const StepShape& step, const mesh::Mesh& mesh, Rank rank)
+      : about_(about),
+        step_(step),
+        shard_(mesh.coord(rank, mesh::kDenseShard).value),
+        data_(mesh.coord(rank, mesh::kData).value),
+        tensor_(mesh.coord(rank, Axis::kTensor).value) {}
+
+  train::Hooks hooks() {
+    train::Hooks hooks;
+    hooks.compute = [this](const schedule::Op& op, const schedule::Effects& fx, Workspace& inner) {
+      if (op.kind == OpKind::kUpdate) check(op.unit, inner);
+      const Value sum{ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
+      const bool adds = std::ranges::find(fx.mutates, sum) != fx.mutates.end();
+      std::vector<float> before(static_cast<std::size_t>(kShard * about_.shards));
+      if (adds) std::ranges::copy(floats(inner.buffer(sum)), before.begin());
+      inner.compute(op, fx);
+      if (!adds && std::ranges::find(fx.defines, sum) == fx.defines.end()) return;
+      const std::span<float> now = floats(inner.buffer(sum));
+      for (std::size_t e = 0; e < now.size(); ++e)
+        now[e] = before[e] +
+                 summand(op.unit, static_cast<std::int64_t>(e), op.microbatch, data_, tensor_);
+    };
+    hooks.replicated_part = [this](int unit, Workspace& inner) {
+      const std::int64_t first = first_element();
+      const Buffer own = inner.buffer(final_grad(step_, unit));
+      const std::int64_t begin = std::clamp(kCut - first, std::int64_t{0}, own.count);
+      return own.slice(begin, own.count - begin);
+    };
+    return hooks;
+  }
+
+  int checked = 0;
+
+ private:
+  static std::span<float> floats(const Buffer& buffer) {
+    return {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.count)};
+  }
+  std::int64_t first_element() const { return step_.zero == 0 ? 0 : shard_ * kShard; }
+
+  static float summand(int unit, std::int64_t element, int mb, int data, int tensor) {
+    return static_cast<float>((1 + element + 16 * unit) * (1 + mb) * (1 + data) * (1 + 2 * tensor));
+  }
+
+  void check(int unit, Workspace& inner) {
+    const std::span<float> grad = floats(inner.buffer(final_grad(step_, unit)));
+    for (std::size_t i = 0; i < grad.size(); ++i) {
+      const std::int64_t element = first_element() + static_cast<std::int64_t>(i);
+      const bool is_summed = element >= kCut && step_.is_partial(unit);
+      float expected = 0;
+      for (int mb = 0; mb < about_.microbatches; ++mb)
+        for (int data = 0; data < about_.shards * about_.replicas; ++data)
+          for (int tensor = 0; tensor < about_.tp; ++tensor)
+            if (is_summed || tensor == tensor_)
+              expected += summand(unit, element, mb, data, tensor);
+      EXPECT_EQ(grad[i], expected) << "unit " << unit << " element " << element;
+      ++checked;
+    }
+  }
+
+  const Case& about_;
+  const StepShape& step_;
+  const int shard_, data_, tensor_;
+};
+
+// Runs one step; returns what every rank takes for the sum of squares.
+std::vector<double> run_whole_numbers(const Case& about) {
+  const Program program = lowered(about);
+  const StepShape& step = program.step;
+  const mesh::Mesh mesh = mesh_of(about);
+  std::mutex mutex;
+  std::vector<double> squares;
+  const auto rank_main = [&](comm::World& world) {
+    const Groups groups(world, "", mesh, false, Deadline::after(Seconds{20}));
+    const Coord coord = mesh.coord(world.rank(), Axis::kPipeline);
+    const int shard = mesh.coord(world.rank(), mesh::kDenseShard).value;
+    SyntheticWorkspace inner(program, coord, shard, elements(about),
+                             [](const schedule::Op&) { return Seconds{0}; });
+    WholeNumbers numbers(about, step, mesh, world.rank());
+    train::HookedWorkspace workspace(inner, numbers.hooks());
+    Executor executor(program, coord, groups, workspace, {Seconds{20}});
+    const StepSums sums = executor.run();
+    EXPECT_EQ(numbers.checked, (kBlocks + 2) / about.pp * kShard * (step.zero == 0 ? 2 : 1));
+    int calls = 1;  // of Norm
+    for (int unit = 0; unit < step.units() && (step.zero == 0 || shard == 1); ++unit)
+      calls += step.holds(coord, unit) && step.is_partial(unit);
+    const comm::Ledger::Key key{"tp", comm::OpKind::kAllReduce};
+    EXPECT_EQ(world.ledger().entries()[key].calls, calls);
+    const std::lock_guard lock(mutex);
+    squares.push_back(sums.squares.result());
+  };
+  comm::run_local(mesh.world(), rank_main, {7});
+  return squares;
+}
+
+// Every element of every unit over the data group, those of replicated parameters of partial units
+// over the tensor group too, each once; and the norm over everyone.
+TEST(Executor, SumsReplicatedParametersOverTheTensorGroup) {
+  for (const int zero : {0, 1, 2, 3})
+    for (const auto period : {schedule::Period::kStep, schedule::Period::kMicrobatch})
+      for (const int replicas : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << "zero " << zero << " replicas " << replicas);
+        Case about{replicas == 1 ? 2 : 1, 2, replicas, 3, {}, "1f1b", 2};
+        about.step.zero = zero;
+        about.step.period = period;
+        const std::vector<double> squares = run_whole_numbers(about);
+        for (const double one : squares) EXPECT_EQ(one, squares[0]);
+      }
+}
+
 TEST(Groups, EveryRankLearnsWhoHoldsAnotherJob) {
-  const Case about{2, 2, 1, 2, {}, "1f1b"};
+  const Case about{2, 2, 1, 2, {}, "1f1b", 2};
   const mesh::Mesh mesh = mesh_of(about);
   for (int odd = 0; odd < mesh.world(); ++odd) {
     std::mutex mutex;

@@ -20,6 +20,7 @@ enum class Sign : std::uint8_t {
   kSum,
   kReduced,
   kAcross,
+  kReplicated,
   kTied,
   kNorm,
   kUpdated,
@@ -46,7 +47,7 @@ class Reference {
     for (int mb = 0; mb < step_.shape.microbatches; ++mb) run_microbatch(mb);
     Outcome out;
     if (step_.forward_only) {
-      out.norm = formula(Sign::kNorm, {number(Reach::kDataThenPipeline), loss_});
+      out.norm = formula(Sign::kNorm, {everyone(), loss_});
       for (int unit = 0; unit < step_.units(); ++unit) out.weights.push_back(owned(unit));
       return out;
     }
@@ -55,7 +56,7 @@ class Reference {
     if (step_.tied)
       grads.front() = grads.back() =
           formula(Sign::kTied, {number(Reach::kTied), grads.front(), grads.back()});
-    out.norm = formula(Sign::kNorm, {number(Reach::kDataThenPipeline), loss_});
+    out.norm = formula(Sign::kNorm, {everyone(), loss_});
     for (const Formula grad : grads) out.norm = formula(Sign::kNorm, {out.norm, grad});
     for (int unit = 0; unit < step_.units(); ++unit) {
       const Formula before = step_.zero == 3 ? owned(unit) : weights(unit);
@@ -66,6 +67,10 @@ class Reference {
   }
 
  private:
+  // Each rank of the world brings its part to the norm.
+  Formula everyone() const {
+    return number(step_.tensor_parallel ? Reach::kDataTensorPipeline : Reach::kDataThenPipeline);
+  }
   static Formula owned(int unit) { return formula(Sign::kWeights, {number(unit)}); }
   Formula weights(int unit) const {
     const bool is_kept = step_.zero == 0 || (step_.zero < 3 && step_.forward_only);
@@ -106,7 +111,8 @@ class Reference {
         part = formula(Sign::kAcross, {number(Reach::kReplicate), part});
       all = period == 0 ? part : formula(Sign::kSum, {all, part});
     }
-    return all;
+    const bool is_partial = !step_.partial.empty() && step_.partial[static_cast<std::size_t>(unit)];
+    return is_partial ? formula(Sign::kReplicated, {number(Reach::kTensor), all}) : all;
   }
 
   const StepShape& step_;
@@ -279,6 +285,9 @@ class Interpreter {
       case OpKind::kReduceAcross:
         held = get(rank, {'r', op.unit, op.period});
         return;
+      case OpKind::kReduceReplicated:
+        held = get(rank, {'a', op.unit, 0});
+        return;
       case OpKind::kFree:
         take(rank, {'w', op.unit, 0});
         return;
@@ -325,6 +334,10 @@ class Interpreter {
     if (op.kind == OpKind::kReduceAcross) {
       if (take(rank, {'r', op.unit, op.period}) != held) fail("gradient changed");
       accumulate(rank, op, formula(Sign::kAcross, {reach, held}));
+    }
+    if (op.kind == OpKind::kReduceReplicated) {
+      if (get(rank, {'a', op.unit, 0}) != held) fail("gradient changed");
+      rank.values[{'a', op.unit, 0}] = formula(Sign::kReplicated, {reach, held});
     }
   }
 

@@ -77,6 +77,9 @@ StepShape random_step(Dice& dice, const Shape& shape, Placement placement) {
       step.recompute.push_back(unit > 0 && unit < units - 1 && dice.coin());
   step.resident_units = dice.between(1, 4);
   step.prefetch = dice.between(0, 4);
+  step.tensor_parallel = dice.coin();
+  if (step.tensor_parallel && dice.coin())
+    for (int unit = 0; unit < units; ++unit) step.partial.push_back(dice.coin());
   return step;
 }
 
@@ -142,6 +145,7 @@ void expect_sound(const Program& program) {
     ASSERT_EQ(replay.fault, "") << "coordinate " << coord << "\n"
                                 << to_lines(program.list({coord}));
     ASSERT_LE(replay.most_reducing, 1);
+    ASSERT_LE(replay.most_replicated, 1);
     ASSERT_LE(replay.most_sending, 1);
     ASSERT_LE(static_cast<int>(replay.most_gathered), step.resident_units + step.prefetch);
     std::vector<std::int32_t> uses;

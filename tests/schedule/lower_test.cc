@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/schedule/generators/generators.h"
+#include "lockstep/schedule/text.h"
 #include "tests/schedule/replay.h"
 #include "tests/support/golden.h"
 
@@ -37,6 +38,22 @@ TEST(Lower, TheFourZeroStages) {
     text += to_lines(lowered(one_f_one_b({1, 1, 2}), step));
   }
   EXPECT_TRUE(support::matches_golden("schedule/zero_stages.txt", text));
+}
+
+// Norm gains of the block and of the head are partial over the tensor group.
+TEST(Lower, PartialGradientsAreSummedOncePerStep) {
+  std::string text;
+  for (const int zero : {0, 3}) {
+    const StepShape step = {.zero = zero,
+                            .period = zero == 0 ? Period::kStep : Period::kMicrobatch,
+                            .replicas = true,
+                            .tied = true,
+                            .tensor_parallel = true,
+                            .partial = {false, true, true}};
+    const Program program = lowered(one_f_one_b({1, 1, 2}), step);
+    text += "## ZeRO-" + std::to_string(zero) + "\n" + to_lines(program) + to_text(program);
+  }
+  EXPECT_TRUE(support::matches_golden("schedule/partial_gradients.txt", text));
 }
 
 TEST(Lower, EverythingAtOnce) {
@@ -125,6 +142,10 @@ TEST(Lower, RefusesBadSteps) {
                  "unit 0, the embedding, is to be recomputed");
   expect_refused([](auto& s) { s.recompute = {false, true, true, true}; },
                  "unit 3, the head, is to be recomputed");
+  expect_refused([](auto& s) { s.tensor_parallel = true, s.partial = {true}; },
+                 "partial has 1 entries for 4 units");
+  expect_refused([](auto& s) { s.partial = {false, true, true, true}; },
+                 "partial gradients are given without tensor parallelism");
   const auto one_unit = lower(*gpipe({}), {.stage_begin = {0, 1}});
   EXPECT_EQ(one_unit.error().message, "a model of 1 unit has no embedding or head");
   EXPECT_EQ(lower_forward_only({.shape = {0, 1, 1}}).error().code, Code::kOutOfRange);

@@ -15,7 +15,7 @@ struct Sample {
 };
 
 // Every schedule of the catalogue that takes the shape, with every ZeRO stage, tied weights,
-// recompute, replicas and both periods spread over them; and evaluation.
+// recompute, replicas, tensor parallelism and both periods spread over them; and evaluation.
 inline std::vector<Sample> lowered_samples() {
   std::vector<Sample> samples;
   int turn = 0;
@@ -36,17 +36,22 @@ inline std::vector<Sample> lowered_samples() {
             for (int unit = 0; unit < units; ++unit)
               step.recompute.push_back(unit > 0 && unit + 1 < units);
           step.resident_units = 1 + turn % 2;
+          step.tensor_parallel = turn % 5 < 3;
+          if (turn % 5 < 2)
+            for (int unit = 0; unit < units; ++unit)
+              step.partial.push_back(unit > 0 || turn % 5 == 0);
           const std::string name = std::string(row.name) + " p" + std::to_string(coords) + " v" +
                                    std::to_string(chunks) + " zero" + std::to_string(zero);
           samples.push_back({name, lower(*schedule, step).value()});
         }
       }
   for (int zero = 0; zero <= 3; ++zero)
-    samples.push_back(
-        {"evaluation zero" + std::to_string(zero),
-         lower_forward_only(
-             {.shape = {.coords = 2, .microbatches = 2}, .stage_begin = {0, 2, 4}, .zero = zero})
-             .value()});
+    samples.push_back({"evaluation zero" + std::to_string(zero),
+                       lower_forward_only({.shape = {.coords = 2, .microbatches = 2},
+                                           .stage_begin = {0, 2, 4},
+                                           .zero = zero,
+                                           .tensor_parallel = zero % 2 == 1})
+                           .value()});
   return samples;
 }
 

@@ -11,8 +11,10 @@
 #include "lockstep/schedule/op_table.h"
 #include "lockstep/schedule/validate.h"
 #include "tests/schedule/formulas.h"
+#include "tests/schedule/interpreter.h"
 #include "tests/schedule/listing.h"
 #include "tests/schedule/lowered.h"
+#include "tests/schedule/relist.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::schedule {
@@ -64,6 +66,7 @@ const std::map<OpKind, std::string> kHarmlessOrders = {
      "of different units, or past compute of another unit, or left out with the "
      "gather after it: memory, not values"},
     {OpKind::kReduce, "of different units, each behind its last W"},
+    {OpKind::kReduceReplicated, "of different units, each behind its last reduction"},
     {OpKind::kUpdate, "of different units, which share only the norm that both read"},
     {OpKind::kPublish, "of different units, each before its wait"},
     {OpKind::kWait, "nothing between the two places needs what either completes"},
@@ -105,6 +108,28 @@ TEST(Mutants, AreCaughtOrComputeTheSame) {
     std::cout << "  order of " << op_row(op).token << ": " << count << " pass, "
               << kHarmlessOrders.at(op) << "\n";
   EXPECT_EQ(by_kind.size(), static_cast<std::size_t>(kNumMutantKinds));
+}
+
+// Gradients of norms that are not summed under sequence parallelism, of the final norm in Megatron-LM
+// issue 1446: the op is dropped, with its Wait. Of every program, with the words.
+TEST(Mutants, NormGradientsThatAreNotReducedAreNamed) {
+  int dropped = 0;
+  for (const Sample& sample : lowered_samples())
+    for (std::size_t c = 0; c < sample.program.lists.size(); ++c)
+      for (const NamedOp& item : named(sample.program.lists[c])) {
+        if (item.op.kind != OpKind::kReduceReplicated) continue;
+        std::vector<NamedOp> items = named(sample.program.lists[c]);
+        std::erase_if(items, [&](const NamedOp& other) { return other.id == item.id; });
+        Program mutant = sample.program;
+        mutant.lists[c] = relisted(items);
+        const std::vector<Problem> problems = validate(mutant);
+        ASSERT_FALSE(problems.empty()) << sample.name;
+        EXPECT_EQ(problems.front().what, "reduce replicated parameters of unit " +
+                                             std::to_string(item.op.unit) + " is missing");
+        EXPECT_FALSE(interpret(mutant) == reference(mutant.step)) << sample.name;
+        ++dropped;
+      }
+  EXPECT_GT(dropped, 100);
 }
 
 TEST(Mutants, AreAllDifferentAndAlwaysTheSame) {

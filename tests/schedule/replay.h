@@ -36,7 +36,8 @@ inline std::string to_token(const std::vector<Op>& list, const Op& op) {
                                                       "Norm",
                                                       "Update",
                                                       "Publish",
-                                                      "Wait"};
+                                                      "Wait",
+                                                      "ReduceReplicated"};
   const std::string name = kNames[static_cast<std::size_t>(op.kind)];
   if (op.kind == OpKind::kWait)
     return "Wait:" + to_token(list, list[static_cast<std::size_t>(op.target)]);
@@ -59,7 +60,8 @@ inline std::string to_lines(const std::vector<Op>& list) {
 struct Replay {
   std::string fault;
   std::size_t most_gathered = 0;  // ZeRO-3: whole parameters at once
-  int most_reducing = 0;          // reductions in flight
+  int most_reducing = 0;          // reductions in flight over the data group
+  int most_replicated = 0;        // and over the tensor group
   int most_sending = 0;           // to one coordinate
   int gathers = 0;
 };
@@ -134,6 +136,8 @@ class Replayer {
   void count(const Op& op, int change) {
     if (op.kind == OpKind::kReduce || op.kind == OpKind::kReduceAcross)
       out_.most_reducing = std::max(out_.most_reducing, reducing_ += change);
+    if (op.kind == OpKind::kReduceReplicated)
+      out_.most_replicated = std::max(out_.most_replicated, replicated_ += change);
     if (op.kind != OpKind::kSend) return;
     const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
     int& sending = sending_[transfer.to.value];
@@ -158,7 +162,7 @@ class Replayer {
   std::multiset<Value> readers_;
   std::map<std::size_t, Effects> in_flight_;
   std::map<std::int32_t, int> sending_;
-  int reducing_ = 0;
+  int reducing_ = 0, replicated_ = 0;
 };
 
 // Runs all coordinates against each other where every transfer is a rendezvous: waiting for a Send

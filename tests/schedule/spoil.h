@@ -99,7 +99,7 @@ class Spoiler {
     for (int field = 0; field < 4; ++field)
       if (op_row(op.kind).uses[field]) used.push_back(field);
     if (used.empty()) {
-      op.reach = static_cast<Reach>(dice_.between(0, static_cast<int>(Reach::kPeer)));
+      op.reach = static_cast<Reach>(dice_.between(0, kNumReaches - 1));
       return;
     }
     const int field =

@@ -42,6 +42,9 @@ Program random_program(Dice& dice) {
   step.resident_units = dice.between(1, 5);
   step.prefetch = dice.between(0, 5);
   step.forward_only = dice.coin();
+  step.tensor_parallel = dice.coin();
+  if (step.tensor_parallel && dice.coin())
+    for (int unit = 0; unit < step.units(); ++unit) step.partial.push_back(dice.coin());
   program.transfers = usual_transfers(step);
   if (dice.coin() && !program.transfers.empty()) program.transfers.back().unit += 7;
   program.lists.resize(static_cast<std::size_t>(step.shape.coords));
@@ -50,7 +53,8 @@ Program random_program(Dice& dice) {
       const OpRow& row = op_table()[static_cast<std::size_t>(dice.between(0, kNumOpKinds - 1))];
       Op& op = list.emplace_back();
       op.kind = row.kind;
-      op.reach = dice.coin() ? usual_reach(step, op.kind) : static_cast<Reach>(dice.between(0, 8));
+      op.reach = dice.coin() ? usual_reach(step, op.kind)
+                             : static_cast<Reach>(dice.between(0, kNumReaches - 1));
       for (int field = 0; field < kNumOpFields; ++field)
         if (row.uses[field] || dice.between(0, 9) == 0)
           op.*kOpFields[field].member = dice.between(-2, 100'000);
@@ -86,6 +90,8 @@ TEST(ProgramText, WordsForPeople) {
   EXPECT_EQ(words(1, 20), "wait for reduce of unit 3, period 0");
   EXPECT_EQ(words(1, 23), "norm");
   EXPECT_EQ(words(1, 24), "update of unit 2");
+  EXPECT_EQ(op_text(program, {0}, {.kind = OpKind::kReduceReplicated, .unit = 1}),
+            "reduce replicated parameters of unit 1");
   EXPECT_EQ(op_text(program, {0}, {.kind = OpKind::kWait, .target = 99}), "wait for op 99");
   EXPECT_EQ(op_text(program, {0}, {.kind = OpKind::kSend, .transfer = 99}), "send of transfer 99");
 }
@@ -120,6 +126,11 @@ TEST(ProgramText, ErrorsNameLineAndToken) {
       {"wait@8", "wait@", "line 16, 'wait@': wrong numbers"},
       {"send2", "send", "line 17, 'send': wrong numbers"},
       {"F2.0 F3.0", "F2.0  F3.0", "line 17, '': no such op"},
+      {"transfers usual", "tensor_parallel no", "line 15, 'no': expected yes"},
+      {"transfers usual", "tensor_parallel yes\ntransfers usual",
+       "line 16, 'transfers': expected 'partial'"},
+      {"transfers usual", "tensor_parallel yes\npartial 1 0 7 0", "line 16, '7': expected 0 or 1"},
+      {"transfers usual", "tensor_parallel yes\npartial 1", "partial has 1 entries for 4 units"},
       {"1: load0", "2: load0", "line 17, '2': expected the ops of coordinate 1"},
       {"update2 update3\n", "update2 update3\n2: norm\n", "line 18, '2: norm': expected the end"},
   };
@@ -160,6 +171,12 @@ TEST(ProgramText, HashShowsEveryChange) {
   change([](Program& p) { ++p.step.resident_units; });
   change([](Program& p) { ++p.step.prefetch; });
   change([](Program& p) { p.step.forward_only = true; });
+  change([](Program& p) { p.step.tensor_parallel = true; });
+  change([](Program& p) { p.step.partial = {false, false, true}; });
+  change([](Program& p) {
+    p.step.tensor_parallel = true;
+    p.step.partial = {false, true, false};
+  });
   for (std::size_t i = 0; i < good.lists[0].size(); ++i) {
     for (const OpField& field : kOpFields)
       change([&](Program& p) { p.lists[0][i].*field.member += 1000; });

@@ -113,6 +113,62 @@ TEST(Validate, NamesWhatIsWrongUnderZero3) {
        {"zero 3", "zero 2", "gather of unit 0: is no part of this step"}});
 }
 
+// Embedding, block, head, with partial gradients of block and head, two periods, tied: the whole
+// backward pass, then `end`.
+Program with_partial_gradients(const std::string& end) {
+  std::string list = "count";
+  for (const std::string mb : {"0", "1"}) {
+    list += " load" + mb;
+    for (const char* op : {" F0.", " F1.", " F2.", " B2.", " B1.", " B0."}) list += op + mb;
+    for (const std::string unit : {"0.", "1."})
+      list += " reduce" + unit + mb + " wait:reduce" + unit + mb;
+    if (mb == "0") list += " reduce2.0 wait:reduce2.0";
+  }
+  return listing({.shape = {.microbatches = 2},
+                  .stage_begin = {0, 3},
+                  .period = Period::kMicrobatch,
+                  .tied = true,
+                  .tensor_parallel = true,
+                  .partial = {false, true, true}},
+                 {list + " " + end + " update0 update1 update2"});
+}
+
+TEST(Validate, NamesWhatIsWrongWithPartialGradients) {
+  const std::string last = "reduce2.1 wait:reduce2.1 ", one = "replicated1 wait:replicated1 ",
+                    two = "replicated2 wait:replicated2 ";
+  const std::string good = last + one + two + "tied norm";
+  EXPECT_EQ(report(with_partial_gradients(good)), "");
+  EXPECT_EQ(report(with_partial_gradients(one + last + two + "tied norm")), "");
+  EXPECT_EQ(report(with_partial_gradients(last + "replicated2 replicated1 wait:replicated1 "
+                                                 "wait:replicated2 tied norm")),
+            "");
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {last + one + "tied norm", "coordinate 0: reduce replicated parameters of unit 2 is missing"},
+      {last + one + two + two + "tied norm",
+       "reduce replicated parameters of unit 2: happens twice"},
+      {last + one + two + "replicated0 wait:replicated0 tied norm",
+       "reduce replicated parameters of unit 0: is no part of this step"},
+      {last + one + "replicated2:data wait:replicated2:data tied norm",
+       "reduce replicated parameters of unit 2: reaches 'data' instead of 'tensor'"},
+      {two + last + one + "tied norm",
+       "reduce replicated parameters of unit 2: uses acc_grad(2) after 1 of 2 reductions"},
+      {"replicated2 " + last + one + "wait:replicated2 tied norm",
+       "changes acc_grad(2) before a wait for reduce replicated parameters of unit 2"},
+      {last + one + "tied " + two + "norm",
+       "tied reduction: uses acc_grad(2) after 2 of 3 reductions"},
+      {last + two + "tied norm " + one, "norm: uses acc_grad(1) after 2 of 3 reductions"},
+      {last + two + "tied norm " + one, "changes acc_grad(1) after norm used it"},
+      {last + two + "replicated1 tied norm wait:replicated1",
+       "norm: reads acc_grad(1) before a wait for reduce replicated parameters of unit 1"},
+      {last + one + "replicated2 tied norm", "nothing waits for it"},
+      {last + one + two + "tied norm:data_then_pipeline",
+       "norm: reaches 'data_then_pipeline' instead of 'data_tensor_pipeline'"}};
+  for (const auto& [end, problem] : cases) {
+    const std::string found = report(with_partial_gradients(end));
+    EXPECT_NE(found.find(problem), std::string::npos) << end << "\n" << found;
+  }
+}
+
 // W of one unit out of order is the fault that only changes bits.
 TEST(Validate, MicrobatchesAscend) {
   const Program program = gpipe();

@@ -56,14 +56,17 @@ inline schedule::Program random_program(Dice& dice) {
     step.recompute.push_back(unit > 0 && unit + 1 < units && dice.between(0, 1) == 1);
   step.resident_units = dice.between(1, 3);
   step.prefetch = dice.between(0, 3);
+  step.tensor_parallel = dice.between(0, 1) == 1;
+  if (step.tensor_parallel)
+    for (int unit = 0; unit < units; ++unit) step.partial.push_back(dice.between(0, 1) == 1);
   return schedule::lower(random_schedule(dice, shape, placement), step).value();
 }
 
 // A cost for every op, fixed by its numbers.
 inline Cost random_cost(std::uint64_t seed) {
   return [stream = RandomStream(seed, "cost")](Coord coord, const schedule::Op& op) {
-    std::uint64_t number =
-        static_cast<std::uint64_t>(coord.value) * 18 + static_cast<std::uint64_t>(op.kind);
+    std::uint64_t number = static_cast<std::uint64_t>(coord.value) * schedule::kNumOpKinds +
+                           static_cast<std::uint64_t>(op.kind);
     for (int part : {op.unit, op.microbatch, op.period, op.transfer})
       number = number * 256 + static_cast<std::uint64_t>(part + 1);
     return Seconds{static_cast<double>(stream.below(1000003, number))};

@@ -103,6 +103,13 @@ inline std::vector<Party> parties(const Job& job, Rank rank, schedule::Reach rea
     case Reach::kDataThenPipeline:
       all = {along("", mesh::kData), along("pipeline", mesh::Axis::kPipeline)};
       break;
+    case Reach::kTensor:
+      all = {along("", mesh::Axis::kTensor)};
+      break;
+    case Reach::kDataTensorPipeline:
+      all = {along("", mesh::kData), along("", mesh::Axis::kTensor),
+             along("pipeline", mesh::Axis::kPipeline)};
+      break;
     case Reach::kTied:  // first and last stage: all of them where there are two, as in these tests
       if (job.model.config.tied) all = {along("tied", mesh::Axis::kPipeline)};
       break;
@@ -115,7 +122,9 @@ inline std::vector<Party> parties(const Job& job, Rank rank, schedule::Reach rea
 inline bool is_one_communicator(const Job& job, schedule::Reach reach) {
   using schedule::Reach;
   if (reach == Reach::kTied) return job.model.config.tied && job.program.step.shape.coords > 1;
-  return reach != Reach::kNone && reach != Reach::kDataThenPipeline;
+  if (reach == Reach::kTensor) return job.mesh.degree(mesh::Axis::kTensor) > 1;
+  return reach != Reach::kNone && reach != Reach::kDataThenPipeline &&
+         reach != Reach::kDataTensorPipeline;
 }
 
 // The other group has the same members in the same order on every rank of the coordinate, so the

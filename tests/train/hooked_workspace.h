@@ -17,6 +17,8 @@ struct Hooks {
   std::function<void(const schedule::Op&, const schedule::Effects&, Inner)> compute = {};
   // After memory became another value.
   std::function<void(const schedule::Value& from, const schedule::Value& to, Inner)> moved = {};
+  // Which part of a reduced gradient belongs to replicated parameters.
+  std::function<Buffer(int unit, Inner)> replicated_part = {};
   // What the step is told in place of the world's count of tokens.
   std::function<std::int64_t(std::int64_t tokens, Inner)> count = {};
   // Changes what this rank brings to the norm.
@@ -43,6 +45,10 @@ class HookedWorkspace final : public exec::Workspace {
     hooks_.compute ? hooks_.compute(op, effects, inner_) : inner_.compute(op, effects);
   }
   Buffer tied_part(int unit) override { return inner_.tied_part(unit); }
+  Buffer replicated_part(int unit) override {
+    return hooks_.replicated_part ? hooks_.replicated_part(unit, inner_)
+                                  : inner_.replicated_part(unit);
+  }
   Buffer own_part(int unit) override { return inner_.own_part(unit); }
   std::int64_t valid_tokens() override { return inner_.valid_tokens(); }
   void set_count(std::int64_t tokens) override {

@@ -1,19 +1,20 @@
 #include <map>
 #include <utility>
 
+#include "lockstep/schedule/op_table.h"
 #include "lockstep/schedule/passes/passes.h"
 
 namespace lockstep::schedule {
 namespace {
 
-// The reductions of one list, at most one in flight.
+// The reductions of one list, at most one in flight over the data group and one over the tensor group.
 class Reductions {
  public:
   Reductions(const StepShape& step, DraftList& list) : step_(step), list_(list) {}
 
   void issue(std::int32_t at, std::int32_t unit, std::int32_t period) {
     finish(at);
-    pending_ = op(OpKind::kReduce, step_.zero == 0 ? Reach::kData : Reach::kShard, unit, period);
+    pending_ = op(OpKind::kReduce, unit, period);
     handle_ = list_.attach(at, Slot::kReduce, pending_);
   }
 
@@ -22,22 +23,32 @@ class Reductions {
     list_.attach_wait(at, Slot::kReduce, handle_);
     if (step_.replicas && step_.zero > 0) {
       const std::int32_t across = list_.attach(
-          at, Slot::kReduce,
-          op(OpKind::kReduceAcross, Reach::kReplicate, pending_.unit, pending_.period));
+          at, Slot::kReduce, op(OpKind::kReduceAcross, pending_.unit, pending_.period));
       list_.attach_wait(at, Slot::kReduce, across);
     }
     handle_ = -1;
+    if (step_.is_partial(pending_.unit) && pending_.period + 1 == step_.periods()) {
+      finish_replicated(at);
+      replicated_ =
+          list_.attach(at, Slot::kReduce, op(OpKind::kReduceReplicated, pending_.unit, -1));
+    }
+  }
+
+  void finish_replicated(std::int32_t at) {
+    if (replicated_ >= 0) list_.attach_wait(at, Slot::kReduce, replicated_);
+    replicated_ = -1;
   }
 
  private:
-  static Op op(OpKind kind, Reach reach, std::int32_t unit, std::int32_t period) {
-    return {.kind = kind, .reach = reach, .unit = unit, .period = period};
+  Op op(OpKind kind, std::int32_t unit, std::int32_t period) const {
+    return {.kind = kind, .reach = usual_reach(step_, kind), .unit = unit, .period = period};
   }
 
   const StepShape& step_;
   DraftList& list_;
   Op pending_;
   std::int32_t handle_ = -1;
+  std::int32_t replicated_ = -1;
 };
 
 void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
@@ -52,6 +63,7 @@ void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
   Reductions reductions(draft.step(), list);
   for (const auto& [at, value] : in_order) reductions.issue(at, value.a, value.b);
   reductions.finish(list.end());
+  reductions.finish_replicated(list.end());
 }
 
 }  // namespace

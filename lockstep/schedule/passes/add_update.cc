@@ -1,3 +1,4 @@
+#include "lockstep/schedule/op_table.h"
 #include "lockstep/schedule/passes/passes.h"
 
 namespace lockstep::schedule {
@@ -11,7 +12,7 @@ Draft add_update(Draft draft) {
     if (step.tied && holds_tied && !step.forward_only)
       list.attach(list.end(), Slot::kTied, {.kind = OpKind::kReduceTied, .reach = Reach::kTied});
     list.attach(list.end(), Slot::kNorm,
-                {.kind = OpKind::kNorm, .reach = Reach::kDataThenPipeline});
+                {.kind = OpKind::kNorm, .reach = usual_reach(step, OpKind::kNorm)});
     for (std::int32_t unit = 0; unit < step.units() && !step.forward_only; ++unit)
       if (step.holds(coord, unit))
         list.attach(list.end(), Slot::kUpdate, {.kind = OpKind::kUpdate, .unit = unit});

@@ -50,6 +50,18 @@ Result<void> check_recompute(const StepShape& step) {
   return {};
 }
 
+Result<void> check_partial(const StepShape& step) {
+  if (step.partial.empty()) return {};
+  if (step.partial.size() != static_cast<std::size_t>(step.units()))
+    return refuse("partial has " + std::to_string(step.partial.size()) + " entries for " +
+                      std::to_string(step.units()) + " units",
+                  "give one entry per unit, or none");
+  if (!step.tensor_parallel)
+    return refuse("partial gradients are given without tensor parallelism",
+                  "set tensor_parallel, or leave partial empty");
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_step(const StepShape& step) {
@@ -64,6 +76,7 @@ Result<void> check_step(const StepShape& step) {
     return refuse("prefetch = " + std::to_string(step.prefetch) + " is less than 0",
                   "give 0 to gather when needed, 1 to gather one computation early");
   if (Result<void> fits = check_stages(step); !fits.ok()) return fits;
+  if (Result<void> fits = check_partial(step); !fits.ok()) return fits;
   return check_recompute(step);
 }
 

@@ -36,7 +36,9 @@ Draft add_transfers(Draft draft);
 Draft add_parameters(Draft draft);
 
 // Reduce after a period's last gradient of a unit. One is in flight: it is waited for, and summed
-// over replicas, when the next is issued or at the end.
+// over replicas, when the next is issued or at the end. Once a unit's periods are all in, its partial
+// gradients are summed over the tensor group; that is waited for when the next such sum is issued or
+// at the end.
 Draft add_reductions(Draft draft);
 
 // The end of the step: ReduceTied, Norm, and Update of every unit. Evaluation: Norm alone.
