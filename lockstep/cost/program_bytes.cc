@@ -90,7 +90,7 @@ schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::S
                                      const StepSizes& sizes) {
   LS_CHECK(step.units() == model.num_units(), "a step of ", step.units(), " units for a model of ",
            model.num_units());
-  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(model);
+  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(model, sizes.unit.tp);
   schedule::ProgramBytes all;
   for (int unit = 0; unit < step.units(); ++unit) {
     const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);

@@ -35,11 +35,14 @@ class Count {
         mesh_(mesh),
         coord_(mesh.coord(rank, Axis::kPipeline)),
         shard_(mesh.coord(rank, mesh::kDenseShard).value),
-        layouts_(arch::flat_layouts(model)) {
+        layouts_(arch::flat_layouts(model, sizes.unit.tp)) {
     LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ",
              step_.shape.coords, " coordinates on a mesh of ", mesh.degree(Axis::kPipeline));
     LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
              " shards on a mesh of ", mesh.degree(mesh::kDenseShard));
+    LS_CHECK(
+        mesh.degree(Axis::kTensor) == sizes.unit.tp && step_.tensor_parallel == (sizes.unit.tp > 1),
+        "sizes for ", sizes.unit.tp, " tensor ranks on a mesh of ", mesh.degree(Axis::kTensor));
   }
 
   Traffic run() {
@@ -66,6 +69,8 @@ class Count {
         return;
       case OpKind::kReduceAcross:
         return all_reduce(op, states(op).owned, grad_width());
+      case OpKind::kReduceReplicated:
+        return reduce_part(op, op.unit, layout(op.unit).replicated);
       case OpKind::kReduceTied:
         return reduce_tied(op);
       case OpKind::kSend:
@@ -77,17 +82,21 @@ class Count {
     }
   }
 
-  // The elements of the shared weight that this rank's piece of the gradient holds; the piece and
-  // the weight of both units begin and end alike.
+  // The piece of the gradient and the shared weight begin and end alike in both units.
   void reduce_tied(const Op& op) {
     const bool both = step_.holds(coord_, 0) && step_.holds(coord_, step_.head());
     if (both) return;  // added in place
-    const arch::FlatLayout& flat = layout(step_.holds(coord_, 0) ? 0 : step_.head());
-    const std::int64_t shards = step_.zero == 0 ? 1 : sizes_.shards;
-    const arch::FlatRange own = flat.shard(shards, step_.zero == 0 ? 0 : shard_);
-    const std::int64_t shared =
-        std::min(own.end, flat.tied.end) - std::max(own.begin, flat.tied.begin);
-    if (shared > 0) all_reduce(op, shared, grad_width());
+    const int unit = step_.holds(coord_, 0) ? 0 : step_.head();
+    reduce_part(op, unit, layout(unit).tied);
+  }
+
+  // Those elements of the range that this rank's piece of the gradient holds.
+  void reduce_part(const Op& op, int unit, const arch::FlatRange& range) {
+    const bool is_whole = step_.zero == 0;
+    const arch::FlatRange own =
+        layout(unit).shard(is_whole ? 1 : sizes_.shards, is_whole ? 0 : shard_);
+    const std::int64_t elements = common(own, range).size();
+    if (elements > 0) all_reduce(op, elements, grad_width());
   }
 
   // Padded to a multiple of the members, as communicator.cc does.

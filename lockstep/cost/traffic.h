@@ -1,6 +1,7 @@
-// What one rank sends in one step, predicted entry by entry as the ledger counts it: logical bytes
-// and calls by (axis, operation), groups of one member and padding included. A run's ledger must equal
-// it exactly.
+// What the ops of a program send in one step on one rank, predicted entry by entry as the ledger counts
+// it: logical bytes and calls by (axis, operation), groups of one member and padding included. A run's
+// ledger must equal it exactly. Collectives of the tensor group inside a unit's passes are not ops of
+// the program and not counted here.
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@ using Traffic = std::map<comm::Ledger::Key, comm::Ledger::Entry>;
 
 // Axes are named as mesh::to_text names them, "tied" for the two ranks that share a weight.
 // REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in a
-// shard group; tp of 1.
+// shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel says so.
 Traffic step_traffic(const schedule::Program& program, const arch::Model& model,
                      const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank);
 

@@ -26,6 +26,8 @@ struct Layout {
   bool tied = false;
   schedule::Period period = schedule::Period::kStep;
   std::vector<bool> recompute = {};
+  bool tensor_parallel = false;
+  std::vector<bool> partial = {};
 };
 
 inline schedule::Program program_of(const Layout& layout, int units) {
@@ -37,6 +39,8 @@ inline schedule::Program program_of(const Layout& layout, int units) {
   step.tied = layout.tied;
   step.period = layout.period;
   step.recompute = layout.recompute;
+  step.tensor_parallel = layout.tensor_parallel;
+  step.partial = layout.partial;
   return *schedule::lower(*order, step);
 }
 

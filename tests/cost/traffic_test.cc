@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/check.h"
 #include "tests/cost/programs.h"
 
 namespace lockstep::cost {
@@ -44,12 +45,14 @@ struct World {
   }
 };
 
-World world_of(const Layout& layout, std::int64_t dp, std::int64_t dp_shard) {
-  const arch::Model model = tiny(layout.tied);
+World world_of(const Layout& layout, std::int64_t dp, std::int64_t dp_shard, std::int64_t tp = 1) {
+  arch::ModelConfig config = tiny(layout.tied).config;
+  config.kv_heads = std::max(config.kv_heads, tp);
+  const arch::Model model = *arch::describe(config);
   return {model,
           program_of(layout, model.num_units()),
-          {.unit = {.batch = 2, .seq = kSeq}, .shards = dp_shard},
-          mesh::Mesh::create({.pp = layout.pp, .dp = dp, .dp_shard = dp_shard}).value()};
+          {.unit = {.batch = 2, .seq = kSeq, .tp = tp}, .shards = dp_shard},
+          mesh::Mesh::create({.tp = tp, .pp = layout.pp, .dp = dp, .dp_shard = dp_shard}).value()};
 }
 
 comm::Ledger::Entry entry(const Traffic& traffic, const std::string& axis, Kind op) {
@@ -175,6 +178,53 @@ TEST(Traffic, TiedGradientsMeetOnceAtBothEnds) {
   const World one = world_of({.pp = 1, .zero = 1, .tied = true}, 2, 2);
   ASSERT_EQ(std::ranges::count(one.program.list(Coord{0}), OpKind::kReduceTied, &Op::kind), 1);
   EXPECT_EQ(calls(one.of(0), "tied", Kind::kAllReduce), 0);
+}
+
+// Norm gains: two of every block, one of the head, 64 elements each. Over the ranks of a shard group
+// every one of them once: 2 (t-1)/t of their bytes on each of t tensor ranks.
+TEST(Traffic, ReplicatedGradientsMeetOnceOverTheTensorGroup) {
+  const std::vector<bool> partial = {false, true, true, true, true, true};
+  const std::int64_t gains = (4 * 2 + 1) * 64;
+  for (const std::int64_t tp : {2, 4})
+    for (const int zero : {0, 1, 2, 3})
+      for (const std::int64_t n : {1, 3, 80}) {
+        SCOPED_TRACE(testing::Message() << "tp " << tp << " zero " << zero << " n " << n);
+        const World world =
+            world_of({.zero = zero, .tensor_parallel = true, .partial = partial}, n, n, tp);
+        const std::int64_t norm = 2 * (tp - 1) * 8 * (144 / tp);
+        std::int64_t all = 0, silent = 0;
+        for (std::int32_t shard = 0; shard < n; ++shard) {
+          const Traffic traffic = world.at(0, shard);
+          all += sent(traffic, "tp", Kind::kAllReduce) - norm;
+          silent += calls(traffic, "tp", Kind::kAllReduce) == 1 ? 1 : 0;
+        }
+        EXPECT_EQ(all, 2 * (tp - 1) * 4 * gains / tp * (zero == 0 ? n : 1));
+        EXPECT_EQ(silent > 0, zero > 0 && n > 1);
+      }
+}
+
+// With several tensor ranks the norm is summed over them too, cut matrices are a t-th, and units
+// without partial gradients send nothing.
+TEST(Traffic, TensorRanksShareCutMatrices) {
+  const World whole = world_of({.pp = 2, .zero = 1}, 2, 2);
+  const World shared = world_of({.pp = 2, .zero = 1, .tensor_parallel = true}, 2, 2, 2);
+  for (const int coord : {0, 1}) {
+    const Traffic traffic = shared.at(coord, 0), once = whole.at(coord, 0);
+    EXPECT_EQ(calls(traffic, "tp", Kind::kAllReduce), 1);
+    EXPECT_EQ(sent(traffic, "tp", Kind::kAllReduce), 2 * 8 * 72);
+    EXPECT_EQ(sent(traffic, "data", Kind::kAllReduce), sent(once, "data", Kind::kAllReduce));
+    std::int64_t elements = 0;
+    for (int unit = 3 * coord; unit < 3 * coord + 3; ++unit) {
+      const auto kind =
+          static_cast<std::size_t>(shared.model.order[static_cast<std::size_t>(unit)]);
+      elements += flat_layouts(shared.model, 2)[kind].padded(2);
+    }
+    EXPECT_EQ(sent(traffic, kShard, Kind::kReduceScatter), 4 * elements / 2);
+    EXPECT_LT(sent(traffic, kShard, Kind::kReduceScatter),
+              sent(once, kShard, Kind::kReduceScatter));
+  }
+  EXPECT_THROW((void)world_of({}, 2, 2, 2).of(0), BrokenInvariant);
+  EXPECT_THROW((void)world_of({.tensor_parallel = true}, 2, 2).of(0), BrokenInvariant);
 }
 
 }  // namespace
