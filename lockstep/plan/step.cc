@@ -1,5 +1,7 @@
 #include "lockstep/plan/step.h"
 
+#include <algorithm>
+
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/lower.h"
 
@@ -10,6 +12,16 @@ std::vector<bool> recomputed_units(const arch::Model& model) {
   std::vector<bool> units;
   for (int i = 0; i < model.num_units(); ++i)
     units.push_back(model.unit(i).kind == arch::UnitKind::kBlock);
+  return units;
+}
+
+// Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so what
+// it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv 2205.05198).
+std::vector<bool> partial_units(const arch::Model& model) {
+  const auto is_replicated = [](const arch::Param& p) { return p.trained && p.sharded.empty(); };
+  std::vector<bool> units;
+  for (int i = 0; i < model.num_units(); ++i)
+    units.push_back(std::ranges::any_of(model.unit(i).params, is_replicated));
   return units;
 }
 
@@ -29,6 +41,8 @@ schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, c
   if (layout.recompute.block) step.recompute = recomputed_units(model);
   step.resident_units = layout.resident.value_or(1);
   step.prefetch = layout.prefetch.value_or(1);
+  step.tensor_parallel = d.tp > 1;
+  if (d.tp > 1 && layout.sp) step.partial = partial_units(model);
   return step;
 }
 

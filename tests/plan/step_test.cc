@@ -40,6 +40,22 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
   EXPECT_TRUE(plain.recompute.empty());
 }
 
+// Norms of blocks and head; in gpt2 the positions of the embedding too.
+TEST(StepShape, SequenceParallelismMakesGradientsPartial) {
+  Layout layout = {.degrees = {.tp = 2}};
+  const auto shape_of = [&](const char* name) { return step_shape(small(name), layout, kBatch); };
+  EXPECT_TRUE(shape_of("llama3-8b").tensor_parallel);
+  EXPECT_EQ(shape_of("llama3-8b").partial,
+            (std::vector<bool>{false, true, true, true, true, true}));
+  EXPECT_EQ(shape_of("gpt2").partial, std::vector<bool>(6, true));
+  layout.sp = false;
+  EXPECT_TRUE(shape_of("llama3-8b").tensor_parallel);
+  EXPECT_TRUE(shape_of("llama3-8b").partial.empty());
+  layout = {};
+  EXPECT_FALSE(shape_of("llama3-8b").tensor_parallel);
+  EXPECT_TRUE(shape_of("llama3-8b").partial.empty());
+}
+
 // A million ranks cost what one replica costs: ranks enter a program by the sizes of their groups
 // alone, so its lists are the same.
 TEST(ProgramFor, DoesNotGrowWithTheDataDegree) {
