@@ -109,6 +109,7 @@ Ink ink_of(OpKind kind) {
     case OpKind::kReduce:
     case OpKind::kReduceAcross:
     case OpKind::kReduceTied:
+    case OpKind::kReduceReplicated:
       return Ink::kReduce;
     case OpKind::kUpdate:
       return Ink::kUpdate;
