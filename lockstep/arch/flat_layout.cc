@@ -25,14 +25,8 @@ bool continues(const Param& before, const Param& param) {
 bool is_replicated(const Param& param) { return param.sharded.empty(); }
 
 std::int64_t numel_of(const Param& param, std::int64_t tp) {
-  for (const ShardedDim& cut : param.sharded) {
-    if (cut.axis != mesh::Axis::kTensor) continue;
-    const std::int64_t length = param.shape[static_cast<std::size_t>(cut.dim)];
-    LS_CHECK(length % (tp * cut.grain) == 0, param.name, ": ", tp, " ranks can not share ", length,
-             " in pieces of ", cut.grain);
-    return param.numel() / tp;
-  }
-  return param.numel();
+  const TensorShard shard = tensor_shard(param, tp, 0);
+  return param.numel() / param.shape[static_cast<std::size_t>(shard.dim)] * shard.length;
 }
 
 class Writer {
@@ -117,6 +111,15 @@ std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
   }
   add(padded(shards));
   return gaps;
+}
+
+TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord) {
+  const auto cut = std::ranges::find(param.sharded, mesh::Axis::kTensor, &ShardedDim::axis);
+  if (cut == param.sharded.end()) return {0, 0, param.shape[0]};
+  const std::int64_t length = param.shape[static_cast<std::size_t>(cut->dim)];
+  LS_CHECK(length % (tp * cut->grain) == 0 && coord >= 0 && coord < tp, param.name, ": rank ",
+           coord, " of ", tp, " that share ", length, " in pieces of ", cut->grain);
+  return {cut->dim, length / tp * coord, length / tp};
 }
 
 std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {

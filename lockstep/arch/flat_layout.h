@@ -55,6 +55,18 @@ struct FlatLayout {
   std::vector<FlatRange> gaps(std::int64_t shards) const;  // of padded(shards) not in any parameter
 };
 
+// What tensor rank `coord` of `tp` holds of a parameter: elements [begin, begin + length) of dim
+// `dim`, all of the others. A parameter that is not cut: all of dim 0.
+struct TensorShard {
+  int dim = 0;
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+  bool operator==(const TensorShard&) const = default;
+};
+
+// REQUIRES: tp cuts the dim into multiples of its grain.
+TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord);
+
 // Of every distinct unit, in the order of Model::distinct. Embedding and head that share a weight
 // get the same size, so that their shards cover the same elements of it. Trained parameters only.
 // Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts.

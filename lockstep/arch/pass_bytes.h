@@ -16,13 +16,15 @@
 namespace lockstep::arch {
 
 enum class UnitPass : std::uint8_t {
-  kForward,     // keeps the stash; the head only takes its input over
-  kCheckpoint,  // forward, keeps the input alone
-  kEvaluate,    // forward, keeps nothing; the head computes the loss
-  kRecompute,   // stash from the input (blocks)
-  kInputGrad,   // stash and gradient of the output become weight work and gradient of the input
-  kWeightGrad,  // uses the weight work up
-  kHeadGrad,    // loss and gradients of the head, the weights' included
+  kForward,         // keeps the stash; the head only takes its input over
+  kCheckpoint,      // forward, keeps the input alone
+  kEvaluate,        // forward, keeps nothing; the head computes the loss
+  kRecompute,       // stash from the input (blocks)
+  kInputGrad,       // stash and gradient of the output become weight work and gradient of the input
+  kWeightGrad,      // uses the weight work up
+  kBackwardInput,   // the last two when the second follows at once: rows that tensor ranks have
+  kBackwardWeight,  // gathered for the first stay for the second
+  kHeadGrad,        // loss and gradients of the head, the weights' included
 };
 
 struct MemoryEvent {
@@ -38,8 +40,8 @@ std::int64_t extra(const MemoryEvents& events);
 // Live bytes at the end less those at the start.
 std::int64_t net(const MemoryEvents& events);
 
-// Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config).ok(),
-// sizes.tp == 1, a pass that the unit has.
+// Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config).ok(), a tp
+// that divides the unit, a pass that the unit has.
 MemoryEvents pass_events(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
                          UnitPass pass);
 

@@ -32,8 +32,8 @@ class Surges {
     if (is_block_) bytes.recompute = extra(events(UnitPass::kRecompute));
     if (unit_.kind != UnitKind::kHead) {
       bytes.input_grad = extra(events(UnitPass::kInputGrad));
-      bytes.weight_grad = extra(weight_grad(0));
-      bytes.first_weight_grad = extra(weight_grad(bytes.main_grad));
+      bytes.weight_grad = extra(weight_grad(UnitPass::kWeightGrad, 0));
+      bytes.first_weight_grad = extra(weight_grad(UnitPass::kWeightGrad, bytes.main_grad));
     }
     bytes.backward = extra(backward(0));
     bytes.first_backward = extra(backward(bytes.main_grad));
@@ -43,21 +43,17 @@ class Surges {
   MemoryEvents events(UnitPass pass) const { return pass_events(config_, unit_, sizes_, pass); }
 
   // Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
-  MemoryEvents weight_grad(std::int64_t main_grad) const {
+  MemoryEvents weight_grad(UnitPass pass, std::int64_t main_grad) const {
     MemoryEvents all = {{"main_grad", main_grad}};
-    for (auto& event : events(UnitPass::kWeightGrad)) all.push_back(std::move(event));
+    for (auto& event : events(pass)) all.push_back(std::move(event));
     return all;
   }
 
   MemoryEvents backward(std::int64_t main_grad) const {
-    MemoryEvents all;
-    if (unit_.kind == UnitKind::kHead) {
-      all = {{"main_grad", main_grad}};
-      for (auto& event : events(UnitPass::kHeadGrad)) all.push_back(std::move(event));
-      return all;
-    }
-    all = events(UnitPass::kInputGrad);
-    for (auto& event : weight_grad(main_grad)) all.push_back(std::move(event));
+    if (unit_.kind == UnitKind::kHead) return weight_grad(UnitPass::kHeadGrad, main_grad);
+    MemoryEvents all = events(UnitPass::kBackwardInput);
+    for (auto& event : weight_grad(UnitPass::kBackwardWeight, main_grad))
+      all.push_back(std::move(event));
     return all;
   }
 

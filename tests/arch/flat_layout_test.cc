@@ -257,5 +257,67 @@ TEST(FlatLayout, GapsAreWhatNoParameterCovers) {
   }
 }
 
+// Llamas that `tp` divides and that are not round otherwise.
+ModelConfig odd_llama_for(std::mt19937_64& random, std::int64_t tp) {
+  ModelConfig c = odd_llama(random);
+  c.kv_heads *= tp;
+  c.heads *= tp;
+  c.ffn *= tp;
+  c.vocab *= tp;
+  return c;
+}
+
+// A rank's layout is that of a model whose cut sizes are a tp-th, element for element.
+TEST(FlatLayout, TensorRanksHaveTheLayoutOfASmallerModel) {
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 60; ++i) {
+    const auto tp = static_cast<std::int64_t>(1 + random() % 5);
+    ModelConfig config = odd_llama_for(random, tp);
+    const std::vector<FlatLayout> cut = flat_layouts(*describe(config), tp);
+    config.kv_heads /= tp;
+    config.heads /= tp;
+    config.ffn /= tp;
+    config.vocab /= tp;
+    const std::vector<FlatLayout> small = flat_layouts(*describe(config));
+    ASSERT_EQ(cut.size(), small.size());
+    for (std::size_t u = 0; u < cut.size(); ++u) {
+      EXPECT_EQ(cut[u].params, small[u].params);
+      EXPECT_EQ(cut[u].size, small[u].size);
+      EXPECT_EQ(cut[u].decay_end, small[u].decay_end);
+      EXPECT_EQ(cut[u].tied, small[u].tied);
+      EXPECT_EQ(cut[u].replicated, small[u].replicated);
+    }
+  }
+}
+
+TEST(FlatLayout, ShardsOfAllTensorRanksCoverAParameterOnceInWholeHeads) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 60; ++i) {
+    const auto tp = static_cast<std::int64_t>(1 + random() % 5);
+    const Model model = *describe(odd_llama_for(random, tp));
+    for (const Unit& unit : model.distinct)
+      for (const Param& param : unit.params) {
+        std::int64_t at = 0;
+        for (std::int64_t coord = 0; coord < tp; ++coord) {
+          const TensorShard shard = tensor_shard(param, tp, coord);
+          const std::int64_t size = param.shape[static_cast<std::size_t>(shard.dim)];
+          if (param.role == Role::kNorm) {
+            EXPECT_EQ(shard, (TensorShard{0, 0, size}));
+            continue;
+          }
+          EXPECT_EQ(shard.begin, at);
+          EXPECT_EQ(shard.length, size / tp);
+          if (param.role == Role::kAttention) {
+            EXPECT_EQ(shard.begin % model.config.head_dim, 0);
+          }
+          EXPECT_EQ(shard.dim,
+                    param.name.ends_with(".o.weight") || param.name.ends_with(".down.weight"));
+          at += shard.length;
+        }
+      }
+    EXPECT_ANY_THROW(tensor_shard(model.unit(0).params[0], 7 * model.config.vocab, 0));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::arch

@@ -75,6 +75,53 @@ TEST(PassBytes, EventsPairUp) {
   });
 }
 
+// On tensor ranks too: what goes and what stays is of their share. A whole backward pass leaves what
+// its halves on their own leave.
+TEST(PassBytes, WhatRemainsOnATensorRankIsWhatTheTablesSay) {
+  for_each_case([](const Model& model, UnitSizes sizes) {
+    sizes.tp = 2;
+    for (const bool sp : {false, true}) {
+      sizes.sequence_parallel = sp;
+      const std::int64_t act = boundary_bytes(model.config, sizes);
+      const int head = model.num_units() - 1;
+      const auto left = [&](int unit, UnitPass pass) {
+        return net(pass_events(model.config, model.unit(unit), sizes, pass));
+      };
+      const std::int64_t stash = total(stash_tensors(model.config, model.unit(1), sizes));
+      const std::int64_t work = total(work_tensors(model.config, model.unit(1), sizes));
+      EXPECT_EQ(left(1, UnitPass::kForward), stash);
+      EXPECT_EQ(left(1, UnitPass::kCheckpoint), act);
+      EXPECT_EQ(left(1, UnitPass::kEvaluate), 0);
+      EXPECT_EQ(left(1, UnitPass::kRecompute), stash - act);
+      EXPECT_EQ(left(1, UnitPass::kInputGrad), work - stash);
+      EXPECT_EQ(left(1, UnitPass::kWeightGrad), -work);
+      EXPECT_EQ(left(1, UnitPass::kBackwardInput) + left(1, UnitPass::kBackwardWeight), -stash);
+      // The rows of both output gradients that stay are twice a boundary's rows on the other rank.
+      EXPECT_EQ(left(1, UnitPass::kBackwardInput) - left(1, UnitPass::kInputGrad),
+                sp ? 2 * act : 0);
+      EXPECT_EQ(left(0, UnitPass::kForward), act);
+      EXPECT_EQ(left(0, UnitPass::kWeightGrad), -act);
+      EXPECT_EQ(left(head, UnitPass::kEvaluate), -act);
+      EXPECT_EQ(left(head, UnitPass::kHeadGrad), 0);
+    }
+  });
+}
+
+// W needs nothing beside its operands, or all rows of one of them at a time: those of attn_normed
+// come first, when every other operand is still there, and their own rows go only after.
+TEST(PassBytes, PutOffWeightsGatherOneOperandAtATime) {
+  for_each_case([](const Model& model, UnitSizes sizes) {
+    sizes.tp = 2;
+    const std::int64_t all_rows = boundary_bytes(model.config, sizes);
+    for (const UnitPass pass : {UnitPass::kWeightGrad, UnitPass::kBackwardWeight}) {
+      sizes.sequence_parallel = false;
+      EXPECT_EQ(extra(pass_events(model.config, model.unit(1), sizes, pass)), 0);
+      sizes.sequence_parallel = true;
+      EXPECT_EQ(extra(pass_events(model.config, model.unit(1), sizes, pass)), all_rows);
+    }
+  });
+}
+
 struct Shape {
   std::int64_t t, h, q, k, f, a, s, lse;
 };

@@ -118,9 +118,11 @@ class EveryOp {
         return of(UnitPass::kInputGrad);
       case OpKind::kWeightGrad:
       case OpKind::kBackward:
-        if (op.kind == OpKind::kBackward && !is_head) then(of(UnitPass::kInputGrad));
+        if (op.kind == OpKind::kBackward && !is_head) then(of(UnitPass::kBackwardInput));
         then({{"main_grad", main_grad}});
-        then(of(is_head ? UnitPass::kHeadGrad : UnitPass::kWeightGrad));
+        then(of(is_head                        ? UnitPass::kHeadGrad
+                : op.kind == OpKind::kBackward ? UnitPass::kBackwardWeight
+                                               : UnitPass::kWeightGrad));
         return all;
       default:
         return {};
@@ -162,14 +164,18 @@ TEST(ProgramBytes, AgreeWithTheEffectsOfEveryOp) {
                                               .period = period,
                                               .recompute = recompute ? some : std::vector<bool>{}},
                                              6);
-          const StepSizes sizes{.unit = {.batch = 2,
-                                         .seq = 16,
-                                         .drop = {.attn_normed = recompute, .product = zero > 1},
-                                         .head_chunk = 10},
-                                .shards = 2};
-          EveryOp every(model, program, sizes);
-          every.check_all();
-          EXPECT_EQ(every.checked, 3 * (6 * 2 + (recompute ? 3 : 0)));
+          for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
+            const StepSizes sizes{.unit = {.batch = 2,
+                                           .seq = 16,
+                                           .drop = {.attn_normed = recompute, .product = zero > 1},
+                                           .head_chunk = 10,
+                                           .tp = tp,
+                                           .sequence_parallel = sp},
+                                  .shards = 2};
+            EveryOp every(model, program, sizes);
+            every.check_all();
+            EXPECT_EQ(every.checked, 3 * (6 * 2 + (recompute ? 3 : 0)));
+          }
         }
   const Program evaluation = *schedule::lower_forward_only(program_of({.pp = 2}, 6).step);
   const StepSizes sizes{.unit = {.seq = 16}};

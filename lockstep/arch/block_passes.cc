@@ -1,0 +1,209 @@
+// A walk through the passes of nn/block.cc.
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/arch/pass_record.h"
+#include "lockstep/base/check.h"
+
+namespace lockstep::arch {
+namespace {
+
+// Buffers of LibTorch's CPU flash attention for one thread, whose query and key blocks are sized by
+// the sequence (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp).
+struct FlashBlocks {
+  std::int64_t queries, keys;
+  explicit FlashBlocks(std::int64_t seq)
+      : queries(std::min<std::int64_t>(seq >= 768 ? 256 : (seq >= 192 ? 64 : 32), seq)),
+        keys(std::min<std::int64_t>(512, seq)) {}
+};
+
+class BlockPasses {
+ public:
+  BlockPasses(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes)
+      : config_(config),
+        unit_(unit),
+        sizes_(sizes),
+        d_(config, sizes),
+        flash_(sizes.seq),
+        r_(d_, sizes) {}
+
+  // `keep`: the stash; `keep_input`: somebody else still needs the input.
+  PassRecord forward(bool keep, bool keep_input) {
+    r_.hold("input", r_.path());
+    attend(keep, keep_input);
+    widen(keep);
+    r_.take("product", product());
+    if (!keep) r_.give("gate_up");
+    finish_part("out");
+    if (!keep || sizes_.drop.product) r_.give("product");
+    if (!keep) r_.give("middle");
+    return r_.finish();
+  }
+
+  PassRecord recompute() {
+    r_.hold("input", r_.path());
+    attend(true, true);
+    widen(true);
+    if (!sizes_.drop.product) r_.take("product", product());
+    return r_.finish();
+  }
+
+  // `at_once`: the weights' gradients follow, and what was gathered stays for them.
+  PassRecord input_grad(bool at_once) {
+    r_.hold(stash_tensors(config_, unit_, sizes_));
+    r_.hold("d_out", r_.path());
+    mlp_grad(at_once);
+    attention_grad(at_once);
+    if (sizes_.drop.attn_normed) r_.take("attn_normed", r_.path());
+    finish_part("d_in");
+    norm_grad("d_attn_norm");
+    if (at_once && r_.gathers()) r_.give("d_middle");
+    r_.give("input");
+    r_.give("input_rstd");
+    return r_.finish();
+  }
+
+  // Products add straight into the gradient buffer.
+  PassRecord weight_grad(bool at_once) {
+    for (const UnitTensor& tensor : work_tensors(config_, unit_, sizes_)) {
+      const bool stayed = at_once && (tensor.name == "d_middle" || tensor.name == "d_out");
+      r_.hold(stayed ? r_.entered(tensor.name) : tensor.name, stayed ? r_.whole() : tensor.bytes);
+    }
+    const auto add = [&](const std::string& d_out, const std::string& input) {
+      r_.give(d_out);
+      r_.give(input);
+    };
+    const auto gathered = [&](const std::string& x, bool stayed = false) {
+      if (r_.gathers() && !stayed) r_.enter(x), r_.give(x);
+      return r_.entered(x);
+    };
+    add("d_qkv", gathered("attn_normed"));
+    add(gathered("d_middle", at_once), "attn_out");
+    add("d_gate_up", gathered("mlp_normed"));
+    add(gathered("d_out", at_once), "product");
+    r_.give("d_attn_norm");
+    r_.give("d_mlp_norm");
+    return r_.finish();
+  }
+
+ private:
+  std::int64_t qkv() const { return d_.tokens * (d_.q + 2 * d_.k) * d_.s; }
+  std::int64_t product() const { return d_.tokens * d_.f * d_.s; }
+  void rotate() { r_.moment("rope_half", d_.tokens * (d_.q + d_.k) / 2 * d_.s); }
+
+  // The factor of each row, then the scaled rows.
+  void norm(const std::string& rstd, const std::string& normed, bool keep) {
+    r_.take(rstd, d_.path * d_.s);
+    r_.take(normed, r_.path());
+    if (!keep) r_.give(rstd);
+  }
+
+  // A product of all rows of `x`, which is given back as soon as nothing reads it.
+  void multiply(const std::string& x, bool keep, const std::string& result, std::int64_t bytes) {
+    r_.enter(x);
+    if (r_.gathers() && !keep) r_.give(x);
+    r_.take(result, bytes);
+    if (r_.gathers() || !keep) r_.give(r_.entered(x));
+  }
+
+  // The last product of a cut part, and its sum over the ranks.
+  void finish_part(const std::string& sum) {
+    r_.take(r_.summand(sum), r_.whole());
+    r_.leave(sum);
+  }
+
+  void attend(bool keep, bool keep_input) {
+    norm("input_rstd", "attn_normed", keep);
+    multiply("attn_normed", keep && !sizes_.drop.attn_normed, "qkv", qkv());
+    rotate();
+    r_.take("attn_out", d_.tokens * d_.q * d_.s);
+    r_.take("attn_lse", d_.tokens * d_.heads * d_.lse_s);
+    r_.moment("flash_scratch", d_.lse_s * flash_.queries * (flash_.keys + 2 + d_.head_dim));
+    if (!keep) r_.give("attn_lse"), r_.give("qkv");
+    finish_part("middle");
+    if (!keep_input) r_.give("input");
+    if (!keep) r_.give("attn_out");
+  }
+
+  void widen(bool keep) {
+    norm("middle_rstd", "mlp_normed", keep);
+    multiply("mlp_normed", keep && !sizes_.drop.mlp_normed, "gate_up", 2 * product());
+  }
+
+  // Turns the gradient of a norm's output into that of its input, in place.
+  void norm_grad(const std::string& d_gain) {
+    r_.take("row_products", r_.path());
+    r_.take("row_sums", d_.path * d_.s);
+    r_.take(d_gain, d_.h * d_.s);
+    r_.give("row_products");
+    r_.give("row_sums");
+  }
+
+  void mlp_grad(bool at_once) {
+    if (sizes_.drop.product) r_.take("product", product());
+    r_.enter("d_out");
+    r_.take("d_product", product());
+    if (r_.gathers() && !at_once) r_.give(r_.entered("d_out"));
+    r_.take("d_gate_up", 2 * product());
+    r_.give("d_product");
+    r_.give("gate_up");
+    if (sizes_.drop.mlp_normed) r_.take("mlp_normed", r_.path());
+    finish_part("d_middle");
+    norm_grad("d_mlp_norm");
+    r_.give("middle");
+    r_.give("middle_rstd");
+    if (r_.gathers() && at_once) r_.give("d_out");
+  }
+
+  void attention_grad(bool at_once) {
+    r_.enter("d_middle");
+    r_.take("d_attn", d_.tokens * d_.q * d_.s);
+    if (r_.gathers() && !at_once) r_.give(r_.entered("d_middle"));
+    r_.take("d_q", d_.tokens * d_.q * d_.s);
+    r_.take("d_k", d_.tokens * d_.k * d_.s);
+    r_.take("d_v", d_.tokens * d_.k * d_.s);
+    r_.moment("flash_scratch", d_.lse_s * flash_.queries * (2 * flash_.keys + 1));
+    for (const char* used : {"d_attn", "attn_lse", "qkv"}) r_.give(used);
+    r_.take("d_qkv", qkv());
+    for (const char* part : {"d_q", "d_k", "d_v"}) r_.give(part);
+    rotate();
+  }
+
+  const ModelConfig& config_;
+  const Unit& unit_;
+  const UnitSizes& sizes_;
+  const UnitDims d_;
+  const FlashBlocks flash_;
+  PassRecorder r_;
+};
+
+}  // namespace
+
+PassRecord block_record(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
+                        UnitPass pass) {
+  BlockPasses block(config, unit, sizes);
+  switch (pass) {
+    case UnitPass::kForward:
+      return block.forward(true, true);
+    case UnitPass::kCheckpoint:
+      return block.forward(false, true);
+    case UnitPass::kEvaluate:
+      return block.forward(false, false);
+    case UnitPass::kRecompute:
+      return block.recompute();
+    case UnitPass::kInputGrad:
+      return block.input_grad(false);
+    case UnitPass::kWeightGrad:
+      return block.weight_grad(false);
+    case UnitPass::kBackwardInput:
+      return block.input_grad(true);
+    case UnitPass::kBackwardWeight:
+      return block.weight_grad(true);
+    case UnitPass::kHeadGrad:
+      break;
+  }
+  LS_CHECK(false, "a block has no such pass");
+  return {};
+}
+
+}  // namespace lockstep::arch

@@ -1,0 +1,35 @@
+#include "lockstep/arch/unit_traffic.h"
+
+#include "lockstep/arch/pass_record.h"
+
+namespace lockstep::arch {
+
+std::string_view to_text(TensorOp op) {
+  switch (op) {
+    case TensorOp::kAllGather:
+      return "all_gather";
+    case TensorOp::kReduceScatter:
+      return "reduce_scatter";
+    case TensorOp::kAllReduce:
+      return "all_reduce";
+  }
+  return "?";
+}
+
+std::int64_t sent(const TensorCollective& collective, std::int64_t tp) {
+  const std::int64_t halves = collective.op == TensorOp::kAllReduce ? 2 : 1;
+  return halves * (collective.bytes / tp) * (tp - 1);
+}
+
+std::int64_t sent(const std::vector<TensorCollective>& collectives, std::int64_t tp) {
+  std::int64_t sum = 0;
+  for (const TensorCollective& collective : collectives) sum += sent(collective, tp);
+  return sum;
+}
+
+std::vector<TensorCollective> pass_collectives(const ModelConfig& config, const Unit& unit,
+                                               const UnitSizes& sizes, UnitPass pass) {
+  return pass_record(config, unit, sizes, pass).collectives;
+}
+
+}  // namespace lockstep::arch
