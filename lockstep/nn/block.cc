@@ -60,18 +60,24 @@ void require_llama(const arch::ModelConfig& config, const arch::Unit& unit) {
 }  // namespace
 
 Block::Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-             std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope)
-    : batch_(batch),
+             std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope,
+             TensorGroup group)
+    : group_(group),
+      batch_(batch),
       seq_(seq),
       hidden_(config.hidden),
-      heads_(config.heads),
-      kv_heads_(config.kv_heads),
+      heads_(config.heads / group.size()),
+      kv_heads_(config.kv_heads / group.size()),
       head_dim_(config.head_dim),
-      ffn_(config.ffn),
+      ffn_(config.ffn / group.size()),
       eps_(config.norm_eps),
       drop_(drop),
       rope_(&rope) {
   require_llama(config, unit);
+  const std::int64_t t = group.size();
+  LS_CHECK(config.heads % t == 0 && config.kv_heads % t == 0 && config.ffn % t == 0, t,
+           " tensor ranks do not divide ", config.name);
+  LS_CHECK(group.path_rows(batch * seq) > 0);
   places_ = {
       .attn_norm = place_of(unit, flat, {"blocks.{i}.attn_norm.weight"}),
       .qkv = place_of(
@@ -99,12 +105,20 @@ Block::Heads Block::split(const at::Tensor& qkv) const {
           heads_of(qkv, heads_ + kv_heads_, kv_heads_)};
 }
 
+at::Tensor Block::add_product_to(const at::Tensor& residual, const at::Tensor& x,
+                                 const at::Tensor& weight) const {
+  if (group_.size() == 1) return at::addmm(residual, x, weight.t());
+  return group_.leave(at::mm(x, weight.t())).add_(residual);
+}
+
 void Block::attend(const at::Tensor& params, BlockStash& s, bool keep) const {
   s.input_rstd = rms_rstd(s.input, eps_);
   s.attn_normed = rms_scale(s.input, s.input_rstd, vector_at(params, places_.attn_norm));
   if (!keep) s.input_rstd.reset();
-  s.qkv = at::mm(s.attn_normed, matrix_at(params, places_.qkv, hidden_).t());
+  at::Tensor rows = group_.enter(s.attn_normed);
   if (!keep || drop_.attn_normed) s.attn_normed.reset();
+  s.qkv = at::mm(rows, matrix_at(params, places_.qkv, hidden_).t());
+  rows.reset();
   rope_->rotate(s.qkv, heads_ + kv_heads_);
   {
     const Heads x = split(s.qkv);
@@ -114,7 +128,8 @@ void Block::attend(const at::Tensor& params, BlockStash& s, bool keep) const {
     if (keep) s.attn_lse = std::move(lse);
   }
   if (!keep) s.qkv.reset();
-  s.middle = at::addmm(s.input, s.attn_out, matrix_at(params, places_.out, heads_ * head_dim_).t());
+  s.middle =
+      add_product_to(s.input, s.attn_out, matrix_at(params, places_.out, heads_ * head_dim_));
   if (keep) return;
   s.input.reset();
   s.attn_out.reset();
@@ -124,8 +139,9 @@ void Block::widen(const at::Tensor& params, BlockStash& s, bool keep) const {
   s.middle_rstd = rms_rstd(s.middle, eps_);
   s.mlp_normed = rms_scale(s.middle, s.middle_rstd, vector_at(params, places_.mlp_norm));
   if (!keep) s.middle_rstd.reset();
-  s.gate_up = at::mm(s.mlp_normed, matrix_at(params, places_.gate_up, hidden_).t());
+  const at::Tensor rows = group_.enter(s.mlp_normed);
   if (!keep || drop_.mlp_normed) s.mlp_normed.reset();
+  s.gate_up = at::mm(rows, matrix_at(params, places_.gate_up, hidden_).t());
 }
 
 at::Tensor Block::run(const at::Tensor& params, BlockStash& s, bool keep) const {
@@ -133,7 +149,7 @@ at::Tensor Block::run(const at::Tensor& params, BlockStash& s, bool keep) const 
   widen(params, s, keep);
   s.product = swiglu(s.gate_up);
   if (!keep) s.gate_up.reset();
-  at::Tensor out = at::addmm(s.middle, s.product, matrix_at(params, places_.down, ffn_).t());
+  at::Tensor out = add_product_to(s.middle, s.product, matrix_at(params, places_.down, ffn_));
   if (drop_.product) s.product.reset();
   return out;
 }
@@ -160,39 +176,47 @@ BlockStash Block::recompute(const at::Tensor& params, at::Tensor input) const {
 }
 
 at::Tensor Block::input_grad(const at::Tensor& params, BlockStash stash, at::Tensor d_out,
-                             BlockWork& work) const {
+                             BlockWork& work, WeightsFollow follow) const {
   work = {};
-  work.d_out = std::move(d_out);
-  mlp_grad(params, stash, work);
-  attention_grad(params, stash, work);
+  const at::Tensor d_middle = mlp_grad(params, stash, std::move(d_out), work, follow);
+  attention_grad(params, stash, d_middle, work, follow);
 
   const at::Tensor gain = vector_at(params, places_.attn_norm);
   work.attn_normed = stash.attn_normed.defined() ? std::move(stash.attn_normed)
                                                  : rms_scale(stash.input, stash.input_rstd, gain);
-  at::Tensor d = at::mm(work.d_qkv, matrix_at(params, places_.qkv, hidden_));
+  at::Tensor d = group_.leave(at::mm(work.d_qkv, matrix_at(params, places_.qkv, hidden_)));
   work.d_attn_norm = rms_grad(d, stash.input, stash.input_rstd, gain);
-  return d.add_(work.d_middle);
+  return d.add_(d_middle);
 }
 
-void Block::mlp_grad(const at::Tensor& params, BlockStash& s, BlockWork& work) const {
+at::Tensor Block::mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d_out,
+                           BlockWork& work, WeightsFollow follow) const {
   work.product = s.product.defined() ? std::move(s.product) : swiglu(s.gate_up);
-  work.d_gate_up =
-      swiglu_grad(s.gate_up, at::mm(work.d_out, matrix_at(params, places_.down, ffn_)));
+  at::Tensor rows = group_.enter(d_out);
+  at::Tensor d_product = at::mm(rows, matrix_at(params, places_.down, ffn_));
+  work.d_out = follow == WeightsFollow::kAtOnce ? rows : d_out;
+  rows.reset();
+  work.d_gate_up = swiglu_grad(s.gate_up, d_product);
+  d_product.reset();
   s.gate_up.reset();
 
   const at::Tensor gain = vector_at(params, places_.mlp_norm);
   work.mlp_normed =
       s.mlp_normed.defined() ? std::move(s.mlp_normed) : rms_scale(s.middle, s.middle_rstd, gain);
-  at::Tensor d = at::mm(work.d_gate_up, matrix_at(params, places_.gate_up, hidden_));
+  at::Tensor d = group_.leave(at::mm(work.d_gate_up, matrix_at(params, places_.gate_up, hidden_)));
   work.d_mlp_norm = rms_grad(d, s.middle, s.middle_rstd, gain);
   s.middle.reset();
   s.middle_rstd.reset();
-  work.d_middle = d.add_(work.d_out);
+  return d.add_(d_out);
 }
 
-void Block::attention_grad(const at::Tensor& params, BlockStash& s, BlockWork& work) const {
+void Block::attention_grad(const at::Tensor& params, BlockStash& s, const at::Tensor& d_middle,
+                           BlockWork& work, WeightsFollow follow) const {
   work.attn_out = std::move(s.attn_out);
-  at::Tensor d_attn = at::mm(work.d_middle, matrix_at(params, places_.out, heads_ * head_dim_));
+  at::Tensor rows = group_.enter(d_middle);
+  at::Tensor d_attn = at::mm(rows, matrix_at(params, places_.out, heads_ * head_dim_));
+  work.d_middle = follow == WeightsFollow::kAtOnce ? rows : d_middle;
+  rows.reset();
   std::vector<at::Tensor> parts;
   {
     const Heads x = split(s.qkv);
@@ -211,10 +235,13 @@ void Block::attention_grad(const at::Tensor& params, BlockStash& s, BlockWork& w
 }
 
 void Block::weight_grad(BlockWork work, const at::Tensor& grads, bool is_first) const {
+  const auto all_rows = [&](at::Tensor x) {
+    return x.size(0) == batch_ * seq_ ? x : group_.enter(x);
+  };
   const auto add = [&](arch::FlatRange place, at::Tensor& d_out, at::Tensor& input) {
-    add_product(matrix_at(grads, place, input.size(1)), d_out, input, is_first);
-    d_out.reset();
-    input.reset();
+    const at::Tensor d = all_rows(std::move(d_out));
+    const at::Tensor x = all_rows(std::move(input));
+    add_product(matrix_at(grads, place, x.size(1)), d, x, is_first);
   };
   add(places_.qkv, work.d_qkv, work.attn_normed);
   add(places_.out, work.d_middle, work.attn_out);

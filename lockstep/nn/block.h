@@ -4,10 +4,13 @@
 // schedules, Qi et al., arXiv 2401.10241).
 //
 //   T tokens of one microbatch (batch x seq), h hidden, q = heads x head_dim, k = kv_heads x head_dim,
-//   f width of the MLP, a heads. Activations are [T, h], contiguous.
+//   f width of the MLP, a heads; q, k, f, a: this rank's share. P rows of the path between the parts
+//   that tensor parallelism cuts: T, or T / t under sequence parallelism (tensor_group.h).
+//   Activations are [P, h], contiguous.
 //
-// Objects are immutable; several threads may call one with different tensors. No pass uses LibTorch's
-// autograd; callers need no guard, because nothing here requires a gradient.
+// Objects are immutable; several threads may call one with different tensors, where its group is of
+// one rank. No pass uses LibTorch's autograd; callers need no guard, because nothing here requires a
+// gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,43 +21,50 @@
 #include "lockstep/arch/flat_layout.h"
 #include "lockstep/arch/unit_bytes.h"
 #include "lockstep/nn/rope.h"
+#include "lockstep/nn/tensor_group.h"
 
 namespace lockstep::nn {
 
 // What a block keeps for its backward pass: the rows of planner.md's table. A dropped row is
 // undefined and rebuilt when it is needed.
 struct BlockStash {
-  at::Tensor input;        // [T, h]
-  at::Tensor input_rstd;   // [T, 1]
-  at::Tensor attn_normed;  // [T, h], may be dropped
+  at::Tensor input;        // [P, h]
+  at::Tensor input_rstd;   // [P, 1]
+  at::Tensor attn_normed;  // [P, h], may be dropped
   at::Tensor qkv;       // [T, q + 2k], after the rotation; queries, keys, values are slices of it
   at::Tensor attn_out;  // [T, q]
   at::Tensor attn_lse;  // [batch, a, seq], f32 or the compute type if that is wider
-  at::Tensor middle;    // [T, h]: input of the second norm
-  at::Tensor middle_rstd;  // [T, 1]
-  at::Tensor mlp_normed;   // [T, h], may be dropped
+  at::Tensor middle;    // [P, h]: input of the second norm
+  at::Tensor middle_rstd;  // [P, 1]
+  at::Tensor mlp_normed;   // [P, h], may be dropped
   at::Tensor gate_up;      // [T, 2f]
   at::Tensor product;      // [T, f], may be dropped
 };
 
-// What W needs: operands of each weight's product, and finished gradients of the norms.
+// What W needs: operands of each weight's product, and finished gradients of the norms, which under
+// sequence parallelism are summands over the tensor ranks.
 struct BlockWork {
-  at::Tensor attn_normed, d_qkv;       // [T, h], [T, q + 2k]
-  at::Tensor attn_out, d_middle;       // [T, q], [T, h]
-  at::Tensor mlp_normed, d_gate_up;    // [T, h], [T, 2f]
-  at::Tensor product, d_out;           // [T, f], [T, h]
+  at::Tensor attn_normed, d_qkv;       // [P, h], [T, q + 2k]
+  at::Tensor attn_out, d_middle;       // [T, q], [P, h] or when W follows at once [T, h]
+  at::Tensor mlp_normed, d_gate_up;    // [P, h], [T, 2f]
+  at::Tensor product, d_out;           // [T, f], [P, h] or when W follows at once [T, h]
   at::Tensor d_attn_norm, d_mlp_norm;  // [h]
 };
 
+// When the weights' gradients follow those of the input. At once: the work keeps rows that were
+// gathered on the way. Later: it keeps the path's rows, and W gathers them again. Same bits.
+enum class WeightsFollow : std::uint8_t { kAtOnce, kLater };
+
 class Block {
  public:
-  // `flat` places the parameters of `unit` in the buffers that the passes take. `rope` must outlive
-  // the block. REQUIRES: a llama block that arch describes: RMS norms before, no biases, no qk-norm,
-  // full attention.
+  // `flat` places this rank's share of the parameters of `unit` in the buffers that the passes take.
+  // `rope` must outlive the block. REQUIRES: a llama block that arch describes: RMS norms before, no
+  // biases, no qk-norm, full attention; a group whose size divides heads, kv_heads and ffn.
   Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-        std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope);
+        std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope,
+        TensorGroup group = {});
 
-  // The output [T, h]. `params` is the unit's flat buffer.
+  // The output [P, h]. `params` is the unit's flat buffer.
   at::Tensor forward(const at::Tensor& params, at::Tensor input) const;
   // The same, keeping the stash. The output is the same bit for bit.
   at::Tensor forward(const at::Tensor& params, at::Tensor input, BlockStash& stash) const;
@@ -64,7 +74,7 @@ class Block {
   // Gradient of the input from the gradient of the output. Takes both arguments over: what W does
   // not need is released as soon as it is used.
   at::Tensor input_grad(const at::Tensor& params, BlockStash stash, at::Tensor d_out,
-                        BlockWork& work) const;
+                        BlockWork& work, WeightsFollow follow = WeightsFollow::kLater) const;
 
   // Writes (is_first) or adds the weights' gradients to `grads`, the unit's flat gradient buffer.
   // Gaps are not touched. Releases each operand as soon as it is used.
@@ -89,10 +99,18 @@ class Block {
   void widen(const at::Tensor& params, BlockStash& s, bool keep) const;
   at::Tensor run(const at::Tensor& params, BlockStash& s, bool keep) const;
 
-  // Fill `work` from d_out to d_middle, and from there to d_qkv.
-  void mlp_grad(const at::Tensor& params, BlockStash& s, BlockWork& work) const;
-  void attention_grad(const at::Tensor& params, BlockStash& s, BlockWork& work) const;
+  // residual + x weight^T, summed over the group.
+  at::Tensor add_product_to(const at::Tensor& residual, const at::Tensor& x,
+                            const at::Tensor& weight) const;
 
+  // Fill `work` from d_out to the gradient of `middle`, which the first returns, and from there to
+  // d_qkv.
+  at::Tensor mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d_out, BlockWork& work,
+                      WeightsFollow follow) const;
+  void attention_grad(const at::Tensor& params, BlockStash& s, const at::Tensor& d_middle,
+                      BlockWork& work, WeightsFollow follow) const;
+
+  TensorGroup group_;
   std::int64_t batch_, seq_, hidden_, heads_, kv_heads_, head_dim_, ffn_;
   double eps_;
   arch::Drop drop_;

@@ -1,7 +1,8 @@
 // The last unit: norm, projection to the vocabulary, cross-entropy. Loss and gradient are computed
 // together, a chunk of tokens at a time, so logits exist for one chunk only, are computed once, and
-// are never kept. Beside the logits a pass needs, for every token of a chunk, 8 bytes and one element
-// and, unless the elements are doubles, 8 bytes more.
+// are never kept. Tensor ranks cut the projection by vocabulary (cross_entropy.h). Beside the logits a
+// pass of one rank needs, for every token of a chunk, 8 bytes and one element and, unless the elements
+// are doubles, 8 bytes more.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,31 +12,36 @@
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/flat_layout.h"
 #include "lockstep/base/exact_sum.h"
+#include "lockstep/nn/cross_entropy.h"
+#include "lockstep/nn/tensor_group.h"
 
 namespace lockstep::nn {
 
-inline constexpr std::int64_t kIgnored = -100;  // a label that takes no part in the loss
-
-// Immutable; any thread.
+// Immutable; any thread where the group is of one rank. T tokens, P of them on the path (block.h).
 class Head {
  public:
-  // `chunk` tokens at a time, at least 1.
+  // `chunk` tokens at a time, at least 1. REQUIRES: the group's size divides the vocabulary.
   Head(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-       std::int64_t chunk);
+       std::int64_t chunk, TensorGroup group = {});
 
-  // Adds every valid token's loss (natural logarithm) to `loss`. `input` is [T, h], `labels`
-  // [batch, seq] of i64.
+  // Adds every valid token's loss (natural logarithm) to `loss`, on the first rank of the group only.
+  // `input` is [P, h], `labels` [batch, seq] of i64, all of them on every rank.
   void loss(const at::Tensor& params, const at::Tensor& input, const at::Tensor& labels,
             ExactSum& loss) const;
 
-  // The same, and the gradient of (sum of losses x seed): returns that of the input, writes
-  // (is_first) or adds that of the weights to `grads`.
+  // The same, and the gradient of (sum of losses x seed): returns that of the input, [P, h], writes
+  // (is_first) or adds that of the weights to `grads`; that of the norm is a summand over the group
+  // under sequence parallelism.
   at::Tensor loss_and_grad(const at::Tensor& params, at::Tensor input, const at::Tensor& labels,
                            double seed, const at::Tensor& grads, bool is_first,
                            ExactSum& loss) const;
 
  private:
-  std::int64_t vocab_, hidden_, chunk_;
+  at::Tensor logits(const at::Tensor& params, const at::Tensor& normed) const;
+
+  TensorGroup group_;
+  CrossEntropy entropy_;
+  std::int64_t hidden_, chunk_;
   double eps_;
   arch::FlatRange norm_, weight_;
 };

@@ -1,0 +1,53 @@
+// The ranks that share a unit, as its passes see them: tensor parallelism (Shoeybi et al., arXiv
+// 1909.08053) and on top of it sequence parallelism (Korthikanti et al., arXiv 2205.05198).
+//
+// Parts of a unit are cut by heads, MLP columns or vocabulary. Such a part reads the rows of all T
+// tokens and ends in a product [T, h] of which every rank holds one summand. The path between the
+// parts (norms, residual sums, what units hand on) has all T rows on every rank, or under sequence
+// parallelism T / t of them: rank i has rows [i T / t, (i + 1) T / t).
+//
+//                                          tensor parallel    sequence parallel too
+//   enter: path to part, [T, h]            nothing            all_gather of rows
+//   leave: summands [T, h] to path         all_reduce         reduce_scatter of rows
+//
+// Each is the other's gradient. A group of one does nothing, counts nothing and copies nothing.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/base/units.h"
+#include "lockstep/comm/communicator.h"
+
+namespace lockstep::nn {
+
+// A handle; copies mean the same group. Used by the thread that issues on the communicator.
+class TensorGroup {
+ public:
+  TensorGroup() = default;  // one rank
+  // `comm` must outlive the group and its copies. A collective fails when it takes longer than
+  // `op_deadline` (comm::CommError).
+  TensorGroup(comm::Communicator& comm, bool sequence_parallel, Seconds op_deadline);
+
+  std::int64_t size() const { return comm_ == nullptr ? 1 : comm_->size(); }
+  std::int64_t index() const { return comm_ == nullptr ? 0 : comm_->index(); }
+  bool shares_rows() const { return shares_rows_; }  // sequence parallelism over more than one rank
+
+  // The path's rows of T tokens on this rank. REQUIRES: under sequence parallelism, size() divides T.
+  std::int64_t path_rows(std::int64_t tokens) const;
+
+  // All rows; the argument itself where every rank has them. REQUIRES: contiguous.
+  at::Tensor enter(const at::Tensor& path) const;
+  // The path's rows of the sum. Takes the summand over and may return it, overwritten.
+  at::Tensor leave(at::Tensor summand) const;
+  // [t, ...]: the tensors of all members. REQUIRES: contiguous, of one shape on all of them.
+  at::Tensor gather(const at::Tensor& own) const;
+
+ private:
+  comm::Communicator* comm_ = nullptr;  // null: a group of one
+  bool shares_rows_ = false;
+  Seconds op_deadline_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,28 @@
+// A rank's rows of a table that the tensor ranks cut by vocabulary: of the embedding, or of the
+// projection to the vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/nn/tensor_group.h"
+
+namespace lockstep::nn {
+
+struct VocabShard {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  // REQUIRES: the group's size divides `vocab`.
+  static VocabShard of(std::int64_t vocab, const TensorGroup& group);
+};
+
+// Where `tokens` ([n] of i64) lie in the shard. One that lies elsewhere, or is no token at all, has
+// some row of the shard and is marked. Takes 17 bytes a token for a moment and keeps 9.
+struct TokenRows {
+  at::Tensor row;        // [n], i64 in [0, count)
+  at::Tensor elsewhere;  // [n], bool
+  TokenRows(const at::Tensor& tokens, VocabShard shard);
+};
+
+}  // namespace lockstep::nn
