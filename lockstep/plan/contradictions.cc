@@ -255,7 +255,7 @@ class Rules {
 
   // Refuses when `degree` at layout.<axis> does not divide `size` at model.<key>.
   void divides(const char* axis, std::int64_t degree, const char* key, std::int64_t size,
-               const char* what) {
+               const char* what, const char* why = "") {
     if (size < 1 || size % degree == 0) return;
     refuse(
         Code::kDoesNotDivide,
@@ -263,13 +263,15 @@ class Rules {
         {{{join_parts("layout.", axis)}, join_parts("divided by ", degree)},
          model_side(key, size, what)},
         join_parts("the nearest ", axis,
-                   " that does: ", to_text(mesh::nearest_divisors(size, degree))));
+                   " that does: ", to_text(mesh::nearest_divisors(size, degree)), why));
   }
 
   void tensor() {
     const std::int64_t tp = degrees().tp;
     divides("tp", tp, "heads", model().heads, "heads");
-    if (model().heads % tp == 0) divides("tp", tp, "kv_heads", model().kv_heads, "key-value heads");
+    if (model().heads % tp == 0)
+      divides("tp", tp, "kv_heads", model().kv_heads, "key-value heads",
+              "; ranks do not share a key-value head");
     if (model().moe.experts == 0 || model().moe.dense_layers > 0)
       divides("tp", tp, "ffn", model().ffn, "MLP columns");
     divides("tp", tp, "moe.shared_ffn", model().moe.shared_ffn, "shared-expert columns");

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
+#include "lockstep/mesh/divisors.h"
 #include "lockstep/plan/contradictions.h"
 #include "lockstep/schedule/catalog.h"
 
@@ -20,6 +21,7 @@ class Runtime {
   std::vector<Error> take() {
     const mesh::Degrees& d = layout_.degrees;
     dense_axis("tp", d.tp);
+    vocabulary(d.tp);
     dense_axis("cp", d.cp);
     expert_axis("ep", d.ep);
     expert_axis("etp", d.etp);
@@ -57,6 +59,16 @@ class Runtime {
         elsewhere += join_parts(elsewhere.empty() ? "" : " or ", "pp = ", d.pp * degree);
     }
     axis(name, degree, elsewhere.empty() ? "" : ", the same ranks with " + elsewhere);
+  }
+
+  // A plan may pad the vocabulary; the embedding and the head that run cut it as it is.
+  void vocabulary(std::int64_t tp) {
+    if (tp <= 1 || model_.vocab % tp == 0) return;
+    refuse(join_parts("tp = ", tp, " does not divide the ", model_.vocab,
+                      " rows of the vocabulary of ", title(),
+                      "; padded ones can be planned but not run yet"),
+           join_parts("the nearest tp that does: ",
+                      to_text(mesh::nearest_divisors(model_.vocab, tp))));
   }
 
   void expert_axis(const char* name, std::int64_t degree) {

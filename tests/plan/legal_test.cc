@@ -33,6 +33,9 @@ const std::vector<Refusal>& combinations() {
   static const std::vector<Refusal> all = {
       {"tensor parallel", [](Asked& a) { a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2}; },
        [](Asked& a) { a.layout.degrees = {.pp = 2, .dp = 4}; }},
+      {"tensor parallel, a vocabulary that does not divide",
+       [](Asked& a) { a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2}, a.model.vocab = 128'255; },
+       [](Asked& a) { a.layout.degrees = {.pp = 2, .dp = 4}; }},
       {"context parallel, no room in the batch",
        [](Asked& a) {
          a.layout.degrees = {.cp = 4, .pp = 2, .dp = 8};

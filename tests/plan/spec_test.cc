@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
              "layout.tp = 16",
              Code::kDoesNotDivide,
              "tp = 16 does not divide the 8 key-value heads of llama3-8b",
-             "the nearest tp that does: 8",
+             "the nearest tp that does: 8; ranks do not share a key-value head",
              {"layout.tp", "model.name"}},
         Rule{"Columns",
              "model.ffn = 14338",
