@@ -160,7 +160,7 @@ plan::Spec spec_of(const Case& about) {
   spec.model.max_positions = about.seq;
   spec.layout.zero = 0;
   spec.batch = {about.seq, about.microbatch * about.microbatches, about.microbatch};
-  spec.train = {1, 1e-3, 0, kDecay, 1.0, 1, DType::kF32};
+  spec.train = {1, {.peak = 1e-3}, kDecay, 1.0, 1, DType::kF32};
   return spec;
 }
 

@@ -30,7 +30,7 @@ inline plan::Spec tiny_spec(bool tied, DType dtype) {
   spec.model.max_positions = 64;
   spec.model.tied = tied;
   spec.batch = {16, 16, 1};
-  spec.train = {3, 1e-2, 0, 0.1, 1.0, 1234, dtype};
+  spec.train = {3, {.peak = 1e-2}, 0.1, 1.0, 1234, dtype};
   return spec;
 }
 

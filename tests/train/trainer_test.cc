@@ -91,7 +91,7 @@ TEST(TrainingSlow, LearnsATextAndZero3FollowsOneRank) {
   spec.model.layers = 2;
   spec.model.vocab = text.vocab();
   spec.batch = {32, 8, 1};
-  spec.train = {300, 1e-3, 20, 0.1, 1.0, 11, DType::kF32};
+  spec.train = {300, {.peak = 1e-3, .warmup = 20}, 0.1, 1.0, 11, DType::kF32};
   const std::vector<double> one = losses(spec, text, "dp1 zero0 m1");
   const std::vector<double> four = losses(spec, text, "dp4 zero3 m1");
   ASSERT_EQ(one.size(), 300u);
