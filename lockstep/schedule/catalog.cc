@@ -37,8 +37,9 @@ constexpr CatalogRow kRows[] = {
     {.name = "eager-1f1b",
      .build = eager_1f1b,
      .summary = "1f1b with twice the warm-up, which hides hops",
-     .use = "Where hops between coordinates are slow and memory is left: it pays for hops while the "
-            "pipeline fills and drains, 1f1b for nearly two with every microbatch.",
+     .use =
+         "Where hops between coordinates are slow and memory is left: it pays for hops while the "
+         "pipeline fills and drains, 1f1b for nearly two with every microbatch.",
      .source = "Zhuang et al. 2023, arXiv 2211.05322",
      .accepts = "chunks = 1, any microbatches",
      .bubble = "(p-1)(tF+tB+tW)",
