@@ -92,7 +92,12 @@ class Candidate {
     layout_.chunks = 8;
     layout_.recompute = plan::kWholeBlock;
     batch_ = {.seq = 8192, .global_batch = 128 * dp, .microbatch = 1};
-    sizes_ = {.unit = {.batch = 1, .seq = 8192, .dtype = DType::kBF16}, .shards = dp};
+    sizes_ = {.unit = {.batch = 1,
+                       .seq = 8192,
+                       .dtype = DType::kBF16,
+                       .tp = 8,
+                       .sequence_parallel = true},
+              .shards = dp};
   }
 
   void run_once() {
