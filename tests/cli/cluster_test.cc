@@ -9,32 +9,22 @@
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/cluster/catalog.h"
+#include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
 namespace {
 
-struct Ran {
-  ExitCode code;
-  std::string out;
-  std::string err;
-};
-
-Ran run(const std::vector<std::string>& arguments) {
-  const Surroundings surroundings = {.lookup = [](const std::string&) { return std::nullopt; }};
-  std::ostringstream out, err;
-  const ExitCode code = run_lockstep({cluster_verb()}, arguments, surroundings, out, err);
-  return {code, out.str(), err.str()};
-}
+Answer run(const std::vector<std::string>& arguments) { return answer(cluster_verb(), arguments); }
 
 TEST(ClusterVerb, ShowsACard) {
-  const Ran ran = run({"cluster", "h100:16384"});
+  const Answer ran = run({"cluster", "h100:16384"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(support::matches_golden("cli/cluster_h100.txt", ran.out));
 }
 
 TEST(ClusterVerb, ListsEveryDeviceInEightyColumns) {
-  const Ran ran = run({"cluster", "--list"});
+  const Answer ran = run({"cluster", "--list"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   std::istringstream lines(ran.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
@@ -43,7 +33,7 @@ TEST(ClusterVerb, ListsEveryDeviceInEightyColumns) {
 }
 
 TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {
-  const Ran ran = run({"cluster", "tpu-v5p:2x8x16", "--json"});
+  const Answer ran = run({"cluster", "tpu-v5p:2x8x16", "--json"});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   const auto json = Json::parse(ran.out);
   ASSERT_TRUE(json.ok()) << json.error().message;
@@ -57,10 +47,10 @@ TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {
 }
 
 TEST(ClusterVerb, MarksPlaceholdersAndSaysF16OfV100) {
-  const Ran pcie = run({"cluster", "rtx-4090:8"});
+  const Answer pcie = run({"cluster", "rtx-4090:8"});
   EXPECT_NE(pcie.out.find("3.4 us?"), std::string::npos) << pcie.out;
   EXPECT_NE(pcie.out.find("\n? placeholder"), std::string::npos) << pcie.out;
-  const Ran card = run({"cluster", "v100:8"});
+  const Answer card = run({"cluster", "v100:8"});
   EXPECT_NE(card.out.find("125 TFLOP/s f16"), std::string::npos) << card.out;
   EXPECT_EQ(card.out.find("bf16"), std::string::npos) << card.out;
   const auto json = Json::parse(run({"cluster", "v100:8", "--json"}).out);
@@ -69,7 +59,7 @@ TEST(ClusterVerb, MarksPlaceholdersAndSaysF16OfV100) {
 }
 
 TEST(ClusterVerb, ListsTheKeysOfAFile) {
-  const Ran ran = run({"cluster", "--fields"});
+  const Answer ran = run({"cluster", "--fields"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   for (const char* key : {"device.base", "device.memory_bandwidth", "[[tier]]", "oversubscription"})
     EXPECT_NE(ran.out.find(key), std::string::npos) << key;
@@ -77,7 +67,7 @@ TEST(ClusterVerb, ListsTheKeysOfAFile) {
 }
 
 TEST(ClusterVerb, MistakesAreUsageErrorsWithHelp) {
-  const Ran near = run({"cluster", "h10:8"});
+  const Answer near = run({"cluster", "h10:8"});
   EXPECT_EQ(near.code, ExitCode::kUsage);
   EXPECT_NE(near.err.find("LS0401"), std::string::npos) << near.err;
   EXPECT_NE(near.err.find("h100"), std::string::npos) << near.err;

@@ -11,27 +11,17 @@
 #include "cli/verbs.h"
 #include "lockstep/arch/catalog.h"
 #include "lockstep/base/json.h"
+#include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
 namespace {
 
-struct Ran {
-  ExitCode code;
-  std::string out;
-  std::string err;
-};
-
-Ran run(const std::vector<std::string>& arguments) {
-  const Surroundings surroundings = {.lookup = [](const std::string&) { return std::nullopt; }};
-  std::ostringstream out, err;
-  const ExitCode code = run_lockstep({model_verb()}, arguments, surroundings, out, err);
-  return {code, out.str(), err.str()};
-}
+Answer run(const std::vector<std::string>& arguments) { return answer(model_verb(), arguments); }
 
 TEST(ModelVerb, ShowsACard) {
   for (const char* name : {"llama3-405b", "deepseek-v3"}) {
-    const Ran ran = run({"model", name});
+    const Answer ran = run({"model", name});
     EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
     EXPECT_TRUE(support::matches_golden("cli/model_" + std::string(name) + ".txt", ran.out));
   }
@@ -48,7 +38,7 @@ TEST(ModelVerb, FitsEightyColumns) {
 }
 
 TEST(ModelVerb, JsonHoldsBothConventionsAtTheAskedLength) {
-  const Ran ran = run({"model", "llama3-405b", "--seq", "131072", "--json"});
+  const Answer ran = run({"model", "llama3-405b", "--seq", "131072", "--json"});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   const auto json = Json::parse(ran.out);
   ASSERT_TRUE(json.ok()) << json.error().message;
@@ -83,11 +73,11 @@ TEST(ModelVerb, ReadsAFileAndPointsAtItsMistakes) {
   const std::filesystem::path path =
       std::filesystem::path(testing::TempDir()) / "lockstep_model_verb.toml";
   std::ofstream(path) << "like = \"llama3-8b\"\nlayers = 2\n";
-  const Ran good = run({"model", path.string()});
+  const Answer good = run({"model", path.string()});
   EXPECT_EQ(good.code, ExitCode::kOk) << good.err;
   EXPECT_TRUE(good.out.starts_with("lockstep_model_verb: ")) << good.out;
   std::ofstream(path) << "like = \"llama3-8b\"\nkv_heads = 5\n";
-  const Ran bad = run({"model", path.string()});
+  const Answer bad = run({"model", path.string()});
   EXPECT_EQ(bad.code, ExitCode::kUsage);
   EXPECT_NE(bad.err.find(":2:"), std::string::npos) << bad.err;
   EXPECT_NE(bad.err.find("LS0302"), std::string::npos) << bad.err;
@@ -95,7 +85,7 @@ TEST(ModelVerb, ReadsAFileAndPointsAtItsMistakes) {
 }
 
 TEST(ModelVerb, MistakesAreUsageErrorsWithHelp) {
-  const Ran near = run({"model", "lama3-8b"});
+  const Answer near = run({"model", "lama3-8b"});
   EXPECT_EQ(near.code, ExitCode::kUsage);
   EXPECT_NE(near.err.find("LS0301"), std::string::npos) << near.err;
   EXPECT_NE(near.err.find("llama3-8b"), std::string::npos) << near.err;
@@ -114,7 +104,7 @@ TEST(ModelVerb, ANameAndAListAreRefused) {
 }
 
 TEST(ModelVerb, ListsTheKeysOfAFile) {
-  const Ran ran = run({"model", "--fields"});
+  const Answer ran = run({"model", "--fields"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_NE(ran.out.find("layers  (required unless `like` is given)"), std::string::npos);
   for (const char* key : {"like", "moe.experts", "mla.kv_rank"})

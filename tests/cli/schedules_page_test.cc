@@ -14,18 +14,16 @@
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/schedule/catalog.h"
+#include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
 namespace {
 
 std::string run(const std::vector<std::string>& words) {
-  const Surroundings surroundings = {.lookup = [](const std::string&) { return std::nullopt; },
-                                     .width = 100};
-  std::ostringstream out, err;
-  EXPECT_EQ(run_lockstep({simulate_verb()}, words, surroundings, out, err), ExitCode::kOk)
-      << err.str();
-  return out.str();
+  const Answer got = answer(simulate_verb(), words, 100);
+  EXPECT_EQ(got.code, ExitCode::kOk) << got.err;
+  return got.out;
 }
 
 // The name as the command takes it: with four chunks, where any number will do, also shown beside two.

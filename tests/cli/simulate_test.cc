@@ -13,31 +13,22 @@
 #include "lockstep/base/json.h"
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/csv.h"
+#include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
 namespace {
 
-struct Ran {
-  ExitCode code;
-  std::string out;
-  std::string err;
-};
-
 // Words separated by blanks, after `simulate`.
-Ran run(const std::string& line, int width = 80) {
+Answer run(const std::string& line, int width = 80) {
   std::vector<std::string> words = {"simulate"};
   std::istringstream stream(line);
   for (std::string word; stream >> word;) words.push_back(word);
-  const Surroundings surroundings = {.lookup = [](const std::string&) { return std::nullopt; },
-                                     .width = width};
-  std::ostringstream out, err;
-  const ExitCode code = run_lockstep({simulate_verb()}, words, surroundings, out, err);
-  return {code, out.str(), err.str()};
+  return answer(simulate_verb(), words, width);
 }
 
 Json json(const std::string& line) {
-  const Ran ran = run(line + " --json");
+  const Answer ran = run(line + " --json");
   EXPECT_EQ(ran.code, ExitCode::kOk) << line << "\n" << ran.err;
   Result<Json> parsed = Json::parse(ran.out);
   EXPECT_TRUE(parsed.ok()) << ran.out;
@@ -154,14 +145,14 @@ TEST(Simulate, ComparesEveryScheduleThatTakesTheShape) {
   EXPECT_EQ(answer.find("schedules")->items().size() + answer.find("refused")->items().size(),
             rows);
   ASSERT_FALSE(answer.find("refused")->items().empty());
-  const Ran ran = run("--pp 4 --microbatches 6 --compare all");
+  const Answer ran = run("--pp 4 --microbatches 6 --compare all");
   for (const schedule::CatalogRow& row : schedule::catalog())
     EXPECT_NE(ran.out.find(row.name), std::string::npos) << row.name;
   EXPECT_NE(ran.out.find("microbatches = 6 is\n"), std::string::npos) << ran.out;
 }
 
 TEST(Simulate, ACapMarksAndRefuses) {
-  const Ran over = run("--pp 8 --microbatches 32 --memory-cap 5");
+  const Answer over = run("--pp 8 --microbatches 32 --memory-cap 5");
   EXPECT_EQ(over.code, ExitCode::kCheckFailed);
   EXPECT_EQ(over.out, "");
   EXPECT_NE(over.err.find("holds activations of 8 microbatches on coordinate 0, --memory-cap "
@@ -193,7 +184,7 @@ TEST(Simulate, AutoIsNoSlowerThanWhatFitsAndWithinTheCap) {
     }
 }
 
-void expect_fits(const Ran& ran, int width) {
+void expect_fits(const Answer& ran, int width) {
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   std::istringstream lines(ran.out);
   for (std::string line; std::getline(lines, line);) {
@@ -216,7 +207,7 @@ TEST(Simulate, EveryDrawingFitsItsWidth) {
   for (const int width : {40, 80, 100})
     for (const schedule::CatalogRow& row : schedule::catalog())
       for (const std::string more : {"", " --zero 3 --gather 0.5 --reduce 1 --p2p 0.1"}) {
-        const Ran ran = run("--schedule " + std::string(row.name) + more, width);
+        const Answer ran = run("--schedule " + std::string(row.name) + more, width);
         expect_fits(ran, width);
       }
 }
@@ -256,8 +247,8 @@ TEST_F(SimulateRun, TimesALargeRunWithSchedulesOfItsOwn) {
 }
 
 TEST_F(SimulateFiles, AreWrittenAndReadBack) {
-  const Ran ran = run("--schedule zbv --csv " + file("a.csv") + " --svg " + file("a.svg") +
-                      " --trace " + file("a.json"));
+  const Answer ran = run("--schedule zbv --csv " + file("a.csv") + " --svg " + file("a.svg") +
+                         " --trace " + file("a.json"));
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   for (const char* name : {"a.csv", "a.svg", "a.json"})
     EXPECT_NE(ran.out.find("wrote " + file(name)), std::string::npos) << ran.out;
@@ -314,7 +305,7 @@ TEST_F(SimulateFiles, WrongInputIsExplained) {
   };
   std::string page;
   for (const char* line : lines) {
-    const Ran ran = run(line);
+    const Answer ran = run(line);
     EXPECT_NE(ran.code, ExitCode::kOk) << line;
     EXPECT_EQ(ran.out, "") << line;
     page += join_parts("$ lockstep simulate ", line, "\n", ran.err, "exit code ",
