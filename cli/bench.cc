@@ -21,10 +21,10 @@ namespace lockstep::cli {
 namespace {
 
 using comm::Measurement;
-using comm::OpKind;
 
-const std::vector<OpKind> kOps = {OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllReduce,
-                                  OpKind::kAllToAll,  OpKind::kBroadcast,     OpKind::kSend};
+const std::vector<comm::OpKind> kOps = {comm::OpKind::kAllGather, comm::OpKind::kReduceScatter,
+                                        comm::OpKind::kAllReduce, comm::OpKind::kAllToAll,
+                                        comm::OpKind::kBroadcast, comm::OpKind::kSend};
 
 struct Request {
   std::string backend;

@@ -148,7 +148,7 @@ Json cluster_json(const cluster::Cluster& c) {
                        {"tiers", std::move(tiers)}});
 }
 
-ExitCode run_list(Output& output) {
+ExitCode list_devices(Output& output) {
   if (!output.json) return print_list(output.out), ExitCode::kOk;
   Json devices = Json::array();
   for (const cluster::CatalogRow& row : cluster::catalog()) devices.push(device_json(row.device));
@@ -157,7 +157,7 @@ ExitCode run_list(Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode run_fields(Output& output) {
+ExitCode list_cluster_fields(Output& output) {
   const config::FieldTable& file = cluster::cluster_fields();
   const config::FieldTable& tier = cluster::tier_fields();
   if (output.json) {
@@ -178,8 +178,8 @@ ExitCode run_cluster(const Args& args, Output& output) {
                                 strf("--%s takes no cluster, but `%s` is given", flag,
                                      args.text("CLUSTER").c_str()),
                                 "leave one of the two out"});
-  if (args.flag("list")) return run_list(output);
-  if (args.flag("fields")) return run_fields(output);
+  if (args.flag("list")) return list_devices(output);
+  if (args.flag("fields")) return list_cluster_fields(output);
   if (!args.has("CLUSTER"))
     return fail(output, Error{Code::kBadOptionValue, "no cluster was named",
                               "name one, for example `lockstep cluster h100:64`; `lockstep "

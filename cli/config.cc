@@ -152,7 +152,7 @@ ExitCode run_show(const Args& args, Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode run_fields(const Args& args, Output& output) {
+ExitCode print_run_fields(const Args& args, Output& output) {
   const config::FieldTable& table = plan::run_fields();
   std::vector<config::Field> chosen;
   const std::string key = args.has("KEY") ? args.text("KEY") : "";
@@ -209,7 +209,7 @@ Verb config_verb() {
                  .positionals = {{.name = "KEY",
                                   .help = "A key or a table; without it, all",
                                   .required = false}},
-                 .run = run_fields};
+                 .run = print_run_fields};
   return {.name = "config",
           .summary = "Check, show and describe run files",
           .description =

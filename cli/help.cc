@@ -10,7 +10,7 @@ namespace lockstep::cli {
 namespace {
 
 // Two columns: a term and its text, the text wrapped.
-using Rows = std::vector<std::pair<std::string, std::string>>;
+using HelpRows = std::vector<std::pair<std::string, std::string>>;
 
 class Page {
  public:
@@ -22,7 +22,7 @@ class Page {
     out_ += colour_ ? join_parts("\n\x1b[1m", text, ":\x1b[0m\n") : join_parts("\n", text, ":\n");
   }
 
-  void rows(const Rows& rows) {
+  void rows(const HelpRows& rows) {
     std::size_t longest = 0;
     for (const auto& [term, text] : rows)
       if (term.size() <= kMaxTerm) longest = std::max(longest, term.size());
@@ -71,7 +71,7 @@ std::string text_of(const Option& option) {
 void examples(Page& page, const std::vector<Example>& list) {
   if (list.empty()) return;
   page.heading("Examples");
-  Rows rows;
+  HelpRows rows;
   for (const Example& example : list) rows.emplace_back(example.command, example.what);
   page.rows(rows);
 }
@@ -82,7 +82,7 @@ void options(Page& page, const std::vector<Option>& list) {
     if (std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
   for (const std::string& group : groups) {
     page.heading(group);
-    Rows rows;
+    HelpRows rows;
     for (const Option& option : list)
       if (option.group == group) rows.emplace_back(term_of(option), text_of(option));
     page.rows(rows);
@@ -97,7 +97,7 @@ std::vector<Option> common_group() {
 
 void commands(Page& page, const std::vector<Verb>& verbs) {
   page.heading("Commands");
-  Rows rows;
+  HelpRows rows;
   for (const Verb& verb : verbs) rows.emplace_back(verb.name, verb.summary);
   page.rows(rows);
 }
@@ -186,7 +186,7 @@ std::string verb_help(const Verb& verb, const std::string& path, int width, bool
   if (!verb.verbs.empty()) commands(page, verb.verbs);
   if (!verb.positionals.empty()) {
     page.heading("Arguments");
-    Rows rows;
+    HelpRows rows;
     for (const Positional& positional : verb.positionals)
       rows.emplace_back(positional.name + (positional.repeated ? "..." : ""), positional.help);
     page.rows(rows);

@@ -33,7 +33,7 @@ using arch::UnitKind;
 constexpr std::int64_t kLongestDefaultSeq = 8192;
 
 // "2.524 TFLOP": four digits and a decimal prefix.
-std::string metric(double value, const char* unit) {
+std::string four_digits(double value, const char* unit) {
   constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
   std::size_t step = 0;
   for (; value >= 999.95 && step + 1 < std::size(kPrefixes); ++step) value /= 1000;
@@ -154,15 +154,18 @@ void print_costs(std::ostream& out, const Model& model, std::int64_t seq) {
   for (const auto& [mask, name] :
        {std::pair{Mask::kCausal, "causal attention"}, {Mask::kFull, "mask ignored"}}) {
     const arch::TokenFlops flops = flops_per_token(model, seq, mask);
-    rows.push_back({name, metric(flops.matmul.value, "FLOP"), metric(flops.attention.value, "FLOP"),
-                    metric(flops.forward().value, "FLOP"), metric(flops.train().value, "FLOP")});
+    rows.push_back(
+        {name, four_digits(flops.matmul.value, "FLOP"), four_digits(flops.attention.value, "FLOP"),
+         four_digits(flops.forward().value, "FLOP"), four_digits(flops.train().value, "FLOP")});
   }
   print_table(out, rows, "lrrrr");
   if (seq > model.config.max_positions)
     out << "The model was made for " << with_commas(model.config.max_positions) << " positions.\n";
 
   const auto parameters = static_cast<double>(count(model).total);
-  const auto bytes = [&](double per_parameter) { return metric(per_parameter * parameters, "B"); };
+  const auto bytes = [&](double per_parameter) {
+    return four_digits(per_parameter * parameters, "B");
+  };
   out << "\n";
   rows = {{"states of Adam, one copy", "weights", "gradients", "optimizer", "total"}};
   for (const auto& [grads, name] :
@@ -244,7 +247,7 @@ Json model_json(const Model& model, std::int64_t seq) {
        {"state_bytes_f32_grads", states(DType::kF32)}});
 }
 
-ExitCode run_list(Output& output) {
+ExitCode list_models(Output& output) {
   Rows rows = {
       {"model", "family", "parameters", "active", "layers", "hidden", "heads", "positions", ""}};
   Json models = Json::array();
@@ -278,7 +281,7 @@ ExitCode run_list(Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode run_fields(Output& output) {
+ExitCode list_fields(Output& output) {
   if (output.json)
     print_json(output, config::fields_json(arch::model_fields()));
   else
@@ -293,8 +296,8 @@ ExitCode run_model(const Args& args, Output& output) {
                                 strf("--%s takes no model, but `%s` is given", flag,
                                      args.text("MODEL").c_str()),
                                 "leave one of the two out"});
-  if (args.flag("list")) return run_list(output);
-  if (args.flag("fields")) return run_fields(output);
+  if (args.flag("list")) return list_models(output);
+  if (args.flag("fields")) return list_fields(output);
   if (!args.has("MODEL"))
     return fail(output, Error{Code::kBadOptionValue, "no model was named",
                               "name one, for example `lockstep model llama3-8b`; `lockstep model "

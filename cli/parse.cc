@@ -159,8 +159,8 @@ Result<Given> sort_words(const Verb& verb, const std::string& path,
   return given;
 }
 
-Result<void> set_option(const Option& option, std::vector<std::string> given,
-                        const EnvironmentLookup& lookup, Args& args) {
+Result<void> set_from(const Option& option, std::vector<std::string> given,
+                      const EnvironmentLookup& lookup, Args& args) {
   if (option.value.empty()) return args.set(option.name, std::move(given)), Result<void>();
   if (given.size() > 1 && !option.repeated)
     return Error{Code::kBadOptionValue,
@@ -258,7 +258,7 @@ Result<Args> parse_args(const Verb& verb, const std::string& path,
   };
   Args args;
   for (const Option& option : verb.options) {
-    const auto set = set_option(option, values_of(option.name), lookup, args);
+    const auto set = set_from(option, values_of(option.name), lookup, args);
     if (!set.ok()) return set.error();
   }
   for (const Positional& positional : verb.positionals) {

@@ -10,7 +10,7 @@ namespace {
 
 // Kept in ascending order; tests/base/codes_test.cc checks that and that every enumerator has a
 // row.
-constexpr CodeRow kRows[] = {
+constexpr CodeRow kCodeRows[] = {
     {Code::kUnknownCommand, "no such command",
      "The first word after `lockstep` is not one of its commands. `lockstep --help` lists them; a "
      "name\n"
@@ -143,7 +143,7 @@ constexpr CodeRow kRows[] = {
 
 }  // namespace
 
-std::span<const CodeRow> code_table() { return kRows; }
+std::span<const CodeRow> code_table() { return kCodeRows; }
 
 std::string to_text(Code code) {
   char text[8];
@@ -159,7 +159,7 @@ std::optional<Code> parse_code(std::string_view text) {
     return std::nullopt;
   int number = 0;
   for (char c : text) number = number * 10 + (c - '0');
-  for (const CodeRow& row : kRows)
+  for (const CodeRow& row : kCodeRows)
     if (static_cast<int>(row.code) == number) return row.code;
   return std::nullopt;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -103,9 +102,7 @@ CatalogRow to_row(const Sheet& s) {
   return row;
 }
 
-constexpr std::int64_t kMaxDevices = std::numeric_limits<std::int32_t>::max();  // as ranks
-
-Error bad(std::string message, std::string help) {
+Error bad_name(std::string message, std::string help) {
   return {Code::kBadCluster, std::move(message), std::move(help)};
 }
 
@@ -131,23 +128,24 @@ Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::stri
   const std::string shown(text);
   const auto full = static_cast<long long>(row.node_size);
   if (amount.find('x') != std::string_view::npos)
-    return bad("`" + shown + "`: " + row.device.name + " is not a torus, so it has no axes",
-               "give the number of devices, for example " + row.device.name + ":64");
+    return bad_name("`" + shown + "`: " + row.device.name + " is not a torus, so it has no axes",
+                    "give the number of devices, for example " + row.device.name + ":64");
   if (!count || !node)
-    return bad("`" + shown +
-                   "`: the number of devices must be a whole number of at least 1 and at most " +
-                   std::to_string(kMaxDevices),
-               "write " + row.device.name + ":64, or " + row.device.name +
-                   ":64/4 for nodes that use four devices each");
+    return bad_name(
+        "`" + shown + "`: the number of devices must be a whole number of at least 1 and at most " +
+            std::to_string(kMaxDevices),
+        "write " + row.device.name + ":64, or " + row.device.name +
+            ":64/4 for nodes that use four devices each");
   if (*node > row.node_size)
-    return bad("`" + shown + strf("`: %lld devices per node, but ", static_cast<long long>(*node)) +
-                   row.device.name + strf(" has at most %lld", full),
-               "describe an unusual machine in a cluster file");
+    return bad_name("`" + shown +
+                        strf("`: %lld devices per node, but ", static_cast<long long>(*node)) +
+                        row.device.name + strf(" has at most %lld", full),
+                    "describe an unusual machine in a cluster file");
   Cluster cluster = with_device(row, text, *count);
   const std::int64_t inner = std::min(*node, *count);
   if (*count % inner != 0) {
     const auto n = static_cast<long long>(*count), size = static_cast<long long>(inner);
-    return bad(
+    return bad_name(
         "`" + shown + strf("`: %lld devices do not fill nodes of %lld", n, size),
         strf("the nearest counts are %lld and %lld", n / size * size, (n / size + 1) * size));
   }
@@ -155,9 +153,10 @@ Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::stri
                            row.scale_up_bytes_per_s, row.scale_up_latency_s});
   if (*count > inner) {
     if (!row.network_bytes_per_s.known())
-      return bad("`" + shown + strf("`: there is no usual network between nodes of %lld ", full) +
-                     row.device.name,
-                 strf("use at most %lld, or describe the network in a cluster file", full));
+      return bad_name("`" + shown +
+                          strf("`: there is no usual network between nodes of %lld ", full) +
+                          row.device.name,
+                      strf("use at most %lld, or describe the network in a cluster file", full));
     cluster.tiers.push_back(
         {"network", *count, TierKind::kSwitch, row.network_bytes_per_s, row.network_latency_s});
   }
@@ -187,9 +186,9 @@ Result<Cluster> torus(const CatalogRow& row, std::string_view text, std::string_
                              row.scale_up_latency_s});
   }
   if (num_axes != row.torus_axes)
-    return bad(strf("`%s`: %s is a torus; give the lengths of its %d axes",
-                    std::string(text).c_str(), row.device.name.c_str(), row.torus_axes),
-               "for example " + example);
+    return bad_name(strf("`%s`: %s is a torus; give the lengths of its %d axes",
+                         std::string(text).c_str(), row.device.name.c_str(), row.torus_axes),
+                    "for example " + example);
   if (cluster.tiers.empty())
     cluster.tiers.push_back({std::string(row.scale_up) + "-x", 1, TierKind::kLine,
                              row.scale_up_bytes_per_s, row.scale_up_latency_s});

@@ -1,7 +1,6 @@
 #include "lockstep/cluster/cluster.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -76,9 +75,9 @@ Result<Cluster> validated(Cluster cluster) {
   const auto count = static_cast<long long>(cluster.count);
   if (cluster.count < 1)
     return bad(strf("the cluster has %lld devices; it needs at least one", count));
-  if (cluster.count > std::numeric_limits<std::int32_t>::max())
-    return bad(strf("the cluster has %lld devices; ranks are counted up to %d", count,
-                    std::numeric_limits<std::int32_t>::max()));
+  if (cluster.count > kMaxDevices)
+    return bad(strf("the cluster has %lld devices; ranks are counted up to %lld", count,
+                    static_cast<long long>(kMaxDevices)));
   if (!cluster.device.memory.known())
     return bad("device `" + cluster.device.name + "` has no memory size");
   if (cluster.tiers.empty()) return bad("the cluster has no tiers; even one device has its own");

@@ -15,6 +15,8 @@
 
 namespace lockstep::cluster {
 
+inline constexpr std::int64_t kMaxDevices = 2147483647;  // a rank is a 32-bit number
+
 // How much a number may be trusted.
 enum class Origin : std::uint8_t {
   kPublished,     // printed by the vendor, or in a recipe or paper of a published run

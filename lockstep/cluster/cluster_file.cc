@@ -13,7 +13,6 @@ namespace {
 using config::Field;
 using config::FieldType;
 
-constexpr double kMaxDevices = 2147483647;  // a rank is a 32-bit number
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
 std::vector<std::string> device_names() {
@@ -88,7 +87,7 @@ const config::FieldTable& cluster_fields() {
         .doc = "Number of devices in the whole cluster.",
         .required = true,
         .min = 1,
-        .max = kMaxDevices},
+        .max = static_cast<double>(kMaxDevices)},
        {.path = "device.base",
         .type = FieldType::kChoice,
         .doc = "Catalogue row whose figures are used where none is given here.",

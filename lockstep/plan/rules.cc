@@ -112,11 +112,12 @@ void check_decay(const Settings& settings, Report& report) {
            {{{"train.decay_steps"}, join_parts(*fall, " steps")}, by});
 }
 
-std::optional<int> small(const std::optional<std::int64_t>& value) {
+}  // namespace
+
+std::optional<int> Draft::small(std::string_view key) const {
+  const auto value = settings.integer(key);
   return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
-
-}  // namespace
 
 void apply_rules(Draft& draft, Report& report) {
   const Settings& settings = draft.settings;
@@ -128,11 +129,11 @@ void apply_rules(Draft& draft, Report& report) {
                         .degrees = draft.degrees,
                         .dp_is_known = dp_is_known,
                         .sp = settings.boolean("layout.sp"),
-                        .zero = small(settings.integer("layout.zero")),
+                        .zero = draft.small("layout.zero"),
                         .schedule = settings.text("layout.schedule"),
-                        .chunks = small(settings.integer("layout.chunks")),
-                        .resident = small(settings.integer("layout.resident")),
-                        .prefetch = small(settings.integer("layout.prefetch")),
+                        .chunks = draft.small("layout.chunks"),
+                        .resident = draft.small("layout.resident"),
+                        .prefetch = draft.small("layout.prefetch"),
                         .seq = settings.integer("batch.seq"),
                         .global_batch = settings.integer("batch.global_batch"),
                         .microbatch = settings.integer("batch.microbatch")};

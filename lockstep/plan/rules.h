@@ -13,6 +13,9 @@ struct Draft {
   std::optional<arch::ModelConfig> model;
   std::optional<cluster::Cluster> cluster;
   std::optional<mesh::Degrees> degrees;
+
+  // A setting whose range is that of int.
+  std::optional<int> small(std::string_view key) const;
 };
 
 // Fills in dp when it was left out, then reports every rule that does not hold.

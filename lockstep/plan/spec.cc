@@ -132,21 +132,17 @@ std::optional<cluster::Cluster> read_cluster(const Settings& settings, Report& r
   return found;
 }
 
-std::optional<int> small(const std::optional<std::int64_t>& value) {
-  return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
-}
-
 Layout read_layout(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
   const Settings& settings = draft.settings;
   Layout layout{.degrees = *draft.degrees,
                 .order = order,
                 .sp = *settings.boolean("layout.sp"),
-                .zero = *small(settings.integer("layout.zero")),
+                .zero = *draft.small("layout.zero"),
                 .schedule = *settings.text("layout.schedule"),
-                .chunks = *small(settings.integer("layout.chunks")),
+                .chunks = *draft.small("layout.chunks"),
                 .recompute = recompute,
-                .resident = small(settings.integer("layout.resident")),
-                .prefetch = small(settings.integer("layout.prefetch"))};
+                .resident = draft.small("layout.resident"),
+                .prefetch = draft.small("layout.prefetch")};
   const auto reduce = settings.text("layout.reduce");
   layout.reduce = reduce ? *parse_reduce(*reduce) : default_reduce(layout.zero);
   return layout;

@@ -10,7 +10,7 @@
 namespace lockstep::arch {
 namespace {
 
-Model described(const std::string& name) { return *describe(find(name)->config); }
+Model catalog_model(const std::string& name) { return *describe(find(name)->config); }
 
 ModelConfig gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
                 std::int64_t positions) {
@@ -54,14 +54,14 @@ TEST(Flops, GptAgreesWithTheClosedFormsOfNarayanan) {
 }
 
 TEST(Flops, Gpt3HasItsPublishedSize) {
-  const Model model = described("gpt3-175b");
+  const Model model = catalog_model("gpt3-175b");
   EXPECT_NEAR(static_cast<double>(count(model).total) / 1e9, 174.6, 0.05);
   // 3.14e23 FLOPs for 300e9 tokens, arXiv 2005.14165 table D.1: 6 per parameter, no attention.
   EXPECT_NEAR(flops_per_token(model, 2048, Mask::kFull).matmul.value * 3 * 300e9, 3.14e23, 0.01e23);
 }
 
 TEST(Flops, BothConventionsOfLlama405B) {
-  const Model model = described("llama3-405b");
+  const Model model = catalog_model("llama3-405b");
   const auto train = [&](std::int64_t seq, Mask mask) {
     return flops_per_token(model, seq, mask).train().value;
   };
@@ -117,14 +117,14 @@ TEST(Flops, MeanKeysEqualACountOfTheMask) {
 }
 
 TEST(Flops, LatentAttentionCountsScoreAndValueWidthsApart) {
-  const Model model = described("deepseek-v3");
+  const Model model = catalog_model("deepseek-v3");
   const double per_key = 2.0 * 128 * (128 + 64) + 2.0 * 128 * 128;
   EXPECT_DOUBLE_EQ(flops_per_token(model, 4096, Mask::kCausal).attention.value,
                    61 * per_key * (4096 + 1) / 2);
 }
 
 TEST(Flops, WindowsSaveOnlyWhereTheyBind) {
-  const Model gemma = described("gemma2-9b");
+  const Model gemma = catalog_model("gemma2-9b");
   ModelConfig global = gemma.config;
   global.window = 1 << 20;
   const auto attention = [](const Model& model, std::int64_t seq) {

@@ -4,14 +4,10 @@
 
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/measure.h"
+#include "tests/comm/short_calls.h"
 
 namespace lockstep::comm {
 namespace {
-
-Deadline soon() { return Deadline::after(Seconds{20}); }
-Buffer floats(std::vector<float>& v) {
-  return {v.data(), static_cast<std::int64_t>(v.size()), DType::kF32, {}};
-}
 
 TEST(Communicator, ArgumentsThatDoNotFitAreBrokenInvariants) {
   run_local(2, [](World& world) {

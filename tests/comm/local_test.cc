@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tests/comm/short_calls.h"
 #include "tests/contract/contract.h"
 
 namespace lockstep::comm {
@@ -21,10 +22,6 @@ std::vector<Rank> everyone(const World& world) {
 std::unique_ptr<Communicator> connect_all(World& world) {
   return world.connect("world", "world", everyone(world), Deadline::after(Seconds{5}));
 }
-Buffer floats(std::vector<float>& v) {
-  return {v.data(), static_cast<std::int64_t>(v.size()), DType::kF32, {}};
-}
-Deadline soon() { return Deadline::after(Seconds{20}); }
 
 // 64 ranks with 64 MiB each would be 4 GiB per operation, and sanitizers slow every byte down; what
 // lies beyond one tile is covered by fewer ranks and the plain build.

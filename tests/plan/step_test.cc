@@ -13,7 +13,7 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr Batch kBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
+constexpr Batch kStepBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
 
 arch::Model small(const char* name) { return *arch::describe(shrink(arch::find(name)->config)); }
 
@@ -21,7 +21,7 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
   const arch::Model model = small("llama3.2-1b");
   const Layout layout =
       *parse_layout("pp2 dp2x2 zero3 gpipe m2 mb recompute=block resident=3 prefetch=0");
-  const schedule::StepShape step = step_shape(model, layout, cut(kBatch, layout));
+  const schedule::StepShape step = step_shape(model, layout, cut(kStepBatch, layout));
   EXPECT_EQ(step.shape, (schedule::Shape{.coords = 2, .chunks = 1, .microbatches = 2}));
   EXPECT_EQ(step.stage_begin, (std::vector<std::int32_t>{0, 3, 6}));
   EXPECT_EQ(step.zero, 3);
@@ -33,7 +33,7 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
   EXPECT_EQ(step.prefetch, 0);
 
   const Layout flat = *parse_layout("dp4 zero1 recompute=cheap");
-  const schedule::StepShape plain = step_shape(small("llama3-8b"), flat, kBatch);
+  const schedule::StepShape plain = step_shape(small("llama3-8b"), flat, kStepBatch);
   EXPECT_EQ(plain.shape.microbatches, 4);
   EXPECT_FALSE(plain.replicas);
   EXPECT_FALSE(plain.tied);
@@ -43,7 +43,9 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
 // Norms of blocks and head; in gpt2 the positions of the embedding too.
 TEST(StepShape, SequenceParallelismMakesGradientsPartial) {
   Layout layout = {.degrees = {.tp = 2}};
-  const auto shape_of = [&](const char* name) { return step_shape(small(name), layout, kBatch); };
+  const auto shape_of = [&](const char* name) {
+    return step_shape(small(name), layout, kStepBatch);
+  };
   EXPECT_TRUE(shape_of("llama3-8b").tensor_parallel);
   EXPECT_EQ(shape_of("llama3-8b").partial,
             (std::vector<bool>{false, true, true, true, true, true}));
@@ -81,8 +83,8 @@ TEST(ProgramFor, LowersEveryLegalLayoutToAProgramOfItsOwn) {
   const arch::Model model = small("llama3-8b");
   for (const std::int64_t ranks : {1, 4}) {
     std::map<std::string, std::string> first;  // ops in text, and the mesh: who had them first
-    for (const Layout& layout : layouts(model.config, ranks, kBatch)) {
-      const Batch batch = cut(kBatch, layout);
+    for (const Layout& layout : layouts(model.config, ranks, kStepBatch)) {
+      const Batch batch = cut(kStepBatch, layout);
       const auto program = program_for(model, layout, batch);
       ASSERT_TRUE(program.ok()) << to_text(layout) << ": " << program.error().message;
       EXPECT_EQ(program->lists.size(), static_cast<std::size_t>(layout.degrees.pp));
@@ -105,7 +107,7 @@ TEST(ProgramFor, SettingsThatAreLeftOutMakeNoDifference) {
   const arch::Model model = small("llama3-8b");
   const auto lists = [&](const std::string& name) {
     const Layout layout = *parse_layout(name);
-    const Batch batch = cut(kBatch, layout);
+    const Batch batch = cut(kStepBatch, layout);
     EXPECT_TRUE(legal(model.config, layout, batch, DType::kF32).empty()) << name;
     return program_for(model, layout, batch)->lists;
   };
@@ -122,7 +124,7 @@ TEST(ProgramFor, SettingsThatAreLeftOutMakeNoDifference) {
 TEST(ProgramFor, IsRefusedForAnUnknownSchedule) {
   Layout layout;
   layout.schedule = "2f2b";
-  EXPECT_EQ(program_for(small("llama3-8b"), layout, kBatch).error().code, Code::kUnknownChoice);
+  EXPECT_EQ(program_for(small("llama3-8b"), layout, kStepBatch).error().code, Code::kUnknownChoice);
 }
 
 }  // namespace

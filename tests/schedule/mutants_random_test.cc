@@ -26,7 +26,7 @@ TEST(RandomMutants, WhatLoweringEmitsComputesTheStep) {
   std::cout << programs << " programs\n";
 }
 
-struct Tally {
+struct SpoilTally {
   int made = 0, rejected = 0, harmless = 0;
 };
 
@@ -34,14 +34,14 @@ TEST(RandomMutants, AreRejectedOrComputeTheSame) {
   constexpr int kMutants = 20'000;
   Dice dice(11);
   const std::vector<Sample> samples = lowered_samples();
-  std::map<Spoil, Tally> tallies;
+  std::map<Spoil, SpoilTally> tallies;
   std::set<Hash128> known;
   for (int turn = 0; static_cast<int>(known.size()) < kMutants; ++turn) {
     const Sample& sample = samples[static_cast<std::size_t>(turn) % samples.size()];
     const auto kind = static_cast<Spoil>(dice.between(0, kNumSpoils - 1));
     const Program mutant = Spoiler(sample.program, dice).spoil(kind);
     if (!known.insert(program_hash(mutant)).second) continue;
-    Tally& tally = tallies[kind];
+    SpoilTally& tally = tallies[kind];
     ++tally.made;
     if (!validate(mutant, 1).empty() || !check_deadlock(mutant, Transport::kTagged).ok()) {
       ++tally.rejected;

@@ -72,12 +72,12 @@ const std::map<OpKind, std::string> kHarmlessOrders = {
     {OpKind::kWait, "nothing between the two places needs what either completes"},
 };
 
-struct Tally {
+struct KindTally {
   int made = 0, caught = 0;
 };
 
 TEST(Mutants, AreCaughtOrComputeTheSame) {
-  std::map<MutantKind, Tally> by_kind;
+  std::map<MutantKind, KindTally> by_kind;
   std::map<OpKind, int> passed;
   for (const Sample& sample : lowered_samples()) {
     const std::string schedule = sample.name.substr(0, sample.name.find(' '));

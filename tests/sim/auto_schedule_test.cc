@@ -78,10 +78,10 @@ TEST(AutoSchedule, IsTheOptimumOverPlacementsAndChunks) {
   std::cout << cases << " optima with two chunks, some beside one\n";
 }
 
-struct Mix {
+struct HopMix {
   double f, i, w, hop;
 };
-constexpr Mix kMixes[] = {{240, 240, 240, 0}, {240, 288, 192, 12}, {240, 480, 240, 48}};
+constexpr HopMix kHopMixes[] = {{240, 240, 240, 0}, {240, 288, 192, 12}, {240, 480, 240, 48}};
 
 // The fastest that the catalogue has for this, refilled or not.
 std::optional<Seconds> best_named(const Shape& shape, const StageCosts& costs, int max_held) {
@@ -124,7 +124,7 @@ TEST(AutoSchedule, NeverLosesToANamedScheduleAndSaysTheGap) {
   for (const int p : {4, 8, 16})
     for (const int m : {p, 2 * p, 4 * p})
       for (const int chunks : {1, 2}) {
-        const Mix& mix = kMixes[(cases / 2 + p) % 3];
+        const HopMix& mix = kHopMixes[(cases / 2 + p) % 3];
         const Shape shape = {p, chunks, m};
         StageCosts costs = even_costs(shape, {mix.f}, {mix.i}, {mix.w}, {mix.hop});
         costs.forward.back() += {60};  // the head

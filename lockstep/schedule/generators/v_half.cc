@@ -6,13 +6,13 @@
 namespace lockstep::schedule {
 namespace {
 
-VSlots slots(int p, int r) {
+VSlots v_half_slots(int p, int r) {
   const int gap = p % 2 == 0 ? 3 : 0;  // keeps the four apart modulo 6
   return {2 * r, 3 * p - 2 - r, 3 * p - 1 + gap + 2 * r, 6 * p - 2 + gap - r};
 }
 
 }  // namespace
 
-Result<Schedule> v_half(const Shape& shape) { return from_slots("v-half", shape, slots); }
+Result<Schedule> v_half(const Shape& shape) { return from_slots("v-half", shape, v_half_slots); }
 
 }  // namespace lockstep::schedule

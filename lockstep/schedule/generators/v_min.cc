@@ -7,13 +7,13 @@
 namespace lockstep::schedule {
 namespace {
 
-VSlots slots(int p, int r) {
+VSlots v_min_slots(int p, int r) {
   const int gap = p % 3 == 0 ? 2 : 0;  // keeps the four apart modulo 6
   return {r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p - 1 + gap - r};
 }
 
 }  // namespace
 
-Result<Schedule> v_min(const Shape& shape) { return from_slots("v-min", shape, slots); }
+Result<Schedule> v_min(const Shape& shape) { return from_slots("v-min", shape, v_min_slots); }
 
 }  // namespace lockstep::schedule
