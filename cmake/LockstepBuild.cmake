@@ -6,11 +6,14 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
 set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/tree_sum.cc" PROPERTIES COMPILE_OPTIONS "-O3")
 
-# ccache makes a second checkout or build folder cheap; it is used when present and never required.
+# ccache makes a second checkout or build folder cheap, and `dev` takes from it what `core` compiled; it is
+# used when present and never required.
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without the two, precompiled headers (of tests) are never found in the cache.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${LOCKSTEP_CCACHE}")
+  # Without the first, precompiled headers (of tests) are never found in the cache; the others leave out where
+  # the folders are.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros
+    "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${LOCKSTEP_CCACHE}")
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
 
