@@ -3,6 +3,7 @@
 #include "lockstep/arch/pass_bytes.h"
 #include "lockstep/arch/state_bytes.h"
 #include "lockstep/base/check.h"
+#include "lockstep/cost/op_passes.h"
 
 namespace lockstep::cost {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 using arch::MemoryEvents;
 using arch::UnitKind;
 using arch::UnitPass;
+using schedule::OpKind;
 using schedule::UnitBytes;
 
 constexpr std::int64_t kTokenBytes = 8;  // i64
@@ -19,49 +21,40 @@ class Surges {
  public:
   Surges(const arch::Model& model, const schedule::StepShape& step, const StepSizes& sizes,
          int unit)
-      : config_(model.config), unit_(model.unit(unit)), sizes_(sizes.unit) {
-    is_block_ = unit_.kind == UnitKind::kBlock;
-    if (step.forward_only)
-      forward_ = UnitPass::kEvaluate;
-    else if (is_block_ && step.recomputes(unit))
-      forward_ = UnitPass::kCheckpoint;
-  }
+      : config_(model.config),
+        unit_(model.unit(unit)),
+        sizes_(sizes.unit),
+        step_(step),
+        index_(unit) {}
 
   void fill(UnitBytes& bytes) const {
-    bytes.forward = extra(events(forward_));
-    if (is_block_) bytes.recompute = extra(events(UnitPass::kRecompute));
+    bytes.forward = surge(OpKind::kForward, 0);
+    if (unit_.kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute, 0);
     if (unit_.kind != UnitKind::kHead) {
-      bytes.input_grad = extra(events(UnitPass::kInputGrad));
-      bytes.weight_grad = extra(weight_grad(UnitPass::kWeightGrad, 0));
-      bytes.first_weight_grad = extra(weight_grad(UnitPass::kWeightGrad, bytes.main_grad));
+      bytes.input_grad = surge(OpKind::kInputGrad, 0);
+      bytes.weight_grad = surge(OpKind::kWeightGrad, 0);
+      bytes.first_weight_grad = surge(OpKind::kWeightGrad, bytes.main_grad);
     }
-    bytes.backward = extra(backward(0));
-    bytes.first_backward = extra(backward(bytes.main_grad));
+    bytes.backward = surge(OpKind::kBackward, 0);
+    bytes.first_backward = surge(OpKind::kBackward, bytes.main_grad);
   }
 
  private:
-  MemoryEvents events(UnitPass pass) const { return pass_events(config_, unit_, sizes_, pass); }
-
   // Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
-  MemoryEvents weight_grad(UnitPass pass, std::int64_t main_grad) const {
-    MemoryEvents all = {{"main_grad", main_grad}};
-    for (auto& event : events(pass)) all.push_back(std::move(event));
-    return all;
-  }
-
-  MemoryEvents backward(std::int64_t main_grad) const {
-    if (unit_.kind == UnitKind::kHead) return weight_grad(UnitPass::kHeadGrad, main_grad);
-    MemoryEvents all = events(UnitPass::kBackwardInput);
-    for (auto& event : weight_grad(UnitPass::kBackwardWeight, main_grad))
-      all.push_back(std::move(event));
-    return all;
+  std::int64_t surge(OpKind kind, std::int64_t main_grad) const {
+    MemoryEvents all;
+    for (const UnitPass pass : op_passes(step_, unit_, {.kind = kind, .unit = index_})) {
+      if (writes_gradients(pass)) all.push_back({"main_grad", main_grad});
+      for (auto& event : pass_events(config_, unit_, sizes_, pass)) all.push_back(std::move(event));
+    }
+    return extra(all);
   }
 
   const arch::ModelConfig& config_;
   const arch::Unit& unit_;
   const arch::UnitSizes& sizes_;
-  bool is_block_ = false;
-  UnitPass forward_ = UnitPass::kForward;
+  const schedule::StepShape& step_;
+  const int index_;
 };
 
 }  // namespace

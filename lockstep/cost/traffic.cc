@@ -1,11 +1,15 @@
 #include "lockstep/cost/traffic.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lockstep/arch/unit_traffic.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/exact_sum.h"
+#include "lockstep/cost/op_passes.h"
 
 namespace lockstep::cost {
 namespace {
@@ -16,6 +20,19 @@ using schedule::OpKind;
 using schedule::Reach;
 
 constexpr std::int64_t kWordBytes = 8;
+
+comm::OpKind as_counted(arch::TensorOp op) {
+  switch (op) {
+    case arch::TensorOp::kAllGather:
+      return comm::OpKind::kAllGather;
+    case arch::TensorOp::kReduceScatter:
+      return comm::OpKind::kReduceScatter;
+    case arch::TensorOp::kAllReduce:
+      break;
+  }
+  return comm::OpKind::kAllReduce;
+}
+
 // Two exact sums, the tokens that took part and the ranks that brought a loss.
 constexpr auto kNormWords = static_cast<std::int64_t>(2 * ExactSum::kNumWords + 2);
 
@@ -78,8 +95,23 @@ class Count {
       case OpKind::kPostRecv:
         return count(pipeline(), comm::OpKind::kRecv, 0);
       default:
-        return;
+        return add_passes(op);
     }
+  }
+
+  void add_passes(const Op& op) {
+    if (sizes_.unit.tp == 1 || op.unit < 0) return;
+    for (const arch::UnitPass pass : op_passes(step_, model_.unit(op.unit), op))
+      for (const arch::TensorCollective& one : collectives(op.unit, pass))
+        count(along(Axis::kTensor), as_counted(one.op), arch::sent(one, sizes_.unit.tp));
+  }
+
+  const std::vector<arch::TensorCollective>& collectives(int unit, arch::UnitPass pass) {
+    const std::pair key(model_.order[static_cast<std::size_t>(unit)], pass);
+    const auto known = collectives_.find(key);
+    if (known != collectives_.end()) return known->second;
+    return collectives_[key] =
+               pass_collectives(model_.config, model_.unit(unit), sizes_.unit, pass);
   }
 
   // The piece of the gradient and the shared weight begin and end alike in both units.
@@ -158,6 +190,8 @@ class Count {
   const Coord coord_;
   const std::int64_t shard_;
   const std::vector<arch::FlatLayout> layouts_;
+  // By distinct unit and pass: a step repeats them for every layer and microbatch.
+  std::map<std::pair<int, arch::UnitPass>, std::vector<arch::TensorCollective>> collectives_;
   Traffic traffic_;
 };
 

@@ -1,7 +1,6 @@
 // What the ops of a program send in one step on one rank, predicted entry by entry as the ledger counts
-// it: logical bytes and calls by (axis, operation), groups of one member and padding included. A run's
-// ledger must equal it exactly. Collectives of the tensor group inside a unit's passes are not ops of
-// the program and not counted here.
+// it: logical bytes and calls by (axis, operation), groups of one member and padding included, and what
+// tensor ranks send inside a unit's passes (arch/unit_traffic.h). A run's ledger must equal it exactly.
 #pragma once
 
 #include <map>

@@ -28,10 +28,11 @@ struct Layout {
   std::vector<bool> recompute = {};
   bool tensor_parallel = false;
   std::vector<bool> partial = {};
+  const char* schedule = "1f1b";
 };
 
 inline schedule::Program program_of(const Layout& layout, int units) {
-  const auto order = schedule::find("1f1b")->build({layout.pp, 1, layout.microbatches});
+  const auto order = schedule::find(layout.schedule)->build({layout.pp, 1, layout.microbatches});
   schedule::StepShape step;
   step.stage_begin = schedule::split_units(units, layout.pp);
   step.zero = layout.zero;

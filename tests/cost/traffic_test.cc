@@ -49,10 +49,12 @@ World world_of(const Layout& layout, std::int64_t dp, std::int64_t dp_shard, std
   arch::ModelConfig config = tiny(layout.tied).config;
   config.kv_heads = std::max(config.kv_heads, tp);
   const arch::Model model = *arch::describe(config);
-  return {model,
-          program_of(layout, model.num_units()),
-          {.unit = {.batch = 2, .seq = kSeq, .tp = tp}, .shards = dp_shard},
-          mesh::Mesh::create({.tp = tp, .pp = layout.pp, .dp = dp, .dp_shard = dp_shard}).value()};
+  return {
+      model,
+      program_of(layout, model.num_units()),
+      {.unit = {.batch = 2, .seq = kSeq, .tp = tp, .sequence_parallel = !layout.partial.empty()},
+       .shards = dp_shard},
+      mesh::Mesh::create({.tp = tp, .pp = layout.pp, .dp = dp, .dp_shard = dp_shard}).value()};
 }
 
 comm::Ledger::Entry entry(const Traffic& traffic, const std::string& axis, Kind op) {
@@ -203,15 +205,81 @@ TEST(Traffic, ReplicatedGradientsMeetOnceOverTheTensorGroup) {
       }
 }
 
+// What passes send to the tensor group in volumes of the hidden state, (t-1)/t of it each: by
+// Korthikanti et al. (arXiv 2205.05198, section 4.2.2), with the rows that weights' gradients gather
+// again. The softmax of the head sends three numbers a token and rank.
+struct Volumes {
+  int forward, recompute, backward, input_grad, weight_grad;  // of a block
+  int embed_forward, embed_grad, head;
+};
+constexpr Volumes kTensor = {4, 2, 4, 4, 0, 2, 0, 2};
+constexpr Volumes kSequence = {4, 3, 6, 4, 4, 1, 1, 2};
+static_assert(kTensor.forward + kTensor.backward == 8);
+static_assert(kSequence.forward + kSequence.backward == 10);
+static_assert(kSequence.forward + kSequence.input_grad + kSequence.weight_grad == 12);
+
+std::int64_t volumes_of(const Volumes& v, const Op& op, int head) {
+  const bool is_embed = op.unit == 0, is_head = op.unit == head;
+  switch (op.kind) {
+    case OpKind::kForward:
+      return is_head ? 0 : is_embed ? v.embed_forward : v.forward;
+    case OpKind::kRecompute:
+      return v.recompute;
+    case OpKind::kBackward:
+      return is_head ? v.head : is_embed ? v.embed_grad : v.backward;
+    case OpKind::kInputGrad:
+      return is_embed ? 0 : v.input_grad;
+    case OpKind::kWeightGrad:
+      return is_embed ? v.embed_grad : v.weight_grad;
+    default:
+      return 0;
+  }
+}
+
+TEST(Traffic, PassesSendTheVolumesOfTensorAndSequenceParallelism) {
+  const std::vector<bool> partial = {false, true, true, true, true, true};
+  int splits = 0, recomputes = 0;
+  for (const std::int64_t tp : {2, 4})
+    for (const bool sp : {false, true})
+      for (const char* schedule : {"1f1b", "zb-h1"})
+        for (const bool recompute : {false, true}) {
+          SCOPED_TRACE(testing::Message() << schedule << " tp " << tp << " sp " << sp);
+          Layout layout{.pp = 2, .microbatches = 3, .tensor_parallel = true, .schedule = schedule};
+          if (sp) layout.partial = partial;
+          if (recompute) layout.recompute = {false, true, false, true, true, false};
+          const World world = world_of(layout, 1, 1, tp);
+          const int head = world.program.step.head();
+          const std::int64_t hidden = 2 * kSeq * 64 * 4;
+          for (int coord = 0; coord < 2; ++coord) {
+            std::int64_t volumes = 0, rest = 2 * 8 * 144;  // Norm
+            for (const Op& op : world.program.list(Coord{coord})) {
+              volumes += volumes_of(sp ? kSequence : kTensor, op, head);
+              if (op.kind == OpKind::kBackward && op.unit == head) rest += 3 * 2 * kSeq * 4 * tp;
+              if (op.kind == OpKind::kReduceReplicated)
+                rest += 2 * 4 * 64 * (op.unit == head ? 1 : 2);
+              splits += op.kind == OpKind::kWeightGrad ? 1 : 0;
+              recomputes += op.kind == OpKind::kRecompute ? 1 : 0;
+            }
+            const Traffic traffic = world.at(coord, 0);
+            std::int64_t all = 0;
+            for (const Kind kind : {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllReduce})
+              all += sent(traffic, "tp", kind);
+            EXPECT_EQ(all, (volumes * hidden + rest) * (tp - 1) / tp);
+          }
+        }
+  EXPECT_GT(splits, 0);
+  EXPECT_GT(recomputes, 0);
+}
+
 // With several tensor ranks the norm is summed over them too, cut matrices are a t-th, and units
-// without partial gradients send nothing.
+// without partial gradients send nothing more than their passes do.
 TEST(Traffic, TensorRanksShareCutMatrices) {
   const World whole = world_of({.pp = 2, .zero = 1}, 2, 2);
   const World shared = world_of({.pp = 2, .zero = 1, .tensor_parallel = true}, 2, 2, 2);
   for (const int coord : {0, 1}) {
     const Traffic traffic = shared.at(coord, 0), once = whole.at(coord, 0);
-    EXPECT_EQ(calls(traffic, "tp", Kind::kAllReduce), 1);
-    EXPECT_EQ(sent(traffic, "tp", Kind::kAllReduce), 2 * 8 * 72);
+    // The embedding has one sum, a block two each way, the head one and the norm one.
+    EXPECT_EQ(calls(traffic, "tp", Kind::kAllReduce), 1 + 2 * 4 + 1);
     EXPECT_EQ(sent(traffic, "data", Kind::kAllReduce), sent(once, "data", Kind::kAllReduce));
     std::int64_t elements = 0;
     for (int unit = 3 * coord; unit < 3 * coord + 3; ++unit) {
