@@ -29,32 +29,30 @@ void write_param(const arch::Param& param, const std::string& name, std::uint64_
 
 template <class Element>
 void write(const arch::Model& model, int position, const arch::FlatLayout& layout,
-           arch::FlatRange range, std::uint64_t seed, Element* out) {
+           arch::TensorPlace rank, arch::FlatRange range, std::uint64_t seed, Element* out) {
   std::fill(out, out + range.size(), Element{0});
   const arch::Unit& unit = model.unit(position);
-  for (const arch::FlatParam& place : layout.params) {
-    const std::int64_t begin = std::max(place.offset, range.begin);
-    const std::int64_t end = std::min(place.end(), range.end);
-    if (begin >= end) continue;
-    const arch::Param& own = unit.params[static_cast<std::size_t>(place.param)];
+  for (const arch::FlatRun& run : arch::flat_runs(unit, layout, rank, range)) {
+    const arch::Param& own = unit.params[static_cast<std::size_t>(run.param)];
     // The embedding's table is the first parameter of the first unit.
     const arch::Param& source = own.tied ? model.unit(0).params.front() : own;
     const int layer = own.tied ? arch::Model::layer(0) : arch::Model::layer(position);
-    write_param(source, arch::name_at(source.name, layer), seed, begin - place.offset,
-                end - place.offset, out + (begin - range.begin));
+    write_param(source, arch::name_at(source.name, layer), seed, run.element,
+                run.element + run.length, out + (run.at - range.begin));
   }
 }
 
 }  // namespace
 
 void write_initial(const arch::Model& model, int position, const arch::FlatLayout& layout,
-                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out) {
+                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out,
+                   arch::TensorPlace place) {
   LS_CHECK(out.numel() == range.size() && out.is_contiguous() && out.is_cpu(),
            "initial values for ", range.size(), " elements into ", out.numel());
   if (out.scalar_type() == at::kDouble)
-    write(model, position, layout, range, seed, out.mutable_data_ptr<double>());
+    write(model, position, layout, place, range, seed, out.mutable_data_ptr<double>());
   else
-    write(model, position, layout, range, seed, out.mutable_data_ptr<float>());
+    write(model, position, layout, place, range, seed, out.mutable_data_ptr<float>());
 }
 
 }  // namespace lockstep::optim

@@ -8,12 +8,15 @@
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/flat_layout.h"
+#include "lockstep/arch/flat_runs.h"
 
 namespace lockstep::optim {
 
 // Writes elements `range` of the flat buffer of the unit at `position`, which are all of `out`, in
-// CPU memory. A tied copy gets the values of the weight it copies. Gaps become zero.
+// CPU memory; of the buffer of `place` where tensor ranks share the unit. A tied copy gets the values
+// of the weight it copies. Gaps become zero.
 void write_initial(const arch::Model& model, int position, const arch::FlatLayout& layout,
-                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out);
+                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out,
+                   arch::TensorPlace place = {});
 
 }  // namespace lockstep::optim

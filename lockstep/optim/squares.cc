@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "lockstep/base/check.h"
 
@@ -23,28 +24,46 @@ double sum_of_squares(const Element* x, std::int64_t n) {
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
+// What is counted elsewhere, ascending.
+std::vector<arch::FlatRange> left_out(const arch::FlatLayout& layout, arch::TensorPlace place) {
+  std::vector<arch::FlatRange> ranges;
+  if (layout.tied_copy) ranges.push_back(layout.tied);
+  if (place.coord > 0) ranges.push_back(layout.replicated);
+  return ranges;
+}
+
+// Tiles of the range, or what of them is counted here; `x` is the range's first element.
 template <class Element>
-void add_tiles(const Element* x, std::int64_t size, std::int64_t skip, ExactSum& sum) {
-  for (std::int64_t begin = 0; begin < size; begin += arch::kTile) {
-    const std::int64_t from = std::max(begin, skip);
-    const std::int64_t end = std::min(begin + arch::kTile, size);
-    if (from < end) sum.add(sum_of_squares(x + from, end - from));
+void add_tiles(const Element* x, arch::FlatRange range,
+               const std::vector<arch::FlatRange>& left_out, ExactSum& sum) {
+  for (std::int64_t begin = range.begin; begin < range.end; begin += arch::kTile) {
+    const arch::FlatRange tile = {begin, std::min(begin + arch::kTile, range.end)};
+    std::int64_t from = tile.begin;
+    const auto add_until = [&](std::int64_t end) {
+      if (from < end) sum.add(sum_of_squares(x + (from - range.begin), end - from));
+    };
+    for (const arch::FlatRange& hole : left_out) {
+      const arch::FlatRange part = common(tile, hole);
+      if (part.size() == 0) continue;
+      add_until(part.begin);
+      from = part.end;
+    }
+    add_until(tile.end);
   }
 }
 
 }  // namespace
 
 void add_squares(const arch::FlatLayout& layout, arch::FlatRange range, const at::Tensor& grad,
-                 ExactSum& sum) {
+                 ExactSum& sum, arch::TensorPlace place) {
   LS_CHECK(range.begin % arch::kTile == 0 && grad.numel() == range.size() && grad.is_contiguous(),
            "a piece of ", grad.numel(), " gradients at ", range.begin);
-  const std::int64_t skip =
-      layout.tied_copy ? std::max(layout.tied.end - range.begin, std::int64_t{0}) : 0;
+  const std::vector<arch::FlatRange> holes = left_out(layout, place);
   const at::Tensor host = grad.cpu();  // itself when it is there already
   if (host.scalar_type() == at::kDouble)
-    add_tiles(host.const_data_ptr<double>(), range.size(), skip, sum);
+    add_tiles(host.const_data_ptr<double>(), range, holes, sum);
   else
-    add_tiles(host.const_data_ptr<float>(), range.size(), skip, sum);
+    add_tiles(host.const_data_ptr<float>(), range, holes, sum);
 }
 
 }  // namespace lockstep::optim

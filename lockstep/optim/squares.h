@@ -6,13 +6,15 @@
 #include <ATen/core/Tensor.h>
 
 #include "lockstep/arch/flat_layout.h"
+#include "lockstep/arch/flat_runs.h"
 #include "lockstep/base/exact_sum.h"
 
 namespace lockstep::optim {
 
 // Adds elements `range` of a unit's gradient, which are all of `grad`, leaving out the second copy
-// of a tied weight. REQUIRES: range.begin is a multiple of a tile.
+// of a tied weight and, but for the first of the tensor ranks that share the unit, what all of them
+// hold. REQUIRES: range.begin is a multiple of a tile.
 void add_squares(const arch::FlatLayout& layout, arch::FlatRange range, const at::Tensor& grad,
-                 ExactSum& sum);
+                 ExactSum& sum, arch::TensorPlace place = {});
 
 }  // namespace lockstep::optim

@@ -59,16 +59,19 @@ at::Tensor as_tensor(const Buffer& buffer) {
 
 TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,
-                                 const data::TokenSource& source)
+                                 const data::TokenSource& source, nn::TensorGroup group)
     : model_(model),
       step_(step),
       place_(place),
       settings_(settings),
       source_(source),
-      layouts_(arch::flat_layouts(model)),
+      group_(group),
+      layouts_(arch::flat_layouts(model, place.tensor.tp)),
       buffer_shards_(step.zero == 0 ? 1 : place.shards) {
   LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
            " units for a model of ", model.num_units());
+  LS_CHECK((place.tensor == arch::TensorPlace{group.size(), group.index()}), "tensor rank ",
+           place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
   const auto type = tensor::scalar_type_of(settings.dtype);
   const std::int64_t tokens = settings.microbatch * settings.seq;
   for (int unit = 0; unit < step.units(); ++unit) {
@@ -76,14 +79,14 @@ TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepS
     const int kind = model.order[static_cast<std::size_t>(unit)];
     const arch::Unit& shape = model.unit(unit);
     if (unit == 0) {
-      embedding_.emplace(model.config, shape, layout(unit));
+      embedding_.emplace(model.config, shape, layout(unit), group);
     } else if (is_head(unit)) {
       head_.emplace(model.config, shape, layout(unit),
-                    settings.head_chunk > 0 ? settings.head_chunk : tokens);
+                    settings.head_chunk > 0 ? settings.head_chunk : tokens, group);
     } else if (!blocks_.contains(kind)) {
       if (!rope_) rope_.emplace(model.config, settings.seq, type, settings.device);
       blocks_.emplace(kind, nn::Block(model.config, shape, layout(unit), settings.microbatch,
-                                      settings.seq, settings.drop, *rope_));
+                                      settings.seq, settings.drop, *rope_, group));
     }
     const arch::FlatRange held =
         shards_params() ? own_range(unit) : arch::FlatRange{0, layout(unit).padded(buffer_shards_)};
@@ -92,10 +95,10 @@ TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepS
     // Drawn in host memory and copied, so that a device holds the same bits.
     at::Tensor& param = std::get<at::Tensor>(values_.at(owned));
     if (param.is_cpu()) {
-      optim::write_initial(model, unit, layout(unit), held, settings.seed, param);
+      optim::write_initial(model, unit, layout(unit), held, settings.seed, param, place.tensor);
     } else {
       const at::Tensor host = at::empty({held.size()}, at::TensorOptions(type));
-      optim::write_initial(model, unit, layout(unit), held, settings.seed, host);
+      optim::write_initial(model, unit, layout(unit), held, settings.seed, host, place.tensor);
       param.copy_(host);
     }
     const ChargeTo charge(MemoryKind::kOptimizer);
@@ -165,7 +168,7 @@ std::int64_t TensorWorkspace::elements_of(const Value& value) const {
     case ValueKind::kReduced:
       return own_range(value.a).size();
     case ValueKind::kRecvBuffer:
-      return settings_.microbatch * settings_.seq * model_.config.hidden;
+      return path_rows() * model_.config.hidden;
     default:
       break;
   }
@@ -173,14 +176,17 @@ std::int64_t TensorWorkspace::elements_of(const Value& value) const {
   return 0;
 }
 
+std::int64_t TensorWorkspace::path_rows() const {
+  return group_.path_rows(settings_.microbatch * settings_.seq);
+}
+
 Buffer TensorWorkspace::create(const Value& value) {
   const ChargeTo charge(memory_kind(value.kind));
   const auto options =
       at::TensorOptions(tensor::scalar_type_of(settings_.dtype)).device(settings_.device);
-  at::Tensor made =
-      value.kind == ValueKind::kRecvBuffer
-          ? at::empty({settings_.microbatch * settings_.seq, model_.config.hidden}, options)
-          : at::empty({elements_of(value)}, options);
+  at::Tensor made = value.kind == ValueKind::kRecvBuffer
+                        ? at::empty({path_rows(), model_.config.hidden}, options)
+                        : at::empty({elements_of(value)}, options);
   values_[value] = std::move(made);
   return buffer(value);
 }
@@ -216,7 +222,7 @@ void TensorWorkspace::compute(const Op& op, const Effects& effects) {
     case OpKind::kBackward:
       return backward(op, effects);
     case OpKind::kInputGrad:
-      return input_grad(op, effects);
+      return input_grad(op, effects, nn::WeightsFollow::kLater);
     case OpKind::kWeightGrad:
       return weight_grad(op);
     case OpKind::kUpdate:
@@ -300,7 +306,7 @@ void TensorWorkspace::recompute(const Op& op) {
       block.recompute(param(op.unit), std::move(input));
 }
 
-void TensorWorkspace::input_grad(const Op& op, const Effects& effects) {
+void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::WeightsFollow follow) {
   auto d_out = take<at::Tensor>(effects.kills[0]);
   const Value work = {ValueKind::kWeightWork, op.unit, op.microbatch};
   if (op.unit == 0) {
@@ -311,7 +317,7 @@ void TensorWorkspace::input_grad(const Op& op, const Effects& effects) {
   nn::BlockWork made;
   values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = block.input_grad(
       param(op.unit), take<nn::BlockStash>({ValueKind::kStash, op.unit, op.microbatch}),
-      std::move(d_out), made);
+      std::move(d_out), made, follow);
   values_[work] = std::move(made);
 }
 
@@ -345,7 +351,7 @@ void TensorWorkspace::weight_grad(const Op& op) {
 
 void TensorWorkspace::backward(const Op& op, const Effects& effects) {
   if (is_head(op.unit)) return backward_head(op);
-  input_grad(op, effects);
+  input_grad(op, effects, nn::WeightsFollow::kAtOnce);
   weight_grad(op);
 }
 
@@ -376,15 +382,16 @@ Buffer TensorWorkspace::own_part(int unit) {
 
 exec::StepSums TensorWorkspace::sums() {
   exec::StepSums sums;
-  sums.loss = std::exchange(loss_, {});
-  sums.tokens = local_tokens_;
+  sums.loss = std::exchange(loss_, {});  // of a tensor group, the first rank has it
+  sums.tokens = place_.tensor.coord == 0 ? local_tokens_ : 0;
   sums.stops = wants_stop_ ? 1 : 0;
   // Ranks that hold the same piece: the first of them brings it.
   const bool brings = step_.zero == 0 ? place_.data_index() == 0 : place_.replica == 0;
   if (!brings || step_.forward_only) return sums;
   for (int unit = 0; unit < step_.units(); ++unit)
     if (step_.holds(place_.coord, unit))
-      optim::add_squares(layout(unit), own_range(unit), reduced_grad(unit), sums.squares);
+      optim::add_squares(layout(unit), own_range(unit), reduced_grad(unit), sums.squares,
+                         place_.tensor);
   return sums;
 }
 

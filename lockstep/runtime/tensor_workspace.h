@@ -14,6 +14,7 @@
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/flat_layout.h"
+#include "lockstep/arch/flat_runs.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/data/token_source.h"
 #include "lockstep/exec/workspace.h"
@@ -21,6 +22,7 @@
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"
 #include "lockstep/nn/rope.h"
+#include "lockstep/nn/tensor_group.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/schedule/program.h"
 
@@ -32,6 +34,7 @@ struct Place {
   std::int64_t shards = 1;   // ranks that share one copy of the parameters
   std::int64_t shard = 0;    // which of them this is
   std::int64_t replica = 0;  // which copy
+  arch::TensorPlace tensor;  // among the ranks that share its units
   std::int64_t data_index() const { return replica * shards + shard; }
 };
 
@@ -48,12 +51,13 @@ struct WorkspaceSettings {
 
 enum class StateRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment };
 
-// Belongs to the rank's thread. `model`, `step` and `source` must outlive it.
+// Belongs to the rank's thread. `model`, `step`, `source` and the group's communicator must outlive it.
 class TensorWorkspace final : public exec::Workspace {
  public:
-  // Initial weights, zero moments.
+  // Initial weights, zero moments. REQUIRES: a group of place.tensor.tp ranks, this one at its place.
   TensorWorkspace(const arch::Model& model, const schedule::StepShape& step, Place place,
-                  const WorkspaceSettings& settings, const data::TokenSource& source);
+                  const WorkspaceSettings& settings, const data::TokenSource& source,
+                  nn::TensorGroup group = {});
 
   // For the coming step: which samples it takes (the first of the batch), and the optimizer.
   void begin_step(std::int64_t first_sample, const optim::AdamW& adamw);
@@ -63,14 +67,15 @@ class TensorWorkspace final : public exec::Workspace {
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
 
-  // Owned pieces, for comparing, saving and loading: elements own_range(unit) of the unit's buffer.
+  // Owned pieces, for comparing, saving and loading: elements own_range(unit) of the unit's buffer,
+  // in which this tensor rank holds its share.
   const arch::FlatLayout& layout(int unit) const;
   arch::FlatRange own_range(int unit) const;
   at::Tensor state(int unit, StateRole role) const;
   // The reduced gradient of the piece; there between Norm and Update.
   at::Tensor reduced_grad(int unit) const;
-  // Sets the state from a whole buffer of at least layout(unit).size elements. With whole parameters
-  // on this rank, all of them.
+  // Sets the state from the unit's buffer, of at least layout(unit).size elements. Without shards of
+  // parameters, all of them.
   void load_state(int unit, StateRole role, const at::Tensor& whole);
 
   bool holds(const schedule::Value& value) const override { return values_.contains(value); }
@@ -107,7 +112,8 @@ class TensorWorkspace final : public exec::Workspace {
   void load(const schedule::Op& op);
   void forward(const schedule::Op& op, const schedule::Effects& effects);
   void recompute(const schedule::Op& op);
-  void input_grad(const schedule::Op& op, const schedule::Effects& effects);
+  void input_grad(const schedule::Op& op, const schedule::Effects& effects,
+                  nn::WeightsFollow follow);
   void weight_grad(const schedule::Op& op);
   void backward(const schedule::Op& op, const schedule::Effects& effects);
   void backward_head(const schedule::Op& op);
@@ -118,12 +124,14 @@ class TensorWorkspace final : public exec::Workspace {
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
   std::int64_t elements_of(const schedule::Value& value) const;
+  std::int64_t path_rows() const;  // of what units hand on, for a microbatch
 
   const arch::Model& model_;
   const schedule::StepShape& step_;
   const Place place_;
   const WorkspaceSettings settings_;
   const data::TokenSource& source_;
+  const nn::TensorGroup group_;
   const std::vector<arch::FlatLayout> layouts_;  // of the model's distinct units
   const std::int64_t buffer_shards_;             // what buffers are padded for
 
