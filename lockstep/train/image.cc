@@ -1,6 +1,6 @@
 #include "lockstep/train/image.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +17,13 @@ constexpr std::string_view kRoleNames[] = {"gradient", "parameter", "first momen
 
 std::size_t index(Role role) { return static_cast<std::size_t>(role); }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return std::memcmp(a.const_data_ptr(), b.const_data_ptr(),
-                     static_cast<std::size_t>(a.nbytes())) == 0;
+char* bytes_at(const at::Tensor& tensor, std::int64_t element) {
+  return static_cast<char*>(tensor.data_ptr()) + element * tensor.element_size();
+}
+
+const arch::FlatLayout& layout_of(const std::vector<arch::FlatLayout>& layouts,
+                                  const arch::Model& model, int unit) {
+  return layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
 }
 
 double max_abs(const at::Tensor& tensor) {
@@ -40,6 +44,22 @@ const at::Tensor& StepImage::at(int unit, Role role) const {
   return units[static_cast<std::size_t>(unit)][index(role)];
 }
 
+at::Tensor StepImage::at(const arch::Model& model, int unit, Role role,
+                         arch::TensorPlace place) const {
+  const at::Tensor& whole = at(unit, role);
+  if (place.tp == 1) return whole;
+  const auto wholes = arch::flat_layouts(model), shares = arch::flat_layouts(model, place.tp);
+  const arch::FlatLayout& share = layout_of(shares, model, unit);
+  at::Tensor made = at::zeros({share.size}, whole.options());
+  for (const arch::FlatRun& run :
+       arch::flat_runs(model.unit(unit), share, place, {0, share.size})) {
+    const std::int64_t from = layout_of(wholes, model, unit).of(run.param).offset + run.element;
+    std::memcpy(bytes_at(made, run.at), bytes_at(whole, from),
+                static_cast<std::size_t>(run.length * whole.element_size()));
+  }
+  return made;
+}
+
 Hash128 StepImage::digest() const {
   Xxh3 hash;
   for (const auto& unit : units)
@@ -51,17 +71,20 @@ Hash128 StepImage::digest() const {
   return hash.digest128();
 }
 
-ImageBuilder::ImageBuilder(const arch::Model& model, int steps, at::ScalarType type)
-    : layouts_(arch::flat_layouts(model)),
-      order_(model.order),
+ImageBuilder::ImageBuilder(const arch::Model& model, int steps, at::ScalarType type,
+                           std::int64_t tp)
+    : model_(model),
+      tp_(tp),
+      layouts_(arch::flat_layouts(model)),
+      shares_(arch::flat_layouts(model, tp)),
       images_(static_cast<std::size_t>(steps)),
       written_(static_cast<std::size_t>(steps)) {
   for (std::size_t step = 0; step < images_.size(); ++step) {
-    written_[step].resize(order_.size());
-    for (int kind : order_) {
+    written_[step].resize(model.order.size());
+    for (int unit = 0; unit < model.num_units(); ++unit) {
       auto& roles = images_[step].units.emplace_back();
       for (at::Tensor& role : roles)
-        role = at::empty({layouts_[static_cast<std::size_t>(kind)].size}, at::TensorOptions(type));
+        role = at::zeros({layout_of(layouts_, model, unit).size}, at::TensorOptions(type));
     }
   }
 }
@@ -71,17 +94,22 @@ void ImageBuilder::add(const Piece& piece) {
   const auto step = static_cast<std::size_t>(piece.step),
              unit = static_cast<std::size_t>(piece.unit);
   const at::Tensor& whole = images_[step].units[unit][index(piece.role)];
-  const std::int64_t length = std::min(piece.range.end, whole.numel()) - piece.range.begin;
-  if (length <= 0) return;  // padding
-  const at::Tensor target = whole.narrow(0, piece.range.begin, length);
-  const at::Tensor source = piece.data.narrow(0, 0, length);
-  auto& ranges = written_[step][unit][index(piece.role)].ranges;
-  if (std::ranges::find(ranges, piece.range) == ranges.end()) {
-    target.copy_(source);
-    ranges.push_back(piece.range);
-  } else if (!same_bits(target, source) && disagreement_.empty()) {
-    disagreement_ = join_parts(to_text(piece.role), " of unit ", piece.unit,
-                               " differs between replicas after step ", piece.step);
+  const arch::FlatLayout& layout = layout_of(layouts_, model_, piece.unit);
+  Written& written = written_[step][unit][index(piece.role)];
+  for (const arch::FlatRun& run :
+       arch::flat_runs(model_.unit(piece.unit), layout_of(shares_, model_, piece.unit),
+                       {tp_, piece.tensor}, piece.range)) {
+    const std::int64_t at = layout.of(run.param).offset + run.element;
+    char* const to = bytes_at(whole, at);
+    const char* const from = bytes_at(piece.data, run.at - piece.range.begin);
+    const auto size = static_cast<std::size_t>(run.length * whole.element_size());
+    const auto [known, is_new] = written.try_emplace(at, run.length);
+    LS_CHECK(known->second == run.length, "ranks cut unit ", piece.unit, " differently");
+    if (is_new)
+      std::memcpy(to, from, size);
+    else if (std::memcmp(to, from, size) != 0 && disagreement_.empty())
+      disagreement_ = join_parts(to_text(piece.role), " of unit ", piece.unit,
+                                 " differs between replicas after step ", piece.step);
   }
 }
 
@@ -95,13 +123,17 @@ void ImageBuilder::set_scalars(int step, double loss, double grad_norm, bool upd
 
 std::vector<StepImage> ImageBuilder::take() {
   for (const auto& step : written_)
-    for (std::size_t unit = 0; unit < step.size(); ++unit)
-      for (const Written& written : step[unit]) {
+    for (int unit = 0; unit < model_.num_units(); ++unit) {
+      std::int64_t all = 0;
+      for (const arch::FlatParam& param : layout_of(layouts_, model_, unit).params)
+        all += param.numel;
+      for (const Written& written : step[static_cast<std::size_t>(unit)]) {
         std::int64_t covered = 0;
-        for (const arch::FlatRange& range : written.ranges) covered += range.size();
-        LS_CHECK(covered >= layouts_[static_cast<std::size_t>(order_[unit])].size, "ranks brought ",
-                 covered, " elements of unit ", unit);
+        for (const auto& [begin, length] : written) covered += length;
+        LS_CHECK(covered == all, "ranks brought ", covered, " of ", all, " elements of unit ",
+                 unit);
       }
+    }
   return std::move(images_);
 }
 
@@ -113,8 +145,7 @@ Difference compare(const arch::Model& model, const StepImage& got, const StepIma
   for (int unit = 0; unit < model.num_units(); ++unit) {
     const at::Tensor &mine = got.at(unit, role), &theirs = reference.at(unit, role);
     const double scale = std::max(max_abs(theirs), role == Role::kParameter ? lr : 0.0);
-    for (const arch::FlatParam& place :
-         layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])].params) {
+    for (const arch::FlatParam& place : layout_of(layouts, model, unit).params) {
       const at::Tensor difference = mine.narrow(0, place.offset, place.numel)
                                         .sub(theirs.narrow(0, place.offset, place.numel));
       const double error = relative(max_abs(difference), scale);

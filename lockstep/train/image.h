@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/flat_layout.h"
+#include "lockstep/arch/flat_runs.h"
 #include "lockstep/base/hash.h"
 
 namespace lockstep::train {
@@ -21,16 +23,18 @@ enum class Role : std::uint8_t { kGradient, kParameter, kFirstMoment, kSecondMom
 inline constexpr int kNumRoles = 4;
 std::string_view to_text(Role role);  // "gradient"
 
-// One rank's part of one unit's buffer.
+// One rank's part of one unit's buffer, as tensor rank `tensor` lays it out.
 struct Piece {
   std::int32_t step = 0;
   std::int32_t unit = 0;
   Role role = Role::kGradient;
+  std::int64_t tensor = 0;
   arch::FlatRange range;
   at::Tensor data;  // on the CPU, a copy
 };
 
-// After one step. Whole flat buffers per unit and role, FlatLayout::size elements each.
+// After one step. Whole flat buffers per unit and role, as one tensor rank would lay them out:
+// FlatLayout::size elements each, zero in the gaps.
 struct StepImage {
   double loss = 0;
   double grad_norm = 0;
@@ -38,16 +42,19 @@ struct StepImage {
   std::vector<std::array<at::Tensor, kNumRoles>> units;
 
   const at::Tensor& at(int unit, Role role) const;
+  // The same as a tensor rank lays it out that shares the unit with others.
+  at::Tensor at(const arch::Model& model, int unit, Role role, arch::TensorPlace place) const;
   Hash128 digest() const;  // of parameters and moments, bit for bit
 };
 
-// Joins pieces. Any thread may add.
+// Joins pieces. Any thread may add. The model must outlive it.
 class ImageBuilder {
  public:
-  ImageBuilder(const arch::Model& model, int steps, at::ScalarType type);
+  // Of ranks of which `tp` share each unit.
+  ImageBuilder(const arch::Model& model, int steps, at::ScalarType type, std::int64_t tp);
 
-  // A piece that another rank has brought already must be equal to it bit for bit; the first that
-  // is not is remembered.
+  // What another rank has brought already must be equal to it bit for bit; the first piece in which
+  // something is not is remembered.
   void add(const Piece& piece);
   void set_scalars(int step, double loss, double grad_norm, bool updated);
 
@@ -57,11 +64,12 @@ class ImageBuilder {
   const std::string& disagreement() const { return disagreement_; }
 
  private:
-  struct Written {
-    std::vector<arch::FlatRange> ranges;
-  };
-  const std::vector<arch::FlatLayout> layouts_;
-  const std::vector<int> order_;
+  using Written = std::map<std::int64_t, std::int64_t>;  // runs of the whole buffer: begin, length
+
+  const arch::Model& model_;
+  const std::int64_t tp_;
+  const std::vector<arch::FlatLayout> layouts_;  // whole
+  const std::vector<arch::FlatLayout> shares_;   // as a tensor rank has them
   std::mutex mutex_;
   std::vector<StepImage> images_;
   std::vector<std::vector<std::array<Written, kNumRoles>>> written_;  // by step and unit

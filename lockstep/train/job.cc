@@ -27,6 +27,7 @@ runtime::Place Job::place(Rank rank) const {
   place.shards = mesh.degree(mesh::kDenseShard);
   place.shard = mesh.coord(rank, mesh::kDenseShard).value;
   place.replica = mesh.coord(rank, Axis::kDataReplicate).value;
+  place.tensor = {mesh.degree(Axis::kTensor), mesh.coord(rank, Axis::kTensor).value};
   return place;
 }
 

@@ -18,6 +18,8 @@ cost::StepSizes sizes_of(const Job& job) {
   sizes.unit.dtype = job.workspace.dtype;
   sizes.unit.drop = job.workspace.drop;
   sizes.unit.head_chunk = job.workspace.head_chunk;
+  sizes.unit.tp = job.mesh.degree(mesh::Axis::kTensor);
+  sizes.unit.sequence_parallel = job.spec.layout.sp && sizes.unit.tp > 1;
   sizes.shards = job.mesh.degree(mesh::kDenseShard);
   return sizes;
 }

@@ -13,6 +13,12 @@ Bytes bytes_sent(const comm::Ledger& ledger) {
   return sum;
 }
 
+nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds op_deadline) {
+  const auto found = groups.of(schedule::Reach::kTensor);
+  if (found.empty()) return {};
+  return {*found[0], job.spec.layout.sp, op_deadline};
+}
+
 }  // namespace
 
 Session::Session(const Job& job, comm::World& world, const std::string& label,
@@ -22,8 +28,9 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline);
   groups_->agree(job.digest(), deadline);
   const tensor::ChargeTo charge(account_);
-  workspace_ = std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_,
-                                                          job.workspace, source);
+  workspace_ =
+      std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_, job.workspace,
+                                                 source, tensor_group(job, *groups_, op_deadline));
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   exec::Workspace& seen = wrapped_ ? *wrapped_ : *workspace_;
   executor_ = std::make_unique<exec::Executor>(job.program, place_.coord, *groups_, seen,

@@ -57,7 +57,8 @@ class RankTrial {
     session_.workspace().set_updates(order.step);
     for_own_units([&](int unit) {
       for (const auto& [role, state] : kStateRoles)
-        session_.workspace().load_state(unit, state, order.from->at(unit, role));
+        session_.workspace().load_state(
+            unit, state, order.from->at(job_.model, unit, role, session_.place().tensor));
     });
   }
 
@@ -81,7 +82,8 @@ class RankTrial {
   }
 
   void put(int index, int unit, Role role, const at::Tensor& data) {
-    sink_({index, unit, role, session_.workspace().own_range(unit), copy_aside(data)});
+    sink_({index, unit, role, session_.place().tensor.coord, session_.workspace().own_range(unit),
+           copy_aside(data)});
   }
 
   const Job& job_;
@@ -98,14 +100,15 @@ void set_scalars(ImageBuilder& builder, const RankRecord& record) {
 }
 
 struct PieceHeader {
-  std::int64_t step, unit, role, begin, end;
+  std::int64_t step, unit, role, tensor, begin, end;
 };
 
 std::vector<std::byte> pack(const std::vector<Piece>& pieces) {
   std::vector<std::byte> bytes;
   for (const Piece& piece : pieces) {
-    const PieceHeader header = {piece.step, piece.unit, static_cast<std::int64_t>(piece.role),
-                                piece.range.begin, piece.range.end};
+    const PieceHeader header = {
+        piece.step,   piece.unit,        static_cast<std::int64_t>(piece.role),
+        piece.tensor, piece.range.begin, piece.range.end};
     const auto* head = reinterpret_cast<const std::byte*>(&header);
     const auto* data = static_cast<const std::byte*>(piece.data.const_data_ptr());
     bytes.insert(bytes.end(), head, head + sizeof header);
@@ -125,7 +128,7 @@ void unpack(std::vector<std::byte>& bytes, at::ScalarType type, ImageBuilder& bu
         at::from_blob(bytes.data() + at, {range.size()}, at::TensorOptions(type)).clone();
     at += static_cast<std::size_t>(data.nbytes());
     builder.add({static_cast<std::int32_t>(header.step), static_cast<std::int32_t>(header.unit),
-                 static_cast<Role>(header.role), range, data});
+                 static_cast<Role>(header.role), header.tensor, range, data});
   }
 }
 
@@ -140,7 +143,8 @@ TrialResult run_trial(const Job& job, const data::TokenSource& source,
                       const TrialOptions& options) {
   TrialResult result;
   ImageBuilder builder(job.model, static_cast<int>(orders.size()),
-                       tensor::scalar_type_of(job.workspace.dtype));
+                       tensor::scalar_type_of(job.workspace.dtype),
+                       job.mesh.degree(mesh::Axis::kTensor));
   std::mutex mutex;
   const Sink sink = [&](Piece piece) { builder.add(piece); };
   comm::run_local(
@@ -181,7 +185,8 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const Job
     return result;
   }
   const auto type = tensor::scalar_type_of(job.workspace.dtype);
-  ImageBuilder builder(job.model, static_cast<int>(orders.size()), type);
+  ImageBuilder builder(job.model, static_cast<int>(orders.size()), type,
+                       job.mesh.degree(mesh::Axis::kTensor));
   unpack(packed, type, builder);
   for (int rank = 1; rank < world.size(); ++rank) {
     packed.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));

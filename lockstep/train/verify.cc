@@ -61,6 +61,8 @@ std::string bits_class_of(const Job& job) {
   if (const std::int64_t shards = degrees.dp_shard.value_or(degrees.dp);
       shards != degrees.dp && !std::has_single_bit(static_cast<std::uint64_t>(degrees.dp)))
     text = join_parts("dp", degrees.dp / shards, "x", shards);
+  if (degrees.tp > 1)
+    text = join_parts("tp", degrees.tp, job.spec.layout.sp ? " " : " nosp ", text);
   return text + join_parts(" microbatch ", job.spec.batch.microbatch, " ",
                            plan::name_of(job.spec.layout.reduce));
 }
@@ -160,7 +162,8 @@ void Verifier::measure_bounds(const Job& job) {
 }
 
 Bounds Verifier::bounds_of(const Job& job) const {
-  if (truth_.empty()) return {1e-12, 1e-10};
+  if (truth_.empty())
+    return job.place({0}).tensor.tp > 1 ? Bounds{1e-10, 1e-8} : Bounds{1e-12, 1e-10};
   const auto found = bounds_.find(job.spec.batch.microbatch);
   LS_CHECK(found != bounds_.end(), "microbatches of ", job.spec.batch.microbatch,
            " were not tried");

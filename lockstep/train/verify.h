@@ -5,11 +5,13 @@
 // the larger of that and the learning rate. A layout is verified when
 //   close    (a) loss, gradient norm, gradients and moments of every step, started from the
 //            reference's state, and (b) parameters after a free run are within bounds; (b) is wider,
-//            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10. In f32 errors
-//            are distances to the same steps in f64, and the bounds are twice what they are on one
-//            rank with microbatches of the same size;
+//            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10, and where tensor
+//            ranks cut the sums of matrix products 1e-10 and 1e-8. In f32 errors are distances to the
+//            same steps in f64, and the bounds are twice what they are on one rank with microbatches
+//            of the same size;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
-//            equal data degree, microbatch size and reduction period. The reference is one of them;
+//            equal tensor degree with or without sequence parallelism, data degree, microbatch size
+//            and reduction period. The reference is one of them;
 //   replicas ranks that hold the same piece of state hold the same bits;
 //   foreseen bytes sent per axis and operation, and tensor bytes after every op, are what the job
 //            predicted, exactly.

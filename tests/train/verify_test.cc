@@ -84,7 +84,8 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
 
 TEST(Verify, RefusesWhatCanNotRun) {
   Verifier verifier = verifier_of(DType::kF64);
-  EXPECT_EQ(verifier.check(*plan::parse_layout("tp2")).error().code, Code::kNotRunYet);
+  EXPECT_EQ(verifier.check(*plan::parse_layout("cp2")).error().code, Code::kNotRunYet);
+  EXPECT_EQ(verifier.check(*plan::parse_layout("tp4")).error().code, Code::kDoesNotDivide);
 }
 
 }  // namespace
