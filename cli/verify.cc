@@ -100,8 +100,9 @@ Verb verify_verb() {
       .description =
           "Trains a few steps on one rank and again under every layout, and compares loss, "
           "gradient "
-          "norm, every gradient, moment and parameter. Layouts of equal data degree, microbatch "
-          "size and reduction must agree to the bit; bytes sent and tensor memory must be what was "
+          "norm, every gradient, moment and parameter. Layouts of equal tensor and data degree, "
+          "microbatch size and reduction must agree to the bit; bytes sent and tensor memory must "
+          "be what was "
           "predicted. Exit code 1 when a layout fails; its first differing tensor is named. Needs "
           "no arguments; without FILE and --model it verifies on a built-in small llama.",
       .examples = {{"lockstep verify", "a built-in model, on up to four threads"},

@@ -103,9 +103,13 @@ void VerifyReport::begin(const arch::Model& model) const {
                                 counted(batch.seq, "token"), ", some labels ignored"));
   if (!request_.selection.empty()) print_row("layouts", request_.selection);
   print_row("ranks", around_.ranks_are);
-  print_row("bounds", request_.spec.train.dtype == DType::kF64
-                          ? "1e-12 for the gradients of a step, 1e-10 for parameters at the end"
-                          : "twice the distance of one rank to the same steps in f64");
+  const bool some_share_units = std::ranges::any_of(
+      request_.layouts, [](const plan::Layout& layout) { return layout.degrees.tp > 1; });
+  print_row("bounds",
+            request_.spec.train.dtype != DType::kF64
+                ? "twice the distance of one rank to the same steps in f64"
+                : join_parts("1e-12 for the gradients of a step, 1e-10 for parameters at the end",
+                             some_share_units ? "; 1e-10 and 1e-8 where tp is above 1" : ""));
   print_row("kernels", around_.strict
                            ? "strict: layouts of one class must have equal bits"
                            : "not strict on this machine: layouts must be close, bits may differ");
@@ -190,7 +194,7 @@ void VerifyReport::print_summary(Seconds time) const {
     print_row("bits", num_classes() == static_cast<int>(verdicts_.size())
                           ? "no two layouts of one class to compare"
                           : join_parts(counted(num_classes(), "class"),
-                                       " of equal data degree, microbatch and reduction",
+                                       " of equal tensor and data degree, microbatch and reduction",
                                        failed() == 0 ? ": equal bits in each" : ""));
   double sum = 0;
   int foreseen = 0;

@@ -20,7 +20,8 @@ constexpr std::int64_t kMaxParameters = 50'000'000;  // several whole copies are
 constexpr std::int64_t kShortSeq = 32;
 
 // Awkward on purpose: layers that no even number of stages divides, but enough for a stage on every
-// rank; queries that share a key-value head; a vocabulary that is no round number.
+// rank; queries that share a key-value head; a vocabulary that is no round number, but one that
+// four tensor ranks divide, as they do the key-value heads.
 std::string built_in_run(std::int64_t ranks) {
   return join_parts(R"(
 [model]
@@ -28,10 +29,10 @@ name = "small-llama"
 layers = )",
                     std::max<std::int64_t>(ranks, 4) / 2 * 2 + 1, R"(
 hidden = 64
-heads = 4
-kv_heads = 2
+heads = 8
+kv_heads = 4
 ffn = 96
-vocab = 97
+vocab = 100
 max_positions = 64
 [batch]
 seq = 16

@@ -297,7 +297,8 @@ class Rules {
              join_parts("seq = ", seq, " is not a multiple of ", context, times, tensor),
              {{{"batch.seq"}, join_parts(seq, " tokens")},
               {{d.cp > 1 ? "layout.cp" : "layout.tp"}, join_parts("cut into ", pieces, " pieces")}},
-             "the nearest seq: " + nearest_multiples(seq, pieces));
+             join_parts("the nearest seq: ", nearest_multiples(seq, pieces),
+                        tensor.empty() || seq % (pieces / d.tp) != 0 ? "" : ", or sp = false"));
     }
     if (asked_.model != nullptr && seq > model().max_positions) positions(seq);
   }

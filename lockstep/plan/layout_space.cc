@@ -23,10 +23,24 @@ Many each(const Many& from, const Vary& vary) {
   return made;
 }
 
+void vary_tensor(const Layout& base, std::int64_t ranks, Many& made) {
+  for (std::int64_t tp = 1; tp <= ranks; ++tp) {
+    if (ranks % tp != 0) continue;
+    for (const bool sp : {true, false}) {
+      if (tp == 1 && !sp) continue;
+      Layout next = base;
+      next.degrees.tp = tp;
+      next.sp = sp;
+      made.push_back(next);
+    }
+  }
+}
+
 void vary_mesh(const Layout& base, std::int64_t ranks, Many& made) {
-  for (std::int64_t pp = 1; pp <= ranks; ++pp) {
-    if (ranks % pp != 0) continue;
-    const std::int64_t dp = ranks / pp;
+  const std::int64_t left = ranks / base.degrees.tp;
+  for (std::int64_t pp = 1; pp <= left; ++pp) {
+    if (left % pp != 0) continue;
+    const std::int64_t dp = left / pp;
     for (std::int64_t shard = dp; shard >= 1; --shard) {
       if (dp % shard != 0) continue;
       Layout next = base;
@@ -85,6 +99,11 @@ void vary_policies(const Layout& base, Many& made) {
 }
 
 constexpr std::array kFactors = {
+    Factor{"tp", [](const Layout& l) { return std::to_string(l.degrees.tp); }},
+    Factor{"sp",
+           [](const Layout& l) {
+             return std::string(l.degrees.tp == 1 ? "-" : l.sp ? "yes" : "no");
+           }},
     Factor{"pp", [](const Layout& l) { return std::to_string(l.degrees.pp); }},
     Factor{"dp_replicate",
            [](const Layout& l) {
@@ -140,6 +159,7 @@ std::vector<Layout> layouts(const arch::ModelConfig& model, std::int64_t ranks, 
                             DType dtype) {
   LS_CHECK(ranks >= 1, ranks, " ranks");
   Many all = {Layout()};
+  all = each(all, [&](const Layout& base, Many& made) { vary_tensor(base, ranks, made); });
   all = each(all, [&](const Layout& base, Many& made) { vary_mesh(base, ranks, made); });
   all = each(all, vary_zero);
   all = each(all, [&](const Layout& base, Many& made) { vary_microbatches(base, batch, made); });

@@ -17,7 +17,9 @@ namespace lockstep::plan {
 // Every legal layout on exactly `ranks` ranks for steps of batch.global_batch sequences of batch.seq
 // tokens; each says its number of microbatches, so cut(batch, layout) is its batch, and
 // batch.microbatch is not read. Varied, the first slowest, each in the order given:
-//   pp          divisors of `ranks`, ascending; dp is the rest
+//   tp          divisors of `ranks`, ascending
+//   sp          with sequence parallelism, then without it, where tp is above 1
+//   pp          divisors of the rest, ascending; dp is what is left
 //   dp_shard    all of dp, then its smaller divisors, descending, with ZeRO 1 to 3
 //   zero        0, 1, 2, 3, also over a data group of one
 //   m           1, 2, 4 microbatches, where the batch allows

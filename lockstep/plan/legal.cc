@@ -20,9 +20,8 @@ class Runtime {
 
   std::vector<Error> take() {
     const mesh::Degrees& d = layout_.degrees;
-    dense_axis("tp", d.tp);
     vocabulary(d.tp);
-    dense_axis("cp", d.cp);
+    context_axis(d.cp);
     expert_axis("ep", d.ep);
     expert_axis("etp", d.etp);
     type();
@@ -46,8 +45,8 @@ class Runtime {
            join_parts("the nearest: ", name, " = 1", help));
   }
 
-  // The axis's ranks may go to the data axis or the pipeline, where batch and layers allow.
-  void dense_axis(const char* name, std::int64_t degree) {
+  // Its ranks may go to the data axis or the pipeline, where batch and layers allow.
+  void context_axis(std::int64_t degree) {
     if (degree <= 1) return;
     const mesh::Degrees& d = layout_.degrees;
     std::string elsewhere;
@@ -58,7 +57,7 @@ class Runtime {
       if (d.pp * degree * layout_.chunks <= model_.layers)
         elsewhere += join_parts(elsewhere.empty() ? "" : " or ", "pp = ", d.pp * degree);
     }
-    axis(name, degree, elsewhere.empty() ? "" : ", the same ranks with " + elsewhere);
+    axis("cp", degree, elsewhere.empty() ? "" : ", the same ranks with " + elsewhere);
   }
 
   // A plan may pad the vocabulary; the embedding and the head that run cut it as it is.

@@ -12,28 +12,35 @@
 namespace lockstep::plan {
 namespace {
 
+// Two key-value heads: no more tensor ranks than those.
 arch::ModelConfig small() { return shrink(arch::find("llama3-8b")->config); }
 constexpr Batch kBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
 
 // Plain loops over everything that could be meant, asked one by one.
 std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
   std::set<std::string> names;
-  for (std::int64_t pp = 1; pp <= ranks; ++pp)
-    for (std::int64_t dp = 1; dp <= ranks; ++dp)
-      for (std::int64_t shard = 1; shard <= dp; ++shard)
-        for (int zero = 0; zero <= 3; ++zero)
-          for (const std::int64_t m : {1, 2, 4})
-            for (const std::string& name : schedule_names())
-              for (const Period reduce : {Period::kStep, Period::kMicrobatch})
-                for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock}) {
-                  if (pp * dp != ranks || batch.global_batch % (dp * m) != 0) continue;
-                  if (m == 1 && (reduce == Period::kMicrobatch || name != "1f1b")) continue;
-                  Layout layout{.degrees = {.pp = pp, .dp = dp}, .zero = zero, .schedule = name};
-                  if (shard < dp) layout.degrees.dp_shard = shard;
-                  layout.reduce = reduce, layout.recompute = recompute, layout.microbatches = m;
-                  if (legal(small(), layout, cut(batch, layout), DType::kF32).empty())
-                    names.insert(to_text(layout));
-                }
+  const auto add = [&](const mesh::Degrees& degrees, bool sp) {
+    const std::int64_t tp = degrees.tp, pp = degrees.pp, dp = degrees.dp;
+    for (std::int64_t shard = 1; shard <= dp; ++shard)
+      for (int zero = 0; zero <= 3; ++zero)
+        for (const std::int64_t m : {1, 2, 4})
+          for (const std::string& name : schedule_names())
+            for (const Period reduce : {Period::kStep, Period::kMicrobatch})
+              for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock}) {
+                if (tp * pp * dp != ranks || batch.global_batch % (dp * m) != 0) continue;
+                if (m == 1 && (reduce == Period::kMicrobatch || name != "1f1b")) continue;
+                Layout layout{.degrees = degrees, .sp = sp, .zero = zero, .schedule = name};
+                if (shard < dp) layout.degrees.dp_shard = shard;
+                layout.reduce = reduce, layout.recompute = recompute, layout.microbatches = m;
+                if (legal(small(), layout, cut(batch, layout), DType::kF32).empty())
+                  names.insert(to_text(layout));
+              }
+  };
+  for (std::int64_t tp = 1; tp <= ranks; ++tp)
+    for (std::int64_t pp = 1; pp <= ranks; ++pp)
+      for (std::int64_t dp = 1; dp <= ranks; ++dp)
+        for (const bool sp : {true, false})
+          if (sp || tp > 1) add({.tp = tp, .pp = pp, .dp = dp}, sp);
   return names;
 }
 
@@ -57,10 +64,10 @@ TEST(Layouts, ComeInTheDocumentedOrder) {
   EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1 step");
   EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 step recompute=cheap");
   EXPECT_EQ(to_text(all[3]), "dp4 zero0 m2 step");
-  EXPECT_EQ(to_text(all.back()), "pp4 dp1 zero3 gpipe m4 mb recompute=block");
+  EXPECT_EQ(to_text(all.back()), "tp2 pp2 dp1 nosp zero3 gpipe m4 mb recompute=block");
   const auto key = [](const Layout& l) {
-    return std::tuple(l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp), l.zero,
-                      *l.microbatches, l.schedule == "gpipe", l.reduce,
+    return std::tuple(l.degrees.tp, !l.sp, l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp),
+                      l.zero, *l.microbatches, l.schedule == "gpipe", l.reduce,
                       to_text(l.recompute) != "none");
   };
   EXPECT_TRUE(std::ranges::is_sorted(all, {}, key));
@@ -118,10 +125,10 @@ TEST(Factors, ListTheirValues) {
     for (const std::string& value : values[f]) line += " " + value;
     shown.push_back(line);
   }
-  EXPECT_EQ(shown, (std::vector<std::string>{"pp: 1 2 4", "dp_replicate: 1 2 4", "dp_shard: 4 2 1",
-                                             "zero: 0 1 2 3", "m: 1 2 4", "schedule: 1f1b gpipe",
-                                             "chunks: 1", "reduce: step microbatch",
-                                             "recompute: none cheap block"}));
+  EXPECT_EQ(shown, (std::vector<std::string>{
+                       "tp: 1 2", "sp: - yes no", "pp: 1 2 4", "dp_replicate: 1 2 4",
+                       "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4", "schedule: 1f1b gpipe",
+                       "chunks: 1", "reduce: step microbatch", "recompute: none cheap block"}));
 }
 
 }  // namespace
