@@ -150,8 +150,10 @@ TrialResult run_trial(const Job& job, const data::TokenSource& source,
   comm::run_local(
       job.mesh.world(),
       [&](comm::World& world) {
+        const auto wrapped = options.wrap_world ? options.wrap_world(world) : nullptr;
+        comm::World& seen = wrapped ? *wrapped : world;
         RankRecord record =
-            RankTrial(job, world, "", source, op_deadline, options.wrap, sink).run(orders);
+            RankTrial(job, seen, "", source, op_deadline, options.wrap, sink).run(orders);
         const std::lock_guard lock(mutex);
         if (record.rank.value == 0) set_scalars(builder, record);
         result.ranks.push_back(std::move(record));

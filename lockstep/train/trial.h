@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,9 +46,13 @@ struct TrialResult {
   std::vector<RankRecord> ranks;  // of all ranks that ran in this process
 };
 
+// Makes what a rank sees in place of its world, to falsify what is sent. The inner one outlives it.
+using WorldWrap = std::function<std::unique_ptr<comm::World>(comm::World& inner)>;
+
 struct TrialOptions {
   comm::LocalOptions world = {};
-  WorkspaceWrap wrap = {};  // of every rank's workspace
+  WorkspaceWrap wrap = {};    // of every rank's workspace
+  WorldWrap wrap_world = {};  // of every rank's world
 };
 
 // Ranks are threads of this process.

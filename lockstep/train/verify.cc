@@ -192,7 +192,8 @@ Verdict Verifier::try_out(const Job& job, const Fault& fault, Seconds op_deadlin
   };
   Verdict verdict;
   try {
-    verdict = judge(job, run_trial(job, source, orders(), op_deadline, {{}, fault.wrap}));
+    verdict = judge(
+        job, run_trial(job, source, orders(), op_deadline, {{}, fault.wrap, fault.wrap_world}));
   } catch (const WorldError& error) {
     verdict = broken_off(Noticed::kCommunication, error);
   } catch (const std::exception& error) {

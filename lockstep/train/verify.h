@@ -58,6 +58,7 @@ std::string_view to_text(Noticed noticed);  // "replicas"
 struct Fault {
   std::optional<schedule::Program> program = {};  // in place of the job's; no validator is asked
   WorkspaceWrap wrap = {};                        // around every rank's workspace
+  WorldWrap wrap_world = {};                      // around every rank's world
   const data::TokenSource* source = nullptr;      // in place of the job's
 };
 

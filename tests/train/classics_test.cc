@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "lockstep/data/mock_tokens.h"
+#include "lockstep/schedule/catalog.h"
+#include "lockstep/schedule/lower.h"
 #include "lockstep/schedule/validate.h"
 #include "lockstep/train/verify.h"
 #include "tests/train/hooked_workspace.h"
@@ -70,6 +72,16 @@ Fault freeing_before_backward(Program program) {
   return {program};
 }
 
+// As if under sequence parallelism.
+Fault reducing_whole_gains(const Program& program) {
+  schedule::StepShape step = program.step;
+  step.partial.assign(static_cast<std::size_t>(step.units()), true);
+  step.partial[0] = false;
+  Program made = *schedule::lower(*schedule::find("1f1b")->build(step.shape), step);
+  made.step = program.step;
+  return {made};
+}
+
 // Faults of the machinery.
 
 Fault hooked(std::function<Hooks(Rank)> make) {
@@ -106,6 +118,34 @@ Fault tied_counted_twice_in_norm() {
     return Hooks{.sums = [rank](exec::StepSums& sums, Inner inner) {
       if (rank.value != 0) return;
       for (const double x : numbers(inner.tied_part(0))) sums.squares.add(x * x);
+    }};
+  });
+}
+
+// Calls `change` on what ranks other than the first of a tensor group of two bring.
+Fault bringing_more(std::function<void(exec::StepSums&, Inner)> change) {
+  return hooked(
+      [change](Rank rank) { return rank.value % 2 == 0 ? Hooks{} : Hooks{.sums = change}; });
+}
+
+Fault replicated_counted_twice_in_norm() {
+  return bringing_more([](exec::StepSums& sums, Inner inner) {
+    for (int unit = 1; unit <= 3; ++unit)
+      for (const double x : numbers(inner.replicated_part(unit))) sums.squares.add(x * x);
+  });
+}
+
+Fault tokens_counted_on_every_tensor_rank() {
+  return bringing_more(
+      [](exec::StepSums& sums, Inner inner) { sums.tokens = inner.valid_tokens(); });
+}
+
+// One rank's replicated gradients are summed over too few elements, as when a gain is forgotten.
+Fault reducing_all_gains_but_the_last() {
+  return hooked([](Rank) {
+    return Hooks{.replicated_part = [](int unit, Inner inner) {
+      const Buffer part = inner.replicated_part(unit);
+      return part.slice(0, part.count - 32);
     }};
   });
 }
@@ -300,6 +340,25 @@ const Classic kClassics[] = {
      Noticed::kNumbers, [](P) { return recomputing_from_another(); }},
     {"update counted twice", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
      [](P) { return counting_updates_twice(); }},
+    {"norm gradients not reduced under sequence parallelism", "Megatron-LM 1446", false,
+     "tp2 dp2 zero1 m2 step", Noticed::kReplicas,
+     [](P p) { return repeated(p, OpKind::kReduceReplicated, 0); }},
+    {"norm gradients summed that every tensor rank has whole", "", false,
+     "tp2 dp1 zero0 m2 step nosp", Noticed::kNumbers, reducing_whole_gains},
+    {"one norm's gradient not reduced under sequence parallelism", "", true,
+     "tp2 dp1 zero0 m2 step", Noticed::kReplicas,
+     [](P) { return reducing_all_gains_but_the_last(); }},
+    {"norm gradients reduced over the data ranks", "", false, "tp2 dp2 zero0 m2 step",
+     Noticed::kReplicas,
+     [](P p) { return with_reach(p, OpKind::kReduceReplicated, Reach::kData); }},
+    {"replicated gradients twice in the norm", "", false, "tp2 dp1 zero0 m2 step",
+     Noticed::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
+    {"norm of the own tensor rank", "", false, "tp2 dp1 zero0 m2 step nosp", Noticed::kReplicas,
+     [](P p) { return with_reach(p, OpKind::kNorm, Reach::kDataThenPipeline); }},
+    {"tokens counted on every tensor rank", "", true, "tp2 dp2 zero1 m2 step", Noticed::kNumbers,
+     [](P) { return tokens_counted_on_every_tensor_rank(); }},
+    {"loss over tokens of every tensor rank", "", false, "tp2 dp1 zero0 m2 step", Noticed::kNumbers,
+     [](P p) { return with_reach(p, OpKind::kCount, Reach::kDataTensorPipeline); }},
     {"all data ranks read the same samples", "icefall 1616", false, "dp2 zero0 m2 step",
      Noticed::kNumbers, [](P) { return Fault{.source = &same_samples()}; }},
 };

@@ -43,14 +43,15 @@ inline bool computes_the_same(const Mutation& m) {
                            schedule::Formulas(m.job.program, coord).results();
 }
 
-// A second wait for a finished receive, gather or publication: a Work is waited for once and then
-// empty, and the Wait of these ops has no effects of its own (effects.cc). Waits of sends and
-// reductions have, and break an invariant the second time.
+// A second wait for a finished receive, gather, publication or sum over the tensor group: a Work is
+// waited for once and then empty, and the Wait of these ops has no effects of its own (effects.cc).
+// Waits of sends and other reductions have, and break an invariant the second time.
 inline bool waits_again_for_nothing(const Mutation& m) {
   using schedule::OpKind;
   const OpKind kind = m.acting().kind;
   return m.op().kind == OpKind::kWait && m.mutant.kind == schedule::MutantKind::kDouble &&
-         (kind == OpKind::kPostRecv || kind == OpKind::kGather || kind == OpKind::kPublish);
+         (kind == OpKind::kPostRecv || kind == OpKind::kGather || kind == OpKind::kPublish ||
+          kind == OpKind::kReduceReplicated);
 }
 
 // Counting again gives the same number: tokens are counted anew from the samples, not added.

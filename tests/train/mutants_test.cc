@@ -12,19 +12,17 @@
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <thread>
 #include <tuple>
 
-#include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/deadlock.h"
-#include "lockstep/schedule/lower.h"
 #include "lockstep/schedule/op_table.h"
 #include "lockstep/schedule/validate.h"
 #include "lockstep/train/verify.h"
 #include "tests/train/equivalents.h"
 #include "tests/train/small.h"
+#include "tests/train/split.h"
 
 namespace lockstep::train {
 namespace {
@@ -45,8 +43,8 @@ struct Tried {
   const char* layout;
   bool splits = false;  // I and W apart, W one microbatch late
 };
-// Every stage of ZeRO with and without a pipeline, tied weights, replicas, recompute and both
-// periods; together every kind of op and value.
+// Every stage of ZeRO with and without a pipeline, tied weights, replicas, recompute, both periods,
+// tensor ranks; together every kind of op and value.
 constexpr Tried kTried[] = {
     {true, "dp2 zero0 m2 step"},
     {false, "dp2 zero0 m4 mb"},
@@ -63,36 +61,11 @@ constexpr Tried kTried[] = {
     {false, "pp2 dp2 zero2 1f1b m2 mb recompute=block"},
     {true, "pp2 dp2 zero3 1f1b m2 mb"},
     {true, "pp2 dp2x2 zero3 1f1b m2 mb"},
+    {false, "tp2 dp1 zero0 m2 step"},
+    {true, "tp2 dp2 zero2 nosp m2 mb"},
+    {false, "tp2 dp2 zero3 m2 mb"},
+    {true, "tp2 pp2 dp1 zero0 1f1b m4 step", true},
 };
-
-// The same step with every B as I and, behind the next I of the stage or at the end, W.
-Program split(const Program& program) {
-  using schedule::Pass;
-  using schedule::PassKind;
-  const auto whole = schedule::find("1f1b")->build(program.step.shape);
-  LS_CHECK(whole.ok(), "no schedule");
-  std::vector<std::vector<Pass>> timetable;
-  for (std::int32_t coord = 0; coord < program.step.shape.coords; ++coord) {
-    std::vector<Pass>& passes = timetable.emplace_back();
-    std::optional<Pass> waiting;
-    for (Pass pass : whole->passes({coord})) {
-      const bool is_backward = pass.kind == PassKind::kBackward;
-      if (is_backward) pass.kind = PassKind::kInputGrad;
-      passes.push_back(pass);
-      if (!is_backward) continue;
-      if (waiting) passes.push_back(*waiting);
-      pass.kind = PassKind::kWeightGrad;
-      waiting = pass;
-    }
-    passes.push_back(*waiting);
-  }
-  const auto made =
-      schedule::Schedule::create(program.step.shape, program.step.placement, std::move(timetable));
-  LS_CHECK(made.ok(), made.ok() ? "" : made.error().message);
-  auto lowered = schedule::lower(*made, program.step);
-  LS_CHECK(lowered.ok(), lowered.ok() ? "" : lowered.error().message);
-  return *std::move(lowered);
-}
 
 // One mutant for each coordinate, kind of op, kind of fault and new reach, another of them in turn.
 std::vector<Mutant> sampled(const Job& job, std::vector<Mutant> all) {
@@ -231,8 +204,7 @@ TEST(MutantRuns, AreNoticedOrProvenToMakeNoDifference) {
   print(counts);
   EXPECT_GE(counts.made, 200);
   EXPECT_EQ(counts.by_kind.size(), static_cast<std::size_t>(schedule::kNumMutantKinds));
-  // All but ReduceReplicated, which no layout that runs has yet.
-  EXPECT_EQ(counts.ops.size(), static_cast<std::size_t>(schedule::kNumOpKinds - 1));
+  EXPECT_EQ(counts.ops.size(), static_cast<std::size_t>(schedule::kNumOpKinds));
   for (const Noticed noticed : {Noticed::kInvariant, Noticed::kCommunication, Noticed::kReplicas,
                                 Noticed::kNumbers, Noticed::kBits})
     EXPECT_GT(counts.by_validity[false][noticed], 0) << to_text(noticed);

@@ -46,6 +46,11 @@ constexpr const char* kMemoryLayouts[] = {
     "dp4 zero3 m2 recompute=cheap resident=3 prefetch=2",
     "pp2 dp2 zero2 1f1b m2",
     "pp2 dp2 zero3 1f1b m2 recompute=cheap",
+    "tp2 dp1 zero0 m4",
+    "tp2 dp1 zero0 nosp m4 recompute=cheap",
+    "tp2 dp1 zero0 m4 recompute=block",
+    "tp2 dp2 zero1 nosp m2",
+    "tp2 dp2 zero1 m1",
 };
 
 // Everything in tensors on the rank that needs most, in two steps, so that what a step leaves behind

@@ -1,4 +1,5 @@
-// The smallest model in which every op of a step can go wrong, for trying thousands of faults.
+// The smallest model in which every op of a step can go wrong, also on two tensor ranks, for trying
+// thousands of faults.
 #pragma once
 
 #include "lockstep/plan/spec.h"
@@ -11,11 +12,11 @@ inline plan::Spec small_spec(bool tied) {
   spec.model.name = "small";
   spec.model.layers = 2;
   spec.model.hidden = 32;
-  spec.model.heads = 2;
-  spec.model.kv_heads = 1;
-  spec.model.head_dim = 16;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 2;
+  spec.model.head_dim = 8;
   spec.model.ffn = 32;
-  spec.model.vocab = 41;
+  spec.model.vocab = 42;
   spec.model.max_positions = 8;
   spec.batch = {8, 16, 1};
   spec.train.clip = 0.1;  // below every norm, so that a wrong norm changes the update

@@ -1,5 +1,5 @@
 // A llama small enough to train in milliseconds, with grouped queries and an odd number of layers
-// per stage; its jobs, and what they do as text.
+// per stage, that two tensor ranks can share; its jobs, and what they do as text.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ inline plan::Spec tiny_spec(bool tied, DType dtype) {
   spec.model.kv_heads = 2;
   spec.model.head_dim = 16;
   spec.model.ffn = 96;
-  spec.model.vocab = 97;
+  spec.model.vocab = 98;
   spec.model.max_positions = 64;
   spec.model.tied = tied;
   spec.batch = {16, 16, 1};

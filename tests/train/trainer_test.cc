@@ -126,8 +126,13 @@ std::string state_of(Session& session, const Job& job) {
   return bytes;
 }
 
-constexpr const char* kLayouts[] = {"dp1 zero0 m2", "dp2 zero1 m2", "pp2 dp2 zero0 m2",
-                                    "pp2 dp2 zero2 m2", "pp2 dp2x2 zero3 m2 recompute=block"};
+constexpr const char* kLayouts[] = {"dp1 zero0 m2",
+                                    "dp2 zero1 m2",
+                                    "pp2 dp2 zero0 m2",
+                                    "pp2 dp2 zero2 m2",
+                                    "pp2 dp2x2 zero3 m2 recompute=block",
+                                    "tp2 dp1 zero0 m2 nosp",
+                                    "tp2 pp2 dp2 zero3 m2"};
 
 // One parameter of one block is not a number: every rank of every layout must see it and none may
 // move.
@@ -194,8 +199,8 @@ TEST(Training, DivergesAtTheSameStepOnEveryRank) {
 TEST(Training, OneRankAskedToStopStopsAllAfterTheSameStep) {
   const plan::Spec spec = tiny_spec(true, DType::kF32);
   const data::MockTokens tokens(1, spec.model.vocab, false);
-  const Job job = job_of(spec, "pp2 dp2 zero1 m2");
-  for (int asked = 0; asked < 4; ++asked)
+  const Job job = job_of(spec, "tp2 pp2 dp2 zero1 m2");
+  for (int asked = 0; asked < 8; ++asked)
     on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
       const int rank = world.rank().value;
       std::atomic<bool> stop = false;
@@ -225,8 +230,9 @@ TEST(Training, EvaluationIsTheLossBeforeTheUpdate) {
       for (int step = 0; step < 2; ++step) {
         for (int unit = 0; unit < job.model.num_units() && step == 1; ++unit)
           if (job.program.step.holds(session.coord(), unit))
-            session.workspace().load_state(unit, StateRole::kParameter,
-                                           trained[0].at(unit, Role::kParameter));
+            session.workspace().load_state(
+                unit, StateRole::kParameter,
+                trained[0].at(job.model, unit, Role::kParameter, session.place().tensor));
         const std::string before = state_of(session, job);
         RankStep measured = measured_step(world, session, step);
         EXPECT_EQ(measured.report.loss, trained[static_cast<std::size_t>(step)].loss) << layout;

@@ -48,10 +48,29 @@ TEST(Verify, HoldsF32ToTheRoundingOfItsMicrobatch) {
   EXPECT_LT(small.bounds.step, large.bounds.step);
 }
 
+// Tensor ranks cut the sums of matrix products: wider bounds, classes of their own, and in f32 the
+// same bound as one rank.
+TEST(Verify, HoldsTensorRanksToTheirOwnBoundsAndBits) {
+  Verifier exact = verifier_of(DType::kF64);
+  const Verdict fused = verdict_on(exact, "tp2 dp1 zero0 m4 step");
+  const Verdict piped = verdict_on(exact, "tp2 pp2 dp1 zero3 m4 step recompute=block");
+  const Verdict plain = verdict_on(exact, "tp2 dp1 zero0 m4 step nosp");
+  EXPECT_EQ(fused.failure + piped.failure + plain.failure, "");
+  EXPECT_EQ(fused.bounds.step, 1e-10);
+  EXPECT_EQ(fused.bounds.run, 1e-8);
+  EXPECT_EQ(fused.bits_class, "tp2 dp1 microbatch 4 step");
+  EXPECT_EQ(plain.bits_class, "tp2 nosp dp1 microbatch 4 step");
+  EXPECT_EQ(fused.digest, piped.digest);
+  EXPECT_NE(fused.digest, plain.digest);
+  Verifier single = verifier_of(DType::kF32);
+  for (const char* layout : {"tp2 dp2 zero1 m2 step", "tp2 pp2 dp2 zero3 m2 mb nosp"})
+    EXPECT_EQ(verdict_on(single, layout).failure, "") << layout;
+}
+
 TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
   Verifier verifier = verifier_of(DType::kF64);
   const plan::Layout layout = *plan::parse_layout("dp2 zero1 m2");
-  const data::MockTokens other(4321, 97, true);
+  const data::MockTokens other(4321, 98, true);
   const Verdict wrong = verifier.check_fault(layout, {.source = &other}, Seconds{20});
   EXPECT_EQ(wrong.noticed, Noticed::kNumbers);
   EXPECT_TRUE(wrong.failure.starts_with("gradient of ")) << wrong.failure;

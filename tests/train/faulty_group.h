@@ -1,0 +1,135 @@
+// A world whose tensor groups do one collective wrong, as code that forgets or misuses it would.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/comm/communicator.h"
+
+namespace lockstep::train {
+
+enum class GroupFault : std::uint8_t {
+  kDrop,    // nothing is sent: a rank sees its own piece everywhere, or its own summand
+  kRotate,  // pieces change places with those of the next rank
+  kDouble,  // a sum is added up twice
+  kMean,    // a sum is divided by the ranks
+};
+constexpr const char* name_of(GroupFault fault) {
+  constexpr const char* kNames[] = {"drop", "rotate", "double", "mean"};
+  return kNames[static_cast<int>(fault)];
+}
+
+// A gathering, or a sum of which every rank gets a piece; an all_reduce is the second, then the first.
+struct GroupCall {
+  bool is_sum = false;
+  std::int64_t bytes = 0;
+};
+
+// Calls on f64 are numbered, from 0 again after every `per_step`; number `at` goes wrong. Every rank
+// has its own.
+struct GroupPlan {
+  int per_step = 0;  // 0: none goes wrong, and `calls` are written down
+  int at = -1;
+  GroupFault fault = GroupFault::kDrop;
+  std::vector<GroupCall>* calls = nullptr;
+};
+
+class FaultyGroup final : public comm::Communicator {
+ public:
+  FaultyGroup(std::unique_ptr<comm::Communicator> inner, comm::Ledger& ledger, GroupPlan plan)
+      : Communicator(inner->membership(), ledger), inner_(std::move(inner)), plan_(plan) {}
+
+ protected:
+  comm::Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override {
+    if (!is_wrong(in, false)) return inner_->all_gather(in, out, deadline);
+    const std::vector<double> own(numbers(in), numbers(in) + in.count);
+    if (plan_.fault == GroupFault::kRotate) {
+      inner_->all_gather(in, out, deadline).wait();
+      std::rotate(numbers(out), numbers(out) + in.count, numbers(out) + out.count);
+    } else {
+      for (int i = 0; i < size(); ++i) std::ranges::copy(own, numbers(out) + i * in.count);
+    }
+    return {};
+  }
+
+  comm::Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) override {
+    if (!is_wrong(in, true)) return inner_->reduce_scatter(in, out, deadline);
+    std::vector<double> all(numbers(in), numbers(in) + in.count);
+    if (plan_.fault == GroupFault::kDrop) {
+      std::copy_n(all.begin() + index() * out.count, out.count, numbers(out));
+      return {};
+    }
+    if (plan_.fault == GroupFault::kRotate)
+      std::rotate(all.begin(), all.begin() + out.count, all.end());
+    std::vector<double> sum(static_cast<std::size_t>(out.count));
+    inner_
+        ->reduce_scatter({all.data(), in.count, DType::kF64, {}},
+                         {sum.data(), out.count, DType::kF64, {}}, deadline)
+        .wait();
+    const double factor = plan_.fault == GroupFault::kDouble ? 2.0
+                          : plan_.fault == GroupFault::kMean ? 1.0 / size()
+                                                             : 1.0;
+    std::ranges::transform(sum, numbers(out), [&](double x) { return x * factor; });
+    return {};
+  }
+
+  comm::Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
+                              std::vector<std::int64_t> recv_counts, Deadline deadline) override {
+    return inner_->all_to_all(in, send_counts, out, recv_counts, deadline);
+  }
+  comm::Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) override {
+    return inner_->send(data, to, tag, deadline);
+  }
+  comm::Work start_recv(Buffer data, int from, int tag, Deadline deadline) override {
+    return inner_->recv(data, from, tag, deadline);
+  }
+  comm::Work start_broadcast(Buffer data, int root, Deadline deadline) override {
+    return inner_->broadcast(data, root, deadline);
+  }
+  comm::Work start_barrier(Deadline deadline) override { return inner_->barrier(deadline); }
+  void start_abort(const comm::CommError& reason) override { inner_->abort(reason.what()); }
+  std::string backend_name() const override { return "faulty"; }
+
+ private:
+  static const double* numbers(ConstBuffer b) { return static_cast<const double*>(b.data); }
+  static double* numbers(Buffer b) { return static_cast<double*>(b.data); }
+
+  bool is_wrong(ConstBuffer in, bool is_sum) {
+    if (in.dtype != DType::kF64) return false;
+    if (plan_.calls != nullptr) plan_.calls->push_back({is_sum, in.bytes()});
+    if (plan_.per_step == 0) return false;
+    return next_++ % plan_.per_step == plan_.at;
+  }
+
+  const std::unique_ptr<comm::Communicator> inner_;
+  const GroupPlan plan_;
+  int next_ = 0;
+};
+
+// What it counts in its own ledger are the calls of tensor groups.
+class FaultyWorld final : public comm::World {
+ public:
+  FaultyWorld(comm::World& inner, GroupPlan plan) : inner_(inner), plan_(plan) {}
+  Rank rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
+                                              std::vector<Rank> members,
+                                              Deadline deadline) override {
+    const bool is_tensor = axis == "tp";
+    auto made = inner_.connect(std::move(name), std::move(axis), std::move(members), deadline);
+    if (!is_tensor) return made;
+    return std::make_unique<FaultyGroup>(std::move(made), ledger(), plan_);
+  }
+
+ private:
+  comm::World& inner_;
+  const GroupPlan plan_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,106 @@
+// Collectives inside passes are no ops of a program, so programs can not be mutated to lack them: here
+// every call on a tensor group goes wrong in every way, one at a time, and must be noticed.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "lockstep/train/verify.h"
+#include "tests/train/faulty_group.h"
+#include "tests/train/small.h"
+#include "tests/train/split.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr Seconds kDeadline = {60.0};
+constexpr int kSteps = 2;
+constexpr int kOrders = 2 * kSteps - 1;  // a free run, and every later step from the reference
+
+struct Tried {
+  const char* layout;
+  bool splits = false;
+};
+constexpr Tried kTried[] = {
+    {"tp2 dp1 zero0 m1 step"},
+    {"tp2 dp1 zero0 m1 step recompute=block"},
+    {"tp2 dp1 zero0 m1 step nosp"},
+    {"tp2 pp2 dp1 zero0 1f1b m2 step", true},
+};
+
+// The calls that a rank makes in a step, the same in every step.
+std::vector<GroupCall> calls_of(const Verifier& verifier, const plan::Layout& layout,
+                                const schedule::Program& program, int rank) {
+  std::vector<GroupCall> calls;
+  Fault fault{program};
+  fault.wrap_world = [&](comm::World& inner) {
+    GroupPlan plan;
+    if (inner.rank().value == rank) plan.calls = &calls;
+    return std::make_unique<FaultyWorld>(inner, plan);
+  };
+  const Verdict sound = verifier.check_fault(layout, fault, kDeadline);
+  // The world counts the other groups apart, so predictions of traffic are not asked.
+  EXPECT_TRUE(sound.noticed == Noticed::kNothing || sound.noticed == Noticed::kPrediction)
+      << sound.failure;
+  EXPECT_EQ(calls.size() % kOrders, 0u);
+  calls.resize(calls.size() / kOrders);
+  return calls;
+}
+
+TEST(PassMutantRuns, AreAllNoticed) {
+  auto verifier = Verifier::create(small_spec(true), kSteps);
+  ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+  std::map<GroupFault, std::map<Noticed, int>> counts;
+  for (const Tried& tried : kTried) {
+    const auto layout = plan::parse_layout(tried.layout);
+    ASSERT_TRUE(layout.ok()) << layout.error().message;
+    const auto sound = verifier->check(*layout);
+    ASSERT_TRUE(sound.ok() && sound->ok()) << (sound.ok() ? sound->failure : sound.error().message);
+    schedule::Program program = verifier->job(*layout)->program;
+    if (tried.splits) program = split(program);
+    const Job job = *verifier->job(*layout);
+    const int stages = static_cast<int>(layout->degrees.pp);
+    // Ranks of one stage call alike; the first rank of each stands for its group.
+    for (int stage = 0; stage < stages; ++stage) {
+      int rank = 0;
+      while (job.place({rank}).coord.value != stage) ++rank;
+      const std::vector<GroupCall> calls = calls_of(*verifier, *layout, program, rank);
+      ASSERT_GT(calls.size(), 10u);
+      for (std::size_t at = 0; at < calls.size(); ++at)
+        for (const GroupFault fault :
+             {GroupFault::kDrop, GroupFault::kRotate, GroupFault::kDouble, GroupFault::kMean}) {
+          const bool scales = fault == GroupFault::kDouble || fault == GroupFault::kMean;
+          if (scales && !calls[at].is_sum) continue;  // gathering again writes the same
+          GroupPlan plan{.per_step = static_cast<int>(calls.size()),
+                         .at = static_cast<int>(at),
+                         .fault = fault};
+          Fault planted{program};
+          planted.wrap_world = [&](comm::World& inner) {
+            const bool is_here = job.place(inner.rank()).coord.value == stage;
+            return std::make_unique<FaultyWorld>(inner, is_here ? plan : GroupPlan{});
+          };
+          const Verdict verdict = verifier->check_fault(*layout, planted, kDeadline);
+          EXPECT_TRUE(verdict.noticed == Noticed::kNumbers || verdict.noticed == Noticed::kReplicas)
+              << tried.layout << ", stage " << stage << ", call " << at << " of " << calls.size()
+              << (calls[at].is_sum ? ", sum" : ", gathering") << " of " << calls[at].bytes
+              << " bytes: " << name_of(fault) << " is noticed by " << to_text(verdict.noticed)
+              << " " << verdict.failure;
+          ++counts[fault][verdict.noticed];
+        }
+    }
+  }
+  int all = 0;
+  for (const auto& [fault, row] : counts)
+    for (const auto& [noticed, count] : row) {
+      std::cout << name_of(fault) << ", " << to_text(noticed) << ": " << count << "\n";
+      all += count;
+    }
+  std::cout << all << " collectives of tensor groups gone wrong\n";
+  EXPECT_GE(all, 300);
+}
+
+}  // namespace
+}  // namespace lockstep::train
