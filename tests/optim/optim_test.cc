@@ -29,11 +29,11 @@ arch::Model model(bool tied) {
   arch::ModelConfig config;
   config.layers = 2;
   config.hidden = 48;
-  config.heads = 3;
-  config.kv_heads = 1;
-  config.head_dim = 16;
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.head_dim = 8;
   config.ffn = 72;
-  config.vocab = 101;
+  config.vocab = 102;
   config.max_positions = 32;
   config.tied = tied;
   return arch::describe(config).value();
@@ -204,6 +204,40 @@ TEST(Init, AnyRangeOfAnyShardsHasTheBitsOfTheWhole) {
     }
 }
 
+// Of a tensor rank: the rows or columns of the whole that are its own.
+TEST(Init, ATensorRankHasItsPartOfTheWhole) {
+  for (bool tied : {false, true}) {
+    const arch::Model described = model(tied);
+    const auto shares = arch::flat_layouts(described, 2);
+    for (const UnitCase& unit : units_of(described))
+      for (std::int64_t coord : {0, 1}) {
+        const int kind = described.order[static_cast<std::size_t>(unit.position)];
+        const FlatLayout& share = shares[static_cast<std::size_t>(kind)];
+        const at::Tensor whole = initial(described, unit, {0, unit.layout.size}, 1234, at::kDouble);
+        const at::Tensor own = at::empty({share.padded(3)}, at::kDouble).fill_(99);
+        for (std::int64_t shard = 0; shard < 3; ++shard) {
+          const FlatRange range = share.shard(3, shard);
+          write_initial(described, unit.position, share, range, 1234,
+                        own.narrow(0, range.begin, range.size()), {2, coord});
+        }
+        for (const arch::FlatParam& place : share.params) {
+          const arch::Param& param =
+              described.unit(unit.position).params[static_cast<std::size_t>(place.param)];
+          const arch::TensorShard cut = arch::tensor_shard(param, 2, coord);
+          const arch::FlatParam& all = unit.layout.of(place.param);
+          const at::Tensor expected = whole.narrow(0, all.offset, all.numel)
+                                          .view(param.shape)
+                                          .narrow(cut.dim, cut.begin, cut.length)
+                                          .reshape({-1});
+          EXPECT_TRUE(at::equal(own.narrow(0, place.offset, place.numel), expected))
+              << param.name << " of rank " << coord;
+        }
+        for (const FlatRange& gap : share.gaps(3))
+          EXPECT_EQ(own.narrow(0, gap.begin, gap.size()).abs().max().item<double>(), 0);
+      }
+  }
+}
+
 // What is written where, against the definition; distribution and independence.
 TEST(Init, IsThePureFunctionOfSeedNameAndIndex) {
   for (bool tied : {false, true}) {
@@ -264,6 +298,30 @@ TEST(Squares, BitsDoNotDependOnTheShardsAndNothingIsCountedTwice) {
         EXPECT_NEAR(sums[0].result() / static_cast<double>(oracle), 1, bound)
             << "unit " << position;
       }
+}
+
+// Ranks that share a unit: what all of them hold is the first one's to bring.
+TEST(Squares, OfTensorRanksCountReplicatedParametersOnce) {
+  for (bool tied : {false, true})
+    for (const auto& [position, layout] : units_of(model(tied))) {
+      const at::Tensor grad = drawn(layout, at::kDouble, "grad", 300).round_();
+      long double all = 0, replicated = 0;
+      for (std::int64_t i = layout.tied_copy ? layout.tied.end : 0; i < grad.numel(); ++i) {
+        const long double x = grad.const_data_ptr<double>()[i];
+        all += x * x;
+        if (i >= layout.replicated.begin && i < layout.replicated.end) replicated += x * x;
+      }
+      EXPECT_EQ(replicated > 0, position > 0);
+      for (std::int64_t coord : {0, 1, 3})
+        for (std::int64_t shards : kShardCounts) {
+          ExactSum sum;
+          for (std::int64_t index = 0; index < shards; ++index) {
+            const FlatRange range = layout.shard(shards, index);
+            add_squares(layout, range, piece(grad, range), sum, {4, coord});
+          }
+          EXPECT_EQ(sum.result(), static_cast<double>(coord == 0 ? all : all - replicated));
+        }
+    }
 }
 
 // Small whole numbers, whose tile sums are exact: the result is the oracle, rounded once.

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <vector>
 
+#include "lockstep/base/check.h"
+#include "lockstep/comm/local.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/schedule/lower.h"
 
@@ -25,10 +27,10 @@ arch::Model model() {
   config.layers = 3;
   config.hidden = 32;
   config.heads = 2;
-  config.kv_heads = 1;
+  config.kv_heads = 2;
   config.head_dim = 16;
   config.ffn = 40;
-  config.vocab = 67;
+  config.vocab = 68;
   config.max_positions = 16;
   config.tied = true;
   return arch::describe(config).value();
@@ -64,7 +66,7 @@ void for_every_rank(const arch::Model& model, const Case& about, Body body) {
   for (int coord = 0; coord < about.pp; ++coord)
     for (std::int64_t replica = 0; replica < about.replicas; ++replica)
       for (std::int64_t shard = 0; shard < about.shards; ++shard) {
-        const Place place = {{coord}, about.shards, shard, replica};
+        const Place place = {{coord}, about.shards, shard, replica, {}};
         TensorWorkspace workspace(model, step, place, settings(), tokens);
         for (int unit = 0; unit < model.num_units(); ++unit)
           if (step.holds({coord}, unit)) body(workspace, unit);
@@ -132,6 +134,49 @@ TEST(TensorWorkspace, LoadedStateIsReadBack) {
         EXPECT_TRUE(at::equal(workspace.state(unit, role), cut(whole, own)));
       }
     });
+}
+
+// Each of two ranks that share the units starts from its part of the whole, and its transfers are of
+// the rows that it has.
+TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
+  const arch::Model described = model();
+  const std::vector<at::Tensor> wholes = whole_parameters(described);
+  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(described);
+  const data::MockTokens tokens(1, described.config.vocab, false);
+  for (const Case& about : {kCases[0], kCases[2], kCases[8]})
+    for (const bool sp : {false, true})
+      comm::run_local(2, [&](comm::World& world) {
+        const Deadline deadline = Deadline::after(Seconds{60});
+        const auto comm = world.connect("tp", "tp", {{0}, {1}}, deadline);
+        const nn::TensorGroup group(*comm, sp, Seconds{60});
+        const schedule::StepShape step = step_of(about, described.num_units());
+        const Place place = {{0},
+                             about.shards,
+                             std::min<std::int64_t>(1, about.shards - 1),
+                             0,
+                             {2, world.rank().value}};
+        TensorWorkspace workspace(described, step, place, settings(), tokens, group);
+        for (int unit = 0; unit < described.num_units(); ++unit) {
+          if (!step.holds({0}, unit)) continue;
+          const arch::FlatRange own = workspace.own_range(unit);
+          const at::Tensor state = workspace.state(unit, StateRole::kParameter);
+          const auto kind =
+              static_cast<std::size_t>(described.order[static_cast<std::size_t>(unit)]);
+          std::int64_t compared = 0;
+          for (const arch::FlatRun& run :
+               arch::flat_runs(described.unit(unit), workspace.layout(unit), place.tensor, own)) {
+            const std::int64_t from = layouts[kind].of(run.param).offset + run.element;
+            EXPECT_TRUE(
+                at::equal(state.narrow(0, run.at - own.begin, run.length),
+                          wholes[static_cast<std::size_t>(unit)].narrow(0, from, run.length)));
+            compared += run.length;
+          }
+          EXPECT_GT(compared, 0);
+        }
+        EXPECT_EQ(workspace.create({ValueKind::kRecvBuffer, 0}).count, 8 * 32 / (sp ? 2 : 1));
+        EXPECT_THROW(TensorWorkspace(described, step, {}, settings(), tokens, group),
+                     BrokenInvariant);
+      });
 }
 
 // What Publish sends lies inside the parameters and is what Update changes; the pieces of a shared
