@@ -85,9 +85,11 @@ sim::StageCosts in_ticks(sim::StageCosts costs, double factor) {
 // Why bytes of a run's values are not known; empty when they are.
 std::string why_no_bytes(const plan::Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
-  for (const auto& [name, degree] :
-       {std::pair{"tp", d.tp}, {"cp", d.cp}, {"ep", d.ep}, {"etp", d.etp}})
+  for (const auto& [name, degree] : {std::pair{"cp", d.cp}, {"ep", d.ep}, {"etp", d.etp}})
     if (degree > 1) return join_parts("not known with ", name, " = ", degree);
+  if (spec.model.vocab % d.tp != 0)
+    return join_parts("not known with tp = ", d.tp, ", which does not divide the vocabulary of ",
+                      spec.model.vocab);
   const auto known = arch::check_unit_bytes(spec.model);
   return known.ok() ? "" : "not known: " + known.error().message;
 }
@@ -273,6 +275,8 @@ void Timing::add_bytes(const schedule::Program& program, const sim::Simulation& 
   sizes.unit.seq = spec.batch.seq;
   sizes.unit.dtype = spec.train.dtype;
   sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
+  sizes.unit.tp = d.tp;
+  sizes.unit.sequence_parallel = spec.layout.sp && d.tp > 1;
   sizes.shards = d.dp_shard.value_or(d.dp);
   const schedule::ProgramBytes bytes = cost::program_bytes(*model_, program.step, sizes);
   for (int coord = 0; coord < program.step.shape.coords; ++coord)
