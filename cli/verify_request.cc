@@ -89,12 +89,12 @@ class Reader {
     return true;
   }
 
-  // Few layers, but no fewer than the stages of the layout asked for; few and short sequences, but
-  // as many as keep its pipeline full.
+  // Few layers, but no fewer than the stages of the layout asked for, and heads for its tensor ranks;
+  // few and short sequences, but as many as keep its pipeline full.
   void shrink() {
     plan::Spec& spec = request_.spec;
     const std::int64_t layers = spec.model.layers;
-    spec.model = plan::shrink(spec.model);
+    spec.model = plan::shrink(spec.model, is_own() ? spec.layout.degrees.tp : 1);
     spec.batch.seq = std::min(spec.batch.seq, kShortSeq);
     if (!is_own()) return;
     const std::int64_t stages = spec.layout.degrees.pp * spec.layout.chunks;

@@ -37,9 +37,10 @@ void shrink_latent_attention(arch::ModelConfig& c) {
   c.head_dim = mla.nope_dim + mla.rope_dim;
 }
 
-void shrink_attention(arch::ModelConfig& c, const arch::ModelConfig& model) {
+void shrink_attention(arch::ModelConfig& c, const arch::ModelConfig& model, std::int64_t tp) {
   const std::int64_t per_kv = std::min(model.heads / model.kv_heads, kHeadsPerKvHead);
-  const std::int64_t most = std::min<std::int64_t>(model.kv_heads, per_kv == 1 ? 4 : 2);
+  const std::int64_t most =
+      std::min(model.kv_heads, std::max<std::int64_t>(tp, per_kv == 1 ? 4 : 2));
   c.kv_heads = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
   c.heads = per_kv * c.kv_heads;
   c.head_dim = std::min<std::int64_t>(model.head_dim, c.heads > 8 ? 8 : 16);
@@ -71,12 +72,12 @@ bool is_small(const arch::ModelConfig& c) {
 
 }  // namespace
 
-arch::ModelConfig shrink(const arch::ModelConfig& model) {
+arch::ModelConfig shrink(const arch::ModelConfig& model, std::int64_t tp) {
   arch::ModelConfig c = model;
   c.layers = std::min(model.layers, kLayers);
   c.moe.dense_layers = std::min(model.moe.dense_layers, c.layers);
   if (!is_small(model)) {
-    shrink_attention(c, model);
+    shrink_attention(c, model, tp);
     if (model.ffn > 0) c.ffn = in_ratio(model.ffn, model.hidden, c.hidden, kFfn);
     if (model.moe.experts > 0) shrink_experts(c, model);
   }

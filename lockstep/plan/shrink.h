@@ -1,6 +1,8 @@
 // A small model of the same structure, for proving layouts on.
 #pragma once
 
+#include <cstdint>
+
 #include "lockstep/arch/model_config.h"
 
 namespace lockstep::plan {
@@ -10,7 +12,8 @@ namespace lockstep::plan {
 // belong together. Kept as well: the family and every trait, heads per key-value head up to 8, how
 // ffn and the heads' width compare to hidden, whether the vocabulary is a round number, tied
 // weights, epsilon, rotary base and scaling. legal() finds nothing in it that it did not find in
-// `model`, unless a degree is too large for it. Shrinking twice changes nothing more.
-arch::ModelConfig shrink(const arch::ModelConfig& model);
+// `model`, unless a degree is too large for it; `tp` is not, where it is a power of two: there are as
+// many key-value heads as that, if `model` has them. Shrinking twice changes nothing more.
+arch::ModelConfig shrink(const arch::ModelConfig& model, std::int64_t tp = 1);
 
 }  // namespace lockstep::plan

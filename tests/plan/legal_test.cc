@@ -215,6 +215,18 @@ TEST(Shrink, KeepsWhatCanBeKeptOfEveryKnownModel) {
   }
 }
 
+TEST(Shrink, KeepsHeadsForTensorRanks) {
+  const arch::ModelConfig large = arch::find("llama3-8b")->config;
+  for (const std::int64_t tp : {1, 2, 4, 8}) {
+    const arch::ModelConfig small = shrink(large, tp);
+    EXPECT_EQ(small.kv_heads, std::max<std::int64_t>(2, tp));
+    EXPECT_EQ(small.heads, 4 * small.kv_heads);
+    EXPECT_TRUE(
+        legal(small, {.degrees = {.tp = tp}}, {.seq = 32, .global_batch = 1}, DType::kF32).empty());
+  }
+  EXPECT_EQ(shrink(large, 16).kv_heads, 8);
+}
+
 TEST(Shrink, LeavesASmallModelAlone) {
   arch::ModelConfig own = arch::find("llama3-8b")->config;
   own.layers = 2, own.hidden = 48, own.heads = 3, own.kv_heads = 3, own.head_dim = 16, own.ffn = 96;
