@@ -37,20 +37,25 @@ class Training : public Binary {
   }
 };
 
-constexpr const char* kFourRanks =
-    "--set layout.pp=2 --set layout.dp=2 --set layout.zero=3 --set layout.reduce=step";
+constexpr const char* kFourRanks[][2] = {
+    {"--set layout.pp=2 --set layout.dp=2 --set layout.zero=3 --set layout.reduce=step",
+     "--set layout.dp=2 --set layout.zero=0"},
+    {"--set layout.tp=2 --set layout.pp=2 --set layout.zero=1",
+     "--set layout.tp=2 --set layout.recompute=block"}};
 
 TEST_F(Training, OnThreadsAndOnProcessesIsTheSameAndAsPredicted) {
-  const Json threads = train(kFourRanks), processes = train(kFourRanks, "--processes");
-  EXPECT_EQ(losses(threads), losses(processes));
-  EXPECT_EQ(threads.find("ranks")->as_int(), 4);
-  for (const Json* json : {&threads, &processes})
-    for (const Json& step : json->find("steps")->items()) {
-      EXPECT_EQ(step.find("peak_bytes")->as_int(), json->find("predicted_peak_bytes")->as_int());
-      EXPECT_EQ(step.find("sent_bytes")->as_int(), json->find("predicted_sent_bytes")->as_int());
-    }
-  // The same data degree and microbatch, so the same bits.
-  EXPECT_EQ(losses(threads), losses(train("--set layout.dp=2 --set layout.zero=0")));
+  for (const auto& [four_ranks, same_class] : kFourRanks) {
+    const Json threads = train(four_ranks), processes = train(four_ranks, "--processes");
+    EXPECT_EQ(losses(threads), losses(processes));
+    EXPECT_EQ(threads.find("ranks")->as_int(), 4);
+    for (const Json* json : {&threads, &processes})
+      for (const Json& step : json->find("steps")->items()) {
+        EXPECT_EQ(step.find("peak_bytes")->as_int(), json->find("predicted_peak_bytes")->as_int());
+        EXPECT_EQ(step.find("sent_bytes")->as_int(), json->find("predicted_sent_bytes")->as_int());
+      }
+    // The same tensor and data degree and microbatch, so the same bits.
+    EXPECT_EQ(losses(threads), losses(train(same_class)));
+  }
 }
 
 // With processes the signal goes to the parent alone, which passes it on.
@@ -110,7 +115,7 @@ TEST(Refused, IsWhatCanNotBeMeant) {
       {{"train", "missing.toml", "--mock-data"}, kEnvironment, "error[LS0004]"},
       {{"train", "--mock-data"}, kUsage, "`model.name` is missing"},
       {{"train", file, "--every", "0"}, kUsage, "--every must be at least 1"},
-      {set("layout.tp=2"), kUsage, "tp = 2 (with pp = 1, dp = 1)"},
+      {set("layout.tp=8"), kUsage, "tp = 8 does not divide the 4 heads of tiny"},
       {set("train.dtype=bf16"), kUsage, "dtype = bf16"},
       {set("layout.dp=5"), kUsage, "error[LS0203]"},
       {set("layout.dp=16"), kUsage, "error[LS0203]"},
@@ -151,7 +156,7 @@ TEST_F(Training, IsVerifiedOverProcessesAsOverThreads) {
   std::vector<std::string> digests;
   for (const char* how : {"", "--processes"}) {
     const Ran ran =
-        run("verify --layouts \"pp2 dp2 zero3 m2 mb; pp2 dp2 zero1 gpipe m2 mb\" --json " +
+        run("verify --layouts \"tp2 dp2 zero3 m2 mb; tp2 dp2 zero1 gpipe m2 mb\" --json " +
             std::string(how));
     EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
     const Result<Json> json = Json::parse(ran.out);
@@ -171,11 +176,11 @@ TEST_F(Training, IsVerifiedOverProcessesAsOverThreads) {
 
 TEST_F(Training, OfARunFileIsVerifiedOnASmallModelOfItsKind) {
   write("run.toml",
-        "model.name = \"llama3-8b\"\nlayout = { pp = 2, dp = 2, zero = 3 }\n"
+        "model.name = \"llama3-8b\"\nlayout = { tp = 4, pp = 2, zero = 3 }\n"
         "batch = { seq = 8192, global_batch = 128 }\n");
   const Ran ran = run("verify run.toml --shrink --steps 1");
   EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
-  EXPECT_TRUE(ran.out.starts_with("1 layout on 4 ranks, 1 step, f64\n")) << ran.out;
+  EXPECT_TRUE(ran.out.starts_with("1 layout on 8 ranks, 1 step, f64\n")) << ran.out;
   EXPECT_NE(ran.out.find("llama3-8b-small"), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find("every byte sent as predicted"), std::string::npos) << ran.out;
 }
