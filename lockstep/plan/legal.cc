@@ -1,5 +1,7 @@
 #include "lockstep/plan/legal.h"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,11 +65,13 @@ class Runtime {
   // A plan may pad the vocabulary; the embedding and the head that run cut it as it is.
   void vocabulary(std::int64_t tp) {
     if (tp <= 1 || model_.vocab % tp == 0) return;
+    const std::int64_t heads = std::gcd(model_.vocab, model_.kv_heads);
+    const std::int64_t all = std::max<std::int64_t>(std::gcd(heads, model_.ffn), 1);
     refuse(join_parts("tp = ", tp, " does not divide the ", model_.vocab,
                       " rows of the vocabulary of ", title(),
                       "; padded ones can be planned but not run yet"),
-           join_parts("the nearest tp that does: ",
-                      to_text(mesh::nearest_divisors(model_.vocab, tp))));
+           join_parts("the nearest tp that does: ", to_text(mesh::nearest_divisors(all, tp)),
+                      "; or vocab = ", (model_.vocab / tp + 1) * tp));
   }
 
   void expert_axis(const char* name, std::int64_t degree) {
