@@ -34,6 +34,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/ids.h"
 #include "lockstep/comm/ledger.h"
+#include "lockstep/comm/position.h"
 
 namespace lockstep::comm {
 
@@ -181,12 +182,22 @@ class World {
 
   Ledger& ledger() { return ledger_; }
 
+  // Where this rank stands, for the others to read.
+  PositionCell& position() { return *position_; }
+  // Where all ranks were last seen, by rank; none where the backend does not know. For after a
+  // failure: takes up to a second. Any thread.
+  virtual std::vector<Sighting> sightings() { return {}; }
+
  protected:
   // Checks what connect was given and finds this rank in it.
   Membership membership(std::string name, std::string axis, std::vector<Rank> members) const;
 
+  // For whoever shows it to the others, perhaps beyond the life of this world.
+  std::shared_ptr<const PositionCell> shared_position() const { return position_; }
+
  private:
   Ledger ledger_;
+  std::shared_ptr<PositionCell> position_ = std::make_shared<PositionCell>();
 };
 
 }  // namespace lockstep::comm

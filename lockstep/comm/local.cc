@@ -2,8 +2,10 @@
 
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/random.h"
 #include "lockstep/comm/local_hub.h"
 
 namespace lockstep::comm {
@@ -107,11 +109,14 @@ class LocalCommunicator final : public Communicator {
 
 class LocalRank final : public World {
  public:
-  LocalRank(std::shared_ptr<LocalHub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {}
+  LocalRank(std::shared_ptr<LocalHub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {
+    hub_->show(rank, shared_position());
+  }
   ~LocalRank() override { hub_->lose(rank_, "has left the world"); }
 
   Rank rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
+  std::vector<Sighting> sightings() override { return hub_->sightings(); }
   std::unique_ptr<Communicator> connect(std::string name, std::string axis,
                                         std::vector<Rank> members,
                                         Deadline /*never blocks*/) override {
@@ -126,8 +131,17 @@ class LocalRank final : public World {
 
 }  // namespace
 
+Lateness seeded_lateness(std::uint64_t seed, Seconds most) {
+  return [seed, most](const Delivery& d) {
+    const RandomStream stream(seed, join_parts(d.group, " ", static_cast<int>(d.kind), " ", d.from,
+                                               " ", d.to, " ", d.tag));
+    const double drawn = stream.uniform(static_cast<std::uint64_t>(d.number));
+    return Seconds{most.value * drawn * drawn * drawn};
+  };
+}
+
 LocalWorld::LocalWorld(int size, LocalOptions options)
-    : hub_(std::make_shared<LocalHub>(size, options.seed)) {
+    : hub_(std::make_shared<LocalHub>(size, std::move(options))) {
   LS_CHECK(size >= 1);
 }
 LocalWorld::~LocalWorld() = default;
@@ -140,7 +154,7 @@ std::unique_ptr<World> LocalWorld::join(Rank rank) {
 void LocalWorld::mark_lost(Rank rank, const std::string& why) { hub_->lose(rank, why); }
 
 void run_local(int size, const std::function<void(World&)>& body, LocalOptions options) {
-  LocalWorld world(size, options);
+  LocalWorld world(size, std::move(options));
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {

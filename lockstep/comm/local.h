@@ -6,7 +6,7 @@
 //   - an output holds 0xff bytes (a NaN in every float type) from issue until its own wait, however
 //   early the
 //     operation could have finished, so a missing wait is always caught;
-//   - operations that are ready complete in a seeded random order;
+//   - operations that are ready complete in a seeded random order, and as late as is asked for;
 //   - an input that changes before its wait fails that wait;
 //   - members that call different operations, or sizes that do not match, are told so at once.
 // Waiting threads block; nothing spins.
@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "lockstep/comm/communicator.h"
 
@@ -23,8 +24,26 @@ namespace lockstep::comm {
 
 class LocalHub;
 
+// An operation in which all its members take part, so that it could complete.
+struct Delivery {
+  std::string_view group;
+  OpKind kind = OpKind::kSend;  // stands for a message
+  int from = -1;                // member that sends the message; -1: a collective
+  int to = -1;                  // member that receives it
+  int tag = -1;                 // of a message
+  std::int64_t number = 0;  // of the same kind before it: on this group, with these members and tag
+};
+// How long an operation is held back once it is ready; infinite: for ever. Called by any thread of
+// the world, one at a time.
+using Lateness = std::function<Seconds(const Delivery&)>;
+
+// Anything from 0 to `most`, mostly little; a pure function of the seed and the operation, so that a
+// seed holds back the same ones in every run.
+Lateness seeded_lateness(std::uint64_t seed, Seconds most);
+
 struct LocalOptions {
   std::uint64_t seed = 0;  // order in which ready operations complete
+  Lateness lateness = {};  // absent: none
 };
 
 // Shared by all rank threads; any thread may call it.

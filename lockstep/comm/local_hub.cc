@@ -171,8 +171,11 @@ void LocalOp::deliver() {
   delivered = true;  // last: from now on the memory may be taken for this member's own again
 }
 
-LocalHub::LocalHub(int size, std::uint64_t seed)
-    : size_(size), order_(seed), engine_([this] { run(); }) {}
+LocalHub::LocalHub(int size, LocalOptions options)
+    : size_(size),
+      order_(options.seed),
+      lateness_(std::move(options.lateness)),
+      engine_([this] { run(); }) {}
 
 LocalHub::~LocalHub() {
   {
@@ -181,6 +184,19 @@ LocalHub::~LocalHub() {
   }
   engine_wake_.notify_all();
   engine_.join();
+}
+
+void LocalHub::show(Rank rank, std::shared_ptr<const PositionCell> position) {
+  const std::lock_guard lock(mutex_);
+  positions_[rank] = std::move(position);
+}
+
+std::vector<Sighting> LocalHub::sightings() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Sighting> all(static_cast<std::size_t>(size_));
+  for (const auto& [rank, cell] : positions_)
+    all[static_cast<std::size_t>(rank.value)].position = cell->get();
+  return all;
 }
 
 std::shared_ptr<LocalGroup> LocalHub::group(const Membership& membership) {
@@ -236,8 +252,7 @@ void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_
     } else {
       auto match = other.front();
       other.pop_front();
-      ready_.push_back({group, sends ? Ops{op, match} : Ops{match, op}});
-      engine_wake_.notify_one();
+      enqueue(group, sends ? Ops{op, match} : Ops{match, op});
     }
   } else {
     group->calls[static_cast<std::size_t>(op->member)].push_back(op);
@@ -253,16 +268,46 @@ void LocalHub::enqueue_if_complete(const std::shared_ptr<LocalGroup>& group) {
     if (calls.empty()) return;
     heads.push_back(calls.front());
   }
-  ready_.push_back({group, std::move(heads)});
+  enqueue(group, std::move(heads));
+}
+
+void LocalHub::enqueue(const std::shared_ptr<LocalGroup>& group, Ops ops) {
+  Ready ready{group, std::move(ops)};
+  if (lateness_) {
+    const LocalOp& first = *ready.ops[0];
+    const bool is_message = first.kind == OpKind::kSend;
+    const LocalGroup::Channel channel =
+        is_message ? LocalGroup::Channel(first.member, first.peer, first.tag)
+                   : LocalGroup::Channel(-1, -1, -1);
+    const auto& [from, to, tag] = channel;
+    ready.held = Deadline::after(
+        lateness_({group->shape.name, first.kind, from, to, tag, group->deliveries[channel]++}));
+  }
+  ready_.push_back(std::move(ready));
   engine_wake_.notify_one();
+}
+
+bool LocalHub::choose(std::unique_lock<std::mutex>& lock) {
+  for (;;) {
+    if (stop_) return false;
+    const auto due = std::partition(ready_.begin(), ready_.end(),
+                                    [](const Ready& ready) { return !ready.held.expired(); });
+    if (const auto count = ready_.end() - due; count > 0) {
+      std::swap(due[static_cast<std::ptrdiff_t>(order_() % static_cast<std::uint64_t>(count))],
+                ready_.back());
+      return true;
+    }
+    const auto next = std::ranges::min_element(ready_, {}, &Ready::held);
+    if (next == ready_.end() || next->held.is_never())
+      engine_wake_.wait(lock);
+    else
+      engine_wake_.wait_until(lock, next->held.point());
+  }
 }
 
 void LocalHub::run() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    engine_wake_.wait(lock, [this] { return stop_ || !ready_.empty(); });
-    if (stop_) return;
-    std::swap(ready_[order_() % ready_.size()], ready_.back());
+  while (choose(lock)) {
     // Failing the group here reaches these ops too, because they are still in the list.
     LocalGroup& group = *ready_.back().group;
     if (const std::string why = mismatch(group, ready_.back().ops); !group.failure && !why.empty())
@@ -324,9 +369,19 @@ std::vector<Rank> LocalHub::who_is_missing(const LocalGroup& group, const LocalO
   return missing;
 }
 
-void LocalHub::fail_if_missing(LocalGroup& group, const LocalOp& op) {
+void LocalHub::fail_if_late(LocalGroup& group, const LocalOp& op) {
   const std::vector<Rank> missing = who_is_missing(group, op);
-  if (missing.empty()) return;
+  if (missing.empty()) {
+    const bool is_held = std::ranges::any_of(ready_, [&](const Ready& ready) {
+      return ready.group.get() == &group && !ready.held.expired();
+    });
+    if (is_held)
+      fail_locked(group,
+                  {Code::kPeerStalled,
+                   "all members take part, but nothing was delivered before the deadline", ""},
+                  {});
+    return;
+  }
   std::string text;
   for (const Rank rank : missing)
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank.value);
@@ -340,7 +395,7 @@ void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
     return op.state == LocalOp::State::kStaged || op.state == LocalOp::State::kFailed;
   };
   if (!waiter_wake_.wait_until(lock, deadline.point(), finished)) {
-    if (op.state == LocalOp::State::kPosted) fail_if_missing(group, op);
+    if (op.state == LocalOp::State::kPosted) fail_if_late(group, op);
     waiter_wake_.wait(lock, finished);  // the engine has it, or has it next; it ends soon
   }
   if (op.state == LocalOp::State::kFailed) {

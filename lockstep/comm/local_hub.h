@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/local.h"
 
 namespace lockstep::comm {
 
@@ -57,15 +58,18 @@ struct LocalGroup {
   std::vector<std::vector<std::weak_ptr<LocalOp>>> issued;  // by member, perhaps not yet delivered
   using Channel = std::tuple<int, int, int>;                // sender, receiver, tag
   std::map<Channel, std::deque<std::shared_ptr<LocalOp>>> sends, recvs;
+  std::map<Channel, std::int64_t> deliveries;  // so far; of collectives under {-1, -1, -1}
   std::optional<std::pair<Error, std::optional<Rank>>> failure;
 };
 
 class LocalHub {
  public:
-  LocalHub(int size, std::uint64_t seed);
+  LocalHub(int size, LocalOptions options);
   ~LocalHub();
 
   int size() const { return size_; }
+  void show(Rank rank, std::shared_ptr<const PositionCell> position);
+  std::vector<Sighting> sightings();
   std::shared_ptr<LocalGroup> group(const Membership& membership);
 
   // Takes part in an operation. A group that has failed yields an op that has failed.
@@ -81,24 +85,31 @@ class LocalHub {
   struct Ready {
     std::shared_ptr<LocalGroup> group;
     std::vector<std::shared_ptr<LocalOp>> ops;
+    Deadline held = Deadline::after({});  // back until then
   };
 
   void run();
   void execute(const Ready& ready);
   void enqueue_if_complete(const std::shared_ptr<LocalGroup>& group);
+  void enqueue(const std::shared_ptr<LocalGroup>& group, std::vector<std::shared_ptr<LocalOp>> ops);
+  // Waits until something may complete and puts one of those last; false: the world ends.
+  bool choose(std::unique_lock<std::mutex>& lock);
   std::optional<Rank> lost_member(const LocalGroup& group, const LocalOp& op) const;
   void fail_locked(LocalGroup& group, Error error, std::optional<Rank> culprit);
   // Members that have not issued their part of the op; nobody when only the engine is to come.
   std::vector<Rank> who_is_missing(const LocalGroup& group, const LocalOp& op) const;
-  void fail_if_missing(LocalGroup& group, const LocalOp& op);
+  // At the op's deadline: where members are missing, or the group's next operation is held back.
+  void fail_if_late(LocalGroup& group, const LocalOp& op);
 
   const int size_;
   std::mutex mutex_;
   std::condition_variable engine_wake_, waiter_wake_;
   std::map<std::string, std::shared_ptr<LocalGroup>> groups_;
   std::map<Rank, std::string> lost_;
+  std::map<Rank, std::shared_ptr<const PositionCell>> positions_;
   std::vector<Ready> ready_;
   std::mt19937_64 order_;
+  const Lateness lateness_;
   bool stop_ = false;
   std::thread engine_;
 };

@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "tests/comm/short_calls.h"
@@ -71,6 +73,84 @@ TEST(Local, SeedsChangeTheOrderAndNeverTheBits) {
                 EXPECT_EQ(b[31], 4.0f);
               },
               {seed});
+}
+
+TEST(Local, LatenessIsThatOfTheSeed) {
+  const Delivery message{"g", OpKind::kSend, 0, 1, 3, 5};
+  const auto late = seeded_lateness(7, Seconds{2.0});
+  EXPECT_EQ(late(message).value, seeded_lateness(7, Seconds{2.0})(message).value);
+  std::set<double> drawn;
+  for (const Delivery& other :
+       {message, Delivery{"h", OpKind::kSend, 0, 1, 3, 5}, Delivery{"g", OpKind::kSend, 1, 0, 3, 5},
+        Delivery{"g", OpKind::kSend, 0, 1, 4, 5}, Delivery{"g", OpKind::kSend, 0, 1, 3, 6},
+        Delivery{"g", OpKind::kAllGather, -1, -1, -1, 5}}) {
+    EXPECT_GE(late(other).value, 0);
+    EXPECT_LE(late(other).value, 2);
+    drawn.insert(late(other).value);
+  }
+  drawn.insert(seeded_lateness(8, Seconds{2.0})(message).value);
+  EXPECT_EQ(drawn.size(), 7u);
+}
+
+// The first of two messages is held back; the second overtakes it, and a third that never comes ends
+// with its deadline.
+TEST(Local, HeldBackOperationsComeLateOrNever) {
+  std::mutex mutex;
+  std::vector<std::string> order, failures;
+  const auto lateness = [](const Delivery& d) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    return Seconds{d.tag == 1 ? 0.2 : d.tag == 3 ? kNever : 0.0};
+  };
+  run_local(2,
+            [&](World& world) {
+              auto comm = connect_all(world);
+              const int peer = 1 - world.rank().value;
+              std::vector<float> data(3, 1.0f);
+              const bool sends = world.rank() == Rank{0};
+              const auto start = [&](std::size_t at, Deadline deadline) {
+                const Buffer one{&data[at], 1, DType::kF32, {}};
+                const int tag = static_cast<int>(at) + 1;
+                return sends ? comm->send(one, peer, tag, deadline)
+                             : comm->recv(one, peer, tag, deadline);
+              };
+              Work slow = start(0, soon()), quick = start(1, soon());
+              Work never = start(2, Deadline::after(Seconds{0.5}));
+              std::thread other([&] {
+                quick.wait();
+                const std::lock_guard lock(mutex);
+                order.emplace_back("quick");
+              });
+              slow.wait();
+              other.join();
+              const std::lock_guard lock(mutex);
+              order.emplace_back("slow");
+              try {
+                never.wait();
+              } catch (const CommError& error) {
+                failures.push_back(error.error().message);
+              }
+            },
+            {1, lateness});
+  EXPECT_EQ(order.front(), "quick");
+  EXPECT_EQ(order.back(), "slow");
+  ASSERT_FALSE(failures.empty());
+  EXPECT_NE(failures[0].find("nothing was delivered before the deadline"), std::string::npos)
+      << failures[0];
+}
+
+TEST(Local, RanksSeeWhereOthersAre) {
+  std::mutex mutex;
+  std::vector<std::optional<Position>> seen;
+  run_local(3, [&](World& world) {
+    auto comm = connect_all(world);
+    if (world.rank() != Rank{2}) world.position().set({4, world.rank().value, true});
+    comm->barrier(soon()).wait();
+    if (world.rank() == Rank{1})
+      for (const Sighting& sighting : world.sightings()) seen.push_back(sighting.position);
+    comm->barrier(soon()).wait();
+  });
+  EXPECT_EQ(seen, (std::vector<std::optional<Position>>{Position{4, 0, true}, Position{4, 1, true},
+                                                        std::nullopt}));
 }
 
 TEST(Local, AnOutputIsUnusableUntilItsOwnWait) {
