@@ -15,7 +15,7 @@ using schedule::Value;
 
 Executor::Executor(const schedule::Program& program, Coord coord, const Groups& groups,
                    Workspace& workspace, Options options)
-    : program_(program), groups_(groups), workspace_(workspace), options_(options) {
+    : program_(program), groups_(groups), workspace_(workspace), options_(std::move(options)) {
   for (const Op& op : program.list(coord)) ops_.push_back({op, effects(program, coord, op)});
 }
 
@@ -25,6 +25,7 @@ StepSums Executor::run(const Observer& observer) {
   lanes_.clear();
   timeline_.reserve(ops_.size());
   for (std::size_t i = 0; i < ops_.size(); ++i) {
+    place(i, false);
     const TimePoint start = clock_.now();
     check_before(ops_[i]);
     run_op(ops_[i]);
@@ -37,7 +38,24 @@ StepSums Executor::run(const Observer& observer) {
   std::ranges::sort(lanes_, {}, &schedule::TimedOp::op);
   LS_CHECK(in_flight_.empty(), in_flight_.size(), " operations were not waited for");
   ++step_;
+  place(ops_.size(), false);
   return std::exchange(sums_, {});
+}
+
+void Executor::place(std::size_t op, bool waits) {
+  now_ = op;
+  if (options_.place) options_.place(static_cast<int>(op), waits);
+}
+
+std::optional<comm::Ran> Executor::wait_for(comm::Work& work) {
+  place(now_, true);
+  return work.wait();
+}
+
+// Adds up and waits for it.
+void Executor::meet(comm::Communicator& group, Buffer data) {
+  comm::Work work = group.all_reduce(data, deadline());
+  wait_for(work);
 }
 
 // What an operation in flight defines or changes is nobody's; what it reads may be read.
@@ -135,7 +153,7 @@ int Executor::tag_of(int transfer) const {
 void Executor::count(const Prepared& prepared) {
   std::int64_t tokens = workspace_.valid_tokens();
   for (comm::Communicator* group : groups_.of(prepared.op.reach))
-    group->all_reduce({&tokens, 1, DType::kI64, {}}, deadline()).wait();
+    meet(*group, {&tokens, 1, DType::kI64, {}});
   workspace_.set_count(tokens);
 }
 
@@ -193,8 +211,7 @@ void Executor::reduce_tied(const Prepared& prepared) {
     workspace_.copy(parts[0], parts[1]);
     return;
   }
-  for (comm::Communicator* group : groups_.of(prepared.op.reach))
-    group->all_reduce(parts[0], deadline()).wait();
+  for (comm::Communicator* group : groups_.of(prepared.op.reach)) meet(*group, parts[0]);
 }
 
 void Executor::norm(const Prepared& prepared) {
@@ -207,10 +224,7 @@ void Executor::norm(const Prepared& prepared) {
   words[2 * kWords] = sums.tokens;
   words[2 * kWords + 1] = sums.stops;
   for (comm::Communicator* group : groups_.of(prepared.op.reach))
-    group
-        ->all_reduce({words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}},
-                     deadline())
-        .wait();
+    meet(*group, {words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}});
   ExactSum::Words part;
   std::copy_n(words.begin(), kWords, part.begin());
   sums_.squares = ExactSum::from_words(part);
@@ -224,7 +238,7 @@ void Executor::norm(const Prepared& prepared) {
 // The end of an asynchronous op: what it was for, then what its Wait kills or adds up.
 void Executor::wait(const Prepared& prepared) {
   Prepared& target = ops_[static_cast<std::size_t>(prepared.op.target)];
-  if (const std::optional<comm::Ran> ran = target.work.wait())
+  if (const std::optional<comm::Ran> ran = wait_for(target.work))
     lanes_.push_back(
         {prepared.op.target, clock_.at(ran->begin).since_start, clock_.at(ran->end).since_start});
   std::erase(in_flight_, prepared.op.target);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "lockstep/base/clock.h"
@@ -18,11 +19,14 @@ namespace lockstep::exec {
 // Belongs to the rank's thread. Program, groups and workspace must outlive it.
 class Executor {
  public:
-  struct Options {
-    Seconds op_deadline = {600.0};  // of every transfer and collective
-  };
   // Called after every op with its index, for measurements.
   using Observer = std::function<void(int op)>;
+  struct Options {
+    Seconds op_deadline = {600.0};  // of every transfer and collective
+    // To let others know where this rank is: called before every op, once more when an op has done
+    // its own part and waits for others, and after the last with the number of ops.
+    std::function<void(int op, bool waits)> place = {};
+  };
 
   Executor(const schedule::Program& program, Coord coord, const Groups& groups,
            Workspace& workspace, Options options);
@@ -63,6 +67,9 @@ class Executor {
   comm::Communicator& group(const Prepared& prepared) const;
   int tag_of(int transfer) const;
   int peer_of(Coord coord) const { return coord.value; }
+  void place(std::size_t op, bool waits);
+  void meet(comm::Communicator& group, Buffer data);
+  std::optional<comm::Ran> wait_for(comm::Work& work);
   Deadline deadline() const { return Deadline::after(options_.op_deadline); }
 
   const schedule::Program& program_;
@@ -73,7 +80,8 @@ class Executor {
   std::vector<int> in_flight_;  // issued, not yet waited for
   StepSums sums_;
   std::int64_t step_ = 0;
-  RealClock clock_;  // anew for each step
+  std::size_t now_ = 0;  // index of the op that runs
+  RealClock clock_;      // anew for each step
   schedule::Timeline timeline_, lanes_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <span>
+#include <string_view>
 
 #include "lockstep/base/check.h"
 #include "lockstep/comm/local.h"
@@ -29,8 +30,9 @@ struct Case {
   int pp = 1, shards = 1, replicas = 1;
   int microbatches = 2;
   StepShape step;
-  const char* schedule = "1f1b";
+  std::string_view schedule = "1f1b";
   int tp = 1;
+  int chunks = 1;
 };
 
 constexpr int kBlocks = 4;
@@ -41,8 +43,10 @@ Program lowered(const Case& about) {
   step.replicas = about.replicas > 1;
   step.tensor_parallel = about.tp > 1;
   if (about.tp > 1) step.partial = {false, true, true, false, true, true};
-  step.stage_begin = schedule::split_units(kBlocks + 2, about.pp);
-  const auto order = schedule::find(about.schedule)->build({about.pp, 1, about.microbatches});
+  const schedule::Shape shape = {about.pp, about.chunks, about.microbatches};
+  step.stage_begin =
+      schedule::split_units(std::max(kBlocks + 2, shape.stages() + 1), shape.stages());
+  const auto order = schedule::find(about.schedule)->build(shape);
   EXPECT_TRUE(order.ok());
   auto program = schedule::lower(*order, step);
   EXPECT_TRUE(program.ok()) << (program.ok() ? "" : program.error().message);
@@ -73,7 +77,7 @@ struct Outcome {
   std::vector<std::size_t> timed;
 };
 
-void run(const Case& about, const Program& program, int steps, std::uint64_t seed,
+void run(const Case& about, const Program& program, int steps, const comm::LocalOptions& options,
          Outcome& outcome) {
   const mesh::Mesh mesh = mesh_of(about);
   comm::run_local(
@@ -94,7 +98,7 @@ void run(const Case& about, const Program& program, int steps, std::uint64_t see
         outcome.squares.push_back(sums.squares.result());
         outcome.timed.push_back(executor.timeline().size() - program.list(coord).size());
       },
-      {seed});
+      options);
 }
 
 std::vector<Case> cases() {
@@ -116,6 +120,35 @@ std::vector<Case> cases() {
   return all;
 }
 
+// Every schedule with 1, 2 and 3 chunks, fewer microbatches than coordinates, as many, and a number
+// that they do not divide; tied weights on one coordinate of a V and on two of a loop.
+TEST(Executor, RunsEveryScheduleUnderLateDelivery) {
+  std::uint64_t seed = 0;
+  int schedules = 0;
+  for (const schedule::CatalogRow& row : schedule::catalog())
+    for (const int pp : {2, 3, 4})
+      for (const int chunks : {1, 2, 3})
+        for (const int microbatches : {2, 4, 2 * pp + 1}) {
+          if (!row.build({pp, chunks, microbatches}).ok()) continue;
+          ++seed;
+          const int shards = pp == 2 && seed % 2 == 0 ? 2 : 1;
+          Case about{pp, shards, 1, microbatches, {}, row.name, 1, chunks};
+          about.step.zero = static_cast<int>(seed % 4);
+          about.step.period =
+              seed % 3 == 0 ? schedule::Period::kMicrobatch : schedule::Period::kStep;
+          about.step.tied = seed % 5 != 0;
+          SCOPED_TRACE(testing::Message() << row.name << " pp " << pp << " chunks " << chunks
+                                          << " m " << microbatches << " seed " << seed);
+          Outcome outcome;
+          run(about, lowered(about), 2, {seed, comm::seeded_lateness(seed, Seconds{0.0005})},
+              outcome);
+          EXPECT_EQ(outcome.squares.size(), static_cast<std::size_t>(pp * shards));
+          for (double squares : outcome.squares) EXPECT_EQ(squares, outcome.squares[0]);
+          ++schedules;
+        }
+  EXPECT_GT(schedules, 100);
+}
+
 TEST(Executor, RunsEveryProgramUnderLateDelivery) {
   int seed = 0;
   for (const Case& about : cases()) {
@@ -124,7 +157,7 @@ TEST(Executor, RunsEveryProgramUnderLateDelivery) {
                  << about.replicas << " zero " << about.step.zero << " tp " << about.tp);
     const Program program = lowered(about);
     Outcome outcome;
-    run(about, program, 2, static_cast<std::uint64_t>(++seed), outcome);
+    run(about, program, 2, {static_cast<std::uint64_t>(++seed)}, outcome);
     for (std::int64_t tokens : outcome.tokens) EXPECT_EQ(tokens, about.shards * about.replicas);
     for (double squares : outcome.squares) EXPECT_EQ(squares, outcome.squares[0]);
     for (std::size_t missing : outcome.timed) EXPECT_EQ(missing, 0U);
@@ -145,7 +178,7 @@ TEST(Executor, NoticesAWaitThatIsMissing) {
     for (schedule::Op& op : list)
       if (op.target > static_cast<int>(at)) --op.target;
     Outcome outcome;
-    EXPECT_THROW(run(about, program, 1, 1, outcome), BrokenInvariant) << "op " << at;
+    EXPECT_THROW(run(about, program, 1, {1}, outcome), BrokenInvariant) << "op " << at;
     ++dropped;
   }
   EXPECT_GT(dropped, 10);

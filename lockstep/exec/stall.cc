@@ -1,0 +1,282 @@
+#include "lockstep/exec/stall.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "lockstep/base/check.h"
+#include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/text.h"
+
+namespace lockstep::exec {
+namespace {
+
+using comm::Position;
+using mesh::Axis;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Reach;
+using schedule::Transfer;
+
+std::string name(Rank rank) { return join_parts("rank ", rank.value); }
+
+mesh::AxisSet axes_of(Reach reach) {
+  switch (reach) {
+    case Reach::kNone:
+    case Reach::kSelf:
+      return {};
+    case Reach::kShard:
+      return mesh::kDenseShard;
+    case Reach::kReplicate:
+      return Axis::kDataReplicate;
+    case Reach::kData:
+      return mesh::kData;
+    case Reach::kTensor:
+      return Axis::kTensor;
+    case Reach::kPipeline:
+    case Reach::kPeer:
+    case Reach::kTied:
+      return Axis::kPipeline;
+    case Reach::kDataThenPipeline:
+      return mesh::kData | Axis::kPipeline;
+    case Reach::kDataTensorPipeline:
+      return mesh::kWorld;
+  }
+  return {};
+}
+
+bool is_collective_at_once(OpKind kind) {
+  return kind == OpKind::kCount || kind == OpKind::kReduceTied || kind == OpKind::kNorm;
+}
+
+class Inquiry {
+ public:
+  Inquiry(const schedule::Program& program, const mesh::Mesh& mesh,
+          std::span<const comm::Sighting> seen)
+      : program_(program), mesh_(mesh), seen_(seen) {}
+
+  Standing standing(Rank rank) const {
+    Standing own{.rank = rank};
+    const std::optional<Position> at = position(rank);
+    const auto& list = program_.list(coord(rank));
+    const bool is_inside = at && at->op < static_cast<std::int32_t>(list.size());
+    if (is_inside) own.op = at->op;
+    if (sighting(rank).is_silent)
+      own.what = "shows no sign of life" + (is_inside ? ", last at " + text(rank, at->op) : "");
+    else if (!at)
+      own.what = "has not begun";
+    else if (!is_inside)
+      own.what = join_parts("has ended step ", at->step, " and not begun the next");
+    else
+      look_at(own, *at, list[static_cast<std::size_t>(at->op)]);
+    return own;
+  }
+
+ private:
+  // A rank that takes part in an op, and where in its own list.
+  struct Member {
+    Rank rank;
+    std::int32_t op;
+  };
+
+  const comm::Sighting& sighting(Rank rank) const {
+    return seen_[static_cast<std::size_t>(rank.value)];
+  }
+  std::optional<Position> position(Rank rank) const { return sighting(rank).position; }
+  Coord coord(Rank rank) const { return mesh_.coord(rank, Axis::kPipeline); }
+  std::string text(Rank rank, std::int32_t op) const {
+    const Coord at = coord(rank);
+    return op_text(program_, at, program_.list(at)[static_cast<std::size_t>(op)]);
+  }
+
+  void look_at(Standing& own, Position at, const Op& op) const {
+    std::int32_t acting = at.op;  // the op whose end it waits for
+    if (op.kind == OpKind::kWait) acting = op.target;
+    const Op& target = program_.list(coord(own.rank))[static_cast<std::size_t>(acting)];
+    const bool meets_inside = program_.step.tensor_parallel && op.microbatch >= 0 &&
+                              op.kind != OpKind::kLoad;  // collectives inside a computation
+    own.what = "is at " + text(own.rank, at.op);
+    if (!at.waits && !meets_inside) return;
+    const std::vector<Member> members =
+        at.waits ? members_of(own.rank, acting) : group(own.rank, acting, Axis::kTensor);
+    for (const Member& member : members)
+      if (!has_come(member, at.step, target.kind)) own.waits_for.push_back(member.rank);
+    const bool all_came = own.waits_for.empty();
+    if (all_came)  // a rank that has stopped may still owe what it has issued
+      for (const Member& member : members)
+        if (sighting(member.rank).is_silent) own.waits_for.push_back(member.rank);
+    if (at.waits || !own.waits_for.empty())
+      own.what = "waits " + wish(own, target, at.step, all_came);
+  }
+
+  // Whether the member has done its part. Of a computation only its begin is known.
+  bool has_come(const Member& member, std::int32_t step, OpKind kind) const {
+    const std::optional<Position> at = position(member.rank);
+    const bool is_later = is_async(kind);
+    return at && *at >= Position{step, member.op + (is_later ? 1 : 0), is_collective_at_once(kind)};
+  }
+
+  std::vector<Member> members_of(Rank rank, std::int32_t op) const {
+    const Op& target = program_.list(coord(rank))[static_cast<std::size_t>(op)];
+    if (target.transfer >= 0) return {other_end(rank, target)};
+    std::vector<Member> members = group(rank, op, axes_of(target.reach));
+    if (target.reach == Reach::kTied)
+      std::erase_if(members, [&](const Member& member) {
+        return !program_.step.holds(coord(member.rank), 0) &&
+               !program_.step.holds(coord(member.rank), program_.step.head());
+      });
+    return members;
+  }
+
+  Member other_end(Rank rank, const Op& target) const {
+    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(target.transfer)];
+    const bool sends = target.kind == OpKind::kSend;
+    const Coord peer = sends ? transfer.to : transfer.from;
+    return {mesh_.group(rank, Axis::kPipeline).rank_at(peer.value),
+            find(peer, sends ? OpKind::kPostRecv : OpKind::kSend,
+                 [&](const Op& op) { return op.transfer == target.transfer; })};
+  }
+
+  // The other ranks along the axes.
+  std::vector<Member> group(Rank rank, std::int32_t op, mesh::AxisSet axes) const {
+    const Op& target = program_.list(coord(rank))[static_cast<std::size_t>(op)];
+    std::vector<Member> members;
+    if (axes.empty()) return members;
+    for (const Rank other : mesh_.group(rank, axes)) {
+      if (other == rank) continue;
+      const bool is_same_list = coord(other) == coord(rank);
+      members.push_back(
+          {other, is_same_list ? op : find(coord(other), target.kind, [&](const Op& candidate) {
+             return candidate.unit == target.unit;
+           })});
+    }
+    return members;
+  }
+
+  // The first such op of a list; the list's end where there is none.
+  template <class Holds>
+  std::int32_t find(Coord at, OpKind kind, Holds holds) const {
+    const auto& list = program_.list(at);
+    const auto found =
+        std::ranges::find_if(list, [&](const Op& op) { return op.kind == kind && holds(op); });
+    return static_cast<std::int32_t>(found - list.begin());
+  }
+
+  std::string wish(const Standing& own, const Op& target, std::int32_t step, bool all_came) const {
+    if (target.transfer >= 0) return transfer_wish(own, target, step, all_came);
+    const std::string what = own.op >= 0 ? text_of(own.rank, target) : "";
+    if (own.waits_for.empty())
+      return "for " + what + ", in which all members take part and which does not end";
+    std::string whom = name(own.waits_for[0]);
+    if (own.waits_for.size() > 1) whom += join_parts(" and ", own.waits_for.size() - 1, " more");
+    return join_parts("for ", whom, " in ", what,
+                      all_came ? ", which it had come to" : ", which it has not come to");
+  }
+
+  std::string text_of(Rank rank, const Op& op) const { return op_text(program_, coord(rank), op); }
+
+  std::string transfer_wish(const Standing& own, const Op& target, std::int32_t step,
+                            bool all_came) const {
+    const Member peer = other_end(own.rank, target);
+    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(target.transfer)];
+    const std::string tensor = "the " + transfer_text(transfer);
+    if (target.kind == OpKind::kSend)
+      return join_parts(
+          "for ", name(peer.rank), " to receive ", tensor,
+          all_came ? ", which is under way" : ", for which it has not posted the receive");
+    const std::string from = join_parts("for ", tensor, ", from ", name(peer.rank));
+    if (all_came) return from + ", which has sent it: it is under way";
+    return from + ", which " + why_not_sent(peer.rank, transfer, step);
+  }
+
+  // The op that makes the tensor, and how far the sender is from it.
+  std::string why_not_sent(Rank sender, const Transfer& transfer, std::int32_t step) const {
+    const auto& list = program_.list(coord(sender));
+    const auto maker = std::ranges::find_if(list, [&](const Op& op) {
+      const bool makes = transfer.is_grad
+                             ? op.kind == OpKind::kInputGrad || op.kind == OpKind::kBackward
+                             : op.kind == OpKind::kForward;
+      return makes && op.unit == transfer.unit + (transfer.is_grad ? 1 : 0) &&
+             op.microbatch == transfer.microbatch;
+    });
+    if (maker == list.end()) return "never makes it";
+    const Position made = {step, static_cast<std::int32_t>(maker - list.begin())};
+    const std::string what = text_of(sender, *maker);
+    const std::optional<Position> at = position(sender);
+    if (!at || *at < made) return "has not started " + what;
+    if (at->op == made.op && at->step == step) return "is still in " + what;
+    return "has made it but not sent it";
+  }
+
+  const schedule::Program& program_;
+  const mesh::Mesh& mesh_;
+  std::span<const comm::Sighting> seen_;
+};
+
+// The way from `start` to a rank that waits for nobody, or until it comes back to itself. The nearest
+// such rank, so that a chain is short.
+std::vector<Rank> way_from(const std::vector<Standing>& ranks, Rank start) {
+  const auto of = [&](Rank rank) -> const Standing& {
+    return ranks[static_cast<std::size_t>(rank.value)];
+  };
+  std::map<Rank, Rank> reached_from = {{start, start}};
+  std::deque<Rank> next = {start};
+  Rank last = start;
+  while (!next.empty()) {
+    last = next.front();
+    next.pop_front();
+    if (of(last).waits_for.empty()) break;
+    for (const Rank other : of(last).waits_for)
+      if (reached_from.try_emplace(other, last).second) next.push_back(other);
+  }
+  std::vector<Rank> way = {last};
+  while (way.back() != start) way.push_back(reached_from.at(way.back()));
+  std::ranges::reverse(way);
+  return way;
+}
+
+}  // namespace
+
+StallReport explain_stall(const schedule::Program& program, const mesh::Mesh& mesh,
+                          std::span<const comm::Sighting> seen) {
+  LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " sightings of ",
+           mesh.world(), " ranks");
+  const Inquiry inquiry(program, mesh, seen);
+  StallReport report;
+  for (std::int32_t r = 0; r < mesh.world(); ++r) report.ranks.push_back(inquiry.standing(Rank{r}));
+  std::map<Rank, int> held_up;
+  for (const Standing& own : report.ranks) {
+    const Rank end = way_from(report.ranks, own.rank).back();
+    const Standing& last = report.ranks[static_cast<std::size_t>(end.value)];
+    const bool waits = !own.waits_for.empty() || own.what.starts_with("waits");
+    if (waits && last.waits_for.empty()) ++held_up[end];
+  }
+  for (const auto& [rank, count] : held_up) report.culprits.push_back(rank);
+  std::ranges::stable_sort(report.culprits, std::greater<>(),
+                           [&](Rank rank) { return held_up.at(rank); });
+  return report;
+}
+
+std::string StallReport::chain(Rank rank) const {
+  std::string text;
+  for (const Rank link : way_from(ranks, rank))
+    text += (text.empty() ? "" : "; ") + name(link) + " " +
+            ranks[static_cast<std::size_t>(link.value)].what;
+  return text;
+}
+
+std::string StallReport::table() const {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end].what == ranks[i].what) ++end;
+    if (!text.empty()) text += "\n";
+    text += end - i == 1 ? name(ranks[i].rank) : join_parts("each of ranks ", i, " to ", end - 1);
+    text += " " + ranks[i].what;
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace lockstep::exec

@@ -1,0 +1,330 @@
+// Stalls planted at every kind of op and on every lane of worlds of threads: the report names the
+// rank and the op.
+#include "lockstep/exec/stall.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+
+#include "lockstep/base/check.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/exec/executor.h"
+#include "lockstep/exec/synthetic.h"
+#include "lockstep/schedule/catalog.h"
+#include "lockstep/schedule/lower.h"
+#include "lockstep/schedule/op_table.h"
+#include "lockstep/schedule/text.h"
+
+namespace lockstep::exec {
+namespace {
+
+using mesh::Axis;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Program;
+using schedule::Value;
+using schedule::ValueKind;
+
+constexpr Seconds kDeadline = {0.4};
+constexpr std::int64_t kShard = 4;
+constexpr int kWorkers = 32;  // worlds at a time; nearly all of their time is waiting
+
+struct Job {
+  std::string name;
+  Program program;
+  mesh::Mesh mesh;
+  bool tied;
+};
+
+Job job(const char* schedule, schedule::Shape shape, int shards, int replicas, int zero, bool tied,
+        int tp = 1) {
+  schedule::StepShape step;
+  step.zero = zero;
+  step.tied = tied;
+  step.replicas = replicas > 1;
+  step.period = zero < 2 ? schedule::Period::kStep : schedule::Period::kMicrobatch;
+  const int units = shape.stages() + 2;
+  step.stage_begin = schedule::split_units(units, shape.stages());
+  step.recompute.assign(static_cast<std::size_t>(units), false);
+  step.recompute[1] = true;
+  step.tensor_parallel = tp > 1;
+  if (tp > 1) step.partial.assign(static_cast<std::size_t>(units), true);
+  const auto timetable = schedule::find(schedule)->build(shape);
+  LS_CHECK(timetable.ok(), "no such timetable");
+  const mesh::Degrees degrees = {
+      .tp = tp, .pp = shape.coords, .dp = std::int64_t{shards} * replicas, .dp_shard = shards};
+  return {join_parts(schedule, " zero", zero), *schedule::lower(*timetable, step),
+          *mesh::Mesh::create(degrees), tied};
+}
+
+// Together every kind of op, lane, reach and placement.
+std::vector<Job> jobs() {
+  return {job("1f1b", {3, 1, 4}, 1, 1, 0, true),
+          job("zb-h1", {2, 1, 3}, 2, 1, 1, true),
+          job("zbv", {2, 2, 3}, 2, 1, 3, true),
+          job("interleaved-zb", {2, 2, 4}, 1, 2, 2, false),
+          job("interleaved", {2, 2, 2}, 2, 2, 3, true),
+          job("1f1b", {2, 1, 2}, 1, 1, 1, false, 2)};
+}
+
+// Where a rank stops for good, or which operation is never delivered.
+struct Plant {
+  std::optional<Rank> rank = {};
+  comm::Position at = {};
+  comm::Lateness lateness = {};
+};
+
+// Runs two steps until everyone who can has failed; then what each of them had to report.
+class Stalled {
+  struct Released {};
+
+ public:
+  Stalled(const Job& job, const Plant& plant) : job_(job), plant_(plant) {
+    try {
+      comm::run_local(job.mesh.world(), [this](comm::World& world) { run(world); },
+                      {1, plant.lateness});
+    } catch (const comm::CommError&) {  // which is the point
+    }
+  }
+  const std::map<Rank, StallReport>& reports() const { return reports_; }
+
+ private:
+  void run(comm::World& world) {
+    try {
+      train(world);
+    } catch (const Released&) {  // so that it does not go on among the failed
+    } catch (const comm::CommError&) {
+      StallReport report = explain_stall(job_.program, job_.mesh, world.sightings());
+      const std::lock_guard lock(mutex_);
+      reports_.emplace(world.rank(), std::move(report));
+      end();
+      throw;
+    }
+    const std::lock_guard lock(mutex_);
+    end();
+  }
+
+  void end() {
+    ++ended_;
+    all_ended_.notify_all();
+  }
+
+  void train(comm::World& world) {
+    const Deadline deadline = Deadline::after(Seconds{20});
+    const Groups groups(world, "", job_.mesh, job_.tied, deadline);
+    const Coord coord = job_.mesh.coord(world.rank(), Axis::kPipeline);
+    const int shard = job_.mesh.coord(world.rank(), mesh::kDenseShard).value;
+    const auto elements = [&](const Value& value) {
+      const bool is_piece = value.kind == ValueKind::kParamShard ||
+                            value.kind == ValueKind::kReduced ||
+                            value.kind == ValueKind::kGradShard;
+      return is_piece ? kShard : kShard * job_.mesh.degree(mesh::kDenseShard);
+    };
+    SyntheticWorkspace workspace(job_.program, coord, shard, elements,
+                                 [](const Op&) { return Seconds{0}; });
+    std::int32_t step = 0;
+    Executor executor(job_.program, coord, groups, workspace,
+                      {kDeadline, [&](int op, bool waits) {
+                         world.position().set({step, op, waits});
+                         stop_at(world.rank(), {step, op, waits});
+                       }});
+    for (; step < 2; ++step) executor.run();
+  }
+
+  void stop_at(Rank rank, comm::Position at) {
+    if (rank != plant_.rank || at != plant_.at) return;
+    std::unique_lock lock(mutex_);
+    all_ended_.wait(lock, [&] { return ended_ == job_.mesh.world() - 1; });
+    throw Released();
+  }
+
+  const Job& job_;
+  const Plant& plant_;
+  std::mutex mutex_;
+  std::condition_variable all_ended_;
+  int ended_ = 0;
+  std::map<Rank, StallReport> reports_;
+};
+
+template <class Item, class Use>
+void for_all(const std::vector<Item>& items, Use use) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> workers;
+  for (int i = 0; i < kWorkers; ++i)
+    workers.emplace_back([&] {
+      for (std::size_t at = next++; at < items.size(); at = next++) use(items[at]);
+    });
+  for (std::thread& worker : workers) worker.join();
+}
+
+// Of every kind of op on every coordinate the first and the last, on different ranks; of waits those
+// of every kind of op, before the wait begins or after.
+std::vector<Plant> plants(const Job& job) {
+  std::map<std::tuple<std::int32_t, OpKind, bool>, std::pair<std::int32_t, std::int32_t>> chosen;
+  for (std::int32_t c = 0; c < job.program.step.shape.coords; ++c) {
+    const auto& list = job.program.list({c});
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(list.size()); ++i) {
+      const Op& op = list[static_cast<std::size_t>(i)];
+      const bool is_wait = op.kind == OpKind::kWait;
+      const OpKind kind = is_wait ? list[static_cast<std::size_t>(op.target)].kind : op.kind;
+      chosen.try_emplace({c, kind, is_wait}, i, i).first->second.second = i;
+    }
+  }
+  std::vector<Plant> all;
+  for (const auto& [key, ops] : chosen)
+    for (const std::int32_t op : std::set{ops.first, ops.second}) {
+      std::vector<Rank> ranks;
+      for (std::int32_t r = 0; r < job.mesh.world(); ++r)
+        if (job.mesh.coord(Rank{r}, Axis::kPipeline).value == std::get<0>(key))
+          ranks.push_back(Rank{r});
+      const auto number = static_cast<std::int32_t>(all.size());
+      all.push_back({ranks[static_cast<std::size_t>(number) % ranks.size()],
+                     {number % 2, op, std::get<bool>(key) && number % 3 == 0}});
+    }
+  return all;
+}
+
+TEST(StallSlow, NamesTheRankAndTheOpWhereverItStops) {
+  int planted = 0;
+  std::set<OpKind> kinds;
+  for (const Job& job : jobs()) {
+    std::mutex mutex;
+    const std::vector<Plant> all = plants(job);
+    for_all(all, [&](const Plant& plant) {
+      const Rank rank = *plant.rank;
+      const Coord coord = job.mesh.coord(rank, Axis::kPipeline);
+      const Op& op = job.program.list(coord)[static_cast<std::size_t>(plant.at.op)];
+      const std::string what = op_text(job.program, coord, op);
+      const Stalled stalled(job, plant);
+      const std::lock_guard lock(mutex);
+      SCOPED_TRACE(join_parts(job.name, ": rank ", rank.value, " stops at ", what));
+      ++planted;
+      kinds.insert(op.kind);
+      // After the last op that others need, nobody is held up in the last step.
+      if (stalled.reports().empty()) {
+        EXPECT_TRUE(plant.at.step == 1 && op.kind == OpKind::kUpdate);
+        return;
+      }
+      for (const auto& [reporter, report] : stalled.reports()) {
+        ASSERT_EQ(report.culprits, std::vector{rank})
+            << "as told by rank " << reporter.value << "\n"
+            << report.table();
+        const Standing& standing = report.ranks[static_cast<std::size_t>(rank.value)];
+        EXPECT_EQ(standing.op, plant.at.op);
+        if (!plant.at.waits) {
+          EXPECT_EQ(standing.what, "is at " + what);
+        }
+        const std::string chain = report.chain(reporter);
+        EXPECT_TRUE(chain.starts_with(join_parts("rank ", reporter.value, " waits ")) &&
+                    chain.find(join_parts("; rank ", rank.value, " ")) != chain.npos)
+            << chain;
+      }
+    });
+  }
+  EXPECT_EQ(kinds.size(), static_cast<std::size_t>(schedule::kNumOpKinds));
+  std::cout << planted << " ranks stopped at " << kinds.size() << " kinds of op\n";
+}
+
+// One operation of every kind and group is held back for ever.
+TEST(StallSlow, NamesTheOperationThatIsNotDelivered) {
+  int planted = 0;
+  std::set<std::string> told;
+  for (const Job& job : jobs()) {
+    std::mutex mutex;
+    std::map<std::string, comm::Delivery> seen;  // by what an operation is, not by which of them
+    const Plant look{.lateness = [&](const comm::Delivery& d) {
+      const std::lock_guard lock(mutex);
+      const std::string group(d.group.substr(0, d.group.find(':')));
+      if (group.find("self") == group.npos)
+        seen.try_emplace(join_parts(group, " ", static_cast<int>(d.kind), " ", d.from, " ", d.to),
+                         comm::Delivery{{}, d.kind, d.from, d.to, d.tag, d.number});
+      return Seconds{0};
+    }};
+    EXPECT_TRUE(Stalled(job, look).reports().empty()) << "without a plant";
+    std::vector<Plant> all;
+    for (const auto& [what, chosen] : seen) {
+      const std::string group = what.substr(0, what.find(' '));
+      auto is_held = std::make_shared<std::atomic<bool>>(false);
+      all.push_back({.lateness = [group, chosen = chosen, is_held](const comm::Delivery& d) {
+        const bool same = d.group.starts_with(group + ":") && d.kind == chosen.kind &&
+                          d.from == chosen.from && d.to == chosen.to && d.tag == chosen.tag &&
+                          d.number == chosen.number && !is_held->exchange(true);
+        return Seconds{same ? std::numeric_limits<double>::infinity() : 0.0};
+      }});
+    }
+    for_all(all, [&](const Plant& plant) {
+      const Stalled stalled(job, plant);
+      const std::lock_guard lock(mutex);
+      SCOPED_TRACE(job.name);
+      ++planted;
+      ASSERT_FALSE(stalled.reports().empty());
+      for (const auto& [reporter, report] : stalled.reports()) {
+        ASSERT_FALSE(report.culprits.empty()) << report.table();
+        for (const Rank rank : report.culprits) {
+          const std::string& what = report.ranks[static_cast<std::size_t>(rank.value)].what;
+          EXPECT_TRUE(what.find("which does not end") != what.npos ||
+                      what.find("is under way") != what.npos)
+              << report.table();
+          told.insert(what);
+        }
+      }
+    });
+  }
+  std::cout << planted << " operations held back, told in " << told.size() << " ways\n";
+}
+
+TEST(Stall, IsToldInPlainWords) {
+  const Job about = job("1f1b", {4, 1, 4}, 1, 1, 0, false);
+  // Rank 3 is in the head's B of microbatch 0, and everyone waits for it.
+  const auto& last = about.program.list({3});
+  const auto stop = std::ranges::find_if(
+      last, [](const Op& op) { return op.kind == OpKind::kBackward && op.microbatch == 0; });
+  const Plant plant{.rank = Rank{3}, .at = {0, static_cast<std::int32_t>(stop - last.begin())}};
+  const Stalled stalled(about, plant);
+  ASSERT_EQ(stalled.reports().size(), 3u);
+  EXPECT_EQ(
+      stalled.reports().at(Rank{1}).chain(Rank{1}),
+      "rank 1 waits for the gradient of unit 2, microbatch 0, from rank 2, which has not "
+      "started B of unit 3, microbatch 0; rank 2 waits for the gradient of unit 3, microbatch "
+      "0, from rank 3, which has not started B of unit 4, microbatch 0; rank 3 is at B of "
+      "unit 5, microbatch 0");
+}
+
+TEST(Stall, SilentRanksAndThoseBetweenStepsAreTold) {
+  const Job about = job("1f1b", {2, 1, 2}, 1, 1, 0, false);
+  const auto size = static_cast<std::int32_t>(about.program.list({0}).size());
+  const auto& list = about.program.list({1});
+  const auto norm =
+      static_cast<std::int32_t>(std::ranges::find(list, OpKind::kNorm, &Op::kind) - list.begin());
+  const std::vector<comm::Sighting> between = {{comm::Position{0, size}},
+                                               {comm::Position{1, norm, true}}};
+  StallReport report = explain_stall(about.program, about.mesh, between);
+  EXPECT_EQ(report.culprits, std::vector{Rank{0}});
+  EXPECT_EQ(
+      report.chain(Rank{1}),
+      "rank 1 waits for rank 0 in norm, which it has not come to; rank 0 has ended step 0 and "
+      "not begun the next");
+  const std::vector<comm::Sighting> silent = {{comm::Position{1, size - 1}, true},
+                                              {comm::Position{1, norm, true}}};
+  report = explain_stall(about.program, about.mesh, silent);
+  EXPECT_EQ(report.culprits, std::vector{Rank{0}});
+  EXPECT_EQ(report.table(),
+            "rank 0 shows no sign of life, last at update of unit 1\n"
+            "rank 1 waits for rank 0 in norm, which it had come to");
+  report = explain_stall(about.program, about.mesh, std::vector<comm::Sighting>(2));
+  EXPECT_TRUE(report.culprits.empty());
+  EXPECT_EQ(report.table(), "each of ranks 0 to 1 has not begun");
+}
+
+}  // namespace
+}  // namespace lockstep::exec
