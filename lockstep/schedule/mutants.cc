@@ -13,8 +13,8 @@
 namespace lockstep::schedule {
 namespace {
 
-constexpr std::string_view kKindNames[] = {"drop",  "drop wait", "double", "reach",
-                                           "order", "early",     "late",   "keep"};
+constexpr std::string_view kKindNames[] = {"drop",  "drop wait", "double", "reach", "order",
+                                           "early", "late",      "keep",   "number"};
 
 bool is_transfer(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kPostRecv; }
 
@@ -74,6 +74,7 @@ class Mutator {
       late();
       order();
       stay();
+      number();
     }
   }
 
@@ -213,6 +214,20 @@ class Mutator {
       return index == at_ || index == *gather || index == wait_of(*gather);
     });
     keep(MutantKind::kKeep, from, " until op " + std::to_string(*gather));
+  }
+
+  void number() {
+    if (op(at_).kind == OpKind::kWait) return;
+    for (const OpField& field : kOpFields) {
+      const auto other = find(1, [&](int index) {
+        return op(index).kind == op(at_).kind && op(index).*field.member != op(at_).*field.member;
+      });
+      if (!other) continue;
+      std::vector<Op> changed = list_;
+      changed[static_cast<std::size_t>(at_)].*field.member = op(*other).*field.member;
+      keep(MutantKind::kNumber, std::move(changed),
+           " " + std::string(field.name) + " " + std::to_string(op(*other).*field.member));
+    }
   }
 
   const Program& program_;

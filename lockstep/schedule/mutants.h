@@ -20,11 +20,12 @@ enum class MutantKind : std::uint8_t {
   kReach,     // an op meets other ranks
   kOrder,  // an op changes places with the next one of its kind, of its kind and unit, or its neighbour
            // on the same lane; a transfer also with the next one in the other direction
-  kEarly,  // an op moves before the last one that touches what it needs
-  kLate,   // an op moves behind the next one that needs what it touches
-  kKeep,   // a Free and the next Gather of its unit are left out, so that the weights stay
+  kEarly,   // an op moves before the last one that touches what it needs
+  kLate,    // an op moves behind the next one that needs what it touches
+  kKeep,    // a Free and the next Gather of its unit are left out, so that the weights stay
+  kNumber,  // an op has the unit, microbatch, period or transfer of the next one of its kind
 };
-inline constexpr int kNumMutantKinds = 8;
+inline constexpr int kNumMutantKinds = 9;
 
 std::string_view to_text(MutantKind kind);  // "drop wait"
 
