@@ -118,7 +118,7 @@ class Report {
                         " when the next step need not wait for all coordinates");
     if (!timed.origin.empty()) row("found", found_text(timed));
     if (is_lowered()) row("memory", memory_text(timed));
-    if (is_named && !timed.is_run) row("runs", "not yet: it can be simulated only");
+    if (is_named && !timed.is_run) row("runs", "no: refilled, it can be simulated only");
     draw::Figure figure = timed.figure;
     figure.title.clear();
     output_.out << '\n' << terminal(figure, {.width = output_.width, .colour = output_.colour});

@@ -199,7 +199,7 @@ Result<Timed> Timing::time(const Entrant& entrant) const {
   Result<Timed> made = is_auto ? searched(entrant) : given(entrant);
   if (!made.ok()) return made.error();
   made->name = entrant.name;
-  made->is_run = entrant.kind == Entrant::Kind::kNamed && entrant.row.is_run && !request_.refill;
+  made->is_run = entrant.kind == Entrant::Kind::kNamed && !request_.refill;
   made->figure.title = entrant.name + (request_.refill && !is_auto ? ", refilled" : "");
   return made;
 }

@@ -23,7 +23,7 @@ struct Timed {
   schedule::Schedule schedule;
   std::string origin = {};                  // of a schedule that was searched for
   std::optional<Seconds> lower_bound = {};  // likewise: no schedule is faster
-  bool is_run = false;                      // by the runtime, today
+  bool is_run = false;                      // as a run file can ask for it by name
   draw::Figure figure;
   Seconds makespan = {};
   Seconds work = {};                    // of the busiest coordinate

@@ -19,15 +19,15 @@ constexpr std::int64_t kMaxRanks = 64;
 constexpr std::int64_t kMaxParameters = 50'000'000;  // several whole copies are kept
 constexpr std::int64_t kShortSeq = 32;
 
-// Awkward on purpose: layers that no even number of stages divides, but enough for a stage on every
-// rank; queries that share a key-value head; a vocabulary that is no round number, but one that
+// Awkward on purpose: layers that no even number of stages divides, but enough for two stages
+// on every rank; queries that share a key-value head; a vocabulary that is no round number, but one that
 // four tensor ranks divide, as they do the key-value heads.
 std::string built_in_run(std::int64_t ranks) {
   return join_parts(R"(
 [model]
 name = "small-llama"
 layers = )",
-                    std::max<std::int64_t>(ranks, 4) / 2 * 2 + 1, R"(
+                    2 * std::max<std::int64_t>(ranks, 2) + 1, R"(
 hidden = 64
 heads = 8
 kv_heads = 4

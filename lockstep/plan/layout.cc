@@ -74,7 +74,7 @@ const std::vector<std::string>& schedule_names() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> names = {Layout().schedule};
     for (const schedule::CatalogRow& row : schedule::catalog())
-      if (row.is_run && row.name != names.front()) names.emplace_back(row.name);
+      if (row.name != names.front()) names.emplace_back(row.name);
     return names;
   }();
   return all;

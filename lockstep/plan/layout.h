@@ -62,7 +62,7 @@ struct Batch {
   bool operator==(const Batch&) const = default;
 };
 
-// Names of the rows of schedule::catalog() that the runtime executes, the default first.
+// Names of the rows of schedule::catalog(), the default first.
 const std::vector<std::string>& schedule_names();
 
 // Step for stages 0 and 1; microbatch for 2 and 3, which save no gradient memory otherwise.

@@ -72,7 +72,8 @@ void vary_microbatches(const Layout& base, const Batch& batch, Many& made) {
 void vary_schedule(const Layout& base, Many& made) {
   std::vector<schedule::Schedule> seen;
   for (const std::string& name : schedule_names())
-    for (const int chunks : {1, 2}) {
+    for (const int chunks : {1, 2, 3}) {
+      if (base.degrees.pp == 1 && chunks > 1) continue;
       const auto timetable =
           schedule::find(name)->build({.coords = static_cast<int>(base.degrees.pp),
                                        .chunks = chunks,
@@ -95,6 +96,18 @@ void vary_policies(const Layout& base, Many& made) {
       next.recompute = recompute;
       made.push_back(next);
     }
+  }
+}
+
+// Of schedules that others stand for, the last layout alone: v-min is v-half with other distances,
+// dualpipe-v another order on the placement of zbv.
+void thin_out(Many& all) {
+  for (const char* name : {"v-min", "dualpipe-v"}) {
+    const auto last =
+        std::find_if(all.rbegin(), all.rend(), [&](const Layout& l) { return l.schedule == name; });
+    if (last == all.rend()) continue;
+    const Layout kept = *last;
+    std::erase_if(all, [&](const Layout& l) { return l.schedule == name && l != kept; });
   }
 }
 
@@ -168,6 +181,7 @@ std::vector<Layout> layouts(const arch::ModelConfig& model, std::int64_t ranks, 
   std::erase_if(all, [&](const Layout& layout) {
     return !legal(model, layout, cut(batch, layout), dtype).empty();
   });
+  thin_out(all);
   return all;
 }
 

@@ -23,12 +23,13 @@ namespace lockstep::plan {
 //   dp_shard    all of dp, then its smaller divisors, descending, with ZeRO 1 to 3
 //   zero        0, 1, 2, 3, also over a data group of one
 //   m           1, 2, 4 microbatches, where the batch allows
-//   schedule    schedule_names(), each with 1 and 2 chunks if it takes them
+//   schedule    schedule_names(), each with 1, 2 and 3 chunks if it takes them; on one
+//               coordinate with 1
 //   reduce      step, microbatch
 //   recompute   none, cheap, block
 // Left out are settings that can make no difference: a reduction per microbatch when there is one
-// microbatch, and a schedule whose timetable equals that of an earlier one. Everything else has its
-// default. REQUIRES: ranks >= 1.
+// microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of v-min
+// and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.
 std::vector<Layout> layouts(const arch::ModelConfig& model, std::int64_t ranks, const Batch& batch,
                             DType dtype = DType::kF32);
 

@@ -10,7 +10,6 @@
 #include "lockstep/base/units.h"
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/plan/contradictions.h"
-#include "lockstep/schedule/catalog.h"
 
 namespace lockstep::plan {
 namespace {
@@ -28,7 +27,6 @@ class Runtime {
     expert_axis("etp", d.etp);
     type();
     recompute();
-    timetable();
     if (family()) traits();
     return std::move(found_);
   }
@@ -91,13 +89,6 @@ class Runtime {
   void recompute() {
     const auto meant = parse_recompute(to_text(layout_.recompute));
     if (!meant.ok()) found_.push_back(meant.error());
-  }
-
-  void timetable() {
-    const auto row = schedule::find(layout_.schedule);
-    if (!row.ok() || row->is_run) return;  // an unknown one is a contradiction
-    refuse(join_parts("schedule = ", row->name, " can be simulated but not run yet"),
-           "the nearest: schedule = 1f1b with chunks = 1");
   }
 
   bool family() {

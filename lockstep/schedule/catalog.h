@@ -23,7 +23,6 @@ struct CatalogRow {
   std::string_view bubble;
   // Microbatches whose activations coordinate r holds at once; a chunk of one counts 1/v.
   std::string_view peak;
-  bool is_run = false;  // whether the runtime executes it today; all can be simulated
   // The same with groups of a given size; none where microbatches do not go in groups.
   Result<Schedule> (*build_grouped)(const Shape& shape, int group) = nullptr;
 };

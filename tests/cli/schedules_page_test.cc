@@ -40,7 +40,6 @@ struct Row {
   std::string name;
   std::int64_t chunks = 1;
   double bubble = 0, peak = 0;
-  bool is_run = false;
 };
 
 std::vector<Row> table(const std::string& hop, bool refilled) {
@@ -51,8 +50,7 @@ std::vector<Row> table(const std::string& hop, bool refilled) {
   std::vector<Row> rows;
   for (const Json& one : json->find("schedules")->items())
     rows.push_back({one.find("schedule")->as_text(), one.find("chunks")->as_int(),
-                    one.find("bubble")->as_real(), one.find("peak")->as_real(),
-                    one.find("is_run")->as_bool()});
+                    one.find("bubble")->as_real(), one.find("peak")->as_real()});
   return rows;
 }
 
@@ -135,15 +133,14 @@ std::string numbers_section(const Tables& tables) {
       "Eight coordinates, 32 microbatches, F = I = W = 1, so a coordinate works for 96. Bubbles at "
       "three lengths of a hop\nfrom coordinate to coordinate; *refilled* moves W into idle time, "
       "at the same peak (`--refill`). `:4` has four chunks.\n\n"
-      "| schedule | chunks | peak | bubble, hop 0 | 0.05 | 0.2 | refilled, hop 0 | 0.05 | 0.2 | "
-      "runs today |\n"
-      "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n";
+      "| schedule | chunks | peak | bubble, hop 0 | 0.05 | 0.2 | refilled, hop 0 | 0.05 | 0.2 |\n"
+      "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (std::size_t i = 0; i < tables.front().size(); ++i) {
     const Row& row = tables.front()[i];
     const std::string base = row.name.substr(0, row.name.find(':'));
     text += join_parts("| [", row.name, "](#", base, ") | ", row.chunks, " | ", number(row.peak));
     for (const std::vector<Row>& other : tables) text += " | " + number(other[i].bubble);
-    text += row.is_run ? " | yes |\n" : " | no |\n";
+    text += " |\n";
   }
   return text +
          "\nReading it: 1f1b pays for nearly two hops with every microbatch; a longer warm-up or W "
@@ -173,8 +170,7 @@ std::string row_section(const schedule::CatalogRow& row) {
   return join_parts("## ", name, "\n\n", summary, ".\n\n", wrapped(std::string(row.use), 0, 0, 120),
                     "\n![", name, " on four coordinates, with eight microbatches](schedules/", name,
                     ".svg)\n\n- bubble: `", row.bubble, "`\n- activations on coordinate r: `",
-                    row.peak, "`\n- takes ", row.accepts, "\n- ",
-                    row.is_run ? "runs today" : "is simulated, and does not run yet", "\n- from ",
+                    row.peak, "`\n- takes ", row.accepts, "\n- from ",
                     linked(std::string(row.source)),
                     "\n- drawn by `lockstep simulate --pp 4 "
                     "--microbatches 8 --schedule ",
