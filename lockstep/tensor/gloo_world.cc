@@ -32,7 +32,7 @@ class GlooWorld final : public comm::World {
       const bool hosts = rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store;
       store_ = hosts ? Store::host(rendezvous.port)
                      : Store::connect(rendezvous.host, rendezvous.port, deadline);
-      board_ = std::make_shared<ProgressBoard>(rendezvous, deadline);
+      board_ = std::make_shared<ProgressBoard>(rendezvous, deadline, shared_position());
     } catch (const std::exception& cause) {
       throw unreachable("rank " + std::to_string(rendezvous.rank.value) +
                             " can not reach the store at " + rendezvous.host + ":" +
@@ -43,6 +43,7 @@ class GlooWorld final : public comm::World {
 
   Rank rank() const override { return rendezvous_.rank; }
   int size() const override { return rendezvous_.world_size; }
+  std::vector<comm::Sighting> sightings() override { return board_->sightings(); }
 
   std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
                                               std::vector<Rank> members,

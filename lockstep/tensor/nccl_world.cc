@@ -136,11 +136,12 @@ class NcclWorld final : public comm::World {
     const bool hosts = rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store;
     store_ = hosts ? Store::host(rendezvous.port)
                    : Store::connect(rendezvous.host, rendezvous.port, deadline);
-    board_ = std::make_shared<ProgressBoard>(rendezvous, deadline);
+    board_ = std::make_shared<ProgressBoard>(rendezvous, deadline, shared_position());
   }
 
   Rank rank() const override { return rendezvous_.rank; }
   int size() const override { return rendezvous_.world_size; }
+  std::vector<comm::Sighting> sightings() override { return board_->sightings(); }
   std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
                                               std::vector<Rank> members,
                                               Deadline deadline) override {

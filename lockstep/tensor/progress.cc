@@ -20,31 +20,37 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBeat{100};
 constexpr milliseconds kSilence{400};    // four beats: longer silence is no scheduling hiccup
 constexpr milliseconds kPatience{850};   // for a whole investigation
+constexpr milliseconds kGlance{300};     // for reading all words once
 constexpr milliseconds kHostStays{800};  // after a failure, for the sake of the others
 constexpr const char* kVerdictKey = "progress/verdict";
+constexpr std::string_view kSilent = " shows no sign of life";
 
 std::string key_of(Rank rank) { return "progress/" + std::to_string(rank.value); }
 std::string name_of(Rank rank) { return "rank " + std::to_string(rank.value); }
 
 // A progress word: "<beat, 0 after leaving> <rank waited for, or -1> <1 when the verdict is known>
-// <operation>".
+// <step> <op> <1 when it waits there> <operation>", step and op -1 when there is no position.
 struct Word {
   std::uint64_t beat = 0;
   int waits_for = -1;
   bool knows_verdict = false;
-  std::string operation;
+  comm::Position position = {-1, -1};
+  std::string operation = {};
 };
 
 std::string to_text(const Word& word) {
   std::ostringstream out;
-  out << word.beat << ' ' << word.waits_for << ' ' << word.knows_verdict << ' ' << word.operation;
+  out << word.beat << ' ' << word.waits_for << ' ' << word.knows_verdict << ' '
+      << word.position.step << ' ' << word.position.op << ' ' << word.position.waits << ' '
+      << word.operation;
   return out.str();
 }
 
 Word parse_word(const std::string& text) {
   std::istringstream in(text);
   Word word;
-  in >> word.beat >> word.waits_for >> word.knows_verdict;
+  in >> word.beat >> word.waits_for >> word.knows_verdict >> word.position.step >>
+      word.position.op >> word.position.waits;
   std::getline(in >> std::ws, word.operation);
   return word;
 }
@@ -69,6 +75,7 @@ Blame parse_blame(const std::string& text) {
 // Outlives the board when a thread is stuck in a call to a store that will never answer.
 struct ProgressBoard::Shared {
   comm::Rendezvous rendezvous;
+  std::shared_ptr<const comm::PositionCell> position;
   std::unique_ptr<Store> writer, reader;
   milliseconds period{kBeat};
 
@@ -81,6 +88,7 @@ struct ProgressBoard::Shared {
   std::uint64_t next_key = 0;
   std::map<std::uint64_t, std::pair<Rank, std::string>> waits;  // oldest first
   std::optional<Blame> verdict;
+  std::vector<comm::Sighting> sightings;  // at the search for the culprit
 
   bool hosts_store() const { return rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store; }
 
@@ -90,6 +98,7 @@ struct ProgressBoard::Shared {
       std::lock_guard lock(mutex);
       word.beat = leaving ? 0 : ++beat;
       word.knows_verdict = verdict.has_value();
+      if (position) word.position = position->get().value_or(word.position);
       if (!waits.empty()) {
         word.waits_for = waits.begin()->second.first.value;
         word.operation = waits.begin()->second.second;
@@ -149,7 +158,7 @@ struct ProgressBoard::Shared {
     std::vector<Word> words;
     for (const Rank rank : ranks)
       words.push_back(reader->has(key_of(rank)) ? parse_word(reader->get(key_of(rank)))
-                                                : Word{kNeverWrote, -1, false, ""});
+                                                : Word{.beat = kNeverWrote});
     return words;
   }
 
@@ -162,14 +171,37 @@ struct ProgressBoard::Shared {
     return ranks;
   }
 
-  Blame investigate(Rank suspect) const {
+  Blame investigate(Rank suspect) {
     if (reader->has(kVerdictKey)) return parse_blame(reader->get(kVerdictKey));
     const std::vector<Rank> ranks = witnesses(suspect);
     const std::vector<Word> before = read_words(ranks);
     std::this_thread::sleep_for(kSilence);
     const std::vector<Word> after = read_words(ranks);
-    return parse_blame(
-        reader->set_once(kVerdictKey, to_text(follow(suspect, ranks, before, after))));
+    const Blame blame =
+        parse_blame(reader->set_once(kVerdictKey, to_text(follow(suspect, ranks, before, after))));
+    const std::lock_guard lock(mutex);
+    if (ranks.size() == static_cast<std::size_t>(rendezvous.world_size))
+      sightings = to_sightings(after, blame);
+    return blame;
+  }
+
+  static std::vector<comm::Sighting> to_sightings(const std::vector<Word>& words,
+                                                  const std::optional<Blame>& blame) {
+    std::vector<comm::Sighting> all(words.size());
+    for (std::size_t i = 0; i < words.size(); ++i)
+      if (words[i].position.step >= 0) all[i].position = words[i].position;
+    if (blame && blame->verdict.ends_with(kSilent))
+      all[static_cast<std::size_t>(blame->rank.value)].is_silent = true;
+    return all;
+  }
+
+  // Empty where there are too many words to read.
+  std::vector<comm::Sighting> look_around() {
+    const std::vector<Rank> ranks = witnesses(Rank{0});
+    if (ranks.size() != static_cast<std::size_t>(rendezvous.world_size)) return {};
+    const std::vector<Word> words = read_words(ranks);
+    const std::lock_guard lock(mutex);
+    return to_sightings(words, verdict);
   }
 
   // Along the waits to a rank that is silent. Members of one collective wait for several ranks at
@@ -185,7 +217,7 @@ struct ProgressBoard::Shared {
       return word.beat != 0 && word.beat == before[place(rank)].beat && !word.knows_verdict;
     };
     const auto silent = [&](Rank rank) {
-      return Blame{rank, name_of(rank) + " shows no sign of life"};
+      return Blame{rank, name_of(rank) + std::string(kSilent)};
     };
     std::vector<bool> seen(static_cast<std::size_t>(rendezvous.world_size));
     Blame last;
@@ -231,9 +263,11 @@ struct ProgressBoard::Shared {
   }
 };
 
-ProgressBoard::ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadline)
+ProgressBoard::ProgressBoard(const comm::Rendezvous& rendezvous, Deadline deadline,
+                             std::shared_ptr<const comm::PositionCell> position)
     : shared_(std::make_shared<Shared>()) {
   shared_->rendezvous = rendezvous;
+  shared_->position = std::move(position);
   shared_->period = std::min(kBeat * (1 + rendezvous.world_size / 256), kSilence / 3);
   shared_->writer = Store::connect(rendezvous.host, rendezvous.port, deadline);
   shared_->reader = Store::connect(rendezvous.host, rendezvous.port, deadline);
@@ -279,6 +313,25 @@ ProgressBoard::Waiting::Waiting(ProgressBoard& board, Rank peer, const std::stri
 ProgressBoard::Waiting::~Waiting() {
   std::lock_guard lock(board_.shared_->mutex);
   board_.shared_->waits.erase(key_);
+}
+
+// On a thread that may be left behind in a store that does not answer.
+std::vector<comm::Sighting> ProgressBoard::sightings() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->sightings.empty()) return shared_->sightings;
+  }
+  auto promise = std::make_shared<std::promise<std::vector<comm::Sighting>>>();
+  auto glance = promise->get_future();
+  std::thread([shared = shared_, promise] {
+    try {
+      promise->set_value(shared->look_around());
+    } catch (const std::exception&) {
+      promise->set_value({});
+    }
+  }).detach();
+  if (glance.wait_for(kGlance) != std::future_status::ready) return {};
+  return glance.get();
 }
 
 Blame ProgressBoard::find_culprit(Rank suspect) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/exec/stall.h"
 
 namespace lockstep::train {
 namespace {
@@ -19,6 +20,17 @@ nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds
   return {*found[0], job.spec.layout.sp, op_deadline};
 }
 
+// The failure, the way from this rank to the cause, and where everyone stands.
+comm::CommError explained(const comm::CommError& failure, const exec::StallReport& report,
+                          Rank rank) {
+  Error error = failure.error();
+  error.message += ". " + report.chain(rank);
+  error.help += (error.help.empty() ? "" : "\n") + report.table();
+  const std::optional<Rank> culprit =
+      report.culprits.size() == 1 ? report.culprits[0] : failure.culprit();
+  return {std::move(error), failure.op(), culprit};
+}
+
 }  // namespace
 
 Session::Session(const Job& job, comm::World& world, const std::string& label,
@@ -33,18 +45,23 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
                                                  source, tensor_group(job, *groups_, op_deadline));
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   exec::Workspace& seen = wrapped_ ? *wrapped_ : *workspace_;
-  executor_ = std::make_unique<exec::Executor>(job.program, place_.coord, *groups_, seen,
-                                               exec::Executor::Options{op_deadline});
+  executor_ = std::make_unique<exec::Executor>(
+      job.program, place_.coord, *groups_, seen,
+      exec::Executor::Options{op_deadline, [this](int op, bool waits) {
+                                world_.position().set(
+                                    {static_cast<std::int32_t>(step_), op, waits});
+                              }});
 }
 
 StepReport Session::step(std::int64_t step, const exec::Executor::Observer& observer) {
   const tensor::ChargeTo charge(account_);
   account_.reset_peak();
+  step_ = step;
   workspace_->begin_step(step * job_.spec.batch.global_batch, job_.adamw(step));
   const Bytes sent_before = bytes_sent(world_.ledger());
   const RealClock clock;
   const std::int64_t updates = workspace_->updates();
-  const exec::StepSums sums = executor_->run(observer);
+  const exec::StepSums sums = run(observer);
   StepReport report;
   report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
   report.grad_norm = std::sqrt(sums.squares.result());
@@ -55,6 +72,16 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   report.peak_bytes = account_.peak();
   report.sent = bytes_sent(world_.ledger()) - sent_before;
   return report;
+}
+
+exec::StepSums Session::run(const exec::Executor::Observer& observer) {
+  try {
+    return executor_->run(observer);
+  } catch (const comm::CommError& failure) {
+    const std::vector<comm::Sighting> seen = world_.sightings();
+    if (static_cast<int>(seen.size()) != world_.size()) throw;
+    throw explained(failure, exec::explain_stall(job_.program, job_.mesh, seen), world_.rank());
+  }
 }
 
 }  // namespace lockstep::train

@@ -39,7 +39,8 @@ class Session {
   Session(const Job& job, comm::World& world, const std::string& label,
           const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap = {});
 
-  // Trains step number `step`, from 0: the number decides samples and learning rate.
+  // Trains step number `step`, from 0: the number decides samples and learning rate. When the world
+  // fails, the CommError says where every rank stands and why.
   StepReport step(std::int64_t step, const exec::Executor::Observer& observer = {});
 
   runtime::TensorWorkspace& workspace() { return *workspace_; }
@@ -49,8 +50,11 @@ class Session {
   const runtime::Place& place() const { return place_; }
 
  private:
+  exec::StepSums run(const exec::Executor::Observer& observer);
+
   const Job& job_;
   comm::World& world_;
+  std::int64_t step_ = 0;  // in progress
   tensor::MemoryAccount account_;
   const runtime::Place place_;
   std::unique_ptr<exec::Groups> groups_;

@@ -166,11 +166,11 @@ TrialResult run_trial(const Job& job, const data::TokenSource& source,
 
 TrialResult run_trial_in(comm::World& world, const std::string& label, const Job& job,
                          const data::TokenSource& source, std::span<const StepOrder> orders,
-                         Seconds op_deadline) {
+                         Seconds op_deadline, const WorkspaceWrap& wrap) {
   TrialResult result;
   std::vector<Piece> pieces;
   const Sink sink = [&](Piece piece) { pieces.push_back(std::move(piece)); };
-  result.ranks.push_back(RankTrial(job, world, label, source, op_deadline, {}, sink).run(orders));
+  result.ranks.push_back(RankTrial(job, world, label, source, op_deadline, wrap, sink).run(orders));
 
   std::vector<Rank> everyone;
   for (int rank = 0; rank < world.size(); ++rank) everyone.push_back({rank});

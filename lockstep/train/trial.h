@@ -64,6 +64,6 @@ TrialResult run_trial(const Job& job, const data::TokenSource& source,
 // of a world.
 TrialResult run_trial_in(comm::World& world, const std::string& label, const Job& job,
                          const data::TokenSource& source, std::span<const StepOrder> orders,
-                         Seconds op_deadline);
+                         Seconds op_deadline, const WorkspaceWrap& wrap = {});
 
 }  // namespace lockstep::train
