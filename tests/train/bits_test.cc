@@ -4,17 +4,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
+#include "lockstep/base/check.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/launch/spawn.h"
 #include "lockstep/plan/layout_space.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/schedule/catalog.h"
+#include "lockstep/schedule/fuse.h"
+#include "lockstep/schedule/lower.h"
 #include "lockstep/train/trial.h"
-#include "tests/train/split.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::train {
@@ -22,17 +28,17 @@ namespace {
 
 constexpr int kSteps = 3;
 
-std::string bits_of(const Job& job, std::uint64_t seed = 0) {
+std::string bits_on_threads(const Job& job, const comm::LocalOptions& world = {}) {
   std::vector<StepOrder> orders;
   for (int step = 0; step < kSteps; ++step) orders.push_back({step, nullptr});
   const data::MockTokens tokens(1, job.model.config.vocab, true);
-  const TrialResult trial = run_trial(job, tokens, orders, Seconds{60}, {seed});
+  const TrialResult trial = run_trial(job, tokens, orders, Seconds{60}, {.world = world});
   EXPECT_EQ(trial.disagreement, "") << to_text(job.spec.layout);
   return bits_of(trial.images);
 }
 
 std::string bits_on_threads(const std::string& layout, std::uint64_t seed = 0) {
-  return bits_of(job_of(tiny_spec(true, DType::kF32), layout), seed);
+  return bits_on_threads(job_of(tiny_spec(true, DType::kF32), layout), {seed});
 }
 
 struct Class {
@@ -104,13 +110,10 @@ TEST(BitsSlow, AreThoseOfTheClassAndOfNoOther) {
 
 // Where W gathers rows again that I had gathered before, they are the same rows.
 TEST(Bits, OfBackwardInOneAndInTwoAreTheSame) {
-  for (const char* layout : {"pp2 dp1 zero1 1f1b m4 step", "tp2 pp2 dp1 zero1 1f1b m4 step",
-                             "tp2 pp2 dp1 zero1 nosp 1f1b m4 step"}) {
-    Job job = job_of(tiny_spec(true, DType::kF32), layout);
-    const std::string whole = bits_of(job);
-    job.program = split(job.program);
-    EXPECT_EQ(bits_of(job), whole) << layout;
-  }
+  for (const std::string ranks : {"pp2 dp1", "tp2 pp2 dp1", "tp2 pp2 dp1 nosp"})
+    EXPECT_EQ(bits_on_threads(ranks + " zero1 zb-h1 m4 step"),
+              bits_on_threads(ranks + " zero1 1f1b m4 step"))
+        << ranks;
 }
 
 TEST(Bits, SameAgainAndInAnyOrderOfDelivery) {
@@ -122,36 +125,204 @@ TEST(Bits, SameAgainAndInAnyOrderOfDelivery) {
   }
 }
 
-// Rank 0's output of one process per rank.
-std::string bits_on_processes(const std::string& layout, int ranks) {
-  const std::string prefix = std::filesystem::temp_directory_path() /
-                             ("lockstep_train_test." + std::to_string(::getpid()) + ".");
-  auto processes = launch::RankProcesses::start({std::string(LOCKSTEP_WORKER_DIR) + "/train_worker",
-                                                 {layout, std::to_string(kSteps)},
-                                                 ranks,
-                                                 {},
-                                                 prefix});
-  EXPECT_TRUE(processes.ok());
-  std::string text;
-  for (int r = 0; r < ranks; ++r) {
-    const auto ending = processes->wait(Rank{r}, Deadline::after(Seconds{120}));
-    EXPECT_TRUE(ending && ending->ok()) << "rank " << r << " of " << layout;
-    std::stringstream printed;
-    printed << std::ifstream(prefix + std::to_string(r)).rdbuf();
-    if (r == 0) text = printed.str();
-    std::filesystem::remove(prefix + std::to_string(r));
+// Layers for two stages on each of four coordinates, and one over; a batch that 2, 3 and 8
+// microbatches cut.
+plan::Spec deep_spec() {
+  plan::Spec spec = tiny_spec(true, DType::kF32);
+  spec.model.layers = 9;
+  spec.batch.global_batch = 24;
+  return spec;
+}
+
+// The schedule with every B as I and W, or, where it has none, with I and its W as B where they stand
+// side by side.
+schedule::Schedule other_halves(const schedule::Schedule& schedule) {
+  using schedule::Pass;
+  using schedule::PassKind;
+  std::vector<std::vector<Pass>> timetable;
+  bool has_whole = false;
+  for (std::int32_t coord = 0; coord < schedule.shape().coords; ++coord) {
+    std::vector<Pass>& passes = timetable.emplace_back();
+    for (const Pass& pass : schedule.passes({coord})) {
+      passes.push_back(pass);
+      if (pass.kind != PassKind::kBackward) continue;
+      has_whole = true;
+      passes.back().kind = PassKind::kInputGrad;
+      passes.push_back({PassKind::kWeightGrad, pass.stage, pass.microbatch});
+    }
   }
-  return text;
+  if (!has_whole) return fuse_backward(schedule);
+  return schedule::Schedule::create(schedule.shape(), schedule.placement(), timetable).value();
+}
+
+int from_environment(const char* name, int usual) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? usual : std::atoi(text);
+}
+
+// One rank per coordinate, every schedule and number of chunks that nine layers allow; the other
+// settings in turn.
+std::vector<plan::Layout> schedules(std::int64_t pp, std::int64_t m) {
+  std::vector<plan::Layout> all;
+  for (const std::string& name : plan::schedule_names())
+    for (const int chunks : {1, 2, 3}) {
+      const auto n = static_cast<int>(all.size());
+      plan::Layout layout{.degrees = {.pp = pp}, .zero = n % 4, .schedule = name, .chunks = chunks};
+      layout.microbatches = m;
+      layout.recompute = n % 3 == 0   ? plan::kKeepAll
+                         : n % 3 == 1 ? plan::kWholeBlock
+                                      : plan::kCheap;
+      const plan::Spec spec = deep_spec();
+      if (plan::legal(spec.model, layout, cut(spec.batch, layout), DType::kF32).empty())
+        all.push_back(layout);
+    }
+  return all;
+}
+
+// LOCKSTEP_ALL_SCHEDULES=1 tries all that a sample stands for.
+TEST(BitsSlow, AreThoseOfEveryScheduleWithItsBackwardPassWholeOrInHalves) {
+  const bool all = from_environment("LOCKSTEP_ALL_SCHEDULES", 0) != 0;
+  int runs = 0;
+  std::set<std::string> names;
+  for (const std::int64_t m : {2, 3, 8}) {
+    const std::string bits =
+        bits_on_threads(job_of(deep_spec(), join_parts("dp1 zero0 m", m, " step")));
+    for (const std::int64_t pp : {1, 2, 4, 8})
+      for (const plan::Layout& layout : schedules(pp, m))
+        for (const bool other : {false, true}) {
+          if (!all && (++runs % 7 != 0 || pp == 1)) continue;
+          Job job = job_of(deep_spec(), to_text(layout));
+          if (other) {
+            const auto usual = schedule::find(layout.schedule)->build(job.program.step.shape);
+            job.program = schedule::lower(other_halves(*usual), job.program.step).value();
+          }
+          EXPECT_EQ(bits_on_threads(job), bits)
+              << to_text(layout) << (other ? ", halves the other way" : "");
+          names.insert(layout.schedule);
+          runs += all;
+        }
+  }
+  EXPECT_EQ(names.size(), schedule::catalog().size());
+  std::printf("%d layouts in sight\n", runs);
+}
+
+// LOCKSTEP_DELIVERY_SEEDS=1000 tries that many; LOCKSTEP_FIRST_SEED replays from one.
+TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
+  const int seeds = from_environment("LOCKSTEP_DELIVERY_SEEDS", 11);
+  const int first = from_environment("LOCKSTEP_FIRST_SEED", 1);
+  std::vector<Job> jobs;
+  std::vector<std::string> names;
+  for (const char* layout :
+       {"pp2 dp1 zero0 1f1b m3 step", "pp4 dp1 zero3 gpipe m2 mb",
+        "pp4 dp1 zero1 eager-1f1b m8 step", "pp2 dp2x1 zero3 interleaved chunks3 m4 mb",
+        "pp4 dp1 zero2 looped-bfs chunks2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=block",
+        "pp2 dp2 zero3 interleaved-zb chunks2 m4 mb", "pp4 dp1 zero1 zbv chunks2 m3 step",
+        "pp2 dp2 zero2 v-half chunks2 m4 mb recompute=cheap", "pp4 dp1 zero3 v-min chunks2 m8 step",
+        "pp2 dp2 zero3 dualpipe-v chunks2 m4 step"})
+    jobs.push_back(job_of(deep_spec(), names.emplace_back(layout)));
+  std::map<std::size_t, std::string> bits;
+  for (int seed = first; seed < first + seeds; ++seed) {
+    const std::size_t at = static_cast<std::size_t>(seed) % jobs.size();
+    if (!bits.contains(at)) bits[at] = bits_on_threads(jobs[at]);
+    const auto number = static_cast<std::uint64_t>(seed);
+    EXPECT_EQ(bits_on_threads(jobs[at], {number, comm::seeded_lateness(number, Seconds{0.002})}),
+              bits[at])
+        << names[at] << ", LOCKSTEP_FIRST_SEED=" << seed;
+  }
+}
+
+// A job of one process per rank.
+class Processes {
+ public:
+  Processes(const std::string& layout, int ranks, std::vector<std::string> more = {})
+      : ranks_(ranks),
+        prefix_(std::filesystem::temp_directory_path() /
+                ("lockstep_train_test." + std::to_string(::getpid()) + ".")) {
+    more.insert(more.begin(), {layout, std::to_string(kSteps)});
+    auto started = launch::RankProcesses::start(
+        {std::string(LOCKSTEP_WORKER_DIR) + "/train_worker", more, ranks, {}, prefix_});
+    LS_CHECK(started.ok(), "no processes");
+    processes_.emplace(std::move(*started));
+  }
+  ~Processes() {
+    processes_.reset();
+    for (int r = 0; r < ranks_; ++r) std::filesystem::remove(prefix_ + std::to_string(r));
+  }
+
+  // Its exit code, -1 when it hangs or was killed.
+  int wait(int rank) {
+    const auto ending = processes_->wait(Rank{rank}, Deadline::after(Seconds{120}));
+    return ending ? ending->exit_code.value_or(-1) : -1;
+  }
+  std::string printed(int rank) const {
+    std::stringstream text;
+    text << std::ifstream(prefix_ + std::to_string(rank)).rdbuf();
+    return text.str();
+  }
+
+ private:
+  int ranks_;
+  std::string prefix_;
+  std::optional<launch::RankProcesses> processes_;
+};
+
+std::string bits_on_processes(const std::string& layout, int ranks,
+                              std::vector<std::string> more = {}) {
+  Processes processes(layout, ranks, std::move(more));
+  for (int r = 0; r < ranks; ++r)
+    EXPECT_EQ(processes.wait(r), 0) << "rank " << r << " of " << layout;
+  return processes.printed(0);
 }
 
 TEST(BitsSlow, ProcessesOverGlooHaveThoseOfThreads) {
   for (const auto& [layout, ranks] :
        {std::pair("dp2 zero1 m2", 2), std::pair("pp2 dp1 zero0 m2", 2),
         std::pair("pp2 dp2 zero3 m2", 4), std::pair("tp2 pp2 dp1 zero1 m2", 4),
-        std::pair("tp2 dp1 zero0 nosp m2", 2)}) {
+        std::pair("tp2 dp1 zero0 nosp m2", 2), std::pair("pp2 dp1 zero1 zbv chunks2 m4", 2)}) {
     const std::string bits = bits_on_threads(layout);
     EXPECT_EQ(std::ranges::count(bits, '\n'), kSteps);
     EXPECT_EQ(bits_on_processes(layout, ranks), bits) << layout;
+  }
+}
+
+// LOCKSTEP_PROCESS_SEEDS=50 tries that many.
+TEST(BitsSlow, ProcessesHaveThemWhoeverIsLate) {
+  const std::pair<const char*, int> tried[] = {{"pp2 dp2 zero3 interleaved-zb chunks2 m4 mb", 4},
+                                               {"pp2 dp1 zero2 dualpipe-v chunks2 m4 step", 2},
+                                               {"pp2 dp1 zero0 zb-h1 m8 step", 2},
+                                               {"pp2 dp1 zero3 looped-bfs chunks2 m4 mb", 2}};
+  const int seeds = from_environment("LOCKSTEP_PROCESS_SEEDS", 2);
+  for (int seed = 0; seed < seeds; ++seed) {
+    const auto& [layout, ranks] = tried[static_cast<std::size_t>(seed) % std::size(tried)];
+    EXPECT_EQ(bits_on_processes(layout, ranks, {"late", std::to_string(seed)}),
+              bits_on_threads(layout))
+        << layout << ", seed " << seed;
+  }
+}
+
+// A process is stopped in the middle of an op; every other one tells which, and how it waits for it.
+TEST(BitsSlow, AStoppedProcessIsNamedWithItsOp) {
+  struct Stop {
+    const char* layout;
+    int ranks, rank;
+    const char* op;
+    const char* words;
+  };
+  for (const Stop& stop :
+       {Stop{"pp2 dp1 zero0 1f1b m4 step", 2, 1, "B5.2", "B of unit 5, microbatch 2"},
+        Stop{"pp2 dp2 zero3 zbv chunks2 m4 mb", 4, 3, "W3.1", "W of unit 3, microbatch 1"},
+        Stop{"dp2 zero1 m2 step", 2, 1, "update3", "update of unit 3"}}) {
+    Processes processes(stop.layout, stop.ranks, {"stop", std::to_string(stop.rank), stop.op});
+    for (int r = 0; r < stop.ranks; ++r) {
+      if (r == stop.rank) continue;
+      EXPECT_EQ(processes.wait(r), 4) << stop.layout << ", rank " << r;
+      const std::string told = processes.printed(r);
+      EXPECT_TRUE(told.starts_with(join_parts("culprit ", stop.rank, "\n"))) << told;
+      EXPECT_NE(
+          told.find(join_parts("rank ", stop.rank, " shows no sign of life, last at ", stop.words)),
+          std::string::npos)
+          << told;
+    }
   }
 }
 
