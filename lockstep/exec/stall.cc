@@ -236,6 +236,24 @@ std::vector<Rank> way_from(const std::vector<Standing>& ranks, Rank start) {
   return way;
 }
 
+// Neighbours in number that stand alike have one line.
+std::string lines(const std::vector<Standing>& some) {
+  std::string text;
+  for (std::size_t i = 0; i < some.size();) {
+    std::size_t end = i + 1;
+    while (end < some.size() && some[end].what == some[i].what &&
+           some[end].rank.value == some[end - 1].rank.value + 1)
+      ++end;
+    if (!text.empty()) text += "\n";
+    text += end - i == 1 ? name(some[i].rank)
+                         : join_parts("each of ranks ", some[i].rank.value, " to ",
+                                      some[end - 1].rank.value);
+    text += " " + some[i].what;
+    i = end;
+  }
+  return text;
+}
+
 }  // namespace
 
 StallReport explain_stall(const schedule::Program& program, const mesh::Mesh& mesh,
@@ -266,17 +284,15 @@ std::string StallReport::chain(Rank rank) const {
   return text;
 }
 
-std::string StallReport::table() const {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end].what == ranks[i].what) ++end;
-    if (!text.empty()) text += "\n";
-    text += end - i == 1 ? name(ranks[i].rank) : join_parts("each of ranks ", i, " to ", end - 1);
-    text += " " + ranks[i].what;
-    i = end;
-  }
-  return text;
+std::string StallReport::table() const { return lines(ranks); }
+
+std::string StallReport::told_by(Rank rank) const {
+  std::vector<Standing> links, others;
+  const std::vector<Rank> way = way_from(ranks, rank);
+  for (const Rank link : way) links.push_back(ranks[static_cast<std::size_t>(link.value)]);
+  for (const Standing& other : ranks)
+    if (std::ranges::find(way, other.rank) == way.end()) others.push_back(other);
+  return lines(links) + (others.empty() ? "" : "\n" + lines(others));
 }
 
 }  // namespace lockstep::exec

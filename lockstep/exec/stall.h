@@ -34,6 +34,8 @@ struct StallReport {
   std::string chain(Rank rank) const;
   // One line for each rank, alike ones together.
   std::string table() const;
+  // The chain from `rank`, a line for each link; then one line for each other rank, as in table().
+  std::string told_by(Rank rank) const;
 };
 
 // Positions are of the program's lists; a rank never seen has not begun. Time has passed since all

@@ -1,6 +1,7 @@
 #include "lockstep/train/session.h"
 
 #include <cmath>
+#include <sstream>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/exec/stall.h"
@@ -24,8 +25,8 @@ nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds
 comm::CommError explained(const comm::CommError& failure, const exec::StallReport& report,
                           Rank rank) {
   Error error = failure.error();
-  error.message += ". " + report.chain(rank);
-  error.help += (error.help.empty() ? "" : "\n") + report.table();
+  std::istringstream lines(report.told_by(rank));
+  for (std::string line; std::getline(lines, line);) error.message += "\n  " + line;
   const std::optional<Rank> culprit =
       report.culprits.size() == 1 ? report.culprits[0] : failure.culprit();
   return {std::move(error), failure.op(), culprit};

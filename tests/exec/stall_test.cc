@@ -298,6 +298,14 @@ TEST(Stall, IsToldInPlainWords) {
       "started B of unit 3, microbatch 0; rank 2 waits for the gradient of unit 3, microbatch "
       "0, from rank 3, which has not started B of unit 4, microbatch 0; rank 3 is at B of "
       "unit 5, microbatch 0");
+  EXPECT_EQ(stalled.reports().at(Rank{2}).told_by(Rank{2}),
+            "rank 2 waits for the gradient of unit 3, microbatch 0, from rank 3, which has not "
+            "started B of unit 4, microbatch 0\n"
+            "rank 3 is at B of unit 5, microbatch 0\n"
+            "rank 0 waits for the gradient of unit 1, microbatch 0, from rank 1, which has not "
+            "started B of unit 2, microbatch 0\n"
+            "rank 1 waits for the gradient of unit 2, microbatch 0, from rank 2, which has not "
+            "started B of unit 3, microbatch 0");
 }
 
 TEST(Stall, SilentRanksAndThoseBetweenStepsAreTold) {

@@ -64,7 +64,7 @@ constexpr Tried kTried[] = {
     {true, "tp2 dp2 zero2 nosp m2 mb"},
     {false, "tp2 dp2 zero3 m2 mb"},
     {true, "tp2 pp2 dp1 zero0 zb-h1 m4 step"},
-    {true, "pp2 dp1 zero1 zbv chunks2 m3 step", 4},
+    {true, "pp2 dp2 zero1 zbv chunks2 m3 step", 4},
     {true, "pp2 dp2 zero3 interleaved-zb chunks2 m2 mb recompute=block", 4},
 };
 
