@@ -14,17 +14,18 @@ Deadline soon() { return Deadline::after(Seconds{10}); }
 // Boards of several ranks in one process, on a store of the test's own.
 class Progress : public testing::Test {
  protected:
-  std::unique_ptr<ProgressBoard> board(int rank) {
+  std::unique_ptr<ProgressBoard> board(int rank,
+                                       std::shared_ptr<const comm::PositionCell> position = {}) {
     return std::make_unique<ProgressBoard>(
         comm::Rendezvous{Rank{rank}, 4, "127.0.0.1", store_->port(), /*agent_hosts_store=*/true},
-        soon());
+        soon(), std::move(position));
   }
   std::unique_ptr<Store> store_ = Store::host(0);
 };
 
 TEST_F(Progress, FollowsTheWaitsToTheSilentRank) {
   auto zero = board(0), one = board(1), two = board(2);
-  store_->set("progress/3", "17 -1 0 ");  // wrote a word once, then fell silent
+  store_->set("progress/3", "17 -1 0 -1 -1 0 ");  // wrote a word once, then fell silent
   const ProgressBoard::Waiting first(*zero, Rank{1}, "all_gather on group a");
   const ProgressBoard::Waiting second(*one, Rank{2}, "all_gather on group b");
   const ProgressBoard::Waiting third(*two, Rank{3}, "recv on group c");
@@ -32,6 +33,26 @@ TEST_F(Progress, FollowsTheWaitsToTheSilentRank) {
   EXPECT_EQ(blame.rank, Rank{3});
   EXPECT_EQ(blame.verdict, "rank 3 shows no sign of life");
   EXPECT_EQ(two->find_culprit(Rank{0}).rank, Rank{3});  // adopts the verdict, whomever it suspects
+}
+
+TEST_F(Progress, ShowsWhereRanksWereAndWhoIsSilent) {
+  const auto cell = std::make_shared<comm::PositionCell>();
+  cell->set({2, 17, true});
+  auto zero = board(0, cell), one = board(1), two = board(2);
+  store_->set("progress/3", "17 -1 0 4 5 0 ");
+  const std::vector<comm::Sighting> before = two->sightings();
+  ASSERT_EQ(before.size(), 4u);
+  EXPECT_EQ(before[0].position, (comm::Position{2, 17, true}));
+  EXPECT_EQ(before[1].position, std::nullopt);
+  EXPECT_EQ(before[3].position, (comm::Position{4, 5, false}));
+  EXPECT_FALSE(before[3].is_silent);
+  one->find_culprit(Rank{3});
+  const std::vector<comm::Sighting> after = one->sightings();
+  ASSERT_EQ(after.size(), 4u);
+  EXPECT_TRUE(after[3].is_silent && !after[0].is_silent);
+  EXPECT_EQ(after[0].position, (comm::Position{2, 17, true}));
+  store_.reset();
+  EXPECT_TRUE(two->sightings().empty());
 }
 
 TEST_F(Progress, NamesALivingRankThatDoesNotTakePart) {
@@ -50,7 +71,7 @@ TEST_F(Progress, NamesWhoWaitsForMeInSomethingElse) {
 
 TEST_F(Progress, FindsTheSilentRankBehindACircleOfTheLiving) {
   auto zero = board(0), one = board(1), two = board(2);
-  store_->set("progress/3", "17 0 0 reduce_scatter on group a");
+  store_->set("progress/3", "17 0 0 -1 -1 0 reduce_scatter on group a");
   const ProgressBoard::Waiting first(*zero, Rank{1}, "reduce_scatter on group a");
   const ProgressBoard::Waiting second(*one, Rank{2}, "reduce_scatter on group a");
   const ProgressBoard::Waiting third(*two, Rank{0}, "reduce_scatter on group a");
