@@ -165,7 +165,7 @@ class Inquiry {
 
   std::string wish(const Standing& own, const Op& target, std::int32_t step, bool all_came) const {
     if (target.transfer >= 0) return transfer_wish(own, target, step, all_came);
-    const std::string what = own.op >= 0 ? text_of(own.rank, target) : "";
+    const std::string what = text_of(own.rank, target);
     if (own.waits_for.empty())
       return "for " + what + ", in which all members take part and which does not end";
     std::string whom = name(own.waits_for[0]);
