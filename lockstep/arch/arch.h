@@ -70,9 +70,11 @@ struct Param {
   std::vector<ShardedDim> sharded;  // empty: every rank of its stage holds all of it
   Role role = Role::kMlp;
   Init init;
-  bool decays = true;        // weight decay applies (not to norms and biases)
-  bool trained = true;       // false: updated without a gradient (router selection bias)
-  bool tied = false;         // the embedding's weight again: held by this unit, counted there
+  bool decays = true;   // weight decay applies (not to norms and biases)
+  bool trained = true;  // false: updated without a gradient (router selection bias)
+  bool tied = false;    // the embedding's weight again: held by this unit, counted there
+  bool over_heads =
+      false;  // every head uses all of it, so tensor ranks find summands of its gradient
   std::int64_t experts = 0;  // leading dimension of an expert parameter, else 0
   std::int64_t active = 0;   // how many of those a token meets
 

@@ -12,17 +12,24 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// Whether one matrix product serves both: query, key and value; gate and up. They read the same
-// input and tensor parallelism cuts their outputs.
+// Whether one matrix product serves both, or one addition after it: query, key and value; gate and up.
+// They read the same input and tensor parallelism cuts their outputs.
 bool continues(const Param& before, const Param& param) {
   const auto is_column = [](const Param& p) {
-    return p.shape.size() == 2 && !p.sharded.empty() && p.sharded[0].dim == 0;
+    return p.role != Role::kNorm && !p.sharded.empty() && p.sharded[0].dim == 0;
   };
+  const auto columns = [](const Param& p) { return p.shape.size() == 2 ? p.shape[1] : 1; };
   return is_column(before) && is_column(param) && before.role == param.role &&
-         before.shape[1] == param.shape[1];
+         before.shape.size() == param.shape.size() && param.shape.size() <= 2 &&
+         columns(before) == columns(param);
 }
 
-bool is_replicated(const Param& param) { return param.sharded.empty(); }
+enum class Held : std::uint8_t { kCut, kReplicated, kOverHeads };
+
+Held held(const Param& param) {
+  if (!param.sharded.empty()) return Held::kCut;
+  return param.over_heads ? Held::kOverHeads : Held::kReplicated;
+}
 
 std::int64_t numel_of(const Param& param, std::int64_t tp) {
   const TensorShard shard = tensor_shard(param, tp, 0);
@@ -34,25 +41,36 @@ class Writer {
   Writer(const Unit& unit, std::int64_t tp) : unit_(unit), tp_(tp) {}
 
   FlatLayout run() {
-    append(true, false);
-    flat_.replicated.begin = flat_.size;
-    append(true, true);
+    append(true, Held::kCut);
+    const std::int64_t replicated = flat_.size;
+    append(true, Held::kReplicated);
     flat_.decay_end = flat_.size;
-    append(false, true);
-    flat_.replicated.end =
-        flat_.size > flat_.replicated.begin ? flat_.params.back().end() : flat_.replicated.begin;
-    append(false, false);
+    append(false, Held::kReplicated);
+    const std::int64_t over_heads = flat_.size;
+    append(false, Held::kOverHeads);
+    flat_.replicated = since(replicated);
+    flat_.over_heads = since(over_heads);
+    append(false, Held::kCut);
+    LS_CHECK(flat_.params.size() == trained(), "a gain of all heads that decays has no place");
     return std::move(flat_);
   }
 
  private:
-  void append(bool decays, bool replicated) {
+  // From `begin` to the end of what was written last.
+  FlatRange since(std::int64_t begin) const {
+    return {begin, flat_.size > begin ? flat_.params.back().end() : begin};
+  }
+  std::size_t trained() const {
+    return static_cast<std::size_t>(std::ranges::count_if(unit_.params, &Param::trained));
+  }
+
+  void append(bool decays, Held wanted) {
     const Param* before = nullptr;  // of the same kind, in the order of the unit
     for (int i = 0; i < static_cast<int>(unit_.params.size()); ++i) {
       const Param& param = unit_.params[static_cast<std::size_t>(i)];
       if (!param.trained || param.decays != decays) continue;
       const Param* neighbour = std::exchange(before, &param);
-      if (is_replicated(param) != replicated) continue;
+      if (held(param) != wanted) continue;
       const bool joined = neighbour != nullptr && continues(*neighbour, param);
       const std::int64_t offset = joined ? flat_.params.back().end() : flat_.size;
       flat_.params.push_back({i, offset, numel_of(param, tp_)});

@@ -3,9 +3,10 @@
 //
 //   - Parameters that decay come first, then those that do not: an optimizer needs two runs. Of the
 //     first, replicated ones come last, of the others first, so that they are one run too: what is
-//     summed over the tensor group where it is partial there. Else in the order of the unit.
+//     summed over the tensor group where it is partial there. Gains that every head uses end that
+//     run. Else in the order of the unit.
 //   - Query, key and value are adjacent, and so are gate and up, so that one matrix product serves
-//     them. Every other parameter starts at a multiple of 32 elements: 64 bytes in bf16 and more in
+//     them; so are their biases. Every other parameter starts at a multiple of 32 elements: 64 bytes in bf16 and more in
 //     wider types.
 //   - A buffer shared by n ranks is padded to a multiple of 256 n elements, so that no shard boundary
 //     cuts a tile of 256 (the grain of exact sums) or leaves a ragged vector tail.
@@ -45,9 +46,16 @@ struct FlatLayout {
   std::int64_t size = 0;          // elements before padding for shards, a multiple of kFlatAlign
   std::int64_t decay_end = 0;     // decaying parameters lie in [0, decay_end)
   FlatRange replicated;           // parameters that no axis cuts, and nothing but gaps between them
+  FlatRange over_heads;           // those of them that every head uses, at their end
   FlatRange tied;                 // the weight that embedding and head share, at the same place in
                                   // both; empty when nothing is tied
   bool tied_copy = false;         // this unit holds the second copy (the head): not counted again
+
+  // Of what tensor ranks hold alike, where each finds a summand of the gradient: all under sequence
+  // parallelism, because each sees its rows; else what every head uses, because each sees its heads.
+  FlatRange partial(bool sequence_parallel) const {
+    return sequence_parallel ? replicated : over_heads;
+  }
 
   std::int64_t padded(std::int64_t shards) const;
   FlatRange shard(std::int64_t shards, std::int64_t index) const;  // of padded(shards)

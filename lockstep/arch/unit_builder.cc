@@ -73,12 +73,15 @@ void UnitBuilder::attention(std::int64_t window) {
   project("attn.q", "self_attn.q_proj", q);
   project("attn.k", "self_attn.k_proj", kv);
   project("attn.v", "self_attn.v_proj", kv);
-  if (c.qk_norm != QkNorm::kNone) {
+  if (c.qk_norm != QkNorm::kNone && c.norm != NormKind::kPlain) {
     const bool wide = c.qk_norm == QkNorm::kWide;
-    norm("attn.q_norm", "self_attn.q_norm", wide ? q : c.head_dim);
-    if (wide) unit_.params.back().sharded = {{Axis::kTensor, 0, c.head_dim}};
-    norm("attn.k_norm", "self_attn.k_norm", wide ? kv : c.head_dim);
-    if (wide) unit_.params.back().sharded = {{Axis::kTensor, 0, c.head_dim}};
+    const auto norm_of = [&](const char* name, const char* hf, std::int64_t width) {
+      norm(name, hf, wide ? width : c.head_dim);
+      if (wide) unit_.params.back().sharded = {{Axis::kTensor, 0, c.head_dim}};
+      unit_.params.back().over_heads = !wide;
+    };
+    norm_of("attn.q_norm", "self_attn.q_norm", q);
+    norm_of("attn.k_norm", "self_attn.k_norm", kv);
   }
   linear({Role::kAttention, "attn.o", "self_attn.o_proj", q, c.hidden, Split::kRow, c.head_dim,
           c.linear_bias, true});

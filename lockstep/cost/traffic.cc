@@ -87,7 +87,7 @@ class Count {
       case OpKind::kReduceAcross:
         return all_reduce(op, states(op).owned, grad_width());
       case OpKind::kReduceReplicated:
-        return reduce_part(op, op.unit, layout(op.unit).replicated);
+        return reduce_part(op, op.unit, layout(op.unit).partial(sizes_.unit.sequence_parallel));
       case OpKind::kReduceTied:
         return reduce_tied(op);
       case OpKind::kSend:

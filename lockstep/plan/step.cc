@@ -17,11 +17,15 @@ std::vector<bool> recomputed_units(const arch::Model& model) {
 
 // Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so what
 // it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv 2205.05198).
-std::vector<bool> partial_units(const arch::Model& model) {
-  const auto is_replicated = [](const arch::Param& p) { return p.trained && p.sharded.empty(); };
+// Without sequence parallelism it has its heads alone, so the same holds of what every head uses.
+std::vector<bool> partial_units(const arch::Model& model, bool sequence_parallel) {
+  const auto is_partial = [&](const arch::Param& p) {
+    return p.trained && p.sharded.empty() && (sequence_parallel || p.over_heads);
+  };
   std::vector<bool> units;
   for (int i = 0; i < model.num_units(); ++i)
-    units.push_back(std::ranges::any_of(model.unit(i).params, is_replicated));
+    units.push_back(std::ranges::any_of(model.unit(i).params, is_partial));
+  if (std::ranges::find(units, true) == units.end()) units.clear();
   return units;
 }
 
@@ -42,7 +46,7 @@ schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, c
   step.resident_units = layout.resident.value_or(1);
   step.prefetch = layout.prefetch.value_or(1);
   step.tensor_parallel = d.tp > 1;
-  if (d.tp > 1 && layout.sp) step.partial = partial_units(model);
+  if (d.tp > 1) step.partial = partial_units(model, layout.sp);
   return step;
 }
 

@@ -11,8 +11,8 @@ namespace lockstep::plan {
 // What a step of this layout is lowered for; the placement is left to the schedule. The units are
 // dealt to the stages by schedule::split_units. `recompute` of single rows does not show here: what
 // a block keeps is the block's own affair. Gradients of replicated parameters are partial over the
-// tensor group under sequence parallelism; that those of norms over heads are so without it too does
-// not show here yet. REQUIRES: a layout that legal() accepts for this batch.
+// tensor group under sequence parallelism, those of gains that every head uses without it too.
+// REQUIRES: a layout that legal() accepts for this batch.
 schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, const Batch& batch);
 
 // The training step. Never refused for a layout that legal() accepts.

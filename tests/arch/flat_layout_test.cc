@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
+#include <utility>
 
 #include "lockstep/arch/catalog.h"
 #include "lockstep/base/check.h"
@@ -36,8 +38,8 @@ ModelConfig odd_llama(std::mt19937_64& random) {
 // gate.
 bool is_joined(const Model& model, const std::string& name) {
   if (model.config.family == Family::kGpt2 && name.ends_with(".mlp.up.weight")) return false;
-  for (const char* ending :
-       {".attn.k.weight", ".attn.v.weight", ".mlp.up.weight", ".shared.up.weight"})
+  for (const char* ending : {".attn.k.weight", ".attn.v.weight", ".mlp.up.weight",
+                             ".shared.up.weight", ".attn.k.bias", ".attn.v.bias"})
     if (name.ends_with(ending)) return true;
   return false;
 }
@@ -59,11 +61,15 @@ TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
       const FlatLayout& flat = layouts[u];
       const Unit& unit = model.distinct[u];
       std::vector<int> expected;
-      for (const auto& [decays, cut] :
-           {std::pair{true, true}, {true, false}, {false, false}, {false, true}})
+      for (const auto& [decays, cut, over_heads] : {std::tuple{true, true, false},
+                                                    {true, false, false},
+                                                    {false, false, false},
+                                                    {false, false, true},
+                                                    {false, true, false}})
         for (int i = 0; i < static_cast<int>(unit.params.size()); ++i)
           if (const Param& p = unit.params[static_cast<std::size_t>(i)];
-              p.trained && p.decays == decays && p.sharded.empty() != cut)
+              p.trained && p.decays == decays && p.sharded.empty() != cut &&
+              p.over_heads == over_heads)
             expected.push_back(i);
       ASSERT_EQ(flat.params.size(), expected.size());
       std::int64_t end = 0;
@@ -122,6 +128,30 @@ TEST(FlatLayout, ReplicatedParametersAreOneRun) {
   EXPECT_GT(interleaved, 10);  // biases of cut matrices lie behind
 }
 
+// What is partial without sequence parallelism too: gains of single heads, by name.
+TEST(FlatLayout, GainsOfHeadsEndTheReplicatedRun) {
+  int found = 0;
+  for (const Model& model : models()) {
+    const FlatLayout flat = flat_layouts(model)[1];
+    const bool has_some = model.config.qk_norm == QkNorm::kPerHead;
+    for (const FlatParam& at : flat.params) {
+      const std::string& name = model.distinct[1].params[static_cast<std::size_t>(at.param)].name;
+      const bool is_gain =
+          has_some && (name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"));
+      EXPECT_EQ(common(flat.over_heads, {at.offset, at.end()}).size(), is_gain ? at.numel : 0)
+          << model.config.name << " " << name;
+    }
+    EXPECT_EQ(flat.partial(true), flat.replicated);
+    EXPECT_EQ(flat.partial(false), flat.over_heads);
+    EXPECT_EQ(flat.over_heads.size() > 0, has_some);
+    if (has_some) {
+      EXPECT_EQ(flat.over_heads.end, flat.replicated.end);
+    }
+    found += has_some;
+  }
+  EXPECT_GT(found, 40);
+}
+
 // A rank of the tensor group holds the same parameters, of cut ones its piece.
 TEST(FlatLayout, TensorRanksShareWhatTheirAxisCuts) {
   for (const CatalogRow& row : catalog()) {
@@ -166,7 +196,7 @@ TEST(FlatRange, CommonIsWhatBothHold) {
 }
 
 // By name, which flat_layout.cc does not look at.
-TEST(FlatLayout, JoinsExactlyTheMatricesThatAreMultipliedTogether) {
+TEST(FlatLayout, JoinsExactlyWhatOneProductServes) {
   int joined = 0;
   for (const Model& model : models()) {
     const FlatLayout flat = flat_layouts(model)[1];
@@ -175,10 +205,13 @@ TEST(FlatLayout, JoinsExactlyTheMatricesThatAreMultipliedTogether) {
     };
     for (std::size_t i = 0; i < flat.params.size(); ++i) {
       if (!is_joined(model, name(i))) continue;
-      const bool is_key = name(i).ends_with(".k.weight");
-      EXPECT_TRUE(name(i - 1).ends_with(is_key                           ? ".q.weight"
-                                        : name(i).ends_with(".v.weight") ? ".k.weight"
-                                                                         : ".gate.weight"));
+      std::string before = name(i);
+      for (const auto& [own, other] : {std::pair{".k.", ".q."}, {".v.", ".k."}, {".up.", ".gate."}})
+        if (const auto at = before.find(own); at != std::string::npos) {
+          before.replace(at, std::string(own).size(), other);
+          break;
+        }
+      EXPECT_EQ(name(i - 1), before);
       EXPECT_EQ(flat.params[i - 1].end(), flat.params[i].offset) << model.config.name;
       ++joined;
     }

@@ -53,6 +53,10 @@ TEST(StepShape, SequenceParallelismMakesGradientsPartial) {
   layout.sp = false;
   EXPECT_TRUE(shape_of("llama3-8b").tensor_parallel);
   EXPECT_TRUE(shape_of("llama3-8b").partial.empty());
+  EXPECT_TRUE(shape_of("gpt2").partial.empty());
+  EXPECT_EQ(
+      shape_of("qwen3-8b").partial,  // gains that every head uses, and each rank has its heads
+      (std::vector<bool>{false, true, true, true, true, false}));
   layout = {};
   EXPECT_FALSE(shape_of("llama3-8b").tensor_parallel);
   EXPECT_TRUE(shape_of("llama3-8b").partial.empty());
