@@ -54,18 +54,19 @@ class BlockPasses {
     r_.hold("d_out", r_.path());
     mlp_grad(at_once);
     attention_grad(at_once);
-    if (sizes_.drop.attn_normed) r_.take("attn_normed", r_.path());
+    if (sizes_.drop.attn_normed) r_.norm_again("attn_normed", d_.path, d_.h);
     finish_part("d_in");
-    norm_grad("d_attn_norm");
+    r_.norm_grad("d_attn_norm", d_.path, d_.h);
     if (at_once && r_.gathers()) r_.give("d_middle");
     r_.give("input");
-    r_.give("input_rstd");
+    r_.give_stats("input");
     return r_.finish();
   }
 
   // Products add straight into the gradient buffer.
   PassRecord weight_grad(bool at_once) {
-    for (const UnitTensor& tensor : work_tensors(config_, unit_, sizes_)) {
+    const std::vector<UnitTensor> work = work_tensors(config_, unit_, sizes_);
+    for (const UnitTensor& tensor : work) {
       const bool stayed = at_once && (tensor.name == "d_middle" || tensor.name == "d_out");
       r_.hold(stayed ? r_.entered(tensor.name) : tensor.name, stayed ? r_.whole() : tensor.bytes);
     }
@@ -81,21 +82,45 @@ class BlockPasses {
     add(gathered("d_middle", at_once), "attn_out");
     add("d_gate_up", gathered("mlp_normed"));
     add(gathered("d_out", at_once), "product");
-    r_.give("d_attn_norm");
-    r_.give("d_mlp_norm");
+    for (const UnitTensor& tensor : work)
+      if (is_finished(tensor)) r_.give(tensor.name);
     return r_.finish();
   }
 
  private:
   std::int64_t qkv() const { return d_.tokens * (d_.q + 2 * d_.k) * d_.s; }
+  std::int64_t gate_up() const { return d_.tokens * d_.g * d_.s; }
   std::int64_t product() const { return d_.tokens * d_.f * d_.s; }
-  void rotate() { r_.moment("rope_half", d_.tokens * (d_.q + d_.k) / 2 * d_.s); }
+  // A gradient that W only adds: of a norm or a bias.
+  static bool is_finished(const UnitTensor& tensor) {
+    return tensor.name.ends_with("_norm") || tensor.name.ends_with("_bias");
+  }
 
-  // The factor of each row, then the scaled rows.
-  void norm(const std::string& rstd, const std::string& normed, bool keep) {
-    r_.take(rstd, d_.path * d_.s);
-    r_.take(normed, r_.path());
-    if (!keep) r_.give(rstd);
+  void rotate(std::int64_t columns) {
+    if (d_.rotary) r_.moment("rope_half", d_.tokens * columns / 2 * d_.s);
+  }
+  void bias_grad(bool has, const std::string& d_bias, std::int64_t columns) {
+    if (has) r_.take(d_bias, columns * d_.s);
+  }
+
+  void norm(const std::string& of, const std::string& normed, bool keep) {
+    r_.norm(of, normed, d_.path, d_.h);
+    if (!keep) r_.give_stats(of);
+  }
+
+  // Queries and keys as attention reads them: copies where heads have norms, else slices of qkv.
+  void read_heads() {
+    if (!d_.head_norms) return;
+    r_.norm("q", "q", d_.tokens * d_.heads, d_.head_dim);
+    rotate(d_.q);
+    r_.norm("k", "k", d_.tokens * d_.kv_heads, d_.head_dim);
+    rotate(d_.k);
+  }
+  void give_heads() {
+    if (d_.head_norms) r_.give("q"), r_.give("k");
+  }
+  void give_head_stats() {
+    if (d_.head_norms) r_.give_stats("q"), r_.give_stats("k");
   }
 
   // A product of all rows of `x`, which is given back as soon as nothing reads it.
@@ -113,12 +138,15 @@ class BlockPasses {
   }
 
   void attend(bool keep, bool keep_input) {
-    norm("input_rstd", "attn_normed", keep);
+    norm("input", "attn_normed", keep);
     multiply("attn_normed", keep && !sizes_.drop.attn_normed, "qkv", qkv());
-    rotate();
+    if (!d_.head_norms) rotate(d_.q + d_.k);
+    read_heads();
     r_.take("attn_out", d_.tokens * d_.q * d_.s);
     r_.take("attn_lse", d_.tokens * d_.heads * d_.lse_s);
     r_.moment("flash_scratch", d_.lse_s * flash_.queries * (flash_.keys + 2 + d_.head_dim));
+    give_heads();
+    give_head_stats();
     if (!keep) r_.give("attn_lse"), r_.give("qkv");
     finish_part("middle");
     if (!keep_input) r_.give("input");
@@ -126,47 +154,55 @@ class BlockPasses {
   }
 
   void widen(bool keep) {
-    norm("middle_rstd", "mlp_normed", keep);
-    multiply("mlp_normed", keep && !sizes_.drop.mlp_normed, "gate_up", 2 * product());
-  }
-
-  // Turns the gradient of a norm's output into that of its input, in place.
-  void norm_grad(const std::string& d_gain) {
-    r_.take("row_products", r_.path());
-    r_.take("row_sums", d_.path * d_.s);
-    r_.take(d_gain, d_.h * d_.s);
-    r_.give("row_products");
-    r_.give("row_sums");
+    norm("middle", "mlp_normed", keep);
+    multiply("mlp_normed", keep && !sizes_.drop.mlp_normed, "gate_up", gate_up());
   }
 
   void mlp_grad(bool at_once) {
+    bias_grad(d_.linear_bias, "d_down_bias", d_.h);
     if (sizes_.drop.product) r_.take("product", product());
     r_.enter("d_out");
-    r_.take("d_product", product());
+    const bool in_place = d_.g == d_.f;  // the activation's gradient
+    r_.take(in_place ? "d_gate_up" : "d_product", product());
     if (r_.gathers() && !at_once) r_.give(r_.entered("d_out"));
-    r_.take("d_gate_up", 2 * product());
-    r_.give("d_product");
+    if (!in_place) {
+      r_.take("d_gate_up", gate_up());
+      r_.give("d_product");
+    }
     r_.give("gate_up");
-    if (sizes_.drop.mlp_normed) r_.take("mlp_normed", r_.path());
+    bias_grad(d_.linear_bias, "d_gate_up_bias", d_.g);
+    if (sizes_.drop.mlp_normed) r_.norm_again("mlp_normed", d_.path, d_.h);
     finish_part("d_middle");
-    norm_grad("d_mlp_norm");
+    r_.norm_grad("d_mlp_norm", d_.path, d_.h);
     r_.give("middle");
-    r_.give("middle_rstd");
+    r_.give_stats("middle");
     if (r_.gathers() && at_once) r_.give("d_out");
   }
 
   void attention_grad(bool at_once) {
+    bias_grad(d_.linear_bias, "d_attn_out_bias", d_.h);
     r_.enter("d_middle");
     r_.take("d_attn", d_.tokens * d_.q * d_.s);
     if (r_.gathers() && !at_once) r_.give(r_.entered("d_middle"));
+    read_heads();
     r_.take("d_q", d_.tokens * d_.q * d_.s);
     r_.take("d_k", d_.tokens * d_.k * d_.s);
     r_.take("d_v", d_.tokens * d_.k * d_.s);
     r_.moment("flash_scratch", d_.lse_s * flash_.queries * (2 * flash_.keys + 1));
-    for (const char* used : {"d_attn", "attn_lse", "qkv"}) r_.give(used);
+    for (const char* used : {"d_attn", "attn_lse"}) r_.give(used);
+    give_heads();
+    if (!d_.head_norms) r_.give("qkv");
+    rotate(d_.q);
+    rotate(d_.k);
+    if (d_.head_norms) {
+      r_.norm_grad("d_q_norm", d_.tokens * d_.heads, d_.head_dim);
+      r_.norm_grad("d_k_norm", d_.tokens * d_.kv_heads, d_.head_dim);
+      give_head_stats();
+      r_.give("qkv");
+    }
     r_.take("d_qkv", qkv());
     for (const char* part : {"d_q", "d_k", "d_v"}) r_.give(part);
-    rotate();
+    bias_grad(d_.qkv_bias, "d_qkv_bias", d_.q + 2 * d_.k);
   }
 
   const ModelConfig& config_;

@@ -65,14 +65,13 @@ class HeadPasses {
     LS_CHECK(config.vocab % sizes.tp == 0, "tensor degree ", sizes.tp, " does not divide ",
              config.vocab, " rows of a vocabulary");
     r_.hold("input", r_.path());
-    r_.take("rstd", d_.path * d_.s);
-    r_.take("normed", r_.path());
+    r_.norm("input", "normed", d_.path, d_.h);
     r_.enter("normed");
     if (r_.gathers()) r_.give("normed");
   }
 
   PassRecord loss() {
-    r_.give("rstd");
+    r_.give_stats("input");
     for_each_chunk([&](std::int64_t n) {
       if (tp_ > 1)
         shared_loss(n, /*with_grad=*/false);
@@ -100,10 +99,11 @@ class HeadPasses {
     });
     r_.give(r_.entered("normed"));
     r_.leave("d_in");
-    r_.take("row_products", r_.path());
-    r_.take("row_sums", d_.path * d_.s);
-    r_.take("d_norm", d_.h * d_.s);
-    for (const char* used : {"row_products", "row_sums", "d_norm", "rstd", "input"}) r_.give(used);
+    r_.norm_grad("d_norm", d_.path, d_.h);
+    r_.give("d_norm");
+    if (d_.layer_norm) r_.give("d_norm_bias");
+    r_.give_stats("input");
+    r_.give("input");
     return r_.finish();
   }
 

@@ -75,6 +75,9 @@ void check_sizes(const ModelConfig& c, Findings& found) {
     found.refuse("window_every", std::to_string(c.window_every), c.family);
   if (!(c.norm_eps > 0.0))
     found.add({"norm_eps"}, strf("norm_eps is %g", c.norm_eps), "it must be above 0");
+  if (c.dropout != 0.0)
+    found.add({"dropout"}, strf("dropout is %g", c.dropout),
+              "no pass draws random masks, so it must be 0");
   if (!(c.init_std > 0.0))
     found.add({"init_std"}, strf("init_std is %g", c.init_std), "it must be above 0");
 }
@@ -220,6 +223,14 @@ double parameter_bound(const ModelConfig& c) {
 }
 
 }  // namespace
+
+Activation activation(const ModelConfig& config) {
+  return config.family == Family::kGpt2 ? Activation::kGelu : Activation::kSwiGlu;
+}
+
+Positions positions(const ModelConfig& config) {
+  return config.family == Family::kGpt2 ? Positions::kLearned : Positions::kRotary;
+}
 
 std::string_view to_text(Family family) {
   switch (family) {

@@ -46,6 +46,18 @@ enum class QkNorm : std::uint8_t {
 };
 inline constexpr std::array kAllQkNorms = {QkNorm::kNone, QkNorm::kPerHead, QkNorm::kWide};
 
+// What lies between the matrices of an MLP.
+enum class Activation : std::uint8_t {
+  kSwiGlu,  // silu(gate) x up (Shazeer, arXiv 2002.05202)
+  kGelu,    // of up alone, in the form with a tanh (Hendrycks and Gimpel, arXiv 1606.08415)
+};
+
+// How a token's place in its sequence enters.
+enum class Positions : std::uint8_t {
+  kRotary,   // queries and keys are turned
+  kLearned,  // a table is added to the embedding
+};
+
 struct Moe {
   std::int64_t experts = 0;       // routed experts per MoE block; 0 for a dense model
   std::int64_t top_k = 0;         // experts a token meets
@@ -110,9 +122,14 @@ struct ModelConfig {
   Mla mla;
   std::int64_t mtp_layers = 0;  // multi-token-prediction blocks after the last one (DeepSeek-V3)
   double init_std = 0.02;
+  double dropout = 0.0;  // only 0 is accepted: no pass draws masks
 
   bool operator==(const ModelConfig&) const = default;
 };
+
+// Traits that the family decides.
+Activation activation(const ModelConfig& config);
+Positions positions(const ModelConfig& config);
 
 // "llama"; the same words are accepted in model files.
 std::string_view to_text(Family family);

@@ -40,7 +40,7 @@ std::int64_t extra(const MemoryEvents& events);
 // Live bytes at the end less those at the start.
 std::int64_t net(const MemoryEvents& events);
 
-// Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config).ok(), a tp
+// Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config, sizes.seq).ok(), a tp
 // that divides the unit, a pass that the unit has.
 MemoryEvents pass_events(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
                          UnitPass pass);

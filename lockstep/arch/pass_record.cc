@@ -46,6 +46,33 @@ void PassRecorder::gather(const std::string& x, std::int64_t elements) {
   collective(TensorOp::kAllGather, x, elements * tp_);
 }
 
+void PassRecorder::norm(const std::string& of, const std::string& normed, std::int64_t rows,
+                        std::int64_t columns) {
+  if (d_.layer_norm) take(of + "_mean", rows * d_.s);
+  take(of + "_rstd", rows * d_.s);
+  take(normed, rows * columns * d_.s);
+}
+
+void PassRecorder::norm_again(const std::string& normed, std::int64_t rows, std::int64_t columns) {
+  take(normed, rows * columns * d_.s);
+  if (d_.layer_norm) moment("row_stats", 2 * rows * d_.s);
+}
+
+void PassRecorder::norm_grad(const std::string& d_norm, std::int64_t rows, std::int64_t columns) {
+  take(d_.layer_norm ? "replaced" : "row_products", rows * columns * d_.s);
+  if (!d_.layer_norm) take("row_sums", rows * d_.s);
+  take(d_norm, columns * d_.s);
+  if (!d_.layer_norm) return give("row_products"), give("row_sums");
+  take(d_norm + "_bias", columns * d_.s);
+  moment("thread_sums", 2 * columns * d_.s);
+  give("replaced");
+}
+
+void PassRecorder::give_stats(const std::string& of) {
+  if (d_.layer_norm) give(of + "_mean");
+  give(of + "_rstd");
+}
+
 void PassRecorder::collective(TensorOp op, const std::string& name, std::int64_t elements) {
   const std::int64_t padded = (elements + tp_ - 1) / tp_ * tp_;
   record_.collectives.push_back({op, name, padded * d_.s});
@@ -53,7 +80,7 @@ void PassRecorder::collective(TensorOp op, const std::string& name, std::int64_t
 
 PassRecord pass_record(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
                        UnitPass pass) {
-  LS_CHECK(check_unit_bytes(config).ok(), "no tables for ", config.name);
+  LS_CHECK(check_unit_bytes(config, sizes.seq).ok(), "no tables for ", config.name);
   switch (unit.kind) {
     case UnitKind::kEmbed:
       return embed_record(config, sizes, pass);

@@ -48,6 +48,16 @@ class PassRecorder {
   // `elements` of every rank, beside this rank's.
   void gather(const std::string& x, std::int64_t elements);
 
+  // nn's norms (norm.h) over rows of `columns` elements: `normed` with what is known of each row, under
+  // the name `of`; the same again; and the gradients of its parameters under `d_norm`, while that of
+  // its output turns into that of its input.
+  void norm(const std::string& of, const std::string& normed, std::int64_t rows,
+            std::int64_t columns);
+  void norm_again(const std::string& normed, std::int64_t rows, std::int64_t columns);
+  void norm_grad(const std::string& d_norm, std::int64_t rows, std::int64_t columns);
+  // Gives back what is known of each row.
+  void give_stats(const std::string& of);
+
   PassRecord finish() { return std::move(record_); }
 
  private:
@@ -60,7 +70,7 @@ class PassRecorder {
   PassRecord record_;
 };
 
-// REQUIRES: check_unit_bytes(config).ok(), a pass that the unit has.
+// REQUIRES: check_unit_bytes(config, sizes.seq).ok(), a pass that the unit has.
 PassRecord pass_record(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
                        UnitPass pass);
 PassRecord block_record(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,

@@ -10,21 +10,24 @@ namespace {
 
 std::vector<UnitTensor> block_stash(const UnitDims& d, const Drop& drop) {
   const std::int64_t path = d.path * d.h * d.s;
+  const std::int64_t mean = d.layer_norm ? d.path * d.s : 0;
   std::vector<UnitTensor> all = {
       {"input", path},
+      {"input_mean", mean},
       {"input_rstd", d.path * d.s},
       {"attn_normed", path, true},
       {"qkv", d.tokens * (d.q + 2 * d.k) * d.s},
       {"attn_out", d.tokens * d.q * d.s},
       {"attn_lse", d.tokens * d.heads * d.lse_s},
       {"middle", path},
+      {"middle_mean", mean},
       {"middle_rstd", d.path * d.s},
       {"mlp_normed", path, true},
-      {"gate_up", d.tokens * 2 * d.f * d.s},
+      {"gate_up", d.tokens * d.g * d.s},
       {"product", d.tokens * d.f * d.s, true},
   };
   std::erase_if(all, [&](const UnitTensor& tensor) {
-    return (drop.attn_normed && tensor.name == "attn_normed") ||
+    return tensor.bytes == 0 || (drop.attn_normed && tensor.name == "attn_normed") ||
            (drop.mlp_normed && tensor.name == "mlp_normed") ||
            (drop.product && tensor.name == "product");
   });
@@ -33,18 +36,31 @@ std::vector<UnitTensor> block_stash(const UnitDims& d, const Drop& drop) {
 
 std::vector<UnitTensor> block_work(const UnitDims& d) {
   const std::int64_t path = d.path * d.h * d.s;
-  return {
+  const std::int64_t row_bias = d.linear_bias ? d.h * d.s : 0;
+  const std::int64_t norm_bias = d.layer_norm ? d.h * d.s : 0;
+  const std::int64_t head_gain = d.head_norms ? d.head_dim * d.s : 0;
+  std::vector<UnitTensor> all = {
       {"attn_normed", path},
       {"d_qkv", d.tokens * (d.q + 2 * d.k) * d.s},
       {"attn_out", d.tokens * d.q * d.s},
       {"d_middle", path},
       {"mlp_normed", path},
-      {"d_gate_up", d.tokens * 2 * d.f * d.s},
+      {"d_gate_up", d.tokens * d.g * d.s},
       {"product", d.tokens * d.f * d.s},
       {"d_out", path},
       {"d_attn_norm", d.h * d.s},
+      {"d_attn_norm_bias", norm_bias},
       {"d_mlp_norm", d.h * d.s},
+      {"d_mlp_norm_bias", norm_bias},
+      {"d_q_norm", head_gain},
+      {"d_k_norm", head_gain},
+      {"d_qkv_bias", d.qkv_bias ? (d.q + 2 * d.k) * d.s : 0},
+      {"d_attn_out_bias", row_bias},
+      {"d_gate_up_bias", d.linear_bias ? d.g * d.s : 0},
+      {"d_down_bias", row_bias},
   };
+  std::erase_if(all, [](const UnitTensor& tensor) { return tensor.bytes == 0; });
+  return all;
 }
 
 }  // namespace
@@ -55,26 +71,39 @@ std::int64_t total(const std::vector<UnitTensor>& tensors) {
   return sum;
 }
 
-Result<void> check_unit_bytes(const ModelConfig& c) {
-  const auto refuse = [&](const char* field, const std::string& value) {
-    return Error{
-        Code::kBadModel,
-        "model `" + c.name + "`: " + field + " is " + value + ", which has no table of activations",
-        "tables exist for RMS norms before attention and MLP, no biases, full attention"};
+std::vector<Unwritten> unwritten(const ModelConfig& c, std::int64_t seq) {
+  std::vector<Unwritten> found;
+  const auto needs = [&](bool holds, const char* field, std::string value, std::string nearest) {
+    if (!holds) found.push_back({field, std::move(value), std::move(nearest)});
   };
-  if (c.family != Family::kLlama) return refuse("family", std::string(to_text(c.family)));
-  if (c.norm != NormKind::kRmsNorm) return refuse("norm", std::string(to_text(c.norm)));
-  if (c.norm_place != NormPlace::kBefore)
-    return refuse("norm_place", std::string(to_text(c.norm_place)));
-  if (c.qk_norm != QkNorm::kNone) return refuse("qk_norm", std::string(to_text(c.qk_norm)));
-  if (c.qkv_bias) return refuse("qkv_bias", "true");
-  if (c.window != 0) return refuse("window", std::to_string(c.window));
-  if (c.attention_softcap != 0.0)
-    return refuse("attention_softcap", strf("%g", c.attention_softcap));
-  if (c.logit_softcap != 0.0) return refuse("logit_softcap", strf("%g", c.logit_softcap));
-  if (c.query_scale_dim != 0.0) return refuse("query_scale_dim", strf("%g", c.query_scale_dim));
-  if (c.scaled_embedding) return refuse("scaled_embedding", "true");
-  return {};
+  if (c.family != Family::kLlama && c.family != Family::kGpt2)
+    return {{"family", std::string(to_text(c.family)), "family = llama, as in llama3-8b"}};
+  needs(c.norm == NormKind::kRmsNorm || c.norm == NormKind::kLayerNorm, "norm",
+        std::string(to_text(c.norm)), "norm = rmsnorm");
+  needs(c.norm_place == NormPlace::kBefore, "norm_place", std::string(to_text(c.norm_place)),
+        "norm_place = before");
+  needs(c.qk_norm != QkNorm::kWide, "qk_norm", std::string(to_text(c.qk_norm)),
+        "qk_norm = per-head or none");
+  needs(c.window == 0 || c.window >= seq, "window",
+        join_parts(c.window, " (below seq = ", seq, ")"),
+        join_parts("seq = ", c.window, ", or window = 0"));
+  needs(c.attention_softcap == 0, "attention_softcap", strf("%g", c.attention_softcap),
+        "attention_softcap = 0");
+  needs(c.logit_softcap == 0, "logit_softcap", strf("%g", c.logit_softcap), "logit_softcap = 0");
+  needs(c.query_scale_dim == 0, "query_scale_dim", strf("%g", c.query_scale_dim),
+        "query_scale_dim = 0");
+  needs(!c.scaled_embedding, "scaled_embedding", "true", "scaled_embedding = false");
+  return found;
+}
+
+Result<void> check_unit_bytes(const ModelConfig& c, std::int64_t seq) {
+  const std::vector<Unwritten> found = unwritten(c, seq);
+  if (found.empty()) return {};
+  const Unwritten& first = found.front();
+  return Error{Code::kBadModel,
+               join_parts("model `", c.name, "`: ", first.field, " is ", first.value,
+                          ", which has no table of activations"),
+               "the nearest: " + first.nearest};
 }
 
 std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes) {
@@ -84,7 +113,7 @@ std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes) {
 
 std::vector<UnitTensor> stash_tensors(const ModelConfig& config, const Unit& unit,
                                       const UnitSizes& sizes) {
-  LS_CHECK(check_unit_bytes(config).ok(), "no tables for ", config.name);
+  LS_CHECK(check_unit_bytes(config, sizes.seq).ok(), "no tables for ", config.name);
   switch (unit.kind) {
     case UnitKind::kBlock:
       return block_stash(UnitDims(config, sizes), sizes.drop);
@@ -97,7 +126,7 @@ std::vector<UnitTensor> stash_tensors(const ModelConfig& config, const Unit& uni
 
 std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit,
                                      const UnitSizes& sizes) {
-  LS_CHECK(check_unit_bytes(config).ok(), "no tables for ", config.name);
+  LS_CHECK(check_unit_bytes(config, sizes.seq).ok(), "no tables for ", config.name);
   switch (unit.kind) {
     case UnitKind::kBlock:
       return block_work(UnitDims(config, sizes));
@@ -109,6 +138,7 @@ std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit
 }
 
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes) {
+  if (positions(config) != Positions::kRotary) return 0;
   return 2 * sizes.seq * (config.head_dim / 2) * sizes.width();
 }
 

@@ -1,9 +1,10 @@
-// Bytes of everything a unit of the llama family keeps or hands on, tensor by tensor: the tables
-// behind every prediction of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly
-// these tensors; tests compare the two to the byte.
+// Bytes of everything a unit keeps or hands on, tensor by tensor: the tables behind every prediction
+// of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly these tensors; tests
+// compare the two to the byte.
 //
 // Storages are counted, not views: a slice of a fused product keeps all of it. Symbols: T tokens of
-// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP, a heads.
+// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP and g of its
+// first product (2f with a gate, else f), a heads.
 #pragma once
 
 #include <cstdint>
@@ -48,9 +49,18 @@ struct UnitTensor {
 
 std::int64_t total(const std::vector<UnitTensor>& tensors);
 
-// Refuses, with the field's name, a model whose units have no tables: what is not of the llama
-// family, or has other norms, biases, windows or caps. REQUIRES of all below: it does not.
-Result<void> check_unit_bytes(const ModelConfig& config);
+// A trait of a model for which there are no tables, and in nn no passes.
+struct Unwritten {
+  std::string field;
+  std::string value;
+  std::string nearest;  // "norm_place = before"
+};
+
+// All of them, for sequences of `seq` tokens: a window that is no shorter is none.
+std::vector<Unwritten> unwritten(const ModelConfig& config, std::int64_t seq);
+
+// Refuses, with the field's name, a model that has some. REQUIRES of all below: it does not.
+Result<void> check_unit_bytes(const ModelConfig& config, std::int64_t seq);
 
 // [T, h]: a unit's output, the input of the next, and the gradient of either.
 std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
@@ -58,15 +68,15 @@ std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
 // What a unit's forward pass keeps for its backward pass, in the order of the forward pass, its
 // input first and dropped rows left out. Bytes per token of a block in bf16, nothing dropped:
 //
-//   8h + 4q + 4k + 6f + 4a, and the two norms' factors.
+//   8h + 4q + 4k + 2g + 2f + 4a, and what the two norms know of each row.
 std::vector<UnitTensor> stash_tensors(const ModelConfig& config, const Unit& unit,
                                       const UnitSizes& sizes);
 
-// What W needs: operands of the weights' products, and finished gradients of norms.
+// What W needs: operands of the weights' products, and finished gradients of norms and biases.
 std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit,
                                      const UnitSizes& sizes);
 
-// Cosines and sines of all positions, once for all blocks of a rank.
+// Cosines and sines of all positions, once for all blocks of a rank; 0 where positions are learned.
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes);
 
 }  // namespace lockstep::arch

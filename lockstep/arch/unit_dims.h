@@ -1,4 +1,5 @@
-// Sizes of one rank's tensors of a unit, in elements; shared by unit_bytes.cc and pass_bytes.cc.
+// Sizes of one rank's tensors of a unit, in elements, and the traits that decide which there are;
+// shared by unit_bytes.cc and the walks through passes.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +11,14 @@
 namespace lockstep::arch {
 
 struct UnitDims {
-  std::int64_t s, lse_s;           // bytes per element; of the softmax's log-sum-exp: f32 or wider
-  std::int64_t tokens, path;       // of a microbatch; this rank's share of them between the parts
-                                   // that tensor parallelism cuts
-  std::int64_t h, q, k, f, heads;  // q, k, f, heads: this rank's share
+  std::int64_t s, lse_s;      // bytes per element; of the softmax's log-sum-exp: f32 or wider
+  std::int64_t tokens, path;  // of a microbatch; this rank's share of them between the parts
+                              // that tensor parallelism cuts
+  std::int64_t h, q, k, f,
+      g;  // g: columns of the MLP's first product; q, k, f, g: this rank's share
+  std::int64_t heads, kv_heads;  // this rank's
   std::int64_t head_dim;
+  bool layer_norm, rotary, head_norms, qkv_bias, linear_bias;
 
   UnitDims(const ModelConfig& c, const UnitSizes& sizes)
       : s(sizes.width()),
@@ -25,8 +29,15 @@ struct UnitDims {
         q(c.heads / sizes.tp * c.head_dim),
         k(c.kv_heads / sizes.tp * c.head_dim),
         f(c.ffn / sizes.tp),
+        g(activation(c) == Activation::kSwiGlu ? 2 * f : f),
         heads(c.heads / sizes.tp),
-        head_dim(c.head_dim) {
+        kv_heads(c.kv_heads / sizes.tp),
+        head_dim(c.head_dim),
+        layer_norm(c.norm == NormKind::kLayerNorm),
+        rotary(positions(c) == Positions::kRotary),
+        head_norms(c.qk_norm == QkNorm::kPerHead),
+        qkv_bias(c.qkv_bias),
+        linear_bias(c.linear_bias) {
     LS_CHECK(c.heads % sizes.tp == 0 && c.kv_heads % sizes.tp == 0 && c.ffn % sizes.tp == 0 &&
                  (!sizes.sequence_parallel || tokens % sizes.tp == 0),
              "tensor degree ", sizes.tp, " does not divide ", c.name);

@@ -1,5 +1,5 @@
-// The collectives of the tensor ranks inside the passes of a unit of the llama family, in the order in
-// which nn issues them. What a rank's ledger shows under "tp" is predicted from these tables. With t
+// The collectives of the tensor ranks inside the passes of a unit, in the order in which nn issues
+// them. What a rank's ledger shows under "tp" is predicted from these tables. With t
 // ranks, in volumes of T h elements sent (t - 1) / t times, a block's microbatch costs
 //
 //   tensor parallelism alone                               8

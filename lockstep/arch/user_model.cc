@@ -125,6 +125,11 @@ std::vector<Key> trait_keys(ModelConfig& c) {
        0,
        {"initializer_range", "init_method_std"},
        true},
+      {"dropout",
+       &c.dropout,
+       "Share of activations that are zeroed; only 0 is accepted.",
+       0,
+       {"resid_pdrop", "attn_pdrop", "embd_pdrop", "attention_dropout", "hidden_dropout"}},
   };
 }
 

@@ -30,7 +30,8 @@ struct StateBytes {
 // with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
 StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& sizes);
 
-// REQUIRES: check_unit_bytes(model.config).ok(), a tp that divides it, a step of the model's units.
+// REQUIRES: check_unit_bytes(model.config, seq).ok(), a tp that divides it, a step of the model's
+// units.
 schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::StepShape& step,
                                      const StepSizes& sizes);
 

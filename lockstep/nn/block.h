@@ -1,12 +1,13 @@
-// A llama block as a pair of passes written out by hand, so that every tensor it makes has one owner
-// and a known end. The forward pass keeps what `BlockStash` names; the backward pass is cut in two:
-// the gradient of the input now, the gradients of the weights whenever the program says (zero-bubble
-// schedules, Qi et al., arXiv 2401.10241).
+// A transformer block as a pair of passes written out by hand, so that every tensor it makes has one
+// owner and a known end. Which norm and activation it has, whether biases, norms of heads, rotary
+// positions, are traits of the model (arch::ModelConfig). The forward pass keeps what `BlockStash`
+// names; the backward pass is cut in two: the gradient of the input now, the gradients of the weights
+// whenever the program says (zero-bubble schedules, Qi et al., arXiv 2401.10241).
 //
 //   T tokens of one microbatch (batch x seq), h hidden, q = heads x head_dim, k = kv_heads x head_dim,
-//   f width of the MLP, a heads; q, k, f, a: this rank's share. P rows of the path between the parts
-//   that tensor parallelism cuts: T, or T / t under sequence parallelism (tensor_group.h).
-//   Activations are [P, h], contiguous.
+//   f width of the MLP, g = 2f with a gate and f without, a heads; q, k, f, g, a: this rank's share.
+//   P rows of the path between the parts that tensor parallelism cuts: T, or T / t under sequence
+//   parallelism (tensor_group.h). Activations are [P, h], contiguous.
 //
 // Objects are immutable; several threads may call one with different tensors, where its group is of
 // one rank. No pass uses LibTorch's autograd; callers need no guard, because nothing here requires a
@@ -20,6 +21,9 @@
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/flat_layout.h"
 #include "lockstep/arch/unit_bytes.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/norm.h"
 #include "lockstep/nn/rope.h"
 #include "lockstep/nn/tensor_group.h"
 
@@ -29,26 +33,29 @@ namespace lockstep::nn {
 // undefined and rebuilt when it is needed.
 struct BlockStash {
   at::Tensor input;        // [P, h]
-  at::Tensor input_rstd;   // [P, 1]
+  RowStats input_stats;    // [P, 1] each
   at::Tensor attn_normed;  // [P, h], may be dropped
-  at::Tensor qkv;       // [T, q + 2k], after the rotation; queries, keys, values are slices of it
-  at::Tensor attn_out;  // [T, q]
-  at::Tensor attn_lse;  // [batch, a, seq], f32 or the compute type if that is wider
-  at::Tensor middle;    // [P, h]: input of the second norm
-  at::Tensor middle_rstd;  // [P, 1]
+  at::Tensor qkv;          // [T, q + 2k], after the rotation unless heads have norms
+  at::Tensor attn_out;     // [T, q]
+  at::Tensor attn_lse;     // [batch, a, seq], f32 or the compute type if that is wider
+  at::Tensor middle;       // [P, h]: input of the second norm
+  RowStats middle_stats;   // [P, 1] each
   at::Tensor mlp_normed;   // [P, h], may be dropped
-  at::Tensor gate_up;      // [T, 2f]
+  at::Tensor gate_up;      // [T, g]
   at::Tensor product;      // [T, f], may be dropped
 };
 
-// What W needs: operands of each weight's product, and finished gradients of the norms, which under
-// sequence parallelism are summands over the tensor ranks.
+// What W needs: operands of each weight's product, and finished gradients of norms and biases. Of
+// these, what every rank holds is a summand over the tensor ranks under sequence parallelism; the
+// norms of heads are so without it too.
 struct BlockWork {
-  at::Tensor attn_normed, d_qkv;       // [P, h], [T, q + 2k]
-  at::Tensor attn_out, d_middle;       // [T, q], [P, h] or when W follows at once [T, h]
-  at::Tensor mlp_normed, d_gate_up;    // [P, h], [T, 2f]
-  at::Tensor product, d_out;           // [T, f], [P, h] or when W follows at once [T, h]
-  at::Tensor d_attn_norm, d_mlp_norm;  // [h]
+  at::Tensor attn_normed, d_qkv;     // [P, h], [T, q + 2k]
+  at::Tensor attn_out, d_middle;     // [T, q], [P, h] or when W follows at once [T, h]
+  at::Tensor mlp_normed, d_gate_up;  // [P, h], [T, g]
+  at::Tensor product, d_out;         // [T, f], [P, h] or when W follows at once [T, h]
+  NormGrads d_attn_norm, d_mlp_norm;
+  Attention::Grads d_head_norms;
+  at::Tensor d_qkv_bias, d_attn_out_bias, d_gate_up_bias, d_down_bias;  // undefined without biases
 };
 
 // When the weights' gradients follow those of the input. At once: the work keeps rows that were
@@ -58,8 +65,8 @@ enum class WeightsFollow : std::uint8_t { kAtOnce, kLater };
 class Block {
  public:
   // `flat` places this rank's share of the parameters of `unit` in the buffers that the passes take.
-  // `rope` must outlive the block. REQUIRES: a llama block that arch describes: RMS norms before, no
-  // biases, no qk-norm, full attention; a group whose size divides heads, kv_heads and ffn.
+  // `rope` must outlive the block. REQUIRES: arch::check_unit_bytes(config, seq).ok(), a group whose
+  // size divides heads, kv_heads and ffn.
   Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
         std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope,
         TensorGroup group = {});
@@ -81,27 +88,15 @@ class Block {
   void weight_grad(BlockWork work, const at::Tensor& grads, bool is_first) const;
 
  private:
-  // Where the weights lie in the flat buffer; query, key, value are one matrix, gate and up another.
-  struct Places {
-    arch::FlatRange attn_norm, qkv, out, mlp_norm, gate_up, down;
-  };
-
-  struct Heads {
-    at::Tensor q, k, v;  // views
-  };
-
-  at::Tensor heads_of(const at::Tensor& x, std::int64_t first, std::int64_t count) const;
-  Heads split(const at::Tensor& qkv) const;
-
   // The forward pass up to `middle`, from there to `gate_up`, and whole. Without `keep` a tensor is
   // released after its last use.
   void attend(const at::Tensor& params, BlockStash& s, bool keep) const;
   void widen(const at::Tensor& params, BlockStash& s, bool keep) const;
   at::Tensor run(const at::Tensor& params, BlockStash& s, bool keep) const;
 
-  // residual + x weight^T, summed over the group.
-  at::Tensor add_product_to(const at::Tensor& residual, const at::Tensor& x,
-                            const at::Tensor& weight) const;
+  // residual + x weight^T, summed over the group, + bias, once.
+  at::Tensor finish_part(const at::Tensor& params, const Linear& linear, const at::Tensor& x,
+                         const at::Tensor& residual) const;
 
   // Fill `work` from d_out to the gradient of `middle`, which the first returns, and from there to
   // d_qkv.
@@ -111,11 +106,12 @@ class Block {
                       BlockWork& work, WeightsFollow follow) const;
 
   TensorGroup group_;
-  std::int64_t batch_, seq_, hidden_, heads_, kv_heads_, head_dim_, ffn_;
-  double eps_;
+  std::int64_t tokens_;
   arch::Drop drop_;
-  Places places_;
-  const Rope* rope_;
+  arch::Activation activation_;
+  Norm attn_norm_, mlp_norm_;
+  Attention attention_;
+  Linear qkv_, attn_out_, gate_up_, down_;
 };
 
 }  // namespace lockstep::nn

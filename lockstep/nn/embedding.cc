@@ -2,12 +2,32 @@
 
 #include <ATen/ops/index_select.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/flat_view.h"
 
 namespace lockstep::nn {
+namespace {
+
+// Calls fn(row, position, count) for every run of consecutive positions among the rows that a rank
+// has of sequences of `seq` tokens, whose first is `first` of all.
+template <class Fn>
+void for_each_run(std::int64_t first, std::int64_t rows, std::int64_t seq, Fn fn) {
+  for (std::int64_t row = 0; row < rows;) {
+    const std::int64_t position = (first + row) % seq;
+    const std::int64_t count = std::min(seq - position, rows - row);
+    fn(row, position, count);
+    row += count;
+  }
+}
+
+std::int64_t first_row(const TensorGroup& group, std::int64_t rows) {
+  return group.shares_rows() ? group.index() * rows : 0;
+}
+
+}  // namespace
 
 Embedding::Embedding(const arch::ModelConfig& config, const arch::Unit& unit,
                      const arch::FlatLayout& flat, TensorGroup group)
@@ -15,26 +35,53 @@ Embedding::Embedding(const arch::ModelConfig& config, const arch::Unit& unit,
       shard_(VocabShard::of(config.vocab, group)),
       hidden_(config.hidden),
       table_(place_of(unit, flat, {"embed.weight"})) {
-  LS_CHECK(!config.scaled_embedding && config.family != arch::Family::kGpt2,
-           "an embedding that is a table and nothing else");
+  LS_CHECK(!config.scaled_embedding, "an embedding whose rows are used as they are");
   LS_CHECK(table_.size() == shard_.count * hidden_);
+  if (arch::positions(config) == arch::Positions::kLearned)
+    positions_ = place_of(unit, flat, {"embed.positions"});
 }
 
 at::Tensor Embedding::forward(const at::Tensor& params, const at::Tensor& tokens) const {
   const at::Tensor table = matrix_at(params, table_, hidden_);
-  if (group_.size() == 1) return at::index_select(table, 0, tokens.reshape({-1}));
   at::Tensor rows;
-  {
+  if (group_.size() == 1) {
+    rows = at::index_select(table, 0, tokens.reshape({-1}));
+  } else {
     const TokenRows at(tokens.reshape({-1}), shard_);
     rows = at::index_select(table, 0, at.row);
     rows.masked_fill_(at.elsewhere.unsqueeze(1), 0.0);
   }
-  return group_.leave(std::move(rows));
+  rows = group_.leave(std::move(rows));
+  add_positions(params, rows, tokens.size(1));
+  return rows;
+}
+
+void Embedding::add_positions(const at::Tensor& params, const at::Tensor& out,
+                              std::int64_t seq) const {
+  if (positions_.size() == 0) return;
+  const at::Tensor table = matrix_at(params, positions_, hidden_);
+  LS_CHECK(seq <= table.size(0), seq, " tokens of a sequence and ", table.size(0), " positions");
+  for_each_run(first_row(group_, out.size(0)), out.size(0), seq,
+               [&](std::int64_t row, std::int64_t position, std::int64_t count) {
+                 out.narrow(0, row, count).add_(table.narrow(0, position, count));
+               });
+}
+
+void Embedding::add_position_grads(const at::Tensor& grads, const at::Tensor& d_out,
+                                   std::int64_t seq, bool is_first) const {
+  if (positions_.size() == 0) return;
+  const at::Tensor table = matrix_at(grads, positions_, hidden_);
+  if (is_first) table.zero_();
+  for_each_run(first_row(group_, d_out.size(0)), d_out.size(0), seq,
+               [&](std::int64_t row, std::int64_t position, std::int64_t count) {
+                 table.narrow(0, position, count).add_(d_out.narrow(0, row, count));
+               });
 }
 
 void Embedding::weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at::Tensor& grads,
                             bool is_first) const {
   const at::Tensor table = matrix_at(grads, table_, hidden_);
+  add_position_grads(grads, d_out, tokens.size(1), is_first);
   if (is_first) table.zero_();
   if (group_.size() == 1) {
     table.index_add_(0, tokens.reshape({-1}), d_out);

@@ -9,15 +9,15 @@
 namespace lockstep::nn {
 
 arch::FlatRange place_of(const arch::Unit& unit, const arch::FlatLayout& flat,
-                         std::initializer_list<std::string_view> names) {
+                         const std::vector<std::string>& names) {
   arch::FlatRange place;
-  for (const std::string_view name : names) {
+  for (const std::string& name : names) {
     const auto found = std::ranges::find(unit.params, name, &arch::Param::name);
     LS_CHECK(found != unit.params.end(), "the unit has no parameter ", name);
     const arch::FlatParam& at = flat.of(static_cast<int>(found - unit.params.begin()));
     LS_CHECK(place.size() == 0 || at.offset == place.end, name, " begins at element ", at.offset,
              " of the flat buffer, but the parameter before it ends at ", place.end,
-             "; one matrix product serves both, so they must be adjacent");
+             "; one operation serves both, so they must be adjacent");
     if (place.size() == 0) place.begin = at.offset;
     place.end = at.end();
   }

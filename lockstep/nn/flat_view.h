@@ -5,8 +5,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <initializer_list>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/flat_layout.h"
@@ -16,7 +16,7 @@ namespace lockstep::nn {
 // Where the parameters called `names` ("blocks.{i}.attn.q.weight") lie.
 // REQUIRES: they are parameters of `unit` and adjacent in this order, so that one view covers them.
 arch::FlatRange place_of(const arch::Unit& unit, const arch::FlatLayout& flat,
-                         std::initializer_list<std::string_view> names);
+                         const std::vector<std::string>& names);
 
 // Views; nothing is copied.
 at::Tensor vector_at(const at::Tensor& flat, arch::FlatRange place);

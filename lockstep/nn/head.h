@@ -13,6 +13,8 @@
 #include "lockstep/arch/flat_layout.h"
 #include "lockstep/base/exact_sum.h"
 #include "lockstep/nn/cross_entropy.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/norm.h"
 #include "lockstep/nn/tensor_group.h"
 
 namespace lockstep::nn {
@@ -37,13 +39,11 @@ class Head {
                            ExactSum& loss) const;
 
  private:
-  at::Tensor logits(const at::Tensor& params, const at::Tensor& normed) const;
-
   TensorGroup group_;
   CrossEntropy entropy_;
-  std::int64_t hidden_, chunk_;
-  double eps_;
-  arch::FlatRange norm_, weight_;
+  std::int64_t chunk_;
+  Norm norm_;
+  Linear projection_;
 };
 
 }  // namespace lockstep::nn

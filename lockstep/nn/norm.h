@@ -1,21 +1,59 @@
-// RMS norm (Zhang and Sennrich, arXiv 1910.07467) over rows: y = x rstd gain with
-// rstd = (mean of x^2 + eps)^(-1/2). LibTorch's own copies its input up to five times; these passes
-// take what they say. `x` is [T, h], contiguous; `gain` [h]. Any thread.
+// A norm of a unit over the last dim of what it is given, the row: RMS norm (Zhang and Sennrich, arXiv
+// 1910.07467), y = x rstd gain with rstd = (mean of x^2 + eps)^(-1/2), or LayerNorm (Ba et al., arXiv
+// 1607.06450), y = (x - mean) rstd gain + bias with the rstd of x - mean. LibTorch's own RMS norm
+// copies its input up to five times; these passes take what they say.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <string>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/arch/flat_layout.h"
+
 namespace lockstep::nn {
 
-// [T, 1]; nothing else is allocated.
-at::Tensor rms_rstd(const at::Tensor& x, double eps);
+// What a norm knows of each row, [..., 1].
+struct RowStats {
+  at::Tensor mean;  // undefined for RMS
+  at::Tensor rstd;
+};
 
-// y, [T, h]; nothing else is allocated.
-at::Tensor rms_scale(const at::Tensor& x, const at::Tensor& rstd, const at::Tensor& gain);
+// Finished gradients of its parameters, [n].
+struct NormGrads {
+  at::Tensor gain;
+  at::Tensor bias;  // undefined for RMS
+};
 
-// Turns `d`, the gradient of y, into that of x and returns that of the gain, [h]. Needs for a
-// moment T (h + 1) elements more.
-at::Tensor rms_grad(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
-                    const at::Tensor& gain);
+// Immutable; any thread.
+class Norm {
+ public:
+  // The parameters called `name` + ".weight" (and ".bias") of `unit`. REQUIRES: an RMS norm or a
+  // LayerNorm.
+  Norm(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
+       const std::string& name);
+
+  // y, contiguous, and its rows' statistics; nothing else is allocated. `x` has rows that are
+  // contiguous, for LayerNorm all of it; `params` is the unit's flat buffer.
+  at::Tensor forward(const at::Tensor& params, const at::Tensor& x, RowStats& stats) const;
+  // y again from the statistics, the same bits. LayerNorm makes its statistics again for a moment.
+  at::Tensor again(const at::Tensor& params, const at::Tensor& x, const RowStats& stats) const;
+
+  // The gradient of x from that of y, and those of the parameters. Takes `d` over: RMS overwrites it
+  // and needs x's size and a number a row more for a moment; LayerNorm's result is another tensor,
+  // and it needs two rows for a moment (of every intra-op thread).
+  at::Tensor grad(const at::Tensor& params, at::Tensor d, const at::Tensor& x,
+                  const RowStats& stats, NormGrads& made) const;
+
+  // Writes (is_first) or adds finished gradients to `grads`, the unit's flat gradient buffer.
+  void add_grads(const NormGrads& made, const at::Tensor& grads, bool is_first) const;
+
+ private:
+  bool has_bias() const { return bias_.size() > 0; }
+
+  double eps_;
+  arch::FlatRange gain_, bias_;  // bias: empty for RMS
+};
 
 }  // namespace lockstep::nn

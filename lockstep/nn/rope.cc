@@ -30,6 +30,7 @@ double frequency(const arch::ModelConfig& config, std::int64_t i) {
 Rope::Rope(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type,
            at::Device device)
     : seq_(seq), head_dim_(config.head_dim) {
+  if (arch::positions(config) != arch::Positions::kRotary) return;
   LS_CHECK(head_dim_ % 2 == 0, "rotary positions turn pairs, but head_dim is ", head_dim_);
   const std::int64_t pairs = head_dim_ / 2;
   const at::Tensor cosine = at::empty({seq, pairs}, at::kDouble);
@@ -51,6 +52,7 @@ void Rope::rotate(const at::Tensor& x, std::int64_t heads) const { apply(x, head
 void Rope::rotate_back(const at::Tensor& x, std::int64_t heads) const { apply(x, heads, -1.0); }
 
 void Rope::apply(const at::Tensor& x, std::int64_t heads, double sign) const {
+  if (!cos_.defined()) return;
   const at::Tensor pairs =
       x.narrow(1, 0, heads * head_dim_).view({-1, seq_, heads, 2, head_dim_ / 2});
   const at::Tensor first = pairs.select(3, 0);

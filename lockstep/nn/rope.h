@@ -1,6 +1,7 @@
 // Rotary positions (Su et al., arXiv 2104.09864) in the rotate-half form of the llama family: element
 // i of a head is paired with element i + head_dim / 2. With llama-3 scaling, low frequencies are
 // stretched (Llama 3 report, arXiv 2407.21783, section 3.4.3; the rule is Hugging Face's "llama3").
+// A model whose positions are not rotary has no tables, and turning does nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +29,7 @@ class Rope {
   void apply(const at::Tensor& x, std::int64_t heads, double sign) const;
 
   std::int64_t seq_, head_dim_;
-  at::Tensor cos_, sin_;  // [seq, 1, head_dim / 2]
+  at::Tensor cos_, sin_;  // [seq, 1, head_dim / 2], or undefined
 };
 
 }  // namespace lockstep::nn

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/arch/unit_bytes.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/mesh/divisors.h"
@@ -27,7 +28,7 @@ class Runtime {
     expert_axis("etp", d.etp);
     type();
     recompute();
-    if (family()) traits();
+    traits();
     return std::move(found_);
   }
 
@@ -91,32 +92,11 @@ class Runtime {
     if (!meant.ok()) found_.push_back(meant.error());
   }
 
-  bool family() {
-    if (model_.family == arch::Family::kLlama) return true;
-    refuse(join_parts("family = ", to_text(model_.family), " of ", title(),
-                      " can be planned but not run yet"),
-           "the nearest: family = llama, for example llama3-8b");
-    return false;
-  }
-
   void traits() {
-    const auto needs = [&](bool holds, const char* key, std::string_view value,
-                           std::string_view wanted) {
-      if (!holds)
-        refuse(join_parts(key, " = ", value, " of ", title(), " can be planned but not run yet"),
-               join_parts("the nearest: ", key, " = ", wanted, ", as in llama3-8b"));
-    };
-    const arch::ModelConfig& c = model_;
-    needs(c.norm == arch::NormKind::kRmsNorm, "norm", to_text(c.norm), "rmsnorm");
-    needs(c.norm_place == arch::NormPlace::kBefore, "norm_place", to_text(c.norm_place), "before");
-    needs(!c.qkv_bias, "qkv_bias", "true", "false");
-    needs(!c.linear_bias, "linear_bias", "true", "false");
-    needs(c.qk_norm == arch::QkNorm::kNone, "qk_norm", to_text(c.qk_norm), "none");
-    needs(c.window == 0, "window", std::to_string(c.window), "0");
-    needs(c.attention_softcap == 0, "attention_softcap", strf("%g", c.attention_softcap), "0");
-    needs(c.logit_softcap == 0, "logit_softcap", strf("%g", c.logit_softcap), "0");
-    needs(c.query_scale_dim == 0, "query_scale_dim", strf("%g", c.query_scale_dim), "0");
-    needs(!c.scaled_embedding, "scaled_embedding", "true", "false");
+    for (const arch::Unwritten& trait : arch::unwritten(model_, batch_.seq))
+      refuse(join_parts(trait.field, " = ", trait.value, " of ", title(),
+                        " can be planned but not run yet"),
+             "the nearest: " + trait.nearest);
   }
 
   const arch::ModelConfig& model_;

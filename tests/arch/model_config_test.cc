@@ -32,6 +32,7 @@ const std::vector<Breakage>& breakages() {
       {"llama3-8b", [](ModelConfig& c) { c.vocab = std::int64_t{1} << 40; }, {"vocab"}},
       {"llama3-8b", [](ModelConfig& c) { c.window_every = 2; }, {"window_every", "2", "llama"}},
       {"llama3-8b", [](ModelConfig& c) { c.linear_bias = true; }, {"linear_bias", "llama"}},
+      {"gpt2-small", [](ModelConfig& c) { c.dropout = 0.1; }, {"dropout is 0.1"}},
       {"llama3-8b",
        [](ModelConfig& c) { c.norm_place = NormPlace::kBoth; },
        {"norm_place", "both", "llama"}},

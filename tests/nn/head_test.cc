@@ -159,5 +159,22 @@ TEST(Embedding, PicksRowsAndAddsTheirGradientsTokenByToken) {
   EXPECT_TRUE(grads.narrow(0, 7 * hidden, grads.numel() - 7 * hidden).isnan().all().item<bool>());
 }
 
+TEST(Embedding, EqualsAutogradInDoublePrecision) {
+  for (const Shape& shape : shapes()) {
+    const Tiny tiny(shape);
+    const Embedding embedding(tiny.config(), tiny.unit(kEmbed), tiny.flat(kEmbed));
+    const at::Tensor params = random_params(tiny, kEmbed, at::kDouble);
+    const at::Tensor tokens = random_labels(shape);
+    const at::Tensor d_out = random("d_out", {shape.tokens(), shape.hidden}, at::kDouble);
+    const Truth truth = embed_truth(tiny, params, tokens, d_out);
+    const at::Tensor grads = at::full_like(params, kNan);
+    EXPECT_TRUE(at::equal(embedding.forward(params, tokens), truth.out));
+    embedding.weight_grad(tokens, d_out, grads, true);
+    EXPECT_LE(distance(tiny, kEmbed, grads, truth.d_params), 1e-15);
+    embedding.weight_grad(tokens, d_out, grads, false);
+    EXPECT_LE(distance(tiny, kEmbed, grads, truth.d_params.mul(2)), 1e-15);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::nn

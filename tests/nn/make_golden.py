@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/nn/llama_logits.json: what Hugging Face's llama makes of a tiny model whose weights are a formula.
+"""Writes tests/golden/nn/<family>_logits.json: what Hugging Face makes of tiny models whose weights are a formula.
 
-Needs torch and transformers; run once by hand. The C++ test computes the weights again and reads only the file.
+Needs torch and transformers; run once by hand. The C++ test computes the weights again and reads only the files.
 
     value(p, i) = scale (u - 1/2), u = hash(p, i) / 2^32: element i, row-major, of parameter p
-    p counts embedding, then per layer attn norm, q, k, v, o, mlp norm, gate, up, down, then final norm, head
-    scale = 3.4 / sqrt(columns) for matrices; gains are 1 + value with scale 0.6
+    p counts the parameters of embedding, layers and head in the order of lockstep/arch; weights are [out, in], and
+    query, key and value are three parameters also where Hugging Face keeps one; a tied head is the embedding again
+    scale = 3.4 / sqrt(columns) for matrices, 0.6 for vectors; gains are 1 + value
     tokens are hash(1000, i) mod vocab, labels the next token in the flattened list, the last one's label 0
 """
 
@@ -17,8 +18,8 @@ import torch
 import transformers
 
 VOCAB, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, LAYERS, BATCH, SEQ = 61, 32, 4, 2, 8, 48, 2, 2, 40
-SCALING = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 MASK = (1 << 32) - 1
+POSITIONS = [0, 39, 79]
 
 
 def hashed(p, i):
@@ -28,56 +29,116 @@ def hashed(p, i):
     return x ^ (x >> 16)
 
 
-def values(p, shape):
-    count = math.prod(shape)
+def values(p, name, shape):
     scale = 3.4 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.6
-    flat = [scale * (hashed(p, i) / 2.0**32 - 0.5) + (0.0 if len(shape) == 2 else 1.0) for i in range(count)]
+    base = 1.0 if len(shape) == 1 and not name.endswith("bias") else 0.0
+    flat = [base + scale * (hashed(p, i) / 2.0**32 - 0.5) for i in range(math.prod(shape))]
     return torch.tensor(flat, dtype=torch.float64).reshape(shape)
 
 
-def names():
-    yield "model.embed_tokens.weight"
+def whole(tensor):
+    return tensor
+
+
+def part_of_three(index):
+    def view(tensor):
+        size = tensor.shape[-1] // 3
+        return tensor.narrow(-1, index * size, size).t() if tensor.dim() == 2 else tensor.narrow(-1, index * size, size)
+
+    return view
+
+
+def llama_parameters(tied, bias=False, head_norms=False):
+    yield "model.embed_tokens.weight", whole
     for layer in range(LAYERS):
         base = f"model.layers.{layer}."
-        yield base + "input_layernorm.weight"
-        yield from (base + f"self_attn.{part}_proj.weight" for part in "qkvo")
-        yield base + "post_attention_layernorm.weight"
-        yield from (base + f"mlp.{part}_proj.weight" for part in ("gate", "up", "down"))
-    yield "model.norm.weight"
-    yield "lm_head.weight"
+        yield base + "input_layernorm.weight", whole
+        for part in "qkv":
+            yield base + f"self_attn.{part}_proj.weight", whole
+            if bias:
+                yield base + f"self_attn.{part}_proj.bias", whole
+        if head_norms:
+            yield from ((base + f"self_attn.{part}_norm.weight", whole) for part in "qk")
+        yield base + "self_attn.o_proj.weight", whole
+        yield base + "post_attention_layernorm.weight", whole
+        yield from ((base + f"mlp.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
+    yield "model.norm.weight", whole
+    if not tied:
+        yield "lm_head.weight", whole
 
 
-def main():
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-        num_key_value_heads=KV_HEADS, head_dim=HEAD_DIM, max_position_embeddings=512, rms_norm_eps=1e-5,
-        tie_word_embeddings=False, attn_implementation="eager",
-        rope_parameters={"rope_type": "llama3", "rope_theta": 10000.0, **SCALING},
-    )  # fmt: skip
-    model = transformers.LlamaForCausalLM(config).double().eval()
+def gpt2_parameters():
+    def linear(name):  # a Conv1D: [in, out]
+        yield name + ".weight", torch.t
+        yield name + ".bias", whole
+
+    def norm(name):
+        yield from ((name + ending, whole) for ending in (".weight", ".bias"))
+
+    yield from ((f"transformer.{table}.weight", whole) for table in ("wte", "wpe"))
+    for layer in range(LAYERS):
+        base = f"transformer.h.{layer}."
+        yield from norm(base + "ln_1")
+        for part in range(3):
+            yield from ((base + "attn.c_attn" + ending, part_of_three(part)) for ending in (".weight", ".bias"))
+        yield from linear(base + "attn.c_proj")
+        yield from norm(base + "ln_2")
+        yield from linear(base + "mlp.c_fc")
+        yield from linear(base + "mlp.c_proj")
+    yield from norm("transformer.ln_f")
+
+
+def models():
+    """{family: (model, its parameters in our order)}."""
+    sizes = dict(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=FFN, num_hidden_layers=LAYERS,
+                 num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, head_dim=HEAD_DIM, rms_norm_eps=1e-5,
+                 max_position_embeddings=512, tie_word_embeddings=False, attn_implementation="eager")  # fmt: skip
+    stretched = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                 "high_freq_factor": 4.0, "original_max_position_embeddings": 64}  # fmt: skip
+    plain = {"rope_type": "default", "rope_theta": 10000.0}
+    t = transformers
+    tied = {**sizes, "tie_word_embeddings": True, "rope_parameters": plain}
+    yield "llama", t.LlamaForCausalLM(t.LlamaConfig(**sizes, rope_parameters=stretched)), llama_parameters(False)
+    yield "mistral", t.MistralForCausalLM(t.MistralConfig(**sizes, rope_parameters=plain, sliding_window=SEQ)), (
+        llama_parameters(False)
+    )
+    yield "qwen2", t.Qwen2ForCausalLM(t.Qwen2Config(**tied)), llama_parameters(True, bias=True)
+    yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**{**sizes, "rms_norm_eps": 1e-6, "rope_parameters": plain})), (
+        llama_parameters(False, head_norms=True)
+    )
+    yield "gpt2", t.GPT2LMHeadModel(t.GPT2Config(
+        vocab_size=VOCAB, n_positions=SEQ + 3, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
+        layer_norm_epsilon=1e-5, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",
+    )), gpt2_parameters()  # fmt: skip
+
+
+def golden(model, order):
+    model = model.double().eval()
     parameters = dict(model.named_parameters())
-    order = list(names())
-    assert sorted(order) == sorted(parameters)
+    order = list(order)
+    assert {name for name, _ in order} == set(parameters), {name for name, _ in order} ^ set(parameters)
     with torch.no_grad():
-        for p, name in enumerate(order):
-            parameters[name].copy_(values(p, tuple(parameters[name].shape)))
+        for p, (name, view) in enumerate(order):
+            into = view(parameters[name])
+            into.copy_(values(p, name, tuple(into.shape)))
     tokens = torch.tensor([hashed(1000, i) % VOCAB for i in range(BATCH * SEQ)]).reshape(BATCH, SEQ)
     labels = torch.cat([tokens.reshape(-1)[1:], torch.tensor([0])])
     log_probs = model(tokens).logits.reshape(-1, VOCAB).log_softmax(-1)
     losses = -log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     losses.sum().backward()
-    positions = [0, 39, 79]
-    golden = {
+    return {
         "made_by": f"transformers {transformers.__version__}, torch {torch.__version__}",
         "losses": [round(x, 7) for x in losses.tolist()],
-        "positions": positions,
-        "log_probs": [[round(x, 7) for x in log_probs[t].tolist()] for t in positions],
-        "grad_norms": [round(parameters[name].grad.norm().item(), 6) for name in order],
+        "positions": POSITIONS,
+        "log_probs": [[round(x, 7) for x in log_probs[t].tolist()] for t in POSITIONS],
+        "grad_norms": [round(view(parameters[name].grad).norm().item(), 6) for name, view in order],
     }
-    root = pathlib.Path(__file__).resolve().parents[1]
-    path = root / "golden/nn/llama_logits.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(golden, indent=1) + "\n")
+
+
+def main():
+    folder = pathlib.Path(__file__).resolve().parents[1] / "golden/nn"
+    for family, model, order in models():
+        (folder / f"{family}_logits.json").write_text(json.dumps(golden(model, order), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ std::vector<arch::Drop> drops() {
 // Also one whose peak is in attention, and one whose peak is in the last norm's gradient, so that a
 // release that comes late anywhere before them shows.
 std::vector<Shape> memory_shapes() {
-  std::vector<Shape> all = shapes();
+  std::vector<Shape> all = llama_shapes();
   all.push_back({.batch = 1, .seq = 800, .hidden = 32, .heads = 2, .kv_heads = 1, .ffn = 64});
   all.push_back({.batch = 1, .hidden = 256, .heads = 4, .kv_heads = 1, .head_dim = 8, .ffn = 32});
   return all;

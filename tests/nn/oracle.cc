@@ -35,9 +35,28 @@ arch::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
   config.head_dim = shape.head_dim;
   config.ffn = shape.ffn;
   config.vocab = shape.vocab;
-  config.max_positions = shape.seq;
+  config.max_positions = shape.seq + 3;
   // Frequencies of all three ranges: kept, blended, stretched.
-  if (scaled_rope) config.rope_scaling = {8.0, 1.0, 4.0, 64};
+  if (scaled_rope && shape.kin != Kin::kGpt2) config.rope_scaling = {8.0, 1.0, 4.0, 64};
+  switch (shape.kin) {
+    case Kin::kLlama:
+      break;
+    case Kin::kGpt2:
+      config.family = arch::Family::kGpt2;
+      config.norm = arch::NormKind::kLayerNorm;
+      config.qkv_bias = config.linear_bias = config.tied = true;
+      break;
+    case Kin::kQwen2:
+      config.qkv_bias = config.tied = true;
+      break;
+    case Kin::kQwen3:
+      config.qk_norm = arch::QkNorm::kPerHead;
+      config.norm_eps = 1e-6;
+      break;
+    case Kin::kMistral:
+      config.window = shape.seq;
+      break;
+  }
   return config;
 }
 
@@ -52,12 +71,26 @@ class Leaves {
                                 .clone()
                                 .requires_grad_());
   }
-  const at::Tensor& operator[](std::string_view name) const {
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      if (unit_.params[static_cast<std::size_t>(places_[i].param)].name == name) return leaves_[i];
-    ADD_FAILURE() << "no parameter " << name;
-    return leaves_.front();
+  const at::Tensor& operator[](const std::string& name) const {
+    const at::Tensor* found = find(name);
+    EXPECT_NE(found, nullptr) << "no parameter " << name;
+    return found == nullptr ? leaves_.front() : *found;
   }
+  // x W^T, and the bias where there is one.
+  at::Tensor linear(const std::string& name, const at::Tensor& x) const {
+    const at::Tensor product = at::matmul(x, (*this)[name + ".weight"].t());
+    const at::Tensor* bias = find(name + ".bias");
+    return bias == nullptr ? product : product + *bias;
+  }
+  // LayerNorm where there is a bias, else RMS.
+  at::Tensor norm(const std::string& name, const at::Tensor& x, double eps) const {
+    const at::Tensor* bias = find(name + ".bias");
+    const at::Tensor centred = bias == nullptr ? x : x - x.mean(-1, true);
+    const at::Tensor y =
+        centred / (centred.square().mean(-1, true) + eps).sqrt() * (*this)[name + ".weight"];
+    return bias == nullptr ? y : y + *bias;
+  }
+  bool has(const std::string& name) const { return find(name) != nullptr; }
   at::Tensor grads(const at::Tensor& like) const {
     at::Tensor flat = at::zeros_like(like);
     for (std::size_t i = 0; i < places_.size(); ++i)
@@ -66,13 +99,21 @@ class Leaves {
   }
 
  private:
+  const at::Tensor* find(const std::string& name) const {
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      if (unit_.params[static_cast<std::size_t>(places_[i].param)].name == name) return &leaves_[i];
+    return nullptr;
+  }
+
   const arch::Unit& unit_;
   std::vector<arch::FlatParam> places_;
   std::vector<at::Tensor> leaves_;
 };
 
-at::Tensor norm(const at::Tensor& x, const at::Tensor& gain, double eps) {
-  return x / (x.square().mean(-1, true) + eps).sqrt() * gain;
+// x times the Gaussian's distribution function, by a tanh (arXiv 1606.08415, section 2).
+at::Tensor bent(const at::Tensor& x) {
+  const double root = std::sqrt(2.0 / std::numbers::pi);
+  return 0.5 * x * (1.0 + ((x + 0.044715 * x.pow(3)) * root).tanh());
 }
 
 // Hugging Face's "llama3" rule, by wavelength.
@@ -117,7 +158,24 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 }  // namespace
 
+Shape Shape::as(Kin other) const {
+  Shape shape = *this;
+  shape.kin = other;
+  if (other != Kin::kGpt2) return shape;
+  shape.kv_heads = heads;
+  shape.hidden = heads * head_dim;
+  return shape;
+}
+
 std::vector<Shape> shapes() {
+  std::vector<Shape> all = llama_shapes();
+  for (const Kin kin : kAllKin)
+    if (kin != Kin::kLlama)
+      for (const std::size_t i : {0U, 1U}) all.push_back(all[i].as(kin));
+  return all;
+}
+
+std::vector<Shape> llama_shapes() {
   return {
       {},
       {.batch = 1, .seq = 33, .hidden = 96, .heads = 6, .kv_heads = 6, .ffn = 160},
@@ -173,29 +231,47 @@ std::vector<Named> parts(const Tiny& tiny, int unit, const at::Tensor& flat) {
   return all;
 }
 
+Truth embed_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& tokens,
+                  const at::Tensor& d_out) {
+  const Leaves w(tiny, kEmbed, params);
+  at::Tensor out = at::embedding(w["embed.weight"], tokens);
+  if (w.has("embed.positions")) out = out + w["embed.positions"].narrow(0, 0, tokens.size(1));
+  out = out.reshape(d_out.sizes());
+  torch::autograd::backward({out}, {d_out});
+  return {out.detach(), {}, w.grads(params)};
+}
+
 Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
                   const at::Tensor& d_out) {
   const Shape& shape = tiny.shape;
   const double eps = tiny.config().norm_eps;
+  const std::string block = "blocks.{i}.";
   const Leaves w(tiny, kBlock, params);
   const at::Tensor x = input.detach().clone().requires_grad_();
-  const auto heads = [&](const at::Tensor& of, const char* name) {
-    return at::matmul(of, w[name].t())
-        .reshape({shape.batch, shape.seq, -1, shape.head_dim})
-        .transpose(1, 2);
+  const auto heads = [&](const std::string& name, const at::Tensor& of) {
+    at::Tensor all =
+        w.linear(block + "attn." + name, of).reshape({shape.batch, shape.seq, -1, shape.head_dim});
+    const std::string norm = block + "attn." + name + "_norm";
+    if (w.has(norm + ".weight")) all = w.norm(norm, all, eps);
+    return all.transpose(1, 2);
   };
-  const at::Tensor normed = norm(x, w["blocks.{i}.attn_norm.weight"], eps);
-  const at::Tensor mixed = attention(turn(heads(normed, "blocks.{i}.attn.q.weight"), tiny.config()),
-                                     turn(heads(normed, "blocks.{i}.attn.k.weight"), tiny.config()),
-                                     heads(normed, "blocks.{i}.attn.v.weight"))
+  const bool turns = shape.kin != Kin::kGpt2;
+  const at::Tensor normed = w.norm(block + "attn_norm", x, eps);
+  const at::Tensor q = heads("q", normed), k = heads("k", normed);
+  const at::Tensor mixed = attention(turns ? turn(q, tiny.config()) : q,
+                                     turns ? turn(k, tiny.config()) : k, heads("v", normed))
                                .transpose(1, 2)
                                .reshape({shape.tokens(), shape.q()});
-  const at::Tensor middle = x + at::matmul(mixed, w["blocks.{i}.attn.o.weight"].t());
-  const at::Tensor wide = norm(middle, w["blocks.{i}.mlp_norm.weight"], eps);
-  const at::Tensor gate = at::matmul(wide, w["blocks.{i}.mlp.gate.weight"].t());
-  const at::Tensor up = at::matmul(wide, w["blocks.{i}.mlp.up.weight"].t());
-  const at::Tensor out =
-      middle + at::matmul(gate * gate.sigmoid() * up, w["blocks.{i}.mlp.down.weight"].t());
+  const at::Tensor middle = x + w.linear(block + "attn.o", mixed);
+  const at::Tensor wide = w.norm(block + "mlp_norm", middle, eps);
+  at::Tensor up = w.linear(block + "mlp.up", wide);
+  if (w.has(block + "mlp.gate.weight")) {
+    const at::Tensor gate = w.linear(block + "mlp.gate", wide);
+    up = gate * gate.sigmoid() * up;
+  } else {
+    up = bent(up);
+  }
+  const at::Tensor out = middle + w.linear(block + "mlp.down", up);
   torch::autograd::backward({out}, {d_out});
   return {out.detach(), x.grad(), w.grads(params)};
 }
@@ -204,8 +280,7 @@ Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& i
                  const at::Tensor& labels, double seed) {
   const Leaves w(tiny, kHead, params);
   const at::Tensor x = input.detach().clone().requires_grad_();
-  const at::Tensor logits =
-      at::matmul(norm(x, w["head.norm.weight"], tiny.config().norm_eps), w["head.weight"].t());
+  const at::Tensor logits = w.linear("head", w.norm("head.norm", x, tiny.config().norm_eps));
   const at::Tensor loss = at::nll_loss(at::log_softmax(logits, -1), labels.reshape({-1}), {},
                                        at::Reduction::Sum, kIgnored);
   torch::autograd::backward({loss * seed}, {});
@@ -221,7 +296,12 @@ double distance(const Tiny& tiny, int unit, const at::Tensor& a, const at::Tenso
   double greatest = 0.0;
   const std::vector<Named> left = parts(tiny, unit, a), right = parts(tiny, unit, b);
   for (std::size_t i = 0; i < left.size(); ++i) {
-    const double here = distance(left[i].values, right[i].values);
+    // Without rotary positions a bias of keys shifts all scores of a query alike, so that its gradient
+    // is nothing but rounding; its measure is that of the value's bias, the next part.
+    const bool vanishes = tiny.shape.kin == Kin::kGpt2 && left[i].name == "blocks.{i}.attn.k.bias";
+    const double here = vanishes ? distance(at::cat({left[i].values, left[i + 1].values}),
+                                            at::cat({right[i].values, right[i + 1].values}))
+                                 : distance(left[i].values, right[i].values);
     if (std::isnan(here)) return here;
     greatest = std::max(greatest, here);
   }

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -14,19 +15,31 @@
 
 namespace lockstep::nn {
 
+// Which traits a model has, by the name of a family that has them.
+enum class Kin : std::uint8_t { kLlama, kGpt2, kQwen2, kQwen3, kMistral };
+inline constexpr std::array kAllKin = {Kin::kLlama, Kin::kGpt2, Kin::kQwen2, Kin::kQwen3,
+                                       Kin::kMistral};
+
 struct Shape {
   std::int64_t batch = 2, seq = 12, hidden = 64, heads = 4, kv_heads = 2, head_dim = 16, ffn = 96;
   std::int64_t vocab = 50;
+  Kin kin = Kin::kLlama;
 
+  // The same sizes with other traits, where these allow: gpt2 has as many key-value heads as heads,
+  // which together are as wide as the model.
+  Shape as(Kin other) const;
   std::int64_t tokens() const { return batch * seq; }
   std::int64_t q() const { return heads * head_dim; }
   std::int64_t k() const { return kv_heads * head_dim; }
 };
 
-// Grouped, full and single key-value heads; heads wider than the model; more than one attention tile.
+// Of llama: grouped, full and single key-value heads; heads wider than the model; more than one
+// attention tile.
+std::vector<Shape> llama_shapes();
+// And the first two of them with the traits of the others.
 std::vector<Shape> shapes();
 
-// A llama of two layers with that shape, and its units embed, block, head.
+// A model of two layers with that shape, and its units embed, block, head.
 struct Tiny {
   explicit Tiny(const Shape& shape, bool scaled_rope = true);
 
@@ -56,10 +69,12 @@ struct Named {
 std::vector<Named> parts(const Tiny& tiny, int unit, const at::Tensor& flat);
 
 struct Truth {
-  at::Tensor out;       // of the block; of the head: the sum of token losses, a scalar
-  at::Tensor d_input;   // [T, h]
+  at::Tensor out;       // of embedding and block; of the head: the sum of token losses, a scalar
+  at::Tensor d_input;   // [T, h]; undefined for the embedding
   at::Tensor d_params;  // flat, zero in the gaps
 };
+Truth embed_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& tokens,
+                  const at::Tensor& d_out);
 Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
                   const at::Tensor& d_out);
 Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
@@ -67,7 +82,7 @@ Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& i
 
 // max |a - b| / max |b|, in f64.
 double distance(const at::Tensor& a, const at::Tensor& b);
-// The greatest distance over the parts.
+// The greatest distance over the parts; a part that vanishes is measured together with its neighbour.
 double distance(const Tiny& tiny, int unit, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace lockstep::nn

@@ -91,6 +91,11 @@ std::vector<Shape> watched_shapes() {
   all.push_back(
       {.batch = 1, .hidden = 256, .heads = 4, .kv_heads = 4, .head_dim = 8, .ffn = 32, .vocab = 8});
   all.push_back({.hidden = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn = 256, .vocab = 8});
+  // The same places for other traits: small, many rows of heads, wide heads, a wide MLP.
+  const std::size_t llamas = all.size();
+  for (const Kin kin : {Kin::kGpt2, Kin::kQwen3})
+    for (std::size_t i = llamas - 3; i < llamas; ++i) all.push_back(all[i].as(kin));
+  all.push_back({.hidden = 8, .heads = 8, .kv_heads = 4, .ffn = 8, .vocab = 8, .kin = Kin::kQwen3});
   return all;
 }
 

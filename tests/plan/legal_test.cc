@@ -98,11 +98,17 @@ const std::vector<Refusal>& models_and_types() {
       {"bf16", [](Asked& a) { a.dtype = DType::kBF16; }, [](Asked& a) { a.dtype = DType::kF32; }},
       {"whole numbers", [](Asked& a) { a.dtype = DType::kI32; },
        [](Asked& a) { a.dtype = DType::kF64; }},
-      {"gpt2", model("gpt2-small"), model("llama3-8b")},
       {"experts", model("mixtral-8x7b"), model("llama3-8b")},
-      {"biases", model("qwen2.5-7b"), [](Asked& a) { a.model.qkv_bias = false; }},
-      {"qk-norm", model("qwen3-8b"), [](Asked& a) { a.model.qk_norm = arch::QkNorm::kNone; }},
-      {"a window", model("mistral-7b"), [](Asked& a) { a.model.window = 0; }},
+      {"a norm without parameters", model("olmo-7b"),
+       [](Asked& a) { a.model.norm = arch::NormKind::kRmsNorm; }},
+      {"norms after, and of all heads together", model("olmo2-7b"),
+       [](Asked& a) {
+         a.model.norm_place = arch::NormPlace::kBefore;
+         a.model.qk_norm = arch::QkNorm::kPerHead;
+       }},
+      {"a window shorter than the sequence",
+       [=](Asked& a) { model("mistral-7b")(a), a.batch.seq = 8192; },
+       [](Asked& a) { a.batch.seq = 4096; }},
       {"soft caps", [](Asked& a) { a.model.attention_softcap = 50, a.model.logit_softcap = 30; },
        [](Asked& a) { a.model.attention_softcap = a.model.logit_softcap = 0; }},
       {"a model that contradicts itself", [](Asked& a) { a.model.kv_heads = 5; },
@@ -141,6 +147,16 @@ TEST(Legal, TensorRanksRunWithSequenceParallelismOrWithout) {
         asked.layout = {.degrees = {.tp = tp, .pp = 2, .dp = 4}, .sp = sp, .zero = zero};
         EXPECT_TRUE(asked.refusals().empty()) << to_text(asked.layout);
       }
+}
+
+TEST(Legal, FamiliesRun) {
+  for (const char* name : {"gpt2-tiny", "llama-tiny", "mistral-7b", "qwen2-0.5b", "qwen3-0.6b"}) {
+    Asked asked;
+    asked.model = arch::find(name)->config;
+    asked.batch.seq = 128;
+    asked.layout.degrees.pp = 1;
+    EXPECT_TRUE(asked.refusals().empty()) << asked.refusals()[0].message;
+  }
 }
 
 TEST(Legal, ADataGroupOfOneTakesEveryStage) {

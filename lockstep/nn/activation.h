@@ -1,0 +1,27 @@
+// What lies between the two products of an MLP (arch::Activation). `wide` is the first one's result:
+// [T, 2f] with gate and up side by side where the MLP has a gate, else [T, f]. Any thread.
+//
+// LibTorch computes the last elements of a buffer, fewer than two vectors, one by one, and its tanh may
+// then round otherwise. So a token's bits under GELU depend on the other tokens of its microbatch,
+// unless T f is a multiple of 32.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/arch/model_config.h"
+
+namespace lockstep::nn {
+
+// Columns of `wide` for each of the f columns that come out.
+std::int64_t columns_per_output(arch::Activation kind);
+
+// [T, f]; nothing else is allocated.
+at::Tensor activate(arch::Activation kind, const at::Tensor& wide);
+
+// The gradient of `wide` from that of what came out, which is used up: of SwiGLU a tensor of its own,
+// of GELU the argument, overwritten.
+at::Tensor activate_grad(arch::Activation kind, const at::Tensor& wide, at::Tensor d);
+
+}  // namespace lockstep::nn
