@@ -39,6 +39,16 @@ arch::Model model(bool tied) {
   return arch::describe(config).value();
 }
 
+// Biases, gains and positions too.
+arch::Model gpt2() {
+  arch::ModelConfig config = model(true).config;
+  config.family = arch::Family::kGpt2;
+  config.norm = arch::NormKind::kLayerNorm;
+  config.kv_heads = config.heads;
+  config.qkv_bias = config.linear_bias = true;
+  return arch::describe(config).value();
+}
+
 // Every unit of a model with its layout.
 struct UnitCase {
   int position;
@@ -131,8 +141,7 @@ TEST(AdamW, FollowsTheFormulaAndDecaysWhatDecays) {
 }
 
 // With no gradient and no moments, decay is all that is left: norms keep their bits.
-TEST(AdamW, NormsDoNotDecay) {
-  const arch::Model described = model(false);
+void expect_decay_of_matrices_alone(const arch::Model& described) {
   for (const auto& [position, layout] : units_of(described)) {
     const FlatRange all = {0, layout.padded(1)};
     Adam adam(Adam(layout, at::kFloat), all);
@@ -142,12 +151,17 @@ TEST(AdamW, NormsDoNotDecay) {
     for (const arch::FlatParam& place : layout.params) {
       const arch::Param& param =
           described.unit(position).params[static_cast<std::size_t>(place.param)];
-      EXPECT_EQ(param.decays, param.role != arch::Role::kNorm) << param.name;
+      EXPECT_EQ(param.decays, param.shape.size() == 2) << param.name;
       const bool kept = at::equal(adam.param.narrow(0, place.offset, place.numel),
                                   before.narrow(0, place.offset, place.numel));
       EXPECT_EQ(kept, !param.decays) << param.name;
     }
   }
+}
+
+TEST(AdamW, NormsAndBiasesDoNotDecay) {
+  expect_decay_of_matrices_alone(model(false));
+  expect_decay_of_matrices_alone(gpt2());
 }
 
 TEST(AdamW, BitsDoNotDependOnTheShards) {
@@ -240,8 +254,7 @@ TEST(Init, ATensorRankHasItsPartOfTheWhole) {
 
 // What is written where, against the definition; distribution and independence.
 TEST(Init, IsThePureFunctionOfSeedNameAndIndex) {
-  for (bool tied : {false, true}) {
-    const arch::Model described = model(tied);
+  for (const arch::Model& described : {model(false), model(true), gpt2()}) {
     const std::vector<UnitCase> units = units_of(described);
     const at::Tensor embed =
         initial(described, units.front(), {0, units.front().layout.size}, 5, at::kDouble);
@@ -259,10 +272,14 @@ TEST(Init, IsThePureFunctionOfSeedNameAndIndex) {
           continue;
         }
         if (param.init.kind != arch::InitKind::kNormal) {
-          EXPECT_EQ(part.min().item<double>(), 1.0) << name;
-          EXPECT_EQ(part.max().item<double>(), 1.0) << name;
+          const double value = name.ends_with(".bias") ? 0.0 : 1.0;
+          EXPECT_EQ(part.min().item<double>(), value) << name;
+          EXPECT_EQ(part.max().item<double>(), value) << name;
           continue;
         }
+        // What adds to the residual sum is smaller by the root of 2 x 2 layers (GPT-2 report, 2.3).
+        const bool adds = name.ends_with("attn.o.weight") || name.ends_with("mlp.down.weight");
+        EXPECT_DOUBLE_EQ(param.init.std, adds ? 0.02 / 2 : 0.02) << name;
         const RandomStream stream(5, name);
         for (std::int64_t i : {std::int64_t{0}, std::int64_t{17}, place.numel - 1})
           EXPECT_EQ(part.const_data_ptr<double>()[i],

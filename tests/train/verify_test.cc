@@ -23,6 +23,44 @@ Verdict verdict_on(Verifier& verifier, const char* layout) {
   return *verdict;
 }
 
+plan::Spec gpt2_spec() {
+  plan::Spec spec = tiny_spec(/*tied=*/true, DType::kF64);
+  spec.model.family = arch::Family::kGpt2;
+  spec.model.norm = arch::NormKind::kLayerNorm;
+  spec.model.qkv_bias = spec.model.linear_bias = true;
+  spec.model.kv_heads = spec.model.heads;
+  return spec;
+}
+
+plan::Spec qwen2_spec() {
+  plan::Spec spec = tiny_spec(/*tied=*/true, DType::kF64);
+  spec.model.qkv_bias = true;
+  return spec;
+}
+
+plan::Spec qwen3_spec() {
+  plan::Spec spec = tiny_spec(/*tied=*/false, DType::kF64);
+  spec.model.qk_norm = arch::QkNorm::kPerHead;
+  return spec;
+}
+
+plan::Spec mistral_spec() {
+  plan::Spec spec = tiny_spec(/*tied=*/false, DType::kF64);
+  spec.model.window = spec.batch.seq;
+  return spec;
+}
+
+// More layouts of each by command: `lockstep verify examples/gpt2.toml --layouts pairs`.
+TEST(Verify, FamiliesTrainAsOnOneRank) {
+  for (const auto& spec : {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec()}) {
+    auto verifier = Verifier::create(spec, 2);
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const char* layout : {"pp2 dp2 zero1 m4 step recompute=block",
+                               "pp2 dp2 zero3 m4 mb recompute=cheap", "dp2x2 zero2 m2 step"})
+      EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << layout;
+  }
+}
+
 // The reference takes one sequence at a time, so a layout that does so on one copy shares its class.
 TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
   Verifier verifier = verifier_of(DType::kF64);
@@ -88,6 +126,9 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
       [](plan::Spec& s) { s.model.rope_scaling = {8, 1, 4, 16}; },
       [](plan::Spec& s) { s.model.norm_eps = 1e-6; },
       [](plan::Spec& s) { s.model.tied = true; },
+      [](plan::Spec& s) { s.model.qkv_bias = true; },
+      [](plan::Spec& s) { s.model.qk_norm = arch::QkNorm::kPerHead; },
+      [](plan::Spec& s) { s.model = gpt2_spec().model; },
       [](plan::Spec& s) { s.train.seed = 1; },
       [](plan::Spec& s) { s.train.clip = 0; },
       [](plan::Spec& s) { s.train.weight_decay = 0; },
