@@ -373,7 +373,7 @@ Buffer TensorWorkspace::grad_part(int unit, const arch::FlatRange& range) {
 Buffer TensorWorkspace::tied_part(int unit) { return grad_part(unit, layout(unit).tied); }
 
 Buffer TensorWorkspace::replicated_part(int unit) {
-  return grad_part(unit, layout(unit).replicated);
+  return grad_part(unit, layout(unit).partial(group_.shares_rows()));
 }
 
 Buffer TensorWorkspace::own_part(int unit) {
