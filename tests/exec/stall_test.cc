@@ -36,7 +36,7 @@ using schedule::Value;
 using schedule::ValueKind;
 
 constexpr Seconds kDeadline = {0.4};
-constexpr std::int64_t kShard = 4;
+constexpr std::int64_t kPiece = 4;
 constexpr int kWorkers = 32;  // worlds at a time; nearly all of their time is waiting
 
 struct Job {
@@ -128,7 +128,7 @@ class Stalled {
       const bool is_piece = value.kind == ValueKind::kParamShard ||
                             value.kind == ValueKind::kReduced ||
                             value.kind == ValueKind::kGradShard;
-      return is_piece ? kShard : kShard * job_.mesh.degree(mesh::kDenseShard);
+      return is_piece ? kPiece : kPiece * job_.mesh.degree(mesh::kDenseShard);
     };
     SyntheticWorkspace workspace(job_.program, coord, shard, elements,
                                  [](const Op&) { return Seconds{0}; });
