@@ -31,7 +31,7 @@ using schedule::ValueKind;
 using Inner = exec::Workspace&;
 using Numbers = std::vector<double>;
 
-constexpr Seconds kDeadline = {5.0};
+constexpr Seconds kClassicDeadline = {5.0};
 
 Numbers copy_of(std::span<const double> values) { return {values.begin(), values.end()}; }
 
@@ -379,10 +379,10 @@ TEST(Classics, AreAllNoticed) {
       ASSERT_TRUE(sound.ok()) << sound.error().message;
       ASSERT_TRUE(sound->ok()) << sound->failure;
       const Fault none = hooked([](Rank) { return Hooks{}; });
-      ASSERT_EQ(verifier->check_fault(*layout, none, kDeadline).failure, "");
+      ASSERT_EQ(verifier->check_fault(*layout, none, kClassicDeadline).failure, "");
       const Program program = verifier->job(*layout)->program;
       const Fault fault = classic.plant(program);
-      const Verdict verdict = verifier->check_fault(*layout, fault, kDeadline);
+      const Verdict verdict = verifier->check_fault(*layout, fault, kClassicDeadline);
       EXPECT_EQ(to_text(verdict.noticed), to_text(classic.noticed)) << verdict.failure;
       EXPECT_EQ(fault.program && schedule::validate(*fault.program, 1).empty(), false);
       noticed += verdict.noticed != Noticed::kNothing;
@@ -420,7 +420,7 @@ TEST(Classics, UpdateAlthoughAnotherRanksGradientIsNotFinite) {
       };
       return std::make_unique<HookedWorkspace>(inner, std::move(hooks));
     };
-    const TrialResult trial = run_trial(*job, tokens, orders, kDeadline, options);
+    const TrialResult trial = run_trial(*job, tokens, orders, kClassicDeadline, options);
     const bool changed = trial.images[0].digest() != trial.images[1].digest();
     EXPECT_EQ(changed, asks_itself);
     EXPECT_TRUE(std::isnan(trial.images[1].grad_norm));

@@ -33,7 +33,7 @@ using schedule::Program;
 
 // A mutant that hangs costs this long. On a slow machine a sound run might take longer, so where
 // there is reason to think that one is sound, it gets a second chance with the longer one.
-constexpr Seconds kDeadline = {0.5};
+constexpr Seconds kMutantDeadline = {0.5};
 constexpr Seconds kLongDeadline = {60.0};
 constexpr int kWorkers = 12;  // most of them wait for a deadline
 
@@ -118,7 +118,7 @@ class Trials {
     const Equivalence* rule = std::ranges::find_if(
         kEquivalences, [&](const Equivalence& e) { return e.holds(mutation); });
     const bool is_proven = rule != std::end(kEquivalences);
-    Verdict verdict = verifier_.check_fault(layout_, {mutant.program}, kDeadline);
+    Verdict verdict = verifier_.check_fault(layout_, {mutant.program}, kMutantDeadline);
     if (verdict.noticed == Noticed::kCommunication && (is_proven || mutation.is_valid))
       verdict = verifier_.check_fault(layout_, {mutant.program}, kLongDeadline);
     // What a job says about itself is made from its program, so it is no evidence against it.

@@ -15,11 +15,12 @@
 namespace lockstep::train {
 namespace {
 
-constexpr Seconds kDeadline = {60.0};
-constexpr int kSteps = 2;
-constexpr int kOrders = 2 * kSteps - 1;  // a free run, and every later step from the reference
+constexpr Seconds kPassDeadline = {60.0};
+constexpr int kPassSteps = 2;
+constexpr int kPassOrders =
+    2 * kPassSteps - 1;  // a free run, and every later step from the reference
 
-constexpr const char* kTried[] = {
+constexpr const char* kPassLayouts[] = {
     "tp2 dp1 zero0 m1 step",
     "tp2 dp1 zero0 m1 step recompute=block",
     "tp2 dp1 zero0 m1 step nosp",
@@ -36,20 +37,20 @@ std::vector<GroupCall> calls_of(const Verifier& verifier, const plan::Layout& la
     if (inner.rank().value == rank) plan.calls = &calls;
     return std::make_unique<FaultyWorld>(inner, plan);
   };
-  const Verdict sound = verifier.check_fault(layout, fault, kDeadline);
+  const Verdict sound = verifier.check_fault(layout, fault, kPassDeadline);
   // The world counts the other groups apart, so predictions of traffic are not asked.
   EXPECT_TRUE(sound.noticed == Noticed::kNothing || sound.noticed == Noticed::kPrediction)
       << sound.failure;
-  EXPECT_EQ(calls.size() % kOrders, 0u);
-  calls.resize(calls.size() / kOrders);
+  EXPECT_EQ(calls.size() % kPassOrders, 0u);
+  calls.resize(calls.size() / kPassOrders);
   return calls;
 }
 
 TEST(PassMutantRuns, AreAllNoticed) {
-  auto verifier = Verifier::create(small_spec(true), kSteps);
+  auto verifier = Verifier::create(small_spec(true), kPassSteps);
   ASSERT_TRUE(verifier.ok()) << verifier.error().message;
   std::map<GroupFault, std::map<Noticed, int>> counts;
-  for (const char* tried : kTried) {
+  for (const char* tried : kPassLayouts) {
     const auto layout = plan::parse_layout(tried);
     ASSERT_TRUE(layout.ok()) << layout.error().message;
     const auto sound = verifier->check(*layout);
@@ -76,7 +77,7 @@ TEST(PassMutantRuns, AreAllNoticed) {
             const bool is_here = job.place(inner.rank()).coord.value == stage;
             return std::make_unique<FaultyWorld>(inner, is_here ? plan : GroupPlan{});
           };
-          const Verdict verdict = verifier->check_fault(*layout, planted, kDeadline);
+          const Verdict verdict = verifier->check_fault(*layout, planted, kPassDeadline);
           EXPECT_TRUE(verdict.noticed == Noticed::kNumbers || verdict.noticed == Noticed::kReplicas)
               << tried << ", stage " << stage << ", call " << at << " of " << calls.size()
               << (calls[at].is_sum ? ", sum" : ", gathering") << " of " << calls[at].bytes
