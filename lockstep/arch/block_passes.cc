@@ -54,9 +54,9 @@ class BlockPasses {
     r_.hold("d_out", r_.path());
     mlp_grad(at_once);
     attention_grad(at_once);
-    if (sizes_.drop.attn_normed) r_.norm_again("attn_normed", d_.path, d_.h);
+    if (sizes_.drop.attn_normed) r_.norm_again("attn_normed", d_.unit_rows());
     finish_part("d_in");
-    r_.norm_grad("d_attn_norm", d_.path, d_.h);
+    r_.norm_grad("d_attn_norm", d_.unit_rows());
     if (at_once && r_.gathers()) r_.give("d_middle");
     r_.give("input");
     r_.give_stats("input");
@@ -97,23 +97,45 @@ class BlockPasses {
   }
 
   void rotate(std::int64_t columns) {
-    if (d_.rotary) r_.moment("rope_half", d_.tokens * columns / 2 * d_.s);
+    if (!d_.rotary) return;
+    if (d_.is_narrow())
+      r_.moment("rope_rows", d_.wide_block(sizes_.seq, columns) / 2 * 3);
+    else
+      r_.moment("rope_half", d_.tokens * columns / 2 * d_.s);
   }
-  void bias_grad(bool has, const std::string& d_bias, std::int64_t columns) {
-    if (has) r_.take(d_bias, columns * d_.s);
+  void bias_grad(bool has, const std::string& d_bias, std::int64_t rows, std::int64_t columns) {
+    if (!has) return;
+    r_.take(d_bias, columns * d_.wide);
+    if (d_.is_narrow()) r_.moment("wide_rows", d_.wide_block(rows, columns) + columns * d_.wide);
+  }
+
+  // Narrow types have a second tile in their own type. From 64 tokens on the forward kernel also packs
+  // all keys and values, in pairs of rows, on a CPU whose units for bf16 want them so.
+  std::int64_t flash_forward() const {
+    const std::int64_t wide = d_.wide * flash_.queries * (flash_.keys + 2 + d_.head_dim);
+    if (!d_.is_narrow()) return wide;
+    const auto even = [](std::int64_t n) { return n + n % 2; };
+    const std::int64_t seq = sizes_.seq;
+    if (seq < 64) return wide + d_.s * flash_.queries * flash_.keys;
+    const std::int64_t packed = flash_.keys * d_.head_dim + sizes_.batch * d_.k * (seq + even(seq));
+    return wide + d_.s * (flash_.queries * even(flash_.keys) + packed);
+  }
+  std::int64_t flash_backward() const {
+    const std::int64_t wide = d_.wide * flash_.queries * (2 * flash_.keys + 1);
+    return d_.is_narrow() ? wide + d_.s * flash_.queries * 2 * flash_.keys : wide;
   }
 
   void norm(const std::string& of, const std::string& normed, bool keep) {
-    r_.norm(of, normed, d_.path, d_.h);
+    r_.norm(of, normed, d_.unit_rows());
     if (!keep) r_.give_stats(of);
   }
 
   // Queries and keys as attention reads them: copies where heads have norms, else slices of qkv.
   void read_heads() {
     if (!d_.head_norms) return;
-    r_.norm("q", "q", d_.tokens * d_.heads, d_.head_dim);
+    r_.norm("q", "q", d_.head_rows(d_.heads));
     rotate(d_.q);
-    r_.norm("k", "k", d_.tokens * d_.kv_heads, d_.head_dim);
+    r_.norm("k", "k", d_.head_rows(d_.kv_heads));
     rotate(d_.k);
   }
   void give_heads() {
@@ -143,8 +165,8 @@ class BlockPasses {
     if (!d_.head_norms) rotate(d_.q + d_.k);
     read_heads();
     r_.take("attn_out", d_.tokens * d_.q * d_.s);
-    r_.take("attn_lse", d_.tokens * d_.heads * d_.lse_s);
-    r_.moment("flash_scratch", d_.lse_s * flash_.queries * (flash_.keys + 2 + d_.head_dim));
+    r_.take("attn_lse", d_.tokens * d_.heads * d_.wide);
+    r_.moment("flash_scratch", flash_forward());
     give_heads();
     give_head_stats();
     if (!keep) r_.give("attn_lse"), r_.give("qkv");
@@ -159,7 +181,7 @@ class BlockPasses {
   }
 
   void mlp_grad(bool at_once) {
-    bias_grad(d_.linear_bias, "d_down_bias", d_.h);
+    bias_grad(d_.linear_bias, "d_down_bias", d_.path, d_.h);
     if (sizes_.drop.product) r_.take("product", product());
     r_.enter("d_out");
     const bool in_place = d_.g == d_.f;  // the activation's gradient
@@ -170,17 +192,17 @@ class BlockPasses {
       r_.give("d_product");
     }
     r_.give("gate_up");
-    bias_grad(d_.linear_bias, "d_gate_up_bias", d_.g);
-    if (sizes_.drop.mlp_normed) r_.norm_again("mlp_normed", d_.path, d_.h);
+    bias_grad(d_.linear_bias, "d_gate_up_bias", d_.tokens, d_.g);
+    if (sizes_.drop.mlp_normed) r_.norm_again("mlp_normed", d_.unit_rows());
     finish_part("d_middle");
-    r_.norm_grad("d_mlp_norm", d_.path, d_.h);
+    r_.norm_grad("d_mlp_norm", d_.unit_rows());
     r_.give("middle");
     r_.give_stats("middle");
     if (r_.gathers() && at_once) r_.give("d_out");
   }
 
   void attention_grad(bool at_once) {
-    bias_grad(d_.linear_bias, "d_attn_out_bias", d_.h);
+    bias_grad(d_.linear_bias, "d_attn_out_bias", d_.path, d_.h);
     r_.enter("d_middle");
     r_.take("d_attn", d_.tokens * d_.q * d_.s);
     if (r_.gathers() && !at_once) r_.give(r_.entered("d_middle"));
@@ -188,21 +210,21 @@ class BlockPasses {
     r_.take("d_q", d_.tokens * d_.q * d_.s);
     r_.take("d_k", d_.tokens * d_.k * d_.s);
     r_.take("d_v", d_.tokens * d_.k * d_.s);
-    r_.moment("flash_scratch", d_.lse_s * flash_.queries * (2 * flash_.keys + 1));
+    r_.moment("flash_scratch", flash_backward());
     for (const char* used : {"d_attn", "attn_lse"}) r_.give(used);
     give_heads();
     if (!d_.head_norms) r_.give("qkv");
     rotate(d_.q);
     rotate(d_.k);
     if (d_.head_norms) {
-      r_.norm_grad("d_q_norm", d_.tokens * d_.heads, d_.head_dim);
-      r_.norm_grad("d_k_norm", d_.tokens * d_.kv_heads, d_.head_dim);
+      r_.norm_grad("d_q_norm", d_.head_rows(d_.heads));
+      r_.norm_grad("d_k_norm", d_.head_rows(d_.kv_heads));
       give_head_stats();
       r_.give("qkv");
     }
     r_.take("d_qkv", qkv());
     for (const char* part : {"d_q", "d_k", "d_v"}) r_.give(part);
-    bias_grad(d_.qkv_bias, "d_qkv_bias", d_.q + 2 * d_.k);
+    bias_grad(d_.qkv_bias, "d_qkv_bias", d_.tokens, d_.q + 2 * d_.k);
   }
 
   const ModelConfig& config_;

@@ -26,7 +26,7 @@ void give_token_rows(PassRecorder& r) {
 class EmbedPasses {
  public:
   EmbedPasses(const ModelConfig& config, const UnitSizes& sizes)
-      : tp_(sizes.tp), d_(config, sizes), r_(d_, sizes) {}
+      : tp_(sizes.tp), seq_(sizes.seq), d_(config, sizes), r_(d_, sizes) {}
 
   PassRecord forward() {
     if (tp_ > 1) take_token_rows(r_, d_.tokens);
@@ -38,18 +38,19 @@ class EmbedPasses {
 
   PassRecord weight_grad() {
     r_.hold("d_out", r_.path());
+    if (d_.is_narrow() && !d_.rotary)
+      r_.moment("wide_positions", d_.wide_block(std::min(seq_, d_.path), d_.h));
     r_.enter("d_out");
     if (r_.gathers()) r_.give("d_out");
-    if (tp_ > 1) {
-      take_token_rows(r_, d_.tokens);
-      give_token_rows(r_);
-    }
+    if (tp_ > 1) take_token_rows(r_, d_.tokens);
+    if (d_.is_narrow()) r_.moment("wide_rows", d_.wide_block(d_.tokens, d_.h));
+    if (tp_ > 1) give_token_rows(r_);
     r_.give(r_.entered("d_out"));
     return r_.finish();
   }
 
  private:
-  const std::int64_t tp_;
+  const std::int64_t tp_, seq_;
   const UnitDims d_;
   PassRecorder r_;
 };
@@ -65,7 +66,7 @@ class HeadPasses {
     LS_CHECK(config.vocab % sizes.tp == 0, "tensor degree ", sizes.tp, " does not divide ",
              config.vocab, " rows of a vocabulary");
     r_.hold("input", r_.path());
-    r_.norm("input", "normed", d_.path, d_.h);
+    r_.norm("input", "normed", d_.unit_rows());
     r_.enter("normed");
     if (r_.gathers()) r_.give("normed");
   }
@@ -92,14 +93,18 @@ class HeadPasses {
       else
         chunk_loss(n);
       r_.take("is_valid", n);
-      r_.take("row_scale", n * d_.s);
+      r_.take("row_scale", n * d_.wide);
       r_.give("is_valid");
       r_.give("row_scale");
-      r_.give("logits");
+      if (d_.is_narrow()) {
+        r_.take("d_logits", n * vocab_ * d_.s);
+        r_.give("logits");
+      }
+      r_.give(d_.is_narrow() ? "d_logits" : "logits");
     });
     r_.give(r_.entered("normed"));
     r_.leave("d_in");
-    r_.norm_grad("d_norm", d_.path, d_.h);
+    r_.norm_grad("d_norm", d_.unit_rows());
     r_.give("d_norm");
     if (d_.layer_norm) r_.give("d_norm_bias");
     r_.give_stats("input");
@@ -112,15 +117,15 @@ class HeadPasses {
   void for_each_chunk(Fn fn) {
     for (std::int64_t begin = 0; begin < d_.tokens; begin += chunk_) {
       const std::int64_t n = std::min(chunk_, d_.tokens - begin);
-      r_.take("logits", n * vocab_ * d_.s);
+      r_.take("logits", n * vocab_ * d_.wide);
       fn(n);
     }
   }
 
   void chunk_loss(std::int64_t n) {
     r_.take("columns", n * kTokenBytes);
-    r_.take("picked", n * d_.s);
-    if (d_.s < 8) r_.moment("picked_f64", n * 8);
+    r_.take("picked", n * d_.wide);
+    if (d_.wide < 8) r_.moment("picked_f64", n * 8);
     r_.give("picked");
     r_.give("columns");
   }
@@ -129,12 +134,12 @@ class HeadPasses {
   // moment.
   void shared_loss(std::int64_t n, bool with_grad) {
     take_token_rows(r_, n);
-    r_.take("softmax", 3 * n * d_.s);
+    r_.take("softmax", 3 * n * d_.wide);
     r_.gather("softmax", 3 * n);
-    for (const char* part : {"greatest", "total", "log_probs", "share"}) r_.take(part, n * d_.s);
+    for (const char* part : {"greatest", "total", "log_probs", "share"}) r_.take(part, n * d_.wide);
     for (const char* part : {"softmax", "all_softmax", "greatest", "total"}) r_.give(part);
-    if (d_.s < 8) r_.moment("picked_f64", n * 8);
-    if (with_grad) r_.moment("minus_one", n * d_.s);
+    if (d_.wide < 8) r_.moment("picked_f64", n * 8);
+    if (with_grad) r_.moment("minus_one", n * d_.wide);
     for (const char* part : {"log_probs", "share"}) r_.give(part);
     give_token_rows(r_);
   }

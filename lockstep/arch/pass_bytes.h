@@ -4,7 +4,8 @@
 // A pass starts from what is live before it (input or stash, gradient of the output, weights), and
 // its events include the release of what it uses up. Gradient buffers of weights are not part of it:
 // who runs the pass owns them. Exact for f32 and f64 on a CPU with one intra-op thread; in bf16,
-// matrix products take scratch of their own that has no closed form.
+// oneDNN's matrix products, also those inside attention's backward pass, take scratch of their own that
+// has no closed form.
 #pragma once
 
 #include <cstdint>

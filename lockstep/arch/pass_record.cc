@@ -31,41 +31,88 @@ void PassRecorder::moment(const std::string& name, std::int64_t bytes) {
 void PassRecorder::enter(const std::string& x) {
   if (!gathers_) return;
   take(entered(x), whole());
-  collective(TensorOp::kAllGather, x, d_.tokens * d_.h);
+  collective(TensorOp::kAllGather, x, d_.tokens * d_.h, d_.s);
 }
 
 void PassRecorder::leave(const std::string& x) {
   if (gathers_) take(x, path());
   if (tp_ > 1)
-    collective(gathers_ ? TensorOp::kReduceScatter : TensorOp::kAllReduce, x, d_.tokens * d_.h);
+    collective(gathers_ ? TensorOp::kReduceScatter : TensorOp::kAllReduce, x, d_.tokens * d_.h,
+               d_.s);
   if (gathers_) give(summand(x));
 }
 
 void PassRecorder::gather(const std::string& x, std::int64_t elements) {
-  take("all_" + x, elements * tp_ * d_.s);
-  collective(TensorOp::kAllGather, x, elements * tp_);
+  take("all_" + x, elements * tp_ * d_.wide);
+  collective(TensorOp::kAllGather, x, elements * tp_, d_.wide);
 }
 
-void PassRecorder::norm(const std::string& of, const std::string& normed, std::int64_t rows,
-                        std::int64_t columns) {
-  if (d_.layer_norm) take(of + "_mean", rows * d_.s);
-  take(of + "_rstd", rows * d_.s);
-  take(normed, rows * columns * d_.s);
+void PassRecorder::norm(const std::string& of, const std::string& normed, const NormRows& over) {
+  if (d_.layer_norm) take(of + "_mean", over.rows() * d_.wide);
+  take(of + "_rstd", over.rows() * d_.wide);
+  if (d_.is_narrow() && !d_.layer_norm) moment("wide_rows", wide_block(over));
+  scale(normed, over);
 }
 
-void PassRecorder::norm_again(const std::string& normed, std::int64_t rows, std::int64_t columns) {
-  take(normed, rows * columns * d_.s);
-  if (d_.layer_norm) moment("row_stats", 2 * rows * d_.s);
+void PassRecorder::norm_again(const std::string& normed, const NormRows& over) {
+  if (d_.layer_norm) take("row_stats", 2 * over.rows() * d_.wide);
+  scale(normed, over);
+  if (d_.layer_norm) give("row_stats");
 }
 
-void PassRecorder::norm_grad(const std::string& d_norm, std::int64_t rows, std::int64_t columns) {
-  take(d_.layer_norm ? "replaced" : "row_products", rows * columns * d_.s);
-  if (!d_.layer_norm) take("row_sums", rows * d_.s);
-  take(d_norm, columns * d_.s);
-  if (!d_.layer_norm) return give("row_products"), give("row_sums");
-  take(d_norm + "_bias", columns * d_.s);
-  moment("thread_sums", 2 * columns * d_.s);
+void PassRecorder::scale(const std::string& normed, const NormRows& over) {
+  widen_params(over);
+  take(normed, over.rows() * over.columns * d_.s);
+  if (d_.is_narrow() && !d_.layer_norm) moment("wide_rows", wide_block(over));
+  give_params();
+}
+
+void PassRecorder::norm_grad(const std::string& d_norm, const NormRows& over) {
+  widen_params(over);
+  if (d_.layer_norm)
+    layer_norm_grad(d_norm, over);
+  else
+    rms_norm_grad(d_norm, over);
+  give_params();
+}
+
+void PassRecorder::layer_norm_grad(const std::string& d_norm, const NormRows& over) {
+  take("replaced", over.rows() * over.columns * d_.s);
+  take(d_norm, over.columns * d_.wide);
+  take(d_norm + "_bias", over.columns * d_.wide);
+  moment("thread_sums", 2 * over.columns * d_.wide);
   give("replaced");
+}
+
+void PassRecorder::rms_norm_grad(const std::string& d_norm, const NormRows& over) {
+  if (d_.is_narrow()) {
+    take(d_norm, over.columns * d_.wide);
+    // Gradient, input and their product, a sum for every row, and the rows' part of the gain's.
+    const std::int64_t block = wide_block(over);
+    moment("wide_rows", 3 * block + block / over.columns + over.columns * d_.wide);
+    return;
+  }
+  take("row_products", over.rows() * over.columns * d_.s);
+  take("row_sums", over.rows() * d_.s);
+  take(d_norm, over.columns * d_.s);
+  give("row_products");
+  give("row_sums");
+}
+
+void PassRecorder::widen_params(const NormRows& over) {
+  if (!d_.is_narrow()) return;
+  take("wide_gain", over.columns * d_.wide);
+  if (d_.layer_norm) take("wide_bias", over.columns * d_.wide);
+}
+
+void PassRecorder::give_params() {
+  if (!d_.is_narrow()) return;
+  give("wide_gain");
+  if (d_.layer_norm) give("wide_bias");
+}
+
+std::int64_t PassRecorder::wide_block(const NormRows& over) const {
+  return d_.wide_block(over.tokens, over.per_token * over.columns);
 }
 
 void PassRecorder::give_stats(const std::string& of) {
@@ -73,9 +120,10 @@ void PassRecorder::give_stats(const std::string& of) {
   give(of + "_rstd");
 }
 
-void PassRecorder::collective(TensorOp op, const std::string& name, std::int64_t elements) {
+void PassRecorder::collective(TensorOp op, const std::string& name, std::int64_t elements,
+                              std::int64_t width) {
   const std::int64_t padded = (elements + tp_ - 1) / tp_ * tp_;
-  record_.collectives.push_back({op, name, padded * d_.s});
+  record_.collectives.push_back({op, name, padded * width});
 }
 
 PassRecord pass_record(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,

@@ -45,23 +45,28 @@ class PassRecorder {
   std::string summand(const std::string& x) const { return gathers_ ? x + "_summand" : x; }
   void enter(const std::string& x);
   void leave(const std::string& x);
-  // `elements` of every rank, beside this rank's.
+  // `elements` of every rank in the wide type, beside this rank's.
   void gather(const std::string& x, std::int64_t elements);
 
-  // nn's norms (norm.h) over rows of `columns` elements: `normed` with what is known of each row, under
-  // the name `of`; the same again; and the gradients of its parameters under `d_norm`, while that of
-  // its output turns into that of its input.
-  void norm(const std::string& of, const std::string& normed, std::int64_t rows,
-            std::int64_t columns);
-  void norm_again(const std::string& normed, std::int64_t rows, std::int64_t columns);
-  void norm_grad(const std::string& d_norm, std::int64_t rows, std::int64_t columns);
+  // nn's norms (norm.h): `normed` with what is known of each row, under the name `of`; the same again;
+  // and the gradients of its parameters under `d_norm`, while that of its output turns into that of its
+  // input.
+  void norm(const std::string& of, const std::string& normed, const NormRows& over);
+  void norm_again(const std::string& normed, const NormRows& over);
+  void norm_grad(const std::string& d_norm, const NormRows& over);
   // Gives back what is known of each row.
   void give_stats(const std::string& of);
 
   PassRecord finish() { return std::move(record_); }
 
  private:
-  void collective(TensorOp op, const std::string& name, std::int64_t elements);
+  void collective(TensorOp op, const std::string& name, std::int64_t elements, std::int64_t width);
+  void scale(const std::string& normed, const NormRows& over);
+  void layer_norm_grad(const std::string& d_norm, const NormRows& over);
+  void rms_norm_grad(const std::string& d_norm, const NormRows& over);
+  void widen_params(const NormRows& over);
+  void give_params();
+  std::int64_t wide_block(const NormRows& over) const;
 
   UnitDims d_;
   std::int64_t tp_;

@@ -10,18 +10,18 @@ namespace {
 
 std::vector<UnitTensor> block_stash(const UnitDims& d, const Drop& drop) {
   const std::int64_t path = d.path * d.h * d.s;
-  const std::int64_t mean = d.layer_norm ? d.path * d.s : 0;
+  const std::int64_t mean = d.layer_norm ? d.path * d.wide : 0;
   std::vector<UnitTensor> all = {
       {"input", path},
       {"input_mean", mean},
-      {"input_rstd", d.path * d.s},
+      {"input_rstd", d.path * d.wide},
       {"attn_normed", path, true},
       {"qkv", d.tokens * (d.q + 2 * d.k) * d.s},
       {"attn_out", d.tokens * d.q * d.s},
-      {"attn_lse", d.tokens * d.heads * d.lse_s},
+      {"attn_lse", d.tokens * d.heads * d.wide},
       {"middle", path},
       {"middle_mean", mean},
-      {"middle_rstd", d.path * d.s},
+      {"middle_rstd", d.path * d.wide},
       {"mlp_normed", path, true},
       {"gate_up", d.tokens * d.g * d.s},
       {"product", d.tokens * d.f * d.s, true},
@@ -36,9 +36,9 @@ std::vector<UnitTensor> block_stash(const UnitDims& d, const Drop& drop) {
 
 std::vector<UnitTensor> block_work(const UnitDims& d) {
   const std::int64_t path = d.path * d.h * d.s;
-  const std::int64_t row_bias = d.linear_bias ? d.h * d.s : 0;
-  const std::int64_t norm_bias = d.layer_norm ? d.h * d.s : 0;
-  const std::int64_t head_gain = d.head_norms ? d.head_dim * d.s : 0;
+  const std::int64_t row_bias = d.linear_bias ? d.h * d.wide : 0;
+  const std::int64_t norm_bias = d.layer_norm ? d.h * d.wide : 0;
+  const std::int64_t head_gain = d.head_norms ? d.head_dim * d.wide : 0;
   std::vector<UnitTensor> all = {
       {"attn_normed", path},
       {"d_qkv", d.tokens * (d.q + 2 * d.k) * d.s},
@@ -48,15 +48,15 @@ std::vector<UnitTensor> block_work(const UnitDims& d) {
       {"d_gate_up", d.tokens * d.g * d.s},
       {"product", d.tokens * d.f * d.s},
       {"d_out", path},
-      {"d_attn_norm", d.h * d.s},
+      {"d_attn_norm", d.h * d.wide},
       {"d_attn_norm_bias", norm_bias},
-      {"d_mlp_norm", d.h * d.s},
+      {"d_mlp_norm", d.h * d.wide},
       {"d_mlp_norm_bias", norm_bias},
       {"d_q_norm", head_gain},
       {"d_k_norm", head_gain},
-      {"d_qkv_bias", d.qkv_bias ? (d.q + 2 * d.k) * d.s : 0},
+      {"d_qkv_bias", d.qkv_bias ? (d.q + 2 * d.k) * d.wide : 0},
       {"d_attn_out_bias", row_bias},
-      {"d_gate_up_bias", d.linear_bias ? d.g * d.s : 0},
+      {"d_gate_up_bias", d.linear_bias ? d.g * d.wide : 0},
       {"d_down_bias", row_bias},
   };
   std::erase_if(all, [](const UnitTensor& tensor) { return tensor.bytes == 0; });
@@ -139,7 +139,7 @@ std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit
 
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes) {
   if (positions(config) != Positions::kRotary) return 0;
-  return 2 * sizes.seq * (config.head_dim / 2) * sizes.width();
+  return 2 * sizes.seq * (config.head_dim / 2) * sizes.wide();
 }
 
 }  // namespace lockstep::arch

@@ -38,7 +38,16 @@ struct UnitSizes {
 
   std::int64_t tokens() const { return batch * seq; }
   std::int64_t width() const { return static_cast<std::int64_t>(size_of(dtype)); }
+  // Of statistics, rotary tables and gradients of weights.
+  std::int64_t wide() const { return static_cast<std::int64_t>(size_of(wide_type(dtype))); }
 };
+
+// Where elements are narrower than f32, norms, rotations and the embedding's gradient work on f32
+// copies of a few rows at a time: about this many elements, so that they stay in a core's cache.
+inline constexpr std::int64_t kWideElements = 32768;
+constexpr std::int64_t wide_rows(std::int64_t columns) {
+  return columns < kWideElements ? kWideElements / columns : 1;
+}
 
 struct UnitTensor {
   std::string name;

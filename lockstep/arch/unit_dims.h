@@ -10,8 +10,14 @@
 
 namespace lockstep::arch {
 
+// What a norm goes over: `per_token` rows of `columns` elements for each of `tokens`.
+struct NormRows {
+  std::int64_t tokens, per_token, columns;
+  std::int64_t rows() const { return tokens * per_token; }
+};
+
 struct UnitDims {
-  std::int64_t s, lse_s;      // bytes per element; of the softmax's log-sum-exp: f32 or wider
+  std::int64_t s, wide;       // bytes per element; of statistics and of parameters' gradients
   std::int64_t tokens, path;  // of a microbatch; this rank's share of them between the parts
                               // that tensor parallelism cuts
   std::int64_t h, q, k, f,
@@ -20,9 +26,17 @@ struct UnitDims {
   std::int64_t head_dim;
   bool layer_norm, rotary, head_norms, qkv_bias, linear_bias;
 
+  bool is_narrow() const { return s < wide; }
+  // Rows of `columns` elements that are copied into the wide type at once.
+  std::int64_t wide_block(std::int64_t rows, std::int64_t columns) const {
+    return std::min(rows, wide_rows(columns)) * columns * wide;
+  }
+  NormRows unit_rows() const { return {path, 1, h}; }
+  NormRows head_rows(std::int64_t count) const { return {tokens, count, head_dim}; }
+
   UnitDims(const ModelConfig& c, const UnitSizes& sizes)
       : s(sizes.width()),
-        lse_s(std::max<std::int64_t>(s, 4)),
+        wide(sizes.wide()),
         tokens(sizes.tokens()),
         path(sizes.sequence_parallel ? tokens / sizes.tp : tokens),
         h(c.hidden),

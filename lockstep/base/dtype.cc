@@ -30,6 +30,10 @@ std::size_t size_of(DType dtype) { return row(dtype).bytes; }
 
 std::string_view to_text(DType dtype) { return row(dtype).name; }
 
+DType wide_type(DType compute) {
+  return compute == DType::kBF16 || compute == DType::kF16 ? DType::kF32 : compute;
+}
+
 std::optional<DType> parse_dtype(std::string_view text) {
   for (const DTypeRow& r : kDTypeRows)
     if (r.name == text) return r.dtype;

@@ -45,9 +45,9 @@ struct BlockStash {
   at::Tensor product;      // [T, f], may be dropped
 };
 
-// What W needs: operands of each weight's product, and finished gradients of norms and biases. Of
-// these, what every rank holds is a summand over the tensor ranks under sequence parallelism; the
-// norms of heads are so without it too.
+// What W needs: operands of each weight's product, and finished gradients of norms and biases (f32 or
+// wider). Of these, what every rank holds is a summand over the tensor ranks under sequence
+// parallelism; the norms of heads are so without it too.
 struct BlockWork {
   at::Tensor attn_normed, d_qkv;     // [P, h], [T, q + 2k]
   at::Tensor attn_out, d_middle;     // [T, q], [P, h] or when W follows at once [T, h]

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/flat_view.h"
+#include "lockstep/nn/wide_rows.h"
 
 namespace lockstep::nn {
 namespace {
@@ -25,6 +26,29 @@ void for_each_run(std::int64_t first, std::int64_t rows, std::int64_t seq, Fn fn
 
 std::int64_t first_row(const TensorGroup& group, std::int64_t rows) {
   return group.shares_rows() ? group.index() * rows : 0;
+}
+
+// In the table's type, in the order of the tokens.
+void add_rows(const at::Tensor& table, const at::Tensor& places, const at::Tensor& rows) {
+  if (!is_narrow(rows)) {
+    table.index_add_(0, places, rows);
+    return;
+  }
+  for_row_blocks(rows, [&](std::int64_t begin, std::int64_t n) {
+    table.index_add_(0, places.narrow(0, begin, n),
+                     rows.narrow(0, begin, n).to(table.scalar_type()));
+  });
+}
+
+// The same where the places follow one another.
+void add_rows(const at::Tensor& table, const at::Tensor& rows) {
+  if (!is_narrow(rows)) {
+    table.add_(rows);
+    return;
+  }
+  for_row_blocks(rows, [&](std::int64_t begin, std::int64_t n) {
+    table.narrow(0, begin, n).add_(rows.narrow(0, begin, n).to(table.scalar_type()));
+  });
 }
 
 }  // namespace
@@ -74,7 +98,7 @@ void Embedding::add_position_grads(const at::Tensor& grads, const at::Tensor& d_
   if (is_first) table.zero_();
   for_each_run(first_row(group_, d_out.size(0)), d_out.size(0), seq,
                [&](std::int64_t row, std::int64_t position, std::int64_t count) {
-                 table.narrow(0, position, count).add_(d_out.narrow(0, row, count));
+                 add_rows(table.narrow(0, position, count), d_out.narrow(0, row, count));
                });
 }
 
@@ -83,15 +107,12 @@ void Embedding::weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at
   const at::Tensor table = matrix_at(grads, table_, hidden_);
   add_position_grads(grads, d_out, tokens.size(1), is_first);
   if (is_first) table.zero_();
-  if (group_.size() == 1) {
-    table.index_add_(0, tokens.reshape({-1}), d_out);
-    return;
-  }
+  if (group_.size() == 1) return add_rows(table, tokens.reshape({-1}), d_out);
   const at::Tensor rows = group_.enter(d_out);
   d_out.reset();
   const TokenRows at(tokens.reshape({-1}), shard_);
   rows.masked_fill_(at.elsewhere.unsqueeze(1), 0.0);
-  table.index_add_(0, at.row, rows);
+  add_rows(table, at.row, rows);
 }
 
 }  // namespace lockstep::nn

@@ -1,10 +1,10 @@
 #include "lockstep/nn/flat_view.h"
 
-#include <ATen/ops/mm.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/wide_product.h"
 
 namespace lockstep::nn {
 
@@ -34,10 +34,7 @@ at::Tensor matrix_at(const at::Tensor& flat, arch::FlatRange place, std::int64_t
 
 void add_product(at::Tensor weight_grad, const at::Tensor& d_out, const at::Tensor& input,
                  bool is_first) {
-  if (is_first)
-    at::mm_out(weight_grad, d_out.t(), input);
-  else
-    weight_grad.addmm_(d_out.t(), input);
+  multiply_into(std::move(weight_grad), d_out.t(), input, is_first ? 0.0 : 1.0);
 }
 
 void add_value(const at::Tensor& grad, const at::Tensor& value, bool is_first) {

@@ -23,7 +23,7 @@ at::Tensor vector_at(const at::Tensor& flat, arch::FlatRange place);
 at::Tensor matrix_at(const at::Tensor& flat, arch::FlatRange place, std::int64_t columns);
 
 // weight_grad = or += d_out^T input, without a temporary. `weight_grad` is a view of a gradient
-// buffer, [out, in]; `d_out` is [T, out], `input` [T, in].
+// buffer, [out, in]; `d_out` is [T, out], `input` [T, in]. Operands may be bf16 where it is f32.
 void add_product(at::Tensor weight_grad, const at::Tensor& d_out, const at::Tensor& input,
                  bool is_first);
 // grad = or += value.

@@ -1,5 +1,6 @@
 #include "lockstep/nn/head.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 
@@ -7,6 +8,8 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/wide_product.h"
+#include "lockstep/nn/wide_rows.h"
 
 namespace lockstep::nn {
 
@@ -21,6 +24,14 @@ Head::Head(const arch::ModelConfig& config, const arch::Unit& unit, const arch::
   LS_CHECK(config.logit_softcap == 0.0 && !projection_.has_bias(), "logits are a plain product");
 }
 
+at::Tensor Head::logits(const at::Tensor& params, const at::Tensor& normed) const {
+  const at::Tensor weight = projection_.weight(params);
+  at::Tensor made =
+      at::empty({normed.size(0), weight.size(0)}, normed.options().dtype(wide_type_of(normed)));
+  multiply_into(made, normed, weight.t(), 0.0);
+  return made;
+}
+
 void Head::loss(const at::Tensor& params, const at::Tensor& input, const at::Tensor& labels,
                 ExactSum& loss) const {
   const at::Tensor flat_labels = labels.reshape({-1});
@@ -30,8 +41,8 @@ void Head::loss(const at::Tensor& params, const at::Tensor& input, const at::Ten
   const std::int64_t tokens = normed.size(0);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
     const std::int64_t n = std::min(chunk_, tokens - begin);
-    entropy_.loss(projection_.forward(params, normed.narrow(0, begin, n)),
-                  flat_labels.narrow(0, begin, n), loss);
+    entropy_.loss(logits(params, normed.narrow(0, begin, n)), flat_labels.narrow(0, begin, n),
+                  loss);
   }
 }
 
@@ -46,8 +57,10 @@ at::Tensor Head::loss_and_grad(const at::Tensor& params, at::Tensor input, const
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
     const std::int64_t n = std::min(chunk_, tokens - begin);
     const at::Tensor chunk_normed = normed.narrow(0, begin, n);
-    const at::Tensor d_logits = projection_.forward(params, chunk_normed);
-    entropy_.loss_and_grad(d_logits, flat_labels.narrow(0, begin, n), seed, loss);
+    at::Tensor wide = logits(params, chunk_normed);
+    entropy_.loss_and_grad(wide, flat_labels.narrow(0, begin, n), seed, loss);
+    const at::Tensor d_logits = wide.to(normed.scalar_type());
+    wide.reset();
     at::Tensor chunk_d = summand.narrow(0, begin, n);
     at::mm_out(chunk_d, d_logits, projection_.weight(params));
     projection_.add_weight_grad(grads, d_logits, chunk_normed, is_first && begin == 0);

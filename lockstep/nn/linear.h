@@ -31,7 +31,7 @@ class Linear {
   at::Tensor forward(const at::Tensor& params, const at::Tensor& x) const;
   // [T, in] from the gradient of the output.
   at::Tensor input_grad(const at::Tensor& params, const at::Tensor& d) const;
-  // Of the bias, [out], summed over the rows of `d`; undefined where there is none.
+  // Of the bias, [out], summed over the rows of `d` in f32 or wider; undefined where there is none.
   at::Tensor bias_grad(const at::Tensor& d) const;
 
   // Write (is_first) or add.

@@ -1,33 +1,61 @@
 #include "lockstep/nn/norm.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/mv.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/zeros.h>
 
 #include <tuple>
+#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/flat_view.h"
+#include "lockstep/nn/wide_rows.h"
 
 namespace lockstep::nn {
 namespace {
 
+at::Tensor widened(const at::Tensor& x) { return x.to(wide_type_of(x)); }
+
+// A view with tokens along the first dim.
+at::Tensor by_token(const at::Tensor& x) { return x.dim() == 4 ? x.flatten(0, 1) : x; }
+
 at::Tensor rms_rstd(const at::Tensor& x, double eps) {
-  at::Tensor norm = at::linalg_vector_norm(x, 2, -1, /*keepdim=*/true);
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = 1;
+  at::Tensor norm = at::empty(sizes, x.options().dtype(wide_type_of(x)));
+  if (is_narrow(x)) {
+    const at::Tensor from = by_token(x), into = by_token(norm);
+    for_row_blocks(from, [&](std::int64_t begin, std::int64_t n) {
+      at::Tensor part = into.narrow(0, begin, n);
+      at::linalg_vector_norm_out(part, widened(from.narrow(0, begin, n)), 2, -1, /*keepdim=*/true);
+    });
+  } else {
+    at::linalg_vector_norm_out(norm, x, 2, -1, /*keepdim=*/true);
+  }
   return norm.mul_(norm).div_(x.size(-1)).add_(eps).rsqrt_();
 }
 
 at::Tensor rms_scale(const at::Tensor& x, const at::Tensor& rstd, const at::Tensor& gain) {
-  return at::mul(x, rstd).mul_(gain);
+  if (!is_narrow(x)) return at::mul(x, rstd).mul_(gain);
+  const at::Tensor wide_gain = widened(gain);
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  const at::Tensor from = by_token(x), into = by_token(y), factor = by_token(rstd);
+  for_row_blocks(from, [&](std::int64_t begin, std::int64_t n) {
+    const at::Tensor wide = widened(from.narrow(0, begin, n));
+    into.narrow(0, begin, n).copy_(wide.mul_(factor.narrow(0, begin, n)).mul_(wide_gain));
+  });
+  return y;
 }
 
 // Turns d into the gradient of x and returns that of the gain. With u = gain d:
 // d_gain = sum over rows of d x rstd, and d_x = rstd u - x rstd^3 / n (sum over the row of u x).
-at::Tensor rms_grad(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
-                    const at::Tensor& gain) {
+at::Tensor grad_of_rows(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
+                        const at::Tensor& gain) {
   at::Tensor dx = at::mul(d, x).view({-1, x.size(-1)});
   // Not mv: strict kernels (tensor/strict_kernels.h) keep rows apart in mm only.
   const at::Tensor row_sum = at::mm(dx, gain.unsqueeze(1)).view(rstd.sizes());
@@ -35,6 +63,22 @@ at::Tensor rms_grad(const at::Tensor& d, const at::Tensor& x, const at::Tensor& 
   dx.reset();
   row_sum.mul_(rstd).mul_(rstd).mul_(rstd).div_(-x.size(-1));
   d.mul_(gain).mul_(rstd).addcmul_(x, row_sum);
+  return d_gain;
+}
+
+at::Tensor rms_grad(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
+                    const at::Tensor& gain) {
+  if (!is_narrow(d)) return grad_of_rows(d, x, rstd, gain);
+  const at::Tensor wide_gain = widened(gain);
+  at::Tensor d_gain = at::zeros(gain.sizes(), rstd.options());
+  const at::Tensor rows = by_token(d), of = by_token(x), factor = by_token(rstd);
+  for_row_blocks(rows, [&](std::int64_t begin, std::int64_t n) {
+    const at::Tensor part = rows.narrow(0, begin, n);
+    const at::Tensor wide = widened(part);
+    d_gain.add_(
+        grad_of_rows(wide, widened(of.narrow(0, begin, n)), factor.narrow(0, begin, n), wide_gain));
+    part.copy_(wide);
+  });
   return d_gain;
 }
 
@@ -54,9 +98,9 @@ at::Tensor Norm::forward(const at::Tensor& params, const at::Tensor& x, RowStats
     stats.rstd = rms_rstd(x, eps_);
     return rms_scale(x, stats.rstd, gain);
   }
-  at::Tensor y;
-  std::tie(y, stats.mean, stats.rstd) =
-      at::native_layer_norm(x, {x.size(-1)}, gain, vector_at(params, bias_), eps_);
+  at::Tensor y;  // statistics have the type of the parameters
+  std::tie(y, stats.mean, stats.rstd) = at::native_layer_norm(
+      x, {x.size(-1)}, widened(gain), widened(vector_at(params, bias_)), eps_);
   return y;
 }
 
@@ -75,8 +119,8 @@ at::Tensor Norm::grad(const at::Tensor& params, at::Tensor d, const at::Tensor& 
   }
   at::Tensor dx;
   std::tie(dx, made.gain, made.bias) =
-      at::native_layer_norm_backward(d, x, {x.size(-1)}, stats.mean, stats.rstd, gain,
-                                     vector_at(params, bias_), {true, true, true});
+      at::native_layer_norm_backward(d, x, {x.size(-1)}, stats.mean, stats.rstd, widened(gain),
+                                     widened(vector_at(params, bias_)), {true, true, true});
   return dx;
 }
 

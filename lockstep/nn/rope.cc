@@ -1,11 +1,14 @@
 #include "lockstep/nn/rope.h"
 
+#include <ATen/OpMathType.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "lockstep/arch/unit_bytes.h"
 #include "lockstep/base/check.h"
 
 namespace lockstep::nn {
@@ -23,6 +26,15 @@ double frequency(const arch::ModelConfig& config, std::int64_t i) {
   if (turns > scaling.high_freq) return plain;
   const double kept = (turns - scaling.low_freq) / (scaling.high_freq - scaling.low_freq);
   return (1.0 - kept) * plain / scaling.factor + kept * plain;
+}
+
+// `pairs` is [..., tokens, heads, 2, head_dim / 2].
+void turn(const at::Tensor& pairs, const at::Tensor& cosine, const at::Tensor& sine, double sign) {
+  const at::Tensor first = pairs.select(-2, 0);
+  const at::Tensor second = pairs.select(-2, 1);
+  const at::Tensor turned = at::mul(first, sine);
+  first.mul_(cosine).addcmul_(second, sine, -sign);
+  second.mul_(cosine).add_(turned, sign);
 }
 
 }  // namespace
@@ -43,8 +55,9 @@ Rope::Rope(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType typ
       sine.mutable_data_ptr<double>()[t * pairs + i] = std::sin(angle);
     }
   }
-  cos_ = cosine.to(device, type).unsqueeze_(1);
-  sin_ = sine.to(device, type).unsqueeze_(1);
+  const at::ScalarType wide = at::toOpMathType(type);
+  cos_ = cosine.to(device, wide).unsqueeze_(1);
+  sin_ = sine.to(device, wide).unsqueeze_(1);
 }
 
 void Rope::rotate(const at::Tensor& x, std::int64_t heads) const { apply(x, heads, 1.0); }
@@ -53,13 +66,19 @@ void Rope::rotate_back(const at::Tensor& x, std::int64_t heads) const { apply(x,
 
 void Rope::apply(const at::Tensor& x, std::int64_t heads, double sign) const {
   if (!cos_.defined()) return;
-  const at::Tensor pairs =
-      x.narrow(1, 0, heads * head_dim_).view({-1, seq_, heads, 2, head_dim_ / 2});
-  const at::Tensor first = pairs.select(3, 0);
-  const at::Tensor second = pairs.select(3, 1);
-  const at::Tensor turned = at::mul(first, sin_);
-  first.mul_(cos_).addcmul_(second, sin_, -sign);
-  second.mul_(cos_).add_(turned, sign);
+  const at::Tensor part = x.narrow(1, 0, heads * head_dim_);
+  if (part.scalar_type() == cos_.scalar_type())
+    return turn(part.view({-1, seq_, heads, 2, head_dim_ / 2}), cos_, sin_, sign);
+  const std::int64_t rows = arch::wide_rows(part.size(1));
+  for (std::int64_t start = 0; start < part.size(0); start += seq_)
+    for (std::int64_t begin = 0; begin < seq_; begin += rows) {
+      const std::int64_t n = std::min(rows, seq_ - begin);
+      const at::Tensor narrow = part.narrow(0, start + begin, n);
+      const at::Tensor wide = narrow.to(cos_.scalar_type());
+      turn(wide.view({n, heads, 2, head_dim_ / 2}), cos_.narrow(0, begin, n),
+           sin_.narrow(0, begin, n), sign);
+      narrow.copy_(wide);
+    }
 }
 
 }  // namespace lockstep::nn

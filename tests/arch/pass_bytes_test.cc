@@ -158,7 +158,7 @@ Flash flash_of(const Model& model, const UnitSizes& sizes) {
 // nothing dropped.
 TEST(PassBytes, WorstMomentsOfABlockEqualSumsByHand) {
   for_each_case_of(kLlamas, [](const Model& model, const UnitSizes& sizes) {
-    if (sizes.drop != Drop{}) return;
+    if (sizes.drop != Drop{} || sizes.dtype == DType::kBF16) return;  // bf16: nn measures it
     const auto [t, h, q, k, f, a, s, lse] = shape_of(model, sizes);
     const Flash flash = flash_of(model, sizes);
     const auto most = [&](UnitPass pass) {
@@ -213,6 +213,7 @@ TEST(PassBytes, DroppedRowsAreRebuiltBackwards) {
 
 TEST(PassBytes, WorstMomentsOfTheHeadEqualSumsByHand) {
   for_each_case_of(kLlamas, [](const Model& model, const UnitSizes& sizes) {
+    if (sizes.dtype == DType::kBF16) return;  // nn measures it
     const auto [t, h, q, k, f, a, s, lse] = shape_of(model, sizes);
     const Unit& head = model.unit(model.num_units() - 1);
     const std::int64_t n = sizes.head_chunk > 0 ? std::min(sizes.head_chunk, t) : t;

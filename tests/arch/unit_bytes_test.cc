@@ -40,6 +40,7 @@ TEST(UnitBytes, BlocksAddUpToTheClosedForm) {
     EXPECT_EQ(table_bytes(model, {.dtype = DType::kF64}), 4 * row.all - 8 * c.heads);
     EXPECT_EQ(total(stash_tensors(c, model.unit(1), {.dtype = DType::kF64})),
               4 * row.all - 8 * c.heads + 16);
+    EXPECT_EQ(total(stash_tensors(c, model.unit(1), {.dtype = DType::kBF16})), row.all + 8);
   }
 }
 

@@ -78,7 +78,7 @@ TEST_F(UnitTraffic, OrderIsThatOfThePasses) {
 TEST_F(UnitTraffic, TheEndsSendTheirRowsAndThreeNumbersALogitRow) {
   for (const std::int64_t chunk : {0, 1000, 8192}) {
     sizes_.head_chunk = chunk;
-    const std::int64_t numbers = 3 * 8192 * 2 * 7;
+    const std::int64_t numbers = 3 * 8192 * 4 * 7;  // f32, whatever the logits come from
     sizes_.sequence_parallel = false;
     EXPECT_EQ(sent_in(head(), {UnitPass::kEvaluate}), numbers);
     EXPECT_EQ(sent_in(head(), {UnitPass::kHeadGrad}), numbers + 2 * volume());

@@ -18,6 +18,12 @@ TEST(DType, EveryNameReadsBackAndTellsTheSize) {
   }
 }
 
+TEST(DType, SumsAreAtLeastF32) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
+    EXPECT_EQ(wide_type(dtype), DType::kF32);
+  EXPECT_EQ(wide_type(DType::kF64), DType::kF64);
+}
+
 TEST(DType, OtherNamesAreRefused) {
   for (const char* name : {"", "f", "F32", "f32 ", "float", "fp8"})
     EXPECT_EQ(parse_dtype(name), std::nullopt) << name;

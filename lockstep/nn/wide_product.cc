@@ -1,0 +1,56 @@
+#include "lockstep/nn/wide_product.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+
+#include "lockstep/base/check.h"
+
+// MKL's product of bf16 operands into f32, which LibTorch's own attention uses and its library exports,
+// but no operator of it reaches. Weak, because a LibTorch without MKL lacks it.
+extern "C" void cblas_gemm_bf16bf16f32(int layout, int trans_a, int trans_b, int m, int n, int k,
+                                       float alpha, const void* a, int lda, const void* b, int ldb,
+                                       float beta, float* c, int ldc) __attribute__((weak));
+
+namespace lockstep::nn {
+namespace {
+
+constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;  // of the CBLAS interface
+
+struct Operand {
+  int order, stride;
+  explicit Operand(const at::Tensor& x) {
+    // A dim of one element may have any stride.
+    const bool by_rows = x.stride(1) == 1 && x.stride(0) >= x.size(1);
+    LS_CHECK(by_rows || (x.stride(0) == 1 && x.stride(1) >= x.size(0)), "an operand with strides ",
+             x.stride(0), " and ", x.stride(1));
+    order = by_rows ? kAsIs : kTransposed;
+    stride = static_cast<int>(by_rows ? x.stride(0) : x.stride(1));
+  }
+};
+
+void multiply_narrow(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double keep) {
+  LS_CHECK(out.is_cpu() && out.scalar_type() == at::kFloat && a.scalar_type() == at::kBFloat16 &&
+               b.scalar_type() == at::kBFloat16,
+           "a product of ", a.scalar_type(), " and ", b.scalar_type(), " into ", out.scalar_type());
+  if (cblas_gemm_bf16bf16f32 == nullptr)
+    return multiply_into(out, a.to(at::kFloat), b.to(at::kFloat), keep);
+  const Operand left(a), right(b);
+  cblas_gemm_bf16bf16f32(kRowMajor, left.order, right.order, static_cast<int>(a.size(0)),
+                         static_cast<int>(b.size(1)), static_cast<int>(a.size(1)), 1.0F,
+                         a.const_data_ptr(), left.stride, b.const_data_ptr(), right.stride,
+                         static_cast<float>(keep), out.mutable_data_ptr<float>(),
+                         static_cast<int>(out.stride(0)));
+}
+
+}  // namespace
+
+void multiply_into(at::Tensor out, const at::Tensor& a, const at::Tensor& b, double keep) {
+  if (out.scalar_type() != a.scalar_type())
+    multiply_narrow(out, a, b, keep);
+  else if (keep == 0.0)
+    at::mm_out(out, a, b);
+  else
+    at::addmm_out(out, out, a, b, keep);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,259 @@
+// Units in bf16: what is added up, in which type, and how many bytes that takes.
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/arch/pass_bytes.h"
+#include "lockstep/nn/block.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/head.h"
+#include "lockstep/nn/norm.h"
+#include "lockstep/tensor/memory.h"
+#include "tests/nn/oracle.h"
+
+namespace lockstep::nn {
+namespace {
+
+using arch::UnitPass;
+using tensor::ChargeTo;
+using tensor::MemoryAccount;
+
+constexpr auto kNarrow = at::kBFloat16;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+at::Tensor wide_grads(const at::Tensor& params) {
+  return at::full({params.numel()}, kNaN, at::kFloat);
+}
+
+// About as far from the truth in f64 as LibTorch's autograd over bf16, which rounds after every op: of
+// the greatest of a few thousand errors two draws differ by less than half.
+TEST(Narrow, ABlockIsAsAccurateAsAutograd) {
+  for (const Shape& shape : shapes()) {
+    const Tiny tiny(shape);
+    const Rope rope(tiny.config(), shape.seq, kNarrow, at::kCPU);
+    const Block block(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), shape.batch, shape.seq,
+                      {}, rope);
+    const at::Tensor params = random_params(tiny, kBlock, kNarrow);
+    const at::Tensor input = random("input", {shape.tokens(), shape.hidden}, kNarrow);
+    const at::Tensor d_out = random("d_out", {shape.tokens(), shape.hidden}, kNarrow);
+    BlockStash stash;
+    const at::Tensor out = block.forward(params, input, stash);
+    BlockWork work;
+    const at::Tensor d_input = block.input_grad(params, stash, d_out.clone(), work);
+    const at::Tensor grads = wide_grads(params);
+    block.weight_grad(work, grads, /*is_first=*/true);
+
+    const Truth truth =
+        block_truth(tiny, params.to(at::kDouble), input.to(at::kDouble), d_out.to(at::kDouble));
+    const Truth rounded = block_truth(tiny, params, input, d_out);
+    EXPECT_LE(distance(out, truth.out), 1.5 * distance(rounded.out, truth.out));
+    EXPECT_LE(distance(d_input, truth.d_input), 1.5 * distance(rounded.d_input, truth.d_input));
+    EXPECT_LE(distance(tiny, kBlock, grads, truth.d_params),
+              1.5 * distance(tiny, kBlock, rounded.d_params, truth.d_params));
+  }
+}
+
+TEST(Narrow, TheHeadIsAsAccurateAsAutogradAndItsLossIsWide) {
+  for (const std::int64_t chunk : {5, 1000}) {
+    const Shape shape{.hidden = 96, .vocab = 301};
+    const Tiny tiny(shape);
+    const Head head(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), chunk);
+    const at::Tensor params = random_params(tiny, kHead, kNarrow);
+    const at::Tensor input = random("input", {shape.tokens(), shape.hidden}, kNarrow);
+    const at::Tensor labels = random_labels(shape, 3);
+    const at::Tensor grads = wide_grads(params);
+    ExactSum loss;
+    const at::Tensor d = head.loss_and_grad(params, input.clone(), labels, 0.01, grads, true, loss);
+    const Truth truth =
+        head_truth(tiny, params.to(at::kDouble), input.to(at::kDouble), labels, 0.01);
+    const Truth rounded = head_truth(tiny, params, input, labels, 0.01);
+    EXPECT_LE(distance(d, truth.d_input), distance(rounded.d_input, truth.d_input));
+    EXPECT_LE(distance(tiny, kHead, grads, truth.d_params),
+              distance(tiny, kHead, rounded.d_params, truth.d_params));
+    // Of what the loss is computed from, only the norm's output is rounded. A token's loss moves by at
+    // most twice what its greatest logit does, and that by |x| |w| u for h independent roundings.
+    const double exact = truth.out.item<double>();
+    EXPECT_NEAR(loss.result(), exact, exact * std::ldexp(1.0, -9));
+  }
+}
+
+TEST(Narrow, TheEmbeddingAddsWideAndInOrder) {
+  Shape shape{
+      .batch = 3, .seq = 500, .hidden = 256, .vocab = 7};  // more rows than are copied at once
+  const Tiny tiny(shape);
+  const Embedding embedding(tiny.config(), tiny.unit(kEmbed), tiny.flat(kEmbed));
+  const at::Tensor tokens = random_labels(shape);
+  const at::Tensor d = random("d", {shape.tokens(), shape.hidden}, kNarrow);
+  const at::Tensor grads = wide_grads(random_params(tiny, kEmbed, kNarrow));
+  embedding.weight_grad(tokens, d.clone(), grads, true);
+  const at::Tensor whole = wide_grads(grads);
+  embedding.weight_grad(tokens, d.to(at::kFloat), whole, true);
+  EXPECT_EQ(distance(tiny, kEmbed, grads, whole), 0.0);
+}
+
+// Rows are copied a few at a time; which, must not show.
+TEST(Narrow, NormsAreThoseOfWideRowsRoundedOnce) {
+  const std::int64_t h = 640, rows = 2 * arch::wide_rows(h) + 3;
+  const at::Tensor x = random("x", {rows, h}, kNarrow), d = random("d", {rows, h}, kNarrow);
+  const at::Tensor gain = random("gain", {h}, kNarrow);
+  const at::Tensor wide = x.to(at::kFloat), wide_gain = gain.to(at::kFloat);
+  const at::Tensor rstd = rms_rstd(x, 1e-5);
+  EXPECT_TRUE(at::equal(rstd, rms_rstd(wide, 1e-5)));
+  EXPECT_TRUE(at::equal(rms_scale(x, rstd, gain), rms_scale(wide, rstd, wide_gain).to(kNarrow)));
+  const at::Tensor d_wide = d.to(at::kFloat);
+  const at::Tensor wide_d_gain = rms_grad(d_wide, wide, rstd, wide_gain);
+  const at::Tensor d_gain = rms_grad(d, x, rstd, gain);
+  EXPECT_EQ(d_gain.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(d, d_wide.to(kNarrow)));
+  EXPECT_LE(distance(d_gain, wide_d_gain), 1e-6 * static_cast<double>(rows));
+}
+
+// oneDNN's products of bf16 take memory of their own for a moment, which no formula gives: what the
+// product alone takes.
+class Scratch {
+ public:
+  void add(std::int64_t m, std::int64_t k, std::int64_t n, bool b_by_columns) {
+    const at::Tensor a = random("a", {m, k}, kNarrow);
+    const at::Tensor b =
+        b_by_columns ? random("b", {n, k}, kNarrow).t() : random("b", {k, n}, kNarrow);
+    at::Tensor out = random("out", {m, n}, kNarrow);
+    MemoryAccount account;
+    const ChargeTo charge(account);
+    at::mm_out(out, a, b);
+    most_ = std::max(most_, account.peak());
+  }
+  // Attention's backward pass above its results and tiles, which hold 2 wide and 2 narrow elements for
+  // every query and key and one for every query.
+  void add_attention(const Shape& shape) {
+    const auto heads = [&](const char* name, std::int64_t count) {
+      return random(name, {shape.batch, shape.seq, count, shape.head_dim}, kNarrow).transpose(1, 2);
+    };
+    const at::Tensor q = heads("q", shape.heads), d = heads("d", shape.heads);
+    const at::Tensor k = heads("k", shape.kv_heads), v = heads("v", shape.kv_heads);
+    const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true);
+    const std::int64_t queries =
+        std::min<std::int64_t>(shape.seq, shape.seq >= 768 ? 256 : (shape.seq >= 192 ? 64 : 32));
+    const std::int64_t keys = std::min<std::int64_t>(shape.seq, 512);
+    MemoryAccount account;
+    const ChargeTo charge(account);
+    const auto results =
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(d, q, k, v, out, lse, 0.0, true);
+    most_ = std::max(most_, account.peak() - account.live() - queries * (12 * keys + 4));
+  }
+  std::int64_t most() const { return most_; }
+
+ private:
+  std::int64_t most_ = 0;
+};
+
+class NarrowMemory : public testing::Test {
+ protected:
+  template <class Body>
+  void pass(UnitPass pass, std::int64_t scratch, const char* name, Body body) {
+    const arch::MemoryEvents events =
+        arch::pass_events(tiny_->config(), tiny_->unit(unit_), sizes_, pass);
+    const std::int64_t before = account_.live();
+    account_.reset_peak();
+    body();
+    EXPECT_EQ(account_.live() - before, net(events)) << name;
+    const std::int64_t peak = account_.peak() - before;
+    EXPECT_GE(peak, extra(events)) << name;
+    EXPECT_LE(peak, extra(events) + scratch) << name;
+  }
+  void build(const Shape& shape, int unit) {
+    tiny_ = std::make_unique<Tiny>(shape);
+    unit_ = unit;
+    sizes_ = {.batch = shape.batch, .seq = shape.seq, .dtype = DType::kBF16};
+  }
+
+  std::unique_ptr<Tiny> tiny_;
+  int unit_ = kBlock;
+  arch::UnitSizes sizes_;
+  MemoryAccount account_;
+};
+
+TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
+  std::vector<Shape> all = shapes();
+  all.push_back({.batch = 1, .seq = 800, .hidden = 32, .heads = 2, .kv_heads = 1, .ffn = 64});
+  all.push_back({.batch = 2,
+                 .seq = 256,
+                 .hidden = 256,
+                 .heads = 4,
+                 .kv_heads = 4,
+                 .head_dim = 64,
+                 .ffn = 32});
+  for (const Shape& shape : all) {
+    build(shape, kBlock);
+    SCOPED_TRACE(shape.seq);
+    const std::int64_t t = shape.tokens(), h = shape.hidden, q = shape.q();
+    const std::int64_t qkv = q + 2 * shape.k(), f = shape.ffn;
+    Scratch forward, backward;
+    for (const auto& [k, n] : {std::pair{h, qkv}, {q, h}, {h, 2 * f}, {f, h}}) {
+      forward.add(t, k, n, true);
+      backward.add(t, n, k, false);
+    }
+    backward.add_attention(shape);
+    const Rope rope(tiny_->config(), shape.seq, kNarrow, at::kCPU);
+    const Block block(tiny_->config(), tiny_->unit(kBlock), tiny_->flat(kBlock), shape.batch,
+                      shape.seq, {}, rope);
+    const at::Tensor params = random_params(*tiny_, kBlock, kNarrow);
+    const at::Tensor grads = wide_grads(params);
+    const at::Tensor source = random("input", {t, h}, kNarrow);
+    const ChargeTo charge(account_);
+    at::Tensor input = source.clone(), out, d_input;
+    BlockStash stash;
+    BlockWork work;
+    pass(UnitPass::kForward, forward.most(), "forward",
+         [&] { out = block.forward(params, std::move(input), stash); });
+    out.reset();
+    EXPECT_EQ(account_.live(), total(stash_tensors(tiny_->config(), tiny_->unit(kBlock), sizes_)));
+    at::Tensor d_out = source.clone();
+    pass(UnitPass::kInputGrad, backward.most(), "input_grad",
+         [&] { d_input = block.input_grad(params, std::move(stash), std::move(d_out), work); });
+    pass(UnitPass::kWeightGrad, 0, "weight_grad",
+         [&] { block.weight_grad(std::move(work), grads, true); });
+    d_input.reset();
+    EXPECT_EQ(account_.live(), 0);
+  }
+}
+
+TEST_F(NarrowMemory, EndsTakeTheTablesAndScratchOfProducts) {
+  for (const auto& [hidden, vocab, chunk] : {std::tuple{64, 600, 5}, {256, 50, 1000}}) {
+    const Shape shape{.batch = 3, .seq = 50, .hidden = hidden, .vocab = vocab};
+    build(shape, kHead);
+    sizes_.head_chunk = chunk;
+    const std::int64_t rows = std::min<std::int64_t>(chunk, shape.tokens());
+    Scratch scratch;
+    scratch.add(rows, vocab, hidden, false);
+    const at::Tensor params = random_params(*tiny_, kHead, kNarrow);
+    const at::Tensor grads = wide_grads(params);
+    const at::Tensor labels = random_labels(shape, 3);
+    const at::Tensor source = random("input", {shape.tokens(), hidden}, kNarrow);
+    const Head head(tiny_->config(), tiny_->unit(kHead), tiny_->flat(kHead), chunk);
+    ExactSum loss;
+    const ChargeTo charge(account_);
+    at::Tensor input = source.clone(), d;
+    pass(UnitPass::kEvaluate, 0, "loss", [&] {
+      head.loss(params, input, labels, loss);
+      input.reset();
+    });
+    input = source.clone();
+    pass(UnitPass::kHeadGrad, scratch.most(), "head grad",
+         [&] { d = head.loss_and_grad(params, std::move(input), labels, 1.0, grads, true, loss); });
+    build(shape, kEmbed);
+    const Embedding embedding(tiny_->config(), tiny_->unit(kEmbed), tiny_->flat(kEmbed));
+    const at::Tensor table = wide_grads(random_params(*tiny_, kEmbed, kNarrow));
+    const at::Tensor tokens = random_labels(shape);
+    pass(UnitPass::kWeightGrad, 0, "embed",
+         [&] { embedding.weight_grad(tokens, std::move(d), table, true); });
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::nn
