@@ -236,9 +236,9 @@ std::vector<Option> verify_request_options() {
        .value = "TYPE",
        .type = OptionType::kChoice,
        .initial = "f64",
-       .help = "Type to compute in: f64 shows the smallest mistake, f32 is what trains",
+       .help = "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains",
        .group = "What",
-       .choices = {"f64", "f32"}}};
+       .choices = {"f64", "f32", "bf16"}}};
 }
 
 std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report) {

@@ -62,8 +62,7 @@ class Surges {
 StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& sizes) {
   const std::int64_t shards = zero == 0 ? 1 : sizes.shards;
   const DType dtype = sizes.unit.dtype;
-  const arch::StateWidths widths =
-      arch::adam_widths(dtype, dtype == DType::kBF16 ? DType::kF32 : dtype);
+  const arch::StateWidths widths = arch::adam_widths(dtype, wide_type(dtype));
   StateBytes bytes;
   bytes.elements = flat.padded(shards);
   bytes.owned = bytes.elements / shards;

@@ -1,6 +1,5 @@
 #include "lockstep/cost/traffic.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -180,7 +179,7 @@ class Count {
     return layouts_[static_cast<std::size_t>(kind)];
   }
   StateBytes states(const Op& op) const { return state_bytes(layout(op.unit), step_.zero, sizes_); }
-  std::int64_t grad_width() const { return std::max<std::int64_t>(sizes_.unit.width(), 4); }
+  std::int64_t grad_width() const { return sizes_.unit.wide(); }
 
   const schedule::Program& program_;
   const schedule::StepShape& step_;

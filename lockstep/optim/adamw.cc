@@ -11,10 +11,11 @@ namespace lockstep::optim {
 
 void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
             arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
-            const Moments& moments, double grad_scale) {
+            const State& state, double grad_scale) {
   LS_CHECK(param.numel() == range.size() && grad.numel() == range.size(), "a piece of ",
            range.size(), " elements, ", param.numel(), " parameters and ", grad.numel(),
            " gradients");
+  const at::Tensor& master = state.master.defined() ? state.master : param;
   if (grad_scale != 1.0) grad.mul_(grad_scale);
   const std::int64_t split =
       std::clamp(layout.decay_end - range.begin, std::int64_t{0}, range.size());
@@ -24,14 +25,15 @@ void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& l
       return std::vector{whole.narrow(0, begin, length)};
     };
     const std::vector steps = {at::full({}, static_cast<double>(count),
-                                        at::TensorOptions(at::kFloat).device(param.device()))};
-    auto params = part(param), grads = part(grad), first = part(moments.first),
-         second = part(moments.second);
+                                        at::TensorOptions(at::kFloat).device(master.device()))};
+    auto params = part(master), grads = part(grad), first = part(state.first),
+         second = part(state.second);
     at::_fused_adamw_(params, grads, first, second, {}, steps, settings.lr, settings.beta1,
                       settings.beta2, decay, settings.eps, /*amsgrad=*/false, /*maximize=*/false);
   };
   run(0, split, settings.weight_decay);
   run(split, range.size() - split, 0.0);
+  if (state.master.defined()) param.copy_(state.master);
 }
 
 }  // namespace lockstep::optim

@@ -18,14 +18,16 @@ struct AdamW {
   double weight_decay = 0.1;  // of parameters that decay
 };
 
-struct Moments {
-  at::Tensor first, second;  // zero before the first update
+struct State {
+  at::Tensor first, second;  // moments; zero before the first update
+  at::Tensor master = {};    // undefined where parameters are as wide as moments: then they are it
 };
 
 // Update number `count` (from 1) of elements `range` of the buffer; all tensors hold exactly those.
-// `grad` is scaled in place by `grad_scale` first (clipping).
+// `grad` is scaled in place by `grad_scale` first (clipping). Where there is a master, it is updated and
+// `param` becomes its rounding to the nearest: the only place where trained weights are rounded.
 void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
             arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
-            const Moments& moments, double grad_scale);
+            const State& state, double grad_scale);
 
 }  // namespace lockstep::optim

@@ -9,14 +9,23 @@ namespace lockstep::optim {
 namespace {
 
 template <class Element>
+Element rounded(double value) {
+  return static_cast<Element>(value);
+}
+template <>
+at::BFloat16 rounded(double value) {
+  return static_cast<at::BFloat16>(static_cast<float>(value));
+}
+
+template <class Element>
 void write_param(const arch::Param& param, const std::string& name, std::uint64_t seed,
                  std::int64_t begin, std::int64_t end, Element* out) {
   switch (param.init.kind) {
     case arch::InitKind::kOnes:
-      std::fill(out, out + (end - begin), Element{1});
+      std::fill(out, out + (end - begin), rounded<Element>(1));
       return;
     case arch::InitKind::kZeros:
-      std::fill(out, out + (end - begin), Element{0});
+      std::fill(out, out + (end - begin), rounded<Element>(0));
       return;
     case arch::InitKind::kNormal:
       break;
@@ -24,13 +33,13 @@ void write_param(const arch::Param& param, const std::string& name, std::uint64_
   const RandomStream stream(seed, name);
   for (std::int64_t i = begin; i < end; ++i)
     out[i - begin] =
-        static_cast<Element>(param.init.std * stream.normal(static_cast<std::uint64_t>(i)));
+        rounded<Element>(param.init.std * stream.normal(static_cast<std::uint64_t>(i)));
 }
 
 template <class Element>
 void write(const arch::Model& model, int position, const arch::FlatLayout& layout,
            arch::TensorPlace rank, arch::FlatRange range, std::uint64_t seed, Element* out) {
-  std::fill(out, out + range.size(), Element{0});
+  std::fill(out, out + range.size(), rounded<Element>(0));
   const arch::Unit& unit = model.unit(position);
   for (const arch::FlatRun& run : arch::flat_runs(unit, layout, rank, range)) {
     const arch::Param& own = unit.params[static_cast<std::size_t>(run.param)];
@@ -51,6 +60,8 @@ void write_initial(const arch::Model& model, int position, const arch::FlatLayou
            "initial values for ", range.size(), " elements into ", out.numel());
   if (out.scalar_type() == at::kDouble)
     write(model, position, layout, place, range, seed, out.mutable_data_ptr<double>());
+  else if (out.scalar_type() == at::kBFloat16)
+    write(model, position, layout, place, range, seed, out.mutable_data_ptr<at::BFloat16>());
   else
     write(model, position, layout, place, range, seed, out.mutable_data_ptr<float>());
 }

@@ -14,7 +14,7 @@ namespace lockstep::optim {
 
 // Writes elements `range` of the flat buffer of the unit at `position`, which are all of `out`, in
 // CPU memory; of the buffer of `place` where tensor ranks share the unit. A tied copy gets the values
-// of the weight it copies. Gaps become zero.
+// of the weight it copies. Gaps become zero. bf16 gets the rounding of what f32 would get.
 void write_initial(const arch::Model& model, int position, const arch::FlatLayout& layout,
                    arch::FlatRange range, std::uint64_t seed, const at::Tensor& out,
                    arch::TensorPlace place = {});

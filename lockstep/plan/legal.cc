@@ -78,12 +78,10 @@ class Runtime {
   }
 
   void type() {
-    const std::string help = "the nearest: dtype = f32, or f64 to verify";
-    if (dtype_ == DType::kBF16)
-      refuse("dtype = bf16 can be planned but not run yet", help);
-    else if (dtype_ != DType::kF32 && dtype_ != DType::kF64)
-      found_.push_back({Code::kUnknownChoice,
-                        join_parts("dtype = ", to_text(dtype_), " is no type to train in"), help});
+    if (dtype_ == DType::kBF16 || dtype_ == DType::kF32 || dtype_ == DType::kF64) return;
+    found_.push_back({Code::kUnknownChoice,
+                      join_parts("dtype = ", to_text(dtype_), " is no type to train in"),
+                      "the nearest: dtype = bf16 or f32, or f64 to verify"});
   }
 
   // Rows of a block that keeps nothing but its input: only code can ask for both.

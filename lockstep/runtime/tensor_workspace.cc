@@ -1,6 +1,7 @@
 #include "lockstep/runtime/tensor_workspace.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
@@ -88,24 +89,32 @@ TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepS
       blocks_.emplace(kind, nn::Block(model.config, shape, layout(unit), settings.microbatch,
                                       settings.seq, settings.drop, *rope_, group));
     }
-    const arch::FlatRange held =
-        shards_params() ? own_range(unit) : arch::FlatRange{0, layout(unit).padded(buffer_shards_)};
-    const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
-    create(owned);
-    // Drawn in host memory and copied, so that a device holds the same bits.
-    at::Tensor& param = std::get<at::Tensor>(values_.at(owned));
-    if (param.is_cpu()) {
-      optim::write_initial(model, unit, layout(unit), held, settings.seed, param, place.tensor);
-    } else {
-      const at::Tensor host = at::empty({held.size()}, at::TensorOptions(type));
-      optim::write_initial(model, unit, layout(unit), held, settings.seed, host, place.tensor);
-      param.copy_(host);
-    }
-    const ChargeTo charge(MemoryKind::kOptimizer);
-    const auto options = at::TensorOptions(type).device(settings.device);
-    values_[{ValueKind::kOptimizer, unit}] = optim::Moments{
-        at::zeros({own_range(unit).size()}, options), at::zeros({own_range(unit).size()}, options)};
+    create_state(unit);
   }
+}
+
+void TensorWorkspace::create_state(int unit) {
+  // Drawn in host memory and copied, so that a device holds the same bits.
+  const auto draw = [&](const arch::FlatRange& range, const at::Tensor& into) {
+    const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
+    optim::write_initial(model_, unit, layout(unit), range, settings_.seed, host, place_.tensor);
+    if (!into.is_cpu()) into.copy_(host);
+  };
+  const arch::FlatRange own = own_range(unit);
+  const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
+  create(owned);
+  draw(shards_params() ? own : arch::FlatRange{0, layout(unit).padded(buffer_shards_)},
+       get<at::Tensor>(owned));
+
+  const ChargeTo charge(MemoryKind::kOptimizer);
+  const DType wide = wide_type(settings_.dtype);
+  const auto options = at::TensorOptions(tensor::scalar_type_of(wide)).device(settings_.device);
+  optim::State state = {at::zeros({own.size()}, options), at::zeros({own.size()}, options), {}};
+  if (wide != settings_.dtype) {
+    state.master = at::empty({own.size()}, options);
+    draw(own, state.master);
+  }
+  values_[{ValueKind::kOptimizer, unit}] = std::move(state);
 }
 
 void TensorWorkspace::begin_step(std::int64_t first_sample, const optim::AdamW& adamw) {
@@ -123,8 +132,10 @@ arch::FlatRange TensorWorkspace::own_range(int unit) const {
 
 at::Tensor TensorWorkspace::state(int unit, StateRole role) const {
   const Value optimizer = {ValueKind::kOptimizer, unit};
-  if (role == StateRole::kFirstMoment) return get<optim::Moments>(optimizer).first;
-  if (role == StateRole::kSecondMoment) return get<optim::Moments>(optimizer).second;
+  const auto& held = get<optim::State>(optimizer);
+  if (role == StateRole::kFirstMoment) return held.first;
+  if (role == StateRole::kSecondMoment) return held.second;
+  if (held.master.defined()) return held.master;
   if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, unit});
   return param(unit).narrow(0, own_range(unit).begin, own_range(unit).size());
 }
@@ -134,11 +145,16 @@ at::Tensor TensorWorkspace::reduced_grad(int unit) const {
 }
 
 void TensorWorkspace::load_state(int unit, StateRole role, const at::Tensor& whole) {
-  const bool all = role == StateRole::kParameter && !shards_params();
-  const arch::FlatRange range = all ? arch::FlatRange{0, param(unit).numel()} : own_range(unit);
-  const at::Tensor target = all ? param(unit) : state(unit, role);
-  const std::int64_t length = std::min(range.end, layout(unit).size) - range.begin;
-  if (length > 0) target.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
+  const auto copy_into = [&](const at::Tensor& target, std::int64_t begin) {
+    const std::int64_t length = std::min(begin + target.numel(), layout(unit).size) - begin;
+    if (length > 0) target.narrow(0, 0, length).copy_(whole.narrow(0, begin, length));
+  };
+  copy_into(state(unit, role), own_range(unit).begin);
+  if (role != StateRole::kParameter) return;
+  if (shards_params())
+    copy_into(get<at::Tensor>({ValueKind::kParamShard, unit}), own_range(unit).begin);
+  else
+    copy_into(param(unit), 0);
 }
 
 template <class T>
@@ -182,8 +198,9 @@ std::int64_t TensorWorkspace::path_rows() const {
 
 Buffer TensorWorkspace::create(const Value& value) {
   const ChargeTo charge(memory_kind(value.kind));
-  const auto options =
-      at::TensorOptions(tensor::scalar_type_of(settings_.dtype)).device(settings_.device);
+  const bool is_grad = value.kind == ValueKind::kMainGrad || value.kind == ValueKind::kReduced;
+  const DType dtype = is_grad ? wide_type(settings_.dtype) : settings_.dtype;
+  const auto options = at::TensorOptions(tensor::scalar_type_of(dtype)).device(settings_.device);
   at::Tensor made = value.kind == ValueKind::kRecvBuffer
                         ? at::empty({path_rows(), model_.config.hidden}, options)
                         : at::empty({elements_of(value)}, options);
@@ -406,9 +423,11 @@ void TensorWorkspace::set_sums(const exec::StepSums& sums) {
 void TensorWorkspace::update(const Op& op) {
   const auto grad = take<at::Tensor>(final_grad(step_, op.unit));
   if (!is_finite_) return;
-  optim::update(adamw_, updates_, layout(op.unit), own_range(op.unit),
-                state(op.unit, StateRole::kParameter), grad,
-                get<optim::Moments>({ValueKind::kOptimizer, op.unit}), grad_scale_);
+  const arch::FlatRange own = own_range(op.unit);
+  const at::Tensor working = shards_params() ? get<at::Tensor>({ValueKind::kParamShard, op.unit})
+                                             : param(op.unit).narrow(0, own.begin, own.size());
+  optim::update(adamw_, updates_, layout(op.unit), own, working, grad,
+                get<optim::State>({ValueKind::kOptimizer, op.unit}), grad_scale_);
 }
 
 }  // namespace lockstep::runtime

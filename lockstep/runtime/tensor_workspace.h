@@ -39,7 +39,8 @@ struct Place {
 };
 
 struct WorkspaceSettings {
-  DType dtype = DType::kF32;  // f32 or f64
+  DType dtype =
+      DType::kF32;  // parameters and activations; state and gradients are of wide_type(dtype)
   at::Device device = at::kCPU;
   std::int64_t microbatch = 1;  // sequences
   std::int64_t seq = 0;         // tokens
@@ -49,6 +50,7 @@ struct WorkspaceSettings {
   double clip = 0;              // limit of the gradient norm; 0: none
 };
 
+// A parameter means its master weight where there is one.
 enum class StateRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment };
 
 // Belongs to the rank's thread. `model`, `step`, `source` and the group's communicator must outlive it.
@@ -75,7 +77,7 @@ class TensorWorkspace final : public exec::Workspace {
   // The reduced gradient of the piece; there between Norm and Update.
   at::Tensor reduced_grad(int unit) const;
   // Sets the state from the unit's buffer, of at least layout(unit).size elements. Without shards of
-  // parameters, all of them.
+  // parameters, all of them; working parameters become the rounding of their masters.
   void load_state(int unit, StateRole role, const at::Tensor& whole);
 
   bool holds(const schedule::Value& value) const override { return values_.contains(value); }
@@ -98,13 +100,14 @@ class TensorWorkspace final : public exec::Workspace {
   struct Microbatch {
     at::Tensor tokens, labels;  // [sequences, seq]; only those this coordinate needs
   };
-  using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::BlockWork, optim::Moments>;
+  using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::BlockWork, optim::State>;
 
   template <class T>
   T take(const schedule::Value& value);
   template <class T>
   const T& get(const schedule::Value& value) const;
   const at::Tensor& param(int unit) const;
+  void create_state(int unit);
   at::Tensor main_grad(const schedule::Op& op, bool is_first);
   // What this rank's reduced gradient of `unit` holds of a range of the unit's buffer.
   Buffer grad_part(int unit, const arch::FlatRange& range);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/random.h"
@@ -80,7 +81,7 @@ at::Tensor piece(const at::Tensor& whole, FlatRange range) {
 
 struct Adam {
   at::Tensor param, grad;
-  Moments moments;
+  State moments;
   Adam(const FlatLayout& layout, at::ScalarType type)
       : param(drawn(layout, type, "param", 1)),
         grad(drawn(layout, type, "grad", 0.1)),
@@ -90,6 +91,23 @@ struct Adam {
         grad(piece(whole.grad, range)),
         moments{piece(whole.moments.first, range), piece(whole.moments.second, range)} {}
 };
+
+// A master goes the way of f32 parameters, bit for bit, whatever the working ones held; those become
+// its rounding.
+TEST(AdamW, UpdatesTheMasterAndRoundsIt) {
+  const arch::Model described = model(false);
+  const auto units = units_of(described);
+  const auto& [position, layout] = units.front();
+  const FlatRange all = {0, layout.padded(1)};
+  Adam plain(Adam(layout, at::kFloat), all), mixed(Adam(layout, at::kFloat), all);
+  mixed.moments.master = std::exchange(mixed.param, at::zeros({all.size()}, at::kBFloat16));
+  for (int count = 1; count <= 3; ++count)
+    for (Adam* adam : {&plain, &mixed})
+      update({}, count, layout, all, adam->param, adam->grad.clone(), adam->moments, 0.5);
+  EXPECT_TRUE(at::equal(mixed.moments.master, plain.param));
+  EXPECT_TRUE(at::equal(mixed.moments.second, plain.moments.second));
+  EXPECT_TRUE(at::equal(mixed.param, plain.param.to(at::kBFloat16)));
+}
 
 // The recurrences of arXiv 1711.05101, algorithm 2, for one element, in extended precision.
 struct Element {
@@ -249,6 +267,15 @@ TEST(Init, ATensorRankHasItsPartOfTheWhole) {
         for (const FlatRange& gap : share.gaps(3))
           EXPECT_EQ(own.narrow(0, gap.begin, gap.size()).abs().max().item<double>(), 0);
       }
+  }
+}
+
+TEST(Init, WorkingWeightsAreTheRoundingOfTheMaster) {
+  const arch::Model described = model(true);
+  for (const UnitCase& unit : units_of(described)) {
+    const FlatRange all = {0, unit.layout.size};
+    EXPECT_TRUE(at::equal(initial(described, unit, all, 5, at::kBFloat16),
+                          initial(described, unit, all, 5, at::kFloat).to(at::kBFloat16)));
   }
 }
 

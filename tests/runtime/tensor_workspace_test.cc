@@ -13,6 +13,7 @@
 #include "lockstep/comm/local.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/schedule/lower.h"
+#include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -51,8 +52,11 @@ schedule::StepShape step_of(const Case& about, int units) {
   return step;
 }
 
-WorkspaceSettings settings() {
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+WorkspaceSettings settings(DType dtype) {
   WorkspaceSettings settings;
+  settings.dtype = dtype;
   settings.seq = 8;
   settings.seed = 77;
   return settings;
@@ -60,14 +64,14 @@ WorkspaceSettings settings() {
 
 // Calls `body` with the workspace of every rank of the case.
 template <class Body>
-void for_every_rank(const arch::Model& model, const Case& about, Body body) {
+void for_every_rank(const arch::Model& model, const Case& about, DType dtype, Body body) {
   const data::MockTokens tokens(1, model.config.vocab, false);
   const schedule::StepShape step = step_of(about, model.num_units());
   for (int coord = 0; coord < about.pp; ++coord)
     for (std::int64_t replica = 0; replica < about.replicas; ++replica)
       for (std::int64_t shard = 0; shard < about.shards; ++shard) {
         const Place place = {{coord}, about.shards, shard, replica, {}};
-        TensorWorkspace workspace(model, step, place, settings(), tokens);
+        TensorWorkspace workspace(model, step, place, settings(dtype), tokens);
         for (int unit = 0; unit < model.num_units(); ++unit)
           if (step.holds({coord}, unit)) body(workspace, unit);
       }
@@ -83,7 +87,7 @@ at::Tensor cut(const at::Tensor& whole, arch::FlatRange range) {
 
 std::vector<at::Tensor> whole_parameters(const arch::Model& model) {
   std::vector<at::Tensor> wholes;
-  for_every_rank(model, {0, 1, 1, 1}, [&](TensorWorkspace& workspace, int unit) {
+  for_every_rank(model, {0, 1, 1, 1}, DType::kF32, [&](TensorWorkspace& workspace, int unit) {
     wholes.push_back(workspace.state(unit, StateRole::kParameter)
                          .narrow(0, 0, workspace.layout(unit).size)
                          .clone());
@@ -91,12 +95,19 @@ std::vector<at::Tensor> whole_parameters(const arch::Model& model) {
   return wholes;
 }
 
-TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
-  const arch::Model described = model();
-  const std::vector<at::Tensor> wholes = whole_parameters(described);
+void expect_same_bits(const Buffer& held, const at::Tensor& expected) {
+  ASSERT_EQ(held.bytes(), static_cast<std::int64_t>(expected.nbytes()));
+  EXPECT_EQ(
+      std::memcmp(held.data, expected.const_data_ptr(), static_cast<std::size_t>(held.bytes())), 0);
+}
+
+// Masters are f32 in both types; what passes read is their rounding.
+void expect_same_start(const arch::Model& described, const std::vector<at::Tensor>& wholes,
+                       DType dtype) {
+  const auto working = tensor::scalar_type_of(dtype);
   for (const Case& about : kCases) {
     std::vector<std::int64_t> covered(wholes.size());
-    for_every_rank(described, about, [&](TensorWorkspace& workspace, int unit) {
+    for_every_rank(described, about, dtype, [&](TensorWorkspace& workspace, int unit) {
       const at::Tensor& whole = wholes[static_cast<std::size_t>(unit)];
       const arch::FlatRange own = workspace.own_range(unit);
       covered[static_cast<std::size_t>(unit)] += own.size();
@@ -105,13 +116,14 @@ TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
       EXPECT_EQ(workspace.state(unit, StateRole::kSecondMoment).abs().max().item<double>(), 0);
       EXPECT_EQ(workspace.holds({ValueKind::kParam, unit}), about.zero < 3);
       EXPECT_EQ(workspace.holds({ValueKind::kParamShard, unit}), about.zero == 3);
-      if (about.zero == 3) return;
+      if (about.zero == 3) {
+        expect_same_bits(workspace.buffer({ValueKind::kParamShard, unit}),
+                         cut(whole, own).to(working));
+        return;
+      }
       // All of them, not only the owned piece: there is no Publish before the first step.
       const Buffer held = workspace.buffer({ValueKind::kParam, unit});
-      const at::Tensor expected = cut(whole, {0, held.count});
-      EXPECT_EQ(
-          std::memcmp(held.data, expected.const_data_ptr(), static_cast<std::size_t>(held.bytes())),
-          0);
+      expect_same_bits(held, cut(whole, {0, held.count}).to(working));
     });
     // Pieces cover a unit's buffer once per copy; without shards every rank has all of it.
     const std::int64_t copies = about.replicas * (about.zero == 0 ? about.shards : 1);
@@ -122,18 +134,30 @@ TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
   }
 }
 
+TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
+  const arch::Model described = model();
+  for (const DType dtype : kTypes) expect_same_start(described, whole_parameters(described), dtype);
+}
+
 TEST(TensorWorkspace, LoadedStateIsReadBack) {
   const arch::Model described = model();
-  for (const Case& about : kCases)
-    for_every_rank(described, about, [&](TensorWorkspace& workspace, int unit) {
-      const arch::FlatRange own = workspace.own_range(unit);
-      for (StateRole role : kRoles) {
-        const at::Tensor whole = at::arange(workspace.layout(unit).size, at::kFloat)
-                                     .add_(1000.0 * static_cast<int>(role));
-        workspace.load_state(unit, role, whole);
-        EXPECT_TRUE(at::equal(workspace.state(unit, role), cut(whole, own)));
-      }
-    });
+  for (const DType dtype : kTypes)
+    for (const Case& about : kCases)
+      for_every_rank(described, about, dtype, [&](TensorWorkspace& workspace, int unit) {
+        const arch::FlatRange own = workspace.own_range(unit);
+        for (StateRole role : kRoles) {
+          const at::Tensor whole = at::arange(workspace.layout(unit).size, at::kFloat)
+                                       .add_(1000.0 * static_cast<int>(role));
+          workspace.load_state(unit, role, whole);
+          EXPECT_TRUE(at::equal(workspace.state(unit, role), cut(whole, own)));
+          if (role != StateRole::kParameter) continue;
+          const bool is_shard = about.zero == 3;
+          const Buffer held =
+              workspace.buffer({is_shard ? ValueKind::kParamShard : ValueKind::kParam, unit});
+          expect_same_bits(held, cut(whole, is_shard ? own : arch::FlatRange{0, held.count})
+                                     .to(tensor::scalar_type_of(dtype)));
+        }
+      });
 }
 
 // Each of two ranks that share the units starts from its part of the whole, and its transfers are of
@@ -155,7 +179,7 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
                              std::min<std::int64_t>(1, about.shards - 1),
                              0,
                              {2, world.rank().value}};
-        TensorWorkspace workspace(described, step, place, settings(), tokens, group);
+        TensorWorkspace workspace(described, step, place, settings(DType::kF32), tokens, group);
         for (int unit = 0; unit < described.num_units(); ++unit) {
           if (!step.holds({0}, unit)) continue;
           const arch::FlatRange own = workspace.own_range(unit);
@@ -174,7 +198,7 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
           EXPECT_GT(compared, 0);
         }
         EXPECT_EQ(workspace.create({ValueKind::kRecvBuffer, 0}).count, 8 * 32 / (sp ? 2 : 1));
-        EXPECT_THROW(TensorWorkspace(described, step, {}, settings(), tokens, group),
+        EXPECT_THROW(TensorWorkspace(described, step, {}, settings(DType::kF32), tokens, group),
                      BrokenInvariant);
       });
 }
@@ -184,7 +208,7 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
 TEST(TensorWorkspace, OwnPartIsTheUpdatedPiece) {
   const arch::Model described = model();
   for (const Case& about : kCases)
-    for_every_rank(described, about, [&](TensorWorkspace& workspace, int unit) {
+    for_every_rank(described, about, DType::kF32, [&](TensorWorkspace& workspace, int unit) {
       EXPECT_EQ(workspace.own_range(0), workspace.own_range(described.num_units() - 1));
       if (about.zero != 1 && about.zero != 2) return;
       const Buffer piece = workspace.own_part(unit);

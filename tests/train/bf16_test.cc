@@ -1,0 +1,83 @@
+// Training in bf16 with f32 master weights: what it promises, and where it ends.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/train/verify.h"
+#include "tests/train/sessions.h"
+#include "tests/train/small.h"
+#include "tests/train/tiny.h"
+
+namespace lockstep::train {
+namespace {
+
+// One data degree, microbatch size and period; everything else varies.
+constexpr const char* kOneClass[] = {
+    "dp4 zero0 m2 step",
+    "dp4 zero1 m2 step",
+    "dp4 zero2 m2 step",
+    "dp4 zero3 m2 step",
+    "dp2x2 zero1 m2 step",
+    "dp2x2 zero3 m2 step recompute=cheap",
+    "pp2 dp4 zero0 gpipe m2 step recompute=block",
+    "pp2 dp4 zero2 1f1b m2 step recompute=mlp.product",
+    "pp2 dp2x2 zero3 1f1b m2 step",
+};
+
+// Masters, moments, loss and norm bit for bit; sent and live bytes as predicted; distances to f64 those
+// of one rank.
+TEST(Bf16, LayoutsOfOneClassHaveTheSameMastersAndAreForeseen) {
+  Verifier verifier = Verifier::create(tiny_spec(true, DType::kBF16), 2).value();
+  std::map<std::string, Hash128> digests;
+  for (const char* name : kOneClass) {
+    const Verdict verdict = verifier.check(plan::parse_layout(name).value()).value();
+    EXPECT_EQ(verdict.failure, "") << name;
+    EXPECT_TRUE(verdict.foreseen) << name;
+    EXPECT_LE(verdict.worst_peak_error, 0.02) << name;
+    const auto [first, is_new] = digests.try_emplace(verdict.bits_class, verdict.digest);
+    EXPECT_EQ(first->second, verdict.digest) << name;
+  }
+  EXPECT_EQ(digests.size(), 1u);
+}
+
+// What the images hold is the master and not its rounding.
+TEST(Bf16, TheStateIsWide) {
+  const Job job = job_of(tiny_spec(true, DType::kBF16), "dp2 zero3 m2");
+  const StepOrder order;
+  const TrialResult trial = run_trial(job, data::MockTokens(1, 97, true), {&order, 1}, Seconds{60});
+  for (const Role role : {Role::kGradient, Role::kParameter, Role::kSecondMoment}) {
+    const at::Tensor& held = trial.images[0].at(1, role);
+    EXPECT_EQ(held.scalar_type(), at::kFloat);
+    EXPECT_GT(held.sub(held.to(at::kBFloat16)).abs().max().item<double>(), 0) << to_text(role);
+  }
+}
+
+// Mean of the last 20 steps: a single one sees 128 tokens.
+double last_loss(DType dtype, std::int64_t steps) {
+  plan::Spec spec = small_spec(false);
+  spec.train.dtype = dtype;
+  spec.train.clip = 1.0;
+  spec.train.steps = steps;
+  const Job job = job_of(spec, "dp1 zero1 m2");
+  const data::MockTokens tokens(1, spec.model.vocab, false);
+  double sum = 0;
+  on_every_rank(job, tokens, [&](comm::World&, Session& session) {
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const double loss = session.step(step).loss;
+      if (step >= steps - 20) sum += loss;
+    }
+  });
+  return sum / 20;
+}
+
+TEST(Bf16Slow, TwoHundredStepsEndWithinAPercentOfF32) {
+  const double wide = last_loss(DType::kF32, 200), narrow = last_loss(DType::kBF16, 200);
+  EXPECT_LT(wide, 2.0);  // of 3.7 at the start, so that something was learned
+  EXPECT_NEAR(narrow / wide, 1, 0.01);
+  std::printf("f32 %.5f, bf16 %.5f\n", wide, narrow);
+}
+
+}  // namespace
+}  // namespace lockstep::train
