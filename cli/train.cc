@@ -1,4 +1,5 @@
 // lockstep train: runs a job on threads, on processes it starts, or as one rank of a launcher's job.
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ class Log {
   Log(const train::Job& job, std::string ranks, std::int64_t every, Output& output)
       : job_(job),
         prediction_(train::predict(job, Rank{0})),
+        predictions_{{job.spec.batch.global_batch, prediction_}},
         ranks_(std::move(ranks)),
         every_(every),
         output_(output) {}
@@ -55,6 +57,9 @@ class Log {
                    counted(spec.batch.seq, "token"),
                    " a step: ", copies == 1 ? "" : join_parts(copies, " copies x "),
                    counted(spec.num_microbatches(), "microbatch"), " of ", spec.batch.microbatch));
+    if (const plan::BatchRamp& ramp = spec.batch.ramp; !ramp.is_none())
+      row("", join_parts("from ", ramp.start, " on, ", ramp.increment,
+                         " more at a time, over the first ", counted(ramp.samples, "sample")));
     row("data", join_parts("made-up text, seed ", spec.train.seed));
     row("predicted", join_parts(to_text(Bytes{prediction_.peak_bytes}),
                                 " of tensors at the peak of rank 0, in ", prediction_.peak_op));
@@ -125,8 +130,15 @@ class Log {
   }
 
   // Whether memory and traffic were what was predicted.
-  std::string compared(const train::StepReport& report) const {
-    if (report.peak_bytes == prediction_.peak_bytes && report.sent == prediction_.sent)
+  std::string compared(const train::StepReport& report) {
+    auto known = predictions_.find(report.sequences);
+    if (known == predictions_.end())
+      known = predictions_
+                  .emplace(report.sequences,
+                           train::predict(with_batch(job_, report.sequences), Rank{0}))
+                  .first;
+    const train::Prediction& foreseen = known->second;
+    if (report.peak_bytes == foreseen.peak_bytes && report.sent == foreseen.sent)
       return dim("as predicted");
     const auto off = [](std::int64_t measured, std::int64_t predicted, const char* what) {
       if (measured == predicted) return std::string();
@@ -134,15 +146,16 @@ class Log {
                   100.0 * static_cast<double>(measured - predicted) /
                       static_cast<double>(std::max<std::int64_t>(predicted, 1)));
     };
-    const std::string peak = off(report.peak_bytes, prediction_.peak_bytes, "peak");
-    const std::string sent = off(report.sent.value, prediction_.sent.value, "sent");
+    const std::string peak = off(report.peak_bytes, foreseen.peak_bytes, "peak");
+    const std::string sent = off(report.sent.value, foreseen.sent.value, "sent");
     return join_parts(peak, peak.empty() || sent.empty() ? "" : ", ", sent);
   }
 
   Json json(train::Ending ending) const {
     Json steps = Json::array();
     for (const train::StepReport& report : reports_)
-      steps.push(Json::object({{"loss", report.loss},
+      steps.push(Json::object({{"sequences", report.sequences},
+                               {"loss", report.loss},
                                {"grad_norm", report.grad_norm},
                                {"tokens", report.tokens},
                                {"updated", report.updated},
@@ -163,7 +176,8 @@ class Log {
   }
 
   const train::Job& job_;
-  const train::Prediction prediction_;
+  const train::Prediction prediction_;                     // of a step of the whole batch
+  std::map<std::int64_t, train::Prediction> predictions_;  // by sequences
   const std::string ranks_;
   const std::int64_t every_;
   Output& output_;

@@ -15,7 +15,7 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // of parameters that decay
+  double weight_decay = 0.1;  // of parameters that decay (arch::Param::decays)
 };
 
 struct State {
@@ -24,8 +24,8 @@ struct State {
 };
 
 // Update number `count` (from 1) of elements `range` of the buffer; all tensors hold exactly those.
-// `grad` is scaled in place by `grad_scale` first (clipping). Where there is a master, it is updated and
-// `param` becomes its rounding to the nearest: the only place where trained weights are rounded.
+// What decays does so by settings.weight_decay. `grad` is scaled in place by `grad_scale` first
+// (clipping). Where there is a master, it is updated and `param` becomes its rounding to the nearest: the only place where trained weights are rounded.
 void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
             arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
             const State& state, double grad_scale);

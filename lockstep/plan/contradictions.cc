@@ -35,6 +35,7 @@ class Rules {
       unsharded();
       experts();
       batch();
+      ramp();
     }
     stage_three("resident", asked_.resident);
     stage_three("prefetch", asked_.prefetch);
@@ -83,7 +84,10 @@ class Rules {
                         within("layout.m", asked_.microbatches, 1, kSize),
                         within("batch.seq", asked_.seq, 1, kSize),
                         within("batch.global_batch", asked_.global_batch, 1, kCount),
-                        within("batch.microbatch", asked_.microbatch, 1, kCount)};
+                        within("batch.microbatch", asked_.microbatch, 1, kCount),
+                        within("batch.ramp_start", asked_.ramp.start, 0, kCount),
+                        within("batch.ramp_increment", asked_.ramp.increment, 0, kCount),
+                        within("batch.ramp_samples", asked_.ramp.samples, 0, kCount)};
     for (const bool one : all)
       if (!one) return false;
     return true;
@@ -185,6 +189,44 @@ class Rules {
             {{"layout.dp", "batch.microbatch", "cluster.name"},
              join_parts("a step takes multiples of ", unit)}},
            "the nearest global_batch: " + nearest_multiples(global, unit));
+  }
+
+  // Every size that a growing batch has must be one that the layout can cut.
+  void ramp() {
+    const BatchRamp& asked = asked_.ramp;
+    if (asked.is_none() || !num_microbatches_) return;
+    const Side start = {{"batch.ramp_start"}, join_parts(asked.start, " sequences at first")};
+    const Side step = {{"batch.ramp_increment"}, join_parts(asked.increment, " more at a time")};
+    const Side samples = {{"batch.ramp_samples"}, join_parts("over ", asked.samples, " samples")};
+    if (asked.start == 0 || asked.increment == 0 || asked.samples == 0)
+      return refuse(Code::kConflict,
+                    join_parts("ramp_start = ", asked.start, ", ramp_increment = ", asked.increment,
+                               ", ramp_samples = ", asked.samples, " make no ramp"),
+                    {start, step, samples}, "give all three above 0, or none of them");
+    const std::int64_t global = *asked_.global_batch, rise = global - asked.start;
+    const std::int64_t unit = global / *num_microbatches_;
+    const mesh::NearestDivisors nearest = mesh::nearest_divisors(
+        std::max<std::int64_t>(1, rise / unit), std::max<std::int64_t>(1, asked.increment / unit));
+    const Side whole = {{"batch.global_batch"}, join_parts(global, " sequences at the end")};
+    if (rise <= 0)
+      return refuse(
+          Code::kConflict,
+          join_parts("ramp_start = ", asked.start, " is not below global_batch = ", global),
+          {start, whole},
+          "leave the ramp out, or begin at a smaller multiple of " + join_parts(unit));
+    if (asked.start % unit != 0)
+      refuse(Code::kDoesNotDivide,
+             join_parts("ramp_start = ", asked.start,
+                        " is not a multiple of dp x microbatch = ", unit),
+             {start}, "the nearest ramp_start: " + nearest_multiples(asked.start, unit));
+    else if (rise % asked.increment != 0 || asked.increment % unit != 0)
+      refuse(Code::kDoesNotDivide,
+             join_parts("ramp_increment = ", asked.increment,
+                        " does not lead from ramp_start = ", asked.start,
+                        " to global_batch = ", global, " in multiples of dp x microbatch = ", unit),
+             {step, whole},
+             join_parts("the nearest ramp_increment: ", unit * nearest.below,
+                        nearest.above ? join_parts(" or ", unit * *nearest.above) : std::string()));
   }
 
   void microbatches(std::int64_t made) {
@@ -336,7 +378,8 @@ Request request_of(const arch::ModelConfig& model, const Layout& layout, const B
           .microbatches = layout.microbatches,
           .seq = batch.seq,
           .global_batch = batch.global_batch,
-          .microbatch = batch.microbatch};
+          .microbatch = batch.microbatch,
+          .ramp = batch.ramp};
 }
 
 std::vector<Contradiction> contradictions(const Request& request) { return Rules(request).take(); }

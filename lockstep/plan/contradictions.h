@@ -31,6 +31,7 @@ struct Request {
   std::optional<std::int64_t> seq = {};
   std::optional<std::int64_t> global_batch = {};
   std::optional<std::int64_t> microbatch = {};
+  BatchRamp ramp = {};
 };
 Request request_of(const arch::ModelConfig& model, const Layout& layout, const Batch& batch);
 

@@ -15,6 +15,7 @@
 #include "lockstep/base/result.h"
 #include "lockstep/mesh/axis.h"
 #include "lockstep/mesh/mesh.h"
+#include "lockstep/plan/batch_ramp.h"
 #include "lockstep/schedule/program.h"
 
 namespace lockstep::plan {
@@ -59,6 +60,7 @@ struct Batch {
   std::int64_t seq = 0;           // tokens in one sequence
   std::int64_t global_batch = 0;  // sequences in one step, over all ranks
   std::int64_t microbatch = 1;    // sequences a rank takes through the pipeline at once
+  BatchRamp ramp = {};            // how early steps are smaller
   bool operator==(const Batch&) const = default;
 };
 

@@ -136,7 +136,10 @@ void apply_rules(Draft& draft, Report& report) {
                         .prefetch = draft.small("layout.prefetch"),
                         .seq = settings.integer("batch.seq"),
                         .global_batch = settings.integer("batch.global_batch"),
-                        .microbatch = settings.integer("batch.microbatch")};
+                        .microbatch = settings.integer("batch.microbatch"),
+                        .ramp = {settings.integer("batch.ramp_start").value_or(0),
+                                 settings.integer("batch.ramp_increment").value_or(0),
+                                 settings.integer("batch.ramp_samples").value_or(0)}};
   for (const Contradiction& found : contradictions(request)) show(found, settings, report);
 }
 

@@ -154,8 +154,11 @@ Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& rec
   spec.model = *draft.model;
   spec.cluster = draft.cluster;
   spec.layout = read_layout(draft, order, recompute);
-  spec.batch = {*settings.integer("batch.seq"), *settings.integer("batch.global_batch"),
-                *settings.integer("batch.microbatch")};
+  spec.batch = {*settings.integer("batch.seq"),
+                *settings.integer("batch.global_batch"),
+                *settings.integer("batch.microbatch"),
+                {*settings.integer("batch.ramp_start"), *settings.integer("batch.ramp_increment"),
+                 *settings.integer("batch.ramp_samples")}};
   spec.train = {.steps = *settings.integer("train.steps"),
                 .lr = {.peak = *settings.real("train.lr"),
                        .end = *settings.real("train.min_lr"),
@@ -165,7 +168,8 @@ Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& rec
                 .weight_decay = *settings.real("train.weight_decay"),
                 .clip = *settings.real("train.clip"),
                 .seed = *settings.integer("train.seed"),
-                .dtype = *parse_dtype(*settings.text("train.dtype"))};
+                .dtype = *parse_dtype(*settings.text("train.dtype")),
+                .decay_embeddings = *settings.boolean("train.decay_embeddings")};
   return spec;
 }
 

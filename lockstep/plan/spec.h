@@ -35,6 +35,7 @@ struct Train {
   double clip = 0;  // limit of the global gradient norm; 0: none
   std::int64_t seed = 0;
   DType dtype = DType::kBF16;
+  bool decay_embeddings = true;  // and a head tied to them
   bool operator==(const Train&) const = default;
 };
 
@@ -61,9 +62,10 @@ const config::FieldTable& run_fields();
 //   tp x cp x pp x dp = devices of the cluster     dp_shard divides dp
 //   ep x etp divides tp x cp x dp                  stages may be uneven, never empty
 //   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
-//   dp x microbatch divides global_batch           seq is cut evenly by cp (twice: zigzag) and sp
-//   ep, etp > 1 only with experts                  seq <= positions the model can learn
-//   chunks that the schedule can run               pp x chunks <= layers
+//   dp x microbatch divides global_batch and the sizes of a ramp, whose increments end at global_batch
+//   seq <= positions the model can learn           seq is cut evenly by cp (twice: zigzag) and sp
+//   ep, etp > 1 only with experts                  pp x chunks <= layers
+//   chunks that the schedule can run
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them
 // A seq beyond rotary positions and a warmup beyond the steps are warnings.

@@ -117,8 +117,9 @@ void TensorWorkspace::create_state(int unit) {
   values_[{ValueKind::kOptimizer, unit}] = std::move(state);
 }
 
-void TensorWorkspace::begin_step(std::int64_t first_sample, const optim::AdamW& adamw) {
+void TensorWorkspace::begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw) {
   first_sample_ = first_sample;
+  step_.shape.microbatches = microbatches;
   adamw_ = adamw;
 }
 
@@ -426,8 +427,10 @@ void TensorWorkspace::update(const Op& op) {
   const arch::FlatRange own = own_range(op.unit);
   const at::Tensor working = shards_params() ? get<at::Tensor>({ValueKind::kParamShard, op.unit})
                                              : param(op.unit).narrow(0, own.begin, own.size());
-  optim::update(adamw_, updates_, layout(op.unit), own, working, grad,
-                get<optim::State>({ValueKind::kOptimizer, op.unit}), grad_scale_);
+  // All that decays in the first unit is an embedding, and all that decays beside a tied weight is it.
+  const bool is_embedding = op.unit == 0 || layout(op.unit).tied.size() > 0;
+  optim::update(is_embedding ? adamw_.embeddings : adamw_.others, updates_, layout(op.unit), own,
+                working, grad, get<optim::State>({ValueKind::kOptimizer, op.unit}), grad_scale_);
 }
 
 }  // namespace lockstep::runtime

@@ -53,16 +53,21 @@ struct WorkspaceSettings {
 // A parameter means its master weight where there is one.
 enum class StateRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment };
 
-// Belongs to the rank's thread. `model`, `step`, `source` and the group's communicator must outlive it.
+// Belongs to the rank's thread. `model`, `source` and the group's communicator must outlive it.
 class TensorWorkspace final : public exec::Workspace {
  public:
-  // Initial weights, zero moments. REQUIRES: a group of place.tensor.tp ranks, this one at its place.
+  // Initial weights, zero moments. `step` may differ in its microbatches from the steps to come.
+  // REQUIRES: a group of place.tensor.tp ranks, this one at its place.
   TensorWorkspace(const arch::Model& model, const schedule::StepShape& step, Place place,
                   const WorkspaceSettings& settings, const data::TokenSource& source,
                   nn::TensorGroup group = {});
 
-  // For the coming step: which samples it takes (the first of the batch), and the optimizer.
-  void begin_step(std::int64_t first_sample, const optim::AdamW& adamw);
+  // For the coming step: which samples it takes, from the batch's first one on, `microbatches` a rank;
+  // and the optimizer, which may treat embeddings, and a head that shares their weight, otherwise.
+  struct Groups {
+    optim::AdamW others, embeddings;
+  };
+  void begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw);
   // Every rank learns from the coming step's sums that this one wants to stop.
   void ask_to_stop() { wants_stop_ = true; }
   // How many updates have been made; the optimizer's bias correction counts them.
@@ -130,7 +135,7 @@ class TensorWorkspace final : public exec::Workspace {
   std::int64_t path_rows() const;  // of what units hand on, for a microbatch
 
   const arch::Model& model_;
-  const schedule::StepShape& step_;
+  schedule::StepShape step_;  // the number of microbatches is that of the current step
   const Place place_;
   const WorkspaceSettings settings_;
   const data::TokenSource& source_;
@@ -152,7 +157,7 @@ class TensorWorkspace final : public exec::Workspace {
   double grad_scale_ = 1.0;
   std::int64_t first_sample_ = 0;
   std::int64_t updates_ = 0;
-  optim::AdamW adamw_;
+  Groups adamw_;
 };
 
 }  // namespace lockstep::runtime

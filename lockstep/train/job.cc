@@ -12,12 +12,18 @@
 
 namespace lockstep::train {
 
-optim::AdamW Job::adamw(std::int64_t step) const {
+runtime::TensorWorkspace::Groups Job::adamw(std::int64_t step) const {
   const plan::Train& train = spec.train;
   optim::AdamW settings;
   settings.weight_decay = train.weight_decay;
   settings.lr = train.lr.at(step, train.steps);
-  return settings;
+  runtime::TensorWorkspace::Groups groups = {settings, settings};
+  if (!train.decay_embeddings) groups.embeddings.weight_decay = 0;
+  return groups;
+}
+
+plan::StepBatch Job::batch(std::int64_t step) const {
+  return plan::batch_of_step(spec.batch.ramp, spec.batch.global_batch, step);
 }
 
 runtime::Place Job::place(Rank rank) const {
@@ -50,10 +56,33 @@ Hash128 Job::digest() const {
       spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype), " ",
       train.seed, " ", falls ? train.steps : 0, " ", train.lr.warmup, " ",
       plan::to_text(train.lr.decay), " ", train.lr.decay_steps,
-      strf(" %a %a %a %a", train.lr.peak, train.lr.end, train.weight_decay, train.clip)));
+      strf(" %a %a %a %a ", train.lr.peak, train.lr.end, train.weight_decay, train.clip),
+      train.decay_embeddings, " ", spec.batch.ramp.start, " ", spec.batch.ramp.increment, " ",
+      spec.batch.ramp.samples));
+}
+
+namespace {
+
+plan::Spec sized(plan::Spec spec, std::int64_t sequences) {
+  spec.batch.global_batch = sequences;
+  spec.batch.ramp = {};
+  spec.layout.microbatches.reset();  // it said how the whole batch is cut, which is done
+  return spec;
+}
+
+}  // namespace
+
+Job with_batch(const Job& job, std::int64_t sequences) {
+  Result<Job> made = make_job(sized(job.spec, sequences));
+  LS_CHECK(made.ok(), made.ok() ? "" : made.error().message);
+  return *std::move(made);
 }
 
 Result<Job> make_job(const plan::Spec& spec) {
+  if (!spec.batch.ramp.is_none() &&
+      plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype).empty())
+    for (const std::int64_t size : spec.batch.ramp.sizes(spec.batch.global_batch))
+      if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
   const auto refused = plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
   if (!refused.empty()) return refused[0];
   Result<arch::Model> model = arch::describe(spec.model);

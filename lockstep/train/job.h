@@ -23,14 +23,21 @@ struct Job {
   runtime::WorkspaceSettings workspace;
 
   // Optimizer settings of step number `step`, from 0.
-  optim::AdamW adamw(std::int64_t step) const;
+  runtime::TensorWorkspace::Groups adamw(std::int64_t step) const;
+  // The samples that it takes.
+  plan::StepBatch batch(std::int64_t step) const;
   // The same for every rank of a job and different for jobs that would train differently.
   Hash128 digest() const;
   // The mesh's place of a rank, as its workspace needs it.
   runtime::Place place(Rank rank) const;
 };
 
-// Refuses what `legal` refuses, with the first reason.
+// Refuses what `legal` refuses, with the first reason, for every size of a batch that grows. The program
+// is that of the whole batch.
 Result<Job> make_job(const plan::Spec& spec);
+
+// The same job with steps of `sequences` samples and no ramp: what a step of that size runs and costs.
+// REQUIRES: one of the sizes of the job's batch.
+Job with_batch(const Job& job, std::int64_t sequences);
 
 }  // namespace lockstep::train

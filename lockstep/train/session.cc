@@ -36,7 +36,7 @@ comm::CommError explained(const comm::CommError& failure, const exec::StallRepor
 
 Session::Session(const Job& job, comm::World& world, const std::string& label,
                  const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap)
-    : job_(job), world_(world), place_(job.place(world.rank())) {
+    : job_(job), world_(world), place_(job.place(world.rank())), op_deadline_(op_deadline) {
   const Deadline deadline = Deadline::after(op_deadline);
   groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline);
   groups_->agree(job.digest(), deadline);
@@ -45,25 +45,48 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
       std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_, job.workspace,
                                                  source, tensor_group(job, *groups_, op_deadline));
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
+  executor_ = make_executor(job.program);
+  last_ = executor_.get();
+}
+
+std::unique_ptr<exec::Executor> Session::make_executor(const schedule::Program& program) {
   exec::Workspace& seen = wrapped_ ? *wrapped_ : *workspace_;
-  executor_ = std::make_unique<exec::Executor>(
-      job.program, place_.coord, *groups_, seen,
-      exec::Executor::Options{op_deadline, [this](int op, bool waits) {
+  return std::make_unique<exec::Executor>(
+      program, place_.coord, *groups_, seen,
+      exec::Executor::Options{op_deadline_, [this](int op, bool waits) {
                                 world_.position().set(
                                     {static_cast<std::int32_t>(step_), op, waits});
                               }});
+}
+
+Session::Sized Session::sized(std::int64_t sequences) {
+  if (sequences == job_.spec.batch.global_batch) return {job_.program, *executor_};
+  auto known = small_.find(sequences);
+  if (known == small_.end()) {
+    known = small_.emplace(sequences, Small{with_batch(job_, sequences), nullptr}).first;
+    known->second.executor = make_executor(known->second.job.program);
+  }
+  return {known->second.job.program, *known->second.executor};
 }
 
 StepReport Session::step(std::int64_t step, const exec::Executor::Observer& observer) {
   const tensor::ChargeTo charge(account_);
   account_.reset_peak();
   step_ = step;
-  workspace_->begin_step(step * job_.spec.batch.global_batch, job_.adamw(step));
+  const plan::StepBatch batch = job_.batch(step);
+  const Sized work = sized(batch.sequences);
+  last_ = &work.executor;
+  plan::Batch cut = job_.spec.batch;
+  cut.global_batch = batch.sequences;
+  workspace_->begin_step(batch.first,
+                         static_cast<int>(plan::num_microbatches(job_.spec.layout, cut)),
+                         job_.adamw(step));
   const Bytes sent_before = bytes_sent(world_.ledger());
   const RealClock clock;
   const std::int64_t updates = workspace_->updates();
-  const exec::StepSums sums = run(observer);
+  const exec::StepSums sums = run(work, observer);
   StepReport report;
+  report.sequences = batch.sequences;
   report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
   report.grad_norm = std::sqrt(sums.squares.result());
   report.tokens = sums.tokens;
@@ -75,13 +98,13 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   return report;
 }
 
-exec::StepSums Session::run(const exec::Executor::Observer& observer) {
+exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer) {
   try {
-    return executor_->run(observer);
+    return work.executor.run(observer);
   } catch (const comm::CommError& failure) {
     const std::vector<comm::Sighting> seen = world_.sightings();
     if (static_cast<int>(seen.size()) != world_.size()) throw;
-    throw explained(failure, exec::explain_stall(job_.program, job_.mesh, seen), world_.rank());
+    throw explained(failure, exec::explain_stall(work.program, job_.mesh, seen), world_.rank());
   }
 }
 

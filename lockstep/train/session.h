@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,7 @@
 namespace lockstep::train {
 
 struct StepReport {
+  std::int64_t sequences = 0;   // samples of the step, over all ranks
   double loss = 0;              // mean over the step's valid tokens
   double grad_norm = 0;         // before clipping
   std::int64_t tokens = 0;      // valid ones
@@ -45,12 +47,19 @@ class Session {
 
   runtime::TensorWorkspace& workspace() { return *workspace_; }
   const tensor::MemoryAccount& memory() const { return account_; }
-  const schedule::Timeline& timeline() const { return executor_->timeline(); }
+  const schedule::Timeline& timeline() const { return last_->timeline(); }
   Coord coord() const { return place_.coord; }
   const runtime::Place& place() const { return place_; }
 
  private:
-  exec::StepSums run(const exec::Executor::Observer& observer);
+  // The program of a step of some size, and what runs it.
+  struct Sized {
+    const schedule::Program& program;
+    exec::Executor& executor;
+  };
+  Sized sized(std::int64_t sequences);
+  std::unique_ptr<exec::Executor> make_executor(const schedule::Program& program);
+  exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer);
 
   const Job& job_;
   comm::World& world_;
@@ -61,6 +70,15 @@ class Session {
   std::unique_ptr<runtime::TensorWorkspace> workspace_;
   std::unique_ptr<exec::Workspace> wrapped_;  // around it; absent: nothing is
   std::unique_ptr<exec::Executor> executor_;
+
+  // Steps of a batch that is still growing.
+  struct Small {
+    Job job;
+    std::unique_ptr<exec::Executor> executor;
+  };
+  std::map<std::int64_t, Small> small_;  // by sequences, made when first met
+  const exec::Executor* last_ = nullptr;
+  const Seconds op_deadline_;
 };
 
 }  // namespace lockstep::train

@@ -87,7 +87,8 @@ struct Verdict {
 
 class Verifier {
  public:
-  // Runs the reference. `spec` gives model, batch, optimizer, seed and type; its layout is not used.
+  // Runs the reference. `spec` gives model, batch, optimizer, seed and type; its layout and the ramp of
+  // its batch are not used.
   // Without `equal_bits`, for a machine whose kernels are not strict, bits are not compared among
   // layouts. REQUIRES: a spec whose model runs here.
   static Result<Verifier> create(const plan::Spec& spec, int steps, bool equal_bits = true);

@@ -1,0 +1,50 @@
+#include "lockstep/plan/batch_ramp.h"
+
+#include <algorithm>
+
+namespace lockstep::plan {
+namespace {
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Samples after which there have been `n` of `all` increments: the least c with c all / samples >= n.
+std::int64_t samples_until(const BatchRamp& ramp, std::int64_t n, std::int64_t all) {
+  const std::int64_t each = ramp.samples / all, rest = ramp.samples % all;
+  return n * each + divided_up(n * rest, all);
+}
+
+}  // namespace
+
+std::int64_t BatchRamp::at(std::int64_t consumed, std::int64_t whole) const {
+  if (is_none() || consumed >= samples) return whole;
+  const std::int64_t all = (whole - start) / increment;
+  std::int64_t n = 0;
+  while (n < all && samples_until(*this, n + 1, all) <= consumed) ++n;
+  return start + n * increment;
+}
+
+std::vector<std::int64_t> BatchRamp::sizes(std::int64_t whole) const {
+  std::vector<std::int64_t> all;
+  if (!is_none())
+    for (std::int64_t size = start; size < whole; size += increment) all.push_back(size);
+  all.push_back(whole);
+  return all;
+}
+
+StepBatch batch_of_step(const BatchRamp& ramp, std::int64_t whole, std::int64_t step) {
+  std::int64_t consumed = 0;
+  if (!ramp.is_none()) {
+    const std::int64_t all = (whole - ramp.start) / ramp.increment;
+    for (std::int64_t n = 0; n < all; ++n) {
+      const std::int64_t size = ramp.start + n * ramp.increment;
+      const std::int64_t left = samples_until(ramp, n + 1, all) - consumed;
+      const std::int64_t steps = std::max<std::int64_t>(0, divided_up(left, size));
+      if (step < steps) return {consumed + step * size, size};
+      step -= steps;
+      consumed += steps * size;
+    }
+  }
+  return {consumed + step * whole, whole};
+}
+
+}  // namespace lockstep::plan
