@@ -7,7 +7,6 @@
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/train/verify.h"
 #include "tests/train/sessions.h"
-#include "tests/train/small.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::train {
@@ -54,27 +53,26 @@ TEST(Bf16, TheStateIsWide) {
   }
 }
 
-// Mean of the last 20 steps: a single one sees 128 tokens.
+// 1024 tokens a step and a warmup: with 128 and none, f32 itself ends 2 % apart when only the size of a
+// microbatch, and by that the order of sums, changes.
 double last_loss(DType dtype, std::int64_t steps) {
-  plan::Spec spec = small_spec(false);
-  spec.train.dtype = dtype;
-  spec.train.clip = 1.0;
+  plan::Spec spec = tiny_spec(false, dtype);
+  spec.model.layers = 2;
+  spec.batch = {.seq = 32, .global_batch = 32, .microbatch = 16};
   spec.train.steps = steps;
-  const Job job = job_of(spec, "dp1 zero1 m2");
+  spec.train.lr.warmup = 10;
+  const Job job = make_job(spec).value();
   const data::MockTokens tokens(1, spec.model.vocab, false);
-  double sum = 0;
+  double loss = 0;
   on_every_rank(job, tokens, [&](comm::World&, Session& session) {
-    for (std::int64_t step = 0; step < steps; ++step) {
-      const double loss = session.step(step).loss;
-      if (step >= steps - 20) sum += loss;
-    }
+    for (std::int64_t step = 0; step < steps; ++step) loss = session.step(step).loss;
   });
-  return sum / 20;
+  return loss;
 }
 
 TEST(Bf16Slow, TwoHundredStepsEndWithinAPercentOfF32) {
   const double wide = last_loss(DType::kF32, 200), narrow = last_loss(DType::kBF16, 200);
-  EXPECT_LT(wide, 2.0);  // of 3.7 at the start, so that something was learned
+  EXPECT_LT(wide, 2.0);  // of 4.6 at the start, so that something was learned
   EXPECT_NEAR(narrow / wide, 1, 0.01);
   std::printf("f32 %.5f, bf16 %.5f\n", wide, narrow);
 }
