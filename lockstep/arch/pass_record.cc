@@ -63,7 +63,10 @@ void PassRecorder::norm_again(const std::string& normed, const NormRows& over) {
 void PassRecorder::scale(const std::string& normed, const NormRows& over) {
   widen_params(over);
   take(normed, over.rows() * over.columns * d_.s);
-  if (d_.is_narrow() && !d_.layer_norm) moment("wide_rows", wide_block(over));
+  // Of LayerNorm also the result and two numbers of each row.
+  const std::int64_t block = wide_block(over);
+  if (d_.is_narrow())
+    moment("wide_rows", d_.layer_norm ? 2 * block + 2 * block / over.columns : block);
   give_params();
 }
 
@@ -77,10 +80,13 @@ void PassRecorder::norm_grad(const std::string& d_norm, const NormRows& over) {
 }
 
 void PassRecorder::layer_norm_grad(const std::string& d_norm, const NormRows& over) {
-  take("replaced", over.rows() * over.columns * d_.s);
+  if (!d_.is_narrow()) take("replaced", over.rows() * over.columns * d_.s);
   take(d_norm, over.columns * d_.wide);
   take(d_norm + "_bias", over.columns * d_.wide);
-  moment("thread_sums", 2 * over.columns * d_.wide);
+  const std::int64_t thread_sums = 2 * over.columns * d_.wide;
+  if (d_.is_narrow())  // gradient, input and result; the rows' part of the parameters'
+    return moment("wide_rows", 3 * wide_block(over) + 2 * over.columns * d_.wide + thread_sums);
+  moment("thread_sums", thread_sums);
   give("replaced");
 }
 

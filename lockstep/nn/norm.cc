@@ -82,6 +82,38 @@ at::Tensor rms_grad(const at::Tensor& d, const at::Tensor& x, const at::Tensor& 
   return d_gain;
 }
 
+// LibTorch's kernels for narrow rows round the gradients of the parameters after every row.
+at::Tensor layer_norm_blocks(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,
+                             double eps, RowStats& stats) {
+  stats.mean = at::empty({x.size(0), 1}, gain.options());
+  stats.rstd = at::empty({x.size(0), 1}, gain.options());
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  for_row_blocks(x, [&](std::int64_t begin, std::int64_t n) {
+    const auto [rows, mean, rstd] =
+        at::native_layer_norm(widened(x.narrow(0, begin, n)), {x.size(1)}, gain, bias, eps);
+    y.narrow(0, begin, n).copy_(rows);
+    stats.mean.narrow(0, begin, n).copy_(mean);
+    stats.rstd.narrow(0, begin, n).copy_(rstd);
+  });
+  return y;
+}
+
+// Turns d into the gradient of x.
+NormGrads layer_norm_grad_blocks(const at::Tensor& d, const at::Tensor& x, const RowStats& stats,
+                                 const at::Tensor& gain, const at::Tensor& bias) {
+  NormGrads made{at::zeros(gain.sizes(), gain.options()), at::zeros(gain.sizes(), gain.options())};
+  for_row_blocks(d, [&](std::int64_t begin, std::int64_t n) {
+    const at::Tensor rows = d.narrow(0, begin, n);
+    const auto [dx, d_gain, d_bias] = at::native_layer_norm_backward(
+        widened(rows), widened(x.narrow(0, begin, n)), {x.size(1)}, stats.mean.narrow(0, begin, n),
+        stats.rstd.narrow(0, begin, n), gain, bias, {true, true, true});
+    made.gain.add_(d_gain);
+    made.bias.add_(d_bias);
+    rows.copy_(dx);
+  });
+  return made;
+}
+
 }  // namespace
 
 Norm::Norm(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
@@ -98,9 +130,10 @@ at::Tensor Norm::forward(const at::Tensor& params, const at::Tensor& x, RowStats
     stats.rstd = rms_rstd(x, eps_);
     return rms_scale(x, stats.rstd, gain);
   }
-  at::Tensor y;  // statistics have the type of the parameters
-  std::tie(y, stats.mean, stats.rstd) = at::native_layer_norm(
-      x, {x.size(-1)}, widened(gain), widened(vector_at(params, bias_)), eps_);
+  const at::Tensor bias = vector_at(params, bias_);
+  if (is_narrow(x)) return layer_norm_blocks(x, widened(gain), widened(bias), eps_, stats);
+  at::Tensor y;
+  std::tie(y, stats.mean, stats.rstd) = at::native_layer_norm(x, {x.size(-1)}, gain, bias, eps_);
   return y;
 }
 
@@ -117,10 +150,14 @@ at::Tensor Norm::grad(const at::Tensor& params, at::Tensor d, const at::Tensor& 
     made.gain = rms_grad(d, x, stats.rstd, gain);
     return d;
   }
+  const at::Tensor bias = vector_at(params, bias_);
+  if (is_narrow(d)) {
+    made = layer_norm_grad_blocks(d, x, stats, widened(gain), widened(bias));
+    return d;
+  }
   at::Tensor dx;
-  std::tie(dx, made.gain, made.bias) =
-      at::native_layer_norm_backward(d, x, {x.size(-1)}, stats.mean, stats.rstd, widened(gain),
-                                     widened(vector_at(params, bias_)), {true, true, true});
+  std::tie(dx, made.gain, made.bias) = at::native_layer_norm_backward(
+      d, x, {x.size(-1)}, stats.mean, stats.rstd, gain, bias, {true, true, true});
   return dx;
 }
 

@@ -4,8 +4,8 @@
 // copies its input up to five times; these passes take what they say.
 //
 // Where elements are narrower than f32, statistics and the parameters' gradients are f32, everything is
-// computed in f32 and rounded once, with f32 copies of the parameters and, for RMS, of a few tokens at
-// a time (wide_rows.h).
+// computed in f32 and rounded once, with f32 copies of the parameters and of a few tokens at a time
+// (wide_rows.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,9 +46,9 @@ class Norm {
   at::Tensor again(const at::Tensor& params, const at::Tensor& x, const RowStats& stats) const;
 
   // The gradient of x from that of y, and those of the parameters. Takes `d` over: RMS overwrites it
-  // and needs x's size and a number a row more for a moment, of a few tokens where they are copied;
-  // LayerNorm's result is another tensor, and it needs two rows for a moment (of every intra-op
-  // thread).
+  // and needs x's size and a number a row more for a moment; LayerNorm's result is another tensor, and
+  // it needs two rows for a moment (of every intra-op thread). Where rows are copied, both overwrite
+  // it and need that for a few tokens only.
   at::Tensor grad(const at::Tensor& params, at::Tensor d, const at::Tensor& x,
                   const RowStats& stats, NormGrads& made) const;
 

@@ -84,8 +84,9 @@ TEST(Narrow, TheHeadIsAsAccurateAsAutogradAndItsLossIsWide) {
 }
 
 TEST(Narrow, TheEmbeddingAddsWideAndInOrder) {
-  Shape shape{
-      .batch = 3, .seq = 500, .hidden = 256, .vocab = 7};  // more rows than are copied at once
+  // More rows than are copied at once, and learned positions.
+  const Shape shape =
+      Shape{.batch = 3, .seq = 500, .hidden = 256, .heads = 16, .vocab = 7}.as(Kin::kGpt2);
   const Tiny tiny(shape);
   const Embedding embedding(tiny.config(), tiny.unit(kEmbed), tiny.flat(kEmbed));
   const at::Tensor tokens = random_labels(shape);
@@ -97,21 +98,52 @@ TEST(Narrow, TheEmbeddingAddsWideAndInOrder) {
   EXPECT_EQ(distance(tiny, kEmbed, grads, whole), 0.0);
 }
 
-// Rows are copied a few at a time; which, must not show.
+// What a norm gives for narrow rows and for the same rows in f32.
+struct NormPair {
+  RowStats narrow_stats, wide_stats;
+  NormGrads narrow_made, wide_made;
+  at::Tensor narrow, wide, d_narrow, d_wide;
+
+  NormPair(const Norm& norm, const at::Tensor& params, const at::Tensor& x) {
+    const at::Tensor d = random("d", x.sizes().vec(), kNarrow);
+    const at::Tensor wide_params = params.to(at::kFloat), wide_x = x.to(at::kFloat);
+    narrow = norm.forward(params, x, narrow_stats);
+    wide = norm.forward(wide_params, wide_x, wide_stats);
+    d_narrow = norm.grad(params, d.clone(), x, narrow_stats, narrow_made);
+    d_wide = norm.grad(wide_params, d.to(at::kFloat), wide_x, wide_stats, wide_made);
+  }
+};
+
+// Rows are copied a few at a time; which, must not show, but in the order of sums over rows.
+void expect_rounded_once(const NormPair& got) {
+  EXPECT_TRUE(at::equal(got.narrow_stats.rstd, got.wide_stats.rstd));
+  EXPECT_TRUE(at::equal(got.narrow, got.wide.to(kNarrow)));
+  EXPECT_TRUE(at::equal(got.d_narrow, got.d_wide.to(kNarrow)));
+  EXPECT_EQ(got.narrow_made.gain.scalar_type(), at::kFloat);
+  const auto rows = static_cast<double>(got.wide_stats.rstd.numel());
+  EXPECT_LE(distance(got.narrow_made.gain, got.wide_made.gain), std::ldexp(rows, -24));
+  if (!got.wide_stats.mean.defined()) return;
+  EXPECT_TRUE(at::equal(got.narrow_stats.mean, got.wide_stats.mean));
+  EXPECT_EQ(got.narrow_made.bias.scalar_type(), at::kFloat);
+  EXPECT_LE(distance(got.narrow_made.bias, got.wide_made.bias), std::ldexp(rows, -24));
+}
+
 TEST(Narrow, NormsAreThoseOfWideRowsRoundedOnce) {
-  const std::int64_t h = 640, rows = 2 * arch::wide_rows(h) + 3;
-  const at::Tensor x = random("x", {rows, h}, kNarrow), d = random("d", {rows, h}, kNarrow);
-  const at::Tensor gain = random("gain", {h}, kNarrow);
-  const at::Tensor wide = x.to(at::kFloat), wide_gain = gain.to(at::kFloat);
-  const at::Tensor rstd = rms_rstd(x, 1e-5);
-  EXPECT_TRUE(at::equal(rstd, rms_rstd(wide, 1e-5)));
-  EXPECT_TRUE(at::equal(rms_scale(x, rstd, gain), rms_scale(wide, rstd, wide_gain).to(kNarrow)));
-  const at::Tensor d_wide = d.to(at::kFloat);
-  const at::Tensor wide_d_gain = rms_grad(d_wide, wide, rstd, wide_gain);
-  const at::Tensor d_gain = rms_grad(d, x, rstd, gain);
-  EXPECT_EQ(d_gain.scalar_type(), at::kFloat);
-  EXPECT_TRUE(at::equal(d, d_wide.to(kNarrow)));
-  EXPECT_LE(distance(d_gain, wide_d_gain), 1e-6 * static_cast<double>(rows));
+  const std::int64_t h = 640, tokens = 2 * arch::wide_rows(h) + 4;
+  const at::Tensor x = random("x", {tokens, h}, kNarrow);
+  for (const Kin kin : {Kin::kQwen3, Kin::kGpt2}) {
+    const Tiny tiny(Shape{.hidden = h, .heads = 40}.as(kin));
+    const Norm norm(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), "head.norm");
+    expect_rounded_once({norm, random_params(tiny, kHead, kNarrow), x});
+  }
+}
+
+TEST(Narrow, NormsOfHeadsAreThoseOfWideRowsRoundedOnce) {
+  const Tiny tiny(Shape{}.as(Kin::kQwen3));
+  const Norm norm(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), "blocks.{i}.attn.q_norm");
+  // Queries are a slice of what one product made.
+  const at::Tensor q = random("qkv", {2, 700, 8, 16}, kNarrow).narrow(2, 0, 5);
+  expect_rounded_once({norm, random_params(tiny, kBlock, kNarrow), q});
 }
 
 // oneDNN's products of bf16 take memory of their own for a moment, which no formula gives: what the
@@ -190,11 +222,12 @@ TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
                  .ffn = 32});
   for (const Shape& shape : all) {
     build(shape, kBlock);
-    SCOPED_TRACE(shape.seq);
+    SCOPED_TRACE(tiny_->config().name + ", " + std::to_string(shape.seq) + " tokens");
     const std::int64_t t = shape.tokens(), h = shape.hidden, q = shape.q();
     const std::int64_t qkv = q + 2 * shape.k(), f = shape.ffn;
+    const std::int64_t g = shape.kin == Kin::kGpt2 ? f : 2 * f;
     Scratch forward, backward;
-    for (const auto& [k, n] : {std::pair{h, qkv}, {q, h}, {h, 2 * f}, {f, h}}) {
+    for (const auto& [k, n] : {std::pair{h, qkv}, {q, h}, {h, g}, {f, h}}) {
       forward.add(t, k, n, true);
       backward.add(t, n, k, false);
     }
@@ -224,8 +257,13 @@ TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
 }
 
 TEST_F(NarrowMemory, EndsTakeTheTablesAndScratchOfProducts) {
-  for (const auto& [hidden, vocab, chunk] : {std::tuple{64, 600, 5}, {256, 50, 1000}}) {
-    const Shape shape{.batch = 3, .seq = 50, .hidden = hidden, .vocab = vocab};
+  for (const auto& [hidden, vocab, chunk, kin] : {std::tuple{64, 600, 5, Kin::kLlama},
+                                                  {256, 50, 1000, Kin::kLlama},
+                                                  {64, 600, 5, Kin::kGpt2},
+                                                  {256, 50, 1000, Kin::kGpt2}}) {
+    const Shape shape =
+        Shape{.batch = 3, .seq = 50, .hidden = hidden, .heads = hidden / 16, .vocab = vocab}.as(
+            kin);
     build(shape, kHead);
     sizes_.head_chunk = chunk;
     const std::int64_t rows = std::min<std::int64_t>(chunk, shape.tokens());

@@ -9,7 +9,7 @@
 namespace lockstep::tensor {
 namespace {
 
-Deadline soon() { return Deadline::after(Seconds{10}); }
+Deadline shortly() { return Deadline::after(Seconds{10}); }
 
 // Boards of several ranks in one process, on a store of the test's own.
 class Progress : public testing::Test {
@@ -18,7 +18,7 @@ class Progress : public testing::Test {
                                        std::shared_ptr<const comm::PositionCell> position = {}) {
     return std::make_unique<ProgressBoard>(
         comm::Rendezvous{Rank{rank}, 4, "127.0.0.1", store_->port(), /*agent_hosts_store=*/true},
-        soon(), std::move(position));
+        shortly(), std::move(position));
   }
   std::unique_ptr<Store> store_ = Store::host(0);
 };
