@@ -55,8 +55,9 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
   for (const auto& spec : {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec()}) {
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-    for (const char* layout : {"pp2 dp2 zero1 m4 step recompute=block",
-                               "pp2 dp2 zero3 m4 mb recompute=cheap", "dp2x2 zero2 m2 step"})
+    for (const char* layout :
+         {"pp2 dp2 zero1 m4 step recompute=block", "pp2 dp2 zero3 m4 mb recompute=cheap",
+          "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp"})
       EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << layout;
   }
 }
