@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/arch/flat_layout.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/lower.h"
@@ -70,16 +71,6 @@ Fault freeing_before_backward(Program program) {
           list[i].unit == list[i - 1].unit)
         std::swap(list[i], list[i - 1]);
   return {program};
-}
-
-// As if under sequence parallelism.
-Fault reducing_whole_gains(const Program& program) {
-  schedule::StepShape step = program.step;
-  step.partial.assign(static_cast<std::size_t>(step.units()), true);
-  step.partial[0] = false;
-  Program made = *schedule::lower(*schedule::find("1f1b")->build(step.shape), step);
-  made.step = program.step;
-  return {made};
 }
 
 // Faults of the machinery.
@@ -148,6 +139,24 @@ Fault reducing_all_gains_but_the_last() {
       return part.slice(0, part.count - 32);
     }};
   });
+}
+
+// As if under sequence parallelism: all that two tensor ranks hold alike is summed, without ZeRO.
+Fault reducing_whole_gains(const Program& program) {
+  schedule::StepShape step = program.step;
+  step.partial.assign(static_cast<std::size_t>(step.units()), true);
+  step.partial[0] = false;
+  Fault fault = hooked([](Rank) {
+    return Hooks{.replicated_part = [](int unit, Inner inner) {
+      const arch::Model model = *arch::describe(small_spec(false).model);
+      const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
+      const arch::FlatRange range = arch::flat_layouts(model, 2)[kind].replicated;
+      return inner.buffer({ValueKind::kAccGrad, unit}).slice(range.begin, range.size());
+    }};
+  });
+  fault.program = *schedule::lower(*schedule::find("1f1b")->build(step.shape), step);
+  fault.program->step = program.step;
+  return fault;
 }
 
 Fault scaling_reduced(double factor) {
