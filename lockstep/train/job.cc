@@ -44,21 +44,21 @@ Hash128 Job::digest() const {
   const arch::ModelConfig& config = model.config;
   const arch::RopeScaling& scaling = config.rope_scaling;
   const bool falls = train.lr.decay != plan::Decay::kConstant;  // else a run may be made longer
-  return xxh3_128(join_parts(
-      to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ", config.heads, " ",
-      config.kv_heads, " ", config.head_dim, " ", config.ffn, " ", config.vocab, " ",
-      config.max_positions, " ", config.tied, " ", to_text(config.family), " ",
-      to_text(config.norm), " ", config.qkv_bias, " ", config.linear_bias, " ",
-      to_text(config.qk_norm), " ",
-      strf("%a %a %a ", config.norm_eps, config.rope_theta, config.init_std),
-      strf("%a %a %a ", scaling.factor, scaling.low_freq, scaling.high_freq),
-      scaling.original_positions, " ", to_text(spec.layout), " ", spec.batch.seq, " ",
-      spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype), " ",
-      train.seed, " ", falls ? train.steps : 0, " ", train.lr.warmup, " ",
-      plan::to_text(train.lr.decay), " ", train.lr.decay_steps,
-      strf(" %a %a %a %a ", train.lr.peak, train.lr.end, train.weight_decay, train.clip),
-      train.decay_embeddings, " ", spec.batch.ramp.start, " ", spec.batch.ramp.increment, " ",
-      spec.batch.ramp.samples));
+  return xxh3_128(
+      join_parts(to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ",
+                 config.heads, " ", config.kv_heads, " ", config.head_dim, " ", config.ffn, " ",
+                 config.vocab, " ", config.max_positions, " ", config.tied, " ",
+                 to_text(config.family), " ", to_text(config.norm), " ", config.qkv_bias, " ",
+                 config.linear_bias, " ", to_text(config.qk_norm), " ",
+                 strf("%a %a %a ", config.norm_eps, config.rope_theta, config.init_std),
+                 strf("%a %a %a ", scaling.factor, scaling.low_freq, scaling.high_freq),
+                 scaling.original_positions, " ", to_text(spec.layout), " ", spec.batch.seq, " ",
+                 spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype),
+                 " ", train.seed, " ", falls ? train.steps : 0, " ", train.lr.warmup, " ",
+                 plan::to_text(train.lr.decay), " ", train.lr.decay_steps,
+                 strf(" %a %a %a %a ", train.lr.peak, train.lr.end, train.weight_decay, train.clip),
+                 train.decay_embeddings, " ", spec.batch.ramp.start, " ", spec.batch.ramp.increment,
+                 " ", spec.batch.ramp.samples));
 }
 
 namespace {

@@ -75,13 +75,23 @@ const std::vector<Refusal>& combinations() {
       {"more stages than layers, by chunks",
        [](Asked& a) { a.layout.degrees.pp = 32, a.layout.chunks = 2; },
        [](Asked& a) { a.layout.chunks = 1; }},
+      {"rows of a block that keeps none",
+       [](Asked& a) { a.layout.recompute = {.block = true, .product = true}; },
+       [](Asked& a) { a.layout.recompute = kWholeBlock; }},
+      {"an unknown schedule", [](Asked& a) { a.layout.schedule = "1f2b"; },
+       [](Asked& a) { a.layout.schedule = "1f1b"; }},
+      {"a stage of ZeRO that is none", [](Asked& a) { a.layout.zero = 4; },
+       [](Asked& a) { a.layout.zero = 3; }},
+  };
+  return all;
+}
+
+const std::vector<Refusal>& batches() {
+  static const std::vector<Refusal> all = {
       {"a batch that does not divide", [](Asked& a) { a.batch.global_batch = 36; },
        [](Asked& a) { a.batch.global_batch = 40; }},
       {"another number of microbatches", [](Asked& a) { a.layout.microbatches = 8; },
        [](Asked& a) { a.layout.microbatches = 4; }},
-      {"rows of a block that keeps none",
-       [](Asked& a) { a.layout.recompute = {.block = true, .product = true}; },
-       [](Asked& a) { a.layout.recompute = kWholeBlock; }},
       {"a ramp without samples", [](Asked& a) { a.batch.ramp = {64, 64, 0}; },
        [](Asked& a) { a.batch.ramp = {}; }},
       {"a ramp from above the batch", [](Asked& a) { a.batch.ramp = {32, 8, 100}; },
@@ -90,10 +100,6 @@ const std::vector<Refusal>& combinations() {
        [](Asked& a) { a.batch.ramp.start = 8; }},
       {"a ramp that misses the batch", [](Asked& a) { a.batch.ramp = {8, 16, 100}; },
        [](Asked& a) { a.batch.ramp.increment = 8; }},
-      {"an unknown schedule", [](Asked& a) { a.layout.schedule = "1f2b"; },
-       [](Asked& a) { a.layout.schedule = "1f1b"; }},
-      {"a stage of ZeRO that is none", [](Asked& a) { a.layout.zero = 4; },
-       [](Asked& a) { a.layout.zero = 3; }},
   };
   return all;
 }
@@ -126,7 +132,7 @@ const std::vector<Refusal>& models_and_types() {
 
 TEST(Legal, EveryRefusalNamesBothSettingsAndTheNearestLegalOnes) {
   std::string text;
-  for (const auto* group : {&combinations(), &models_and_types()})
+  for (const auto* group : {&combinations(), &batches(), &models_and_types()})
     for (const Refusal& refusal : *group) {
       Asked asked;
       ASSERT_TRUE(asked.refusals().empty()) << asked.refusals()[0].message;
