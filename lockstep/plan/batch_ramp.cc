@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/base/check.h"
+
 namespace lockstep::plan {
 namespace {
 
@@ -13,11 +15,20 @@ std::int64_t samples_until(const BatchRamp& ramp, std::int64_t n, std::int64_t a
   return n * each + divided_up(n * rest, all);
 }
 
+// How many increments there are.
+std::int64_t increments(const BatchRamp& ramp, std::int64_t whole) {
+  LS_CHECK(ramp.start > 0 && ramp.increment > 0 && ramp.samples > 0 && whole > ramp.start &&
+               (whole - ramp.start) % ramp.increment == 0,
+           "a batch from ", ramp.start, " to ", whole, " by ", ramp.increment, " over ",
+           ramp.samples);
+  return (whole - ramp.start) / ramp.increment;
+}
+
 }  // namespace
 
 std::int64_t BatchRamp::at(std::int64_t consumed, std::int64_t whole) const {
   if (is_none() || consumed >= samples) return whole;
-  const std::int64_t all = (whole - start) / increment;
+  const std::int64_t all = increments(*this, whole);
   std::int64_t n = 0;
   while (n < all && samples_until(*this, n + 1, all) <= consumed) ++n;
   return start + n * increment;
@@ -34,7 +45,7 @@ std::vector<std::int64_t> BatchRamp::sizes(std::int64_t whole) const {
 StepBatch batch_of_step(const BatchRamp& ramp, std::int64_t whole, std::int64_t step) {
   std::int64_t consumed = 0;
   if (!ramp.is_none()) {
-    const std::int64_t all = (whole - ramp.start) / ramp.increment;
+    const std::int64_t all = increments(ramp, whole);
     for (std::int64_t n = 0; n < all; ++n) {
       const std::int64_t size = ramp.start + n * ramp.increment;
       const std::int64_t left = samples_until(ramp, n + 1, all) - consumed;
