@@ -259,6 +259,7 @@ TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
 TEST_F(NarrowMemory, EndsTakeTheTablesAndScratchOfProducts) {
   for (const auto& [hidden, vocab, chunk, kin] : {std::tuple{64, 600, 5, Kin::kLlama},
                                                   {256, 50, 1000, Kin::kLlama},
+                                                  {64, 3000, 1000, Kin::kLlama},
                                                   {64, 600, 5, Kin::kGpt2},
                                                   {256, 50, 1000, Kin::kGpt2}}) {
     const Shape shape =

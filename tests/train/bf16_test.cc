@@ -1,6 +1,7 @@
 // Training in bf16 with f32 master weights: what it promises, and where it ends.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -50,6 +51,29 @@ TEST(Bf16, TheStateIsWide) {
     const at::Tensor& held = trial.images[0].at(1, role);
     EXPECT_EQ(held.scalar_type(), at::kFloat);
     EXPECT_GT(held.sub(held.to(at::kBFloat16)).abs().max().item<double>(), 0) << to_text(role);
+  }
+}
+
+// Verify can not see what is wrong alike on one rank and on all: after a step, the working weights of
+// the piece that a rank updates are its masters, rounded.
+TEST(Bf16, WorkingWeightsFollowTheirMasters) {
+  for (const char* layout : {"dp2 zero0 m2", "dp2 zero2 m2", "pp2 dp2 zero3 m2"}) {
+    const Job job = job_of(tiny_spec(true, DType::kBF16), layout);
+    const data::MockTokens tokens(1, job.spec.model.vocab, true);
+    on_every_rank(job, tokens, [&](comm::World&, Session& session) {
+      runtime::TensorWorkspace& workspace = session.workspace();
+      for (int step = 0; step < 2; ++step) session.step(step);
+      for (int unit = 0; unit < job.model.num_units(); ++unit) {
+        if (!job.program.step.holds(session.coord(), unit)) continue;
+        const bool is_shard = job.program.step.zero == 3;
+        const Buffer held = is_shard ? workspace.buffer({schedule::ValueKind::kParamShard, unit})
+                                     : workspace.own_part(unit);
+        const at::Tensor rounded =
+            workspace.state(unit, runtime::StateRole::kParameter).to(at::kBFloat16);
+        ASSERT_EQ(held.bytes(), static_cast<std::int64_t>(rounded.nbytes()));
+        EXPECT_EQ(std::memcmp(held.data, rounded.const_data_ptr(), rounded.nbytes()), 0) << layout;
+      }
+    });
   }
 }
 
