@@ -127,8 +127,9 @@ class Verifier {
   int steps_;
   bool equal_bits_;
   std::vector<StepImage> reference_;
-  std::vector<StepImage> truth_;          // of f32, bf16: what orders() give in f64 on one rank
-  std::map<std::int64_t, Bounds> alone_;  // of f32, bf16: errors of one rank, by size of a microbatch
+  std::vector<StepImage> truth_;  // of f32, bf16: what orders() give in f64 on one rank
+  std::map<std::int64_t, Bounds>
+      alone_;  // of f32, bf16: errors of one rank, by size of a microbatch
   std::map<std::string, std::pair<std::string, Hash128>> bits_;  // class: first layout, digest
 };
 
