@@ -221,6 +221,10 @@ struct Mistake {
   std::vector<std::string> words;
   ExitCode code;
   std::string message, help;
+  // In the name of its test.
+  friend void PrintTo(const Mistake& mistake, std::ostream* out) {
+    for (const std::string& word : mistake.words) *out << word << ' ';
+  }
 };
 
 class CommandLine : public testing::TestWithParam<Mistake> {};

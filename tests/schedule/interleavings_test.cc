@@ -188,7 +188,7 @@ void compare_mutants(int count, Dice dice) {
 }
 
 TEST(Interleavings, OfMutantsAreDecidedByOneSort) { compare_mutants(5, Dice(3)); }
-TEST(InterleavingsSlow, OfMoreMutantsAreDecidedByOneSort) { compare_mutants(60, Dice(4)); }
+TEST(InterleavingsLong, OfMoreMutantsAreDecidedByOneSort) { compare_mutants(60, Dice(4)); }
 
 }  // namespace
 }  // namespace lockstep::schedule
