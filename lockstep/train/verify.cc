@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -29,14 +28,6 @@ plan::Spec on_one_rank(plan::Spec spec) {
 
 data::MockTokens tokens_for(const plan::Spec& spec) {
   return {static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab, /*ignore_some=*/true};
-}
-
-// Those with which one rank is tried for the sake of its rounding.
-std::set<std::int64_t> microbatches_alone(const plan::Batch& batch) {
-  std::set<std::int64_t> sizes = {batch.microbatch};
-  for (const std::int64_t size : {1, 2, 4, 8, 16})
-    if (batch.global_batch % size == 0) sizes.insert(size);
-  return sizes;
 }
 
 // The first failure counts; no text, no failure.
@@ -157,34 +148,28 @@ void Verifier::find_truth() {
   truth_ = run_trial(*job, tokens_for(spec_), orders(), kDeadline).images;
 }
 
-// How far one rank is from the truth. The size of a microbatch matters, because it decides how many
+// How far one rank is from the truth. The size of a microbatch is kept, because it decides how many
 // numbers a matrix product adds up, and by that its rounding.
 void Verifier::measure_bounds(const Job& job) {
-  if (truth_.empty()) return;
-  for (const std::int64_t microbatch : microbatches_alone(job.spec.batch)) {
-    if (alone_.contains(microbatch)) continue;
-    plan::Spec spec = on_one_rank(spec_);
-    spec.batch.microbatch = microbatch;
-    const Result<Job> alone = make_job(spec);
-    LS_CHECK(alone.ok(), alone.ok() ? "" : alone.error().message);
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    Verdict own{.bounds = {kInfinity, kInfinity}};
-    compare_images(run_trial(*alone, tokens_for(spec_), orders(), kDeadline).images, own);
-    alone_[microbatch] = {own.step_error, own.run_error};
-  }
+  const std::int64_t microbatch = job.spec.batch.microbatch;
+  if (truth_.empty() || bounds_.contains(microbatch)) return;
+  plan::Spec spec = on_one_rank(spec_);
+  spec.batch.microbatch = microbatch;
+  const Result<Job> alone = make_job(spec);
+  LS_CHECK(alone.ok(), alone.ok() ? "" : alone.error().message);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Verdict own{.bounds = {kInfinity, kInfinity}};
+  compare_images(run_trial(*alone, tokens_for(spec_), orders(), kDeadline).images, own);
+  bounds_[microbatch] = {2 * own.step_error, 2 * own.run_error};
 }
 
 Bounds Verifier::bounds_of(const Job& job) const {
   if (truth_.empty())
     return job.place({0}).tensor.tp > 1 ? Bounds{1e-10, 1e-8} : Bounds{1e-12, 1e-10};
-  Bounds bounds;
-  for (const std::int64_t microbatch : microbatches_alone(job.spec.batch)) {
-    const auto found = alone_.find(microbatch);
-    LS_CHECK(found != alone_.end(), "microbatches of ", microbatch, " were not tried");
-    bounds.run = std::max(bounds.run, 2 * found->second.run);
-    if (microbatch == job.spec.batch.microbatch) bounds.step = 2 * found->second.step;
-  }
-  return bounds;
+  const auto found = bounds_.find(job.spec.batch.microbatch);
+  LS_CHECK(found != bounds_.end(), "microbatches of ", job.spec.batch.microbatch,
+           " were not tried");
+  return found->second;
 }
 
 // What the image at this place of a trial is compared with; orders() says which step it is.

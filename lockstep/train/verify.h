@@ -7,10 +7,8 @@
 //            reference's state, and (b) parameters after a free run are within bounds; (b) is wider,
 //            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10, and where tensor
 //            ranks cut the sums of matrix products 1e-10 and 1e-8. In f32 and bf16 errors are
-//            distances to the same steps in f64, and the bounds are twice what they are on one rank: (a)
-//            with microbatches of the same size, (b) at most, with those and with 1, 2, 4, 8 and 16
-//            sequences. For Adam makes of the rounding of a gradient near zero a difference of any
-//            size, and one run says little about how large. Parameters are master weights;
+//            distances to the same steps in f64, and the bounds are twice what they are on one rank
+//            with microbatches of the same size. Parameters are master weights;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
 //            equal tensor degree with or without sequence parallelism, data degree, microbatch size
 //            and reduction period. The reference is one of them;
@@ -127,9 +125,8 @@ class Verifier {
   int steps_;
   bool equal_bits_;
   std::vector<StepImage> reference_;
-  std::vector<StepImage> truth_;  // of f32, bf16: what orders() give in f64 on one rank
-  std::map<std::int64_t, Bounds>
-      alone_;  // of f32, bf16: errors of one rank, by size of a microbatch
+  std::vector<StepImage> truth_;           // of f32, bf16: what orders() give in f64 on one rank
+  std::map<std::int64_t, Bounds> bounds_;  // of f32, bf16: by size of a microbatch
   std::map<std::string, std::pair<std::string, Hash128>> bits_;  // class: first layout, digest
 };
 
