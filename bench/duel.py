@@ -4,8 +4,9 @@
     PYTHON bench/duel.py PEERS [--turns 12] [--only REGEX] [--json turns.json] [--turns-program FILE]
 
 PEERS is a folder with duel.py, run.py, launch.py and model.py that take turns by the same protocol as
-bench/turns.cc; PYTHON is the interpreter of its environment. Every contestant of a group takes one step in turn, so slow drift of the machine cancels;
-ratios are taken inside a turn. A turn during which anything else used the machine is left out.
+bench/turns.cc; PYTHON is the interpreter of its environment. Every contestant of a group takes one step in turn, so
+slow drift of the machine cancels; ratios are taken inside a turn. A turn during which anything else used the machine is
+left out.
 """
 import argparse
 import json

@@ -32,8 +32,7 @@ void multiply_narrow(const at::Tensor& out, const at::Tensor& a, const at::Tenso
   LS_CHECK(out.is_cpu() && out.scalar_type() == at::kFloat && a.scalar_type() == at::kBFloat16 &&
                b.scalar_type() == at::kBFloat16,
            "a product of ", a.scalar_type(), " and ", b.scalar_type(), " into ", out.scalar_type());
-  if (cblas_gemm_bf16bf16f32 == nullptr)
-    return multiply_into(out, a.to(at::kFloat), b.to(at::kFloat), keep);
+  LS_CHECK(has_wide_product(), "no product of bf16 into f32");
   const Operand left(a), right(b);
   cblas_gemm_bf16bf16f32(kRowMajor, left.order, right.order, static_cast<int>(a.size(0)),
                          static_cast<int>(b.size(1)), static_cast<int>(a.size(1)), 1.0F,
@@ -43,6 +42,8 @@ void multiply_narrow(const at::Tensor& out, const at::Tensor& a, const at::Tenso
 }
 
 }  // namespace
+
+bool has_wide_product() { return cblas_gemm_bf16bf16f32 != nullptr; }
 
 void multiply_into(at::Tensor out, const at::Tensor& a, const at::Tensor& b, double keep) {
   if (out.scalar_type() != a.scalar_type())

@@ -6,9 +6,12 @@
 
 namespace lockstep::nn {
 
+// Whether this LibTorch's library has the product of bf16 operands into f32: one without MKL lacks it.
+bool has_wide_product();
+
 // out = a b + keep x out, without a temporary; with keep = 0 what `out` held is not read. [m, n] from
 // [m, k] and [k, n]; `out` is contiguous by rows, an operand by rows or by columns.
-// REQUIRES: three equal types, or bf16 operands of an f32 result on a CPU.
+// REQUIRES: three equal types; or has_wide_product() and bf16 operands of an f32 result on a CPU.
 void multiply_into(at::Tensor out, const at::Tensor& a, const at::Tensor& b, double keep);
 
 }  // namespace lockstep::nn

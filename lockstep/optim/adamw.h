@@ -25,7 +25,8 @@ struct State {
 
 // Update number `count` (from 1) of elements `range` of the buffer; all tensors hold exactly those.
 // What decays does so by settings.weight_decay. `grad` is scaled in place by `grad_scale` first
-// (clipping). Where there is a master, it is updated and `param` becomes its rounding to the nearest: the only place where trained weights are rounded.
+// (clipping). Where there is a master, it is updated and `param` becomes its rounding to the nearest:
+// the only place where trained weights are rounded.
 void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
             arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
             const State& state, double grad_scale);

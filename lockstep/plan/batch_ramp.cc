@@ -26,14 +26,6 @@ std::int64_t increments(const BatchRamp& ramp, std::int64_t whole) {
 
 }  // namespace
 
-std::int64_t BatchRamp::at(std::int64_t consumed, std::int64_t whole) const {
-  if (is_none() || consumed >= samples) return whole;
-  const std::int64_t all = increments(*this, whole);
-  std::int64_t n = 0;
-  while (n < all && samples_until(*this, n + 1, all) <= consumed) ++n;
-  return start + n * increment;
-}
-
 std::vector<std::int64_t> BatchRamp::sizes(std::int64_t whole) const {
   std::vector<std::int64_t> all;
   if (!is_none())

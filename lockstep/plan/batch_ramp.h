@@ -19,7 +19,6 @@ struct BatchRamp {
   bool is_none() const { return *this == BatchRamp(); }
   // REQUIRES of all: is_none(), or positive numbers and an increment that divides whole - start, which is
   // positive. `whole`: sequences of a step after the ramp.
-  std::int64_t at(std::int64_t consumed, std::int64_t whole) const;
   std::vector<std::int64_t> sizes(std::int64_t whole) const;  // that there may be, ascending
 };
 

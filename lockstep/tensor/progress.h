@@ -1,8 +1,8 @@
 // Who is to blame when a collective fails. Gloo reports that some connection broke or that time ran
 // out, never which rank caused it: usually the messenger is another survivor. So each rank leaves a
-// progress word in the store every 100 ms: that it lives, where it is, and whom it waits for. The first survivor
-// to fail follows those words from the peer that failed it to a rank that no longer writes, or that
-// waits for nobody, and publishes the verdict; all others adopt it.
+// progress word in the store every 100 ms: that it lives, where it is, and whom it waits for. The
+// first survivor to fail follows those words from the peer that failed it to a rank that no longer
+// writes, or that waits for nobody, and publishes the verdict; all others adopt it.
 #pragma once
 
 #include <cstdint>

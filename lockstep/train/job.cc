@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/wide_product.h"
 #include "lockstep/plan/legal.h"
 #include "lockstep/plan/step.h"
 #include "lockstep/schedule/deadlock.h"
@@ -85,6 +86,10 @@ Result<Job> make_job(const plan::Spec& spec) {
       if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
   const auto refused = plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
   if (!refused.empty()) return refused[0];
+  if (spec.train.dtype == DType::kBF16 && !nn::has_wide_product())
+    return Error{Code::kUnsuitableEnvironment,
+                 "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
+                 "use a LibTorch with MKL, or dtype = f32"};
   Result<arch::Model> model = arch::describe(spec.model);
   if (!model.ok()) return model.error();
   Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
