@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -103,11 +104,11 @@ void vary_policies(const Layout& base, Many& made) {
 // dualpipe-v another order on the placement of zbv.
 void thin_out(Many& all) {
   for (const char* name : {"v-min", "dualpipe-v"}) {
-    const auto last =
-        std::find_if(all.rbegin(), all.rend(), [&](const Layout& l) { return l.schedule == name; });
-    if (last == all.rend()) continue;
-    const Layout kept = *last;
-    std::erase_if(all, [&](const Layout& l) { return l.schedule == name && l != kept; });
+    const auto named = [&](const Layout& l) { return l.schedule == name; };
+    const auto after_last = std::find_if(all.rbegin(), all.rend(), named).base();
+    if (after_last == all.begin()) continue;
+    const auto last = std::prev(after_last);
+    all.erase(std::remove_if(all.begin(), last, named), last);
   }
 }
 
