@@ -107,7 +107,9 @@ void VerifyReport::begin(const arch::Model& model) const {
       request_.layouts, [](const plan::Layout& layout) { return layout.degrees.tp > 1; });
   print_row("bounds",
             request_.spec.train.dtype != DType::kF64
-                ? "twice the distance of one rank to the same steps in f64"
+                ? "a step: twice the distance of one rank to the same step in f64; parameters at "
+                  "the end: "
+                  "how far apart AdamW can take two runs"
                 : join_parts("1e-12 for the gradients of a step, 1e-10 for parameters at the end",
                              some_share_units ? "; 1e-10 and 1e-8 where tp is above 1" : ""));
   print_row("kernels", around_.strict
@@ -185,8 +187,9 @@ void VerifyReport::print_factors() const {
 void VerifyReport::print_summary(Seconds time) const {
   const Verdict& worst = this->worst();
   print_row("errors",
-            join_parts("at most ", error_text(largest(&Verdict::step_error)), " in gradients, ",
-                       error_text(largest(&Verdict::run_error)), " in parameters"));
+            join_parts("at most ", error_text(largest(&Verdict::step_error)),
+                       " in the gradients of a step, ", error_text(largest(&Verdict::run_error)),
+                       " in parameters at the end"));
   if (!worst.where.empty())
     print_row("worst", join_parts(strf("%.2g %% of its bound: ", 100 * share_of_bound(worst)),
                                   worst.where, " of ", worst.name));

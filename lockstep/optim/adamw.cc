@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/check.h"
 
@@ -34,6 +35,19 @@ void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& l
   run(0, split, settings.weight_decay);
   run(split, range.size() - split, 0.0);
   if (state.master.defined()) param.copy_(state.master);
+}
+
+double largest_move(const AdamW& settings, std::int64_t count) {
+  double sum = 0, first_weights = 0, second_weights = 0;
+  double first = 1, second = 1;  // weights of the gradient of so many updates ago
+  for (std::int64_t ago = 0; ago < count; ++ago) {
+    sum += first * first / second;
+    first_weights += first;
+    second_weights += second;
+    first *= settings.beta1;
+    second *= settings.beta2;
+  }
+  return std::sqrt(sum * second_weights) / first_weights;
 }
 
 }  // namespace lockstep::optim

@@ -31,4 +31,9 @@ void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& l
             arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
             const State& state, double grad_scale);
 
+// The most that update number `count` can move an element for its gradients, in learning rates, eps
+// left out: |m| / sqrt(v) of bias-corrected means with weights a and b is at most sqrt(sum a^2 / b)
+// (Cauchy and Schwarz), which gradients proportional to a / b reach.
+double largest_move(const AdamW& settings, std::int64_t count);
+
 }  // namespace lockstep::optim

@@ -2,10 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "lockstep/base/check.h"
 
@@ -24,16 +21,6 @@ char* bytes_at(const at::Tensor& tensor, std::int64_t element) {
 const arch::FlatLayout& layout_of(const std::vector<arch::FlatLayout>& layouts,
                                   const arch::Model& model, int unit) {
   return layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
-}
-
-double max_abs(const at::Tensor& tensor) {
-  return tensor.numel() == 0 ? 0.0 : tensor.abs().max().item<double>();
-}
-
-double relative(double difference, double scale) {
-  if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-  if (difference == 0) return 0;
-  return scale == 0 ? std::numeric_limits<double>::infinity() : difference / scale;
 }
 
 }  // namespace
@@ -135,42 +122,6 @@ std::vector<StepImage> ImageBuilder::take() {
       }
     }
   return std::move(images_);
-}
-
-Difference compare(const arch::Model& model, const StepImage& got, const StepImage& reference,
-                   Role role, double lr) {
-  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(model);
-  Difference worst;
-  worst.role = role;
-  for (int unit = 0; unit < model.num_units(); ++unit) {
-    const at::Tensor &mine = got.at(unit, role), &theirs = reference.at(unit, role);
-    const double scale = std::max(max_abs(theirs), role == Role::kParameter ? lr : 0.0);
-    for (const arch::FlatParam& place : layout_of(layouts, model, unit).params) {
-      const at::Tensor difference = mine.narrow(0, place.offset, place.numel)
-                                        .sub(theirs.narrow(0, place.offset, place.numel));
-      const double error = relative(max_abs(difference), scale);
-      if (!(error > worst.error)) continue;
-      worst.error = error;
-      worst.tensor =
-          arch::name_at(model.unit(unit).params[static_cast<std::size_t>(place.param)].name,
-                        arch::Model::layer(unit));
-    }
-  }
-  return worst;
-}
-
-Difference compare_scalars(const StepImage& got, const StepImage& reference) {
-  Difference worst;
-  for (const auto& [name, mine, theirs] :
-       {std::tuple("loss", got.loss, reference.loss),
-        std::tuple("gradient norm", got.grad_norm, reference.grad_norm)}) {
-    const double error = relative(std::abs(mine - theirs), std::abs(theirs));
-    if (error > worst.error) {
-      worst.error = error;
-      worst.tensor = name;
-    }
-  }
-  return worst;
 }
 
 }  // namespace lockstep::train

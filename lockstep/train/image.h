@@ -76,16 +76,4 @@ class ImageBuilder {
   std::string disagreement_;
 };
 
-// The largest difference between two images, as design 7 measures it: max|difference| over
-// max|reference| of the unit and role; for parameters over the larger of that and `lr`.
-struct Difference {
-  double error = 0;
-  std::string tensor;  // "blocks.2.attn.q.weight", or "loss", "gradient norm"
-  Role role = Role::kGradient;
-};
-Difference compare(const arch::Model& model, const StepImage& got, const StepImage& reference,
-                   Role role, double lr);
-// Of loss and gradient norm.
-Difference compare_scalars(const StepImage& got, const StepImage& reference);
-
 }  // namespace lockstep::train

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/data/mock_tokens.h"
+#include "lockstep/train/compare.h"
 #include "lockstep/train/predictions.h"
 
 namespace lockstep::train {
@@ -37,21 +38,25 @@ void fail(Verdict& verdict, Noticed noticed, std::string what) {
   verdict.noticed = noticed;
 }
 
+// One measure of a layout: what was found, the worst so far and what it is held to.
+struct Measure {
+  double bound = 0;
+  double& worst;
+};
+
 // The larger error in proportion to its bound is the one worth a name.
-void note(const Difference& found, std::size_t step, const char* what, Verdict& verdict) {
-  const Bounds& bounds = verdict.bounds;
-  const bool of_run = found.role == Role::kParameter;
-  const double bound = of_run ? bounds.run : bounds.step;
-  double& worst = of_run ? verdict.run_error : verdict.step_error;
-  if (found.error > worst) {
-    const double known = std::max(verdict.step_error / bounds.step, verdict.run_error / bounds.run);
-    if (found.error / bound >= known) verdict.where = found.tensor;
-    worst = found.error;
+void note(const Difference& found, Measure measure, std::size_t step, const char* what,
+          Verdict& verdict) {
+  if (found.error > measure.worst) {
+    const double known =
+        std::max(verdict.step_error / verdict.bounds.step, verdict.run_error / verdict.bounds.run);
+    if (found.error / measure.bound >= known) verdict.where = found.tensor;
+    measure.worst = found.error;
   }
-  if (found.error <= bound) return;
+  if (found.error <= measure.bound) return;
   fail(verdict, Noticed::kNumbers,
        join_parts(what, found.tensor, " differs by ", strf("%.2g", found.error), " in step ",
-                  step + 1, " (bound ", strf("%.2g", bound), ")"));
+                  step + 1, " (bound ", strf("%.2g", measure.bound), ")"));
 }
 
 // Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one.
@@ -160,7 +165,7 @@ void Verifier::measure_bounds(const Job& job) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Verdict own{.bounds = {kInfinity, kInfinity}};
   compare_images(run_trial(*alone, tokens_for(spec_), orders(), kDeadline).images, own);
-  bounds_[microbatch] = {2 * own.step_error, 2 * own.run_error};
+  bounds_[microbatch] = {2 * own.step_error, 1};
 }
 
 Bounds Verifier::bounds_of(const Job& job) const {
@@ -253,22 +258,45 @@ Verdict Verifier::judge(const Job& job, const TrialResult& trial) const {
 }
 
 void Verifier::compare_images(const std::vector<StepImage>& images, Verdict& verdict) const {
-  const double lr = spec_.train.lr.peak;
-  const auto steps = reference_.size();
-  for (std::size_t step = 0; step < steps; ++step) {
-    // Step 0 of the free run starts from the reference's state by itself.
-    const std::size_t place = step == 0 ? 0 : steps + step - 1;
-    const auto compare_role = [&](Role role, const char* what) {
-      note(compare(model(), images[place], truth(place), role, lr), step, what, verdict);
-    };
-    compare_role(Role::kGradient, "gradient of ");
-    note(compare_scalars(images[place], truth(place)), step, "", verdict);
-    compare_role(Role::kFirstMoment, "first moment of ");
-    compare_role(Role::kSecondMoment, "second moment of ");
+  for (std::size_t step = 0; step < reference_.size(); ++step) compare_step(images, step, verdict);
+  for (std::size_t step = 0; step < reference_.size(); ++step) compare_run(images, step, verdict);
+}
+
+void Verifier::compare_step(const std::vector<StepImage>& images, std::size_t step,
+                            Verdict& verdict) const {
+  // Step 0 of the free run starts from the reference's state by itself.
+  const std::size_t place = step == 0 ? 0 : reference_.size() + step - 1;
+  const StepImage &got = images[place], &wanted = truth(place);
+  const auto note_one = [&](const Difference& found, const char* what) {
+    note(found, {verdict.bounds.step, verdict.step_error}, step, what, verdict);
+  };
+  note_one(compare(model(), got, wanted, Role::kGradient, 0), "gradient of ");
+  note_one(compare_scalars(got, wanted), "");
+  note_one(compare(model(), got, wanted, Role::kFirstMoment, 0), "first moment of ");
+  note_one(compare(model(), got, wanted, Role::kSecondMoment, 0), "second moment of ");
+  if (truth_.empty()) return;
+  const auto number = static_cast<std::int64_t>(step);
+  note_one(compare_updated(model(), got, wanted, reference_job_.adamw(number).others, number + 1),
+           "updated parameter ");
+}
+
+void Verifier::compare_run(const std::vector<StepImage>& images, std::size_t step,
+                           Verdict& verdict) const {
+  const StepImage &got = images[step], &wanted = truth(step);
+  const auto count = static_cast<std::int64_t>(step) + 1;
+  note(truth_.empty() ? compare(model(), got, wanted, Role::kParameter, spec_.train.lr.peak)
+                      : compare_reached(model(), got, wanted, reach(count), count),
+       {verdict.bounds.run, verdict.run_error}, step, "parameter ", verdict);
+}
+
+// How far apart AdamW can take two runs from the same state, whatever their gradients are.
+double Verifier::reach(std::int64_t updates) const {
+  double sum = 0;
+  for (std::int64_t step = 0; step < updates; ++step) {
+    const optim::AdamW settings = reference_job_.adamw(step).others;
+    sum += 2 * settings.lr * optim::largest_move(settings, step + 1);
   }
-  for (std::size_t step = 0; step < steps; ++step)
-    note(compare(model(), images[step], truth(step), Role::kParameter, lr), step, "parameter ",
-         verdict);
+  return sum;
 }
 
 void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {

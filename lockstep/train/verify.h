@@ -7,8 +7,10 @@
 //            reference's state, and (b) parameters after a free run are within bounds; (b) is wider,
 //            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10, and where tensor
 //            ranks cut the sums of matrix products 1e-10 and 1e-8. In f32 and bf16 errors are
-//            distances to the same steps in f64, and the bounds are twice what they are on one rank
-//            with microbatches of the same size. Parameters are master weights;
+//            distances to the same steps in f64. (a) includes the updated master weights, by the
+//            perturbation of gradients that explains them (compare_updated), and is at most twice what
+//            it is on one rank with microbatches of the same size. (b) is a share of how far apart
+//            AdamW can take two runs, at most 1: two runs on one rank differ by any factor there;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
 //            equal tensor degree with or without sequence parallelism, data degree, microbatch size
 //            and reduction period. The reference is one of them;
@@ -116,6 +118,9 @@ class Verifier {
   Verdict try_out(const Job& job, const Fault& fault, Seconds op_deadline) const;
   Verdict judge(const Job& job, const TrialResult& trial) const;
   void compare_images(const std::vector<StepImage>& images, Verdict& verdict) const;
+  void compare_step(const std::vector<StepImage>& images, std::size_t step, Verdict& verdict) const;
+  void compare_run(const std::vector<StepImage>& images, std::size_t step, Verdict& verdict) const;
+  double reach(std::int64_t updates) const;
   void compare_bits(const TrialResult& trial, Verdict& verdict) const;
   void remember_bits(const Verdict& verdict);
   void check_predictions(const Job& job, const TrialResult& trial, Verdict& verdict) const;

@@ -158,6 +158,35 @@ TEST(AdamW, FollowsTheFormulaAndDecaysWhatDecays) {
   }
 }
 
+// Of all gradients those in proportion to the quotient of their weights move an element most.
+TEST(AdamW, MovesAnElementAsFarAsItsLargestMove) {
+  AdamW settings;
+  settings.lr = 1, settings.eps = 0;
+  const auto last_move = [&](const std::vector<double>& grads) {
+    Element one{0, 0, 0};
+    long double before = 0;
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      before = one.param;
+      one.update(settings, static_cast<std::int64_t>(i) + 1, grads[i], 0);
+    }
+    return static_cast<double>(std::abs(one.param - before));
+  };
+  for (std::int64_t count = 1; count <= 6; ++count) {
+    const double largest = largest_move(settings, count);
+    std::vector<double> grads(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i)
+      grads[static_cast<std::size_t>(i)] =
+          std::pow(settings.beta1 / settings.beta2, static_cast<double>(count - 1 - i));
+    EXPECT_NEAR(last_move(grads), largest, 1e-14) << count;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const RandomStream stream(seed, "grads");
+      for (std::size_t i = 0; i < grads.size(); ++i) grads[i] = stream.normal(i);
+      EXPECT_LE(last_move(grads), largest * (1 + 1e-14)) << count;
+    }
+  }
+  EXPECT_EQ(largest_move(settings, 1), 1);
+}
+
 // With no gradient and no moments, decay is all that is left: norms keep their bits.
 void expect_decay_of_matrices_alone(const arch::Model& described) {
   for (const auto& [position, layout] : units_of(described)) {
