@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #if LOCKSTEP_WITH_TORCH
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "lockstep/comm/local.h"
@@ -61,11 +62,15 @@ class Log {
       row("", join_parts("from ", ramp.start, " on, ", ramp.increment,
                          " more at a time, over the first ", counted(ramp.samples, "sample")));
     row("data", join_parts("made-up text, seed ", spec.train.seed));
+    if (measures_noise())
+      row("noise",
+          join_parts("scale in tokens, averaged over ", counted(spec.train.noise_scale, "step")));
     row("predicted", join_parts(to_text(Bytes{prediction_.peak_bytes}),
                                 " of tensors at the peak of rank 0, in ", prediction_.peak_op));
     if (job_.mesh.world() > 1)
       row("", join_parts(to_text(prediction_.sent), " sent by rank 0 in every step"));
-    output_.out << "\n   step      loss  grad norm     time   tokens/s      peak      sent\n";
+    output_.out << "\n   step      loss  grad norm" << (measures_noise() ? "  noise scale" : "")
+                << "     time   tokens/s      peak      sent\n";
   }
 
   void step(std::int64_t step, const train::StepReport& report, bool is_last) {
@@ -77,8 +82,10 @@ class Log {
         step == 0 || (step + 1) % every_ == 0 || is_last || report.stop || !report.updated;
     if (output_.json || !is_due) return;
     const double rate = static_cast<double>(tokens_) / time_.value;
-    output_.out << strf("  %5lld  %8.5f  %9.4f  %7s  %9s  %8s  %8s  ",
-                        static_cast<long long>(step + 1), report.loss, report.grad_norm,
+    output_.out << strf("  %5lld  %8.5f  %9.4f", static_cast<long long>(step + 1), report.loss,
+                        report.grad_norm)
+                << (measures_noise() ? strf("  %11s", noise_text(report).c_str()) : "")
+                << strf("  %7s  %9s  %8s  %8s  ",
                         to_text(Seconds{time_.value / static_cast<double>(steps_)}).c_str(),
                         with_commas(static_cast<std::int64_t>(rate)).c_str(),
                         to_text(Bytes{report.peak_bytes}).c_str(), to_text(report.sent).c_str())
@@ -117,6 +124,17 @@ class Log {
   }
 
  private:
+  bool measures_noise() const { return job_.program.step.noise; }
+  static std::string noise_text(const train::StepReport& report) {
+    if (!report.noise_scale) return "-";
+    const double tokens = *report.noise_scale;
+    return std::abs(tokens) < 1e8 ? with_commas(std::llround(tokens)) : strf("%.4g", tokens);
+  }
+  static void add_noise(const train::StepReport& report, Json& step) {
+    step.set("first_grad_norm", std::sqrt(report.first.squares));
+    step.set("first_tokens", report.first.tokens);
+    step.set("noise_scale", report.noise_scale ? Json(*report.noise_scale) : Json());
+  }
   std::string bold(const std::string& text) const {
     return output_.colour ? join_parts("\x1b[1m", text, "\x1b[0m") : text;
   }
@@ -153,15 +171,18 @@ class Log {
 
   Json json(train::Ending ending) const {
     Json steps = Json::array();
-    for (const train::StepReport& report : reports_)
-      steps.push(Json::object({{"sequences", report.sequences},
-                               {"loss", report.loss},
-                               {"grad_norm", report.grad_norm},
-                               {"tokens", report.tokens},
-                               {"updated", report.updated},
-                               {"seconds", report.time.value},
-                               {"peak_bytes", report.peak_bytes},
-                               {"sent_bytes", report.sent.value}}));
+    for (const train::StepReport& report : reports_) {
+      Json step = Json::object({{"sequences", report.sequences},
+                                {"loss", report.loss},
+                                {"grad_norm", report.grad_norm},
+                                {"tokens", report.tokens},
+                                {"updated", report.updated},
+                                {"seconds", report.time.value},
+                                {"peak_bytes", report.peak_bytes},
+                                {"sent_bytes", report.sent.value}});
+      if (measures_noise()) add_noise(report, step);
+      steps.push(std::move(step));
+    }
     return Json::object({{"schema", "lockstep.train/1"},
                          {"model", job_.spec.model.name},
                          {"parameters", count(job_.model).total},

@@ -93,6 +93,8 @@ schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::S
     bytes.main_grad = states.main_grad;
     bytes.grad_shard = states.grad_shard;
     bytes.optimizer = states.optimizer;
+    if (sizes.looks_at_noise && step.is_partial(unit))
+      bytes.noise = layouts[kind].partial(sizes.unit.sequence_parallel).size() * sizes.unit.wide();
     Surges(model, step, sizes, unit).fill(bytes);
     all.units.push_back(bytes);
   }

@@ -15,7 +15,8 @@ namespace lockstep::cost {
 // What a step's bytes depend on besides model and program.
 struct StepSizes {
   arch::UnitSizes unit = {};
-  std::int64_t shards = 1;  // ranks that share one copy of the parameters; without ZeRO unused
+  std::int64_t shards = 1;      // ranks that share one copy of the parameters; without ZeRO unused
+  bool looks_at_noise = false;  // of a step with noise: this is the first of the data ranks
 };
 
 // Of one unit on one rank.

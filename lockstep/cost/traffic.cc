@@ -32,8 +32,12 @@ comm::OpKind as_counted(arch::TensorOp op) {
   return comm::OpKind::kAllReduce;
 }
 
-// Two exact sums, the tokens that took part and the ranks that brought a loss.
-constexpr auto kNormWords = static_cast<std::int64_t>(2 * ExactSum::kNumWords + 2);
+// Two exact sums, the tokens that took part and the ranks that want to stop; of the first microbatch
+// alone one sum and its tokens.
+std::int64_t norm_words(const schedule::StepShape& step) {
+  constexpr auto kSum = static_cast<std::int64_t>(ExactSum::kNumWords);
+  return 2 * kSum + 2 + (step.noise ? kSum + 1 : 0);
+}
 
 struct Party {
   std::string axis;
@@ -72,7 +76,7 @@ class Count {
       case OpKind::kCount:
         return all_reduce(op, 1, kWordBytes);
       case OpKind::kNorm:
-        return all_reduce(op, kNormWords, kWordBytes);
+        return all_reduce(op, norm_words(step_), kWordBytes);
       case OpKind::kGather:
       case OpKind::kPublish:
         for (const Party& party : parties(op.reach))
@@ -103,6 +107,9 @@ class Count {
     for (const arch::UnitPass pass : op_passes(step_, model_.unit(op.unit), op))
       for (const arch::TensorCollective& one : collectives(op.unit, pass))
         count(along(Axis::kTensor), as_counted(one.op), arch::sent(one, sizes_.unit.tp));
+    const bool looks = sizes_.looks_at_noise && step_.is_noise(op) && step_.is_partial(op.unit);
+    const arch::FlatRange part = layout(op.unit).partial(sizes_.unit.sequence_parallel);
+    if (looks) all_reduce(along(Axis::kTensor), part.size(), grad_width());
   }
 
   const std::vector<arch::TensorCollective>& collectives(int unit, arch::UnitPass pass) {
@@ -132,10 +139,12 @@ class Count {
 
   // Padded to a multiple of the members, as communicator.cc does.
   void all_reduce(const Op& op, std::int64_t elements, std::int64_t width) {
-    for (const Party& party : parties(op.reach)) {
-      const std::int64_t piece = (elements + party.size - 1) / party.size;
-      count(party, comm::OpKind::kAllReduce, 2 * piece * width * (party.size - 1));
-    }
+    for (const Party& party : parties(op.reach)) all_reduce(party, elements, width);
+  }
+
+  void all_reduce(const Party& party, std::int64_t elements, std::int64_t width) {
+    const std::int64_t piece = (elements + party.size - 1) / party.size;
+    count(party, comm::OpKind::kAllReduce, 2 * piece * width * (party.size - 1));
   }
 
   void count(const Party& party, comm::OpKind op, std::int64_t bytes) {

@@ -1,7 +1,6 @@
 #include "lockstep/exec/executor.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -214,24 +213,50 @@ void Executor::reduce_tied(const Prepared& prepared) {
   for (comm::Communicator* group : groups_.of(prepared.op.reach)) meet(*group, parts[0]);
 }
 
+namespace {
+
+// Integers that can be added up over ranks, and back.
+std::vector<std::int64_t> to_words(const StepSums& sums, bool has_noise) {
+  std::vector<std::int64_t> words = {sums.tokens, sums.stops};
+  const auto append = [&](const ExactSum& sum) {
+    const ExactSum::Words part = sum.to_words();
+    words.insert(words.end(), part.begin(), part.end());
+  };
+  append(sums.squares);
+  append(sums.loss);
+  if (!has_noise) return words;
+  append(sums.noise_squares);
+  words.push_back(sums.noise_tokens);
+  return words;
+}
+
+StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
+  auto next = words.begin() + 2;
+  const auto take = [&] {
+    ExactSum::Words part;
+    std::copy_n(next, part.size(), part.begin());
+    next += static_cast<std::ptrdiff_t>(part.size());
+    return ExactSum::from_words(part);
+  };
+  StepSums sums;
+  sums.tokens = words[0];
+  sums.stops = words[1];
+  sums.squares = take();
+  sums.loss = take();
+  if (!has_noise) return sums;
+  sums.noise_squares = take();
+  sums.noise_tokens = *next;
+  return sums;
+}
+
+}  // namespace
+
 void Executor::norm(const Prepared& prepared) {
-  constexpr std::size_t kWords = ExactSum::kNumWords;
-  StepSums sums = workspace_.sums();
-  std::array<std::int64_t, 2 * kWords + 2> words;
-  const auto squares = sums.squares.to_words(), loss = sums.loss.to_words();
-  std::copy(squares.begin(), squares.end(), words.begin());
-  std::copy(loss.begin(), loss.end(), words.begin() + kWords);
-  words[2 * kWords] = sums.tokens;
-  words[2 * kWords + 1] = sums.stops;
+  const bool has_noise = program_.step.noise;
+  std::vector<std::int64_t> words = to_words(workspace_.sums(), has_noise);
   for (comm::Communicator* group : groups_.of(prepared.op.reach))
     meet(*group, {words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}});
-  ExactSum::Words part;
-  std::copy_n(words.begin(), kWords, part.begin());
-  sums_.squares = ExactSum::from_words(part);
-  std::copy_n(words.begin() + kWords, kWords, part.begin());
-  sums_.loss = ExactSum::from_words(part);
-  sums_.tokens = words[2 * kWords];
-  sums_.stops = words[2 * kWords + 1];
+  sums_ = from_words(words, has_noise);
   workspace_.set_sums(sums_);
 }
 

@@ -17,6 +17,9 @@ struct StepSums {
   ExactSum loss;            // of token losses
   std::int64_t tokens = 0;  // that took part in the loss
   std::int64_t stops = 0;   // ranks that want to stop after this step
+  // Where the program has noise, of the step's first microbatch alone:
+  ExactSum noise_squares;         // of its part of the gradient, before any reduction over data
+  std::int64_t noise_tokens = 0;  // of it that took part in the loss
 };
 
 class Workspace {

@@ -32,14 +32,18 @@ at::Tensor TensorGroup::enter(const at::Tensor& path) const {
 
 at::Tensor TensorGroup::leave(at::Tensor summand) const {
   if (comm_ == nullptr) return summand;
-  const Deadline deadline = Deadline::after(op_deadline_);
   if (!shares_rows_) {
-    comm_->all_reduce(as_buffer(summand), deadline).wait();
+    sum(summand);
     return summand;
   }
-  at::Tensor sum = at::empty({path_rows(summand.size(0)), summand.size(1)}, summand.options());
-  comm_->reduce_scatter(as_buffer(summand), as_buffer(sum), deadline).wait();
-  return sum;
+  at::Tensor rows = at::empty({path_rows(summand.size(0)), summand.size(1)}, summand.options());
+  comm_->reduce_scatter(as_buffer(summand), as_buffer(rows), Deadline::after(op_deadline_)).wait();
+  return rows;
+}
+
+void TensorGroup::sum(const at::Tensor& summand) const {
+  if (comm_ == nullptr) return;
+  comm_->all_reduce(as_buffer(summand), Deadline::after(op_deadline_)).wait();
 }
 
 at::Tensor TensorGroup::gather(const at::Tensor& own) const {

@@ -41,6 +41,8 @@ class TensorGroup {
   at::Tensor enter(const at::Tensor& path) const;
   // The path's rows of the sum. Takes the summand over and may return it, overwritten.
   at::Tensor leave(at::Tensor summand) const;
+  // Adds up over the members, in place. REQUIRES: contiguous, of one shape on all of them.
+  void sum(const at::Tensor& summand) const;
   // [t, ...]: the tensors of all members. REQUIRES: contiguous, of one shape on all of them.
   at::Tensor gather(const at::Tensor& own) const;
 

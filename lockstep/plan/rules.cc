@@ -8,6 +8,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/plan/contradictions.h"
+#include "lockstep/plan/noise_scale.h"
 
 namespace lockstep::plan {
 namespace {
@@ -112,6 +113,13 @@ void check_decay(const Settings& settings, Report& report) {
            {{{"train.decay_steps"}, join_parts(*fall, " steps")}, by});
 }
 
+void check_noise(const Draft& draft, const Batch& batch, Report& report) {
+  const auto steps = draft.settings.integer("train.noise_scale");
+  if (!steps || !draft.model || batch.global_batch < 1 || batch.microbatch < 1) return;
+  for (const Contradiction& found : against_noise_scale(*steps, *draft.model, batch))
+    show(found, draft.settings, report);
+}
+
 }  // namespace
 
 std::optional<int> Draft::small(std::string_view key) const {
@@ -141,6 +149,10 @@ void apply_rules(Draft& draft, Report& report) {
                                  settings.integer("batch.ramp_increment").value_or(0),
                                  settings.integer("batch.ramp_samples").value_or(0)}};
   for (const Contradiction& found : contradictions(request)) show(found, settings, report);
+  check_noise(draft,
+              {request.seq.value_or(0), request.global_batch.value_or(0),
+               request.microbatch.value_or(0), request.ramp},
+              report);
 }
 
 }  // namespace lockstep::plan

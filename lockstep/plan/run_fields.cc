@@ -271,6 +271,12 @@ std::vector<Field> train_fields() {
        .doc = "Initial weights and the order of the data follow from it, in every layout.",
        .initial = "1234",
        .min = 0},
+      {.path = "train.noise_scale",
+       .type = FieldType::kInt,
+       .doc = "Steps over which the gradient noise scale is averaged; 0 not to measure it.",
+       .initial = "0",
+       .min = 0,
+       .max = kMaxCount},
   };
 }
 

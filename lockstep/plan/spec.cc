@@ -169,7 +169,8 @@ Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& rec
                 .clip = *settings.real("train.clip"),
                 .seed = *settings.integer("train.seed"),
                 .dtype = *parse_dtype(*settings.text("train.dtype")),
-                .decay_embeddings = *settings.boolean("train.decay_embeddings")};
+                .decay_embeddings = *settings.boolean("train.decay_embeddings"),
+                .noise_scale = *settings.integer("train.noise_scale")};
   return spec;
 }
 

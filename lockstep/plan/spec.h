@@ -36,6 +36,8 @@ struct Train {
   std::int64_t seed = 0;
   DType dtype = DType::kBF16;
   bool decay_embeddings = true;  // and a head tied to them
+  std::int64_t noise_scale =
+      0;  // steps over which the gradient noise scale is averaged; 0: unmeasured
   bool operator==(const Train&) const = default;
 };
 
@@ -68,6 +70,7 @@ const config::FieldTable& run_fields();
 //   chunks that the schedule can run
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them
+//   noise_scale only with several microbatches in a batch, and a head of its own
 // A seq beyond rotary positions and a warmup beyond the steps are warnings.
 std::optional<Spec> read_spec(const config::Document& document, config::Report& report);
 

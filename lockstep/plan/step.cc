@@ -52,7 +52,10 @@ schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, c
 
 Result<schedule::Program> program_for(const arch::Model& model, const Layout& layout,
                                       const Batch& batch) {
-  const schedule::StepShape step = step_shape(model, layout, batch);
+  return program_for(layout, step_shape(model, layout, batch));
+}
+
+Result<schedule::Program> program_for(const Layout& layout, const schedule::StepShape& step) {
   const auto row = schedule::find(layout.schedule);
   if (!row.ok()) return row.error();
   const auto timetable = row->build(step.shape);

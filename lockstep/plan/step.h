@@ -18,5 +18,7 @@ schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, c
 // The training step. Never refused for a layout that legal() accepts.
 Result<schedule::Program> program_for(const arch::Model& model, const Layout& layout,
                                       const Batch& batch);
+// The same of a step_shape() that was changed.
+Result<schedule::Program> program_for(const Layout& layout, const schedule::StepShape& step);
 
 }  // namespace lockstep::plan

@@ -277,13 +277,15 @@ void TensorWorkspace::load(const Op& op) {
 
 std::int64_t TensorWorkspace::valid_tokens() {
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(settings_.seq)), labels(tokens.size());
-  local_tokens_ = 0;
-  for (int mb = 0; mb < step_.shape.microbatches; ++mb)
+  local_tokens_ = first_tokens_ = 0;
+  for (int mb = 0; mb < step_.shape.microbatches; ++mb) {
     for (std::int64_t row = 0; row < settings_.microbatch; ++row) {
       source_.read(sample_of(mb, row), tokens, labels);
       local_tokens_ += std::ranges::count_if(
           labels, [](std::int64_t label) { return label != data::kIgnoredLabel; });
     }
+    if (mb == 0) first_tokens_ = local_tokens_;
+  }
   return local_tokens_;
 }
 
@@ -361,10 +363,25 @@ void TensorWorkspace::weight_grad(const Op& op) {
   if (op.unit == 0) {
     const auto tokens = take<Microbatch>({ValueKind::kTokens, op.microbatch});
     embedding_->weight_grad(tokens.tokens, take<at::Tensor>(work), grads, is_first(op));
-    return;
+  } else {
+    const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
+    block.weight_grad(take<nn::BlockWork>(work), grads, is_first(op));
   }
-  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
-  block.weight_grad(take<nn::BlockWork>(work), grads, is_first(op));
+  look_at_noise(op, grads);
+}
+
+// The gradient of the step's first microbatch stands alone until the next one is added or data ranks
+// add theirs. Summands of tensor ranks are added up for as long as it takes to look at them.
+void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
+  if (!step_.is_noise(op) || place_.data_index() != 0) return;
+  const arch::FlatLayout& flat = layout(op.unit);
+  const arch::FlatRange part =
+      step_.is_partial(op.unit) ? flat.partial(group_.shares_rows()) : arch::FlatRange{};
+  const at::Tensor summand = grads.narrow(0, part.begin, part.size());
+  const at::Tensor kept = part.size() > 0 ? summand.clone() : at::Tensor();
+  if (kept.defined()) group_.sum(summand);
+  optim::add_squares(flat, {0, grads.numel()}, grads, noise_squares_, place_.tensor);
+  if (kept.defined()) summand.copy_(kept);
 }
 
 void TensorWorkspace::backward(const Op& op, const Effects& effects) {
@@ -380,6 +397,7 @@ void TensorWorkspace::backward_head(const Op& op) {
       param(op.unit), take<at::Tensor>({ValueKind::kStash, op.unit, op.microbatch}),
       get<Microbatch>(tokens).labels, 1.0 / static_cast<double>(count_), grads, is_first(op),
       loss_);
+  look_at_noise(op, grads);
   if (!embedding_) drop(tokens);
 }
 
@@ -403,6 +421,8 @@ exec::StepSums TensorWorkspace::sums() {
   sums.loss = std::exchange(loss_, {});  // of a tensor group, the first rank has it
   sums.tokens = place_.tensor.coord == 0 ? local_tokens_ : 0;
   sums.stops = wants_stop_ ? 1 : 0;
+  sums.noise_squares = std::exchange(noise_squares_, {});
+  if (place_.data_index() == 0 && place_.tensor.coord == 0) sums.noise_tokens = first_tokens_;
   // Ranks that hold the same piece: the first of them brings it.
   const bool brings = step_.zero == 0 ? place_.data_index() == 0 : place_.replica == 0;
   if (!brings || step_.forward_only) return sums;

@@ -126,6 +126,7 @@ class TensorWorkspace final : public exec::Workspace {
   void backward(const schedule::Op& op, const schedule::Effects& effects);
   void backward_head(const schedule::Op& op);
   void update(const schedule::Op& op);
+  void look_at_noise(const schedule::Op& op, const at::Tensor& grads);
 
   bool is_head(int unit) const { return unit == step_.head(); }
   bool is_first(const schedule::Op& op) const;
@@ -149,8 +150,9 @@ class TensorWorkspace final : public exec::Workspace {
   std::map<int, nn::Block> blocks_;  // by distinct unit
 
   std::map<schedule::Value, Held> values_;
-  ExactSum loss_;
+  ExactSum loss_, noise_squares_;
   std::int64_t local_tokens_ = 0;
+  std::int64_t first_tokens_ = 0;  // those of the first microbatch
   std::int64_t count_ = 0;
   bool wants_stop_ = false;
   bool is_finite_ = true;

@@ -18,6 +18,7 @@ Value owned_param(const StepShape& step, int unit) {
 constexpr Value kCountValue = {ValueKind::kCount};
 constexpr Value kLossValue = {ValueKind::kLoss};
 constexpr Value kNormValue = {ValueKind::kNorm};
+constexpr Value kNoiseValue = {ValueKind::kNoise};
 
 // Writes the effects of one op; one function per kind.
 class Row {
@@ -165,6 +166,7 @@ class Row {
   void add_to_main_grad() {
     const bool is_first = step_.period == Period::kMicrobatch || op_.microbatch == 0;
     (is_first ? out_.defines : out_.mutates).push_back(main_grad());
+    if (step_.is_noise(op_)) out_.mutates.push_back(kNoiseValue);
   }
 
   void use_tokens_up() {
@@ -260,6 +262,7 @@ class Row {
     for (int unit = 0; unit < step_.units() && !step_.forward_only; ++unit)
       if (step_.holds(coord_, unit)) out_.reads.push_back(final_grad(step_, unit));
     if (step_.holds(coord_, step_.head())) out_.reads.push_back(kLossValue);
+    if (step_.noise) out_.reads.push_back(kNoiseValue);
     out_.defines = {kNormValue};
   }
 
@@ -304,10 +307,11 @@ class Row {
   Effects& out_;
 };
 
-constexpr std::string_view kValueNames[] = {
-    "tokens",    "act",         "checkpoint",  "stash",   "grad",     "weight_work",
-    "param",     "shard",       "main_grad",   "reduced", "acc_grad", "grad_shard",
-    "optimizer", "send_buffer", "recv_buffer", "count",   "loss",     "norm"};
+constexpr std::string_view kValueNames[] = {"tokens",    "act",         "checkpoint",  "stash",
+                                            "grad",      "weight_work", "param",       "shard",
+                                            "main_grad", "reduced",     "acc_grad",    "grad_shard",
+                                            "optimizer", "send_buffer", "recv_buffer", "count",
+                                            "loss",      "norm",        "noise"};
 
 }  // namespace
 
@@ -351,6 +355,7 @@ std::vector<Value> persistent(const StepShape& step, Coord coord) {
     values.push_back({ValueKind::kOptimizer, unit});
   }
   if (step.holds(coord, step.head())) values.push_back(kLossValue);
+  if (step.noise) values.push_back(kNoiseValue);
   return values;
 }
 

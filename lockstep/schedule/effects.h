@@ -35,6 +35,7 @@ enum class ValueKind : std::uint8_t {
   kCount,       // valid tokens of the step
   kLoss,        // exact sum of token losses
   kNorm,        // gradient norm, with the step's loss
+  kNoise,       // exact sum of squares of the first microbatch's gradient
 };
 
 struct Value {
@@ -47,7 +48,7 @@ struct Value {
 // Whether it is a number of the rank itself, without memory of its own.
 constexpr bool is_number(const Value& value) {
   return value.kind == ValueKind::kCount || value.kind == ValueKind::kLoss ||
-         value.kind == ValueKind::kNorm;
+         value.kind == ValueKind::kNorm || value.kind == ValueKind::kNoise;
 }
 
 std::string to_text(const Value& value);  // "stash(3,1)"

@@ -30,6 +30,7 @@ Result<Program> lower(const Schedule& schedule, StepShape step) {
 
 Result<Program> lower_forward_only(StepShape step) {
   step.forward_only = true;
+  step.noise = false;
   if (Result<void> fits = check_step(step); !fits.ok()) return fits.error();
   return attach_all(expand_forward(std::move(step)));
 }

@@ -47,7 +47,7 @@ class Walk {
     Effects fx;
     for (std::size_t i = 0; i < list.size(); ++i) {
       write_effects(program_, coord_, list[i], fx);
-      raise_peak(static_cast<std::int32_t>(i), surge_of(bytes_, list[i], fx));
+      raise_peak(static_cast<std::int32_t>(i), surge(list[i], fx));
       for (const Value& value : fx.kills) change(value, -1);
       for (const Value& value : fx.defines) change(value, 1);
       raise_peak(static_cast<std::int32_t>(i), 0);
@@ -61,6 +61,15 @@ class Walk {
     const std::int64_t size = sign * value_bytes(program_, coord_, bytes_, value);
     by_kind_[static_cast<std::size_t>(value.kind)] += size;
     total_ += size;
+  }
+
+  std::int64_t surge(const Op& op, const Effects& fx) const {
+    const std::int64_t inside = surge_of(bytes_, op, fx);
+    if (!program_.step.is_noise(op)) return inside;
+    std::int64_t at_end = bytes_.units[static_cast<std::size_t>(op.unit)].noise;
+    for (const Value& value : fx.kills) at_end -= value_bytes(program_, coord_, bytes_, value);
+    for (const Value& value : fx.defines) at_end += value_bytes(program_, coord_, bytes_, value);
+    return std::max(inside, at_end);
   }
 
   void raise_peak(std::int32_t op, std::int64_t surge) {
@@ -114,6 +123,7 @@ std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes
     case ValueKind::kCount:
     case ValueKind::kLoss:
     case ValueKind::kNorm:
+    case ValueKind::kNoise:
       return 0;
   }
   return 0;

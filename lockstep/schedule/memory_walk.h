@@ -10,7 +10,7 @@
 
 namespace lockstep::schedule {
 
-inline constexpr int kNumValueKinds = 18;
+inline constexpr int kNumValueKinds = 19;
 
 // Bytes of one unit's values on one rank (of one microbatch where a value has one), and, for each
 // kind of compute, its surge: the largest number of live bytes at any moment inside the op minus
@@ -35,6 +35,7 @@ struct UnitBytes {
   std::int64_t first_backward = 0;  // these two where they define kMainGrad; 0: the same
   std::int64_t first_weight_grad = 0;
   std::int64_t update = 0;
+  std::int64_t noise = 0;  // at the end of an op that changes kNoise, above what lives after it
 };
 
 struct ProgramBytes {

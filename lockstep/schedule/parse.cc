@@ -81,7 +81,7 @@ class Parser {
            flag("replicas", step.replicas) && flag("tied", step.tied) &&
            bits("recompute", step.recompute) && number("resident", step.resident_units) &&
            number("prefetch", step.prefetch) && flag("forward_only", step.forward_only) &&
-           tensor_parallel() && sound_shape();
+           tensor_parallel() && noise() && sound_shape();
   }
 
   // Two lines that only steps with tensor parallelism have.
@@ -90,6 +90,13 @@ class Parser {
     if (!rest_.starts_with(kName)) return true;
     return choice<bool>(kName, program_.step.tensor_parallel, {{"yes", true}}) &&
            bits("partial", program_.step.partial);
+  }
+
+  // A line that only steps with it have.
+  bool noise() {
+    constexpr std::string_view kName = "noise";
+    if (!rest_.starts_with(kName)) return true;
+    return choice<bool>(kName, program_.step.noise, {{"yes", true}});
   }
 
   bool sound_shape() {

@@ -99,6 +99,9 @@ struct StepShape {
   // Per unit: gradients of its replicated parameters are partial over the tensor group, as those of
   // norms are under sequence parallelism; empty: of none.
   std::vector<bool> partial = {};
+  // What the first microbatch adds to the gradient is looked at alone, on the first of the data ranks,
+  // for the gradient noise scale.
+  bool noise = false;
 
   int units() const { return stage_begin.back(); }
   int head() const { return units() - 1; }
@@ -109,6 +112,11 @@ struct StepShape {
     return !partial.empty() && partial[static_cast<std::size_t>(unit)];
   }
   int periods() const { return period == Period::kStep ? 1 : shape.microbatches; }
+  // Whether the op makes the gradient that is looked at.
+  bool is_noise(const Op& op) const {
+    return noise && op.microbatch == 0 &&
+           (op.kind == OpKind::kBackward || op.kind == OpKind::kWeightGrad);
+  }
   int period_of(int microbatch) const { return period == Period::kStep ? 0 : microbatch; }
   Stage stage_of(int unit) const;
   Coord coord_of(int unit) const;

@@ -42,9 +42,11 @@ void append_step(std::string& text, const StepShape& step) {
   append_number(text, "resident", step.resident_units);
   append_number(text, "prefetch", step.prefetch);
   append_flag(text, "forward_only", step.forward_only);
-  if (!step.tensor_parallel) return;
-  append_flag(text, "tensor_parallel", true);
-  append_line(text, "partial", step.partial.empty() ? "none" : joined(step.partial));
+  if (step.tensor_parallel) {
+    append_flag(text, "tensor_parallel", true);
+    append_line(text, "partial", step.partial.empty() ? "none" : joined(step.partial));
+  }
+  if (step.noise) append_flag(text, "noise", true);
 }
 
 void append_transfers(std::string& text, const Program& program) {
@@ -191,6 +193,7 @@ Hash128 program_hash(const Program& program) {
     digest.add(int{program.step.tensor_parallel});
     digest.add_all(program.step.partial);
   }
+  if (program.step.noise) digest.add(1);
   return digest.finish();
 }
 

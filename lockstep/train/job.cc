@@ -6,6 +6,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/nn/wide_product.h"
 #include "lockstep/plan/legal.h"
+#include "lockstep/plan/noise_scale.h"
 #include "lockstep/plan/step.h"
 #include "lockstep/schedule/deadlock.h"
 #include "lockstep/schedule/text.h"
@@ -86,6 +87,8 @@ Result<Job> make_job(const plan::Spec& spec) {
       if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
   const auto refused = plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
   if (!refused.empty()) return refused[0];
+  const auto noise = plan::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
+  if (!noise.empty()) return noise[0].error;
   if (spec.train.dtype == DType::kBF16 && !nn::has_wide_product())
     return Error{Code::kUnsuitableEnvironment,
                  "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
@@ -94,7 +97,9 @@ Result<Job> make_job(const plan::Spec& spec) {
   if (!model.ok()) return model.error();
   Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
   if (!mesh.ok()) return mesh.error();
-  Result<schedule::Program> program = plan::program_for(*model, spec.layout, spec.batch);
+  schedule::StepShape step = plan::step_shape(*model, spec.layout, spec.batch);
+  step.noise = spec.train.noise_scale > 0;
+  Result<schedule::Program> program = plan::program_for(spec.layout, step);
   if (!program.ok()) return program.error();
   const auto problems = schedule::validate(*program, 1);
   LS_CHECK(problems.empty(),

@@ -11,7 +11,7 @@
 namespace lockstep::train {
 namespace {
 
-cost::StepSizes sizes_of(const Job& job) {
+cost::StepSizes sizes_of(const Job& job, Rank rank) {
   cost::StepSizes sizes;
   sizes.unit.batch = job.workspace.microbatch;
   sizes.unit.seq = job.workspace.seq;
@@ -21,15 +21,17 @@ cost::StepSizes sizes_of(const Job& job) {
   sizes.unit.tp = job.mesh.degree(mesh::Axis::kTensor);
   sizes.unit.sequence_parallel = job.spec.layout.sp && sizes.unit.tp > 1;
   sizes.shards = job.mesh.degree(mesh::kDenseShard);
+  sizes.looks_at_noise = job.program.step.noise && job.place(rank).data_index() == 0;
   return sizes;
 }
 
-schedule::MemoryWalk memory_of(const Job& job, Coord coord) {
-  return walk(job.program, coord, cost::program_bytes(job.model, job.program.step, sizes_of(job)));
+schedule::MemoryWalk memory_of(const Job& job, Rank rank) {
+  return walk(job.program, job.place(rank).coord,
+              cost::program_bytes(job.model, job.program.step, sizes_of(job, rank)));
 }
 
 cost::Traffic traffic_of(const Job& job, Rank rank) {
-  return cost::step_traffic(job.program, job.model, sizes_of(job), job.mesh, rank);
+  return cost::step_traffic(job.program, job.model, sizes_of(job, rank), job.mesh, rank);
 }
 
 std::string compare_traffic(const cost::Traffic& predicted, const cost::Traffic& measured) {
@@ -64,7 +66,7 @@ std::string compare_memory(const Job& job, Coord coord, const std::vector<std::i
 
 Prediction predict(const Job& job, Rank rank) {
   const Coord coord = job.place(rank).coord;
-  const schedule::MemoryWalk memory = memory_of(job, coord);
+  const schedule::MemoryWalk memory = memory_of(job, rank);
   Prediction prediction;
   prediction.peak_bytes = memory.peak;
   if (memory.peak_op >= 0)
@@ -76,7 +78,7 @@ Prediction predict(const Job& job, Rank rank) {
 
 PredictionCheck check_predictions(const Job& job, const RankRecord& record) {
   const Coord coord = job.place(record.rank).coord;
-  const schedule::MemoryWalk memory = memory_of(job, coord);
+  const schedule::MemoryWalk memory = memory_of(job, record.rank);
   const cost::Traffic traffic = traffic_of(job, record.rank);
   PredictionCheck check;
   check.predicted_peak = memory.peak;

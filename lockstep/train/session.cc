@@ -1,5 +1,6 @@
 #include "lockstep/train/session.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -47,6 +48,7 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   executor_ = make_executor(job.program);
   last_ = executor_.get();
+  if (job.program.step.noise) noise_scale_.emplace(job.spec.train.noise_scale);
 }
 
 std::unique_ptr<exec::Executor> Session::make_executor(const schedule::Program& program) {
@@ -95,7 +97,18 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   report.time = clock.now().since_start;
   report.peak_bytes = account_.peak();
   report.sent = bytes_sent(world_.ledger()) - sent_before;
+  measure_noise(sums, report);
   return report;
+}
+
+// The first microbatch's summand of a mean over all tokens becomes the mean over its own.
+void Session::measure_noise(const exec::StepSums& sums, StepReport& report) {
+  if (!noise_scale_) return;
+  const double share = static_cast<double>(sums.tokens) /
+                       static_cast<double>(std::max<std::int64_t>(sums.noise_tokens, 1));
+  report.first = {sums.noise_squares.result() * share * share, sums.noise_tokens};
+  noise_scale_->add(report.first, {sums.squares.result(), sums.tokens});
+  report.noise_scale = noise_scale_->value();
 }
 
 exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/comm/communicator.h"
@@ -13,6 +14,7 @@
 #include "lockstep/runtime/tensor_workspace.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/train/job.h"
+#include "lockstep/train/noise_scale.h"
 
 namespace lockstep::train {
 
@@ -26,6 +28,9 @@ struct StepReport {
   Seconds time;                 // of this rank
   std::int64_t peak_bytes = 0;  // tensor memory of this rank during the step
   Bytes sent;                   // by this rank during the step
+  // Where the noise scale is measured:
+  MeanGradient first;                 // of the step's first microbatch, before clipping
+  std::optional<double> noise_scale;  // in tokens, averaged over steps; absent: not to be told yet
 };
 
 // Makes what the executor sees in place of a rank's workspace, to watch what passes between them or
@@ -59,6 +64,7 @@ class Session {
   };
   Sized sized(std::int64_t sequences);
   std::unique_ptr<exec::Executor> make_executor(const schedule::Program& program);
+  void measure_noise(const exec::StepSums& sums, StepReport& report);
   exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer);
 
   const Job& job_;
@@ -70,6 +76,7 @@ class Session {
   std::unique_ptr<runtime::TensorWorkspace> workspace_;
   std::unique_ptr<exec::Workspace> wrapped_;  // around it; absent: nothing is
   std::unique_ptr<exec::Executor> executor_;
+  std::optional<NoiseScale> noise_scale_;
 
   // Steps of a batch that is still growing.
   struct Small {

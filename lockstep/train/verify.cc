@@ -109,7 +109,8 @@ std::string_view to_text(Noticed noticed) {
 
 Result<Verifier> Verifier::create(const plan::Spec& asked, int steps, bool equal_bits) {
   plan::Spec spec = asked;
-  spec.batch.ramp = {};  // its first steps would be all there are to see
+  spec.batch.ramp = {};        // its first steps would be all there are to see
+  spec.train.noise_scale = 0;  // layouts of one microbatch are tried too
   Result<Job> job = make_job(on_one_rank(spec));
   if (!job.ok()) return job.error();
   return Verifier(std::move(spec), *std::move(job), steps, equal_bits);

@@ -72,6 +72,7 @@ StepShape random_step(Dice& dice, const Shape& shape, Placement placement) {
   step.period = dice.coin() ? Period::kStep : Period::kMicrobatch;
   step.replicas = dice.coin();
   step.tied = dice.coin();
+  step.noise = !step.tied && dice.coin();
   if (dice.coin())
     for (int unit = 0; unit < units; ++unit)
       step.recompute.push_back(unit > 0 && unit < units - 1 && dice.coin());

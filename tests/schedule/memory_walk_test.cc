@@ -95,6 +95,23 @@ TEST(MemoryWalk, AgreesWithTheSetOfLiveValues) {
   }
 }
 
+// A copy at the end of the op that makes the first microbatch's gradient, and of no other.
+TEST(MemoryWalk, CountsWhatLookingAtNoiseTakes) {
+  Program program = tiny(0);
+  Dice dice(3);
+  ProgramBytes bytes = random_bytes(dice, program);
+  const MemoryWalk without = walk(program, {0}, bytes);
+  program.step.tied = false;
+  program.step.noise = true;
+  bytes.units[0].noise = 1'000'000'000;
+  const MemoryWalk with = walk(program, {0}, bytes);
+  EXPECT_EQ(with.live, without.live);
+  const Op& op = program.list({0})[static_cast<std::size_t>(with.peak_op)];
+  EXPECT_TRUE(op.unit == 0 && program.step.is_noise(op));
+  EXPECT_EQ(with.peak, with.live[static_cast<std::size_t>(with.peak_op)] + bytes.units[0].noise);
+  EXPECT_EQ(sum_of(with), with.peak);
+}
+
 TEST(MemoryWalk, RefusesSizesOfAnotherModel) {
   EXPECT_THROW((void)walk(tiny(0), {0}, {{UnitBytes{}}, {0}, {0}}), BrokenInvariant);
   EXPECT_THROW((void)walk(tiny(0), {0}, {{UnitBytes{}, UnitBytes{}}, {}, {0}}), BrokenInvariant);

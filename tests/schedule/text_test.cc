@@ -42,6 +42,7 @@ Program random_program(Dice& dice) {
   step.resident_units = dice.between(1, 5);
   step.prefetch = dice.between(0, 5);
   step.forward_only = dice.coin();
+  step.noise = !step.tied && dice.coin();
   step.tensor_parallel = dice.coin();
   if (step.tensor_parallel && dice.coin())
     for (int unit = 0; unit < step.units(); ++unit) step.partial.push_back(dice.coin());
@@ -171,6 +172,7 @@ TEST(ProgramText, HashShowsEveryChange) {
   change([](Program& p) { ++p.step.resident_units; });
   change([](Program& p) { ++p.step.prefetch; });
   change([](Program& p) { p.step.forward_only = true; });
+  change([](Program& p) { p.step.noise = true; });
   change([](Program& p) { p.step.tensor_parallel = true; });
   change([](Program& p) { p.step.partial = {false, false, true}; });
   change([](Program& p) {

@@ -62,6 +62,12 @@ Result<void> check_partial(const StepShape& step) {
   return {};
 }
 
+Result<void> check_noise(const StepShape& step) {
+  if (!step.noise || !step.tied) return {};
+  return refuse("the noise scale of a tied weight: its gradient has a part on either end",
+                "unset noise, or tied");
+}
+
 }  // namespace
 
 Result<void> check_step(const StepShape& step) {
@@ -77,6 +83,7 @@ Result<void> check_step(const StepShape& step) {
                   "give 0 to gather when needed, 1 to gather one computation early");
   if (Result<void> fits = check_stages(step); !fits.ok()) return fits;
   if (Result<void> fits = check_partial(step); !fits.ok()) return fits;
+  if (Result<void> fits = check_noise(step); !fits.ok()) return fits;
   return check_recompute(step);
 }
 
