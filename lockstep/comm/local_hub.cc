@@ -319,12 +319,14 @@ void LocalHub::run() {
     lock.unlock();
     execute(chosen);
     lock.lock();
-    for (const auto& op : chosen.ops) op->state = LocalOp::State::kStaged;
+    for (const auto& op : chosen.ops) {
+      op->state = LocalOp::State::kStaged;
+      op->finished.notify_all();
+    }
     if (chosen.ops[0]->kind != OpKind::kSend && !group.failure) {
       for (auto& calls : group.calls) calls.pop_front();
       enqueue_if_complete(chosen.group);
     }
-    waiter_wake_.notify_all();
   }
 }
 
@@ -394,9 +396,9 @@ void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
   const auto finished = [&] {
     return op.state == LocalOp::State::kStaged || op.state == LocalOp::State::kFailed;
   };
-  if (!waiter_wake_.wait_until(lock, deadline.point(), finished)) {
+  if (!op.finished.wait_until(lock, deadline.point(), finished)) {
     if (op.state == LocalOp::State::kPosted) fail_if_late(group, op);
-    waiter_wake_.wait(lock, finished);  // the engine has it, or has it next; it ends soon
+    op.finished.wait(lock, finished);  // the engine has it, or has it next; it ends soon
   }
   if (op.state == LocalOp::State::kFailed) {
     throw CommError({op.failure.code,
@@ -433,6 +435,7 @@ void LocalHub::fail_locked(LocalGroup& group, Error error, std::optional<Rank> c
       if (op->state != LocalOp::State::kPosted) continue;
       op->state = LocalOp::State::kFailed;
       std::tie(op->failure, op->culprit) = *group.failure;
+      op->finished.notify_all();
     }
     ops.clear();
   };
@@ -444,7 +447,6 @@ void LocalHub::fail_locked(LocalGroup& group, Error error, std::optional<Rank> c
       std::deque<std::shared_ptr<LocalOp>> ops(ready.ops.begin(), ready.ops.end());
       fail_ops(ops);
     }
-  waiter_wake_.notify_all();
 }
 
 // Whom the op needs and can not have: any member for a collective, the peer for a message.

@@ -38,6 +38,7 @@ struct LocalOp {
   State state = State::kPosted;  // guarded by the hub's mutex
   Error failure;                 // when kFailed
   std::optional<Rank> culprit;
+  std::condition_variable finished;  // with the hub's mutex: staged or failed
 
   bool chained = false;  // an earlier op of this member used some of its memory at issue
   std::shared_ptr<std::byte[]> snapshot;  // of an input that shares memory with its output
@@ -103,7 +104,7 @@ class LocalHub {
 
   const int size_;
   std::mutex mutex_;
-  std::condition_variable engine_wake_, waiter_wake_;
+  std::condition_variable engine_wake_;
   std::map<std::string, std::shared_ptr<LocalGroup>> groups_;
   std::map<Rank, std::string> lost_;
   std::map<Rank, std::shared_ptr<const PositionCell>> positions_;
