@@ -1,5 +1,7 @@
 #include "lockstep/train/session.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -73,6 +75,7 @@ Session::Sized Session::sized(std::int64_t sequences) {
 
 StepReport Session::step(std::int64_t step, const exec::Executor::Observer& observer) {
   const tensor::ChargeTo charge(account_);
+  const at::AutoDispatchBelowADInplaceOrView no_graph;  // nothing here asks autograd
   account_.reset_peak();
   step_ = step;
   const plan::StepBatch batch = job_.batch(step);
