@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
-#include "lockstep/optim/init.h"
 #include "lockstep/optim/squares.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
@@ -97,7 +96,8 @@ void TensorWorkspace::create_state(int unit) {
   // Drawn in host memory and copied, so that a device holds the same bits.
   const auto draw = [&](const arch::FlatRange& range, const at::Tensor& into) {
     const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
-    optim::write_initial(model_, unit, layout(unit), range, settings_.seed, host, place_.tensor);
+    optim::write_initial(model_, unit, layout(unit), range, settings_.seed, host, place_.tensor,
+                         settings_.draws);
     if (!into.is_cpu()) into.copy_(host);
   };
   const arch::FlatRange own = own_range(unit);

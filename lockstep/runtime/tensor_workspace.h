@@ -24,6 +24,7 @@
 #include "lockstep/nn/rope.h"
 #include "lockstep/nn/tensor_group.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/optim/init.h"
 #include "lockstep/schedule/program.h"
 
 namespace lockstep::runtime {
@@ -42,12 +43,13 @@ struct WorkspaceSettings {
   DType dtype =
       DType::kF32;  // parameters and activations; state and gradients are of wide_type(dtype)
   at::Device device = at::kCPU;
-  std::int64_t microbatch = 1;  // sequences
-  std::int64_t seq = 0;         // tokens
-  arch::Drop drop;              // rows that blocks do not keep
-  std::int64_t head_chunk = 0;  // tokens whose logits exist at once; 0: a microbatch's
-  std::uint64_t seed = 0;       // of the initial weights
-  double clip = 0;              // limit of the gradient norm; 0: none
+  std::int64_t microbatch = 1;    // sequences
+  std::int64_t seq = 0;           // tokens
+  arch::Drop drop;                // rows that blocks do not keep
+  std::int64_t head_chunk = 0;    // tokens whose logits exist at once; 0: a microbatch's
+  std::uint64_t seed = 0;         // of the initial weights
+  double clip = 0;                // limit of the gradient norm; 0: none
+  optim::Draws* draws = nullptr;  // remembers initial weights; absent: nobody does
 };
 
 // A parameter means its master weight where there is one.

@@ -243,6 +243,21 @@ at::Tensor initial(const arch::Model& model, const UnitCase& unit, FlatRange ran
   return out;
 }
 
+TEST(Init, RememberedDrawsAreTheSameBits) {
+  const arch::Model described = model(true);
+  for (at::ScalarType type : kTypes) {
+    Draws draws;
+    for (int round = 0; round < 2; ++round)
+      for (const UnitCase& unit : units_of(described))
+        for (std::int64_t index = 0; index < 3; ++index) {
+          const FlatRange range = unit.layout.shard(3, index);
+          const at::Tensor out = at::empty({range.size()}, type).fill_(99);
+          write_initial(described, unit.position, unit.layout, range, 1234, out, {}, &draws);
+          EXPECT_TRUE(at::equal(out, initial(described, unit, range, 1234, type)));
+        }
+  }
+}
+
 TEST(Init, AnyRangeOfAnyShardsHasTheBitsOfTheWhole) {
   for (bool tied : {false, true})
     for (at::ScalarType type : kTypes) {
