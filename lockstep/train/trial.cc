@@ -21,12 +21,6 @@ constexpr std::pair<Role, StateRole> kStateRoles[] = {
     {Role::kSecondMoment, StateRole::kSecondMoment},
 };
 
-// Copies for looking at are not part of the job's memory.
-at::Tensor copy_aside(const at::Tensor& tensor) {
-  const tensor::ChargeTo charge(tensor::process_account());
-  return tensor.cpu().clone();
-}
-
 class RankTrial {
  public:
   RankTrial(const Job& job, comm::World& world, const std::string& label,
@@ -82,8 +76,9 @@ class RankTrial {
   }
 
   void put(int index, int unit, Role role, const at::Tensor& data) {
+    const tensor::ChargeTo charge(tensor::process_account());  // what is looked at is not the job's
     sink_({index, unit, role, session_.place().tensor.coord, session_.workspace().own_range(unit),
-           copy_aside(data)});
+           data.cpu()});
   }
 
   const Job& job_;
@@ -169,7 +164,10 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const Job
                          Seconds op_deadline, const WorkspaceWrap& wrap) {
   TrialResult result;
   std::vector<Piece> pieces;
-  const Sink sink = [&](Piece piece) { pieces.push_back(std::move(piece)); };
+  const Sink sink = [&](Piece piece) {
+    piece.data = piece.data.clone();
+    pieces.push_back(std::move(piece));
+  };
   result.ranks.push_back(RankTrial(job, world, label, source, op_deadline, wrap, sink).run(orders));
 
   std::vector<Rank> everyone;
