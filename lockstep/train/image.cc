@@ -23,6 +23,11 @@ const arch::FlatLayout& layout_of(const std::vector<arch::FlatLayout>& layouts,
   return layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
 }
 
+void add_bits(const at::Tensor& tensor, Xxh3& hash) {
+  hash.update(std::as_bytes(std::span(static_cast<const char*>(tensor.const_data_ptr()),
+                                      static_cast<std::size_t>(tensor.nbytes()))));
+}
+
 }  // namespace
 
 std::string_view to_text(Role role) { return kRoleNames[index(role)]; }
@@ -50,11 +55,19 @@ at::Tensor StepImage::at(const arch::Model& model, int unit, Role role,
 Hash128 StepImage::digest() const {
   Xxh3 hash;
   for (const auto& unit : units)
-    for (Role role : {Role::kParameter, Role::kFirstMoment, Role::kSecondMoment}) {
-      const at::Tensor& tensor = unit[index(role)];
-      hash.update(std::as_bytes(std::span(static_cast<const char*>(tensor.const_data_ptr()),
-                                          static_cast<std::size_t>(tensor.nbytes()))));
-    }
+    for (Role role : {Role::kParameter, Role::kFirstMoment, Role::kSecondMoment})
+      add_bits(unit[index(role)], hash);
+  return hash.digest128();
+}
+
+Hash128 digest_of(std::span<const StepImage> images) {
+  Xxh3 hash;
+  for (const StepImage& image : images) {
+    const double numbers[] = {image.loss, image.grad_norm, image.updated ? 1.0 : 0.0};
+    hash.update(std::as_bytes(std::span(numbers)));
+    for (const auto& unit : image.units)
+      for (const at::Tensor& role : unit) add_bits(role, hash);
+  }
   return hash.digest128();
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ struct Piece {
   Role role = Role::kGradient;
   std::int64_t tensor = 0;
   arch::FlatRange range;
-  at::Tensor data;  // on the CPU, a copy
+  at::Tensor data;  // on the CPU
 };
 
 // After one step. Whole flat buffers per unit and role, as one tensor rank would lay them out:
@@ -46,6 +47,9 @@ struct StepImage {
   at::Tensor at(const arch::Model& model, int unit, Role role, arch::TensorPlace place) const;
   Hash128 digest() const;  // of parameters and moments, bit for bit
 };
+
+// Of all that is in them, bit for bit.
+Hash128 digest_of(std::span<const StepImage> images);
 
 // Joins pieces. Any thread may add. The model must outlive it.
 class ImageBuilder {

@@ -121,9 +121,7 @@ Verifier::Verifier(plan::Spec spec, Job reference_job, int steps, bool equal_bit
       reference_job_(std::move(reference_job)),
       steps_(steps),
       equal_bits_(equal_bits) {
-  std::vector<StepOrder> orders;
-  for (int step = 0; step < steps; ++step) orders.push_back({step, nullptr});
-  reference_ = run_trial(reference_job_, tokens_for(spec_), orders, kDeadline).images;
+  reference_ = run_trial(reference_job_, tokens_for(spec_), free_run(), kDeadline).images;
   if (spec_.train.dtype != DType::kF64) find_truth();
   bits_[bits_class_of(reference_job_)] = {"one rank", reference_.back().digest()};
 }
@@ -133,13 +131,20 @@ Result<Job> Verifier::job(const plan::Layout& layout) const {
   spec.cluster.reset();
   spec.layout = layout;
   spec.batch = cut(spec.batch, layout);
-  return make_job(spec);
+  Result<Job> job = make_job(spec);
+  if (job.ok()) job->workspace.draws = draws_.get();
+  return job;
+}
+
+std::vector<StepOrder> Verifier::free_run() const {
+  std::vector<StepOrder> orders;
+  for (int step = 0; step < steps_; ++step) orders.push_back({step, nullptr});
+  return orders;
 }
 
 // A free run, then every later step once more, started from the reference's state.
 std::vector<StepOrder> Verifier::orders() const {
-  std::vector<StepOrder> orders;
-  for (int step = 0; step < steps_; ++step) orders.push_back({step, nullptr});
+  std::vector<StepOrder> orders = free_run();
   for (int step = 1; step < steps_; ++step)
     orders.push_back({step, &reference_[static_cast<std::size_t>(step) - 1]});
   return orders;
@@ -185,38 +190,69 @@ const StepImage& Verifier::truth(std::size_t place) const {
   return reference_[place < steps ? place : place - steps + 1];
 }
 
-Verdict Verifier::try_out(const Job& job, const Fault& fault, Seconds op_deadline) const {
+// A run that breaks off is a failed verdict.
+template <class Body>
+Verdict Verifier::guarded(const Job& job, const Body& body) const {
   const RealClock clock;
-  const data::MockTokens usual = tokens_for(spec_);
-  const data::TokenSource& source = fault.source ? *fault.source : usual;
-  const auto broken_off = [&](Noticed noticed, const std::exception& error) {
-    return Verdict{.layout = job.spec.layout,
-                   .name = to_text(job.spec.layout),
-                   .ranks = job.mesh.world(),
-                   .bounds = bounds_of(job),
-                   .failure = error.what(),
-                   .noticed = noticed,
-                   .foreseen = false};
+  Verdict verdict = blank_verdict(job);
+  const auto break_off = [&](Noticed noticed, const std::exception& error) {
+    verdict.failure = error.what();
+    verdict.noticed = noticed;
+    verdict.foreseen = false;
+    verdict.bits_class.clear();  // it has shown none
   };
-  Verdict verdict;
   try {
-    verdict = judge(
-        job, run_trial(job, source, orders(), op_deadline, {{}, fault.wrap, fault.wrap_world}));
+    body(verdict);
   } catch (const WorldError& error) {
-    verdict = broken_off(Noticed::kCommunication, error);
+    break_off(Noticed::kCommunication, error);
   } catch (const std::exception& error) {
-    verdict = broken_off(Noticed::kInvariant, error);
+    break_off(Noticed::kInvariant, error);
   }
   verdict.time = clock.now().since_start;
   return verdict;
+}
+
+Verdict Verifier::try_out(const Job& job, const Fault& fault, Seconds op_deadline) const {
+  const data::MockTokens usual = tokens_for(spec_);
+  const data::TokenSource& source = fault.source ? *fault.source : usual;
+  return guarded(job, [&](Verdict& verdict) {
+    judge(job, run_trial(job, source, orders(), op_deadline, {{}, fault.wrap, fault.wrap_world}),
+          verdict);
+  });
 }
 
 Result<Verdict> Verifier::check(const plan::Layout& layout) {
   const Result<Job> job = this->job(layout);
   if (!job.ok()) return job.error();
   measure_bounds(*job);
+  const auto known = bits_.find(bits_class_of(*job));
+  if (equal_bits_ && known != bits_.end() && known->second.run != Hash128{})
+    return check_by_class(*job, known->second);
   Verdict verdict = try_out(*job, {}, kDeadline);
   remember_bits(verdict);
+  return verdict;
+}
+
+// Where every bit of every step of the free run is that of a layout that was verified, all that was
+// measured of that one holds of this one, and steps from the reference's state would say nothing new.
+// Else the whole trial says what is wrong, and must see the same bits again.
+Verdict Verifier::check_by_class(const Job& job, const First& first) const {
+  Hash128 seen;
+  Verdict verdict = guarded(job, [&](Verdict& made) {
+    const TrialResult trial = run_trial(job, tokens_for(spec_), free_run(), kDeadline);
+    seen = digest_of(trial.images);
+    made.step_error = first.step_error;
+    made.run_error = first.run_error;
+    made.where = first.where;
+    made.digest = first.digest;
+    made.run = first.run;
+    fail(made, Noticed::kReplicas, trial.disagreement);
+    check_predictions(job, trial, made);
+  });
+  if (!verdict.ok() || seen == first.run) return verdict;
+  verdict = try_out(job, {}, kDeadline);
+  if (verdict.run != seen)
+    fail(verdict, Noticed::kBits, "two runs of the same steps differ in their bits");
   return verdict;
 }
 
@@ -226,8 +262,8 @@ Result<Verdict> Verifier::check_in(comm::World& world, const plan::Layout& layou
   measure_bounds(*job);
   const RealClock clock;
   const std::string label = to_text(layout) + "/";
-  Verdict verdict =
-      judge(*job, run_trial_in(world, label, *job, tokens_for(spec_), orders(), kDeadline));
+  Verdict verdict = blank_verdict(*job);
+  judge(*job, run_trial_in(world, label, *job, tokens_for(spec_), orders(), kDeadline), verdict);
   share_findings(world, label, verdict);
   remember_bits(verdict);
   verdict.time = clock.now().since_start;
@@ -242,20 +278,23 @@ Verdict Verifier::check_fault(const plan::Layout& layout, const Fault& fault,
   return try_out(*job, fault, op_deadline);
 }
 
-Verdict Verifier::judge(const Job& job, const TrialResult& trial) const {
+Verdict Verifier::blank_verdict(const Job& job) const {
   Verdict verdict;
   verdict.layout = job.spec.layout;
   verdict.name = to_text(job.spec.layout);
   verdict.ranks = job.mesh.world();
   verdict.bits_class = bits_class_of(job);
   verdict.bounds = bounds_of(job);
+  return verdict;
+}
+
+void Verifier::judge(const Job& job, const TrialResult& trial, Verdict& verdict) const {
   if (!trial.images.empty()) {
     fail(verdict, Noticed::kReplicas, trial.disagreement);
     compare_images(trial.images, verdict);
     compare_bits(trial, verdict);
   }
   check_predictions(job, trial, verdict);
-  return verdict;
 }
 
 void Verifier::compare_images(const std::vector<StepImage>& images, Verdict& verdict) const {
@@ -301,18 +340,27 @@ double Verifier::reach(std::int64_t updates) const {
 }
 
 void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
-  verdict.digest = trial.images[static_cast<std::size_t>(steps_) - 1].digest();
+  const std::span free_run(trial.images.data(), static_cast<std::size_t>(steps_));
+  verdict.digest = free_run.back().digest();
+  verdict.run = digest_of(free_run);
   const auto first = bits_.find(verdict.bits_class);
-  if (!equal_bits_ || first == bits_.end() || first->second.second == verdict.digest) return;
+  if (!equal_bits_ || first == bits_.end() || first->second.digest == verdict.digest) return;
   fail(verdict, Noticed::kBits,
        join_parts("bits of the state after ", steps_, " steps are not those of ",
-                  first->second.first, ", of the same class"));
+                  first->second.name, ", of the same class"));
 }
 
 // Of a layout that was verified, where it was: ranks of processes other than the first know no state.
 void Verifier::remember_bits(const Verdict& verdict) {
-  if (verdict.ok() && verdict.digest != Hash128{})
-    bits_.try_emplace(verdict.bits_class, verdict.name, verdict.digest);
+  if (!verdict.ok() || verdict.digest == Hash128{}) return;
+  First& first = bits_[verdict.bits_class];
+  if (first.run == Hash128{})
+    first = {first.name.empty() ? verdict.name : first.name,
+             verdict.digest,
+             verdict.run,
+             verdict.step_error,
+             verdict.run_error,
+             verdict.where};
 }
 
 void Verifier::check_predictions(const Job& job, const TrialResult& trial, Verdict& verdict) const {

@@ -13,7 +13,9 @@
 //            AdamW can take two runs, at most 1: two runs on one rank differ by any factor there;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
 //            equal tensor degree with or without sequence parallelism, data degree, microbatch size
-//            and reduction period. The reference is one of them;
+//            and reduction period. The reference is one of them. On threads, (a) is measured of the
+//            first of a class; a later one whose free run shows the same bits in every step and role
+//            has that one's errors;
 //   replicas ranks that hold the same piece of state hold the same bits;
 //   foreseen bytes sent per axis and operation, and tensor bytes after every op, are what the job
 //            predicted, exactly.
@@ -21,6 +23,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +33,7 @@
 #include "lockstep/base/dtype.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/token_source.h"
+#include "lockstep/optim/init.h"
 #include "lockstep/plan/spec.h"
 #include "lockstep/schedule/program.h"
 #include "lockstep/train/image.h"
@@ -77,6 +81,7 @@ struct Verdict {
   Noticed noticed = Noticed::kNothing;  // how the failure was
   std::string bits_class = {};          // layouts that must agree bit for bit share it
   Hash128 digest = {};                  // of the state after the free run
+  Hash128 run = {};                     // of all that the free run showed
   std::int64_t peak_bytes = 0;          // measured, of the rank that needed most
   std::int64_t predicted_peak = 0;      // of the same rank
   double worst_peak_error = 0;          // |predicted - measured| / measured over all ranks
@@ -106,17 +111,30 @@ class Verifier {
 
   const arch::Model& model() const { return reference_job_.model; }
   const std::vector<StepImage>& reference() const { return reference_; }
-  Result<Job> job(const plan::Layout& layout) const;
+  Result<Job> job(const plan::Layout& layout) const;  // must not outlive it
 
  private:
+  // What is known of a class from its first layout.
+  struct First {
+    std::string name;
+    Hash128 digest = {}, run = {};  // as in its verdict
+    double step_error = 0, run_error = 0;
+    std::string where = {};
+  };
+
   Verifier(plan::Spec spec, Job reference_job, int steps, bool equal_bits);
+  std::vector<StepOrder> free_run() const;
   std::vector<StepOrder> orders() const;
   void find_truth();
   void measure_bounds(const Job& job);
   Bounds bounds_of(const Job& job) const;
   const StepImage& truth(std::size_t place) const;
   Verdict try_out(const Job& job, const Fault& fault, Seconds op_deadline) const;
-  Verdict judge(const Job& job, const TrialResult& trial) const;
+  template <class Body>
+  Verdict guarded(const Job& job, const Body& body) const;
+  Verdict check_by_class(const Job& job, const First& first) const;
+  Verdict blank_verdict(const Job& job) const;
+  void judge(const Job& job, const TrialResult& trial, Verdict& verdict) const;
   void compare_images(const std::vector<StepImage>& images, Verdict& verdict) const;
   void compare_step(const std::vector<StepImage>& images, std::size_t step, Verdict& verdict) const;
   void compare_run(const std::vector<StepImage>& images, std::size_t step, Verdict& verdict) const;
@@ -129,10 +147,11 @@ class Verifier {
   Job reference_job_;
   int steps_;
   bool equal_bits_;
+  std::unique_ptr<optim::Draws> draws_ = std::make_unique<optim::Draws>();
   std::vector<StepImage> reference_;
   std::vector<StepImage> truth_;           // of f32, bf16: what orders() give in f64 on one rank
   std::map<std::int64_t, Bounds> bounds_;  // of f32, bf16: by size of a microbatch
-  std::map<std::string, std::pair<std::string, Hash128>> bits_;  // class: first layout, digest
+  std::map<std::string, First> bits_;      // by class
 };
 
 }  // namespace lockstep::train

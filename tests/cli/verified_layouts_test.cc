@@ -16,7 +16,8 @@ Each layout below trained three steps in f64 on made-up text, and its loss, grad
 parameters were compared with those of one rank. A line says how close they came: the largest difference of any
 gradient or moment of a step over the largest value of its unit, and the same for the parameters after all steps.
 Bounds are 1e-12 and 1e-10, and where tensor ranks cut the sums of matrix products 1e-10 and 1e-8.
-Layouts of one class ended in the same bits. Bytes sent on every axis and tensor bytes after every op were exactly as
+Layouts of one class ended in the same bits; where every bit of every step is that of the first of its class, what was
+measured there holds, and the line repeats it. Bytes sent on every axis and tensor bytes after every op were exactly as
 predicted in every layout; `peak memory` compares the highest point inside an op.
 
 The selection is a covering array: every pair of settings that can occur together occurs, on each number of ranks.

@@ -76,6 +76,25 @@ TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
   EXPECT_NE(flat.digest, pipeline.digest);
 }
 
+// A layout whose class is known is not measured anew; what is said of it must be what would have been.
+TEST(Verify, SaysOfALaterLayoutWhatItWouldSayOfAFirst) {
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
+    Verifier verifier = verifier_of(dtype);
+    EXPECT_EQ(verdict_on(verifier, "dp2 zero0 m2 step").failure, "");
+    const Verdict later = verdict_on(verifier, "pp2 dp2 zero3 m2 step recompute=block");
+    Verifier other = verifier_of(dtype);
+    const Verdict first = verdict_on(other, "pp2 dp2 zero3 m2 step recompute=block");
+    EXPECT_EQ(first.failure + later.failure, "");
+    EXPECT_EQ(first.run, later.run);
+    EXPECT_EQ(first.digest, later.digest);
+    EXPECT_EQ(first.step_error, later.step_error);
+    EXPECT_EQ(first.run_error, later.run_error);
+    EXPECT_EQ(first.where, later.where);
+    EXPECT_EQ(first.peak_bytes, later.peak_bytes);
+    EXPECT_EQ(first.ranks, later.ranks);
+  }
+}
+
 // A matrix product over sixteen sequences rounds more than sixteen products added up, so the bound of
 // microbatches of one would refuse microbatches of sixteen.
 TEST(Verify, HoldsF32ToTheRoundingOfItsMicrobatch) {
