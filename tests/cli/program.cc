@@ -86,14 +86,15 @@ void Binary::SetUp() {
 void Binary::TearDown() { std::filesystem::remove_all(dir_); }
 
 Ran Binary::run(const std::string& arguments, const std::string& variables) {
+  const std::string errors = "stderr" + std::to_string(++runs_) + ".txt";
   const std::string command = "cd " + dir_.string() + " && env -u NO_COLOR -u FORCE_COLOR " +
                               "-u CLICOLOR_FORCE " + variables + " " + LOCKSTEP_BINARY + " " +
-                              arguments + " 2>stderr.txt";
+                              arguments + " 2>" + errors;
   Ran ran;
   FILE* pipe = popen(command.c_str(), "r");
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) ran.out += static_cast<char>(c);
   ran.code = code_of(pclose(pipe));
-  std::ifstream file(dir_ / "stderr.txt", std::ios::binary);
+  std::ifstream file(dir_ / errors, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
   ran.err = text.str();

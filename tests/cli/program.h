@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -38,11 +39,14 @@ class Binary : public testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // `arguments` as a shell would see them, run inside dir_.
+  // `arguments` as a shell would see them, run inside dir_. Several threads may call it at once.
   Ran run(const std::string& arguments, const std::string& variables = "");
   void write(const std::string& name, const std::string& text);
 
   std::filesystem::path dir_;
+
+ private:
+  std::atomic<int> runs_ = 0;
 };
 
 }  // namespace lockstep::cli

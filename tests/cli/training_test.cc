@@ -66,7 +66,9 @@ TEST_F(Training, TellsTheNoiseScaleWhenAsked) {
     const Json &one = alone.find("steps")->items()[i], &two = copies.find("steps")->items()[i];
     EXPECT_GT(one.find("noise_scale")->as_real(), 0);
     EXPECT_EQ(one.find("first_tokens")->as_int(), 256);
-    if (i == 0) EXPECT_EQ(*one.find("first_grad_norm"), *two.find("first_grad_norm"));
+    EXPECT_EQ(two.find("first_tokens")->as_int(), 256);
+    if (i > 0) continue;  // then the copies' sums have rounded otherwise
+    EXPECT_EQ(one.find("first_grad_norm")->as_real(), two.find("first_grad_norm")->as_real());
   }
   EXPECT_EQ(train("").find("steps")->items()[0].find("noise_scale"), nullptr);
   const Ran ran = run("train " + example() + " --mock-data --set train.steps=1 " + ask);
