@@ -25,7 +25,13 @@ predicted in every layout; `peak memory` compares the highest point inside an op
 The selection is a covering array: every pair of settings that can occur together occurs, on each number of ranks.
 `lockstep verify --layouts all --ranks 8` tries every layout. [Vocabulary](vocabulary.md#proof).
 
-This page is written by a test that repeats all of it and fails when a line changes.
+By command, on 15 November 2026: `lockstep verify --layouts triples --ranks 8` verified 675 layouts, every triple of
+settings, at most 3.5e-15 off in gradients and 8.9e-13 in parameters. Pairs on 8 ranks with 17 layers of
+`examples/gpt2.toml` (180 layouts; 2.0e-15 and 7.2e-14), `qwen2.toml` (174; 3.8e-15, 4.3e-14), `qwen3.toml` (174;
+3.2e-15, 1.7e-13) and `mistral.toml` (174; 4.7e-15, 1.2e-12) were verified too, with `--set model.layers=17
+--set batch.seq=16 --set batch.global_batch=16 --set batch.microbatch=1`.
+
+The tables are written by a test that repeats them and fails when a line changes.
 )";
 
 // Both models at once: ranks of small worlds leave a core idle now and then.
