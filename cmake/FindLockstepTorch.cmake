@@ -56,6 +56,12 @@ if(EXISTS "${LOCKSTEP_TORCH_ROOT}/lib/libtorch_cuda.so")
   endforeach()
 endif()
 
+# The OpenMP that torch itself runs on, so that at::parallel_for shares its threads.
+file(GLOB _lt_openmp "${LOCKSTEP_TORCH_ROOT}/lib/libgomp*.so*")
+if(NOT _lt_openmp)
+  set(_lt_openmp gomp)
+endif()
+
 add_library(lockstep::c10 SHARED IMPORTED GLOBAL)
 set_target_properties(lockstep::c10 PROPERTIES IMPORTED_LOCATION "${LOCKSTEP_TORCH_ROOT}/lib/libc10.so")
 add_library(lockstep::torch SHARED IMPORTED GLOBAL)
@@ -65,7 +71,7 @@ set_target_properties(lockstep::torch PROPERTIES
   # Must match how the wheel was built: class layouts in c10d headers depend on them.
   INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO;USE_RPC;USE_TENSORPIPE"
   INTERFACE_COMPILE_FEATURES cxx_std_20
-  INTERFACE_LINK_LIBRARIES lockstep::c10
+  INTERFACE_LINK_LIBRARIES "lockstep::c10;${_lt_openmp}"
   INTERFACE_LINK_OPTIONS "${_lt_rpath_link}")
 
 if(LOCKSTEP_NCCL)

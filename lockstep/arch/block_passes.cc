@@ -103,10 +103,8 @@ class BlockPasses {
     else
       r_.moment("rope_half", d_.tokens * columns / 2 * d_.s);
   }
-  void bias_grad(bool has, const std::string& d_bias, std::int64_t rows, std::int64_t columns) {
-    if (!has) return;
-    r_.take(d_bias, columns * d_.wide);
-    if (d_.is_narrow()) r_.moment("wide_rows", d_.wide_block(rows, columns) + columns * d_.wide);
+  void bias_grad(bool has, const std::string& d_bias, std::int64_t columns) {
+    if (has) r_.take(d_bias, columns * d_.wide);
   }
 
   // Narrow types have a second tile in their own type. From 64 tokens on the forward kernel also packs
@@ -121,8 +119,8 @@ class BlockPasses {
     return wide + d_.s * (flash_.queries * even(flash_.keys) + packed);
   }
   std::int64_t flash_backward() const {
-    const std::int64_t wide = d_.wide * flash_.queries * (2 * flash_.keys + 1);
-    return d_.is_narrow() ? wide + d_.s * flash_.queries * 2 * flash_.keys : wide;
+    if (d_.is_narrow()) return d_.wide * AttentionTiles(sizes_.seq, d_.head_dim).floats();
+    return d_.wide * flash_.queries * (2 * flash_.keys + 1);
   }
 
   void norm(const std::string& of, const std::string& normed, bool keep) {
@@ -181,7 +179,7 @@ class BlockPasses {
   }
 
   void mlp_grad(bool at_once) {
-    bias_grad(d_.linear_bias, "d_down_bias", d_.path, d_.h);
+    bias_grad(d_.linear_bias, "d_down_bias", d_.h);
     if (sizes_.drop.product) r_.take("product", product());
     r_.enter("d_out");
     const bool in_place = d_.g == d_.f;  // the activation's gradient
@@ -192,7 +190,7 @@ class BlockPasses {
       r_.give("d_product");
     }
     r_.give("gate_up");
-    bias_grad(d_.linear_bias, "d_gate_up_bias", d_.tokens, d_.g);
+    bias_grad(d_.linear_bias, "d_gate_up_bias", d_.g);
     if (sizes_.drop.mlp_normed) r_.norm_again("mlp_normed", d_.unit_rows());
     finish_part("d_middle");
     r_.norm_grad("d_mlp_norm", d_.unit_rows());
@@ -201,30 +199,42 @@ class BlockPasses {
     if (r_.gathers() && at_once) r_.give("d_out");
   }
 
+  // Narrow ones are written where they are wanted.
+  void take_head_grads() {
+    if (d_.is_narrow()) return r_.take("d_qkv", qkv());
+    r_.take("d_q", d_.tokens * d_.q * d_.s);
+    r_.take("d_k", d_.tokens * d_.k * d_.s);
+    r_.take("d_v", d_.tokens * d_.k * d_.s);
+  }
+
   void attention_grad(bool at_once) {
-    bias_grad(d_.linear_bias, "d_attn_out_bias", d_.path, d_.h);
+    bias_grad(d_.linear_bias, "d_attn_out_bias", d_.h);
     r_.enter("d_middle");
     r_.take("d_attn", d_.tokens * d_.q * d_.s);
     if (r_.gathers() && !at_once) r_.give(r_.entered("d_middle"));
     read_heads();
-    r_.take("d_q", d_.tokens * d_.q * d_.s);
-    r_.take("d_k", d_.tokens * d_.k * d_.s);
-    r_.take("d_v", d_.tokens * d_.k * d_.s);
+    take_head_grads();
     r_.moment("flash_scratch", flash_backward());
     for (const char* used : {"d_attn", "attn_lse"}) r_.give(used);
     give_heads();
     if (!d_.head_norms) r_.give("qkv");
-    rotate(d_.q);
-    rotate(d_.k);
+    if (d_.is_narrow()) {
+      rotate(d_.q + d_.k);
+    } else {
+      rotate(d_.q);
+      rotate(d_.k);
+    }
     if (d_.head_norms) {
       r_.norm_grad("d_q_norm", d_.head_rows(d_.heads));
       r_.norm_grad("d_k_norm", d_.head_rows(d_.kv_heads));
       give_head_stats();
       r_.give("qkv");
     }
-    r_.take("d_qkv", qkv());
-    for (const char* part : {"d_q", "d_k", "d_v"}) r_.give(part);
-    bias_grad(d_.qkv_bias, "d_qkv_bias", d_.tokens, d_.q + 2 * d_.k);
+    if (!d_.is_narrow()) {
+      r_.take("d_qkv", qkv());
+      for (const char* part : {"d_q", "d_k", "d_v"}) r_.give(part);
+    }
+    bias_grad(d_.qkv_bias, "d_qkv_bias", d_.q + 2 * d_.k);
   }
 
   const ModelConfig& config_;

@@ -43,11 +43,29 @@ struct UnitSizes {
 };
 
 // Where elements are narrower than f32, norms, rotations and the embedding's gradient work on f32
-// copies of a few rows at a time: about this many elements, so that they stay in a core's cache.
-inline constexpr std::int64_t kWideElements = 32768;
+// copies of a few rows at a time: about this many elements, so that they stay in a core's cache and are
+// enough to be dealt among threads, for which LibTorch wants 32768 each.
+inline constexpr std::int64_t kWideElements = 262144;
 constexpr std::int64_t wide_rows(std::int64_t columns) {
   return columns < kWideElements ? kWideElements / columns : 1;
 }
+
+// What the gradient of attention over elements narrower than f32 works on (nn/attention_grad.h), of one
+// thread: tiles of queries by keys twice in f32 and twice narrow, gradients of a head's keys and values
+// and of a tile's queries, and a number for each of these.
+struct AttentionTiles {
+  std::int64_t seq, head_dim, queries, keys;
+  constexpr AttentionTiles(std::int64_t tokens, std::int64_t dim)
+      : seq(tokens),
+        head_dim(dim),
+        queries(tokens < 128 ? tokens : 128),
+        keys(tokens < 512 ? tokens : 512) {}
+  // As f32, of whole lines of a cache.
+  constexpr std::int64_t floats() const {
+    const std::int64_t all = 3 * queries * keys + (2 * seq + queries) * head_dim + queries;
+    return (all + 15) / 16 * 16;
+  }
+};
 
 struct UnitTensor {
   std::string name;

@@ -3,11 +3,13 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
-#include <tuple>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/attention_grad.h"
+#include "lockstep/nn/wide_rows.h"
 
 namespace lockstep::nn {
 namespace {
@@ -35,6 +37,10 @@ Attention::Attention(const arch::ModelConfig& config, const arch::Unit& unit,
   if (config.qk_norm == arch::QkNorm::kPerHead)
     norms_ = Norms{Norm(config, unit, flat, "blocks.{i}.attn.q_norm"),
                    Norm(config, unit, flat, "blocks.{i}.attn.k_norm")};
+}
+
+at::Tensor Attention::by_head(const at::Tensor& x) const {
+  return x.view({batch_, seq_, heads_, head_dim_});
 }
 
 Attention::Heads Attention::split(const at::Tensor& qkv) const {
@@ -76,27 +82,42 @@ Attention::Result Attention::forward(const at::Tensor& params, const at::Tensor&
 
 at::Tensor Attention::grad(const at::Tensor& params, at::Tensor qkv, const at::Tensor& out,
                            at::Tensor lse, at::Tensor d_out, Grads& made) const {
-  const auto as_heads = [&](const at::Tensor& x) {
-    return heads_first(x.view({batch_, seq_, heads_, head_dim_}));
-  };
   Heads x = read(params, qkv);
-  at::Tensor dq, dk, dv;
-  std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      as_heads(d_out), heads_first(x.q), heads_first(x.k), heads_first(x.v), as_heads(out), lse,
-      0.0, /*is_causal=*/true);
+  Heads d = is_narrow(qkv) ? narrow_grads(x, out, lse, d_out) : wide_grads(x, out, lse, d_out);
   for (at::Tensor* used : {&d_out, &lse, &x.q, &x.k, &x.v}) used->reset();
   if (!norms_) qkv.reset();
-  for (at::Tensor* d : {&dq, &dk, &dv}) *d = heads_first(*d);
-  turn_back(dq);
-  turn_back(dk);
+  if (d.all.defined()) {
+    rope_->rotate_back(d.all, heads_ + kv_heads_);
+  } else {
+    turn_back(d.q);
+    turn_back(d.k);
+  }
   if (norms_) {
     const Heads raw = split(qkv);
-    dq = norms_->q.grad(params, std::move(dq), raw.q, x.q_stats, made.q);
-    dk = norms_->k.grad(params, std::move(dk), raw.k, x.k_stats, made.k);
+    d.q = norms_->q.grad(params, std::move(d.q), raw.q, x.q_stats, made.q);
+    d.k = norms_->k.grad(params, std::move(d.k), raw.k, x.k_stats, made.k);
   }
   x = {};
   qkv.reset();
-  return at::cat({dq, dk, dv}, 2).view({batch_ * seq_, -1});
+  if (d.all.defined()) return d.all;
+  return at::cat({d.q, d.k, d.v}, 2).view({batch_ * seq_, -1});
+}
+
+Attention::Heads Attention::wide_grads(const Heads& x, const at::Tensor& out, const at::Tensor& lse,
+                                       const at::Tensor& d_out) const {
+  auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      heads_first(by_head(d_out)), heads_first(x.q), heads_first(x.k), heads_first(x.v),
+      heads_first(by_head(out)), lse, 0.0, /*is_causal=*/true);
+  return {.q = heads_first(dq), .k = heads_first(dk), .v = heads_first(dv)};
+}
+
+Attention::Heads Attention::narrow_grads(const Heads& x, const at::Tensor& out,
+                                         const at::Tensor& lse, const at::Tensor& d_out) const {
+  const at::Tensor all = at::empty({batch_ * seq_, width()}, d_out.options());
+  Heads d = split(all);
+  d.all = all;
+  attention_grad({x.q, x.k, x.v}, by_head(out), lse, by_head(d_out), {d.q, d.k, d.v});
+  return d;
 }
 
 void Attention::add_grads(const Grads& made, const at::Tensor& grads, bool is_first) const {

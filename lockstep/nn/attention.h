@@ -53,10 +53,18 @@ class Attention {
   struct Heads {
     at::Tensor q, k, v;  // [batch, seq, heads, head_dim]
     RowStats q_stats = {}, k_stats = {};
+    at::Tensor all =
+        {};  // [T, q + 2k] if the three are slices of gradients that are finished in it
   };
 
   Heads split(const at::Tensor& qkv) const;  // views
   Heads read(const at::Tensor& params, const at::Tensor& qkv) const;
+  at::Tensor by_head(const at::Tensor& x) const;  // a view of [T, q]
+  // Gradients of what attention reads; LibTorch's kernel for f32 and wider, attention_grad.h for bf16.
+  Heads wide_grads(const Heads& x, const at::Tensor& out, const at::Tensor& lse,
+                   const at::Tensor& d_out) const;
+  Heads narrow_grads(const Heads& x, const at::Tensor& out, const at::Tensor& lse,
+                     const at::Tensor& d_out) const;
   void turn(const at::Tensor& x) const;
   void turn_back(const at::Tensor& x) const;
 

@@ -3,12 +3,12 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/column_sums.h"
 #include "lockstep/nn/flat_view.h"
 #include "lockstep/nn/wide_rows.h"
 
@@ -51,12 +51,7 @@ at::Tensor Linear::input_grad(const at::Tensor& params, const at::Tensor& d) con
 
 at::Tensor Linear::bias_grad(const at::Tensor& d) const {
   if (!has_bias()) return {};
-  if (!is_narrow(d)) return at::sum(d, 0);
-  at::Tensor sum = at::zeros({d.size(1)}, d.options().dtype(wide_type_of(d)));
-  for_row_blocks(d, [&](std::int64_t begin, std::int64_t n) {
-    sum.add_(at::sum(d.narrow(0, begin, n).to(sum.scalar_type()), 0));
-  });
-  return sum;
+  return is_narrow(d) ? column_sums(d) : at::sum(d, 0);
 }
 
 void Linear::add_weight_grad(const at::Tensor& grads, const at::Tensor& d, const at::Tensor& x,

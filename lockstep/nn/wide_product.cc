@@ -16,34 +16,35 @@ namespace {
 
 constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;  // of the CBLAS interface
 
-struct Operand {
-  int order, stride;
-  explicit Operand(const at::Tensor& x) {
-    // A dim of one element may have any stride.
-    const bool by_rows = x.stride(1) == 1 && x.stride(0) >= x.size(1);
-    LS_CHECK(by_rows || (x.stride(0) == 1 && x.stride(1) >= x.size(0)), "an operand with strides ",
-             x.stride(0), " and ", x.stride(1));
-    order = by_rows ? kAsIs : kTransposed;
-    stride = static_cast<int>(by_rows ? x.stride(0) : x.stride(1));
-  }
-};
+NarrowMatrix matrix_of(const at::Tensor& x) {
+  // A dim of one element may have any stride.
+  const bool by_rows = x.stride(1) == 1 && x.stride(0) >= x.size(1);
+  LS_CHECK(by_rows || (x.stride(0) == 1 && x.stride(1) >= x.size(0)), "an operand with strides ",
+           x.stride(0), " and ", x.stride(1));
+  return {x.const_data_ptr<at::BFloat16>(), by_rows ? x.stride(0) : x.stride(1), !by_rows};
+}
 
 void multiply_narrow(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double keep) {
   LS_CHECK(out.is_cpu() && out.scalar_type() == at::kFloat && a.scalar_type() == at::kBFloat16 &&
                b.scalar_type() == at::kBFloat16,
            "a product of ", a.scalar_type(), " and ", b.scalar_type(), " into ", out.scalar_type());
   LS_CHECK(has_wide_product(), "no product of bf16 into f32");
-  const Operand left(a), right(b);
-  cblas_gemm_bf16bf16f32(kRowMajor, left.order, right.order, static_cast<int>(a.size(0)),
-                         static_cast<int>(b.size(1)), static_cast<int>(a.size(1)), 1.0F,
-                         a.const_data_ptr(), left.stride, b.const_data_ptr(), right.stride,
-                         static_cast<float>(keep), out.mutable_data_ptr<float>(),
-                         static_cast<int>(out.stride(0)));
+  multiply({a.size(0), b.size(1), a.size(1)}, matrix_of(a), matrix_of(b),
+           out.mutable_data_ptr<float>(), out.stride(0), static_cast<float>(keep));
 }
 
 }  // namespace
 
 bool has_wide_product() { return cblas_gemm_bf16bf16f32 != nullptr; }
+
+void multiply(const ProductSize& size, const NarrowMatrix& a, const NarrowMatrix& b, float* out,
+              std::int64_t out_stride, float keep) {
+  const auto order = [](const NarrowMatrix& x) { return x.by_columns ? kTransposed : kAsIs; };
+  cblas_gemm_bf16bf16f32(kRowMajor, order(a), order(b), static_cast<int>(size.m),
+                         static_cast<int>(size.n), static_cast<int>(size.k), 1.0F, a.data,
+                         static_cast<int>(a.stride), b.data, static_cast<int>(b.stride), keep, out,
+                         static_cast<int>(out_stride));
+}
 
 void multiply_into(at::Tensor out, const at::Tensor& a, const at::Tensor& b, double keep) {
   if (out.scalar_type() != a.scalar_type())

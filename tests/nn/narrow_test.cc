@@ -1,6 +1,4 @@
 // Units in bf16: what is added up, in which type, and how many bytes that takes.
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
@@ -160,24 +158,6 @@ class Scratch {
     at::mm_out(out, a, b);
     most_ = std::max(most_, account.peak());
   }
-  // Attention's backward pass above its results and tiles, which hold 2 wide and 2 narrow elements for
-  // every query and key and one for every query.
-  void add_attention(const Shape& shape) {
-    const auto heads = [&](const char* name, std::int64_t count) {
-      return random(name, {shape.batch, shape.seq, count, shape.head_dim}, kNarrow).transpose(1, 2);
-    };
-    const at::Tensor q = heads("q", shape.heads), d = heads("d", shape.heads);
-    const at::Tensor k = heads("k", shape.kv_heads), v = heads("v", shape.kv_heads);
-    const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true);
-    const std::int64_t queries =
-        std::min<std::int64_t>(shape.seq, shape.seq >= 768 ? 256 : (shape.seq >= 192 ? 64 : 32));
-    const std::int64_t keys = std::min<std::int64_t>(shape.seq, 512);
-    MemoryAccount account;
-    const ChargeTo charge(account);
-    const auto results =
-        at::_scaled_dot_product_flash_attention_for_cpu_backward(d, q, k, v, out, lse, 0.0, true);
-    most_ = std::max(most_, account.peak() - account.live() - queries * (12 * keys + 4));
-  }
   std::int64_t most() const { return most_; }
 
  private:
@@ -231,7 +211,6 @@ TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
       forward.add(t, k, n, true);
       backward.add(t, n, k, false);
     }
-    backward.add_attention(shape);
     const Rope rope(tiny_->config(), shape.seq, kNarrow, at::kCPU);
     const Block block(tiny_->config(), tiny_->unit(kBlock), tiny_->flat(kBlock), shape.batch,
                       shape.seq, {}, rope);
