@@ -1,15 +1,13 @@
 #include "lockstep/nn/activation.h"
 
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 
+#include "lockstep/nn/gelu.h"
+
 namespace lockstep::nn {
 namespace {
-
-constexpr const char* kTanh = "tanh";
 
 at::Tensor left_half(const at::Tensor& pair) { return pair.narrow(1, 0, pair.size(1) / 2); }
 at::Tensor right_half(const at::Tensor& pair) {
@@ -35,13 +33,14 @@ std::int64_t columns_per_output(arch::Activation kind) {
 }
 
 at::Tensor activate(arch::Activation kind, const at::Tensor& wide) {
-  if (kind == arch::Activation::kGelu) return at::gelu(wide, kTanh);
+  if (kind == arch::Activation::kGelu) return gelu(wide);
   return at::silu(left_half(wide)).mul_(right_half(wide));
 }
 
 at::Tensor activate_grad(arch::Activation kind, const at::Tensor& wide, at::Tensor d) {
   if (kind == arch::Activation::kSwiGlu) return swiglu_grad(wide, d);
-  return at::gelu_backward_out(d, d, wide, kTanh);
+  gelu_grad(wide, d);
+  return d;
 }
 
 }  // namespace lockstep::nn

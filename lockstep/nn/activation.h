@@ -1,9 +1,5 @@
 // What lies between the two products of an MLP (arch::Activation). `wide` is the first one's result:
 // [T, 2f] with gate and up side by side where the MLP has a gate, else [T, f]. Any thread.
-//
-// LibTorch computes the last elements of a buffer, fewer than two vectors, one by one, and its tanh may
-// then round otherwise. So a token's bits under GELU depend on the other tokens of its microbatch,
-// unless T f is a multiple of 32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
