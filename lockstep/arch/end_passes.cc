@@ -89,17 +89,9 @@ class HeadPasses {
     r_.take(r_.summand("d_in"), r_.whole());
     for_each_chunk([&](std::int64_t n) {
       if (tp_ > 1)
-        shared_loss(n, /*with_grad=*/true);
+        shared_grad(n);
       else
-        chunk_loss(n);
-      r_.take("is_valid", n);
-      r_.take("row_scale", n * d_.wide);
-      r_.give("is_valid");
-      r_.give("row_scale");
-      if (d_.is_narrow()) {
-        r_.take("d_logits", n * vocab_ * d_.s);
-        r_.give("logits");
-      }
+        chunk_grad(n);
       r_.give(d_.is_narrow() ? "d_logits" : "logits");
     });
     r_.give(r_.entered("normed"));
@@ -122,13 +114,23 @@ class HeadPasses {
     }
   }
 
-  void chunk_loss(std::int64_t n) {
-    r_.take("columns", n * kTokenBytes);
-    r_.take("picked", n * d_.wide);
-    if (d_.wide < 8) r_.moment("picked_f64", n * 8);
-    r_.give("picked");
-    r_.give("columns");
+  void chunk_loss(std::int64_t n) { r_.moment("losses", n * 8); }
+  void chunk_grad(std::int64_t n) {
+    if (d_.is_narrow()) take_d_logits(n);
+    chunk_loss(n);
+    if (d_.is_narrow()) r_.give("logits");
   }
+  void shared_grad(std::int64_t n) {
+    shared_loss(n, /*with_grad=*/true);
+    r_.take("is_valid", n);
+    r_.take("row_scale", n * d_.wide);
+    r_.give("is_valid");
+    r_.give("row_scale");
+    if (!d_.is_narrow()) return;
+    take_d_logits(n);
+    r_.give("logits");
+  }
+  void take_d_logits(std::int64_t n) { r_.take("d_logits", n * vocab_ * d_.s); }
 
   // Of the first rank; the others do not turn their losses into doubles, which is never the worst
   // moment.

@@ -1,6 +1,5 @@
 #include "lockstep/nn/cross_entropy.h"
 
-#include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gather.h>
@@ -24,15 +23,6 @@ void add_losses(const at::Tensor& log_probs, const at::Tensor& labels, ExactSum&
 void scale_rows(const at::Tensor& grad, const at::Tensor& labels, double seed) {
   const at::Tensor weight = labels.ne(kIgnored).to(grad.scalar_type());
   grad.mul_(weight.mul_(seed).unsqueeze_(1));
-}
-
-// One rank has all logits: LibTorch's kernel writes logarithms of probabilities over them. Returns
-// [n, 1], the column to look at; any for an ignored label.
-at::Tensor turn_into_log_probs(at::Tensor logits, const at::Tensor& labels, ExactSum& loss) {
-  at::_log_softmax_out(logits, logits, 1, /*half_to_float=*/false);
-  at::Tensor columns = labels.clamp_min(0).unsqueeze_(1);
-  add_losses(logits.gather(1, columns), labels, loss);
-  return columns;
 }
 
 // What all ranks together know of a chunk.
@@ -70,22 +60,19 @@ CrossEntropy::CrossEntropy(std::int64_t vocab, TensorGroup group)
     : group_(group), shard_(VocabShard::of(vocab, group)) {}
 
 void CrossEntropy::loss(const at::Tensor& logits, const at::Tensor& labels, ExactSum& loss) const {
-  if (group_.size() == 1) {
-    turn_into_log_probs(logits, labels, loss);
-    return;
-  }
+  if (group_.size() == 1) return add_row_losses(logits, labels, loss);
   const Totals totals = exponentiate(logits, TokenRows(labels, shard_), group_);
   if (group_.index() == 0) add_losses(totals.log_probs, labels, loss);
 }
 
-void CrossEntropy::loss_and_grad(const at::Tensor& logits, const at::Tensor& labels, double seed,
-                                 ExactSum& loss) const {
+at::Tensor CrossEntropy::loss_and_grad(at::Tensor logits, const at::Tensor& labels, double seed,
+                                       at::ScalarType type, ExactSum& loss) const {
   if (group_.size() == 1) {
-    at::Tensor columns = turn_into_log_probs(logits, labels, loss);
-    logits.exp_();
-    logits.scatter_(1, columns, -1.0, "add");
-    columns.reset();
-    return scale_rows(logits, labels, seed);
+    at::Tensor grad = type == logits.scalar_type()
+                          ? logits
+                          : at::empty(logits.sizes(), logits.options().dtype(type));
+    add_row_losses(logits, labels, seed, grad, loss);
+    return grad;
   }
   {
     const TokenRows rows(labels, shard_);
@@ -96,6 +83,7 @@ void CrossEntropy::loss_and_grad(const at::Tensor& logits, const at::Tensor& lab
     logits.scatter_add_(1, rows.row.unsqueeze(1), minus_one.unsqueeze(1));
   }
   scale_rows(logits, labels, seed);
+  return logits.to(type);
 }
 
 }  // namespace lockstep::nn

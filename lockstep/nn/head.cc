@@ -57,10 +57,9 @@ at::Tensor Head::loss_and_grad(const at::Tensor& params, at::Tensor input, const
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
     const std::int64_t n = std::min(chunk_, tokens - begin);
     const at::Tensor chunk_normed = normed.narrow(0, begin, n);
-    at::Tensor wide = logits(params, chunk_normed);
-    entropy_.loss_and_grad(wide, flat_labels.narrow(0, begin, n), seed, loss);
-    const at::Tensor d_logits = wide.to(normed.scalar_type());
-    wide.reset();
+    const at::Tensor d_logits =
+        entropy_.loss_and_grad(logits(params, chunk_normed), flat_labels.narrow(0, begin, n), seed,
+                               normed.scalar_type(), loss);
     at::Tensor chunk_d = summand.narrow(0, begin, n);
     at::mm_out(chunk_d, d_logits, projection_.weight(params));
     projection_.add_weight_grad(grads, d_logits, chunk_normed, is_first && begin == 0);

@@ -2,8 +2,8 @@
 // together, a chunk of tokens at a time, so logits exist for one chunk only, are computed once, and
 // are never kept. Tensor ranks cut the projection by vocabulary (cross_entropy.h). Logits and all that
 // the loss makes of them are f32, or the compute type if that is wider. Beside the logits a pass of one
-// rank needs, for every token of a chunk, 8 bytes and one such element and, unless they are doubles, 8
-// bytes more; and where elements are narrower, the gradient of the logits once more in their type.
+// rank needs 8 bytes for every token of a chunk; and where elements are narrower, the gradient of the
+// logits once more in their type.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -223,8 +223,8 @@ TEST(ProgramBytes, PeakOfOneRankEqualsASumByHand) {
     const std::int64_t elements = 4 * (block_params + 128) + ends;
     const std::int64_t rope = 2 * 128 * 8 * 4;
     const std::int64_t tokens = 2 * 8 * t;
-    // Input, factors and output of the head's norm, the gradient of that, logits, picked losses.
-    const std::int64_t loss = 4 * t * (64 + 1 + 2 * 64) + 4 * t * vocab + 8 * t + t * (4 + 8);
+    // Input, factors and output of the head's norm, the gradient of that, logits, losses.
+    const std::int64_t loss = 4 * t * (64 + 1 + 2 * 64) + 4 * t * vocab + 8 * t;
     // Gradient of the output, of the product, of gate and up.
     const std::int64_t mlp = 4 * t * (64 + 176 + 2 * 176);
     EXPECT_EQ(loss > mlp, vocab == 4096);

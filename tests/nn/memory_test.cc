@@ -281,8 +281,8 @@ TEST_F(NnMemory, TheHeadHoldsTheLogitsOfOneChunk) {
       const at::Tensor labels = random_labels(shape, 3);
       const at::Tensor source = random("input", {n.tokens, n.h}, type);
       const std::int64_t rows = std::min<std::int64_t>(chunk, n.tokens);
-      // A row's logits, its column, its loss and that once more as a double.
-      const std::int64_t per_row = shape.vocab * n.s + 8 + n.s + (type == at::kDouble ? 0 : 8);
+      // A row's logits, and its loss as a double.
+      const std::int64_t per_row = shape.vocab * n.s + 8;
       ExactSum loss;
       const ChargeTo charge(account_);
 
