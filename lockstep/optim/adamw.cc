@@ -1,14 +1,103 @@
 #include "lockstep/optim/adamw.h"
 
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/full.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/vector_clones.h"
 
 namespace lockstep::optim {
+namespace {
+
+constexpr std::int64_t kGrain = 16384;  // elements worth another thread
+
+// Of one update, the same for every element.
+template <class T>
+struct Factors {
+  T keep_first, add_first, keep_second, add_second, keep_param, step, root, eps, grad_scale;
+  Factors(const AdamW& of, std::int64_t count, double decay, double scale)
+      : keep_first(static_cast<T>(of.beta1)),
+        add_first(static_cast<T>(1 - of.beta1)),
+        keep_second(static_cast<T>(of.beta2)),
+        add_second(static_cast<T>(1 - of.beta2)),
+        keep_param(static_cast<T>(1 - of.lr * decay)),
+        step(static_cast<T>(of.lr / (1 - std::pow(of.beta1, static_cast<double>(count))))),
+        root(static_cast<T>(std::sqrt(1 - std::pow(of.beta2, static_cast<double>(count))))),
+        eps(static_cast<T>(of.eps)),
+        grad_scale(static_cast<T>(scale)) {}
+};
+
+template <class T>
+struct Elements {
+  T *param, *first, *second;
+  const T* grad;
+  Elements(const at::Tensor& master, const State& state, const at::Tensor& gradient,
+           std::int64_t at)
+      : param(master.mutable_data_ptr<T>() + at),
+        first(state.first.mutable_data_ptr<T>() + at),
+        second(state.second.mutable_data_ptr<T>() + at),
+        grad(gradient.const_data_ptr<T>() + at) {}
+};
+
+template <class T>
+LS_INTO_CLONES void update_span(const Factors<T>& f, const Elements<T>& of, std::int64_t n) {
+  T* __restrict__ param = of.param, * __restrict__ first = of.first, * __restrict__ second = of.second;
+  const T* __restrict__ grad = of.grad;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T g = grad[i] * f.grad_scale;
+    const T m = f.keep_first * first[i] + f.add_first * g;
+    const T v = f.keep_second * second[i] + f.add_second * g * g;
+    first[i] = m;
+    second[i] = v;
+    param[i] = f.keep_param * param[i] - f.step * m / (std::sqrt(v) / f.root + f.eps);
+  }
+}
+LS_VECTOR_CLONES void update_elements(const Factors<float>& f, const Elements<float>& of,
+                                      std::int64_t n) {
+  update_span(f, of, n);
+}
+LS_VECTOR_CLONES void update_elements(const Factors<double>& f, const Elements<double>& of,
+                                      std::int64_t n) {
+  update_span(f, of, n);
+}
+
+LS_VECTOR_CLONES void round_elements(const float* from, std::int64_t n, at::BFloat16* into) {
+  for (std::int64_t i = 0; i < n; ++i) into[i] = static_cast<at::BFloat16>(from[i]);
+}
+
+// Elements [begin, end) in pieces that a core's cache holds, so that rounding reads them from there.
+template <class T>
+void update_range(const Factors<T>& f, const at::Tensor& param, const at::Tensor& grad,
+                  const State& state, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kPiece = 2048;
+  const bool has_master = state.master.defined();
+  for (std::int64_t at = begin; at < end; at += kPiece) {
+    const std::int64_t n = std::min(kPiece, end - at);
+    const Elements<T> elements(has_master ? state.master : param, state, grad, at);
+    update_elements(f, elements, n);
+    if constexpr (sizeof(T) == sizeof(float))
+      if (has_master)
+        round_elements(elements.param, n, param.mutable_data_ptr<at::BFloat16>() + at);
+  }
+}
+
+template <class T>
+void update_as(const AdamW& settings, std::int64_t count, std::int64_t decay_end,
+               const at::Tensor& param, const at::Tensor& grad, const State& state,
+               double grad_scale) {
+  const auto run = [&](std::int64_t from, std::int64_t to, double decay) {
+    const Factors<T> factors(settings, count, decay, grad_scale);
+    at::parallel_for(from, to, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      update_range(factors, param, grad, state, begin, end);
+    });
+  };
+  run(0, decay_end, settings.weight_decay);
+  run(decay_end, param.numel(), 0.0);
+}
+
+}  // namespace
 
 void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
             arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
@@ -16,25 +105,14 @@ void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& l
   LS_CHECK(param.numel() == range.size() && grad.numel() == range.size(), "a piece of ",
            range.size(), " elements, ", param.numel(), " parameters and ", grad.numel(),
            " gradients");
-  const at::Tensor& master = state.master.defined() ? state.master : param;
-  if (grad_scale != 1.0) grad.mul_(grad_scale);
-  const std::int64_t split =
+  LS_CHECK(param.is_cpu() && (!state.master.defined() || param.scalar_type() == at::kBFloat16),
+           "an update on a CPU, of bf16 where there is a master");
+  const std::int64_t decay_end =
       std::clamp(layout.decay_end - range.begin, std::int64_t{0}, range.size());
-  const auto run = [&](std::int64_t begin, std::int64_t length, double decay) {
-    if (length == 0) return;
-    const auto part = [&](const at::Tensor& whole) {
-      return std::vector{whole.narrow(0, begin, length)};
-    };
-    const std::vector steps = {at::full({}, static_cast<double>(count),
-                                        at::TensorOptions(at::kFloat).device(master.device()))};
-    auto params = part(master), grads = part(grad), first = part(state.first),
-         second = part(state.second);
-    at::_fused_adamw_(params, grads, first, second, {}, steps, settings.lr, settings.beta1,
-                      settings.beta2, decay, settings.eps, /*amsgrad=*/false, /*maximize=*/false);
-  };
-  run(0, split, settings.weight_decay);
-  run(split, range.size() - split, 0.0);
-  if (state.master.defined()) param.copy_(state.master);
+  if (grad.scalar_type() == at::kDouble)
+    update_as<double>(settings, count, decay_end, param, grad, state, grad_scale);
+  else
+    update_as<float>(settings, count, decay_end, param, grad, state, grad_scale);
 }
 
 double largest_move(const AdamW& settings, std::int64_t count) {

@@ -1,17 +1,20 @@
 #include "lockstep/optim/squares.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/vector_clones.h"
 
 namespace lockstep::optim {
 namespace {
 
 // Eight running sums in f64, whatever the type: a fixed order that a compiler can vectorize.
 template <class Element>
-double sum_of_squares(const Element* x, std::int64_t n) {
+LS_INTO_CLONES double sum_in_lanes(const Element* x, std::int64_t n) {
   std::array<double, 8> lanes = {};
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8)
@@ -24,6 +27,13 @@ double sum_of_squares(const Element* x, std::int64_t n) {
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
+LS_VECTOR_CLONES double sum_of_squares(const float* x, std::int64_t n) {
+  return sum_in_lanes(x, n);
+}
+LS_VECTOR_CLONES double sum_of_squares(const double* x, std::int64_t n) {
+  return sum_in_lanes(x, n);
+}
+
 // What is counted elsewhere, ascending.
 std::vector<arch::FlatRange> left_out(const arch::FlatLayout& layout, arch::TensorPlace place) {
   std::vector<arch::FlatRange> ranges;
@@ -32,15 +42,15 @@ std::vector<arch::FlatRange> left_out(const arch::FlatLayout& layout, arch::Tens
   return ranges;
 }
 
-// Tiles of the range, or what of them is counted here; `x` is the range's first element.
-template <class Element>
-void add_tiles(const Element* x, arch::FlatRange range,
-               const std::vector<arch::FlatRange>& left_out, ExactSum& sum) {
+// Tiles of the range, or what of them is counted here.
+std::vector<arch::FlatRange> counted_tiles(arch::FlatRange range,
+                                           const std::vector<arch::FlatRange>& left_out) {
+  std::vector<arch::FlatRange> tiles;
   for (std::int64_t begin = range.begin; begin < range.end; begin += arch::kTile) {
     const arch::FlatRange tile = {begin, std::min(begin + arch::kTile, range.end)};
     std::int64_t from = tile.begin;
     const auto add_until = [&](std::int64_t end) {
-      if (from < end) sum.add(sum_of_squares(x + (from - range.begin), end - from));
+      if (from < end) tiles.push_back({from, end});
     };
     for (const arch::FlatRange& hole : left_out) {
       const arch::FlatRange part = common(tile, hole);
@@ -50,6 +60,21 @@ void add_tiles(const Element* x, arch::FlatRange range,
     }
     add_until(tile.end);
   }
+  return tiles;
+}
+
+// `x` is the range's first element.
+template <class Element>
+void add_tiles(const Element* x, arch::FlatRange range,
+               const std::vector<arch::FlatRange>& left_out, ExactSum& sum) {
+  const std::vector<arch::FlatRange> tiles = counted_tiles(range, left_out);
+  std::vector<double> sums(tiles.size());
+  at::parallel_for(
+      0, static_cast<std::int64_t>(tiles.size()), 256, [&](std::int64_t begin, std::int64_t end) {
+        for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+          sums[i] = sum_of_squares(x + (tiles[i].begin - range.begin), tiles[i].size());
+      });
+  for (const double part : sums) sum.add(part);
 }
 
 }  // namespace
