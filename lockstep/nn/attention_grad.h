@@ -3,8 +3,7 @@
 // probabilities and their gradients are f32, rounded to be multiplied; each result is rounded once.
 //
 // LibTorch's kernel adds parts of the results in bf16, and makes a new oneDNN primitive for every product
-// of a tile, which takes most of its time: 9 ms for 32 heads of 256 tokens of 32 elements, two threads of
-// a Xeon with AMX, where this one takes 2.
+// of a tile, which takes most of its time (docs/performance.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>
