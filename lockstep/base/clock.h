@@ -36,6 +36,7 @@ class RealClock final : public Clock {
   RealClock();
   TimePoint now() const override;
   TimePoint at(SteadyPoint point) const;  // the same moment on this clock
+  SteadyPoint origin() const { return origin_; }
 
  private:
   SteadyPoint origin_;

@@ -17,6 +17,7 @@ class LocalPending final : public Pending {
                std::shared_ptr<LocalOp> op, Deadline deadline)
       : hub_(std::move(hub)), group_(std::move(group)), op_(std::move(op)), deadline_(deadline) {}
   void wait() override { hub_->wait(*group_, *op_, deadline_); }
+  std::optional<Ran> ran() const override { return op_->ran; }
 
  private:
   std::shared_ptr<LocalHub> hub_;
@@ -76,6 +77,7 @@ class LocalCommunicator final : public Communicator {
         throw;
       }
     }
+    std::optional<Ran> ran() const override { return pending_.ran(); }
 
    private:
     LocalCommunicator& owner_;

@@ -317,10 +317,13 @@ void LocalHub::run() {
     if (group.failure) continue;
     for (const auto& op : chosen.ops) op->state = LocalOp::State::kExecuting;
     lock.unlock();
+    const SteadyPoint begin = std::chrono::steady_clock::now();
     execute(chosen);
+    const Ran ran = {begin, std::chrono::steady_clock::now()};
     lock.lock();
     for (const auto& op : chosen.ops) {
       op->state = LocalOp::State::kStaged;
+      op->ran = ran;
       op->finished.notify_all();
     }
     if (chosen.ops[0]->kind != OpKind::kSend && !group.failure) {

@@ -37,6 +37,7 @@ struct LocalOp {
 
   State state = State::kPosted;  // guarded by the hub's mutex
   Error failure;                 // when kFailed
+  Ran ran = {};                  // on the engine, when kStaged
   std::optional<Rank> culprit;
   std::condition_variable finished;  // with the hub's mutex: staged or failed
 

@@ -59,6 +59,7 @@ struct Band {
   Coord coord;
   std::vector<Lane> lanes;    // the first is compute, and the only one of its kind
   std::vector<Level> memory;  // ascending by time, from the start of the step
+  std::string name = {};      // "rank 3"; empty: the coordinate itself
 };
 
 struct Figure {
@@ -70,7 +71,7 @@ struct Figure {
   // "B": held numbers are bytes and written as MiB, GiB. Anything else names their unit.
   std::string memory_unit = "microbatches";
   Seconds makespan;
-  std::vector<Band> bands;  // one per coordinate, in order
+  std::vector<Band> bands;  // one per coordinate, or per rank, in order
 };
 
 // What the heading of a picture says.

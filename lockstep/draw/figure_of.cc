@@ -128,47 +128,62 @@ bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::k
 // The bars and levels of one program's coordinates.
 class ProgramBands {
  public:
-  ProgramBands(const schedule::Program& program, const sim::Simulation& simulation)
-      : program_(program), simulation_(simulation) {
-    LS_CHECK(simulation.coords.size() == program.lists.size() &&
-                 simulation.lanes.size() == program.lists.size(),
-             "times of ", simulation.coords.size(), " of ", program.lists.size(), " coordinates");
-    for (std::size_t c = 0; c < program.lists.size(); ++c)
-      for (const schedule::TimedOp& timed : simulation.coords[c])
-        if (const OpKind kind = op_of(c, timed).kind; is_meeting(kind))
+  // Of one coordinate, or of one rank that ran its list.
+  struct Row {
+    Coord coord;
+    const schedule::Timeline& ops;
+    const schedule::Timeline& lanes;
+  };
+
+  ProgramBands(const schedule::Program& program, std::vector<Row> rows)
+      : program_(program), rows_(std::move(rows)) {
+    for (const Row& row : rows_)
+      for (const schedule::TimedOp& timed : row.ops)
+        if (const OpKind kind = op_of(row, timed).kind; is_meeting(kind))
           met_[kind] = std::max(met_[kind], timed.start);
   }
 
+  static std::vector<Row> rows_of(const schedule::Program& program,
+                                  const sim::Simulation& simulation) {
+    LS_CHECK(simulation.coords.size() == program.lists.size() &&
+                 simulation.lanes.size() == program.lists.size(),
+             "times of ", simulation.coords.size(), " of ", program.lists.size(), " coordinates");
+    std::vector<Row> rows;
+    for (std::size_t c = 0; c < program.lists.size(); ++c)
+      rows.push_back({{static_cast<int>(c)}, simulation.coords[c], simulation.lanes[c]});
+    return rows;
+  }
+
   // Memory of the walk is divided by `unit`.
-  Band band(Coord coord, const schedule::ProgramBytes& bytes, double unit) const {
-    return {coord, lanes(static_cast<std::size_t>(coord.value)), memory(coord, bytes, unit)};
+  Band band(std::size_t row, const schedule::ProgramBytes& bytes, double unit) const {
+    return {rows_[row].coord, lanes(rows_[row]), memory(rows_[row], bytes, unit)};
   }
 
  private:
   using LaneKey = std::pair<int, int>;  // orders lanes: kind, then group or peer and direction
 
-  const Op& op_of(std::size_t c, const schedule::TimedOp& timed) const {
-    return program_.lists[c][static_cast<std::size_t>(timed.op)];
+  const Op& op_of(const Row& row, const schedule::TimedOp& timed) const {
+    return program_.list(row.coord)[static_cast<std::size_t>(timed.op)];
   }
   const schedule::Transfer& transfer_of(const Op& op) const {
     return program_.transfers[static_cast<std::size_t>(op.transfer)];
   }
 
-  std::vector<Lane> lanes(std::size_t c) const {
+  std::vector<Lane> lanes(const Row& row) const {
     Lane compute = {LaneKind::kCompute, "compute", {}};
-    for (schedule::TimedOp timed : simulation_.coords[c]) {
-      const OpKind kind = op_of(c, timed).kind;
+    for (schedule::TimedOp timed : row.ops) {
+      const OpKind kind = op_of(row, timed).kind;
       if (kind == OpKind::kWait) continue;
       // A coordinate arrives early and stands still until the last one has come.
       if (is_meeting(kind)) timed.start = met_.at(kind);
-      if (timed.start < timed.end) compute.bars.push_back(bar(c, timed));
+      if (timed.start < timed.end) compute.bars.push_back(bar(row, timed));
     }
     std::map<LaneKey, Lane> others;
-    for (const schedule::TimedOp& timed : simulation_.lanes[c])
+    for (const schedule::TimedOp& timed : row.lanes)
       if (timed.start < timed.end) {
-        const Op& op = op_of(c, timed);
+        const Op& op = op_of(row, timed);
         Lane& lane = others.try_emplace(key(op), empty_lane(op)).first->second;
-        lane.bars.push_back(bar(c, timed));
+        lane.bars.push_back(bar(row, timed));
       }
     std::vector<Lane> all = {std::move(compute)};
     for (auto& [_, lane] : others) {
@@ -193,9 +208,9 @@ class ProgramBands {
             {}};
   }
 
-  Bar bar(std::size_t c, const schedule::TimedOp& timed) const {
+  Bar bar(const Row& row, const schedule::TimedOp& timed) const {
     const schedule::StepShape& step = program_.step;
-    const Op& op = op_of(c, timed);
+    const Op& op = op_of(row, timed);
     const int unit = op.transfer >= 0 ? transfer_of(op).unit : op.unit;
     const int stage = unit >= 0 ? step.stage_of(unit).value : -1;
     return {.start = timed.start,
@@ -208,13 +223,13 @@ class ProgramBands {
             .name = op_token(step, op)};
   }
 
-  std::vector<Level> memory(Coord coord, const schedule::ProgramBytes& bytes, double unit) const {
-    const schedule::MemoryWalk walked = walk(program_, coord, bytes);
+  std::vector<Level> memory(const Row& row, const schedule::ProgramBytes& bytes,
+                            double unit) const {
+    const schedule::MemoryWalk walked = walk(program_, row.coord, bytes);
     Curve curve;
     auto before = static_cast<double>(walked.before);
     curve.hold({}, before / unit);
-    for (const schedule::TimedOp& timed :
-         simulation_.coords[static_cast<std::size_t>(coord.value)]) {
+    for (const schedule::TimedOp& timed : row.ops) {
       const auto after = static_cast<double>(walked.live[static_cast<std::size_t>(timed.op)]);
       const double during =
           timed.op == walked.peak_op ? static_cast<double>(walked.peak) : std::max(before, after);
@@ -226,16 +241,26 @@ class ProgramBands {
   }
 
   const schedule::Program& program_;
-  const sim::Simulation& simulation_;
+  const std::vector<Row> rows_;
   std::map<OpKind, Seconds> met_;  // when the last coordinate came
 };
 
-Figure empty_figure(const schedule::Program& program, const sim::Simulation& simulation) {
+// Measured transfers between two ranks may overlap; a lane shows the earlier one whole.
+void part(std::vector<Bar>& bars) {
+  Seconds free;
+  for (Bar& bar : bars) {
+    bar.start = std::max(bar.start, free);
+    free = std::max(free, bar.end);
+  }
+  std::erase_if(bars, [](const Bar& bar) { return !(bar.start < bar.end); });
+}
+
+Figure empty_figure(const schedule::Program& program, Seconds makespan) {
   const schedule::StepShape& step = program.step;
   Figure figure;
   figure.shape = shape_text(step.shape) + ", " + counted(step.units(), "unit", "units") +
                  ", ZeRO-" + std::to_string(step.zero);
-  figure.makespan = simulation.makespan;
+  figure.makespan = makespan;
   return figure;
 }
 
@@ -261,25 +286,41 @@ Figure figure_of(const schedule::Program& program, const sim::Simulation& simula
   counts.units.front() = counts.units.back() = {};
   counts.tokens.resize(coords);
   counts.constants.resize(coords);
-  Figure figure = empty_figure(program, simulation);
+  Figure figure = empty_figure(program, simulation.makespan);
   if (std::ranges::count(step.recompute, true) > 0)
     figure.memory_unit += " without inputs of recomputed units";
-  const ProgramBands bands(program, simulation);
+  const ProgramBands bands(program, ProgramBands::rows_of(program, simulation));
   for (int c = 0; c < static_cast<int>(coords); ++c) {
     int kept = 0;
     for (int unit = 1; unit < step.head(); ++unit) kept += step.holds({c}, unit) ? 1 : 0;
-    figure.bands.push_back(bands.band({c}, counts, std::max(1, kept)));
+    figure.bands.push_back(bands.band(static_cast<std::size_t>(c), counts, std::max(1, kept)));
   }
   return figure;
 }
 
 Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation,
                  const schedule::ProgramBytes& bytes) {
-  Figure figure = empty_figure(program, simulation);
+  Figure figure = empty_figure(program, simulation.makespan);
   figure.memory_unit = "B";
-  const ProgramBands bands(program, simulation);
-  for (int c = 0; c < static_cast<int>(program.lists.size()); ++c)
-    figure.bands.push_back(bands.band({c}, bytes, 1));
+  const ProgramBands bands(program, ProgramBands::rows_of(program, simulation));
+  for (std::size_t c = 0; c < program.lists.size(); ++c)
+    figure.bands.push_back(bands.band(c, bytes, 1));
+  return figure;
+}
+
+Figure figure_of(const schedule::Program& program, const schedule::StepTimeline& measured,
+                 const schedule::ProgramBytes& bytes) {
+  Figure figure = empty_figure(program, measured.makespan());
+  figure.memory_unit = "B";
+  std::vector<ProgramBands::Row> rows;
+  for (const schedule::RankTimeline& rank : measured.ranks)
+    rows.push_back({rank.coord, rank.ops, rank.lanes});
+  const ProgramBands bands(program, rows);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    figure.bands.push_back(bands.band(r, bytes, 1));
+    figure.bands.back().name = "rank " + std::to_string(measured.ranks[r].rank.value);
+    for (Lane& lane : figure.bands.back().lanes) part(lane.bars);
+  }
   return figure;
 }
 

@@ -7,6 +7,7 @@
 #include "lockstep/schedule/memory_walk.h"
 #include "lockstep/schedule/program.h"
 #include "lockstep/schedule/schedule.h"
+#include "lockstep/schedule/timeline.h"
 #include "lockstep/sim/simulator.h"
 #include "lockstep/sim/stage_sim.h"
 
@@ -23,6 +24,10 @@ Figure figure_of(const schedule::Program& program, const sim::Simulation& simula
 
 // The same with memory in bytes, the peak inside ops included.
 Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation,
+                 const schedule::ProgramBytes& bytes);
+
+// What was measured: a band for each rank. Memory is that of the walk, at the measured times.
+Figure figure_of(const schedule::Program& program, const schedule::StepTimeline& measured,
                  const schedule::ProgramBytes& bytes);
 
 }  // namespace lockstep::draw

@@ -5,6 +5,7 @@
 // never overlap. An abstract unit of time is shown as one millisecond; `otherData` says so.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "lockstep/draw/figure.h"
@@ -12,5 +13,9 @@
 namespace lockstep::draw {
 
 std::string trace(const Figure& figure);
+
+// Several in one file, such as what was predicted and what was measured: their processes carry the
+// title of their figure and stand in the order of the figures. REQUIRES: at least one.
+std::string trace(std::span<const Figure> figures);
 
 }  // namespace lockstep::draw

@@ -39,6 +39,8 @@ class Executor {
   const schedule::Timeline& timeline() const { return timeline_; }
   // When asynchronous ops ran on their lanes, by op index; those of which the backend can tell.
   const schedule::Timeline& lanes() const { return lanes_; }
+  // The moment from which both count.
+  SteadyPoint begun() const { return clock_.origin(); }
 
  private:
   struct Prepared {

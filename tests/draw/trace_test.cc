@@ -129,5 +129,64 @@ TEST(Trace, SameFigureSameBytes) {
   EXPECT_EQ(trace(staged("zbv", {4, 2, 8})), trace(staged("zbv", {4, 2, 8})));
 }
 
+// A prediction above a run: a run whose ranks took just the simulated times is drawn just so, and
+// events of both keep apart.
+TEST(Trace, HoldsPredictionAndRun) {
+  for (const Lowered& sample : lowered_samples()) {
+    schedule::StepTimeline run;
+    for (std::size_t c = 0; c < sample.program.lists.size(); ++c)
+      for (const int replica : {0, 1})
+        run.ranks.push_back({{static_cast<int>(2 * c) + replica},
+                             {static_cast<int>(c)},
+                             sample.simulation.coords[c],
+                             sample.simulation.lanes[c]});
+    const auto units = static_cast<std::size_t>(sample.program.step.units());
+    schedule::ProgramBytes bytes;
+    bytes.units.resize(units, {.stash = 8});
+    bytes.tokens.resize(sample.program.lists.size());
+    bytes.constants.resize(sample.program.lists.size());
+    std::vector<Figure> both = {figure_of(sample.program, sample.simulation, bytes),
+                                figure_of(sample.program, run, bytes)};
+    both[0].title = "predicted";
+    both[1].title = "measured";
+    ASSERT_EQ(both[1].bands.size(), 2 * both[0].bands.size());
+    EXPECT_EQ(both[0].makespan, both[1].makespan);
+    for (std::size_t r = 0; r < both[1].bands.size(); ++r)
+      EXPECT_EQ(both[1].bands[r].lanes.size(), both[0].bands[r / 2].lanes.size());
+    const Json parsed = Json::parse(trace(both)).value();
+    Slices seen;
+    std::set<std::string> names;
+    for (const Json& event : member(parsed, "traceEvents").items()) {
+      check(event, seen);
+      if (member(event, "name").as_text() == "process_name")
+        names.insert(member(member(event, "args"), "name").as_text());
+    }
+    EXPECT_EQ(names.size(), 3 * both[0].bands.size());
+    EXPECT_TRUE(names.contains("predicted: coordinate 1")) << sample.name;
+    EXPECT_TRUE(names.contains("measured: rank 3")) << sample.name;
+    EXPECT_EQ(member(member(parsed, "otherData"), "figures").items().size(), 2u);
+  }
+}
+
+// Two transfers to one peer may be on their way at once.
+TEST(Trace, MeasuredTransfersThatOverlapAreDrawnApart) {
+  const Lowered sample = lowered_samples().front();
+  schedule::StepTimeline run;
+  for (std::size_t c = 0; c < sample.program.lists.size(); ++c) {
+    run.ranks.push_back({{static_cast<int>(c)},
+                         {static_cast<int>(c)},
+                         sample.simulation.coords[c],
+                         sample.simulation.lanes[c]});
+    for (schedule::TimedOp& op : run.ranks.back().lanes) op.end += Seconds{2.5};
+  }
+  schedule::ProgramBytes bytes;
+  bytes.units.resize(static_cast<std::size_t>(sample.program.step.units()));
+  bytes.tokens.resize(sample.program.lists.size());
+  bytes.constants.resize(sample.program.lists.size());
+  Slices seen;
+  const Json parsed = Json::parse(trace(figure_of(sample.program, run, bytes))).value();
+  for (const Json& event : member(parsed, "traceEvents").items()) check(event, seen);
+}
+
 }  // namespace
 }  // namespace lockstep::draw
