@@ -334,6 +334,17 @@ class Reader {
 
 }  // namespace
 
+SimulateRequest request_of(const plan::Spec& spec) {
+  SimulateRequest request;
+  request.spec = spec;
+  request.coords = static_cast<int>(spec.layout.degrees.pp);
+  request.microbatches = static_cast<int>(spec.num_microbatches());
+  request.entrants = {{.name = spec.layout.schedule,
+                       .row = schedule::find(spec.layout.schedule).value(),
+                       .chunks = spec.layout.chunks}};
+  return request;
+}
+
 std::optional<SimulateRequest> read_simulate_request(const Args& args, config::Report& report) {
   return Reader(args, report).read();
 }

@@ -61,6 +61,9 @@ inline constexpr double kMostCount = 1e6;
 
 std::vector<Option> simulate_options();  // simulate_options.cc
 
+// The step of a run, as its own file says it.
+SimulateRequest request_of(const plan::Spec& spec);
+
 // Nothing, and every mistake in `report`.
 std::optional<SimulateRequest> read_simulate_request(const Args& args, config::Report& report);
 

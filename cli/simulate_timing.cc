@@ -96,6 +96,20 @@ std::string why_no_bytes(const plan::Spec& spec) {
 
 }  // namespace
 
+cost::StepSizes step_sizes(const plan::Spec& spec) {
+  const mesh::Degrees& d = spec.layout.degrees;
+  const plan::Recompute& recompute = spec.layout.recompute;
+  cost::StepSizes sizes;
+  sizes.unit.batch = spec.batch.microbatch;
+  sizes.unit.seq = spec.batch.seq;
+  sizes.unit.dtype = spec.train.dtype;
+  sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
+  sizes.unit.tp = d.tp;
+  sizes.unit.sequence_parallel = spec.layout.sp && d.tp > 1;
+  sizes.shards = d.dp_shard.value_or(d.dp);
+  return sizes;
+}
+
 int Timed::peak_coord() const {
   return static_cast<int>(std::ranges::max_element(peak) - peak.begin());
 }
@@ -267,18 +281,8 @@ Result<Timed> Timing::time_program(Schedule order) const {
 
 void Timing::add_bytes(const schedule::Program& program, const sim::Simulation& simulation,
                        Timed& timed) const {
-  const plan::Spec& spec = *request_.spec;
-  const mesh::Degrees& d = spec.layout.degrees;
-  const plan::Recompute& recompute = spec.layout.recompute;
-  cost::StepSizes sizes;
-  sizes.unit.batch = spec.batch.microbatch;
-  sizes.unit.seq = spec.batch.seq;
-  sizes.unit.dtype = spec.train.dtype;
-  sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
-  sizes.unit.tp = d.tp;
-  sizes.unit.sequence_parallel = spec.layout.sp && d.tp > 1;
-  sizes.shards = d.dp_shard.value_or(d.dp);
-  const schedule::ProgramBytes bytes = cost::program_bytes(*model_, program.step, sizes);
+  const schedule::ProgramBytes bytes =
+      cost::program_bytes(*model_, program.step, step_sizes(*request_.spec));
   for (int coord = 0; coord < program.step.shape.coords; ++coord)
     timed.peak_bytes.push_back(walk(program, {coord}, bytes).peak);
   timed.figure = draw::figure_of(program, simulation, bytes);

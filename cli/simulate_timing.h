@@ -10,12 +10,16 @@
 #include "cli/simulate_workload.h"
 #include "lockstep/arch/arch.h"
 #include "lockstep/base/result.h"
+#include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure.h"
 #include "lockstep/schedule/program.h"
 #include "lockstep/schedule/schedule.h"
 #include "lockstep/sim/simulator.h"
 
 namespace lockstep::cli {
+
+// Of a run: what the bytes of its steps depend on besides model and program.
+cost::StepSizes step_sizes(const plan::Spec& spec);
 
 // One schedule on the step that was asked for. Times are in the unit of the costs.
 struct Timed {

@@ -6,6 +6,7 @@
 #include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
+#include "cli/run_trace.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #if LOCKSTEP_WITH_TORCH
@@ -22,6 +23,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
 #include "lockstep/train/predictions.h"
+#include "lockstep/train/step_record.h"
 #include "lockstep/train/trainer.h"
 #endif
 
@@ -34,15 +36,21 @@ constexpr Seconds kOpDeadline = {600};
 constexpr Seconds kMeetingDeadline = {60};
 constexpr int kMaxThreads = 256;
 
+struct Wishes {
+  std::int64_t every = 1;  // steps between two lines
+  RunFiles files = {};
+};
+
 // What rank 0 tells while training. Silent for --json until the end.
 class Log {
  public:
-  Log(const train::Job& job, std::string ranks, std::int64_t every, Output& output)
+  Log(const train::Job& job, std::string ranks, const Wishes& wishes, Output& output)
       : job_(job),
         prediction_(train::predict(job, Rank{0})),
         predictions_{{job.spec.batch.global_batch, prediction_}},
         ranks_(std::move(ranks)),
-        every_(every),
+        every_(wishes.every),
+        files_(wishes.files),
         output_(output) {}
 
   void begin() const {
@@ -94,8 +102,12 @@ class Log {
     tokens_ = steps_ = 0;
   }
 
-  ExitCode conclude(train::Ending ending) {
+  ExitCode conclude(train::Ending ending, const cost::RunTimeline& measured) {
+    Result<std::vector<std::string>> written = std::vector<std::string>();
+    if (!measured.steps.empty())
+      written = write_run_files(files_, job_.spec, job_.program, measured);
     if (output_.json) print_json(output_, json(ending));
+    if (!written.ok()) return fail(output_, written.error());
     const auto steps = static_cast<std::int64_t>(reports_.size());
     if (ending == train::Ending::kDiverged)
       return fail(output_,
@@ -114,6 +126,7 @@ class Log {
                 << counted(steps, "step") << " on " << counted(tokens, "token") << " in "
                 << to_text(time)
                 << strf(": loss %.5f -> %.5f\n", reports_.front().loss, reports_.back().loss);
+    for (const std::string& file : *written) output_.out << "wrote " << file << '\n';
     return exit_code_of(ending);
   }
 
@@ -201,6 +214,7 @@ class Log {
   std::map<std::int64_t, train::Prediction> predictions_;  // by sequences
   const std::string ranks_;
   const std::int64_t every_;
+  const RunFiles files_;
   Output& output_;
   std::vector<train::StepReport> reports_;
   Seconds time_;  // since the last line, as are those below
@@ -208,45 +222,58 @@ class Log {
 };
 
 // What every rank does; the one with a log also tells.
-train::Ending train_rank(const train::Job& job, comm::World& world, Log* log) {
+struct RankEnding {
+  train::Ending ending = train::Ending::kFinished;
+  cost::RunTimeline measured = {};  // of all ranks, when that is wanted
+};
+
+RankEnding train_rank(const train::Job& job, const Wishes& wishes, comm::World& world, Log* log) {
   const plan::Spec& spec = job.spec;
   const data::MockTokens source(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab,
                                 /*ignore_some=*/false);
   train::Session session(job, world, "", source, kOpDeadline);
+  train::StepRecord record;
   const auto on_step = [&](std::int64_t step, const train::StepReport& report) {
+    if (wishes.files.any() && report.sequences == spec.batch.global_batch)
+      record.add(step, session);
     if (log != nullptr) log->step(step, report, step + 1 == spec.train.steps);
   };
-  return train::train(session, 0, spec.train.steps, stop_on_signals(), on_step);
+  RankEnding end;
+  end.ending = train::train(session, 0, spec.train.steps, stop_on_signals(), on_step);
+  if (wishes.files.any()) end.measured = record.collect(job, world, Deadline::after(kOpDeadline));
+  return end;
 }
 
-ExitCode run_threads(const train::Job& job, std::int64_t every, Output& output) {
+ExitCode run_threads(const train::Job& job, const Wishes& wishes, Output& output) {
   const int ranks = job.mesh.world();
   if (ranks > kMaxThreads)
     return fail(output,
                 Error{Code::kUnsuitableEnvironment,
                       join_parts(counted(ranks, "rank"), " do not fit into one process"),
                       "start one process per rank on your machines, with torchrun or srun"});
-  Log log(job, counted(ranks, "thread"), every, output);
+  Log log(job, counted(ranks, "thread"), wishes, output);
   log.begin();
-  train::Ending ending = train::Ending::kFinished;
+  RankEnding end;
   comm::run_local(ranks, [&](comm::World& world) {
     const bool tells = world.rank() == Rank{0};
-    const train::Ending own = train_rank(job, world, tells ? &log : nullptr);
-    if (tells) ending = own;
+    RankEnding own = train_rank(job, wishes, world, tells ? &log : nullptr);
+    if (tells) end = std::move(own);
   });
-  return log.conclude(ending);
+  return log.conclude(end.ending, end.measured);
 }
 
-ExitCode run_rank(const train::Job& job, std::int64_t every, Output& output) {
+ExitCode run_rank(const train::Job& job, const Wishes& wishes, Output& output) {
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) return fail(output, rendezvous.error());
   const auto fits = mesh::check_world(job.spec.layout.degrees, rendezvous->world_size);
   if (!fits.ok()) return fail(output, fits.error());
   const auto world = tensor::join_gloo(*rendezvous, Deadline::after(kMeetingDeadline));
-  if (rendezvous->rank != Rank{0}) return Log::exit_code_of(train_rank(job, *world, nullptr));
-  Log log(job, counted(rendezvous->world_size, "process"), every, output);
+  if (rendezvous->rank != Rank{0})
+    return Log::exit_code_of(train_rank(job, wishes, *world, nullptr).ending);
+  Log log(job, counted(rendezvous->world_size, "process"), wishes, output);
   log.begin();
-  return log.conclude(train_rank(job, *world, &log));
+  const RankEnding end = train_rank(job, wishes, *world, &log);
+  return log.conclude(end.ending, end.measured);
 }
 
 ExitCode run_train(const Args& args, Output& output) {
@@ -266,9 +293,13 @@ ExitCode run_train(const Args& args, Output& output) {
                               "train on made-up text with --mock-data"});
   const Result<train::Job> job = train::make_job(*spec);
   if (!job.ok()) return fail(output, job.error());
-  if (is_rank()) return run_rank(*job, args.integer("every"), output);
+  const auto named = [&](const char* option) {
+    return args.has(option) ? args.text(option) : std::string();
+  };
+  const Wishes wishes = {args.integer("every"), {named("trace"), named("timeline")}};
+  if (is_rank()) return run_rank(*job, wishes, output);
   if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
-  return run_threads(*job, args.integer("every"), output);
+  return run_threads(*job, wishes, output);
 }
 
 #endif
@@ -288,6 +319,8 @@ Verb train_verb() {
                     "a small model on made-up text"},
                    {"lockstep train run.toml --mock-data --set layout.dp=4 --set layout.zero=3",
                     "another run file, sharded over four threads"},
+                   {"lockstep train run.toml --mock-data --trace run.json",
+                    "what was predicted and what was measured, for Perfetto"},
                    {"torchrun --no-python --nproc-per-node 4 lockstep train run.toml --mock-data",
                     "as a launcher's job"}},
       .options = {{.name = "mock-data", .help = "Train on made-up text that can be learned"},
@@ -298,6 +331,14 @@ Verb train_verb() {
                    .initial = "10",
                    .help = "Print every Nth step; the first and the last are always printed",
                    .min = 1},
+                  {.name = "trace",
+                   .value = "OUT",
+                   .help =
+                       "Every op of the last step with its times, below what was predicted, for "
+                       "Perfetto and chrome://tracing"},
+                  {.name = "timeline",
+                   .value = "OUT",
+                   .help = "The last five steps, op by op, for simulate --against"},
                   set_option()},
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
       .needs_torch = true,

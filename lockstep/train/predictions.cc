@@ -9,7 +9,6 @@
 #include "lockstep/schedule/text.h"
 
 namespace lockstep::train {
-namespace {
 
 cost::StepSizes sizes_of(const Job& job, Rank rank) {
   cost::StepSizes sizes;
@@ -24,6 +23,8 @@ cost::StepSizes sizes_of(const Job& job, Rank rank) {
   sizes.looks_at_noise = job.program.step.noise && job.place(rank).data_index() == 0;
   return sizes;
 }
+
+namespace {
 
 schedule::MemoryWalk memory_of(const Job& job, Rank rank) {
   return walk(job.program, job.place(rank).coord,

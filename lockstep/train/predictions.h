@@ -8,10 +8,14 @@
 #include <string>
 
 #include "lockstep/base/units.h"
+#include "lockstep/cost/program_bytes.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/trial.h"
 
 namespace lockstep::train {
+
+// What the bytes of a rank's steps depend on besides model and program.
+cost::StepSizes sizes_of(const Job& job, Rank rank);
 
 // Of one rank's step.
 struct Prediction {

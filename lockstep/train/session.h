@@ -52,7 +52,10 @@ class Session {
 
   runtime::TensorWorkspace& workspace() { return *workspace_; }
   const tensor::MemoryAccount& memory() const { return account_; }
+  // Of the last step, as the executor has them.
   const schedule::Timeline& timeline() const { return last_->timeline(); }
+  const schedule::Timeline& lanes() const { return last_->lanes(); }
+  SteadyPoint begun() const { return last_->begun(); }
   Coord coord() const { return place_.coord; }
   const runtime::Place& place() const { return place_; }
 

@@ -1,0 +1,37 @@
+// What the last steps of a run looked like, op by op. The executor takes the times anyway; to keep
+// them costs a copy per step, and ranks bring them together once, after the last step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/cost/program_bytes.h"
+#include "lockstep/cost/run_timeline.h"
+#include "lockstep/schedule/timeline.h"
+#include "lockstep/train/session.h"
+
+namespace lockstep::train {
+
+// Belongs to the rank's thread.
+class StepRecord {
+ public:
+  static constexpr std::size_t kMostSteps = 5;
+
+  // After a step of the whole batch; the oldest goes when there are too many.
+  void add(std::int64_t step, const Session& session);
+
+  // The steps of all ranks. Every rank calls it, after as many add() of the same steps. Clocks of
+  // different machines are not compared: there the ranks' steps are taken to begin together.
+  cost::RunTimeline collect(const Job& job, comm::World& world, Deadline deadline) const;
+
+ private:
+  struct Kept {
+    std::int64_t step;
+    SteadyPoint begun;
+    schedule::Timeline ops, lanes;
+  };
+  std::vector<Kept> kept_;
+};
+
+}  // namespace lockstep::train
