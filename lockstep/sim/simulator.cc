@@ -105,6 +105,8 @@ class Run {
     Seconds begun;         // when it came there
     Seconds waited;
     bool is_computing = false;
+    bool is_hosted = false;           // the op's part on its own list goes on, or is over
+    Seconds ready;                    // when that began
     bool is_touched = false;          // something began or ended here since settle()
     std::vector<int> talking;         // busy lanes of communication
     std::vector<std::int32_t> slots;  // per asynchronous op: its place in `lanes`
@@ -138,7 +140,9 @@ class Run {
   // The op at which the list stands is over.
   void pass(int c) {
     CoordState& state = at(c);
-    if (op_at(c).kind == OpKind::kWait) state.waited += clock_.now() - state.begun;
+    if (op_at(c).kind == OpKind::kWait)
+      state.waited += (state.is_hosted ? state.ready : clock_.now()) - state.begun;
+    state.is_hosted = false;
     state.timeline.push_back({static_cast<std::int32_t>(state.next), state.begun, clock_.now()});
     state.begun = clock_.now();
     ++state.next;
@@ -148,15 +152,26 @@ class Run {
   bool issue(int c) {
     const Op& op = op_at(c);
     if (op.kind == OpKind::kFree) return true;
-    if (op.kind == OpKind::kWait) return wait(c, op.target);
+    if (op.kind == OpKind::kWait) return wait(c, op.target) && !begin_host(c);
     if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied) return meet(c, op.kind);
-    if (is_async(op.kind)) return enter_lane(c, op), true;
+    if (is_async(op.kind)) return !begin_host(c) && (enter_lane(c, op), true);
     const Seconds work = cost_({c}, op);
     if (work == Seconds{}) return true;
     clock_.begin(c, work);
     at(c).is_computing = op.reach == Reach::kNone;
     touch(c);
     return false;
+  }
+
+  // Whether the op keeps its own list busy; if so, it does from now on.
+  bool begin_host(int c) {
+    const Seconds work = conditions_.host ? conditions_.host({c}, op_at(c)) : Seconds{};
+    if (work == Seconds{}) return false;
+    at(c).is_hosted = true;
+    at(c).ready = clock_.now();
+    clock_.begin(c, work);
+    touch(c);
+    return true;
   }
 
   bool wait(int c, std::int32_t target) {
@@ -209,6 +224,9 @@ class Run {
     if (lanes_.is_compute(lane)) {
       at(lane).is_computing = false;
       touch(lane);
+      if (at(lane).is_hosted && is_async(op_at(lane).kind)) enter_lane(lane, op_at(lane));
+      const bool has_arrived = op_at(lane).kind == OpKind::kWait && !at(lane).is_hosted;
+      if (has_arrived && begin_host(lane)) return;
       pass(lane);
       return advance(lane);
     }

@@ -41,6 +41,9 @@ struct Slowdown {
 
 struct Conditions {
   Cost latency = {};  // asked for a Send: from its end to the arrival; absent: none
+  // What an asynchronous op takes of its own list: asked for the op, whose part in its lane or transfer
+  // begins after that, and for its Wait, which ends so much later than it could. Absent: none.
+  Cost host = {};
   Slowdown slowdown = {};
 };
 

@@ -514,5 +514,50 @@ TEST(Simulator, RefusesWhatCanNotFinishAndNamesTheOps) {
   EXPECT_NE(message.find("coordinate 1 stands at op 1: wait for"), std::string::npos) << message;
 }
 
+// What ops take of their own list: with it alone, a list is as long as all of its own parts, and a Wait
+// does not count them as waiting.
+TEST(Simulator, IssuingAndTakingOverOccupyTheList) {
+  StepShape step;
+  step.zero = 3;
+  const Program program = lowered("1f1b", {1, 1, 2}, step, 5);
+  Conditions conditions;
+  conditions.host = [](Coord, const Op& op) {
+    return Seconds{op.kind == OpKind::kWait ? 2.0 : 3.0};
+  };
+  const auto only_host = simulate(program, by_kind({}), conditions).value();
+  double expected = 0;
+  for (const Op& op : program.lists[0])
+    expected += op.kind == OpKind::kWait ? 2 : is_async(op.kind) ? 3 : 0;
+  EXPECT_EQ(only_host.makespan, Seconds{expected});
+  EXPECT_EQ(only_host.waited[0], Seconds{0});
+
+  // A gather begins on its lane when issuing it is over, and its Wait ends so much later.
+  const auto gathers = simulate(program, by_kind({{OpKind::kGather, 100}}), conditions).value();
+  const schedule::TimedOp lane = gathers.lanes[0].front();
+  EXPECT_EQ(lane.start, gathers.coords[0][static_cast<std::size_t>(lane.op)].end);
+  EXPECT_EQ(lane.end, lane.start + Seconds{100});
+  for (std::size_t i = 0; i < program.lists[0].size(); ++i)
+    if (program.lists[0][i].kind == OpKind::kWait && program.lists[0][i].target == lane.op) {
+      EXPECT_EQ(gathers.coords[0][i].end, lane.end + Seconds{2});
+    }
+}
+
+TEST(Simulator, NothingOfTheirOwnListChangesNothing) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Dice dice(seed);
+    const Program program = random_program(dice);
+    Conditions none;
+    none.host = [](Coord, const Op&) { return Seconds{}; };
+    const auto with = simulate(program, random_cost(seed), none).value();
+    const auto without = simulate(program, random_cost(seed)).value();
+    EXPECT_EQ(with.coords, without.coords);
+    EXPECT_EQ(with.lanes, without.lanes);
+    EXPECT_EQ(with.waited, without.waited);
+    Conditions some;
+    some.host = random_cost(seed + 1);
+    EXPECT_GE(simulate(program, random_cost(seed), some).value().makespan, without.makespan);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::sim

@@ -1,0 +1,198 @@
+#include "lockstep/sim/residuals.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/schedule/effects.h"
+
+namespace lockstep::sim {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Timeline;
+
+struct RankTimes {
+  Coord coord;
+  const Timeline& ops;
+  const Timeline& lanes;
+};
+
+// Rows that are no kind of op, behind those that are.
+enum Outside : int { kBetween = schedule::kNumOpKinds, kBefore, kAfter };
+using Key = std::pair<Cause, int>;  // and kind of op, or Outside
+using Account = std::map<Key, double>;
+
+std::string kind_text(int kind) {
+  switch (kind) {
+    case kBetween:
+      return "between ops";
+    case kBefore:
+      return "before the first op";
+    case kAfter:
+      return "after the last op";
+    default:
+      break;
+  }
+  switch (static_cast<OpKind>(kind)) {
+    case OpKind::kLoad:
+      return "load";
+    case OpKind::kCount:
+      return "count";
+    case OpKind::kForward:
+      return "F";
+    case OpKind::kRecompute:
+      return "R";
+    case OpKind::kBackward:
+      return "B";
+    case OpKind::kInputGrad:
+      return "I";
+    case OpKind::kWeightGrad:
+      return "W";
+    case OpKind::kSend:
+      return "send";
+    case OpKind::kPostRecv:
+      return "receive";
+    case OpKind::kGather:
+      return "gather";
+    case OpKind::kFree:
+      return "free";
+    case OpKind::kReduce:
+      return "reduce";
+    case OpKind::kReduceAcross:
+      return "reduce across";
+    case OpKind::kReduceTied:
+      return "reduce tied";
+    case OpKind::kNorm:
+      return "norm";
+    case OpKind::kUpdate:
+      return "update";
+    case OpKind::kPublish:
+      return "publish";
+    case OpKind::kWait:
+      return "wait";
+    case OpKind::kReduceReplicated:
+      return "reduce replicated";
+  }
+  return "";
+}
+
+bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
+
+Cause cause_of(const Op& op) {
+  if (op.transfer >= 0) return Cause::kHop;
+  return is_async(op.kind) || is_meeting(op.kind) || op.kind == OpKind::kCount ? Cause::kCollective
+                                                                               : Cause::kCompute;
+}
+
+// Where the time of each rank's list went.
+class Accounts {
+ public:
+  Accounts(const schedule::Program& program, const std::vector<RankTimes>& ranks)
+      : program_(program) {
+    for (const RankTimes& rank : ranks)
+      for (const schedule::TimedOp& timed : rank.ops) {
+        makespan_ = std::max(makespan_, timed.end);
+        const OpKind kind = op_of(rank, timed.op).kind;
+        if (is_meeting(kind)) met_[kind] = std::max(met_[kind], timed.start);
+      }
+    for (const RankTimes& rank : ranks) add(rank);
+    for (auto& [key, sum] : account_) sum /= static_cast<double>(ranks.size());
+  }
+
+  Seconds makespan() const { return makespan_; }
+  const Account& account() const { return account_; }
+
+ private:
+  const Op& op_of(const RankTimes& rank, std::int32_t op) const {
+    return program_.list(rank.coord)[static_cast<std::size_t>(op)];
+  }
+
+  void add(Cause cause, int what, Seconds time) {
+    if (time != Seconds{}) account_[{cause, what}] += time.value;
+  }
+
+  void add(const RankTimes& rank) {
+    std::map<std::int32_t, Seconds> begins;  // of ops on their lanes
+    for (const schedule::TimedOp& lane : rank.lanes) begins[lane.op] = lane.start;
+    Seconds before;
+    for (const schedule::TimedOp& timed : rank.ops) {
+      const bool is_first = &timed == &rank.ops.front();
+      add(is_first ? Cause::kWait : Cause::kList, is_first ? kBefore : kBetween,
+          timed.start - before);
+      before = timed.end;
+      const Op& op = op_of(rank, timed.op);
+      if (is_meeting(op.kind))
+        split(op, timed, met_.at(op.kind));
+      else if (op.kind != OpKind::kWait)
+        add(cause_of(op), static_cast<int>(op.kind), timed.end - timed.start);
+      else if (const auto begin = begins.find(op.target); begin != begins.end())
+        split(op_of(rank, op.target), timed, begin->second);
+      else
+        split(op_of(rank, op.target), timed, timed.end);
+    }
+    add(Cause::kWait, kAfter, makespan_ - before);
+  }
+
+  // Until `begin` it waited, from then on it was busy with `op`.
+  void split(const Op& op, const schedule::TimedOp& timed, Seconds begin) {
+    const Seconds from = std::clamp(begin, timed.start, timed.end);
+    add(Cause::kWait, static_cast<int>(op.kind), from - timed.start);
+    add(cause_of(op), static_cast<int>(op.kind), timed.end - from);
+  }
+
+  const schedule::Program& program_;
+  std::map<OpKind, Seconds> met_;  // when the last rank came
+  Seconds makespan_;
+  Account account_;
+};
+
+}  // namespace
+
+std::string_view to_text(Cause cause) {
+  constexpr std::string_view kNames[] = {"compute", "hop", "collective", "wait", "list"};
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+Residual Residuals::total(Cause cause) const {
+  Residual sum{cause, std::string(to_text(cause)), {}, {}};
+  for (const Residual& row : rows)
+    if (row.cause == cause) {
+      sum.predicted += row.predicted;
+      sum.measured += row.measured;
+    }
+  return sum;
+}
+
+Residuals residuals(const schedule::Program& program, const Simulation& predicted,
+                    const schedule::StepTimeline& measured) {
+  std::vector<RankTimes> simulated, run;
+  for (const schedule::RankTimeline& rank : measured.ranks) {
+    const auto c = static_cast<std::size_t>(rank.coord.value);
+    LS_CHECK(c < predicted.coords.size() && rank.ops.size() == predicted.coords[c].size(), "rank ",
+             rank.rank.value, " has times of another program");
+    simulated.push_back({rank.coord, predicted.coords[c], predicted.lanes[c]});
+    run.push_back({rank.coord, rank.ops, rank.lanes});
+  }
+  const Accounts foreseen(program, simulated), seen(program, run);
+  Account keys = foreseen.account();
+  keys.insert(seen.account().begin(), seen.account().end());
+  Residuals result;
+  result.predicted = foreseen.makespan();
+  result.measured = seen.makespan();
+  for (const auto& [key, unused] : keys) {
+    const auto of = [&key = key](const Account& account) {
+      const auto found = account.find(key);
+      return Seconds{found == account.end() ? 0.0 : found->second};
+    };
+    const bool is_outside = key.second >= kBetween;
+    const std::string prefix = key.first == Cause::kWait && !is_outside ? "for " : "";
+    result.rows.push_back(
+        {key.first, prefix + kind_text(key.second), of(foreseen.account()), of(seen.account())});
+  }
+  return result;
+}
+
+}  // namespace lockstep::sim
