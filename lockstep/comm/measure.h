@@ -29,4 +29,23 @@ std::vector<Measurement> measure(Communicator& comm, Ledger& ledger, const std::
                                  const std::vector<Bytes>& sizes, Seconds budget,
                                  Deadline deadline);
 
+// One operation in three parts: what its call takes of the caller, what then happens until it is
+// complete, and what is left for the caller to do in its wait after that.
+struct PhaseTimes {
+  OpKind op = OpKind::kBarrier;
+  Bytes bytes;  // of the full buffer; of the message for send and recv
+  Seconds issue, lane, finish;
+};
+
+// Lower quartiles over about `budget` for each size, since what disturbs a machine only ever slows it
+// down, of all members: the mean of what is theirs, and the lane
+// from when the last of them had called. An `op` of send gives an element of send and one of recv for
+// each size, in pairs of members whose receiver calls first; their lane is the sender's. Where a
+// backend can not tell when an operation was complete, `finish` is in `lane`. All members call it with
+// the same arguments and get the same answer. REQUIRES: at least two members; all_gather,
+// reduce_scatter, all_reduce or send.
+std::vector<PhaseTimes> measure_phases(Communicator& comm, OpKind op,
+                                       const std::vector<Bytes>& sizes, Seconds budget,
+                                       Deadline deadline);
+
 }  // namespace lockstep::comm

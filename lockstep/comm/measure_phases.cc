@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "lockstep/base/check.h"
+#include "lockstep/comm/measure.h"
+
+namespace lockstep::comm {
+namespace {
+
+double lower_quartile(std::vector<double>& times) {
+  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 4);
+  std::ranges::nth_element(times, quarter);
+  return *quarter;
+}
+
+double seconds_between(SteadyPoint from, SteadyPoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+class PhaseMeter {
+ public:
+  PhaseMeter(Communicator& comm, OpKind op, Bytes bytes, Deadline deadline)
+      : comm_(comm),
+        op_(op),
+        deadline_(deadline),
+        piece_(std::max<std::int64_t>(1, bytes.value / 4 / comm.size())),
+        full_(static_cast<std::size_t>(piece_ * comm.size()), 0.0f),
+        other_(full_) {}
+
+  std::vector<PhaseTimes> run(Seconds budget) {
+    const SteadyPoint begin = std::chrono::steady_clock::now();
+    once();  // warms caches and connections
+    issue_.clear(), lane_.clear(), finish_.clear();
+    once();
+    const double first = seconds_between(begin, std::chrono::steady_clock::now()) / 2;
+    std::int64_t times = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(budget.value / std::max(first, 1e-6)), 7, 2000);
+    comm_.broadcast({&times, 1, DType::kI64, {}}, 0, deadline_).wait();
+    for (std::int64_t i = 1; i < times; ++i) once();
+    return gathered();
+  }
+
+ private:
+  bool is_send() const { return op_ == OpKind::kSend; }
+  bool receives() const { return comm_.index() % 2 == 1; }
+  bool is_alone() const { return is_send() && !receives() && comm_.index() + 1 == comm_.size(); }
+
+  static Buffer buffer(std::vector<float>& data) {
+    return {data.data(), static_cast<std::int64_t>(data.size()), DType::kF32, {}};
+  }
+  Buffer own(std::vector<float>& data) const {
+    return buffer(data).slice(piece_ * comm_.index(), piece_);
+  }
+
+  Work start() {
+    switch (op_) {
+      case OpKind::kAllGather:
+        return comm_.all_gather(own(other_), buffer(full_), deadline_);
+      case OpKind::kReduceScatter:
+        return comm_.reduce_scatter(buffer(full_), own(other_), deadline_);
+      case OpKind::kAllReduce:
+        return comm_.all_reduce(buffer(full_), deadline_);
+      case OpKind::kSend:
+        if (receives()) return comm_.recv(buffer(other_), comm_.index() - 1, 0, deadline_);
+        return comm_.send(buffer(full_), comm_.index() + 1, 0, deadline_);
+      default:
+        LS_CHECK(false, "no phases of ", to_text(op_));
+    }
+    return {};
+  }
+
+  // A receiver has called before its sender begins, as programs have it.
+  void once() {
+    comm_.barrier(deadline_).wait();
+    if (is_alone()) return comm_.barrier(deadline_).wait(), void();
+    const bool is_second = is_send() && !receives();
+    if (is_second) comm_.barrier(deadline_).wait();
+    const SteadyPoint begin = std::chrono::steady_clock::now();
+    Work work = start();
+    const SteadyPoint called = std::chrono::steady_clock::now();
+    if (is_send() && receives()) comm_.barrier(deadline_).wait();
+    const std::optional<Ran> ran = work.wait();
+    const SteadyPoint end = std::chrono::steady_clock::now();
+    const SteadyPoint complete = ran ? std::clamp(ran->end, called, end) : end;
+    issue_.push_back(seconds_between(begin, called));
+    lane_.push_back(seconds_between(called, complete));
+    finish_.push_back(seconds_between(complete, end));
+  }
+
+  std::vector<PhaseTimes> gathered() {
+    std::array<double, 3> mine = {};
+    if (!is_alone())
+      mine = {lower_quartile(issue_), lower_quartile(lane_), lower_quartile(finish_)};
+    std::vector<double> all(3 * static_cast<std::size_t>(comm_.size()));
+    comm_
+        .all_gather({mine.data(), 3, DType::kF64, {}},
+                    {all.data(), static_cast<std::int64_t>(all.size()), DType::kF64, {}}, deadline_)
+        .wait();
+    const Bytes bytes{buffer(full_).bytes()};
+    const auto of = [&](int member) { return all.data() + 3 * member; };
+    if (is_send())
+      return {{OpKind::kSend, bytes, {of(0)[0]}, {of(0)[1]}, {of(0)[2]}},
+              {OpKind::kRecv, bytes, {of(1)[0]}, {of(0)[1]}, {of(1)[2]}}};
+    PhaseTimes mean{op_, bytes, {}, {of(0)[1]}, {}};
+    for (int member = 0; member < comm_.size(); ++member) {
+      mean.issue.value += of(member)[0] / comm_.size();
+      mean.lane.value = std::min(mean.lane.value, of(member)[1]);
+      mean.finish.value += of(member)[2] / comm_.size();
+    }
+    return {mean};
+  }
+
+  Communicator& comm_;
+  const OpKind op_;
+  const Deadline deadline_;
+  const std::int64_t piece_;  // elements
+  std::vector<float> full_, other_;
+  std::vector<double> issue_, lane_, finish_;
+};
+
+}  // namespace
+
+std::vector<PhaseTimes> measure_phases(Communicator& comm, OpKind op,
+                                       const std::vector<Bytes>& sizes, Seconds budget,
+                                       Deadline deadline) {
+  LS_CHECK(comm.size() >= 2);
+  std::vector<PhaseTimes> all;
+  for (const Bytes size : sizes)
+    for (const PhaseTimes& times : PhaseMeter(comm, op, size, deadline).run(budget))
+      all.push_back(times);
+  return all;
+}
+
+}  // namespace lockstep::comm

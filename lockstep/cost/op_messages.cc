@@ -1,0 +1,166 @@
+#include "lockstep/cost/op_messages.h"
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/exact_sum.h"
+
+namespace lockstep::cost {
+
+using mesh::Axis;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Reach;
+
+namespace {
+
+constexpr std::int64_t kWordBytes = 8;
+
+// Two exact sums, the tokens that took part and the ranks that want to stop; of the first microbatch
+// alone one sum and its tokens.
+std::int64_t norm_words(const schedule::StepShape& step) {
+  constexpr auto kSum = static_cast<std::int64_t>(ExactSum::kNumWords);
+  return 2 * kSum + 2 + (step.noise ? kSum + 1 : 0);
+}
+
+}  // namespace
+
+OpMessages::OpMessages(const schedule::Program& program, const arch::Model& model,
+                       const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank)
+    : step_(program.step),
+      model_(model),
+      sizes_(sizes),
+      mesh_(mesh),
+      coord_(mesh.coord(rank, Axis::kPipeline)),
+      shard_(mesh.coord(rank, mesh::kDenseShard).value),
+      layouts_(arch::flat_layouts(model, sizes.unit.tp)) {
+  LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ", step_.shape.coords,
+           " coordinates on a mesh of ", mesh.degree(Axis::kPipeline));
+  LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
+           " shards on a mesh of ", mesh.degree(mesh::kDenseShard));
+  LS_CHECK(
+      mesh.degree(Axis::kTensor) == sizes.unit.tp && step_.tensor_parallel == (sizes.unit.tp > 1),
+      "sizes for ", sizes.unit.tp, " tensor ranks on a mesh of ", mesh.degree(Axis::kTensor));
+}
+
+std::vector<Message> OpMessages::of(const Op& op) const {
+  const std::int64_t grad_width = sizes_.unit.wide();
+  const auto pieces = [&](comm::OpKind kind, std::int64_t piece) {
+    std::vector<Message> all;
+    for (const Party& party : parties(op.reach))
+      all.push_back({party.axis, party.size, kind, piece * party.size, piece * (party.size - 1)});
+    return all;
+  };
+  switch (op.kind) {
+    case OpKind::kCount:
+      return all_reduce(op, 1, kWordBytes);
+    case OpKind::kNorm:
+      return all_reduce(op, norm_words(step_), kWordBytes);
+    case OpKind::kGather:
+    case OpKind::kPublish:
+      return pieces(comm::OpKind::kAllGather, states(op.unit).param_shard);
+    case OpKind::kReduce:
+      if (step_.zero == 0) return all_reduce(op, states(op.unit).elements, grad_width);
+      return pieces(comm::OpKind::kReduceScatter, states(op.unit).grad_shard);
+    case OpKind::kReduceAcross:
+      return all_reduce(op, states(op.unit).owned, grad_width);
+    case OpKind::kReduceReplicated:
+      return reduce_part(op, op.unit, layout(op.unit).partial(sizes_.unit.sequence_parallel));
+    case OpKind::kReduceTied:
+      return reduce_tied(op);
+    case OpKind::kSend:
+      return transfer(comm::OpKind::kSend, 1);
+    case OpKind::kPostRecv:
+      return transfer(comm::OpKind::kRecv, 0);
+    default:
+      return sum_noise(op);
+  }
+}
+
+// Where tensor ranks hold summands of the gradient that the noise scale looks at.
+std::vector<Message> OpMessages::sum_noise(const Op& op) const {
+  const bool sums = sizes_.unit.tp > 1 && sizes_.looks_at_noise && step_.is_noise(op) &&
+                    step_.is_partial(op.unit);
+  if (!sums) return {};
+  const arch::FlatRange part = layout(op.unit).partial(sizes_.unit.sequence_parallel);
+  return {all_reduce(along(Axis::kTensor), part.size(), sizes_.unit.wide())};
+}
+
+std::vector<Message> OpMessages::transfer(comm::OpKind kind, std::int64_t parts) const {
+  const Party pipeline = along(Axis::kPipeline);
+  const std::int64_t bytes = boundary_bytes(model_.config, sizes_.unit);
+  return {{pipeline.axis, pipeline.size, kind, bytes, bytes * parts}};
+}
+
+// The piece of the gradient and the shared weight begin and end alike in both units.
+std::vector<Message> OpMessages::reduce_tied(const Op& op) const {
+  const bool both = step_.holds(coord_, 0) && step_.holds(coord_, step_.head());
+  if (both) return {};  // added in place
+  const int unit = step_.holds(coord_, 0) ? 0 : step_.head();
+  return reduce_part(op, unit, layout(unit).tied);
+}
+
+// Those elements of the range that this rank's piece of the gradient holds.
+std::vector<Message> OpMessages::reduce_part(const Op& op, int unit,
+                                             const arch::FlatRange& range) const {
+  const bool is_whole = step_.zero == 0;
+  const arch::FlatRange own =
+      layout(unit).shard(is_whole ? 1 : sizes_.shards, is_whole ? 0 : shard_);
+  const std::int64_t elements = common(own, range).size();
+  if (elements == 0) return {};
+  return all_reduce(op, elements, sizes_.unit.wide());
+}
+
+std::vector<Message> OpMessages::all_reduce(const Op& op, std::int64_t elements,
+                                            std::int64_t width) const {
+  std::vector<Message> all;
+  for (const Party& party : parties(op.reach)) all.push_back(all_reduce(party, elements, width));
+  return all;
+}
+
+// Padded to a multiple of the members, as communicator.cc does.
+Message OpMessages::all_reduce(const Party& party, std::int64_t elements, std::int64_t width) {
+  const std::int64_t piece = (elements + party.size - 1) / party.size;
+  return {party.axis, party.size, comm::OpKind::kAllReduce, piece * width * party.size,
+          2 * piece * width * (party.size - 1)};
+}
+
+OpMessages::Party OpMessages::along(mesh::AxisSet axes) const {
+  return {to_text(axes), mesh_.degree(axes)};
+}
+
+std::vector<OpMessages::Party> OpMessages::parties(Reach reach) const {
+  switch (reach) {
+    case Reach::kNone:
+      return {};
+    case Reach::kSelf:
+      return {{"self", 1}};
+    case Reach::kShard:
+      return {along(mesh::kDenseShard)};
+    case Reach::kReplicate:
+      return {along(Axis::kDataReplicate)};
+    case Reach::kData:
+      return {along(mesh::kData)};
+    case Reach::kPipeline:
+    case Reach::kPeer:
+      return {along(Axis::kPipeline)};
+    case Reach::kDataThenPipeline:
+      return {along(mesh::kData), along(Axis::kPipeline)};
+    case Reach::kTensor:
+      return {along(Axis::kTensor)};
+    case Reach::kDataTensorPipeline:
+      return {along(mesh::kData), along(Axis::kTensor), along(Axis::kPipeline)};
+    case Reach::kTied:
+      return {{"tied", 2}};
+  }
+  return {};
+}
+
+const arch::FlatLayout& OpMessages::layout(int unit) const {
+  const int kind = model_.order[static_cast<std::size_t>(unit)];
+  return layouts_[static_cast<std::size_t>(kind)];
+}
+
+StateBytes OpMessages::states(int unit) const {
+  return state_bytes(layout(unit), step_.zero, sizes_);
+}
+
+}  // namespace lockstep::cost
