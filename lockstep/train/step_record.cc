@@ -55,16 +55,17 @@ class StepRow {
 }  // namespace
 
 void StepRecord::add(std::int64_t step, const Session& session) {
-  if (kept_.size() == kMostSteps) kept_.erase(kept_.begin());
+  if (kept_.size() == most_) kept_.erase(kept_.begin());
   kept_.push_back({step, session.begun(), session.timeline(), session.lanes()});
 }
 
-cost::RunTimeline StepRecord::collect(const Job& job, comm::World& world, Deadline deadline) const {
+cost::RunTimeline StepRecord::collect(const Job& job, comm::World& world, const std::string& label,
+                                      Deadline deadline) const {
   const StepRow layout(job.program);
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<Rank> all;
   for (int r = 0; r < world.size(); ++r) all.push_back({r});
-  const auto group = world.connect("step record", "record", all, deadline);
+  const auto group = world.connect("record " + label, "record", all, deadline);
   std::vector<double> own(layout.size()), rows(layout.size() * ranks);
   cost::RunTimeline result;
   result.print = cost::fingerprint(job.model.config, sizes_of(job, Rank{0}).unit);

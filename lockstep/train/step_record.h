@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
@@ -16,14 +17,16 @@ namespace lockstep::train {
 // Belongs to the rank's thread.
 class StepRecord {
  public:
-  static constexpr std::size_t kMostSteps = 5;
+  explicit StepRecord(std::size_t most) : most_(most) {}
 
   // After a step of the whole batch; the oldest goes when there are too many.
   void add(std::int64_t step, const Session& session);
 
-  // The steps of all ranks. Every rank calls it, after as many add() of the same steps. Clocks of
-  // different machines are not compared: there the ranks' steps are taken to begin together.
-  cost::RunTimeline collect(const Job& job, comm::World& world, Deadline deadline) const;
+  // The steps of all ranks. Every rank calls it, after as many add() of the same steps, with a label
+  // that differs among records of one world. Clocks of different machines are not compared: there
+  // the ranks' steps are taken to begin together.
+  cost::RunTimeline collect(const Job& job, comm::World& world, const std::string& label,
+                            Deadline deadline) const;
 
  private:
   struct Kept {
@@ -31,6 +34,7 @@ class StepRecord {
     SteadyPoint begun;
     schedule::Timeline ops, lanes;
   };
+  const std::size_t most_;
   std::vector<Kept> kept_;
 };
 

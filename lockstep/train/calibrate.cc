@@ -1,0 +1,225 @@
+#include "lockstep/train/calibrate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/arch/flat_layout.h"
+#include "lockstep/base/check.h"
+#include "lockstep/comm/measure.h"
+#include "lockstep/cost/calibrated_prices.h"
+#include "lockstep/cost/calibration_fit.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/plan/step.h"
+#include "lockstep/schedule/lower.h"
+#include "lockstep/sim/simulator.h"
+#include "lockstep/train/predictions.h"
+#include "lockstep/train/session.h"
+#include "lockstep/train/step_record.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::int64_t kMostBlocks = 8;
+constexpr int kWarmSteps = 1;
+constexpr int kRounds = 3;  // all probes in turn, so that a machine's moods meet all of them
+constexpr double kMostSlowdown = 2;  // computation and communication take turns on one core
+constexpr std::size_t kMostKept = 60;
+constexpr Seconds kProbeDeadline = {600};
+constexpr double kCollectiveShare = 0.25;  // of the budget
+
+// Runs the probe for about that long; its steps on all ranks, without the first.
+cost::RunTimeline run_probe(const Job& job, comm::World& world, const std::string& label,
+                            Seconds budget) {
+  const data::MockTokens source(1, job.spec.model.vocab, /*ignore_some=*/false);
+  Session session(job, world, label, source, kProbeDeadline);
+  StepRecord record(kMostKept);
+  const Deadline end = Deadline::after(budget);
+  bool stop = false;
+  for (std::int64_t step = 0; !stop; ++step) {
+    if (step >= kWarmSteps && end.expired() && world.rank() == Rank{0})
+      session.workspace().ask_to_stop();
+    stop = session.step(step).stop;
+    if (step >= kWarmSteps) record.add(step, session);
+  }
+  return record.collect(job, world, label, Deadline::after(kProbeDeadline));
+}
+
+// By which computation and communication slow each other down, so that the overlapping probe takes as
+// long as it did. It grows with the factor, nearly.
+double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds measured) {
+  const cost::StepSizes sizes = sizes_of(job, Rank{0});
+  const auto prices = cost::CalibratedPrices::create(known, job.program, job.model, sizes, job.mesh,
+                                                     "the calibration");
+  LS_CHECK(prices.ok(), prices.ok() ? "" : prices.error().message);
+  const auto length = [&](double factor) {
+    sim::Conditions conditions;
+    conditions.host = [&](Coord c, const schedule::Op& op) { return prices->host(c, op); };
+    conditions.slowdown = {factor, factor};
+    return sim::simulate(
+               job.program, [&](Coord c, const schedule::Op& op) { return prices->time(c, op); },
+               conditions)
+        .value()
+        .makespan;
+  };
+  double low = 1, high = kMostSlowdown;
+  if (!(length(low) < measured)) return low;
+  for (int i = 0; i < 20; ++i) {
+    const double middle = (low + high) / 2;
+    (length(middle) < measured ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+std::vector<Bytes> as_sizes(const std::set<std::int64_t>& bytes) {
+  std::vector<Bytes> sizes;
+  for (const std::int64_t size : bytes) sizes.push_back(Bytes{size});
+  return sizes;
+}
+
+cost::CollectiveTime fitted(comm::OpKind kind, std::int64_t members,
+                            const std::vector<comm::PhaseTimes>& times) {
+  std::vector<std::pair<double, double>> issue, lane, finish;
+  for (const comm::PhaseTimes& one : times) {
+    if (one.op != kind) continue;
+    const auto bytes = static_cast<double>(one.bytes.value);
+    issue.emplace_back(bytes, one.issue.value);
+    lane.emplace_back(bytes, one.lane.value);
+    finish.emplace_back(bytes, one.finish.value);
+  }
+  return {kind, members, cost::fit_line(issue), cost::fit_line(lane), cost::fit_line(finish)};
+}
+
+}  // namespace
+
+Result<Calibrator> Calibrator::create(const plan::Spec& spec, int cores) {
+  const std::int64_t tp = spec.layout.degrees.tp;
+  if (tp > cores)
+    return Error{
+        Code::kUnsuitableEnvironment,
+        join_parts("tp = ", tp, " needs as many ranks at once, but there are ", cores, " cores"),
+        join_parts("calibrate on a machine that has them, or with --set layout.tp=", cores)};
+  Calibrator made(spec);
+  made.ranks_ = static_cast<int>(std::min<std::int64_t>(spec.world(), cores) / tp * tp);
+  made.spec_.model.layers = std::min(spec.model.layers, kMostBlocks);
+  // Nothing may be skipped because a loss diverged.
+  made.spec_.train.lr = {.peak = 1e-9};
+  made.spec_.train.clip = std::max(spec.train.clip, 1.0);
+  for (const auto& [label, zero, recompute, microbatches] :
+       {std::tuple("fused", 0, spec.layout.recompute, 3),
+        {"split", 0, spec.layout.recompute, 3},
+        {"recomputed", 0, plan::kWholeBlock, 2},
+        {"sharded", 3, spec.layout.recompute, 2}}) {
+    plan::Recompute rows = recompute;
+    if (std::string_view(label) != "recomputed") rows.block = false;
+    if (auto added = made.add_probe(label, zero, rows, microbatches); !added.ok())
+      return added.error();
+  }
+  made.split_backward(made.probes_[1].job);
+  return made;
+}
+
+Result<void> Calibrator::add_probe(const std::string& label, int zero,
+                                   const plan::Recompute& recompute, int microbatches) {
+  plan::Spec spec = spec_;
+  plan::Layout layout;
+  layout.degrees.tp = spec_.layout.degrees.tp;
+  layout.degrees.dp = ranks_ / layout.degrees.tp;
+  layout.sp = spec_.layout.sp;
+  layout.zero = zero;
+  layout.reduce = plan::default_reduce(zero);
+  layout.recompute = recompute;
+  spec.layout = layout;
+  spec.cluster.reset();
+  spec.batch.ramp = {};
+  spec.batch.global_batch = layout.degrees.dp * spec.batch.microbatch * microbatches;
+  Result<Job> job = make_job(spec);
+  if (!job.ok()) return job.error();
+  probes_.push_back({label, *std::move(job)});
+  return {};
+}
+
+void Calibrator::split_backward(Job& job) const {
+  using schedule::Pass;
+  using schedule::PassKind;
+  const schedule::Shape shape = job.program.step.shape;
+  std::vector<Pass> order;
+  for (int mb = 0; mb < shape.microbatches; ++mb) {
+    order.push_back({PassKind::kForward, {0}, {mb}});
+    if (mb > 0) order.push_back({PassKind::kWeightGrad, {0}, {mb - 1}});
+    order.push_back({PassKind::kInputGrad, {0}, {mb}});
+  }
+  order.push_back({PassKind::kWeightGrad, {0}, {shape.microbatches - 1}});
+  const auto timetable = schedule::Schedule::create(shape, schedule::Placement::kLoop, {order});
+  LS_CHECK(timetable.ok(), timetable.ok() ? "" : timetable.error().message);
+  job.program = schedule::lower(*timetable, job.program.step).value();
+}
+
+std::vector<std::int64_t> Calibrator::group_sizes() const {
+  const mesh::Degrees& d = spec_.layout.degrees;
+  std::set<std::int64_t> sizes;
+  for (const std::int64_t size : {std::int64_t{2}, d.tp, d.pp, d.dp, d.dp_shard.value_or(d.dp),
+                                  d.dp / d.dp_shard.value_or(d.dp), ranks_ / d.tp})
+    if (size > 1 && ranks_ % size == 0) sizes.insert(size);
+  return {sizes.begin(), sizes.end()};
+}
+
+void Calibrator::measure_collectives(comm::World& world, Seconds budget,
+                                     cost::Calibration& into) const {
+  const Job& job = probes_.front().job;
+  const cost::StepSizes sizes = sizes_of(job, Rank{0});
+  std::set<std::int64_t> units = {256, 4096}, tensors = {256};
+  for (const arch::FlatLayout& flat : arch::flat_layouts(job.model, sizes.unit.tp))
+    for (const std::int64_t width : {sizes.unit.width(), sizes.unit.wide()})
+      units.insert(flat.padded(1) * width);
+  for (const std::int64_t part : {4, 2, 1})
+    tensors.insert(boundary_bytes(job.model.config, sizes.unit) / part);
+  using comm::OpKind;
+  const auto groups = group_sizes();
+  const auto parts = static_cast<double>(groups.size() * (3 * units.size() + tensors.size()));
+  const Seconds each = {budget.value / std::max(parts, 1.0)};
+  for (const std::int64_t size : groups) {
+    const int first = world.rank().value / static_cast<int>(size) * static_cast<int>(size);
+    std::vector<Rank> members;
+    for (int r = 0; r < size; ++r) members.push_back({first + r});
+    const Deadline deadline = Deadline::after(kProbeDeadline);
+    const auto comm = world.connect(join_parts("calibrate ", size, " at ", first), "calibrate",
+                                    members, deadline);
+    for (const OpKind kind : {OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllReduce})
+      into.collectives.push_back(
+          fitted(kind, size, comm::measure_phases(*comm, kind, as_sizes(units), each, deadline)));
+    if (size != 2) continue;
+    const auto sent = comm::measure_phases(*comm, OpKind::kSend, as_sizes(tensors), each, deadline);
+    for (const OpKind kind : {OpKind::kSend, OpKind::kRecv})
+      into.collectives.push_back(fitted(kind, size, sent));
+  }
+}
+
+cost::Calibration Calibrator::run(comm::World& world, Seconds budget) const {
+  LS_CHECK(world.size() == ranks_, "a world of ", world.size(), " ranks for ", ranks_);
+  cost::Calibration made;
+  made.ranks = ranks_;
+  const cost::StepSizes first_sizes = sizes_of(probes_.front().job, Rank{0});
+  made.print = cost::fingerprint(spec_.model, first_sizes.unit);
+  measure_collectives(world, {budget.value * kCollectiveShare}, made);
+  const Seconds each = {budget.value * (1 - kCollectiveShare) / kRounds /
+                        static_cast<double>(probes_.size())};
+  std::vector<cost::RunTimeline> measured(probes_.size());
+  std::vector<cost::StepSizes> sizes;
+  for (const ProbeJob& probe : probes_) sizes.push_back(sizes_of(probe.job, Rank{0}));
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < probes_.size(); ++i) {
+      const std::string label = join_parts(probes_[i].label, " ", round);
+      for (schedule::StepTimeline& step : run_probe(probes_[i].job, world, label, each).steps)
+        measured[i].steps.push_back(std::move(step));
+    }
+  std::vector<cost::Probe> all;
+  for (std::size_t i = 0; i < probes_.size(); ++i) {
+    const Job& job = probes_[i].job;
+    all.push_back({job.program, job.model, sizes[i], job.mesh, measured[i].steps});
+  }
+  fit_ops(all, made);
+  made.slowdown = fitted_slowdown(probes_.back().job, made, measured.back().typical().makespan());
+  return made;
+}
+
+}  // namespace lockstep::train

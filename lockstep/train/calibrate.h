@@ -1,0 +1,50 @@
+// Measures how long the ops of a run take on this machine, with all ranks busy, by running them: a few
+// steps of small jobs of the run's own units (probes) and its collectives at its own sizes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/result.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/cost/calibration.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/train/job.h"
+
+namespace lockstep::train {
+
+// Plain data; any thread may read it.
+class Calibrator {
+ public:
+  // For `spec` on at most `cores` ranks: its own number, or the largest multiple of tp below. Refuses a
+  // tp beyond the cores, and what make_job refuses. Blocks beyond the eighth are left out: units of a
+  // kind are alike.
+  static Result<Calibrator> create(const plan::Spec& spec, int cores);
+
+  int ranks() const { return ranks_; }
+
+  // Every rank of a world of ranks() calls it, and all get the same answer up to its text. It takes
+  // about `budget`, and longer where one step of each probe does. Date, versions and processor are
+  // left to the caller.
+  cost::Calibration run(comm::World& world, Seconds budget) const;
+
+ private:
+  struct ProbeJob {
+    std::string label;
+    Job job;
+  };
+
+  explicit Calibrator(plan::Spec spec) : spec_(std::move(spec)) {}
+  Result<void> add_probe(const std::string& label, int zero, const plan::Recompute& recompute,
+                         int microbatches);
+  // W one microbatch after its I, so that lowering does not merge them.
+  void split_backward(Job& job) const;
+  void measure_collectives(comm::World& world, Seconds budget, cost::Calibration& into) const;
+  std::vector<std::int64_t> group_sizes() const;
+
+  plan::Spec spec_;
+  int ranks_ = 1;
+  std::vector<ProbeJob> probes_;  // the last one overlaps communication with computation
+};
+
+}  // namespace lockstep::train
