@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/simulate_timing.h"
+#include "cli/simulate_workload.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/cost/program_bytes.h"
@@ -25,13 +26,17 @@ void scale(draw::Figure& figure, double factor) {
   }
 }
 
-Result<draw::Figure> predicted_figure(const plan::Spec& spec, Seconds measured) {
-  const SimulateRequest request = request_of(spec);
+Result<draw::Figure> predicted_figure(const RunFiles& files, const plan::Spec& spec,
+                                      Seconds measured) {
+  SimulateRequest request = request_of(spec);
+  request.calibration = files.calibration;
   const auto timing = Timing::create(request);
   if (!timing.ok()) return timing.error();
   const auto timed = timing->time(request.entrants.front());
   if (!timed.ok()) return timed.error();
   draw::Figure figure = timed->figure;
+  figure.title = "predicted";
+  if (request.calibration) return figure;
   scale(figure, measured.value / timed->makespan.value);
   figure.time_unit = "s";
   figure.title = "predicted by FLOPs";
@@ -56,7 +61,7 @@ Result<std::vector<std::string>> write_run_files(const RunFiles& files, const pl
   draw::Figure run =
       draw::figure_of(program, step, cost::program_bytes(*model, program.step, step_sizes(spec)));
   run.title = join_parts("measured, step ", step.step + 1);
-  Result<draw::Figure> predicted = predicted_figure(spec, run.makespan);
+  Result<draw::Figure> predicted = predicted_figure(files, spec, run.makespan);
   if (!predicted.ok()) return predicted.error();
   const std::vector<draw::Figure> both = {*std::move(predicted), std::move(run)};
   if (auto done = write_text(files.trace, draw::trace(both)); !done.ok()) return done.error();

@@ -69,6 +69,16 @@ std::vector<Option> times() {
           time("reduce", "With --zero or FILE: all gradients of a coordinate [default: 0]")};
 }
 
+std::vector<Option> measured_times() {
+  return {{.name = "calibration",
+           .value = "IN",
+           .help = "With FILE: what `lockstep calibrate` measured; times are then in seconds"},
+          {.name = "against",
+           .value = "IN",
+           .help = "With --calibration: what `lockstep train --timeline` measured; shows what was "
+                   "predicted beside it, and where they differ"}};
+}
+
 std::vector<Option> files() {
   return {{.name = "svg", .value = "OUT", .help = "The drawing, for browsers and papers"},
           {.name = "trace",
@@ -86,6 +96,7 @@ std::vector<Option> simulate_options() {
   for (const auto& [group, options] : {std::pair{"Schedules", schedules()},
                                        {"The whole step, op by op", whole_step()},
                                        {"Times, in any unit", times()},
+                                       {"Times, in seconds", measured_times()},
                                        {"Files to write", files()}})
     for (const Option& option : options) all.push_back(in_group(group, option));
   return all;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <ostream>
 #include <utility>
 
 #include "cli/help.h"
+#include "cli/residual_report.h"
 #include "cli/table.h"
 #include "lockstep/draw/terminal.h"
 
@@ -54,8 +56,18 @@ class Report {
            counted(request_.microbatches, "microbatch");
   }
 
+  // Of a makespan, a bubble and so on.
+  std::string time_text(Seconds time) const {
+    return request_.calibration ? to_text(time) : number_text(time.value);
+  }
+
   // "F 1, I 1, W 1 for a microbatch on a coordinate; 0.2 for a hop".
   std::string times_text() const {
+    if (request_.calibration) {
+      const auto& [name, calibration] = *request_.calibration;
+      return join_parts("measured on ", calibration.ranks, " ", calibration.ranks_are, ", ",
+                        calibration.date, ": ", name);
+    }
     const StepCosts costs = timing_.costs();
     std::string text =
         strf("F %.4g, I %.4g, W %.4g", costs.forward, costs.input_grad, costs.weight_grad);
@@ -96,12 +108,11 @@ class Report {
                                                      : text;
   }
 
-  static std::string found_text(const Timed& timed) {
+  std::string found_text(const Timed& timed) const {
     if (!timed.lower_bound) return timed.origin;
-    return timed.origin +
-           (*timed.lower_bound == timed.makespan
-                ? "; no schedule is faster"
-                : "; no schedule takes less than " + number_text(timed.lower_bound->value));
+    return timed.origin + (*timed.lower_bound == timed.makespan
+                               ? "; no schedule is faster"
+                               : "; no schedule takes less than " + time_text(*timed.lower_bound));
   }
 
   void print_one(const Timed& timed) const {
@@ -114,7 +125,7 @@ class Report {
     if (is_lowered()) row("step", step_text());
     row("times", times_text());
     if (timed.bubble_without_barrier != timed.bubble)
-      row("bubble", number_text(timed.bubble_without_barrier.value) +
+      row("bubble", time_text(timed.bubble_without_barrier) +
                         " when the next step need not wait for all coordinates");
     if (!timed.origin.empty()) row("found", found_text(timed));
     if (is_lowered()) row("memory", memory_text(timed));
@@ -122,6 +133,7 @@ class Report {
     draw::Figure figure = timed.figure;
     figure.title.clear();
     output_.out << '\n' << terminal(figure, {.width = output_.width, .colour = output_.colour});
+    if (timed.residuals) print_residuals(*timed.residuals, request_.against->name, output_);
   }
 
   void print_table_of_all() const {
@@ -142,7 +154,7 @@ class Report {
   struct Column {
     std::string title;
     char side;
-    std::string (*cell)(const Timed& timed);
+    std::function<std::string(const Timed& timed)> cell;
   };
 
   // In a narrow terminal those go first that others tell nearly as well.
@@ -150,8 +162,8 @@ class Report {
     std::vector<Column> all = {
         {"schedule", 'l', [](const Timed& t) { return t.name; }},
         {"chunks", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); }},
-        {"makespan", 'r', [](const Timed& t) { return number_text(t.makespan.value); }},
-        {"bubble", 'r', [](const Timed& t) { return number_text(t.bubble.value); }},
+        {"makespan", 'r', [this](const Timed& t) { return time_text(t.makespan); }},
+        {"bubble", 'r', [this](const Timed& t) { return time_text(t.bubble); }},
         {"idle", 'r', [](const Timed& t) { return percent(t.idle_share); }},
         {"peak", 'r', [](const Timed& t) { return number_text(t.max_peak()); }},
         {"on", 'r', [](const Timed& t) { return std::to_string(t.peak_coord()); }},
@@ -203,23 +215,26 @@ class Report {
       refused.push(Json::object({{"schedule", one.name}, {"reason", one.error.message}}));
     Json written = Json::array();
     for (const std::string& file : result_.written) written.push(file);
-    return Json::object({{"schema", "lockstep.simulate/1"},
-                         {"pp", request_.coords},
-                         {"microbatches", request_.microbatches},
-                         {"costs", Json::object({{"forward", costs.forward},
-                                                 {"input_grad", costs.input_grad},
-                                                 {"weight_grad", costs.weight_grad},
-                                                 {"p2p", costs.hop},
-                                                 {"gather", costs.gather},
-                                                 {"reduce", costs.reduce}})},
-                         {"model", request_.spec ? Json(request_.spec->model.name) : Json()},
-                         {"zero", is_lowered() ? Json(zero()) : Json()},
-                         {"recompute", recomputes()},
-                         {"refill", request_.refill},
-                         {"memory_cap", request_.memory_cap ? Json(*request_.memory_cap) : Json()},
-                         {"schedules", std::move(schedules)},
-                         {"refused", std::move(refused)},
-                         {"written", std::move(written)}});
+    return Json::object(
+        {{"schema", "lockstep.simulate/1"},
+         {"pp", request_.coords},
+         {"microbatches", request_.microbatches},
+         {"costs", Json::object({{"forward", costs.forward},
+                                 {"input_grad", costs.input_grad},
+                                 {"weight_grad", costs.weight_grad},
+                                 {"p2p", costs.hop},
+                                 {"gather", costs.gather},
+                                 {"reduce", costs.reduce}})},
+         {"time_unit", request_.calibration ? Json("s") : Json()},
+         {"calibration", request_.calibration ? Json(request_.calibration->name) : Json()},
+         {"model", request_.spec ? Json(request_.spec->model.name) : Json()},
+         {"zero", is_lowered() ? Json(zero()) : Json()},
+         {"recompute", recomputes()},
+         {"refill", request_.refill},
+         {"memory_cap", request_.memory_cap ? Json(*request_.memory_cap) : Json()},
+         {"schedules", std::move(schedules)},
+         {"refused", std::move(refused)},
+         {"written", std::move(written)}});
   }
 
   Json json_of(const Timed& timed) const {
@@ -244,6 +259,7 @@ class Report {
       json.set("peak_bytes_per_rank", std::move(bytes));
     }
     if (!timed.origin.empty()) json.set("origin", timed.origin);
+    if (timed.residuals) json.set("against", residuals_json(*timed.residuals));
     if (timed.lower_bound) json.set("lower_bound", timed.lower_bound->value);
     if (request_.memory_cap) json.set("fits", timed.max_peak() <= *request_.memory_cap);
     return json;

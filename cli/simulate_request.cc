@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/run_file.h"
+#include "cli/simulate_workload.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
@@ -39,9 +40,9 @@ std::optional<Number> number_in(const std::string& text) {
   return number;
 }
 
-class Reader {
+class SimulateReader {
  public:
-  Reader(const Args& args, config::Report& report) : args_(args), report_(report) {}
+  SimulateReader(const Args& args, config::Report& report) : args_(args), report_(report) {}
 
   std::optional<SimulateRequest> read() {
     if (args_.has("FILE")) read_file();
@@ -52,6 +53,7 @@ class Reader {
     read_step();
     read_group();
     read_memory();
+    read_measured();
     read_files();
     if (!report_.ok()) return std::nullopt;
     return std::move(request_);
@@ -306,6 +308,46 @@ class Reader {
                              : "leave one of --memory-cap and --recompute out");
   }
 
+  void read_measured() {
+    if (args_.has("calibration")) read_calibration();
+    if (args_.has("against")) read_against();
+  }
+
+  void read_calibration() {
+    const std::string name = args_.text("calibration");
+    if (!args_.has("FILE"))
+      return conflict(join_parts("--calibration ", name,
+                                 " prices the ops of a run, but no run file ", "is given"),
+                      "name the run file that it was made for");
+    for (const char* option : {"costs", "p2p", "gather", "reduce"})
+      if (args_.has(option))
+        conflict(join_parts("--", option, " ", args_.text(option), " and --calibration ", name,
+                            " both say how long it takes"),
+                 "leave one of them out");
+    if (!request_.spec) return;
+    Result<CalibrationFile> read = read_calibration_for(name, *request_.spec);
+    if (!read.ok()) return report_.add(read.error());
+    request_.calibration = *std::move(read);
+  }
+
+  void read_against() {
+    const std::string name = args_.text("against");
+    if (!args_.has("calibration"))
+      return conflict(
+          join_parts("--against ", name, " compares seconds, but without --calibration ",
+                     "times have no unit"),
+          "make one with lockstep calibrate, and add --calibration FILE");
+    if (request_.compares)
+      return conflict(
+          join_parts("--against ", name, " is of one schedule, but --compare times several"),
+          "leave --compare out");
+    const Result<std::string> text = read_text(name);
+    if (!text.ok()) return report_.add(text.error());
+    Result<cost::RunTimeline> read = cost::read_timeline(*text, name);
+    if (!read.ok()) return report_.add(read.error());
+    request_.against = TimelineFile{name, *std::move(read)};
+  }
+
   void read_files() {
     std::vector<std::pair<std::string, const char*>> seen;
     for (const auto& [option, target] :
@@ -334,6 +376,17 @@ class Reader {
 
 }  // namespace
 
+Result<CalibrationFile> read_calibration_for(const std::string& name, const plan::Spec& spec) {
+  const Result<std::string> text = read_text(name);
+  if (!text.ok()) return text.error();
+  Result<cost::Calibration> read = cost::read_calibration(*text, name);
+  if (!read.ok()) return read.error();
+  const auto same = check_same(read->print, cost::fingerprint(spec.model, step_sizes(spec).unit),
+                               name, "make one for this run with lockstep calibrate");
+  if (!same.ok()) return same.error();
+  return CalibrationFile{name, *std::move(read)};
+}
+
 SimulateRequest request_of(const plan::Spec& spec) {
   SimulateRequest request;
   request.spec = spec;
@@ -346,7 +399,7 @@ SimulateRequest request_of(const plan::Spec& spec) {
 }
 
 std::optional<SimulateRequest> read_simulate_request(const Args& args, config::Report& report) {
-  return Reader(args, report).read();
+  return SimulateReader(args, report).read();
 }
 
 }  // namespace lockstep::cli

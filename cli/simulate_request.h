@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "cli/verb.h"
+#include "lockstep/cost/calibration.h"
+#include "lockstep/cost/run_timeline.h"
 #include "lockstep/plan/spec.h"
 #include "lockstep/schedule/catalog.h"
 
@@ -26,6 +28,18 @@ struct PlainStep {
   bool recompute = false;
 };
 
+// Measured times to price a run's ops with, and the file they are from.
+struct CalibrationFile {
+  std::string name;
+  cost::Calibration calibration;
+};
+
+// A measured run to compare with.
+struct TimelineFile {
+  std::string name;
+  cost::RunTimeline timeline;
+};
+
 // One schedule to be timed.
 struct Entrant {
   enum class Kind { kNamed, kFile, kAuto };
@@ -44,9 +58,11 @@ struct SimulateRequest {
   bool refill = false;
 
   StepCosts costs;
-  bool has_costs = false;          // --costs was given
-  std::optional<plan::Spec> spec;  // of a run file
-  std::optional<PlainStep> step;   // neither of both: stages are timed whole
+  bool has_costs = false;                      // --costs was given
+  std::optional<plan::Spec> spec;              // of a run file
+  std::optional<PlainStep> step;               // neither of both: stages are timed whole
+  std::optional<CalibrationFile> calibration;  // of a run; times are then in seconds
+  std::optional<TimelineFile> against;
 
   std::vector<Entrant> entrants;  // at least one
   bool compares = false;          // a table, of whatever number of schedules
@@ -63,6 +79,9 @@ std::vector<Option> simulate_options();  // simulate_options.cc
 
 // The step of a run, as its own file says it.
 SimulateRequest request_of(const plan::Spec& spec);
+
+// The times in that file, if they are of such units.
+Result<CalibrationFile> read_calibration_for(const std::string& name, const plan::Spec& spec);
 
 // Nothing, and every mistake in `report`.
 std::optional<SimulateRequest> read_simulate_request(const Args& args, config::Report& report);

@@ -96,20 +96,6 @@ std::string why_no_bytes(const plan::Spec& spec) {
 
 }  // namespace
 
-cost::StepSizes step_sizes(const plan::Spec& spec) {
-  const mesh::Degrees& d = spec.layout.degrees;
-  const plan::Recompute& recompute = spec.layout.recompute;
-  cost::StepSizes sizes;
-  sizes.unit.batch = spec.batch.microbatch;
-  sizes.unit.seq = spec.batch.seq;
-  sizes.unit.dtype = spec.train.dtype;
-  sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
-  sizes.unit.tp = d.tp;
-  sizes.unit.sequence_parallel = spec.layout.sp && d.tp > 1;
-  sizes.shards = d.dp_shard.value_or(d.dp);
-  return sizes;
-}
-
 int Timed::peak_coord() const {
   return static_cast<int>(std::ranges::max_element(peak) - peak.begin());
 }
@@ -128,6 +114,11 @@ Result<Timing> Timing::create(const SimulateRequest& request) {
   if (!model.ok()) return model.error();
   timing.model_ = *std::move(model);
   timing.no_bytes_ = why_no_bytes(*request.spec);
+  if (request.calibration && !timing.no_bytes_.empty())
+    return Error{Code::kNotRunYet,
+                 join_parts("--calibration ", request.calibration->name,
+                            ": sizes of collectives are ", timing.no_bytes_),
+                 "leave --calibration out"};
   return timing;
 }
 
@@ -241,9 +232,9 @@ Result<Timed> Timing::time_program(Schedule order) const {
   const UnitWorkload work = unit_workload(request_, model(), order.shape());
   const Result<schedule::Program> program = lower(order, work.step);
   if (!program.ok()) return program.error();
-  const auto hop = [&](Coord, const schedule::Op&) { return work.hop; };
-  Result<sim::Simulation> made = sim::simulate(
-      *program, [&](Coord, const schedule::Op& op) { return work.time(op); }, {.latency = hop});
+  const Result<StepPricing> pricing = price(request_, model(), work, *program);
+  if (!pricing.ok()) return pricing.error();
+  Result<sim::Simulation> made = sim::simulate(*program, pricing->cost, pricing->conditions);
   if (!made.ok()) return made.error();
   sim::Simulation& simulation = *made;
   Seconds busiest, total, longest;
@@ -275,8 +266,23 @@ Result<Timed> Timing::time_program(Schedule order) const {
     for (const draw::Band& band : timed.figure.bands) timed.peak.push_back(draw::peak(band));
   }
   if (request_.spec && no_bytes_.empty()) add_bytes(*program, simulation, timed);
-  timed.figure.time_unit = "";
+  if (!request_.calibration) timed.figure.time_unit = "";
+  if (request_.against)
+    if (auto compared = compare(*program, simulation, timed); !compared.ok())
+      return compared.error();
   return timed;
+}
+
+Result<void> Timing::compare(const schedule::Program& program, const sim::Simulation& simulation,
+                             Timed& timed) const {
+  const auto& [name, timeline] = *request_.against;
+  const plan::Spec& spec = *request_.spec;
+  const auto fits =
+      check_timeline(timeline, program, cost::fingerprint(spec.model, step_sizes(spec).unit),
+                     to_text(spec.layout), name);
+  if (!fits.ok()) return fits.error();
+  timed.residuals = residuals(program, simulation, timeline.typical());
+  return {};
 }
 
 void Timing::add_bytes(const schedule::Program& program, const sim::Simulation& simulation,

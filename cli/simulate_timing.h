@@ -10,18 +10,16 @@
 #include "cli/simulate_workload.h"
 #include "lockstep/arch/arch.h"
 #include "lockstep/base/result.h"
-#include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure.h"
 #include "lockstep/schedule/program.h"
 #include "lockstep/schedule/schedule.h"
+#include "lockstep/sim/residuals.h"
 #include "lockstep/sim/simulator.h"
 
 namespace lockstep::cli {
 
-// Of a run: what the bytes of its steps depend on besides model and program.
-cost::StepSizes step_sizes(const plan::Spec& spec);
-
-// One schedule on the step that was asked for. Times are in the unit of the costs.
+// One schedule on the step that was asked for. Times are in the unit of the costs, with a calibration
+// in seconds.
 struct Timed {
   std::string name = {};
   schedule::Schedule schedule;
@@ -36,7 +34,8 @@ struct Timed {
   double idle_share = 0;                // of the time of all coordinates
   // Per coordinate, in activations of one microbatch on a whole one.
   std::vector<double> peak = {};
-  std::vector<std::int64_t> peak_bytes = {};  // likewise, of everything; empty: not known
+  std::vector<std::int64_t> peak_bytes = {};     // likewise, of everything; empty: not known
+  std::optional<sim::Residuals> residuals = {};  // against the measured run
 
   int peak_coord() const;  // the first that holds most
   double max_peak() const { return peak[static_cast<std::size_t>(peak_coord())]; }
@@ -70,6 +69,8 @@ class Timing {
   Result<schedule::Schedule> refilled(const schedule::Schedule& order) const;
   Timed time_stages(schedule::Schedule order) const;
   Result<Timed> time_program(schedule::Schedule order) const;
+  Result<void> compare(const schedule::Program& program, const sim::Simulation& simulation,
+                       Timed& timed) const;
   void add_bytes(const schedule::Program& program, const sim::Simulation& simulation,
                  Timed& timed) const;
 

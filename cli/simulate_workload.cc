@@ -1,9 +1,13 @@
 #include "cli/simulate_workload.h"
 
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "lockstep/arch/flops.h"
 #include "lockstep/base/check.h"
+#include "lockstep/cost/calibrated_prices.h"
 #include "lockstep/plan/step.h"
 #include "lockstep/schedule/lower.h"
 
@@ -110,7 +114,76 @@ UnitWorkload units_of(const SimulateRequest& request, const arch::Model& model,
   return work;
 }
 
+// Seconds of the passes; the rest of the ops is priced one by one.
+UnitWorkload measured_units(const SimulateRequest& request, const arch::Model& model,
+                            const schedule::Shape& shape) {
+  const plan::Spec& spec = *request.spec;
+  plan::Layout layout = spec.layout;
+  layout.chunks = shape.chunks;
+  UnitWorkload work;
+  work.step = plan::step_shape(model, layout, spec.batch);
+  const auto& passes = request.calibration->calibration.passes;
+  for (int i = 0; i < model.num_units(); ++i) {
+    const std::string kind(to_text(model.unit(i).kind));
+    const auto time = [&](const char* letter) {
+      const auto found = passes.find(kind + letter);
+      return found == passes.end() ? Seconds{} : found->second.time;
+    };
+    UnitTimes unit;
+    unit.forward = time(".F");
+    unit.weight_grad = time(".W");
+    const bool is_split = passes.contains(kind + ".I");
+    unit.input_grad = is_split ? time(".I") : time(".B");
+    work.units.push_back(unit);
+  }
+  return work;
+}
+
+// What a calibration's prices refer to, alive as long as they are.
+struct Priced {
+  mesh::Mesh mesh;
+  cost::StepSizes sizes;
+  std::optional<cost::CalibratedPrices> prices;
+};
+
 }  // namespace
+
+cost::StepSizes step_sizes(const plan::Spec& spec) {
+  const mesh::Degrees& d = spec.layout.degrees;
+  const plan::Recompute& recompute = spec.layout.recompute;
+  cost::StepSizes sizes;
+  sizes.unit.batch = spec.batch.microbatch;
+  sizes.unit.seq = spec.batch.seq;
+  sizes.unit.dtype = spec.train.dtype;
+  sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
+  sizes.unit.tp = d.tp;
+  sizes.unit.sequence_parallel = spec.layout.sp && d.tp > 1;
+  sizes.shards = d.dp_shard.value_or(d.dp);
+  return sizes;
+}
+
+Result<StepPricing> price(const SimulateRequest& request, const arch::Model* model,
+                          const UnitWorkload& work, const schedule::Program& program) {
+  if (!request.calibration)
+    return StepPricing{[&work](Coord, const schedule::Op& op) { return work.time(op); },
+                       {.latency = [&work](Coord, const schedule::Op&) { return work.hop; }}};
+  const plan::Spec& spec = *request.spec;
+  Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
+  if (!mesh.ok()) return mesh.error();
+  const auto priced = std::make_shared<Priced>(Priced{*std::move(mesh), step_sizes(spec), {}});
+  const auto& [name, calibration] = *request.calibration;
+  Result<cost::CalibratedPrices> prices = cost::CalibratedPrices::create(
+      calibration, program, *model, priced->sizes, priced->mesh, name);
+  if (!prices.ok()) return prices.error();
+  priced->prices.emplace(*std::move(prices));
+  StepPricing pricing;
+  pricing.cost = [priced](Coord c, const schedule::Op& op) { return priced->prices->time(c, op); };
+  pricing.conditions.host = [priced](Coord c, const schedule::Op& op) {
+    return priced->prices->host(c, op);
+  };
+  pricing.conditions.slowdown = {calibration.slowdown, calibration.slowdown};
+  return pricing;
+}
 
 Seconds UnitWorkload::time(const schedule::Op& op) const {
   if (op.unit < 0) return {};
@@ -180,7 +253,9 @@ StageWorkload stage_workload(const SimulateRequest& request, const schedule::Sha
 UnitWorkload unit_workload(const SimulateRequest& request, const arch::Model* model,
                            const schedule::Shape& shape) {
   LS_CHECK(request.step || (request.spec && model != nullptr), "nothing to lower");
-  return request.step ? blocks(request, shape) : units_of(request, *model, shape);
+  if (request.step) return blocks(request, shape);
+  return request.calibration ? measured_units(request, *model, shape)
+                             : units_of(request, *model, shape);
 }
 
 }  // namespace lockstep::cli

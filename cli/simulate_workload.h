@@ -9,6 +9,8 @@
 
 #include "cli/simulate_request.h"
 #include "lockstep/arch/arch.h"
+#include "lockstep/base/result.h"
+#include "lockstep/cost/program_bytes.h"
 #include "lockstep/schedule/program.h"
 #include "lockstep/sim/simulator.h"
 #include "lockstep/sim/stage_sim.h"
@@ -39,6 +41,21 @@ struct UnitWorkload {
   StageWorkload stages() const;
 };
 
+// How long the ops of one program take, as the simulator asks for it. What it was made from must
+// outlive it.
+struct StepPricing {
+  sim::Cost cost;
+  sim::Conditions conditions;
+};
+
+// From the calibration of the request where there is one, else from `work`. Refuses a program that the
+// calibration does not cover.
+Result<StepPricing> price(const SimulateRequest& request, const arch::Model* model,
+                          const UnitWorkload& work, const schedule::Program& program);
+
+// Of a run: what the bytes of its steps depend on besides model and program.
+cost::StepSizes step_sizes(const plan::Spec& spec);
+
 // The costs that hold: those asked for, or, of a model, F = 1 for a mean coordinate and I and W in
 // proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention twice that
 // in I and nothing in W. `model` is that of request.spec.
@@ -48,7 +65,8 @@ StepCosts costs_of(const SimulateRequest& request, const arch::Model* model);
 StageWorkload stage_workload(const SimulateRequest& request, const schedule::Shape& shape);
 
 // The whole step: equal blocks (request.step), or the units of a model (request.spec), whose costs
-// are dealt in proportion to FLOPs and parameters. REQUIRES: either of both.
+// are dealt in proportion to FLOPs and parameters, or, with a calibration, are those of their passes.
+// REQUIRES: either of both.
 UnitWorkload unit_workload(const SimulateRequest& request, const arch::Model* model,
                            const schedule::Shape& shape);
 

@@ -35,6 +35,7 @@ namespace {
 constexpr Seconds kOpDeadline = {600};
 constexpr Seconds kMeetingDeadline = {60};
 constexpr int kMaxThreads = 256;
+constexpr std::size_t kStepsKept = 5;  // as help says
 
 struct Wishes {
   std::int64_t every = 1;  // steps between two lines
@@ -232,7 +233,7 @@ RankEnding train_rank(const train::Job& job, const Wishes& wishes, comm::World& 
   const data::MockTokens source(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab,
                                 /*ignore_some=*/false);
   train::Session session(job, world, "", source, kOpDeadline);
-  train::StepRecord record;
+  train::StepRecord record(kStepsKept);
   const auto on_step = [&](std::int64_t step, const train::StepReport& report) {
     if (wishes.files.any() && report.sequences == spec.batch.global_batch)
       record.add(step, session);
@@ -240,7 +241,8 @@ RankEnding train_rank(const train::Job& job, const Wishes& wishes, comm::World& 
   };
   RankEnding end;
   end.ending = train::train(session, 0, spec.train.steps, stop_on_signals(), on_step);
-  if (wishes.files.any()) end.measured = record.collect(job, world, Deadline::after(kOpDeadline));
+  if (wishes.files.any())
+    end.measured = record.collect(job, world, "", Deadline::after(kOpDeadline));
   return end;
 }
 
@@ -296,7 +298,18 @@ ExitCode run_train(const Args& args, Output& output) {
   const auto named = [&](const char* option) {
     return args.has(option) ? args.text(option) : std::string();
   };
-  const Wishes wishes = {args.integer("every"), {named("trace"), named("timeline")}};
+  Wishes wishes = {args.integer("every"), {named("trace"), named("timeline"), {}}};
+  if (args.has("calibration")) {
+    if (wishes.files.trace.empty())
+      return fail(output, Error{Code::kConflict,
+                                join_parts("--calibration ", args.text("calibration"),
+                                           " is for what a trace shows as predicted, but there is "
+                                           "no --trace"),
+                                "add --trace OUT, or leave --calibration out"});
+    Result<CalibrationFile> read = read_calibration_for(args.text("calibration"), *spec);
+    if (!read.ok()) return fail(output, read.error());
+    wishes.files.calibration = *std::move(read);
+  }
   if (is_rank()) return run_rank(*job, wishes, output);
   if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
   return run_threads(*job, wishes, output);
@@ -336,6 +349,10 @@ Verb train_verb() {
                    .help =
                        "Every op of the last step with its times, below what was predicted, for "
                        "Perfetto and chrome://tracing"},
+                  {.name = "calibration",
+                   .value = "IN",
+                   .help = "With --trace: what `lockstep calibrate` measured, to predict with "
+                           "[default: in proportion to FLOPs]"},
                   {.name = "timeline",
                    .value = "OUT",
                    .help = "The last five steps, op by op, for simulate --against"},

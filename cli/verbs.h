@@ -14,6 +14,7 @@ const std::vector<Verb>& catalog();
 Verb train_verb();                                       // train.cc
 Verb verify_verb();                                      // verify.cc
 Verb simulate_verb();                                    // simulate.cc
+Verb calibrate_verb();                                   // calibrate.cc
 Verb config_verb();                                      // config.cc
 Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc

@@ -1,0 +1,198 @@
+// How well a calibration predicts the time of a step, with real computation. Layouts of two ranks,
+// threads of this process: pipelines fused and split, every ZeRO stage, tensor and sequence
+// parallelism, recompute, two sizes of a microbatch. In every round units are calibrated anew, for
+// each size and tensor degree, and every layout runs once, so that both meet the same moods of a shared
+// machine. Prints lower quartiles, as calibrate takes them, of the rounds' predictions and of all
+// measured steps; the error; how far the same run is apart in different rounds (half the distance of
+// the quartiles); and the error by cause in percent of the step. Passes when the mean error is at most
+// 5 %, or twice the mean of that spread.
+//   bench_calibration [seconds of each calibration = 2] [rounds = 6] [steps = 6] [hidden = 128] [layouts with this]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/cost/calibrated_prices.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/sim/residuals.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/train/calibrate.h"
+#include "lockstep/train/predictions.h"
+#include "lockstep/train/session.h"
+#include "lockstep/train/step_record.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr std::int64_t kWarm = 2;
+
+// Microbatches of a data rank; their size is what makes the batch of 32 sequences.
+const std::vector<std::string> kLayouts = {
+    "pp2 dp1 zero0 gpipe m8",
+    "pp2 dp1 zero0 1f1b m8",
+    "pp2 dp1 zero1 1f1b m8 recompute=block",
+    "pp2 dp1 zero0 interleaved chunks2 m8",
+    "pp2 dp1 zero0 zb-h1 m8",
+    "pp2 dp1 zero0 zbv chunks2 m8",
+    "pp2 dp1 zero0 1f1b m4",
+    "dp2 zero0 m4",
+    "dp2 zero1 m4",
+    "dp2 zero2 m4",
+    "dp2 zero3 m4",
+    "dp2 zero1 m2",
+    "tp2 dp1 zero0 m8",
+    "tp2 nosp dp1 zero0 m8",
+};
+
+plan::Spec spec_for(const std::string& name, std::int64_t hidden) {
+  plan::Spec spec;
+  spec.model.name = "bench";
+  spec.model.layers = 4;
+  spec.model.hidden = hidden;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 4;
+  spec.model.head_dim = hidden / 4;
+  spec.model.ffn = 3 * hidden;
+  spec.model.vocab = 1024;
+  spec.model.max_positions = 64;
+  spec.batch = {64, 32, 1};
+  spec.train = {1000, {.peak = 1e-9}, 0.1, 1.0, 1234, DType::kF32};
+  const auto layout = plan::parse_layout(name);
+  LS_CHECK(layout.ok(), name, ": ", layout.ok() ? "" : layout.error().message);
+  spec.layout = *layout;
+  spec.batch = cut(spec.batch, spec.layout);
+  return spec;
+}
+
+cost::RunTimeline run(const train::Job& job, std::int64_t steps) {
+  cost::RunTimeline measured;
+  const data::MockTokens source(1, job.spec.model.vocab, /*ignore_some=*/false);
+  comm::run_local(kRanks, [&](comm::World& world) {
+    train::Session session(job, world, "", source, Seconds{600});
+    train::StepRecord record(static_cast<std::size_t>(steps));
+    for (std::int64_t step = 0; step < kWarm + steps; ++step) {
+      session.step(step);
+      if (step >= kWarm) record.add(step, session);
+    }
+    cost::RunTimeline own = record.collect(job, world, "", Deadline::after(Seconds{60}));
+    if (world.rank() == Rank{0}) measured = std::move(own);
+  });
+  return measured;
+}
+
+sim::Simulation predict(const train::Job& job, const cost::Calibration& known) {
+  const cost::StepSizes sizes = train::sizes_of(job, Rank{0});
+  const auto prices =
+      cost::CalibratedPrices::create(known, job.program, job.model, sizes, job.mesh, "");
+  LS_CHECK(prices.ok(), prices.ok() ? "" : prices.error().message);
+  sim::Conditions conditions;
+  conditions.host = [&](Coord c, const schedule::Op& op) { return prices->host(c, op); };
+  conditions.slowdown = {known.slowdown, known.slowdown};
+  return sim::simulate(
+             job.program, [&](Coord c, const schedule::Op& op) { return prices->time(c, op); },
+             conditions)
+      .value();
+}
+
+struct Row {
+  std::string name;
+  train::Job job;
+  std::string key = {};                         // of its calibration
+  std::vector<sim::Simulation> predicted = {};  // by round
+  cost::RunTimeline measured = {};              // of all rounds
+  std::vector<double> rounds = {};              // what each of them measured
+  sim::Residuals found = {};
+
+  void add(const cost::Calibration& known, std::int64_t steps) {
+    predicted.push_back(predict(job, known));
+    cost::RunTimeline one = run(job, steps);
+    rounds.push_back(one.typical().makespan().value);
+    for (schedule::StepTimeline& step : one.steps) measured.steps.push_back(std::move(step));
+  }
+  void conclude() {
+    std::ranges::sort(predicted, {}, &sim::Simulation::makespan);
+    found = residuals(job.program, predicted[(predicted.size() - 1) / 4], measured.typical());
+  }
+  double spread() const {
+    std::vector<double> sorted = rounds;
+    std::ranges::sort(sorted);
+    const std::size_t quarter = sorted.size() / 4;
+    return (sorted[sorted.size() - 1 - quarter] - sorted[quarter]) / 2 / found.measured.value;
+  }
+};
+
+cost::Calibration calibrated(const train::Job& job, Seconds budget) {
+  const auto calibrator = train::Calibrator::create(job.spec, kRanks).value();
+  cost::Calibration made;
+  comm::run_local(kRanks, [&](comm::World& world) {
+    cost::Calibration own = calibrator.run(world, budget);
+    if (world.rank() == Rank{0}) made = std::move(own);
+  });
+  return made;
+}
+
+void print(const Row& row) {
+  std::printf("%-38s %7.1f ms %7.1f ms  %+6.2f %%  %5.2f %%", row.name.c_str(),
+              1e3 * row.found.predicted.value, 1e3 * row.found.measured.value,
+              100 * row.found.error(), 100 * row.spread());
+  for (int cause = 0; cause < sim::kNumCauses; ++cause)
+    std::printf("  %+6.2f", -100 *
+                                row.found.total(static_cast<sim::Cause>(cause)).difference().value /
+                                row.found.measured.value);
+  std::printf("\n");
+}
+
+bool summarize(const std::vector<Row>& rows) {
+  std::printf("%-38s %10s %10s  %8s  %7s  %6s  %6s  %6s  %6s  %6s\n", "layout", "predicted",
+              "measured", "error", "spread", "compute", "hop", "coll.", "wait", "list");
+  double error = 0, spread = 0, worst = 0;
+  for (const Row& row : rows) {
+    print(row);
+    error += std::abs(row.found.error()) / static_cast<double>(rows.size());
+    spread += row.spread() / static_cast<double>(rows.size());
+    worst = std::max(worst, std::abs(row.found.error()));
+  }
+  const double allowed = std::max(0.05, 2 * spread);
+  std::printf(
+      "\n%zu layouts: mean error %.2f %%, worst %.2f %%, mean spread of repeats %.2f %%; at most "
+      "%.2f %%\n",
+      rows.size(), 100 * error, 100 * worst, 100 * spread, 100 * allowed);
+  return error <= allowed;
+}
+
+int run_all(int argc, char** argv) {
+  const auto number = [&](int at, int usual) { return argc > at ? std::atoi(argv[at]) : usual; };
+  const Seconds budget = {static_cast<double>(number(1, 2))};
+  tensor::request_strict_kernels();
+  tensor::install_counting_allocator();
+  std::vector<Row> rows;
+  for (const std::string& name : kLayouts) {
+    if (argc > 5 && name.find(argv[5]) == std::string::npos) continue;
+    Row row{name, train::make_job(spec_for(name, number(4, 128))).value()};
+    row.key =
+        to_json(cost::fingerprint(row.job.model.config, train::sizes_of(row.job, Rank{0}).unit))
+            .dump();
+    rows.push_back(std::move(row));
+  }
+  for (int round = 0; round < number(2, 6); ++round) {
+    std::map<std::string, cost::Calibration> known;
+    for (Row& row : rows) {
+      if (!known.contains(row.key)) known[row.key] = calibrated(row.job, budget);
+      row.add(known[row.key], number(3, 6));
+    }
+  }
+  for (Row& row : rows) row.conclude();
+  return summarize(rows) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) { return lockstep::run_all(argc, argv); }

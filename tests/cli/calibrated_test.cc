@@ -1,0 +1,194 @@
+// What `simulate` makes of measured times, without measuring any.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/simulate_workload.h"
+#include "cli/verbs.h"
+#include "lockstep/base/json.h"
+#include "lockstep/cost/calibrated_prices.h"
+#include "lockstep/plan/step.h"
+#include "lockstep/schedule/text.h"
+#include "tests/cli/answer.h"
+#include "tests/cost/calibrations.h"
+#include "tests/support/golden.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kLayouts[] = {
+    "dp2 zero0", "dp2 zero1",     "dp2 zero2",           "dp2 zero3",
+    "pp2 dp1",   "pp2 dp1 zb-h1", "pp2 dp1 zbv chunks2", "dp2 zero3 recompute=block"};
+
+class Calibrated : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = std::filesystem::path(testing::TempDir()) /
+           testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(dir_);
+    spec_.model.name = "tiny";
+    spec_.model.layers = 4;
+    spec_.model.hidden = 64;
+    spec_.model.heads = 4;
+    spec_.model.kv_heads = 2;
+    spec_.model.head_dim = 16;
+    spec_.model.ffn = 192;
+    spec_.model.vocab = 256;
+    spec_.model.max_positions = 128;
+    spec_.batch = {64, 32, 4};
+    spec_.train.dtype = DType::kF32;
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::string file(const std::string& name) const { return (dir_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(file(name), std::ios::binary) << text;
+    return file(name);
+  }
+
+  // Of the example, which spec_ is.
+  std::string calibration_file() const {
+    cost::Calibration made = cost::some_calibration(2);
+    made.print = cost::fingerprint(spec_.model, step_sizes(spec_).unit);
+    return write("cal.json", write_calibration(made));
+  }
+
+  static std::vector<std::string> words(const plan::Layout& layout) {
+    std::vector<std::string> all = {"simulate", support::source_dir() + "/examples/tiny.toml"};
+    const auto set = [&](const std::string& key, const std::string& value) {
+      all.insert(all.end(), {"--set", "layout." + key + "=" + value});
+    };
+    set("pp", std::to_string(layout.degrees.pp));
+    set("dp", std::to_string(layout.degrees.dp));
+    set("zero", std::to_string(layout.zero));
+    set("chunks", std::to_string(layout.chunks));
+    set("schedule", "\"" + layout.schedule + "\"");
+    set("recompute", "\"" + to_text(layout.recompute) + "\"");
+    return all;
+  }
+
+  static Answer run(std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return answer(simulate_verb(), words);
+  }
+
+  std::filesystem::path dir_;
+  plan::Spec spec_;
+};
+
+// The timeline that the simulator itself would have measured, on every rank of a coordinate.
+cost::RunTimeline simulated_run(const plan::Spec& spec, const cost::Calibration& known,
+                                Seconds extra) {
+  const arch::Model model = arch::describe(spec.model).value();
+  const schedule::Program program = plan::program_for(model, spec.layout, spec.batch).value();
+  const mesh::Mesh mesh = mesh::Mesh::create(spec.layout.degrees).value();
+  const cost::StepSizes sizes = step_sizes(spec);
+  const auto prices =
+      cost::CalibratedPrices::create(known, program, model, sizes, mesh, "").value();
+  sim::Conditions conditions;
+  conditions.host = [&](Coord c, const schedule::Op& op) { return prices.host(c, op); };
+  const auto time = [&](Coord c, const schedule::Op& op) {
+    const bool is_slow = op.kind == schedule::OpKind::kForward && op.unit == 1;
+    return prices.time(c, op) + (is_slow ? extra : Seconds{});
+  };
+  const sim::Simulation simulation = sim::simulate(program, time, conditions).value();
+  cost::RunTimeline run;
+  run.print = cost::fingerprint(spec.model, sizes.unit);
+  run.layout = to_text(spec.layout);
+  run.program = to_hex(program_hash(program));
+  run.steps.push_back({0, {}});
+  for (int r = 0; r < mesh.world(); ++r) {
+    const Coord coord = mesh.coord({r}, mesh::Axis::kPipeline);
+    const auto c = static_cast<std::size_t>(coord.value);
+    run.steps[0].ranks.push_back({{r}, coord, simulation.coords[c], simulation.lanes[c]});
+  }
+  return run;
+}
+
+TEST_F(Calibrated, AgainstItsOwnTimelineNothingIsOff) {
+  const std::string calibration = calibration_file();
+  for (const char* name : kLayouts) {
+    spec_.layout = plan::parse_layout(name).value();
+    const auto compare = [&](Seconds extra) {
+      const std::string timeline = write(
+          "run.timeline", write_timeline(simulated_run(spec_, cost::some_calibration(2), extra)));
+      const Answer ran =
+          run(words(spec_.layout), {"--calibration", calibration, "--against", timeline, "--json"});
+      EXPECT_EQ(ran.code, ExitCode::kOk) << name << ran.err;
+      const Json json = Json::parse(ran.out).value();
+      EXPECT_EQ(json.find("time_unit")->as_text(), "s");
+      return *json.find("schedules")->items()[0].find("against");
+    };
+    const Json same = compare({});
+    EXPECT_EQ(same.find("error")->as_real(), 0) << name;
+    EXPECT_EQ(same.find("predicted")->as_real(), same.find("measured")->as_real());
+    for (const Json& row : same.find("rows")->items())
+      EXPECT_EQ(row.find("predicted")->as_real(), row.find("measured")->as_real())
+          << name << row.dump();
+    // A planted fault: F of one unit is slower than it was priced.
+    const Json other = compare({0.5});
+    EXPECT_LT(other.find("error")->as_real(), 0) << name;
+    for (const Json& row : other.find("rows")->items())
+      if (row.find("what")->as_text() == "F") {
+        EXPECT_LT(row.find("predicted")->as_real(), row.find("measured")->as_real()) << name;
+      }
+  }
+}
+
+TEST_F(Calibrated, TheTableEndsWithTheStep) {
+  const std::string calibration = calibration_file();
+  spec_.layout = plan::parse_layout("pp2 dp1").value();
+  const std::string timeline = write(
+      "run.timeline", write_timeline(simulated_run(spec_, cost::some_calibration(2), {0.25})));
+  const Answer ran =
+      run(words(spec_.layout), {"--calibration", calibration, "--against", timeline});
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  for (const char* says : {"times     measured on 2 threads, 2026-01-31:", "\ncompute ", "\n  F ",
+                           "\nhop ", "\nwait ", "\nstep ", "\nthe prediction is off by -"})
+    EXPECT_NE(ran.out.find(says), std::string::npos) << says << "\n" << ran.out;
+}
+
+TEST_F(Calibrated, RefusesWhatCanNotBeMeant) {
+  const std::string calibration = calibration_file();
+  spec_.layout = plan::parse_layout("dp2 zero1").value();
+  const std::string timeline =
+      write("run.timeline", write_timeline(simulated_run(spec_, cost::some_calibration(2), {})));
+  const auto refused = [&](std::vector<std::string> asked, const std::string& says) {
+    const Answer ran = answer(simulate_verb(), asked);
+    EXPECT_EQ(ran.code, ExitCode::kUsage) << says << ran.out;
+    EXPECT_NE(ran.err.find(says), std::string::npos) << says << "\n" << ran.err;
+  };
+  const auto with = [&](std::vector<std::string> asked, std::vector<std::string> more) {
+    asked.insert(asked.end(), more.begin(), more.end());
+    return asked;
+  };
+  const std::vector<std::string> own = words(spec_.layout);
+  refused({"simulate", "--calibration", calibration}, "prices the ops of a run, but no run file");
+  refused(with(own, {"--calibration", calibration, "--costs", "1,1,1"}),
+          "both say how long it takes");
+  refused(with(own, {"--against", timeline}), "without --calibration times have no unit");
+  refused(with(own, {"--calibration", calibration, "--set", "batch.microbatch=2"}),
+          "was measured with batch.microbatch = 4, asked for is 2");
+  refused(with(own, {"--calibration", calibration, "--set", "train.dtype=\"f64\""}),
+          "was measured with train.dtype = f32, asked for is f64");
+  refused(with(own, {"--calibration", calibration, "--set", "model.hidden=128"}),
+          "was measured with model.hidden = 64, asked for is 128");
+  refused(with(own, {"--calibration", calibration, "--set", "layout.dp=4"}),
+          "does not know all_reduce of 4 ranks");
+  refused(with(own, {"--calibration", timeline}), "is of schema lockstep.timeline/1");
+  refused(with(own, {"--calibration", calibration, "--against", calibration}),
+          "is of schema lockstep.calibration/1");
+  refused(
+      with(own, {"--calibration", calibration, "--against", timeline, "--set", "layout.zero=2"}),
+      "was measured with another program: layout dp2 zero1 step");
+  refused(
+      with(own, {"--calibration", calibration, "--against", timeline, "--compare", "1f1b,gpipe"}),
+      "--compare times several");
+}
+
+}  // namespace
+}  // namespace lockstep::cli
