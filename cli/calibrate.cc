@@ -60,6 +60,11 @@ std::string rate_text(double seconds_per_byte) {
   return seconds_per_byte > 0 ? strf("%.2f GB/s", 1e-9 / seconds_per_byte) : "-";
 }
 
+// Elements and bytes take parts of a nanosecond.
+std::string per_unit(double seconds) {
+  return seconds < 1e-7 ? strf("%.3g ns", 1e9 * seconds) : to_text(Seconds{seconds});
+}
+
 void print_passes(const cost::Calibration& made, Output& output) {
   Rows rows = {{"pass", "time", "spread", "samples"}};
   for (const auto& [name, pass] : made.passes)
@@ -74,7 +79,7 @@ void print_passes(const cost::Calibration& made, Output& output) {
 void print_lines(const cost::Calibration& made, Output& output) {
   Rows rows = {{"over a size", "at none", "for each", "fit within"}};
   const auto add = [&](const std::string& name, const cost::Line& line, const std::string& unit) {
-    rows.push_back({name, to_text(Seconds{line.alpha}), strf("%.3g ns ", 1e9 * line.beta) + unit,
+    rows.push_back({name, to_text(Seconds{line.alpha}), per_unit(line.beta) + " " + unit,
                     strf("%.1f %%", 100 * line.residual)});
   };
   add("count", made.count, "a microbatch");

@@ -30,7 +30,7 @@ std::vector<std::string> cells(const std::string& name, const sim::Residual& row
 }  // namespace
 
 void print_residuals(const sim::Residuals& residuals, const std::string& file, Output& output) {
-  output.out << "\nagainst " << file << ", mean of its ranks, its step of lower quartile\n\n";
+  output.out << "\nagainst " << file << ", its step of median length, mean of its ranks\n\n";
   Rows rows = {{"", "predicted", "measured", "difference", "of the step"}};
   for (int cause = 0; cause < sim::kNumCauses; ++cause) {
     const sim::Residual sum = residuals.total(static_cast<sim::Cause>(cause));

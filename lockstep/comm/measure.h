@@ -37,8 +37,7 @@ struct PhaseTimes {
   Seconds issue, lane, finish;
 };
 
-// Lower quartiles over about `budget` for each size, since what disturbs a machine only ever slows it
-// down, of all members: the mean of what is theirs, and the lane
+// Medians over about `budget` for each size, of all members: the mean of what is theirs, and the lane
 // from when the last of them had called. An `op` of send gives an element of send and one of recv for
 // each size, in pairs of members whose receiver calls first; their lane is the sender's. Where a
 // backend can not tell when an operation was complete, `finish` is in `lane`. All members call it with

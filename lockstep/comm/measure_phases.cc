@@ -8,10 +8,10 @@
 namespace lockstep::comm {
 namespace {
 
-double lower_quartile(std::vector<double>& times) {
-  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 4);
-  std::ranges::nth_element(times, quarter);
-  return *quarter;
+double median_of(std::vector<double>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, middle);
+  return *middle;
 }
 
 double seconds_between(SteadyPoint from, SteadyPoint to) {
@@ -90,8 +90,7 @@ class PhaseMeter {
 
   std::vector<PhaseTimes> gathered() {
     std::array<double, 3> mine = {};
-    if (!is_alone())
-      mine = {lower_quartile(issue_), lower_quartile(lane_), lower_quartile(finish_)};
+    if (!is_alone()) mine = {median_of(issue_), median_of(lane_), median_of(finish_)};
     std::vector<double> all(3 * static_cast<std::size_t>(comm_.size()));
     comm_
         .all_gather({mine.data(), 3, DType::kF64, {}},

@@ -32,17 +32,6 @@ PassTime summed_up(Samples samples) {
   return {{middle}, middle > 0 ? (high - low) / 2 / middle : 0, count};
 }
 
-// The faster half, so that their median is the lower quartile of all: pass by pass it would be of no
-// step that ever ran.
-std::vector<const schedule::StepTimeline*> fast_half(
-    std::span<const schedule::StepTimeline> steps) {
-  std::vector<const schedule::StepTimeline*> all;
-  for (const schedule::StepTimeline& step : steps) all.push_back(&step);
-  std::ranges::stable_sort(all, {}, [](const auto* step) { return step->makespan(); });
-  all.resize((all.size() + 1) / 2);
-  return all;
-}
-
 Line line_of(SizedSamples samples) {
   std::vector<std::pair<double, double>> points;
   for (auto& [size, times] : samples) points.emplace_back(size, quantile(times, 2));
@@ -70,9 +59,9 @@ class Fit {
   explicit Fit(const Calibration& known) : known_(known) {}
 
   void add(const Probe& probe) {
-    for (const schedule::StepTimeline* step : fast_half(probe.steps)) {
+    for (const schedule::StepTimeline& step : probe.steps) {
       Meeting norm;
-      for (const RankTimeline& rank : step->ranks) {
+      for (const RankTimeline& rank : step.ranks) {
         const OpMessages messages(probe.program, probe.model, probe.sizes, probe.mesh, rank.rank);
         double elements = 0;
         for (int unit = 0; unit < probe.program.step.units(); ++unit)
@@ -83,7 +72,7 @@ class Fit {
           if (op_of(probe, rank, timed).kind == OpKind::kNorm)
             norm.begin = std::max(norm.begin, timed.start);
       }
-      for (const RankTimeline& rank : step->ranks) add(probe, rank, norm);
+      for (const RankTimeline& rank : step.ranks) add(probe, rank, norm);
     }
   }
 

@@ -78,7 +78,7 @@ const StepTimeline& RunTimeline::typical() const {
   LS_CHECK(!steps.empty(), "no step");
   std::vector<const StepTimeline*> all;
   for (const StepTimeline& step : steps) all.push_back(&step);
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 4);
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
   std::ranges::nth_element(all, middle, {},
                            [](const StepTimeline* step) { return step->makespan(); });
   return **middle;

@@ -19,8 +19,7 @@ struct RunTimeline {
   std::string program = {};  // hash of the program whose ops these are
   std::vector<schedule::StepTimeline> steps = {};
 
-  // The step whose length is the lower quartile: what disturbs a machine only ever slows it down. Of
-  // five the second shortest. REQUIRES: some step.
+  // The step of median length, the shorter one of an even number. REQUIRES: some step.
   const schedule::StepTimeline& typical() const;
 };
 

@@ -146,8 +146,8 @@ TEST(CalibrationFit, LeavesOutWhatWasDisturbed) {
     EXPECT_NEAR(found.passes.at(pass).time.value, truth.passes.at(pass).time.value, 1e-9) << pass;
 }
 
-// Steps that were disturbed as a whole are slower ones.
-TEST(CalibrationFit, TakesTheFasterHalfOfSteps) {
+// A step that was disturbed changes nothing.
+TEST(CalibrationFit, TakesTheMedianOfSteps) {
   const Calibration truth = some_calibration(kRanks);
   const PricedWorld world = priced_world({.microbatches = 2});
   std::vector<StepTimeline> steps;
@@ -163,7 +163,6 @@ TEST(CalibrationFit, TakesTheFasterHalfOfSteps) {
   found.collectives = truth.collectives;
   fit_ops(std::span(&probe, 1), found);
   EXPECT_NEAR(found.passes.at("block.F").time.value, truth.passes.at("block.F").time.value, 1e-12);
-  EXPECT_NEAR(found.passes.at("block.F").spread, 0, 1e-12);
 }
 
 TEST(CalibratedPrices, RefuseWhatTheyDoNotKnow) {
