@@ -55,6 +55,31 @@ TEST(CalibrationFile, RefusesWhatIsNotWhole) {
   EXPECT_FALSE(read_calibration("", kCalibration).ok());
 }
 
+TEST(PassName, TellsApartWhatTakesDifferentTimes) {
+  const arch::Model model = tiny();
+  schedule::StepShape step;
+  step.stage_begin = {0, model.num_units()};
+  const auto name = [&](schedule::OpKind kind, int unit, int microbatch) {
+    schedule::Op op;
+    op.kind = kind;
+    op.unit = unit;
+    op.microbatch = microbatch;
+    return pass_name(step, model.unit(unit), op);
+  };
+  using schedule::OpKind;
+  EXPECT_EQ(name(OpKind::kBackward, 1, 0), "block.B.first");
+  EXPECT_EQ(name(OpKind::kBackward, 1, 1), "block.B");
+  EXPECT_EQ(name(OpKind::kWeightGrad, 0, 0), "embed.W.first");
+  EXPECT_EQ(name(OpKind::kInputGrad, 1, 0), "block.I");
+  EXPECT_EQ(name(OpKind::kForward, 1, 0), "block.F");
+  EXPECT_EQ(name(OpKind::kUpdate, 1, -1), "");
+  step.period = schedule::Period::kMicrobatch;
+  EXPECT_EQ(name(OpKind::kBackward, 1, 1), "block.B.first");
+  step.recompute.assign(static_cast<std::size_t>(model.num_units()), true);
+  EXPECT_EQ(name(OpKind::kForward, 1, 0), "block.C");
+  EXPECT_EQ(name(OpKind::kForward, step.head(), 0), "head.F");
+}
+
 TEST(FitLine, FindsALineThroughItsPoints) {
   std::mt19937 random(7);
   for (int i = 0; i < 100; ++i) {
