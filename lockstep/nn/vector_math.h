@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -35,8 +36,8 @@ LS_INTO_CLONES float exponential(float x) {
   return sum * std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) + 127) << 23);
 }
 
-// Not in vectors: f64 is there to check the others against.
-LS_INTO_CLONES double exponential(double x) { return std::exp(x); }
+// Not in vectors: f64 is there to check the others against. Beyond 700 that of 700, which is finite.
+LS_INTO_CLONES double exponential(double x) { return std::exp(std::clamp(x, -700.0, 700.0)); }
 
 // `x` as an element of type T, to the nearest, ties to even. NaNs stay NaNs if arithmetic on bf16 or f32
 // made them; one with all bits set would not.

@@ -1,6 +1,8 @@
 #include "lockstep/nn/gelu.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,6 +57,21 @@ void expect_close(at::ScalarType type, double rounding) {
 TEST(Gelu, FollowsTheFormula) {
   expect_close<float>(at::kFloat, std::ldexp(1.0, -24));
   expect_close<double>(at::kDouble, std::ldexp(1.0, -53));
+}
+
+TEST(Gelu, FarFromZeroIsAStep) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
+    for (const double at : {25.0, 40.0, 1e3, 1e4}) {
+      const at::Tensor x = at::tensor({-at, at}, at::TensorOptions(at::kDouble)).to(type),
+                       d = at::ones_like(x);
+      const double far = x[1].item<double>();
+      const at::Tensor y = gelu(x);
+      gelu_grad(x, d);
+      EXPECT_NEAR(y[0].item<double>(), 0, 1e-20) << at;
+      EXPECT_EQ(y[1].item<double>(), far);
+      EXPECT_NEAR(d[0].item<double>(), 0, 1e-12) << at;
+      EXPECT_EQ(d[1].item<double>(), 1) << at;
+    }
 }
 
 TEST(Gelu, OfNarrowElementsIsThatOfWideOnesRoundedOnce) {
