@@ -9,6 +9,7 @@
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/draw/trace.h"
+#include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/catalog.h"
 
 namespace lockstep::cli {
@@ -58,8 +59,8 @@ Result<std::vector<std::string>> write_run_files(const RunFiles& files, const pl
   const schedule::StepTimeline& step = measured.steps.back();
   Result<arch::Model> model = arch::describe(spec.model);
   if (!model.ok()) return model.error();
-  draw::Figure run =
-      draw::figure_of(program, step, cost::program_bytes(*model, program.step, step_sizes(spec)));
+  draw::Figure run = draw::figure_of(
+      program, step, cost::program_bytes(*model, program.step, plan::step_sizes(spec)));
   run.title = join_parts("measured, step ", step.step + 1);
   Result<draw::Figure> predicted = predicted_figure(files, spec, run.makespan);
   if (!predicted.ok()) return predicted.error();

@@ -11,6 +11,7 @@
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
+#include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/csv.h"
 
 namespace lockstep::cli {
@@ -381,8 +382,9 @@ Result<CalibrationFile> read_calibration_for(const std::string& name, const plan
   if (!text.ok()) return text.error();
   Result<cost::Calibration> read = cost::read_calibration(*text, name);
   if (!read.ok()) return read.error();
-  const auto same = check_same(read->print, cost::fingerprint(spec.model, step_sizes(spec).unit),
-                               name, "make one for this run with lockstep calibrate");
+  const auto same =
+      check_same(read->print, cost::fingerprint(spec.model, plan::step_sizes(spec).unit), name,
+                 "make one for this run with lockstep calibrate");
   if (!same.ok()) return same.error();
   return CalibrationFile{name, *std::move(read)};
 }

@@ -10,6 +10,7 @@
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/plan/contradictions.h"
+#include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/lower.h"
 #include "lockstep/sim/auto_schedule.h"
 #include "lockstep/sim/refill.h"
@@ -278,7 +279,7 @@ Result<void> Timing::compare(const schedule::Program& program, const sim::Simula
   const auto& [name, timeline] = *request_.against;
   const plan::Spec& spec = *request_.spec;
   const auto fits =
-      check_timeline(timeline, program, cost::fingerprint(spec.model, step_sizes(spec).unit),
+      check_timeline(timeline, program, cost::fingerprint(spec.model, plan::step_sizes(spec).unit),
                      to_text(spec.layout), name);
   if (!fits.ok()) return fits.error();
   timed.residuals = residuals(program, simulation, timeline.typical());
@@ -288,7 +289,7 @@ Result<void> Timing::compare(const schedule::Program& program, const sim::Simula
 void Timing::add_bytes(const schedule::Program& program, const sim::Simulation& simulation,
                        Timed& timed) const {
   const schedule::ProgramBytes bytes =
-      cost::program_bytes(*model_, program.step, step_sizes(*request_.spec));
+      cost::program_bytes(*model_, program.step, plan::step_sizes(*request_.spec));
   for (int coord = 0; coord < program.step.shape.coords; ++coord)
     timed.peak_bytes.push_back(walk(program, {coord}, bytes).peak);
   timed.figure = draw::figure_of(program, simulation, bytes);

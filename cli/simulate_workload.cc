@@ -9,6 +9,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/cost/calibrated_prices.h"
 #include "lockstep/plan/step.h"
+#include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/lower.h"
 
 namespace lockstep::cli {
@@ -83,16 +84,21 @@ UnitWorkload blocks(const SimulateRequest& request, const schedule::Shape& shape
   return work;
 }
 
+schedule::StepShape step_of(const SimulateRequest& request, const arch::Model& model,
+                            const schedule::Shape& shape) {
+  plan::Layout layout = request.spec->layout;
+  layout.chunks = shape.chunks;
+  return plan::step_shape(model, layout, request.spec->batch);
+}
+
 UnitWorkload units_of(const SimulateRequest& request, const arch::Model& model,
                       const schedule::Shape& shape) {
   const plan::Spec& spec = *request.spec;
-  plan::Layout layout = spec.layout;
-  layout.chunks = shape.chunks;
   UnitWorkload work;
-  work.step = plan::step_shape(model, layout, spec.batch);
+  work.step = step_of(request, model, shape);
   const StepCosts costs = costs_of(request, &model);
   const UnitFlops all = flops_of(model, spec.batch.seq);
-  const mesh::Degrees& d = layout.degrees;
+  const mesh::Degrees& d = spec.layout.degrees;
   const auto shards = static_cast<double>(d.dp_shard.value_or(d.dp));
   const auto share = [&](double cost, double part, double whole) {
     return Seconds{whole > 0 ? cost * shape.coords * part / whole : 0};
@@ -117,11 +123,8 @@ UnitWorkload units_of(const SimulateRequest& request, const arch::Model& model,
 // Seconds of the passes; the rest of the ops is priced one by one.
 UnitWorkload measured_units(const SimulateRequest& request, const arch::Model& model,
                             const schedule::Shape& shape) {
-  const plan::Spec& spec = *request.spec;
-  plan::Layout layout = spec.layout;
-  layout.chunks = shape.chunks;
   UnitWorkload work;
-  work.step = plan::step_shape(model, layout, spec.batch);
+  work.step = step_of(request, model, shape);
   const auto& passes = request.calibration->calibration.passes;
   for (int i = 0; i < model.num_units(); ++i) {
     const std::string kind(to_text(model.unit(i).kind));
@@ -148,20 +151,6 @@ struct Priced {
 
 }  // namespace
 
-cost::StepSizes step_sizes(const plan::Spec& spec) {
-  const mesh::Degrees& d = spec.layout.degrees;
-  const plan::Recompute& recompute = spec.layout.recompute;
-  cost::StepSizes sizes;
-  sizes.unit.batch = spec.batch.microbatch;
-  sizes.unit.seq = spec.batch.seq;
-  sizes.unit.dtype = spec.train.dtype;
-  sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
-  sizes.unit.tp = d.tp;
-  sizes.unit.sequence_parallel = spec.layout.sp && d.tp > 1;
-  sizes.shards = d.dp_shard.value_or(d.dp);
-  return sizes;
-}
-
 Result<StepPricing> price(const SimulateRequest& request, const arch::Model* model,
                           const UnitWorkload& work, const schedule::Program& program) {
   if (!request.calibration)
@@ -170,7 +159,8 @@ Result<StepPricing> price(const SimulateRequest& request, const arch::Model* mod
   const plan::Spec& spec = *request.spec;
   Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
   if (!mesh.ok()) return mesh.error();
-  const auto priced = std::make_shared<Priced>(Priced{*std::move(mesh), step_sizes(spec), {}});
+  const auto priced =
+      std::make_shared<Priced>(Priced{*std::move(mesh), plan::step_sizes(spec), {}});
   const auto& [name, calibration] = *request.calibration;
   Result<cost::CalibratedPrices> prices = cost::CalibratedPrices::create(
       calibration, program, *model, priced->sizes, priced->mesh, name);

@@ -53,9 +53,6 @@ struct StepPricing {
 Result<StepPricing> price(const SimulateRequest& request, const arch::Model* model,
                           const UnitWorkload& work, const schedule::Program& program);
 
-// Of a run: what the bytes of its steps depend on besides model and program.
-cost::StepSizes step_sizes(const plan::Spec& spec);
-
 // The costs that hold: those asked for, or, of a model, F = 1 for a mean coordinate and I and W in
 // proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention twice that
 // in I and nothing in W. `model` is that of request.spec.

@@ -5,21 +5,15 @@
 #include "lockstep/base/check.h"
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/cost/traffic.h"
+#include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/memory_walk.h"
 #include "lockstep/schedule/text.h"
 
 namespace lockstep::train {
 
 cost::StepSizes sizes_of(const Job& job, Rank rank) {
-  cost::StepSizes sizes;
-  sizes.unit.batch = job.workspace.microbatch;
-  sizes.unit.seq = job.workspace.seq;
-  sizes.unit.dtype = job.workspace.dtype;
-  sizes.unit.drop = job.workspace.drop;
+  cost::StepSizes sizes = plan::step_sizes(job.spec);
   sizes.unit.head_chunk = job.workspace.head_chunk;
-  sizes.unit.tp = job.mesh.degree(mesh::Axis::kTensor);
-  sizes.unit.sequence_parallel = job.spec.layout.sp && sizes.unit.tp > 1;
-  sizes.shards = job.mesh.degree(mesh::kDenseShard);
   sizes.looks_at_noise = job.program.step.noise && job.place(rank).data_index() == 0;
   return sizes;
 }

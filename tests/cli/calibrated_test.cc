@@ -12,6 +12,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/cost/calibrated_prices.h"
 #include "lockstep/plan/step.h"
+#include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/text.h"
 #include "tests/cli/answer.h"
 #include "tests/cost/calibrations.h"
@@ -53,7 +54,7 @@ class Calibrated : public testing::Test {
   // Of the example, which spec_ is.
   std::string calibration_file() const {
     cost::Calibration made = cost::some_calibration(2);
-    made.print = cost::fingerprint(spec_.model, step_sizes(spec_).unit);
+    made.print = cost::fingerprint(spec_.model, plan::step_sizes(spec_).unit);
     return write("cal.json", write_calibration(made));
   }
 
@@ -86,7 +87,7 @@ cost::RunTimeline simulated_run(const plan::Spec& spec, const cost::Calibration&
   const arch::Model model = arch::describe(spec.model).value();
   const schedule::Program program = plan::program_for(model, spec.layout, spec.batch).value();
   const mesh::Mesh mesh = mesh::Mesh::create(spec.layout.degrees).value();
-  const cost::StepSizes sizes = step_sizes(spec);
+  const cost::StepSizes sizes = plan::step_sizes(spec);
   const auto prices =
       cost::CalibratedPrices::create(known, program, model, sizes, mesh, "").value();
   sim::Conditions conditions;
