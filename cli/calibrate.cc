@@ -155,6 +155,8 @@ ExitCode run_calibrate(const Args& args, Output& output) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const auto calibrator = train::Calibrator::create(*spec, cores);
   if (!calibrator.ok()) return fail(output, calibrator.error());
+  if (const auto can = check_writable(args.text("out")); !can.ok())
+    return fail(output, can.error());
   if (is_rank()) return calibrate_as_rank(*calibrator, args, output);
   if (args.flag("processes")) return run_as_processes(calibrator->ranks(), output);
   const RealClock clock;

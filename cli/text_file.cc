@@ -46,18 +46,28 @@ Result<std::string> read_text(const std::string& name) {
   return std::move(text).str();
 }
 
-Result<void> write_text(const std::string& name, const std::string& text) {
+namespace {
+
+Result<void> put(const std::string& name, const std::string& text, std::ios::openmode mode) {
   const auto unwritable = [&](const std::string& why) {
     return Error{Code::kUnsuitableEnvironment, join_parts("cannot write `", name, "`: ", why),
                  "name a file in a directory that exists and may be written to"};
   };
   if (is_directory(name)) return unwritable("it is a directory");
   errno = 0;
-  std::ofstream file(name, std::ios::binary);
+  std::ofstream file(name, std::ios::binary | mode);
   file << text;
   file.close();
   if (!file) return unwritable(reason_of(errno));
   return {};
 }
+
+}  // namespace
+
+Result<void> write_text(const std::string& name, const std::string& text) {
+  return put(name, text, std::ios::trunc);
+}
+
+Result<void> check_writable(const std::string& name) { return put(name, "", std::ios::app); }
 
 }  // namespace lockstep::cli

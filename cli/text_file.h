@@ -13,4 +13,8 @@ Result<std::string> read_text(const std::string& name);
 // Replaces what the file held. kUnsuitableEnvironment, with the reason.
 Result<void> write_text(const std::string& name, const std::string& text);
 
+// Whether write_text can, to be asked before long work whose result would be lost. Keeps what the file
+// holds; where there was none, there is an empty one.
+Result<void> check_writable(const std::string& name);
+
 }  // namespace lockstep::cli

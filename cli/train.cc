@@ -8,6 +8,7 @@
 #include "cli/run_file.h"
 #include "cli/run_trace.h"
 #include "cli/table.h"
+#include "cli/text_file.h"
 #include "cli/verbs.h"
 #if LOCKSTEP_WITH_TORCH
 #include <algorithm>
@@ -310,6 +311,9 @@ ExitCode run_train(const Args& args, Output& output) {
     if (!read.ok()) return fail(output, read.error());
     wishes.files.calibration = *std::move(read);
   }
+  for (const std::string& file : {wishes.files.trace, wishes.files.timeline})
+    if (const auto can = file.empty() ? Result<void>{} : check_writable(file); !can.ok())
+      return fail(output, can.error());
   if (is_rank()) return run_rank(*job, wishes, output);
   if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
   return run_threads(*job, wishes, output);

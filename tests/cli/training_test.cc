@@ -37,6 +37,17 @@ class Training : public Binary {
   }
 };
 
+// A file that can not be written must not cost a run.
+TEST_F(Training, RefusesFilesItCanNotWriteBeforeItStarts) {
+  for (const char* words : {"train --mock-data --trace", "train --mock-data --timeline",
+                            "calibrate --seconds 1 --out"}) {
+    const Ran ran = run(std::string(words) + " no/such/folder/file " + example());
+    EXPECT_EQ(ran.code, 3) << words;
+    EXPECT_EQ(ran.out, "") << words;
+    EXPECT_NE(ran.err.find("cannot write `no/such/folder/file`"), std::string::npos) << ran.err;
+  }
+}
+
 constexpr const char* kFourRanks[][2] = {
     {"--set layout.pp=2 --set layout.dp=2 --set layout.zero=3 --set layout.reduce=step",
      "--set layout.dp=2 --set layout.zero=0"},
