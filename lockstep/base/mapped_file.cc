@@ -1,0 +1,63 @@
+#include "lockstep/base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+Error unreadable(const std::string& path, const std::string& reason) {
+  return {Code::kFileUnreadable, "can not read `" + path + "`: " + reason, ""};
+}
+
+std::string system_reason() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return unreadable(path, system_reason());
+  struct stat status = {};
+  std::string trouble;
+  void* start = nullptr;
+  if (::fstat(file, &status) != 0)
+    trouble = system_reason();
+  else if (!S_ISREG(status.st_mode))
+    trouble = "it is not a regular file";
+  else if (status.st_size > 0) {
+    start =
+        ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0);
+    if (start == MAP_FAILED) trouble = system_reason();
+  }
+  ::close(file);  // the mapping stays
+  if (!trouble.empty()) return unreadable(path, trouble);
+  const auto size = start == nullptr ? 0 : static_cast<std::size_t>(status.st_size);
+  return MappedFile(path, {static_cast<const std::byte*>(start), size});
+}
+
+MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)
+    : path_(std::move(path)), bytes_(bytes) {}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (bytes_.empty()) return;
+  // munmap takes what mmap gave, which was never const.
+  ::munmap(const_cast<std::byte*>(bytes_.data()),
+           bytes_.size());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+}  // namespace lockstep

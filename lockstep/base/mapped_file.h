@@ -1,0 +1,36 @@
+// A file's bytes, mapped and read-only: pages come from disk when they are first touched, so opening
+// a file of any size is quick and costs no memory of its own.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "lockstep/base/result.h"
+
+namespace lockstep {
+
+// Owns the mapping. Movable. Any thread may read. A file that is cut short while it is mapped ends
+// the process at the first touch of what is gone (SIGBUS), so map only what nobody rewrites in
+// place: finished files that are replaced by rename.
+class MappedFile {
+ public:
+  MappedFile() = default;  // no file, no bytes
+  // Refuses what is not a regular file that can be read (LS0004), with the system's reason.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile(std::string path, std::span<const std::byte> bytes);
+
+  std::string path_;
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace lockstep
