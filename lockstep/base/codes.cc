@@ -135,6 +135,32 @@ constexpr CodeRow kCodeRows[] = {
      "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the "
      "gradient\n"
      "norm usually help."},
+    {Code::kDiskFailed, "a disk failed",
+     "The operating system could not write, sync or rename a file; the message carries its reason. "
+     "A\n"
+     "checkpoint that was being written is given up, and those before it are as they were."},
+    {Code::kBadSafetensors, "a safetensors file is not well-formed",
+     "The header of the file, its types, shapes and offsets contradict each other or the file's "
+     "size.\n"
+     "Usually a download or a copy was cut short. The message names the tensor."},
+    {Code::kBadManifest, "a checkpoint's manifest is not usable",
+     "MANIFEST.json says which file holds which elements of which tensor. It is damaged, of "
+     "another\n"
+     "format version, or does not cover every element exactly once; the message names the place."},
+    {Code::kCorruptCheckpoint, "a checkpoint is damaged",
+     "A file is missing, has another size, or its bytes do not have the digest that was taken "
+     "before\n"
+     "they were written. `lockstep checkpoint verify` looks at everything; an earlier checkpoint "
+     "may be\n"
+     "whole."},
+    {Code::kOtherCheckpoint, "a checkpoint is of another job",
+     "Model, data or settings that decide what is trained differ between the job and the "
+     "checkpoint.\n"
+     "The message shows both values. The layout, in contrast, may differ: any layout loads any\n"
+     "checkpoint."},
+    {Code::kNoCheckpoint, "no checkpoint",
+     "There is no complete checkpoint where one was asked for. Training never starts from random\n"
+     "weights in place of a checkpoint that is missing."},
     {Code::kBug, "a bug in Lockstep",
      "An invariant of the program itself does not hold. Please report the message together with "
      "the\n"

@@ -1,7 +1,7 @@
 // Stable names of everything that can go wrong: LS0001, LS0002, ... A code, once released, keeps
 // its meaning for ever; `lockstep explain LS0203` prints its row. Ranges: 00 usage and input files,
 // 01 configuration values, 02 layouts, 03 models, 04 clusters, 05 communication, 06 environment, 07
-// training, 09 bugs of ours.
+// training, 08 data and durable state, 09 bugs of ours.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,13 @@ enum class Code : std::uint16_t {
   kUnsuitableEnvironment = 602,
 
   kDiverged = 701,
+
+  kDiskFailed = 820,
+  kBadSafetensors = 821,
+  kBadManifest = 822,
+  kCorruptCheckpoint = 823,
+  kOtherCheckpoint = 824,
+  kNoCheckpoint = 825,
 
   kBug = 900,
 };

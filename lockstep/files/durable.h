@@ -1,0 +1,56 @@
+// What a program must ask of a file system so that files outlive a loss of power: bytes are there for
+// certain only after sync(), names only after sync_folder() of the folder they are in. Everything that
+// must survive is written through this interface, so that a test can record the calls and lose any of
+// them that was not synced yet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::files {
+
+// A new file. One thread at a time. Calls throw IoError (LS0820) with path and reason.
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;
+  // Appends.
+  virtual void write(std::span<const std::byte> bytes) = 0;
+  // Until what was written is on the device.
+  virtual void sync() = 0;
+  // Ends writing, and tells errors that only then show. The destructor closes too, but tells nobody.
+  virtual void close() = 0;
+};
+
+// A file system; any thread may call. Calls throw IoError (LS0820) with path and reason.
+class Disk {
+ public:
+  virtual ~Disk() = default;
+
+  // Refuses a path that exists. Takes the room for `size` bytes at once where the file system can, so
+  // that a full disk is known before the first byte; 0: not known.
+  virtual std::unique_ptr<OutputFile> create(const std::string& path, std::int64_t size) = 0;
+  virtual void make_folder(const std::string& path) = 0;  // its parent exists, it does not
+  // A file takes the place of another; a folder's new name must be free.
+  virtual void rename(const std::string& from, const std::string& to) = 0;
+  virtual void sync_folder(const std::string& path) = 0;
+  virtual void remove(const std::string& path) = 0;  // a file or an empty folder
+  // Names in a folder, ascending, without "." and "..". A folder that does not exist has none.
+  virtual std::vector<std::string> list(const std::string& path) = 0;
+};
+
+// The machine's own.
+Disk& real_disk();
+
+// Writes a small file under a temporary name beside it, synced, and gives it its name: readers see the
+// old bytes or the new ones. The name is durable when the folder is synced, which this does last.
+void replace_file(Disk& disk, const std::string& path, std::string_view text);
+
+// A folder and all that is in it; nothing when there is none.
+void remove_all(Disk& disk, const std::string& path);
+
+}  // namespace lockstep::files
