@@ -1,0 +1,82 @@
+// Saves a running job, and loads it into any layout: weights, moments, counts of steps, samples and
+// tokens, and the averages of the noise scale. Initial weights, learning rate and samples are functions
+// of the run file and of those counts, so that nothing else is state.
+// The format: docs/formats/checkpoint.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/result.h"
+#include "lockstep/base/units.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/files/durable.h"
+#include "lockstep/train/session.h"
+
+namespace lockstep::train {
+
+// How far a run has come.
+struct Progress {
+  std::int64_t step = 0;     // steps done, and so the number of the next one
+  std::int64_t samples = 0;  // that they took
+  std::int64_t tokens = 0;   // valid ones among them
+  bool operator==(const Progress&) const = default;
+};
+
+struct SaveSettings {
+  std::string folder;     // gets one folder step-N per checkpoint; made when it does not exist
+  std::int64_t keep = 2;  // newest checkpoints; the others are removed; 0: all stay
+  std::string data;       // what is trained on; another text means other samples
+  std::string lockstep;   // version of the program that saves
+  files::Disk* disk = nullptr;  // absent: the machine's own
+};
+
+// One rank's part in saving. Belongs to the rank's thread. Job, session and world must outlive it.
+class Saver {
+ public:
+  // Takes memory for a copy of this rank's state and connects all ranks, each of which calls it; rank 0
+  // removes what interrupted saves have left. `label` must differ among savers of one world; `deadline`
+  // is how long ranks wait for one another's files. Throws WorldError.
+  Saver(const Job& job, Session& session, comm::World& world, const std::string& label,
+        SaveSettings settings, Seconds deadline);
+  // Gives up a save that is not finished; then nothing of it can be loaded.
+  ~Saver();
+
+  // Copies this rank's state and returns; another thread hashes and writes it, and rank 0 publishes the
+  // checkpoint when all have. Waits for an earlier save first, and throws what went wrong with it
+  // (IoError on every rank). Called by all ranks after the same step.
+  void save(const Progress& progress);
+  // Until the last save can be loaded after a loss of power; throws what went wrong with it.
+  void finish();
+
+  // Of the last save: from the call to its return, and of that the wait for the one before it.
+  Seconds paused() const;
+  Seconds waited() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct Loaded {
+  Progress progress;
+  std::string path;            // the checkpoint
+  std::string layout;          // that it was saved under
+  std::vector<Error> skipped;  // why newer ones could not be used, newest first
+};
+
+// Goes on from a checkpoint. `path` is one, or a folder of them: then the newest that is whole, all ranks
+// the same. Refuses one of another model, of other settings than its layout, or of other data
+// (LS0824, both values shown), one without optimizer state, and one that is damaged (LS0822, LS0823).
+// After an error the session's state is undefined. Called by all ranks; throws WorldError.
+Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
+                    const std::string& path, const std::string& data, Seconds deadline);
+
+// Takes the weights alone, of any settings and data, as the start of another training: progress and
+// moments stay at nothing.
+Result<Loaded> load_weights(const Job& job, Session& session, comm::World& world,
+                            const std::string& label, const std::string& path, Seconds deadline);
+
+}  // namespace lockstep::train
