@@ -154,10 +154,10 @@ Result<Safetensors> Safetensors::parse(ByteSpan file, const std::string& name) {
   made.data_begin_ = reader.data_begin;
   for (Declared& tensor : reader.tensors) {
     made.by_name_.emplace(tensor.info.name, made.entries_.size());
-    made.entries_.push_back(
-        {std::move(tensor.info),
-         file.subspan(static_cast<std::size_t>(reader.data_begin + tensor.begin),
-                      static_cast<std::size_t>(tensor.end - tensor.begin))});
+    const std::int64_t begin = reader.data_begin + tensor.begin;
+    made.entries_.push_back({std::move(tensor.info), begin,
+                             file.subspan(static_cast<std::size_t>(begin),
+                                          static_cast<std::size_t>(tensor.end - tensor.begin))});
   }
   return made;
 }

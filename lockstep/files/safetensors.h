@@ -38,7 +38,8 @@ std::int64_t bytes_of(const TensorInfo& info);
 
 struct TensorEntry {
   TensorInfo info;
-  ByteSpan bytes;  // in the file, at no particular alignment
+  std::int64_t begin = 0;  // byte of the file
+  ByteSpan bytes;          // mapped, at no particular alignment
 };
 
 // A file that was read. Any thread may use it.

@@ -1,0 +1,252 @@
+#include "lockstep/checkpoint/checkpoint.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/mapped_file.h"
+#include "lockstep/checkpoint/coverage.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/widen.h"
+#include "lockstep/mesh/layout.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// Of a folder "a/b/" too.
+std::string last_name(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::int64_t bytes_of_slice(const TensorRecord& tensor, const StoredSlice& stored) {
+  return (stored.end - stored.begin) * files::bits_of(tensor.type) / 8;
+}
+
+}  // namespace
+
+struct Checkpoint::OpenFile {
+  files::InputFile input;
+  files::Safetensors view;
+};
+
+Result<Checkpoint> Checkpoint::open(const std::string& path) {
+  const std::string name = path + "/" + std::string(kManifestName);
+  const Result<MappedFile> text = MappedFile::open(name);
+  if (!text.ok())
+    return Error{Code::kNoCheckpoint, "`" + path + "` is no checkpoint: " + text.error().message,
+                 "a checkpoint is a folder with a " + std::string(kManifestName)};
+  const std::string_view view(reinterpret_cast<const char*>(text->bytes().data()),
+                              text->bytes().size());
+  Result<Manifest> manifest = parse_manifest(view, name);
+  if (!manifest.ok()) return manifest.error();
+  if (const auto covered = check_coverage(*manifest, name); !covered.ok()) return covered.error();
+  if (const auto step = step_of(last_name(path)); step && *step != manifest->step)
+    return Error{Code::kBadManifest,
+                 join_parts("`", name, "` is of step ", manifest->step,
+                            ", but its folder is called `", last_name(path), "`"),
+                 "give the folder its name back: " + folder_name(manifest->step)};
+  return Checkpoint(path, *std::move(manifest));
+}
+
+Checkpoint::Checkpoint(std::string path, Manifest manifest)
+    : path_(std::move(path)), manifest_(std::move(manifest)) {
+  for (std::size_t i = 0; i < manifest_.tensors.size(); ++i)
+    by_name_.emplace(std::pair(manifest_.tensors[i].name, manifest_.tensors[i].role), i);
+}
+
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+Checkpoint::~Checkpoint() = default;
+
+std::int64_t Checkpoint::file_bytes() const {
+  std::int64_t sum = 0;
+  for (const FileRecord& file : manifest_.files) sum += file.bytes;
+  return sum;
+}
+
+Error Checkpoint::damaged(const std::string& file, const std::string& what) const {
+  return {Code::kCorruptCheckpoint, "`" + path_ + "/" + file + "`" + what,
+          "`lockstep checkpoint verify` looks at a whole checkpoint; use another, or a copy of "
+          "this one"};
+}
+
+Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
+  if (const auto known = open_.find(index); known != open_.end()) return known->second.get();
+  const FileRecord& record = manifest_.files[static_cast<std::size_t>(index)];
+  const std::string name = path_ + "/" + record.name;
+  // What is lost with it, for the message.
+  const auto holds = [&] {
+    std::string first;
+    int others = -1;
+    for (const TensorRecord& tensor : manifest_.tensors)
+      for (const StoredSlice& slice : tensor.slices)
+        if (slice.file == index) {
+          if (first.empty()) first = entry_name(slice_of(tensor, slice));
+          ++others;
+        }
+    if (first.empty()) return std::string(", which holds no tensor");
+    return join_parts(", which holds tensor `", first, "`", others > 0 ? " and " : "",
+                      others > 0 ? std::to_string(others) + " more" : "");
+  };
+  Result<files::InputFile> input = files::InputFile::open(name);
+  if (!input.ok())
+    return damaged(record.name, holds() + ", can not be read: " + input.error().message);
+  if (input->size() != record.bytes)
+    return damaged(record.name, join_parts(holds(), ", has ", input->size(), " bytes, but had ",
+                                           record.bytes, " when it was written"));
+  Result<files::Safetensors> view = files::Safetensors::open(name);
+  if (!view.ok()) return damaged(record.name, holds() + ": " + view.error().message);
+  std::vector<std::byte> header(static_cast<std::size_t>(view->data_begin()));
+  if (!input->read(0, header) || xxh3_128(ByteSpan(header)) != record.header)
+    return damaged(record.name, holds() + ", has another header than when it was written");
+  auto made = std::make_unique<OpenFile>(OpenFile{*std::move(input), *std::move(view)});
+  return open_.emplace(index, std::move(made)).first->second.get();
+}
+
+Result<void> Checkpoint::check_files() {
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i)
+    if (const auto opened = file(static_cast<int>(i)); !opened.ok()) return opened.error();
+  return {};
+}
+
+Result<const files::TensorEntry*> Checkpoint::entry_of(OpenFile& file, const TensorRecord& tensor,
+                                                       const StoredSlice& stored) const {
+  const std::string name = entry_name(slice_of(tensor, stored));
+  const files::TensorEntry* const entry = file.view.find(name);
+  if (entry == nullptr || entry->info.type != tensor.type ||
+      std::cmp_not_equal(entry->bytes.size(), bytes_of_slice(tensor, stored)))
+    return damaged(manifest_.files[static_cast<std::size_t>(stored.file)].name,
+                   " does not hold tensor `" + name + "` as the manifest says");
+  return entry;
+}
+
+Result<void> Checkpoint::read_piece(OpenFile& file, const TensorRecord& tensor,
+                                    const StoredSlice& stored, std::int64_t piece,
+                                    std::span<std::byte> into) const {
+  const auto entry = entry_of(file, tensor, stored);
+  if (!entry.ok()) return entry.error();
+  const std::int64_t at = (*entry)->begin + piece * kPieceBytes;
+  const std::string& name = manifest_.files[static_cast<std::size_t>(stored.file)].name;
+  const auto where = [&] {
+    return join_parts(": bytes ", piece * kPieceBytes, " to ",
+                      piece * kPieceBytes + static_cast<std::int64_t>(into.size()), " of tensor `",
+                      entry_name(slice_of(tensor, stored)), "`");
+  };
+  if (!file.input.read(at, into)) return damaged(name, where() + " are gone");
+  const std::uint64_t found = xxh3_64(ByteSpan(into));
+  const std::uint64_t due = stored.pieces[static_cast<std::size_t>(piece)];
+  if (found == due) return {};
+  return damaged(name, join_parts(where(), " have the digest ", to_hex(found), ", not ",
+                                  to_hex(due), " as when they were written"));
+}
+
+Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice& stored,
+                                   const Slice& wanted, DType dtype, std::span<std::byte> target) {
+  const auto runs = common_runs(slice_of(tensor, stored), wanted);
+  if (runs.empty()) return {};
+  const Result<OpenFile*> opened = file(stored.file);
+  if (!opened.ok()) return opened.error();
+  const DType from = *files::dtype_of(tensor.type);
+  const auto from_size = static_cast<std::int64_t>(size_of(from));
+  const auto to_size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t per_piece = kPieceBytes / from_size;
+  std::int64_t loaded = -1;
+  for (const mesh::Run& run : runs)
+    for (std::int64_t done = 0; done < run.length;) {
+      const std::int64_t source = run.source + done, piece = source / per_piece;
+      if (piece != loaded) {
+        const std::int64_t rest = bytes_of_slice(tensor, stored) - piece * kPieceBytes;
+        piece_.resize(static_cast<std::size_t>(std::min(rest, kPieceBytes)));
+        if (const auto read = read_piece(**opened, tensor, stored, piece, piece_); !read.ok())
+          return read.error();
+        loaded = piece;
+      }
+      const std::int64_t in_piece = source - piece * per_piece;
+      const std::int64_t length = std::min(run.length - done, per_piece - in_piece);
+      widen(from,
+            ByteSpan(piece_).subspan(static_cast<std::size_t>(in_piece * from_size),
+                                     static_cast<std::size_t>(length * from_size)),
+            dtype,
+            target.subspan(static_cast<std::size_t>((run.target + done) * to_size),
+                           static_cast<std::size_t>(length * to_size)));
+      done += length;
+    }
+  return {};
+}
+
+Result<void> Checkpoint::read(const Slice& wanted, DType dtype, std::span<std::byte> target) {
+  LS_CHECK(
+      std::cmp_equal(target.size(), wanted.size() * static_cast<std::int64_t>(size_of(dtype))));
+  const auto found = by_name_.find({wanted.tensor, wanted.role});
+  const std::string who = join_parts(to_text(wanted.role), " of tensor `", wanted.tensor, "`");
+  if (found == by_name_.end())
+    return Error{Code::kOtherCheckpoint, "`" + path_ + "` has no " + who, ""};
+  const TensorRecord& tensor = manifest_.tensors[found->second];
+  if (tensor.shape != wanted.shape)
+    return Error{Code::kOtherCheckpoint,
+                 join_parts("`", path_, "` has ", who, " of shape ", mesh::shape_text(tensor.shape),
+                            ", here it has ", mesh::shape_text(wanted.shape)),
+                 ""};
+  const auto from = files::dtype_of(tensor.type);
+  if (!from || !widens(*from, dtype))
+    return Error{Code::kOtherCheckpoint,
+                 join_parts("`", path_, "` has ", who, " as ", files::to_text(tensor.type),
+                            ", which can not become ", to_text(dtype), " without rounding"),
+                 ""};
+  for (const StoredSlice& stored : tensor.slices)
+    if (const auto read = read_from(tensor, stored, wanted, dtype, target); !read.ok())
+      return read.error();
+  return {};
+}
+
+Result<void> Checkpoint::verify(const std::function<void(std::int64_t)>& on_bytes) {
+  if (const auto checked = check_files(); !checked.ok()) return checked.error();
+  for (const TensorRecord& tensor : manifest_.tensors)
+    for (const StoredSlice& stored : tensor.slices) {
+      OpenFile& opened = **file(stored.file);
+      if (const auto entry = entry_of(opened, tensor, stored); !entry.ok()) return entry.error();
+      const std::int64_t bytes = bytes_of_slice(tensor, stored);
+      for (std::int64_t at = 0; at < bytes; at += kPieceBytes) {
+        piece_.resize(static_cast<std::size_t>(std::min(bytes - at, kPieceBytes)));
+        if (const auto read = read_piece(opened, tensor, stored, at / kPieceBytes, piece_);
+            !read.ok())
+          return read.error();
+        if (on_bytes) on_bytes(static_cast<std::int64_t>(piece_.size()));
+      }
+    }
+  return {};
+}
+
+Result<Choice> newest(files::Disk& disk, const std::string& folder,
+                      std::optional<std::int64_t> older_than) {
+  std::vector<Error> skipped;
+  for (const std::string& path : candidates(disk, folder)) {
+    if (older_than && *step_of(last_name(path)) >= *older_than) continue;
+    Result<Checkpoint> opened = Checkpoint::open(path);
+    if (opened.ok())
+      if (const auto checked = opened->check_files(); checked.ok())
+        return Choice{*std::move(opened), std::move(skipped)};
+      else
+        skipped.push_back(checked.error());
+    else
+      skipped.push_back(opened.error());
+  }
+  if (skipped.empty())
+    return Error{Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
+                 "checkpoints are folders step-N in it"};
+  return Error{Code::kNoCheckpoint,
+               join_parts("none of ", skipped.size(), " checkpoints in `", folder,
+                          "` is whole; of the newest: ", skipped[0].message),
+               skipped[0].help};
+}
+
+bool is_checkpoint(const std::string& path) {
+  struct stat status = {};
+  return ::stat((path + "/" + std::string(kManifestName)).c_str(), &status) == 0 ||
+         step_of(last_name(path)).has_value();
+}
+
+}  // namespace lockstep::checkpoint

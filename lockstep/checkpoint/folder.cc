@@ -1,0 +1,126 @@
+#include "lockstep/checkpoint/folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/units.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kReplaced = ".replaced-";
+
+bool exists(const std::string& path) {
+  struct stat status = {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Out of sight first, so that a removal that stops half way leaves nothing that looks whole.
+void remove_checkpoint(files::Disk& disk, const std::string& folder, const std::string& path) {
+  const std::string hidden = folder + "/" + last_part(path) + std::string(kTemporary) + "removed";
+  files::remove_all(disk, hidden);
+  disk.rename(path, hidden);
+  files::remove_all(disk, hidden);
+}
+
+}  // namespace
+
+std::string folder_name(std::int64_t step) {
+  return strf("step-%08lld", static_cast<long long>(step));
+}
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (status != std::errc() || step < 0 || end == name.data()) return std::nullopt;
+  const std::string_view rest(end, static_cast<std::size_t>(name.data() + name.size() - end));
+  const bool is_plain = rest.empty() || (rest.starts_with(kReplaced) &&
+                                         rest.find(kTemporary) == std::string_view::npos);
+  if (!is_plain) return std::nullopt;
+  return step;
+}
+
+std::string file_name(int writer) { return strf("rank-%05d.safetensors", writer); }
+
+void make_folders(files::Disk& disk, const std::string& folder) {
+  if (folder.empty() || exists(folder)) return;
+  const auto slash = folder.find_last_not_of('/') == std::string::npos
+                         ? std::string::npos
+                         : folder.rfind('/', folder.find_last_not_of('/'));
+  if (slash != std::string::npos && slash > 0) make_folders(disk, folder.substr(0, slash));
+  disk.make_folder(folder);
+}
+
+std::string begin_save(files::Disk& disk, const std::string& folder, std::int64_t step,
+                       std::string_view nonce) {
+  std::string path = folder + "/" + folder_name(step) + std::string(kTemporary);
+  path += nonce;
+  disk.make_folder(path);
+  return path;
+}
+
+std::string publish(files::Disk& disk, const std::string& folder, const std::string& temporary,
+                    const Manifest& manifest) {
+  const auto names = disk.list(temporary);
+  for (const FileRecord& file : manifest.files)
+    if (!std::ranges::binary_search(names, file.name))
+      throw IoError({Code::kDiskFailed,
+                     "`" + file.name + "` was written, but is not in `" + temporary + "`",
+                     "all ranks must save to one file system that they share"});
+  disk.sync_folder(temporary);
+  const auto file = disk.create(temporary + "/" + std::string(kManifestName), 0);
+  file->write(as_byte_span(to_text(manifest)));
+  file->sync();
+  file->close();
+  disk.sync_folder(temporary);
+
+  std::string path = folder + "/" + folder_name(manifest.step);
+  const std::string nonce = temporary.substr(temporary.rfind(kTemporary) + kTemporary.size());
+  const std::string replaced = path + std::string(kReplaced) + nonce;
+  const bool replaces = exists(path);
+  if (replaces) disk.rename(path, replaced);
+  disk.rename(temporary, path);
+  disk.sync_folder(folder);
+  if (replaces) remove_checkpoint(disk, folder, replaced);
+  files::replace_file(disk, folder + "/latest", folder_name(manifest.step) + "\n");
+  return path;
+}
+
+void retain(files::Disk& disk, const std::string& folder, std::int64_t keep) {
+  const auto all = candidates(disk, folder);
+  if (keep == 0 || std::cmp_less_equal(all.size(), keep)) return;
+  for (std::size_t i = static_cast<std::size_t>(keep); i < all.size(); ++i)
+    remove_checkpoint(disk, folder, all[i]);
+  disk.sync_folder(folder);
+}
+
+void clean(files::Disk& disk, const std::string& folder) {
+  for (const std::string& name : disk.list(folder))
+    if (name.starts_with(kPrefix) && name.find(kTemporary) != std::string::npos)
+      files::remove_all(disk, folder + "/" + name);
+}
+
+std::vector<std::string> candidates(files::Disk& disk, const std::string& folder) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  for (const std::string& name : disk.list(folder))
+    if (const auto step = step_of(name)) found.emplace_back(*step, name);
+  // Of one step, the plain name first: it is the newer one.
+  std::ranges::sort(found, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second.size() < b.second.size();
+  });
+  std::vector<std::string> paths;
+  for (const auto& [step, name] : found) paths.push_back(folder + "/" + name);
+  return paths;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,52 @@
+// Where checkpoints are: a folder with one folder per checkpoint, and how one comes to be there. A
+// checkpoint is written under a temporary name and renamed when all of it is durable:
+//
+//   step-00000010.tmp-<nonce>/     files, each synced; the folder synced; MANIFEST.json written, synced;
+//                                  the folder synced again
+//   step-00000010/                 renamed; the parent synced. Only now may older ones be removed.
+//   latest                         names the newest, for people; nobody reads it to find a checkpoint
+//
+// A name is a checkpoint when it is step-N with a manifest that parses and files that have the sizes
+// in it. All functions throw IoError.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/files/durable.h"
+
+namespace lockstep::checkpoint {
+
+std::string folder_name(std::int64_t step);  // "step-00000010"
+// Of a checkpoint's folder, also of one that another has just taken the place of; nothing for other
+// names.
+std::optional<std::int64_t> step_of(std::string_view name);
+std::string file_name(int writer);  // "rank-00003.safetensors"
+
+// Makes `folder` and its parents where they do not exist.
+void make_folders(files::Disk& disk, const std::string& folder);
+
+// The path of a new folder for the files of a checkpoint; `nonce` differs among all attempts.
+std::string begin_save(files::Disk& disk, const std::string& folder, std::int64_t step,
+                       std::string_view nonce);
+
+// Publishes what was written to `temporary`, a path of begin_save; returns the checkpoint's path. An
+// earlier checkpoint of the same step is replaced, and removed only when the new one is durable.
+// REQUIRES: all files of the manifest are there and synced.
+std::string publish(files::Disk& disk, const std::string& folder, const std::string& temporary,
+                    const Manifest& manifest);
+
+// Removes all but the newest `keep` of the folder's checkpoints, without looking into them; 0: none.
+void retain(files::Disk& disk, const std::string& folder, std::int64_t keep);
+
+// Removes what interrupted saves and removals have left. Nobody may be saving there.
+void clean(files::Disk& disk, const std::string& folder);
+
+// Paths of folders that are called like checkpoints, newest first.
+std::vector<std::string> candidates(files::Disk& disk, const std::string& folder);
+
+}  // namespace lockstep::checkpoint

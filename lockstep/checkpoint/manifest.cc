@@ -1,0 +1,274 @@
+#include "lockstep/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "lockstep/base/check.h"
+#include "lockstep/checkpoint/manifest_text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// The digest lies at a fixed place before the text that it is of, so that no parser is needed to check it.
+constexpr std::string_view kBeforeDigest = "{\"sha256\":\"";
+constexpr std::string_view kAfterDigest = "\",\n\"checkpoint\":";
+constexpr std::string_view kEnd = "\n}\n";
+constexpr std::size_t kDigestDigits = 64;
+
+std::string digest_text(std::string_view body) { return to_hex(ByteSpan(sha256(body))); }
+
+// --- writing ---
+
+Json to_json(const Facts& facts) {
+  Json::Object members;
+  for (const auto& [key, value] : facts) members.push_back({key, value});
+  return Json::object(std::move(members));
+}
+
+Json to_json(const std::vector<std::int64_t>& counts) {
+  return Json::array(Json::Array(counts.begin(), counts.end()));
+}
+
+Json to_json(const StoredSlice& slice) {
+  std::string digests;
+  for (const std::uint64_t piece : slice.pieces) digests += to_hex(piece);
+  return Json::object({{"file", slice.file},
+                       {"box", Json::array({to_json(slice.box.begin), to_json(slice.box.extent)})},
+                       {"range", Json::array({slice.begin, slice.end})},
+                       {"xxh3", std::move(digests)}});
+}
+
+Json to_json(const TensorRecord& tensor) {
+  Json slices = Json::array();
+  for (const StoredSlice& slice : tensor.slices) slices.push(to_json(slice));
+  return Json::object({{"name", tensor.name},
+                       {"role", to_text(tensor.role)},
+                       {"dtype", files::to_text(tensor.type)},
+                       {"shape", to_json(tensor.shape)},
+                       {"slices", std::move(slices)}});
+}
+
+// --- reading ---
+
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+std::optional<std::int64_t> volume_of(const std::vector<std::int64_t>& extent, std::int64_t unit) {
+  for (const std::int64_t length : extent)
+    if (__builtin_mul_overflow(unit, length, &unit)) return std::nullopt;
+  return unit;
+}
+
+class ManifestReader {
+ public:
+  Manifest read(const Json& json) {
+    Fields fields(json, "the manifest", trouble);
+    if (const std::string format = fields.text("format"); format != kFormat && !trouble.any())
+      trouble.add("the manifest", "is of format `" + format + "`; this version reads `" +
+                                      std::string(kFormat) + "`");
+    if (fields.count("piece_bytes") != kPieceBytes)
+      fields.fail("piece_bytes", "is not " + std::to_string(kPieceBytes));
+    made_.step = fields.count("step");
+    made_.updates = fields.count("updates");
+    made_.samples = fields.count("samples");
+    made_.tokens = fields.count("tokens");
+    made_.model = fields.facts("model");
+    made_.config = fields.facts("config");
+    made_.data = fields.text("data");
+    made_.state = fields.facts("state");
+    made_.layout = fields.text("layout");
+    made_.lockstep = fields.text("lockstep");
+    made_.torch = fields.text("torch");
+    for (const Json& file : fields.list("files")) read_file(file);
+    for (const Json& tensor : fields.list("tensors")) read_tensor(tensor);
+    fields.done();
+    return std::move(made_);
+  }
+
+  Trouble trouble;
+
+ private:
+  void read_file(const Json& json) {
+    Fields fields(json, "file " + std::to_string(made_.files.size()), trouble);
+    FileRecord file = {fields.text("name"), fields.count("bytes"), fields.hash("header_xxh3")};
+    fields.done();
+    if (!is_plain_name(file.name)) fields.fail("name", "is no name of a file in its folder");
+    if (!file_names_.insert(file.name).second) fields.fail("name", "another file has too");
+    made_.files.push_back(std::move(file));
+  }
+
+  void read_tensor(const Json& json) {
+    Fields fields(json, "tensor " + std::to_string(made_.tensors.size()), trouble);
+    TensorRecord tensor;
+    tensor.name = fields.text("name");
+    const auto role = parse_role(fields.text("role"));
+    const auto type = files::parse_element_type(fields.text("dtype"));
+    tensor.shape = fields.counts("shape");
+    if (!role) fields.fail("role", "is unknown");
+    if (!type || files::bits_of(*type) % 8 != 0) fields.fail("dtype", "is unknown");
+    if (trouble.any()) return;
+    tensor.role = *role;
+    tensor.type = *type;
+    if (!tensor_names_.insert({tensor.name, tensor.role}).second)
+      fields.fail("name", "another tensor of the same role has too: `" + tensor.name + "`");
+    if (!volume_of(tensor.shape, files::bits_of(*type)))
+      fields.fail("shape", "does not fit into 63 bits");
+    for (const Json& slice : fields.list("slices"))
+      if (!trouble.any()) read_slice(slice, tensor);
+    fields.done();
+    made_.tensors.push_back(std::move(tensor));
+  }
+
+  void read_slice(const Json& json, TensorRecord& tensor) {
+    Fields fields(
+        json, "slice " + std::to_string(tensor.slices.size()) + " of tensor `" + tensor.name + "`",
+        trouble);
+    StoredSlice slice;
+    const std::int64_t file = fields.count("file");
+    if (std::cmp_greater_equal(file, made_.files.size())) fields.fail("file", "is in no list");
+    slice.file = static_cast<int>(file);
+    read_box(fields, tensor.shape, slice.box);
+    const auto range = fields.counts("range");
+    const std::string digests = fields.text("xxh3");
+    fields.done();
+    if (trouble.any()) return;
+    if (range.size() != 2 || range[0] > range[1] || range[1] > slice.box.volume())
+      return fields.fail("range", "does not lie in its box");
+    slice.begin = range[0];
+    slice.end = range[1];
+    read_digests(fields, digests, (slice.end - slice.begin) * files::bits_of(tensor.type) / 8,
+                 slice);
+    tensor.slices.push_back(std::move(slice));
+  }
+
+  void read_box(Fields& fields, const std::vector<std::int64_t>& shape, Box& box) {
+    const Json::Array& corners = fields.list("box");
+    const auto begin = corners.size() == 2 ? counts_in(corners[0]) : std::nullopt;
+    const auto extent = corners.size() == 2 ? counts_in(corners[1]) : std::nullopt;
+    if (!begin || !extent || begin->size() != shape.size() || extent->size() != shape.size())
+      return fields.fail("box", "is no pair of lists with one number per dim");
+    for (std::size_t dim = 0; dim < shape.size(); ++dim)
+      if ((*begin)[dim] > shape[dim] || (*extent)[dim] > shape[dim] - (*begin)[dim])
+        return fields.fail("box", "does not lie in its tensor");
+    box = {*begin, *extent};
+  }
+
+  void read_digests(Fields& fields, std::string_view digits, std::int64_t bytes,
+                    StoredSlice& slice) {
+    const std::int64_t pieces = bytes / kPieceBytes + (bytes % kPieceBytes != 0 ? 1 : 0);
+    if (digits.size() % 16 != 0 || std::cmp_not_equal(digits.size() / 16, pieces))
+      return fields.fail("xxh3", "does not have " + std::to_string(pieces) + " digests");
+    for (std::size_t at = 0; at < digits.size(); at += 16) {
+      const auto piece = parse_hex(digits.substr(at, 16));
+      if (!piece) return fields.fail("xxh3", "is not hexadecimal");
+      slice.pieces.push_back(*piece);
+    }
+  }
+
+  Manifest made_;
+  std::set<std::string> file_names_;
+  std::set<std::pair<std::string, Role>> tensor_names_;
+};
+
+}  // namespace
+
+Hash128 digest_of(const Facts& facts) {
+  std::string text;
+  for (const auto& [key, value] : facts) text += key + " = " + value + "\n";
+  return xxh3_128(text);
+}
+
+Slice slice_of(const TensorRecord& tensor, const StoredSlice& stored) {
+  return {tensor.name, tensor.role, tensor.shape, stored.box, stored.begin, stored.end};
+}
+
+const TensorRecord* Manifest::find(std::string_view name, Role role) const {
+  for (const TensorRecord& tensor : tensors)
+    if (tensor.role == role && tensor.name == name) return &tensor;
+  return nullptr;
+}
+
+std::string to_text(const Manifest& manifest) {
+  Json files = Json::array(), tensors = Json::array();
+  for (const FileRecord& file : manifest.files)
+    files.push(Json::object(
+        {{"name", file.name}, {"bytes", file.bytes}, {"header_xxh3", to_hex(file.header)}}));
+  for (const TensorRecord& tensor : manifest.tensors) tensors.push(to_json(tensor));
+  const std::string body = Json::object({{"format", kFormat},
+                                         {"piece_bytes", kPieceBytes},
+                                         {"step", manifest.step},
+                                         {"updates", manifest.updates},
+                                         {"samples", manifest.samples},
+                                         {"tokens", manifest.tokens},
+                                         {"model", to_json(manifest.model)},
+                                         {"config", to_json(manifest.config)},
+                                         {"data", manifest.data},
+                                         {"state", to_json(manifest.state)},
+                                         {"layout", manifest.layout},
+                                         {"lockstep", manifest.lockstep},
+                                         {"torch", manifest.torch},
+                                         {"files", std::move(files)},
+                                         {"tensors", std::move(tensors)}})
+                               .dump();
+  std::string text(kBeforeDigest);
+  text += digest_text(body);
+  text += kAfterDigest;
+  text += body;
+  return text += kEnd;
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& path) {
+  const auto refused = [&](const std::string& why) {
+    return Error{Code::kBadManifest, "`" + path + "`: " + why,
+                 "use another checkpoint, or a copy of this one"};
+  };
+  constexpr std::size_t kBefore = kBeforeDigest.size() + kDigestDigits + kAfterDigest.size();
+  if (text.size() < kBefore + kEnd.size() || !text.starts_with(kBeforeDigest) ||
+      text.substr(kBefore - kAfterDigest.size(), kAfterDigest.size()) != kAfterDigest ||
+      !text.ends_with(kEnd))
+    return refused("this is not a whole manifest of a checkpoint");
+  const std::string_view told = text.substr(kBeforeDigest.size(), kDigestDigits);
+  const std::string_view body = text.substr(kBefore, text.size() - kBefore - kEnd.size());
+  if (const std::string found = digest_text(body); found != told)
+    return refused(join_parts("its SHA-256 is ", found, ", but ", told, " is written in it"));
+  const Result<Json> json = Json::parse(body);
+  if (!json.ok()) return refused(json.error().message);
+  ManifestReader reader;
+  Manifest made = reader.read(*json);
+  if (reader.trouble.any()) return refused(reader.trouble.text());
+  return made;
+}
+
+Result<Manifest> join(std::vector<Manifest> parts) {
+  LS_CHECK(!parts.empty());
+  Manifest made = std::move(parts[0]);
+  std::map<std::pair<std::string, Role>, std::size_t> known;
+  for (std::size_t i = 0; i < made.tensors.size(); ++i)
+    known.emplace(std::pair(made.tensors[i].name, made.tensors[i].role), i);
+  for (std::size_t part = 1; part < parts.size(); ++part) {
+    const int shift = static_cast<int>(made.files.size());
+    std::ranges::move(parts[part].files, std::back_inserter(made.files));
+    for (TensorRecord& tensor : parts[part].tensors) {
+      for (StoredSlice& slice : tensor.slices) slice.file += shift;
+      const auto [at, is_new] =
+          known.emplace(std::pair(tensor.name, tensor.role), made.tensors.size());
+      if (is_new) {
+        made.tensors.push_back(std::move(tensor));
+        continue;
+      }
+      TensorRecord& same = made.tensors[at->second];
+      if (same.shape != tensor.shape || same.type != tensor.type)
+        return Error{Code::kBadManifest,
+                     "writers disagree about the shape or type of tensor `" + tensor.name + "`",
+                     ""};
+      std::ranges::move(tensor.slices, std::back_inserter(same.slices));
+    }
+  }
+  return made;
+}
+
+}  // namespace lockstep::checkpoint

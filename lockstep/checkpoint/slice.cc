@@ -1,0 +1,126 @@
+#include "lockstep/checkpoint/slice.h"
+
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kSliceRoles[] = {"weight", "first_moment", "second_moment"};
+
+std::vector<std::int64_t> strides_of(const Box& box) {
+  std::vector<std::int64_t> strides(box.extent.size(), 1);
+  for (std::size_t dim = strides.size(); dim-- > 1;)
+    strides[dim - 1] = strides[dim] * box.extent[dim];
+  return strides;
+}
+
+// Walks over what two slices share, row by row.
+class Meeting {
+ public:
+  Meeting(const Slice& from, const Slice& to)
+      : from_(from),
+        to_(to),
+        from_strides_(strides_of(from.box)),
+        to_strides_(strides_of(to.box)) {}
+
+  std::vector<mesh::Run> runs() {
+    const std::size_t dims = from_.box.extent.size();
+    for (std::size_t dim = 0; dim < dims; ++dim) {
+      begin_.push_back(std::max(from_.box.begin[dim], to_.box.begin[dim]));
+      end_.push_back(std::min(from_.box.begin[dim] + from_.box.extent[dim],
+                              to_.box.begin[dim] + to_.box.extent[dim]));
+    }
+    if (dims > 1) {
+      narrow(from_, from_strides_);
+      narrow(to_, to_strides_);
+    }
+    for (std::size_t dim = 0; dim < dims; ++dim)
+      if (begin_[dim] >= end_[dim]) return {};
+    // Dims that both hold whole lie together in both.
+    std::size_t row_dim = dims == 0 ? 0 : dims - 1;
+    while (row_dim > 0 && is_whole(row_dim)) --row_dim;
+    std::int64_t row = 1;
+    for (std::size_t dim = row_dim; dim < dims; ++dim) row *= end_[dim] - begin_[dim];
+    walk(0, row_dim, row, 0, 0);
+    return std::move(runs_);
+  }
+
+ private:
+  // Leaves out rows of the first dim that the range does not reach.
+  void narrow(const Slice& slice, const std::vector<std::int64_t>& strides) {
+    if (strides[0] == 0 || slice.size() == 0) return;
+    begin_[0] = std::max(begin_[0], slice.box.begin[0] + slice.begin / strides[0]);
+    end_[0] = std::min(end_[0], slice.box.begin[0] + (slice.end + strides[0] - 1) / strides[0]);
+  }
+
+  bool is_whole(std::size_t dim) const {
+    const std::int64_t length = end_[dim] - begin_[dim];
+    return length == from_.box.extent[dim] && length == to_.box.extent[dim];
+  }
+
+  void walk(std::size_t dim, std::size_t row_dim, std::int64_t row, std::int64_t from,
+            std::int64_t to) {
+    if (dim == row_dim) {
+      if (!begin_.empty()) {
+        from += (begin_[dim] - from_.box.begin[dim]) * from_strides_[dim];
+        to += (begin_[dim] - to_.box.begin[dim]) * to_strides_[dim];
+      }
+      return add(from, to, row);
+    }
+    for (std::int64_t i = begin_[dim]; i < end_[dim]; ++i)
+      walk(dim + 1, row_dim, row, from + (i - from_.box.begin[dim]) * from_strides_[dim],
+           to + (i - to_.box.begin[dim]) * to_strides_[dim]);
+  }
+
+  void add(std::int64_t from, std::int64_t to, std::int64_t length) {
+    const std::int64_t skip = std::max({std::int64_t{0}, from_.begin - from, to_.begin - to});
+    const std::int64_t stop = std::min({length, from_.end - from, to_.end - to});
+    if (skip >= stop) return;
+    const mesh::Run run = {from + skip - from_.begin, to + skip - to_.begin, stop - skip};
+    if (!runs_.empty() && runs_.back().source + runs_.back().length == run.source &&
+        runs_.back().target + runs_.back().length == run.target)
+      runs_.back().length += run.length;
+    else
+      runs_.push_back(run);
+  }
+
+  const Slice& from_;
+  const Slice& to_;
+  const std::vector<std::int64_t> from_strides_, to_strides_;
+  std::vector<std::int64_t> begin_, end_;  // of what boxes share
+  std::vector<mesh::Run> runs_;
+};
+
+}  // namespace
+
+std::string_view to_text(Role role) { return kSliceRoles[static_cast<std::size_t>(role)]; }
+
+std::optional<Role> parse_role(std::string_view text) {
+  for (const Role role : kAllRoles)
+    if (to_text(role) == text) return role;
+  return std::nullopt;
+}
+
+std::int64_t Box::volume() const {
+  std::int64_t volume = 1;
+  for (const std::int64_t length : extent) volume *= length;
+  return volume;
+}
+
+Box whole(const std::vector<std::int64_t>& shape) {
+  return {std::vector<std::int64_t>(shape.size(), 0), shape};
+}
+
+std::string entry_name(const Slice& slice) {
+  if (slice.role == Role::kWeight) return slice.tensor;
+  return slice.tensor + ":" + std::string(to_text(slice.role));
+}
+
+std::vector<mesh::Run> common_runs(const Slice& from, const Slice& to) {
+  LS_CHECK(from.tensor == to.tensor && from.shape == to.shape, from.tensor, " and ", to.tensor);
+  return Meeting(from, to).runs();
+}
+
+}  // namespace lockstep::checkpoint
