@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -145,17 +146,37 @@ at::Tensor TensorWorkspace::reduced_grad(int unit) const {
   return get<at::Tensor>(final_grad(step_, unit));
 }
 
-void TensorWorkspace::load_state(int unit, StateRole role, const at::Tensor& whole) {
-  const auto copy_into = [&](const at::Tensor& target, std::int64_t begin) {
-    const std::int64_t length = std::min(begin + target.numel(), layout(unit).size) - begin;
-    if (length > 0) target.narrow(0, 0, length).copy_(whole.narrow(0, begin, length));
+void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
+  const auto fill_into = [&](const arch::FlatRange& range, const at::Tensor& target) {
+    if (target.is_cpu()) return fill(range, target);
+    const ChargeTo charge(tensor::process_account());
+    const at::Tensor host = at::zeros_like(target, at::kCPU);
+    fill(range, host);
+    target.copy_(host);
   };
-  copy_into(state(unit, role), own_range(unit).begin);
-  if (role != StateRole::kParameter) return;
-  if (shards_params())
-    copy_into(get<at::Tensor>({ValueKind::kParamShard, unit}), own_range(unit).begin);
-  else
-    copy_into(param(unit), 0);
+  const arch::FlatRange own = own_range(unit);
+  if (role != StateRole::kParameter) return fill_into(own, state(unit, role));
+  const bool has_master = wide_type(settings_.dtype) != settings_.dtype;
+  if (has_master || shards_params()) fill_into(own, state(unit, role));
+  if (shards_params()) {
+    if (has_master)
+      get<at::Tensor>({ValueKind::kParamShard, unit}).copy_(state(unit, StateRole::kParameter));
+    return;
+  }
+  const at::Tensor all = param(unit).narrow(0, 0, layout(unit).size);
+  if (!has_master) return fill_into({0, layout(unit).size}, all);
+  const ChargeTo charge(tensor::process_account());
+  const at::Tensor wide = at::zeros(
+      {layout(unit).size}, at::TensorOptions(tensor::scalar_type_of(wide_type(settings_.dtype))));
+  fill({0, layout(unit).size}, wide);
+  all.copy_(wide);
+}
+
+void TensorWorkspace::load_state(int unit, StateRole role, const at::Tensor& whole) {
+  fill_state(unit, role, [&](const arch::FlatRange& range, const at::Tensor& into) {
+    const std::int64_t length = std::min(range.end, layout(unit).size) - range.begin;
+    if (length > 0) into.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
+  });
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,8 +84,12 @@ class TensorWorkspace final : public exec::Workspace {
   at::Tensor state(int unit, StateRole role) const;
   // The reduced gradient of the piece; there between Norm and Update.
   at::Tensor reduced_grad(int unit) const;
-  // Sets the state from the unit's buffer, of at least layout(unit).size elements. Without shards of
-  // parameters, all of them; working parameters become the rounding of their masters.
+  // Sets the state: `fill` writes elements `range` of the unit's buffer into a tensor in host memory of
+  // as many elements, of the state's type, and may leave out gaps. It is called for own_range(unit), and
+  // of parameters that are not sharded for all; working parameters become the rounding of their masters.
+  using Fill = std::function<void(const arch::FlatRange& range, const at::Tensor& into)>;
+  void fill_state(int unit, StateRole role, const Fill& fill);
+  // The same from the unit's buffer, of at least layout(unit).size elements.
   void load_state(int unit, StateRole role, const at::Tensor& whole);
 
   bool holds(const schedule::Value& value) const override { return values_.contains(value); }

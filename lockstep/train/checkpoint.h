@@ -26,10 +26,11 @@ struct Progress {
 };
 
 struct SaveSettings {
-  std::string folder;     // gets one folder step-N per checkpoint; made when it does not exist
-  std::int64_t keep = 2;  // newest checkpoints; the others are removed; 0: all stay
-  std::string data;       // what is trained on; another text means other samples
-  std::string lockstep;   // version of the program that saves
+  std::string folder = {};  // gets one folder step-N per checkpoint; made when it does not exist
+  std::int64_t keep = 2;    // newest checkpoints; the others are removed; 0: all stay
+  std::int64_t first_step = 0;  // where this run begins; there may be no later checkpoints
+  std::string data = {};        // what is trained on; another text means other samples
+  std::string lockstep = {};    // version of the program that saves
   files::Disk* disk = nullptr;  // absent: the machine's own
 };
 
@@ -37,7 +38,8 @@ struct SaveSettings {
 class Saver {
  public:
   // Takes memory for a copy of this rank's state and connects all ranks, each of which calls it; rank 0
-  // removes what interrupted saves have left. `label` must differ among savers of one world; `deadline`
+  // removes what interrupted saves have left, and refuses a folder with checkpoints of later steps than
+  // first_step (LS0106). `label` must differ among savers of one world; `deadline`
   // is how long ranks wait for one another's files. Throws WorldError.
   Saver(const Job& job, Session& session, comm::World& world, const std::string& label,
         SaveSettings settings, Seconds deadline);

@@ -11,14 +11,15 @@ void NoiseScale::add(const MeanGradient& small, const MeanGradient& large) {
   const double gradient = (all * large.squares - b * small.squares) / (all - b);
   const double variance = (small.squares - large.squares) / (1 / b - 1 / all);
   if (!std::isfinite(gradient) || !std::isfinite(variance)) return;
-  seen_ = std::min(seen_ + 1, steps_);
-  gradient_ += (gradient - gradient_) / static_cast<double>(seen_);
-  variance_ += (variance - variance_) / static_cast<double>(seen_);
+  Averages& now = averages_;
+  now.seen = std::min(now.seen + 1, steps_);
+  now.gradient += (gradient - now.gradient) / static_cast<double>(now.seen);
+  now.variance += (variance - now.variance) / static_cast<double>(now.seen);
 }
 
 std::optional<double> NoiseScale::value() const {
-  if (seen_ == 0 || !(gradient_ > 0)) return std::nullopt;
-  return variance_ / gradient_;
+  if (averages_.seen == 0 || !(averages_.gradient > 0)) return std::nullopt;
+  return averages_.variance / averages_.gradient;
 }
 
 }  // namespace lockstep::train

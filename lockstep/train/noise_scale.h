@@ -33,10 +33,19 @@ class NoiseScale {
   // In tokens. Absent while noise hides the gradient: before the first step, or |G|^2 <= 0.
   std::optional<double> value() const;
 
+  // What has to be kept to go on later.
+  struct Averages {
+    std::int64_t seen = 0;  // steps, at most those that are averaged over
+    double gradient = 0;    // |G|^2
+    double variance = 0;    // S
+    bool operator==(const Averages&) const = default;
+  };
+  const Averages& averages() const { return averages_; }
+  void set_averages(const Averages& averages) { averages_ = averages; }
+
  private:
   std::int64_t steps_;
-  std::int64_t seen_ = 0;
-  double gradient_ = 0, variance_ = 0;
+  Averages averages_;
 };
 
 }  // namespace lockstep::train

@@ -14,7 +14,8 @@ namespace {
 
 Bytes bytes_sent(const comm::Ledger& ledger) {
   Bytes sum;
-  for (const auto& [key, entry] : ledger.entries()) sum += entry.sent;
+  for (const auto& [key, entry] : ledger.entries())
+    if (key.axis != kCheckpointAxis) sum += entry.sent;
   return sum;
 }
 

@@ -38,6 +38,9 @@ struct StepReport {
 using WorkspaceWrap =
     std::function<std::unique_ptr<exec::Workspace>(exec::Workspace& inner, Rank rank)>;
 
+// What is sent along this axis goes on beside steps, and is in no report of theirs.
+inline constexpr const char* kCheckpointAxis = "checkpoint";
+
 // Belongs to the rank's thread. Job, world and source must outlive it.
 class Session {
  public:
@@ -51,6 +54,7 @@ class Session {
   StepReport step(std::int64_t step, const exec::Executor::Observer& observer = {});
 
   runtime::TensorWorkspace& workspace() { return *workspace_; }
+  NoiseScale* noise_scale() { return noise_scale_ ? &*noise_scale_ : nullptr; }  // null: unmeasured
   const tensor::MemoryAccount& memory() const { return account_; }
   // Of the last step, as the executor has them.
   const schedule::Timeline& timeline() const { return last_->timeline(); }

@@ -1,0 +1,170 @@
+#include "lockstep/train/checkpoint.h"
+
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/identity.h"
+#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/comm/texts.h"
+#include "lockstep/tensor/as_buffer.h"
+#include "lockstep/train/checkpoint_agreement.h"
+#include "lockstep/train/checkpoint_state.h"
+
+namespace lockstep::train {
+namespace {
+
+using checkpoint::Checkpoint;
+using runtime::StateRole;
+
+std::span<std::byte> bytes_in(const at::Tensor& tensor, std::int64_t at, std::int64_t count) {
+  LS_CHECK(tensor.is_contiguous() && tensor.is_cpu() && at >= 0 && at + count <= tensor.numel());
+  return {static_cast<std::byte*>(tensor.data_ptr()) + at * tensor.element_size(),
+          static_cast<std::size_t>(count * tensor.element_size())};
+}
+
+// What is loaded, and how a checkpoint has to fit.
+struct Wanted {
+  std::span<const StateRole> roles;
+  std::optional<std::string> data;  // absent: any settings and data do
+};
+
+class Loader {
+ public:
+  Loader(const Job& job, Session& session, comm::World& world, const std::string& label,
+         Wanted wanted, Seconds deadline)
+      : job_(job),
+        session_(session),
+        is_first_(world.rank().value == 0),
+        wanted_(std::move(wanted)),
+        all_(connect_all(world, label + "load", Deadline::after(deadline))),
+        deadline_(deadline) {}
+
+  Result<Loaded> load(const std::string& path) {
+    const bool is_one = checkpoint::is_checkpoint(path);
+    std::vector<Error> skipped;
+    for (std::optional<std::int64_t> older_than;;) {
+      const Result<std::string> chosen = agree(choose(path, is_one, older_than, skipped));
+      if (!chosen.ok()) return chosen.error();
+      Result<Checkpoint> opened = Checkpoint::open(*chosen);
+      const Result<void> done = opened.ok() ? restore(*opened) : opened.error();
+      const Result<std::string> all_done = agree_all(done);
+      if (all_done.ok()) return loaded(*opened, std::move(skipped));
+      if (is_one || all_done.error().code == Code::kOtherCheckpoint) return all_done.error();
+      skipped.push_back(all_done.error());
+      older_than = checkpoint::step_of(chosen->substr(chosen->rfind('/') + 1));
+    }
+  }
+
+ private:
+  // On rank 0 the path of the next one to try; elsewhere nothing that matters.
+  Result<std::string> choose(const std::string& path, bool is_one,
+                             std::optional<std::int64_t> older_than, std::vector<Error>& skipped) {
+    if (!is_first_) return std::string();
+    if (!is_one) {
+      auto choice = checkpoint::newest(files::real_disk(), path, older_than);
+      if (!choice.ok()) return choice.error();
+      for (Error& error : choice->skipped) skipped.push_back(std::move(error));
+      if (const auto fits = check(choice->checkpoint); !fits.ok()) return fits.error();
+      return choice->checkpoint.path();
+    }
+    Result<Checkpoint> opened = Checkpoint::open(path);
+    if (!opened.ok()) return opened.error();
+    if (const auto fits = check(*opened); !fits.ok()) return fits.error();
+    if (const auto checked = opened->check_files(); !checked.ok()) return checked.error();
+    return path;
+  }
+
+  Result<void> check(const Checkpoint& from) const {
+    const checkpoint::Manifest& manifest = from.manifest();
+    auto same = checkpoint::check_same("model", from.path(), manifest.model,
+                                       checkpoint::model_facts(job_.model.config));
+    if (!same.ok() || !wanted_.data) return same;
+    if (manifest.config.empty())
+      return Error{Code::kOtherCheckpoint,
+                   "`" + from.path() + "` holds weights alone, without a training to go on with",
+                   "start a training from its weights"};
+    same = checkpoint::check_same("training", from.path(), manifest.config, config_facts(job_));
+    if (!same.ok()) return same;
+    return checkpoint::check_same("data set", from.path(), {{"data", manifest.data}},
+                                  {{"data", *wanted_.data}});
+  }
+
+  Result<void> restore(Checkpoint& from) {
+    for (int unit = 0; unit < job_.model.num_units(); ++unit) {
+      if (!job_.program.step.holds(session_.coord(), unit)) continue;
+      for (const StateRole role : wanted_.roles)
+        if (const auto done = restore(from, unit, role); !done.ok()) return done;
+    }
+    if (!wanted_.data) return {};
+    session_.workspace().set_updates(from.manifest().updates);
+    set_running_state(session_, from.manifest().state);
+    return {};
+  }
+
+  Result<void> restore(Checkpoint& from, int unit, StateRole role) {
+    Result<void> done;
+    runtime::TensorWorkspace& workspace = session_.workspace();
+    workspace.fill_state(unit, role, [&](const arch::FlatRange& range, const at::Tensor& into) {
+      for (const checkpoint::UnitSlice& part :
+           checkpoint::unit_slices(job_.model, unit, workspace.layout(unit),
+                                   session_.place().tensor, range, role_of(role)))
+        if (done.ok())
+          done = from.read(part.slice, tensor::dtype_of(into.scalar_type()),
+                           bytes_in(into, part.at - range.begin, part.slice.size()));
+    });
+    return done;
+  }
+
+  Result<std::string> agree(const Result<std::string>& own) {
+    return decoded(comm::share_text(*all_, encoded(own), Deadline::after(deadline_)));
+  }
+
+  // Whether all ranks are done; else the first failure by rank.
+  Result<std::string> agree_all(const Result<void>& own) {
+    const Result<std::string> mine =
+        own.ok() ? Result<std::string>(std::string()) : Result<std::string>(own.error());
+    std::string verdict = encoded(mine);
+    for (const std::string& text : comm::gather_texts(*all_, verdict, Deadline::after(deadline_)))
+      if (!decoded(text).ok()) {
+        verdict = text;
+        break;
+      }
+    return decoded(comm::share_text(*all_, verdict, Deadline::after(deadline_)));
+  }
+
+  static Loaded loaded(const Checkpoint& from, std::vector<Error> skipped) {
+    const checkpoint::Manifest& manifest = from.manifest();
+    return {{manifest.step, manifest.samples, manifest.tokens},
+            from.path(),
+            manifest.layout,
+            std::move(skipped)};
+  }
+
+  const Job& job_;
+  Session& session_;
+  const bool is_first_;
+  const Wanted wanted_;
+  const std::unique_ptr<comm::Communicator> all_;
+  const Seconds deadline_;
+};
+
+}  // namespace
+
+Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
+                    const std::string& path, const std::string& data, Seconds deadline) {
+  return Loader(job, session, world, label, {kStateRolesSaved, data}, deadline).load(path);
+}
+
+Result<Loaded> load_weights(const Job& job, Session& session, comm::World& world,
+                            const std::string& label, const std::string& path, Seconds deadline) {
+  static constexpr StateRole kWeights[] = {StateRole::kParameter};
+  Result<Loaded> loaded =
+      Loader(job, session, world, label, {kWeights, std::nullopt}, deadline).load(path);
+  if (loaded.ok()) loaded->progress = {};
+  return loaded;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,97 @@
+#include "lockstep/train/checkpoint_state.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/checkpoint/unit_slices.h"
+
+namespace lockstep::train {
+namespace {
+
+// Part `index` of `parts` nearly equal ones.
+arch::FlatRange share_of(const arch::FlatRange& range, std::int64_t parts, std::int64_t index) {
+  return {range.begin + range.size() * index / parts,
+          range.begin + range.size() * (index + 1) / parts};
+}
+
+}  // namespace
+
+checkpoint::Role role_of(runtime::StateRole role) {
+  switch (role) {
+    case runtime::StateRole::kFirstMoment:
+      return checkpoint::Role::kFirstMoment;
+    case runtime::StateRole::kSecondMoment:
+      return checkpoint::Role::kSecondMoment;
+    default:
+      return checkpoint::Role::kWeight;
+  }
+}
+
+std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
+  const runtime::TensorWorkspace& workspace = session.workspace();
+  const runtime::Place& place = session.place();
+  const std::int64_t replicas = job.mesh.degree(mesh::Axis::kDataReplicate);
+  const bool all_alike = job.program.step.zero == 0;
+  const std::int64_t writers = all_alike ? replicas * place.shards : replicas;
+  const std::int64_t writer = all_alike ? place.data_index() : place.replica;
+  const auto type = files::element_type(wide_type(job.workspace.dtype));
+  std::vector<OwnSlice> slices;
+  for (int unit = 0; unit < job.model.num_units(); ++unit) {
+    if (!job.program.step.holds(session.coord(), unit)) continue;
+    const arch::FlatRange own = workspace.own_range(unit);
+    for (const runtime::StateRole role : kStateRolesSaved)
+      for (checkpoint::UnitSlice& part :
+           checkpoint::unit_slices(job.model, unit, workspace.layout(unit), place.tensor,
+                                   share_of(own, writers, writer), role_of(role)))
+        if (!part.is_copy)
+          slices.push_back({{std::move(part.slice), type}, unit, role, part.at - own.begin});
+  }
+  std::ranges::sort(slices, {}, [](const OwnSlice& own) { return entry_name(own.typed.slice); });
+  return slices;
+}
+
+checkpoint::Facts config_facts(const Job& job) {
+  const plan::Train& train = job.spec.train;
+  const plan::Batch& batch = job.spec.batch;
+  const auto real = [](double value) { return strf("%.17g", value); };
+  const auto whole = [](std::int64_t value) { return std::to_string(value); };
+  checkpoint::Facts facts = {{"seq", whole(batch.seq)},
+                             {"global_batch", whole(batch.global_batch)},
+                             {"dtype", std::string(to_text(train.dtype))},
+                             {"seed", whole(train.seed)},
+                             {"lr", real(train.lr.peak)},
+                             {"warmup", whole(train.lr.warmup)},
+                             {"decay", std::string(plan::to_text(train.lr.decay))},
+                             {"weight_decay", real(train.weight_decay)},
+                             {"decay_embeddings", train.decay_embeddings ? "yes" : "no"},
+                             {"clip", real(train.clip)}};
+  if (train.lr.decay != plan::Decay::kConstant) {  // else a run may be made longer
+    facts.emplace_back("min_lr", real(train.lr.end));
+    facts.emplace_back("decay_steps", whole(train.lr.decay_steps));
+    facts.emplace_back("steps", whole(train.steps));
+  }
+  if (!batch.ramp.is_none())
+    facts.emplace_back("ramp", join_parts("from ", batch.ramp.start, " by ", batch.ramp.increment,
+                                          " over ", batch.ramp.samples, " samples"));
+  return facts;
+}
+
+checkpoint::Facts running_state(Session& session) {
+  if (session.noise_scale() == nullptr) return {};
+  const NoiseScale::Averages& now = session.noise_scale()->averages();
+  return {{"noise_steps", std::to_string(now.seen)},
+          {"noise_gradient", strf("%a", now.gradient)},
+          {"noise_variance", strf("%a", now.variance)}};
+}
+
+void set_running_state(Session& session, const checkpoint::Facts& facts) {
+  if (session.noise_scale() == nullptr || facts.size() != 3 || facts[0].first != "noise_steps")
+    return;
+  session.noise_scale()->set_averages({std::strtoll(facts[0].second.c_str(), nullptr, 10),
+                                       std::strtod(facts[1].second.c_str(), nullptr),
+                                       std::strtod(facts[2].second.c_str(), nullptr)});
+}
+
+}  // namespace lockstep::train

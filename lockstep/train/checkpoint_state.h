@@ -1,0 +1,37 @@
+// Which part of a job's state a rank saves, and what a checkpoint says of a job besides its tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/checkpoint/file_writer.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/train/session.h"
+
+namespace lockstep::train {
+
+// A slice of this rank's own state: elements from `at` on of workspace().state(unit, role).
+struct OwnSlice {
+  checkpoint::TypedSlice typed;
+  int unit = 0;
+  runtime::StateRole role = runtime::StateRole::kParameter;
+  std::int64_t at = 0;
+};
+
+checkpoint::Role role_of(runtime::StateRole role);
+inline constexpr runtime::StateRole kStateRolesSaved[] = {runtime::StateRole::kParameter,
+                                                          runtime::StateRole::kFirstMoment,
+                                                          runtime::StateRole::kSecondMoment};
+
+// Of all ranks together every element once: ranks that hold the same share the writing. In the order of
+// a file.
+std::vector<OwnSlice> own_slices(const Job& job, Session& session);
+
+// Settings besides layout and model that decide what is trained.
+checkpoint::Facts config_facts(const Job& job);
+
+checkpoint::Facts running_state(Session& session);
+// Goes on with it; what is not there or can not be read stays as it is.
+void set_running_state(Session& session, const checkpoint::Facts& facts);
+
+}  // namespace lockstep::train

@@ -1,0 +1,330 @@
+// Saved under one layout and loaded under another: every bit of the state is the same, and training goes
+// on as if nothing had happened.
+#include "lockstep/train/checkpoint.h"
+
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/tensor/as_buffer.h"
+#include "lockstep/train/checkpoint_state.h"
+#include "lockstep/train/compare.h"
+#include "tests/train/sessions.h"
+#include "tests/train/tiny.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr Seconds kSaveDeadline = {300};
+constexpr std::int64_t kBefore = 2;  // steps before the save
+constexpr const char* kData = "made up";
+
+// Two sequences in a microbatch.
+const std::vector<std::string> kSavedLayouts = {
+    "dp1 zero0 m8 step",
+    "dp2 zero0 m4 step",
+    "dp2 zero1 m4 step",
+    "dp2 zero2 m4 mb",
+    "dp2 zero3 m4 mb",
+    "dp4 zero1 m2 step",
+    "dp4 zero2 m2 mb",
+    "dp4 zero3 m2 mb",
+    "dp2x2 zero1 m2 step",
+    "dp2x2 zero3 m2 mb",
+    "dp4x1 zero2 m2 mb",
+    "tp2 dp1 zero0 m8 step",
+    "tp2 dp2 zero1 m4 step",
+    "tp2 dp2 zero3 m4 mb",
+    "tp2 dp2 nosp zero2 m4 mb",
+    "tp2 dp2x2 zero3 m2 mb",
+    "pp2 dp1 zero0 1f1b m8 step",
+    "pp2 dp2 zero1 gpipe m4 step",
+    "pp2 dp2 zero3 1f1b m4 mb",
+    "pp2 dp2x2 zero2 zb-h1 m2 mb",
+    "pp4 dp1 zero1 1f1b m8 step",
+    "pp2 dp1 zero3 zbv chunks2 m8 mb",
+    "pp2 dp1 zero1 interleaved chunks2 m8 step",
+    "tp2 pp2 dp1 zero1 zb-h1 m8 step",
+    "tp2 pp2 dp2 zero3 1f1b m4 mb",
+    "pp2 dp2 zero0 v-half chunks2 m4 step recompute=block",
+    "pp4 dp2 zero2 eager-1f1b m4 mb",
+};
+
+std::string bits_class(const Job& job) {
+  const plan::Layout& layout = job.spec.layout;
+  return join_parts("tp", layout.degrees.tp, layout.degrees.tp > 1 && !layout.sp ? " nosp" : "",
+                    " dp", layout.degrees.dp, " ", plan::name_of(layout.reduce));
+}
+
+data::MockTokens made_up(const Job& job) { return {1, job.model.config.vocab, true}; }
+
+// The state of all ranks as one image; each rank adds its pieces.
+class Gather {
+ public:
+  explicit Gather(const Job& job)
+      : job_(job),
+        builder_(job.model, 1, tensor::scalar_type_of(wide_type(job.workspace.dtype)),
+                 job.mesh.degree(mesh::Axis::kTensor)) {}
+
+  void add(Session& session) {
+    for (int unit = 0; unit < job_.model.num_units(); ++unit) {
+      if (!job_.program.step.holds(session.coord(), unit)) continue;
+      const auto put = [&](Role role, const at::Tensor& data) {
+        builder_.add({0, unit, role, session.place().tensor.coord,
+                      session.workspace().own_range(unit), data.clone()});
+      };
+      const auto state = [&](runtime::StateRole role) {
+        return session.workspace().state(unit, role);
+      };
+      put(Role::kGradient, at::zeros_like(state(runtime::StateRole::kParameter)));
+      put(Role::kParameter, state(runtime::StateRole::kParameter));
+      put(Role::kFirstMoment, state(runtime::StateRole::kFirstMoment));
+      put(Role::kSecondMoment, state(runtime::StateRole::kSecondMoment));
+    }
+  }
+  void set(const StepReport& report) {
+    builder_.set_scalars(0, report.loss, report.grad_norm, report.updated);
+  }
+  StepImage take() {
+    StepImage image = std::move(builder_.take()[0]);
+    EXPECT_EQ(builder_.disagreement(), "");
+    return image;
+  }
+
+ private:
+  const Job& job_;
+  ImageBuilder builder_;
+};
+
+std::string image_bits(const StepImage& image) {
+  return strf("%a %a ", image.loss, image.grad_norm) + to_hex(image.digest());
+}
+
+class CheckpointAnyToAny : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_of(std::size_t layout) const { return folder_ + "/" + std::to_string(layout); }
+
+  // Trains, saves after kBefore steps and trains one more.
+  struct Run {
+    StepImage saved, next;
+  };
+  Run save(const Job& job, const std::string& folder) {
+    const auto tokens = made_up(job);
+    Gather saved(job), next(job);
+    on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
+      Saver saver(job, session, world, "", {.folder = folder, .data = kData, .lockstep = "test"},
+                  kSaveDeadline);
+      for (std::int64_t step = 0; step < kBefore; ++step) session.step(step);
+      saver.save({kBefore, job.batch(kBefore).first, 77});
+      saved.add(session);
+      const StepReport report = session.step(kBefore);  // while it is being written
+      saver.finish();
+      next.add(session);
+      if (world.rank().value == 0) next.set(report);
+    });
+    return {saved.take(), next.take()};
+  }
+
+  Run go_on(const Job& job, const std::string& folder) {
+    const auto tokens = made_up(job);
+    Gather loaded(job), next(job);
+    on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
+      const auto found = load(job, session, world, "", folder, kData, kSaveDeadline);
+      ASSERT_TRUE(found.ok()) << found.error().message;
+      EXPECT_EQ(found->progress, (Progress{kBefore, job.batch(kBefore).first, 77}));
+      loaded.add(session);
+      const StepReport report = session.step(found->progress.step);
+      next.add(session);
+      if (world.rank().value == 0) next.set(report);
+    });
+    return {loaded.take(), next.take()};
+  }
+
+  // In memory, by the way that `verify` uses.
+  static std::string bits_from(const StepImage& image, const Job& job) {
+    const auto tokens = made_up(job);
+    const StepOrder order = {kBefore, &image};
+    return image_bits(run_trial(job, tokens, {&order, 1}, kSaveDeadline).images[0]);
+  }
+
+  const std::string folder_ = testing::TempDir() + "any-to-any-" +
+                              testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+using CheckpointSlow = CheckpointAnyToAny;
+
+// By default a part of all pairs; LOCKSTEP_ALL_RESHARDS=1 tries all of them.
+TEST_F(CheckpointSlow, EveryLayoutGoesOnFromEveryOther) {
+  const bool all = std::getenv("LOCKSTEP_ALL_RESHARDS") != nullptr;
+  const plan::Spec spec = tiny_spec(true, DType::kF64);
+  std::vector<Job> jobs;
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < kSavedLayouts.size(); ++i) {
+    jobs.push_back(job_of(spec, kSavedLayouts[i]));
+    runs.push_back(save(jobs[i], folder_of(i)));
+  }
+  std::map<std::pair<std::string, std::size_t>, std::string> known;
+  int pairs = 0, same_class = 0;
+  double worst = 0;
+  for (std::size_t from = 0; from < jobs.size(); ++from)
+    for (std::size_t to = 0; to < jobs.size(); ++to) {
+      // A sample that has every layout on both sides.
+      if (from == to ||
+          (!all && (to + jobs.size() - from) % jobs.size() != 1 && (3 * from + to) % 41 != 0))
+        continue;
+      SCOPED_TRACE(kSavedLayouts[from] + " -> " + kSavedLayouts[to]);
+      const Run run = go_on(jobs[to], folder_of(from));
+      EXPECT_EQ(run.saved.digest(), runs[from].saved.digest());
+      auto [due, is_new] = known.try_emplace({to_hex(runs[from].saved.digest()), to}, "");
+      if (is_new) due->second = bits_from(runs[from].saved, jobs[to]);
+      EXPECT_EQ(image_bits(run.next), due->second);
+      ++pairs;
+      if (bits_class(jobs[from]) == bits_class(jobs[to])) {
+        EXPECT_EQ(image_bits(run.next), image_bits(runs[to].next));
+        ++same_class;
+        continue;
+      }
+      // Design 7: a free run of three steps.
+      const bool tensor_parallel =
+          jobs[from].spec.layout.degrees.tp * jobs[to].spec.layout.degrees.tp > 1;
+      const double error = compare(jobs[to].model, run.next, runs[to].next, Role::kParameter,
+                                   jobs[to].adamw(kBefore).others.lr)
+                               .error;
+      EXPECT_LE(error, tensor_parallel ? 1e-8 : 1e-10);
+      worst = std::max(worst, error);
+    }
+  std::printf("%d pairs of %zu layouts, %d within a class (bits), the others within %.1e\n", pairs,
+              jobs.size(), same_class, worst);
+  EXPECT_GE(pairs, all ? 500 : 40);
+}
+
+// bf16 has masters, an untied model a head of its own, and both are saved while training goes on.
+TEST_F(CheckpointAnyToAny, MastersAndUntiedHeadsToo) {
+  const plan::Spec spec = tiny_spec(false, DType::kBF16);
+  const std::vector<std::string> layouts = {"dp2 zero1 m4 step", "pp2 dp2 zero1 1f1b m4 step",
+                                            "tp2 dp2 zero3 m4 step", "dp2 zero3 m4 step"};
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    const Run run = save(job_of(spec, layouts[from]), folder_of(from));
+    for (const std::string& to : layouts) {
+      SCOPED_TRACE(layouts[from] + " -> " + to);
+      const Job job = job_of(spec, to);
+      const Run again = go_on(job, folder_of(from));
+      EXPECT_EQ(again.saved.digest(), run.saved.digest());
+      EXPECT_EQ(image_bits(again.next), bits_from(run.saved, job));
+      if (to == layouts[from]) {
+        EXPECT_EQ(image_bits(again.next), image_bits(run.next));
+      }
+    }
+  }
+}
+
+TEST_F(CheckpointAnyToAny, OtherModelsSettingsAndDataAreRefusedWithBothValues) {
+  const plan::Spec spec = tiny_spec(true, DType::kF64);
+  save(job_of(spec, "dp2 zero1 m4 step"), folder_);
+  const auto refused = [&](const plan::Spec& other, const char* data) {
+    const Job job = job_of(other, "dp1 zero0 m8 step");
+    std::string message;
+    on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
+      const auto found = load(job, session, world, "", folder_, data, kSaveDeadline);
+      ASSERT_FALSE(found.ok());
+      EXPECT_EQ(found.error().code, Code::kOtherCheckpoint);
+      message = found.error().message;
+      if (other.model == spec.model) {
+        EXPECT_TRUE(load_weights(job, session, world, "weights", folder_, kSaveDeadline).ok());
+      }
+    });
+    return message;
+  };
+  plan::Spec other = spec;
+  other.model.layers = 4;
+  EXPECT_NE(refused(other, kData).find("another model: layers is 5 there and 4 here (digest "),
+            std::string::npos);
+  other = spec;
+  other.train.lr.peak = 0.5;
+  other.train.seed = 7;
+  EXPECT_NE(refused(other, kData).find("seed is 1234 there and 7 here; lr is 0.01"),
+            std::string::npos);
+  EXPECT_NE(refused(spec, "another").find("data is made up there and another here"),
+            std::string::npos);
+}
+
+TEST_F(CheckpointAnyToAny, DamageIsFoundOnAnyRankAndAnEarlierOneTaken) {
+  const Job job = job_of(tiny_spec(true, DType::kF32), "dp2 zero3 m4 mb");
+  on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
+    Saver saver(job, session, world, "", {.folder = folder_, .data = kData}, kSaveDeadline);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      session.step(step);
+      saver.save({step + 1, 16 * (step + 1), 0});
+    }
+    saver.finish();
+  });
+  EXPECT_EQ(checkpoint::candidates(files::real_disk(), folder_).size(), 2u);
+  const std::string hurt = folder_ + "/step-00000003/rank-00001.safetensors";
+  {
+    std::FILE* const file = std::fopen(hurt.c_str(), "r+b");
+    ASSERT_NE(file, nullptr);
+    std::fseek(file, -100, SEEK_END);
+    std::fputc('?', file);
+    std::fclose(file);
+  }
+  on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
+    const auto found = load(job, session, world, "", folder_, kData, kSaveDeadline);
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(found->progress.step, 2);
+    ASSERT_EQ(found->skipped.size(), 1u);
+    EXPECT_EQ(found->skipped[0].code, Code::kCorruptCheckpoint);
+    EXPECT_NE(found->skipped[0].message.find(hurt), std::string::npos);
+    const auto named =
+        load(job, session, world, "named", folder_ + "/step-00000003", kData, kSaveDeadline);
+    ASSERT_FALSE(named.ok());
+    EXPECT_NE(named.error().message.find("of tensor `"), std::string::npos);
+    // What could still be loaded, in part, is of a later step than this run begins at.
+    EXPECT_THROW(Saver(job, session, world, "other",
+                       {.folder = folder_, .first_step = 2, .data = kData}, kSaveDeadline),
+                 IoError);
+  });
+}
+
+// What a rank's disk says is told on every rank, and at the next call.
+TEST_F(CheckpointAnyToAny, AFailedWriteIsToldToAllAndLeavesNothing) {
+  const Job job = job_of(tiny_spec(true, DType::kF32), "dp2 zero1 m4 step");
+  on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
+    Saver saver(job, session, world, "", {.folder = folder_, .data = kData}, kSaveDeadline);
+    session.step(0);
+    saver.save({1, 16, 0});
+    saver.finish();
+    if (world.rank().value == 0) std::filesystem::remove_all(folder_);
+    saver.save({1, 16, 0});
+    EXPECT_THROW(saver.finish(), IoError);
+    EXPECT_NO_THROW(saver.finish());
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST(CheckpointState, NoiseAveragesGoOn) {
+  plan::Spec spec = tiny_spec(false, DType::kF32);
+  spec.train.noise_scale = 4;
+  const Job job = job_of(spec, "dp1 zero0 m8 step");
+  on_every_rank(job, made_up(job), [&](comm::World&, Session& session) {
+    session.step(0);
+    const NoiseScale::Averages before = session.noise_scale()->averages();
+    EXPECT_EQ(before.seen, 1);
+    const checkpoint::Facts facts = running_state(session);
+    session.step(1);
+    EXPECT_NE(session.noise_scale()->averages(), before);
+    set_running_state(session, facts);
+    EXPECT_EQ(session.noise_scale()->averages(), before);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::train
