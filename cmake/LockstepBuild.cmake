@@ -34,9 +34,10 @@ endif()
 set_property(GLOBAL PROPERTY JOB_POOLS "heavy=${_ls_heavy}")
 
 add_library(lockstep_flags INTERFACE)
-# g++ 12 warns of an overlap in `"text" + std::string` that is not there (-Wrestrict).
+# g++ 12 warns of an overlap in `"text" + std::string` that is not there (-Wrestrict); clang of what its own
+# standard library's headers use.
 target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 target_include_directories(lockstep_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
