@@ -27,7 +27,8 @@ Number number_of(const std::string& text, std::string_view name) {
 
 ExitCode exit_code_of(Code code) {
   const int number = static_cast<int>(code);
-  if (code == Code::kFileUnreadable || number / 100 == 6) return ExitCode::kEnvironment;
+  if (code == Code::kFileUnreadable || number / 100 == 6 || number / 100 == 8)
+    return ExitCode::kEnvironment;
   if (code == Code::kBug) return ExitCode::kBug;
   // A bad argument of a collective comes from our own code, but a lost peer from the run.
   return number / 100 == 5 || number / 100 == 7 ? ExitCode::kRunFailed : ExitCode::kUsage;

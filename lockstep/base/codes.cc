@@ -135,6 +135,27 @@ constexpr CodeRow kCodeRows[] = {
      "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the "
      "gradient\n"
      "norm usually help."},
+    {Code::kBadTokenFile, "a token file is not what it says",
+     "The index of a token file (PREFIX.idx) and its tokens (PREFIX.bin) must agree with each "
+     "other "
+     "to\n"
+     "the byte, and an llm.c file with its own header. The message names the file, the offset and "
+     "what\n"
+     "is wrong there. The file was cut short, damaged or made by something else: make it again, "
+     "with\n"
+     "`tools/tokenize` or `lockstep data from-text`. `lockstep data verify` checks files before a "
+     "run."},
+    {Code::kTokenBeyondVocab, "a token the model does not know",
+     "A token file holds an id that is negative or not below the model's vocabulary: it was made "
+     "with\n"
+     "another tokenizer, or `model.vocab` is too small. `lockstep data inspect` shows the largest "
+     "id."},
+    {Code::kTooLittleData, "the data can not fill the demand",
+     "A split of the data has no document, or not enough tokens for one sample (a sequence and the "
+     "token\n"
+     "after it), or a single file would give more samples than can be numbered. Change data.split, "
+     "add\n"
+     "files, or shorten batch.seq."},
     {Code::kDiskFailed, "a disk failed",
      "The operating system could not write, sync or rename a file; the message carries its reason. "
      "A\n"

@@ -52,6 +52,9 @@ enum class Code : std::uint16_t {
 
   kDiverged = 701,
 
+  kBadTokenFile = 801,
+  kTokenBeyondVocab = 802,
+  kTooLittleData = 803,
   kDiskFailed = 820,
   kBadSafetensors = 821,
   kBadManifest = 822,

@@ -17,6 +17,11 @@ class TokenSource {
   // REQUIRES: equal sizes.
   virtual void read(std::int64_t sample, std::span<std::int64_t> tokens,
                     std::span<std::int64_t> labels) const = 0;
+  // Says that the `count` samples from `first` on will be read soon, so that they are on their way from
+  // the disk by then. Returns at once, changes nothing that can be read, and may be left out.
+  virtual void expect(std::int64_t first, std::int64_t count) const {
+    static_cast<void>(first), static_cast<void>(count);
+  }
 };
 
 }  // namespace lockstep::data

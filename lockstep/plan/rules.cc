@@ -8,6 +8,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/plan/contradictions.h"
+#include "lockstep/plan/data_fields.h"
 #include "lockstep/plan/noise_scale.h"
 
 namespace lockstep::plan {
@@ -131,6 +132,7 @@ void apply_rules(Draft& draft, Report& report) {
   const Settings& settings = draft.settings;
   check_warmup(settings, report);
   check_decay(settings, report);
+  for (const Contradiction& found : data_contradictions(settings)) show(found, settings, report);
   const bool dp_is_known = draft.degrees && fill_dp(draft, report);
   const Request request{.model = draft.model ? &*draft.model : nullptr,
                         .cluster = draft.cluster ? &*draft.cluster : nullptr,

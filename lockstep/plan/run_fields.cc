@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "lockstep/arch/user_model.h"
+#include "lockstep/plan/data_fields.h"
 #include "lockstep/plan/spec.h"
 
 namespace lockstep::plan {
@@ -291,7 +292,7 @@ const config::FieldTable& run_fields() {
                              "ending in .toml or .json. Without it, as many ranks as the degrees "
                              "make."});
     for (auto part : {degree_fields(), policy_fields(), gather_fields(), batch_fields(),
-                      train_fields(), rate_fields()})
+                      train_fields(), rate_fields(), data_fields()})
       for (Field& field : part) fields.push_back(std::move(field));
     return config::FieldTable("run", std::move(fields));
   }();

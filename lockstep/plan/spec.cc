@@ -9,6 +9,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/cluster_file.h"
+#include "lockstep/plan/data_fields.h"
 #include "lockstep/plan/rules.h"
 
 namespace lockstep::plan {
@@ -216,7 +217,9 @@ std::optional<Spec> read_spec(const config::Document& document, Report& report) 
   const auto recompute = parsed(settings, "layout.recompute", parse_recompute, report);
   apply_rules(draft, report);
   if (report.num_errors() > errors_before) return std::nullopt;
-  return assemble(draft, *order, *recompute);
+  Spec spec = assemble(draft, *order, *recompute);
+  spec.data = read_corpus(settings, report.sources);
+  return spec;
 }
 
 }  // namespace lockstep::plan

@@ -10,6 +10,9 @@
 //   [batch]
 //   seq = 8192
 //   global_batch = 128
+//   [data]
+//   files = ["web", "code"]   # PREFIX.bin and PREFIX.idx, beside the run file
+//   weights = [0.7, 0.3]
 //
 // A Spec that exists is consistent: every rule below holds. Plain data; any thread may read it.
 #pragma once
@@ -23,6 +26,7 @@
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/config/document.h"
 #include "lockstep/config/fields.h"
+#include "lockstep/data/corpus.h"
 #include "lockstep/plan/layout.h"
 #include "lockstep/plan/learning_rate.h"
 
@@ -47,7 +51,7 @@ struct Spec {
   Layout layout;
   Batch batch;
   Train train;
-
+  data::Corpus data;                      // no files: the run has none
   std::int64_t world() const;             // tp x cp x pp x dp
   std::int64_t num_microbatches() const;  // of a data-parallel rank in a step
 };
@@ -70,6 +74,7 @@ const config::FieldTable& run_fields();
 //   chunks that the schedule can run
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them
+//   as many weights as files; weights, split and a seed of the data only with files
 //   noise_scale only with several microbatches in a batch, and a head of its own
 // A seq beyond rotary positions and a warmup beyond the steps are warnings.
 std::optional<Spec> read_spec(const config::Document& document, config::Report& report);

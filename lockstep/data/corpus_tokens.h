@@ -1,0 +1,72 @@
+// The samples of one split of a corpus, in the order in which Megatron-LM (core 0.19) draws them for
+// the same files, weights, shares, seed, sequence length and number of samples, bit for bit. See
+// docs/data.md.
+//
+// Sample n is the same tokens whatever the layout, the batch and the number of ranks, so the position
+// of a run is the number of samples it has taken.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/hash.h"
+#include "lockstep/base/result.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/token_source.h"
+
+namespace lockstep::data {
+
+// How much of a split is asked for.
+struct Demand {
+  std::int64_t seq = 0;      // tokens in a sample, > 0
+  std::int64_t samples = 0;  // how many will be read; 0: as many as one pass over the split has
+  std::int64_t vocab = 0;    // token ids lie below it; 0: any are let through
+};
+
+// What is taken from one file.
+struct Part {
+  std::string file;
+  double weight = 1;           // normalised: all add up to 1
+  std::int64_t documents = 0;  // of the split; in a file whose documents have several pieces, those
+  std::int64_t tokens = 0;     // of the split
+  std::int64_t epochs = 0;     // passes over them that were laid out
+  bool last_epoch_apart = false;  // the last, incomplete pass is shuffled by itself
+  std::int64_t built = 0;         // samples laid out
+  std::int64_t taken = 0;         // of them, how many the demand draws
+};
+
+// Files are mapped, not read; they must not change while this lives. Costs 4 bytes for each document of
+// every epoch and 4 for each sample, and 2 more for each sample of a blend.
+class CorpusTokens final : public TokenSource {
+ public:
+  // Refuses files that can not be read or are not what they say (LS0004, LS0801), splits that are empty
+  // or too short for one sample, and demands beyond 2^32 samples of one file (LS0803).
+  static Result<std::unique_ptr<CorpusTokens>> open(const Corpus& corpus, Split split,
+                                                    const Demand& demand);
+  ~CorpusTokens() override;
+
+  // REQUIRES: 0 <= sample < samples(), both spans of Demand::seq. Throws IoError (LS0802) that names file,
+  // document and token when a token id is not below the vocabulary.
+  void read(std::int64_t sample, std::span<std::int64_t> tokens,
+            std::span<std::int64_t> labels) const override;
+  // Samples beyond the last are passed over.
+  void expect(std::int64_t first, std::int64_t count) const override;
+
+  std::int64_t samples() const;
+  std::span<const Part> parts() const;  // in the order of the files
+  // Equal for equal orders of equal files (their lengths are looked at, not their tokens); what a
+  // checkpoint keeps to know that a resumed run goes on in the same order. Names and places of files do
+  // not count.
+  Hash128 digest() const;
+
+ private:
+  struct State;
+  explicit CorpusTokens(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::data
