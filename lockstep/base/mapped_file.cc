@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -39,6 +40,17 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (!trouble.empty()) return unreadable(path, trouble);
   const auto size = start == nullptr ? 0 : static_cast<std::size_t>(status.st_size);
   return MappedFile(path, {static_cast<const std::byte*>(start), size});
+}
+
+void MappedFile::expect(std::size_t first, std::size_t count) const {
+  if (first >= bytes_.size()) return;
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = first / page * page;  // the mapping itself begins at a page
+  const std::size_t end = first + std::min(count, bytes_.size() - first);
+  // Only advice: a system that does not take it reads later.
+  ::madvise(const_cast<std::byte*>(bytes_.data()) +
+                begin,  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+            end - begin, MADV_WILLNEED);
 }
 
 MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)

@@ -26,6 +26,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
 
+  // These bytes will be read soon: starts to bring them from the disk. What lies beyond the file is passed
+  // over.
+  void expect(std::size_t first, std::size_t count) const;
+
  private:
   MappedFile(std::string path, std::span<const std::byte> bytes);
 

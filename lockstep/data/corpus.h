@@ -20,9 +20,9 @@ using Shares = std::array<double, 3>;  // of the splits; only their ratio counts
 
 struct Corpus {
   // Each the prefix of a Megatron pair PREFIX.bin and PREFIX.idx, or an llm.c file that ends in .bin.
-  std::vector<std::string> files;
+  std::vector<std::string> files = {};
   // Beside `files`; only their ratio counts. Empty: every file in proportion to the samples it has.
-  std::vector<double> weights;
+  std::vector<double> weights = {};
   Shares shares = {969, 30, 1};
   std::uint32_t seed = 0;
   bool operator==(const Corpus&) const = default;

@@ -82,6 +82,7 @@ std::vector<config::Field> data_fields() {
        .doc = "How often samples come from each file; only their ratio counts. Without them, in "
               "proportion to the samples each has.",
        .min = 0,
+       .max = 1e15,
        .above_min = true,
        .element = FieldType::kReal,
        .known_as = {"blend"}},
@@ -91,6 +92,7 @@ std::vector<config::Field> data_fields() {
               "divided in this order; only their ratio counts.",
        .initial = "[969, 30, 1]",
        .min = 0,
+       .max = 1e15,
        .element = FieldType::kReal},
       {.path = "data.seed",
        .type = FieldType::kInt,

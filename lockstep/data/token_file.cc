@@ -1,0 +1,88 @@
+#include "lockstep/data/token_file.h"
+
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/data/llmc_file.h"
+
+namespace lockstep::data {
+namespace {
+
+// "corpus" of "corpus.bin" and "corpus.idx".
+std::string prefix_of(const std::string& name) {
+  for (const std::string_view ending : {".bin", ".idx"})
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  return name;
+}
+
+}  // namespace
+
+Result<TokenFile> TokenFile::open(const std::string& name) {
+  const std::string prefix = prefix_of(name);
+  Result<MappedFile> bin = MappedFile::open(prefix + ".bin");
+  if (!bin.ok()) {
+    Error error = bin.error();
+    if (name != prefix + ".bin")
+      error.help = join_parts("`", name, "` is taken for the prefix of ", prefix, ".bin and ",
+                              prefix, ".idx");
+    return error;
+  }
+  TokenFile file(name, *std::move(bin));
+  const std::span<const std::byte> bytes = file.bin_.bytes();
+  if (name.ends_with(".bin") && looks_like_llmc(bytes)) {
+    const Result<LlmcHeader> header = read_llmc_header(bytes, name);
+    if (!header.ok()) return header.error();
+    file.type_ = header->type;
+    file.tokens_ = header->tokens;
+    file.data_begin_ = kLlmcHeaderBytes;
+    file.only_length_ = {static_cast<std::int32_t>(header->tokens)};
+    return file;
+  }
+  Result<TokenIndex> index =
+      TokenIndex::open(prefix + ".idx", static_cast<std::int64_t>(bytes.size()));
+  if (!index.ok()) return index.error();
+  file.type_ = index->type();
+  file.tokens_ = index->tokens();
+  file.index_ = *std::move(index);
+  return file;
+}
+
+std::string_view TokenFile::format() const { return index_ ? "Megatron" : "llm.c"; }
+
+Bytes TokenFile::bytes() const { return {tokens_ * width_of(type_)}; }
+
+PieceLengths TokenFile::lengths() const {
+  return index_ ? index_->lengths() : PieceLengths(std::as_bytes(std::span(only_length_)));
+}
+
+std::int64_t TokenFile::document_of(std::int64_t piece) const {
+  return index_ ? index_->document_of(piece) : 0;
+}
+
+std::int64_t TokenFile::first_piece(std::int64_t document) const {
+  return index_ ? index_->first_piece(document) : document;
+}
+
+std::int64_t TokenFile::tokens_before(std::int64_t piece) const {
+  return index_ ? index_->tokens_before(piece) : piece * tokens_;
+}
+
+void TokenFile::read(std::int64_t piece, std::int64_t offset,
+                     std::span<std::int64_t> tokens) const {
+  read_all(tokens_before(piece) + offset, tokens);
+}
+
+void TokenFile::read_all(std::int64_t first, std::span<std::int64_t> tokens) const {
+  LS_CHECK(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= tokens_, "token ",
+           first, " of ", tokens_, " in ", name_);
+  const auto at = data_begin_ + static_cast<std::size_t>(first * width_of(type_));
+  widen(type_, bin_.bytes().data() + at, tokens);
+}
+
+void TokenFile::expect(std::int64_t piece, std::int64_t offset, std::int64_t count) const {
+  const auto width = static_cast<std::size_t>(width_of(type_));
+  const auto first = static_cast<std::size_t>(tokens_before(piece) + offset);
+  bin_.expect(data_begin_ + first * width, static_cast<std::size_t>(count) * width);
+}
+
+}  // namespace lockstep::data

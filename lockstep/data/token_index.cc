@@ -1,0 +1,180 @@
+#include "lockstep/data/token_index.h"
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr std::size_t kHeader = 34;
+constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kPiecesAt = 18, kDocumentsAt = 26;
+constexpr std::size_t kPerPiece = 12, kPerBoundary = 8;
+// Megatron numbers pieces with 32 signed bits.
+constexpr std::uint64_t kMostPieces = std::numeric_limits<std::int32_t>::max();
+
+template <class Number>
+Number load(std::span<const std::byte> bytes, std::size_t at) {
+  Number number;
+  std::memcpy(&number, bytes.data() + at, sizeof number);
+  return number;
+}
+
+// Reads one index; what is wrong with it goes into one Error with the byte where that shows.
+class Reading {
+ public:
+  Reading(std::span<const std::byte> bytes, const std::string& name)
+      : bytes_(bytes), name_(name), size_(bytes.size()) {}
+
+  std::optional<Error> header() {
+    if (size_ < kHeader)
+      return wrong(size_, join_parts("the file ends; an index has at least ", kHeader, " bytes"));
+    if (std::memcmp(bytes_.data(), kMagic.data(), kMagic.size()) != 0)
+      return wrong(0, "it does not begin like a Megatron index (MMIDIDX)");
+    if (const auto version = load<std::uint64_t>(bytes_, kVersionAt); version != 1)
+      return wrong(kVersionAt, join_parts("version ", version, "; only version 1 is known"));
+    const auto code = load<std::uint8_t>(bytes_, kTypeAt);
+    const auto known = type_of_code(code);
+    if (!known)
+      return wrong(kTypeAt, join_parts("type ", int{code},
+                                       code == 6 || code == 7 ? " is a real, which no token is"
+                                                              : " is unknown"));
+    type = *known;
+    return counts();
+  }
+
+  // Pieces follow each other in PREFIX.bin and fill it.
+  std::optional<Error> pieces(std::int64_t bin_bytes) {
+    const std::int64_t width = width_of(type);
+    const auto lengths = PieceLengths(bytes_.subspan(kHeader, 4 * num_pieces));
+    const std::size_t offsets_at = kHeader + 4 * num_pieces;
+    std::int64_t next = 0;
+    for (std::size_t i = 0; i < num_pieces; ++i) {
+      const std::int32_t length = lengths[static_cast<std::int64_t>(i)];
+      const auto offset = load<std::int64_t>(bytes_, offsets_at + 8 * i);
+      if (length < 0)
+        return wrong(kHeader + 4 * i, join_parts("piece ", i, " has ", length, " tokens"));
+      if (offset != next)
+        return wrong(offsets_at + 8 * i,
+                     join_parts("piece ", i, " begins at byte ", offset,
+                                " of the tokens; the one before ends at ", next));
+      next += length * width;
+      if (next > bin_bytes)
+        return wrong(kHeader + 4 * i, join_parts("piece ", i, " ends at byte ", next,
+                                                 " of the tokens, which have ", bin_bytes));
+    }
+    tokens = next / width;
+    if (next == bin_bytes) return std::nullopt;
+    return wrong(size_, join_parts("all pieces together have ", next,
+                                   " bytes, but the tokens beside them ", bin_bytes));
+  }
+
+  std::optional<Error> documents() {
+    const std::size_t from = kHeader + kPerPiece * num_pieces;
+    std::int64_t last = 0;
+    for (std::size_t i = 0; i < num_boundaries; ++i) {
+      const auto piece = load<std::int64_t>(bytes_, from + kPerBoundary * i);
+      if (i == 0 && piece != 0)
+        return wrong(from, join_parts("the first document begins at piece ", piece, ", not at 0"));
+      if (piece < last || piece > static_cast<std::int64_t>(num_pieces))
+        return wrong(from + kPerBoundary * i,
+                     join_parts("document ", i, " begins at piece ", piece, "; it must lie from ",
+                                last, " to ", num_pieces));
+      last = piece;
+    }
+    if (last == static_cast<std::int64_t>(num_pieces)) return std::nullopt;
+    return wrong(size_ - kPerBoundary,
+                 join_parts("documents end at piece ", last, " of ", num_pieces));
+  }
+
+  TokenType type = TokenType::kU16;
+  std::size_t num_pieces = 0, num_boundaries = 0;
+  std::int64_t tokens = 0;
+
+ private:
+  std::optional<Error> counts() {
+    const auto pieces = load<std::uint64_t>(bytes_, kPiecesAt);
+    const auto boundaries = load<std::uint64_t>(bytes_, kDocumentsAt);
+    const std::size_t room = size_ - kHeader;
+    if (pieces > room / kPerPiece)
+      return wrong(kPiecesAt,
+                   join_parts(pieces, " pieces need more than the ", size_, " bytes of the file"));
+    if (pieces > kMostPieces)
+      return wrong(kPiecesAt, join_parts(pieces, " pieces; at most ", kMostPieces,
+                                         " can be numbered: divide the file"));
+    const std::size_t left = room - kPerPiece * pieces;
+    if (boundaries == 0 || boundaries > left / kPerBoundary)
+      return wrong(kDocumentsAt, join_parts(boundaries, " ends of documents do not fit the ", left,
+                                            " bytes after the pieces"));
+    const std::size_t rest = left - kPerBoundary * boundaries;
+    if (rest != 0 && rest == pieces)
+      return wrong(size_ - rest, "pieces have modes: multimodal files are not supported");
+    if (rest != 0) return wrong(size_ - rest, join_parts(rest, " bytes too many at the end"));
+    num_pieces = pieces;
+    num_boundaries = boundaries;
+    return std::nullopt;
+  }
+
+  Error wrong(std::size_t at, const std::string& what) const {
+    return {Code::kBadTokenFile, join_parts("`", name_, "`, byte ", at, ": ", what),
+            "make the file again; `lockstep data verify` checks files"};
+  }
+
+  std::span<const std::byte> bytes_;
+  const std::string& name_;
+  std::size_t size_;
+};
+
+}  // namespace
+
+std::int32_t PieceLengths::operator[](std::int64_t piece) const {
+  return load<std::int32_t>(bytes_, kWidth * static_cast<std::size_t>(piece));
+}
+
+Result<TokenIndex> TokenIndex::parse(std::span<const std::byte> bytes, const std::string& name,
+                                     std::int64_t bin_bytes) {
+  Reading reading(bytes, name);
+  if (auto error = reading.header()) return *std::move(error);
+  if (auto error = reading.pieces(bin_bytes)) return *std::move(error);
+  if (auto error = reading.documents()) return *std::move(error);
+  TokenIndex index;
+  index.type_ = reading.type;
+  index.tokens_ = reading.tokens;
+  index.documents_ = static_cast<std::int64_t>(reading.num_boundaries) - 1;
+  const std::size_t pieces = reading.num_pieces;
+  index.lengths_ = PieceLengths(bytes.subspan(kHeader, 4 * pieces));
+  index.offsets_ = bytes.subspan(kHeader + 4 * pieces, 8 * pieces);
+  index.boundaries_ = bytes.subspan(kHeader + kPerPiece * pieces);
+  return index;
+}
+
+Result<TokenIndex> TokenIndex::open(const std::string& path, std::int64_t bin_bytes) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) return file.error();
+  Result<TokenIndex> index = parse(file->bytes(), path, bin_bytes);
+  if (index.ok()) index->file_ = *std::move(file);
+  return index;
+}
+
+std::int64_t TokenIndex::tokens_before(std::int64_t piece) const {
+  if (piece == pieces()) return tokens_;
+  return load<std::int64_t>(offsets_, 8 * static_cast<std::size_t>(piece)) / width_of(type_);
+}
+
+std::int64_t TokenIndex::first_piece(std::int64_t document) const {
+  return load<std::int64_t>(boundaries_, kPerBoundary * static_cast<std::size_t>(document));
+}
+
+std::int64_t TokenIndex::document_of(std::int64_t piece) const {
+  std::int64_t low = 0, high = documents_;  // first_piece(low) <= piece < first_piece(high)
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (first_piece(middle) <= piece ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace lockstep::data
