@@ -135,6 +135,12 @@ constexpr CodeRow kCodeRows[] = {
      "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the "
      "gradient\n"
      "norm usually help."},
+    {Code::kBadMetrics, "metrics of another run, or not metrics at all",
+     "A run writes what it measures to metrics.jsonl. A new run does not touch the file of an "
+     "earlier "
+     "one:\n"
+     "resume that run, or name another directory. A file that a resumed run can not read is left "
+     "as it is."},
     {Code::kBadTokenFile, "a token file is not what it says",
      "The index of a token file (PREFIX.idx) and its tokens (PREFIX.bin) must agree with each "
      "other "

@@ -51,6 +51,7 @@ enum class Code : std::uint16_t {
   kUnsuitableEnvironment = 602,
 
   kDiverged = 701,
+  kBadMetrics = 702,
 
   kBadTokenFile = 801,
   kTokenBeyondVocab = 802,

@@ -1,0 +1,122 @@
+#include "lockstep/metrics/metrics_file.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::metrics {
+namespace {
+
+Error broken_line(const std::string& path, std::int64_t number, const std::string& why) {
+  return {Code::kBadMetrics, join_parts("`", path, "`, line ", number, ": ", why),
+          "it is not a line of metrics.jsonl; move the file away to begin a new one"};
+}
+
+// The lines to keep, and how many are left out.
+struct Kept {
+  std::string text;
+  std::int64_t dropped = 0;
+};
+
+Result<Kept> lines_until(const std::string& path, std::int64_t step) {
+  std::ifstream file(path, std::ios::binary);
+  Kept kept;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(file, line); ++number) {
+    if (file.eof()) {  // without a line end: cut short
+      ++kept.dropped;
+      break;
+    }
+    const Result<Json> json = Json::parse(line);
+    if (!json.ok()) return broken_line(path, number + 1, json.error().message);
+    const Json* const at = json->is_object() ? json->find("step") : nullptr;
+    if (at == nullptr || !at->is_int()) return broken_line(path, number + 1, "it has no `step`");
+    if (at->as_int() <= step)
+      kept.text += line + '\n';
+    else
+      ++kept.dropped;
+  }
+  return kept;
+}
+
+Result<void> replace(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  Result<AppendFile> file = AppendFile::replace(fresh);
+  if (!file.ok()) return file.error();
+  if (const Result<void> done = file->add(text); !done.ok()) return done.error();
+  if (const Result<void> done = file->sync(); !done.ok()) return done.error();
+  std::error_code failed;
+  std::filesystem::rename(fresh, path, failed);
+  if (!failed) return {};
+  return Error{Code::kUnsuitableEnvironment,
+               join_parts("cannot replace `", path, "`: ", failed.message()), ""};
+}
+
+}  // namespace
+
+double StepMetrics::tokens_per_second() const {
+  return time.value > 0 ? static_cast<double>(tokens) / time.value : 0.0;
+}
+
+double EvalMetrics::perplexity() const { return std::exp(loss); }
+
+Json event_line(const std::string& name, std::int64_t step) {
+  return Json::object({{"event", name}, {"step", step}});
+}
+
+Json to_json(const StepMetrics& step) {
+  Json line = event_line(step.updated ? "step" : "skip", step.step);
+  line.set("samples", step.samples)
+      .set("tokens", step.tokens)
+      .set("loss", step.loss)
+      .set("grad_norm", step.grad_norm)
+      .set("lr", step.lr)
+      .set("seconds", step.time.value)
+      .set("tokens_per_second", step.tokens_per_second())
+      .set("peak_bytes", step.peak_bytes)
+      .set("sent_bytes", step.sent.value);
+  if (step.noise_scale) line.set("noise_scale", *step.noise_scale);
+  return line;
+}
+
+Json to_json(const EvalMetrics& eval) {
+  Json line = event_line("eval", eval.step);
+  line.set("samples", eval.samples)
+      .set("tokens", eval.tokens)
+      .set("loss", eval.loss)
+      .set("perplexity", eval.perplexity())
+      .set("seconds", eval.time.value);
+  return line;
+}
+
+Result<MetricsFile> MetricsFile::create(const std::string& path) {
+  Result<AppendFile> file = AppendFile::create(path);
+  if (!file.ok()) return file.error();
+  return MetricsFile(*std::move(file), 0);
+}
+
+Result<MetricsFile> MetricsFile::resume(const std::string& path, std::int64_t step) {
+  std::int64_t dropped = 0;
+  if (std::filesystem::exists(path)) {
+    const Result<Kept> kept = lines_until(path, step);
+    if (!kept.ok()) return kept.error();
+    dropped = kept->dropped;
+    if (dropped > 0)
+      if (const Result<void> done = replace(path, kept->text); !done.ok()) return done.error();
+  }
+  Result<AppendFile> file = AppendFile::extend(path);
+  if (!file.ok()) return file.error();
+  return MetricsFile(*std::move(file), dropped);
+}
+
+Result<void> MetricsFile::add(const Json& line) {
+  LS_CHECK(line.is_object() && line.find("step") != nullptr && line.find("step")->is_int(),
+           "a line of metrics without a step");
+  return file_.add(line.dump() + '\n');
+}
+
+}  // namespace lockstep::metrics

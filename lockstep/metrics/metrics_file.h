@@ -1,0 +1,75 @@
+// metrics.jsonl: what a run did, as one JSON object per line, each with "event" and "step". It is the
+// source of truth; what other programs show is made beside it. docs/metrics.md lists every key.
+//
+// A line is appended with one write as soon as it is known, so a killed run loses none but at most the
+// end of the last. Each step stands in the file once: a resumed run drops the lines of steps that it
+// makes again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/json.h"
+#include "lockstep/base/result.h"
+#include "lockstep/base/units.h"
+#include "lockstep/metrics/append_file.h"
+
+namespace lockstep::metrics {
+
+// After a step of training.
+struct StepMetrics {
+  std::int64_t step = 0;     // from 1
+  std::int64_t samples = 0;  // that the run has taken, those of this step included
+  std::int64_t tokens = 0;   // of this step that took part in the loss
+  double loss = 0;           // mean over them
+  double grad_norm = 0;      // before clipping
+  double lr = 0;
+  Seconds time = {};            // of this step, as rank 0 saw it
+  std::int64_t peak_bytes = 0;  // tensor memory of rank 0
+  Bytes sent = {};              // by rank 0
+  bool updated = true;          // false: not finite, and skipped
+  std::optional<double> noise_scale = {};
+
+  double tokens_per_second() const;
+};
+
+// Of the held-out split, after step `step`.
+struct EvalMetrics {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;  // looked at
+  std::int64_t tokens = 0;
+  double loss = 0;
+  Seconds time = {};
+
+  double perplexity() const;
+};
+
+Json to_json(const StepMetrics& step);
+Json to_json(const EvalMetrics& eval);
+// A line of another kind: {"event": name, "step": step}, to which more may be set.
+Json event_line(const std::string& name, std::int64_t step);
+
+// One thread at a time.
+class MetricsFile {
+ public:
+  // Refuses a file that is there.
+  static Result<MetricsFile> create(const std::string& path);
+  // Drops the lines of steps after `step`, and a last line that was cut short, and goes on. The file
+  // is replaced by rename, so that a crash leaves the old or the new one. It need not be there.
+  static Result<MetricsFile> resume(const std::string& path, std::int64_t step);
+
+  const std::string& path() const { return file_.path(); }
+  std::int64_t dropped() const { return dropped_; }  // lines, by resume()
+  // REQUIRES: an object with a whole number "step".
+  Result<void> add(const Json& line);
+
+ private:
+  MetricsFile(AppendFile file, std::int64_t dropped) : file_(std::move(file)), dropped_(dropped) {}
+
+  AppendFile file_;
+  std::int64_t dropped_;
+};
+
+}  // namespace lockstep::metrics
