@@ -5,23 +5,22 @@
 #include "cli/ranks.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
-#include "cli/text_file.h"
+#include "cli/train_data.h"
 #include "cli/train_log.h"
+#include "cli/train_metrics.h"
+#include "cli/train_rank.h"
+#include "cli/train_wishes.h"
 #include "cli/verbs.h"
 #if LOCKSTEP_WITH_TORCH
 #include <utility>
 
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/rendezvous.h"
-#include "lockstep/data/mock_tokens.h"
 #include "lockstep/plan/legal.h"
 #include "lockstep/plan/spec.h"
 #include "lockstep/tensor/gloo_world.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
-#include "lockstep/train/predictions.h"
-#include "lockstep/train/step_record.h"
-#include "lockstep/train/trainer.h"
 #endif
 
 namespace lockstep::cli {
@@ -29,66 +28,54 @@ namespace {
 
 #if LOCKSTEP_WITH_TORCH
 
-constexpr Seconds kOpDeadline = {600};
 constexpr Seconds kMeetingDeadline = {60};
 constexpr int kMaxThreads = 256;
-constexpr std::size_t kStepsKept = 5;  // as help says
 
-// What every rank does; the one with a log also tells.
-struct RankEnding {
-  train::Ending ending = train::Ending::kFinished;
-  cost::RunTimeline measured = {};  // of all ranks, when that is wanted
-};
-
-RankEnding train_rank(const train::Job& job, const TrainWishes& wishes, comm::World& world,
-                      TrainLog* log) {
-  const plan::Spec& spec = job.spec;
-  const data::MockTokens source(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab,
-                                /*ignore_some=*/false);
-  train::Session session(job, world, "", source, kOpDeadline);
-  train::StepRecord record(kStepsKept);
-  const auto on_step = [&](std::int64_t step, const train::StepReport& report) {
-    if (wishes.files.any() && report.sequences == spec.batch.global_batch)
-      record.add(step, session);
-    if (log != nullptr) log->step(step, report, step + 1 == spec.train.steps);
-  };
-  RankEnding end;
-  end.ending = train::train(session, 0, spec.train.steps, stop_on_signals(), on_step);
-  if (wishes.files.any())
-    end.measured = record.collect(job, world, "", Deadline::after(kOpDeadline));
-  return end;
+ExitCode conclude(TrainLog& log, const RankEnding& end, Output& output) {
+  return end.refused ? fail(output, *end.refused) : log.conclude(end.ending, end.measured);
 }
 
-ExitCode run_threads(const train::Job& job, const TrainWishes& wishes, Output& output) {
+ExitCode run_threads(const train::Job& job, const TrainData& data, const TrainWishes& wishes,
+                     Output& output) {
   const int ranks = job.mesh.world();
   if (ranks > kMaxThreads)
     return fail(output,
                 Error{Code::kUnsuitableEnvironment,
                       join_parts(counted(ranks, "rank"), " do not fit into one process"),
                       "start one process per rank on your machines, with torchrun or srun"});
-  TrainLog log(job, counted(ranks, "thread"), wishes, output);
+  TrainLog log(job, counted(ranks, "thread"), data.title, wishes, output);
   log.begin();
   RankEnding end;
   comm::run_local(ranks, [&](comm::World& world) {
     const bool tells = world.rank() == Rank{0};
-    RankEnding own = train_rank(job, wishes, world, tells ? &log : nullptr);
+    RankEnding own = train_rank(job, data, wishes, world, tells ? &log : nullptr);
     if (tells) end = std::move(own);
   });
-  return log.conclude(end.ending, end.measured);
+  return conclude(log, end, output);
 }
 
-ExitCode run_rank(const train::Job& job, const TrainWishes& wishes, Output& output) {
+ExitCode run_rank(const train::Job& job, const TrainData& data, const TrainWishes& wishes,
+                  Output& output) {
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) return fail(output, rendezvous.error());
   const auto fits = mesh::check_world(job.spec.layout.degrees, rendezvous->world_size);
   if (!fits.ok()) return fail(output, fits.error());
   const auto world = tensor::join_gloo(*rendezvous, Deadline::after(kMeetingDeadline));
-  if (rendezvous->rank != Rank{0})
-    return exit_code_of(train_rank(job, wishes, *world, nullptr).ending);
-  TrainLog log(job, counted(rendezvous->world_size, "process"), wishes, output);
+  if (rendezvous->rank != Rank{0}) {
+    const RankEnding end = train_rank(job, data, wishes, *world, nullptr);
+    return end.refused ? exit_code_of(end.refused->code) : exit_code_of(end.ending);
+  }
+  TrainLog log(job, counted(rendezvous->world_size, "process"), data.title, wishes, output);
   log.begin();
-  const RankEnding end = train_rank(job, wishes, *world, &log);
-  return log.conclude(end.ending, end.measured);
+  return conclude(log, train_rank(job, data, wishes, *world, &log), output);
+}
+
+// What is on disk is looked at before ranks start, or by rank 0 of a launcher's: another would see
+// what it has just written.
+Result<void> check_places(const TrainWishes& wishes) {
+  const bool looks = comm::process_environment("RANK").value_or("0") == "0";
+  if (!looks || wishes.metrics.empty()) return {};
+  return check_metrics(wishes.metrics, /*begins=*/true);
 }
 
 ExitCode run_train(const Args& args, Output& output) {
@@ -108,27 +95,13 @@ ExitCode run_train(const Args& args, Output& output) {
                               "train on made-up text with --mock-data"});
   const Result<train::Job> job = train::make_job(*spec);
   if (!job.ok()) return fail(output, job.error());
-  const auto named = [&](const char* option) {
-    return args.has(option) ? args.text(option) : std::string();
-  };
-  TrainWishes wishes = {args.integer("every"), {named("trace"), named("timeline"), {}}};
-  if (args.has("calibration")) {
-    if (wishes.files.trace.empty())
-      return fail(output, Error{Code::kConflict,
-                                join_parts("--calibration ", args.text("calibration"),
-                                           " is for what a trace shows as predicted, but there is "
-                                           "no --trace"),
-                                "add --trace OUT, or leave --calibration out"});
-    Result<CalibrationFile> read = read_calibration_for(args.text("calibration"), *spec);
-    if (!read.ok()) return fail(output, read.error());
-    wishes.files.calibration = *std::move(read);
-  }
-  for (const std::string& file : {wishes.files.trace, wishes.files.timeline})
-    if (const auto can = file.empty() ? Result<void>{} : check_writable(file); !can.ok())
-      return fail(output, can.error());
-  if (is_rank()) return run_rank(*job, wishes, output);
-  if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
-  return run_threads(*job, wishes, output);
+  const Result<TrainWishes> wishes = read_wishes(args, *spec);
+  if (!wishes.ok()) return fail(output, wishes.error());
+  if (const Result<void> can = check_places(*wishes); !can.ok()) return fail(output, can.error());
+  if (args.flag("processes") && !is_rank()) return run_as_processes(job->mesh.world(), output);
+  const TrainData data = made_up_data(*spec);
+  return is_rank() ? run_rank(*job, data, *wishes, output)
+                   : run_threads(*job, data, *wishes, output);
 }
 
 #endif
@@ -160,6 +133,12 @@ Verb train_verb() {
                    .initial = "10",
                    .help = "Print every Nth step; the first and the last are always printed",
                    .min = 1},
+                  {.name = "metrics",
+                   .value = "DIR",
+                   .help = "Write metrics.jsonl and event files for TensorBoard"},
+                  {.name = "oracle",
+                   .help = "Print the bits of every step's loss and gradient norm and a digest of "
+                           "the state, and nothing else: runs can then be compared with diff"},
                   {.name = "trace",
                    .value = "OUT",
                    .help =

@@ -2,6 +2,7 @@
 
 #if LOCKSTEP_WITH_TORCH
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <ostream>
 #include <utility>
@@ -12,15 +13,40 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr Seconds kBetweenBars = {0.1};
+
 std::string noise_text(const train::StepReport& report) {
   if (!report.noise_scale) return "-";
   const double tokens = *report.noise_scale;
   return std::abs(tokens) < 1e8 ? with_commas(std::llround(tokens)) : strf("%.4g", tokens);
 }
+
 void add_noise(const train::StepReport& report, Json& step) {
   step.set("first_grad_norm", std::sqrt(report.first.squares));
   step.set("first_tokens", report.first.tokens);
   step.set("noise_scale", report.noise_scale ? Json(*report.noise_scale) : Json());
+}
+
+std::string bits(double value) { return to_hex(std::bit_cast<std::uint64_t>(value)); }
+
+std::string off_by(std::int64_t measured, std::int64_t predicted, const char* what) {
+  if (measured == predicted) return "";
+  return strf("%s %+.2g %%", what,
+              100.0 * static_cast<double>(measured - predicted) /
+                  static_cast<double>(std::max<std::int64_t>(predicted, 1)));
+}
+
+// Whether memory and traffic were what was predicted; empty: they were.
+std::string difference(std::int64_t peak_bytes, Bytes sent, const train::Prediction& foreseen) {
+  const std::string peak = off_by(peak_bytes, foreseen.peak_bytes, "peak");
+  const std::string traffic = off_by(sent.value, foreseen.sent.value, "sent");
+  return join_parts(peak, peak.empty() || traffic.empty() ? "" : ", ", traffic);
+}
+
+std::string_view word_of(train::Ending ending) {
+  return ending == train::Ending::kFinished  ? "finished"
+         : ending == train::Ending::kStopped ? "stopped"
+                                             : "diverged";
 }
 
 }  // namespace
@@ -31,18 +57,23 @@ ExitCode exit_code_of(train::Ending ending) {
                                              : ExitCode::kRunFailed;
 }
 
-TrainLog::TrainLog(const train::Job& job, std::string ranks, const TrainWishes& wishes,
-                   Output& output)
+TrainLog::TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
+                   const TrainWishes& wishes, Output& output)
     : job_(job),
       prediction_(train::predict(job, Rank{0})),
       predictions_{{job.spec.batch.global_batch, prediction_}},
-      ranks_(std::move(ranks)),
-      every_(wishes.every),
-      files_(wishes.files),
-      output_(output) {}
+      ranks_(ranks),
+      data_(data),
+      wishes_(wishes),
+      output_(output),
+      form_(output.json     ? Form::kJson
+            : wishes.oracle ? Form::kBits
+                            : Form::kTable) {
+  if (job.evaluation) evaluation_ = train::predict(as_evaluation(job), Rank{0});
+}
 
-void TrainLog::begin() const {
-  if (output_.json) return;
+void TrainLog::begin() {
+  if (form_ != Form::kTable) return;
   const plan::Spec& spec = job_.spec;
   const std::string name = spec.model.name.empty() ? "a model" : spec.model.name;
   output_.out << bold(name) << " on " << ranks_ << ": " << to_text(spec.layout) << "\n\n";
@@ -57,7 +88,10 @@ void TrainLog::begin() const {
   if (const plan::BatchRamp& ramp = spec.batch.ramp; !ramp.is_none())
     row("", join_parts("from ", ramp.start, " on, ", ramp.increment,
                        " more at a time, over the first ", counted(ramp.samples, "sample")));
-  row("data", join_parts("made-up text, seed ", spec.train.seed));
+  row("data", data_);
+  if (job_.evaluation)
+    row("held out", join_parts(counted(spec.train.eval_samples, "sequence"), ", looked at every ",
+                               counted(spec.train.eval_interval, "step")));
   if (measures_noise())
     row("noise",
         join_parts("scale in tokens, averaged over ", counted(spec.train.noise_scale, "step")));
@@ -65,18 +99,45 @@ void TrainLog::begin() const {
                               " of tensors at the peak of rank 0, in ", prediction_.peak_op));
   if (job_.mesh.world() > 1)
     row("", join_parts(to_text(prediction_.sent), " sent by rank 0 in every step"));
+  if (!wishes_.metrics.empty()) row("metrics", wishes_.metrics);
+}
+
+void TrainLog::note(const std::string& text) {
+  if (form_ != Form::kTable) return;
+  clear_bar();
+  output_.out << "  " << text << std::endl;
+}
+
+void TrainLog::print_titles() {
+  if (std::exchange(has_titles_, true)) return;
   output_.out << "\n   step      loss  grad norm" << (measures_noise() ? "  noise scale" : "")
               << "     time   tokens/s      peak      sent\n";
 }
 
-void TrainLog::step(std::int64_t step, const train::StepReport& report, bool is_last) {
-  reports_.push_back(report);
+void TrainLog::step(std::int64_t step, const train::StepReport& report,
+                    std::optional<std::uint64_t> digest) {
+  if (reports_.empty()) first_ = step;
+  reports_.push_back({report, digest});
+  if (form_ == Form::kJson) return;
+  if (form_ == Form::kBits) {
+    output_.out << "step " << step + 1 << " loss " << bits(report.loss) << " grad_norm "
+                << bits(report.grad_norm) << " state " << to_hex(digest.value_or(0)) << std::endl;
+    return;
+  }
   time_ += report.time;
   tokens_ += report.tokens;
   ++steps_;
-  const bool is_due =
-      step == 0 || (step + 1) % every_ == 0 || is_last || report.stop || !report.updated;
-  if (output_.json || !is_due) return;
+  left_.add(report.sequences, report.time);
+  const bool is_last = step + 1 == job_.spec.train.steps;
+  const bool is_due = step == first_ || (step + 1) % wishes_.every == 0 || is_last || report.stop ||
+                      !report.updated;
+  if (is_due) print_step(step, report);
+  if (!is_last) print_bar(step, report);
+}
+
+void TrainLog::print_step(std::int64_t step, const train::StepReport& report) {
+  clear_bar();
+  print_titles();
   const double rate = static_cast<double>(tokens_) / time_.value;
   output_.out << strf("  %5lld  %8.5f  %9.4f", static_cast<long long>(step + 1), report.loss,
                       report.grad_norm)
@@ -85,36 +146,86 @@ void TrainLog::step(std::int64_t step, const train::StepReport& report, bool is_
                       to_text(Seconds{time_.value / static_cast<double>(steps_)}).c_str(),
                       with_commas(static_cast<std::int64_t>(rate)).c_str(),
                       to_text(Bytes{report.peak_bytes}).c_str(), to_text(report.sent).c_str())
-              << compared(report) << std::endl;
+              << compared(report) << (report.updated ? "" : ", skipped") << std::endl;
   time_ = {};
   tokens_ = steps_ = 0;
 }
 
+void TrainLog::print_bar(std::int64_t step, const train::StepReport& report) {
+  if (!output_.live || clock_.now() - drawn_ < kBetweenBars) return;
+  drawn_ = clock_.now();
+  const plan::StepBatch now = job_.batch(step), end = job_.batch(job_.spec.train.steps);
+  const metrics::Progress progress = {
+      .step = step + 1,
+      .steps = job_.spec.train.steps,
+      .loss = report.loss,
+      .tokens_per_second = static_cast<double>(report.tokens) / report.time.value,
+      .left = left_.of(end.first - now.first - now.sequences)};
+  output_.err << '\r' << metrics::progress_line(progress, output_.width - 1) << "\x1b[K"
+              << std::flush;
+}
+
+void TrainLog::clear_bar() const {
+  if (output_.live && drawn_.since_start.value >= 0) output_.err << "\r\x1b[K" << std::flush;
+}
+
+void TrainLog::evaluation(std::int64_t step, const train::EvalReport& report) {
+  evaluations_.push_back({step, report});
+  if (form_ == Form::kBits)
+    output_.out << "step " << step + 1 << " eval " << bits(report.loss) << std::endl;
+  if (form_ != Form::kTable) return;
+  clear_bar();
+  const std::string off = difference(report.peak_bytes, report.sent, *evaluation_);
+  output_.out << strf("  %5lld  %8.5f", static_cast<long long>(step + 1), report.loss)
+              << " held out, perplexity " << strf("%.4g", std::exp(report.loss)) << ", in "
+              << to_text(report.time) << "  " << (off.empty() ? dim("as predicted") : off)
+              << std::endl;
+}
+
+ExitCode TrainLog::diverged() const {
+  const auto steps = first_ + static_cast<std::int64_t>(reports_.size());
+  const bool skips = job_.spec.train.on_nonfinite == plan::OnNonfinite::kSkip;
+  return fail(output_,
+              Error{Code::kDiverged,
+                    skips ? join_parts("loss or gradient norm of ", train::kMostSkipped + 1,
+                                       " steps in a row is not finite, up to step ", steps)
+                          : join_parts("loss or gradient norm of step ", steps, " is not finite"),
+                    skips ? "they changed nothing; try a smaller train.lr, or train.clip = 1"
+                          : "that step changed nothing; try a smaller train.lr, or "
+                            "train.clip = 1"});
+}
+
 ExitCode TrainLog::conclude(train::Ending ending, const cost::RunTimeline& measured) {
+  clear_bar();
   Result<std::vector<std::string>> written = std::vector<std::string>();
-  if (!measured.steps.empty()) written = write_run_files(files_, job_.spec, job_.program, measured);
-  if (output_.json) print_json(output_, json(ending));
+  if (!measured.steps.empty())
+    written = write_run_files(wishes_.files, job_.spec, job_.program, measured);
+  if (form_ == Form::kJson) print_json(output_, json(ending));
   if (!written.ok()) return fail(output_, written.error());
-  const auto steps = static_cast<std::int64_t>(reports_.size());
-  if (ending == train::Ending::kDiverged)
-    return fail(output_,
-                Error{Code::kDiverged,
-                      join_parts("loss or gradient norm of step ", steps, " is not finite"),
-                      "that step changed nothing; try a smaller train.lr, or train.clip = 1"});
-  if (output_.json) return exit_code_of(ending);
+  if (ending == train::Ending::kDiverged) return diverged();
+  if (form_ == Form::kTable) print_ending(ending);
+  if (form_ == Form::kTable)
+    for (const std::string& file : *written) output_.out << "wrote " << file << '\n';
+  return exit_code_of(ending);
+}
+
+void TrainLog::print_ending(train::Ending ending) const {
+  if (reports_.empty()) return;
   Seconds time;
-  std::int64_t tokens = 0;
-  for (const train::StepReport& report : reports_) {
-    time += report.time;
-    tokens += report.tokens;
+  std::int64_t tokens = 0, skipped = 0;
+  for (const Told& told : reports_) {
+    time += told.report.time;
+    tokens += told.report.tokens;
+    skipped += told.report.updated ? 0 : 1;
   }
   output_.out << '\n'
               << (ending == train::Ending::kStopped ? "stopped as asked, after " : "trained ")
-              << counted(steps, "step") << " on " << counted(tokens, "token") << " in "
-              << to_text(time)
-              << strf(": loss %.5f -> %.5f\n", reports_.front().loss, reports_.back().loss);
-  for (const std::string& file : *written) output_.out << "wrote " << file << '\n';
-  return exit_code_of(ending);
+              << counted(static_cast<std::int64_t>(reports_.size()), "step") << " on "
+              << counted(tokens, "token") << " in " << to_text(time)
+              << strf(": loss %.5f -> %.5f", reports_.front().report.loss,
+                      reports_.back().report.loss);
+  if (skipped > 0) output_.out << ", " << counted(skipped, "step") << " skipped";
+  output_.out << '\n';
 }
 
 std::string TrainLog::bold(const std::string& text) const {
@@ -131,7 +242,6 @@ void TrainLog::row(const char* label, const std::string& text) const {
               << wrapped(text, kIndent, kIndent, output_.width);
 }
 
-// Whether memory and traffic were what was predicted.
 std::string TrainLog::compared(const train::StepReport& report) {
   auto known = predictions_.find(report.sequences);
   if (known == predictions_.end())
@@ -139,23 +249,13 @@ std::string TrainLog::compared(const train::StepReport& report) {
         predictions_
             .emplace(report.sequences, train::predict(with_batch(job_, report.sequences), Rank{0}))
             .first;
-  const train::Prediction& foreseen = known->second;
-  if (report.peak_bytes == foreseen.peak_bytes && report.sent == foreseen.sent)
-    return dim("as predicted");
-  const auto off = [](std::int64_t measured, std::int64_t predicted, const char* what) {
-    if (measured == predicted) return std::string();
-    return strf("%s %+.2g %%", what,
-                100.0 * static_cast<double>(measured - predicted) /
-                    static_cast<double>(std::max<std::int64_t>(predicted, 1)));
-  };
-  const std::string peak = off(report.peak_bytes, foreseen.peak_bytes, "peak");
-  const std::string sent = off(report.sent.value, foreseen.sent.value, "sent");
-  return join_parts(peak, peak.empty() || sent.empty() ? "" : ", ", sent);
+  const std::string off = difference(report.peak_bytes, report.sent, known->second);
+  return off.empty() ? dim("as predicted") : off;
 }
 
 Json TrainLog::json(train::Ending ending) const {
   Json steps = Json::array();
-  for (const train::StepReport& report : reports_) {
+  for (const auto& [report, digest] : reports_) {
     Json step = Json::object({{"sequences", report.sequences},
                               {"loss", report.loss},
                               {"grad_norm", report.grad_norm},
@@ -165,19 +265,32 @@ Json TrainLog::json(train::Ending ending) const {
                               {"peak_bytes", report.peak_bytes},
                               {"sent_bytes", report.sent.value}});
     if (measures_noise()) add_noise(report, step);
+    if (digest) step.set("loss_bits", bits(report.loss)).set("state", to_hex(*digest));
     steps.push(std::move(step));
   }
-  return Json::object({{"schema", "lockstep.train/1"},
-                       {"model", job_.spec.model.name},
-                       {"parameters", count(job_.model).total},
-                       {"layout", to_text(job_.spec.layout)},
-                       {"ranks", job_.mesh.world()},
-                       {"predicted_peak_bytes", prediction_.peak_bytes},
-                       {"predicted_sent_bytes", prediction_.sent.value},
-                       {"ending", ending == train::Ending::kFinished  ? "finished"
-                                  : ending == train::Ending::kStopped ? "stopped"
-                                                                      : "diverged"},
-                       {"steps", std::move(steps)}});
+  Json all = Json::object({{"schema", "lockstep.train/1"},
+                           {"model", job_.spec.model.name},
+                           {"parameters", count(job_.model).total},
+                           {"layout", to_text(job_.spec.layout)},
+                           {"ranks", job_.mesh.world()},
+                           {"predicted_peak_bytes", prediction_.peak_bytes},
+                           {"predicted_sent_bytes", prediction_.sent.value},
+                           {"ending", std::string(word_of(ending))},
+                           {"first_step", first_ + 1},
+                           {"steps", std::move(steps)}});
+  if (!evaluation_) return all;
+  Json evaluations = Json::array();
+  for (const auto& [step, report] : evaluations_)
+    evaluations.push(Json::object({{"step", step + 1},
+                                   {"loss", report.loss},
+                                   {"perplexity", std::exp(report.loss)},
+                                   {"tokens", report.tokens},
+                                   {"seconds", report.time.value},
+                                   {"peak_bytes", report.peak_bytes},
+                                   {"sent_bytes", report.sent.value}}));
+  return all.set("predicted_eval_peak_bytes", evaluation_->peak_bytes)
+      .set("predicted_eval_sent_bytes", evaluation_->sent.value)
+      .set("evaluations", std::move(evaluations));
 }
 
 }  // namespace lockstep::cli

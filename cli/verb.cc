@@ -31,7 +31,7 @@ ExitCode exit_code_of(Code code) {
     return ExitCode::kEnvironment;
   if (code == Code::kBug) return ExitCode::kBug;
   // A bad argument of a collective comes from our own code, but a lost peer from the run.
-  return number / 100 == 5 || number / 100 == 7 ? ExitCode::kRunFailed : ExitCode::kUsage;
+  return number / 100 == 5 || code == Code::kDiverged ? ExitCode::kRunFailed : ExitCode::kUsage;
 }
 
 void Args::set(const std::string& name, std::vector<std::string> values) {

@@ -9,6 +9,7 @@
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/plan/contradictions.h"
 #include "lockstep/plan/data_fields.h"
+#include "lockstep/plan/evaluation.h"
 #include "lockstep/plan/noise_scale.h"
 
 namespace lockstep::plan {
@@ -121,6 +122,24 @@ void check_noise(const Draft& draft, const Batch& batch, Report& report) {
     show(found, draft.settings, report);
 }
 
+void check_evaluation(const Draft& draft, bool dp_is_known, const Batch& batch, Report& report) {
+  const Settings& settings = draft.settings;
+  const auto interval = settings.integer("train.eval_interval");
+  const auto samples = settings.integer("train.eval_samples");
+  if (!interval || !samples) return;
+  if (*interval == 0)
+    return show(
+        {{Code::kConflict,
+          join_parts("eval_samples = ", *samples, " is never looked at with eval_interval = 0"),
+          "set eval_interval, or leave eval_samples out"},
+         {{{"train.eval_samples"}, "of an evaluation"},
+          {{"train.eval_interval"}, "there is none"}}},
+        settings, report);
+  if (!dp_is_known || !draft.degrees || batch.microbatch < 1) return;
+  for (const Contradiction& found : against_evaluation(*samples, draft.degrees->dp, batch))
+    show(found, settings, report);
+}
+
 }  // namespace
 
 std::optional<int> Draft::small(std::string_view key) const {
@@ -151,10 +170,10 @@ void apply_rules(Draft& draft, Report& report) {
                                  settings.integer("batch.ramp_increment").value_or(0),
                                  settings.integer("batch.ramp_samples").value_or(0)}};
   for (const Contradiction& found : contradictions(request)) show(found, settings, report);
-  check_noise(draft,
-              {request.seq.value_or(0), request.global_batch.value_or(0),
-               request.microbatch.value_or(0), request.ramp},
-              report);
+  const Batch batch = {request.seq.value_or(0), request.global_batch.value_or(0),
+                       request.microbatch.value_or(0), request.ramp};
+  check_noise(draft, batch, report);
+  check_evaluation(draft, dp_is_known, batch, report);
 }
 
 }  // namespace lockstep::plan

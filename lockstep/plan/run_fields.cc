@@ -278,6 +278,34 @@ std::vector<Field> train_fields() {
        .initial = "0",
        .min = 0,
        .max = kMaxCount},
+      {.path = "train.on_nonfinite",
+       .type = FieldType::kChoice,
+       .doc = "What a step whose loss or gradient norm is not finite does, apart from changing "
+              "nothing: it ends the run, or is skipped; more than ten such steps in a row end the "
+              "run all the same.",
+       .initial = "\"stop\"",
+       .choices = {std::string(to_text(OnNonfinite::kStop)),
+                   std::string(to_text(OnNonfinite::kSkip))}},
+  };
+}
+
+std::vector<Field> evaluation_fields() {
+  return {
+      {.path = "train.eval_interval",
+       .type = FieldType::kInt,
+       .doc = "Steps between two evaluations on the held-out split; the last step is followed by "
+              "one too. 0 for none.",
+       .initial = "0",
+       .min = 0,
+       .max = kMaxCount,
+       .known_as = {"eval_steps", "val_interval"}},
+      {.path = "train.eval_samples",
+       .type = FieldType::kInt,
+       .doc = "Sequences that an evaluation looks at, always the same. Without it, global_batch.",
+       .unit = "sequences",
+       .min = 1,
+       .max = kMaxCount,
+       .known_as = {"eval_iters"}},
   };
 }
 
@@ -292,7 +320,7 @@ const config::FieldTable& run_fields() {
                              "ending in .toml or .json. Without it, as many ranks as the degrees "
                              "make."});
     for (auto part : {degree_fields(), policy_fields(), gather_fields(), batch_fields(),
-                      train_fields(), rate_fields(), data_fields()})
+                      train_fields(), rate_fields(), evaluation_fields(), data_fields()})
       for (Field& field : part) fields.push_back(std::move(field));
     return config::FieldTable("run", std::move(fields));
   }();

@@ -160,22 +160,32 @@ Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& rec
                 *settings.integer("batch.microbatch"),
                 {*settings.integer("batch.ramp_start"), *settings.integer("batch.ramp_increment"),
                  *settings.integer("batch.ramp_samples")}};
-  spec.train = {.steps = *settings.integer("train.steps"),
-                .lr = {.peak = *settings.real("train.lr"),
-                       .end = *settings.real("train.min_lr"),
-                       .warmup = *settings.integer("train.warmup"),
-                       .decay = *parse_decay(*settings.text("train.lr_decay")),
-                       .decay_steps = *settings.integer("train.decay_steps")},
-                .weight_decay = *settings.real("train.weight_decay"),
-                .clip = *settings.real("train.clip"),
-                .seed = *settings.integer("train.seed"),
-                .dtype = *parse_dtype(*settings.text("train.dtype")),
-                .decay_embeddings = *settings.boolean("train.decay_embeddings"),
-                .noise_scale = *settings.integer("train.noise_scale")};
+  spec.train = {
+      .steps = *settings.integer("train.steps"),
+      .lr = {.peak = *settings.real("train.lr"),
+             .end = *settings.real("train.min_lr"),
+             .warmup = *settings.integer("train.warmup"),
+             .decay = *parse_decay(*settings.text("train.lr_decay")),
+             .decay_steps = *settings.integer("train.decay_steps")},
+      .weight_decay = *settings.real("train.weight_decay"),
+      .clip = *settings.real("train.clip"),
+      .seed = *settings.integer("train.seed"),
+      .dtype = *parse_dtype(*settings.text("train.dtype")),
+      .decay_embeddings = *settings.boolean("train.decay_embeddings"),
+      .noise_scale = *settings.integer("train.noise_scale"),
+      .on_nonfinite = *settings.text("train.on_nonfinite") == to_text(OnNonfinite::kSkip)
+                          ? OnNonfinite::kSkip
+                          : OnNonfinite::kStop,
+      .eval_interval = *settings.integer("train.eval_interval"),
+      .eval_samples = settings.integer("train.eval_samples").value_or(spec.batch.global_batch)};
   return spec;
 }
 
 }  // namespace
+
+std::string_view to_text(OnNonfinite policy) {
+  return policy == OnNonfinite::kSkip ? "skip" : "stop";
+}
 
 std::int64_t Spec::world() const {
   const mesh::Degrees& d = layout.degrees;

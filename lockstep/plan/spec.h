@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lockstep/arch/model_config.h"
 #include "lockstep/base/dtype.h"
@@ -32,6 +33,13 @@
 
 namespace lockstep::plan {
 
+// What becomes of a step whose loss or gradient norm is not finite. It changes nothing either way.
+enum class OnNonfinite : std::uint8_t {
+  kStop,
+  kSkip,  // the run goes on with the next samples; train::kMostSkipped in a row end it
+};
+std::string_view to_text(OnNonfinite policy);  // "stop"
+
 struct Train {
   std::int64_t steps = 0;
   LearningRate lr = {};
@@ -42,6 +50,9 @@ struct Train {
   bool decay_embeddings = true;  // and a head tied to them
   std::int64_t noise_scale =
       0;  // steps over which the gradient noise scale is averaged; 0: unmeasured
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  std::int64_t eval_interval = 0;  // steps between two evaluations; 0: none
+  std::int64_t eval_samples = 0;   // of the held-out split that each looks at
   bool operator==(const Train&) const = default;
 };
 
@@ -76,6 +87,7 @@ const config::FieldTable& run_fields();
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them
 //   as many weights as files; weights, split and a seed of the data only with files
 //   noise_scale only with several microbatches in a batch, and a head of its own
+//   dp x microbatch divides eval_samples, which only evaluations read
 // A seq beyond rotary positions and a warmup beyond the steps are warnings.
 std::optional<Spec> read_spec(const config::Document& document, config::Report& report);
 

@@ -62,10 +62,12 @@ TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepS
                                  Place place, const WorkspaceSettings& settings,
                                  const data::TokenSource& source, nn::TensorGroup group)
     : model_(model),
+      given_(step),
       step_(step),
       place_(place),
       settings_(settings),
       source_(source),
+      read_from_(&source),
       group_(group),
       layouts_(arch::flat_layouts(model, place.tensor.tp)),
       buffer_shards_(step.zero == 0 ? 1 : place.shards) {
@@ -120,8 +122,19 @@ void TensorWorkspace::create_state(int unit) {
 
 void TensorWorkspace::begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw) {
   first_sample_ = first_sample;
+  step_ = given_;
   step_.shape.microbatches = microbatches;
+  read_from_ = &source_;
   adamw_ = adamw;
+}
+
+void TensorWorkspace::begin_evaluation(const data::TokenSource& held_out, int microbatches) {
+  first_sample_ = 0;
+  step_ = given_;
+  step_.shape.microbatches = microbatches;
+  step_.forward_only = true;
+  step_.noise = false;
+  read_from_ = &held_out;
 }
 
 const arch::FlatLayout& TensorWorkspace::layout(int unit) const {
@@ -289,7 +302,8 @@ void TensorWorkspace::load(const Op& op) {
     return {part.mutable_data_ptr<std::int64_t>() + row * settings_.seq, unneeded.size()};
   };
   for (std::int64_t row = 0; row < settings_.microbatch; ++row)
-    source_.read(sample_of(op.microbatch, row), row_of(made.tokens, row), row_of(made.labels, row));
+    read_from_->read(sample_of(op.microbatch, row), row_of(made.tokens, row),
+                     row_of(made.labels, row));
   if (settings_.device != at::kCPU)
     for (at::Tensor* part : {&made.tokens, &made.labels})
       if (part->defined()) *part = part->to(settings_.device);
@@ -301,7 +315,7 @@ std::int64_t TensorWorkspace::valid_tokens() {
   local_tokens_ = first_tokens_ = 0;
   for (int mb = 0; mb < step_.shape.microbatches; ++mb) {
     for (std::int64_t row = 0; row < settings_.microbatch; ++row) {
-      source_.read(sample_of(mb, row), tokens, labels);
+      read_from_->read(sample_of(mb, row), tokens, labels);
       local_tokens_ += std::ranges::count_if(
           labels, [](std::int64_t label) { return label != data::kIgnoredLabel; });
     }

@@ -71,6 +71,9 @@ class TensorWorkspace final : public exec::Workspace {
     optim::AdamW others, embeddings;
   };
   void begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw);
+  // The same for an evaluation, by a program that is forward_only: the first samples of `held_out`,
+  // which must outlive it.
+  void begin_evaluation(const data::TokenSource& held_out, int microbatches);
   // Every rank learns from the coming step's sums that this one wants to stop.
   void ask_to_stop() { wants_stop_ = true; }
   // How many updates have been made; the optimizer's bias correction counts them.
@@ -143,10 +146,12 @@ class TensorWorkspace final : public exec::Workspace {
   std::int64_t path_rows() const;  // of what units hand on, for a microbatch
 
   const arch::Model& model_;
-  schedule::StepShape step_;  // the number of microbatches is that of the current step
+  const schedule::StepShape given_;
+  schedule::StepShape step_;  // the current one's: its microbatches, and whether it is forward_only
   const Place place_;
   const WorkspaceSettings settings_;
   const data::TokenSource& source_;
+  const data::TokenSource* read_from_;  // by the current step: source_, or held-out samples
   const nn::TensorGroup group_;
   const std::vector<arch::FlatLayout> layouts_;  // of the model's distinct units
   const std::int64_t buffer_shards_;             // what buffers are padded for

@@ -55,6 +55,7 @@ class Inventory {
         add(OpKind::kBackward, at);
       }
     }
+    if (step_.zero == 1 || step_.zero == 2) add(OpKind::kPublish, {.unit = unit});
     if (!step_.forward_only) add_unit_end(unit);
   }
 
@@ -66,7 +67,6 @@ class Inventory {
     }
     if (step_.is_partial(unit)) add(OpKind::kReduceReplicated, {.unit = unit});
     add(OpKind::kUpdate, {.unit = unit});
-    if (step_.zero == 1 || step_.zero == 2) add(OpKind::kPublish, {.unit = unit});
   }
 
   void add_tokens() {

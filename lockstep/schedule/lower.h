@@ -23,7 +23,7 @@ namespace lockstep::schedule {
 Result<Program> lower(const Schedule& schedule, StepShape step);
 
 // Evaluation: forward passes, microbatches in order, and the sum of the loss, which the last op,
-// Norm, carries. Every coordinate takes a microbatch through all its stages before the next, so
+// Norm, carries. It may follow any step, so ZeRO 1 and 2 publish first. Every coordinate takes a microbatch through all its stages before the next, so
 // more chunks make evaluation slower. Refuses what lower() refuses, and shapes that check_shape
 // does.
 Result<Program> lower_forward_only(StepShape step);

@@ -39,7 +39,7 @@ class Replay {
         problems_(problems),
         is_waited_for_(list_.size(), false) {
     states_.reserve(list_.size());
-    const bool is_published = !step_.forward_only && (step_.zero == 1 || step_.zero == 2);
+    const bool is_published = step_.zero == 1 || step_.zero == 2;
     for (const Value& value : persistent(step_, coord))
       states_[value] = {.is_live = true,
                         .is_stale = is_published && value.kind == ValueKind::kParam};

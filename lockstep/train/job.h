@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/base/hash.h"
@@ -21,6 +22,8 @@ struct Job {
   mesh::Mesh mesh;
   schedule::Program program;
   runtime::WorkspaceSettings workspace;
+  // Forward passes alone over spec.train.eval_samples; absent: the job does not evaluate.
+  std::optional<schedule::Program> evaluation = {};
 
   // Optimizer settings of step number `step`, from 0.
   runtime::TensorWorkspace::Groups adamw(std::int64_t step) const;
@@ -35,6 +38,9 @@ struct Job {
 // Refuses what `legal` refuses, with the first reason, for every size of a batch that grows. The program
 // is that of the whole batch.
 Result<Job> make_job(const plan::Spec& spec);
+
+// The job whose step is this one's evaluation: what that runs and costs. REQUIRES: job.evaluation.
+Job as_evaluation(const Job& job);
 
 // The same job with steps of `sequences` samples and no ramp: what a step of that size runs and costs.
 // REQUIRES: one of the sizes of the job's batch.

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <sstream>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/exec/stall.h"
+#include "lockstep/train/state_digest.h"
 
 namespace lockstep::train {
 namespace {
@@ -51,6 +53,7 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   executor_ = make_executor(job.program);
   last_ = executor_.get();
+  if (job.evaluation) evaluation_ = make_executor(*job.evaluation);
   if (job.program.step.noise) noise_scale_.emplace(job.spec.train.noise_scale);
 }
 
@@ -103,6 +106,37 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   report.sent = bytes_sent(world_.ledger()) - sent_before;
   measure_noise(sums, report);
   return report;
+}
+
+EvalReport Session::evaluate(const data::TokenSource& held_out,
+                             const exec::Executor::Observer& observer) {
+  LS_CHECK(evaluation_, "a job that does not evaluate");
+  const tensor::ChargeTo charge(account_);
+  const at::AutoDispatchBelowADInplaceOrView no_graph;
+  account_.reset_peak();
+  workspace_->begin_evaluation(held_out, job_.evaluation->step.shape.microbatches);
+  const Bytes sent_before = bytes_sent(world_.ledger());
+  const RealClock clock;
+  const exec::StepSums sums = run({*job_.evaluation, *evaluation_}, observer);
+  EvalReport report;
+  report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
+  report.tokens = sums.tokens;
+  report.time = clock.now().since_start;
+  report.peak_bytes = account_.peak();
+  report.sent = bytes_sent(world_.ledger()) - sent_before;
+  return report;
+}
+
+std::uint64_t Session::state_digest() {
+  const std::uint64_t own = own_digest(job_.model, job_.program.step, place_, *workspace_);
+  // In halves, whose sums over a world do not overflow.
+  std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
+                           static_cast<std::int64_t>(own >> 32)};
+  for (comm::Communicator* group : groups_->of(schedule::Reach::kDataTensorPipeline))
+    group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
+  const std::uint64_t sum =
+      static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32);
+  return whole_digest(sum, workspace_->updates());
 }
 
 // The first microbatch's summand of a mean over all tokens becomes the mean over its own.

@@ -33,6 +33,15 @@ struct StepReport {
   std::optional<double> noise_scale;  // in tokens, averaged over steps; absent: not to be told yet
 };
 
+// Of the held-out samples, with the parameters that the last step left.
+struct EvalReport {
+  double loss = 0;          // mean over their valid tokens
+  std::int64_t tokens = 0;  // valid ones
+  Seconds time;             // of this rank
+  std::int64_t peak_bytes = 0;
+  Bytes sent;
+};
+
 // Makes what the executor sees in place of a rank's workspace, to watch what passes between them or
 // to falsify it. The inner one outlives it.
 using WorkspaceWrap =
@@ -53,6 +62,16 @@ class Session {
   // fails, the CommError says where every rank stands and why.
   StepReport step(std::int64_t step, const exec::Executor::Observer& observer = {});
 
+  // Looks at the first spec.train.eval_samples of `held_out`. Changes nothing of the state. All ranks
+  // call it, and get the same loss. REQUIRES: a job that evaluates.
+  EvalReport evaluate(const data::TokenSource& held_out,
+                      const exec::Executor::Observer& observer = {});
+
+  // Of all parameters and moments of the job, and the number of updates (state_digest.h). All ranks
+  // call it, and get the same.
+  std::uint64_t state_digest();
+
+  const Job& job() const { return job_; }
   runtime::TensorWorkspace& workspace() { return *workspace_; }
   NoiseScale* noise_scale() { return noise_scale_ ? &*noise_scale_ : nullptr; }  // null: unmeasured
   const tensor::MemoryAccount& memory() const { return account_; }
@@ -83,6 +102,7 @@ class Session {
   std::unique_ptr<runtime::TensorWorkspace> workspace_;
   std::unique_ptr<exec::Workspace> wrapped_;  // around it; absent: nothing is
   std::unique_ptr<exec::Executor> executor_;
+  std::unique_ptr<exec::Executor> evaluation_;  // absent: the job does not evaluate
   std::optional<NoiseScale> noise_scale_;
 
   // Steps of a batch that is still growing.

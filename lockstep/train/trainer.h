@@ -12,8 +12,12 @@ namespace lockstep::train {
 enum class Ending : std::uint8_t {
   kFinished,
   kStopped,   // some rank was asked to; all ranks ended after the same step
-  kDiverged,  // loss or gradient norm was not finite; that step changed nothing
+  kDiverged,  // loss or gradient norm was not finite, as often as the job allows
 };
+
+// Where the job skips steps that are not finite: how many in a row it may skip. A few are bad samples
+// or a spike; ten are a model that is lost.
+inline constexpr int kMostSkipped = 10;
 
 // Runs steps [first, last). Calls `on_step` after each on this rank's thread. Every rank of the job
 // gets the same ending after the same step. `stop` may be set at any time, also by a signal handler.

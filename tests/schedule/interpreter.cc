@@ -48,7 +48,8 @@ class Reference {
     Outcome out;
     if (step_.forward_only) {
       out.norm = formula(Sign::kNorm, {everyone(), loss_});
-      for (int unit = 0; unit < step_.units(); ++unit) out.weights.push_back(owned(unit));
+      for (int unit = 0; unit < step_.units(); ++unit)
+        out.weights.push_back(step_.zero == 3 ? owned(unit) : weights(unit));
       return out;
     }
     std::vector<Formula> grads;
@@ -73,8 +74,7 @@ class Reference {
   }
   static Formula owned(int unit) { return formula(Sign::kWeights, {number(unit)}); }
   Formula weights(int unit) const {
-    const bool is_kept = step_.zero == 0 || (step_.zero < 3 && step_.forward_only);
-    if (is_kept) return owned(unit);
+    if (step_.zero == 0) return owned(unit);
     return formula(Sign::kGathered, {number(Reach::kShard), owned(unit)});
   }
 

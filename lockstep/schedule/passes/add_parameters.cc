@@ -55,7 +55,7 @@ void gather_and_free(const StepShape& step, const Uses& uses, DraftList& list) {
 
 Draft add_parameters(Draft draft) {
   const StepShape& step = draft.step();
-  if (step.zero == 0 || (step.zero < 3 && step.forward_only)) return draft;
+  if (step.zero == 0) return draft;
   for (std::size_t coord = 0; coord < draft.lists.size(); ++coord) {
     DraftList& list = draft.lists[coord];
     const Uses uses = uses_of(draft, {static_cast<std::int32_t>(coord)});

@@ -29,8 +29,7 @@ Draft add_loads(Draft draft);
 // will do (channels.h).
 Draft add_transfers(Draft draft);
 
-// ZeRO 1 and 2: Publish of every unit at the start in order of first use, waited for there. Not in
-// evaluation, which starts from published parameters.
+// ZeRO 1 and 2: Publish of every unit at the start in order of first use, waited for there.
 // ZeRO 3: Gather and Free by residency.h; Gather `prefetch` compute ops early, yet behind the
 // unit's own Free.
 Draft add_parameters(Draft draft);
