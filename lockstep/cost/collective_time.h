@@ -1,0 +1,33 @@
+// Seconds of collectives over a group of devices, by the tiers the group crosses. Bandwidth terms are those
+// of ring algorithms, which are optimal in bytes; latencies are NCCL's own constants for its simple protocol
+// (src/graph/tuning.cc), a logarithmic algorithm where a ring would have more steps than one.
+// On a torus the axes a group covers carry it together ("How to Scale Your Model", Austin et al. 2025).
+#pragma once
+
+#include "lockstep/cluster/cluster.h"
+#include "lockstep/cluster/rates.h"
+
+namespace lockstep::cost {
+
+struct Fabric {
+  const cluster::Cluster* cluster = nullptr;
+  const cluster::DeviceRates* rates = nullptr;
+};
+
+// `size` devices, `stride` apart.
+struct Members {
+  double size = 1, stride = 1;
+};
+
+// `bytes` is the whole: what every member holds afterwards (all_gather), or before (reduce_scatter).
+double gather_seconds(const Fabric& fabric, double bytes, Members members);
+double reduce_seconds(const Fabric& fabric, double bytes, Members members);  // to everyone
+inline double scatter_seconds(const Fabric& fabric, double bytes, Members members) {
+  return gather_seconds(fabric, bytes, members);
+}
+// `bytes` is what one member sends, its own part included.
+double exchange_seconds(const Fabric& fabric, double bytes, Members members);
+// From one device to another `stride` away.
+double hop_seconds(const Fabric& fabric, double bytes, double stride);
+
+}  // namespace lockstep::cost

@@ -1,0 +1,200 @@
+#include "lockstep/cost/compute_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/cost/peak_memory.h"
+
+namespace lockstep::cost {
+namespace {
+
+using cluster::Term;
+
+struct Device {
+  double peak, peak8, memory;  // FLOP/s, bytes/s
+  const cluster::DeviceRates& rates;
+  bool is_8bit;
+
+  explicit Device(const PriceRequest& r)
+      : peak(peak_of(r, r.precision == Precision::kFp32 ? Precision::kFp32 : Precision::kBf16)),
+        peak8(peak_of(r, Precision::kFp8)),
+        memory(r.cluster->device.memory_bytes_per_s.value),
+        rates(*r.rates),
+        is_8bit(r.precision == Precision::kFp8 && peak8 > 0) {}
+  double stream(double bytes) const { return bytes / (memory * rates[Term::kStream]); }
+};
+
+struct Product {
+  double m = 0, k = 0, n = 0, count = 1;
+  bool grouped = false, is_16bit = false;
+};
+
+void add_product(const Device& device, const Product& p, ComputeTime& time) {
+  const bool narrow = device.is_8bit && !p.is_16bit;
+  const double rate =
+      narrow ? device.peak8 * device.rates[Term::kGemm8] : device.peak * device.rates[Term::kGemm];
+  const double flops = 2 * p.m * p.k * p.n;
+  const double arithmetic = flops / (rate * (p.grouped ? device.rates[Term::kGrouped] : 1));
+  const double bus = device.rates[Term::kOperands] / device.memory;
+  const double width = narrow ? 1 : 2;
+  const double forward = arithmetic + bus * (width * (p.m * p.k + p.k * p.n) + 2 * p.m * p.n);
+  // Weight gradients are added to an f32 buffer: read and written.
+  const double weights = arithmetic + bus * (width * (p.m * p.k + p.m * p.n) + 8 * p.k * p.n);
+  // Operands of 8-bit products are cast, and once more turned round for the backward pass.
+  const double cast = narrow ? device.stream(4 * p.m * p.k) : 0;
+  const double grad_cast = narrow ? device.stream(4 * p.m * p.n) : 0;
+  time.forward += p.count * (forward + cast);
+  time.backward += p.count * (forward + weights + grad_cast);
+}
+
+// FlashAttention-2 (Dao 2023, arXiv 2307.08691, figures 4 to 7): rates fall with narrow heads and short
+// sequences; at 16k tokens and heads of 128 this is 1.
+double attention_shape_factor(double dim, double seq) {
+  return dim / (dim + 16) * 1.125 * seq / (seq + 400);
+}
+
+void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double flops =
+      2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
+  const double rate = device.peak * attention_shape_factor(s.v_dim, r.seq);
+  time.forward += flops / (rate * device.rates[Term::kAttention]);
+  time.backward += 2.5 * flops / (rate * device.rates[Term::kAttentionGrad]);
+}
+
+// Two batched products over all pairs of tokens and passes over the scores: softmax 4 bytes forward and 6
+// backward, dropout 5 and 5.
+void add_plain_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double batch = r.microbatch * s.heads / r.tp, seq = r.seq, rows = r.seq / r.cp;
+  add_product(device, {rows, s.qk_dim, seq, batch, false, true}, time);
+  add_product(device, {rows, seq, s.v_dim, batch, false, true}, time);
+  const double scores = batch * rows * seq;
+  time.forward += device.stream(scores * (r.stack.dropout ? 9 : 4));
+  time.backward += device.stream(scores * (r.stack.dropout ? 11 : 6));
+}
+
+void add_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  if (r.stack.flash)
+    add_fused_attention(r, device, time);
+  else
+    add_plain_attention(r, device, time);
+}
+
+void add_projections(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double tokens = r.tokens(), h = s.hidden, t = r.tp;
+  if (s.kv_rank > 0) {
+    const double own = r.sp ? tokens / t : tokens;
+    if (s.q_rank > 0) add_product(device, {own, h, s.q_rank}, time);
+    add_product(device, {tokens, s.q_rank > 0 ? s.q_rank : h, s.q() / t}, time);
+    add_product(device, {own, h, s.kv_rank + s.rope_dim}, time);
+    add_product(device, {tokens, s.kv_rank, s.heads * (s.qk_dim - s.rope_dim + s.v_dim) / t}, time);
+  } else {
+    add_product(device, {tokens, h, (s.q() + 2 * std::max(s.k(), t * s.qk_dim)) / t}, time);
+  }
+  add_product(device, {tokens, s.values() / t, h}, time);
+}
+
+void add_mlp(const PriceRequest& r, const Device& device, double width, ComputeTime& time) {
+  const double tokens = r.tokens(), firsts = r.shape->mlp_matrices - 1;
+  add_product(device, {tokens, r.shape->hidden, firsts * width / r.tp}, time);
+  add_product(device, {tokens, width / r.tp, r.shape->hidden}, time);
+}
+
+void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double tokens = r.tokens();
+  const double local = s.experts / r.ep;
+  const double each = s.top_k * tokens * (r.ep * r.etp / r.tp) / s.experts * r.imbalance;
+  add_product(device, {tokens / (r.sp ? r.tp : 1), s.hidden, s.experts, 1, false, true}, time);
+  add_product(device, {each, s.hidden, 2 * s.expert_ffn / r.etp, local, true}, time);
+  add_product(device, {each, s.expert_ffn / r.etp, s.hidden, local, true}, time);
+  if (s.shared_ffn > 0) add_mlp(r, device, s.shared_ffn, time);
+  // Dispatch, activation and combination of the routed tokens.
+  const double routed = s.top_k * tokens * r.etp / r.tp;
+  time.forward += device.stream(routed * (12 * s.hidden + 6 * s.expert_ffn / r.etp));
+  time.backward += device.stream(routed * (12 * s.hidden + 10 * s.expert_ffn / r.etp));
+}
+
+// Elementwise passes: norms 4h and 6h bytes, residual sums 6h, rotation 4 (q + k), a gate 6f and 10f, GELU 4f and 6f;
+// dropout adds a mask.
+ComputeTime elementwise(const PriceRequest& r, const Device& device, double width) {
+  const ModelShape& s = *r.shape;
+  const double h = s.hidden, norm = r.stack.fused_norms ? 1 : 4;
+  double path = 2 * (4 * h * norm + 6 * h), path_grad = 2 * (6 * h * norm + 6 * h);
+  if (r.stack.dropout) path += 2 * h, path_grad += 6 * h;
+  double inner = 4 * (s.q() + s.k()), inner_grad = inner;
+  const bool gated = s.mlp_matrices > 2;
+  inner += (gated ? 6 : 4) * width;
+  inner_grad += (gated ? 10 : 6) * width;
+  const double tokens = r.tokens(), parts = r.sp ? r.tp : 1;
+  return {device.stream(tokens * (path / parts + inner / r.tp)),
+          device.stream(tokens * (path_grad / parts + inner_grad / r.tp)), 0};
+}
+
+double again(const PriceRequest& r, const Device& device, const ComputeTime& layer,
+             const ComputeTime& passes) {
+  switch (r.keep) {
+    case Keep::kInput:
+      return layer.forward;
+    case Keep::kNoScores: {
+      ComputeTime attention;
+      add_attention(r, device, attention);
+      return attention.forward;
+    }
+    case Keep::kCheap:
+      return passes.forward / 2;
+    case Keep::kAll:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+double peak_of(const PriceRequest& r, Precision precision) {
+  const cluster::DeviceType& device = r.cluster->device;
+  if (precision == Precision::kFp8) return device.peak_fp8.value;
+  if (precision == Precision::kFp32) return device.peak_f32.value;
+  return device.peak_bf16.known() ? device.peak_bf16.value : device.peak_f16.value;
+}
+
+ComputeTime attention_compute(const PriceRequest& r) {
+  ComputeTime time;
+  add_attention(r, Device(r), time);
+  return time;
+}
+
+ComputeTime layer_compute(const PriceRequest& r, bool expert_layer) {
+  const Device device(r);
+  const ComputeTime passes =
+      elementwise(r, device, expert_layer ? r.shape->shared_ffn : r.shape->ffn);
+  ComputeTime time = passes;
+  add_projections(r, device, time);
+  add_attention(r, device, time);
+  if (expert_layer)
+    add_experts(r, device, time);
+  else
+    add_mlp(r, device, r.shape->ffn, time);
+  time.recompute = again(r, device, time, passes);
+  return time;
+}
+
+ComputeTime head_compute(const PriceRequest& r) {
+  const Device device(r);
+  ComputeTime time;
+  const double tokens = r.tokens(), vocabulary = padded_vocab(r) / r.tp, h = r.shape->hidden;
+  add_product(device, {tokens, h, vocabulary, 1, false, true}, time);
+  time.forward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 20) + 6 * h));
+  time.backward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 10) + 10 * h));
+  return time;
+}
+
+double optimizer_seconds(const PriceRequest& r, double parameters) {
+  // Adam reads gradient, master copy and moments (16 bytes), writes the last three and the working weight
+  // (14), and the norm of the gradient reads it once more (4).
+  return Device(r).stream(34 * parameters);
+}
+
+}  // namespace lockstep::cost

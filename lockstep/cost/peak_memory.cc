@@ -1,0 +1,182 @@
+#include "lockstep/cost/peak_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/cost/stage_split.h"
+
+namespace lockstep::cost {
+namespace {
+
+// Bytes per token of one layer in classes that layouts treat differently.
+struct KeptTensors {
+  double path = 0;     // between tensor-parallel parts: inputs and outputs of norms
+  double normed = 0;   // of which outputs of norms
+  double inner = 0;    // divided by tp
+  double scores = 0;   // of unfused attention, divided by tp
+  double product = 0;  // of the MLP's activation, divided by tp
+  double routed = 0;   // of dispatched tokens, divided by tp / etp
+};
+
+KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
+  const ModelShape& s = *r.shape;
+  const double h = s.hidden;
+  KeptTensors kept;
+  kept.path = 8 * h + 8;
+  kept.normed = 4 * h;
+  if (r.stack.dropout) kept.path += 2 * h;
+  if (!r.stack.fused_norms) kept.path += 12 * h;  // f32 copies before and after scaling, twice
+  kept.inner = 2 * s.q() + 4 * s.k() + 2 * s.values() + (r.stack.flash ? 4 * s.heads : 0);
+  if (s.kv_rank > 0) {
+    kept.path += 4 * s.q_rank + 4 * s.kv_rank + 2 * s.rope_dim;
+    kept.inner = 2 * s.q() + 2 * s.heads * s.qk_dim + 4 * s.values() + 4 * s.heads;
+  }
+  if (!r.stack.flash) kept.scores = (r.stack.dropout ? 5 : 2) * s.heads * r.seq;
+  const double width = expert_layer ? s.shared_ffn : s.ffn;
+  const double firsts = expert_layer || s.mlp_matrices > 2 ? 2 : 1;
+  kept.inner += 2 * firsts * width;
+  kept.product = 2 * width;
+  if (expert_layer) {
+    kept.path += 4 * s.experts;
+    kept.routed = s.top_k * (4 * h + 4 + 6 * s.expert_ffn / r.etp) * r.imbalance;
+  }
+  return kept;
+}
+
+struct Candidate {
+  const PriceRequest& r;
+  const StageSplit split;
+  double stage;
+};
+
+void add_states(const Candidate& c, Memory& memory) {
+  const PriceRequest& r = c.r;
+  const PartParams params = stage_params(r, c.stage);
+  const double dense = params.tensor / r.tp + params.replicated;
+  const double expert = params.expert / (r.ep * r.etp);
+  const double n = r.shard_group();
+  const double edp = std::max(1.0, r.tp * r.cp * r.dp / (r.ep * r.etp));
+  const auto share = [&](int from, double bytes) {
+    return bytes * (dense / (r.zero >= from ? n : 1) + expert / (r.zero >= from ? edp : 1));
+  };
+  memory.weights = share(3, r.stack.weight_bytes);
+  // A pipeline adds up gradients of microbatches, so stage 2 keeps them whole unless each is reduced.
+  const bool whole_grads = r.zero == 2 && r.microbatches() > 1 && !r.stack.reduce_each_microbatch;
+  memory.grads = share(whole_grads ? 4 : 2, r.stack.grad_bytes);
+  memory.optimizer = share(1, r.stack.optimizer_bytes);
+}
+
+double layer_params_on_rank(const PriceRequest& r) {
+  const ModelShape& s = *r.shape;
+  const PartParams one = s.has_experts() ? expert_layer_params(s) : plain_layer_params(s);
+  return one.tensor / r.tp + one.replicated + one.expert / (r.ep * r.etp);
+}
+
+// Gathered units and one unit of whole gradients of ZeRO-3, in 16 bits.
+double gathered(const PriceRequest& r) {
+  if (r.zero < 3 || r.shard_group() <= 1) return 0;
+  const double vocabulary = padded_vocab(r) * r.shape->hidden / r.tp;
+  return 2 * (2 * layer_params_on_rank(r) + layer_params_on_rank(r) + vocabulary);
+}
+
+Memory at_stage(const PriceRequest& r, const StageSplit& split, double stage) {
+  const ModelShape& s = *r.shape;
+  Memory memory;
+  memory.stage = static_cast<int>(stage);
+  add_states({r, split, stage}, memory);
+  const double experts = expert_layers_on(r, split, stage);
+  const double plain = layers_on(r, split, stage) - experts;
+  const double tokens = r.tokens();
+  memory.activations = in_flight(r, stage) * tokens *
+                       (plain * kept_bytes_per_token(r, false) +
+                        (experts > 0 ? experts * kept_bytes_per_token(r, true) : 0));
+  if (r.keep == Keep::kInput) memory.transients += tokens * whole_bytes_per_token(r, experts > 0);
+  memory.transients += gathered(r);
+  const bool is_last = stage >= r.pp - 1;
+  const double vocabulary = padded_vocab(r);
+  if (r.stack.weight_grad_scratch) {
+    if (!s.has_experts()) memory.transients += 2 * plain_layer_params(s).tensor / r.tp;
+    if (is_last) memory.transients += 2 * vocabulary * s.hidden / r.tp;
+  }
+  const double width = experts > 0 ? std::max(s.shared_ffn, s.top_k * s.expert_ffn) : s.ffn;
+  const double mlp = ((s.mlp_matrices > 2 ? 6 : 4) * width / r.tp + 4 * s.hidden) * tokens;
+  // Logits and their gradient; an unfused loss adds f32 copies of both.
+  const double logits =
+      is_last ? tokens * vocabulary / r.tp * (r.stack.fused_loss ? 4 : 10) + 2 * s.hidden * tokens
+              : 0;
+  if (logits > mlp) {
+    memory.logits = logits;
+    memory.event = PeakEvent::kLoss;
+  } else {
+    memory.transients += mlp;
+    memory.event = PeakEvent::kBlockBackward;
+  }
+  return memory;
+}
+
+}  // namespace
+
+double padded_vocab(const PriceRequest& r) {
+  const double multiple = 128 * r.tp;
+  return std::ceil(r.shape->vocab / multiple) * multiple;
+}
+
+double whole_bytes_per_token(const PriceRequest& r, bool expert_layer) {
+  const KeptTensors kept = kept_tensors(r, expert_layer);
+  return kept.path / (r.sp ? r.tp : 1) + (kept.inner + kept.product + kept.scores) / r.tp +
+         kept.routed * r.etp / r.tp;
+}
+
+double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
+  const KeptTensors kept = kept_tensors(r, expert_layer);
+  const double path = r.sp ? r.tp : 1;
+  switch (r.keep) {
+    case Keep::kInput:
+      return 2 * r.shape->hidden / path;
+    case Keep::kNoScores:
+      return whole_bytes_per_token(r, expert_layer) - kept.scores / r.tp;
+    case Keep::kCheap:
+      return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
+             (kept.product + kept.scores) / r.tp;
+    case Keep::kAll:
+      break;
+  }
+  return whole_bytes_per_token(r, expert_layer);
+}
+
+PartParams stage_params(const PriceRequest& r, double stage) {
+  const ModelShape& s = *r.shape;
+  const StageSplit split = split_layers(r);
+  const double experts = expert_layers_on(r, split, stage);
+  PartParams sum = plain_layer_params(s) * (layers_on(r, split, stage) - experts);
+  if (experts > 0) sum += expert_layer_params(s) * experts;
+  const double vocabulary = padded_vocab(r) * s.hidden;
+  const bool is_first = stage <= 0, is_last = stage >= r.pp - 1;
+  if (is_first) sum.tensor += vocabulary, sum.replicated += s.learned_positions * s.hidden;
+  if (is_last && !(s.tied && is_first)) sum.tensor += vocabulary;
+  if (is_last) sum.replicated += head_params(s).replicated;
+  return sum;
+}
+
+Memory price_memory(const PriceRequest& r) {
+  const StageSplit split = split_layers(r);
+  Memory worst = at_stage(r, split, 0);
+  for (const double stage : {1.0, r.pp - 1}) {
+    if (stage < 1 || stage > r.pp - 1) continue;
+    const Memory other = at_stage(r, split, stage);
+    if (other.allocated() > worst.allocated()) worst = other;
+  }
+  return worst;
+}
+
+std::string_view to_text(PeakEvent event) {
+  return event == PeakEvent::kLoss            ? "loss point"
+         : event == PeakEvent::kBlockBackward ? "backward pass of a block"
+                                              : "optimizer";
+}
+
+// Shares and context fitted on calibration rows: sail-vocab-parallel (reserved), bigscience-bloom (device).
+double reserved_bytes(const Memory& memory) { return memory.allocated() * 1.03; }
+double device_bytes(const Memory& memory) { return reserved_bytes(memory) + 2.0e9; }
+
+}  // namespace lockstep::cost

@@ -1,0 +1,135 @@
+// The pricing interface: a model, a layout, a batch and a cluster in; time by term, memory by class and
+// feasibility out. Closed forms only, a few hundred additions and no allocation on the way, so that a search can
+// ask it for every layout. One term per file beside this one: peak_memory.h, compute_time.h,
+// collective_time.h, step_time.h; each states its formula and source.
+//
+//   PriceRequest request{.shape = &shape, .cluster = &cluster, .rates = &rates_of(cluster.device)};
+//   request.tp = 8; request.pp = 16; request.dp = 128; ...
+//   const Price price = cost::price(request);
+//
+// What can be priced is more than what runs here: context and expert parallelism, experts, latent
+// attention and 8-bit products are priced too. plan::legal() says which layouts run.
+// Pure functions of plain values; any thread may call them.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/units.h"
+#include "lockstep/cluster/cluster.h"
+#include "lockstep/cluster/rates.h"
+#include "lockstep/cost/model_shape.h"
+
+namespace lockstep::cost {
+
+enum class Precision : std::uint8_t { kBf16, kFp8, kFp32 };  // of matrix products; fp16 is kBf16
+
+// What a block's forward pass does not keep.
+enum class Keep : std::uint8_t {
+  kAll,
+  kNoScores,  // scores and softmax of unfused attention are made again ("selective")
+  kCheap,     // norm outputs and the MLP's product are made again, one elementwise pass each
+  kInput,     // the block's input alone ("full")
+};
+
+enum class Pipe : std::uint8_t {
+  kGpipe,
+  k1f1b,
+  kInterleaved,
+  kZbH1,
+  kZbV,
+  kVHalf,
+  kVMin,
+  kDualPipeV
+};
+
+// Traits of the software that runs the step; the defaults are today's.
+struct Stack {
+  bool flash = true;        // fused attention
+  bool fused_norms = true;  // one kernel per norm
+  bool dropout = false;
+  bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
+  bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
+  bool overlap_pipe = true;    // transfers under the next chunk
+  bool weight_grad_scratch =
+      false;                 // a bf16 gradient per distinct weight shape (TransformerEngine)
+  bool fused_loss = true;    // cross-entropy in place of its logits
+  bool grouped_host = true;  // host launches a layer's experts together
+  double host_factor = 1;    // of launch time: graphs and compilers 0.3, eager Python 1
+  double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
+  bool reduce_each_microbatch = false;  // ZeRO-3 sharded gradients: after every backward pass
+};
+
+// Which axis lies inside which on the network, innermost first.
+enum class Placement : std::uint8_t {
+  kDataInside,  // tp cp dp pp (Megatron's default)
+  kPipeInside,  // tp cp pp dp (Llama 3)
+};
+
+struct PriceRequest {
+  const ModelShape* shape = nullptr;
+  const cluster::Cluster* cluster = nullptr;
+  const cluster::DeviceRates* rates = nullptr;
+  // Sequences.
+  double seq = 0, global_batch = 0, microbatch = 1;
+  // Degrees; tp x cp x pp x dp is the number of devices. ep x etp lies inside tp x cp x dp.
+  double tp = 1, cp = 1, pp = 1, dp = 1, ep = 1, etp = 1;
+  double dp_shard = 0;  // devices of dp x cp that share states; 0: all of them (no hybrid sharding)
+  int zero = 1;
+  bool sp = true;  // sequence parallelism along tp
+  Pipe pipe = Pipe::k1f1b;
+  double chunks = 1;
+  Keep keep = Keep::kAll;
+  Precision precision = Precision::kBf16;
+  Placement placement = Placement::kDataInside;
+  double imbalance = 1;  // load of the busiest expert rank over the mean
+  Stack stack = {};
+
+  double devices() const { return tp * cp * pp * dp; }
+  double microbatches() const { return global_batch / (dp * microbatch); }
+  double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
+  double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
+};
+
+// Seconds of one step on the slowest rank. The total is the sum of all others.
+struct StepTime {
+  double forward = 0, backward = 0, recompute = 0, head = 0;       // compute of the busiest stage
+  double tensor = 0, context = 0, expert = 0, pipe = 0, data = 0;  // exposed communication by axis
+  double bubble = 0, optimizer = 0, spread = 0;
+  double total() const {
+    return forward + backward + recompute + head + tensor + context + expert + pipe + data +
+           bubble + optimizer + spread;
+  }
+};
+
+enum class PeakEvent : std::uint8_t { kLoss, kBlockBackward, kOptimizer };
+std::string_view to_text(PeakEvent event);  // "loss point"
+
+// Bytes on the rank that holds most, at its worst moment.
+struct Memory {
+  double weights = 0, grads = 0, optimizer = 0;
+  double activations = 0, logits = 0, transients = 0;
+  int stage = 0;
+  PeakEvent event = PeakEvent::kLoss;
+  double allocated() const {
+    return weights + grads + optimizer + activations + logits + transients;
+  }
+};
+
+// What a device reports around the same allocations: the allocator's reserve and the whole device.
+double reserved_bytes(const Memory& memory);
+double device_bytes(const Memory& memory);
+
+struct Price {
+  StepTime time;
+  Memory memory;
+  bool fits = false;                    // device_bytes within the device's memory
+  double usable = 0;                    // bytes that allocations may take
+  double mfu_causal = 0, mfu_full = 0;  // model FLOPs over peak, by convention for attention
+  double tokens_per_s = 0;              // of all devices
+};
+
+Price price(const PriceRequest& request);
+Memory price_memory(const PriceRequest& request);
+StepTime price_time(const PriceRequest& request);
+
+}  // namespace lockstep::cost
