@@ -15,6 +15,7 @@ Verb train_verb();                                       // train.cc
 Verb verify_verb();                                      // verify.cc
 Verb simulate_verb();                                    // simulate.cc
 Verb calibrate_verb();                                   // calibrate.cc
+Verb backtest_verb();                                    // backtest.cc
 Verb config_verb();                                      // config.cc
 Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc

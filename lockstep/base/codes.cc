@@ -86,6 +86,16 @@ constexpr CodeRow kCodeRows[] = {
      "another makes only later. Whether it happens depends on how much order the transport keeps; "
      "the\n"
      "message tells who waits for whom."},
+    {Code::kBadRunTable, "a table of published runs can not be read",
+     "`lockstep backtest` reads a CSV file whose first line names its columns. All of them must be "
+     "there\n"
+     "and no others, so that a misspelt column is not silently left out. Values are not strict: a "
+     "row that\n"
+     "can not be priced is listed with the reason."},
+    {Code::kRowNotPriced, "a published run does not say enough to be priced",
+     "A row lacks a size or a degree that its time or memory depends on, or names a device or a "
+     "shape that\n"
+     "is not known. The message names the column and its value."},
     {Code::kUnknownModel, "no such model",
      "The name is neither a row of the model catalogue (`lockstep model --list`) nor a model "
      "file."},

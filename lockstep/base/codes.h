@@ -35,6 +35,9 @@ enum class Code : std::uint16_t {
   kNotRunYet = 207,
   kDeadlock = 208,
 
+  kBadRunTable = 211,
+  kRowNotPriced = 212,
+
   kUnknownModel = 301,
   kBadModel = 302,
 

@@ -24,21 +24,23 @@ enum class Term : std::uint8_t {
   kGemm8,     // the same of the 8-bit peak
   kGrouped,   // rate of expert products over that of plain ones
   kOperands,  // how often a product's operands cross the memory bus on top of its arithmetic
-  kAttention,  // share of the 16-bit peak of fused attention, forward, 128-wide heads, long sequences
-  kAttentionGrad,  // the same of its backward pass
+  kWaves,         // how much of the rounding up of a product to whole waves of tiles is felt, 0 to 1
+  kAttention,     // share of the 16-bit peak of fused attention, 128-wide heads, long sequences
   kStream,         // share of memory bandwidth of elementwise passes
   kHost,           // seconds that launching the kernels of one layer's forward pass takes the host
   kScaleUp,        // share of the inner tier's bandwidth that collectives reach
   kNetwork,        // share of the network's
   kTensorHidden,   // share of tensor-parallel communication hidden where the stack overlaps it
   kOverlapTax,     // slowdown of the shorter of two overlapped activities (planner's sigma)
-  kSpread,         // spread of device speeds: cv of a step's time over devices
+  kJitter,        // spread of one pass's time: what ranks that meet after each wait for the slowest
+  kSpread,        // spread of device speeds: cv of a step's time over devices
 };
-inline constexpr std::size_t kNumTerms = 13;
+inline constexpr std::size_t kNumTerms = 14;
 std::string_view to_text(Term term);
 
 struct DeviceRates {
   std::string_view family;  // "ampere"
+  double processors = 1;    // of one device: tiles of a product that run at once
   bool calibrated = false;  // false: borrowed from another family, and every band is wide
   std::array<Rate, kNumTerms> terms = {};
 

@@ -14,13 +14,15 @@ struct Device {
   double peak, peak8, memory;  // FLOP/s, bytes/s
   const cluster::DeviceRates& rates;
   bool is_8bit;
+  double sum_bytes;  // a gradient buffer is read and written per element
 
   explicit Device(const PriceRequest& r)
       : peak(peak_of(r, r.precision == Precision::kFp32 ? Precision::kFp32 : Precision::kBf16)),
         peak8(peak_of(r, Precision::kFp8)),
         memory(r.cluster->device.memory_bytes_per_s.value),
         rates(*r.rates),
-        is_8bit(r.precision == Precision::kFp8 && peak8 > 0) {}
+        is_8bit(r.precision == Precision::kFp8 && peak8 > 0),
+        sum_bytes(2 * r.stack.grad_bytes) {}
   double stream(double bytes) const { return bytes / (memory * rates[Term::kStream]); }
 };
 
@@ -29,22 +31,48 @@ struct Product {
   bool grouped = false, is_16bit = false;
 };
 
+// Tensor cores read rows of 16 bytes. Sides that are no multiple of eight elements fall back to other kernels;
+// how much slower was fitted on the bigscience-bloom rows with heads of 108 and 150.
+constexpr double kMisaligned = 16;
+
+bool is_aligned(const Product& p) { return std::fmod(p.k, 8) == 0 && std::fmod(p.n, 8) == 0; }
+
+// Time of a product over its time without rounding: tiles run in waves of as many as there are processors
+// (NVIDIA, "Matrix multiplication background", section 3). Smaller tiles round less and reuse less.
+double wave_factor(const Product& p, double processors) {
+  struct Tile {
+    double m, n, rate;
+  };
+  double best = 1e30;
+  for (const Tile& tile : {Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.92}, Tile{64, 64, 0.7}}) {
+    const double tiles = std::ceil(p.m / tile.m) * std::ceil(p.n / tile.n) * p.count;
+    const double waves = std::ceil(tiles / processors);
+    best = std::min(best, waves * processors * tile.m * tile.n / (p.m * p.n * p.count * tile.rate));
+  }
+  return best;
+}
+
 void add_product(const Device& device, const Product& p, ComputeTime& time) {
   const bool narrow = device.is_8bit && !p.is_16bit;
   const double rate =
       narrow ? device.peak8 * device.rates[Term::kGemm8] : device.peak * device.rates[Term::kGemm];
-  const double flops = 2 * p.m * p.k * p.n;
+  const double flops = 2 * p.m * p.k * p.n * (is_aligned(p) ? 1 : kMisaligned);
   const double arithmetic = flops / (rate * (p.grouped ? device.rates[Term::kGrouped] : 1));
+  const double felt = device.rates[Term::kWaves];
+  const Product turned{p.m, p.n, p.k, p.count}, summed{p.k, p.m, p.n, p.count};
+  const auto waves = [&](const Product& one) {
+    return arithmetic * (1 - felt + felt * wave_factor(one, device.rates.processors));
+  };
   const double bus = device.rates[Term::kOperands] / device.memory;
   const double width = narrow ? 1 : 2;
-  const double forward = arithmetic + bus * (width * (p.m * p.k + p.k * p.n) + 2 * p.m * p.n);
-  // Weight gradients are added to an f32 buffer: read and written.
-  const double weights = arithmetic + bus * (width * (p.m * p.k + p.m * p.n) + 8 * p.k * p.n);
+  const double operands = bus * (width * (p.m * p.k + p.k * p.n) + 2 * p.m * p.n);
+  // Weight gradients are added to a buffer.
+  const double weights = waves(summed) + bus * (width * (p.m * p.k + p.m * p.n) + device.sum_bytes * p.k * p.n);
   // Operands of 8-bit products are cast, and once more turned round for the backward pass.
-  const double cast = narrow ? device.stream(4 * p.m * p.k) : 0;
+  const double cast = narrow ? device.stream(2 * p.m * p.k) : 0;
   const double grad_cast = narrow ? device.stream(4 * p.m * p.n) : 0;
-  time.forward += p.count * (forward + cast);
-  time.backward += p.count * (forward + weights + grad_cast);
+  time.forward += p.count * (waves(p) + operands + cast);
+  time.backward += p.count * (waves(turned) + operands + weights + grad_cast);
 }
 
 // FlashAttention-2 (Dao 2023, arXiv 2307.08691, figures 4 to 7): rates fall with narrow heads and short
@@ -57,9 +85,11 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
   const ModelShape& s = *r.shape;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
-  const double rate = device.peak * attention_shape_factor(s.v_dim, r.seq);
+  // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % (Shah et al. 2024, arXiv 2407.08608).
+  const double kernels = r.stack.native_attention ? 1 : 0.4;
+  const double rate = device.peak * kernels * attention_shape_factor(s.v_dim, r.seq);
   time.forward += flops / (rate * device.rates[Term::kAttention]);
-  time.backward += 2.5 * flops / (rate * device.rates[Term::kAttentionGrad]);
+  time.backward += 2.5 * flops / (rate * device.rates[Term::kAttention]);
 }
 
 // Two batched products over all pairs of tokens and passes over the scores: softmax 4 bytes forward and 6
@@ -70,8 +100,9 @@ void add_plain_attention(const PriceRequest& r, const Device& device, ComputeTim
   add_product(device, {rows, s.qk_dim, seq, batch, false, true}, time);
   add_product(device, {rows, seq, s.v_dim, batch, false, true}, time);
   const double scores = batch * rows * seq;
-  time.forward += device.stream(scores * (r.stack.dropout ? 9 : 4));
-  time.backward += device.stream(scores * (r.stack.dropout ? 11 : 6));
+  const double passes = r.stack.fused_softmax ? 1 : 4;
+  time.forward += device.stream(scores * (4 * passes + (r.stack.dropout ? 5 : 0)));
+  time.backward += device.stream(scores * (6 * passes + (r.stack.dropout ? 5 : 0)));
 }
 
 void add_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
@@ -121,7 +152,7 @@ void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time)
 // dropout adds a mask.
 ComputeTime elementwise(const PriceRequest& r, const Device& device, double width) {
   const ModelShape& s = *r.shape;
-  const double h = s.hidden, norm = r.stack.fused_norms ? 1 : 4;
+  const double h = s.hidden, norm = r.stack.fused_norms ? 1 : 8;
   double path = 2 * (4 * h * norm + 6 * h), path_grad = 2 * (6 * h * norm + 6 * h);
   if (r.stack.dropout) path += 2 * h, path_grad += 6 * h;
   double inner = 4 * (s.q() + s.k()), inner_grad = inner;
@@ -186,8 +217,8 @@ ComputeTime head_compute(const PriceRequest& r) {
   ComputeTime time;
   const double tokens = r.tokens(), vocabulary = padded_vocab(r) / r.tp, h = r.shape->hidden;
   add_product(device, {tokens, h, vocabulary, 1, false, true}, time);
-  time.forward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 20) + 6 * h));
-  time.backward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 10) + 10 * h));
+  time.forward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 14) + 6 * h));
+  time.backward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 14) + 10 * h));
   return time;
 }
 

@@ -45,7 +45,9 @@ enum class Pipe : std::uint8_t {
 // Traits of the software that runs the step; the defaults are today's.
 struct Stack {
   bool flash = true;        // fused attention
+  bool native_attention = true;  // attention kernels written for this generation of devices
   bool fused_norms = true;  // one kernel per norm
+  bool fused_softmax = true;  // of unfused attention: scale, mask and softmax in one kernel
   bool dropout = false;
   bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
   bool overlap_tensor = true;  // tensor-parallel collectives under chunked products

@@ -28,6 +28,10 @@ struct Pricing {
   explicit Pricing(const PriceRequest& request)
       : r(request), fabric{request.cluster, request.rates} {}
   double rate(Term term) const { return (*r.rates)[term]; }
+  // The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme values).
+  double wait_share(double ranks) const {
+    return rate(Term::kJitter) * std::sqrt(2 * std::log(std::max(1.0, ranks)));
+  }
   double stride_of_data() const {
     return r.placement == Placement::kDataInside ? r.tp : r.tp * r.pp;
   }
@@ -46,8 +50,10 @@ void add_tensor(const Pricing& p, bool expert_layer, LayerTime& layer) {
   const double exposed = r.stack.overlap_tensor ? 1 - p.rate(Term::kTensorHidden) : 1;
   // Experts that are not cut by etp exchange tokens instead of summing their outputs.
   const double parts = expert_layer && r.etp <= 1 ? 1 : 2;
-  layer.tensor_forward = parts * one * exposed;
-  layer.tensor_backward = parts * one * exposed * (r.keep == Keep::kInput ? 2 : 1);
+  const double wait = p.wait_share(r.tp);
+  layer.tensor_forward = parts * one * exposed + wait * layer.compute.forward;
+  layer.tensor_backward = parts * one * exposed * (r.keep == Keep::kInput ? 2 : 1) +
+                          wait * (layer.compute.backward + layer.compute.recompute);
 }
 
 // Ring attention: c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides
@@ -66,9 +72,9 @@ void add_context(const Pricing& p, LayerTime& layer) {
 // Dispatch and combination, forward and backward: K tokens of h in 16 bits each.
 void add_expert(const Pricing& p, LayerTime& layer) {
   const PriceRequest& r = p.r;
-  const double bytes = 2 * r.shape->top_k * r.tokens() / r.tp * r.etp * r.shape->hidden;
+  const double bytes = 2 * r.shape->top_k * r.tokens() / r.tp * r.shape->hidden;
   if (r.ep > 1) layer.expert += 4 * exchange_seconds(p.fabric, bytes, {r.ep, r.etp});
-  if (r.etp > 1) layer.expert += 4 * gather_seconds(p.fabric, bytes, {r.etp, 1});
+  if (r.etp > 1) layer.expert += 4 * gather_seconds(p.fabric, bytes * r.etp, {r.etp, 1});
   if (r.keep == Keep::kInput) layer.expert *= 1.5;
 }
 
@@ -170,7 +176,9 @@ void add_pipe(const Pricing& p, StepTime& time) {
   const double bytes = 2 * r.tokens() * r.shape->hidden / r.tp;
   const double hop = hop_seconds(p.fabric, bytes, p.stride_of_pipe());
   const double steady = r.chunks > 1 && r.stack.overlap_pipe ? 0 : r.microbatches() * r.chunks;
-  time.pipe = 2 * hop * (steady + r.pp - 1);
+  // Neighbours meet in pairs.
+  time.pipe = 2 * hop * (steady + r.pp - 1) +
+              p.wait_share(2) * (time.forward + time.backward + time.recompute + time.head);
 }
 
 }  // namespace

@@ -1,0 +1,217 @@
+#include "lockstep/backtest/report.h"
+
+#include <map>
+#include <utility>
+
+#include "lockstep/base/units.h"
+#include "lockstep/cluster/catalog.h"
+
+namespace lockstep::backtest {
+namespace {
+
+// Fractions with four digits after the point: more would be noise.
+Json fraction(double value) { return Json(static_cast<double>(static_cast<long long>(value * 1e4 + (value < 0 ? -0.5 : 0.5))) / 1e4); }
+
+Json to_json(const Summary& summary) {
+  return Json::object({{"rows", summary.rows},
+                       {"median", fraction(summary.median)},
+                       {"p90", fraction(summary.p90)},
+                       {"bias", fraction(summary.bias)}});
+}
+
+Json split_json(const Scores& scores, int split) {
+  Json kinds = Json::object();
+  for (const auto& [kind, summary] : scores.memory_kinds[split]) kinds.set(kind, to_json(summary));
+  return Json::object({{"step_time", to_json(scores.time[split])},
+                       {"baseline", to_json(scores.baseline[split])},
+                       {"memory", to_json(scores.memory[split])},
+                       {"memory_kinds", std::move(kinds)}});
+}
+
+std::string percent(double value) { return strf("%.1f", 100 * value); }
+
+std::string cells(const Summary& summary) {
+  if (summary.rows == 0) return "| 0 | | | ";
+  return strf("| %d | %s | %s | %+.1f ", summary.rows, percent(summary.median).c_str(),
+              percent(summary.p90).c_str(), 100 * summary.bias);
+}
+
+std::string source_table(const Scores& scores, bool heldout) {
+  std::string text =
+      "| source | rows | median | p90 | bias | baseline median | memory rows | memory median |\n"
+      "|---|---|---|---|---|---|---|---|\n";
+  for (const SourceScore& one : scores.sources) {
+    if (one.heldout != heldout || one.time.rows + one.memory.rows == 0) continue;
+    text += "| " + one.source + " " + cells(one.time) + "| " +
+            (one.baseline.rows > 0 ? percent(one.baseline.median) : "") + " | " +
+            (one.memory.rows > 0 ? std::to_string(one.memory.rows) : "") + " | " +
+            (one.memory.rows > 0 ? percent(one.memory.median) : "") + " |\n";
+  }
+  return text;
+}
+
+std::string reasons_table(const Scores& scores, bool excluded) {
+  std::map<std::string, int> reasons;
+  for (const ScoredRun& row : scores.runs) {
+    const std::string& reason = excluded ? row.excluded : row.not_priced;
+    if (!reason.empty() && (excluded || row.excluded.empty()))
+      ++reasons[row.run->text("source") + " | " + reason];
+  }
+  std::string text = "| source | reason | rows |\n|---|---|---|\n";
+  for (const auto& [reason, rows] : reasons) text += "| " + reason + " | " + std::to_string(rows) + " |\n";
+  return text;
+}
+
+std::string sweeps_table(const Scores& scores) {
+  std::string text = "| sweep | split | rows | regret of the first choice | rank correlation |\n|---|---|---|---|---|\n";
+  for (const Sweep& sweep : scores.sweeps)
+    text += "| " + sweep.name + " | " + (sweep.heldout ? "held out" : "calibration") +
+            strf(" | %d | %s %% | %.2f |\n", sweep.rows, percent(sweep.regret).c_str(),
+                 sweep.correlation);
+  return text;
+}
+
+std::string rates_table() {
+  std::string text = "| term | ampere | hopper | blackwell |\n|---|---|---|---|\n";
+  const auto rates = [](const char* name) {
+    for (const cluster::CatalogRow& row : cluster::catalog())
+      if (row.device.name == name) return &cluster::rates_of(row.device);
+    return static_cast<const cluster::DeviceRates*>(nullptr);
+  };
+  const cluster::DeviceRates* columns[] = {rates("a100"), rates("h100"), rates("b200")};
+  for (std::size_t i = 0; i < cluster::kNumTerms; ++i) {
+    text += "| " + std::string(to_text(static_cast<cluster::Term>(i)));
+    for (const cluster::DeviceRates* family : columns) {
+      const cluster::Rate& rate = family->terms[i];
+      text += strf(" | %.3g +-%.0f %%%s", rate.value, 100 * rate.band,
+                   rate.source.starts_with("fitted") ? "" : " (held)");
+    }
+    text += " |\n";
+  }
+  return text;
+}
+
+int within(const Scores& scores, bool heldout, double limit) {
+  int count = 0;
+  for (const Sweep& sweep : scores.sweeps) count += sweep.heldout == heldout && sweep.regret <= limit;
+  return count;
+}
+
+int sweeps_in(const Scores& scores, bool heldout) {
+  int count = 0;
+  for (const Sweep& sweep : scores.sweeps) count += sweep.heldout == heldout;
+  return count;
+}
+
+struct Wins {
+  int better = 0, all = 0;
+};
+
+// Sources whose median beats the baseline's.
+Wins wins_of(const Scores& scores) {
+  Wins wins;
+  for (const SourceScore& one : scores.sources) {
+    if (!one.heldout || one.time.rows == 0 || one.baseline.rows == 0) continue;
+    ++wins.all;
+    wins.better += one.time.median < one.baseline.median;
+  }
+  return wins;
+}
+
+std::string headline(const Scores& scores) {
+  const Wins wins = wins_of(scores);
+  std::string text = "| | rows | median | p90 | bias |\n|---|---|---|---|---|\n";
+  text += "| step time, held out " + cells(scores.time[1]) + "|\n";
+  text += "| constant utilisation, held out " + cells(scores.baseline[1]) + "|\n";
+  text += "| memory, held out " + cells(scores.memory[1]) + "|\n";
+  text += "| step time, calibration " + cells(scores.time[0]) + "|\n";
+  text += "| memory, calibration " + cells(scores.memory[0]) + "|\n";
+  text += "| step time, held out but excluded " + cells(scores.excluded_time) + "|\n\n";
+  text += strf("Better than the baseline on %d of %d held-out sources. ", wins.better, wins.all);
+  text += strf("Out of memory: %d of %d verdicts right (%d foreseen, %d missed, %d false alarms). ",
+               scores.oom.right, scores.oom.total, scores.oom.hits, scores.oom.misses,
+               scores.oom.false_alarms);
+  text += strf("The first choice lies within 5 %% of the best listed layout in %d of %d held-out sweeps and %d of "
+               "%d calibration sweeps.\n",
+               within(scores, true, 0.05), sweeps_in(scores, true), within(scores, false, 0.05),
+               sweeps_in(scores, false));
+  return text;
+}
+
+}  // namespace
+
+Json to_json(const Scores& scores) {
+  const Wins wins = wins_of(scores);
+  Json sources = Json::array();
+  for (const SourceScore& one : scores.sources)
+    sources.push(Json::object({{"source", one.source},
+                               {"split", one.heldout ? "heldout" : "calibration"},
+                               {"step_time", to_json(one.time)},
+                               {"baseline", to_json(one.baseline)},
+                               {"memory", to_json(one.memory)}}));
+  Json sweeps = Json::array();
+  for (const Sweep& sweep : scores.sweeps)
+    sweeps.push(Json::object({{"sweep", sweep.name},
+                              {"split", sweep.heldout ? "heldout" : "calibration"},
+                              {"rows", sweep.rows},
+                              {"regret", fraction(sweep.regret)},
+                              {"rank_correlation", fraction(sweep.correlation)}}));
+  Json terms = Json::object();
+  for (const TermScore& term : scores.terms) terms.set(term.term, to_json(term.time));
+  Json unpriced = Json::array();
+  for (const ScoredRun& row : scores.runs)
+    if (!row.not_priced.empty())
+      unpriced.push(Json::object({{"id", row.run->text("id")}, {"reason", row.not_priced}}));
+  return Json::object(
+      {{"schema", "lockstep.backtest/1"},
+       {"error", "ln(predicted / measured); median and p90 of its size, as fractions"},
+       {"rows", static_cast<std::int64_t>(scores.runs.size())},
+       {"heldout", split_json(scores, 1)},
+       {"calibration", split_json(scores, 0)},
+       {"excluded_heldout_step_time", to_json(scores.excluded_time)},
+       {"oom", Json::object({{"right", scores.oom.right},
+                             {"total", scores.oom.total},
+                             {"foreseen", scores.oom.hits},
+                             {"missed", scores.oom.misses},
+                             {"false_alarms", scores.oom.false_alarms},
+                             {"fitting", scores.oom.passes}})},
+       {"ranking", Json::object({{"heldout_within_5_percent", within(scores, true, 0.05)},
+                                 {"heldout_sweeps", sweeps_in(scores, true)},
+                                 {"calibration_within_5_percent", within(scores, false, 0.05)},
+                                 {"calibration_sweeps", sweeps_in(scores, false)}})},
+       {"baseline_beaten", Json::object({{"sources", wins.all}, {"better", wins.better}})},
+       {"baseline_from_file", scores.baseline_from_file},
+       {"sources", std::move(sources)},
+       {"sweeps", std::move(sweeps)},
+       {"terms", std::move(terms)},
+       {"not_priced", std::move(unpriced)}});
+}
+
+std::string accuracy_page(const Scores& scores, const std::string& file) {
+  std::string text = "# Accuracy of predictions\n\n";
+  text += "Written by `lockstep backtest " + file + " --report docs/accuracy.md`; do not edit.\n\n";
+  text +=
+      "Every row is a training run that somebody else measured and published. An error is\n"
+      "ln(predicted / measured) in percent; median and p90 are of its size, bias is its signed median. Headlines\n"
+      "count rows of grade A and B that ran. Rates were fitted on calibration rows alone, term by term\n"
+      "(`bench/fit_rates.cc`); rows outside the model are excluded by `bench/backtest/excluded.toml`, which was\n"
+      "fixed before any held-out row was priced.\n\n## Headline\n\n";
+  text += headline(scores);
+  text += "\n## Held-out sources\n\n" + source_table(scores, true);
+  text += "\n## Calibration sources\n\n" + source_table(scores, false);
+  text += "\n## Where held-out errors are\n\nRows in which a term's share of the predicted step is in the top quarter.\n\n";
+  text += "| term | rows | median | p90 | bias |\n|---|---|---|---|---|\n";
+  for (const TermScore& term : scores.terms) text += "| " + term.term + " " + cells(term.time) + "|\n";
+  text += "\n## Memory by kind of reading\n\n| reading | split | rows | median | p90 | bias |\n|---|---|---|---|---|---|\n";
+  for (const int split : {0, 1})
+    for (const auto& [kind, summary] : scores.memory_kinds[split])
+      text += "| " + kind + " | " + (split == 1 ? "held out" : "calibration") + " " + cells(summary) + "|\n";
+  text += "\n## Rankings\n\n" + sweeps_table(scores);
+  text += "\n## Rates\n\nShares of the data sheet with the band each is known within; held: not determined by "
+          "the rows, near a prior with a source.\n\n" + rates_table();
+  text += "\n## Rows left out\n\nOutside the model:\n\n" + reasons_table(scores, true);
+  text += "\nNot priced, because the row does not say enough:\n\n" + reasons_table(scores, false);
+  return text;
+}
+
+}  // namespace lockstep::backtest

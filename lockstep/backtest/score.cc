@@ -1,0 +1,258 @@
+#include "lockstep/backtest/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "lockstep/backtest/baseline.h"
+
+namespace lockstep::backtest {
+namespace {
+
+double predicted_bytes(const cost::Memory& memory, const std::string& kind) {
+  if (kind.starts_with("allocated")) return memory.allocated();
+  if (kind.starts_with("device")) return device_bytes(memory);
+  return reserved_bytes(memory);
+}
+
+void price_row(ScoredRun& row) {
+  const auto request = request_of(*row.run);
+  row.seconds = row.run->measured_seconds();
+  row.bytes = row.run->measured_bytes();
+  if (!request.ok()) {
+    row.not_priced = request.error().message;
+    return;
+  }
+  const Priced priced = price_run(*request);
+  row.request = priced.request;
+  row.price = priced.price;
+  row.calibrated = priced.request.rates->calibrated;
+  if (row.seconds && row.run->text("outcome") == "ok")
+    row.time_error = std::log(priced.price.time.total() / *row.seconds);
+  if (row.bytes)
+    row.memory_error =
+        std::log(predicted_bytes(priced.price.memory, row.run->text("mem_kind")) / *row.bytes);
+}
+
+void exclude_row(const std::vector<Exclusion>& rules, ScoredRun& row) {
+  for (const Exclusion& rule : rules) {
+    if (!rule.matches(*row.run)) continue;
+    if (row.excluded.empty()) row.excluded = rule.reason;
+    if (!rule.time_only) row.excluded_memory = true;
+  }
+  const std::string& grade = row.run->text("grade");
+  row.in_headline = row.time_error && row.excluded.empty() && (grade == "A" || grade == "B");
+}
+
+// Rows keep no pointers into their request: what a ScoredRun holds of it is numbers and the device's rates.
+void detach(ScoredRun& row) { row.request.shape = nullptr, row.request.cluster = nullptr; }
+
+bool counts_for_memory(const ScoredRun& row) { return row.memory_error && !row.excluded_memory; }
+
+template <class Pick>
+std::vector<double> errors_of(const std::vector<ScoredRun>& runs, Pick pick) {
+  std::vector<double> errors;
+  for (const ScoredRun& row : runs)
+    if (const std::optional<double> error = pick(row)) errors.push_back(*error);
+  return errors;
+}
+
+void score_sources(Scores& scores) {
+  std::vector<std::string> names;
+  for (const ScoredRun& row : scores.runs)
+    if (std::ranges::find(names, row.run->text("source")) == names.end())
+      names.push_back(row.run->text("source"));
+  for (const std::string& name : names) {
+    SourceScore one;
+    one.source = name;
+    const auto here = [&](const ScoredRun& row) { return row.run->text("source") == name; };
+    one.heldout = std::ranges::find_if(scores.runs, here)->run->is_heldout();
+    using Error = std::optional<double>;
+    one.time = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+      return here(row) && row.in_headline ? row.time_error : Error();
+    }));
+    one.baseline = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+      return here(row) && row.in_headline ? row.baseline_error : Error();
+    }));
+    one.memory = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+      return here(row) && counts_for_memory(row) ? row.memory_error : Error();
+    }));
+    scores.sources.push_back(std::move(one));
+  }
+}
+
+void score_memory_kinds(Scores& scores) {
+  std::map<std::string, std::vector<double>> kinds[2];
+  for (const ScoredRun& row : scores.runs)
+    if (counts_for_memory(row))
+      kinds[row.run->is_heldout() ? 1 : 0][row.run->text("mem_kind")].push_back(*row.memory_error);
+  for (const int split : {0, 1})
+    for (const auto& [kind, errors] : kinds[split])
+      scores.memory_kinds[split].emplace_back(kind, summarize(errors));
+}
+
+// Sources that report running out of memory at all: elsewhere only successes were published.
+void score_oom(Scores& scores) {
+  std::vector<std::string> sources;
+  for (const ScoredRun& row : scores.runs)
+    if (row.run->text("outcome") == "oom") sources.push_back(row.run->text("source"));
+  for (const ScoredRun& row : scores.runs) {
+    const bool counts = row.not_priced.empty() && !row.excluded_memory &&
+                        std::ranges::find(sources, row.run->text("source")) != sources.end();
+    if (!counts) continue;
+    const bool is_oom = row.run->text("outcome") == "oom", foreseen = !row.price.fits;
+    ++(is_oom ? (foreseen ? scores.oom.hits : scores.oom.misses)
+              : (foreseen ? scores.oom.false_alarms : scores.oom.passes));
+  }
+  scores.oom.right = scores.oom.hits + scores.oom.passes;
+  scores.oom.total = scores.oom.right + scores.oom.misses + scores.oom.false_alarms;
+}
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<double> ranks;
+  for (const double value : values) {
+    double below = 0, equal = 0;
+    for (const double other : values) below += other < value, equal += other == value;
+    ranks.push_back(below + (equal - 1) / 2);
+  }
+  return ranks;
+}
+
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto n = static_cast<double>(a.size()), mean = (n - 1) / 2;
+  double ab = 0, aa = 0, bb = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ab += (a[i] - mean) * (b[i] - mean);
+    aa += (a[i] - mean) * (a[i] - mean);
+    bb += (b[i] - mean) * (b[i] - mean);
+  }
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
+}
+
+void score_sweeps(Scores& scores) {
+  std::map<std::string, std::vector<const ScoredRun*>> groups;
+  for (const ScoredRun& row : scores.runs) {
+    if (!row.time_error || !row.excluded.empty()) continue;
+    std::string key = row.run->text("source");
+    for (const char* column : {"model", "gpu", "gpus", "seq_len", "global_batch", "layers"})
+      key += " " + row.run->text(column);
+    groups[key].push_back(&row);
+  }
+  for (const auto& [name, rows] : groups) {
+    std::vector<double> predicted, measured;
+    std::vector<std::string> layouts;
+    for (const ScoredRun* row : rows) {
+      predicted.push_back(row->price.time.total());
+      measured.push_back(*row->seconds);
+      std::string layout;
+      for (const char* column : {"tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch"})
+        layout += row->run->text(column) + " ";
+      if (std::ranges::find(layouts, layout) == layouts.end()) layouts.push_back(layout);
+    }
+    if (layouts.size() < 4) continue;
+    const auto choice = std::ranges::min_element(predicted) - predicted.begin();
+    const double best = *std::ranges::min_element(measured);
+    scores.sweeps.push_back({name, rows.front()->run->is_heldout(), static_cast<int>(rows.size()),
+                             measured[static_cast<std::size_t>(choice)] / best - 1,
+                             correlation(ranks_of(predicted), ranks_of(measured))});
+  }
+}
+
+void score_terms(Scores& scores) {
+  using cost::StepTime;
+  const std::pair<const char*, double StepTime::*> terms[] = {
+      {"recomputation", &StepTime::recompute}, {"head and loss", &StepTime::head},
+      {"tensor parallel", &StepTime::tensor},  {"context parallel", &StepTime::context},
+      {"expert parallel", &StepTime::expert},  {"pipeline transfers", &StepTime::pipe},
+      {"data parallel", &StepTime::data},      {"bubble", &StepTime::bubble},
+      {"optimizer", &StepTime::optimizer}};
+  for (const auto& [name, member] : terms) {
+    std::vector<std::pair<double, double>> shares;
+    for (const ScoredRun& row : scores.runs)
+      if (row.in_headline && row.run->is_heldout())
+        shares.emplace_back(row.price.time.*member / row.price.time.total(), *row.time_error);
+    std::ranges::sort(shares, [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < shares.size() / 4; ++i)
+      if (shares[i].first > 0.01) errors.push_back(shares[i].second);
+    if (!errors.empty()) scores.terms.push_back({name, summarize(errors)});
+  }
+}
+
+void score_splits(Scores& scores) {
+  using Error = std::optional<double>;
+  for (const int split : {0, 1}) {
+    const auto here = [&](const ScoredRun& row) { return row.run->is_heldout() == (split == 1); };
+    scores.time[split] = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+      return here(row) && row.in_headline ? row.time_error : Error();
+    }));
+    scores.baseline[split] = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+      return here(row) && row.in_headline ? row.baseline_error : Error();
+    }));
+    scores.memory[split] = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+      return here(row) && counts_for_memory(row) ? row.memory_error : Error();
+    }));
+  }
+  scores.excluded_time = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
+    return !row.excluded.empty() && row.run->is_heldout() ? row.time_error : Error();
+  }));
+}
+
+}  // namespace
+
+Summary summarize(const std::vector<double>& errors) {
+  Summary summary;
+  summary.rows = static_cast<int>(errors.size());
+  if (errors.empty()) return summary;
+  std::vector<double> sizes, values = errors;
+  for (const double error : errors) sizes.push_back(std::abs(error));
+  std::ranges::sort(sizes);
+  std::ranges::sort(values);
+  summary.median = sizes[(sizes.size() - 1) / 2];
+  summary.p90 = sizes[(sizes.size() - 1) * 9 / 10];
+  summary.bias = values[(values.size() - 1) / 2];
+  return summary;
+}
+
+Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions) {
+  Scores scores;
+  Baseline baseline;
+  std::vector<RunRequest> requests;  // keeps shapes and clusters of rows alive for the baseline
+  for (const PublishedRun& run : table.rows) {
+    ScoredRun row;
+    row.run = &run;
+    price_row(row);
+    exclude_row(exclusions, row);
+    detach(row);
+    scores.runs.push_back(std::move(row));
+  }
+  const auto whole = [](const ScoredRun& row, auto use) {
+    const auto request = request_of(*row.run);
+    if (!request.ok()) return;
+    cost::PriceRequest one = row.request;
+    one.shape = request->shape.get();
+    one.cluster = request->cluster.get();
+    use(one);
+  };
+  for (const ScoredRun& row : scores.runs)
+    if (row.time_error && !row.run->is_heldout())
+      whole(row, [&](const cost::PriceRequest& one) { baseline.add(one, *row.seconds); });
+  scores.baseline_from_file = !baseline.empty();
+  baseline.finish();
+  for (ScoredRun& row : scores.runs)
+    if (row.time_error)
+      whole(row, [&](const cost::PriceRequest& one) {
+        if (const auto seconds = baseline.predict(one))
+          row.baseline_error = std::log(*seconds / *row.seconds);
+      });
+  score_splits(scores);
+  score_sources(scores);
+  score_memory_kinds(scores);
+  score_oom(scores);
+  score_sweeps(scores);
+  score_terms(scores);
+  return scores;
+}
+
+}  // namespace lockstep::backtest
