@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/arch/catalog.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::arch {
 namespace {
@@ -411,6 +412,26 @@ config::Diagnostic placed(const Problem& problem, const config::Settings& settin
   return diagnostic;
 }
 
+// Of a key's value; reals with the fewest digits that read back to the same bits.
+std::string value_text(const Key& key) {
+  if (const auto* const* slot = std::get_if<std::int64_t*>(&key.slot))
+    return std::to_string(**slot);
+  if (const auto* const* slot = std::get_if<bool*>(&key.slot)) return **slot ? "true" : "false";
+  return Json(**std::get_if<double*>(&key.slot)).dump();
+}
+
+// Lines of TOML. Texts are quoted as JSON quotes them, which TOML understands.
+std::string toml_of(const ModelFacts& facts) {
+  std::string text;
+  for (const auto& [key, value] : facts) {
+    const Field* const field = model_fields().find(key);
+    const bool quoted =
+        field == nullptr || field->type == FieldType::kString || field->type == FieldType::kChoice;
+    text += key + " = " + (quoted ? Json(value).dump() : value) + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 const config::FieldTable& model_fields() {
@@ -475,6 +496,40 @@ Result<ModelConfig> model_named(std::string_view name) {
   std::optional<ModelConfig> model = find_model(name, report);
   if (!model) return report.first_error();
   return *std::move(model);
+}
+
+ModelFacts model_facts(const ModelConfig& model) {
+  ModelConfig own = model;
+  ModelConfig granted = usual(model.family);
+  ModelFacts facts = {{"family", std::string(to_text(model.family))}};
+  const auto choice = [&](const char* key, auto value, auto usually) {
+    if (value != usually) facts.emplace_back(key, to_text(value));
+  };
+  choice("norm", own.norm, granted.norm);
+  choice("norm_place", own.norm_place, granted.norm_place);
+  choice("qk_norm", own.qk_norm, granted.qk_norm);
+  const std::vector<Key> keys = all_keys(own);
+  const std::vector<Key> defaults = all_keys(granted);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (std::string value = value_text(keys[i]); value != value_text(defaults[i]))
+      facts.emplace_back(keys[i].path, std::move(value));
+  return facts;
+}
+
+Result<ModelConfig> model_of(const ModelFacts& facts) {
+  config::Report report;
+  const auto document =
+      config::parse_document(toml_of(facts), "model", config::Format::kToml, report);
+  std::optional<ModelConfig> model;
+  if (document) model = model_from(document->root(), report);
+  if (!model) return report.first_error();
+  return *std::move(model);
+}
+
+std::string model_text(const ModelConfig& model) {
+  ModelFacts facts = model_facts(model);
+  if (!model.name.empty()) facts.insert(facts.begin(), {"name", model.name});
+  return toml_of(facts);
 }
 
 }  // namespace lockstep::arch

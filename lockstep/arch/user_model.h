@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/arch/model_config.h"
 #include "lockstep/base/result.h"
@@ -30,5 +32,18 @@ std::optional<ModelConfig> find_model(std::string_view name, config::Report& rep
 
 // The same for callers that want only the first error.
 Result<ModelConfig> model_named(std::string_view name);
+
+// Keys of a model file and their values as texts, in the order of the fields.
+using ModelFacts = std::vector<std::pair<std::string, std::string>>;
+
+// All of the model but its name; left out is what the family takes for granted. Equal models give equal
+// facts. REQUIRES: problems(model) is empty.
+ModelFacts model_facts(const ModelConfig& model);
+// The model again, without a name. Refuses what model_from() refuses.
+Result<ModelConfig> model_of(const ModelFacts& facts);
+
+// A model file from which model_from() reads exactly this model: TOML, a line per fact. REQUIRES: as
+// model_facts.
+std::string model_text(const ModelConfig& model);
 
 }  // namespace lockstep::arch

@@ -55,6 +55,32 @@ TEST(UserModel, FamiliesBringTheirTraits) {
   EXPECT_EQ(*gpt.model, tiny);
 }
 
+TEST(UserModel, TextReadsBackToTheSameModel) {
+  for (const CatalogRow& row : catalog()) {
+    ModelConfig model = row.config;
+    for (const double eps : {1e-5, 1e-6 / 3}) {
+      model.norm_eps = eps;
+      model.name = "quoted \"name\"";
+      model.tied = !model.tied;
+      const std::string text = model_text(model);
+      const Read again = read(text);
+      ASSERT_TRUE(again.model) << text << again.report.text("model.toml", false);
+      EXPECT_EQ(*again.model, model) << text;
+      const Result<ModelConfig> nameless = model_of(model_facts(model));
+      ASSERT_TRUE(nameless.ok()) << text;
+      model.name.clear();
+      EXPECT_EQ(*nameless, model) << text;
+    }
+  }
+}
+
+TEST(UserModel, FactsThatDescribeNoModelAreRefused) {
+  ModelFacts facts = model_facts(find("llama-tiny")->config);
+  facts.emplace_back("colour", "red");
+  EXPECT_EQ(model_of(facts).error().code, Code::kUnknownKey);
+  EXPECT_FALSE(model_of({{"family", "llama"}, {"layers", "two"}}).ok());
+}
+
 TEST(UserModel, StartsFromARowAndChangesIt) {
   const Read fewer = read("like = \"llama3-8b\"\nlayers = 16\n");
   ASSERT_TRUE(fewer.model) << fewer.report.text("model.toml", false);
