@@ -198,6 +198,26 @@ constexpr CodeRow kCodeRows[] = {
     {Code::kNoCheckpoint, "no checkpoint",
      "There is no complete checkpoint where one was asked for. Training never starts from random\n"
      "weights in place of a checkpoint that is missing."},
+    {Code::kBadHfConfig, "a config.json describes no model that can be trained here",
+     "A Hugging Face directory is taken over only when Lockstep computes what transformers would "
+     "compute\n"
+     "from it. Another activation, a rule of rotary scaling that is not written, biases or windows "
+     "where\n"
+     "there are none here would train another model, so they are refused. The message names the "
+     "key.\n"
+     "Dropout is no part of what a model computes when it is used; it is ignored, and said so."},
+    {Code::kBadHfWeights, "the weights of a directory do not fit its config.json",
+     "Every tensor that the model needs must be there once, with the shape that config.json "
+     "implies and\n"
+     "elements in F32, BF16 or F16, and no tensor may be left over: it would be silently dropped. "
+     "All\n"
+     "misfits are listed, with file and tensor."},
+    {Code::kNoHfForm, "the model has no Hugging Face form",
+     "Checkpoints are exported as gpt2, llama, mistral, qwen2 or qwen3, whichever computes the "
+     "same. A\n"
+     "model with a trait that none of these has can be trained here, but transformers has no class "
+     "that\n"
+     "would load it."},
     {Code::kBug, "a bug in Lockstep",
      "An invariant of the program itself does not hold. Please report the message together with "
      "the\n"

@@ -66,6 +66,10 @@ enum class Code : std::uint16_t {
   kOtherCheckpoint = 824,
   kNoCheckpoint = 825,
 
+  kBadHfConfig = 840,
+  kBadHfWeights = 841,
+  kNoHfForm = 842,
+
   kBug = 900,
 };
 

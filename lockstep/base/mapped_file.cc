@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -70,6 +71,15 @@ MappedFile::~MappedFile() {
   // munmap takes what mmap gave, which was never const.
   ::munmap(const_cast<std::byte*>(bytes_.data()),
            bytes_.size());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+void forget_pages(std::span<const std::byte> part) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto start = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t begin = (start + page - 1) / page * page;
+  const std::uintptr_t end = (start + part.size()) / page * page;
+  // A hint: where it is not taken, the kernel finds the memory when it needs some.
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace lockstep

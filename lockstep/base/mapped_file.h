@@ -37,4 +37,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// Gives back the memory of the pages that lie wholly inside `part` of a MappedFile's bytes; whoever
+// touches them later reads them from the file again. So a file larger than memory can be walked through.
+void forget_pages(std::span<const std::byte> part);
+
 }  // namespace lockstep

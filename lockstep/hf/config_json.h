@@ -1,0 +1,41 @@
+// The config.json of a Hugging Face directory, both ways, for gpt2, llama, mistral, qwen2 and qwen3.
+//
+// Read strictly: whatever would make transformers compute something else than Lockstep trains is
+// refused (LS0840), all of it at once. Both ways of writing rotary settings are read, `rope_theta` with
+// `rope_scaling` and the newer `rope_parameters`; the first is written, which every version reads.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/arch/model_config.h"
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/result.h"
+#include "lockstep/config/diagnostic.h"
+
+namespace lockstep::hf {
+
+// "gpt2", "llama", ...: the values of `model_type` that are read and written.
+std::span<const std::string_view> model_types();
+
+struct HfConfig {
+  arch::ModelConfig model;         // without a name
+  std::vector<std::string> notes;  // what was left out of account: dropout, keys nobody knows
+};
+
+// `file` names the text in messages. Nothing when `report` got an error.
+//
+// A mistral without a window becomes a model whose window is as long as its longest sequence: the same
+// computation, and still a mistral when it is written.
+std::optional<HfConfig> read_config(const Json& json, const std::string& file,
+                                    config::Report& report);
+
+// Of a model whose weights are stored in `stored`. Refuses (LS0842) a model that would not be read back
+// as it is, and names its traits that no class of transformers has.
+Result<Json> config_json(const arch::ModelConfig& model, DType stored);
+
+}  // namespace lockstep::hf

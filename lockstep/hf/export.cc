@@ -1,0 +1,194 @@
+#include "lockstep/hf/export.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "lockstep/arch/hf_names.h"
+#include "lockstep/base/check.h"
+#include "lockstep/files/safetensors.h"
+#include "lockstep/hf/elements.h"
+#include "lockstep/hf/pieces.h"
+
+namespace lockstep::hf {
+namespace {
+
+// Bytes of source elements in hand, besides the tensor that is being transposed.
+constexpr std::int64_t kExportChunk = std::int64_t{8} << 20;
+
+// Streams tensors into one file.
+class TensorStream {
+ public:
+  TensorStream(ParamSource& params, DType stored, files::SafetensorsWriter& file)
+      : params_(params), width_(size_of(params.type())), stored_(stored), file_(file) {}
+
+  void write(const arch::HfTensor& tensor) {
+    if (tensor.transposed)
+      transposed(tensor);
+    else
+      for (std::size_t i = 0; i < tensor.pieces.size(); ++i) plain(tensor, i);
+  }
+
+ private:
+  static std::string name_of(const arch::HfTensor& tensor, std::size_t index) {
+    return arch::name_at(tensor.pieces[index].param->name, tensor.layer);
+  }
+
+  void plain(const arch::HfTensor& tensor, std::size_t index) {
+    const std::int64_t numel = piece_of(tensor, index).numel();
+    const std::int64_t stride = kExportChunk / static_cast<std::int64_t>(width_);
+    for (std::int64_t first = 0; first < numel; first += stride) {
+      chunk_.resize(static_cast<std::size_t>(std::min(stride, numel - first)) * width_);
+      params_.read(name_of(tensor, index), first, chunk_);
+      put(chunk_);
+    }
+  }
+
+  void transposed(const arch::HfTensor& tensor) {
+    std::vector<Piece> pieces;
+    std::vector<std::vector<std::byte>> whole;
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
+      pieces.push_back(piece_of(tensor, i));
+      whole.emplace_back(static_cast<std::size_t>(pieces.back().numel()) * width_);
+      params_.read(name_of(tensor, i), 0, whole.back());
+    }
+    const std::vector<ByteSpan> views(whole.begin(), whole.end());
+    const std::int64_t row = pieces[0].outputs * static_cast<std::int64_t>(width_);
+    const std::int64_t stride = std::max<std::int64_t>(1, kExportChunk / row);
+    const std::int64_t rows = pieces[0].columns;
+    for (std::int64_t first = 0; first < rows; first += stride) {
+      chunk_.resize(static_cast<std::size_t>(std::min(stride, rows - first) * row));
+      put_transposed(pieces, views, width_, first, chunk_);
+      put(chunk_);
+    }
+  }
+
+  void put(ByteSpan elements) {
+    if (params_.type() == stored_) return file_.write(elements);
+    converted_.resize(elements.size() / width_ * size_of(stored_));
+    convert(elements, params_.type(), converted_, stored_);
+    file_.write(converted_);
+  }
+
+  ParamSource& params_;
+  const std::size_t width_;
+  const DType stored_;
+  files::SafetensorsWriter& file_;
+  std::vector<std::byte> chunk_, converted_;
+};
+
+struct Shard {
+  std::vector<arch::HfTensor> tensors;
+  std::int64_t bytes = 0;
+};
+
+files::TensorInfo info_of(const arch::HfTensor& tensor, DType stored) {
+  return {tensor.name, files::element_type(stored), tensor.shape};
+}
+
+// In the order of the model, each as full as the limit allows.
+std::vector<Shard> shards_of(const arch::Model& model, const ExportSettings& settings) {
+  std::vector<Shard> shards(1);
+  arch::for_each_hf_tensor(model, [&](const arch::HfTensor& tensor) {
+    const std::int64_t bytes = files::bytes_of(info_of(tensor, settings.stored));
+    if (!shards.back().tensors.empty() && shards.back().bytes + bytes > settings.shard.value)
+      shards.emplace_back();
+    shards.back().tensors.push_back(tensor);
+    shards.back().bytes += bytes;
+  });
+  return shards;
+}
+
+void write_shard(const Shard& shard, ParamSource& params, files::Disk& disk,
+                 const std::string& path, DType stored) {
+  std::vector<files::TensorInfo> infos;
+  std::map<std::string_view, const arch::HfTensor*> by_name;
+  for (const arch::HfTensor& tensor : shard.tensors) {
+    infos.push_back(info_of(tensor, stored));
+    by_name.emplace(tensor.name, &tensor);
+  }
+  files::SafetensorsWriter file(disk, path, std::move(infos), {{"format", "pt"}},
+                                files::kLeastAlign);
+  TensorStream stream(params, stored, file);
+  for (const files::TensorInfo& info : file.order()) stream.write(*by_name.at(info.name));
+  file.finish();
+}
+
+void write_text(files::Disk& disk, const std::string& path, const Json& json) {
+  const std::string text = json.dump(2) + "\n";
+  const auto file = disk.create(path, static_cast<std::int64_t>(text.size()));
+  file->write(as_byte_span(text));
+  file->sync();
+  file->close();
+}
+
+// Removes a folder that was not finished.
+class Unfinished {
+ public:
+  Unfinished(files::Disk& disk, std::string folder) : disk_(disk), folder_(std::move(folder)) {}
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    if (folder_.empty()) return;
+    try {
+      files::remove_all(disk_, folder_);
+    } catch (const WorldError&) {  // what went wrong first is being told already
+    }
+  }
+  void finished() { folder_.clear(); }
+
+ private:
+  files::Disk& disk_;
+  std::string folder_;
+};
+
+void write_weights(const arch::Model& model, ParamSource& params, files::Disk& disk,
+                   const std::string& folder, const ExportSettings& settings, Exported& done) {
+  const std::vector<Shard> shards = shards_of(model, settings);
+  Json::Object map;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shards.size() == 1
+                                 ? "model.safetensors"
+                                 : strf("model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    write_shard(shards[i], params, disk, folder + "/" + name, settings.stored);
+    for (const arch::HfTensor& tensor : shards[i].tensors) map.push_back({tensor.name, name});
+    done.bytes.value += shards[i].bytes;
+  }
+  done.files = static_cast<int>(shards.size());
+  done.tensors = static_cast<std::int64_t>(map.size());
+  done.parameters = arch::count(model).total;
+  if (shards.size() == 1) return;
+  std::ranges::sort(map, {}, &Json::Member::key);
+  write_text(disk, folder + "/model.safetensors.index.json",
+             Json::object({{"metadata", Json::object({{"total_parameters", done.parameters},
+                                                      {"total_size", done.bytes.value}})},
+                           {"weight_map", Json::object(std::move(map))}}));
+}
+
+}  // namespace
+
+Exported write_directory(const arch::Model& model, const Json& config, ParamSource& params,
+                         files::Disk& disk, const std::string& folder,
+                         const ExportSettings& settings) {
+  LS_CHECK(can_write(settings.stored), "weights in ", to_text(settings.stored));
+  std::string final_name = folder;
+  while (final_name.size() > 1 && final_name.ends_with('/')) final_name.pop_back();
+  const std::string fresh = join_parts(final_name, ".tmp-", ::getpid());
+  Exported done;
+  disk.make_folder(fresh);
+  Unfinished unfinished(disk, fresh);
+  write_weights(model, params, disk, fresh, settings, done);
+  write_text(disk, fresh + "/config.json", config);
+  disk.sync_folder(fresh);
+  disk.rename(fresh, final_name);
+  unfinished.finished();
+  const std::size_t slash = final_name.rfind('/');
+  disk.sync_folder(
+      slash == std::string::npos ? "." : final_name.substr(0, std::max<std::size_t>(slash, 1)));
+  return done;
+}
+
+}  // namespace lockstep::hf

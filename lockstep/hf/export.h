@@ -1,0 +1,50 @@
+// Writes a model as a Hugging Face directory: config.json and its weights in one safetensors file, or in
+// several and an index.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lockstep/arch/arch.h"
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#include "lockstep/files/durable.h"
+
+namespace lockstep::hf {
+
+// Where parameters come from. A tied head is not asked for.
+class ParamSource {
+ public:
+  virtual ~ParamSource() = default;
+  // Of the elements that read() gives.
+  virtual DType type() const = 0;
+  // Elements [first, ...) of a parameter ("blocks.0.attn.q.weight") in row-major order, as many as fit
+  // into `out`. May throw.
+  virtual void read(const std::string& name, std::int64_t first, std::span<std::byte> out) = 0;
+};
+
+// What transformers' own writer takes as default.
+inline constexpr Bytes kShardLimit{5'000'000'000};
+
+struct ExportSettings {
+  DType stored = DType::kBF16;  // one that can be written (elements.h)
+  Bytes shard = kShardLimit;    // of tensors in one file; a larger tensor has a file of its own
+};
+
+struct Exported {
+  std::int64_t tensors = 0;
+  std::int64_t parameters = 0;
+  Bytes bytes;  // of all tensors
+  int files = 0;
+};
+
+// Makes `folder`, which must not exist, under another name first; nothing has its name before it is
+// whole. Holds at most one tensor in the source's type and a few megabytes. Throws IoError and what the
+// source throws, and then leaves nothing.
+Exported write_directory(const arch::Model& model, const Json& config, ParamSource& params,
+                         files::Disk& disk, const std::string& folder,
+                         const ExportSettings& settings);
+
+}  // namespace lockstep::hf
