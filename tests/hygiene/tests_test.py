@@ -9,7 +9,7 @@ from house import Plant
 
 PINNED = "tests/hygiene/skipped.txt"
 PROGRAM_FOLDERS = {"cli", "seeds"}  # have a test program, mirror no folder of lockstep/
-HELPER_FOLDERS = {"support", "golden", "hygiene", "consumer", "contract", "workers", "fuzz"}
+HELPER_FOLDERS = {"support", "golden", "hygiene", "consumer", "contract", "workers", "fuzz", "oracles"}
 SKIP = re.compile(r"\bGTEST_" r"SKIP\b|\bDIS" r"ABLED_\w+")
 
 
