@@ -26,6 +26,7 @@ struct Key {
   bool above_min = false;  // the minimum itself is refused
 };
 
+constexpr const char* kInitStd = "init_std";
 constexpr const char* kUnlessLike = "`like` is given";
 
 // Sizes that no family derives from others.
@@ -120,7 +121,7 @@ std::vector<Key> trait_keys(ModelConfig& c) {
        "Multi-token-prediction blocks after the last one.",
        0,
        {"num_nextn_predict_layers", "mtp_num_layers"}},
-      {"init_std",
+      {kInitStd,
        &c.init_std,
        "Standard deviation of initial weights.",
        0,
@@ -500,19 +501,19 @@ Result<ModelConfig> model_named(std::string_view name) {
 
 ModelFacts model_facts(const ModelConfig& model) {
   ModelConfig own = model;
-  ModelConfig granted = usual(model.family);
-  ModelFacts facts = {{"family", std::string(to_text(model.family))}};
-  const auto choice = [&](const char* key, auto value, auto usually) {
-    if (value != usually) facts.emplace_back(key, to_text(value));
-  };
-  choice("norm", own.norm, granted.norm);
-  choice("norm_place", own.norm_place, granted.norm_place);
-  choice("qk_norm", own.qk_norm, granted.qk_norm);
-  const std::vector<Key> keys = all_keys(own);
-  const std::vector<Key> defaults = all_keys(granted);
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    if (std::string value = value_text(keys[i]); value != value_text(defaults[i]))
-      facts.emplace_back(keys[i].path, std::move(value));
+  ModelFacts facts = {{"family", std::string(to_text(model.family))},
+                      {"norm", std::string(to_text(model.norm))},
+                      {"norm_place", std::string(to_text(model.norm_place))},
+                      {"qk_norm", std::string(to_text(model.qk_norm))}};
+  for (const Key& key : all_keys(own)) {
+    const std::string_view path = key.path;
+    const bool is_idle =
+        (path.starts_with("rope_scaling.") && own.rope_scaling.factor == 1.0) ||
+        (path == "rope_theta" && positions(own) != Positions::kRotary) ||
+        (path == "ffn" && own.ffn == 0) || (path.starts_with("moe.") && own.moe == Moe{}) ||
+        (path.starts_with("mla.") && own.mla == Mla{}) || path == kInitStd || path == "dropout";
+    if (!is_idle) facts.emplace_back(path, value_text(key));
+  }
   return facts;
 }
 
@@ -529,6 +530,7 @@ Result<ModelConfig> model_of(const ModelFacts& facts) {
 std::string model_text(const ModelConfig& model) {
   ModelFacts facts = model_facts(model);
   if (!model.name.empty()) facts.insert(facts.begin(), {"name", model.name});
+  facts.emplace_back(kInitStd, Json(model.init_std).dump());
   return toml_of(facts);
 }
 

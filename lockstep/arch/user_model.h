@@ -36,14 +36,13 @@ Result<ModelConfig> model_named(std::string_view name);
 // Keys of a model file and their values as texts, in the order of the fields.
 using ModelFacts = std::vector<std::pair<std::string, std::string>>;
 
-// All of the model but its name; left out is what the family takes for granted. Equal models give equal
-// facts. REQUIRES: problems(model) is empty.
+// Everything that decides shapes or what a forward pass computes, defaults included, so that it can be
+// read in years: not the name, nor how weights begin. Equal for models that compute the same.
 ModelFacts model_facts(const ModelConfig& model);
-// The model again, without a name. Refuses what model_from() refuses.
+// A model of which these are the facts. Refuses what model_from() refuses.
 Result<ModelConfig> model_of(const ModelFacts& facts);
 
-// A model file from which model_from() reads exactly this model: TOML, a line per fact. REQUIRES: as
-// model_facts.
+// A model file from which model_from() reads exactly this model: TOML, a line per key.
 std::string model_text(const ModelConfig& model);
 
 }  // namespace lockstep::arch

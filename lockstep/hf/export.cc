@@ -12,6 +12,7 @@
 #include "lockstep/files/safetensors.h"
 #include "lockstep/hf/elements.h"
 #include "lockstep/hf/pieces.h"
+#include "lockstep/hf/unfinished.h"
 
 namespace lockstep::hf {
 namespace {
@@ -25,35 +26,38 @@ class TensorStream {
   TensorStream(ParamSource& params, DType stored, files::SafetensorsWriter& file)
       : params_(params), width_(size_of(params.type())), stored_(stored), file_(file) {}
 
-  void write(const arch::HfTensor& tensor) {
-    if (tensor.transposed)
-      transposed(tensor);
-    else
-      for (std::size_t i = 0; i < tensor.pieces.size(); ++i) plain(tensor, i);
+  Result<void> write(const arch::HfTensor& tensor) {
+    if (tensor.transposed) return transposed(tensor);
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i)
+      if (const auto done = plain(tensor, i); !done.ok()) return done;
+    return {};
   }
 
  private:
-  static std::string name_of(const arch::HfTensor& tensor, std::size_t index) {
-    return arch::name_at(tensor.pieces[index].param->name, tensor.layer);
+  Result<void> read(const arch::HfTensor& tensor, std::size_t index, std::int64_t first,
+                    std::span<std::byte> out) {
+    const arch::Param& param = *tensor.pieces[index].param;
+    return params_.read(arch::name_at(param.name, tensor.layer), param.shape, first, out);
   }
 
-  void plain(const arch::HfTensor& tensor, std::size_t index) {
+  Result<void> plain(const arch::HfTensor& tensor, std::size_t index) {
     const std::int64_t numel = piece_of(tensor, index).numel();
     const std::int64_t stride = kExportChunk / static_cast<std::int64_t>(width_);
     for (std::int64_t first = 0; first < numel; first += stride) {
       chunk_.resize(static_cast<std::size_t>(std::min(stride, numel - first)) * width_);
-      params_.read(name_of(tensor, index), first, chunk_);
+      if (const auto done = read(tensor, index, first, chunk_); !done.ok()) return done;
       put(chunk_);
     }
+    return {};
   }
 
-  void transposed(const arch::HfTensor& tensor) {
+  Result<void> transposed(const arch::HfTensor& tensor) {
     std::vector<Piece> pieces;
     std::vector<std::vector<std::byte>> whole;
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
       pieces.push_back(piece_of(tensor, i));
       whole.emplace_back(static_cast<std::size_t>(pieces.back().numel()) * width_);
-      params_.read(name_of(tensor, i), 0, whole.back());
+      if (const auto done = read(tensor, i, 0, whole.back()); !done.ok()) return done;
     }
     const std::vector<ByteSpan> views(whole.begin(), whole.end());
     const std::int64_t row = pieces[0].outputs * static_cast<std::int64_t>(width_);
@@ -64,6 +68,7 @@ class TensorStream {
       put_transposed(pieces, views, width_, first, chunk_);
       put(chunk_);
     }
+    return {};
   }
 
   void put(ByteSpan elements) {
@@ -102,8 +107,8 @@ std::vector<Shard> shards_of(const arch::Model& model, const ExportSettings& set
   return shards;
 }
 
-void write_shard(const Shard& shard, ParamSource& params, files::Disk& disk,
-                 const std::string& path, DType stored) {
+Result<void> write_shard(const Shard& shard, ParamSource& params, files::Disk& disk,
+                         const std::string& path, DType stored) {
   std::vector<files::TensorInfo> infos;
   std::map<std::string_view, const arch::HfTensor*> by_name;
   for (const arch::HfTensor& tensor : shard.tensors) {
@@ -113,8 +118,10 @@ void write_shard(const Shard& shard, ParamSource& params, files::Disk& disk,
   files::SafetensorsWriter file(disk, path, std::move(infos), {{"format", "pt"}},
                                 files::kLeastAlign);
   TensorStream stream(params, stored, file);
-  for (const files::TensorInfo& info : file.order()) stream.write(*by_name.at(info.name));
+  for (const files::TensorInfo& info : file.order())
+    if (const auto done = stream.write(*by_name.at(info.name)); !done.ok()) return done;
   file.finish();
+  return {};
 }
 
 void write_text(files::Disk& disk, const std::string& path, const Json& json) {
@@ -125,54 +132,39 @@ void write_text(files::Disk& disk, const std::string& path, const Json& json) {
   file->close();
 }
 
-// Removes a folder that was not finished.
-class Unfinished {
- public:
-  Unfinished(files::Disk& disk, std::string folder) : disk_(disk), folder_(std::move(folder)) {}
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-  ~Unfinished() {
-    if (folder_.empty()) return;
-    try {
-      files::remove_all(disk_, folder_);
-    } catch (const WorldError&) {  // what went wrong first is being told already
-    }
-  }
-  void finished() { folder_.clear(); }
-
- private:
-  files::Disk& disk_;
-  std::string folder_;
-};
-
-void write_weights(const arch::Model& model, ParamSource& params, files::Disk& disk,
-                   const std::string& folder, const ExportSettings& settings, Exported& done) {
+Result<void> write_weights(const arch::Model& model, ParamSource& params, files::Disk& disk,
+                           const std::string& folder, const ExportSettings& settings,
+                           Exported& done) {
   const std::vector<Shard> shards = shards_of(model, settings);
   Json::Object map;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shards.size() == 1
                                  ? "model.safetensors"
                                  : strf("model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    write_shard(shards[i], params, disk, folder + "/" + name, settings.stored);
+    if (const auto written =
+            write_shard(shards[i], params, disk, folder + "/" + name, settings.stored);
+        !written.ok())
+      return written;
     for (const arch::HfTensor& tensor : shards[i].tensors) map.push_back({tensor.name, name});
     done.bytes.value += shards[i].bytes;
   }
   done.files = static_cast<int>(shards.size());
   done.tensors = static_cast<std::int64_t>(map.size());
   done.parameters = arch::count(model).total;
-  if (shards.size() == 1) return;
+  if (shards.size() == 1) return {};
   std::ranges::sort(map, {}, &Json::Member::key);
   write_text(disk, folder + "/model.safetensors.index.json",
              Json::object({{"metadata", Json::object({{"total_parameters", done.parameters},
                                                       {"total_size", done.bytes.value}})},
                            {"weight_map", Json::object(std::move(map))}}));
+  return {};
 }
 
 }  // namespace
 
-Exported write_directory(const arch::Model& model, const Json& config, ParamSource& params,
-                         files::Disk& disk, const std::string& folder,
-                         const ExportSettings& settings) {
+Result<Exported> write_directory(const arch::Model& model, const Json& config, ParamSource& params,
+                                 files::Disk& disk, const std::string& folder,
+                                 const ExportSettings& settings) {
   LS_CHECK(can_write(settings.stored), "weights in ", to_text(settings.stored));
   std::string final_name = folder;
   while (final_name.size() > 1 && final_name.ends_with('/')) final_name.pop_back();
@@ -180,7 +172,8 @@ Exported write_directory(const arch::Model& model, const Json& config, ParamSour
   Exported done;
   disk.make_folder(fresh);
   Unfinished unfinished(disk, fresh);
-  write_weights(model, params, disk, fresh, settings, done);
+  if (const auto written = write_weights(model, params, disk, fresh, settings, done); !written.ok())
+    return written.error();
   write_text(disk, fresh + "/config.json", config);
   disk.sync_folder(fresh);
   disk.rename(fresh, final_name);

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
 #include "lockstep/files/durable.h"
 
@@ -20,9 +22,10 @@ class ParamSource {
   virtual ~ParamSource() = default;
   // Of the elements that read() gives.
   virtual DType type() const = 0;
-  // Elements [first, ...) of a parameter ("blocks.0.attn.q.weight") in row-major order, as many as fit
-  // into `out`. May throw.
-  virtual void read(const std::string& name, std::int64_t first, std::span<std::byte> out) = 0;
+  // Elements [first, ...) of the parameter `name` ("blocks.0.attn.q.weight"), as many as fit into `out`,
+  // in row-major order. May throw IoError.
+  virtual Result<void> read(const std::string& name, const std::vector<std::int64_t>& shape,
+                            std::int64_t first, std::span<std::byte> out) = 0;
 };
 
 // What transformers' own writer takes as default.
@@ -41,10 +44,10 @@ struct Exported {
 };
 
 // Makes `folder`, which must not exist, under another name first; nothing has its name before it is
-// whole. Holds at most one tensor in the source's type and a few megabytes. Throws IoError and what the
-// source throws, and then leaves nothing.
-Exported write_directory(const arch::Model& model, const Json& config, ParamSource& params,
-                         files::Disk& disk, const std::string& folder,
-                         const ExportSettings& settings);
+// whole. Holds at most one tensor in the source's type and a few megabytes. Leaves nothing when the
+// source refuses to be read, or after an IoError.
+Result<Exported> write_directory(const arch::Model& model, const Json& config, ParamSource& params,
+                                 files::Disk& disk, const std::string& folder,
+                                 const ExportSettings& settings);
 
 }  // namespace lockstep::hf

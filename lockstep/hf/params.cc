@@ -8,7 +8,6 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/base/units.h"
-#include "lockstep/hf/elements.h"
 
 namespace lockstep::hf {
 namespace {
@@ -17,6 +16,10 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text;
   for (const std::int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
   return "[" + text + "]";
+}
+
+bool is_weight_type(DType type) {
+  return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
 }
 
 // Constants that older versions of transformers saved beside the parameters.
@@ -122,7 +125,7 @@ std::optional<HfParams> HfParams::find(const arch::Model& model, const Weights& 
     used.insert(info.name);
     if (info.shape != tensor.shape) return misfits.shape(tensor, *stored);
     const std::optional<DType> type = files::dtype_of(info.type);
-    if (!type || !can_read(*type) || *type == DType::kF64) return misfits.type(*stored);
+    if (!type || !is_weight_type(*type)) return misfits.type(*stored);
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
       const arch::Param& param = *tensor.pieces[i].param;
       made.places_.push_back({arch::name_at(param.name, tensor.layer), param.shape, stored, *type,
@@ -146,13 +149,8 @@ std::optional<HfParams> HfParams::find(const arch::Model& model, const Weights& 
   return made;
 }
 
-void HfParams::read(const Place& place, std::int64_t first, std::span<std::byte> out, DType type) {
-  const ByteSpan stored = place.stored->entry->bytes;
-  const std::size_t width = size_of(place.type);
-  if (place.type == type) return take_rows(place.piece, stored, width, first, out);
-  std::vector<std::byte> rows(out.size() / size_of(type) * width);
-  take_rows(place.piece, stored, width, first, rows);
-  convert(rows, place.type, out, type);
+void HfParams::read(const Place& place, std::int64_t first, std::span<std::byte> out) {
+  take_rows(place.piece, place.stored->entry->bytes, size_of(place.type), first, out);
 }
 
 }  // namespace lockstep::hf

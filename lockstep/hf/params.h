@@ -37,8 +37,8 @@ class HfParams {
 
   std::span<const Place> places() const { return places_; }
 
-  // Rows [first, ...) of a parameter into `out`, converted to `type`. REQUIRES: whole rows.
-  static void read(const Place& place, std::int64_t first, std::span<std::byte> out, DType type);
+  // Rows [first, ...) of a parameter into `out`, in the type they are stored in. REQUIRES: whole rows.
+  static void read(const Place& place, std::int64_t first, std::span<std::byte> out);
 
   const std::vector<std::string>& passed_over() const { return passed_over_; }  // names, as stored
 

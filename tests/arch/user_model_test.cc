@@ -60,6 +60,7 @@ TEST(UserModel, TextReadsBackToTheSameModel) {
     ModelConfig model = row.config;
     for (const double eps : {1e-5, 1e-6 / 3}) {
       model.norm_eps = eps;
+      model.init_std = 0.01;
       model.name = "quoted \"name\"";
       model.tied = !model.tied;
       const std::string text = model_text(model);
@@ -69,6 +70,7 @@ TEST(UserModel, TextReadsBackToTheSameModel) {
       const Result<ModelConfig> nameless = model_of(model_facts(model));
       ASSERT_TRUE(nameless.ok()) << text;
       model.name.clear();
+      model.init_std = ModelConfig{}.init_std;
       EXPECT_EQ(*nameless, model) << text;
     }
   }

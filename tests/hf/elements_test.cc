@@ -11,6 +11,8 @@
 namespace lockstep::hf {
 namespace {
 
+bool is_nan_bf16(std::uint16_t bits) { return (bits & 0x7fffU) > 0x7f80U; }
+
 // The bf16 next to `value`, by comparing distances: both neighbours are exact in f64. Beyond the largest
 // bf16 the next step would be to 2^128, which stands for infinity.
 std::uint16_t nearest_bf16(double value) {
@@ -37,7 +39,7 @@ TEST(Elements, RoundToTheNearestBf16) {
     for (const std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
       const float value = std::bit_cast<float>((high << 16) | low);
       if (std::isnan(value)) {
-        EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(value)))) << high << " " << low;
+        EXPECT_TRUE(is_nan_bf16(f32_to_bf16(value))) << high << " " << low;
         continue;
       }
       ASSERT_EQ(f32_to_bf16(value), nearest_bf16(value)) << value;
@@ -59,14 +61,22 @@ TEST(Elements, RoundF64OnlyOnce) {
           std::ldexp(stream.uniform(2 * i + 1) - 0.5, static_cast<int>(i % 300) - 150)})
       ASSERT_EQ(f64_to_bf16(value), nearest_bf16(value)) << value;
   }
-  EXPECT_TRUE(std::isnan(bf16_to_f32(f64_to_bf16(std::nan("")))));
+  EXPECT_TRUE(is_nan_bf16(f64_to_bf16(std::nan(""))));
 }
 
 TEST(Elements, F16IsReadAsItsFormulaSays) {
+  std::vector<std::uint16_t> all(0x10000);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> read(all.size());
+  convert(std::as_bytes(std::span(all)), DType::kF16, std::as_writable_bytes(std::span(read)),
+          DType::kF32);
+  std::vector<std::uint16_t> narrow(all.size());
+  convert(std::as_bytes(std::span(all)), DType::kF16, std::as_writable_bytes(std::span(narrow)),
+          DType::kBF16);
   for (int bits = 0; bits < 0x10000; ++bits) {
     const int exponent = (bits >> 10) & 31;
     const int mantissa = bits & 1023;
-    const float got = f16_to_f32(static_cast<std::uint16_t>(bits));
+    const float got = read[static_cast<std::size_t>(bits)];
     if (exponent == 31 && mantissa != 0) {
       EXPECT_TRUE(std::isnan(got));
       continue;
@@ -77,6 +87,7 @@ TEST(Elements, F16IsReadAsItsFormulaSays) {
     if ((bits & 0x8000) != 0) size = -size;
     ASSERT_EQ(static_cast<double>(got), size) << bits;
     ASSERT_EQ(std::signbit(got), (bits & 0x8000) != 0) << bits;
+    ASSERT_EQ(narrow[static_cast<std::size_t>(bits)], nearest_bf16(size)) << bits;
   }
 }
 
@@ -90,12 +101,11 @@ TEST(Elements, WideningComesBackExactly) {
     std::vector<std::uint16_t> back(all.size());
     convert(odd, wide, std::as_writable_bytes(std::span(back)), DType::kBF16);
     for (std::size_t i = 0; i < all.size(); ++i)
-      if (!std::isnan(bf16_to_f32(all[i]))) {
+      if (!is_nan_bf16(all[i])) {
         ASSERT_EQ(back[i], all[i]);
       }
   }
   EXPECT_FALSE(can_write(DType::kF16));
-  EXPECT_FALSE(can_read(DType::kI32));
 }
 
 }  // namespace

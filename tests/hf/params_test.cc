@@ -19,8 +19,8 @@ std::string exported(const arch::ModelConfig& config, const ExportSettings& sett
                      Exported* told = nullptr) {
   const std::string folder = fresh_folder("export");
   DrawnParams params;
-  const Exported done = write_directory(model_of(config), *config_json(config, settings.stored),
-                                        params, files::real_disk(), folder, settings);
+  const Exported done = *write_directory(model_of(config), *config_json(config, settings.stored),
+                                         params, hasty_disk(), folder, settings);
   if (told != nullptr) *told = done;
   return folder;
 }
@@ -36,11 +36,14 @@ void expect_drawn(const arch::ModelConfig& config, const std::string& folder, DT
   std::int64_t compared = 0;
   for (const HfParams::Place& place : params->places()) {
     std::vector<float> got(static_cast<std::size_t>(place.piece.numel()));
-    HfParams::read(place, 0, std::as_writable_bytes(std::span(got)), DType::kF32);
+    std::vector<std::byte> rows(got.size() * size_of(stored));
+    HfParams::read(place, 0, rows);
+    convert(rows, stored, std::as_writable_bytes(std::span(got)), DType::kF32);
     const RandomStream stream = stream_of(place.name);
     for (std::size_t i = 0; i < got.size(); ++i) {
       float wanted = drawn(stream, static_cast<std::int64_t>(i));
-      if (stored == DType::kBF16) wanted = bf16_to_f32(f32_to_bf16(wanted));
+      if (stored == DType::kBF16)
+        wanted = std::bit_cast<float>(static_cast<std::uint32_t>(f32_to_bf16(wanted)) << 16);
       ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(wanted))
           << config.name << " " << place.name << " " << i;
     }
@@ -79,7 +82,7 @@ void rewrite(const std::string& folder, const Change& change,
       bytes[made->name] = entry.bytes;
     }
   if (more != nullptr) infos.push_back(*more);
-  files::SafetensorsWriter writer(files::real_disk(), path, infos, {}, files::kLeastAlign);
+  files::SafetensorsWriter writer(hasty_disk(), path, infos, {}, files::kLeastAlign);
   for (const files::TensorInfo& info : writer.order()) {
     std::vector<std::byte> own(static_cast<std::size_t>(files::bytes_of(info)));
     const ByteSpan from = bytes[info.name];

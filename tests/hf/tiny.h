@@ -10,6 +10,7 @@
 #include "lockstep/arch/catalog.h"
 #include "lockstep/arch/model_config.h"
 #include "lockstep/base/random.h"
+#include "lockstep/files/durable.h"
 #include "lockstep/hf/export.h"
 
 namespace lockstep::hf {
@@ -65,16 +66,22 @@ inline float drawn(const RandomStream& stream, std::int64_t index) {
 class DrawnParams final : public ParamSource {
  public:
   DType type() const override { return DType::kF32; }
-  void read(const std::string& name, std::int64_t first, std::span<std::byte> out) override {
+  Result<void> read(const std::string& name, const std::vector<std::int64_t>& shape,
+                    std::int64_t first, std::span<std::byte> out) override {
+    static_cast<void>(shape);
     const RandomStream stream = stream_of(name);
     for (std::size_t i = 0; i < out.size() / sizeof(float); ++i) {
       const float value = drawn(stream, first + static_cast<std::int64_t>(i));
       std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
     }
+    return {};
   }
 };
 
-// A name below the test's folder that does not exist.
+// The machine's disk without waiting for the device: what tests here look at is in its cache.
+files::Disk& hasty_disk();
+
+// A path below the test's folder that did not exist before.
 std::string fresh_folder(const std::string& name);
 
 }  // namespace lockstep::hf

@@ -1,0 +1,157 @@
+#include "lockstep/hf/import.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "lockstep/arch/user_model.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/hf/checkpoint_source.h"
+#include "lockstep/hf/elements.h"
+#include "tests/hf/tiny.h"
+
+namespace lockstep::hf {
+namespace {
+
+std::string bytes_in(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A directory of drawn parameters, called like its model.
+std::string directory_of(const arch::ModelConfig& config, const ExportSettings& settings) {
+  const std::string parent = fresh_folder("drawn");
+  std::filesystem::create_directory(parent);
+  std::string folder = parent + "/" + config.name;
+  DrawnParams params;
+  EXPECT_TRUE(write_directory(*arch::describe(config), *config_json(config, settings.stored),
+                              params, hasty_disk(), folder, settings)
+                  .ok());
+  return folder;
+}
+
+Imported import(const std::string& folder, const std::string& out) {
+  config::Report report;
+  const auto directory = open_directory(folder, report);
+  EXPECT_TRUE(directory) << report.text(folder, false);
+  return write_checkpoint(*directory, hasty_disk(), out, "test");
+}
+
+Result<CheckpointSource> source_of(const std::string& path) {
+  Result<checkpoint::Checkpoint> opened = checkpoint::Checkpoint::open(path);
+  if (!opened.ok()) return opened.error();
+  return CheckpointSource::open(*std::move(opened));
+}
+
+TEST(Import, DirectoriesComeBackBitForBit) {
+  for (const arch::ModelConfig& config : tiny_models())
+    for (const DType stored : {DType::kF32, DType::kBF16}) {
+      const std::string folder = directory_of(config, {stored});
+      const std::string out = fresh_folder("checkpoint");
+      const Imported done = import(folder, out);
+      EXPECT_EQ(done.checkpoint, out + "/step-00000000");
+
+      auto source = source_of(done.checkpoint);
+      ASSERT_TRUE(source.ok()) << source.error().message;
+      EXPECT_EQ(source->type(), stored);
+      const std::string again = fresh_folder("again");
+      arch::ModelConfig model = source->model();
+      model.name = config.name;
+      EXPECT_EQ(model, config);
+      ASSERT_TRUE(write_directory(*arch::describe(model), *config_json(model, stored), *source,
+                                  hasty_disk(), again, {stored})
+                      .ok());
+      for (const char* file : {"model.safetensors", "config.json"})
+        EXPECT_EQ(bytes_in(again + "/" + file) == bytes_in(folder + "/" + file), true)
+            << config.name << " " << file;
+      const auto named = arch::model_named(out + "/model.toml");
+      ASSERT_TRUE(named.ok());
+      EXPECT_EQ(*named, config);
+    }
+}
+
+TEST(Import, AMixedDirectoryKeepsTheTypesOfItsTensors) {
+  const arch::ModelConfig config = tiny_models()[2];
+  const std::string wide = directory_of(config, {DType::kF32});
+  const std::string narrow = directory_of(config, {DType::kBF16});
+  // Norms of the one and matrices of the other, in two files.
+  const std::string folder = fresh_folder("mixed");
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy(wide + "/config.json", folder + "/config.json");
+  Json::Object map;
+  for (const auto& [from, file] : {std::pair(wide, "w.safetensors"), {narrow, "n.safetensors"}}) {
+    const auto old = files::Safetensors::open(from + "/model.safetensors");
+    std::vector<files::TensorInfo> infos;
+    for (const auto& entry : old->entries())
+      if ((entry.info.shape.size() == 1) == (from == wide)) {
+        infos.push_back(entry.info);
+        map.push_back({entry.info.name, file});
+      }
+    files::SafetensorsWriter writer(hasty_disk(), folder + "/" + file, infos, {},
+                                    files::kLeastAlign);
+    for (const auto& info : writer.order()) writer.write(old->find(info.name)->bytes);
+    writer.finish();
+  }
+  std::ofstream(folder + "/model.safetensors.index.json")
+      << Json::object({{"weight_map", Json::object(map)}}).dump();
+  auto source = source_of(import(folder, fresh_folder("checkpoint")).checkpoint);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(source->type(), DType::kF32);
+  for (const auto& tensor : source->manifest().tensors)
+    EXPECT_EQ(tensor.type,
+              tensor.shape.size() == 1 ? files::ElementType::kF32 : files::ElementType::kBF16);
+}
+
+TEST(Import, EverythingWrongIsToldBeforeAnythingIsWritten) {
+  const std::string folder = directory_of(tiny_models()[0], {DType::kF32});
+  config::Report report;
+  EXPECT_FALSE(open_directory(fresh_folder("absent"), report));
+  EXPECT_EQ(report.first_error().code, Code::kFileUnreadable);
+  Json json = *Json::parse(bytes_in(folder + "/config.json"));
+  json.set("activation_function", "relu").set("n_layer", 3);
+  std::ofstream(folder + "/config.json") << json.dump();
+  std::filesystem::remove(folder + "/model.safetensors");
+  config::Report both;
+  EXPECT_FALSE(open_directory(folder, both));
+  EXPECT_EQ(both.num_errors(), 2) << both.text("", false);
+  std::ofstream(folder + "/config.json") << "{";
+  config::Report broken;
+  EXPECT_FALSE(open_directory(folder, broken));
+  EXPECT_EQ(broken.first_error().code, Code::kBadHfConfig);
+}
+
+TEST(Import, AnExistingFolderIsLeftAlone) {
+  const std::string folder = directory_of(tiny_models()[0], {DType::kF32});
+  const std::string out = fresh_folder("taken");
+  std::filesystem::create_directory(out);
+  EXPECT_THROW(import(folder, out), IoError);
+  EXPECT_TRUE(std::filesystem::is_empty(out));
+}
+
+// Every byte of the weights counts: one that was changed is found, and nothing is left of the export.
+TEST(Export, ADamagedCheckpointLeavesNothing) {
+  const arch::ModelConfig config = tiny_models()[0];
+  const Imported done = import(directory_of(config, {DType::kF32}), fresh_folder("damaged"));
+  std::fstream file(done.checkpoint + "/rank-00000.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-5, std::ios::end);
+  const int byte = file.peek();
+  file.put(static_cast<char>(byte ^ 1));
+  file.close();
+  auto source = source_of(done.checkpoint);
+  ASSERT_TRUE(source.ok());
+  const std::string out = fresh_folder("none");
+  const auto written = write_directory(*arch::describe(config), Json::object(), *source,
+                                       hasty_disk(), out, {DType::kF32});
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, Code::kCorruptCheckpoint);
+  EXPECT_NE(written.error().message.find("rank-00000.safetensors"), std::string::npos);
+  EXPECT_NE(written.error().message.find("tensor `"), std::string::npos);
+  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir()))
+    EXPECT_FALSE(entry.path().string().starts_with(out)) << entry.path();
+}
+
+}  // namespace
+}  // namespace lockstep::hf
