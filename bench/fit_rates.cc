@@ -150,11 +150,13 @@ void report(const Family& rows, const DeviceRates& rates, bool verbose) {
     if (verbose) {
       const Priced one = price_run(row.request, &rates);
       const auto& t = one.price.time;
-      std::printf("  %s %+.3f  pred %.3f meas %.3f | f %.2f b %.2f rc %.2f hd %.2f tp %.2f cp %.2f ep %.2f pp %.2f dp %.2f bub %.2f opt %.2f sp %.2f\n",
-                  row.run->text("id").c_str(), error, t.total(), row.seconds, t.forward / t.total(), t.backward / t.total(),
-                  t.recompute / t.total(), t.head / t.total(), t.tensor / t.total(), t.context / t.total(),
-                  t.expert / t.total(), t.pipe / t.total(), t.data / t.total(), t.bubble / t.total(),
-                  t.optimizer / t.total(), t.spread / t.total());
+      std::printf(
+          "  %s %+.3f  pred %.3f meas %.3f | f %.2f b %.2f rc %.2f hd %.2f tp %.2f cp %.2f ep %.2f "
+          "pp %.2f dp %.2f bub %.2f opt %.2f sp %.2f\n",
+          row.run->text("id").c_str(), error, t.total(), row.seconds, t.forward / t.total(),
+          t.backward / t.total(), t.recompute / t.total(), t.head / t.total(), t.tensor / t.total(),
+          t.context / t.total(), t.expert / t.total(), t.pipe / t.total(), t.data / t.total(),
+          t.bubble / t.total(), t.optimizer / t.total(), t.spread / t.total());
     }
   }
   for (auto& [name, errors] : groups) {
@@ -162,9 +164,9 @@ void report(const Family& rows, const DeviceRates& rates, bool verbose) {
     for (const double e : errors) sizes.push_back(std::abs(e));
     std::ranges::sort(sizes);
     std::ranges::sort(errors);
-    std::printf("  %-40s %4zu rows  median |e| %5.1f %%  p90 %5.1f %%  signed %+5.1f %%\n", name.c_str(),
-                sizes.size(), 100 * sizes[sizes.size() / 2], 100 * sizes[sizes.size() * 9 / 10],
-                100 * errors[errors.size() / 2]);
+    std::printf("  %-40s %4zu rows  median |e| %5.1f %%  p90 %5.1f %%  signed %+5.1f %%\n",
+                name.c_str(), sizes.size(), 100 * sizes[sizes.size() / 2],
+                100 * sizes[sizes.size() * 9 / 10], 100 * errors[errors.size() / 2]);
   }
 }
 
@@ -187,7 +189,8 @@ int main(int argc, char** argv) {
   for (const PublishedRun& run : table.rows) {
     if (run.text("split") != "calib" || run.text("outcome") != "ok") continue;
     const std::string& schedule = run.text("schedule");
-    if (schedule.find("vocab") != std::string::npos || schedule.find("redistr") != std::string::npos)
+    if (schedule.find("vocab") != std::string::npos ||
+        schedule.find("redistr") != std::string::npos)
       continue;
     if (run.text("notes").find("untuned") != std::string::npos) continue;
     const auto seconds = run.measured_seconds();
@@ -201,7 +204,8 @@ int main(int argc, char** argv) {
   }
   for (auto& [name, rows] : families) {
     DeviceRates rates = *rows.front().request.candidates.front().rates;
-    std::printf("%s: %zu rows, error before %.2f %%\n", name.c_str(), rows.size(), 100 * loss_of(rows, rates));
+    std::printf("%s: %zu rows, error before %.2f %%\n", name.c_str(), rows.size(),
+                100 * loss_of(rows, rates));
     if (fit) rates = fitted(rows, rates);
     std::printf("  after %.2f %%\n", 100 * loss_of(rows, rates));
     for (std::size_t i = 0; i < kNumTerms; ++i)

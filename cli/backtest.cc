@@ -27,7 +27,8 @@ Result<std::vector<backtest::Exclusion>> rules_of(const Args& args) {
     text = *std::move(read);
   }
   config::Report report;
-  const auto document = config::parse_document(std::move(text), name, config::Format::kToml, report);
+  const auto document =
+      config::parse_document(std::move(text), name, config::Format::kToml, report);
   if (!document) return Error{Code::kSyntax, "`" + name + "` is not well-formed TOML", ""};
   return backtest::read_exclusions(*document);
 }
@@ -62,8 +63,8 @@ std::vector<std::string> cells(std::string name, const Summary& time, const Summ
 }
 
 void print_split(Output& output, const Scores& scores, int split) {
-  Rows rows = {{split == 1 ? "held out" : "calibration", "rows", "median", "p90", "bias", "baseline",
-                "memory rows", "median"}};
+  Rows rows = {{split == 1 ? "held out" : "calibration", "rows", "median", "p90", "bias",
+                "baseline", "memory rows", "median"}};
   for (const backtest::SourceScore& one : scores.sources)
     if (one.heldout == (split == 1) && one.time.rows + one.memory.rows > 0)
       rows.push_back(cells(one.source, one.time, one.baseline, one.memory));
@@ -89,10 +90,12 @@ void print_scores(Output& output, const Scores& scores) {
                        scores.oom.right, scores.oom.total, scores.oom.misses,
                        scores.oom.false_alarms);
   if (heldout > 0)
-    output.out << strf("rankings: first choice within 5 %% of the best in %d of %d held-out sweeps\n", near,
-                       heldout);
-  output.out << strf("left out: %d rows outside the model, %d that do not say enough (--report lists them)\n",
-                     excluded, unpriced);
+    output.out << strf(
+        "rankings: first choice within 5 %% of the best in %d of %d held-out sweeps\n", near,
+        heldout);
+  output.out << strf(
+      "left out: %d rows outside the model, %d that do not say enough (--report lists them)\n",
+      excluded, unpriced);
 }
 
 ExitCode run_backtest(const Args& args, Output& output) {
@@ -122,23 +125,31 @@ ExitCode run_backtest(const Args& args, Output& output) {
 }  // namespace
 
 Verb backtest_verb() {
-  return {.name = "backtest",
-          .summary = "Compare predictions with published training runs",
-          .description =
-              "Prices every row of a CSV file of published runs and compares step time, memory, out-of-memory "
-              "verdicts and rankings of layouts with what was measured; calibration and held-out rows apart, "
-              "beside a baseline of constant utilisation. Rows that do not say enough are listed, never "
-              "guessed at.",
-          .examples = {{"lockstep backtest published-runs.csv", "a table of errors per source"},
-                       {"lockstep backtest published-runs.csv --svg scatter.svg --report accuracy.md",
-                        "a picture and a page"}},
-          .options = {{.name = "svg", .value = "FILE", .help = "Write predicted against measured step times as a picture"},
-                      {.name = "report", .value = "FILE", .help = "Write a page with all tables, in Markdown"},
-                      {.name = "excluded",
-                       .value = "FILE",
-                       .help = "Rules for rows outside the model; built in by default"}},
-          .positionals = {{.name = "FILE", .help = "CSV file of published runs"}},
-          .run = run_backtest};
+  return {
+      .name = "backtest",
+      .summary = "Compare predictions with published training runs",
+      .description =
+          "Prices every row of a CSV file of published runs and compares step time, memory, "
+          "out-of-memory "
+          "verdicts and rankings of layouts with what was measured; calibration and held-out rows "
+          "apart, "
+          "beside a baseline of constant utilisation. Rows that do not say enough are listed, "
+          "never "
+          "guessed at.",
+      .examples = {{"lockstep backtest published-runs.csv", "a table of errors per source"},
+                   {"lockstep backtest published-runs.csv --svg scatter.svg --report accuracy.md",
+                    "a picture and a page"}},
+      .options = {{.name = "svg",
+                   .value = "FILE",
+                   .help = "Write predicted against measured step times as a picture"},
+                  {.name = "report",
+                   .value = "FILE",
+                   .help = "Write a page with all tables, in Markdown"},
+                  {.name = "excluded",
+                   .value = "FILE",
+                   .help = "Rules for rows outside the model; built in by default"}},
+      .positionals = {{.name = "FILE", .help = "CSV file of published runs"}},
+      .run = run_backtest};
 }
 
 }  // namespace lockstep::cli

@@ -29,7 +29,8 @@ bool Exclusion::matches(const PublishedRun& run) const {
   };
   return any(is, [&](const std::string& part) { return text == part; }) ||
          any(begins, [&](const std::string& part) { return text.starts_with(part); }) ||
-         any(contains, [&](const std::string& part) { return text.find(part) != std::string::npos; });
+         any(contains,
+             [&](const std::string& part) { return text.find(part) != std::string::npos; });
 }
 
 Result<std::vector<Exclusion>> read_exclusions(const config::Document& document) {
@@ -37,10 +38,14 @@ Result<std::vector<Exclusion>> read_exclusions(const config::Document& document)
   const config::Entry* tables = document.find("exclude");
   if (tables == nullptr) return rules;
   for (const config::Value& table : tables->value.items) {
-    Exclusion rule{text_of(table, "column"),      texts_of(table, "is"),
-                   texts_of(table, "begins"),     texts_of(table, "contains"),
-                   text_of(table, "figures") == "time", text_of(table, "reason")};
-    const bool known = std::ranges::find(required_columns(), rule.column) != required_columns().end();
+    Exclusion rule{text_of(table, "column"),
+                   texts_of(table, "is"),
+                   texts_of(table, "begins"),
+                   texts_of(table, "contains"),
+                   text_of(table, "figures") == "time",
+                   text_of(table, "reason")};
+    const bool known =
+        std::ranges::find(required_columns(), rule.column) != required_columns().end();
     if (!known || rule.reason.empty() ||
         (rule.is.empty() && rule.begins.empty() && rule.contains.empty()))
       return Error{Code::kBadRunTable,

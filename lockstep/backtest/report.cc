@@ -10,7 +10,10 @@ namespace lockstep::backtest {
 namespace {
 
 // Fractions with four digits after the point: more would be noise.
-Json fraction(double value) { return Json(static_cast<double>(static_cast<long long>(value * 1e4 + (value < 0 ? -0.5 : 0.5))) / 1e4); }
+Json fraction(double value) {
+  return Json(static_cast<double>(static_cast<long long>(value * 1e4 + (value < 0 ? -0.5 : 0.5))) /
+              1e4);
+}
 
 Json to_json(const Summary& summary) {
   return Json::object({{"rows", summary.rows},
@@ -58,12 +61,15 @@ std::string reasons_table(const Scores& scores, bool excluded) {
       ++reasons[row.run->text("source") + " | " + reason];
   }
   std::string text = "| source | reason | rows |\n|---|---|---|\n";
-  for (const auto& [reason, rows] : reasons) text += "| " + reason + " | " + std::to_string(rows) + " |\n";
+  for (const auto& [reason, rows] : reasons)
+    text += "| " + reason + " | " + std::to_string(rows) + " |\n";
   return text;
 }
 
 std::string sweeps_table(const Scores& scores) {
-  std::string text = "| sweep | split | rows | regret of the first choice | rank correlation |\n|---|---|---|---|---|\n";
+  std::string text =
+      "| sweep | split | rows | regret of the first choice | rank correlation "
+      "|\n|---|---|---|---|---|\n";
   for (const Sweep& sweep : scores.sweeps)
     text += "| " + sweep.name + " | " + (sweep.heldout ? "held out" : "calibration") +
             strf(" | %d | %s %% | %.2f |\n", sweep.rows, percent(sweep.regret).c_str(),
@@ -93,7 +99,8 @@ std::string rates_table() {
 
 int within(const Scores& scores, bool heldout, double limit) {
   int count = 0;
-  for (const Sweep& sweep : scores.sweeps) count += sweep.heldout == heldout && sweep.regret <= limit;
+  for (const Sweep& sweep : scores.sweeps)
+    count += sweep.heldout == heldout && sweep.regret <= limit;
   return count;
 }
 
@@ -131,10 +138,12 @@ std::string headline(const Scores& scores) {
   text += strf("Out of memory: %d of %d verdicts right (%d foreseen, %d missed, %d false alarms). ",
                scores.oom.right, scores.oom.total, scores.oom.hits, scores.oom.misses,
                scores.oom.false_alarms);
-  text += strf("The first choice lies within 5 %% of the best listed layout in %d of %d held-out sweeps and %d of "
-               "%d calibration sweeps.\n",
-               within(scores, true, 0.05), sweeps_in(scores, true), within(scores, false, 0.05),
-               sweeps_in(scores, false));
+  text += strf(
+      "The first choice lies within 5 %% of the best listed layout in %d of %d held-out sweeps and "
+      "%d of "
+      "%d calibration sweeps.\n",
+      within(scores, true, 0.05), sweeps_in(scores, true), within(scores, false, 0.05),
+      sweeps_in(scores, false));
   return text;
 }
 
@@ -192,23 +201,35 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
   text += "Written by `lockstep backtest " + file + " --report docs/accuracy.md`; do not edit.\n\n";
   text +=
       "Every row is a training run that somebody else measured and published. An error is\n"
-      "ln(predicted / measured) in percent; median and p90 are of its size, bias is its signed median. Headlines\n"
-      "count rows of grade A and B that ran. Rates were fitted on calibration rows alone, term by term\n"
-      "(`bench/fit_rates.cc`); rows outside the model are excluded by `bench/backtest/excluded.toml`, which was\n"
+      "ln(predicted / measured) in percent; median and p90 are of its size, bias is its signed "
+      "median. Headlines\n"
+      "count rows of grade A and B that ran. Rates were fitted on calibration rows alone, term by "
+      "term\n"
+      "(`bench/fit_rates.cc`); rows outside the model are excluded by "
+      "`bench/backtest/excluded.toml`, which was\n"
       "fixed before any held-out row was priced.\n\n## Headline\n\n";
   text += headline(scores);
   text += "\n## Held-out sources\n\n" + source_table(scores, true);
   text += "\n## Calibration sources\n\n" + source_table(scores, false);
-  text += "\n## Where held-out errors are\n\nRows in which a term's share of the predicted step is in the top quarter.\n\n";
+  text +=
+      "\n## Where held-out errors are\n\nRows in which a term's share of the predicted step is in "
+      "the top quarter.\n\n";
   text += "| term | rows | median | p90 | bias |\n|---|---|---|---|---|\n";
-  for (const TermScore& term : scores.terms) text += "| " + term.term + " " + cells(term.time) + "|\n";
-  text += "\n## Memory by kind of reading\n\n| reading | split | rows | median | p90 | bias |\n|---|---|---|---|---|---|\n";
+  for (const TermScore& term : scores.terms)
+    text += "| " + term.term + " " + cells(term.time) + "|\n";
+  text +=
+      "\n## Memory by kind of reading\n\n| reading | split | rows | median | p90 | bias "
+      "|\n|---|---|---|---|---|---|\n";
   for (const int split : {0, 1})
     for (const auto& [kind, summary] : scores.memory_kinds[split])
-      text += "| " + kind + " | " + (split == 1 ? "held out" : "calibration") + " " + cells(summary) + "|\n";
+      text += "| " + kind + " | " + (split == 1 ? "held out" : "calibration") + " " +
+              cells(summary) + "|\n";
   text += "\n## Rankings\n\n" + sweeps_table(scores);
-  text += "\n## Rates\n\nShares of the data sheet with the band each is known within; held: not determined by "
-          "the rows, near a prior with a source.\n\n" + rates_table();
+  text +=
+      "\n## Rates\n\nShares of the data sheet with the band each is known within; held: not "
+      "determined by "
+      "the rows, near a prior with a source.\n\n" +
+      rates_table();
   text += "\n## Rows left out\n\nOutside the model:\n\n" + reasons_table(scores, true);
   text += "\nNot priced, because the row does not say enough:\n\n" + reasons_table(scores, false);
   return text;

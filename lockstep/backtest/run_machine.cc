@@ -68,10 +68,10 @@ double network_rate(const std::string& text, double devices_per_node) {
   double ports = 1;
   if (at > 0 && text[at - 1] == 'x') ports = number_before(--at);
   gbits *= std::max(1.0, ports);
-  const bool per_device = text.find("per GPU") != std::string::npos ||
-                          text.find("per chip") != std::string::npos;
-  const bool per_node = text.find("per node") != std::string::npos ||
-                        (!per_device && (ports > 1 || gbits >= 800));
+  const bool per_device =
+      text.find("per GPU") != std::string::npos || text.find("per chip") != std::string::npos;
+  const bool per_node =
+      text.find("per node") != std::string::npos || (!per_device && (ports > 1 || gbits >= 800));
   return gbits * 1e9 / 8 / (per_node ? std::max(1.0, devices_per_node) : 1);
 }
 
@@ -96,8 +96,7 @@ Result<cluster::Cluster> machine_of(const PublishedRun& run, double devices) {
   cluster::Figure network = row->network_bytes_per_s;
   if (printed > 0) network = {printed, cluster::Origin::kPublished};
   if (!network.known()) network = {12.5e9, cluster::Origin::kUncalibrated};
-  made.tiers.push_back(
-      {"network", made.count, cluster::TierKind::kSwitch, network, {14e-6}});
+  made.tiers.push_back({"network", made.count, cluster::TierKind::kSwitch, network, {14e-6}});
   return made;
 }
 

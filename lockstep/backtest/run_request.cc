@@ -42,8 +42,8 @@ class Reader {
 
 double year_of(const PublishedRun& run) { return run.number("year").value_or(2024); }
 
-// What the tables do not have of well-known mixtures: DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437) and Llama 4
-// Maverick (its model card).
+// What the tables do not have of well-known mixtures: DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437), Llama 4
+// Maverick and gpt-oss (their model cards).
 void add_known_experts(const PublishedRun& run, ModelShape& s) {
   const bool latent = run.text("arch") == "moe-mla";
   if (latent) {
@@ -62,6 +62,7 @@ void add_known_experts(const PublishedRun& run, ModelShape& s) {
     return;
   }
   s.expert_ffn = s.ffn;
+  if (says(run, "model", "gpt-oss")) s.window = 128, s.window_every = 2;
   if (says(run, "model", "Maverick") || says(run, "model", "maverick")) {
     s.expert_ffn = s.shared_ffn = 8192;
     s.ffn = 16384;
@@ -104,8 +105,10 @@ cost::Stack stack_of(const PublishedRun& run, int zero) {
   cost::Stack stack;
   const double year = year_of(run);
   const bool is_recent = year >= 2024;
-  stack.flash = run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
+  stack.flash =
+      run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
   stack.native_attention = is_recent || says(run, "notes", "flash_attention2");
+  stack.whole_logits = says(run, "notes", "kernel: ");  // Aleph Alpha's trainer
   stack.fused_softmax = !says(run, "notes", "kernel: torch");
   stack.dropout = run.text("arch") == "gpt" && !stack.flash;
   stack.fused_norms = !says(run, "notes", "kernel: ") || says(run, "notes", "RMS kernel");
@@ -117,12 +120,15 @@ cost::Stack stack_of(const PublishedRun& run, int zero) {
   if (says(run, "notes", "no compute/comm overlap"))
     stack.overlap_data = stack.overlap_tensor = stack.overlap_pipe = false;
   if (says(run, "notes", "no gradient bucketing overlap")) stack.overlap_data = false;
-  for (const char* compiled : {"JAX", "XLA", "Pax", "MaxText", "torch.compile", "C/CUDA", "CUDA graph on"})
+  for (const char* compiled :
+       {"JAX", "XLA", "Pax", "MaxText", "torch.compile", "C/CUDA", "CUDA graph on"})
     if (says(run, "notes", compiled)) stack.host_factor = 0.3;
   // DeepSpeed in fp16 keeps 2-byte gradients; FSDP shards an f32 copy of the weights and reduces in 16 bits.
   if (run.text("precision") == "fp16") stack.grad_bytes = 2;
-  // NVIDIA's recipes since 2024 reduce in 16 bits unless they say otherwise.
-  if (is_recent && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
+  // So do sharded optimizers in bf16, unless the source speaks of f32 gradients.
+  if (zero >= 1 && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
+  // DeepSpeed's optimizer also holds its shard's gradients in f32.
+  if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = 16;
   if (zero >= 3) {
     stack.weight_bytes = 4;
     stack.grad_bytes = 4;
@@ -187,7 +193,8 @@ Result<PriceRequest> degrees_of(const PublishedRun& run) {
   if (r.devices() != devices || r.dp < 1)
     return not_priced(strf("tp x pp x cp x dp is %g, but gpus is %g", r.devices(), devices));
   if (r.cp < 1 || r.global_batch < r.dp)
-    return not_priced(strf("global_batch is %g, less than one sequence for each of dp = %g", r.global_batch, r.dp));
+    return not_priced(strf("global_batch is %g, less than one sequence for each of dp = %g",
+                           r.global_batch, r.dp));
   return r;
 }
 
@@ -218,7 +225,8 @@ Result<RunRequest> request_of(const PublishedRun& run) {
   base.cluster = made.cluster.get();
   base.rates = &cluster::rates_of(made.cluster->device);
   const bool is_fsdp = run.text("schedule").starts_with("FSDP");
-  base.zero = static_cast<int>(std::clamp(run.number("zero_stage").value_or(is_fsdp ? 3 : 1), 0.0, 3.0));
+  base.zero =
+      static_cast<int>(std::clamp(run.number("zero_stage").value_or(is_fsdp ? 3 : 1), 0.0, 3.0));
   base.stack = stack_of(run, base.zero);
   base.sp = run.text("seq_parallel").empty() ? base.tp > 1 && year_of(run) >= 2023
                                              : run.number("seq_parallel") == 1.0;
@@ -249,8 +257,7 @@ Priced price_run(const RunRequest& run, const cluster::DeviceRates* rates) {
     if (rates != nullptr) one.request.rates = rates;
     one.price = price(one.request);
     const bool first = best.request.shape == nullptr;
-    const bool better = one.price.fits != best.price.fits
-                            ? one.price.fits
+    const bool better = one.price.fits != best.price.fits ? one.price.fits
                         : one.price.fits
                             ? one.price.time.total() < best.price.time.total()
                             : one.price.memory.allocated() < best.price.memory.allocated();

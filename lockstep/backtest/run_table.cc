@@ -54,8 +54,7 @@ Result<void> check_columns(const std::vector<std::string>& columns) {
   for (const std::string& name : known)
     if (std::ranges::find(columns, name) == columns.end()) missing.push_back(name);
   for (const std::string& name : columns)
-    if (std::ranges::find(known, name) == known.end() ||
-        std::ranges::count(columns, name) > 1)
+    if (std::ranges::find(known, name) == known.end() || std::ranges::count(columns, name) > 1)
       unknown.push_back(name);
   if (missing.empty() && unknown.empty()) return {};
   std::string message = "the table does not have the columns of published runs";
@@ -67,21 +66,59 @@ Result<void> check_columns(const std::vector<std::string>& columns) {
 }  // namespace
 
 const std::vector<std::string>& required_columns() {
-  static const std::vector<std::string> names = {
-      "id",           "source",        "source_locator",    "year",
-      "model",        "params_b",      "layers",            "hidden",
-      "ffn_hidden",   "heads",         "kv_heads",          "vocab",
-      "seq_len",      "arch",          "moe_experts",       "moe_topk",
-      "gpu",          "gpu_mem_gb",    "gpus",              "gpus_per_node",
-      "interconnect_intra", "interconnect_inter", "tp",     "pp",
-      "cp",           "ep",            "dp",                "vpp",
-      "zero_stage",   "seq_parallel",  "recompute",         "flash_attention",
-      "precision",    "micro_batch",   "global_batch",      "schedule",
-      "step_time_s",  "tflops_per_gpu", "flops_convention", "mfu_pct",
-      "tokens_per_s_per_gpu", "peak_mem_gb", "notes",       "head_dim",
-      "mem_kind",     "mfu_peak_tflops", "attn_flops",      "outcome",
-      "derived_step_time_s", "derived_tokens_per_s_per_gpu", "flops_check", "grade",
-      "split"};
+  static const std::vector<std::string> names = {"id",
+                                                 "source",
+                                                 "source_locator",
+                                                 "year",
+                                                 "model",
+                                                 "params_b",
+                                                 "layers",
+                                                 "hidden",
+                                                 "ffn_hidden",
+                                                 "heads",
+                                                 "kv_heads",
+                                                 "vocab",
+                                                 "seq_len",
+                                                 "arch",
+                                                 "moe_experts",
+                                                 "moe_topk",
+                                                 "gpu",
+                                                 "gpu_mem_gb",
+                                                 "gpus",
+                                                 "gpus_per_node",
+                                                 "interconnect_intra",
+                                                 "interconnect_inter",
+                                                 "tp",
+                                                 "pp",
+                                                 "cp",
+                                                 "ep",
+                                                 "dp",
+                                                 "vpp",
+                                                 "zero_stage",
+                                                 "seq_parallel",
+                                                 "recompute",
+                                                 "flash_attention",
+                                                 "precision",
+                                                 "micro_batch",
+                                                 "global_batch",
+                                                 "schedule",
+                                                 "step_time_s",
+                                                 "tflops_per_gpu",
+                                                 "flops_convention",
+                                                 "mfu_pct",
+                                                 "tokens_per_s_per_gpu",
+                                                 "peak_mem_gb",
+                                                 "notes",
+                                                 "head_dim",
+                                                 "mem_kind",
+                                                 "mfu_peak_tflops",
+                                                 "attn_flops",
+                                                 "outcome",
+                                                 "derived_step_time_s",
+                                                 "derived_tokens_per_s_per_gpu",
+                                                 "flops_check",
+                                                 "grade",
+                                                 "split"};
   return names;
 }
 
@@ -131,8 +168,7 @@ Result<void> read_runs(std::string_view text, RunTable& table) {
     if (cells.size() == 1 && cells.front().empty()) continue;
     if (cells.size() != table.columns.size())
       return bad_table(strf("line %d has %d cells, but there are %d columns", first,
-                            static_cast<int>(cells.size()),
-                            static_cast<int>(table.columns.size())),
+                            static_cast<int>(cells.size()), static_cast<int>(table.columns.size())),
                        "cells with commas need quotes");
     table.rows.emplace_back(&table.columns, std::move(cells));
   }

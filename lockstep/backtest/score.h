@@ -22,7 +22,7 @@ struct ScoredRun {
   bool calibrated = false;  // the device's family has calibration rows
   cost::PriceRequest request;
   cost::Price price;
-  std::optional<double> seconds, bytes;           // measured
+  std::optional<double> seconds, bytes;            // measured
   std::optional<double> time_error, memory_error;  // ln(predicted / measured)
   std::optional<double> baseline_error;            // of the constant-utilisation baseline
   bool in_headline = false;

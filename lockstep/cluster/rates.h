@@ -20,18 +20,18 @@ struct Rate {
 
 // The terms, in the order of the table.
 enum class Term : std::uint8_t {
-  kGemm,      // share of the 16-bit peak that a large matrix product reaches
-  kGemm8,     // the same of the 8-bit peak
-  kGrouped,   // rate of expert products over that of plain ones
-  kOperands,  // how often a product's operands cross the memory bus on top of its arithmetic
-  kWaves,         // how much of the rounding up of a product to whole waves of tiles is felt, 0 to 1
-  kAttention,     // share of the 16-bit peak of fused attention, 128-wide heads, long sequences
-  kStream,         // share of memory bandwidth of elementwise passes
-  kHost,           // seconds that launching the kernels of one layer's forward pass takes the host
-  kScaleUp,        // share of the inner tier's bandwidth that collectives reach
-  kNetwork,        // share of the network's
-  kTensorHidden,   // share of tensor-parallel communication hidden where the stack overlaps it
-  kOverlapTax,     // slowdown of the shorter of two overlapped activities (planner's sigma)
+  kGemm,       // share of the 16-bit peak that a large matrix product reaches
+  kGemm8,      // the same of the 8-bit peak
+  kGrouped,    // rate of expert products over that of plain ones
+  kOperands,   // how often a product's operands cross the memory bus on top of its arithmetic
+  kWaves,      // how much of the rounding up of a product to whole waves of tiles is felt, 0 to 1
+  kAttention,  // share of the 16-bit peak of fused attention, 128-wide heads, long sequences
+  kStream,     // share of memory bandwidth of elementwise passes
+  kHost,       // seconds that launching the kernels of one layer's forward pass takes the host
+  kScaleUp,    // share of the inner tier's bandwidth that collectives reach
+  kNetwork,    // share of the network's
+  kTensorHidden,  // share of tensor-parallel communication hidden where the stack overlaps it
+  kOverlapTax,    // slowdown of the shorter of two overlapped activities (planner's sigma)
   kJitter,        // spread of one pass's time: what ranks that meet after each wait for the slowest
   kSpread,        // spread of device speeds: cv of a step's time over devices
 };

@@ -44,7 +44,8 @@ double wave_factor(const Product& p, double processors) {
     double m, n, rate;
   };
   double best = 1e30;
-  for (const Tile& tile : {Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.92}, Tile{64, 64, 0.7}}) {
+  for (const Tile& tile :
+       {Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.92}, Tile{64, 64, 0.7}}) {
     const double tiles = std::ceil(p.m / tile.m) * std::ceil(p.n / tile.n) * p.count;
     const double waves = std::ceil(tiles / processors);
     best = std::min(best, waves * processors * tile.m * tile.n / (p.m * p.n * p.count * tile.rate));
@@ -67,7 +68,8 @@ void add_product(const Device& device, const Product& p, ComputeTime& time) {
   const double width = narrow ? 1 : 2;
   const double operands = bus * (width * (p.m * p.k + p.k * p.n) + 2 * p.m * p.n);
   // Weight gradients are added to a buffer.
-  const double weights = waves(summed) + bus * (width * (p.m * p.k + p.m * p.n) + device.sum_bytes * p.k * p.n);
+  const double weights =
+      waves(summed) + bus * (width * (p.m * p.k + p.m * p.n) + device.sum_bytes * p.k * p.n);
   // Operands of 8-bit products are cast, and once more turned round for the backward pass.
   const double cast = narrow ? device.stream(2 * p.m * p.k) : 0;
   const double grad_cast = narrow ? device.stream(4 * p.m * p.n) : 0;
@@ -217,8 +219,9 @@ ComputeTime head_compute(const PriceRequest& r) {
   ComputeTime time;
   const double tokens = r.tokens(), vocabulary = padded_vocab(r) / r.tp, h = r.shape->hidden;
   add_product(device, {tokens, h, vocabulary, 1, false, true}, time);
-  time.forward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 14) + 6 * h));
-  time.backward += device.stream(tokens * (vocabulary * (r.stack.fused_loss ? 4 : 14) + 10 * h));
+  const double columns = vocabulary * (r.stack.whole_logits ? r.tp : 1);
+  time.forward += device.stream(tokens * (columns * (r.stack.fused_loss ? 4 : 14) + 6 * h));
+  time.backward += device.stream(tokens * (columns * (r.stack.fused_loss ? 4 : 14) + 10 * h));
   return time;
 }
 

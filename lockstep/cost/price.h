@@ -44,19 +44,20 @@ enum class Pipe : std::uint8_t {
 
 // Traits of the software that runs the step; the defaults are today's.
 struct Stack {
-  bool flash = true;        // fused attention
+  bool flash = true;             // fused attention
   bool native_attention = true;  // attention kernels written for this generation of devices
-  bool fused_norms = true;  // one kernel per norm
-  bool fused_softmax = true;  // of unfused attention: scale, mask and softmax in one kernel
+  bool fused_norms = true;       // one kernel per norm
+  bool fused_softmax = true;     // of unfused attention: scale, mask and softmax in one kernel
   bool dropout = false;
   bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
   bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
   bool overlap_pipe = true;    // transfers under the next chunk
   bool weight_grad_scratch =
-      false;                 // a bf16 gradient per distinct weight shape (TransformerEngine)
-  bool fused_loss = true;    // cross-entropy in place of its logits
-  bool grouped_host = true;  // host launches a layer's experts together
-  double host_factor = 1;    // of launch time: graphs and compilers 0.3, eager Python 1
+      false;                  // a bf16 gradient per distinct weight shape (TransformerEngine)
+  bool fused_loss = true;     // cross-entropy in place of its logits
+  bool whole_logits = false;  // tensor ranks gather the logits and each computes all of the loss
+  bool grouped_host = true;   // host launches a layer's experts together
+  double host_factor = 1;     // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   bool reduce_each_microbatch = false;  // ZeRO-3 sharded gradients: after every backward pass
 };
@@ -117,15 +118,18 @@ struct Memory {
   }
 };
 
-// What a device reports around the same allocations: the allocator's reserve and the whole device.
+// What is seen around the same allocations: the allocator's reserve, and the whole device when memory is
+// short (context, communicators, holes in the reserve).
 double reserved_bytes(const Memory& memory);
 double device_bytes(const Memory& memory);
+// Vendors' GB of device memory are GiB.
+double capacity_bytes(const cluster::DeviceType& device);
 
 struct Price {
   StepTime time;
   Memory memory;
-  bool fits = false;                    // device_bytes within the device's memory
-  double usable = 0;                    // bytes that allocations may take
+  bool fits = false;                    // device_bytes within capacity_bytes
+  double usable = 0;                    // capacity_bytes of the device
   double mfu_causal = 0, mfu_full = 0;  // model FLOPs over peak, by convention for attention
   double tokens_per_s = 0;              // of all devices
 };

@@ -235,7 +235,7 @@ Price price(const PriceRequest& r) {
   Price price;
   price.time = price_time(r);
   price.memory = price_memory(r);
-  price.usable = r.cluster->device.memory.value;
+  price.usable = capacity_bytes(r.cluster->device);
   price.fits = device_bytes(price.memory) <= price.usable;
   const double seconds = price.time.total();
   price.tokens_per_s = r.global_batch * r.seq / seconds;

@@ -32,8 +32,9 @@ LogRange range_of(const Scatter& scatter) {
 
 std::string text_at(double x, double y, const char* anchor, double size, std::string_view text,
                     const char* more = "") {
-  return strf("<text x=\"%s\" y=\"%s\" text-anchor=\"%s\" font-size=\"%s\"%s>", svg_number(x).c_str(),
-              svg_number(y).c_str(), anchor, svg_number(size).c_str(), more) +
+  return strf("<text x=\"%s\" y=\"%s\" text-anchor=\"%s\" font-size=\"%s\"%s>",
+              svg_number(x).c_str(), svg_number(y).c_str(), anchor, svg_number(size).c_str(),
+              more) +
          xml_escaped(text) + "</text>\n";
 }
 
@@ -60,14 +61,16 @@ std::string diagonal(const Scatter& scatter, const LogRange& range) {
   const double up = std::log10(1 + scatter.band) / (range.high - range.low) * kSide;
   const double down = -std::log10(1 - scatter.band) / (range.high - range.low) * kSide;
   const double left = kLeft, right = kLeft + kSide, bottom = kTop + kSide;
-  return strf("<clipPath id=\"c\"><rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/></clipPath>\n", left,
-              kTop, kSide, kSide) +
-         strf("<path clip-path=\"url(#c)\" d=\"M%s %s L%s %s L%s %s L%s %s Z\" fill=\"#f0e442\" "
-              "fill-opacity=\"0.35\"/>\n",
-              svg_number(left).c_str(), svg_number(bottom - up).c_str(), svg_number(right).c_str(),
-              svg_number(kTop - up).c_str(), svg_number(right).c_str(),
-              svg_number(kTop + down).c_str(), svg_number(left).c_str(),
-              svg_number(bottom + down).c_str()) +
+  return strf(
+             "<clipPath id=\"c\"><rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/></clipPath>\n",
+             left, kTop, kSide, kSide) +
+         strf(
+             "<path clip-path=\"url(#c)\" d=\"M%s %s L%s %s L%s %s L%s %s Z\" fill=\"#f0e442\" "
+             "fill-opacity=\"0.35\"/>\n",
+             svg_number(left).c_str(), svg_number(bottom - up).c_str(), svg_number(right).c_str(),
+             svg_number(kTop - up).c_str(), svg_number(right).c_str(),
+             svg_number(kTop + down).c_str(), svg_number(left).c_str(),
+             svg_number(bottom + down).c_str()) +
          strf("<path d=\"M%s %s L%s %s\" stroke=\"#666\"/>\n", svg_number(left).c_str(),
               svg_number(bottom).c_str(), svg_number(right).c_str(), svg_number(kTop).c_str());
 }
@@ -77,10 +80,10 @@ std::string diagonal(const Scatter& scatter, const LogRange& range) {
 std::string svg(const Scatter& scatter) {
   const LogRange range = range_of(scatter);
   const double width = kLeft + kSide + kRight, height = kTop + kSide + kBottom;
-  std::string out =
-      strf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\" "
-           "font-family=\"sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-           width, height, width, height);
+  std::string out = strf(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\" "
+      "font-family=\"sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+      width, height, width, height);
   out += text_at(kLeft, 28, "start", 16, scatter.title);
   out += axes(scatter, range) + diagonal(scatter, range);
   for (std::size_t series = 0; series < scatter.series.size(); ++series) {
