@@ -22,6 +22,8 @@ using lockstep::backtest::Priced;
 using lockstep::backtest::PublishedRun;
 using lockstep::backtest::RunRequest;
 using lockstep::backtest::RunTable;
+using lockstep::backtest::StackClass;
+using lockstep::backtest::StackGaps;
 using lockstep::cluster::DeviceRates;
 using lockstep::cluster::kNumTerms;
 using lockstep::cluster::Term;
@@ -88,7 +90,7 @@ Range range_of(const Row& row, std::size_t term) {
     case Term::kOverlapTax:
       return {0.02, 0.4, 0.15};
     case Term::kJitter:
-      return {0.0, 0.12, 0.03};
+      return {0.0, 0.12, 0.01};
     case Term::kSpread:
       return {0.0, 0.02, 0.004};
   }
@@ -142,6 +144,16 @@ double band_of(const Family& rows, DeviceRates rates, std::size_t term) {
   return 0.9;
 }
 
+void set_gaps(Family& rows, const StackGaps& gaps) {
+  for (Row& row : rows)
+    for (auto& candidate : row.request.candidates) {
+      const StackClass kind = stack_class_of(*row.run, candidate.zero);
+      candidate.stack.gaps = kind == StackClass::kSharded ? gaps.sharded
+                             : kind == StackClass::kOther ? gaps.other
+                                                          : 0;
+    }
+}
+
 void report(const Family& rows, const DeviceRates& rates, bool verbose) {
   std::map<std::string, std::vector<double>> groups;
   for (const Row& row : rows) {
@@ -170,20 +182,45 @@ void report(const Family& rows, const DeviceRates& rates, bool verbose) {
   }
 }
 
+// What the fit says of a source it has not seen: the only honest guide to the shape of the model.
+void cross_validate(Family& rows, const DeviceRates& start) {
+  std::map<std::string, int> sources;
+  for (const Row& row : rows) ++sources[row.run->text("source")];
+  if (sources.size() < 2) return;
+  for (const auto& [source, count] : sources) {
+    std::vector<Row> kept, left;
+    for (Row& row : rows)
+      (row.run->text("source") == source ? left : kept).push_back(std::move(row));
+    const DeviceRates rates = fitted(kept, start);
+    std::vector<double> errors;
+    for (const Row& row : left) errors.push_back(error_of(row, rates));
+    std::vector<double> sizes;
+    for (const double e : errors) sizes.push_back(std::abs(e));
+    std::ranges::sort(sizes);
+    std::ranges::sort(errors);
+    std::printf("  left out %-28s median |e| %5.1f %%  p90 %5.1f %%  signed %+5.1f %%\n", source.c_str(),
+                100 * sizes[sizes.size() / 2], 100 * sizes[sizes.size() * 9 / 10],
+                100 * errors[errors.size() / 2]);
+    rows = std::move(kept);
+    for (Row& row : left) rows.push_back(std::move(row));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return std::fprintf(stderr, "usage: fit_rates FILE.csv [-v] [--no-fit]\n"), 2;
+  if (argc < 2) return std::fprintf(stderr, "usage: fit_rates FILE.csv [-v] [--no-fit] [--cross]\n"), 2;
   std::ifstream file(argv[1]);
   std::stringstream text;
   text << file.rdbuf();
   RunTable table;
   if (const auto ok = lockstep::backtest::read_runs(text.str(), table); !ok.ok())
     return std::fprintf(stderr, "%s\n", ok.error().message.c_str()), 1;
-  bool verbose = false, fit = true;
+  bool verbose = false, fit = true, cross = false;
   for (int i = 2; i < argc; ++i) {
     if (std::string(argv[i]) == "-v") verbose = true;
     if (std::string(argv[i]) == "--no-fit") fit = false;
+    if (std::string(argv[i]) == "--cross") cross = true;
   }
   std::map<std::string, Family> families;
   for (const PublishedRun& run : table.rows) {
@@ -202,6 +239,35 @@ int main(int argc, char** argv) {
                 (run.text("arch").starts_with("moe") ? "/moe" : "");
     families[std::string(name)].push_back(std::move(row));
   }
+  StackGaps gaps = lockstep::backtest::kFittedGaps;
+  std::map<std::string, DeviceRates> tables;
+  for (auto& [name, rows] : families) tables[name] = *rows.front().request.candidates.front().rates;
+  // The two gaps belong to all families, so they are moved outside and each family fitted again.
+  const auto everything = [&](const StackGaps& tried) {
+    double sum = 0;
+    for (auto& [name, rows] : families) {
+      set_gaps(rows, tried);
+      tables[name] = fitted(rows, tables[name]);
+      sum += loss_of(rows, tables[name]);
+    }
+    return sum;
+  };
+  if (fit) {
+    double best = everything(gaps);
+    for (double step = 0.06; step > 0.01; step /= 2)
+      for (double StackGaps::*member : {&StackGaps::sharded, &StackGaps::other})
+        for (const double sign : {1.0, -1.0}) {
+          StackGaps tried = gaps;
+          tried.*member = std::clamp(tried.*member + sign * step, 0.0, 0.5);
+          const auto kept = tables;
+          if (const double loss = everything(tried); loss < best - 1e-5)
+            best = loss, gaps = tried;
+          else
+            tables = kept;
+        }
+    for (auto& [name, rows] : families) set_gaps(rows, gaps);
+  }
+  std::printf("gaps: sharded %.3f, other %.3f\n", gaps.sharded, gaps.other);
   for (auto& [name, rows] : families) {
     DeviceRates rates = *rows.front().request.candidates.front().rates;
     std::printf("%s: %zu rows, error before %.2f %%\n", name.c_str(), rows.size(),
@@ -212,6 +278,7 @@ int main(int argc, char** argv) {
       std::printf("  %s fit(%.4g, %.2f)\n", std::string(to_text(static_cast<Term>(i))).c_str(),
                   rates.terms[i].value, fit ? band_of(rows, rates, i) : 0);
     report(rows, rates, verbose);
+    if (cross) cross_validate(rows, rates);
   }
   return 0;
 }

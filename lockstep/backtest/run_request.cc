@@ -1,6 +1,7 @@
 #include "lockstep/backtest/run_request.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <utility>
 
@@ -210,7 +211,29 @@ void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest&
 
 }  // namespace
 
-Result<RunRequest> request_of(const PublishedRun& run) {
+const StackGaps kFittedGaps = {0.0, 0.11};
+
+StackClass stack_class_of(const PublishedRun& run, int zero) {
+  const auto anywhere = [&](std::string_view word) {
+    for (const char* column : {"source", "notes", "source_locator"}) {
+      std::string text = run.text(column);
+      std::ranges::transform(text, text.begin(),
+                             [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      if (text.find(word) != std::string::npos) return true;
+    }
+    return false;
+  };
+  for (const char* compiled : {"jax", "xla", "maxtext", "torch.compile", "c/cuda"})
+    if (anywhere(compiled)) return StackClass::kTuned;
+  if (anywhere("deepspeed") || run.text("schedule").find("DeepSpeed") != std::string::npos)
+    return StackClass::kOther;
+  if (zero >= 3) return StackClass::kSharded;
+  for (const char* vendor : {"megatron", "nvidia", "nemo", "mlperf"})
+    if (anywhere(vendor)) return StackClass::kTuned;
+  return StackClass::kOther;
+}
+
+Result<RunRequest> request_of(const PublishedRun& run, const StackGaps& gaps) {
   auto shape = model_of(run);
   if (!shape.ok()) return shape.error();
   auto degrees = degrees_of(run);
@@ -228,6 +251,10 @@ Result<RunRequest> request_of(const PublishedRun& run) {
   base.zero =
       static_cast<int>(std::clamp(run.number("zero_stage").value_or(is_fsdp ? 3 : 1), 0.0, 3.0));
   base.stack = stack_of(run, base.zero);
+  const StackClass kind = stack_class_of(run, base.zero);
+  base.stack.gaps = kind == StackClass::kSharded ? gaps.sharded
+                    : kind == StackClass::kOther ? gaps.other
+                                                 : 0;
   base.sp = run.text("seq_parallel").empty() ? base.tp > 1 && year_of(run) >= 2023
                                              : run.number("seq_parallel") == 1.0;
   const std::string& precision = run.text("precision");

@@ -3,6 +3,7 @@
 // tuned table (recomputation, microbatch, chunks) are taken at their fastest value that fits.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,21 @@
 
 namespace lockstep::backtest {
 
+// Software that leaves its devices idle between kernels to a different degree, by what a row says.
+enum class StackClass : std::uint8_t {
+  kTuned,     // the vendor's own stack, or a compiled program
+  kSharded,   // PyTorch FSDP, eager
+  kOther,     // DeepSpeed and home-made trainers
+};
+StackClass stack_class_of(const PublishedRun& run, int zero);
+
+// Stack::gaps of each class. Fitted on calibration rows together with the rates of devices: the tuned stack is the
+// reference; on Hopper it runs beside FSDP, on Ampere FSDP beside the others.
+struct StackGaps {
+  double sharded, other;
+};
+extern const StackGaps kFittedGaps;
+
 // A request with what it points to. The pointers stay valid while it lives, wherever it is moved.
 struct RunRequest {
   std::unique_ptr<cost::ModelShape> shape;
@@ -22,7 +38,7 @@ struct RunRequest {
 };
 
 // kRowNotPriced, with the column and its value.
-Result<RunRequest> request_of(const PublishedRun& run);
+Result<RunRequest> request_of(const PublishedRun& run, const StackGaps& gaps = kFittedGaps);
 
 // The fastest candidate that fits, or the smallest when none does. `rates` replaces those of the device
 // when not null.

@@ -57,6 +57,7 @@ struct Stack {
   bool fused_loss = true;     // cross-entropy in place of its logits
   bool whole_logits = false;  // tensor ranks gather the logits and each computes all of the loss
   bool grouped_host = true;   // host launches a layer's experts together
+  double gaps = 0;         // share of compute time by which idle moments between kernels lengthen it
   double host_factor = 1;     // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   bool reduce_each_microbatch = false;  // ZeRO-3 sharded gradients: after every backward pass

@@ -88,9 +88,14 @@ void raise_to_host(const Pricing& p, LayerTime& layer) {
   layer.compute.backward += std::max(0.0, host + again - backward);
 }
 
+ComputeTime with_gaps(const PriceRequest& r, const ComputeTime& time) {
+  const double longer = 1 + r.stack.gaps;
+  return {time.forward * longer, time.backward * longer, time.recompute * longer};
+}
+
 LayerTime layer_time(const Pricing& p, bool expert_layer) {
   LayerTime layer;
-  layer.compute = layer_compute(p.r, expert_layer);
+  layer.compute = with_gaps(p.r, layer_compute(p.r, expert_layer));
   add_tensor(p, expert_layer, layer);
   add_context(p, layer);
   if (expert_layer) add_expert(p, layer);
@@ -189,7 +194,7 @@ StepTime price_time(const PriceRequest& r) {
   const StageSplit split = split_layers(r);
   const LayerTime plain = s.plain_layers() > 0 ? layer_time(p, false) : LayerTime{};
   const LayerTime routed = s.has_experts() ? layer_time(p, true) : LayerTime{};
-  const ComputeTime head = head_compute(r);
+  const ComputeTime head = with_gaps(r, head_compute(r));
   const double share = s.expert_layers() / s.layers;
   const auto mixed = [&](auto term) { return (1 - share) * term(plain) + share * term(routed); };
   const double forward = mixed([](const LayerTime& l) { return l.forward(); });
