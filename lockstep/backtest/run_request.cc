@@ -58,6 +58,7 @@ void add_known_experts(const PublishedRun& run, ModelShape& s) {
     s.expert_ffn = v2 ? 1536 : 2048;
     s.shared_ffn = v2 ? 3072 : 2048;
     if (s.ffn <= s.expert_ffn) s.ffn = v2 ? 12288 : 18432;
+    s.routed_nodes = 4;
     // Shortened models keep one dense layer.
     s.dense_layers = v2 || s.layers < 30 ? 1 : 3;
     return;
@@ -102,6 +103,12 @@ Result<ModelShape> model_of(const PublishedRun& run) {
   return s;
 }
 
+bool is_compiled_program(const PublishedRun& run) {
+  for (const char* compiled : {"JAX", "XLA", "Pax", "MaxText", "C/CUDA"})
+    if (says(run, "notes", compiled)) return true;
+  return false;
+}
+
 cost::Stack stack_of(const PublishedRun& run, int zero) {
   cost::Stack stack;
   const double year = year_of(run);
@@ -116,7 +123,8 @@ cost::Stack stack_of(const PublishedRun& run, int zero) {
   stack.overlap_data = zero >= 3 || is_recent;
   stack.overlap_tensor = is_recent;
   stack.overlap_pipe = year >= 2023;
-  stack.fused_loss = is_recent;
+  // PyTorch's cross-entropy works on f32 copies of the logits; vendor stacks and compilers fuse it.
+  stack.fused_loss = is_recent && (zero < 3 || is_compiled_program(run));
   stack.weight_grad_scratch = is_recent && zero < 3;
   if (says(run, "notes", "no compute/comm overlap"))
     stack.overlap_data = stack.overlap_tensor = stack.overlap_pipe = false;
@@ -157,6 +165,8 @@ std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, in
   const std::string& text = run.text("recompute");
   if (text == "none") return {Keep::kAll};
   if (text == "full") return {Keep::kInput};
+  if (text == "selective" && (says(run, "notes", "selective op") || says(run, "notes", "perator-level")))
+    return {Keep::kHalf};
   if (text == "selective") return {zero >= 3 && stack.flash ? Keep::kCheap : Keep::kNoScores};
   return {Keep::kAll, Keep::kCheap, Keep::kNoScores, Keep::kInput};
 }

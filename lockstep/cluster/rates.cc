@@ -13,52 +13,52 @@ constexpr Rate held(double value) { return {value, 0.5, kHeld}; }
 
 // clang-format off
 constexpr DeviceRates kAmpere = {"ampere", 108, true, {{
-    fit(0.854, 0.05),  // gemm
+    fit(0.837, 0.05),  // gemm
     held(0.596),  // gemm8
     held(0.7),  // grouped
-    fit(1.08, 0.50),  // operands
-    held(0.501),  // waves
+    fit(0.97, 0.50),  // operands
+    held(0.571),  // waves
     fit(0.75, 0.30),  // attention
-    fit(0.66, 0.30),  // stream
+    fit(0.654, 0.30),  // stream
     held(0.0003),  // host_s
-    held(0.66),  // scale_up
-    held(0.775),  // network
+    held(0.663),  // scale_up
+    held(0.78),  // network
     held(0.503),  // tensor_hidden
-    held(0.21),  // overlap_tax
-    held(0.035),  // jitter
-    held(0.00429),  // spread
+    held(0.2),  // overlap_tax
+    held(0.0305),  // jitter
+    held(0.00413),  // spread
 }}};
 constexpr DeviceRates kHopper = {"hopper", 132, true, {{
-    fit(0.727, 0.07),  // gemm
+    fit(0.73, 0.07),  // gemm
     fit(0.6, 0.10),  // gemm8
-    fit(0.925, 0.10),  // grouped
-    fit(1.27, 0.30),  // operands
-    held(0.526),  // waves
-    fit(0.442, 0.10),  // attention
-    fit(0.666, 0.30),  // stream
+    fit(0.886, 0.10),  // grouped
+    fit(1.3, 0.30),  // operands
+    held(0.518),  // waves
+    fit(0.442, 0.07),  // attention
+    fit(0.67, 0.30),  // stream
     held(0.0003),  // host_s
-    fit(0.706, 0.50),  // scale_up
-    fit(0.614, 0.50),  // network
-    fit(0.807, 0.50),  // tensor_hidden
-    held(0.321),  // overlap_tax
+    fit(0.713, 0.50),  // scale_up
+    held(0.617),  // network
+    fit(0.794, 0.50),  // tensor_hidden
+    held(0.327),  // overlap_tax
     held(0),  // jitter
-    held(0.0044),  // spread
+    held(0.00395),  // spread
 }}};
 constexpr DeviceRates kBlackwell = {"blackwell", 148, true, {{
-    fit(0.615, 0.10),  // gemm
-    fit(0.581, 0.15),  // gemm8
+    fit(0.616, 0.10),  // gemm
+    fit(0.578, 0.15),  // gemm8
     fit(1, 0.50),  // grouped
-    fit(3.06, 0.20),  // operands
-    held(0.695),  // waves
+    fit(3.1, 0.20),  // operands
+    held(0.69),  // waves
     fit(0.3, 0.30),  // attention
-    held(0.691),  // stream
+    held(0.696),  // stream
     held(0.0003),  // host_s
-    held(0.799),  // scale_up
+    fit(0.804, 0.50),  // scale_up
     held(0.8),  // network
-    fit(0.845, 0.30),  // tensor_hidden
+    fit(0.841, 0.30),  // tensor_hidden
     held(0.129),  // overlap_tax
-    held(0.00483),  // jitter
-    held(0.00479),  // spread
+    held(0.00302),  // jitter
+    held(0.00489),  // spread
 }}};
 // clang-format on
 

@@ -65,14 +65,18 @@ double reduce_seconds(const Fabric& fabric, double bytes, Members members) {
   return 2 * gather_seconds(fabric, bytes, members);
 }
 
-double exchange_seconds(const Fabric& fabric, double bytes, Members members) {
+double nodes_of(const Fabric& fabric, Members members) {
+  return members.size / members_inside(fabric.cluster->tiers.front(), members);
+}
+
+double exchange_seconds(const Fabric& fabric, double bytes, Members members, double outer) {
   if (members.size <= 1 || bytes <= 0) return 0;
   double inside = 1, slowest = 0, latency = kBaseLatency;
   for (std::size_t i = 0; i < fabric.cluster->tiers.size() && inside < members.size; ++i) {
     const Tier& tier = fabric.cluster->tiers[i];
     const double here = members_inside(tier, members);
     if (here <= inside) continue;
-    const double share = (here - inside) / members.size;
+    const double share = (here - inside) / members.size * (i > 0 ? outer : 1);
     slowest = std::max(slowest, bytes * share / tier_bandwidth(fabric, i));
     latency += tier.latency_s.value;
     inside = here;

@@ -25,8 +25,11 @@ double reduce_seconds(const Fabric& fabric, double bytes, Members members);  // 
 inline double scatter_seconds(const Fabric& fabric, double bytes, Members members) {
   return gather_seconds(fabric, bytes, members);
 }
-// `bytes` is what one member sends, its own part included.
-double exchange_seconds(const Fabric& fabric, double bytes, Members members);
+// `bytes` is what one member sends, its own part included. `outer` is the share of what would leave the inner tier
+// that does: less than 1 where several destinations behind one link are sent to once.
+double exchange_seconds(const Fabric& fabric, double bytes, Members members, double outer = 1);
+// Parts of a group that the inner tier joins: nodes it stretches over.
+double nodes_of(const Fabric& fabric, Members members);
 // From one device to another `stride` away.
 double hop_seconds(const Fabric& fabric, double bytes, double stride);
 

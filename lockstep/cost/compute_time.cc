@@ -178,6 +178,11 @@ double again(const PriceRequest& r, const Device& device, const ComputeTime& lay
     }
     case Keep::kCheap:
       return passes.forward / 2;
+    case Keep::kHalf: {
+      ComputeTime attention;
+      add_attention(r, device, attention);
+      return passes.forward + (layer.forward - passes.forward - attention.forward) / 2;
+    }
     case Keep::kAll:
       break;
   }

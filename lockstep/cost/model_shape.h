@@ -26,6 +26,7 @@ struct ModelShape {
   // Experts.
   double experts = 0, top_k = 0, expert_ffn = 0, shared_ffn = 0;
   double dense_layers = 0;  // leading layers with a plain MLP
+  double routed_nodes = 0;  // nodes a token is sent to at most (DeepSeek's limit); 0: any
   double moe_every = 1;     // 2: every second layer has experts
   // Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1); kv_rank 0: none.
   double q_rank = 0, kv_rank = 0, rope_dim = 0;

@@ -16,6 +16,7 @@ struct KeptTensors {
   double scores = 0;   // of unfused attention, divided by tp
   double product = 0;  // of the MLP's activation, divided by tp
   double routed = 0;   // of dispatched tokens, divided by tp / etp
+  double routed_product = 0;  // of which products of the experts' activations
 };
 
 KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
@@ -38,6 +39,7 @@ KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   kept.product = 2 * width;
   if (expert_layer) {
     kept.path += 4 * s.experts;
+    kept.routed_product = s.top_k * 2 * s.expert_ffn / r.etp * r.imbalance;
     kept.routed = s.top_k * (4 * h + 4 + 6 * s.expert_ffn / r.etp) * r.imbalance;
   }
   return kept;
@@ -137,7 +139,12 @@ double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
       return whole_bytes_per_token(r, expert_layer) - kept.scores / r.tp;
     case Keep::kCheap:
       return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
-             (kept.product + kept.scores) / r.tp;
+             (kept.product + kept.scores) / r.tp -
+             kept.routed_product * r.etp / r.tp;
+    case Keep::kHalf:
+      return 2 * r.shape->hidden / path +
+             (whole_bytes_per_token(r, expert_layer) - (kept.path + kept.product) / path) / 2 +
+             r.shape->values() / r.tp;
     case Keep::kAll:
       break;
   }

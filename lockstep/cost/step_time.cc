@@ -73,7 +73,12 @@ void add_context(const Pricing& p, LayerTime& layer) {
 void add_expert(const Pricing& p, LayerTime& layer) {
   const PriceRequest& r = p.r;
   const double bytes = 2 * r.shape->top_k * r.tokens() / r.tp * r.shape->hidden;
-  if (r.ep > 1) layer.expert += 4 * exchange_seconds(p.fabric, bytes, {r.ep, r.etp});
+  const Members group{r.ep, r.etp};
+  // Between nodes a token is sent once per distinct node: n (1 - (1 - 1/n)^K) of n on average.
+  const double nodes = nodes_of(p.fabric, group), k = r.shape->top_k;
+  double distinct = nodes * (1 - std::pow(1 - 1 / nodes, k));
+  if (r.shape->routed_nodes > 0) distinct = std::min(distinct, r.shape->routed_nodes);
+  if (r.ep > 1) layer.expert += 4 * exchange_seconds(p.fabric, bytes, group, distinct / k);
   if (r.etp > 1) layer.expert += 4 * gather_seconds(p.fabric, bytes * r.etp, {r.etp, 1});
   if (r.keep == Keep::kInput) layer.expert *= 1.5;
 }
