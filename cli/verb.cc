@@ -27,6 +27,7 @@ Number number_of(const std::string& text, std::string_view name) {
 
 ExitCode exit_code_of(Code code) {
   const int number = static_cast<int>(code);
+  if (code == Code::kOtherCheckpoint) return ExitCode::kUsage;
   if (code == Code::kFileUnreadable || number / 100 == 6 || number / 100 == 8)
     return ExitCode::kEnvironment;
   if (code == Code::kBug) return ExitCode::kBug;

@@ -16,6 +16,7 @@ Verb verify_verb();                                      // verify.cc
 Verb simulate_verb();                                    // simulate.cc
 Verb calibrate_verb();                                   // calibrate.cc
 Verb backtest_verb();                                    // backtest.cc
+Verb checkpoint_verb();                                  // checkpoint.cc
 Verb config_verb();                                      // config.cc
 Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc

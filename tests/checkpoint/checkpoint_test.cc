@@ -16,15 +16,14 @@ namespace {
 class CheckpointTest : public testing::Test {
  protected:
   void SetUp() override {
-    files::remove_all(disk_, folder_);
+    files::remove_all(disk_, root_);
     make_folders(disk_, folder_);
   }
-  void TearDown() override { files::remove_all(disk_, folder_); }
+  void TearDown() override { files::remove_all(disk_, root_); }
 
   RecordingDisk disk_;  // quicker than the machine's: it does not sync
-  const std::string folder_ = testing::TempDir() + "checkpoints-" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name() +
-                              "/a/b";
+  const std::string root_ = scratch("checkpoints");
+  const std::string folder_ = root_ + "/a/b";
 };
 
 std::vector<float> read_all(Checkpoint& checkpoint, const Slice& slice) {
@@ -129,7 +128,7 @@ TEST_F(CheckpointTest, AFolderWithAnotherNameIsRefused) {
 TEST(Manifest, ReadsAsItWasWritten) {
   Dice dice(7);
   RecordingDisk disk;
-  const std::string folder = testing::TempDir() + "manifest-again";
+  const std::string folder = scratch("manifest");
   files::remove_all(files::real_disk(), folder);
   files::real_disk().make_folder(folder);
   const Manifest manifest = write_sample(disk, folder, 3, 2, 0, dice);

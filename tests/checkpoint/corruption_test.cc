@@ -109,7 +109,7 @@ std::string spoil(Bytes& files, const Bytes& other, Dice& dice) {
 // By default a few; LOCKSTEP_ALL_CORRUPTIONS=1 makes 20000 of them.
 TEST(Corruption, OfAnyKindIsRefusedWithFileAndTensor) {
   RecordingDisk disk;
-  const std::string folder = testing::TempDir() + "corruption";
+  const std::string folder = scratch("corruption");
   fs::remove_all(folder);
   fs::create_directories(folder);
   Dice dice(1);

@@ -46,15 +46,15 @@ class Crash : public testing::Test {
     return step;
   }
 
-  const std::string folder_ = testing::TempDir() + "crash";
-  const std::string after_ = testing::TempDir() + "crash-after";
+  const std::string folder_ = scratch("crash");
+  const std::string after_ = scratch("crash-after");
 };
 
 // By default two saves; LOCKSTEP_ALL_CRASHES=1 makes more of them, one in the place of another.
 TEST_F(Crash, AtAnyCallAndWithAnyCallLost) {
   const bool all = std::getenv("LOCKSTEP_ALL_CRASHES") != nullptr;
   const std::vector<std::int64_t> steps =
-      all ? std::vector<std::int64_t>{1, 2, 3, 3, 4} : std::vector<std::int64_t>{1, 1, 2};
+      all ? std::vector<std::int64_t>{1, 2, 3, 3, 4} : std::vector<std::int64_t>{1, 1};
   const std::int64_t keep = all ? 2 : 1;
   RecordingDisk disk;
   Dice dice(1);
@@ -81,6 +81,7 @@ TEST_F(Crash, AtAnyCallAndWithAnyCallLost) {
     std::vector<std::vector<std::size_t>> losses = {{}, open};
     for (const std::size_t call : open) {
       losses.push_back({call});
+      if (!all && call % 4 != 0) continue;
       std::vector<std::size_t> others = open;  // it alone has reached the disk, before all others
       std::erase(others, call);
       losses.push_back(others);

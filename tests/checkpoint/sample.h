@@ -1,6 +1,9 @@
 // Checkpoints of made-up tensors whose every element tells where it belongs, cut at random.
 #pragma once
 
+#include <gtest/gtest.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <random>
 #include <set>
@@ -17,6 +20,15 @@ namespace lockstep::checkpoint {
 using Dice = std::mt19937_64;
 inline std::int64_t roll(Dice& dice, std::int64_t least, std::int64_t most) {
   return std::uniform_int_distribution<std::int64_t>(least, most)(dice);
+}
+
+// A path for a test's files: in memory where the machine can, because tests rewrite them thousands of
+// times.
+inline std::string scratch(const std::string& name) {
+  const bool in_memory = ::access("/dev/shm", W_OK) == 0;
+  return (in_memory ? "/dev/shm/lockstep-" + std::to_string(::getpid()) + "-"
+                    : testing::TempDir()) +
+         name;
 }
 
 struct SampleTensor {
