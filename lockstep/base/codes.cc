@@ -164,7 +164,7 @@ constexpr CodeRow kCodeRows[] = {
     {Code::kTokenBeyondVocab, "a token the model does not know",
      "A token file holds an id that is negative or not below the model's vocabulary: it was made "
      "with\n"
-     "another tokenizer, or `model.vocab` is too small. `lockstep data inspect` shows the largest "
+     "another tokenizer, or `model.vocab` is too small. `lockstep data verify` shows the largest "
      "id."},
     {Code::kTooLittleData, "the data can not fill the demand",
      "A split of the data has no document, or not enough tokens for one sample (a sequence and the "

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
+#include "lockstep/data/step_samples.h"
 #include "lockstep/optim/squares.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
@@ -284,10 +285,9 @@ void TensorWorkspace::compute(const Op& op, const Effects& effects) {
   }
 }
 
-// Samples of a step are dealt in blocks: data rank, then microbatch, then row.
 std::int64_t TensorWorkspace::sample_of(std::int64_t microbatch, std::int64_t row) const {
-  const std::int64_t block = place_.data_index() * step_.shape.microbatches + microbatch;
-  return first_sample_ + block * settings_.microbatch + row;
+  const data::StepSamples dealt{first_sample_, step_.shape.microbatches, settings_.microbatch};
+  return dealt.sample(place_.data_index(), microbatch, row);
 }
 
 void TensorWorkspace::load(const Op& op) {
