@@ -171,6 +171,12 @@ std::vector<std::string> Settings::texts(std::string_view path) const {
   return result;
 }
 
+bool Settings::is_refused(std::string_view path) const {
+  const Field* field = table_.find(path);
+  LS_CHECK(field != nullptr, "no field ", path, " in the ", table_.what(), " table");
+  return is_set(path) && usable(path, {field->type}) == nullptr;
+}
+
 bool Settings::is_set(std::string_view path) const { return find(root_, path) != nullptr; }
 
 Span Settings::span(std::string_view path) const {

@@ -124,6 +124,8 @@ class Settings {
   std::vector<std::string> texts(std::string_view path) const;
 
   bool is_set(std::string_view path) const;  // written somewhere, not a default
+  // Written, but refused by check(); tells a refused list from an empty one.
+  bool is_refused(std::string_view path) const;
   // Key and value as one span, for the labels of rules about several keys; unknown for a default.
   Span span(std::string_view path) const;
   Origin origin(std::string_view path) const;

@@ -28,7 +28,8 @@ void check_orphans(const config::Settings& settings, std::vector<Contradiction>&
 void check_weights(const config::Settings& settings, std::vector<Contradiction>& found) {
   const std::size_t files = settings.texts("data.files").size();
   const std::size_t weights = settings.reals("data.weights").size();
-  if (!settings.is_set("data.weights") || weights == files) return;
+  if (!settings.is_set("data.weights") || settings.is_refused("data.weights") || weights == files)
+    return;
   found.push_back({{Code::kConflict,
                     join_parts("`data.weights` has ", weights, weights == 1 ? " item" : " items",
                                " for ", files, files == 1 ? " file" : " files"),
@@ -40,7 +41,7 @@ void check_weights(const config::Settings& settings, std::vector<Contradiction>&
 void check_split(const config::Settings& settings, std::vector<Contradiction>& found) {
   const std::vector<double> shares = settings.reals("data.split");
   if (!shares.empty() && shares.size() <= data::kSplits.size() && shares[0] > 0) return;
-  if (!settings.is_set("data.split")) return;
+  if (settings.is_refused("data.split")) return;
   const std::string what =
       shares.empty() || shares.size() > data::kSplits.size()
           ? join_parts("`data.split` has ", shares.size(), " shares; it takes 1 to 3")
@@ -109,13 +110,11 @@ std::vector<Contradiction> data_contradictions(const config::Settings& settings)
     check_orphans(settings, found);
     return found;
   }
-  const bool is_refused = settings.origin("data.files") != config::Origin::kDefault &&
-                          settings.texts("data.files").empty();
-  if (is_refused)
+  if (settings.texts("data.files").empty() && !settings.is_refused("data.files"))
     found.push_back({{Code::kOutOfRange, "`data.files` names no file",
                       "name at least one: files = [\"prefix\"], or leave the table out"},
                      {{{"data.files"}, ""}}});
-  else
+  else if (!settings.is_refused("data.files"))
     check_weights(settings, found);
   check_split(settings, found);
   check_seed(settings, found);

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 
-SKIPPED_FOLDERS = {".git", ".deps", ".cache", "build", "__pycache__"}
+SKIPPED_FOLDERS = {".git", ".deps", ".cache", "build", "__pycache__", "corpus"}
 
 
 @dataclasses.dataclass(frozen=True)
