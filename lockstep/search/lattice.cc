@@ -1,0 +1,209 @@
+#include "lockstep/search/lattice.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::search {
+namespace {
+
+using cost::Keep;
+using cost::Pipe;
+using cost::Placement;
+
+constexpr double kLeastContext =
+    512;  // tokens of a sequence on one rank; shorter ones only wait for each other
+constexpr double kLargestMicrobatch = 64;
+constexpr double kMostChunks = 16;
+
+bool divides(double part, double whole) { return std::fmod(whole, part) == 0; }
+
+bool is_free(double given, double value) { return given == 0 || given == value; }
+
+double widest_tensor(const cluster::Cluster& cluster) {
+  const bool torus = cluster.tiers.front().kind != cluster::TierKind::kSwitch;
+  const std::size_t tier = torus && cluster.tiers.size() > 1 ? 1 : 0;
+  return static_cast<double>(cluster.tiers[tier].size);
+}
+
+}  // namespace
+
+std::vector<double> divisors(std::int64_t n) {
+  std::vector<double> low, high;
+  for (std::int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    low.push_back(static_cast<double>(d));
+    if (d * d != n) high.push_back(static_cast<double>(n / d));
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+Lattice::Lattice(const Question& question) : question_(question) {
+  LS_CHECK(question.cluster != nullptr && question.rates != nullptr && question.devices > 0,
+           "a question names its cluster");
+  batch_divisors_ = divisors(question.global_batch);
+  std::erase_if(batch_divisors_, [](double b) { return b > kLargestMicrobatch; });
+  const double widest = widest_tensor(*question.cluster);
+  const auto seq = static_cast<double>(question.seq);
+  const std::vector<double> degrees = divisors(question.devices);
+  for (const double tp : degrees) {
+    if (!is_free(question.tp, tp) || (question.tp == 0 && tp > widest)) continue;
+    if (!cuts_tensors(tp) || !divides(tp, seq)) continue;
+    for (const double cp : degrees) {
+      if (!divides(tp * cp, static_cast<double>(question.devices))) continue;
+      if (!is_free(question.cp, cp)) continue;
+      if (cp > 1 && (!divides(2 * cp * tp, seq) || seq / cp < kLeastContext)) continue;
+      add_cores(tp, cp);
+    }
+  }
+}
+
+bool Lattice::cuts_tensors(double tp) const {
+  const cost::ModelShape& s = question_.shape;
+  const bool has_mlp = !s.has_experts() || s.dense_layers > 0 || s.moe_every > 1;
+  return divides(tp, s.heads) && divides(tp, s.kv_heads) && (!has_mlp || divides(tp, s.ffn)) &&
+         divides(tp, s.shared_ffn);
+}
+
+void Lattice::add_cores(double tp, double cp) {
+  const cost::ModelShape& s = question_.shape;
+  if (!s.has_experts()) return cores_.push_back({tp, cp, 1, 1});
+  for (const double ep : divisors(static_cast<std::int64_t>(s.experts))) {
+    if (!is_free(question_.ep, ep)) continue;
+    cores_.push_back({tp, cp, ep, 1});
+    if (tp > 1 && divides(tp, s.expert_ffn)) cores_.push_back({tp, cp, ep, tp});
+  }
+}
+
+std::span<const Keep> Lattice::keeps() const {
+  static constexpr std::array kKeeps = {Keep::kAll, Keep::kCheap, Keep::kInput};
+  return kKeeps;
+}
+
+double Lattice::data(const Core& core, double pp) const {
+  return static_cast<double>(question_.devices) / (core.tp * core.cp * pp);
+}
+
+std::vector<double> Lattice::pipelines(const Core& core) const {
+  const auto left = static_cast<double>(question_.devices) / (core.tp * core.cp);
+  std::vector<double> found;
+  for (double pp = 1; pp <= std::min(left, question_.shape.layers); ++pp) {
+    if (!divides(pp, left) || !is_free(question_.pp, pp)) continue;
+    if (!divides(left / pp, static_cast<double>(question_.global_batch))) continue;
+    if (divides(core.ep * core.etp, core.tp * core.cp * left / pp)) found.push_back(pp);
+  }
+  return found;
+}
+
+std::vector<Sharding> Lattice::shardings(const Core& core, double pp) const {
+  const double dp = data(core, pp), all = dp * core.cp;
+  if (all <= 1) return {{1, 1}};
+  std::vector<double> groups = {all};
+  for (const cluster::Tier& tier : question_.cluster->tiers)
+    for (const double stride : {core.tp, core.tp * pp}) {
+      double most = std::floor(static_cast<double>(tier.size) / (stride * core.cp));
+      while (most > 1 && !divides(most, dp)) --most;
+      const double group = std::max(1.0, most) * core.cp;
+      if (group > 1 && std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+    }
+  std::vector<Sharding> found = {{0, all}};
+  for (const double group : groups) found.push_back({1, group});
+  found.push_back({2, all});
+  for (const double group : groups) found.push_back({3, group});
+  std::erase_if(found, [&](const Sharding& one) { return one.zero > question_.most_zero; });
+  return found;
+}
+
+// With chunks the stages must be even but for a layer at either end, as a stage_split prices them.
+std::vector<Timetable> Lattice::timetables(double pp) const {
+  if (pp <= 1) return {{Pipe::k1f1b, 1}};
+  const double layers = question_.shape.layers;
+  const auto even = [&](double chunks) {
+    const double stages = pp * chunks;
+    return stages <= layers && std::ceil(layers / stages) * stages - layers <= 2;
+  };
+  std::vector<Timetable> found = {{Pipe::k1f1b, 1}, {Pipe::kGpipe, 1}, {Pipe::kZbH1, 1}};
+  for (double chunks = 2; chunks <= kMostChunks; ++chunks)
+    if (even(chunks)) found.push_back({Pipe::kInterleaved, chunks});
+  if (even(2))
+    for (const Pipe pipe : {Pipe::kZbV, Pipe::kVHalf, Pipe::kVMin, Pipe::kDualPipeV})
+      found.push_back({pipe, 2});
+  const std::vector<Pipe>& pipes = question_.pipes;
+  if (!pipes.empty())
+    std::erase_if(found, [&](const Timetable& one) {
+      return std::ranges::find(pipes, one.pipe) == pipes.end();
+    });
+  return found;
+}
+
+bool Lattice::fits(const Timetable& timetable, double pp, double m) {
+  if (pp <= 1) return true;
+  switch (timetable.pipe) {
+    case Pipe::kInterleaved:
+      return divides(pp, m);
+    case Pipe::kZbH1:
+      return m >= pp;
+    case Pipe::kZbV:
+      return m >= 2 * pp - 1;
+    case Pipe::kVHalf:
+      return m > pp / 2;
+    case Pipe::kVMin:
+      return m > 1;
+    case Pipe::kDualPipeV:
+      return m >= 2 * pp;
+    case Pipe::kGpipe:
+    case Pipe::k1f1b:
+      break;
+  }
+  return true;
+}
+
+std::vector<double> Lattice::microbatches(double dp) const {
+  const double share = static_cast<double>(question_.global_batch) / dp;
+  std::vector<double> found;
+  for (const double b : batch_divisors_)
+    if (divides(b, share)) found.push_back(b);
+  return found;
+}
+
+std::span<const Placement> Lattice::placements(const Core& core, double pp) const {
+  static constexpr std::array kBoth = {Placement::kPipeInside, Placement::kDataInside};
+  const bool several = pp > 1 && data(core, pp) > 1;
+  return std::span<const Placement>(kBoth).first(several ? 2 : 1);
+}
+
+cost::PriceRequest Lattice::blank(const Question& question) {
+  cost::PriceRequest request;
+  request.shape = &question.shape;
+  request.cluster = question.cluster;
+  request.rates = question.rates;
+  request.seq = static_cast<double>(question.seq);
+  request.global_batch = static_cast<double>(question.global_batch);
+  request.precision = question.precision;
+  return request;
+}
+
+std::int64_t Lattice::size() const {
+  std::int64_t points = 0;
+  for (const Core& core : cores_)
+    for (const double pp : pipelines(core)) {
+      const double dp = data(core, pp);
+      const std::vector<Sharding> all = shardings(core, pp);
+      const std::vector<Timetable> tables = timetables(pp);
+      const std::size_t times = keeps().size() * placements(core, pp).size();
+      for (const double b : microbatches(dp)) {
+        const double m = static_cast<double>(question_.global_batch) / (dp * b);
+        const auto shard_count =
+            std::ranges::count_if(all, [&](const Sharding& s) { return fits(s, m); });
+        const auto table_count =
+            std::ranges::count_if(tables, [&](const Timetable& t) { return fits(t, pp, m); });
+        points += shard_count * table_count * static_cast<std::int64_t>(times);
+      }
+    }
+  return points;
+}
+
+}  // namespace lockstep::search

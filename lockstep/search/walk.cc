@@ -1,0 +1,236 @@
+#include "lockstep/search/walk.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "lockstep/base/check.h"
+#include "lockstep/cost/stage_split.h"
+
+namespace lockstep::search {
+namespace {
+
+using cost::PriceRequest;
+using cost::StepTime;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1 - 1e-9;  // sums of the same terms in another order
+
+bool same_degrees(const PriceRequest& a, const PriceRequest& b) {
+  return a.tp == b.tp && a.cp == b.cp && a.pp == b.pp && a.dp == b.dp && a.ep == b.ep &&
+         a.etp == b.etp;
+}
+
+// The best so far, one of each set of degrees, in order.
+class Board {
+ public:
+  Board(std::size_t count, double within) : count_(count), within_(within) {}
+
+  double limit() const {
+    if (best_.empty()) return kInfinity;
+    const double far = best_.front().seconds() * within_;
+    return best_.size() < count_ ? far : std::min(far, best_.back().seconds());
+  }
+
+  void add(const Priced& found) {
+    if (found.seconds() > limit()) return;
+    const auto same = std::ranges::find_if(
+        best_, [&](const Priced& one) { return same_degrees(one.request, found.request); });
+    if (same != best_.end()) {
+      if (!better(found, *same)) return;
+      best_.erase(same);
+    }
+    best_.insert(std::ranges::upper_bound(best_, found, better), found);
+    if (best_.size() > count_) best_.pop_back();
+    while (best_.back().seconds() > best_.front().seconds() * within_) best_.pop_back();
+  }
+
+  std::vector<Priced> take() { return std::move(best_); }
+
+ private:
+  std::size_t count_;
+  double within_;
+  std::vector<Priced> best_;
+};
+
+// Compute and exchange of all layers for a whole step, by microbatch size: no layout of the same core and
+// recompute takes less.
+struct Floor {
+  double b = 1;
+  double forward = 0;  // seconds
+  double rest = 0;
+  double total() const { return forward + rest; }
+};
+
+// Points that share what their layers compute and their pipeline degree.
+struct Group {
+  Core core;
+  cost::Keep keep = cost::Keep::kAll;
+  double pp = 1;
+  double bound = kInfinity;         // least of its timetables and microbatch sizes
+  std::size_t first = 0, last = 0;  // its floors
+};
+
+class Walker {
+ public:
+  Walker(const Lattice& lattice, std::size_t count, double within)
+      : lattice_(lattice), board_(count, within) {}
+
+  Walk run() {
+    walk_.least_bytes = kInfinity;
+    prepare();
+    for (const Group& group : groups_) {
+      if (group.bound > board_.limit()) break;
+      visit(group);
+    }
+    walk_.best = board_.take();
+    walk_.layouts = lattice_.size();
+    return std::move(walk_);
+  }
+
+ private:
+  void prepare() {
+    for (const Core& core : lattice_.cores()) {
+      const std::vector<double> pipelines = lattice_.pipelines(core);
+      if (pipelines.empty()) continue;
+      for (const cost::Keep keep : lattice_.keeps()) {
+        Group group{.core = core, .keep = keep, .first = floors_.size()};
+        for (const double b : lattice_.batch_divisors()) floors_.push_back(floor_of(core, keep, b));
+        group.last = floors_.size();
+        for (const double pp : pipelines) add(group, pp);
+      }
+    }
+    std::ranges::sort(groups_, {}, &Group::bound);
+  }
+
+  void add(Group group, double pp) {
+    group.pp = pp;
+    PriceRequest request = request_of(group);
+    for (const Timetable& table : tables_of(pp)) {
+      request.pipe = table.pipe;
+      request.chunks = table.chunks;
+      for (std::size_t i = group.first; i < group.last; ++i) {
+        request.microbatch = floors_[i].b;
+        const double m = request.microbatches();
+        if (m >= 1 && m == std::floor(m) && Lattice::fits(table, pp, m))
+          group.bound = std::min(group.bound, bound(request, floors_[i]));
+      }
+    }
+    if (group.bound < kInfinity) groups_.push_back(group);
+  }
+
+  const std::vector<Timetable>& tables_of(double pp) {
+    const auto [at, is_new] = tables_.try_emplace(pp);
+    if (is_new) at->second = lattice_.timetables(pp);
+    return at->second;
+  }
+
+  PriceRequest request_of(const Group& group) const {
+    PriceRequest request = Lattice::blank(lattice_.question());
+    set(request, group.core);
+    request.keep = group.keep;
+    request.pp = group.pp;
+    request.dp = lattice_.data(group.core, group.pp);
+    return request;
+  }
+
+  // One price as if there were no pipeline: the terms of layers are the same for every pp.
+  Floor floor_of(const Core& core, cost::Keep keep, double b) {
+    PriceRequest request = Lattice::blank(lattice_.question());
+    set(request, core);
+    request.keep = keep;
+    request.microbatch = b;
+    request.dp = lattice_.data(core, 1);
+    const StepTime time = cost::price_time(request);
+    const double whole = time.total() - time.spread;
+    slower_ = whole > 0 ? 1 + time.spread / whole : 1;
+    return {.b = b,
+            .forward = time.forward * kRounding,
+            .rest = (time.backward + time.recompute + time.tensor + time.context + time.expert) *
+                    kRounding};
+  }
+
+  static void set(PriceRequest& request, const Core& core) {
+    request.tp = core.tp, request.cp = core.cp, request.ep = core.ep, request.etp = core.etp;
+  }
+
+  void visit(const Group& group) {
+    PriceRequest request = request_of(group);
+    for (const Sharding& sharding : lattice_.shardings(group.core, group.pp)) {
+      request.zero = sharding.zero;
+      request.dp_shard = sharding.group;
+      if (states_fit(request)) visit(group, request, sharding);
+    }
+  }
+
+  // No tokens: what is left are weights, gradients and optimizer states.
+  bool states_fit(PriceRequest request) {
+    request.seq = 0;
+    request.pipe = cost::Pipe::k1f1b;
+    request.chunks = 1;
+    request.microbatch = request.global_batch / request.dp;  // one: ZeRO-2 then shards gradients
+    return fits(request);
+  }
+
+  bool fits(const PriceRequest& request) {
+    ++walk_.memories;
+    const double bytes = cost::device_bytes(cost::price_memory(request));
+    if (bytes > memory()) walk_.least_bytes = std::min(walk_.least_bytes, bytes);
+    return bytes <= memory();
+  }
+  double memory() const { return lattice_.question().cluster->device.memory.value; }
+
+  void visit(const Group& group, PriceRequest& request, const Sharding& sharding) {
+    for (const Timetable& table : tables_of(group.pp)) {
+      request.pipe = table.pipe;
+      request.chunks = table.chunks;
+      for (std::size_t i = group.first; i < group.last; ++i) {
+        const Floor& floor = floors_[i];
+        request.microbatch = floor.b;
+        const double m = request.microbatches();
+        if (m < 1) break;
+        if (m != std::floor(m) || !Lattice::fits(sharding, m) ||
+            !Lattice::fits(table, request.pp, m))
+          continue;
+        if (bound(request, floor) > board_.limit()) continue;
+        if (!fits(request)) break;
+        for (const cost::Placement placement : lattice_.placements(group.core, request.pp)) {
+          request.placement = placement;
+          ++walk_.times;
+          if (cost::price_time(request).total() <= board_.limit())
+            board_.add({request, cost::price(request)});
+        }
+      }
+    }
+  }
+
+  double bound(const PriceRequest& request, const Floor& floor) const {
+    const double one = 1 / (request.microbatches() * request.pp);
+    const double bubble =
+        request.pp > 1 ? cost::bubble_seconds(request, floor.forward * one, floor.rest * one) : 0;
+    return (floor.total() + bubble) * slower_;
+  }
+
+  const Lattice& lattice_;
+  Board board_;
+  Walk walk_;
+  std::vector<Group> groups_;
+  std::vector<Floor> floors_;
+  std::map<double, std::vector<Timetable>> tables_;  // by pp
+  double slower_ = 1;  // the slowest of all devices over one: the same for every layout
+};
+
+}  // namespace
+
+bool better(const Priced& a, const Priced& b) {
+  if (a.seconds() != b.seconds()) return a.seconds() < b.seconds();
+  return a.price.memory.allocated() < b.price.memory.allocated();
+}
+
+Walk walk(const Lattice& lattice, std::size_t count, double within) {
+  LS_CHECK(count >= 1 && within >= 1, "a walk keeps something");
+  return Walker(lattice, count, within).run();
+}
+
+}  // namespace lockstep::search

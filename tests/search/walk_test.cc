@@ -1,0 +1,226 @@
+#include "lockstep/search/walk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "lockstep/arch/catalog.h"
+#include "lockstep/base/units.h"
+#include "lockstep/cluster/catalog.h"
+
+namespace lockstep::search {
+namespace {
+
+using cost::Keep;
+using cost::Pipe;
+using cost::Placement;
+using cost::PriceRequest;
+
+struct Case {
+  cluster::Cluster cluster;
+  Question question;
+};
+
+// Degrees written out here again, from the rules in lattice.h: every number up to the limit is tried, nothing is
+// skipped, nothing is remembered.
+class BruteForce {
+ public:
+  explicit BruteForce(const Question& q) : q_(q) {}
+
+  std::vector<Priced> all;  // that fit
+  std::int64_t points = 0;
+
+  void run() {
+    const std::int64_t n = q_.devices;
+    for (std::int64_t tp = 1; tp <= n; ++tp)
+      for (std::int64_t cp = 1; cp <= n; ++cp)
+        for (std::int64_t pp = 1; pp <= n; ++pp)
+          if (n % (tp * cp * pp) == 0) dense(tp, cp, pp, n / (tp * cp * pp));
+  }
+
+ private:
+  static bool cuts(std::int64_t part, double whole) {
+    return static_cast<std::int64_t>(whole) % part == 0;
+  }
+
+  void dense(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp) {
+    const cost::ModelShape& s = q_.shape;
+    if (tp > q_.cluster->tiers[0].size || !cuts(tp, s.heads) || !cuts(tp, s.kv_heads)) return;
+    if ((s.experts == 0 || s.dense_layers > 0 || s.moe_every > 1) && !cuts(tp, s.ffn)) return;
+    if (!cuts(tp, s.shared_ffn) || q_.seq % tp != 0 || q_.global_batch % dp != 0) return;
+    if (cp > 1 && (q_.seq % (2 * cp * tp) != 0 || q_.seq / cp < 512)) return;
+    if (static_cast<double>(pp) > s.layers) return;
+    if (s.experts == 0) return batch(tp, cp, pp, dp, 1, 1);
+    for (std::int64_t ep = 1; static_cast<double>(ep) <= s.experts; ++ep)
+      for (const std::int64_t etp : {std::int64_t{1}, tp}) {
+        if (etp > 1 && !cuts(etp, s.expert_ffn)) continue;
+        if (cuts(ep, s.experts) && (tp * cp * dp) % (ep * etp) == 0) batch(tp, cp, pp, dp, ep, etp);
+        if (tp == 1) break;
+      }
+  }
+
+  void batch(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp, std::int64_t ep,
+             std::int64_t etp) {
+    PriceRequest r;
+    r.shape = &q_.shape, r.cluster = q_.cluster, r.rates = q_.rates;
+    r.seq = double(q_.seq), r.global_batch = double(q_.global_batch);
+    r.tp = double(tp), r.cp = double(cp), r.pp = double(pp), r.dp = double(dp);
+    r.ep = double(ep), r.etp = double(etp);
+    for (std::int64_t b = 1; b <= 64; ++b) {
+      if (q_.global_batch % (dp * b) != 0) continue;
+      r.microbatch = double(b);
+      timetable(r, q_.global_batch / (dp * b));
+    }
+  }
+
+  void timetable(PriceRequest& r, std::int64_t m) {
+    const auto pp = std::int64_t(r.pp), layers = std::int64_t(q_.shape.layers);
+    for (const Pipe pipe : {Pipe::kGpipe, Pipe::k1f1b, Pipe::kInterleaved, Pipe::kZbH1, Pipe::kZbV,
+                            Pipe::kVHalf, Pipe::kVMin, Pipe::kDualPipeV})
+      for (std::int64_t v = 1; v <= 16; ++v) {
+        const bool plain = pipe == Pipe::kGpipe || pipe == Pipe::k1f1b || pipe == Pipe::kZbH1;
+        const bool is_v = !plain && pipe != Pipe::kInterleaved;
+        if (pp == 1 && pipe != Pipe::k1f1b) continue;
+        if (plain ? v != 1 : is_v ? v != 2 : v < 2) continue;
+        if (v > 1 && (pp * v > layers || (pp * v - layers % (pp * v)) % (pp * v) > 2)) continue;
+        const bool runs =
+            pp == 1 || pipe == Pipe::kGpipe || pipe == Pipe::k1f1b ||
+            (pipe == Pipe::kInterleaved && m % pp == 0) || (pipe == Pipe::kZbH1 && m >= pp) ||
+            (pipe == Pipe::kZbV && m > 2 * pp - 2) || (pipe == Pipe::kVHalf && 2 * m > pp) ||
+            (pipe == Pipe::kVMin && m >= 2) || (pipe == Pipe::kDualPipeV && m >= 2 * pp);
+        if (!runs) continue;
+        r.pipe = pipe, r.chunks = double(v);
+        sharding(r, m);
+      }
+  }
+
+  void sharding(PriceRequest& r, std::int64_t m) {
+    const auto data = std::int64_t(r.dp * r.cp);
+    std::vector<std::int64_t> groups = {data};
+    for (const cluster::Tier& tier : q_.cluster->tiers)
+      for (const double stride : {r.tp, r.tp * r.pp}) {
+        std::int64_t best = 1;
+        for (std::int64_t g = 1; g <= std::int64_t(r.dp); ++g)
+          if (std::int64_t(r.dp) % g == 0 && double(g) * r.cp * stride <= double(tier.size))
+            best = g;
+        const std::int64_t group = best * std::int64_t(r.cp);
+        if (group > 1 && std::ranges::count(groups, group) == 0) groups.push_back(group);
+      }
+    for (int zero = 0; zero <= 3; ++zero)
+      for (const std::int64_t group : groups) {
+        if (data == 1 && zero != 1) continue;
+        if ((zero == 0 || zero == 2) && group != data) continue;
+        if (zero == 2 && m != 1) continue;
+        r.zero = zero, r.dp_shard = double(group);
+        rest(r);
+      }
+  }
+
+  void rest(PriceRequest& r) {
+    for (const Keep keep : {Keep::kAll, Keep::kCheap, Keep::kInput})
+      for (const Placement placement : {Placement::kPipeInside, Placement::kDataInside}) {
+        if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
+        r.keep = keep, r.placement = placement;
+        ++points;
+        const cost::Price price = cost::price(r);
+        if (price.fits) all.push_back({r, price});
+      }
+  }
+
+  const Question& q_;
+};
+
+// Small models whose states are near the memory of a few devices, so that bounds have work to do.
+Case random_case(std::mt19937& random) {
+  const auto pick = [&](std::initializer_list<double> from) {
+    return from.begin()[random() % from.size()];
+  };
+  Case made;
+  const char* names[] = {"h100:8", "h100:16", "a100:32", "h100:64", "b200:24", "a100:6"};
+  auto cluster = cluster::cluster_from_name(names[random() % std::size(names)]);
+  if (!cluster.ok()) cluster = cluster::cluster_from_name("h100:16");
+  made.cluster = *cluster;
+  made.cluster.device.memory.value *= pick({0.3, 0.6, 1, 2});
+  Question& q = made.question;
+  cost::ModelShape& s = q.shape;
+  s.layers = pick({4, 6, 14, 16, 30, 31}), s.hidden = pick({1024, 4096, 8192});
+  s.heads = pick({8, 16, 24}), s.kv_heads = pick({4, 8}), s.qk_dim = s.v_dim = 128;
+  s.ffn = pick({4096, 11008, 28672}), s.vocab = pick({32000, 128256}), s.tied = random() % 2 == 0;
+  if (random() % 3 == 0)
+    s.experts = pick({4, 6, 8}), s.top_k = 2, s.expert_ffn = 2048, s.dense_layers = pick({0, 1});
+  q.devices = made.cluster.count;
+  q.seq = std::int64_t(pick({1024, 2048, 8192}));
+  q.global_batch = q.devices * std::int64_t(pick({1, 2, 3, 8})) / (random() % 4 == 0 ? 2 : 1);
+  return made;
+}
+
+void compare(int rounds, unsigned seed) {
+  std::mt19937 random(seed);
+  int without = 0;
+  double priced = 0, points = 0;
+  for (int round = 0; round < rounds; ++round) {
+    Case made = random_case(random);
+    Question& q = made.question;
+    q.cluster = &made.cluster;
+    q.rates = &cluster::rates_of(made.cluster.device);
+    BruteForce brute(q);
+    brute.run();
+    const Walk found = walk(Lattice(q), 5);
+    ASSERT_EQ(found.layouts, brute.points) << round;
+    without += brute.all.empty() ? 1 : 0;
+    priced += double(found.times), points += double(found.layouts);
+    std::ranges::sort(brute.all, better);
+    // The best of each set of degrees.
+    std::vector<Priced> expected;
+    for (const Priced& one : brute.all) {
+      const auto same = [&](const Priced& other) {
+        return other.request.tp == one.request.tp && other.request.cp == one.request.cp &&
+               other.request.pp == one.request.pp && other.request.ep == one.request.ep &&
+               other.request.etp == one.request.etp;
+      };
+      if (expected.size() < 5 && one.seconds() <= 1.25 * brute.all.front().seconds() &&
+          std::ranges::none_of(expected, same))
+        expected.push_back(one);
+    }
+    ASSERT_EQ(found.best.size(), expected.size()) << round;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_EQ(found.best[i].seconds(), expected[i].seconds()) << round << ", place " << i;
+    EXPECT_TRUE(!brute.all.empty() || found.least_bytes > made.cluster.device.memory.value);
+  }
+  EXPECT_LT(without, rounds / 2);
+  EXPECT_LT(priced, points / 2);
+}
+
+// LOCKSTEP_ALL_SEARCHES=1 compares 220 of them, in 20 s.
+TEST(Walk, FindsWhatPricingEverythingFinds) {
+  const bool all = std::getenv("LOCKSTEP_ALL_SEARCHES") != nullptr;
+  compare(all ? 220 : 12, 1);
+}
+
+TEST(Walk, MillionsOfDevicesAreNoMoreLayouts) {
+  const auto model = arch::find("llama3-405b");
+  ASSERT_TRUE(model.ok());
+  std::int64_t before = 0;
+  for (const char* name : {"h100:16384", "h100:1048576"}) {
+    const auto cluster = cluster::cluster_from_name(name);
+    ASSERT_TRUE(cluster.ok());
+    Question q{.shape = cost::shape_of(model->config),
+               .cluster = &*cluster,
+               .rates = &cluster::rates_of(cluster->device),
+               .devices = cluster->count,
+               .seq = 8192,
+               .global_batch = cluster->count / 8};
+    const Walk found = walk(Lattice(q), 10);
+    ASSERT_FALSE(found.best.empty());
+    EXPECT_GT(found.layouts, 10000);
+    EXPECT_LT(found.times, found.layouts / 5);
+    EXPECT_TRUE(before == 0 || found.layouts < 2 * before) << found.layouts;
+    before = found.layouts;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::search
