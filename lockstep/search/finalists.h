@@ -1,0 +1,27 @@
+// Finalists of a walk, timed again with the schedule itself: every forward and backward pass of every stage in the
+// order in which its coordinate runs it, instead of a formula for the bubble. Uneven stages, the head on the last
+// and hops between coordinates are then seen where they fall.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/search/walk.h"
+
+namespace lockstep::search {
+
+struct Finalist {
+  Priced priced;
+  // Of a step; the walk's own where there is no pipeline, or the schedule can not be built at this size.
+  double seconds = 0;
+  double bubble = 0;  // of them: what the pipeline waits, hops included
+  bool simulated = false;
+};
+
+// Fastest first; of those within 0.2 % of each other, which no price can tell apart, the ones with fewer axes. Long steps are cut to the microbatches that fill and drain a pipeline and some more; the rest take
+// as long as the busiest coordinate works.
+std::vector<Finalist> simulate(std::span<const Priced> walked);
+Finalist simulate(const Priced& walked);
+
+}  // namespace lockstep::search

@@ -1,0 +1,95 @@
+#include "lockstep/search/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/search/layout_of.h"
+#include "tests/search/questions.h"
+
+namespace lockstep::search {
+namespace {
+
+// A winner of the closed forms has no faster neighbour there, or it would not have won.
+TEST(Explain, NoNeighbourIsFasterInTheClosedForm) {
+  for (const char* cluster : {"h100:64", "a100:512"}) {
+    const Asked asked("llama3-70b", cluster, 8192, 512);
+    const Walk found = walk(Lattice(asked.question), 1);
+    ASSERT_FALSE(found.best.empty());
+    const Priced& best = found.best.front();
+    const std::vector<Alternative> near = neighbours(asked.question, simulate(best));
+    EXPECT_GT(near.size(), 8U);
+    for (const Alternative& other : near) {
+      const double seconds = other.found ? other.found->priced.seconds() : best.seconds();
+      EXPECT_GE(seconds, best.seconds()) << other.change;
+    }
+  }
+}
+
+TEST(Explain, MoreOfAResourceNeverHurts) {
+  const Asked asked("llama3-70b", "h100:64", 8192, 512);
+  const double before = walk(Lattice(asked.question), 1).best.front().seconds();
+  for (const Resource resource :
+       {Resource::kMemory, Resource::kNetwork, Resource::kScaleUp, Resource::kFlops}) {
+    const Alternative more = what_if(asked.question, {resource, 2});
+    ASSERT_TRUE(more.found);
+    // The best of several by simulation; a little of what the closed form gained may be lost there.
+    EXPECT_LE(more.found->priced.seconds(), before * 1.05) << more.change;
+    EXPECT_EQ(more.found->priced.request.cluster, asked.question.cluster);
+  }
+}
+
+TEST(Explain, LittleMemoryIsSaid) {
+  const Asked asked("llama3-405b", "h100:8", 8192, 64);
+  const Alternative less = what_if(asked.question, {Resource::kMemory, 0.5});
+  EXPECT_FALSE(less.found);
+  EXPECT_GT(less.least_bytes, 40e9);
+}
+
+// Small models need neither tensor nor pipeline ranks; larger ones a node, then several.
+TEST(Explain, RuleOfThumbFillsTheNodeFirst) {
+  const auto degrees = [](const char* model, const char* cluster) {
+    const Asked asked(model, cluster, 4096, 1024);
+    const Alternative rule = rule_of_thumb(asked.question);
+    EXPECT_TRUE(rule.found) << model;
+    const cost::PriceRequest& r = rule.found->priced.request;
+    return std::pair(r.tp, r.pp > 1);
+  };
+  EXPECT_EQ(degrees("gpt2", "h100:64"), std::pair(1.0, false));
+  EXPECT_EQ(degrees("llama3-405b", "h100:1024"), std::pair(8.0, true));
+}
+
+TEST(Explain, DifferenceNamesTheLargestTermsFirst) {
+  cost::StepTime from, to;
+  from.forward = 10;
+  to = from;
+  EXPECT_EQ(difference(from, to), "");
+  to.bubble = 2, to.tensor = 3, to.data = 0.01;
+  EXPECT_EQ(difference(from, to), "tp +3 s, bubble +2 s");
+  EXPECT_EQ(difference(to, from), "tp -3 s, bubble -2 s");
+}
+
+// A rate without a band flips nothing; one that may be anything flips something, and what it names wins then.
+TEST(Explain, FlipsFollowTheBands) {
+  const Asked asked("llama3-70b", "h100:512", 8192, 512);
+  cluster::DeviceRates rates = *asked.question.rates;
+  for (cluster::Rate& rate : rates.terms) rate.band = 0;
+  Question question = asked.question;
+  question.rates = &rates;
+  const std::vector<Finalist> finalists = simulate(walk(Lattice(question), 8).best);
+  EXPECT_TRUE(flips(finalists).empty());
+  for (const cluster::Term term : {cluster::Term::kNetwork, cluster::Term::kScaleUp})
+    rates.at(term).band = 0.99;
+  for (const Flip& flip : flips(finalists)) {
+    EXPECT_TRUE(flip.term == cluster::Term::kNetwork || flip.term == cluster::Term::kScaleUp);
+    cluster::DeviceRates moved = rates;
+    moved.at(flip.term).value *= 1 + flip.change;
+    cost::PriceRequest first = finalists[0].priced.request,
+                       other = finalists[flip.winner].priced.request;
+    first.rates = other.rates = &moved;
+    EXPECT_LT(simulate(Priced{other, cost::price(other)}).seconds,
+              simulate(Priced{first, cost::price(first)}).seconds);
+  }
+  EXPECT_FALSE(flips(finalists).empty());
+}
+
+}  // namespace
+}  // namespace lockstep::search
