@@ -1,0 +1,123 @@
+// Names and meanings of flags: Megatron-LM, megatron/training/arguments.py.
+#include <array>
+
+#include "lockstep/base/check.h"
+#include "lockstep/search/nearest_layout.h"
+
+namespace lockstep::search {
+namespace {
+
+class Flags {
+ public:
+  void add(const char* name) { text_ += join_parts(text_.empty() ? "" : " \\\n", "--", name); }
+  template <class Value>
+  void add(const char* name, const Value& value) {
+    add(name);
+    text_ += join_parts(" ", value);
+  }
+  std::string take() { return std::move(text_) + "\n"; }
+
+ private:
+  std::string text_;
+};
+
+void choose_schedule(NearestLayout& near) {
+  const plan::Layout& l = near.layout();
+  if (!near.has_pipeline()) return;
+  // Its interleaved schedule takes microbatches in groups of pp.
+  const bool groups = l.chunks > 1 && *l.microbatches % l.degrees.pp == 0;
+  near.use_schedule(groups ? "interleaved" : "1f1b", groups ? l.chunks : 1);
+}
+
+// Megatron recomputes norms, and activations of experts; that of a plain MLP only with all of the MLP.
+void choose_recompute(NearestLayout& near, bool has_experts) {
+  const plan::Recompute& asked = near.layout().recompute;
+  if (asked.block || asked == plan::kKeepAll) return;
+  const bool norms = asked.attn_normed || asked.mlp_normed;
+  near.use_recompute(
+      {.attn_normed = norms, .mlp_normed = norms, .product = asked.product && has_experts});
+}
+
+void add_recompute(const plan::Recompute& recompute, Flags& flags) {
+  if (recompute.block) {
+    flags.add("recompute-granularity", "full");
+    flags.add("recompute-method", "uniform");
+    flags.add("recompute-num-layers", 1);
+  } else if (recompute != plan::kKeepAll) {
+    flags.add("recompute-granularity", "selective");
+    const std::string norms = recompute.attn_normed ? "layernorm" : "";
+    const std::string product = recompute.product ? "moe_act" : "";
+    flags.add("recompute-modules", norms + (norms.empty() || product.empty() ? "" : " ") + product);
+  }
+}
+
+void add_zero(const NearestLayout& near, Flags& flags) {
+  const plan::Layout& l = near.layout();
+  if (l.zero == 0) return;
+  flags.add("use-distributed-optimizer");
+  if (l.zero > 1) {
+    flags.add("use-megatron-fsdp");
+    flags.add("data-parallel-sharding-strategy",
+              l.zero == 2 ? "optim_grads" : "optim_grads_params");
+  }
+  if (l.degrees.dp_shard)
+    flags.add("num-distributed-optimizer-instances", l.degrees.dp / *l.degrees.dp_shard);
+  flags.add("overlap-grad-reduce");
+  flags.add("overlap-param-gather");
+}
+
+// Stages count the embedding, the loss, or both as a layer where layers alone do not come out even.
+void add_stages(NearestLayout& near, std::int64_t layers, Flags& flags) {
+  const plan::Layout& l = near.layout();
+  const std::int64_t stages = l.degrees.pp * l.chunks, over = layers % stages;
+  if (!near.has_pipeline() || over == 0) return;
+  if (stages - over > 2) {
+    near.note(
+        join_parts(layers, " layers on ", stages,
+                   " stages need --pipeline-model-parallel-layout, which says where each lies"));
+    return;
+  }
+  if (stages - over == 2) flags.add("account-for-embedding-in-pipeline-split");
+  flags.add("account-for-loss-in-pipeline-split");
+}
+
+}  // namespace
+
+Emitted emit_megatron(const Job& job) {
+  NearestLayout near(job);
+  choose_schedule(near);
+  choose_recompute(near, job.model.moe.experts > 0);
+  near.drop_own_settings();
+  const plan::Layout& l = near.layout();
+  const mesh::Degrees& d = l.degrees;
+  Flags flags;
+  flags.add("tensor-model-parallel-size", d.tp);
+  if (d.tp > 1 && l.sp) flags.add("sequence-parallel");
+  if (d.tp > 1) flags.add("tp-comm-overlap");
+  flags.add("pipeline-model-parallel-size", d.pp);
+  if (near.has_pipeline() && l.chunks > 1)
+    flags.add("num-virtual-stages-per-pipeline-rank", l.chunks);
+  add_stages(near, job.model.layers, flags);
+  flags.add("context-parallel-size", d.cp);
+  if (job.model.moe.experts > 0) {
+    flags.add("expert-model-parallel-size", d.ep);
+    flags.add("expert-tensor-parallel-size", d.etp);
+  }
+  if (near.has_order() && near.has_pipe_inside()) flags.add("use-tp-pp-dp-mapping");
+  add_zero(near, flags);
+  flags.add("micro-batch-size", job.batch.microbatch);
+  flags.add("global-batch-size", job.batch.global_batch);
+  flags.add("seq-length", job.batch.seq);
+  add_recompute(l.recompute, flags);
+  flags.add("bf16");
+  return near.take(flags.take());
+}
+
+std::span<const Framework> frameworks() {
+  static constexpr std::array kAll = {Framework{"megatron", emit_megatron},
+                                      Framework{"torchtitan", emit_torchtitan},
+                                      Framework{"deepspeed", emit_deepspeed}};
+  return kAll;
+}
+
+}  // namespace lockstep::search

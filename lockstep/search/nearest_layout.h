@@ -1,0 +1,39 @@
+// Replaces settings of a layout by ones that a framework has, and writes down which. Used by the emitters.
+#pragma once
+
+#include <string>
+
+#include "lockstep/search/emit.h"
+
+namespace lockstep::search {
+
+class NearestLayout {
+ public:
+  explicit NearestLayout(const Job& job);
+
+  plan::Layout& layout() { return emitted_.layout; }
+  const plan::Layout& layout() const { return emitted_.layout; }
+  bool has_pipeline() const { return layout().degrees.pp > 1; }
+  // Whether the order of pp and dp over the ranks makes a difference.
+  bool has_order() const { return has_pipeline() && layout().degrees.dp > 1; }
+  bool has_pipe_inside() const { return layout().order == mesh::Order(); }
+
+  void miss(std::string what) { emitted_.missing.push_back(std::move(what)); }
+  void note(std::string what) { emitted_.notes.push_back(std::move(what)); }
+
+  void use_schedule(const std::string& name, int chunks);
+  void use_zero(int stage, const std::string& why);
+  void use_whole_shards();                          // no hybrid sharding
+  void use_data_inside();                           // order tp, cp, dp, pp
+  void use_recompute(const plan::Recompute& made);  // when it differs
+  void use_etp_one();
+  // Settings of Lockstep's own runtime that no other framework has.
+  void drop_own_settings();
+
+  Emitted take(std::string text);
+
+ private:
+  Emitted emitted_;
+};
+
+}  // namespace lockstep::search
