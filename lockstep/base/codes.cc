@@ -96,6 +96,15 @@ constexpr CodeRow kCodeRows[] = {
      "A row lacks a size or a degree that its time or memory depends on, or names a device or a "
      "shape that\n"
      "is not known. The message names the column and its value."},
+    {Code::kNothingFits, "no layout fits into the memory of the devices",
+     "Every layout of the model on these devices needs more memory on some device than it has, "
+     "with "
+     "all\n"
+     "states sharded and everything recomputed. The message says how much the smallest needs."},
+    {Code::kNothingDivides, "no layout divides the devices",
+     "tp x cp x pp x dp must be the number of devices, tp must divide the heads, stages need a "
+     "layer\n"
+     "each and data-parallel ranks a sequence each. No choice of degrees does all of that here."},
     {Code::kUnknownModel, "no such model",
      "The name is neither a row of the model catalogue (`lockstep model --list`) nor a model "
      "file."},

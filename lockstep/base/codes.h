@@ -37,6 +37,8 @@ enum class Code : std::uint16_t {
 
   kBadRunTable = 211,
   kRowNotPriced = 212,
+  kNothingFits = 214,
+  kNothingDivides = 215,
 
   kUnknownModel = 301,
   kBadModel = 302,

@@ -1,0 +1,273 @@
+#include "cli/plan_answer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/table.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/plan/legal.h"
+#include "lockstep/search/layout_of.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::size_t kFinalists = 64;
+
+search::Reliability reliability_of(const Args& args) {
+  search::Reliability reliability;
+  reliability.device_hours = args.real("mtbf");
+  reliability.save_s = args.real("save");
+  reliability.restart_s = args.real("restart");
+  return reliability;
+}
+
+bool runs_here(const PlanRequest& request, const cost::PriceRequest& priced) {
+  const plan::Batch batch = {static_cast<std::int64_t>(priced.seq),
+                             static_cast<std::int64_t>(priced.global_batch),
+                             static_cast<std::int64_t>(priced.microbatch)};
+  return plan::legal(request.model, search::layout_of(priced), batch, DType::kBF16).empty();
+}
+
+class Answering {
+ public:
+  Answering(const Args& args, const PlanRequest& request, PlanAnswer& answer)
+      : args_(args), request_(request), answer_(answer), reliability_(reliability_of(args)) {}
+
+  void run() {
+    const RealClock clock;
+    const Objective objective = objective_of(args_);
+    if (request_.own) own();
+    if (request_.only_own) {
+      answer_.rows.push_back(*answer_.own);
+      answer_.own.reset();
+    } else {
+      seek(request_.question);
+      if (objective != Objective::kTime) seek_with_fewer(objective);
+    }
+    warn();
+    answer_.all_s = clock.now().since_start.value;
+  }
+
+ private:
+  PlanRow row_of(search::Finalist finalist) const {
+    PlanRow row{.finalist = std::move(finalist)};
+    row.devices = static_cast<std::int64_t>(row.finalist.priced.request.devices());
+    row.goodput = search::goodput(static_cast<double>(row.devices), reliability_);
+    return row;
+  }
+
+  void own() { answer_.own = priced_own(request_, reliability_); }
+
+  void seek(const search::Question& question) {
+    const RealClock clock;
+    const search::Lattice lattice(question);
+    search::Walk found = search::walk(lattice, kFinalists);
+    answer_.walk_s += clock.now().since_start.value;
+    answer_.layouts += found.layouts;
+    answer_.priced += found.times;
+    if (found.best.empty() && std::isfinite(found.least_bytes))
+      answer_.least_bytes = found.least_bytes;
+    const auto top = static_cast<std::size_t>(args_.integer("top"));
+    std::vector<search::Finalist> finalists = search::simulate(found.best);
+    answer_.simulated += std::ranges::count_if(finalists, &search::Finalist::simulated);
+    if (finalists.size() > top) finalists.resize(top);
+    for (search::Finalist& finalist : finalists) {
+      answer_.rows.push_back(row_of(std::move(finalist)));
+      answer_.rows.back().runs = runs_here(request_, answer_.rows.back().finalist.priced.request);
+    }
+  }
+
+  // Half as many devices, and half of that: where failures or money count, all of them may be too many.
+  void seek_with_fewer(Objective objective) {
+    const auto& tiers = request_.cluster.tiers;
+    const std::int64_t node = tiers.size() > 1 ? tiers[tiers.size() - 2].size : 1;
+    for (std::int64_t count = request_.cluster.count;
+         count % 2 == 0 && count / 2 >= node && count / 2 % node == 0;) {
+      count /= 2;
+      cluster::Cluster& cluster = answer_.clusters.emplace_back(request_.cluster);
+      cluster.count = cluster.tiers.back().size = count;
+      search::Question& question = answer_.questions.emplace_back(request_.question);
+      question.cluster = &cluster;
+      question.devices = count;
+      const std::size_t before = answer_.rows.size();
+      seek(question);
+      if (answer_.rows.size() == before) break;  // even fewer hold even less
+    }
+    std::ranges::stable_sort(answer_.rows, {}, [&](const PlanRow& row) {
+      const double useful = row.tokens_per_s() * row.goodput.share;
+      return objective == Objective::kCost ? static_cast<double>(row.devices) / useful : -useful;
+    });
+    const auto top = static_cast<std::size_t>(args_.integer("top"));
+    if (answer_.rows.size() > top)
+      answer_.rows.erase(answer_.rows.begin() + static_cast<std::ptrdiff_t>(top),
+                         answer_.rows.end());
+  }
+
+  void warn() {
+    if (answer_.rows.empty()) return;
+    const PlanRow& best = answer_.rows.front();
+    const cost::PriceRequest& r = best.finalist.priced.request;
+    if (!request_.only_own) warn_of_batch(best);
+    if (args_.has("critical-batch")) {
+      const double tokens = r.global_batch * r.seq, critical = args_.real("critical-batch");
+      if (tokens > critical)
+        say(strf(
+            "a step of %s tokens is above the critical batch of %s: about %.0f %% of the tokens "
+            "are spent on going faster, not on learning",
+            with_commas(std::llround(tokens)).c_str(), with_commas(std::llround(critical)).c_str(),
+            100 * tokens / (tokens + critical)));
+    }
+    if (!request_.question.rates->calibrated)
+      say(join_parts("rates of ", request_.cluster.device.name,
+                     " are borrowed from another device: times are rough"));
+  }
+
+  void warn_of_batch(const PlanRow& best) {
+    const cost::PriceRequest& r = best.finalist.priced.request;
+    search::Question question = request_.question;
+    question.devices = best.devices;
+    question.cluster = r.cluster;
+    const search::Alternative twice = search::what_if(question, {search::Resource::kBatch, 2});
+    if (!twice.found) return;
+    const double gain = 2 * best.seconds() / twice.found->seconds - 1;
+    if (gain < 0.03) return;
+    say(strf(
+        "batch exhausted: %s sequences leave %s data-parallel ranks %s each%s; twice the batch "
+        "would train %.0f %% more tokens a second",
+        with_commas(request_.question.global_batch).c_str(),
+        with_commas(std::llround(r.dp)).c_str(),
+        counted(std::llround(r.microbatches()), "microbatch").c_str(),
+        r.pp > 1 ? strf(" for %.0f pipeline stages", r.pp).c_str() : "", 100 * gain));
+  }
+
+  void say(std::string what) { answer_.warnings.push_back(std::move(what)); }
+
+  const Args& args_;
+  const PlanRequest& request_;
+  PlanAnswer& answer_;
+  const search::Reliability reliability_;
+};
+
+// Sequences that a step must have so that some layout divides the devices; 0: none would.
+std::int64_t least_data(const search::Question& question) {
+  search::Question any = question;
+  any.global_batch = question.devices;  // whatever dp is
+  const search::Lattice lattice(any);
+  std::int64_t least = 0;
+  for (const search::Core& core : lattice.cores())
+    for (const double pp : lattice.pipelines(core)) {
+      const auto dp = static_cast<std::int64_t>(lattice.data(core, pp));
+      if (least == 0 || dp < least) least = dp;
+    }
+  return least;
+}
+
+}  // namespace
+
+double PlanRow::tokens_per_s() const {
+  const cost::PriceRequest& r = finalist.priced.request;
+  return r.global_batch * r.seq / finalist.seconds;
+}
+
+double PlanRow::mfu_causal() const {
+  return finalist.priced.price.mfu_causal * finalist.priced.seconds() / finalist.seconds;
+}
+
+double PlanRow::mfu_full() const {
+  return finalist.priced.price.mfu_full * finalist.priced.seconds() / finalist.seconds;
+}
+
+PlanRow priced_own(const PlanRequest& request, const search::Reliability& reliability) {
+  const auto priced =
+      search::request_of(request.question, request.own->layout, request.own->microbatch);
+  LS_CHECK(priced.ok(), "checked when it was read");
+  PlanRow row{.finalist = search::simulate(search::Priced{*priced, cost::price(*priced)})};
+  row.devices = static_cast<std::int64_t>(priced->devices());
+  row.goodput = search::goodput(static_cast<double>(row.devices), reliability);
+  row.runs = runs_here(request, *priced);
+  return row;
+}
+
+RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price) {
+  const double hours = tokens / (row.tokens_per_s() * row.goodput.share) / 3600;
+  RunCost cost{.days = hours / 24, .device_hours = hours * static_cast<double>(row.devices)};
+  if (price) cost.money = cost.device_hours * *price;
+  return cost;
+}
+
+void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer) {
+  Answering(args, request, answer).run();
+}
+
+Error nothing_found(const PlanRequest& request, const PlanAnswer& answer) {
+  const search::Question& q = request.question;
+  const std::string what = join_parts(request.model.name, " on ", counted(q.devices, "device"));
+  if (answer.least_bytes > 0)
+    return {Code::kNothingFits,
+            join_parts(what, " does not fit: every layout needs at least ",
+                       strf("%.1f GB", answer.least_bytes / 1e9), " on some device, which has ",
+                       strf("%.1f GB", request.cluster.device.memory.value / 1e9)),
+            "use more devices, devices with more memory, or a shorter seq"};
+  const std::int64_t least = least_data(q);
+  if (least > 0)
+    return {Code::kNothingDivides,
+            join_parts("global_batch = ", q.global_batch, " can not be divided over ",
+                       counted(q.devices, "device"), " by any layout of ", request.model.name),
+            join_parts("the nearest global_batch: ",
+                       std::max<std::int64_t>(1, (q.global_batch + least - 1) / least) * least,
+                       "; or fewer devices")};
+  return {Code::kNothingDivides,
+          join_parts("no degrees divide ", counted(q.devices, "device"), " for ",
+                     request.model.name, " and sequences of ", q.seq),
+          "use a number of devices with more divisors, such as a multiple of 8"};
+}
+
+std::vector<Option> plan_answer_options() {
+  const auto real = [](const char* name, const char* value, const char* initial, const char* help,
+                       const char* group) {
+    return Option{.name = name,
+                  .value = value,
+                  .type = OptionType::kReal,
+                  .initial = initial,
+                  .help = help,
+                  .group = group,
+                  .min = 1e-9,
+                  .max = 1e30};
+  };
+  return {
+      {.name = "objective",
+       .value = "WHAT",
+       .type = OptionType::kChoice,
+       .initial = "time",
+       .help = "What is best: `time`, the fastest step on all devices; `goodput`, the most tokens "
+               "a second when failures are counted; `cost`, the fewest device-hours a token. The "
+               "last two may leave devices unused",
+       .group = "Answers",
+       .choices = {"time", "goodput", "cost"}},
+      {.name = "top",
+       .value = "N",
+       .type = OptionType::kInt,
+       .initial = "8",
+       .help = "Layouts to show, each of other degrees",
+       .group = "Answers",
+       .min = 1,
+       .max = 64},
+      real("tokens", "N", "", "Token budget: tells days and device-hours, as 15e12", "Answers"),
+      real("price", "MONEY", "", "Of a device-hour: tells what --tokens cost", "Answers"),
+      real("critical-batch", "TOKENS", "", "Warn when a step has more, see docs/noise-scale.md",
+           "Answers"),
+      real("mtbf", "HOURS", "50700", "Device-hours between failures (Llama 3, arXiv 2407.21783)",
+           "Failures"),
+      real("save", "SECONDS", "5", "That a checkpoint holds training up", "Failures"),
+      real("restart", "SECONDS", "300", "From a failure to the next step", "Failures")};
+}
+
+Objective objective_of(const Args& args) {
+  const std::string text = args.text("objective");
+  return text == "cost"      ? Objective::kCost
+         : text == "goodput" ? Objective::kGoodput
+                             : Objective::kTime;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,63 @@
+// What `lockstep plan` found, as numbers: rows of layouts, what they amount to over a whole run, and what is worth
+// saying about them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/plan_request.h"
+#include "lockstep/search/finalists.h"
+#include "lockstep/search/goodput.h"
+
+namespace lockstep::cli {
+
+enum class Objective : std::uint8_t { kTime, kGoodput, kCost };
+
+struct PlanRow {
+  search::Finalist finalist = {};
+  search::Goodput goodput = {};
+  std::int64_t devices = 0;
+  bool runs = false;  // here, today
+
+  double seconds() const { return finalist.seconds; }
+  double tokens_per_s() const;  // while nothing fails
+  // The price's, corrected by what the simulation says of its step.
+  double mfu_causal() const;
+  double mfu_full() const;
+  double share(double seconds_of_step) const { return seconds_of_step / finalist.seconds; }
+};
+
+// A token budget at a price.
+struct RunCost {
+  double days = 0, device_hours = 0;
+  std::optional<double> money = {};
+};
+
+struct PlanAnswer {
+  std::vector<PlanRow> rows = {};   // best first; --layout: that one
+  std::optional<PlanRow> own = {};  // the layout of a run file
+  std::int64_t layouts = 0, priced = 0, simulated = 0;
+  double walk_s = 0, all_s = 0;
+  double least_bytes =
+      0;  // that the smallest layout needs, when there are no rows; 0: nothing divides
+  std::vector<std::string> warnings = {};      // sentences without full stop
+  std::deque<cluster::Cluster> clusters = {};  // of smaller numbers of devices; rows refer to them
+  std::deque<search::Question> questions = {};
+};
+
+// Fills in an answer, which stays where it is.
+void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer);
+
+PlanRow priced_own(const PlanRequest& request, const search::Reliability& reliability);
+RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price);
+
+// Why nothing was found, for people.
+Error nothing_found(const PlanRequest& request, const PlanAnswer& answer);
+
+std::vector<Option> plan_answer_options();
+Objective objective_of(const Args& args);
+
+}  // namespace lockstep::cli

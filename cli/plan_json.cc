@@ -1,0 +1,144 @@
+// The answer of `lockstep plan` for machines, and as a run file.
+#include <utility>
+
+#include "cli/plan_report.h"
+#include "lockstep/search/layout_of.h"
+
+namespace lockstep::cli {
+namespace {
+
+Json time_json(const PlanRow& row) {
+  const cost::StepTime& t = row.finalist.priced.price.time;
+  return Json::object({{"total", row.seconds()},
+                       {"simulated", row.finalist.simulated},
+                       {"closed_form", row.finalist.priced.seconds()},
+                       {"forward", t.forward},
+                       {"backward", t.backward},
+                       {"recompute", t.recompute},
+                       {"head", t.head},
+                       {"tensor", t.tensor},
+                       {"context", t.context},
+                       {"expert", t.expert},
+                       {"data", t.data},
+                       {"bubble", row.finalist.bubble},
+                       {"optimizer", t.optimizer},
+                       {"spread", t.spread}});
+}
+
+Json memory_json(const cost::Memory& m, double has) {
+  return Json::object({{"device_bytes", cost::device_bytes(m)},
+                       {"allocated_bytes", m.allocated()},
+                       {"device_has_bytes", has},
+                       {"weights", m.weights},
+                       {"gradients", m.grads},
+                       {"optimizer", m.optimizer},
+                       {"activations", m.activations},
+                       {"logits", m.logits},
+                       {"transients", m.transients},
+                       {"pipeline_rank", m.stage},
+                       {"event", cost::to_text(m.event)}});
+}
+
+Json layout_json(const plan::Layout& l) {
+  const mesh::Degrees& d = l.degrees;
+  Json json = Json::object({{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}});
+  if (d.dp_shard) json.set("dp_shard", *d.dp_shard);
+  json.set("ep", d.ep).set("etp", d.etp).set("sp", l.sp).set("zero", l.zero);
+  json.set("order", to_text(l.order)).set("schedule", l.schedule).set("chunks", l.chunks);
+  json.set("reduce", plan::name_of(l.reduce)).set("recompute", to_text(l.recompute));
+  return json;
+}
+
+Json row_json(const Args& args, const PlanRow& row) {
+  const search::Priced& priced = row.finalist.priced;
+  const plan::Layout layout = search::layout_of(priced.request);
+  Json json = Json::object(
+      {{"name", to_text(layout)},
+       {"layout", layout_json(layout)},
+       {"devices", row.devices},
+       {"microbatch", static_cast<std::int64_t>(priced.request.microbatch)},
+       {"microbatches", *layout.microbatches},
+       {"fits", priced.price.fits},
+       {"runs_here", row.runs},
+       {"step_s", time_json(row)},
+       {"tokens_per_s", row.tokens_per_s()},
+       {"mfu", Json::object({{"causal", row.mfu_causal()}, {"full", row.mfu_full()}})},
+       {"memory", memory_json(priced.price.memory, priced.request.cluster->device.memory.value)},
+       {"goodput", Json::object({{"share", row.goodput.share},
+                                 {"mtbf_s", row.goodput.mtbf_s},
+                                 {"save_every_s", row.goodput.interval_s}})}});
+  if (args.has("tokens")) {
+    const RunCost cost =
+        run_cost(row, args.real("tokens"),
+                 args.has("price") ? std::optional(args.real("price")) : std::nullopt);
+    json.set("run", Json::object({{"tokens", args.real("tokens")},
+                                  {"days", cost.days},
+                                  {"device_hours", cost.device_hours},
+                                  {"money", cost.money ? Json(*cost.money) : Json()}}));
+  }
+  return json;
+}
+
+Json alternatives_json(const std::vector<search::Alternative>& list) {
+  Json json = Json::array();
+  for (const search::Alternative& other : list) {
+    Json one = Json::object({{"change", other.change}, {"found", other.found.has_value()}});
+    if (other.found)
+      one.set("name", to_text(search::layout_of(other.found->priced.request)))
+          .set("step_s", other.found->seconds);
+    else
+      one.set("least_bytes", other.least_bytes);
+    json.push(std::move(one));
+  }
+  return json;
+}
+
+}  // namespace
+
+Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& answer) {
+  Json rows = Json::array();
+  for (const PlanRow& row : answer.rows) rows.push(row_json(args, row));
+  Json warnings = Json::array();
+  for (const std::string& warning : answer.warnings) warnings.push(warning);
+  Json json = Json::object({{"schema", "lockstep.plan/1"},
+                            {"model", request.model.name},
+                            {"cluster", request.cluster.name},
+                            {"seq", request.question.seq},
+                            {"global_batch", request.question.global_batch},
+                            {"objective", args.text("objective")},
+                            {"layouts", answer.layouts},
+                            {"priced", answer.priced},
+                            {"simulated", answer.simulated},
+                            {"walk_s", answer.walk_s},
+                            {"all_s", answer.all_s},
+                            {"plans", std::move(rows)},
+                            {"warnings", std::move(warnings)}});
+  if (answer.own) json.set("own", row_json(args, *answer.own));
+  if (args.flag("explain")) {
+    json.set("neighbours",
+             alternatives_json(search::neighbours(request.question, answer.rows.front().finalist)));
+    json.set("rule_of_thumb", alternatives_json({search::rule_of_thumb(request.question)}));
+  }
+  if (!request.changes.empty()) {
+    std::vector<search::Alternative> list;
+    for (const search::Change& change : request.changes)
+      list.push_back(search::what_if(request.question, change));
+    json.set("what_if", alternatives_json(list));
+  }
+  return json;
+}
+
+Json run_json(const PlanRequest& request, const PlanRow& row) {
+  Json json = request.run ? config::to_json(request.run->root()) : Json::object();
+  if (!request.run) json.set("model", Json::object({{"name", request.model.name}}));
+  Json batch = request.run && json.find("batch") != nullptr ? *json.find("batch") : Json::object();
+  batch.set("seq", request.question.seq).set("global_batch", request.question.global_batch);
+  batch.set("microbatch", static_cast<std::int64_t>(row.finalist.priced.request.microbatch));
+  if (row.devices == request.cluster.count && !request.run)
+    json.set("cluster", Json::object({{"name", request.cluster.name}}));
+  json.set("layout", layout_json(search::layout_of(row.finalist.priced.request)));
+  json.set("batch", std::move(batch));
+  return json;
+}
+
+}  // namespace lockstep::cli

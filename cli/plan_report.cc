@@ -1,0 +1,283 @@
+#include "cli/plan_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <ostream>
+#include <utility>
+
+#include "cli/help.h"
+#include "cli/table.h"
+#include "lockstep/search/layout_of.h"
+
+namespace lockstep::cli {
+namespace {
+
+using cost::PriceRequest;
+using cost::StepTime;
+
+std::string whole(double value) { return with_commas(std::llround(value)); }
+
+// "1.02 M", "15 T": three digits and a decimal prefix.
+std::string amount(double value) {
+  constexpr const char* kPrefixes[] = {"", " k", " M", " G", " T", " P"};
+  std::size_t step = 0;
+  for (; value >= 999.5 && step + 1 < std::size(kPrefixes); ++step) value /= 1000;
+  return strf("%.3g", value) + kPrefixes[step];
+}
+
+std::string schedule_text(const PriceRequest& r) {
+  if (r.pp <= 1) return "-";
+  const std::string name(search::schedule_name(r.pipe));
+  return r.pipe == cost::Pipe::kInterleaved ? name + strf(" x%.0f", r.chunks) : name;
+}
+
+std::string zero_text(const PriceRequest& r) {
+  const bool hybrid = r.zero > 0 && r.shard_group() < r.dp * r.cp;
+  return hybrid ? strf("%d/%.0f", r.zero, r.shard_group()) : strf("%d", r.zero);
+}
+
+double exposed(const StepTime& time) {
+  return time.tensor + time.context + time.expert + time.data;
+}
+
+// A column of the table: shown where some row differs from what goes without saying.
+struct Column {
+  const char* title;
+  char side;
+  std::function<std::string(const PlanRow&)> text;
+  std::string usual = {};  // hidden when every row says this; empty: always shown
+  int spare = 0;           // the highest goes first where the window is narrow; 0: stays
+};
+
+const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
+
+std::vector<Column> columns(std::int64_t devices) {
+  const auto degree = [](double PriceRequest::* axis) {
+    return [axis](const PlanRow& row) { return whole(request_in(row).*axis); };
+  };
+  return {
+      {"devices", 'r', [](const PlanRow& row) { return with_commas(row.devices); },
+       with_commas(devices)},
+      {"tp", 'r', degree(&PriceRequest::tp)},
+      {"cp", 'r', degree(&PriceRequest::cp), "1"},
+      {"pp", 'r', degree(&PriceRequest::pp)},
+      {"dp", 'r', degree(&PriceRequest::dp)},
+      {"ep", 'r', degree(&PriceRequest::ep), "1"},
+      {"etp", 'r', degree(&PriceRequest::etp), "1"},
+      {"zero", 'r', [](const PlanRow& row) { return zero_text(request_in(row)); }},
+      {"schedule", 'l', [](const PlanRow& row) { return schedule_text(request_in(row)); }, "-"},
+      {"batch", 'r',
+       [](const PlanRow& row) {
+         return strf("%.0fx%.0f", request_in(row).microbatch, request_in(row).microbatches());
+       }},
+      {"recompute", 'l',
+       [](const PlanRow& row) { return to_text(search::layout_of(request_in(row)).recompute); },
+       "none"},
+      {"step", 'r', [](const PlanRow& row) { return to_text(Seconds{row.seconds()}); }},
+      {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }},
+      {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 5},
+      {"GB", 'r',
+       [](const PlanRow& row) {
+         return strf("%.1f", cost::device_bytes(row.finalist.priced.price.memory) / 1e9);
+       },
+       "", 3},
+      {"bubble", 'r',
+       [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, "",
+       1},
+      {"comm", 'r',
+       [](const PlanRow& row) {
+         return strf("%.1f", 100 * row.share(exposed(row.finalist.priced.price.time)));
+       },
+       "", 2},
+      {"tokens/s", 'r', [](const PlanRow& row) { return amount(row.tokens_per_s()); }, "", 4},
+      {"runs", 'l', [](const PlanRow& row) { return row.runs ? "yes" : "no"; }, "", 6},
+  };
+}
+
+class PlanReport {
+ public:
+  PlanReport(const Args& args, const PlanRequest& request, const PlanAnswer& answer, Output& output)
+      : args_(args), request_(request), answer_(answer), output_(output) {}
+
+  void print() {
+    const search::Question& q = request_.question;
+    output_.out << bold(request_.model.name + " on " + request_.cluster.name) << ": "
+                << counted(q.global_batch, "sequence") << " of " << with_commas(q.seq)
+                << " tokens a step\n\n";
+    table();
+    output_.out << "\n";
+    best(answer_.rows.front());
+    if (answer_.own) own(*answer_.own);
+    for (const std::string& warning : answer_.warnings)
+      output_.out << (output_.colour ? "\n\x1b[33mnote\x1b[0m    " : "\nnote    ")
+                  << wrapped(warning, 8, 8, output_.width);
+    counts();
+  }
+
+ private:
+  std::string bold(const std::string& text) const {
+    return output_.colour ? "\x1b[1m" + text + "\x1b[0m" : text;
+  }
+
+  void table() {
+    std::vector<Column> shown;
+    for (Column& column : columns(request_.cluster.count))
+      if (column.usual.empty() || std::ranges::any_of(answer_.rows, [&](const PlanRow& row) {
+            return column.text(row) != column.usual;
+          }))
+        shown.push_back(std::move(column));
+    Rows rows = rows_of(shown);
+    while (width_of(rows) > static_cast<std::size_t>(output_.width)) {
+      const auto first = std::ranges::max_element(shown, {}, &Column::spare);
+      if (first->spare == 0) break;
+      shown.erase(first);
+      rows = rows_of(shown);
+    }
+    std::string sides = "r";
+    for (const Column& column : shown) sides += column.side;
+    print_table(output_.out, rows, sides);
+  }
+
+  Rows rows_of(const std::vector<Column>& shown) const {
+    Rows rows(1, {""});
+    for (const Column& column : shown) rows[0].emplace_back(column.title);
+    for (std::size_t i = 0; i < answer_.rows.size(); ++i) {
+      rows.push_back({std::to_string(i + 1)});
+      for (const Column& column : shown) rows.back().push_back(column.text(answer_.rows[i]));
+    }
+    return rows;
+  }
+
+  static std::size_t width_of(const Rows& rows) {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < rows[0].size(); ++i) {
+      std::size_t widest = 0;
+      for (const auto& row : rows) widest = std::max(widest, row[i].size());
+      sum += widest + (i > 0 ? 2 : 0);
+    }
+    return sum;
+  }
+
+  void line(const char* title, const std::string& text) {
+    const std::string name = strf("%-8s", title);
+    output_.out << (output_.colour ? "\x1b[36m" + name + "\x1b[0m" : name)
+                << wrapped(text, 8, 8, output_.width);
+  }
+
+  void best(const PlanRow& row) {
+    const search::Finalist& f = row.finalist;
+    const StepTime& time = f.priced.price.time;
+    line(answer_.rows.size() > 1 ? "best" : "layout",
+         to_text(search::layout_of(f.priced.request)) +
+             (row.runs ? "" : "  (priced, not runnable here)"));
+    const double compute = time.forward + time.backward + time.head;
+    std::string text = to_text(Seconds{row.seconds()}) + (f.simulated ? " simulated" : "") + ":";
+    std::vector<std::pair<const char*, double>> parts = {
+        {"compute", compute}, {"recompute", time.recompute}, {"bubble and hops", f.bubble},
+        {"tp", time.tensor},  {"cp", time.context},          {"ep", time.expert},
+        {"dp", time.data},    {"optimizer", time.optimizer}, {"slowest device", time.spread}};
+    for (const auto& [name, seconds] : parts)
+      if (row.share(seconds) >= 0.0005)
+        text += join_parts(text.ends_with(':') ? " " : ", ", name, " ",
+                           percent_text(row.share(seconds)));
+    line("step", text);
+    line("speed",
+         join_parts(amount(row.tokens_per_s()), " tokens/s; MFU ", percent_text(row.mfu_causal()),
+                    " with a causal mask, ", percent_text(row.mfu_full()), " without"));
+    memory(row);
+    budget(row);
+  }
+
+  void memory(const PlanRow& row) {
+    const cost::Memory& m = row.finalist.priced.price.memory;
+    const double has = request_.cluster.device.memory.value, device = cost::device_bytes(m);
+    std::string text = join_parts(
+        gigabytes(device), " of ", gigabytes(has), " at the ", cost::to_text(m.event),
+        row.finalist.priced.request.pp > 1 ? strf(" of pipeline rank %d:", m.stage) : ":");
+    const std::pair<const char*, double> parts[] = {
+        {"weights", m.weights},
+        {"gradients", m.grads},
+        {"optimizer", m.optimizer},
+        {"activations", m.activations},
+        {"logits", m.logits},
+        {"transients", m.transients},
+        {"allocator and context", device - m.allocated()}};
+    for (const auto& [name, bytes] : parts)
+      if (bytes >= 5e7)
+        text += join_parts(text.ends_with(':') ? " " : ", ", name, strf(" %.1f", bytes / 1e9));
+    if (device > has) text += join_parts("; does not fit, ", gigabytes(device - has), " too much");
+    line("memory", text);
+  }
+
+  void budget(const PlanRow& row) {
+    std::string text = join_parts(percent_text(row.goodput.share), " of the time on ",
+                                  counted(row.devices, "device"), ": a failure every ",
+                                  to_text(Seconds{row.goodput.mtbf_s}), ", saves every ",
+                                  to_text(Seconds{row.goodput.interval_s}));
+    line("goodput", text);
+    if (!args_.has("tokens")) return;
+    const double tokens = args_.real("tokens");
+    const RunCost cost = run_cost(
+        row, tokens, args_.has("price") ? std::optional(args_.real("price")) : std::nullopt);
+    text = join_parts(strf("%.3g", cost.days), " days for ", amount(tokens), " tokens, ",
+                      amount(cost.device_hours), " device-hours");
+    if (cost.money)
+      text += join_parts(", ", amount(*cost.money), " at ", strf("%g", args_.real("price")),
+                         " an hour");
+    line("run", text);
+  }
+
+  void own(const PlanRow& row) {
+    const double slower = row.seconds() / answer_.rows.front().seconds() - 1;
+    const bool fits = row.finalist.priced.price.fits;
+    output_.out << "\n";
+    line("yours",
+         join_parts(to_text(search::layout_of(request_in(row))), ": ",
+                    fits ? to_text(Seconds{row.seconds()})
+                         : "does not fit, needs " +
+                               gigabytes(cost::device_bytes(row.finalist.priced.price.memory)),
+                    fits && slower > 0.0005 ? ", " + percent_text(slower) + " slower" : ""));
+  }
+
+  void counts() {
+    if (request_.only_own) return;
+    output_.out
+        << "\n"
+        << wrapped(
+               join_parts(with_commas(answer_.layouts), " layouts, ", with_commas(answer_.priced),
+                          " priced in ", to_text(Seconds{answer_.walk_s}), "; ",
+                          with_commas(answer_.simulated),
+                          " simulated. MFU, bubble and exposed communication in percent; rates of ",
+                          request_.question.rates->family, "."),
+               0, 0, output_.width);
+  }
+
+  const Args& args_;
+  const PlanRequest& request_;
+  const PlanAnswer& answer_;
+  Output& output_;
+};
+
+}  // namespace
+
+void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
+                Output& output) {
+  PlanReport(args, request, answer, output).print();
+}
+
+std::string short_name(const cost::PriceRequest& r) {
+  std::string text;
+  for (const auto& [axis, degree] :
+       {std::pair{"tp", r.tp}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}, {"ep", r.ep}})
+    if (degree > 1) text += strf("%s%s%.0f", text.empty() ? "" : " ", axis, degree);
+  text += " zero" + zero_text(r);
+  if (r.pp > 1) text += " " + schedule_text(r);
+  const plan::Recompute recompute = search::layout_of(r).recompute;
+  return recompute == plan::kKeepAll ? text : text + " recompute=" + to_text(recompute);
+}
+
+std::string gigabytes(double bytes) { return strf("%.1f GB", bytes / 1e9); }
+std::string percent_text(double share) { return strf("%.1f %%", 100 * share); }
+
+}  // namespace lockstep::cli

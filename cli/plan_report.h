@@ -1,0 +1,32 @@
+// What `lockstep plan` prints of an answer.
+#pragma once
+
+#include <string>
+
+#include "cli/plan_answer.h"
+#include "cli/verb.h"
+
+namespace lockstep::cli {
+
+// Table, the best layout in detail, warnings.
+void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
+                Output& output);
+
+// Neighbours, what more of a machine would buy, the rule of thumb; --what-if alone prints its own lines.
+void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Output& output);
+void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output& output);
+
+// A bar for each class, on the rank that holds most.
+void print_memory(const PlanAnswer& answer, Output& output);
+
+Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& answer);
+
+// A run file in JSON, for `lockstep train`.
+Json run_json(const PlanRequest& request, const PlanRow& row);
+
+// Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
+std::string short_name(const cost::PriceRequest& request);
+std::string gigabytes(double bytes);  // "71.3 GB"
+std::string percent_text(double share);
+
+}  // namespace lockstep::cli

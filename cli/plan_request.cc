@@ -1,0 +1,307 @@
+#include "cli/plan_request.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include "cli/run_file.h"
+#include "lockstep/arch/user_model.h"
+#include "lockstep/base/check.h"
+#include "lockstep/cluster/cluster_file.h"
+#include "lockstep/cluster/rates.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/mesh/divisors.h"
+#include "lockstep/plan/contradictions.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/search/layout_of.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array<std::pair<const char*, search::Resource>, 5> kResources = {{
+    {"memory", search::Resource::kMemory},
+    {"network", search::Resource::kNetwork},
+    {"scale-up", search::Resource::kScaleUp},
+    {"flops", search::Resource::kFlops},
+    {"batch", search::Resource::kBatch},
+}};
+
+std::vector<std::string> split_at(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// A copy of a run file without its layout, which is sought, and its cluster, which would count ranks.
+config::Document without_layout(const config::Document& document) {
+  config::Value root = document.root();
+  std::erase_if(root.entries, [](const config::Entry& entry) {
+    return entry.key == "layout" || entry.key == "cluster";
+  });
+  return config::Document(std::move(root));
+}
+
+class PlanReader {
+ public:
+  PlanReader(const Args& args, PlanRequest& request, config::Report& report)
+      : args_(args), request_(request), report_(report) {}
+
+  bool read() {
+    if (args_.has("FILE")) {
+      if (!read_file()) return false;
+    } else {
+      read_model_option();
+      batch_ = {.seq = 0, .global_batch = 0};
+    }
+    if (args_.has("cluster")) read_cluster_named(args_.text("cluster"));
+    if (!has_cluster_ && report_.ok()) missing("--cluster", "h100:64");
+    if (args_.has("seq")) batch_.seq = args_.integer("seq");
+    if (args_.has("global-batch")) batch_.global_batch = args_.integer("global-batch");
+    if (batch_.seq == 0) missing("--seq", "8192");
+    if (batch_.global_batch == 0) missing("--global-batch", "512");
+    if (!report_.ok()) return false;
+    ask();
+    read_schedules();
+    read_layout();
+    read_changes();
+    return report_.ok();
+  }
+
+ private:
+  void refuse(Code code, std::string message, std::string help) {
+    report_.add(Error{code, std::move(message), std::move(help)});
+  }
+
+  void missing(const char* option, const char* example) {
+    refuse(Code::kBadOptionValue,
+           join_parts(option, " is missing, and there is no run file that says it"),
+           join_parts("for example `", option, " ", example,
+                      "`, or name a run file: `lockstep plan run.toml`"));
+  }
+
+  void read_model_option() {
+    if (!args_.has("model")) return missing("--model", "llama3-8b");
+    if (auto found = arch::find_model(args_.text("model"), report_)) request_.model = *found;
+  }
+
+  bool read_file() {
+    auto document = load_run(args_, report_);
+    if (!document) return false;
+    request_.run = *document;
+    const config::Entry* layout = document->find("layout");
+    const bool has_own = layout != nullptr && !layout->value.entries.empty();
+    const auto spec = plan::read_spec(has_own ? *document : without_layout(*document), report_);
+    if (!spec) return false;
+    request_.model = spec->model;
+    batch_ = spec->batch;
+    if (has_own) request_.own = {spec->layout, spec->batch.microbatch};
+    if (const config::Entry* name = document->find("cluster.name");
+        name != nullptr && name->value.kind == config::ValueKind::kString)
+      read_cluster_named(beside_file(name->value.text));
+    return report_.ok();
+  }
+
+  // A cluster file that a run file names lies beside it.
+  std::string beside_file(const std::string& name) const {
+    if (!name.ends_with(".toml") && !name.ends_with(".json")) return name;
+    return (std::filesystem::path(args_.text("FILE")).parent_path() / name).string();
+  }
+
+  void read_cluster_named(const std::string& name) {
+    auto found = cluster::find_cluster(name, report_);
+    if (!found) return;
+    request_.cluster = *std::move(found);
+    has_cluster_ = true;
+  }
+
+  void ask() {
+    search::Question& q = request_.question;
+    q.shape = cost::shape_of(request_.model);
+    q.cluster = &request_.cluster;
+    q.rates = &cluster::rates_of(request_.cluster.device);
+    q.devices = request_.cluster.count;
+    q.seq = batch_.seq;
+    q.global_batch = batch_.global_batch;
+    if (args_.text("dtype") == "fp8") q.precision = cost::Precision::kFp8;
+    if (args_.flag("runnable")) q.cp = q.ep = 1;
+  }
+
+  void read_schedules() {
+    if (!args_.has("schedules")) return;
+    for (const std::string& name : split_at(args_.text("schedules"), ',')) {
+      const auto pipe = search::pipe_named(name);
+      if (pipe.ok())
+        request_.question.pipes.push_back(*pipe);
+      else
+        report_.add(pipe.error());
+    }
+  }
+
+  // "tp=8,pp=16" and "tp8 pp16" are the same; `microbatch` is not part of a layout's name.
+  void read_layout() {
+    if (!args_.has("layout")) return;
+    std::string text = args_.text("layout"), words;
+    std::ranges::replace(text, ',', ' ');
+    OwnLayout own;
+    bool has_dp = false;
+    for (std::string& word : split_at(text, ' ')) {
+      const std::size_t is = word.find('=');
+      const std::string key = word.substr(0, is);
+      if (key == "microbatch") {
+        const char* end = word.data() + word.size();
+        const char* begin = word.data() + std::min(is + 1, word.size());
+        const auto read = std::from_chars(begin, end, own.microbatch);
+        if (read.ec != std::errc() || read.ptr != end || own.microbatch < 1)
+          return refuse(Code::kOutOfRange, join_parts("`", word, "` in --layout is no number"),
+                        "the nearest: microbatch=1");
+        continue;
+      }
+      if (key == "schedule") word = word.substr(is + 1);
+      if (key == "vpp") word = "chunks" + word.substr(is + 1);
+      if (is != std::string::npos && key != "recompute" && key != "order" && key != "schedule" &&
+          key != "vpp")
+        word.erase(is, 1);
+      has_dp = has_dp || word.starts_with("dp");
+      words += word + " ";
+    }
+    auto layout = plan::parse_layout(words);
+    if (!layout.ok()) return report_.add(layout.error());
+    own.layout = *std::move(layout);
+    if (!has_dp && !fill_data(own.layout.degrees)) return;
+    request_.own = std::move(own);
+    request_.only_own = true;
+    check_own();
+  }
+
+  // dp is what the other degrees leave.
+  bool fill_data(mesh::Degrees& degrees) {
+    const auto two = mesh::checked_product(degrees.tp, degrees.cp);
+    const auto others = two ? mesh::checked_product(*two, degrees.pp) : std::nullopt;
+    degrees.dp = others ? std::max<std::int64_t>(1, request_.cluster.count / *others) : 1;
+    const Result<void> fits = mesh::check_world(degrees, request_.cluster.count);
+    if (!fits.ok()) report_.add(fits.error());
+    return fits.ok();
+  }
+
+  void check_own() {
+    OwnLayout& own = *request_.own;
+    const std::int64_t global = batch_.global_batch, dp = own.layout.degrees.dp;
+    if (own.layout.microbatches && global % (dp * *own.layout.microbatches) == 0)
+      own.microbatch = global / (dp * *own.layout.microbatches);
+    plan::Request asked = plan::request_of(request_.model, own.layout,
+                                           {batch_.seq, batch_.global_batch, own.microbatch});
+    asked.cluster = &request_.cluster;
+    for (const plan::Contradiction& found : plan::contradictions(asked))
+      if (!found.is_warning) report_.add(found.error);
+    if (!report_.ok()) return;
+    const auto priced = search::request_of(request_.question, own.layout, own.microbatch);
+    if (!priced.ok()) report_.add(priced.error());
+  }
+
+  // "network=2x", "memory=0.5x".
+  void read_changes() {
+    for (const std::string& text : args_.texts("what-if")) {
+      const std::size_t is = std::min(text.find('='), text.size());
+      const std::string key = text.substr(0, is);
+      const auto row = std::ranges::find_if(
+          kResources, [&](const auto& resource) { return key == resource.first; });
+      std::vector<std::string> names;
+      for (const auto& resource : kResources) names.emplace_back(resource.first);
+      if (row == kResources.end()) {
+        const std::string near = config::did_you_mean(key, names);
+        refuse(Code::kBadOptionValue, join_parts("--what-if knows no `", key, "`"),
+               near.empty() ? config::there_are(names) : near);
+        continue;
+      }
+      std::string value = is < text.size() ? text.substr(is + 1) : "";
+      if (value.ends_with('x')) value.pop_back();
+      double factor = 0;
+      const auto read = std::from_chars(value.data(), value.data() + value.size(), factor);
+      if (read.ec != std::errc() || read.ptr != value.data() + value.size() || !(factor > 0) ||
+          factor > 1e6)
+        refuse(Code::kBadOptionValue, join_parts("--what-if ", text, " says no factor"),
+               join_parts("for example `--what-if ", key, "=2x`"));
+      else
+        request_.changes.push_back({row->second, factor});
+    }
+  }
+
+  const Args& args_;
+  PlanRequest& request_;
+  config::Report& report_;
+  plan::Batch batch_;
+  bool has_cluster_ = false;
+};
+
+std::vector<Option> question_options() {
+  return {{.name = "model",
+           .value = "MODEL",
+           .help = "A known model or a model file; with FILE, that of FILE",
+           .group = "What"},
+          {.name = "cluster",
+           .value = "CLUSTER",
+           .help = "A cluster such as h100:16384, or a cluster file",
+           .group = "What"},
+          {.name = "seq",
+           .value = "TOKENS",
+           .type = OptionType::kInt,
+           .help = "Tokens in a sequence",
+           .group = "What",
+           .min = 1,
+           .max = 2147483647},
+          {.name = "global-batch",
+           .value = "N",
+           .type = OptionType::kInt,
+           .help = "Sequences in a step, over all devices",
+           .group = "What",
+           .min = 1,
+           .max = 1e12},
+          {.name = "layout",
+           .value = "LAYOUT",
+           .help = "Price this layout instead of seeking one, as tp=8,pp=16,zero=1,"
+                   "schedule=interleaved,chunks=8; dp is what is left",
+           .group = "What"},
+          {.name = "schedules",
+           .value = "NAMES",
+           .help = "Pipeline schedules to choose from, as 1f1b,interleaved [default: all that have "
+                   "a closed form]",
+           .group = "What"},
+          {.name = "runnable",
+           .help = "Only layouts that this version runs: no context or expert parallelism",
+           .group = "What"},
+          {.name = "dtype",
+           .value = "TYPE",
+           .type = OptionType::kChoice,
+           .initial = "bf16",
+           .help = "Type of matrix products",
+           .group = "What",
+           .choices = {"bf16", "fp8"}}};
+}
+
+}  // namespace
+
+std::vector<Option> plan_request_options() {
+  std::vector<Option> list = question_options();
+  list.push_back({.name = "what-if",
+                  .value = "WHAT=FACTORx",
+                  .help = "The best layout with so much more: memory, network, scale-up, flops or "
+                          "batch, as network=2x",
+                  .group = "Answers",
+                  .repeated = true});
+  Option set = set_option();
+  set.group = "What";
+  list.push_back(std::move(set));
+  return list;
+}
+
+bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report) {
+  return PlanReader(args, request, report).read();
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,44 @@
+// What `lockstep plan` is asked, from a run file or from the command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "lockstep/arch/model_config.h"
+#include "lockstep/cluster/cluster.h"
+#include "lockstep/config/diagnostic.h"
+#include "lockstep/config/document.h"
+#include "lockstep/plan/layout.h"
+#include "lockstep/search/explain.h"
+
+namespace lockstep::cli {
+
+// A layout that the user names.
+struct OwnLayout {
+  plan::Layout layout;
+  std::int64_t microbatch = 1;
+};
+
+struct PlanRequest {
+  arch::ModelConfig model = {};
+  cluster::Cluster cluster = {};
+  search::Question question = {};            // refers to `cluster`: a request is not copied
+  std::optional<config::Document> run = {};  // of FILE
+  std::optional<OwnLayout> own = {};         // of --layout, or of FILE when that has one
+  bool only_own = false;                     // --layout: nothing is sought
+  std::vector<search::Change> changes = {};  // of --what-if
+
+  PlanRequest() = default;
+  PlanRequest(const PlanRequest&) = delete;
+  PlanRequest& operator=(const PlanRequest&) = delete;
+};
+
+std::vector<Option> plan_request_options();
+
+// False, with every mistake in `report`.
+bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report);
+
+}  // namespace lockstep::cli

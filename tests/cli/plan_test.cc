@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "lockstep/base/json.h"
+#include "lockstep/config/document.h"
+#include "lockstep/plan/spec.h"
+#include "tests/cli/answer.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::vector<std::string> with(std::vector<std::string> more) {
+  std::vector<std::string> words = {"plan",  "--model", "llama3-8b",      "--cluster", "h100:64",
+                                    "--seq", "8192",    "--global-batch", "512"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Answer run(std::vector<std::string> more = {}, int width = 80) {
+  return answer(plan_verb(), with(std::move(more)), width);
+}
+
+Json json_of(std::vector<std::string> more) {
+  more.emplace_back("--json");
+  const Answer ran = run(std::move(more));
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  auto json = Json::parse(ran.out);
+  EXPECT_TRUE(json.ok()) << ran.out;
+  return *json;
+}
+
+TEST(PlanVerb, StaysInsideTheWindow) {
+  for (const int width : {80, 120})
+    for (const auto& more : std::vector<std::vector<std::string>>{
+             {}, {"--explain", "--memory", "--tokens", "15e12", "--price", "2"}}) {
+      const Answer ran = run(more, width);
+      EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+      std::istringstream lines(ran.out);
+      for (std::string line; std::getline(lines, line);)
+        EXPECT_LE(line.size(), static_cast<std::size_t>(width)) << line;
+    }
+}
+
+TEST(PlanVerb, JsonRowsAreDistinctAndFit) {
+  const Json json = json_of(
+      {"--top", "5", "--tokens", "1e12", "--price", "2", "--explain", "--what-if", "network=2x"});
+  EXPECT_EQ(json.find("schema")->as_text(), "lockstep.plan/1");
+  EXPECT_GT(json.find("layouts")->as_int(), 1000);
+  const auto& rows = json.find("plans")->items();
+  ASSERT_EQ(rows.size(), 5U);
+  double before = 0;
+  for (const Json& row : rows) {
+    EXPECT_TRUE(row.find("fits")->as_bool());
+    EXPECT_GE(row.find("step_s")->find("total")->as_real() * 1.0021, before);
+    before = row.find("step_s")->find("total")->as_real();
+    EXPECT_GT(row.find("run")->find("days")->as_real(), 0);
+    const Json& mfu = *row.find("mfu");
+    EXPECT_LT(mfu.find("causal")->as_real(), mfu.find("full")->as_real());
+  }
+  EXPECT_FALSE(json.find("neighbours")->items().empty());
+  EXPECT_EQ(json.find("what_if")->items().size(), 1U);
+}
+
+// A layout that was found costs the same when it is asked for by name.
+TEST(PlanVerb, PricesTheUsersOwnLayout) {
+  const Json first = json_of({"--top", "1"});
+  const Json& best = first.find("plans")->items()[0];
+  const Json again = json_of({"--layout", best.find("name")->as_text()});
+  EXPECT_EQ(again.find("plans")->items()[0].find("step_s")->find("total")->as_real(),
+            best.find("step_s")->find("total")->as_real());
+  const Json mine = json_of({"--layout", "tp=8,pp=2,zero=1,schedule=interleaved,chunks=2"});
+  EXPECT_EQ(mine.find("plans")->items()[0].find("layout")->find("dp")->as_int(), 4);
+}
+
+TEST(PlanVerb, WritesARunFile) {
+  const std::string name = ::testing::TempDir() + "plan_verb_out.json";
+  const Answer ran = run({"--out", name});
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  config::Report report;
+  const auto document = config::load_document(name, report);
+  ASSERT_TRUE(document.has_value());
+  const auto spec = plan::read_spec(*document, report);
+  ASSERT_TRUE(spec.has_value()) << report.text(name, false);
+  EXPECT_EQ(spec->world(), 64);
+  // And plans from it, comparing the layout with itself.
+  const Answer next = answer(plan_verb(), {"plan", name});
+  EXPECT_EQ(next.code, ExitCode::kOk) << next.err;
+  EXPECT_NE(next.out.find("\nyours "), std::string::npos) << next.out;
+  std::remove(name.c_str());
+}
+
+TEST(PlanVerb, EmitsEachFramework) {
+  EXPECT_NE(run({"--emit", "megatron"}).out.find("--tensor-model-parallel-size "),
+            std::string::npos);
+  EXPECT_NE(run({"--emit", "torchtitan"}).out.find("[parallelism]\n"), std::string::npos);
+  EXPECT_TRUE(Json::parse(run({"--emit", "deepspeed"}).out).ok());
+}
+
+TEST(PlanVerb, SeeksWhatRunsWhenAsked) {
+  const Json json = json_of({"--runnable"});
+  for (const Json& row : json.find("plans")->items())
+    EXPECT_TRUE(row.find("runs_here")->as_bool()) << row.find("name")->as_text();
+}
+
+TEST(PlanVerb, CountsMoneyAndFailures) {
+  const Json fast = json_of({"--objective", "time", "--top", "1"});
+  const Json cheap = json_of({"--objective", "cost", "--top", "1"});
+  const auto per_token = [](const Json& json) {
+    const Json& row = json.find("plans")->items()[0];
+    return row.find("devices")->as_real() /
+           (row.find("tokens_per_s")->as_real() * row.find("goodput")->find("share")->as_real());
+  };
+  EXPECT_LE(per_token(cheap), per_token(fast));
+}
+
+struct Wrong {
+  std::vector<std::string> words;
+  ExitCode code;
+  std::string code_text, says;
+};
+class PlanMistakes : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(PlanMistakes, AreToldWithHelp) {
+  const Answer ran = answer(plan_verb(), GetParam().words);
+  EXPECT_EQ(ran.code, GetParam().code) << ran.out;
+  EXPECT_NE(ran.err.find(GetParam().code_text), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find(GetParam().says), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("help: "), std::string::npos) << ran.err;
+}
+
+std::vector<std::string> ask(const char* model, const char* cluster, const char* batch,
+                             std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {"plan", "--model",        model, "--cluster", cluster, "--seq",
+                                    "8192", "--global-batch", batch};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PlanVerb, PlanMistakes,
+    ::testing::Values(
+        Wrong{ask("llama3-80b", "h100:64", "512"), ExitCode::kUsage, "LS0301", "llama3-8b"},
+        Wrong{ask("llama3-405b", "h100:7", "512"), ExitCode::kCheckFailed, "LS0214", "80.0 GB"},
+        Wrong{ask("llama3-405b", "h100:16384", "1"), ExitCode::kCheckFailed, "LS0215",
+              "nearest global_batch: "},
+        Wrong{ask("llama3-8b", "h100:64", "512", {"--layout", "tp=3"}), ExitCode::kUsage, "LS0201",
+              "dp = 21"},
+        Wrong{ask("llama3-8b", "h100:64", "512", {"--layout", "tp=8,pp=3"}), ExitCode::kUsage,
+              "LS0201", "pp"},
+        Wrong{ask("llama3-8b", "h100:64", "512", {"--what-if", "netwrk=2x"}), ExitCode::kUsage,
+              "LS0003", "network"},
+        Wrong{{"plan", "--model", "llama3-8b"}, ExitCode::kUsage, "LS0003", "--cluster"}));
+
+}  // namespace
+}  // namespace lockstep::cli
