@@ -8,12 +8,14 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "lockstep/base/random.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/schedule/lower.h"
 #include "lockstep/train/predictions.h"
+#include "tests/train/hooked_workspace.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
 
@@ -194,6 +196,53 @@ TEST(Training, DivergesAtTheSameStepOnEveryRank) {
   });
   EXPECT_EQ(ends, std::vector<std::int64_t>(4, ends[0]));
   EXPECT_GT(ends[0], 0);
+}
+
+// One rank brings a loss that is no number, in the given steps. Skipped steps change nothing and use
+// their samples up: the run then goes on as if they had not been there.
+std::vector<StepReport> with_bad_steps(plan::Spec spec, const std::set<int>& bad, Ending expected) {
+  spec.train.on_nonfinite = plan::OnNonfinite::kSkip;
+  const data::MockTokens tokens(1, spec.model.vocab, false);
+  const Job job = job_of(spec, "pp2 dp2 zero2 m2");
+  std::vector<StepReport> reports;
+  comm::run_local(job.mesh.world(), [&](comm::World& world) {
+    int step = 0;
+    const WorkspaceWrap spoil = [&](exec::Workspace& inner, Rank rank) {
+      Hooks hooks;
+      hooks.sums = [&, rank](exec::StepSums& sums, exec::Workspace&) {
+        if (rank == Rank{1} && bad.contains(step))
+          sums.loss.add(std::numeric_limits<double>::quiet_NaN());
+      };
+      return std::make_unique<HookedWorkspace>(inner, std::move(hooks));
+    };
+    Session session(job, world, "", tokens, Seconds{60}, spoil);
+    std::string before = state_of(session, job);
+    const std::atomic<bool> stop = false;
+    const Ending ending =
+        train(session, 0, 15, stop, [&](std::int64_t at, const StepReport& report) {
+          EXPECT_EQ(report.updated, !bad.contains(static_cast<int>(at)));
+          EXPECT_EQ(state_of(session, job) == before, !report.updated) << "step " << at;
+          before = state_of(session, job);
+          if (world.rank() == Rank{0}) reports.push_back(report);
+          ++step;
+        });
+    EXPECT_EQ(ending, expected);
+    const auto taken = expected == Ending::kFinished ? 15 : 13;
+    EXPECT_EQ(session.workspace().updates(), taken - static_cast<std::int64_t>(bad.size()));
+  });
+  return reports;
+}
+
+TEST(Training, SkipsStepsThatAreNotFiniteButNotForEver) {
+  plan::Spec spec = tiny_spec(true, DType::kF32);
+  spec.train.steps = 15;
+  EXPECT_EQ(with_bad_steps(spec, {1, 2, 7}, Ending::kFinished).size(), 15u);
+  std::set<int> ten, eleven;
+  for (int step = 2; step < 2 + kMostSkipped; ++step) ten.insert(step);
+  eleven = ten;
+  eleven.insert(2 + kMostSkipped);
+  EXPECT_EQ(with_bad_steps(spec, ten, Ending::kFinished).size(), 15u);
+  EXPECT_EQ(with_bad_steps(spec, eleven, Ending::kDiverged).size(), 13u);
 }
 
 TEST(Training, OneRankAskedToStopStopsAllAfterTheSameStep) {

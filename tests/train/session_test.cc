@@ -1,0 +1,104 @@
+#include "lockstep/train/session.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/train/predictions.h"
+#include "tests/train/sessions.h"
+#include "tests/train/tiny.h"
+
+namespace lockstep::train {
+namespace {
+
+// What rank 0 of a run saw: training losses, held-out losses before the first step and after each, and
+// digests of the state.
+struct Seen {
+  std::vector<double> losses, held_out;
+  std::vector<std::uint64_t> digests;
+};
+
+plan::Spec evaluated_spec(bool tied, std::int64_t interval) {
+  plan::Spec spec = tiny_spec(tied, DType::kF32);
+  spec.train.eval_interval = interval;
+  spec.train.eval_samples = 24;
+  return spec;
+}
+
+// One evaluation with all that predictions are about.
+RankStep measured_evaluation(comm::World& world, Session& session,
+                             const data::TokenSource& held_out, double& loss) {
+  RankStep measured;
+  world.ledger().clear();
+  const EvalReport report =
+      session.evaluate(held_out, [&](int) { measured.live.push_back(session.memory().live()); });
+  measured.ledger = world.ledger().entries();
+  measured.report.peak_bytes = report.peak_bytes;
+  loss = report.loss;
+  return measured;
+}
+
+Seen trained(const plan::Spec& spec, const std::string& layout) {
+  const data::MockTokens tokens(1, spec.model.vocab, true), held_out(2, spec.model.vocab, true);
+  const Job job = job_of(spec, layout);
+  Seen seen;
+  on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
+    RankRecord record{world.rank(), {}};
+    Seen own;
+    for (int step = 0; step <= 3; ++step) {
+      own.digests.push_back(session.state_digest());
+      if (job.evaluation) {
+        double loss = 0;
+        record.steps.push_back(measured_evaluation(world, session, held_out, loss));
+        own.held_out.push_back(loss);
+        EXPECT_EQ(session.state_digest(), own.digests.back()) << layout;
+      }
+      if (step < 3) own.losses.push_back(session.step(step).loss);
+    }
+    if (job.evaluation) {
+      const PredictionCheck check = check_predictions(as_evaluation(job), record);
+      EXPECT_EQ(check.mismatch, "") << layout;
+      EXPECT_EQ(check.peak_error(), 0) << layout;
+    }
+    if (world.rank() == Rank{0}) seen = own;
+  });
+  return seen;
+}
+
+// Layouts that end in the same bits, in classes.
+const std::map<std::string, std::vector<std::string>> kClasses = {
+    {"dp1", {"dp1 zero0 m2", "pp2 dp1 zero0 m2 gpipe", "pp2 dp1 zero0 m2 zbv chunks2"}},
+    {"dp2",
+     {"dp2 zero0 m2 step", "dp2 zero1 m2", "pp2 dp2 zero2 m2 step", "dp2 zero3 m2 step",
+      "pp2 dp2x1 zero3 m2 recompute=block step"}},
+    {"tp2", {"tp2 dp1 zero0 m2", "tp2 pp2 dp1 zero0 m2"}}};
+
+// Evaluation looks and does not touch: the run around it stays the same, its loss is the same wherever
+// the state is, and its bytes are those that were predicted.
+TEST(Evaluation, IsTheSameInEveryLayoutAndChangesNothing) {
+  std::set<double> before_training;
+  for (const bool tied : {true, false})
+    for (const auto& [name, layouts] : kClasses) {
+      const Seen plain = trained(evaluated_spec(tied, 0), layouts[0]);
+      const Seen first = trained(evaluated_spec(tied, 1), layouts[0]);
+      EXPECT_EQ(first.losses, plain.losses) << name;
+      EXPECT_EQ(first.digests, plain.digests) << name;
+      EXPECT_LT(first.held_out.back(), first.held_out.front());
+      if (name != "tp2" && tied) before_training.insert(first.held_out[0]);
+      for (std::size_t i = 1; i < layouts.size(); ++i) {
+        const Seen other = trained(evaluated_spec(tied, 1), layouts[i]);
+        EXPECT_EQ(other.held_out, first.held_out) << layouts[i];
+        EXPECT_EQ(other.digests, first.digests) << layouts[i];
+        EXPECT_EQ(other.losses, first.losses) << layouts[i];
+      }
+    }
+  EXPECT_EQ(before_training.size(), 1u) << "initial weights and samples know no data degree";
+}
+
+}  // namespace
+}  // namespace lockstep::train
