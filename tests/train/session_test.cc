@@ -16,6 +16,24 @@
 namespace lockstep::train {
 namespace {
 
+// Remembers what was read.
+class Watched final : public data::TokenSource {
+ public:
+  explicit Watched(const data::TokenSource& inner) : inner_(inner) {}
+  void read(std::int64_t sample, std::span<std::int64_t> tokens,
+            std::span<std::int64_t> labels) const override {
+    inner_.read(sample, tokens, labels);
+    const std::lock_guard lock(mutex_);
+    samples_.insert(sample);
+  }
+  const std::set<std::int64_t>& samples() const { return samples_; }
+
+ private:
+  const data::TokenSource& inner_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::int64_t> samples_;
+};
+
 // What rank 0 of a run saw: training losses, held-out losses before the first step and after each, and
 // digests of the state.
 struct Seen {
@@ -44,7 +62,8 @@ RankStep measured_evaluation(comm::World& world, Session& session,
 }
 
 Seen trained(const plan::Spec& spec, const std::string& layout) {
-  const data::MockTokens tokens(1, spec.model.vocab, true), held_out(2, spec.model.vocab, true);
+  const data::MockTokens tokens(1, spec.model.vocab, true), others(2, spec.model.vocab, true);
+  const Watched held_out(others);
   const Job job = job_of(spec, layout);
   Seen seen;
   on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
@@ -67,6 +86,8 @@ Seen trained(const plan::Spec& spec, const std::string& layout) {
     }
     if (world.rank() == Rank{0}) seen = own;
   });
+  for (const std::int64_t sample : held_out.samples()) EXPECT_LT(sample, spec.train.eval_samples);
+  EXPECT_EQ(held_out.samples().size(), job.evaluation ? 24u : 0u) << layout;
   return seen;
 }
 
