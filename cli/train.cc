@@ -71,12 +71,8 @@ ExitCode run_rank(const train::Job& job, const TrainData& data, const TrainWishe
 }
 
 // What is on disk is looked at before ranks start, or by rank 0 of a launcher's: another would see
-// what it has just written.
-Result<void> check_places(const TrainWishes& wishes) {
-  const bool looks = comm::process_environment("RANK").value_or("0") == "0";
-  if (!looks || wishes.metrics.empty()) return {};
-  return check_metrics(wishes.metrics, /*begins=*/true);
-}
+// what that has just written.
+bool looks_at_places() { return comm::process_environment("RANK").value_or("0") == "0"; }
 
 ExitCode run_train(const Args& args, Output& output) {
   tensor::request_strict_kernels();
@@ -90,18 +86,18 @@ ExitCode run_train(const Args& args, Output& output) {
          plan::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       report.add(error);
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
-  if (!args.flag("mock-data"))
-    return fail(output, Error{Code::kNotRunYet, "`lockstep train` can not read data files yet",
-                              "train on made-up text with --mock-data"});
   const Result<train::Job> job = train::make_job(*spec);
   if (!job.ok()) return fail(output, job.error());
   const Result<TrainWishes> wishes = read_wishes(args, *spec);
   if (!wishes.ok()) return fail(output, wishes.error());
-  if (const Result<void> can = check_places(*wishes); !can.ok()) return fail(output, can.error());
+  if (looks_at_places())
+    if (const Result<void> can = check_places(*wishes); !can.ok()) return fail(output, can.error());
+  const Result<TrainData> data =
+      args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec);
+  if (!data.ok()) return fail(output, data.error());
   if (args.flag("processes") && !is_rank()) return run_as_processes(job->mesh.world(), output);
-  const TrainData data = made_up_data(*spec);
-  return is_rank() ? run_rank(*job, data, *wishes, output)
-                   : run_threads(*job, data, *wishes, output);
+  return is_rank() ? run_rank(*job, *data, *wishes, output)
+                   : run_threads(*job, *data, *wishes, output);
 }
 
 #endif
@@ -115,17 +111,51 @@ Verb train_verb() {
       .description =
           "Ranks are threads of this process, or with --processes one process each. Started by "
           "torchrun or another launcher (RANK is set) it is one rank of that job. Ctrl-C, SIGTERM "
-          "and SIGUSR1 end training after the running step, with exit code 143; a second Ctrl-C or "
-          "SIGTERM ends it at once.",
+          "and SIGUSR1 end training after the running step, saved where --save says, with exit "
+          "code 143; a second Ctrl-C or SIGTERM ends it at once. A run goes on from its "
+          "checkpoints "
+          "in any layout.",
       .examples = {{"lockstep train examples/tiny.toml --mock-data",
                     "a small model on made-up text"},
-                   {"lockstep train run.toml --mock-data --set layout.dp=4 --set layout.zero=3",
-                    "another run file, sharded over four threads"},
+                   {"lockstep train run.toml --save out --save-interval 100",
+                    "on the files of [data], with checkpoints and curves in out/"},
+                   {"lockstep train run.toml --save out --resume --set layout.dp=4",
+                    "the same run, from its newest checkpoint on, over four threads"},
                    {"lockstep train run.toml --mock-data --trace run.json",
                     "what was predicted and what was measured, for Perfetto"},
-                   {"torchrun --no-python --nproc-per-node 4 lockstep train run.toml --mock-data",
+                   {"torchrun --no-python --nproc-per-node 4 lockstep train run.toml",
                     "as a launcher's job"}},
-      .options = {{.name = "mock-data", .help = "Train on made-up text that can be learned"},
+      .options = {{.name = "mock-data",
+                   .help = "Train on made-up text that can be learned, not on the files of [data]"},
+                  {.name = "save",
+                   .value = "DIR",
+                   .help = "Save checkpoints to DIR: at the end, when stopped, and by "
+                           "--save-interval",
+                   .group = "State"},
+                  {.name = "save-interval",
+                   .value = "N",
+                   .type = OptionType::kInt,
+                   .help = "Save every N steps, too",
+                   .group = "State",
+                   .min = 1},
+                  {.name = "keep",
+                   .value = "N",
+                   .type = OptionType::kInt,
+                   .initial = "2",
+                   .help = "Checkpoints to keep, the newest ones; 0 for all",
+                   .group = "State",
+                   .min = 0},
+                  {.name = "resume",
+                   .help = "Go on from the newest checkpoint of --save; without one, refuse",
+                   .group = "State"},
+                  {.name = "load",
+                   .value = "PATH",
+                   .help = "Go on from this checkpoint, or the newest of this directory",
+                   .group = "State"},
+                  {.name = "weights",
+                   .value = "PATH",
+                   .help = "Begin a new run with the weights of this checkpoint",
+                   .group = "State"},
                   {.name = "processes", .help = "One process per rank, over gloo"},
                   {.name = "every",
                    .value = "N",
@@ -135,7 +165,8 @@ Verb train_verb() {
                    .min = 1},
                   {.name = "metrics",
                    .value = "DIR",
-                   .help = "Write metrics.jsonl and event files for TensorBoard"},
+                   .help = "Write metrics.jsonl and event files for TensorBoard to DIR [default: "
+                           "that of --save]"},
                   {.name = "oracle",
                    .help = "Print the bits of every step's loss and gradient norm and a digest of "
                            "the state, and nothing else: runs can then be compared with diff"},

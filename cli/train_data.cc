@@ -1,8 +1,16 @@
 #include "cli/train_data.h"
 
 #if LOCKSTEP_WITH_TORCH
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "cli/table.h"
 #include "lockstep/base/check.h"
+#include "lockstep/data/corpus_tokens.h"
 #include "lockstep/data/mock_tokens.h"
+#include "lockstep/plan/tokens.h"
 
 namespace lockstep::cli {
 namespace {
@@ -22,6 +30,24 @@ class FarTokens final : public data::TokenSource {
   data::MockTokens tokens_;
 };
 
+// "web and code: 12,345 tokens, 2 passes".
+std::string title_of(const plan::Spec& spec, const data::CorpusTokens& tokens) {
+  std::vector<std::string> names;
+  std::int64_t all = 0, passes = 0;
+  for (const data::Part& part : tokens.parts()) {
+    names.push_back(std::filesystem::path(part.file).filename().string());
+    all += part.tokens;
+    passes = std::max(passes, part.epochs);
+  }
+  constexpr std::size_t kMostNames = 4;
+  return join_parts(names.size() > kMostNames
+                        ? counted(static_cast<std::int64_t>(names.size()), "file")
+                        : listed(names),
+                    ": ", counted(all, "token"), ", of which the run takes ",
+                    counted(tokens.samples() * spec.batch.seq, "token"), ", in up to ",
+                    passes == 1 ? "one pass" : join_parts(passes, " passes"));
+}
+
 }  // namespace
 
 TrainData made_up_data(const plan::Spec& spec) {
@@ -32,6 +58,25 @@ TrainData made_up_data(const plan::Spec& spec) {
   if (spec.train.eval_interval > 0) data.held_out = std::make_unique<FarTokens>(tokens);
   data.title = join_parts("made-up text, seed ", spec.train.seed);
   data.digest = join_parts("made-up ", spec.train.seed);
+  return data;
+}
+
+Result<TrainData> open_data(const plan::Spec& spec) {
+  if (spec.data.files.empty())
+    return Error{Code::kMissingKey, "`data.files` is missing: there is nothing to train on",
+                 "name token files in [data], `lockstep data from-text` makes some of any text; or "
+                 "train on made-up text with --mock-data"};
+  Result<std::unique_ptr<data::CorpusTokens>> training = plan::open_training(spec);
+  if (!training.ok()) return training.error();
+  TrainData data;
+  data.title = title_of(spec, **training);
+  data.digest = to_hex((*training)->digest());
+  data.training = *std::move(training);
+  if (spec.train.eval_interval == 0) return data;
+  Result<std::unique_ptr<data::CorpusTokens>> held_out =
+      plan::open_validation(spec, spec.train.eval_samples);
+  if (!held_out.ok()) return held_out.error();
+  data.held_out = *std::move(held_out);
   return data;
 }
 

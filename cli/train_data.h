@@ -20,6 +20,8 @@ struct TrainData {
 
 // Made-up text. What is held out are samples that no step reaches.
 TrainData made_up_data(const plan::Spec& spec);
+// The files of [data]. Refuses a run file that names none.
+Result<TrainData> open_data(const plan::Spec& spec);
 
 }  // namespace lockstep::cli
 #endif

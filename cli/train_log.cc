@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <ostream>
 #include <utility>
 
 #include "cli/help.h"
 #include "cli/table.h"
+#include "lockstep/checkpoint/folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -99,13 +101,31 @@ void TrainLog::begin() {
                               " of tensors at the peak of rank 0, in ", prediction_.peak_op));
   if (job_.mesh.world() > 1)
     row("", join_parts(to_text(prediction_.sent), " sent by rank 0 in every step"));
-  if (!wishes_.metrics.empty()) row("metrics", wishes_.metrics);
+  if (!wishes_.save.empty())
+    row("saves",
+        join_parts(
+            "to ", wishes_.save,
+            wishes_.save_interval == 0
+                ? ", at the end"
+                : join_parts(", every ", counted(wishes_.save_interval, "step"), " and at the end"),
+            wishes_.keep == 0 ? "" : join_parts("; the newest ", wishes_.keep, " are kept")));
+  if (!wishes_.metrics.empty() && wishes_.metrics != wishes_.save) row("metrics", wishes_.metrics);
 }
 
-void TrainLog::note(const std::string& text) {
+void TrainLog::loaded(const train::Loaded& loaded) {
+  if (wishes_.start == Start::kContinue) first_ = loaded.progress.step;
   if (form_ != Form::kTable) return;
-  clear_bar();
-  output_.out << "  " << text << std::endl;
+  for (const Error& error : loaded.skipped) row("", join_parts("left aside: ", error.message));
+  row(wishes_.start == Start::kContinue ? "goes on" : "weights",
+      wishes_.start == Start::kContinue
+          ? join_parts("from ", loaded.path, " after ", counted(loaded.progress.step, "step"),
+                       " and ", counted(loaded.progress.samples, "sample"), ", saved under ",
+                       loaded.layout)
+          : join_parts("of ", loaded.path));
+}
+
+void TrainLog::saved(std::int64_t steps) {
+  saved_ = (std::filesystem::path(wishes_.save) / checkpoint::folder_name(steps)).string();
 }
 
 void TrainLog::print_titles() {
@@ -116,7 +136,6 @@ void TrainLog::print_titles() {
 
 void TrainLog::step(std::int64_t step, const train::StepReport& report,
                     std::optional<std::uint64_t> digest) {
-  if (reports_.empty()) first_ = step;
   reports_.push_back({report, digest});
   if (form_ == Form::kJson) return;
   if (form_ == Form::kBits) {
@@ -210,7 +229,11 @@ ExitCode TrainLog::conclude(train::Ending ending, const cost::RunTimeline& measu
 }
 
 void TrainLog::print_ending(train::Ending ending) const {
-  if (reports_.empty()) return;
+  if (reports_.empty()) {
+    output_.out << "\nnothing left to do: " << counted(first_, "step") << " of "
+                << with_commas(job_.spec.train.steps) << " are done\n";
+    return;
+  }
   Seconds time;
   std::int64_t tokens = 0, skipped = 0;
   for (const Told& told : reports_) {
@@ -226,6 +249,7 @@ void TrainLog::print_ending(train::Ending ending) const {
                       reports_.back().report.loss);
   if (skipped > 0) output_.out << ", " << counted(skipped, "step") << " skipped";
   output_.out << '\n';
+  if (!saved_.empty()) output_.out << "saved " << saved_ << '\n';
 }
 
 std::string TrainLog::bold(const std::string& text) const {
@@ -278,6 +302,7 @@ Json TrainLog::json(train::Ending ending) const {
                            {"ending", std::string(word_of(ending))},
                            {"first_step", first_ + 1},
                            {"steps", std::move(steps)}});
+  if (!saved_.empty()) all.set("saved", saved_);
   if (!evaluation_) return all;
   Json evaluations = Json::array();
   for (const auto& [step, report] : evaluations_)

@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/metrics/progress.h"
+#include "lockstep/train/checkpoint.h"
 #include "lockstep/train/predictions.h"
 #include "lockstep/train/trainer.h"
 
@@ -29,8 +30,10 @@ class TrainLog {
 
   // Before the first step.
   void begin();
-  // A line of what has been done beside steps, "saved ...".
-  void note(const std::string& text);
+  // Before the first step, of a run that begins with a checkpoint.
+  void loaded(const train::Loaded& loaded);
+  // The last checkpoint, after `steps` steps, can be loaded.
+  void saved(std::int64_t steps);
   // `digest` of the state after the step, for --oracle.
   void step(std::int64_t step, const train::StepReport& report,
             std::optional<std::uint64_t> digest);
@@ -72,7 +75,8 @@ class TrainLog {
   Output& output_;
   const Form form_;
   bool has_titles_ = false;
-  std::int64_t first_ = 0;  // step of reports_[0]
+  std::int64_t first_ = 0;  // step of reports_[0]; those that were done before
+  std::string saved_;       // the last checkpoint
   std::vector<Told> reports_;
   std::vector<Evaluated> evaluations_;
   metrics::TimeLeft left_;

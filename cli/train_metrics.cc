@@ -71,20 +71,29 @@ Result<void> check_metrics(const std::string& directory, bool begins) {
   return {};
 }
 
-Result<TrainMetrics> TrainMetrics::open(const std::string& directory, const train::Job& job,
-                                        std::optional<std::int64_t> resumed) {
-  const std::string path = metrics_path(directory);
-  Result<metrics::MetricsFile> file =
-      resumed ? metrics::MetricsFile::resume(path, *resumed) : metrics::MetricsFile::create(path);
+Result<TrainMetrics> TrainMetrics::open(Result<metrics::MetricsFile> file,
+                                        const std::string& directory, const train::Job& job,
+                                        Json head) {
   if (!file.ok()) return file.error();
-  const std::int64_t steps = resumed.value_or(0);
-  Result<metrics::EventFile> events = metrics::EventFile::create(directory, steps + 1, wall_time());
+  const std::int64_t first = head.find("step")->as_int() + 1;
+  Result<metrics::EventFile> events = metrics::EventFile::create(directory, first, wall_time());
   if (!events.ok()) return events.error();
+  if (file->dropped() > 0) head.set("dropped_lines", file->dropped());
   TrainMetrics made(job, *std::move(file), *std::move(events));
-  Json head = head_of(job, resumed ? "resume" : "start", steps);
-  if (resumed) head.set("dropped_lines", made.file_.dropped());
   made.add(head);
   return made;
+}
+
+Result<TrainMetrics> TrainMetrics::begin(const std::string& directory, const train::Job& job,
+                                         std::int64_t steps) {
+  return open(metrics::MetricsFile::create(metrics_path(directory)), directory, job,
+              head_of(job, "start", steps));
+}
+
+Result<TrainMetrics> TrainMetrics::resume(const std::string& directory, const train::Job& job,
+                                          std::int64_t steps) {
+  return open(metrics::MetricsFile::resume(metrics_path(directory), steps), directory, job,
+              head_of(job, "resume", steps));
 }
 
 void TrainMetrics::add(const Json& line) { demand(file_.add(line)); }

@@ -4,7 +4,6 @@
 
 #if LOCKSTEP_WITH_TORCH
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "lockstep/base/result.h"
@@ -19,9 +18,12 @@ namespace lockstep::cli {
 // that says nothing of itself is not worth its time.
 class TrainMetrics {
  public:
-  // Of a run that begins, or that goes on after `resumed` steps in a directory of its own.
-  static Result<TrainMetrics> open(const std::string& directory, const train::Job& job,
-                                   std::optional<std::int64_t> resumed);
+  // Of a run that has made `steps` steps. It begins in this directory, or `resumes` there: then lines
+  // of later steps are dropped.
+  static Result<TrainMetrics> begin(const std::string& directory, const train::Job& job,
+                                    std::int64_t steps);
+  static Result<TrainMetrics> resume(const std::string& directory, const train::Job& job,
+                                     std::int64_t steps);
 
   // Steps are numbers from 0, as in trainer.h.
   void step(std::int64_t step, const train::StepReport& report);
@@ -30,6 +32,8 @@ class TrainMetrics {
   void event(const std::string& name, std::int64_t steps, const Json& more = Json::object());
 
  private:
+  static Result<TrainMetrics> open(Result<metrics::MetricsFile> file, const std::string& directory,
+                                   const train::Job& job, Json head);
   TrainMetrics(const train::Job& job, metrics::MetricsFile file, metrics::EventFile events)
       : job_(&job), file_(std::move(file)), events_(std::move(events)) {}
   void add(const Json& line);

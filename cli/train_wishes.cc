@@ -1,10 +1,13 @@
 #include "cli/train_wishes.h"
 
 #if LOCKSTEP_WITH_TORCH
+#include <filesystem>
 #include <utility>
 
 #include "cli/text_file.h"
+#include "cli/train_metrics.h"
 #include "lockstep/base/check.h"
+#include "lockstep/checkpoint/folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -31,6 +34,27 @@ Result<RunFiles> read_files(const Args& args, const plan::Spec& spec) {
   return files;
 }
 
+Error conflict(const char* option, const char* why, const char* help) {
+  return {Code::kConflict, join_parts("--", option, ", but ", why), help};
+}
+
+Result<void> read_start(const Args& args, TrainWishes& wishes) {
+  const bool loads = args.has("load"), weights = args.has("weights");
+  wishes.resumes = args.flag("resume");
+  if (wishes.resumes && (loads || weights))
+    return conflict("resume", loads ? "there is --load too" : "there is --weights too",
+                    "--resume goes on from the newest checkpoint of --save; --load and --weights "
+                    "name another start");
+  if (loads && weights)
+    return conflict("load", "there is --weights too",
+                    "--load goes on with a run; --weights begins one with its weights alone");
+  wishes.start = wishes.resumes || loads ? Start::kContinue
+                 : weights               ? Start::kWeights
+                                         : Start::kNew;
+  wishes.from = wishes.resumes ? wishes.save : named(args, loads ? "load" : "weights");
+  return {};
+}
+
 }  // namespace
 
 Result<TrainWishes> read_wishes(const Args& args, const plan::Spec& spec) {
@@ -40,8 +64,31 @@ Result<TrainWishes> read_wishes(const Args& args, const plan::Spec& spec) {
   Result<RunFiles> files = read_files(args, spec);
   if (!files.ok()) return files.error();
   wishes.files = *std::move(files);
-  wishes.metrics = named(args, "metrics");
+  wishes.save = named(args, "save");
+  wishes.metrics = args.has("metrics") ? args.text("metrics") : wishes.save;
+  wishes.keep = args.integer("keep");
+  if (args.has("save-interval")) wishes.save_interval = args.integer("save-interval");
+  if (wishes.save.empty())
+    for (const char* option : {"save-interval", "resume"})
+      if (args.has(option)) return conflict(option, "there is no --save", "add --save DIR");
+  if (const Result<void> one = read_start(args, wishes); !one.ok()) return one.error();
   return wishes;
+}
+
+Result<void> check_places(const TrainWishes& wishes) {
+  if (!wishes.save.empty()) {
+    const auto there = checkpoint::candidates(files::real_disk(), wishes.save);
+    if (wishes.resumes && there.empty())
+      return Error{Code::kNoCheckpoint,
+                   join_parts("`", wishes.save, "` has no checkpoint to resume from"),
+                   "leave --resume out to begin a run there"};
+    if (!wishes.resumes && !there.empty())
+      return Error{Code::kConflict,
+                   join_parts("`", wishes.save, "` has checkpoints of an earlier run, the newest ",
+                              std::filesystem::path(there.front()).filename().string()),
+                   "--resume goes on with that run; another --save begins a new one"};
+  }
+  return wishes.metrics.empty() ? Result<void>{} : check_metrics(wishes.metrics, !wishes.resumes);
 }
 
 }  // namespace lockstep::cli

@@ -121,6 +121,30 @@ TEST_F(Training, OfWhatDivergesFails) {
   EXPECT_EQ(ran.code, 4) << ran.out << ran.err;
   EXPECT_NE(ran.err.find("error[LS0701]: loss or gradient norm of step "), std::string::npos)
       << ran.err;
+  const Ran skipping = run("train " + example() +
+                           " --mock-data --set train.lr=1000 --set train.clip=0 --set "
+                           "train.warmup=0 --set train.on_nonfinite=skip");
+  EXPECT_EQ(skipping.code, 4) << skipping.out << skipping.err;
+  EXPECT_NE(skipping.err.find("of 11 steps in a row is not finite"), std::string::npos)
+      << skipping.err;
+  EXPECT_NE(skipping.out.find(", skipped\n"), std::string::npos) << skipping.out;
+}
+
+// Evaluations cost what was predicted, and come every so often and at the end.
+TEST_F(Training, LooksAtHeldOutSamples) {
+  for (const char* layout : {"--set layout.pp=2 --set layout.dp=2 --set layout.zero=2",
+                             "--set layout.tp=2 --set layout.dp=2 --set layout.zero=3"}) {
+    const Json json = train(std::string(layout) + " --set train.eval_interval=2");
+    const auto& found = json.find("evaluations")->items();
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0].find("step")->as_int(), 2);
+    EXPECT_EQ(found[1].find("step")->as_int(), 3);
+    EXPECT_LT(found[1].find("loss")->as_real(), found[0].find("loss")->as_real());
+    for (const Json& one : found) {
+      EXPECT_EQ(one.find("peak_bytes")->as_int(), json.find("predicted_eval_peak_bytes")->as_int());
+      EXPECT_EQ(one.find("sent_bytes")->as_int(), json.find("predicted_eval_sent_bytes")->as_int());
+    }
+  }
 }
 
 // In this process: starting the program loads LibTorch each time.
@@ -139,7 +163,7 @@ TEST(Refused, IsWhatCanNotBeMeant) {
   };
   constexpr ExitCode kUsage = ExitCode::kUsage, kEnvironment = ExitCode::kEnvironment;
   const Case cases[] = {
-      {{"train", file}, kUsage, "error[LS0207]: `lockstep train` can not read data files yet"},
+      {{"train", file}, kUsage, "error[LS0105]: `data.files` is missing"},
       {{"train", "missing.toml", "--mock-data"}, kEnvironment, "error[LS0004]"},
       {{"train", "--mock-data"}, kUsage, "`model.name` is missing"},
       {{"train", file, "--every", "0"}, kUsage, "--every must be at least 1"},
