@@ -30,7 +30,7 @@ class FarTokens final : public data::TokenSource {
   data::MockTokens tokens_;
 };
 
-// "web and code: 12,345 tokens, 2 passes".
+// "web and code: 12,345 tokens to train on; the run takes 20,480, in up to 2 passes".
 std::string title_of(const plan::Spec& spec, const data::CorpusTokens& tokens) {
   std::vector<std::string> names;
   std::int64_t all = 0, passes = 0;
@@ -43,9 +43,9 @@ std::string title_of(const plan::Spec& spec, const data::CorpusTokens& tokens) {
   return join_parts(names.size() > kMostNames
                         ? counted(static_cast<std::int64_t>(names.size()), "file")
                         : listed(names),
-                    ": ", counted(all, "token"), ", of which the run takes ",
-                    counted(tokens.samples() * spec.batch.seq, "token"), ", in up to ",
-                    passes == 1 ? "one pass" : join_parts(passes, " passes"));
+                    ": ", counted(all, "token"), " to train on; the run takes ",
+                    with_commas(tokens.samples() * spec.batch.seq), ", in ",
+                    names.size() > 1 ? "up to " : "", counted(passes, "pass"));
 }
 
 }  // namespace

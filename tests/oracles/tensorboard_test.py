@@ -4,6 +4,7 @@
 import json
 import math
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -58,5 +59,10 @@ if __name__ == "__main__":
     settings = ["--set", "train.eval_interval=4", "--set", "train.noise_scale=5"]
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder) / "run"
-        train(sys.argv[1], "--metrics", directory, "--set", "train.steps=12", *settings)
-        print(f"{check(directory, 12)} curves as in metrics.jsonl")
+        run = ["--save", directory, "--save-interval", "5", *settings]
+        train(sys.argv[1], *run, "--set", "train.steps=12")
+        check(directory, 12)
+        # As after a crash: the newest checkpoint is lost, and the steps behind the one before are made again.
+        shutil.rmtree(directory / "step-00000012")
+        train(sys.argv[1], *run, "--resume", "--set", "train.steps=14", "--set", "layout.dp=2")
+        print(f"{check(directory, 14)} curves as in metrics.jsonl, over a resumed run too")
