@@ -210,7 +210,7 @@ class Saver::Impl {
     return path;
   }
 
-  static constexpr std::size_t kWriteBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kWriteBytes = std::size_t{8} << 20;
 
   const Job& job_;
   Session& session_;

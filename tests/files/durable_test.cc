@@ -39,6 +39,29 @@ TEST_F(Durable, KeepsNoMoreBytesThanWereWritten) {
   EXPECT_EQ(bytes_in(folder_ + "/a"), "one two");
 }
 
+// Pieces of any size from any address, some of which go to the device directly.
+TEST_F(Durable, WritesPiecesInTheirOrder) {
+  std::vector<std::byte> memory(std::size_t{9} << 20);
+  for (std::size_t i = 0; i < memory.size(); ++i)
+    memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+  const auto begin = (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096) % 4096;
+  const std::span<const std::byte> aligned = std::span(memory).subspan(begin, std::size_t{8} << 20);
+  const auto file = disk_.create(folder_ + "/a", 0);
+  std::string expected;
+  const auto write = [&](std::size_t at, std::size_t size) {
+    file->write(aligned.subspan(at, size));
+    expected.append(reinterpret_cast<const char*>(aligned.data()) + at, size);
+  };
+  write(0, 4096);
+  write(0, std::size_t{3} << 20);
+  write(4096, (std::size_t{2} << 20) + 17);
+  write(0, std::size_t{2} << 20);  // aligned, but not where the file is
+  write(1, std::size_t{2} << 20);
+  file->sync();
+  file->close();
+  EXPECT_EQ(bytes_in(folder_ + "/a"), expected);
+}
+
 TEST_F(Durable, ReplacesAFileAndLeavesNothingBeside) {
   replace_file(disk_, folder_ + "/latest", "1\n");
   replace_file(disk_, folder_ + "/latest", "2\n");

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "lockstep/base/error.h"
+#include "tests/support/golden.h"
 
 namespace lockstep::files {
 namespace {
@@ -77,6 +78,24 @@ TEST(Safetensors, ReadsWhatItWroteInCanonicalOrder) {
     EXPECT_EQ(std::memcmp(entry->bytes.data(), data.data() + begins[i], sizes[i]), 0);
   }
   EXPECT_EQ(read->find("c"), nullptr);
+}
+
+// python.safetensors was made by version 0.8.0 of the format's own Python package; we write the same bytes.
+TEST(Safetensors, IsTheFormatOfItsPythonPackage) {
+  const std::string made = support::source_dir() + "/tests/golden/files/python.safetensors";
+  const auto read = Safetensors::open(made);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  ASSERT_EQ(read->entries().size(), 10u);
+  double scalar = 0;
+  std::memcpy(&scalar, read->find("scalar")->bytes.data(), sizeof scalar);
+  EXPECT_EQ(scalar, 2.5);
+  const std::string path = fresh("python");
+  std::vector<TensorInfo> infos;
+  for (const TensorEntry& entry : read->entries()) infos.insert(infos.begin(), entry.info);
+  SafetensorsWriter writer(real_disk(), path, std::move(infos), read->metadata(), kLeastAlign);
+  for (const TensorInfo& info : writer.order()) writer.write(read->find(info.name)->bytes);
+  writer.finish();
+  EXPECT_EQ(bytes_in(path), bytes_in(made));
 }
 
 TEST(Safetensors, RefusesEveryLieOfAHeader) {

@@ -1,0 +1,138 @@
+// Saving and loading a model with its Adam state from two ranks: how long a step waits, against a bare
+// copy of the same bytes, and how many bytes a second get to the disk (digests and syncs included) and
+// back into tensors (digests included, from the page cache).
+//   bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = "dp2 zero1"]
+
+#include <ATen/ops/empty.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bench/median.h"
+#include "lockstep/arch/catalog.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/plan/spec.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/train/checkpoint.h"
+#include "lockstep/train/checkpoint_state.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr Seconds kDeadline = {600};
+
+struct Round {
+  double stall = 0, copy = 0, save = 0, load = 0, load_cold = 0;
+};
+
+double seconds(const RealClock& clock) { return clock.now().since_start.value; }
+
+// The same bytes from the same places into memory that was touched before.
+double bare_copy(const Job& job, Session& session, std::vector<char>& target) {
+  const auto slices = own_slices(job, session);
+  const RealClock clock;
+  char* to = target.data();
+  for (const OwnSlice& own : slices) {
+    const at::Tensor state = session.workspace().state(own.unit, own.role);
+    std::memcpy(to,
+                static_cast<const char*>(state.const_data_ptr()) + own.at * state.element_size(),
+                static_cast<std::size_t>(own.typed.bytes()));
+    to += own.typed.bytes();
+  }
+  return seconds(clock);
+}
+
+void bench_rank(const Job& job, comm::World& world, const std::string& folder, int rounds,
+                std::vector<Round>& found, std::int64_t& bytes) {
+  const data::MockTokens tokens(1, job.model.config.vocab, false);
+  Session session(job, world, "", tokens, kDeadline);
+  std::int64_t own = 0;
+  for (const OwnSlice& slice : own_slices(job, session)) own += slice.typed.bytes();
+  std::vector<char> target(static_cast<std::size_t>(own));
+  Saver saver(job, session, world, "", {.folder = folder, .keep = 1, .data = "bench"}, kDeadline);
+  const auto all = world.connect("bench", "bench", {{0}, {1}}, Deadline::after(kDeadline));
+  const auto meet = [&] { all->barrier(Deadline::after(kDeadline)).wait(); };
+  for (int round = 0; round < rounds; ++round) {
+    Round now;
+    meet();
+    now.copy = bare_copy(job, session, target);
+    meet();
+    const RealClock saving;
+    saver.save({round + 1, 0, 0});
+    now.stall = saver.paused().value;
+    saver.finish();
+    meet();
+    now.save = seconds(saving);
+    for (double* time : {&now.load_cold, &now.load}) {
+      meet();
+      const RealClock loading;
+      const auto loaded =
+          load(job, session, world, std::to_string(round) + (time == &now.load ? "b" : "a"), folder,
+               "bench", kDeadline);
+      if (!loaded.ok()) std::printf("%s\n", loaded.error().message.c_str());
+      meet();
+      *time = seconds(loading);
+    }
+    if (world.rank().value == 0) found.push_back(now);
+  }
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  bytes += own;
+}
+
+int run(const std::string& folder, int rounds, const std::string& model,
+        const std::string& layout) {
+  tensor::request_strict_kernels();
+  tensor::install_counting_allocator();
+  plan::Spec spec;
+  spec.model = arch::find(model).value().config;
+  spec.layout = plan::parse_layout(layout).value();
+  spec.batch = {128, 2, 1};
+  spec.train = {1, {.peak = 1e-3}, 0.1, 1.0, 1, DType::kF32};
+  const Job job = make_job(spec).value();
+  std::vector<Round> found;
+  std::int64_t bytes = 0;
+  comm::run_local(job.mesh.world(), [&](comm::World& world) {
+    bench_rank(job, world, folder, rounds, found, bytes);
+  });
+  const auto of = [&](double Round::* member) {
+    std::vector<double> values;
+    for (const Round& round : found) values.push_back(round.*member);
+    return median(values);
+  };
+  const double gb = static_cast<double>(bytes) / 1e9;
+  std::printf("%s, %s, %.3f GB of state, medians of %d rounds\n", model.c_str(), layout.c_str(), gb,
+              rounds);
+  std::printf("  copy   %7.1f ms  %.2f GB/s\n", 1e3 * of(&Round::copy), gb / of(&Round::copy));
+  std::printf("  stall  %7.1f ms  %.2f x the copy\n", 1e3 * of(&Round::stall),
+              of(&Round::stall) / of(&Round::copy));
+  std::printf("  save   %7.1f ms  %.2f GB/s, until it is durable\n", 1e3 * of(&Round::save),
+              gb / of(&Round::save));
+  std::printf(
+      "  load   %7.1f ms  %.2f GB/s of the checkpoint, from the page cache (first time %.2f "
+      "GB/s)\n",
+      1e3 * of(&Round::load), gb / of(&Round::load), gb / of(&Round::load_cold));
+  files::remove_all(files::real_disk(), folder);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::train
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::printf("bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = \"dp2 zero1\"]\n");
+    return 2;
+  }
+  return lockstep::train::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 5,
+                              argc > 3 ? argv[3] : "gpt2", argc > 4 ? argv[4] : "dp2 zero1");
+}
