@@ -4,15 +4,10 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/arch/model_config.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/manifest.h"
 
 namespace lockstep::checkpoint {
-
-// Everything of a config that decides shapes or what a forward pass computes; not its name, nor how
-// weights begin.
-Facts model_facts(const arch::ModelConfig& config);
 
 // Refuses facts that differ (LS0824): shows the values of both where they do, and the digests of both.
 // `what` in the words of the message: "model".

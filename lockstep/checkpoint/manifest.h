@@ -58,7 +58,7 @@ struct Manifest {
   std::int64_t updates = 0;  // optimizer updates among them
   std::int64_t samples = 0;  // that the steps took
   std::int64_t tokens = 0;   // valid ones among them
-  Facts model;               // what decides the shapes and the meaning of the weights
+  Facts model;               // arch::model_facts: from them the model comes back
   Facts config;          // what else decides what is trained; empty: weights alone, to start from
   std::string data;      // what was trained on
   Facts state;           // further numbers that a run goes on with

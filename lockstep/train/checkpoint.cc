@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/folder.h"
@@ -80,7 +81,7 @@ class Loader {
   Result<void> check(const Checkpoint& from) const {
     const checkpoint::Manifest& manifest = from.manifest();
     auto same = checkpoint::check_same("model", from.path(), manifest.model,
-                                       checkpoint::model_facts(job_.model.config));
+                                       arch::model_facts(job_.model.config));
     if (!same.ok() || !wanted_.data) return same;
     if (manifest.config.empty())
       return Error{Code::kOtherCheckpoint,

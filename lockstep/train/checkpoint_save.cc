@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
@@ -197,7 +198,7 @@ class Saver::Impl {
     if (!joined.ok()) return joined.error();
     about.files = std::move(joined->files);
     about.tensors = std::move(joined->tensors);
-    about.model = checkpoint::model_facts(job_.model.config);
+    about.model = arch::model_facts(job_.model.config);
     about.config = config_facts(job_);
     about.data = settings_.data;
     about.layout = to_text(job_.spec.layout);
