@@ -9,6 +9,8 @@
 
 #include "lockstep/arch/hf_names.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/mapped_file.h"
+#include "lockstep/checkpoint/folder.h"
 #include "lockstep/files/safetensors.h"
 #include "lockstep/hf/elements.h"
 #include "lockstep/hf/pieces.h"
@@ -124,12 +126,22 @@ Result<void> write_shard(const Shard& shard, ParamSource& params, files::Disk& d
   return {};
 }
 
-void write_text(files::Disk& disk, const std::string& path, const Json& json) {
-  const std::string text = json.dump(2) + "\n";
-  const auto file = disk.create(path, static_cast<std::int64_t>(text.size()));
-  file->write(as_byte_span(text));
+void write_bytes(files::Disk& disk, const std::string& path, ByteSpan bytes) {
+  const auto file = disk.create(path, static_cast<std::int64_t>(bytes.size()));
+  file->write(bytes);
   file->sync();
   file->close();
+}
+
+void write_json(files::Disk& disk, const std::string& path, const Json& json) {
+  write_bytes(disk, path, as_byte_span(json.dump(2) + "\n"));
+}
+
+Result<void> copy_into(files::Disk& disk, const std::string& folder, const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) return file.error();
+  write_bytes(disk, folder + path.substr(path.rfind('/')), file->bytes());
+  return {};
 }
 
 Result<void> write_weights(const arch::Model& model, ParamSource& params, files::Disk& disk,
@@ -153,7 +165,7 @@ Result<void> write_weights(const arch::Model& model, ParamSource& params, files:
   done.parameters = arch::count(model).total;
   if (shards.size() == 1) return {};
   std::ranges::sort(map, {}, &Json::Member::key);
-  write_text(disk, folder + "/model.safetensors.index.json",
+  write_json(disk, folder + "/model.safetensors.index.json",
              Json::object({{"metadata", Json::object({{"total_parameters", done.parameters},
                                                       {"total_size", done.bytes.value}})},
                            {"weight_map", Json::object(std::move(map))}}));
@@ -168,19 +180,23 @@ Result<Exported> write_directory(const arch::Model& model, const Json& config, P
   LS_CHECK(can_write(settings.stored), "weights in ", to_text(settings.stored));
   std::string final_name = folder;
   while (final_name.size() > 1 && final_name.ends_with('/')) final_name.pop_back();
+  const std::size_t slash = final_name.rfind('/');
+  const std::string parent =
+      slash == std::string::npos ? "." : final_name.substr(0, std::max<std::size_t>(slash, 1));
+  checkpoint::make_folders(disk, parent);
   const std::string fresh = join_parts(final_name, ".tmp-", ::getpid());
   Exported done;
   disk.make_folder(fresh);
   Unfinished unfinished(disk, fresh);
   if (const auto written = write_weights(model, params, disk, fresh, settings, done); !written.ok())
     return written.error();
-  write_text(disk, fresh + "/config.json", config);
+  write_json(disk, fresh + "/config.json", config);
+  for (const std::string& path : settings.beside)
+    if (const auto copied = copy_into(disk, fresh, path); !copied.ok()) return copied.error();
   disk.sync_folder(fresh);
   disk.rename(fresh, final_name);
   unfinished.finished();
-  const std::size_t slash = final_name.rfind('/');
-  disk.sync_folder(
-      slash == std::string::npos ? "." : final_name.substr(0, std::max<std::size_t>(slash, 1)));
+  disk.sync_folder(parent);
   return done;
 }
 

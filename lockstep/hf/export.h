@@ -34,6 +34,7 @@ inline constexpr Bytes kShardLimit{5'000'000'000};
 struct ExportSettings {
   DType stored = DType::kBF16;  // one that can be written (elements.h)
   Bytes shard = kShardLimit;    // of tensors in one file; a larger tensor has a file of its own
+  std::vector<std::string> beside = {};  // paths of files that are copied into the directory
 };
 
 struct Exported {
@@ -43,7 +44,7 @@ struct Exported {
   int files = 0;
 };
 
-// Makes `folder`, which must not exist, under another name first; nothing has its name before it is
+// Makes `folder`, which must not exist, and its parents, under another name first; nothing has its name before it is
 // whole. Holds at most one tensor in the source's type and a few megabytes. Leaves nothing when the
 // source refuses to be read, or after an IoError.
 Result<Exported> write_directory(const arch::Model& model, const Json& config, ParamSource& params,

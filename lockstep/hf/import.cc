@@ -33,14 +33,19 @@ std::optional<Json> read_json(const std::string& path, config::Report& report) {
 
 void stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
             checkpoint::FileWriter& file) {
+  const ByteSpan stored = place.stored->entry->bytes;
   const std::int64_t row = place.piece.columns * static_cast<std::int64_t>(size_of(place.type));
   const std::int64_t stride = std::max<std::int64_t>(1, kImportChunk / row);
   for (std::int64_t first = 0; first < place.piece.rows; first += stride) {
     chunk.resize(static_cast<std::size_t>(std::min(stride, place.piece.rows - first) * row));
     HfParams::read(place, first, chunk);
     file.write(chunk);
+    // A transposed one needs pages of the whole tensor for every chunk.
+    if (!place.piece.transposed)
+      forget_pages(stored.subspan(static_cast<std::size_t>((place.piece.begin + first) * row),
+                                  chunk.size()));
   }
-  forget_pages(place.stored->entry->bytes);
+  forget_pages(stored);
 }
 
 checkpoint::Manifest write_weights(const Directory& directory, files::Disk& disk,

@@ -94,6 +94,15 @@ TEST(ConfigJson, WhatIsWrittenIsReadBack) {
   EXPECT_GE(written, 30);
 }
 
+TEST(ConfigJson, AWindowThatNoSequenceFillsIsWrittenAsNone) {
+  arch::ModelConfig mistral = llama_like("mistral");
+  for (const std::int64_t window : {20, 40, 50}) {
+    mistral.window = window;
+    const Json json = *config_json(mistral, DType::kF32);
+    EXPECT_EQ(json.find("sliding_window")->is_null(), window >= mistral.max_positions);
+  }
+}
+
 TEST(ConfigJson, EveryMistakeIsNamedAtOnce) {
   Json json = parsed(kLlama);
   json.set("hidden_act", "gelu").set("attention_bias", true).set("mlp_bias", true);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,7 +10,7 @@
 #include "lockstep/arch/user_model.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/hf/checkpoint_source.h"
-#include "lockstep/hf/elements.h"
+#include "lockstep/hf/tokenizer_files.h"
 #include "tests/hf/tiny.h"
 
 namespace lockstep::hf {
@@ -130,6 +131,26 @@ TEST(Import, AnExistingFolderIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::is_empty(out));
 }
 
+TEST(Export, ATokenizerIsCopied) {
+  const std::string from = fresh_folder("tokenizer");
+  std::filesystem::create_directory(from);
+  EXPECT_FALSE(tokenizer_files(from).ok());
+  std::ofstream(from + "/tokenizer.json") << "words";
+  std::ofstream(from + "/generation_config.json") << "{}";
+  std::ofstream(from + "/config.json") << R"({"bos_token_id": 1, "eos_token_id": [2, 3]})";
+  const auto files = tokenizer_files(from);
+  ASSERT_TRUE(files.ok());
+  EXPECT_EQ(files->special.dump(), R"({"bos_token_id":1,"eos_token_id":[2,3]})");
+  const arch::ModelConfig config = tiny_models()[0];
+  const std::string out = fresh_folder("parent") + "/of/it";
+  DrawnParams params;
+  ASSERT_TRUE(write_directory(*arch::describe(config), Json::object(), params, hasty_disk(), out,
+                              {.beside = files->paths})
+                  .ok());
+  EXPECT_EQ(bytes_in(out + "/tokenizer.json"), "words");
+  EXPECT_EQ(bytes_in(out + "/generation_config.json"), "{}");
+}
+
 // Every byte of the weights counts: one that was changed is found, and nothing is left of the export.
 TEST(Export, ADamagedCheckpointLeavesNothing) {
   const arch::ModelConfig config = tiny_models()[0];
@@ -149,8 +170,64 @@ TEST(Export, ADamagedCheckpointLeavesNothing) {
   EXPECT_EQ(written.error().code, Code::kCorruptCheckpoint);
   EXPECT_NE(written.error().message.find("rank-00000.safetensors"), std::string::npos);
   EXPECT_NE(written.error().message.find("tensor `"), std::string::npos);
-  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir()))
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(out).parent_path()))
     EXPECT_FALSE(entry.path().string().starts_with(out)) << entry.path();
+}
+
+// The most memory that this process has had since the last reset.
+std::int64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") {
+      std::int64_t kilobytes = 0;
+      status >> kilobytes;
+      return kilobytes * 1024;
+    }
+  return -1;
+}
+
+void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+class Zeros final : public ParamSource {
+ public:
+  DType type() const override { return DType::kF32; }
+  Result<void> read(const std::string&, const std::vector<std::int64_t>&, std::int64_t,
+                    std::span<std::byte> out) override {
+    std::memset(out.data(), 0, out.size());
+    return {};
+  }
+};
+
+// Its tensors are transposed on the way, which needs more memory than any other.
+TEST(ImportLong, FilesLargerThanItsMemoryAreStreamed) {
+  arch::ModelConfig config = tiny_models()[0];
+  config.layers = 5;
+  config.hidden = 512;
+  config.head_dim = 128;
+  config.ffn = 8192;
+  const arch::Model model = *arch::describe(config);
+  const std::int64_t most = (std::int64_t{4} * 512 * 8192) + (std::int64_t{64} << 20);
+  const std::string folder = fresh_folder("large");
+  Zeros zeros;
+  const Exported made =
+      *write_directory(model, *config_json(config, DType::kF32), zeros, hasty_disk(), folder,
+                       {.stored = DType::kF32, .shard = {60'000'000}});
+  ASSERT_GT(made.bytes.value, 2 * most);
+
+  reset_peak();
+  std::int64_t before = peak_bytes();
+  const std::string start = import(folder, fresh_folder("checkpoint")).checkpoint;
+  EXPECT_LE(peak_bytes() - before, most);
+
+  auto source = source_of(start);
+  ASSERT_TRUE(source.ok());
+  reset_peak();
+  before = peak_bytes();
+  EXPECT_TRUE(write_directory(model, Json::object(), *source, hasty_disk(), fresh_folder("again"),
+                              {.stored = DType::kBF16})
+                  .ok());
+  EXPECT_LE(peak_bytes() - before, most);
 }
 
 }  // namespace

@@ -44,10 +44,17 @@ files::Disk& hasty_disk() {
 }
 
 std::string fresh_folder(const std::string& name) {
+  // Of this process, and gone with it.
+  static const struct Scratch {
+    std::string path = join_parts(testing::TempDir(), "hf-", ::getpid());
+    Scratch() {
+      std::filesystem::remove_all(path);
+      std::filesystem::create_directory(path);
+    }
+    ~Scratch() { std::filesystem::remove_all(path); }
+  } scratch;
   static int number = 0;
-  std::string folder = join_parts(testing::TempDir(), "hf-", name, "-", ::getpid(), "-", ++number);
-  std::filesystem::remove_all(folder);
-  return folder;
+  return join_parts(scratch.path, "/", name, "-", ++number);
 }
 
 }  // namespace lockstep::hf
