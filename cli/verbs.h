@@ -19,6 +19,7 @@ Verb calibrate_verb();                                   // calibrate.cc
 Verb backtest_verb();                                    // backtest.cc
 Verb checkpoint_verb();                                  // checkpoint.cc
 Verb config_verb();                                      // config.cc
+Verb convert_verb();                                     // convert.cc
 Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc
 Verb cluster_verb();                                     // cluster.cc

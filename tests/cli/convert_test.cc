@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "lockstep/arch/catalog.h"
+#include "lockstep/arch/user_model.h"
+#include "lockstep/files/durable.h"
+#include "lockstep/hf/config_json.h"
+#include "lockstep/hf/export.h"
+#include "tests/cli/answer.h"
+
+namespace lockstep::cli {
+namespace {
+
+class Counting final : public hf::ParamSource {
+ public:
+  DType type() const override { return DType::kBF16; }
+  Result<void> read(const std::string&, const std::vector<std::int64_t>&, std::int64_t first,
+                    std::span<std::byte> out) override {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<std::byte>((first + static_cast<std::int64_t>(i)) & 0x3f);
+    return {};
+  }
+};
+
+// A folder of its own for each test, with a Hugging Face directory `tiny` in it.
+class ConvertVerb : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = testing::TempDir() + "convert-" +
+           testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(dir_);
+    const arch::ModelConfig config = arch::find("gpt2-tiny")->config;
+    Counting params;
+    ASSERT_TRUE(hf::write_directory(*arch::describe(config), *hf::config_json(config, DType::kBF16),
+                                    params, files::real_disk(), at("tiny"), {})
+                    .ok());
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::string at(const std::string& name) const { return dir_ + "/" + name; }
+  static Answer run(std::vector<std::string> words) {
+    words.insert(words.begin(), "convert");
+    return answer(convert_verb(), words);
+  }
+  static std::string bytes_in(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string dir_;
+};
+
+TEST_F(ConvertVerb, GoesBothWaysAndSaysWhatItDid) {
+  const Answer there = run({at("tiny"), at("start")});
+  ASSERT_EQ(there.code, ExitCode::kOk) << there.err;
+  for (const char* part :
+       {"model    tiny: gpt2, 124,672 parameters, head tied", "28 tensors from 1 file",
+        "/start/step-00000000: 36 parameter tensors, 244 KiB", "/start/model.toml"})
+    EXPECT_NE(there.out.find(part), std::string::npos) << part << "\n" << there.out;
+  EXPECT_EQ(arch::model_named(at("start/model.toml"))->hidden, 64);
+
+  const Answer back = run({at("start"), at("again"), "--tokenizer", at("tiny")});
+  EXPECT_EQ(back.code, ExitCode::kEnvironment) << back.out;
+  EXPECT_FALSE(std::filesystem::exists(at("again")));
+  std::ofstream(at("tiny/tokenizer.json")) << "words";
+  const Answer json = run({at("start"), at("again"), "--tokenizer", at("tiny"), "--json"});
+  ASSERT_EQ(json.code, ExitCode::kOk) << json.err;
+  const Json told = *Json::parse(json.out);
+  EXPECT_EQ(told.find("schema")->as_text(), "lockstep.convert/1");
+  EXPECT_EQ(told.find("dtype")->as_text(), "bf16");
+  EXPECT_FALSE(told.find("rounded")->as_bool());
+  for (const char* file : {"model.safetensors", "config.json", "tokenizer.json"})
+    EXPECT_EQ(bytes_in(at("again/") + file) == bytes_in(at("tiny/") + file), true) << file;
+
+  EXPECT_EQ(run({at("start/step-00000000"), at("wide"), "--dtype", "f32", "--shard", "100kB"}).code,
+            ExitCode::kOk);
+  EXPECT_TRUE(std::filesystem::exists(at("wide/model.safetensors.index.json")));
+}
+
+TEST_F(ConvertVerb, NothingIsOverwrittenOrGuessed) {
+  const auto refusal = [&](const std::vector<std::string>& words, ExitCode code) {
+    const Answer ran = run(words);
+    EXPECT_EQ(ran.code, code) << ran.out << ran.err;
+    return ran.err;
+  };
+  EXPECT_NE(refusal({at("tiny"), at("tiny")}, ExitCode::kUsage).find("exists already"),
+            std::string::npos);
+  refusal({at("nowhere"), at("out")}, ExitCode::kEnvironment);
+  std::filesystem::create_directory(at("empty"));
+  EXPECT_NE(refusal({at("empty"), at("out")}, ExitCode::kUsage).find("LS0825"), std::string::npos);
+  EXPECT_NE(refusal({at("tiny"), at("out"), "--dtype", "f32"}, ExitCode::kUsage).find("--dtype"),
+            std::string::npos);
+  std::ofstream(at("tiny/MANIFEST.json")) << "{}";
+  refusal({at("tiny"), at("out")}, ExitCode::kUsage);
+  std::filesystem::remove(at("tiny/MANIFEST.json"));
+  std::filesystem::resize_file(at("tiny/model.safetensors"), 1000);
+  EXPECT_NE(refusal({at("tiny"), at("out")}, ExitCode::kUsage).find("model.safetensors"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(at("out")));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
