@@ -1,0 +1,115 @@
+// What a checkpoint's weights compute and learn, for tests/oracles.
+//   weights_worker logits <checkpoint> <batch> <seq>   reads batch x seq tokens (i64) from standard
+//                                                      input, writes their logits (f32) to standard
+//                                                      output
+//   weights_worker train <checkpoint> <folder> <seq>   starts from the weights, trains one step in f32 on
+//                                                      made-up text and saves the weights of step 1
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "lockstep/arch/user_model.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/nn/block.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/tensor/as_buffer.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/train/checkpoint.h"
+#include "lockstep/train/job.h"
+#include "lockstep/train/session.h"
+
+namespace lockstep {
+namespace {
+
+using checkpoint::Checkpoint;
+
+constexpr Seconds kPatience{60};
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor, std::int64_t first, std::int64_t count) {
+  auto* const start = static_cast<float*>(tensor::as_buffer(tensor).data) + first;
+  return std::as_writable_bytes(std::span(start, static_cast<std::size_t>(count)));
+}
+
+// A unit's flat buffer, a tied head's weight included.
+at::Tensor params_of(Checkpoint& from, const arch::Model& model, int unit) {
+  const auto layouts = arch::flat_layouts(model);
+  const arch::FlatLayout& layout =
+      layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
+  at::Tensor flat = at::zeros({layout.padded(1)}, at::kFloat);
+  for (const checkpoint::UnitSlice& part : checkpoint::unit_slices(
+           model, unit, layout, {}, {0, layout.size}, checkpoint::Role::kWeight)) {
+    const Result<void> read =
+        from.read(part.slice, DType::kF32, bytes_of(flat, part.at, part.slice.size()));
+    LS_CHECK(read.ok(), read.error().message);
+  }
+  return flat;
+}
+
+int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
+  const arch::Model model = *arch::describe(*arch::model_of(from.manifest().model));
+  const arch::ModelConfig& config = model.config;
+  const auto layouts = arch::flat_layouts(model);
+  const at::Tensor tokens = at::empty({batch, seq}, at::kLong);
+  const auto count = static_cast<std::size_t>(batch * seq);
+  LS_CHECK(std::fread(tokens.mutable_data_ptr<std::int64_t>(), 8, count, stdin) == count);
+  const nn::Rope rope(config, seq, at::kFloat, at::kCPU);
+  at::Tensor x =
+      nn::Embedding(config, model.unit(0), layouts[0]).forward(params_of(from, model, 0), tokens);
+  for (int layer = 1; layer + 1 < model.num_units(); ++layer) {
+    const nn::Block block(config, model.unit(layer), layouts[1], batch, seq, {}, rope);
+    nn::BlockStash stash;
+    x = block.forward(params_of(from, model, layer), x, stash);
+  }
+  const int last = model.num_units() - 1;
+  const at::Tensor params = params_of(from, model, last);
+  nn::RowStats stats;
+  x = nn::Norm(config, model.unit(last), layouts[2], "head.norm").forward(params, x, stats);
+  const at::Tensor out =
+      nn::Linear(model.unit(last), layouts[2], {"head"}, config.vocab, config.hidden)
+          .forward(params, x);
+  const auto numel = static_cast<std::size_t>(out.numel());
+  return std::fwrite(out.const_data_ptr<float>(), 4, numel, stdout) == numel ? 0 : 1;
+}
+
+int train_one(Checkpoint from, const std::string& folder, std::int64_t seq) {
+  plan::Spec spec;
+  spec.model = *arch::model_of(from.manifest().model);
+  spec.batch = {seq, 4, 1};
+  spec.train = {.steps = 1, .lr = {.peak = 1e-2}, .seed = 1, .dtype = DType::kF32};
+  const train::Job job = train::make_job(spec).value();
+  const data::MockTokens tokens(1, spec.model.vocab, false);
+  comm::run_local(1, [&](comm::World& world) {
+    train::Session session(job, world, "", tokens, kPatience);
+    const auto started = train::load_weights(job, session, world, "load", from.path(), kPatience);
+    LS_CHECK(started.ok(), started.error().message);
+    const train::StepReport report = session.step(0);
+    LS_CHECK(report.updated);
+    train::Saver saver(job, session, world, "save", {.folder = folder}, kPatience);
+    saver.save({1, report.sequences, report.tokens});
+    saver.finish();
+  });
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  using namespace lockstep;  // NOLINT(google-build-using-namespace)
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() != 4) return 2;
+  tensor::request_strict_kernels();
+  tensor::install_counting_allocator();
+  checkpoint::Checkpoint from = checkpoint::Checkpoint::open(words[1]).value();
+  if (words[0] == "logits")
+    return logits(std::move(from), std::stoll(words[2]), std::stoll(words[3]));
+  return words[0] == "train" ? train_one(std::move(from), words[2], std::stoll(words[3])) : 2;
+}
