@@ -184,6 +184,11 @@ class Explainer {
     if (has_equals_ && key_.find_first_of(" \t") != std::string_view::npos &&
         has(key_, "\"") == false)
       return say("a key is one word", span_of(key_), "join it with `_`, or quote it");
+    const bool is_ascii =
+        std::ranges::all_of(key_, [](unsigned char letter) { return letter < 0x80; });
+    if (has_equals_ && !is_ascii && !has(key_, "\""))
+      return say("a key without quotes has only letters a to z, digits, `_` and `-`", span_of(key_),
+                 "no key of ours has others; where one is meant, quote it");
     if (has_equals_ || trimmed(text()).empty()) return false;
     return say("this is no `key = value`", span_of(trimmed(text())),
                "write key = value, [table], or # before a comment");
