@@ -41,6 +41,14 @@ std::uint64_t header_length(const std::string& file) {
   return length;
 }
 
+// A digit before `end`, the first from about `begin` on, becomes another; false when there is none.
+bool change_digit(std::string& bytes, std::size_t end, std::size_t begin) {
+  const std::size_t digit = bytes.find_first_of("0123456789", begin % end);
+  if (digit >= end) return false;
+  bytes[digit] = static_cast<char>('0' + (bytes[digit] - '0' + 1) % 10);
+  return true;
+}
+
 // One fault; its name.
 std::string spoil(Bytes& files, const Bytes& other, Dice& dice) {
   auto at = files.begin();
@@ -81,19 +89,11 @@ std::string spoil(Bytes& files, const Bytes& other, Dice& dice) {
     case 7:
       bytes += std::string(1 + any() % 5000, static_cast<char>(roll(dice, 0, 255)));
       return name + "longer";
-    case 8: {  // a header that lies: another number somewhere in it
-      if (at->first == kManifestName) {
-        const std::size_t digit = bytes.find_first_of("0123456789", any());
-        if (digit == std::string::npos) break;
-        bytes[digit] = static_cast<char>('0' + (bytes[digit] - '0' + 1) % 10);
-        return name + "another digit";
-      }
-      const std::size_t begin = 8 + any() % header_length(bytes);
-      const std::size_t digit = bytes.find_first_of("0123456789", begin);
-      if (digit == std::string::npos || digit >= 8 + header_length(bytes)) break;
-      bytes[digit] = static_cast<char>('0' + (bytes[digit] - '0' + roll(dice, 1, 9)) % 10);
-      return name + "another digit in the header";
-    }
+    case 8:  // a header that lies
+      if (!change_digit(bytes, at->first == kManifestName ? bytes.size() : 8 + header_length(bytes),
+                        any()))
+        break;
+      return name + "another digit";
     default: {
       if (at->first == kManifestName) break;
       const auto length =
