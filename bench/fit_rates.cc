@@ -198,31 +198,20 @@ void cross_validate(Family& rows, const DeviceRates& start) {
     for (const double e : errors) sizes.push_back(std::abs(e));
     std::ranges::sort(sizes);
     std::ranges::sort(errors);
-    std::printf("  left out %-28s median |e| %5.1f %%  p90 %5.1f %%  signed %+5.1f %%\n", source.c_str(),
-                100 * sizes[sizes.size() / 2], 100 * sizes[sizes.size() * 9 / 10],
+    std::printf("  left out %-28s median |e| %5.1f %%  p90 %5.1f %%  signed %+5.1f %%\n",
+                source.c_str(), 100 * sizes[sizes.size() / 2], 100 * sizes[sizes.size() * 9 / 10],
                 100 * errors[errors.size() / 2]);
     rows = std::move(kept);
     for (Row& row : left) rows.push_back(std::move(row));
   }
 }
 
-}  // namespace
+using Families = std::map<std::string, Family>;
+using Tables = std::map<std::string, DeviceRates>;
 
-int main(int argc, char** argv) {
-  if (argc < 2) return std::fprintf(stderr, "usage: fit_rates FILE.csv [-v] [--no-fit] [--cross]\n"), 2;
-  std::ifstream file(argv[1]);
-  std::stringstream text;
-  text << file.rdbuf();
-  RunTable table;
-  if (const auto ok = lockstep::backtest::read_runs(text.str(), table); !ok.ok())
-    return std::fprintf(stderr, "%s\n", ok.error().message.c_str()), 1;
-  bool verbose = false, fit = true, cross = false;
-  for (int i = 2; i < argc; ++i) {
-    if (std::string(argv[i]) == "-v") verbose = true;
-    if (std::string(argv[i]) == "--no-fit") fit = false;
-    if (std::string(argv[i]) == "--cross") cross = true;
-  }
-  std::map<std::string, Family> families;
+// Calibration rows alone, by family of devices. Recipes that call themselves untuned are left out of the fit.
+Families calibration_rows(const RunTable& table) {
+  Families families;
   for (const PublishedRun& run : table.rows) {
     if (run.text("split") != "calib" || run.text("outcome") != "ok") continue;
     const std::string& schedule = run.text("schedule");
@@ -234,15 +223,16 @@ int main(int argc, char** argv) {
     auto request = request_of(run);
     if (!seconds || !request.ok()) continue;
     Row row{&run, *std::move(request), *seconds, {}};
-    const auto name = row.request.candidates.front().rates->family;
     row.group = run.text("source") + (run.text("precision") == "fp8" ? "/8bit" : "") +
                 (run.text("arch").starts_with("moe") ? "/moe" : "");
-    families[std::string(name)].push_back(std::move(row));
+    families[std::string(row.request.candidates.front().rates->family)].push_back(std::move(row));
   }
+  return families;
+}
+
+// The two gaps belong to all families, so they are moved outside and each family is fitted again.
+StackGaps fit_all(Families& families, Tables& tables) {
   StackGaps gaps = lockstep::backtest::kFittedGaps;
-  std::map<std::string, DeviceRates> tables;
-  for (auto& [name, rows] : families) tables[name] = *rows.front().request.candidates.front().rates;
-  // The two gaps belong to all families, so they are moved outside and each family fitted again.
   const auto everything = [&](const StackGaps& tried) {
     double sum = 0;
     for (auto& [name, rows] : families) {
@@ -252,33 +242,52 @@ int main(int argc, char** argv) {
     }
     return sum;
   };
-  if (fit) {
-    double best = everything(gaps);
-    for (double step = 0.06; step > 0.01; step /= 2)
-      for (double StackGaps::*member : {&StackGaps::sharded, &StackGaps::other})
-        for (const double sign : {1.0, -1.0}) {
-          StackGaps tried = gaps;
-          tried.*member = std::clamp(tried.*member + sign * step, 0.0, 0.5);
-          const auto kept = tables;
-          if (const double loss = everything(tried); loss < best - 1e-5)
-            best = loss, gaps = tried;
-          else
-            tables = kept;
-        }
-    for (auto& [name, rows] : families) set_gaps(rows, gaps);
-  }
+  double best = everything(gaps);
+  for (double step = 0.06; step > 0.01; step /= 2)
+    for (double StackGaps::* member : {&StackGaps::sharded, &StackGaps::other})
+      for (const double sign : {1.0, -1.0}) {
+        StackGaps tried = gaps;
+        tried.*member = std::clamp(tried.*member + sign * step, 0.0, 0.5);
+        const Tables kept = tables;
+        if (const double loss = everything(tried); loss < best - 1e-5)
+          best = loss, gaps = tried;
+        else
+          tables = kept;
+      }
+  for (auto& [name, rows] : families) set_gaps(rows, gaps);
+  return gaps;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2)
+    return std::fprintf(stderr, "usage: fit_rates FILE.csv [-v] [--no-fit] [--cross]\n"), 2;
+  std::ifstream file(argv[1]);
+  std::stringstream text;
+  text << file.rdbuf();
+  RunTable table;
+  if (const auto ok = lockstep::backtest::read_runs(text.str(), table); !ok.ok())
+    return std::fprintf(stderr, "%s\n", ok.error().message.c_str()), 1;
+  const auto given = [&](const char* word) {
+    return std::any_of(argv + 2, argv + argc,
+                       [&](const char* arg) { return std::string(arg) == word; });
+  };
+  const bool fit = !given("--no-fit");
+  Families families = calibration_rows(table);
+  Tables tables;
+  for (auto& [name, rows] : families) tables[name] = *rows.front().request.candidates.front().rates;
+  const StackGaps gaps = fit ? fit_all(families, tables) : lockstep::backtest::kFittedGaps;
   std::printf("gaps: sharded %.3f, other %.3f\n", gaps.sharded, gaps.other);
   for (auto& [name, rows] : families) {
-    DeviceRates rates = *rows.front().request.candidates.front().rates;
-    std::printf("%s: %zu rows, error before %.2f %%\n", name.c_str(), rows.size(),
+    const DeviceRates rates = fit ? fitted(rows, tables[name]) : tables[name];
+    std::printf("%s: %zu rows\n  after %.2f %%\n", name.c_str(), rows.size(),
                 100 * loss_of(rows, rates));
-    if (fit) rates = fitted(rows, rates);
-    std::printf("  after %.2f %%\n", 100 * loss_of(rows, rates));
     for (std::size_t i = 0; i < kNumTerms; ++i)
       std::printf("  %s fit(%.4g, %.2f)\n", std::string(to_text(static_cast<Term>(i))).c_str(),
                   rates.terms[i].value, fit ? band_of(rows, rates, i) : 0);
-    report(rows, rates, verbose);
-    if (cross) cross_validate(rows, rates);
+    report(rows, rates, given("-v"));
+    if (given("--cross")) cross_validate(rows, rates);
   }
   return 0;
 }

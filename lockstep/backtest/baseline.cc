@@ -34,9 +34,9 @@ void Baseline::finish() {
   }
   // Medians of the calibration split of the published runs, for files that hold none.
   if (constants_.empty())
-    constants_ = {{"ampere/16", 0.475},  {"ampere/16/full", 0.407}, {"blackwell/16", 0.424},
-                  {"blackwell/8", 0.57}, {"hopper/16", 0.5},        {"hopper/16/full", 0.39},
-                  {"hopper/8", 0.7},     {"hopper/8/full", 0.4}};
+    constants_ = {{"ampere/16", 0.5101},   {"ampere/16/full", 0.3235}, {"blackwell/16", 0.3738},
+                  {"blackwell/8", 0.6153}, {"hopper/16", 0.4948},      {"hopper/16/full", 0.4026},
+                  {"hopper/8", 0.7424},    {"hopper/8/full", 0.2847}};
 }
 
 std::optional<double> Baseline::predict(const cost::PriceRequest& request) const {

@@ -207,7 +207,9 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
       "term\n"
       "(`bench/fit_rates.cc`); rows outside the model are excluded by "
       "`bench/backtest/excluded.toml`, which was\n"
-      "fixed before any held-out row was priced.\n\n## Headline\n\n";
+      "fixed before any held-out row was priced. What was changed after the first held-out run, "
+      "and why, is in\n"
+      "[bench/backtest](../bench/backtest/README.md).\n\n## Headline\n\n";
   text += headline(scores);
   text += "\n## Held-out sources\n\n" + source_table(scores, true);
   text += "\n## Calibration sources\n\n" + source_table(scores, false);

@@ -165,7 +165,8 @@ std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, in
   const std::string& text = run.text("recompute");
   if (text == "none") return {Keep::kAll};
   if (text == "full") return {Keep::kInput};
-  if (text == "selective" && (says(run, "notes", "selective op") || says(run, "notes", "perator-level")))
+  if (text == "selective" &&
+      (says(run, "notes", "selective op") || says(run, "notes", "perator-level")))
     return {Keep::kHalf};
   if (text == "selective") return {zero >= 3 && stack.flash ? Keep::kCheap : Keep::kNoScores};
   return {Keep::kAll, Keep::kCheap, Keep::kNoScores, Keep::kInput};
@@ -288,17 +289,24 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackGaps& gaps) {
 }
 
 Priced price_run(const RunRequest& run, const cluster::DeviceRates* rates) {
+  // A published run did fit: where a setting is not given, an estimate a fifth above the device still counts.
+  constexpr double kSlack = 1.2;
   Priced best;
+  const auto plausible = [](const Priced& one) {
+    return device_bytes(one.price.memory) <= kSlack * one.price.usable;
+  };
   for (const PriceRequest& candidate : run.candidates) {
     Priced one{candidate, {}};
     if (rates != nullptr) one.request.rates = rates;
     one.price = price(one.request);
-    const bool first = best.request.shape == nullptr;
-    const bool better = one.price.fits != best.price.fits ? one.price.fits
-                        : one.price.fits
-                            ? one.price.time.total() < best.price.time.total()
-                            : one.price.memory.allocated() < best.price.memory.allocated();
-    if (first || better) best = one;
+    const bool is_first = best.request.shape == nullptr;
+    const auto rank = [&](const Priced& p) { return p.price.fits ? 2 : plausible(p) ? 1 : 0; };
+    const bool is_better =
+        !is_first &&
+        (rank(one) != rank(best) ? rank(one) > rank(best)
+         : rank(one) > 0         ? one.price.time.total() < best.price.time.total()
+                                 : one.price.memory.allocated() < best.price.memory.allocated());
+    if (is_first || is_better) best = one;
   }
   return best;
 }

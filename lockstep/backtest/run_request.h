@@ -17,9 +17,9 @@ namespace lockstep::backtest {
 
 // Software that leaves its devices idle between kernels to a different degree, by what a row says.
 enum class StackClass : std::uint8_t {
-  kTuned,     // the vendor's own stack, or a compiled program
-  kSharded,   // PyTorch FSDP, eager
-  kOther,     // DeepSpeed and home-made trainers
+  kTuned,    // the vendor's own stack, or a compiled program
+  kSharded,  // PyTorch FSDP, eager
+  kOther,    // DeepSpeed and home-made trainers
 };
 StackClass stack_class_of(const PublishedRun& run, int zero);
 

@@ -10,12 +10,12 @@ namespace {
 
 // Bytes per token of one layer in classes that layouts treat differently.
 struct KeptTensors {
-  double path = 0;     // between tensor-parallel parts: inputs and outputs of norms
-  double normed = 0;   // of which outputs of norms
-  double inner = 0;    // divided by tp
-  double scores = 0;   // of unfused attention, divided by tp
-  double product = 0;  // of the MLP's activation, divided by tp
-  double routed = 0;   // of dispatched tokens, divided by tp / etp
+  double path = 0;            // between tensor-parallel parts: inputs and outputs of norms
+  double normed = 0;          // of which outputs of norms
+  double inner = 0;           // divided by tp
+  double scores = 0;          // of unfused attention, divided by tp
+  double product = 0;         // of the MLP's activation, divided by tp
+  double routed = 0;          // of dispatched tokens, divided by tp / etp
   double routed_product = 0;  // of which products of the experts' activations
 };
 
@@ -139,8 +139,7 @@ double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
       return whole_bytes_per_token(r, expert_layer) - kept.scores / r.tp;
     case Keep::kCheap:
       return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
-             (kept.product + kept.scores) / r.tp -
-             kept.routed_product * r.etp / r.tp;
+             (kept.product + kept.scores) / r.tp - kept.routed_product * r.etp / r.tp;
     case Keep::kHalf:
       return 2 * r.shape->hidden / path +
              (whole_bytes_per_token(r, expert_layer) - (kept.path + kept.product) / path) / 2 +

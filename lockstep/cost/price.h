@@ -28,8 +28,8 @@ enum class Keep : std::uint8_t {
   kAll,
   kNoScores,  // scores and softmax of unfused attention are made again ("selective")
   kCheap,     // norm outputs and the MLP's product are made again, one elementwise pass each
-  kHalf,      // every second matrix product and all elementwise passes are made again (torchtitan's "op")
-  kInput,     // the block's input alone ("full")
+  kHalf,  // every second matrix product and all elementwise passes are made again (torchtitan's "op")
+  kInput,  // the block's input alone ("full")
 };
 
 enum class Pipe : std::uint8_t {
@@ -58,8 +58,8 @@ struct Stack {
   bool fused_loss = true;     // cross-entropy in place of its logits
   bool whole_logits = false;  // tensor ranks gather the logits and each computes all of the loss
   bool grouped_host = true;   // host launches a layer's experts together
-  double gaps = 0;         // share of compute time by which idle moments between kernels lengthen it
-  double host_factor = 1;     // of launch time: graphs and compilers 0.3, eager Python 1
+  double gaps = 0;  // share of compute time by which idle moments between kernels lengthen it
+  double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   bool reduce_each_microbatch = false;  // ZeRO-3 sharded gradients: after every backward pass
 };

@@ -77,7 +77,7 @@ std::string diagonal(const Scatter& scatter, const LogRange& range) {
 
 }  // namespace
 
-std::string svg(const Scatter& scatter) {
+std::string scatter_svg(const Scatter& scatter) {
   const LogRange range = range_of(scatter);
   const double width = kLeft + kSide + kRight, height = kTop + kSide + kBottom;
   std::string out = strf(

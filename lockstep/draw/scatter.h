@@ -20,6 +20,6 @@ struct Scatter {
   std::vector<Dot> dots;
 };
 
-std::string svg(const Scatter& scatter);
+std::string scatter_svg(const Scatter& scatter);
 
 }  // namespace lockstep::draw

@@ -1,0 +1,68 @@
+#include "lockstep/backtest/score.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/backtest/published.h"
+
+namespace lockstep::backtest {
+namespace {
+
+// Anchor A19: SimuMax's 43 measured B200 peaks (docs/b200 of that project); the transients have no fitted constant.
+TEST(Score, SimuMaxMemory) {
+  RunTable table;
+  read_published(table);
+  const Scores scores = score(table, {});
+  double sum = 0, worst = 0;
+  int rows = 0;
+  for (const ScoredRun& row : scores.runs) {
+    if (row.run->text("source") != "simumax-b200-real") continue;
+    ASSERT_TRUE(row.memory_error) << row.run->text("id") << row.not_priced;
+    sum += std::abs(*row.memory_error);
+    worst = std::max(worst, std::abs(*row.memory_error));
+    ++rows;
+  }
+  EXPECT_EQ(rows, 43);
+  EXPECT_LE(sum / rows, 0.005);
+  EXPECT_LE(worst, 0.02);
+}
+
+// Garbage in one cell costs that row and no other, and never more.
+TEST(Score, AnyValueIsSurvived) {
+  RunTable table;
+  read_published(table);
+  for (const char* value : {"", "0", "-1", "x", "1e308", "7"})
+    for (const std::string& column : required_columns()) {
+      RunTable changed;
+      changed.columns = table.columns;
+      std::vector<std::string> cells;
+      for (const std::string& name : table.columns)
+        cells.push_back(name == column ? value : table.rows[5].text(name));
+      changed.rows.emplace_back(&changed.columns, cells);
+      const Scores scores = score(changed, {});
+      EXPECT_EQ(scores.runs.size(), 1u);
+    }
+}
+
+TEST(Score, Summaries) {
+  const Summary summary = summarize({0.1, -0.2, 0.3, -0.4, 0.05});
+  EXPECT_EQ(summary.rows, 5);
+  EXPECT_DOUBLE_EQ(summary.median, 0.2);
+  EXPECT_DOUBLE_EQ(summary.bias, 0.05);
+  EXPECT_EQ(summarize({}).rows, 0);
+}
+
+// Excluded rows leave the headline, and their reason stays.
+TEST(Score, ExclusionsLeaveTheHeadline) {
+  RunTable table;
+  read_published(table);
+  const Exclusion rule{"source", {"korthikanti-2022"}, {}, {}, true, "because"};
+  const Scores all = score(table, {}), some = score(table, {rule});
+  EXPECT_EQ(all.time[1].rows - some.time[1].rows, 10);
+  for (const ScoredRun& row : some.runs)
+    EXPECT_EQ(row.excluded == "because", row.run->text("source") == "korthikanti-2022");
+}
+
+}  // namespace
+}  // namespace lockstep::backtest

@@ -1,0 +1,124 @@
+#include "lockstep/cost/peak_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/arch/activation_bytes.h"
+#include "lockstep/arch/unit_bytes.h"
+#include "tests/cost/requests.h"
+
+namespace lockstep::cost {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+
+// Llama's block, tensor by tensor, is what arch lists for our own block in bf16 but for the statistics of two
+// norms, which ours keep in one f32 each; 8 bytes per token.
+TEST(PeakMemory, KeepsWhatArchLists) {
+  for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b"}) {
+    Rig rig(name, "h100:8");
+    const arch::ModelConfig config = arch::find(name)->config;
+    const arch::Model model = *arch::describe(config);
+    arch::UnitSizes sizes;
+    sizes.seq = 4096;
+    sizes.dtype = DType::kBF16;
+    const auto exact = static_cast<double>(total(stash_tensors(config, model.unit(1), sizes)));
+    EXPECT_NEAR(whole_bytes_per_token(rig.request, false) * 4096 / exact, 1, 1e-4) << name;
+  }
+}
+
+TEST(PeakMemory, LlamaBlocksOfThePlan) {
+  const auto bytes = [](const char* name, Keep keep) {
+    Rig rig(name, "h100:8");
+    rig.request.keep = keep;
+    return kept_bytes_per_token(rig.request, false) - 8;  // two statistics of norms
+  };
+  EXPECT_EQ(bytes("llama3-8b", Keep::kAll), 139'392);
+  EXPECT_EQ(bytes("llama3-70b", Keep::kAll), 274'688);
+  EXPECT_EQ(bytes("llama3-405b", Keep::kAll), 520'704);
+  EXPECT_EQ(bytes("llama3-405b", Keep::kCheap), 348'672);
+}
+
+// Korthikanti et al., equations 1 to 6, by the formula arch has.
+TEST(PeakMemory, GptBlocksByTheirFormulas) {
+  Rig rig(megatron_gpt(96, 12288, 96), "a100:8");
+  PriceRequest& r = rig.request;
+  r.stack.flash = false;
+  r.stack.dropout = true;
+  for (const double t : {1.0, 2.0, 8.0})
+    for (const bool sp : {false, true})
+      for (const Keep keep : {Keep::kAll, Keep::kNoScores, Keep::kInput}) {
+        r.tp = t;
+        r.sp = sp;
+        r.keep = keep;
+        const auto wanted = keep == Keep::kAll        ? arch::Recompute::kNone
+                            : keep == Keep::kNoScores ? arch::Recompute::kAttention
+                                                      : arch::Recompute::kBlock;
+        const double ours = kept_bytes_per_token(r, false) * 2048;
+        const double theirs =
+            gpt_block_bytes({2048, 1, 12288, 96}, static_cast<std::int64_t>(t), sp, wanted);
+        EXPECT_NEAR(ours / theirs, 1, 2e-3) << t << sp << static_cast<int>(keep);
+      }
+}
+
+// Anchor A4: activations of the first stage in figure 1, GiB.
+TEST(PeakMemory, KorthikantiFigureOne) {
+  struct Case {
+    double layers, hidden, heads, pp, batch, chunks, plain, selective;
+  };
+  for (const Case& c :
+       {Case{48, 6144, 64, 1, 4, 1, 59.25, 9.56}, Case{96, 12288, 96, 8, 1, 3, 66.84, 12.35},
+        Case{105, 20480, 128, 35, 1, 3, 114.02, 23.08},
+        Case{128, 25600, 160, 64, 1, 1, 131.25, 26.56}}) {
+    Rig rig(megatron_gpt(c.layers, c.hidden, c.heads), "a100:512");
+    PriceRequest& r = rig.request;
+    r.stack.flash = false;
+    r.stack.dropout = true;
+    r.tp = 8;
+    r.pp = c.pp;
+    r.chunks = c.chunks;
+    r.pipe = c.chunks > 1 ? Pipe::kInterleaved : Pipe::k1f1b;
+    r.microbatch = c.batch;
+    r.global_batch = 1024 * c.batch;
+    r.sp = false;
+    EXPECT_NEAR(price_memory(r).activations / kGiB, c.plain, 0.05) << c.layers;
+    r.sp = true;
+    r.keep = Keep::kNoScores;
+    EXPECT_NEAR(price_memory(r).activations / kGiB, c.selective, 0.05) << c.layers;
+  }
+}
+
+// Anchors A1 and A2: ZeRO figure 1 (16 bytes per parameter on 64 ranks) and 175B on 1,024 devices.
+TEST(PeakMemory, States) {
+  Rig rig("llama3-8b", "h100:64");
+  PriceRequest& r = rig.request;
+  r.dp = 64;
+  r.global_batch = 64;
+  r.stack.grad_bytes = 2;
+  r.stack.reduce_each_microbatch = true;
+  const double parameters = total_params(rig.shape);
+  const double shares[] = {16, 4 + 12.0 / 64, 2 + 14.0 / 64, 16.0 / 64};
+  for (const int zero : {0, 1, 2, 3}) {
+    r.zero = zero;
+    const Memory memory = price_memory(r);
+    EXPECT_NEAR((memory.weights + memory.grads + memory.optimizer) / parameters, shares[zero],
+                1e-6);
+  }
+}
+
+// Anchor A15: 405B, tp 8, pp 16, one stage of 8 layers holds 16 microbatches of 533 MB each layer.
+TEST(PeakMemory, Llama3NothingMadeAgain) {
+  Rig rig("llama3-405b", "h100:16384");
+  PriceRequest& r = rig.request;
+  r.seq = 8192;
+  r.tp = 8;
+  r.pp = 16;
+  r.dp = 128;
+  r.global_batch = 2048;
+  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 / 1e6, 533, 1);
+  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 68.2, 0.1);
+  r.keep = Keep::kCheap;
+  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
+}
+
+}  // namespace
+}  // namespace lockstep::cost
