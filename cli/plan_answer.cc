@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/plan_report.h"
 #include "cli/table.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
@@ -206,8 +207,8 @@ Error nothing_found(const PlanRequest& request, const PlanAnswer& answer) {
   if (answer.least_bytes > 0)
     return {Code::kNothingFits,
             join_parts(what, " does not fit: every layout needs at least ",
-                       strf("%.1f GB", answer.least_bytes / 1e9), " on some device, which has ",
-                       strf("%.1f GB", request.cluster.device.memory.value / 1e9)),
+                       gibibytes(answer.least_bytes), " on some device, which has ",
+                       gibibytes(cost::capacity_bytes(request.cluster.device))),
             "use more devices, devices with more memory, or a shorter seq"};
   const std::int64_t least = least_data(q);
   if (least > 0)

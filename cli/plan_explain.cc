@@ -32,7 +32,7 @@ cost::StepTime scaled(cost::StepTime time, double factor) {
 
 std::string reason(const PlanRow& best, const Alternative& other) {
   if (!other.found)
-    return other.least_bytes > 0 ? "does not fit: needs " + gigabytes(other.least_bytes)
+    return other.least_bytes > 0 ? "does not fit: needs " + gibibytes(other.least_bytes)
                                  : "divides no batch, layers or heads";
   const double tokens =
       other.found->priced.request.global_batch / best.finalist.priced.request.global_batch;
@@ -65,13 +65,13 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Out
   print_alternatives(best, near, output);
 
   output.out << heading("What more would buy", output);
-  const double memory = request.cluster.device.memory.value;
+  const double memory = cost::capacity_bytes(request.cluster.device);
   std::vector<Alternative> more = {
-      search::what_if(question, {search::Resource::kMemory, (memory + 1e9) / memory}),
+      search::what_if(question, {search::Resource::kMemory, (memory + kGib) / memory}),
       search::what_if(question, {search::Resource::kNetwork, 2}),
       search::what_if(question, {search::Resource::kScaleUp, 2}),
       search::what_if(question, {search::Resource::kBatch, 2})};
-  const char* titles[] = {"1 GB more memory", "twice the network", "twice the scale-up network",
+  const char* titles[] = {"1 GiB more memory", "twice the network", "twice the scale-up network",
                           "twice the batch"};
   for (std::size_t i = 0; i < more.size(); ++i) more[i].change = titles[i];
   print_alternatives(best, more, output);
@@ -124,7 +124,7 @@ void print_memory(const PlanAnswer& answer, Output& output) {
   const PlanRow& best = answer.rows.front();
   const cost::PriceRequest& r = best.finalist.priced.request;
   const cost::Memory& m = best.finalist.priced.price.memory;
-  const double has = r.cluster->device.memory.value, device = cost::device_bytes(m);
+  const double has = cost::capacity_bytes(r.cluster->device), device = cost::device_bytes(m);
   const std::pair<const char*, double> parts[] = {{"weights", m.weights},
                                                   {"gradients", m.grads},
                                                   {"optimizer", m.optimizer},
@@ -138,7 +138,7 @@ void print_memory(const PlanAnswer& answer, Output& output) {
           .c_str(),
       output);
   constexpr std::array kColours = {33, 75, 111, 208, 220, 245, 240};
-  const int width = std::max(20, output.width - 25);
+  const int width = std::max(20, output.width - 26);
   const double scale = width / std::max(has, device);
   double sum = 0;
   for (std::size_t i = 0; i < std::size(parts); ++i) {
@@ -148,12 +148,12 @@ void print_memory(const PlanAnswer& answer, Output& output) {
     output.out << strf("  %-12s", parts[i].first) << std::string(begin, ' ')
                << (output.colour ? strf("\x1b[48;5;%dm", kColours[i]) + bar + "\x1b[0m" : bar)
                << std::string(static_cast<std::size_t>(width) - end, ' ')
-               << strf("%7.1f GB\n", parts[i].second / 1e9);
+               << strf("%7.1f GiB\n", parts[i].second / kGib);
   }
   const auto limit = static_cast<std::size_t>(has * scale + 0.5);
   output.out << strf("  %-12s", "device") << std::string(limit, '-') << "|"
              << std::string(static_cast<std::size_t>(width) - limit, ' ')
-             << strf("%6.1f GB\n", device / 1e9);
+             << strf("%6.1f GiB\n", device / kGib);
 }
 
 }  // namespace lockstep::cli

@@ -52,21 +52,22 @@ Json layout_json(const plan::Layout& l) {
 Json row_json(const Args& args, const PlanRow& row) {
   const search::Priced& priced = row.finalist.priced;
   const plan::Layout layout = search::layout_of(priced.request);
-  Json json = Json::object(
-      {{"name", to_text(layout)},
-       {"layout", layout_json(layout)},
-       {"devices", row.devices},
-       {"microbatch", static_cast<std::int64_t>(priced.request.microbatch)},
-       {"microbatches", *layout.microbatches},
-       {"fits", priced.price.fits},
-       {"runs_here", row.runs},
-       {"step_s", time_json(row)},
-       {"tokens_per_s", row.tokens_per_s()},
-       {"mfu", Json::object({{"causal", row.mfu_causal()}, {"full", row.mfu_full()}})},
-       {"memory", memory_json(priced.price.memory, priced.request.cluster->device.memory.value)},
-       {"goodput", Json::object({{"share", row.goodput.share},
-                                 {"mtbf_s", row.goodput.mtbf_s},
-                                 {"save_every_s", row.goodput.interval_s}})}});
+  Json json =
+      Json::object({{"name", to_text(layout)},
+                    {"layout", layout_json(layout)},
+                    {"devices", row.devices},
+                    {"microbatch", static_cast<std::int64_t>(priced.request.microbatch)},
+                    {"microbatches", *layout.microbatches},
+                    {"fits", priced.price.fits},
+                    {"runs_here", row.runs},
+                    {"step_s", time_json(row)},
+                    {"tokens_per_s", row.tokens_per_s()},
+                    {"mfu", Json::object({{"causal", row.mfu_causal()}, {"full", row.mfu_full()}})},
+                    {"memory", memory_json(priced.price.memory,
+                                           cost::capacity_bytes(priced.request.cluster->device))},
+                    {"goodput", Json::object({{"share", row.goodput.share},
+                                              {"mtbf_s", row.goodput.mtbf_s},
+                                              {"save_every_s", row.goodput.interval_s}})}});
   if (args.has("tokens")) {
     const RunCost cost =
         run_cost(row, args.real("tokens"),

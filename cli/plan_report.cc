@@ -77,9 +77,9 @@ std::vector<Column> columns(std::int64_t devices) {
       {"step", 'r', [](const PlanRow& row) { return to_text(Seconds{row.seconds()}); }},
       {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }},
       {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 5},
-      {"GB", 'r',
+      {"GiB", 'r',
        [](const PlanRow& row) {
-         return strf("%.1f", cost::device_bytes(row.finalist.priced.price.memory) / 1e9);
+         return strf("%.1f", cost::device_bytes(row.finalist.priced.price.memory) / kGib);
        },
        "", 3},
       {"bubble", 'r',
@@ -191,9 +191,10 @@ class PlanReport {
 
   void memory(const PlanRow& row) {
     const cost::Memory& m = row.finalist.priced.price.memory;
-    const double has = request_.cluster.device.memory.value, device = cost::device_bytes(m);
+    const double has = cost::capacity_bytes(request_.cluster.device),
+                 device = cost::device_bytes(m);
     std::string text = join_parts(
-        gigabytes(device), " of ", gigabytes(has), " at the ", cost::to_text(m.event),
+        gibibytes(device), " of ", gibibytes(has), " at the ", cost::to_text(m.event),
         row.finalist.priced.request.pp > 1 ? strf(" of pipeline rank %d:", m.stage) : ":");
     const std::pair<const char*, double> parts[] = {
         {"weights", m.weights},
@@ -205,8 +206,8 @@ class PlanReport {
         {"allocator and context", device - m.allocated()}};
     for (const auto& [name, bytes] : parts)
       if (bytes >= 5e7)
-        text += join_parts(text.ends_with(':') ? " " : ", ", name, strf(" %.1f", bytes / 1e9));
-    if (device > has) text += join_parts("; does not fit, ", gigabytes(device - has), " too much");
+        text += join_parts(text.ends_with(':') ? " " : ", ", name, strf(" %.1f", bytes / kGib));
+    if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
     line("memory", text);
   }
 
@@ -236,7 +237,7 @@ class PlanReport {
          join_parts(to_text(search::layout_of(request_in(row))), ": ",
                     fits ? to_text(Seconds{row.seconds()})
                          : "does not fit, needs " +
-                               gigabytes(cost::device_bytes(row.finalist.priced.price.memory)),
+                               gibibytes(cost::device_bytes(row.finalist.priced.price.memory)),
                     fits && slower > 0.0005 ? ", " + percent_text(slower) + " slower" : ""));
   }
 
@@ -277,7 +278,7 @@ std::string short_name(const cost::PriceRequest& r) {
   return recompute == plan::kKeepAll ? text : text + " recompute=" + to_text(recompute);
 }
 
-std::string gigabytes(double bytes) { return strf("%.1f GB", bytes / 1e9); }
+std::string gibibytes(double bytes) { return strf("%.1f GiB", bytes / kGib); }
 std::string percent_text(double share) { return strf("%.1f %%", 100 * share); }
 
 }  // namespace lockstep::cli

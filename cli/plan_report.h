@@ -26,7 +26,8 @@ Json run_json(const PlanRequest& request, const PlanRow& row);
 
 // Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
 std::string short_name(const cost::PriceRequest& request);
-std::string gigabytes(double bytes);  // "71.3 GB"
+inline constexpr double kGib = 1024.0 * 1024 * 1024;
+std::string gibibytes(double bytes);  // "71.3 GiB"
 std::string percent_text(double share);
 
 }  // namespace lockstep::cli

@@ -48,11 +48,11 @@ Lattice::Lattice(const Question& question) : question_(question) {
   std::erase_if(batch_divisors_, [](double b) { return b > kLargestMicrobatch; });
   const double widest = widest_tensor(*question.cluster);
   const auto seq = static_cast<double>(question.seq);
-  const std::vector<double> degrees = divisors(question.devices);
-  for (const double tp : degrees) {
+  degrees_ = divisors(question.devices);
+  for (const double tp : degrees_) {
     if (!is_free(question.tp, tp) || (question.tp == 0 && tp > widest)) continue;
     if (!cuts_tensors(tp) || !divides(tp, seq)) continue;
-    for (const double cp : degrees) {
+    for (const double cp : degrees_) {
       if (!divides(tp * cp, static_cast<double>(question.devices))) continue;
       if (!is_free(question.cp, cp)) continue;
       if (cp > 1 && (!divides(2 * cp * tp, seq) || seq / cp < kLeastContext)) continue;
@@ -104,9 +104,8 @@ std::vector<Sharding> Lattice::shardings(const Core& core, double pp) const {
   std::vector<double> groups = {all};
   for (const cluster::Tier& tier : question_.cluster->tiers)
     for (const double stride : {core.tp, core.tp * pp}) {
-      double most = std::floor(static_cast<double>(tier.size) / (stride * core.cp));
-      while (most > 1 && !divides(most, dp)) --most;
-      const double group = std::max(1.0, most) * core.cp;
+      const double most = largest_divisor(dp, static_cast<double>(tier.size) / (stride * core.cp));
+      const double group = most * core.cp;
       if (group > 1 && std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
     }
   std::vector<Sharding> found = {{0, all}};
@@ -115,6 +114,13 @@ std::vector<Sharding> Lattice::shardings(const Core& core, double pp) const {
   for (const double group : groups) found.push_back({3, group});
   std::erase_if(found, [&](const Sharding& one) { return one.zero > question_.most_zero; });
   return found;
+}
+
+// Of dp, at most `limit`, but at least 1. dp divides the devices, so its divisors are among theirs.
+double Lattice::largest_divisor(double dp, double limit) const {
+  for (auto at = degrees_.rbegin(); at != degrees_.rend(); ++at)
+    if (*at <= limit && divides(*at, dp)) return *at;
+  return 1;
 }
 
 // With chunks the stages must be even but for a layer at either end, as a stage_split prices them.

@@ -83,8 +83,10 @@ class Lattice {
  private:
   void add_cores(double tp, double cp);
   bool cuts_tensors(double tp) const;
+  double largest_divisor(double dp, double limit) const;
 
   const Question& question_;
+  std::vector<double> degrees_;  // divisors of the devices
   std::vector<Core> cores_;
   std::vector<double> batch_divisors_;
 };

@@ -157,6 +157,7 @@ class Walker {
 
   void visit(const Group& group) {
     PriceRequest request = request_of(group);
+    known_.assign(tables_of(group.pp).size() * (group.last - group.first), 0);
     for (const Sharding& sharding : lattice_.shardings(group.core, group.pp)) {
       request.zero = sharding.zero;
       request.dp_shard = sharding.group;
@@ -179,9 +180,10 @@ class Walker {
     if (bytes > memory()) walk_.least_bytes = std::min(walk_.least_bytes, bytes);
     return bytes <= memory();
   }
-  double memory() const { return lattice_.question().cluster->device.memory.value; }
+  double memory() const { return cost::capacity_bytes(lattice_.question().cluster->device); }
 
   void visit(const Group& group, PriceRequest& request, const Sharding& sharding) {
+    std::size_t known_at = 0;
     for (const Timetable& table : tables_of(group.pp)) {
       request.pipe = table.pipe;
       request.chunks = table.chunks;
@@ -193,16 +195,25 @@ class Walker {
         if (m != std::floor(m) || !Lattice::fits(sharding, m) ||
             !Lattice::fits(table, request.pp, m))
           continue;
-        if (bound(request, floor) > board_.limit()) continue;
+        double& known = known_[known_at + i - group.first];
+        if (std::max(known, bound(request, floor)) > board_.limit()) continue;
         if (!fits(request)) break;
         for (const cost::Placement placement : lattice_.placements(group.core, request.pp)) {
           request.placement = placement;
-          ++walk_.times;
-          if (cost::price_time(request).total() <= board_.limit())
-            board_.add({request, cost::price(request)});
+          known = price(request);
         }
       }
+      known_at += group.last - group.first;
     }
+  }
+
+  // Puts it on the board if it belongs there. Returns what its step takes whatever the sharding and placement.
+  double price(const PriceRequest& request) {
+    ++walk_.times;
+    const StepTime time = cost::price_time(request);
+    if (time.total() <= board_.limit()) board_.add({request, cost::price(request)});
+    const double rest = time.data + time.optimizer + time.pipe + time.spread;
+    return (time.total() - rest) * slower_ * kRounding;
   }
 
   double bound(const PriceRequest& request, const Floor& floor) const {
@@ -218,7 +229,8 @@ class Walker {
   std::vector<Group> groups_;
   std::vector<Floor> floors_;
   std::map<double, std::vector<Timetable>> tables_;  // by pp
-  double slower_ = 1;  // the slowest of all devices over one: the same for every layout
+  std::vector<double> known_;  // of the group: by timetable and microbatch, what price() returned
+  double slower_ = 1;          // the slowest of all devices over one: the same for every layout
 };
 
 }  // namespace

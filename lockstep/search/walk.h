@@ -4,7 +4,8 @@
 //   memory  states alone, without any activation, must fit; and memory only grows with the microbatch
 //   time    what the layers of a step compute and exchange does not depend on how a pipeline cuts them, so one
 //           price without a pipeline bounds all others of the same tp, cp, ep and microbatch from below; the
-//           bubble of the timetable comes on top
+//           bubble of the timetable comes on top. Once one sharding is priced, only its own communication differs
+//           in the others
 // Layouts with the smallest bound are visited first, so that few of the rest come near the best.
 // A pure function of its question; any thread may call it.
 #pragma once

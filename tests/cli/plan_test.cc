@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
     PlanVerb, PlanMistakes,
     ::testing::Values(
         Wrong{ask("llama3-80b", "h100:64", "512"), ExitCode::kUsage, "LS0301", "llama3-8b"},
-        Wrong{ask("llama3-405b", "h100:7", "512"), ExitCode::kCheckFailed, "LS0214", "80.0 GB"},
+        Wrong{ask("llama3-405b", "h100:7", "512"), ExitCode::kCheckFailed, "LS0214", "80.0 GiB"},
         Wrong{ask("llama3-405b", "h100:16384", "1"), ExitCode::kCheckFailed, "LS0215",
               "nearest global_batch: "},
         Wrong{ask("llama3-8b", "h100:64", "512", {"--layout", "tp=3"}), ExitCode::kUsage, "LS0201",
