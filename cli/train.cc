@@ -1,5 +1,6 @@
 // lockstep train: runs a job on threads, on processes it starts, or as one rank of a launcher's job.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/ranks.h"
@@ -12,8 +13,6 @@
 #include "cli/train_wishes.h"
 #include "cli/verbs.h"
 #if LOCKSTEP_WITH_TORCH
-#include <utility>
-
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/plan/legal.h"
@@ -102,6 +101,72 @@ ExitCode run_train(const Args& args, Output& output) {
 
 #endif
 
+std::vector<Option> state_options() {
+  return {{.name = "save",
+           .value = "DIR",
+           .help = "Save checkpoints to DIR: at the end, when stopped, and by "
+                   "--save-interval",
+           .group = "State"},
+          {.name = "save-interval",
+           .value = "N",
+           .type = OptionType::kInt,
+           .help = "Save every N steps, too",
+           .group = "State",
+           .min = 1},
+          {.name = "keep",
+           .value = "N",
+           .type = OptionType::kInt,
+           .initial = "2",
+           .help = "Checkpoints to keep, the newest ones; 0 for all",
+           .group = "State",
+           .min = 0},
+          {.name = "resume",
+           .help = "Go on from the newest checkpoint of --save; without one, refuse",
+           .group = "State"},
+          {.name = "load",
+           .value = "PATH",
+           .help = "Go on from this checkpoint, or the newest of this directory",
+           .group = "State"},
+          {.name = "weights",
+           .value = "PATH",
+           .help = "Begin a new run with the weights of this checkpoint",
+           .group = "State"}};
+}
+
+std::vector<Option> train_options() {
+  std::vector<Option> options = {
+      {.name = "mock-data",
+       .help = "Train on made-up text that can be learned, not on the files of [data]"},
+      {.name = "processes", .help = "One process per rank, over gloo"},
+      {.name = "every",
+       .value = "N",
+       .type = OptionType::kInt,
+       .initial = "10",
+       .help = "Print every Nth step; the first and the last are always printed",
+       .min = 1},
+      {.name = "metrics",
+       .value = "DIR",
+       .help = "Write metrics.jsonl and event files for TensorBoard to DIR [default: "
+               "that of --save]"},
+      {.name = "oracle",
+       .help = "Print the bits of every step's loss and gradient norm and a digest of "
+               "the state, and nothing else: runs can then be compared with diff"},
+      {.name = "trace",
+       .value = "OUT",
+       .help = "Every op of the last step with its times, below what was predicted, for "
+               "Perfetto and chrome://tracing"},
+      {.name = "calibration",
+       .value = "IN",
+       .help = "With --trace: what `lockstep calibrate` measured, to predict with "
+               "[default: in proportion to FLOPs]"},
+      {.name = "timeline",
+       .value = "OUT",
+       .help = "The last five steps, op by op, for simulate --against"}};
+  for (Option& option : state_options()) options.push_back(std::move(option));
+  options.push_back(set_option());
+  return options;
+}
+
 }  // namespace
 
 Verb train_verb() {
@@ -125,64 +190,7 @@ Verb train_verb() {
                     "what was predicted and what was measured, for Perfetto"},
                    {"torchrun --no-python --nproc-per-node 4 lockstep train run.toml",
                     "as a launcher's job"}},
-      .options = {{.name = "mock-data",
-                   .help = "Train on made-up text that can be learned, not on the files of [data]"},
-                  {.name = "save",
-                   .value = "DIR",
-                   .help = "Save checkpoints to DIR: at the end, when stopped, and by "
-                           "--save-interval",
-                   .group = "State"},
-                  {.name = "save-interval",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .help = "Save every N steps, too",
-                   .group = "State",
-                   .min = 1},
-                  {.name = "keep",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .initial = "2",
-                   .help = "Checkpoints to keep, the newest ones; 0 for all",
-                   .group = "State",
-                   .min = 0},
-                  {.name = "resume",
-                   .help = "Go on from the newest checkpoint of --save; without one, refuse",
-                   .group = "State"},
-                  {.name = "load",
-                   .value = "PATH",
-                   .help = "Go on from this checkpoint, or the newest of this directory",
-                   .group = "State"},
-                  {.name = "weights",
-                   .value = "PATH",
-                   .help = "Begin a new run with the weights of this checkpoint",
-                   .group = "State"},
-                  {.name = "processes", .help = "One process per rank, over gloo"},
-                  {.name = "every",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .initial = "10",
-                   .help = "Print every Nth step; the first and the last are always printed",
-                   .min = 1},
-                  {.name = "metrics",
-                   .value = "DIR",
-                   .help = "Write metrics.jsonl and event files for TensorBoard to DIR [default: "
-                           "that of --save]"},
-                  {.name = "oracle",
-                   .help = "Print the bits of every step's loss and gradient norm and a digest of "
-                           "the state, and nothing else: runs can then be compared with diff"},
-                  {.name = "trace",
-                   .value = "OUT",
-                   .help =
-                       "Every op of the last step with its times, below what was predicted, for "
-                       "Perfetto and chrome://tracing"},
-                  {.name = "calibration",
-                   .value = "IN",
-                   .help = "With --trace: what `lockstep calibrate` measured, to predict with "
-                           "[default: in proportion to FLOPs]"},
-                  {.name = "timeline",
-                   .value = "OUT",
-                   .help = "The last five steps, op by op, for simulate --against"},
-                  set_option()},
+      .options = train_options(),
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
       .needs_torch = true,
 #if LOCKSTEP_WITH_TORCH
