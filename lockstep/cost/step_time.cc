@@ -47,7 +47,9 @@ void add_tensor(const Pricing& p, bool expert_layer, LayerTime& layer) {
   if (r.tp <= 1) return;
   const double bytes = 2 * r.tokens() * r.shape->hidden;
   const double one = reduce_seconds(p.fabric, bytes, {r.tp, 1});
-  const double exposed = r.stack.overlap_tensor ? 1 - p.rate(Term::kTensorHidden) : 1;
+  // Chunks of a product hide chunks of a collective only where devices write to each other's memory.
+  const bool is_inside = nodes_of(p.fabric, {r.tp, 1}) <= 1;
+  const double exposed = r.stack.overlap_tensor && is_inside ? 1 - p.rate(Term::kTensorHidden) : 1;
   // Experts that are not cut by etp exchange tokens instead of summing their outputs.
   const double parts = expert_layer && r.etp <= 1 ? 1 : 2;
   const double wait = p.wait_share(r.tp);
