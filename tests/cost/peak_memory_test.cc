@@ -87,6 +87,31 @@ TEST(PeakMemory, KorthikantiFigureOne) {
   }
 }
 
+// Anchors A5 and A6: states at 18 bytes per parameter, GiB, within 2 % of the figure; and shares of what tensor
+// parallelism alone keeps: SP and no scores 16.1 to 20.2 %, inputs alone 7.6 to 9.5 %.
+TEST(PeakMemory, KorthikantiStatesAndShares) {
+  struct Case {
+    double layers, hidden, heads, pp, states, selective, full;
+  };
+  for (const Case& c :
+       {Case{48, 6144, 64, 1, 45.6, 16.1, 7.6}, Case{96, 12288, 96, 8, 45.6, 18.5, 8.7},
+        Case{105, 20480, 128, 35, 31.6, 20.2, 9.5}, Case{128, 25600, 160, 64, 33.0, 20.2, 9.5}}) {
+    Rig rig(megatron_gpt(c.layers, c.hidden, c.heads), "a100:512");
+    PriceRequest& r = rig.request;
+    r.stack.flash = false;
+    r.stack.dropout = true;
+    r.tp = 8;
+    r.sp = false;
+    const double alone = kept_bytes_per_token(r, false);
+    r.keep = Keep::kInput;
+    EXPECT_NEAR(100 * kept_bytes_per_token(r, false) / alone, c.full, 0.2);
+    r.sp = true;
+    r.keep = Keep::kNoScores;
+    EXPECT_NEAR(100 * kept_bytes_per_token(r, false) / alone, c.selective, 0.2);
+    EXPECT_NEAR(18 * total_params(rig.shape) / (8 * c.pp) / kGiB / c.states, 1, 0.02);
+  }
+}
+
 // Anchors A1 and A2: ZeRO figure 1 (16 bytes per parameter on 64 ranks) and 175B on 1,024 devices.
 TEST(PeakMemory, States) {
   Rig rig("llama3-8b", "h100:64");

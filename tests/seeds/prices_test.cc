@@ -160,6 +160,29 @@ TEST(SeedPrices, TrainedModelsFit) {
   EXPECT_TRUE(price(o).fits);
 }
 
+// Korthikanti et al., table 5: step times on 312 TFLOP/s are utilisations of 41.7, 51.4, 56.0 and 56.3 % (anchor A7), with
+// full attention counted.
+TEST(SeedPrices, UtilisationOfMeasuredSteps) {
+  struct Row {
+    double layers, hidden, heads, devices, batch, seconds, mfu;
+  };
+  for (const Row& row :
+       {Row{48, 6144, 64, 8, 4, 1.10, 41.7}, Row{96, 12288, 96, 64, 64, 13.75, 51.4},
+        Row{105, 20480, 128, 280, 280, 37.83, 56.0}, Row{128, 25600, 160, 512, 512, 71.49, 56.3}}) {
+    const cost::ModelShape shape = cost::megatron_gpt(row.layers, row.hidden, row.heads);
+    const cost::ForwardFlops flops = forward_flops(shape, 2048);
+    const double all = 3 * (flops.matmul + flops.attention_full) * row.batch * 2048;
+    EXPECT_NEAR(100 * all / (row.seconds * row.devices * 312e12), row.mfu, 0.15) << row.hidden;
+  }
+}
+
+// A chip of v5p needs 2,550 tokens per axis before data parallelism is bound by arithmetic (scaling-book; anchor A21).
+TEST(SeedPrices, TokensThatHideDataParallelism) {
+  const cluster::Cluster v5p = *cluster::cluster_from_name("tpu-v5p:8x8x16");
+  const double both_ways = 2 * v5p.tiers[0].bytes_per_s.value;
+  EXPECT_NEAR(v5p.device.peak_bf16.value / both_ways, 2550, 1);
+}
+
 TEST(SeedPrices, GemmaOnItsTori) {
   struct Row {
     const char *model, *cluster;
