@@ -122,10 +122,11 @@ Verb plan_verb() {
           "Prices every layout of the model on the cluster in closed form, simulates the best, and "
           "shows them with their time, memory and cost. Also prices layouts that this version does "
           "not run. Exit code 1 when nothing fits.",
-      .examples = {{"lockstep plan --model llama3-405b --cluster h100:16384 --seq 8192 "
-                    "--global-batch 2048",
-                    "the fastest layouts"},
-                   {"lockstep plan run.toml --explain", "for a run file, with reasons"},
+      .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
+                   {"lockstep plan --model llama3-8b --cluster h100:64 --seq 8192 "
+                    "--global-batch 512",
+                    "without a file"},
+                   {"lockstep plan run.toml --explain", "with reasons"},
                    {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
                    {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
       .options = plan_options(),

@@ -151,7 +151,7 @@ void print_memory(const PlanAnswer& answer, Output& output) {
                << strf("%7.1f GiB\n", parts[i].second / kGib);
   }
   const auto limit = static_cast<std::size_t>(has * scale + 0.5);
-  output.out << strf("  %-12s", "device") << std::string(limit, '-') << "|"
+  output.out << strf("  of %-9s", gibibytes(has).c_str()) << std::string(limit, '-') << "|"
              << std::string(static_cast<std::size_t>(width) - limit, ' ')
              << strf("%6.1f GiB\n", device / kGib);
 }

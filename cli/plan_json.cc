@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "cli/plan_report.h"
+#include "lockstep/base/check.h"
 #include "lockstep/search/layout_of.h"
 
 namespace lockstep::cli {
@@ -135,8 +136,11 @@ Json run_json(const PlanRequest& request, const PlanRow& row) {
   Json batch = request.run && json.find("batch") != nullptr ? *json.find("batch") : Json::object();
   batch.set("seq", request.question.seq).set("global_batch", request.question.global_batch);
   batch.set("microbatch", static_cast<std::int64_t>(row.finalist.priced.request.microbatch));
-  if (row.devices == request.cluster.count && !request.run)
-    json.set("cluster", Json::object({{"name", request.cluster.name}}));
+  // Fewer devices than the cluster has are a cluster of their own.
+  const std::string name = row.devices == request.cluster.count
+                               ? request.cluster_text
+                               : join_parts(request.cluster.device.name, ":", row.devices);
+  json.set("cluster", Json::object({{"name", name}}));
   json.set("layout", layout_json(search::layout_of(row.finalist.priced.request)));
   json.set("batch", std::move(batch));
   return json;

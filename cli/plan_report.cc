@@ -170,7 +170,7 @@ class PlanReport {
     const StepTime& time = f.priced.price.time;
     line(answer_.rows.size() > 1 ? "best" : "layout",
          to_text(search::layout_of(f.priced.request)) +
-             (row.runs ? "" : "  (priced, not runnable here)"));
+             (row.runs ? "" : "; priced, not runnable here"));
     const double compute = time.forward + time.backward + time.head;
     std::string text = to_text(Seconds{row.seconds()}) + (f.simulated ? " simulated" : "") + ":";
     std::vector<std::pair<const char*, double>> parts = {
@@ -205,7 +205,7 @@ class PlanReport {
         {"transients", m.transients},
         {"allocator and context", device - m.allocated()}};
     for (const auto& [name, bytes] : parts)
-      if (bytes >= 5e7)
+      if (bytes >= 0.05 * kGib)
         text += join_parts(text.ends_with(':') ? " " : ", ", name, strf(" %.1f", bytes / kGib));
     if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
     line("memory", text);

@@ -54,6 +54,9 @@ class PlanReader {
 
   bool read() {
     if (args_.has("FILE")) {
+      if (args_.has("model"))
+        refuse(Code::kBadOptionValue, "--model and a run file both name a model",
+               "leave one out, or set it over the file: --set model.name=NAME");
       if (!read_file()) return false;
     } else {
       read_model_option();
@@ -117,6 +120,7 @@ class PlanReader {
     auto found = cluster::find_cluster(name, report_);
     if (!found) return;
     request_.cluster = *std::move(found);
+    request_.cluster_text = name;
     has_cluster_ = true;
   }
 
@@ -242,23 +246,23 @@ class PlanReader {
 std::vector<Option> question_options() {
   return {{.name = "model",
            .value = "MODEL",
-           .help = "A known model or a model file; with FILE, that of FILE",
+           .help = "A known model or a model file, when there is no FILE",
            .group = "What"},
           {.name = "cluster",
            .value = "CLUSTER",
-           .help = "A cluster such as h100:16384, or a cluster file",
+           .help = "A cluster such as h100:16384, or a cluster file; in place of that of FILE",
            .group = "What"},
           {.name = "seq",
            .value = "TOKENS",
            .type = OptionType::kInt,
-           .help = "Tokens in a sequence",
+           .help = "Tokens in a sequence; in place of those of FILE",
            .group = "What",
            .min = 1,
            .max = 2147483647},
           {.name = "global-batch",
            .value = "N",
            .type = OptionType::kInt,
-           .help = "Sequences in a step, over all devices",
+           .help = "Sequences in a step, over all devices; in place of those of FILE",
            .group = "What",
            .min = 1,
            .max = 1e12},

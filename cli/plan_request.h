@@ -25,6 +25,7 @@ struct OwnLayout {
 struct PlanRequest {
   arch::ModelConfig model = {};
   cluster::Cluster cluster = {};
+  std::string cluster_text = {};             // as it was named: a short name or a file
   search::Question question = {};            // refers to `cluster`: a request is not copied
   std::optional<config::Document> run = {};  // of FILE
   std::optional<OwnLayout> own = {};         // of --layout, or of FILE when that has one

@@ -155,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
               "LS0201", "pp"},
         Wrong{ask("llama3-8b", "h100:64", "512", {"--what-if", "netwrk=2x"}), ExitCode::kUsage,
               "LS0003", "network"},
+        Wrong{{"plan", "run.toml", "--model", "llama3-8b"}, ExitCode::kUsage, "LS0003", "both"},
         Wrong{{"plan", "--model", "llama3-8b"}, ExitCode::kUsage, "LS0003", "--cluster"}));
 
 }  // namespace
