@@ -74,6 +74,8 @@ std::optional<config::Value> derived(const std::string& path,
     value.integer = degrees.dp;
   } else if (path == "layout.dp_shard") {
     value.integer = degrees.dp_shard.value_or(degrees.dp);
+  } else if (path == "data.seed" && !spec->data.files.empty()) {
+    value.integer = spec->data.seed;
   } else if (path == "layout.reduce") {
     value.kind = config::ValueKind::kString;
     value.text = plan::name_of(spec->layout.reduce);

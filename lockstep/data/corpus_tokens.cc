@@ -84,12 +84,12 @@ struct CorpusTokens::State {
       return {};
     }
     const bool is_given = !corpus.weights.empty();
-    const std::vector<double> counts = epoch_samples(files, shares, demand.seq);
+    std::vector<double> counts = epoch_samples(files, shares, demand.seq);
     double all = 0;
     for (const double count : counts) all += count;
     if (!is_given && all == 0) return counts;  // the first order is refused
     const bool is_within_epoch = !is_given && static_cast<double>(demand.samples) <= all;
-    const std::vector<double> once = normalised(is_given ? corpus.weights : counts);
+    std::vector<double> once = normalised(is_given ? corpus.weights : counts);
     if (is_within_epoch) return once;
     if (demand.samples > 0)
       for (std::size_t i = 0; i < files.size(); ++i)
