@@ -15,7 +15,7 @@ def check_torch(place):
     problems = []
     above = {layer.name for layer in house.layers(place.root) if layer.torch}
     for path in house.files(place.root, "lockstep", "cli", "tests", "bench", suffixes={".h", ".cc"}):
-        sees_torch = path.parts[0] == "bench" or (path.parts[0] in {"lockstep", "tests"} and path.parts[1] in above)
+        sees_torch = path.parts[0] == "bench" or (path.parts[0] in {"lockstep", "tests"} and path.parts[1] in above | {"workers"})
         for number, _, name in house.includes(place.root, path):
             if not TORCH.match(name):
                 continue
