@@ -116,14 +116,15 @@ TEST(Blend, IsThatOfMegatron) {
   for (std::istringstream& row : table) {
     std::int64_t samples;
     std::size_t count;
-    std::string word, request_digest, file_digest, draw_digest;
+    std::string word, weight_digest, request_digest, file_digest, draw_digest;
     row >> samples >> count;
     std::vector<double> weights;
     for (std::size_t i = 0; i < count && row >> word; ++i)
       weights.push_back(std::strtod(word.c_str(), nullptr));
-    row >> request_digest >> file_digest >> draw_digest;
+    row >> weight_digest >> request_digest >> file_digest >> draw_digest;
     ASSERT_TRUE(row) << row.str();
     const std::vector<double> once = normalised(weights);
+    EXPECT_EQ(digest(normalised(once)), weight_digest) << count;
     std::vector<std::int64_t> requests;
     for (const double weight : once) requests.push_back(blend_request(samples, weight));
     const Blend blend(normalised(once), requests, samples);

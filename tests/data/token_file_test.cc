@@ -67,7 +67,8 @@ std::string llmc(std::int32_t magic, std::int32_t version, const std::vector<Tok
   header[2] = static_cast<std::int32_t>(tokens.size());
   std::string bytes(header.size() * 4 + tokens.size() * sizeof(Token), '\0');
   std::memcpy(bytes.data(), header.data(), 1024);
-  std::memcpy(bytes.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
+  if (!tokens.empty())
+    std::memcpy(bytes.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
   return bytes;
 }
 

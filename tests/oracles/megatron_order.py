@@ -139,6 +139,10 @@ ORDERS = [
     (5000, 1, 700, (8, 1, 1), 0, 64, 20000, 99),
     (3, 1000, 4000, (1, 0, 0), 0, 33, 1234, 2024),
     (65, 0, 2, (1, 0, 0), 0, 2, 333, 5),
+    (7, 5, 1, (1, 0, 0), 0, 17, 2, 3),  # fills one epoch, and two, to the token
+    (7, 5, 1, (1, 0, 0), 0, 23, 3, 3),
+    (65, 1, 9, (1, 1, 0), 0, 8, None, 1),  # a bound at 32.5
+    (65, 1, 9, (1, 1, 0), 1, 8, 30, 1),
 ]
 
 # weights, samples
@@ -176,6 +180,6 @@ def table():
         requests = numpy.array([request(samples, weight) for weight in once], dtype=numpy.int64)
         lines.append(
             f"blend {samples} {len(weights)} {' '.join(float(weight).hex() for weight in weights)} "
-            f"{digest(requests)} {digest(files)} {digest(draws)}"
+            f"{digest(numpy.array(normalised(once)))} {digest(requests)} {digest(files)} {digest(draws)}"
         )
     return "\n".join(lines) + "\n"
