@@ -108,7 +108,8 @@ ExitCode run_backtest(const Args& args, Output& output) {
   if (!rules.ok()) return fail(output, rules.error());
   const Scores scores = backtest::score(table, *rules);
   if (args.has("svg"))
-    if (const auto ok = write_text(args.text("svg"), draw::scatter_svg(scatter_of(scores))); !ok.ok())
+    if (const auto ok = write_text(args.text("svg"), draw::scatter_svg(scatter_of(scores)));
+        !ok.ok())
       return fail(output, ok.error());
   if (args.has("report")) {
     const std::string shown = name.substr(name.find_last_of('/') + 1);

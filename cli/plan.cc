@@ -123,7 +123,7 @@ Verb plan_verb() {
           "shows them with their time, memory and cost. Also prices layouts that this version does "
           "not run. Exit code 1 when nothing fits.",
       .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
-                   {"lockstep plan --model llama3-8b --cluster h100:64 --seq 8192 "
+                   {"lockstep plan --model llama3-8b --cluster h100:8 --seq 8192 "
                     "--global-batch 512",
                     "without a file"},
                    {"lockstep plan run.toml --explain", "with reasons"},

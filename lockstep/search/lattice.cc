@@ -35,7 +35,8 @@ std::vector<double> divisors(std::int64_t n) {
   for (std::int64_t d = 1; d * d <= n; ++d) {
     if (n % d != 0) continue;
     low.push_back(static_cast<double>(d));
-    if (d * d != n) high.push_back(static_cast<double>(n / d));
+    const std::int64_t other = n / d;
+    if (other != d) high.push_back(static_cast<double>(other));
   }
   low.insert(low.end(), high.rbegin(), high.rend());
   return low;

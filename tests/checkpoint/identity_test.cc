@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lockstep/arch/catalog.h"
+#include "lockstep/arch/user_model.h"
 #include "lockstep/checkpoint/staging.h"
 
 namespace lockstep::checkpoint {
@@ -16,16 +17,16 @@ TEST(Identity, ModelsThatComputeDifferentlyHaveDifferentFacts) {
     arch::ModelConfig renamed = row.config;
     renamed.name = "another";
     renamed.init_std = 1;
-    EXPECT_EQ(model_facts(renamed), model_facts(row.config));
+    EXPECT_EQ(arch::model_facts(renamed), arch::model_facts(row.config));
     for (const auto change : {+[](arch::ModelConfig& c) { c.layers += 1; },
                               +[](arch::ModelConfig& c) { c.norm_eps *= 1 + 1e-15; },
                               +[](arch::ModelConfig& c) { c.tied = !c.tied; },
                               +[](arch::ModelConfig& c) { c.window += 8; }}) {
       arch::ModelConfig other = row.config;
       change(other);
-      EXPECT_NE(model_facts(other), model_facts(row.config)) << row.config.name;
+      EXPECT_NE(arch::model_facts(other), arch::model_facts(row.config)) << row.config.name;
     }
-    digests.insert(to_hex(digest_of(model_facts(row.config))));
+    digests.insert(to_hex(digest_of(arch::model_facts(row.config))));
   }
   EXPECT_GT(digests.size(), 10u);
 }

@@ -38,8 +38,7 @@ TEST_F(CheckpointVerb, ListsTheNewestFirstAndWhatIsNotWhole) {
   fs::remove(path(20) + "/rank-00001.safetensors");
   const Answer listed = run({"ls", folder_});
   EXPECT_EQ(listed.code, ExitCode::kOk);
-  EXPECT_LT(listed.out.find("step-00000030    30  30,000"),
-            listed.out.find("step-00000020     -"));
+  EXPECT_LT(listed.out.find("step-00000030    30  30,000"), listed.out.find("step-00000020     -"));
   EXPECT_TRUE(says(listed.out, "not whole")) << listed.out;
   EXPECT_TRUE(says(listed.err, "rank-00001.safetensors`, which holds tensor")) << listed.err;
   const Answer json = run({"ls", folder_, "--json"});

@@ -18,7 +18,9 @@ TEST(Scatter, OneCirclePerDotAndLabelsEscaped) {
   EXPECT_EQ(circles, 2 + 2u);  // dots and the legend
 }
 
-TEST(Scatter, EmptyIsAPicture) { EXPECT_NE(scatter_svg(Scatter{}).find("</svg>"), std::string::npos); }
+TEST(Scatter, EmptyIsAPicture) {
+  EXPECT_NE(scatter_svg(Scatter{}).find("</svg>"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace lockstep::draw
