@@ -35,6 +35,18 @@ TEST(MappedFile, AnEmptyFileHasNoBytes) {
   EXPECT_TRUE(file->bytes().empty());
 }
 
+TEST(MappedFile, ExpectingBytesChangesNothing) {
+  const auto file = MappedFile::open(written("mapped-expected", std::string(10'000, 'x')));
+  ASSERT_TRUE(file.ok());
+  for (const std::size_t first : {0, 1, 4096, 9999, 10'000, 20'000}) {
+    file->expect(first, 0);
+    file->expect(first, 1);
+    file->expect(first, ~std::size_t{0});
+  }
+  EXPECT_EQ(text_of(*file), std::string(10'000, 'x'));
+  MappedFile().expect(0, 1);
+}
+
 TEST(MappedFile, MovesWithItsBytes) {
   auto first = MappedFile::open(written("mapped-1", "one"));
   auto second = MappedFile::open(written("mapped-2", "two"));
