@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little);
 template <class Work>
 auto with_type(TokenType type, Work work) {
   switch (type) {
-    case TokenType::kU8:
+    case TokenType::kU8:  // NOLINT(bugprone-branch-clone): the types of the values differ
       return work(std::uint8_t());
     case TokenType::kI8:
       return work(std::int8_t());
@@ -72,7 +72,8 @@ void widen(TokenType type, const std::byte* from, std::span<std::int64_t> to) {
   with_type(type, [&](auto token) {
     for (std::size_t i = 0; i < to.size(); ++i) {
       std::memcpy(&token, from + i * sizeof token, sizeof token);
-      to[i] = static_cast<std::int64_t>(token);
+      to[i] =
+          static_cast<std::int64_t>(token);  // NOLINT(bugprone-signed-char-misuse): i8 has a sign
     }
   });
 }
