@@ -1,13 +1,14 @@
 // Saving and loading a model with its Adam state from two ranks: how long a step waits, against a bare
 // copy of the same bytes, and how many bytes a second get to the disk (digests and syncs included) and
 // back into tensors (digests included, from the page cache).
-//   bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = "dp2 zero1"]
+//   bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = "dp2 zero3"]
 
 #include <ATen/ops/empty.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -32,7 +33,10 @@ constexpr Seconds kDeadline = {600};
 
 struct Round {
   double stall = 0, copy = 0, save = 0, load = 0, load_cold = 0;
+  double save_cpu = 0, load_cpu = 0;  // of all ranks: on a busy machine it says more
 };
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 double seconds(const RealClock& clock) { return clock.now().since_start.value; }
 
@@ -66,14 +70,17 @@ void bench_rank(const Job& job, comm::World& world, const std::string& folder, i
     meet();
     now.copy = bare_copy(job, session, target);
     meet();
+    const double cpu = cpu_seconds();
     const RealClock saving;
     saver.save({round + 1, 0, 0});
     now.stall = saver.paused().value;
     saver.finish();
     meet();
     now.save = seconds(saving);
+    now.save_cpu = cpu_seconds() - cpu;
     for (double* time : {&now.load_cold, &now.load}) {
       meet();
+      const double before = cpu_seconds();
       const RealClock loading;
       const auto loaded =
           load(job, session, world, std::to_string(round) + (time == &now.load ? "b" : "a"), folder,
@@ -81,6 +88,7 @@ void bench_rank(const Job& job, comm::World& world, const std::string& folder, i
       if (!loaded.ok()) std::printf("%s\n", loaded.error().message.c_str());
       meet();
       *time = seconds(loading);
+      now.load_cpu = cpu_seconds() - before;
     }
     if (world.rank().value == 0) found.push_back(now);
   }
@@ -121,6 +129,8 @@ int run(const std::string& folder, int rounds, const std::string& model,
       "  load   %7.1f ms  %.2f GB/s of the checkpoint, from the page cache (first time %.2f "
       "GB/s)\n",
       1e3 * of(&Round::load), gb / of(&Round::load), gb / of(&Round::load_cold));
+  std::printf("  per second of one core: save %.2f GB, load %.2f GB\n", gb / of(&Round::save_cpu),
+              gb / of(&Round::load_cpu));
   files::remove_all(files::real_disk(), folder);
   return 0;
 }
@@ -130,9 +140,9 @@ int run(const std::string& folder, int rounds, const std::string& model,
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::printf("bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = \"dp2 zero1\"]\n");
+    std::printf("bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = \"dp2 zero3\"]\n");
     return 2;
   }
   return lockstep::train::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 5,
-                              argc > 3 ? argv[3] : "gpt2", argc > 4 ? argv[4] : "dp2 zero1");
+                              argc > 3 ? argv[3] : "gpt2", argc > 4 ? argv[4] : "dp2 zero3");
 }

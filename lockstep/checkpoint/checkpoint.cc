@@ -157,9 +157,20 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
   for (const mesh::Run& run : runs)
     for (std::int64_t done = 0; done < run.length;) {
       const std::int64_t source = run.source + done, piece = source / per_piece;
+      const std::int64_t elements =
+          std::min(stored.end - stored.begin - piece * per_piece, per_piece);
+      const auto piece_bytes = static_cast<std::size_t>(elements * from_size);
+      // A whole piece goes where it belongs, without a stop.
+      if (from == dtype && source == piece * per_piece && run.length - done >= elements) {
+        const auto at = static_cast<std::size_t>((run.target + done) * to_size);
+        const auto read =
+            read_piece(**opened, tensor, stored, piece, target.subspan(at, piece_bytes));
+        if (!read.ok()) return read.error();
+        done += elements;
+        continue;
+      }
       if (piece != loaded) {
-        const std::int64_t rest = bytes_of_slice(tensor, stored) - piece * kPieceBytes;
-        piece_.resize(static_cast<std::size_t>(std::min(rest, kPieceBytes)));
+        piece_.resize(piece_bytes);
         if (const auto read = read_piece(**opened, tensor, stored, piece, piece_); !read.ok())
           return read.error();
         loaded = piece;
