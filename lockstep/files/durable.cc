@@ -33,8 +33,8 @@ class RealFile final : public OutputFile {
     if (file_ >= 0) ::close(file_);
   }
 
-  // Large aligned pieces go to the device without a copy in the page cache, which costs more than the
-  // device does; others through it. The kernel keeps the two in order.
+  // Large aligned pieces go to the device without a copy in the page cache; others through it. The
+  // kernel keeps the two in order.
   void write(std::span<const std::byte> bytes) override {
     const std::size_t whole = bytes.size() / kPage * kPage;
     const bool aligned =
