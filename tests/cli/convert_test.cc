@@ -91,14 +91,15 @@ TEST_F(ConvertVerb, NothingIsOverwrittenOrGuessed) {
             std::string::npos);
   refusal({at("nowhere"), at("out")}, ExitCode::kEnvironment);
   std::filesystem::create_directory(at("empty"));
-  EXPECT_NE(refusal({at("empty"), at("out")}, ExitCode::kUsage).find("LS0825"), std::string::npos);
+  EXPECT_NE(refusal({at("empty"), at("out")}, ExitCode::kEnvironment).find("LS0825"),
+            std::string::npos);
   EXPECT_NE(refusal({at("tiny"), at("out"), "--dtype", "f32"}, ExitCode::kUsage).find("--dtype"),
             std::string::npos);
   std::ofstream(at("tiny/MANIFEST.json")) << "{}";
   refusal({at("tiny"), at("out")}, ExitCode::kUsage);
   std::filesystem::remove(at("tiny/MANIFEST.json"));
   std::filesystem::resize_file(at("tiny/model.safetensors"), 1000);
-  EXPECT_NE(refusal({at("tiny"), at("out")}, ExitCode::kUsage).find("model.safetensors"),
+  EXPECT_NE(refusal({at("tiny"), at("out")}, ExitCode::kEnvironment).find("model.safetensors"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(at("out")));
 }
