@@ -51,8 +51,8 @@ class Answering {
   }
 
  private:
-  PlanRow row_of(search::Finalist finalist) const {
-    PlanRow row{.finalist = std::move(finalist)};
+  PlanRow row_of(const search::Finalist& finalist) const {
+    PlanRow row{.finalist = finalist};
     row.devices = static_cast<std::int64_t>(row.finalist.priced.request.devices());
     row.goodput = search::goodput(static_cast<double>(row.devices), reliability_);
     return row;
@@ -73,8 +73,8 @@ class Answering {
     std::vector<search::Finalist> finalists = search::simulate(found.best);
     answer_.simulated += std::ranges::count_if(finalists, &search::Finalist::simulated);
     if (finalists.size() > top) finalists.resize(top);
-    for (search::Finalist& finalist : finalists) {
-      answer_.rows.push_back(row_of(std::move(finalist)));
+    for (const search::Finalist& finalist : finalists) {
+      answer_.rows.push_back(row_of(finalist));
       answer_.rows.back().runs = runs_here(request_, answer_.rows.back().finalist.priced.request);
     }
   }

@@ -1,6 +1,7 @@
 // What `lockstep plan --explain`, --what-if and --memory print.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ostream>
 #include <utility>
 
@@ -142,7 +143,9 @@ void print_memory(const PlanAnswer& answer, Output& output) {
   const double scale = width / std::max(has, device);
   double sum = 0;
   for (std::size_t i = 0; i < std::size(parts); ++i) {
-    const auto column = [&](double bytes) { return static_cast<std::size_t>(bytes * scale + 0.5); };
+    const auto column = [&](double bytes) {
+      return static_cast<std::size_t>(std::lround(bytes * scale));
+    };
     const std::size_t begin = column(sum), end = std::max(begin, column(sum += parts[i].second));
     const std::string bar(end - begin, output.colour ? ' ' : '#');
     output.out << strf("  %-12s", parts[i].first) << std::string(begin, ' ')
@@ -150,7 +153,7 @@ void print_memory(const PlanAnswer& answer, Output& output) {
                << std::string(static_cast<std::size_t>(width) - end, ' ')
                << strf("%7.1f GiB\n", parts[i].second / kGib);
   }
-  const auto limit = static_cast<std::size_t>(has * scale + 0.5);
+  const auto limit = static_cast<std::size_t>(std::lround(has * scale));
   output.out << strf("  of %-9s", gibibytes(has).c_str()) << std::string(limit, '-') << "|"
              << std::string(static_cast<std::size_t>(width) - limit, ' ')
              << strf("%6.1f GiB\n", device / kGib);

@@ -1,8 +1,10 @@
 #include "lockstep/backtest/report.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/catalog.h"
 
@@ -80,9 +82,11 @@ std::string sweeps_table(const Scores& scores) {
 std::string rates_table() {
   std::string text = "| term | ampere | hopper | blackwell |\n|---|---|---|---|\n";
   const auto rates = [](const char* name) {
-    for (const cluster::CatalogRow& row : cluster::catalog())
-      if (row.device.name == name) return &cluster::rates_of(row.device);
-    return static_cast<const cluster::DeviceRates*>(nullptr);
+    const auto rows = cluster::catalog();
+    const auto row = std::ranges::find(
+        rows, name, [](const cluster::CatalogRow& each) { return each.device.name; });
+    LS_CHECK(row != rows.end(), "no device ", name);
+    return &cluster::rates_of(row->device);
   };
   const cluster::DeviceRates* columns[] = {rates("a100"), rates("h100"), rates("b200")};
   for (std::size_t i = 0; i < cluster::kNumTerms; ++i) {

@@ -44,7 +44,7 @@ std::optional<std::string> trouble_in_box(const Box& box, Ranges& ranges) {
 std::optional<std::string> trouble_in(const TensorRecord& tensor) {
   std::map<Box, Ranges> boxes;
   for (const StoredSlice& slice : tensor.slices)
-    boxes[slice.box].push_back({slice.begin, slice.end});
+    boxes[slice.box].emplace_back(slice.begin, slice.end);
   std::int64_t volume = 0;
   for (auto a = boxes.begin(); a != boxes.end(); ++a) {
     volume += a->first.volume();

@@ -177,8 +177,8 @@ TEST_F(ResumingSlow, IsRefusedWhereItWouldSurprise) {
       {"--save out --resume --load out", 2, "--resume, but there is --load too"},
       {"--load out --weights out", 2, "--load, but there is --weights too"},
       {"--metrics out", 2, "error[LS0702]: `out/metrics.jsonl` is there already"},
-      {"--load out --set model.layers=3", 3, "error[LS0824]"},
-      {"--load out --set train.seed=5", 3, "error[LS0824]"},
+      {"--load out --set model.layers=3", 2, "error[LS0824]"},
+      {"--load out --set train.seed=5", 2, "error[LS0824]"},
       {"--set train.eval_interval=1 --set train.eval_samples=6", 2,
        "eval_samples = 6 is not a multiple of dp x microbatch"},
   };
