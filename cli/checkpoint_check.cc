@@ -1,8 +1,9 @@
 #include "cli/checkpoint_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <ostream>
 #include <set>
@@ -128,7 +129,7 @@ Result<void> compare_values(Checkpoint& a, Checkpoint& b, const TensorRecord& te
       if (!read.ok()) return read;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      if (std::memcmp(&left[i], &right[i], sizeof(double)) == 0) continue;
+      if (std::bit_cast<std::uint64_t>(left[i]) == std::bit_cast<std::uint64_t>(right[i])) continue;
       ++found.different;
       const double difference = std::abs(left[i] - right[i]);
       found.largest = std::isnan(difference) || std::isnan(found.largest)
