@@ -123,6 +123,10 @@ struct Wrong {
   std::vector<std::string> words;
   ExitCode code;
   std::string code_text, says;
+  // In the name of its test.
+  friend void PrintTo(const Wrong& wrong, std::ostream* out) {
+    for (const std::string& word : wrong.words) *out << word << ' ';
+  }
 };
 class PlanMistakes : public ::testing::TestWithParam<Wrong> {};
 
