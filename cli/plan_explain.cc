@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 #include <ostream>
-#include <utility>
+#include <vector>
 
 #include "cli/help.h"
 #include "cli/plan_report.h"
@@ -126,13 +126,9 @@ void print_memory(const PlanAnswer& answer, Output& output) {
   const cost::PriceRequest& r = best.finalist.priced.request;
   const cost::Memory& m = best.finalist.priced.price.memory;
   const double has = cost::capacity_bytes(r.cluster->device), device = cost::device_bytes(m);
-  const std::pair<const char*, double> parts[] = {{"weights", m.weights},
-                                                  {"gradients", m.grads},
-                                                  {"optimizer", m.optimizer},
-                                                  {"activations", m.activations},
-                                                  {"logits", m.logits},
-                                                  {"transients", m.transients},
-                                                  {"allocator", device - m.allocated()}};
+  const auto classes = cost::classes_of(m);
+  std::vector<cost::MemoryClass> parts(classes.begin(), classes.end());
+  parts.push_back({"allocator", device - m.allocated()});
   output.out << heading(
       join_parts("Memory of ", r.pp > 1 ? strf("pipeline rank %d", m.stage) : "a device",
                  " at the ", cost::to_text(m.event), ", the fullest moment")
@@ -142,16 +138,16 @@ void print_memory(const PlanAnswer& answer, Output& output) {
   const int width = std::max(20, output.width - 26);
   const double scale = width / std::max(has, device);
   double sum = 0;
-  for (std::size_t i = 0; i < std::size(parts); ++i) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto column = [&](double bytes) {
       return static_cast<std::size_t>(std::lround(bytes * scale));
     };
-    const std::size_t begin = column(sum), end = std::max(begin, column(sum += parts[i].second));
+    const std::size_t begin = column(sum), end = std::max(begin, column(sum += parts[i].bytes));
     const std::string bar(end - begin, output.colour ? ' ' : '#');
-    output.out << strf("  %-12s", parts[i].first) << std::string(begin, ' ')
+    output.out << strf("  %-12s", parts[i].name) << std::string(begin, ' ')
                << (output.colour ? strf("\x1b[48;5;%dm", kColours[i]) + bar + "\x1b[0m" : bar)
                << std::string(static_cast<std::size_t>(width) - end, ' ')
-               << strf("%7.1f GiB\n", parts[i].second / kGib);
+               << strf("%7.1f GiB\n", parts[i].bytes / kGib);
   }
   const auto limit = static_cast<std::size_t>(std::lround(has * scale));
   output.out << strf("  of %-9s", gibibytes(has).c_str()) << std::string(limit, '-') << "|"

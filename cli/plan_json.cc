@@ -27,17 +27,13 @@ Json time_json(const PlanRow& row) {
 }
 
 Json memory_json(const cost::Memory& m, double has) {
-  return Json::object({{"device_bytes", cost::device_bytes(m)},
-                       {"allocated_bytes", m.allocated()},
-                       {"device_has_bytes", has},
-                       {"weights", m.weights},
-                       {"gradients", m.grads},
-                       {"optimizer", m.optimizer},
-                       {"activations", m.activations},
-                       {"logits", m.logits},
-                       {"transients", m.transients},
-                       {"pipeline_rank", m.stage},
-                       {"event", cost::to_text(m.event)}});
+  Json json = Json::object({{"device_bytes", cost::device_bytes(m)},
+                            {"allocated_bytes", m.allocated()},
+                            {"device_has_bytes", has}});
+  for (const cost::MemoryClass& part : cost::classes_of(m)) json.set(part.name, part.bytes);
+  json.set("pipeline_rank", m.stage);
+  json.set("event", cost::to_text(m.event));
+  return json;
 }
 
 Json layout_json(const plan::Layout& l) {

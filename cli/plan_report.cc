@@ -196,17 +196,13 @@ class PlanReport {
     std::string text = join_parts(
         gibibytes(device), " of ", gibibytes(has), " at the ", cost::to_text(m.event),
         row.finalist.priced.request.pp > 1 ? strf(" of pipeline rank %d:", m.stage) : ":");
-    const std::pair<const char*, double> parts[] = {
-        {"weights", m.weights},
-        {"gradients", m.grads},
-        {"optimizer", m.optimizer},
-        {"activations", m.activations},
-        {"logits", m.logits},
-        {"transients", m.transients},
-        {"allocator and context", device - m.allocated()}};
-    for (const auto& [name, bytes] : parts)
-      if (bytes >= 0.05 * kGib)
-        text += join_parts(text.ends_with(':') ? " " : ", ", name, strf(" %.1f", bytes / kGib));
+    const auto add = [&](const cost::MemoryClass& part) {
+      if (part.bytes >= 0.05 * kGib)
+        text += join_parts(text.ends_with(':') ? " " : ", ", part.name,
+                           strf(" %.1f", part.bytes / kGib));
+    };
+    for (const cost::MemoryClass& part : cost::classes_of(m)) add(part);
+    add({"allocator and context", device - m.allocated()});
     if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
     line("memory", text);
   }

@@ -7,6 +7,7 @@
 #include "cli/ranks.h"
 #include "cli/train_metrics.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/data/step_samples.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/step_record.h"
 
@@ -83,8 +84,10 @@ class RankRun {
   void expect(std::int64_t step) const {
     if (step >= steps()) return;
     const plan::StepBatch batch = job_.batch(step);
-    const std::int64_t own = batch.sequences / job_.spec.layout.degrees.dp;
-    data_.training->expect(batch.first + session_.place().data_index() * own, own);
+    const std::int64_t rows = job_.spec.batch.microbatch,
+                       own = batch.sequences / job_.spec.layout.degrees.dp;
+    const data::StepSamples dealt{batch.first, own / rows, rows};
+    data_.training->expect(dealt.sample(session_.place().data_index(), 0, 0), own);
   }
 
   void on_step(std::int64_t step, const train::StepReport& report) {

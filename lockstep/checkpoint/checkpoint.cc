@@ -9,7 +9,7 @@
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/checkpoint/coverage.h"
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/checkpoint/widen.h"
+#include "lockstep/files/elements.h"
 #include "lockstep/mesh/layout.h"
 
 namespace lockstep::checkpoint {
@@ -177,12 +177,12 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
       }
       const std::int64_t in_piece = source - piece * per_piece;
       const std::int64_t length = std::min(run.length - done, per_piece - in_piece);
-      widen(from,
-            ByteSpan(piece_).subspan(static_cast<std::size_t>(in_piece * from_size),
-                                     static_cast<std::size_t>(length * from_size)),
-            dtype,
-            target.subspan(static_cast<std::size_t>((run.target + done) * to_size),
-                           static_cast<std::size_t>(length * to_size)));
+      files::convert(ByteSpan(piece_).subspan(static_cast<std::size_t>(in_piece * from_size),
+                                              static_cast<std::size_t>(length * from_size)),
+                     from,
+                     target.subspan(static_cast<std::size_t>((run.target + done) * to_size),
+                                    static_cast<std::size_t>(length * to_size)),
+                     dtype);
       done += length;
     }
   return {};
@@ -202,7 +202,7 @@ Result<void> Checkpoint::read(const Slice& wanted, DType dtype, std::span<std::b
                             ", here it has ", mesh::shape_text(wanted.shape)),
                  ""};
   const auto from = files::dtype_of(tensor.type);
-  if (!from || !widens(*from, dtype))
+  if (!from || !files::widens(*from, dtype))
     return Error{Code::kOtherCheckpoint,
                  join_parts("`", path_, "` has ", who, " as ", files::to_text(tensor.type),
                             ", which can not become ", to_text(dtype), " without rounding"),

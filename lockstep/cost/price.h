@@ -12,6 +12,7 @@
 // Pure functions of plain values; any thread may call them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "lockstep/base/units.h"
@@ -119,6 +120,20 @@ struct Memory {
     return weights + grads + optimizer + activations + logits + transients;
   }
 };
+
+struct MemoryClass {
+  const char* name;  // "gradients", as people and JSON read it
+  double bytes;
+};
+// Of what is allocated, each with its share.
+inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
+  return {{{"weights", m.weights},
+           {"gradients", m.grads},
+           {"optimizer", m.optimizer},
+           {"activations", m.activations},
+           {"logits", m.logits},
+           {"transients", m.transients}}};
+}
 
 // What is seen around the same allocations: the allocator's reserve, and the whole device when memory is
 // short (context, communicators, holes in the reserve).

@@ -11,8 +11,8 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/files/elements.h"
 #include "lockstep/files/safetensors.h"
-#include "lockstep/hf/elements.h"
 #include "lockstep/hf/pieces.h"
 #include "lockstep/hf/unfinished.h"
 
@@ -76,7 +76,7 @@ class TensorStream {
   void put(ByteSpan elements) {
     if (params_.type() == stored_) return file_.write(elements);
     converted_.resize(elements.size() / width_ * size_of(stored_));
-    convert(elements, params_.type(), converted_, stored_);
+    files::convert(elements, params_.type(), converted_, stored_);
     file_.write(converted_);
   }
 
@@ -177,7 +177,7 @@ Result<void> write_weights(const arch::Model& model, ParamSource& params, files:
 Result<Exported> write_directory(const arch::Model& model, const Json& config, ParamSource& params,
                                  files::Disk& disk, const std::string& folder,
                                  const ExportSettings& settings) {
-  LS_CHECK(can_write(settings.stored), "weights in ", to_text(settings.stored));
+  LS_CHECK(files::can_round_to(settings.stored), "weights in ", to_text(settings.stored));
   std::string final_name = folder;
   while (final_name.size() > 1 && final_name.ends_with('/')) final_name.pop_back();
   const std::size_t slash = final_name.rfind('/');

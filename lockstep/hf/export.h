@@ -32,7 +32,7 @@ class ParamSource {
 inline constexpr Bytes kShardLimit{5'000'000'000};
 
 struct ExportSettings {
-  DType stored = DType::kBF16;  // one that can be written (elements.h)
+  DType stored = DType::kBF16;  // one that can be rounded to (files/elements.h)
   Bytes shard = kShardLimit;    // of tensors in one file; a larger tensor has a file of its own
   std::vector<std::string> beside = {};  // paths of files that are copied into the directory
 };

@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <map>
 
 #include "lockstep/checkpoint/unit_slices.h"
-#include "lockstep/checkpoint/widen.h"
 #include "tests/checkpoint/sample.h"
 
 namespace lockstep::checkpoint {
@@ -126,45 +123,6 @@ TEST(UnitSlices, OfAllRanksAreTheModelOnce) {
             }
           EXPECT_EQ(all, arch::count(model).total);
         }
-}
-
-TEST(Widen, ChangesNoValue) {
-  const auto widened = [](DType from, std::uint16_t bits, DType to) {
-    std::vector<std::byte> target(size_of(to));
-    widen(from, std::as_bytes(std::span(&bits, 1)), to, target);
-    double value = 0;
-    float narrow = 0;
-    if (to == DType::kF64) {
-      std::memcpy(&value, target.data(), 8);
-    } else {
-      std::memcpy(&narrow, target.data(), 4);
-      value = narrow;
-    }
-    return value;
-  };
-  // By the formula of IEEE 754, for all finite ones.
-  for (int bits = 0; bits < 65536; ++bits)
-    for (const auto& [from, exponent_bits, bias] :
-         {std::tuple(DType::kBF16, 8, 127), std::tuple(DType::kF16, 5, 15)}) {
-      const int fraction_bits = 15 - exponent_bits;
-      const int exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1);
-      const double fraction = bits & ((1 << fraction_bits) - 1);
-      const double sign = bits >> 15 != 0 ? -1.0 : 1.0;
-      if (exponent == (1 << exponent_bits) - 1) {
-        const double found = widened(from, static_cast<std::uint16_t>(bits), DType::kF64);
-        EXPECT_EQ(std::isnan(found), fraction != 0);
-        continue;
-      }
-      const double expected = exponent == 0
-                                  ? std::ldexp(sign * fraction, 1 - bias - fraction_bits)
-                                  : std::ldexp(sign * (fraction + std::ldexp(1.0, fraction_bits)),
-                                               exponent - bias - fraction_bits);
-      ASSERT_EQ(widened(from, static_cast<std::uint16_t>(bits), DType::kF32), expected) << bits;
-      ASSERT_EQ(widened(from, static_cast<std::uint16_t>(bits), DType::kF64), expected) << bits;
-    }
-  EXPECT_FALSE(widens(DType::kF64, DType::kF32));
-  EXPECT_FALSE(widens(DType::kF16, DType::kBF16));
-  EXPECT_TRUE(widens(DType::kI64, DType::kI64));
 }
 
 }  // namespace

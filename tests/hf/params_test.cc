@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "lockstep/files/elements.h"
 #include "lockstep/hf/config_json.h"
-#include "lockstep/hf/elements.h"
 #include "lockstep/hf/export.h"
 #include "tests/hf/tiny.h"
 
@@ -38,12 +38,12 @@ void expect_drawn(const arch::ModelConfig& config, const std::string& folder, DT
     std::vector<float> got(static_cast<std::size_t>(place.piece.numel()));
     std::vector<std::byte> rows(got.size() * size_of(stored));
     HfParams::read(place, 0, rows);
-    convert(rows, stored, std::as_writable_bytes(std::span(got)), DType::kF32);
+    files::convert(rows, stored, std::as_writable_bytes(std::span(got)), DType::kF32);
     const RandomStream stream = stream_of(place.name);
     for (std::size_t i = 0; i < got.size(); ++i) {
       float wanted = drawn(stream, static_cast<std::int64_t>(i));
       if (stored == DType::kBF16)
-        wanted = std::bit_cast<float>(static_cast<std::uint32_t>(f32_to_bf16(wanted)) << 16);
+        wanted = std::bit_cast<float>(static_cast<std::uint32_t>(files::f32_to_bf16(wanted)) << 16);
       ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(wanted))
           << config.name << " " << place.name << " " << i;
     }

@@ -1,14 +1,16 @@
-#include "lockstep/hf/elements.h"
+#include "lockstep/files/elements.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/base/random.h"
 
-namespace lockstep::hf {
+namespace lockstep::files {
 namespace {
 
 bool is_nan_bf16(std::uint16_t bits) { return (bits & 0x7fffU) > 0x7f80U; }
@@ -105,8 +107,47 @@ TEST(Elements, WideningComesBackExactly) {
         ASSERT_EQ(back[i], all[i]);
       }
   }
-  EXPECT_FALSE(can_write(DType::kF16));
+  EXPECT_FALSE(can_round_to(DType::kF16));
+}
+
+TEST(Elements, WideningChangesNoValue) {
+  const auto widened = [](DType from, std::uint16_t bits, DType to) {
+    std::vector<std::byte> target(size_of(to));
+    convert(std::as_bytes(std::span(&bits, 1)), from, target, to);
+    double value = 0;
+    float narrow = 0;
+    if (to == DType::kF64) {
+      std::memcpy(&value, target.data(), 8);
+    } else {
+      std::memcpy(&narrow, target.data(), 4);
+      value = narrow;
+    }
+    return value;
+  };
+  // By the formula of IEEE 754, for all finite ones.
+  for (int bits = 0; bits < 65536; ++bits)
+    for (const auto& [from, exponent_bits, bias] :
+         {std::tuple(DType::kBF16, 8, 127), std::tuple(DType::kF16, 5, 15)}) {
+      const int fraction_bits = 15 - exponent_bits;
+      const int exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1);
+      const double fraction = bits & ((1 << fraction_bits) - 1);
+      const double sign = bits >> 15 != 0 ? -1.0 : 1.0;
+      if (exponent == (1 << exponent_bits) - 1) {
+        const double found = widened(from, static_cast<std::uint16_t>(bits), DType::kF64);
+        EXPECT_EQ(std::isnan(found), fraction != 0);
+        continue;
+      }
+      const double expected = exponent == 0
+                                  ? std::ldexp(sign * fraction, 1 - bias - fraction_bits)
+                                  : std::ldexp(sign * (fraction + std::ldexp(1.0, fraction_bits)),
+                                               exponent - bias - fraction_bits);
+      ASSERT_EQ(widened(from, static_cast<std::uint16_t>(bits), DType::kF32), expected) << bits;
+      ASSERT_EQ(widened(from, static_cast<std::uint16_t>(bits), DType::kF64), expected) << bits;
+    }
+  EXPECT_FALSE(widens(DType::kF64, DType::kF32));
+  EXPECT_FALSE(widens(DType::kF16, DType::kBF16));
+  EXPECT_TRUE(widens(DType::kI64, DType::kI64));
 }
 
 }  // namespace
-}  // namespace lockstep::hf
+}  // namespace lockstep::files
