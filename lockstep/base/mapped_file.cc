@@ -69,17 +69,17 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 MappedFile::~MappedFile() {
   if (bytes_.empty()) return;
   // munmap takes what mmap gave, which was never const.
-  ::munmap(const_cast<std::byte*>(bytes_.data()),
-           bytes_.size());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void forget_pages(std::span<const std::byte> part) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto start = reinterpret_cast<std::uintptr_t>(part.data());
-  const std::uintptr_t begin = (start + page - 1) / page * page;
-  const std::uintptr_t end = (start + part.size()) / page * page;
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(part.data()) % page;
+  if (part.size() < before + page) return;
+  const std::span<const std::byte> pages =
+      part.subspan(before, (part.size() - before) / page * page);
   // A hint: where it is not taken, the kernel finds the memory when it needs some.
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  ::madvise(const_cast<std::byte*>(pages.data()), pages.size(), MADV_DONTNEED);
 }
 
 }  // namespace lockstep
