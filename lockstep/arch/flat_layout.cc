@@ -1,6 +1,7 @@
 #include "lockstep/arch/flat_layout.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -83,6 +84,16 @@ class Writer {
   FlatLayout flat_;
 };
 
+// Moves everything but the first parameter. REQUIRES: a multiple of kFlatAlign.
+void shift_tail(FlatLayout& flat, std::int64_t by) {
+  for (FlatParam& param : std::span(flat.params).subspan(1)) param.offset += by;
+  for (FlatRange* range : {&flat.replicated, &flat.over_heads}) {
+    range->begin += by;
+    range->end += by;
+  }
+  flat.size += by;
+}
+
 void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& second) {
   const auto copy = std::ranges::find_if(head.params, &Param::tied);
   const FlatParam& at = second.of(static_cast<int>(copy - head.params.begin()));
@@ -92,6 +103,7 @@ void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& sec
       "a tied weight must be the first of its unit");
   first.tied = second.tied = {0, at.numel};
   second.tied_copy = true;
+  if (second.params.size() > 1) shift_tail(second, first.size - second.params[1].offset);
   first.size = second.size = std::max(first.size, second.size);
 }
 

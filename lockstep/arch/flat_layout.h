@@ -76,7 +76,9 @@ struct TensorShard {
 TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord);
 
 // Of every distinct unit, in the order of Model::distinct. Embedding and head that share a weight
-// get the same size, so that their shards cover the same elements of it. Trained parameters only.
+// get the same size, so that their shards cover the same elements of it, and what else the head has
+// lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
+// parameters only.
 // Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts.
 // REQUIRES: tp >= 1, pieces that are multiples of their grain.
 std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1);

@@ -92,7 +92,7 @@ schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::S
     bytes.param_shard = states.param_shard;
     bytes.main_grad = states.main_grad;
     bytes.grad_shard = states.grad_shard;
-    bytes.optimizer = states.optimizer;
+    bytes.optimizer = unit == step.head() && step.shares_state() ? 0 : states.optimizer;
     if (sizes.looks_at_noise && step.is_partial(unit))
       bytes.noise = layouts[kind].partial(sizes.unit.sequence_parallel).size() * sizes.unit.wide();
     Surges(model, step, sizes, unit).fill(bytes);

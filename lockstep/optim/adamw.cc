@@ -85,8 +85,8 @@ void update_range(const Factors<T>& f, const at::Tensor& param, const at::Tensor
 
 template <class T>
 void update_as(const AdamW& settings, std::int64_t count, std::int64_t decay_end,
-               const at::Tensor& param, const at::Tensor& grad, const State& state,
-               double grad_scale) {
+               std::int64_t params_end, const at::Tensor& param, const at::Tensor& grad,
+               const State& state, double grad_scale) {
   const auto run = [&](std::int64_t from, std::int64_t to, double decay) {
     const Factors<T> factors(settings, count, decay, grad_scale);
     at::parallel_for(from, to, kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -94,7 +94,7 @@ void update_as(const AdamW& settings, std::int64_t count, std::int64_t decay_end
     });
   };
   run(0, decay_end, settings.weight_decay);
-  run(decay_end, param.numel(), 0.0);
+  run(decay_end, params_end, 0.0);
 }
 
 }  // namespace
@@ -107,12 +107,15 @@ void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& l
            " gradients");
   LS_CHECK(param.is_cpu() && (!state.master.defined() || param.scalar_type() == at::kBFloat16),
            "an update on a CPU, of bf16 where there is a master");
-  const std::int64_t decay_end =
-      std::clamp(layout.decay_end - range.begin, std::int64_t{0}, range.size());
+  const auto within = [&](std::int64_t at) {
+    return std::clamp(at - range.begin, std::int64_t{0}, range.size());
+  };
+  const std::int64_t decay_end = within(layout.decay_end);
+  const std::int64_t params_end = std::max(decay_end, within(layout.params.back().end()));
   if (grad.scalar_type() == at::kDouble)
-    update_as<double>(settings, count, decay_end, param, grad, state, grad_scale);
+    update_as<double>(settings, count, decay_end, params_end, param, grad, state, grad_scale);
   else
-    update_as<float>(settings, count, decay_end, param, grad, state, grad_scale);
+    update_as<float>(settings, count, decay_end, params_end, param, grad, state, grad_scale);
 }
 
 double largest_move(const AdamW& settings, std::int64_t count) {

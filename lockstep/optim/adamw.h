@@ -24,7 +24,7 @@ struct State {
 };
 
 // Update number `count` (from 1) of elements `range` of the buffer; all tensors hold exactly those.
-// What decays does so by settings.weight_decay. `grad` counts as if multiplied by `grad_scale`
+// What lies behind the last parameter stays. What decays does so by settings.weight_decay. `grad` counts as if multiplied by `grad_scale`
 // (clipping). Where there is a master, it is updated and `param` becomes its rounding to the nearest:
 // the only place where trained weights are rounded. One pass over memory, which is what an update takes
 // its time for: 30 bytes of an element in bf16 and 28 in f32, where LibTorch's fused kernel, a scaling

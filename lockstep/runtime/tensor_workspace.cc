@@ -113,12 +113,26 @@ void TensorWorkspace::create_state(int unit) {
   const ChargeTo charge(MemoryKind::kOptimizer);
   const DType wide = wide_type(settings_.dtype);
   const auto options = at::TensorOptions(tensor::scalar_type_of(wide)).device(settings_.device);
-  optim::State state = {at::zeros({own.size()}, options), at::zeros({own.size()}, options), {}};
+  const auto zeros = [&] { return at::zeros({own.size()}, options); };
+  optim::State state = is_head(unit) && step_.shares_state()
+                           ? get<optim::State>({ValueKind::kOptimizer, 0})
+                           : optim::State{zeros(), zeros(), {}};
   if (wide != settings_.dtype) {
-    state.master = at::empty({own.size()}, options);
-    draw(own, state.master);
+    if (!state.master.defined()) state.master = zeros();
+    for (const arch::FlatRange& part : state_parts(unit))
+      draw(part, state.master.narrow(0, part.begin - own.begin, part.size()));
   }
   values_[{ValueKind::kOptimizer, unit}] = std::move(state);
+}
+
+std::vector<arch::FlatRange> TensorWorkspace::state_parts(int unit) const {
+  const arch::FlatLayout& flat = layout(unit);
+  const arch::FlatRange own = own_range(unit);
+  if (!step_.shares_state() || flat.tied.size() == 0) return {own};
+  std::vector<arch::FlatRange> parts = {common(own, flat.tied)};
+  if (flat.params.size() > 1)
+    parts.push_back(common(own, {flat.params[1].offset, flat.params.back().end()}));
+  return parts;
 }
 
 void TensorWorkspace::begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw) {
@@ -151,9 +165,7 @@ at::Tensor TensorWorkspace::state(int unit, StateRole role) const {
   const auto& held = get<optim::State>(optimizer);
   if (role == StateRole::kFirstMoment) return held.first;
   if (role == StateRole::kSecondMoment) return held.second;
-  if (held.master.defined()) return held.master;
-  if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, unit});
-  return param(unit).narrow(0, own_range(unit).begin, own_range(unit).size());
+  return held.master.defined() ? held.master : working(unit);
 }
 
 at::Tensor TensorWorkspace::reduced_grad(int unit) const {
@@ -168,15 +180,17 @@ void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
     fill(range, host);
     target.copy_(host);
   };
-  const arch::FlatRange own = own_range(unit);
-  if (role != StateRole::kParameter) return fill_into(own, state(unit, role));
+  const auto piece = [&](const at::Tensor& of, const arch::FlatRange& part) {
+    return of.narrow(0, part.begin - own_range(unit).begin, part.size());
+  };
   const bool has_master = wide_type(settings_.dtype) != settings_.dtype;
-  if (has_master || shards_params()) fill_into(own, state(unit, role));
-  if (shards_params()) {
-    if (has_master)
-      get<at::Tensor>({ValueKind::kParamShard, unit}).copy_(state(unit, StateRole::kParameter));
-    return;
-  }
+  if (role != StateRole::kParameter || has_master || shards_params())
+    for (const arch::FlatRange& part : state_parts(unit)) {
+      fill_into(part, piece(state(unit, role), part));
+      if (role == StateRole::kParameter && has_master && shards_params())
+        piece(working(unit), part).copy_(piece(state(unit, role), part));
+    }
+  if (role != StateRole::kParameter || shards_params()) return;
   const at::Tensor all = param(unit).narrow(0, 0, layout(unit).size);
   if (!has_master) return fill_into({0, layout(unit).size}, all);
   const ChargeTo charge(tensor::process_account());
@@ -209,6 +223,11 @@ const T& TensorWorkspace::get(const Value& value) const {
 
 const at::Tensor& TensorWorkspace::param(int unit) const {
   return get<at::Tensor>({ValueKind::kParam, unit});
+}
+
+at::Tensor TensorWorkspace::working(int unit) const {
+  if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, unit});
+  return param(unit).narrow(0, own_range(unit).begin, own_range(unit).size());
 }
 
 std::int64_t TensorWorkspace::elements_of(const Value& value) const {
@@ -479,13 +498,22 @@ void TensorWorkspace::set_sums(const exec::StepSums& sums) {
 void TensorWorkspace::update(const Op& op) {
   const auto grad = take<at::Tensor>(final_grad(step_, op.unit));
   if (!is_finite_) return;
+  const arch::FlatLayout& flat = layout(op.unit);
   const arch::FlatRange own = own_range(op.unit);
-  const at::Tensor working = shards_params() ? get<at::Tensor>({ValueKind::kParamShard, op.unit})
-                                             : param(op.unit).narrow(0, own.begin, own.size());
   // All that decays in the first unit is an embedding, and all that decays beside a tied weight is it.
-  const bool is_embedding = op.unit == 0 || layout(op.unit).tied.size() > 0;
-  optim::update(is_embedding ? adamw_.embeddings : adamw_.others, updates_, layout(op.unit), own,
-                working, grad, get<optim::State>({ValueKind::kOptimizer, op.unit}), grad_scale_);
+  const bool is_embedding = op.unit == 0 || flat.tied.size() > 0;
+  const auto& state = get<optim::State>({ValueKind::kOptimizer, op.unit});
+  for (const arch::FlatRange& part : state_parts(op.unit)) {
+    const auto piece = [&](const at::Tensor& of) {
+      return of.defined() ? of.narrow(0, part.begin - own.begin, part.size()) : of;
+    };
+    if (flat.tied_copy && step_.shares_state() && part.end <= flat.tied.end)
+      piece(working(op.unit)).copy_(piece(working(0)));
+    else
+      optim::update(is_embedding ? adamw_.embeddings : adamw_.others, updates_, flat, part,
+                    piece(working(op.unit)), piece(grad),
+                    {piece(state.first), piece(state.second), piece(state.master)}, grad_scale_);
+  }
 }
 
 }  // namespace lockstep::runtime

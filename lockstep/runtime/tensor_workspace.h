@@ -122,6 +122,11 @@ class TensorWorkspace final : public exec::Workspace {
   template <class T>
   const T& get(const schedule::Value& value) const;
   const at::Tensor& param(int unit) const;
+  // This rank's piece of the parameters that are computed with.
+  at::Tensor working(int unit) const;
+  // What of own_range(unit) is this unit's: all of it, but of the one state that both ends of a tied
+  // weight have here, not what the other end has beside the weight.
+  std::vector<arch::FlatRange> state_parts(int unit) const;
   void create_state(int unit);
   at::Tensor main_grad(const schedule::Op& op, bool is_first);
   // What this rank's reduced gradient of `unit` holds of a range of the unit's buffer.

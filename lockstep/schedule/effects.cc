@@ -271,6 +271,8 @@ class Row {
     out_.reads = {kNormValue, final_grad(step_, op_.unit)};
     out_.mutates = {{ValueKind::kOptimizer, op_.unit}, owned_param(step_, op_.unit)};
     out_.kills = {final_grad(step_, op_.unit)};
+    if (op_.unit == step_.head() && step_.shares_state())
+      out_.reads.insert(out_.reads.end(), {{ValueKind::kOptimizer, 0}, owned_param(step_, 0)});
   }
 
   // The second half of an asynchronous op.

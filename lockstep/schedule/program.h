@@ -121,6 +121,9 @@ struct StepShape {
   Stage stage_of(int unit) const;
   Coord coord_of(int unit) const;
   bool holds(Coord coord, int unit) const { return coord_of(unit) == coord; }
+  // Whether one coordinate holds both ends of a tied weight: they have one optimizer state there, and
+  // the head's update takes the weight over from the embedding's.
+  bool shares_state() const { return tied && coord_of(0) == coord_of(head()); }
   bool operator==(const StepShape&) const = default;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -85,7 +86,10 @@ TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
           EXPECT_EQ(at.offset % 32, 0);
         }
         EXPECT_GE(at.offset, end);
-        EXPECT_LT(at.offset, end + 32);  // no more than the boundary asks for
+        // No more than the boundary asks for, but beside a tied weight, where the other end's lie.
+        if (flat.tied.size() == 0 || i == 0) {
+          EXPECT_LT(at.offset, end + 32);
+        }
         EXPECT_EQ(param.decays, at.end() <= flat.decay_end);
         EXPECT_EQ(!param.decays, at.offset >= flat.decay_end);
         end = at.end();
@@ -244,6 +248,10 @@ TEST(FlatLayout, TiedWeightsLieAtTheSamePlaceOfBuffersOfOneSize) {
       EXPECT_EQ(first.offset, layouts[unit].tied.begin);
       EXPECT_EQ(first.end(), layouts[unit].tied.end);
     }
+    // One buffer has room for the states of both.
+    for (const FlatParam& one : layouts[embed].params)
+      for (const FlatParam& other : std::span(layouts[head].params).subspan(1))
+        EXPECT_EQ(common({one.offset, one.end()}, {other.offset, other.end()}).size(), 0);
   }
   EXPECT_GT(tied, 40);
 }

@@ -203,6 +203,65 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
       });
 }
 
+// Embedding with positions and head with a norm: each has what the other has not.
+arch::Model with_positions() {
+  arch::ModelConfig config = model().config;
+  config.family = arch::Family::kGpt2;
+  config.norm = arch::NormKind::kLayerNorm;
+  config.qkv_bias = config.linear_bias = true;
+  return arch::describe(config).value();
+}
+
+// Loads every unit's share of `values`, the units in this order, and reads them back.
+void expect_read_back(TensorWorkspace& workspace, const arch::Model& described,
+                      const std::vector<int>& units, StateRole role) {
+  const auto value_of = [&](int unit, int param, std::int64_t element) {
+    const bool is_tied = described.unit(unit).params[static_cast<std::size_t>(param)].tied;
+    return static_cast<float>(100 * (is_tied ? 0 : 7 * unit + param) + element % 97 + 1) +
+           1000.0f * static_cast<float>(role);
+  };
+  const auto for_runs = [&](int unit, arch::FlatRange range, auto body) {
+    for (const arch::FlatRun& run :
+         arch::flat_runs(described.unit(unit), workspace.layout(unit), {}, range))
+      for (std::int64_t i = 0; i < run.length; ++i)
+        body(run.at + i - range.begin, value_of(unit, run.param, run.element + i));
+  };
+  for (const int unit : units) {
+    const at::Tensor whole = at::empty({workspace.layout(unit).size}, at::kFloat).fill_(-1);
+    for_runs(unit, {0, whole.numel()},
+             [&](std::int64_t at, float value) { whole.data_ptr<float>()[at] = value; });
+    workspace.load_state(unit, role, whole);
+  }
+  for (const int unit : units) {
+    const at::Tensor state = workspace.state(unit, role).contiguous();
+    for_runs(unit, workspace.own_range(unit), [&](std::int64_t at, float value) {
+      EXPECT_EQ(state.const_data_ptr<float>()[at], value);
+    });
+  }
+}
+
+// Whatever order they are loaded in, and although what one has lies in the other's gaps.
+TEST(TensorWorkspace, BothEndsOfATiedWeightHaveOneState) {
+  const arch::Model described = with_positions();
+  const int head = described.num_units() - 1;
+  const data::MockTokens tokens(1, described.config.vocab, false);
+  for (const DType dtype : kTypes)
+    for (const Case& about : {Case{0, 1, 1, 1}, Case{1, 1, 2, 1}, Case{3, 1, 4, 1}})
+      for (std::int64_t shard = 0; shard < about.shards; ++shard) {
+        schedule::StepShape step = step_of(about, described.num_units());
+        step.tied = true;
+        TensorWorkspace workspace(described, step, {{0}, about.shards, shard, 0, {}},
+                                  settings(dtype), tokens);
+        for (const StateRole role : kRoles) {
+          const bool is_one = role != StateRole::kParameter || dtype == DType::kBF16;
+          EXPECT_EQ(workspace.state(0, role).data_ptr() == workspace.state(head, role).data_ptr(),
+                    is_one);
+          expect_read_back(workspace, described, {0, head}, role);
+          expect_read_back(workspace, described, {head, 0}, role);
+        }
+      }
+}
+
 // What Publish sends lies inside the parameters and is what Update changes; the pieces of a shared
 // weight are the same in embedding and head.
 TEST(TensorWorkspace, OwnPartIsTheUpdatedPiece) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "lockstep/arch/flat_layout.h"
 #include "lockstep/data/mock_tokens.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
@@ -67,20 +68,29 @@ TEST(StateDigest, ShowsEveryChange) {
   const StepImage image = some_state(spec);
   std::set<std::uint64_t> seen = {digest_in(spec, "dp2 zero3 m2", image)};
   EXPECT_TRUE(seen.insert(digest_in(spec, "dp2 zero3 m2", image, 2)).second);
-  const auto change = [&](int unit, Role role, const std::function<void(double*)>& edit) {
+  const auto change = [&](std::initializer_list<int> units, Role role,
+                          const std::function<void(double*)>& edit) {
     StepImage other = image;
-    at::Tensor& tensor =
-        other.units[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
-    tensor = tensor.clone();
-    edit(tensor.mutable_data_ptr<double>());
-    EXPECT_TRUE(seen.insert(digest_in(spec, "dp2 zero3 m2", other)).second) << unit;
+    for (const int unit : units) {
+      at::Tensor& tensor =
+          other.units[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
+      tensor = tensor.clone();
+      edit(tensor.mutable_data_ptr<double>());
+    }
+    EXPECT_TRUE(seen.insert(digest_in(spec, "dp2 zero3 m2", other)).second) << to_text(role);
   };
+  const Job job = job_of(spec, "dp1 zero0 m2");
+  const int head = job.model.num_units() - 1;
+  const std::int64_t norm =
+      arch::flat_layouts(job.model)[static_cast<std::size_t>(job.model.order.back())]
+          .params[1]
+          .offset;
   for (const auto& [state, role] : kRoles) {
-    change(0, role, [](double* x) { x[5] = -x[5]; });
-    change(6, role, [](double* x) { x[0] = std::nextafter(x[0], 9.0); });
+    change({0, head}, role, [](double* x) { x[5] = -x[5]; });  // the weight that both have
+    change({head}, role, [&](double* x) { x[norm] = std::nextafter(x[norm], 9.0); });
   }
-  change(3, Role::kParameter, [](double* x) { std::swap(x[0], x[1]); });
-  change(3, Role::kFirstMoment, [](double* x) { std::swap(x[0], x[64]); });
+  change({3}, Role::kParameter, [](double* x) { std::swap(x[0], x[1]); });
+  change({3}, Role::kFirstMoment, [](double* x) { std::swap(x[0], x[64]); });
   EXPECT_EQ(seen.size(), 10u);
 }
 
