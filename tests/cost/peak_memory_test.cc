@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lockstep/arch/activation_bytes.h"
 #include "lockstep/arch/unit_bytes.h"
+#include "lockstep/cost/stage_memory.h"
 #include "tests/cost/requests.h"
 
 namespace lockstep::cost {
@@ -143,6 +146,25 @@ TEST(PeakMemory, Llama3NothingMadeAgain) {
   EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 68.2, 0.1);
   r.keep = Keep::kCheap;
   EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
+}
+
+// The price is that of the stage that holds most; no stage between the second and the last holds more.
+TEST(PeakMemory, IsTheLargestOverStages) {
+  for (const char* model : {"llama3-8b", "llama3-405b", "deepseek-v3"})
+    for (const Pipe pipe : {Pipe::kGpipe, Pipe::k1f1b, Pipe::kInterleaved, Pipe::kZbH1})
+      for (const double pp : {1.0, 2.0, 4.0, 16.0}) {
+        Rig rig(model, "h100:1024");
+        PriceRequest& r = rig.request;
+        r.pp = pp;
+        r.dp = 64 / pp;
+        r.global_batch = 2048;
+        r.pipe = pipe;
+        r.chunks = pipe == Pipe::kInterleaved ? 2 : 1;
+        double most = 0;
+        for (double stage = 0; stage < pp; ++stage)
+          most = std::max(most, stage_memory(r, stage).allocated());
+        EXPECT_EQ(price_memory(r).allocated(), most) << model << pp << static_cast<int>(pipe);
+      }
 }
 
 }  // namespace
