@@ -23,7 +23,7 @@ using lockstep::backtest::PublishedRun;
 using lockstep::backtest::RunRequest;
 using lockstep::backtest::RunTable;
 using lockstep::backtest::StackClass;
-using lockstep::backtest::StackGaps;
+using lockstep::backtest::StackHabits;
 using lockstep::cluster::DeviceRates;
 using lockstep::cluster::kNumTerms;
 using lockstep::cluster::Term;
@@ -89,8 +89,6 @@ Range range_of(const Row& row, std::size_t term) {
       return {0.0, 0.9, 0.5};
     case Term::kOverlapTax:
       return {0.02, 0.4, 0.15};
-    case Term::kJitter:
-      return {0.0, 0.12, 0.01};
     case Term::kSpread:
       return {0.0, 0.02, 0.004};
   }
@@ -104,15 +102,15 @@ double loss_of(const Family& rows, const DeviceRates& rates) {
   for (std::size_t i = 0; i < kNumTerms; ++i) {
     const Range range = range_of(rows.front(), i);
     const double away = (rates.terms[i].value - range.prior) / (range.high - range.low);
-    pull += 0.008 * away * away;
+    pull += 0.02 * away * away;
   }
   return mean_error(rows, rates) + pull;
 }
 
 DeviceRates fitted(const Family& rows, DeviceRates rates) {
   double best = loss_of(rows, rates);
-  for (double step = 0.3; step > 0.004; step *= 0.6)
-    for (int again = 0; again < 3; ++again)
+  for (double step = 0.3; step > 0.006; step *= 0.5)
+    for (int again = 0; again < 2; ++again)
       for (std::size_t i = 0; i < kNumTerms; ++i)
         for (const double sign : {1.0, -1.0}) {
           const double old = rates.terms[i].value;
@@ -144,14 +142,10 @@ double band_of(const Family& rows, DeviceRates rates, std::size_t term) {
   return 0.9;
 }
 
-void set_gaps(Family& rows, const StackGaps& gaps) {
+void set_all(Family& rows, const StackHabits& habits) {
   for (Row& row : rows)
-    for (auto& candidate : row.request.candidates) {
-      const StackClass kind = stack_class_of(*row.run, candidate.zero);
-      candidate.stack.gaps = kind == StackClass::kSharded ? gaps.sharded
-                             : kind == StackClass::kOther ? gaps.other
-                                                          : 0;
-    }
+    for (auto& candidate : row.request.candidates)
+      set_habits(habits, stack_class_of(*row.run, candidate.zero), candidate.stack);
 }
 
 void report(const Family& rows, const DeviceRates& rates, bool verbose) {
@@ -230,32 +224,39 @@ Families calibration_rows(const RunTable& table) {
   return families;
 }
 
-// The two gaps belong to all families, so they are moved outside and each family is fitted again.
-StackGaps fit_all(Families& families, Tables& tables) {
-  StackGaps gaps = lockstep::backtest::kFittedGaps;
-  const auto everything = [&](const StackGaps& tried) {
-    double sum = 0;
+// Habits belong to all families, so they are moved outside and each family is fitted again. They too stay near
+// what is plausible: no gaps, and passes that differ by half a percent.
+StackHabits fit_all(Families& families, Tables& tables) {
+  StackHabits habits = lockstep::backtest::kFittedHabits;
+  const auto everything = [&](const StackHabits& tried) {
+    double sum =
+        0.1 * (tried.gaps_sharded * tried.gaps_sharded + tried.gaps_other * tried.gaps_other);
+    sum += 4 * (std::pow(tried.jitter_tuned - 0.005, 2) + std::pow(tried.jitter_other - 0.005, 2));
     for (auto& [name, rows] : families) {
-      set_gaps(rows, tried);
+      set_all(rows, tried);
       tables[name] = fitted(rows, tables[name]);
       sum += loss_of(rows, tables[name]);
     }
     return sum;
   };
-  double best = everything(gaps);
+  using Member = double StackHabits::*;
+  double best = everything(habits);
   for (double step = 0.06; step > 0.01; step /= 2)
-    for (double StackGaps::* member : {&StackGaps::sharded, &StackGaps::other})
+    for (const auto& [member, scale] : {std::pair<Member, double>{&StackHabits::gaps_sharded, 1.0},
+                                        {&StackHabits::gaps_other, 1.0},
+                                        {&StackHabits::jitter_tuned, 0.2},
+                                        {&StackHabits::jitter_other, 0.2}})
       for (const double sign : {1.0, -1.0}) {
-        StackGaps tried = gaps;
-        tried.*member = std::clamp(tried.*member + sign * step, 0.0, 0.5);
+        StackHabits tried = habits;
+        tried.*member = std::clamp(tried.*member + sign * step * scale, 0.0, 0.5);
         const Tables kept = tables;
         if (const double loss = everything(tried); loss < best - 1e-5)
-          best = loss, gaps = tried;
+          best = loss, habits = tried;
         else
           tables = kept;
       }
-  for (auto& [name, rows] : families) set_gaps(rows, gaps);
-  return gaps;
+  for (auto& [name, rows] : families) set_all(rows, habits);
+  return habits;
 }
 
 }  // namespace
@@ -277,8 +278,9 @@ int main(int argc, char** argv) {
   Families families = calibration_rows(table);
   Tables tables;
   for (auto& [name, rows] : families) tables[name] = *rows.front().request.candidates.front().rates;
-  const StackGaps gaps = fit ? fit_all(families, tables) : lockstep::backtest::kFittedGaps;
-  std::printf("gaps: sharded %.3f, other %.3f\n", gaps.sharded, gaps.other);
+  const StackHabits habits = fit ? fit_all(families, tables) : lockstep::backtest::kFittedHabits;
+  std::printf("gaps: sharded %.3f, other %.3f; jitter: tuned %.4f, other %.4f\n",
+              habits.gaps_sharded, habits.gaps_other, habits.jitter_tuned, habits.jitter_other);
   for (auto& [name, rows] : families) {
     const DeviceRates rates = fit ? fitted(rows, tables[name]) : tables[name];
     std::printf("%s: %zu rows\n  after %.2f %%\n", name.c_str(), rows.size(),

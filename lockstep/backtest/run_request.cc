@@ -1,8 +1,9 @@
 #include "lockstep/backtest/run_request.h"
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "lockstep/backtest/run_machine.h"
@@ -12,15 +13,14 @@ namespace lockstep::backtest {
 namespace {
 
 using cost::Keep;
+using cost::Memory;
 using cost::ModelShape;
 using cost::Pipe;
+using cost::Price;
 using cost::PriceRequest;
+using cost::StepTime;
 
 Error not_priced(std::string message) { return {Code::kRowNotPriced, std::move(message), ""}; }
-
-bool says(const PublishedRun& run, std::string_view column, std::string_view part) {
-  return run.text(column).find(part) != std::string::npos;
-}
 
 // A positive number of the row, or the error that names the column.
 class Reader {
@@ -40,8 +40,6 @@ class Reader {
   const PublishedRun& run_;
   std::string reason_;
 };
-
-double year_of(const PublishedRun& run) { return run.number("year").value_or(2024); }
 
 // What the tables do not have of well-known mixtures: DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437), Llama 4
 // Maverick and gpt-oss (their model cards).
@@ -103,55 +101,6 @@ Result<ModelShape> model_of(const PublishedRun& run) {
   return s;
 }
 
-bool is_compiled_program(const PublishedRun& run) {
-  for (const char* compiled : {"JAX", "XLA", "Pax", "MaxText", "C/CUDA"})
-    if (says(run, "notes", compiled)) return true;
-  return false;
-}
-
-cost::Stack stack_of(const PublishedRun& run, int zero) {
-  cost::Stack stack;
-  const double year = year_of(run);
-  const bool is_recent = year >= 2024;
-  stack.flash =
-      run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
-  stack.native_attention = is_recent || says(run, "notes", "flash_attention2");
-  stack.whole_logits = says(run, "notes", "kernel: ");  // Aleph Alpha's trainer
-  stack.fused_softmax = !says(run, "notes", "kernel: torch");
-  stack.dropout = run.text("arch") == "gpt" && !stack.flash;
-  stack.fused_norms = !says(run, "notes", "kernel: ") || says(run, "notes", "RMS kernel");
-  stack.overlap_data = zero >= 3 || is_recent;
-  stack.overlap_tensor = is_recent;
-  stack.overlap_pipe = year >= 2023;
-  // PyTorch's cross-entropy works on f32 copies of the logits; vendor stacks and compilers fuse it.
-  stack.fused_loss = is_recent && (zero < 3 || is_compiled_program(run));
-  stack.weight_grad_scratch = is_recent && zero < 3;
-  if (says(run, "notes", "no compute/comm overlap"))
-    stack.overlap_data = stack.overlap_tensor = stack.overlap_pipe = false;
-  if (says(run, "notes", "no gradient bucketing overlap")) stack.overlap_data = false;
-  for (const char* compiled :
-       {"JAX", "XLA", "Pax", "MaxText", "torch.compile", "C/CUDA", "CUDA graph on"})
-    if (says(run, "notes", compiled)) stack.host_factor = 0.3;
-  // DeepSpeed in fp16 keeps 2-byte gradients; FSDP shards an f32 copy of the weights and reduces in 16 bits.
-  if (run.text("precision") == "fp16") stack.grad_bytes = 2;
-  // So do sharded optimizers in bf16, unless the source speaks of f32 gradients.
-  if (zero >= 1 && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
-  // DeepSpeed's optimizer also holds its shard's gradients in f32.
-  if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = 16;
-  if (zero >= 3) {
-    stack.weight_bytes = 4;
-    stack.grad_bytes = 4;
-    stack.optimizer_bytes = 8;
-    stack.reduce_each_microbatch = true;
-  }
-  if (run.text("precision") == "fp32") {
-    stack.weight_bytes = 4;
-    stack.grad_bytes = 4;
-    stack.optimizer_bytes = 8;
-  }
-  return stack;
-}
-
 Pipe pipe_of(const PublishedRun& run, double chunks) {
   const std::string& name = run.text("schedule");
   if (name == "ZB") return Pipe::kZbH1;
@@ -163,13 +112,18 @@ Pipe pipe_of(const PublishedRun& run, double chunks) {
 
 std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, int zero) {
   const std::string& text = run.text("recompute");
-  if (text == "none") return {Keep::kAll};
+  // Who recomputes nothing may still drop what a cheap pass brings back, to fit what else is not given (Llama 3,
+  // arXiv 2407.21783, section 3.3.2, on tensors it frees).
+  const bool open = run.text("vpp").empty() || run.text("micro_batch").empty();
+  if (text == "none" && !open) return {Keep::kAll};
+  if (text == "none") return {Keep::kAll, Keep::kCheap};
   if (text == "full") return {Keep::kInput};
   if (text == "selective" &&
       (says(run, "notes", "selective op") || says(run, "notes", "perator-level")))
     return {Keep::kHalf};
   if (text == "selective") return {zero >= 3 && stack.flash ? Keep::kCheap : Keep::kNoScores};
-  return {Keep::kAll, Keep::kCheap, Keep::kNoScores, Keep::kInput};
+  if (stack.flash) return {Keep::kAll, Keep::kCheap, Keep::kInput};
+  return {Keep::kAll, Keep::kNoScores, Keep::kInput};
 }
 
 // Values that a setting may have: the given one, or what fits the sizes.
@@ -210,6 +164,19 @@ Result<PriceRequest> degrees_of(const PublishedRun& run) {
   return r;
 }
 
+// "FSDP group 128", "FSDP over 128, replicated twice".
+double shard_group_of(const PublishedRun& run) {
+  const std::string& notes = run.text("notes");
+  for (const std::string_view words : {"FSDP group ", "FSDP over "}) {
+    const std::size_t at = notes.find(words);
+    if (at == std::string::npos) continue;
+    double size = 0;
+    std::from_chars(notes.data() + at + words.size(), notes.data() + notes.size(), size);
+    return size;
+  }
+  return 0;
+}
+
 void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest& r) {
   if (!shape.has_experts()) r.ep = 1;
   const std::size_t named = run.text("notes").find("expert TP ");
@@ -222,29 +189,7 @@ void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest&
 
 }  // namespace
 
-const StackGaps kFittedGaps = {0.0, 0.11};
-
-StackClass stack_class_of(const PublishedRun& run, int zero) {
-  const auto anywhere = [&](std::string_view word) {
-    for (const char* column : {"source", "notes", "source_locator"}) {
-      std::string text = run.text(column);
-      std::ranges::transform(text, text.begin(),
-                             [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      if (text.find(word) != std::string::npos) return true;
-    }
-    return false;
-  };
-  for (const char* compiled : {"jax", "xla", "maxtext", "torch.compile", "c/cuda"})
-    if (anywhere(compiled)) return StackClass::kTuned;
-  if (anywhere("deepspeed") || run.text("schedule").find("DeepSpeed") != std::string::npos)
-    return StackClass::kOther;
-  if (zero >= 3) return StackClass::kSharded;
-  for (const char* vendor : {"megatron", "nvidia", "nemo", "mlperf"})
-    if (anywhere(vendor)) return StackClass::kTuned;
-  return StackClass::kOther;
-}
-
-Result<RunRequest> request_of(const PublishedRun& run, const StackGaps& gaps) {
+Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits) {
   auto shape = model_of(run);
   if (!shape.ok()) return shape.error();
   auto degrees = degrees_of(run);
@@ -262,19 +207,22 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackGaps& gaps) {
   base.zero =
       static_cast<int>(std::clamp(run.number("zero_stage").value_or(is_fsdp ? 3 : 1), 0.0, 3.0));
   base.stack = stack_of(run, base.zero);
-  const StackClass kind = stack_class_of(run, base.zero);
-  base.stack.gaps = kind == StackClass::kSharded ? gaps.sharded
-                    : kind == StackClass::kOther ? gaps.other
-                                                 : 0;
-  base.sp = run.text("seq_parallel").empty() ? base.tp > 1 && year_of(run) >= 2023
-                                             : run.number("seq_parallel") == 1.0;
+  set_habits(habits, stack_class_of(run, base.zero), base.stack);
+  base.sp = run.text("seq_parallel").empty()
+                ? base.tp > 1 && run.number("year").value_or(2024) >= 2023
+                : run.number("seq_parallel") == 1.0;
   const std::string& precision = run.text("precision");
   if (precision.find("fp8") != std::string::npos) base.precision = cost::Precision::kFp8;
   if (precision == "fp32") base.precision = cost::Precision::kFp32;
   set_experts(run, *shape, base);
+  if (const double shards = shard_group_of(run);
+      shards > 0 && std::fmod(base.dp * base.cp, shards) == 0)
+    base.dp_shard = shards;
+  const std::vector<Keep> keeps = keeps_of(run, base.stack, base.zero);
+  made.policies = keeps.size();
   for (const double size : microbatches_of(run, base.global_batch / base.dp))
     for (const double chunks : chunks_of(run, shape->layers, base.pp))
-      for (const Keep keep : keeps_of(run, base.stack, base.zero)) {
+      for (const Keep keep : keeps) {
         PriceRequest one = base;
         one.microbatch = size;
         one.chunks = chunks;
@@ -288,26 +236,68 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackGaps& gaps) {
   return made;
 }
 
-Priced price_run(const RunRequest& run, const cluster::DeviceRates* rates) {
-  // A published run did fit: where a setting is not given, an estimate a fifth above the device still counts.
-  constexpr double kSlack = 1.2;
-  Priced best;
-  const auto plausible = [](const Priced& one) {
-    return device_bytes(one.price.memory) <= kSlack * one.price.usable;
-  };
-  for (const PriceRequest& candidate : run.candidates) {
-    Priced one{candidate, {}};
+namespace {
+
+double between(double a, double b, double share) { return a + share * (b - a); }
+
+// Some layers as in `a`, a share of them as in `b`: every term is a sum over layers.
+Price blended(const Price& a, const Price& b, double share) {
+  Price made = a;
+  for (double StepTime::* term :
+       {&StepTime::forward, &StepTime::backward, &StepTime::recompute, &StepTime::head,
+        &StepTime::tensor, &StepTime::context, &StepTime::expert, &StepTime::pipe, &StepTime::data,
+        &StepTime::bubble, &StepTime::optimizer, &StepTime::spread})
+    made.time.*term = between(a.time.*term, b.time.*term, share);
+  for (double Memory::* part :
+       {&Memory::activations, &Memory::logits, &Memory::transients, &Memory::holes})
+    made.memory.*part = between(a.memory.*part, b.memory.*part, share);
+  made.fits = b.fits;
+  made.tokens_per_s = a.tokens_per_s * a.time.total() / made.time.total();
+  return made;
+}
+
+// Policies from what keeps most to what keeps least. Where one does not fit and the next does, as many layers
+// follow the next as must (Megatron's --recompute-num-layers).
+std::vector<Priced> priced_policies(std::span<const PriceRequest> policies,
+                                    const cluster::DeviceRates* rates) {
+  std::vector<Priced> made;
+  for (const PriceRequest& policy : policies) {
+    Priced one{policy, {}};
     if (rates != nullptr) one.request.rates = rates;
     one.price = price(one.request);
-    const bool is_first = best.request.shape == nullptr;
-    const auto rank = [&](const Priced& p) { return p.price.fits ? 2 : plausible(p) ? 1 : 0; };
-    const bool is_better =
-        !is_first &&
-        (rank(one) != rank(best) ? rank(one) > rank(best)
-         : rank(one) > 0         ? one.price.time.total() < best.price.time.total()
-                                 : one.price.memory.allocated() < best.price.memory.allocated());
-    if (is_first || is_better) best = one;
+    made.push_back(one);
+    if (one.price.fits) break;
   }
+  if (made.size() < 2 || !made.back().price.fits) return made;
+  const Price &more = made[made.size() - 2].price, &less = made.back().price;
+  const double over = device_bytes(more.memory) - more.usable;
+  const double saved = device_bytes(more.memory) - device_bytes(less.memory);
+  const double share = over / saved;
+  if (share < 0.5) made.back().request.keep = made[made.size() - 2].request.keep;
+  made.back().price = blended(more, less, share);
+  return made;
+}
+
+// A published run did fit: where a setting is not given, an estimate a fifth above the device still counts.
+int rank_of(const Priced& one) {
+  constexpr double kSlack = 1.2;
+  return one.price.fits ? 2 : device_bytes(one.price.memory) <= kSlack * one.price.usable ? 1 : 0;
+}
+
+bool is_better(const Priced& one, const Priced& than) {
+  if (rank_of(one) != rank_of(than)) return rank_of(one) > rank_of(than);
+  return rank_of(one) > 0 ? one.price.time.total() < than.price.time.total()
+                          : one.price.memory.allocated() < than.price.memory.allocated();
+}
+
+}  // namespace
+
+Priced price_run(const RunRequest& run, const cluster::DeviceRates* rates) {
+  Priced best;
+  const std::size_t policies = run.policies;
+  for (std::size_t i = 0; i + policies <= run.candidates.size(); i += policies)
+    for (const Priced& one : priced_policies({&run.candidates[i], policies}, rates))
+      if (best.request.shape == nullptr || is_better(one, best)) best = one;
   return best;
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 double predicted_bytes(const cost::Memory& memory, const std::string& kind) {
   if (kind.starts_with("allocated")) return memory.allocated();
-  if (kind.starts_with("device")) return device_bytes(memory);
-  return reserved_bytes(memory);
+  if (kind.starts_with("reserved")) return reserved_bytes(memory);
+  // Who does not say looked at the device: an allocator's figure is asked for by its name.
+  return shown_bytes(memory);
 }
 
 void price_row(ScoredRun& row) {

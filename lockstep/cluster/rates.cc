@@ -1,5 +1,8 @@
 #include "lockstep/cluster/rates.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "lockstep/base/check.h"
 
 namespace lockstep::cluster {
@@ -13,52 +16,49 @@ constexpr Rate held(double value) { return {value, 0.5, kHeld}; }
 
 // clang-format off
 constexpr DeviceRates kAmpere = {"ampere", 108, true, {{
-    fit(0.837, 0.05),  // gemm
-    held(0.596),  // gemm8
+    fit(0.7748, 0.05),  // gemm
+    held(0.6002),  // gemm8
     held(0.7),  // grouped
-    fit(0.97, 0.50),  // operands
-    held(0.571),  // waves
-    fit(0.75, 0.30),  // attention
-    fit(0.654, 0.30),  // stream
+    held(0.45),  // operands
+    held(0.5429),  // waves
+    fit(0.75, 0.20),  // attention
+    fit(0.6962, 0.30),  // stream
     held(0.0003),  // host_s
-    held(0.663),  // scale_up
-    held(0.78),  // network
+    fit(0.6677, 0.50),  // scale_up
+    fit(0.7852, 0.50),  // network
     held(0.503),  // tensor_hidden
-    held(0.2),  // overlap_tax
-    held(0.0305),  // jitter
-    held(0.00413),  // spread
+    held(0.1608),  // overlap_tax
+    held(0.003563),  // spread
 }}};
 constexpr DeviceRates kHopper = {"hopper", 132, true, {{
-    fit(0.73, 0.07),  // gemm
-    fit(0.6, 0.10),  // gemm8
-    fit(0.886, 0.10),  // grouped
+    fit(0.7328, 0.07),  // gemm
+    fit(0.5913, 0.10),  // gemm8
+    fit(0.8635, 0.10),  // grouped
     fit(1.3, 0.30),  // operands
-    held(0.518),  // waves
-    fit(0.442, 0.07),  // attention
-    fit(0.67, 0.30),  // stream
+    held(0.5274),  // waves
+    fit(0.442, 0.10),  // attention
+    fit(0.6841, 0.30),  // stream
     held(0.0003),  // host_s
-    fit(0.713, 0.50),  // scale_up
-    held(0.617),  // network
-    fit(0.794, 0.50),  // tensor_hidden
-    held(0.327),  // overlap_tax
-    held(0),  // jitter
-    held(0.00395),  // spread
+    fit(0.6427, 0.50),  // scale_up
+    fit(0.8232, 0.50),  // network
+    fit(0.7518, 0.50),  // tensor_hidden
+    held(0.2593),  // overlap_tax
+    held(0.004325),  // spread
 }}};
 constexpr DeviceRates kBlackwell = {"blackwell", 148, true, {{
-    fit(0.616, 0.10),  // gemm
-    fit(0.578, 0.15),  // gemm8
+    fit(0.6546, 0.10),  // gemm
+    fit(0.6144, 0.15),  // gemm8
     fit(1, 0.50),  // grouped
-    fit(3.1, 0.20),  // operands
-    held(0.69),  // waves
-    fit(0.3, 0.30),  // attention
-    held(0.696),  // stream
+    fit(3.438, 0.15),  // operands
+    held(0.5775),  // waves
+    fit(0.3, 0.50),  // attention
+    fit(0.7335, 0.50),  // stream
     held(0.0003),  // host_s
-    fit(0.804, 0.50),  // scale_up
-    held(0.8),  // network
-    fit(0.841, 0.30),  // tensor_hidden
-    held(0.129),  // overlap_tax
-    held(0.00302),  // jitter
-    held(0.00489),  // spread
+    fit(0.7759, 0.50),  // scale_up
+    fit(0.8, 0.50),  // network
+    fit(0.6638, 0.50),  // tensor_hidden
+    held(0.1432),  // overlap_tax
+    held(0.004515),  // spread
 }}};
 // clang-format on
 
@@ -70,6 +70,18 @@ DeviceRates borrowed(const DeviceRates& from, std::string_view family) {
   return made;
 }
 
+// The same chip at another power. Large products run at the limit of power, and dynamic power grows with the cube of
+// the clock (its voltage rises with it), so their rates follow the cube root.
+DeviceRates at_power(const DeviceRates& from, double watts_over_watts) {
+  DeviceRates made = from;
+  for (const Term term : {Term::kGemm, Term::kGemm8, Term::kAttention}) {
+    Rate& rate = made.at(term);
+    rate = {rate.value * std::cbrt(watts_over_watts), std::max(rate.band, 0.1),
+            "fitted, scaled by the cube root of power"};
+  }
+  return made;
+}
+
 bool begins(std::string_view name, std::string_view with) { return name.starts_with(with); }
 
 }  // namespace
@@ -77,20 +89,25 @@ bool begins(std::string_view name, std::string_view with) { return name.starts_w
 std::string_view to_text(Term term) {
   constexpr std::array<std::string_view, kNumTerms> kNames = {
       "gemm",   "gemm8",    "grouped", "operands",      "waves",       "attention", "stream",
-      "host_s", "scale_up", "network", "tensor_hidden", "overlap_tax", "jitter",    "spread"};
+      "host_s", "scale_up", "network", "tensor_hidden", "overlap_tax", "spread"};
   return kNames[static_cast<std::size_t>(term)];
 }
 
 const DeviceRates& rates_of(const DeviceType& device) {
   static const DeviceRates volta = borrowed(kAmpere, "volta");
   static const DeviceRates other = borrowed(kHopper, "other");
+  // The fitted rows ran at 700 W, and at 1,000 or 1,200 W.
+  static const DeviceRates capped = at_power(kHopper, 500.0 / 700);
+  static const DeviceRates b300 = at_power(kBlackwell, 1100.0 / 1000);
+  static const DeviceRates gb300 = at_power(kBlackwell, 1400.0 / 1200);
   const std::string_view name = device.name;
+  if (name == "h100-96") return capped;
+  if (name == "b300") return b300;
+  if (name == "gb300") return gb300;
   if (begins(name, "a100") || begins(name, "a800")) return kAmpere;
   if (begins(name, "h100") || begins(name, "h200") || begins(name, "h800") || begins(name, "gh200"))
     return kHopper;
-  if (begins(name, "b200") || begins(name, "gb200") || begins(name, "b300") ||
-      begins(name, "gb300"))
-    return kBlackwell;
+  if (begins(name, "b200") || begins(name, "gb200")) return kBlackwell;
   if (begins(name, "v100")) return volta;
   return other;
 }

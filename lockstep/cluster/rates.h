@@ -32,10 +32,9 @@ enum class Term : std::uint8_t {
   kNetwork,    // share of the network's
   kTensorHidden,  // share of tensor-parallel communication hidden where the stack overlaps it
   kOverlapTax,    // slowdown of the shorter of two overlapped activities (planner's sigma)
-  kJitter,        // spread of one pass's time: what ranks that meet after each wait for the slowest
   kSpread,        // spread of device speeds: cv of a step's time over devices
 };
-inline constexpr std::size_t kNumTerms = 14;
+inline constexpr std::size_t kNumTerms = 13;
 std::string_view to_text(Term term);
 
 struct DeviceRates {

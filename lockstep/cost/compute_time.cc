@@ -14,7 +14,8 @@ struct Device {
   double peak, peak8, memory;  // FLOP/s, bytes/s
   const cluster::DeviceRates& rates;
   bool is_8bit;
-  double sum_bytes;  // a gradient buffer is read and written per element
+  double sum_bytes;    // of a weight gradient on its way out of the product
+  double added_bytes;  // and where a pass of its own adds it up: read twice, written once
 
   explicit Device(const PriceRequest& r)
       : peak(peak_of(r, r.precision == Precision::kFp32 ? Precision::kFp32 : Precision::kBf16)),
@@ -22,7 +23,8 @@ struct Device {
         memory(r.cluster->device.memory_bytes_per_s.value),
         rates(*r.rates),
         is_8bit(r.precision == Precision::kFp8 && peak8 > 0),
-        sum_bytes(2 * r.stack.grad_bytes) {}
+        sum_bytes(r.stack.fused_sums ? 2 * r.stack.grad_bytes : 2),
+        added_bytes(r.stack.fused_sums || r.microbatches() <= 1 ? 0 : 2 + 2 * r.stack.grad_bytes) {}
   double stream(double bytes) const { return bytes / (memory * rates[Term::kStream]); }
 };
 
@@ -68,8 +70,9 @@ void add_product(const Device& device, const Product& p, ComputeTime& time) {
   const double width = narrow ? 1 : 2;
   const double operands = bus * (width * (p.m * p.k + p.k * p.n) + 2 * p.m * p.n);
   // Weight gradients are added to a buffer.
-  const double weights =
-      waves(summed) + bus * (width * (p.m * p.k + p.m * p.n) + device.sum_bytes * p.k * p.n);
+  const double weights = waves(summed) +
+                         bus * (width * (p.m * p.k + p.m * p.n) + device.sum_bytes * p.k * p.n) +
+                         device.stream(device.added_bytes * p.k * p.n);
   // Operands of 8-bit products are cast, and once more turned round for the backward pass.
   const double cast = narrow ? device.stream(2 * p.m * p.k) : 0;
   const double grad_cast = narrow ? device.stream(4 * p.m * p.n) : 0;
@@ -83,15 +86,27 @@ double attention_shape_factor(double dim, double seq) {
   return dim / (dim + 16) * 1.125 * seq / (seq + 400);
 }
 
+// On a ring, a kernel sees one rank's positions at a time, and every block after the first is merged into what is
+// there: outputs and statistics are read and written in f32, gradients of queries and of keys and values added.
+void add_ring_merges(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double merges = (r.cp - 1) * r.tokens() / r.tp;
+  time.forward += device.stream(merges * 10 * s.values());
+  time.backward += device.stream(merges * (6 * s.q() + 16 * s.k()));
+}
+
 void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
+  const bool is_ring = r.cp > 1 && r.context == ContextWay::kRing;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
   // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % (Shah et al. 2024, arXiv 2407.08608).
   const double kernels = r.stack.native_attention ? 1 : 0.4;
-  const double rate = device.peak * kernels * attention_shape_factor(s.v_dim, r.seq);
+  const double seen = is_ring ? r.seq / r.cp : r.seq;
+  const double rate = device.peak * kernels * attention_shape_factor(s.v_dim, seen);
   time.forward += flops / (rate * device.rates[Term::kAttention]);
   time.backward += 2.5 * flops / (rate * device.rates[Term::kAttention]);
+  if (is_ring) add_ring_merges(r, device, time);
 }
 
 // Two batched products over all pairs of tokens and passes over the scores: softmax 4 bytes forward and 6
@@ -151,16 +166,18 @@ void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time)
 }
 
 // Elementwise passes: norms 4h and 6h bytes, residual sums 6h, rotation 4 (q + k), a gate 6f and 10f, GELU 4f and 6f;
-// dropout adds a mask.
+// dropout adds a mask. Without kernels of their own a rotation casts to f32 and back around a complex product
+// (24 bytes an element), and a gate is an activation and a product (10f and 18f).
 ComputeTime elementwise(const PriceRequest& r, const Device& device, double width) {
   const ModelShape& s = *r.shape;
   const double h = s.hidden, norm = r.stack.fused_norms ? 1 : 8;
   double path = 2 * (4 * h * norm + 6 * h), path_grad = 2 * (6 * h * norm + 6 * h);
   if (r.stack.dropout) path += 2 * h, path_grad += 6 * h;
-  double inner = 4 * (s.q() + s.k()), inner_grad = inner;
+  const bool one_kernel = r.stack.fused_passes;
+  double inner = (one_kernel ? 4 : 24) * (s.q() + s.k()), inner_grad = inner;
   const bool gated = s.mlp_matrices > 2;
-  inner += (gated ? 6 : 4) * width;
-  inner_grad += (gated ? 10 : 6) * width;
+  inner += (gated ? one_kernel ? 6 : 10 : 4) * width;
+  inner_grad += (gated ? one_kernel ? 10 : 18 : 6) * width;
   const double tokens = r.tokens(), parts = r.sp ? r.tp : 1;
   return {device.stream(tokens * (path / parts + inner / r.tp)),
           device.stream(tokens * (path_grad / parts + inner_grad / r.tp)), 0};
@@ -181,12 +198,34 @@ double again(const PriceRequest& r, const Device& device, const ComputeTime& lay
     case Keep::kHalf: {
       ComputeTime attention;
       add_attention(r, device, attention);
-      return passes.forward + (layer.forward - passes.forward - attention.forward) / 2;
+      const ModelShape& s = *r.shape;
+      const double remade = s.q() + s.k() + s.ffn;
+      const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;
+      return passes.forward + (layer.forward - passes.forward - attention.forward) * remade / all;
     }
     case Keep::kAll:
       break;
   }
   return 0;
+}
+
+// Bytes that cross the bus for each logit. PyTorch: a cast (2 + 4), log-softmax (4 + 4); its gradient (4 + 4) and a
+// cast back (4 + 2). Megatron's vocab_parallel_cross_entropy: a cast (6), maximum (4), difference, exponential and
+// quotient (8 each), sum (4); backward one product (8) and a cast (6).
+struct LossBytes {
+  double forward, backward;
+};
+
+LossBytes loss_bytes(Loss loss) {
+  switch (loss) {
+    case Loss::kTorch:
+      return {14, 14};
+    case Loss::kVocabulary:
+      return {38, 14};
+    case Loss::kFused:
+      break;
+  }
+  return {4, 4};
 }
 
 }  // namespace
@@ -225,8 +264,9 @@ ComputeTime head_compute(const PriceRequest& r) {
   const double tokens = r.tokens(), vocabulary = padded_vocab(r) / r.tp, h = r.shape->hidden;
   add_product(device, {tokens, h, vocabulary, 1, false, true}, time);
   const double columns = vocabulary * (r.stack.whole_logits ? r.tp : 1);
-  time.forward += device.stream(tokens * (columns * (r.stack.fused_loss ? 4 : 14) + 6 * h));
-  time.backward += device.stream(tokens * (columns * (r.stack.fused_loss ? 4 : 14) + 10 * h));
+  const LossBytes loss = loss_bytes(r.stack.loss);
+  time.forward += device.stream(tokens * (columns * loss.forward + 6 * h));
+  time.backward += device.stream(tokens * (columns * loss.backward + 10 * h));
   return time;
 }
 

@@ -20,33 +20,49 @@ struct KeptTensors {
   double routed_product = 0;  // of which products of the experts' activations
 };
 
+// Statistics of norms and of attention are f32, masks of dropout one byte, all else as wide as products are.
 KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   const ModelShape& s = *r.shape;
-  const double h = s.hidden;
+  const double h = s.hidden, wide = element_bytes(r);
   KeptTensors kept;
-  kept.path = 8 * h + 8;
-  kept.normed = 4 * h;
+  kept.path = 4 * wide * h + 8;
+  kept.normed = 2 * wide * h;
   if (r.stack.dropout) kept.path += 2 * h;
   if (!r.stack.fused_norms) kept.path += 12 * h;  // f32 copies before and after scaling, twice
-  kept.inner = 2 * s.q() + 4 * s.k() + 2 * s.values() + (r.stack.flash ? 4 * s.heads : 0);
+  kept.inner = wide * (s.q() + 2 * s.k() + s.values()) + (r.stack.flash ? 4 * s.heads : 0);
   if (s.kv_rank > 0) {
-    kept.path += 4 * s.q_rank + 4 * s.kv_rank + 2 * s.rope_dim;
-    kept.inner = 2 * s.q() + 2 * s.heads * s.qk_dim + 4 * s.values() + 4 * s.heads;
+    kept.path += wide * (2 * s.q_rank + 2 * s.kv_rank + s.rope_dim);
+    kept.inner = wide * (s.q() + s.heads * s.qk_dim + 2 * s.values()) + 4 * s.heads;
   }
-  if (!r.stack.flash) kept.scores = (r.stack.dropout ? 5 : 2) * s.heads * r.seq;
+  if (!r.stack.flash) kept.scores = (r.stack.dropout ? 2 * wide + 1 : wide) * s.heads * r.seq;
   const double width = expert_layer ? s.shared_ffn : s.ffn;
   const double firsts = expert_layer || s.mlp_matrices > 2 ? 2 : 1;
-  kept.inner += 2 * firsts * width;
-  kept.product = 2 * width;
+  kept.inner += wide * firsts * width;
+  // An activation that is a kernel of its own keeps its output for the product after it.
+  if (!r.stack.fused_passes && s.mlp_matrices > 2) kept.inner += wide * width;
+  kept.product = wide * width;
   if (expert_layer) {
     kept.path += 4 * s.experts;
-    kept.routed_product = s.top_k * 2 * s.expert_ffn / r.etp * r.imbalance;
-    kept.routed = s.top_k * (4 * h + 4 + 6 * s.expert_ffn / r.etp) * r.imbalance;
+    kept.routed_product = s.top_k * wide * s.expert_ffn / r.etp * r.imbalance;
+    kept.routed = s.top_k * (wide * (2 * h + 3 * s.expert_ffn / r.etp) + 4) * r.imbalance;
   }
   return kept;
 }
 
+// torchtitan's policy keeps every second matrix product in the order a block computes them (query, value, gate, and
+// with a gate the last) and attention's output, and makes the others again
+// (torchtitan/distributed/activation_checkpoint.py).
+double half_bytes_per_token(const PriceRequest& r, bool expert_layer) {
+  const ModelShape& s = *r.shape;
+  const double wide = element_bytes(r), path = r.sp ? r.tp : 1;
+  const double width = expert_layer ? s.top_k * s.expert_ffn + s.shared_ffn : s.ffn;
+  const double outputs = s.mlp_matrices > 2 ? 2 * s.hidden : s.hidden;
+  return wide * outputs / path + (wide * (s.q() + s.k() + s.values() + width) + 4 * s.heads) / r.tp;
+}
+
 }  // namespace
+
+double element_bytes(const PriceRequest& r) { return r.precision == Precision::kFp32 ? 4 : 2; }
 
 double padded_vocab(const PriceRequest& r) {
   const double multiple = 128 * r.tp;
@@ -64,16 +80,14 @@ double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
   const double path = r.sp ? r.tp : 1;
   switch (r.keep) {
     case Keep::kInput:
-      return 2 * r.shape->hidden / path;
+      return element_bytes(r) * r.shape->hidden / path;
     case Keep::kNoScores:
       return whole_bytes_per_token(r, expert_layer) - kept.scores / r.tp;
     case Keep::kCheap:
       return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
              (kept.product + kept.scores) / r.tp - kept.routed_product * r.etp / r.tp;
     case Keep::kHalf:
-      return 2 * r.shape->hidden / path +
-             (whole_bytes_per_token(r, expert_layer) - (kept.path + kept.product) / path) / 2 +
-             r.shape->values() / r.tp;
+      return half_bytes_per_token(r, expert_layer);
     case Keep::kAll:
       break;
   }
@@ -116,12 +130,12 @@ double varying(const Memory& memory) {
 }
 }  // namespace
 
-// What comes and goes leaves holes in the allocator's reserve. Shares and the constant were fitted on
-// calibration rows: sail-vocab-parallel (reserved), bigscience-bloom (device) and the out-of-memory
-// verdicts of aleph-alpha-layouts, which agree on both.
-double reserved_bytes(const Memory& memory) { return memory.allocated() + 0.05 * varying(memory); }
+// Constants were fitted on calibration rows (bench/fit_memory.cc): bigscience-bloom (shown) and the out-of-memory
+// verdicts of aleph-alpha-layouts (needed).
+double reserved_bytes(const Memory& memory) { return memory.allocated() + memory.holes; }
+double shown_bytes(const Memory& memory) { return reserved_bytes(memory) + 5.5e9; }
 double device_bytes(const Memory& memory) {
-  return memory.allocated() + 0.2 * varying(memory) + 8e9;
+  return memory.allocated() + 0.25 * varying(memory) + 2.5e9;
 }
 double capacity_bytes(const cluster::DeviceType& device) {
   return device.memory.value * 1.073741824;

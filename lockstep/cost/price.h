@@ -44,22 +44,35 @@ enum class Pipe : std::uint8_t {
   kDualPipeV
 };
 
+// How the loss reads and writes its logits.
+enum class Loss : std::uint8_t {
+  kFused,       // one kernel in place of the logits
+  kTorch,       // a cast to f32 and PyTorch's log-softmax
+  kVocabulary,  // Megatron's vocabulary-parallel loss: f32, one kernel for each of its elementwise steps
+};
+
 // Traits of the software that runs the step; the defaults are today's.
 struct Stack {
   bool flash = true;             // fused attention
   bool native_attention = true;  // attention kernels written for this generation of devices
   bool fused_norms = true;       // one kernel per norm
+  bool fused_passes = true;      // one kernel for a rotation, one for a gate with its product
+  bool fused_sums = true;        // weight gradients are added up inside their products
   bool fused_softmax = true;     // of unfused attention: scale, mask and softmax in one kernel
   bool dropout = false;
   bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
   bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
   bool overlap_pipe = true;    // transfers under the next chunk
   bool weight_grad_scratch =
-      false;                  // a bf16 gradient per distinct weight shape (TransformerEngine)
-  bool fused_loss = true;     // cross-entropy in place of its logits
+      false;  // a bf16 gradient per distinct weight shape (TransformerEngine)
+  Loss loss = Loss::kFused;
   bool whole_logits = false;  // tensor ranks gather the logits and each computes all of the loss
-  bool grouped_host = true;   // host launches a layer's experts together
+  bool whole_reduce = false;  // a sharded optimizer still gets all gradients (DeepSpeed's stage 1)
   double gaps = 0;  // share of compute time by which idle moments between kernels lengthen it
+  // Spread of one pass's time: ranks that meet after each wait for the slowest. Of the software more than of the
+  // device: collections of garbage, data loading and launches fall at other moments on other ranks
+  // (MegaScale, arXiv 2402.15627, section 6.2). backtest/run_stack.h says how it was fitted.
+  double jitter = 0.002;
   double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   bool reduce_each_microbatch = false;  // ZeRO-3 sharded gradients: after every backward pass
@@ -69,6 +82,13 @@ struct Stack {
 enum class Placement : std::uint8_t {
   kDataInside,  // tp cp dp pp (Megatron's default)
   kPipeInside,  // tp cp pp dp (Llama 3)
+};
+
+// How the ranks of a sequence meet in attention.
+enum class ContextWay : std::uint8_t {
+  kRing,     // blocks of keys and values go round while attention computes (arXiv 2310.01889)
+  kGather,   // all keys and values are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2)
+  kUlysses,  // heads are exchanged for positions and back (DeepSpeed Ulysses, arXiv 2309.14509)
 };
 
 struct PriceRequest {
@@ -87,6 +107,7 @@ struct PriceRequest {
   Keep keep = Keep::kAll;
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
+  ContextWay context = ContextWay::kRing;
   double imbalance = 1;  // load of the busiest expert rank over the mean
   Stack stack = {};
 
@@ -114,6 +135,7 @@ std::string_view to_text(PeakEvent event);  // "loss point"
 struct Memory {
   double weights = 0, grads = 0, optimizer = 0;
   double activations = 0, logits = 0, transients = 0;
+  double holes = 0;  // of the allocator's reserve, not allocated
   int stage = 0;
   PeakEvent event = PeakEvent::kLoss;
   double allocated() const {
@@ -135,9 +157,11 @@ inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
            {"transients", m.transients}}};
 }
 
-// What is seen around the same allocations: the allocator's reserve, and the whole device when memory is
-// short (context, communicators, holes in the reserve).
+// What is seen around the same allocations: the allocator's reserve, the whole device as its vendor's tool shows
+// it (context and communicators with it), and what a device must have for the step to run when memory is short
+// (holes in the reserve with it).
 double reserved_bytes(const Memory& memory);
+double shown_bytes(const Memory& memory);
 double device_bytes(const Memory& memory);
 // Vendors' GB of device memory are GiB.
 double capacity_bytes(const cluster::DeviceType& device);

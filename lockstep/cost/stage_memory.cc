@@ -30,11 +30,36 @@ double layer_params_on_rank(const PriceRequest& r) {
   return one.tensor / r.tp + one.replicated + one.expert / (r.ep * r.etp);
 }
 
-// Gathered units and one unit of whole gradients of ZeRO-3, in 16 bits.
-double gathered(const PriceRequest& r) {
+// What ZeRO-3 gathers, in 16 bits. In the backward pass of a block: the block and the one before it, the whole
+// gradient and its f32 copy on the way into the reduction. At the loss: the head, its gradient and a block.
+double gathered(const PriceRequest& r, PeakEvent event) {
   if (r.zero < 3 || r.shard_group() <= 1) return 0;
-  const double vocabulary = padded_vocab(r) * r.shape->hidden / r.tp;
-  return 2 * (2 * layer_params_on_rank(r) + layer_params_on_rank(r) + vocabulary);
+  const double layer = layer_params_on_rank(r);
+  if (event != PeakEvent::kLoss) return 10 * layer;
+  return 2 * layer + 4 * padded_vocab(r) * r.shape->hidden / r.tp;
+}
+
+// DeepSpeed's stage 1 holds two buckets for reductions and one for gathers, 5e8 elements each by default.
+double buckets(const PriceRequest& r) { return r.stack.whole_reduce ? 3 * 5e8 * 2 : 0; }
+
+// What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted on
+// sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom).
+double holes_share(Keep keep) { return keep == Keep::kInput ? 0.25 : 0.05; }
+
+// Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange for another where
+// heads move. A ring's two blocks are as small as the step's other buffers.
+double met(const PriceRequest& r) {
+  const ModelShape& s = *r.shape;
+  if (r.cp <= 1 || r.context == ContextWay::kRing) return 0;
+  const double tokens = element_bytes(r) * r.tokens() / r.tp;
+  return tokens * (r.context == ContextWay::kGather ? 2 * s.k() * r.cp : s.q());
+}
+
+// Bytes of a logit at the worst moment. PyTorch's loss holds the log-softmax, the gradient of the loss and its own,
+// in f32, while the caller still has the logits; Megatron's holds as many f32 tensors.
+double logit_bytes(const PriceRequest& r) {
+  if (r.stack.loss == Loss::kFused) return 2 * element_bytes(r);
+  return 12 + element_bytes(r) + (r.stack.whole_logits ? 4 : 0);  // gathered in f32
 }
 
 }  // namespace
@@ -51,8 +76,9 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   memory.activations = in_flight(r, stage) * tokens *
                        (plain * kept_bytes_per_token(r, false) +
                         (experts > 0 ? experts * kept_bytes_per_token(r, true) : 0));
-  if (r.keep == Keep::kInput) memory.transients += tokens * whole_bytes_per_token(r, experts > 0);
-  memory.transients += gathered(r);
+  // A block that is made again is whole while its backward pass runs.
+  const bool is_remade = r.keep == Keep::kInput || r.keep == Keep::kHalf;
+  const double again = is_remade ? tokens * whole_bytes_per_token(r, experts > 0) : 0;
   const bool is_last = stage >= r.pp - 1;
   const double vocabulary = padded_vocab(r);
   if (r.stack.weight_grad_scratch) {
@@ -60,18 +86,22 @@ Memory stage_memory(const PriceRequest& r, double stage) {
     if (is_last) memory.transients += 2 * vocabulary * s.hidden / r.tp;
   }
   const double width = experts > 0 ? std::max(s.shared_ffn, s.top_k * s.expert_ffn) : s.ffn;
-  const double mlp = ((s.mlp_matrices > 2 ? 6 : 4) * width / r.tp + 4 * s.hidden) * tokens;
-  // Logits and their gradient; an unfused loss adds f32 copies of logits, softmax and gradient.
+  const double wide = element_bytes(r);
+  const double block = ((s.mlp_matrices > 2 ? 3 : 2) * width / r.tp + 2 * s.hidden) * wide * tokens;
   const double columns = vocabulary / (r.stack.whole_logits ? 1 : r.tp);
-  const double logits =
-      is_last ? tokens * columns * (r.stack.fused_loss ? 4 : 18) + 2 * s.hidden * tokens : 0;
-  if (logits > mlp) {
+  const double logits = is_last ? tokens * (columns * logit_bytes(r) + wide * s.hidden) : 0;
+  const double at_loss = logits + gathered(r, PeakEvent::kLoss);
+  const double in_block = block + again + gathered(r, PeakEvent::kBlockBackward) + met(r);
+  if (is_last && at_loss > in_block) {
     memory.logits = logits;
+    memory.transients += at_loss - logits;
     memory.event = PeakEvent::kLoss;
   } else {
-    memory.transients += mlp;
+    memory.transients += in_block;
     memory.event = PeakEvent::kBlockBackward;
   }
+  memory.transients += buckets(r);
+  memory.holes = holes_share(r.keep) * (memory.activations + memory.logits + memory.transients);
   return memory;
 }
 

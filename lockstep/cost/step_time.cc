@@ -30,7 +30,7 @@ struct Pricing {
   double rate(Term term) const { return (*r.rates)[term]; }
   // The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme values).
   double wait_share(double ranks) const {
-    return rate(Term::kJitter) * std::sqrt(2 * std::log(std::max(1.0, ranks)));
+    return r.stack.jitter * std::sqrt(2 * std::log(std::max(1.0, ranks)));
   }
   double stride_of_data() const {
     return r.placement == Placement::kDataInside ? r.tp : r.tp * r.pp;
@@ -58,17 +58,52 @@ void add_tensor(const Pricing& p, bool expert_layer, LayerTime& layer) {
                           wait * (layer.compute.backward + layer.compute.recompute);
 }
 
-// Ring attention: c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides
-// under a block of attention (Liu et al., arXiv 2310.01889).
-void add_context(const Pricing& p, LayerTime& layer) {
+// Bytes of one rank's keys and values; more tensor ranks than heads of keys each hold one.
+double keys_and_values(const PriceRequest& r) {
+  return 4 * std::max(r.shape->k(), r.tp * r.shape->qk_dim) * r.tokens() / r.tp;
+}
+
+// c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides under a block of
+// attention, but for the first. Ranks meet at every hop.
+double ring_exposed(const Pricing& p) {
   const PriceRequest& r = p.r;
-  if (r.cp <= 1) return;
-  const double block = 4 * std::max(r.shape->k(), r.tp * r.shape->qk_dim) * r.tokens() / r.tp;
-  const double hop = hop_seconds(p.fabric, block, r.tp * (r.cp - 1));
+  const double hop = hop_seconds(p.fabric, keys_and_values(r), r.tp * (r.cp - 1));
   const ComputeTime attention = attention_compute(r);
   const double forward = std::max(0.0, hop - attention.forward / r.cp);
   const double backward = std::max(0.0, 2 * hop - attention.backward / r.cp);
-  layer.context = hop * 3 + (r.cp - 2) * (forward + backward);
+  return hop * 3 + (r.cp - 2) * (forward + backward) +
+         p.wait_share(2) * (attention.forward + attention.backward);
+}
+
+// One gather forward; backward one more and the sum of the gradients. Nothing hides them.
+double gather_exposed(const Pricing& p) {
+  const PriceRequest& r = p.r;
+  return 3 * gather_seconds(p.fabric, keys_and_values(r) * r.cp, {r.cp, r.tp});
+}
+
+// Queries, keys and values to the ranks of their heads and outputs back, forward and backward; keys are copied
+// where ranks outnumber their heads.
+double ulysses_exposed(const Pricing& p) {
+  const PriceRequest& r = p.r;
+  const ModelShape& s = *r.shape;
+  const double keys = std::max(s.k(), r.tp * r.cp * s.qk_dim);
+  const double bytes = 2 * (s.q() + s.values() + 2 * keys) * r.tokens() / r.tp;
+  return 2 * exchange_seconds(p.fabric, bytes, {r.cp, r.tp});
+}
+
+void add_context(const Pricing& p, LayerTime& layer) {
+  if (p.r.cp <= 1) return;
+  switch (p.r.context) {
+    case ContextWay::kRing:
+      layer.context = ring_exposed(p);
+      break;
+    case ContextWay::kGather:
+      layer.context = gather_exposed(p);
+      break;
+    case ContextWay::kUlysses:
+      layer.context = ulysses_exposed(p);
+      break;
+  }
 }
 
 // Dispatch and combination, forward and backward: K tokens of h in 16 bits each.
@@ -88,7 +123,9 @@ void add_expert(const Pricing& p, LayerTime& layer) {
 // A layer's passes never end before the host has launched them; backward passes launch about twice as many
 // kernels, from a queue that needs no interpreter.
 void raise_to_host(const Pricing& p, LayerTime& layer) {
-  const double host = p.rate(Term::kHost) * p.r.stack.host_factor;
+  // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are attention's.
+  const double rounds = p.r.context == ContextWay::kRing ? p.r.cp - 1 : 0;
+  const double host = p.rate(Term::kHost) * p.r.stack.host_factor * (1 + 0.1 * rounds);
   const double forward = layer.forward(), backward = layer.backward();
   layer.compute.forward += std::max(0.0, host - forward);
   const double again = p.r.keep == Keep::kInput ? host : 0;
@@ -151,7 +188,8 @@ DataTime data_time(const Pricing& p, const Parameters& own) {
                 scatter_seconds(p.fabric, own.expert * grads, experts);
   time.gather = gather_seconds(p.fabric, own.dense * weights, dense) +
                 gather_seconds(p.fabric, own.expert * weights, experts);
-  if (r.zero == 0) time.reduce += time.gather * grads / weights, time.gather = 0;
+  if (r.zero == 0 || r.stack.whole_reduce) time.reduce += time.gather * grads / weights;
+  if (r.zero == 0) time.gather = 0;
   if (replicas > 1)
     time.reduce += reduce_seconds(p.fabric, own.dense * grads / r.shard_group(),
                                   {replicas, p.stride_of_data() * r.shard_group()});

@@ -28,6 +28,20 @@ TEST(Score, SimuMaxMemory) {
   EXPECT_LE(worst, 0.02);
 }
 
+// Anchor A8: Korthikanti et al., table 5, eight step times, held out from every fit. Calculon's mean error is 3.65 %.
+TEST(Score, KorthikantiStepTimes) {
+  RunTable table;
+  read_published(table);
+  const Scores scores = score(table, {});
+  double sum = 0;
+  int rows = 0;
+  for (const ScoredRun& row : scores.runs)
+    if (row.run->text("source") == "korthikanti-2022" && !row.run->text("step_time_s").empty())
+      sum += std::abs(*row.time_error), ++rows;
+  EXPECT_EQ(rows, 8);
+  EXPECT_LE(sum / rows, 0.0365);
+}
+
 // Garbage in one cell costs that row and no other, and never more.
 TEST(Score, AnyValueIsSurvived) {
   RunTable table;

@@ -133,6 +133,46 @@ TEST(PeakMemory, States) {
   }
 }
 
+// torchtitan's policy on Llama 3 8B: of a token's 139 kB a block keeps its input, the outputs of the query, value, gate
+// and last products, and attention's: 2 (2h + q + k + f + q) + 4 heads.
+TEST(PeakMemory, EverySecondProductKept) {
+  Rig rig("llama3-8b", "h100:8");
+  rig.request.keep = Keep::kHalf;
+  EXPECT_EQ(kept_bytes_per_token(rig.request, false),
+            2 * (2 * 4096 + 4096 + 1024 + 14336 + 4096) + 4 * 32);
+}
+
+// f32 activations are twice as wide, but for statistics and masks.
+TEST(PeakMemory, SinglePrecisionDoublesActivations) {
+  for (const bool dropout : {false, true}) {
+    Rig rig(megatron_gpt(96, 12288, 96), "a100:8");
+    PriceRequest& r = rig.request;
+    r.stack.flash = false;
+    r.stack.dropout = dropout;
+    const double narrow = kept_bytes_per_token(r, false);
+    r.precision = Precision::kFp32;
+    const double masks = dropout ? 2 * 12288 + 96 * r.seq : 0;
+    EXPECT_EQ(kept_bytes_per_token(r, false), 2 * (narrow - 8 - masks) + 8 + masks);
+  }
+}
+
+// ZeRO-3 holds its gathered units on top: ten bytes of a block's parameters where its gradient is reduced.
+TEST(PeakMemory, ShardedWeightsAreGatheredByUnits) {
+  Rig rig("llama3-70b", "h100:64");
+  PriceRequest& r = rig.request;
+  r.dp = 64;
+  r.global_batch = 64;
+  r.pp = 1;
+  r.keep = Keep::kInput;
+  r.zero = 2;
+  const Memory whole = price_memory(r);
+  r.zero = 3;
+  const Memory sharded = price_memory(r);
+  ASSERT_EQ(sharded.event, PeakEvent::kBlockBackward);
+  ASSERT_EQ(whole.event, PeakEvent::kBlockBackward);
+  EXPECT_NEAR(sharded.transients - whole.transients, 10 * plain_layer_params(rig.shape).total(), 1);
+}
+
 // Anchor A15: 405B, tp 8, pp 16, one stage of 8 layers holds 16 microbatches of 533 MB each layer.
 TEST(PeakMemory, Llama3NothingMadeAgain) {
   Rig rig("llama3-405b", "h100:16384");

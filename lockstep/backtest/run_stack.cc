@@ -1,0 +1,145 @@
+#include "lockstep/backtest/run_stack.h"
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <string>
+
+namespace lockstep::backtest {
+namespace {
+
+using cost::Loss;
+
+double year_of(const PublishedRun& run) { return run.number("year").value_or(2024); }
+
+// Any of the words, in any case, where a row names its software.
+bool names(const PublishedRun& run, std::initializer_list<std::string_view> words) {
+  for (const char* column :
+       {"source", "notes", "source_locator", "schedule", "interconnect_inter"}) {
+    std::string text = run.text(column);
+    std::ranges::transform(text, text.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const std::string_view word : words)
+      if (text.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool is_compiled(const PublishedRun& run) {
+  return names(run, {"jax", "xla", "pax ", "maxtext", "torch.compile", "c/cuda"});
+}
+
+// Megatron-Turing NLG is named after its two frameworks (arXiv 2201.11990).
+bool is_deepspeed(const PublishedRun& run) { return names(run, {"deepspeed", "mt-nlg"}); }
+
+// Of PyTorch, one kernel for each operation: no compiler and no kernels of the trainer's own.
+bool is_eager(const PublishedRun& run, int zero) {
+  return stack_class_of(run, zero) != StackClass::kTuned && !names(run, {"fused kernels"});
+}
+
+// Megatron-DeepSpeed forked Megatron-LM in 2021 and has what that had.
+bool is_recent(const PublishedRun& run) { return year_of(run) >= 2024 && !is_deepspeed(run); }
+
+// Compilers fuse the loss; so do NeMo's recipes (cross_entropy_loss_fusion). Megatron-LM does when asked to.
+Loss loss_of(const PublishedRun& run, int zero) {
+  if (is_compiled(run)) return Loss::kFused;
+  if (zero >= 3 || says(run, "notes", "kernel: ")) return Loss::kTorch;
+  const std::string& source = run.text("source");
+  const bool by_default = source.starts_with("megatron-lm") || source.starts_with("megatron-core");
+  return is_recent(run) && !by_default ? Loss::kFused : Loss::kVocabulary;
+}
+
+void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
+  const double year = year_of(run);
+  stack.flash =
+      run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
+  stack.native_attention = is_recent(run) || says(run, "notes", "flash_attention2");
+  const bool is_aleph = says(run, "notes", "kernel: ");
+  stack.whole_logits = is_aleph;
+  stack.fused_softmax = !says(run, "notes", "kernel: torch");
+  // GPT-3's successors train without dropout (PaLM, arXiv 2204.02311, section 5).
+  stack.dropout = run.text("arch") == "gpt" && !stack.flash && year < 2024;
+  // LayerNorm is one kernel in PyTorch, RMSNorm was many; a rotation and a gate still are.
+  const bool is_llama = !run.text("arch").starts_with("gpt");
+  const bool is_slow = is_eager(run, zero) && is_llama;
+  stack.fused_norms = is_aleph ? says(run, "notes", "RMS kernel") : !(is_slow && zero >= 3);
+  stack.fused_passes = !is_slow;
+  stack.loss = loss_of(run, zero);
+  // Megatron's gradient_accumulation_fusion came with version 3 (2022); FSDP reduces what it has not added up.
+  const bool is_vendor = stack_class_of(run, zero) == StackClass::kTuned && !is_deepspeed(run);
+  stack.fused_sums = zero >= 3 || (is_vendor && year >= 2022);
+  stack.weight_grad_scratch = is_recent(run) && zero < 3;
+  if (is_compiled(run) || says(run, "notes", "CUDA graph on")) stack.host_factor = 0.3;
+}
+
+void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
+  const double year = year_of(run);
+  // Megatron-LM of 2020 wrapped models in PyTorch's DistributedDataParallel, which overlaps; the one it had for
+  // pipelines from 2021 did not until 2023.
+  stack.overlap_data = zero >= 3 || is_recent(run) || year <= 2020;
+  stack.overlap_tensor = is_recent(run);
+  stack.overlap_pipe = year >= 2023 && !is_deepspeed(run);
+  if (says(run, "notes", "no compute/comm overlap"))
+    stack.overlap_data = stack.overlap_tensor = stack.overlap_pipe = false;
+  if (says(run, "notes", "no gradient bucketing overlap")) stack.overlap_data = false;
+}
+
+void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
+  const bool deepspeed = is_deepspeed(run);
+  // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022, and sharded
+  // optimizers in bf16, unless the source speaks of f32 gradients.
+  if (run.text("precision") == "fp16" && (deepspeed || year_of(run) < 2022)) stack.grad_bytes = 2;
+  if (zero >= 1 && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
+  // Its bf16 optimizer adds them up in f32 and keeps both.
+  if (deepspeed && says(run, "notes", "fp32 grad")) stack.grad_bytes = 6;
+  // DeepSpeed's optimizer also holds its shard's gradients in f32, and sums all gradients on every rank.
+  if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = 16;
+  stack.whole_reduce = deepspeed && zero == 1;
+  // FSDP shards an f32 copy of the weights and reduces after every backward pass.
+  if (zero >= 3) {
+    stack.weight_bytes = 4;
+    stack.grad_bytes = 4;
+    stack.optimizer_bytes = 8;
+    stack.reduce_each_microbatch = true;
+  }
+  if (run.text("precision") == "fp32") {
+    stack.weight_bytes = 4;
+    stack.grad_bytes = 4;
+    stack.optimizer_bytes = 8;
+  }
+}
+
+}  // namespace
+
+const StackHabits kFittedHabits = {0, 0.06, 0, 0.019};
+
+bool says(const PublishedRun& run, std::string_view column, std::string_view words) {
+  return run.text(column).find(words) != std::string::npos;
+}
+
+StackClass stack_class_of(const PublishedRun& run, int zero) {
+  if (is_compiled(run)) return StackClass::kTuned;
+  if (zero >= 3) return is_deepspeed(run) ? StackClass::kOther : StackClass::kSharded;
+  // DeepSpeed's own pipeline engine interprets its instructions in Python between kernels.
+  if (says(run, "schedule", "DeepSpeed")) return StackClass::kOther;
+  // Selene is NVIDIA's own machine.
+  const bool vendor = names(run, {"megatron", "nvidia", "nemo", "mlperf", "selene"});
+  return vendor || is_deepspeed(run) ? StackClass::kTuned : StackClass::kOther;
+}
+
+void set_habits(const StackHabits& habits, StackClass kind, cost::Stack& stack) {
+  stack.gaps = kind == StackClass::kSharded ? habits.gaps_sharded
+               : kind == StackClass::kOther ? habits.gaps_other
+                                            : 0;
+  stack.jitter = kind == StackClass::kTuned ? habits.jitter_tuned : habits.jitter_other;
+}
+
+cost::Stack stack_of(const PublishedRun& run, int zero) {
+  cost::Stack stack;
+  set_kernels(run, zero, stack);
+  set_overlap(run, zero, stack);
+  set_states(run, zero, stack);
+  return stack;
+}
+
+}  // namespace lockstep::backtest

@@ -1,0 +1,76 @@
+#include "lockstep/backtest/run_stack.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::backtest {
+namespace {
+
+// A row of a table that has these columns alone; what is not named is empty.
+class Described {
+ public:
+  explicit Described(const std::vector<std::pair<std::string, std::string>>& cells) {
+    std::vector<std::string> values;
+    for (const auto& [column, value] : cells) columns_.push_back(column), values.push_back(value);
+    for (const char* column : {"source", "source_locator", "notes", "schedule", "year", "arch",
+                               "precision", "flash_attention", "interconnect_inter"})
+      if (std::find(columns_.begin(), columns_.end(), column) == columns_.end())
+        columns_.emplace_back(column), values.emplace_back();
+    rows_.emplace_back(&columns_, values);
+  }
+  const PublishedRun& run() const { return rows_.front(); }
+
+ private:
+  std::vector<std::string> columns_;
+  std::vector<PublishedRun> rows_;
+};
+
+// DeepSpeed's pipelines run Megatron's kernels, without what Megatron has added since 2021.
+TEST(RunStack, DeepSpeedHasMegatronsKernels) {
+  const Described row({{"schedule", "1F1B (DeepSpeed)"},
+                       {"year", "2024"},
+                       {"arch", "gpt"},
+                       {"precision", "fp16"},
+                       {"flash_attention", "0"}});
+  EXPECT_EQ(stack_class_of(row.run(), 1), StackClass::kTuned);
+  const cost::Stack stack = stack_of(row.run(), 1);
+  EXPECT_FALSE(stack.overlap_tensor);
+  EXPECT_FALSE(stack.fused_sums);
+  EXPECT_TRUE(stack.whole_reduce);
+  EXPECT_EQ(stack.loss, cost::Loss::kVocabulary);
+  EXPECT_EQ(stack.grad_bytes, 2);
+}
+
+TEST(RunStack, ShardedTrainersAreEagerUnlessCompiled) {
+  const auto stack = [](const char* notes) {
+    return stack_of(
+        Described({{"notes", notes}, {"year", "2024"}, {"arch", "llama"}, {"flash_attention", "1"}})
+            .run(),
+        3);
+  };
+  const cost::Stack eager = stack("default configuration"), compiled = stack("torch.compile");
+  EXPECT_EQ(eager.loss, cost::Loss::kTorch);
+  EXPECT_FALSE(eager.fused_passes);
+  EXPECT_EQ(compiled.loss, cost::Loss::kFused);
+  EXPECT_TRUE(compiled.fused_passes);
+  EXPECT_LT(compiled.host_factor, eager.host_factor);
+  EXPECT_EQ(eager.weight_bytes + eager.grad_bytes + eager.optimizer_bytes, 16);
+}
+
+TEST(RunStack, HabitsFollowTheClass) {
+  const StackHabits habits{0.1, 0.2, 0.01, 0.02};
+  cost::Stack stack;
+  set_habits(habits, StackClass::kTuned, stack);
+  EXPECT_EQ(stack.gaps, 0);
+  EXPECT_EQ(stack.jitter, 0.01);
+  set_habits(habits, StackClass::kOther, stack);
+  EXPECT_EQ(stack.gaps, 0.2);
+  EXPECT_EQ(stack.jitter, 0.02);
+}
+
+}  // namespace
+}  // namespace lockstep::backtest
