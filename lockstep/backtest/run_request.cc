@@ -121,6 +121,10 @@ std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, in
   if (text == "selective" &&
       (says(run, "notes", "selective op") || says(run, "notes", "perator-level")))
     return {Keep::kHalf};
+  // A compiler's policy keeps products with weights and makes attention and all between again.
+  if (text == "selective" &&
+      (says(run, "notes", "remat") || says(run, "notes", "checkpoint policy")))
+    return {Keep::kProducts};
   if (text == "selective") return {zero >= 3 && stack.flash ? Keep::kCheap : Keep::kNoScores};
   if (stack.flash) return {Keep::kAll, Keep::kCheap, Keep::kInput};
   return {Keep::kAll, Keep::kNoScores, Keep::kInput};

@@ -111,7 +111,7 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
 
 }  // namespace
 
-const StackHabits kFittedHabits = {0, 0.06, 0, 0.019};
+const StackHabits kFittedHabits = {0, 0.06, 0, 0.022};
 
 bool says(const PublishedRun& run, std::string_view column, std::string_view words) {
   return run.text(column).find(words) != std::string::npos;

@@ -195,9 +195,11 @@ double again(const PriceRequest& r, const Device& device, const ComputeTime& lay
     }
     case Keep::kCheap:
       return passes.forward / 2;
+    case Keep::kProducts:
     case Keep::kHalf: {
       ComputeTime attention;
       add_attention(r, device, attention);
+      if (r.keep == Keep::kProducts) return passes.forward + attention.forward;
       const ModelShape& s = *r.shape;
       const double remade = s.q() + s.k() + s.ffn;
       const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;

@@ -86,6 +86,9 @@ double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
     case Keep::kCheap:
       return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
              (kept.product + kept.scores) / r.tp - kept.routed_product * r.etp / r.tp;
+    case Keep::kProducts:
+      return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
+             (kept.product + kept.scores + element_bytes(r) * r.shape->values()) / r.tp;
     case Keep::kHalf:
       return half_bytes_per_token(r, expert_layer);
     case Keep::kAll:

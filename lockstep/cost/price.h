@@ -29,6 +29,7 @@ enum class Keep : std::uint8_t {
   kAll,
   kNoScores,  // scores and softmax of unfused attention are made again ("selective")
   kCheap,     // norm outputs and the MLP's product are made again, one elementwise pass each
+  kProducts,  // products with weights are kept, attention and all between made again (JAX)
   kHalf,  // every second matrix product and all elementwise passes are made again (torchtitan's "op")
   kInput,  // the block's input alone ("full")
 };
