@@ -94,7 +94,9 @@ std::string rates_table() {
     for (const cluster::DeviceRates* family : columns) {
       const cluster::Rate& rate = family->terms[i];
       text += strf(" | %.3g +-%.0f %%%s", rate.value, 100 * rate.band,
-                   rate.source.starts_with("fitted") ? "" : " (held)");
+                   rate.source.starts_with("fitted")      ? ""
+                   : rate.source.starts_with("published") ? " (published)"
+                                                          : " (held)");
     }
     text += " |\n";
   }
@@ -211,8 +213,9 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
       "term\n"
       "(`bench/fit_rates.cc`); rows outside the model are excluded by "
       "`bench/backtest/excluded.toml`, which was\n"
-      "fixed before any held-out row was priced. What was changed after the first held-out run, "
-      "and why, is in\n"
+      "fixed before any held-out row was priced. The held-out figure is not clean: held-out rows "
+      "were looked at\n"
+      "while the model's structure was worked on. How often, and what was changed, is in\n"
       "[bench/backtest](../bench/backtest/README.md).\n\n## Headline\n\n";
   text += headline(scores);
   text += "\n## Held-out sources\n\n" + source_table(scores, true);

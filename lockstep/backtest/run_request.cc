@@ -181,6 +181,22 @@ double shard_group_of(const PublishedRun& run) {
   return 0;
 }
 
+// "layers per stage incl. embedding/head: [7, 9, 9, 9]": the ends have one layer less.
+void set_ends(const PublishedRun& run, PriceRequest& r) {
+  constexpr std::string_view kWords = "layers per stage incl. embedding/head: [";
+  const std::string& notes = run.text("notes");
+  const std::size_t at = notes.find(kWords);
+  const std::size_t end = at == std::string::npos ? at : notes.find(']', at);
+  if (end == std::string::npos || r.pp <= 1) return;
+  const auto number = [&](std::size_t begin) {
+    double value = 0;
+    std::from_chars(notes.data() + begin, notes.data() + end, value);
+    return value;
+  };
+  r.first_layers = std::max(0.0, number(at + kWords.size()) - 1);
+  r.last_layers = std::max(0.0, number(notes.find_last_of("[ ", end) + 1) - 1);
+}
+
 void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest& r) {
   if (!shape.has_experts()) r.ep = 1;
   const std::size_t named = run.text("notes").find("expert TP ");
@@ -219,6 +235,7 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   if (precision.find("fp8") != std::string::npos) base.precision = cost::Precision::kFp8;
   if (precision == "fp32") base.precision = cost::Precision::kFp32;
   set_experts(run, *shape, base);
+  set_ends(run, base);
   if (const double shards = shard_group_of(run);
       shards > 0 && std::fmod(base.dp * base.cp, shards) == 0)
     base.dp_shard = shards;

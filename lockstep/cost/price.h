@@ -105,6 +105,7 @@ struct PriceRequest {
   bool sp = true;  // sequence parallelism along tp
   Pipe pipe = Pipe::k1f1b;
   double chunks = 1;
+  double first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
   Keep keep = Keep::kAll;
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;

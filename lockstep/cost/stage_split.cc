@@ -8,6 +8,10 @@ namespace lockstep::cost {
 StageSplit split_layers(const PriceRequest& r) {
   const double layers = r.shape->layers, p = r.pp, places = r.pp * r.chunks;
   if (p <= 1) return {layers, layers, layers};
+  if (r.first_layers > 0 && r.last_layers > 0) {
+    const double inside = p > 2 ? (layers - r.first_layers - r.last_layers) / (p - 2) : 0;
+    return {r.first_layers, inside, r.last_layers};
+  }
   if (std::fmod(layers, places) == 0) return {layers / p, layers / p, layers / p};
   if (std::fmod(layers + 2, places) == 0 && layers + 2 > 2 * p)
     return {(layers + 2) / p - 1, (layers + 2) / p, (layers + 2) / p - 1};

@@ -12,7 +12,7 @@ struct StageSplit {
 
 // Even where pp x chunks divides the layers. Where it divides layers + 2, the first and the last rank take one
 // less (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers + 1, the last does. Otherwise the
-// ranks with most hold the rounded-up share.
+// ranks with most hold the rounded-up share. A request may say what its ends hold.
 StageSplit split_layers(const PriceRequest& request);
 
 double layers_on(const PriceRequest& request, const StageSplit& split, double stage);
