@@ -29,9 +29,11 @@ class Described {
   std::vector<PublishedRun> rows_;
 };
 
-// DeepSpeed's pipelines run Megatron's kernels, without what Megatron has added since 2021.
+// DeepSpeed runs Megatron's kernels, without what Megatron has added since 2021; its engine has habits of its own.
 TEST(RunStack, DeepSpeedHasMegatronsKernels) {
-  const Described row({{"schedule", "1F1B (DeepSpeed)"},
+  EXPECT_EQ(stack_class_of(Described({{"schedule", "1F1B (DeepSpeed)"}}).run(), 1),
+            StackClass::kOther);
+  const Described row({{"notes", "Megatron-DeepSpeed"},
                        {"year", "2024"},
                        {"arch", "gpt"},
                        {"precision", "fp16"},
