@@ -226,9 +226,9 @@ void add_pipe(const Pricing& p, StepTime& time) {
   const double bytes = 2 * r.tokens() * r.shape->hidden / r.tp;
   const double hop = hop_seconds(p.fabric, bytes, p.stride_of_pipe());
   const double steady = r.chunks > 1 && r.stack.overlap_pipe ? 0 : r.microbatches() * r.chunks;
+  time.pipe = 2 * hop * (steady + r.pp - 1);
   // Neighbours meet in pairs.
-  time.pipe = 2 * hop * (steady + r.pp - 1) +
-              p.wait_share(2) * (time.forward + time.backward + time.recompute + time.head);
+  time.spread = p.wait_share(2) * (time.forward + time.backward + time.recompute + time.head);
 }
 
 }  // namespace
@@ -276,7 +276,7 @@ StepTime price_time(const PriceRequest& r) {
   const double expert_shards = r.zero >= 1 ? std::max(1.0, r.tp * r.cp * r.dp / (r.ep * r.etp)) : 1;
   time.optimizer = optimizer_seconds(r, own.dense / shards + own.expert / expert_shards);
   // The slowest of N devices whose speeds vary by cv: sqrt(2 ln N) deviations (extreme values).
-  time.spread =
+  time.spread +=
       time.total() * p.rate(Term::kSpread) * std::sqrt(2 * std::log(std::max(1.0, r.devices())));
   return time;
 }
