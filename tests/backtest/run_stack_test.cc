@@ -31,8 +31,11 @@ class Described {
 
 // DeepSpeed runs Megatron's kernels, without what Megatron has added since 2021; its engine has habits of its own.
 TEST(RunStack, DeepSpeedHasMegatronsKernels) {
-  EXPECT_EQ(stack_class_of(Described({{"schedule", "1F1B (DeepSpeed)"}}).run(), 1),
-            StackClass::kOther);
+  EXPECT_EQ(
+      stack_class_of(
+          Described({{"schedule", "1F1B (DeepSpeed)"}, {"year", "2022"}, {"arch", "gpt"}}).run(),
+          1),
+      StackClass::kOther);
   const Described row({{"notes", "Megatron-DeepSpeed"},
                        {"year", "2024"},
                        {"arch", "gpt"},
