@@ -138,7 +138,7 @@ double varying(const Memory& memory) {
 double reserved_bytes(const Memory& memory) { return memory.allocated() + memory.holes; }
 double shown_bytes(const Memory& memory) { return reserved_bytes(memory) + 5.5e9; }
 double device_bytes(const Memory& memory) {
-  return memory.allocated() + 0.2 * varying(memory) + 7e9;
+  return memory.allocated() + 0.2 * varying(memory) + 8e9;
 }
 double capacity_bytes(const cluster::DeviceType& device) {
   return device.memory.value * 1.073741824;
