@@ -133,8 +133,8 @@ double varying(const Memory& memory) {
 }
 }  // namespace
 
-// Constants were fitted on calibration rows (bench/fit_memory.cc): bigscience-bloom (shown) and the out-of-memory
-// verdicts of aleph-alpha-layouts (needed).
+// Shown: fitted on bigscience-bloom (bench/fit_memory.cc). Needed: an older fit on out-of-memory verdicts, kept because
+// the newer lets runs fit that did not (bench/backtest/README.md).
 double reserved_bytes(const Memory& memory) { return memory.allocated() + memory.holes; }
 double shown_bytes(const Memory& memory) { return reserved_bytes(memory) + 5.5e9; }
 double device_bytes(const Memory& memory) {
