@@ -22,7 +22,6 @@ using lockstep::backtest::Priced;
 using lockstep::backtest::PublishedRun;
 using lockstep::backtest::RunRequest;
 using lockstep::backtest::RunTable;
-using lockstep::backtest::StackClass;
 using lockstep::backtest::StackHabits;
 using lockstep::cluster::DeviceRates;
 using lockstep::cluster::kNumTerms;
