@@ -2,14 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <iostream>
-#include <random>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "lockstep/schedule/balance.h"
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/schedule/deadlock.h"
 #include "lockstep/schedule/fuse.h"
@@ -196,49 +192,6 @@ TEST(Fuse, JoinsNeighboursAlone) {
                      before.stage == pass.stage && before.microbatch == pass.microbatch);
       }
   }
-}
-
-// The cheapest dearest stage, by trying every cut.
-double best_by_trying(std::span<const Seconds> costs, int stages) {
-  if (stages == 1) {
-    double all = 0;
-    for (const Seconds& cost : costs) all += cost.value;
-    return all;
-  }
-  double best = 1e300, first = 0;
-  for (std::size_t cut = 1; cut + static_cast<std::size_t>(stages) <= costs.size() + 1; ++cut) {
-    first += costs[cut - 1].value;
-    best = std::min(best, std::max(first, best_by_trying(costs.subspan(cut), stages - 1)));
-  }
-  return best;
-}
-
-TEST(BalanceUnits, TheDearestStageIsAsCheapAsCanBe) {
-  std::mt19937_64 random(7);
-  for (int round = 0; round < 200; ++round) {
-    const auto units = 2 + random() % 9;
-    std::vector<Seconds> costs;
-    for (std::size_t i = 0; i < units; ++i)
-      costs.push_back({static_cast<double>(random() % (round % 2 == 0 ? 4 : 50))});
-    const int stages = 1 + static_cast<int>(random() % units);
-    const auto begin = balance_units(costs, stages);
-    ASSERT_EQ(begin.size(), static_cast<std::size_t>(stages) + 1);
-    EXPECT_EQ(begin.front(), 0);
-    EXPECT_EQ(begin.back(), static_cast<std::int32_t>(units));
-    double dearest = 0;
-    for (std::size_t stage = 0; stage + 1 < begin.size(); ++stage) {
-      EXPECT_LT(begin[stage], begin[stage + 1]);
-      double sum = 0;
-      for (auto unit = begin[stage]; unit < begin[stage + 1]; ++unit)
-        sum += costs[static_cast<std::size_t>(unit)].value;
-      dearest = std::max(dearest, sum);
-    }
-    EXPECT_EQ(dearest, best_by_trying(costs, stages));
-  }
-  // 30 blocks over 4 stages, a head as dear as three blocks: every unit has one stage.
-  std::vector<Seconds> model(32, Seconds{1});
-  model.front() = {0}, model.back() = {3};
-  EXPECT_EQ(balance_units(model, 4), (std::vector<std::int32_t>{0, 10, 18, 26, 32}));
 }
 
 TEST(Catalog, FindsByNameAndListsNames) {
