@@ -1,5 +1,7 @@
 #include "lockstep/plan/contradictions.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -42,6 +44,7 @@ class Rules {
     timetable();
     if (asked_.degrees && asked_.model != nullptr) {
       pipeline();
+      stage_layers();
       tensor();
       expert_sizes();
     }
@@ -295,6 +298,27 @@ class Rules {
                       chunks <= layers ? layers / chunks : layers, " or less"));
   }
 
+  // Layers of each stage that do not make up the model, or leave a stage between the ends without any.
+  void stage_layers() {
+    const std::vector<int>& given = asked_.layers;
+    const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
+    if (given.empty() || stages > model().layers + 2) return;
+    const auto count = static_cast<std::int64_t>(given.size());
+    const std::int64_t sum = std::accumulate(given.begin(), given.end(), std::int64_t{0});
+    const bool hollow = count > 2 && std::count(given.begin() + 1, given.end() - 1, 0) > 0;
+    if (count == stages && sum == model().layers && !hollow) return;
+    refuse(
+        Code::kConflict,
+        join_parts("layers = ", layers_text(given),
+                   hollow ? " leaves a stage between the first and the last without any"
+                          : join_parts(" are ", sum, " layers on ", count, " stages, but ", title(),
+                                       " has ", model().layers, " and pp x chunks is ", stages)),
+        {{{"layout.layers"}, join_parts(sum, " layers on ", count, " stages")},
+         {{"layout.pp"}, join_parts(stages, " stages")},
+         model_side("layers", model().layers, "layers")},
+        "leave layers out, and they are dealt evenly");
+  }
+
   // Refuses when `degree` at layout.<axis> does not divide `size` at model.<key>.
   void divides(const char* axis, std::int64_t degree, const char* key, std::int64_t size,
                const char* what, const char* why = "") {
@@ -375,6 +399,7 @@ Request request_of(const arch::ModelConfig& model, const Layout& layout, const B
           .chunks = layout.chunks,
           .resident = layout.resident,
           .prefetch = layout.prefetch,
+          .layers = layout.layers,
           .microbatches = layout.microbatches,
           .seq = batch.seq,
           .global_batch = batch.global_batch,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -22,6 +23,14 @@ constexpr std::array kRows = {Row{"attn_norm.output", &Recompute::attn_normed},
 std::string all_rows() {
   return "a layout may recompute `none`, `cheap`, `block`, or rows joined by +: "
          "`attn_norm.output`, `mlp_norm.output`, `mlp.product`";
+}
+
+// Of digits alone.
+std::optional<int> whole_number(std::string_view text) {
+  int value = -1;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = error == std::errc() && rest == text.data() + text.size() && value >= 0;
+  return is_whole ? std::optional(value) : std::nullopt;
 }
 
 std::string advice_for(std::string_view word) {
@@ -68,6 +77,39 @@ Result<Recompute> parse_recompute(std::string_view text) {
     recompute.*row->dropped = true;
   }
   return recompute;
+}
+
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (std::size_t at = 0; at < layers.size();) {
+    std::size_t end = at + 1;
+    while (end < layers.size() && layers[end] == layers[at]) ++end;
+    text += join_parts(text.empty() ? "" : ",", layers[at]);
+    if (end - at > 1) text += join_parts("x", end - at);
+    at = end;
+  }
+  return text;
+}
+
+Result<std::vector<int>> parse_layers(std::string_view text) {
+  constexpr int kMostStages = 1 << 16;
+  std::vector<int> layers;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    const std::size_t times = std::min(word.find('x'), word.size());
+    const auto count = whole_number(word.substr(0, times));
+    const auto stages =
+        times == word.size() ? std::optional(1) : whole_number(word.substr(times + 1));
+    if (!count || !stages || *stages < 1 || *stages > kMostStages)
+      return Error{Code::kUnknownChoice,
+                   join_parts("layers = \"", text, "\": `", word, "` is not a number of layers"),
+                   "write the layers of each stage, joined by commas, as `9x2,8,6`: 9 on two "
+                   "stages, then 8 and 6"};
+    layers.insert(layers.end(), static_cast<std::size_t>(*stages), *count);
+  }
+  return layers;
 }
 
 const std::vector<std::string>& schedule_names() {

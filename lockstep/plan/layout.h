@@ -53,8 +53,13 @@ struct Layout {
   std::optional<int> prefetch = {};
   // Microbatches a data-parallel rank takes in a step; absent: what the batch makes.
   std::optional<std::int64_t> microbatches = {};
+  std::vector<int> layers = {};  // of each stage, in their order; empty: dealt evenly
   bool operator==(const Layout&) const = default;
 };
+
+// "9x2,8,6": 9 layers on each of two stages, then 8 and 6.
+std::string layers_text(const std::vector<int>& layers);
+Result<std::vector<int>> parse_layers(std::string_view text);
 
 struct Batch {
   std::int64_t seq = 0;           // tokens in one sequence

@@ -78,6 +78,7 @@ class Reader {
       const std::string_view value = text.substr(is + 1);
       if (text.starts_with("recompute=")) return recompute(text, value);
       if (text.starts_with("order=")) return order(text, value);
+      if (text.starts_with("layers=")) return layers(text, value);
     }
     if (text.starts_with("dp") && text.find('x') != std::string_view::npos) return hybrid(text);
     const std::size_t digit = std::min(text.find_first_of("0123456789"), text.size());
@@ -112,6 +113,13 @@ class Reader {
     if (!parsed.ok()) return parsed.error();
     layout_.order = *parsed;
     return once("order", text);
+  }
+
+  Result<void> layers(std::string_view text, std::string_view value) {
+    const Result<std::vector<int>> parsed = parse_layers(value);
+    if (!parsed.ok()) return parsed.error();
+    layout_.layers = *parsed;
+    return once("layers", text);
   }
 
   // "dp2x4": 2 replicas of 4 shards.
@@ -183,6 +191,7 @@ std::string to_text(const Layout& layout) {
   if (layout.recompute != plain.recompute) add("recompute=", to_text(layout.recompute));
   if (layout.resident) add("resident=", *layout.resident);
   if (layout.prefetch) add("prefetch=", *layout.prefetch);
+  if (!layout.layers.empty()) add("layers=", layers_text(layout.layers));
   if (layout.order != plain.order) add("order=", to_text(layout.order));
   return text;
 }

@@ -163,6 +163,7 @@ void apply_rules(Draft& draft, Report& report) {
                         .chunks = draft.small("layout.chunks"),
                         .resident = draft.small("layout.resident"),
                         .prefetch = draft.small("layout.prefetch"),
+                        .layers = draft.layers,
                         .seq = settings.integer("batch.seq"),
                         .global_batch = settings.integer("batch.global_batch"),
                         .microbatch = settings.integer("batch.microbatch"),

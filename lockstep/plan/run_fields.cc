@@ -105,6 +105,13 @@ std::vector<Field> policy_fields() {
        .max = kMaxSize,
        .known_as = {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size",
                     "vpp"}},
+      {.path = "layout.layers",
+       .type = FieldType::kString,
+       .doc = "Layers of each stage, in their order, joined by commas: `9x2,8,6` is 9 on two "
+              "stages, then 8, and 6 where the head makes the last one slower. Without it they are "
+              "dealt evenly.",
+       .known_as = {"pipeline_model_parallel_layout", "num_layers_in_last_pipeline_stage",
+                    "decoder_last_pipeline_num_layers"}},
       {.path = "layout.reduce",
        .type = FieldType::kChoice,
        .doc = "After how much backward work gradients are summed over the data axis. Without it, "

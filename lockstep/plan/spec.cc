@@ -143,7 +143,8 @@ Layout read_layout(const Draft& draft, const mesh::Order& order, const Recompute
                 .chunks = *draft.small("layout.chunks"),
                 .recompute = recompute,
                 .resident = draft.small("layout.resident"),
-                .prefetch = draft.small("layout.prefetch")};
+                .prefetch = draft.small("layout.prefetch"),
+                .layers = draft.layers};
   const auto reduce = settings.text("layout.reduce");
   layout.reduce = reduce ? *parse_reduce(*reduce) : default_reduce(layout.zero);
   return layout;
@@ -225,6 +226,8 @@ std::optional<Spec> read_spec(const config::Document& document, Report& report) 
               .degrees = read_degrees(settings)};
   const auto order = parsed(settings, "layout.order", mesh::Order::parse, report);
   const auto recompute = parsed(settings, "layout.recompute", parse_recompute, report);
+  draft.layers =
+      parsed(settings, "layout.layers", parse_layers, report).value_or(std::vector<int>());
   apply_rules(draft, report);
   if (report.num_errors() > errors_before) return std::nullopt;
   Spec spec = assemble(draft, *order, *recompute);

@@ -81,7 +81,7 @@ const config::FieldTable& run_fields();
 //   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
 //   dp x microbatch divides global_batch and the sizes of a ramp, whose increments end at global_batch
 //   seq <= positions the model can learn           seq is cut evenly by cp (twice: zigzag) and sp
-//   ep, etp > 1 only with experts                  pp x chunks <= layers
+//   ep, etp > 1 only with experts                  pp x chunks <= layers, and layers of stages add up
 //   chunks that the schedule can run
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them

@@ -31,13 +31,23 @@ std::vector<bool> partial_units(const arch::Model& model, bool sequence_parallel
 
 }  // namespace
 
+std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
+  std::vector<std::int32_t> begin = {0};
+  for (const int count : layers)
+    begin.push_back(begin.back() + count + (begin.size() == 1 ? 1 : 0));  // the embedding
+  ++begin.back();                                                         // the head
+  return begin;
+}
+
 schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, const Batch& batch) {
   const mesh::Degrees& d = layout.degrees;
   schedule::StepShape step;
   step.shape = {.coords = static_cast<int>(d.pp),
                 .chunks = layout.chunks,
                 .microbatches = static_cast<int>(num_microbatches(layout, batch))};
-  step.stage_begin = schedule::split_units(model.num_units(), step.shape.stages());
+  step.stage_begin = layout.layers.empty()
+                         ? schedule::split_units(model.num_units(), step.shape.stages())
+                         : first_units(layout.layers);
   step.zero = layout.zero;
   step.period = layout.reduce;
   step.replicas = d.dp_shard.value_or(d.dp) < d.dp;

@@ -1,6 +1,9 @@
 // From a layout to the program of its step.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "lockstep/arch/arch.h"
 #include "lockstep/base/result.h"
 #include "lockstep/plan/layout.h"
@@ -8,8 +11,12 @@
 
 namespace lockstep::plan {
 
+// First unit of each stage, then the number of units, as StepShape wants it, for so many layers on each stage.
+// REQUIRES: at least one stage.
+std::vector<std::int32_t> first_units(const std::vector<int>& layers);
+
 // What a step of this layout is lowered for; the placement is left to the schedule. The units are
-// dealt to the stages by schedule::split_units. `recompute` of single rows does not show here: what
+// dealt to the stages as layout.layers says, else by schedule::split_units. `recompute` of single rows does not show here: what
 // a block keeps is the block's own affair. Gradients of replicated parameters are partial over the
 // tensor group under sequence parallelism, those of gains that every head uses without it too.
 // REQUIRES: a layout that legal() accepts for this batch.

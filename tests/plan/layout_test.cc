@@ -47,6 +47,7 @@ Layout random_layout(std::mt19937& random) {
   l.resident = maybe(3);
   if (const auto early = maybe(3)) l.prefetch = *early - 1;
   if (const auto m = maybe(8)) l.microbatches = *m;
+  for (int stage = 0; random() % 4 == 0 && stage < pick(4); ++stage) l.layers.push_back(pick(20));
   return l;
 }
 
@@ -69,6 +70,13 @@ TEST(LayoutName, IsReadBackInAnyOrderOfWords) {
     for (const std::string& word : words) shuffled += word + "  ";
     ASSERT_EQ(*parse_layout(shuffled), layout) << shuffled;
   }
+}
+
+TEST(LayoutName, CountsEqualStages) {
+  EXPECT_EQ(parse_layout("pp4 layers=9x2,8,6")->layers, (std::vector<int>{9, 9, 8, 6}));
+  EXPECT_EQ(layers_text({9, 9, 8, 6}), "9x2,8,6");
+  for (const char* wrong : {"", "9,", ",9", "9x", "x2", "9x0", "-1", "9 ", "9x99999999", "a"})
+    EXPECT_FALSE(parse_layers(wrong).ok()) << wrong;
 }
 
 TEST(LayoutName, LeavesDefaultsOut) {

@@ -86,8 +86,15 @@ const std::vector<Refusal>& combinations() {
   return all;
 }
 
-const std::vector<Refusal>& batches() {
+const std::vector<Refusal>& batches_and_stages() {
   static const std::vector<Refusal> all = {
+      {"layers that are not the model's", [](Asked& a) { a.layout.layers = {16, 15}; },
+       [](Asked& a) { a.layout.layers = {17, 15}; }},
+      {"layers of more stages than there are", [](Asked& a) { a.layout.layers = {11, 11, 10}; },
+       [](Asked& a) { a.layout.layers.clear(); }},
+      {"a stage between the ends without layers",
+       [](Asked& a) { a.layout.degrees.pp = 4, a.layout.layers = {16, 0, 8, 8}; },
+       [](Asked& a) { a.layout.layers.clear(); }},
       {"a batch that does not divide", [](Asked& a) { a.batch.global_batch = 36; },
        [](Asked& a) { a.batch.global_batch = 40; }},
       {"another number of microbatches", [](Asked& a) { a.layout.microbatches = 8; },
@@ -132,7 +139,7 @@ const std::vector<Refusal>& models_and_types() {
 
 TEST(Legal, EveryRefusalNamesBothSettingsAndTheNearestLegalOnes) {
   std::string text;
-  for (const auto* group : {&combinations(), &batches(), &models_and_types()})
+  for (const auto* group : {&combinations(), &batches_and_stages(), &models_and_types()})
     for (const Refusal& refusal : *group) {
       Asked asked;
       ASSERT_TRUE(asked.refusals().empty()) << asked.refusals()[0].message;
