@@ -8,6 +8,7 @@ namespace lockstep::search {
 namespace {
 
 void choose_of_deepspeed(NearestLayout& near) {
+  near.use_even_stages();
   plan::Layout& l = near.layout();
   if (near.has_pipeline()) near.use_schedule("1f1b", 1);
   if (near.has_pipeline() && l.zero > 1) near.use_zero(1, " under a pipeline");

@@ -23,7 +23,7 @@ class Flags {
 
 void choose_schedule(NearestLayout& near) {
   const plan::Layout& l = near.layout();
-  if (!near.has_pipeline()) return;
+  if (!near.has_pipeline()) return near.use_even_stages();
   // Its interleaved schedule takes microbatches in groups of pp.
   const bool groups = l.chunks > 1 && *l.microbatches % l.degrees.pp == 0;
   near.use_schedule(groups ? "interleaved" : "1f1b", groups ? l.chunks : 1);
@@ -66,9 +66,23 @@ void add_zero(const NearestLayout& near, Flags& flags) {
   flags.add("overlap-param-gather");
 }
 
+// "'Et*9|t*9|t*8|t*6L'": embedding, layers and loss of each stage.
+std::string stages_text(const std::vector<int>& layers) {
+  std::string text = "'E";
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (i > 0) text += "|";
+    if (layers[i] > 0) text += join_parts("t*", layers[i]);
+  }
+  return text + "L'";
+}
+
 // Stages count the embedding, the loss, or both as a layer where layers alone do not come out even.
 void add_stages(NearestLayout& near, std::int64_t layers, Flags& flags) {
   const plan::Layout& l = near.layout();
+  if (near.has_pipeline() && !l.layers.empty())
+    return flags.add("pipeline-model-parallel-layout", stages_text(l.layers));
+  if (near.has_pipeline() && l.chunks > 1)
+    flags.add("num-virtual-stages-per-pipeline-rank", l.chunks);
   const std::int64_t stages = l.degrees.pp * l.chunks, over = layers % stages;
   if (!near.has_pipeline() || over == 0) return;
   if (stages - over > 2) {
@@ -95,8 +109,6 @@ Emitted emit_megatron(const Job& job) {
   if (d.tp > 1 && l.sp) flags.add("sequence-parallel");
   if (d.tp > 1) flags.add("tp-comm-overlap");
   flags.add("pipeline-model-parallel-size", d.pp);
-  if (near.has_pipeline() && l.chunks > 1)
-    flags.add("num-virtual-stages-per-pipeline-rank", l.chunks);
   add_stages(near, job.model.layers, flags);
   flags.add("context-parallel-size", d.cp);
   if (job.model.moe.experts > 0) {

@@ -24,6 +24,7 @@ std::int64_t layers_per_stage(std::int64_t layers, std::int64_t pp, std::int64_t
 
 void choose_schedule_of_torch(NearestLayout& near, std::int64_t layers) {
   const plan::Layout& l = near.layout();
+  near.use_even_stages();
   if (!near.has_pipeline()) return;
   if (schedule_word(l.schedule).empty()) {
     const bool is_v = l.schedule.starts_with("v-");

@@ -3,10 +3,11 @@
 // and hops between coordinates are then seen where they fall.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "lockstep/search/stage_layers.h"
 #include "lockstep/search/walk.h"
 
 namespace lockstep::search {
@@ -17,11 +18,21 @@ struct Finalist {
   double seconds = 0;
   double bubble = 0;  // of them: what the pipeline waits, hops included
   bool simulated = false;
+  // Layers of each stage; empty where they are dealt as a run deals them by itself. Memory is that of this split.
+  StageLayers layers = {};
+  std::optional<double> by_units =
+      {};  // seconds of the whole step op by op, where lowered.h was asked
 };
 
-// Fastest first; of those within 0.2 % of each other, which no price can tell apart, the ones with fewer axes. Long steps are cut to the microbatches that fill and drain a pipeline and some more; the rest take
-// as long as the busiest coordinate works.
+// Fastest first; of those within 0.2 % of each other, which no price can tell apart, the ones with fewer axes. Long
+// steps are cut to the microbatches that fill and drain a pipeline and some more; the rest take as long as the busiest
+// coordinate works.
 std::vector<Finalist> simulate(std::span<const Priced> walked);
-Finalist simulate(const Priced& walked);
+// One of them, with a split of one's own, or with the best when that is empty. REQUIRES: as many layers as the model
+// has, on as many stages as the layout.
+Finalist simulate(const Priced& walked, const StageLayers& split = {});
+
+// What the slowest of all devices makes of a step's time: a factor.
+double slower_devices(const cost::StepTime& time);
 
 }  // namespace lockstep::search

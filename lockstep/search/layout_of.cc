@@ -87,6 +87,12 @@ plan::Layout layout_of(const cost::PriceRequest& r) {
   return layout;
 }
 
+plan::Layout layout_of(const Finalist& finalist) {
+  plan::Layout layout = layout_of(finalist.priced.request);
+  layout.layers = finalist.layers;
+  return layout;
+}
+
 Result<cost::PriceRequest> request_of(const Question& question, const plan::Layout& layout,
                                       std::int64_t microbatch) {
   const auto pipe = pipe_named(layout.schedule);
@@ -110,6 +116,15 @@ Result<cost::PriceRequest> request_of(const Question& question, const plan::Layo
   request.microbatch = static_cast<double>(microbatch);
   request.stack.reduce_each_microbatch = layout.reduce == plan::Period::kMicrobatch;
   return request;
+}
+
+Result<Finalist> time_layout(const Question& question, const plan::Layout& layout,
+                             std::int64_t microbatch) {
+  const auto request = request_of(question, layout, microbatch);
+  if (!request.ok()) return request.error();
+  const StageLayers dealt =
+      dealt_layers(count_of(question.shape.layers), count_of(request->pp * request->chunks));
+  return simulate({*request, cost::price(*request)}, layout.layers.empty() ? dealt : layout.layers);
 }
 
 }  // namespace lockstep::search

@@ -16,8 +16,15 @@ void NearestLayout::use_schedule(const std::string& name, int chunks) {
   };
   miss(join_parts("schedule ", words(layout().schedule, layout().chunks), ": ", words(name, chunks),
                   " is written instead"));
+  if (layout().chunks != chunks) use_even_stages();
   layout().schedule = name;
   layout().chunks = chunks;
+}
+
+void NearestLayout::use_even_stages() {
+  if (layout().layers.empty()) return;
+  miss(join_parts("layers=", plan::layers_text(layout().layers), ": stages are even instead"));
+  layout().layers.clear();
 }
 
 void NearestLayout::use_zero(int stage, const std::string& why) {

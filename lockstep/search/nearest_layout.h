@@ -22,6 +22,7 @@ class NearestLayout {
   void note(std::string what) { emitted_.notes.push_back(std::move(what)); }
 
   void use_schedule(const std::string& name, int chunks);
+  void use_even_stages();  // layers dealt evenly
   void use_zero(int stage, const std::string& why);
   void use_whole_shards();                          // no hybrid sharding
   void use_data_inside();                           // order tp, cp, dp, pp

@@ -53,6 +53,14 @@ Read read_megatron(const std::string& text, std::int64_t ranks) {
                .etp = number(flags, "expert-tensor-parallel-size")};
   l.sp = l.degrees.tp == 1 || flags.contains("sequence-parallel");
   l.chunks = int(number(flags, "num-virtual-stages-per-pipeline-rank"));
+  if (const std::string stages = flags["pipeline-model-parallel-layout"]; !stages.empty()) {
+    std::istringstream parts(stages.substr(1, stages.size() - 2));  // without quotes
+    for (std::string part; std::getline(parts, part, '|');) {
+      const std::size_t times = part.find('*');
+      l.layers.push_back(times == std::string::npos ? 0 : std::stoi(part.substr(times + 1)));
+    }
+    l.chunks = int(std::int64_t(l.layers.size()) / l.degrees.pp);
+  }
   l.schedule = l.chunks > 1 ? "interleaved" : "1f1b";
   const std::string strategy = flags["data-parallel-sharding-strategy"];
   l.zero = strategy == "optim_grads_params"              ? 3
@@ -159,6 +167,11 @@ Drawn draw(const arch::ModelConfig& model, std::mt19937& random) {
       l.schedule = plan::schedule_names()[random() % plan::schedule_names().size()];
       l.chunks = pick({1, 2, 4});
       if (l.degrees.dp > 1 && random() % 2 == 0) l.order = *mesh::Order::parse("tp,cp,dp,pp");
+    }
+    if (random() % 3 == 0) {  // all but a layer for each stage, anywhere
+      l.layers.assign(std::size_t(l.degrees.pp * l.chunks), 1);
+      for (std::int64_t left = model.layers - l.degrees.pp * l.chunks; left > 0; --left)
+        ++l.layers[random() % l.layers.size()];
     }
     l.reduce = plan::default_reduce(l.zero);
     l.recompute = random() % 3 == 0 ? plan::kKeepAll

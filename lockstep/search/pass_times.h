@@ -1,0 +1,25 @@
+// What a simulation of a priced layout is made of: one microbatch through one layer, through the head, and from one
+// pipeline rank to the next. Pure functions of plain values.
+#pragma once
+
+#include "lockstep/cost/price.h"
+
+namespace lockstep::search {
+
+// Seconds. Communication that nothing hides is spread over passes as computation is.
+struct PassTimes {
+  double forward = 0, backward = 0;  // of one layer; what is made again counts as backward
+  double again = 0;                  // of that: a block that keeps its input alone
+  double head_forward = 0, head_backward = 0;
+  double hop = 0;  // one way
+  double layer() const { return forward + backward; }
+  double head() const { return head_forward + head_backward; }
+};
+
+// Degrees and layers are whole numbers that prices hold as reals.
+inline int count_of(double value) { return static_cast<int>(value); }
+
+// `time` is the price of the request.
+PassTimes pass_times(const cost::PriceRequest& request, const cost::StepTime& time);
+
+}  // namespace lockstep::search
