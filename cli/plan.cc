@@ -19,7 +19,7 @@ namespace {
 ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, Output& output) {
   const cost::PriceRequest& priced = row.finalist.priced.request;
   const search::Job job{request.model,
-                        search::layout_of(priced),
+                        search::layout_of(row.finalist),
                         {request.question.seq, request.question.global_batch,
                          static_cast<std::int64_t>(priced.microbatch)}};
   for (const search::Framework& framework : search::frameworks()) {
@@ -41,13 +41,11 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
     output.out << made.text;
     output.err << "layout: " << to_text(job.layout) << "\n";
     for (const std::string& one : made.missing) output.err << "can not express: " << one << "\n";
-    if (const auto priced_again =
-            search::request_of(request.question, made.layout, job.batch.microbatch);
-        priced_again.ok() && !made.missing.empty()) {
-      const search::Priced again{*priced_again, cost::price(*priced_again)};
-      output.err << "as written: " << to_text(Seconds{search::simulate(again).seconds})
-                 << " a step instead of " << to_text(Seconds{row.seconds()})
-                 << (again.price.fits ? "" : ", and it does not fit") << "\n";
+    if (const auto again = search::time_layout(request.question, made.layout, job.batch.microbatch);
+        again.ok() && !made.missing.empty()) {
+      output.err << "as written: " << to_text(Seconds{again->seconds}) << " a step instead of "
+                 << to_text(Seconds{row.seconds()})
+                 << (again->priced.price.fits ? "" : ", and it does not fit") << "\n";
     }
     for (const std::string& one : made.notes) output.err << "note: " << one << "\n";
   }

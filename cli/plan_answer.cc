@@ -9,6 +9,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/plan/legal.h"
 #include "lockstep/search/layout_of.h"
+#include "lockstep/search/lowered.h"
 
 namespace lockstep::cli {
 namespace {
@@ -23,11 +24,12 @@ search::Reliability reliability_of(const Args& args) {
   return reliability;
 }
 
-bool runs_here(const PlanRequest& request, const cost::PriceRequest& priced) {
+bool runs_here(const PlanRequest& request, const search::Finalist& finalist) {
+  const cost::PriceRequest& priced = finalist.priced.request;
   const plan::Batch batch = {static_cast<std::int64_t>(priced.seq),
                              static_cast<std::int64_t>(priced.global_batch),
                              static_cast<std::int64_t>(priced.microbatch)};
-  return plan::legal(request.model, search::layout_of(priced), batch, DType::kBF16).empty();
+  return plan::legal(request.model, search::layout_of(finalist), batch, DType::kBF16).empty();
 }
 
 class Answering {
@@ -71,11 +73,12 @@ class Answering {
       answer_.least_bytes = found.least_bytes;
     const auto top = static_cast<std::size_t>(args_.integer("top"));
     std::vector<search::Finalist> finalists = search::simulate(found.best);
+    search::time_by_units(finalists);
     answer_.simulated += std::ranges::count_if(finalists, &search::Finalist::simulated);
     if (finalists.size() > top) finalists.resize(top);
     for (const search::Finalist& finalist : finalists) {
       answer_.rows.push_back(row_of(finalist));
-      answer_.rows.back().runs = runs_here(request_, answer_.rows.back().finalist.priced.request);
+      answer_.rows.back().runs = runs_here(request_, finalist);
     }
   }
 
@@ -180,13 +183,14 @@ double PlanRow::mfu_full() const {
 }
 
 PlanRow priced_own(const PlanRequest& request, const search::Reliability& reliability) {
-  const auto priced =
-      search::request_of(request.question, request.own->layout, request.own->microbatch);
-  LS_CHECK(priced.ok(), "checked when it was read");
-  PlanRow row{.finalist = search::simulate(search::Priced{*priced, cost::price(*priced)})};
-  row.devices = static_cast<std::int64_t>(priced->devices());
+  const auto timed =
+      search::time_layout(request.question, request.own->layout, request.own->microbatch);
+  LS_CHECK(timed.ok(), "checked when it was read");
+  PlanRow row{.finalist = *timed};
+  row.devices = static_cast<std::int64_t>(timed->priced.request.devices());
   row.goodput = search::goodput(static_cast<double>(row.devices), reliability);
-  row.runs = runs_here(request, *priced);
+  search::time_by_units({&row.finalist, 1});
+  row.runs = runs_here(request, row.finalist);
   return row;
 }
 

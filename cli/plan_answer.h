@@ -11,6 +11,7 @@
 #include "cli/plan_request.h"
 #include "lockstep/search/finalists.h"
 #include "lockstep/search/goodput.h"
+#include "lockstep/search/step_quantiles.h"
 
 namespace lockstep::cli {
 
@@ -28,6 +29,9 @@ struct PlanRow {
   double mfu_causal() const;
   double mfu_full() const;
   double share(double seconds_of_step) const { return seconds_of_step / finalist.seconds; }
+  search::StepQuantiles quantiles() const {
+    return search::step_quantiles(finalist.seconds, finalist.priced.request.rates->calibrated);
+  }
 };
 
 // A token budget at a price.

@@ -1,4 +1,5 @@
 // The answer of `lockstep plan` for machines, and as a run file.
+#include <optional>
 #include <utility>
 
 #include "cli/plan_report.h"
@@ -10,8 +11,13 @@ namespace {
 
 Json time_json(const PlanRow& row) {
   const cost::StepTime& t = row.finalist.priced.price.time;
+  const search::StepQuantiles quantiles = row.quantiles();
+  const std::optional<double>& units = row.finalist.by_units;
   return Json::object({{"total", row.seconds()},
+                       {"p50", quantiles.p50},
+                       {"p95", quantiles.p95},
                        {"simulated", row.finalist.simulated},
+                       {"by_units", units ? Json(*units) : Json()},
                        {"closed_form", row.finalist.priced.seconds()},
                        {"forward", t.forward},
                        {"backward", t.backward},
@@ -42,13 +48,14 @@ Json layout_json(const plan::Layout& l) {
   if (d.dp_shard) json.set("dp_shard", *d.dp_shard);
   json.set("ep", d.ep).set("etp", d.etp).set("sp", l.sp).set("zero", l.zero);
   json.set("order", to_text(l.order)).set("schedule", l.schedule).set("chunks", l.chunks);
+  if (!l.layers.empty()) json.set("layers", plan::layers_text(l.layers));
   json.set("reduce", plan::name_of(l.reduce)).set("recompute", to_text(l.recompute));
   return json;
 }
 
 Json row_json(const Args& args, const PlanRow& row) {
   const search::Priced& priced = row.finalist.priced;
-  const plan::Layout layout = search::layout_of(priced.request);
+  const plan::Layout layout = search::layout_of(row.finalist);
   Json json =
       Json::object({{"name", to_text(layout)},
                     {"layout", layout_json(layout)},
@@ -82,8 +89,7 @@ Json alternatives_json(const std::vector<search::Alternative>& list) {
   for (const search::Alternative& other : list) {
     Json one = Json::object({{"change", other.change}, {"found", other.found.has_value()}});
     if (other.found)
-      one.set("name", to_text(search::layout_of(other.found->priced.request)))
-          .set("step_s", other.found->seconds);
+      one.set("name", to_text(search::layout_of(*other.found))).set("step_s", other.found->seconds);
     else
       one.set("least_bytes", other.least_bytes);
     json.push(std::move(one));
@@ -137,7 +143,7 @@ Json run_json(const PlanRequest& request, const PlanRow& row) {
                                ? request.cluster_text
                                : join_parts(request.cluster.device.name, ":", row.devices);
   json.set("cluster", Json::object({{"name", name}}));
-  json.set("layout", layout_json(search::layout_of(row.finalist.priced.request)));
+  json.set("layout", layout_json(search::layout_of(row.finalist)));
   json.set("batch", std::move(batch));
   return json;
 }

@@ -169,8 +169,7 @@ class PlanReport {
     const search::Finalist& f = row.finalist;
     const StepTime& time = f.priced.price.time;
     line(answer_.rows.size() > 1 ? "best" : "layout",
-         to_text(search::layout_of(f.priced.request)) +
-             (row.runs ? "" : "; priced, not runnable here"));
+         to_text(search::layout_of(f)) + (row.runs ? "" : "; priced, not runnable here"));
     const double compute = time.forward + time.backward + time.head;
     std::string text = to_text(Seconds{row.seconds()}) + (f.simulated ? " simulated" : "") + ":";
     std::vector<std::pair<const char*, double>> parts = {
@@ -182,6 +181,13 @@ class PlanReport {
         text += join_parts(text.ends_with(':') ? " " : ", ", name, " ",
                            percent_text(row.share(seconds)));
     line("step", text);
+    const search::StepQuantiles quantiles = row.quantiles();
+    text = join_parts("P50 ", to_text(Seconds{quantiles.p50}), ", P95 ",
+                      to_text(Seconds{quantiles.p95}),
+                      ", by how far predictions of published runs were off");
+    if (f.by_units)
+      text += join_parts("; op by op, as this version runs it, ", to_text(Seconds{*f.by_units}));
+    line("range", text);
     line("speed",
          join_parts(amount(row.tokens_per_s()), " tokens/s; MFU ", percent_text(row.mfu_causal()),
                     " with a causal mask, ", percent_text(row.mfu_full()), " without"));
@@ -230,7 +236,7 @@ class PlanReport {
     const bool fits = row.finalist.priced.price.fits;
     output_.out << "\n";
     line("yours",
-         join_parts(to_text(search::layout_of(request_in(row))), ": ",
+         join_parts(to_text(search::layout_of(row.finalist)), ": ",
                     fits ? to_text(Seconds{row.seconds()})
                          : "does not fit, needs " +
                                gibibytes(cost::device_bytes(row.finalist.priced.price.memory)),

@@ -1,0 +1,17 @@
+#include "lockstep/search/step_quantiles.h"
+
+#include <cmath>
+
+namespace lockstep::search {
+
+PublishedErrors published_errors(bool is_calibrated) {
+  return is_calibrated ? PublishedErrors{9.5, 39.2} : PublishedErrors{34.6, 113.1};
+}
+
+StepQuantiles step_quantiles(double predicted_s, bool is_calibrated) {
+  const PublishedErrors errors = published_errors(is_calibrated);
+  return {.p50 = predicted_s * std::exp(-errors.bias / 100),
+          .p95 = predicted_s * std::exp(errors.p90 / 100)};
+}
+
+}  // namespace lockstep::search
