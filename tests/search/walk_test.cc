@@ -10,6 +10,7 @@
 #include "lockstep/arch/catalog.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/catalog.h"
+#include "tests/search/questions.h"
 
 namespace lockstep::search {
 namespace {
@@ -212,6 +213,24 @@ void compare(int rounds, unsigned seed) {
 TEST(Walk, FindsWhatPricingEverythingFinds) {
   const bool all = std::getenv("LOCKSTEP_ALL_SEARCHES") != nullptr;
   compare(all ? 220 : 12, 1);
+}
+
+// ZeRO-2 shares gradients when a rank takes its part of the batch as one microbatch, and keeps them whole otherwise, so
+// its states are bounded by those of one. Here nothing else fits, with no byte to spare.
+TEST(Walk, FindsStageTwoWhereNothingElseFits) {
+  Asked asked("llama3-8b", "h100:8", 2048, 16);
+  Question& q = asked.question;
+  q.tp = q.cp = q.pp = 1, q.most_zero = 2;
+  PriceRequest only = Lattice::blank(q);
+  only.dp = 8, only.dp_shard = 8, only.microbatch = 2, only.zero = 2, only.keep = Keep::kInput;
+  const double needed = cost::device_bytes(cost::price_memory(only));
+  asked.cluster.device.memory.value *=
+      needed / cost::capacity_bytes(asked.cluster.device) * (1 + 1e-9);
+  const Walk found = walk(Lattice(q), 5);
+  ASSERT_EQ(found.best.size(), 1U);
+  EXPECT_EQ(found.best[0].request.zero, 2);
+  EXPECT_EQ(found.best[0].request.microbatches(), 1);
+  EXPECT_EQ(found.best[0].price.time.total(), cost::price_time(only).total());
 }
 
 TEST(Walk, MillionsOfDevicesAreNoMoreLayouts) {

@@ -183,6 +183,7 @@ TEST(SeedPrices, TokensThatHideDataParallelism) {
   EXPECT_NEAR(v5p.device.peak_bf16.value / both_ways, 2550, 1);
 }
 
+// Chips as the report has them (Gemma 2, arXiv 2408.00118, table 3).
 TEST(SeedPrices, GemmaOnItsTori) {
   struct Row {
     const char *model, *cluster;
@@ -198,6 +199,19 @@ TEST(SeedPrices, GemmaOnItsTori) {
     EXPECT_TRUE(p.fits) << row.model;
     EXPECT_GT(p.mfu_causal, 0.1) << row.model;
   }
+}
+
+// The smallest on two pods of 256 with 16 GB each, joined by the network of a data centre. Its tensors fit; what a
+// device holds besides them was fitted on GPUs of 80 GB and is too much here.
+TEST(SeedPrices, GemmaOnTwoPods) {
+  Rig rig("gemma2-2b", "tpu-v5e:16x16");
+  rig.machine.count = 512;
+  rig.machine.tiers.push_back({"network", 512, cluster::TierKind::kSwitch, {12.5e9}, {14e-6}});
+  PriceRequest& r = rig.request;
+  r.seq = 8192, r.dp = 512, r.zero = 3, r.global_batch = 512, r.keep = Keep::kInput;
+  const Price p = price(r);
+  EXPECT_LT(p.memory.allocated(), p.usable);
+  EXPECT_GT(p.mfu_causal, 0.1);
 }
 
 }  // namespace
