@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/cost/collective_time.h"
 #include "lockstep/search/layout_of.h"
 #include "tests/search/questions.h"
 
@@ -51,6 +52,24 @@ TEST(Lowered, ExchangesHideUnderComputation) {
     const double units = lowered_seconds(one).value();
     EXPECT_GT(units, t.forward + t.backward + t.head) << name;
     EXPECT_LT(units, 1.3 * one.seconds) << name;
+  }
+}
+
+// On a network a thousand times slower a step takes what its gradients and weights take to be exchanged, and little more.
+TEST(Lowered, ASlowNetworkIsAllThereIs) {
+  Asked asked("llama3-8b", "h100:64", 8192, 512);
+  asked.cluster.tiers.back().bytes_per_s.value /= 1000;
+  const cost::Fabric fabric{&asked.cluster, asked.question.rates};
+  const double parameters = total_params(asked.question.shape);
+  const double reduce = gather_seconds(fabric, 4 * parameters, {64, 1});
+  const double gather = gather_seconds(fabric, 2 * parameters, {64, 1});
+  const std::pair<const char*, double> cases[] = {{"dp64 zero0", 2 * reduce},
+                                                  {"dp64 zero1", reduce + gather},
+                                                  {"dp64 zero3", 8 * (reduce + 2 * gather)}};
+  for (const auto& [name, seconds] : cases) {
+    const Finalist one = timed(asked, name);
+    const double factor = slower_devices(one.priced.price.time);
+    EXPECT_NEAR(lowered_seconds(one).value() / factor / seconds, 1, 0.05) << name;
   }
 }
 
