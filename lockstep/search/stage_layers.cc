@@ -77,7 +77,7 @@ StageLayers counts(std::span<const std::int32_t> begin) {
 
 StageLayers balanced(const PriceRequest& request, const PassTimes& times) {
   Ranks ranks(request, times);
-  const StageLayers dealt = dealt_layers(ranks.layers(), ranks.ranks());
+  StageLayers dealt = dealt_layers(ranks.layers(), ranks.ranks());
   const double room = cost::capacity_bytes(request.cluster->device);
   const auto fastest =
       schedule::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
