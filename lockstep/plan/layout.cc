@@ -84,7 +84,7 @@ std::string layers_text(const std::vector<int>& layers) {
   for (std::size_t at = 0; at < layers.size();) {
     std::size_t end = at + 1;
     while (end < layers.size() && layers[end] == layers[at]) ++end;
-    text += join_parts(text.empty() ? "" : ",", layers[at]);
+    text += join_parts(text.empty() ? "" : "+", layers[at]);
     if (end - at > 1) text += join_parts("x", end - at);
     at = end;
   }
@@ -95,7 +95,7 @@ Result<std::vector<int>> parse_layers(std::string_view text) {
   constexpr int kMostStages = 1 << 16;
   std::vector<int> layers;
   for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::size_t end = std::min(text.find('+', at), text.size());
     const std::string_view word = text.substr(at, end - at);
     at = end + 1;
     const std::size_t times = std::min(word.find('x'), word.size());
@@ -105,7 +105,7 @@ Result<std::vector<int>> parse_layers(std::string_view text) {
     if (!count || !stages || *stages < 1 || *stages > kMostStages)
       return Error{Code::kUnknownChoice,
                    join_parts("layers = \"", text, "\": `", word, "` is not a number of layers"),
-                   "write the layers of each stage, joined by commas, as `9x2,8,6`: 9 on two "
+                   "write the layers of each stage, joined by +, as `9x2+8+6`: 9 on two "
                    "stages, then 8 and 6"};
     layers.insert(layers.end(), static_cast<std::size_t>(*stages), *count);
   }

@@ -57,7 +57,7 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// "9x2,8,6": 9 layers on each of two stages, then 8 and 6.
+// "9x2+8+6": 9 layers on each of two stages, then 8 and 6.
 std::string layers_text(const std::vector<int>& layers);
 Result<std::vector<int>> parse_layers(std::string_view text);
 

@@ -107,7 +107,7 @@ std::vector<Field> policy_fields() {
                     "vpp"}},
       {.path = "layout.layers",
        .type = FieldType::kString,
-       .doc = "Layers of each stage, in their order, joined by commas: `9x2,8,6` is 9 on two "
+       .doc = "Layers of each stage, in their order, joined by +: `9x2+8+6` is 9 on two "
               "stages, then 8, and 6 where the head makes the last one slower. Without it they are "
               "dealt evenly.",
        .known_as = {"pipeline_model_parallel_layout", "num_layers_in_last_pipeline_stage",

@@ -73,9 +73,9 @@ TEST(LayoutName, IsReadBackInAnyOrderOfWords) {
 }
 
 TEST(LayoutName, CountsEqualStages) {
-  EXPECT_EQ(parse_layout("pp4 layers=9x2,8,6")->layers, (std::vector<int>{9, 9, 8, 6}));
-  EXPECT_EQ(layers_text({9, 9, 8, 6}), "9x2,8,6");
-  for (const char* wrong : {"", "9,", ",9", "9x", "x2", "9x0", "-1", "9 ", "9x99999999", "a"})
+  EXPECT_EQ(parse_layout("pp4 layers=9x2+8+6")->layers, (std::vector<int>{9, 9, 8, 6}));
+  EXPECT_EQ(layers_text({9, 9, 8, 6}), "9x2+8+6");
+  for (const char* wrong : {"", "9+", "+9", "9x", "x2", "9x0", "-1", "9 ", "9x99999999", "a"})
     EXPECT_FALSE(parse_layers(wrong).ok()) << wrong;
 }
 

@@ -32,7 +32,7 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
   EXPECT_EQ(step.resident_units, 3);
   EXPECT_EQ(step.prefetch, 0);
 
-  const Layout uneven = *parse_layout("pp2 dp2 layers=3,1");
+  const Layout uneven = *parse_layout("pp2 dp2 layers=3+1");
   EXPECT_EQ(step_shape(model, uneven, kStepBatch).stage_begin,
             (std::vector<std::int32_t>{0, 4, 6}));
   EXPECT_EQ(program_for(model, uneven, kStepBatch)->step.coord_of(3), Coord{0});
