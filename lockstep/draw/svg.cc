@@ -31,17 +31,6 @@ Heights heights(std::size_t bands) {
   return {12, 9, 10, 6, 8};
 }
 
-std::string text_at(double x, double y, double size, const std::string& text,
-                    const std::string& more = "") {
-  return "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" font-size=\"" +
-         svg_number(size) + "\"" + more + ">" + xml_escaped(text) + "</text>\n";
-}
-
-std::string rect(double x, double y, double width, double height, const std::string& more) {
-  return "<rect x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" width=\"" +
-         svg_number(width) + "\" height=\"" + svg_number(height) + "\" " + more + "/>\n";
-}
-
 std::string shifted(double x, double y, const std::string& more, const std::string& inside) {
   return "<g transform=\"translate(" + svg_number(x) + " " + svg_number(y) + ")\"" + more + ">\n" +
          inside + "</g>\n";
@@ -123,7 +112,7 @@ class Picture {
            "<pattern id=\"again\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\">"
            "<circle cx=\"1\" cy=\"1\" r=\".8\" fill=\"#fff\"/>"
            "<circle cx=\"3\" cy=\"3\" r=\".8\" fill=\"#fff\"/></pattern>\n</defs>\n" +
-           rect(0, 0, total_, y_, "fill=\"#fff\"");
+           svg_rect(0, 0, total_, y_, "fill=\"#fff\"");
   }
 
   std::string heading() {
@@ -140,7 +129,7 @@ class Picture {
     constexpr double kBold = 1.1;  // letters of a heading are wider
     for (const std::string& line : wrapped(text, size * (more.empty() ? 1 : kBold), width)) {
       y_ += size * kLine;
-      out += text_at(kMargin, y_, size, line, more);
+      out += svg_text(kMargin, y_, size, line, more);
     }
     return out;
   }
@@ -156,7 +145,7 @@ class Picture {
         x = kMargin;
         y_ += kText * kLine + 3;
       }
-      out += shifted(x, y_, "", sample) + text_at(x + kSample + 5, y_ + 11, kText, words);
+      out += shifted(x, y_, "", sample) + svg_text(x + kSample + 5, y_ + 11, kText, words);
       x += width + 2 * kSpace;
     };
     for (int i = 0; i < kNumInks; ++i) {
@@ -166,7 +155,7 @@ class Picture {
     if (chunks_ > 1)
       for (int chunk = 0; chunk < std::min(chunks_, 4); ++chunk)
         add(svg_sample(Ink::kForward, chunk, kSample, 13), "chunk " + std::to_string(chunk));
-    add(rect(0, 0, kSample, 13, "class=\"idle\""), "idle");
+    add(svg_rect(0, 0, kSample, 13, "class=\"idle\""), "idle");
     const std::string unit = figure_.memory_unit == "B" ? "" : ", " + figure_.memory_unit;
     add("<path class=\"held\" d=\"M0 13V8H7V2H15V8H22V13\"/>\n", "memory held" + unit);
     y_ += kText * kLine;
@@ -174,8 +163,8 @@ class Picture {
   }
 
   std::string band(const Band& band) {
-    std::string out = text_at(kMargin, y_ + heights_.compute / 2 + 0.36 * kText, kText,
-                              std::to_string(band.coord.value), " font-weight=\"bold\"");
+    std::string out = svg_text(kMargin, y_ + heights_.compute / 2 + 0.36 * kText, kText,
+                               std::to_string(band.coord.value), " font-weight=\"bold\"");
     for (const Lane& lane : band.lanes) {
       const bool is_compute = lane.kind == LaneKind::kCompute;
       const LaneScale scale = {.per_second = per_second_,
@@ -185,8 +174,8 @@ class Picture {
                                .chunks = chunks_,
                                .columns = columns_};
       if (band.lanes.size() > 1) out += name_at(lane.name, scale.height);
-      out +=
-          rect(left_, y_, width_, scale.height, is_compute ? "class=\"idle\"" : "fill=\"#f2f2f2\"");
+      out += svg_rect(left_, y_, width_, scale.height,
+                      is_compute ? "class=\"idle\"" : "fill=\"#f2f2f2\"");
       out += shifted(left_, y_, "", svg_bars(figure_, lane, scale));
       out += shifted(left_, y_, " font-size=\"" + svg_number(scale.font) + "\"",
                      svg_labels(lane, scale));
@@ -196,8 +185,8 @@ class Picture {
   }
 
   std::string name_at(const std::string& name, double height) const {
-    return text_at(left_ - kSpace, y_ + height / 2 + 0.36 * kSmall, kSmall, name,
-                   " text-anchor=\"end\" fill=\"#444\"");
+    return svg_text(left_ - kSpace, y_ + height / 2 + 0.36 * kSmall, kSmall, name,
+                    " text-anchor=\"end\" fill=\"#444\"");
   }
 
   std::string memory(const Band& band) {
@@ -212,8 +201,8 @@ class Picture {
       path += "H" + svg_number(width_) + "V" + svg_number(heights_.memory) + "z";
       out += shifted(left_, y_, "", "<path class=\"held\" d=\"" + path + "\"/>\n");
     }
-    out += text_at(left_ + width_ + kSpace, y_ + heights_.memory / 2 + 0.36 * kSmall, kSmall,
-                   peak_text(band), " fill=\"#444\"");
+    out += svg_text(left_ + width_ + kSpace, y_ + heights_.memory / 2 + 0.36 * kSmall, kSmall,
+                    peak_text(band), " fill=\"#444\"");
     y_ += heights_.memory + heights_.gap;
     return out;
   }
@@ -245,12 +234,12 @@ class Picture {
       const double x = left_ + tick.time.value * per_second_;
       lines += "M" + svg_number(x) + " " + svg_number(top) + "V" + svg_number(y_ + 4);
       const std::string centre = " text-anchor=\"middle\"";
-      labels += text_at(x, y_ + 6 + kSmall, kSmall, tick.label, centre);
-      if (is_tall) labels += text_at(x, top - 4, kSmall, tick.label, centre);
+      labels += svg_text(x, y_ + 6 + kSmall, kSmall, tick.label, centre);
+      if (is_tall) labels += svg_text(x, top - 4, kSmall, tick.label, centre);
     }
     y_ += 8 + kSmall + kSmall * kLine;
     const std::string unit = axis.unit.empty() ? "time" : "time in " + axis.unit;
-    labels += text_at(left_ + width_ / 2, y_, kSmall, unit, " text-anchor=\"middle\"");
+    labels += svg_text(left_ + width_ / 2, y_, kSmall, unit, " text-anchor=\"middle\"");
     return "<path class=\"tick\" d=\"" + lines + "\"/>\n" + labels;
   }
 

@@ -67,6 +67,17 @@ std::string svg_number(double number) {
   return text == "-0" ? "0" : text;
 }
 
+std::string svg_text(double x, double y, double size, std::string_view text,
+                     const std::string& more) {
+  return "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" font-size=\"" +
+         svg_number(size) + "\"" + more + ">" + xml_escaped(text) + "</text>\n";
+}
+
+std::string svg_rect(double x, double y, double width, double height, const std::string& more) {
+  return "<rect x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" width=\"" +
+         svg_number(width) + "\" height=\"" + svg_number(height) + "\" " + more + "/>\n";
+}
+
 double text_width(std::string_view text, double size) {
   constexpr double kNarrow =
       0.64;  // DejaVu Sans, the widest that is common; its capitals less often

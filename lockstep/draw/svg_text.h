@@ -14,6 +14,11 @@ std::string xml_escaped(std::string_view text);
 // At most two digits after the point: "12", "12.5".
 std::string svg_number(double number);
 
+// Elements, each on a line; `more` are further attributes. A text is escaped, `y` is its baseline.
+std::string svg_text(double x, double y, double size, std::string_view text,
+                     const std::string& more = "");
+std::string svg_rect(double x, double y, double width, double height, const std::string& more);
+
 // At least as wide as any usual sans-serif font sets it, in the unit of `size`.
 double text_width(std::string_view text, double size);
 
