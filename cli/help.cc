@@ -50,7 +50,7 @@ class Page {
 };
 
 std::string term_of(const Option& option) {
-  std::string term = option.name == "help" ? "-h, " : option.name == "version" ? "-V, " : "";
+  std::string term = option.letter == 0 ? "" : strf("-%c, ", option.letter);
   term += "--" + option.name;
   return option.value.empty() ? term : term + " " + option.value;
 }
@@ -141,9 +141,10 @@ std::string wrapped(const std::string& text, int indent, int at, int width) {
   int column = at;
   bool first = true;
   for (std::size_t begin = 0; begin < text.size();) {
-    // "[default: 4]" stays in one piece.
+    // "[default: 4]" and "4 %" stay in one piece.
     const std::size_t close = text[begin] == '[' ? text.find(']', begin) : begin;
-    const std::size_t end = std::min(text.find(' ', std::min(close, text.size())), text.size());
+    std::size_t end = std::min(text.find(' ', std::min(close, text.size())), text.size());
+    if (text.compare(end, 2, " %") == 0) end = std::min(text.find(' ', end + 2), text.size());
     const auto length = static_cast<int>(end - begin);
     if (!first && column + 1 + length > width) {
       out += "\n";

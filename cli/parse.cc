@@ -106,14 +106,16 @@ bool looks_like_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word[1] != '.' && (word[1] < '0' || word[1] > '9');
 }
 
-// Takes "--name", "--name=value" or "--name value" at words[at]; leaves `at` on the last word used.
+// Takes "--name", "--name=value", "--name value" or "-n value" at words[at]; leaves `at` on the last word used.
 Result<void> take_option(const Verb& verb, const std::string& path,
                          const std::vector<std::string>& words, std::size_t& at, Given& given) {
   const std::string& word = words[at];
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
-  const auto option = std::ranges::find_if(
-      verb.options, [&](const Option& candidate) { return "--" + candidate.name == name; });
+  const auto option = std::ranges::find_if(verb.options, [&](const Option& candidate) {
+    return "--" + candidate.name == name ||
+           (candidate.letter != 0 && name == strf("-%c", candidate.letter));
+  });
   if (option == verb.options.end()) return unexpected(verb, path, word);
   const bool attached = equals != std::string::npos;
   if (option->value.empty()) {
@@ -192,8 +194,8 @@ std::vector<Option> common_options() {
            .env = "NO_COLOR, CLICOLOR_FORCE",
            .help = join_parts("Colour: ", kColorChoices),
            .choices = {"auto", "always", "never"}},
-          {.name = "help", .help = "Show this help"},
-          {.name = "version", .help = "Show the version"}};
+          {.name = "help", .help = "Show this help", .letter = 'h'},
+          {.name = "version", .help = "Show the version", .letter = 'V'}};
 }
 
 Common take_common(std::vector<std::string>& words) {

@@ -68,16 +68,24 @@ ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& a
 ExitCode run_plan(const Args& args, Output& output) {
   config::Report report;
   PlanRequest request;
-  if (!read_plan_request(args, request, report)) return fail(output, report, subject_of(args));
+  if (args.has("svg") && !args.flag("memory"))
+    report.add(Error{Code::kConflict, "--svg draws what devices hold, but there is no --memory",
+                     "add --memory, or leave --svg out"});
+  const bool can_be_read = read_plan_request(args, request, report);
+  if (!can_be_read || !report.ok()) return fail(output, report, subject_of(args));
   PlanAnswer answer;
   answer_plan(args, request, answer);
+  if (answer.refused) return fail(output, *answer.refused);
   if (answer.rows.empty()) {
     fail(output, nothing_found(request, answer));
     return ExitCode::kCheckFailed;
   }
   const PlanRow& best = answer.rows.front();
+  if (args.has("svg"))
+    if (const auto written = write_text(args.text("svg"), memory_svg(request, best)); !written.ok())
+      return fail(output, written.error());
   if (args.has("out")) {
-    const auto written = write_text(args.text("out"), run_json(request, best).dump(2) + "\n");
+    const auto written = write_text(args.text("out"), run_json(args, request, best).dump(2) + "\n");
     if (!written.ok()) return fail(output, written.error());
   }
   const ExitCode code =
@@ -95,7 +103,13 @@ std::vector<Option> plan_options() {
                   .help = "Why this one: what its neighbours lose, what more memory or network "
                           "would buy, what the rule of thumb says",
                   .group = "Answers"});
-  list.push_back({.name = "memory", .help = "Bars of what a device holds", .group = "Answers"});
+  list.push_back({.name = "memory",
+                  .help = "Bars of what each pipeline rank holds, and what its device has",
+                  .group = "Answers"});
+  list.push_back({.name = "svg",
+                  .value = "OUT",
+                  .help = "With --memory: the bars as a picture",
+                  .group = "Answers"});
   list.push_back({.name = "emit",
                   .value = "FRAMEWORK",
                   .type = OptionType::kChoice,
@@ -103,10 +117,12 @@ std::vector<Option> plan_options() {
                           "can not express",
                   .group = "Answers",
                   .choices = names});
-  list.push_back({.name = "out",
-                  .value = "FILE",
-                  .help = "Write the best layout as a run file, for `lockstep train FILE`",
-                  .group = "Answers"});
+  list.push_back(
+      {.name = "out",
+       .value = "OUT",
+       .help = "Write the best layout as a run file, for `lockstep train --plan OUT FILE`",
+       .group = "Answers",
+       .letter = 'o'});
   return list;
 }
 

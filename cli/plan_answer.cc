@@ -7,6 +7,7 @@
 #include "cli/table.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/cost/stage_memory.h"
 #include "lockstep/plan/legal.h"
 #include "lockstep/search/layout_of.h"
 #include "lockstep/search/lowered.h"
@@ -42,8 +43,10 @@ class Answering {
     const Objective objective = objective_of(args_);
     if (request_.own) own();
     if (request_.only_own) {
-      answer_.rows.push_back(*answer_.own);
+      if (answer_.own) answer_.rows.push_back(*answer_.own);
       answer_.own.reset();
+    } else if (request_.calibrated) {
+      seek_timed();
     } else {
       seek(request_.question);
       if (objective != Objective::kTime) seek_with_fewer(objective);
@@ -60,7 +63,65 @@ class Answering {
     return row;
   }
 
-  void own() { answer_.own = priced_own(request_, reliability_); }
+  void own() {
+    const auto& [layout, microbatch] = *request_.own;
+    const mesh::Degrees& d = layout.degrees;
+    if (const std::int64_t ranks = d.tp * d.cp * d.pp * d.dp;
+        !request_.only_own && ranks != request_.question.devices)
+      return say(join_parts("your own layout is not compared: it is for ", counted(ranks, "device"),
+                            ", not for ", with_commas(request_.question.devices)));
+    if (request_.calibrated) return own_timed();
+    const auto timed = search::time_layout(request_.question, layout, microbatch);
+    if (!timed.ok()) {
+      LS_CHECK(!request_.only_own, "checked when it was read");
+      return say("your own layout is not compared: " + timed.error().message);
+    }
+    answer_.own = row_of(*timed);
+    search::time_by_units({&answer_.own->finalist, 1});
+    answer_.own->runs = runs_here(request_, answer_.own->finalist);
+  }
+
+  PlanRow row_of(search::TimedLayout timed) const {
+    PlanRow row = row_of(timed.finalist);
+    row.runs = true;
+    row.walked = std::move(timed.stages);
+    return row;
+  }
+
+  void own_timed() {
+    auto timed = request_.calibrated->time(request_.own->layout, request_.own->microbatch);
+    if (timed.ok())
+      answer_.own = row_of(*std::move(timed));
+    else if (request_.only_own)
+      answer_.refused = timed.error();
+    else
+      say("your own layout is not timed: " + timed.error().message);
+  }
+
+  void seek_timed() {
+    const RealClock clock;
+    search::CalibratedWalk found = request_.calibrated->walk();
+    answer_.walk_s = clock.now().since_start.value;
+    answer_.layouts = found.layouts;
+    answer_.priced = answer_.simulated = found.timed;
+    if (found.best.empty()) answer_.least_bytes = found.least_bytes;
+    const auto top = static_cast<std::size_t>(args_.integer("top"));
+    if (found.best.size() > top) found.best.resize(top);
+    for (search::TimedLayout& timed : found.best) answer_.rows.push_back(row_of(std::move(timed)));
+    if (found.unknown.empty()) return;
+    std::vector<std::string> parts;
+    for (const auto& [what, layouts] : found.unknown)
+      parts.push_back(join_parts(what, " (", counted(layouts, "layout"), ")"));
+    const std::string what = parts.size() > 4 ? join_parts(parts[0], ", ", parts[1], ", ", parts[2],
+                                                           " and ", parts.size() - 3, " others")
+                                              : listed(parts);
+    say(join_parts(with_commas(found.layouts - found.timed), " of ",
+                   counted(found.layouts, "layout"),
+                   " are not timed, for want of a calibration: ", what));
+    if (answer_.rows.empty() && found.timed == 0)
+      answer_.refused = Error{Code::kConflict, "the calibrations know none of the layouts: " + what,
+                              "measure one with `lockstep calibrate`, and add --calibration FILE"};
+  }
 
   void seek(const search::Question& question) {
     const RealClock clock;
@@ -112,7 +173,7 @@ class Answering {
     if (answer_.rows.empty()) return;
     const PlanRow& best = answer_.rows.front();
     const cost::PriceRequest& r = best.finalist.priced.request;
-    if (!request_.only_own) warn_of_batch(best);
+    if (!request_.only_own && !request_.calibrated) warn_of_batch(best);
     if (args_.has("critical-batch")) {
       const double tokens = r.global_batch * r.seq, critical = args_.real("critical-batch");
       if (tokens > critical)
@@ -122,7 +183,7 @@ class Answering {
             with_commas(std::llround(tokens)).c_str(), with_commas(std::llround(critical)).c_str(),
             100 * tokens / (tokens + critical)));
     }
-    if (!request_.question.rates->calibrated)
+    if (!request_.question.rates->calibrated && !request_.calibrated)
       say(join_parts("rates of ", request_.cluster.device.name,
                      " are borrowed from another device: times are rough"));
   }
@@ -136,13 +197,12 @@ class Answering {
     if (!twice.found) return;
     const double gain = 2 * best.seconds() / twice.found->seconds - 1;
     if (gain < 0.03) return;
-    say(strf(
-        "batch exhausted: %s sequences leave %s data-parallel ranks %s each%s; twice the batch "
-        "would train %.0f %% more tokens a second",
-        with_commas(request_.question.global_batch).c_str(),
-        with_commas(std::llround(r.dp)).c_str(),
-        counted(std::llround(r.microbatches()), "microbatch").c_str(),
-        r.pp > 1 ? strf(" for %.0f pipeline stages", r.pp).c_str() : "", 100 * gain));
+    const bool one = request_.question.global_batch == 1;
+    say(join_parts("batch exhausted: ", counted(request_.question.global_batch, "sequence"),
+                   one ? " leaves " : " leave ", counted(std::llround(r.dp), "data-parallel rank"),
+                   " ", counted(std::llround(r.microbatches()), "microbatch"),
+                   r.dp > 1 ? " each" : "", r.pp > 1 ? strf(" for %.0f pipeline stages", r.pp) : "",
+                   strf("; twice the batch would train %.0f %% more tokens a second", 100 * gain)));
   }
 
   void say(std::string what) { answer_.warnings.push_back(std::move(what)); }
@@ -182,16 +242,22 @@ double PlanRow::mfu_full() const {
   return finalist.priced.price.mfu_full * finalist.priced.seconds() / finalist.seconds;
 }
 
-PlanRow priced_own(const PlanRequest& request, const search::Reliability& reliability) {
-  const auto timed =
-      search::time_layout(request.question, request.own->layout, request.own->microbatch);
-  LS_CHECK(timed.ok(), "checked when it was read");
-  PlanRow row{.finalist = *timed};
-  row.devices = static_cast<std::int64_t>(timed->priced.request.devices());
-  row.goodput = search::goodput(static_cast<double>(row.devices), reliability);
-  search::time_by_units({&row.finalist, 1});
-  row.runs = runs_here(request, row.finalist);
-  return row;
+std::vector<cost::Memory> PlanRow::stages() const {
+  if (!walked.empty()) return walked;
+  cost::PriceRequest r = finalist.priced.request;
+  cost::ModelShape shape = *r.shape;
+  r.shape = &shape;
+  const auto ranks = static_cast<int>(r.pp);
+  search::StageLayers split = finalist.layers;
+  if (split.empty()) split = search::dealt_layers(static_cast<int>(shape.layers), ranks);
+  std::vector<cost::Memory> found;
+  for (int rank = 0; rank < ranks; ++rank) {
+    // A model of so many layers on every rank has them on this one.
+    if (finalist.simulated && r.chunks == 1)
+      shape.layers = split[static_cast<std::size_t>(rank)] * r.pp;
+    found.push_back(cost::stage_memory(r, rank));
+  }
+  return found;
 }
 
 RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price) {
@@ -254,7 +320,7 @@ std::vector<Option> plan_answer_options() {
        .value = "N",
        .type = OptionType::kInt,
        .initial = "8",
-       .help = "Layouts to show, each of other degrees",
+       .help = "Layouts to show, each of other degrees; with --calibration all kinds",
        .group = "Answers",
        .min = 1,
        .max = 64},

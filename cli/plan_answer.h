@@ -21,7 +21,8 @@ struct PlanRow {
   search::Finalist finalist = {};
   search::Goodput goodput = {};
   std::int64_t devices = 0;
-  bool runs = false;  // here, today
+  bool runs = false;                      // here, today
+  std::vector<cost::Memory> walked = {};  // with a calibration: of every pipeline rank
 
   double seconds() const { return finalist.seconds; }
   double tokens_per_s() const;  // while nothing fails
@@ -32,6 +33,12 @@ struct PlanRow {
   search::StepQuantiles quantiles() const {
     return search::step_quantiles(finalist.seconds, finalist.priced.request.rates->calibrated);
   }
+  // Memory that a device needs for what is held on it. Walked bytes are all there is.
+  double device_bytes(const cost::Memory& held) const {
+    return walked.empty() ? cost::device_bytes(held) : held.allocated();
+  }
+  double device_bytes() const { return device_bytes(finalist.priced.price.memory); }
+  std::vector<cost::Memory> stages() const;  // of every pipeline rank at its worst moment
 };
 
 // A token budget at a price.
@@ -48,6 +55,7 @@ struct PlanAnswer {
   double least_bytes =
       0;  // that the smallest layout needs, when there are no rows; 0: nothing divides
   std::vector<std::string> warnings = {};      // sentences without full stop
+  std::optional<Error> refused = {};           // why --layout can not be timed
   std::deque<cluster::Cluster> clusters = {};  // of smaller numbers of devices; rows refer to them
   std::deque<search::Question> questions = {};
 };
@@ -55,7 +63,6 @@ struct PlanAnswer {
 // Fills in an answer, which stays where it is.
 void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer);
 
-PlanRow priced_own(const PlanRequest& request, const search::Reliability& reliability);
 RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price);
 
 // Why nothing was found, for people.

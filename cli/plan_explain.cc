@@ -1,14 +1,12 @@
-// What `lockstep plan --explain`, --what-if and --memory print.
+// What `lockstep plan --explain` and --what-if print.
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <ostream>
 #include <vector>
 
-#include "cli/help.h"
 #include "cli/plan_report.h"
 #include "cli/table.h"
 #include "lockstep/base/check.h"
+#include "lockstep/search/placement_rules.h"
 
 namespace lockstep::cli {
 namespace {
@@ -49,8 +47,28 @@ void print_alternatives(const PlanRow& best, const std::vector<Alternative>& lis
   if (!rows.empty()) print_table(output.out, rows, "lrl");
 }
 
+// The layout of a rule, and why the search left it.
+std::vector<std::string> rule_row(const char* rule, const PlanRow& best, const Alternative& other) {
+  const cost::PriceRequest& b = best.finalist.priced.request;
+  if (!other.found) return {rule, "-", "", reason(best, other)};
+  const cost::PriceRequest& a = other.found->priced.request;
+  const bool same = a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.zero == b.zero;
+  return {rule, degrees_name(a), same ? "" : loss(best, *other.found),
+          same ? "as found" : reason(best, other)};
+}
+
 std::string heading(const char* text, const Output& output) {
   return output.colour ? strf("\n\x1b[1m%s\x1b[0m\n", text) : strf("\n%s\n", text);
+}
+
+void print_rules(const search::Question& question, const PlanRow& best, Output& output) {
+  output.out << heading(
+      "Placement by rule (tp inside a node until it fits, then across; the rest dp)", output);
+  const Alternative stages = search::rule_of_thumb(question),
+                    shards = search::sharding_rule(question);
+  print_table(output.out,
+              {rule_row("  then pp", best, stages), rule_row("  then zero 3", best, shards)},
+              "llrl");
 }
 
 }  // namespace
@@ -90,22 +108,7 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Out
   else
     print_table(output.out, flips, "lrl");
 
-  const Alternative rule = search::rule_of_thumb(question);
-  output.out << heading("Rule of thumb", output);
-  std::string text =
-      "tp inside a node until the model fits, then pp across nodes, the rest dp (arXiv "
-      "2104.04473): ";
-  if (!rule.found) {
-    text += "nothing fits that way";
-  } else {
-    const cost::PriceRequest& a = rule.found->priced.request;
-    const cost::PriceRequest& b = best.finalist.priced.request;
-    const bool same = a.tp == b.tp && a.pp == b.pp && a.cp == b.cp;
-    text += strf("tp %.0f, pp %.0f, dp %.0f", a.tp, a.pp, a.dp);
-    const std::string why = reason(best, rule);
-    text += same ? ", as found" : ", " + loss(best, *rule.found) + (why.empty() ? "" : ": " + why);
-  }
-  output.out << wrapped(text, 2, 0, output.width);
+  print_rules(question, best, output);
 }
 
 void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output& output) {
@@ -118,41 +121,6 @@ void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output&
                     other.found ? short_name(other.found->priced.request) : reason(best, other)});
   }
   print_table(output.out, rows, "lrl");
-}
-
-// Each class begins where the one before ends, so that the last ends at what is held together.
-void print_memory(const PlanAnswer& answer, Output& output) {
-  const PlanRow& best = answer.rows.front();
-  const cost::PriceRequest& r = best.finalist.priced.request;
-  const cost::Memory& m = best.finalist.priced.price.memory;
-  const double has = cost::capacity_bytes(r.cluster->device), device = cost::device_bytes(m);
-  const auto classes = cost::classes_of(m);
-  std::vector<cost::MemoryClass> parts(classes.begin(), classes.end());
-  parts.push_back({"allocator", device - m.allocated()});
-  output.out << heading(
-      join_parts("Memory of ", r.pp > 1 ? strf("pipeline rank %d", m.stage) : "a device",
-                 " at the ", cost::to_text(m.event), ", the fullest moment")
-          .c_str(),
-      output);
-  constexpr std::array kColours = {33, 75, 111, 208, 220, 245, 240};
-  const int width = std::max(20, output.width - 26);
-  const double scale = width / std::max(has, device);
-  double sum = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto column = [&](double bytes) {
-      return static_cast<std::size_t>(std::lround(bytes * scale));
-    };
-    const std::size_t begin = column(sum), end = std::max(begin, column(sum += parts[i].bytes));
-    const std::string bar(end - begin, output.colour ? ' ' : '#');
-    output.out << strf("  %-12s", parts[i].name) << std::string(begin, ' ')
-               << (output.colour ? strf("\x1b[48;5;%dm", kColours[i]) + bar + "\x1b[0m" : bar)
-               << std::string(static_cast<std::size_t>(width) - end, ' ')
-               << strf("%7.1f GiB\n", parts[i].bytes / kGib);
-  }
-  const auto limit = static_cast<std::size_t>(std::lround(has * scale));
-  output.out << strf("  of %-9s", gibibytes(has).c_str()) << std::string(limit, '-') << "|"
-             << std::string(static_cast<std::size_t>(width) - limit, ' ')
-             << strf("%6.1f GiB\n", device / kGib);
 }
 
 }  // namespace lockstep::cli

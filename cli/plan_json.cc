@@ -1,10 +1,12 @@
 // The answer of `lockstep plan` for machines, and as a run file.
+#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "cli/plan_report.h"
 #include "lockstep/base/check.h"
 #include "lockstep/search/layout_of.h"
+#include "lockstep/search/placement_rules.h"
 
 namespace lockstep::cli {
 namespace {
@@ -32,8 +34,9 @@ Json time_json(const PlanRow& row) {
                        {"spread", t.spread}});
 }
 
-Json memory_json(const cost::Memory& m, double has) {
-  Json json = Json::object({{"device_bytes", cost::device_bytes(m)},
+Json memory_json(const PlanRow& row, const cost::Memory& m) {
+  const double has = cost::capacity_bytes(row.finalist.priced.request.cluster->device);
+  Json json = Json::object({{"device_bytes", row.device_bytes(m)},
                             {"allocated_bytes", m.allocated()},
                             {"device_has_bytes", has}});
   for (const cost::MemoryClass& part : cost::classes_of(m)) json.set(part.name, part.bytes);
@@ -67,11 +70,15 @@ Json row_json(const Args& args, const PlanRow& row) {
                     {"step_s", time_json(row)},
                     {"tokens_per_s", row.tokens_per_s()},
                     {"mfu", Json::object({{"causal", row.mfu_causal()}, {"full", row.mfu_full()}})},
-                    {"memory", memory_json(priced.price.memory,
-                                           cost::capacity_bytes(priced.request.cluster->device))},
+                    {"memory", memory_json(row, priced.price.memory)},
                     {"goodput", Json::object({{"share", row.goodput.share},
                                               {"mtbf_s", row.goodput.mtbf_s},
                                               {"save_every_s", row.goodput.interval_s}})}});
+  if (args.flag("memory")) {
+    Json stages = Json::array();
+    for (const cost::Memory& held : row.stages()) stages.push(memory_json(row, held));
+    json.set("stages", std::move(stages));
+  }
   if (args.has("tokens")) {
     const RunCost cost =
         run_cost(row, args.real("tokens"),
@@ -95,6 +102,34 @@ Json alternatives_json(const std::vector<search::Alternative>& list) {
     json.push(std::move(one));
   }
   return json;
+}
+
+// How the written file calls one that `from` calls so; the same unless there is a file of that name.
+std::string beside_out(const Args& args, const std::filesystem::path& from, const std::string& name,
+                       const std::string& ending) {
+  const std::filesystem::path there = from / name;
+  std::error_code none;
+  const bool is_file = std::filesystem::is_regular_file(there.string() + ending, none);
+  if (!is_file || std::filesystem::path(name).is_absolute()) return name;
+  const auto place = std::filesystem::absolute(args.text("out")).parent_path();
+  return std::filesystem::proximate(there, place).string();
+}
+
+// Files that a run file names lie beside it, and its copy may be written elsewhere.
+void name_files_anew(const Args& args, Json& run) {
+  const auto from = std::filesystem::path(args.text("FILE")).parent_path();
+  if (const Json* found = run.find("model"); found != nullptr && found->find("name") != nullptr) {
+    Json model = *found;
+    model.set("name", beside_out(args, from, found->find("name")->as_text(), ""));
+    run.set("model", std::move(model));
+  }
+  const Json* found = run.find("data");
+  if (found == nullptr || found->find("files") == nullptr) return;
+  Json data = *found, files = Json::array();
+  for (const Json& file : found->find("files")->items())
+    files.push(beside_out(args, from, file.as_text(), ".bin"));
+  data.set("files", std::move(files));
+  run.set("data", std::move(data));
 }
 
 }  // namespace
@@ -122,6 +157,7 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
     json.set("neighbours",
              alternatives_json(search::neighbours(request.question, answer.rows.front().finalist)));
     json.set("rule_of_thumb", alternatives_json({search::rule_of_thumb(request.question)}));
+    json.set("sharding_rule", alternatives_json({search::sharding_rule(request.question)}));
   }
   if (!request.changes.empty()) {
     std::vector<search::Alternative> list;
@@ -132,15 +168,16 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
   return json;
 }
 
-Json run_json(const PlanRequest& request, const PlanRow& row) {
+Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row) {
   Json json = request.run ? config::to_json(request.run->root()) : Json::object();
   if (!request.run) json.set("model", Json::object({{"name", request.model.name}}));
+  if (request.run) name_files_anew(args, json);
   Json batch = request.run && json.find("batch") != nullptr ? *json.find("batch") : Json::object();
   batch.set("seq", request.question.seq).set("global_batch", request.question.global_batch);
   batch.set("microbatch", static_cast<std::int64_t>(row.finalist.priced.request.microbatch));
   // Fewer devices than the cluster has are a cluster of their own.
   const std::string name = row.devices == request.cluster.count
-                               ? request.cluster_text
+                               ? beside_out(args, "", request.cluster_text, "")
                                : join_parts(request.cluster.device.name, ":", row.devices);
   json.set("cluster", Json::object({{"name", name}}));
   json.set("layout", layout_json(search::layout_of(row.finalist)));

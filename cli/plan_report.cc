@@ -52,6 +52,20 @@ struct Column {
 
 const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
 
+// What a token budget takes; only with --tokens and --price.
+std::vector<Column> budget_columns(const Args& args) {
+  if (!args.has("tokens")) return {};
+  const double tokens = args.real("tokens");
+  std::vector<Column> list = {{"days", 'r', [tokens](const PlanRow& row) {
+                                 return strf("%.3g", run_cost(row, tokens, {}).days);
+                               }}};
+  if (args.has("price"))
+    list.push_back({"cost", 'r', [tokens, price = args.real("price")](const PlanRow& row) {
+                      return amount(*run_cost(row, tokens, price).money);
+                    }});
+  return list;
+}
+
 std::vector<Column> columns(std::int64_t devices) {
   const auto degree = [](double PriceRequest::* axis) {
     return [axis](const PlanRow& row) { return whole(request_in(row).*axis); };
@@ -79,7 +93,8 @@ std::vector<Column> columns(std::int64_t devices) {
       {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 5},
       {"GiB", 'r',
        [](const PlanRow& row) {
-         return strf("%.1f", cost::device_bytes(row.finalist.priced.price.memory) / kGib);
+         const double gib = row.device_bytes() / kGib;
+         return strf(gib < 0.1 ? "%.1g" : "%.1f", gib);
        },
        "", 3},
       {"bubble", 'r',
@@ -121,8 +136,9 @@ class PlanReport {
   }
 
   void table() {
-    std::vector<Column> shown;
-    for (Column& column : columns(request_.cluster.count))
+    std::vector<Column> shown, all = columns(request_.cluster.count);
+    for (Column& column : budget_columns(args_)) all.push_back(std::move(column));
+    for (Column& column : all)
       if (column.usual.empty() || std::ranges::any_of(answer_.rows, [&](const PlanRow& row) {
             return column.text(row) != column.usual;
           }))
@@ -181,13 +197,7 @@ class PlanReport {
         text += join_parts(text.ends_with(':') ? " " : ", ", name, " ",
                            percent_text(row.share(seconds)));
     line("step", text);
-    const search::StepQuantiles quantiles = row.quantiles();
-    text = join_parts("P50 ", to_text(Seconds{quantiles.p50}), ", P95 ",
-                      to_text(Seconds{quantiles.p95}),
-                      ", by how far predictions of published runs were off");
-    if (f.by_units)
-      text += join_parts("; op by op, as this version runs it, ", to_text(Seconds{*f.by_units}));
-    line("range", text);
+    if (row.walked.empty()) range(row);
     line("speed",
          join_parts(amount(row.tokens_per_s()), " tokens/s; MFU ", percent_text(row.mfu_causal()),
                     " with a causal mask, ", percent_text(row.mfu_full()), " without"));
@@ -195,20 +205,31 @@ class PlanReport {
     budget(row);
   }
 
+  void range(const PlanRow& row) {
+    const search::StepQuantiles quantiles = row.quantiles();
+    std::string text = join_parts("P50 ", to_text(Seconds{quantiles.p50}), ", P95 ",
+                                  to_text(Seconds{quantiles.p95}),
+                                  ", by how far predictions of published runs were off");
+    if (row.finalist.by_units)
+      text += join_parts("; op by op, as this version runs it, ",
+                         to_text(Seconds{*row.finalist.by_units}));
+    line("range", text);
+  }
+
   void memory(const PlanRow& row) {
     const cost::Memory& m = row.finalist.priced.price.memory;
-    const double has = cost::capacity_bytes(request_.cluster.device),
-                 device = cost::device_bytes(m);
+    const double has = cost::capacity_bytes(request_.cluster.device), device = row.device_bytes();
     std::string text = join_parts(
         gibibytes(device), " of ", gibibytes(has), " at the ", cost::to_text(m.event),
         row.finalist.priced.request.pp > 1 ? strf(" of pipeline rank %d:", m.stage) : ":");
     const auto add = [&](const cost::MemoryClass& part) {
-      if (part.bytes >= 0.05 * kGib)
-        text += join_parts(text.ends_with(':') ? " " : ", ", part.name,
-                           strf(" %.1f", part.bytes / kGib));
+      if (part.bytes >= 0.001 * device)
+        text += join_parts(
+            text.ends_with(':') ? " " : ", ", part.name, " ",
+            device < 0.1 * kGib ? gibibytes(part.bytes) : strf("%.1f", part.bytes / kGib));
     };
     for (const cost::MemoryClass& part : cost::classes_of(m)) add(part);
-    add({"allocator and context", device - m.allocated()});
+    add({"reserve and context", device - m.allocated()});
     if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
     line("memory", text);
   }
@@ -238,22 +259,23 @@ class PlanReport {
     line("yours",
          join_parts(to_text(search::layout_of(row.finalist)), ": ",
                     fits ? to_text(Seconds{row.seconds()})
-                         : "does not fit, needs " +
-                               gibibytes(cost::device_bytes(row.finalist.priced.price.memory)),
+                         : "does not fit, needs " + gibibytes(row.device_bytes()),
                     fits && slower > 0.0005 ? ", " + percent_text(slower) + " slower" : ""));
   }
 
   void counts() {
     if (request_.only_own) return;
-    output_.out
-        << "\n"
-        << wrapped(
-               join_parts(with_commas(answer_.layouts), " layouts, ", with_commas(answer_.priced),
-                          " priced in ", to_text(Seconds{answer_.walk_s}), "; ",
-                          with_commas(answer_.simulated),
-                          " simulated. MFU, bubble and exposed communication in percent; rates of ",
-                          request_.question.rates->family, "."),
-               0, 0, output_.width);
+    std::string text = with_commas(answer_.layouts) + " layouts, " + with_commas(answer_.priced);
+    if (request_.calibrated)
+      text += join_parts(" timed op by op in ", to_text(Seconds{answer_.walk_s}),
+                         ". MFU, bubble and exposed communication in percent; times measured on ",
+                         request_.calibrated_on);
+    else
+      text += join_parts(" priced in ", to_text(Seconds{answer_.walk_s}), "; ",
+                         with_commas(answer_.simulated),
+                         " simulated. MFU, bubble and exposed communication in percent; rates of ",
+                         request_.question.rates->family, ".");
+    output_.out << "\n" << wrapped(text, 0, 0, output_.width);
   }
 
   const Args& args_;
@@ -269,18 +291,24 @@ void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& 
   PlanReport(args, request, answer, output).print();
 }
 
-std::string short_name(const cost::PriceRequest& r) {
+std::string degrees_name(const cost::PriceRequest& r) {
   std::string text;
   for (const auto& [axis, degree] :
        {std::pair{"tp", r.tp}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}, {"ep", r.ep}})
     if (degree > 1) text += strf("%s%s%.0f", text.empty() ? "" : " ", axis, degree);
-  text += " zero" + zero_text(r);
+  return text + (text.empty() ? "zero" : " zero") + zero_text(r);
+}
+
+std::string short_name(const cost::PriceRequest& r) {
+  std::string text = degrees_name(r);
   if (r.pp > 1) text += " " + schedule_text(r);
   const plan::Recompute recompute = search::layout_of(r).recompute;
   return recompute == plan::kKeepAll ? text : text + " recompute=" + to_text(recompute);
 }
 
-std::string gibibytes(double bytes) { return strf("%.1f GiB", bytes / kGib); }
+std::string gibibytes(double bytes) {
+  return bytes < 0.1 * kGib ? to_text(Bytes{std::llround(bytes)}) : strf("%.1f GiB", bytes / kGib);
+}
 std::string percent_text(double share) { return strf("%.1f %%", 100 * share); }
 
 }  // namespace lockstep::cli

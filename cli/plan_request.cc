@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "cli/run_file.h"
+#include "cli/table.h"
+#include "cli/text_file.h"
 #include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/cluster/cluster_file.h"
@@ -38,15 +40,6 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
-// A copy of a run file without its layout, which is sought, and its cluster, which would count ranks.
-config::Document without_layout(const config::Document& document) {
-  config::Value root = document.root();
-  std::erase_if(root.entries, [](const config::Entry& entry) {
-    return entry.key == "layout" || entry.key == "cluster";
-  });
-  return config::Document(std::move(root));
-}
-
 class PlanReader {
  public:
   PlanReader(const Args& args, PlanRequest& request, config::Report& report)
@@ -62,8 +55,11 @@ class PlanReader {
       read_model_option();
       batch_ = {.seq = 0, .global_batch = 0};
     }
+    read_calibrations();
     if (args_.has("cluster")) read_cluster_named(args_.text("cluster"));
-    if (!has_cluster_ && report_.ok()) missing("--cluster", "h100:64");
+    if (!names_cluster_ && !known_.empty())
+      read_cluster_named(join_parts("cpu-gloo:", known_.front().calibration.ranks));
+    if (!names_cluster_) missing("--cluster", "h100:64");
     if (args_.has("seq")) batch_.seq = args_.integer("seq");
     if (args_.has("global-batch")) batch_.global_batch = args_.integer("global-batch");
     if (batch_.seq == 0) missing("--seq", "8192");
@@ -71,6 +67,7 @@ class PlanReader {
     if (!report_.ok()) return false;
     ask();
     read_schedules();
+    if (!known_.empty() && report_.ok()) calibrate();
     read_layout();
     read_changes();
     return report_.ok();
@@ -99,10 +96,13 @@ class PlanReader {
     request_.run = *document;
     const config::Entry* layout = document->find("layout");
     const bool has_own = layout != nullptr && !layout->value.entries.empty();
-    const auto spec = plan::read_spec(has_own ? *document : without_layout(*document), report_);
+    // A layout is sought, and a cluster would count ranks.
+    const auto spec =
+        plan::read_spec(has_own ? *document : without(*document, {"layout", "cluster"}), report_);
     if (!spec) return false;
     request_.model = spec->model;
     batch_ = spec->batch;
+    request_.dtype = spec->train.dtype;
     if (has_own) request_.own = {spec->layout, spec->batch.microbatch};
     if (const config::Entry* name = document->find("cluster.name");
         name != nullptr && name->value.kind == config::ValueKind::kString)
@@ -117,11 +117,11 @@ class PlanReader {
   }
 
   void read_cluster_named(const std::string& name) {
+    names_cluster_ = true;
     auto found = cluster::find_cluster(name, report_);
     if (!found) return;
     request_.cluster = *std::move(found);
     request_.cluster_text = name;
-    has_cluster_ = true;
   }
 
   void ask() {
@@ -134,6 +134,46 @@ class PlanReader {
     q.global_batch = batch_.global_batch;
     if (args_.text("dtype") == "fp8") q.precision = cost::Precision::kFp8;
     if (args_.flag("runnable")) q.cp = q.ep = 1;
+  }
+
+  void read_calibrations() {
+    const std::vector<std::string> names = args_.texts("calibration");
+    if (names.empty()) return;
+    if (!args_.has("FILE"))
+      return refuse(Code::kConflict,
+                    join_parts("--calibration ", names.front(),
+                               " prices the ops of a run, but no run file is given"),
+                    "name the run file that it was made for");
+    for (const char* option : {"explain", "what-if"})
+      if (args_.has(option))
+        refuse(Code::kConflict,
+               join_parts("--", option, " prices other machines and layouts in closed form, but ",
+                          "--calibration times those of one machine"),
+               join_parts("leave one of them out; --top 64 shows more of what was timed"));
+    if (args_.text("objective") != "time")
+      refuse(Code::kConflict,
+             join_parts("--objective ", args_.text("objective"),
+                        " tries fewer devices, but --calibration knows one number of them"),
+             "leave one of them out");
+    for (const std::string& name : names) {
+      const Result<std::string> text = read_text(name);
+      if (!text.ok()) return report_.add(text.error());
+      Result<cost::Calibration> read = cost::read_calibration(*text, name);
+      if (!read.ok()) return report_.add(read.error());
+      known_.push_back({name, *std::move(read)});
+    }
+  }
+
+  void calibrate() {
+    const cost::Calibration& first = known_.front().calibration;
+    request_.calibrated_on = join_parts(first.ranks, " ", first.ranks_are, ", ", first.date, ": ",
+                                        listed(args_.texts("calibration")));
+    request_.question.cp = request_.question.ep = 1;
+    if (request_.dtype == DType::kF32) request_.question.precision = cost::Precision::kFp32;
+    auto made = search::CalibratedSearch::create(request_.question, request_.model, request_.dtype,
+                                                 std::move(known_));
+    if (!made.ok()) return report_.add(made.error());
+    request_.calibrated.emplace(*std::move(made));
   }
 
   void read_schedules() {
@@ -240,7 +280,8 @@ class PlanReader {
   PlanRequest& request_;
   config::Report& report_;
   plan::Batch batch_;
-  bool has_cluster_ = false;
+  bool names_cluster_ = false;
+  std::vector<search::KnownTimes> known_;
 };
 
 std::vector<Option> question_options() {
@@ -285,7 +326,13 @@ std::vector<Option> question_options() {
            .initial = "bf16",
            .help = "Type of matrix products",
            .group = "What",
-           .choices = {"bf16", "fp8"}}};
+           .choices = {"bf16", "fp8"}},
+          {.name = "calibration",
+           .value = "IN",
+           .help = "What `lockstep calibrate` measured of FILE on this machine: layouts are timed "
+                   "op by op with it. Several files add up, one for each microbatch and tp",
+           .group = "What",
+           .repeated = true}};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "lockstep/config/diagnostic.h"
 #include "lockstep/config/document.h"
 #include "lockstep/plan/layout.h"
+#include "lockstep/search/calibrated.h"
 #include "lockstep/search/explain.h"
 
 namespace lockstep::cli {
@@ -31,6 +32,9 @@ struct PlanRequest {
   std::optional<OwnLayout> own = {};         // of --layout, or of FILE when that has one
   bool only_own = false;                     // --layout: nothing is sought
   std::vector<search::Change> changes = {};  // of --what-if
+  DType dtype = DType::kBF16;                // of FILE
+  std::optional<search::CalibratedSearch> calibrated = {};  // of --calibration, which prices then
+  std::string calibrated_on = {};                           // "2 threads, 2026-01-31: cal.json"
 
   PlanRequest() = default;
   PlanRequest(const PlanRequest&) = delete;

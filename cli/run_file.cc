@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/config/fields.h"
@@ -49,6 +50,15 @@ std::optional<config::Document> load_run(const Args& args, config::Report& repor
   for (const std::string& assignment : args.texts("set"))
     config::apply_override(assignment, document, report);
   return document;
+}
+
+config::Document without(const config::Document& document,
+                         std::initializer_list<std::string_view> keys) {
+  config::Value root = document.root();
+  std::erase_if(root.entries, [&](const config::Entry& entry) {
+    return std::ranges::find(keys, entry.key) != keys.end();
+  });
+  return config::Document(std::move(root));
 }
 
 std::string subject_of(const Args& args) {

@@ -1,8 +1,10 @@
 // The run file as every verb that takes one reads it.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/verb.h"
 #include "lockstep/config/document.h"
@@ -16,6 +18,10 @@ Option set_option();
 // each over the one before. Nothing when the file can not be read at all; mistakes are in `report`.
 std::optional<config::Document> load_run(const Args& args, config::Report& report,
                                          const std::string& built_in = "");
+
+// A copy without these keys of its first level.
+config::Document without(const config::Document& document,
+                         std::initializer_list<std::string_view> keys);
 
 // What a report is about: the file, or the command line.
 std::string subject_of(const Args& args);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/plan_file.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
@@ -78,7 +79,8 @@ ExitCode run_train(const Args& args, Output& output) {
   tensor::install_counting_allocator();
   stop_on_signals();
   config::Report report;
-  const auto document = load_run(args, report);
+  auto document = load_run(args, report);
+  if (document) document = with_plan(args, *std::move(document), report);
   const auto spec = document ? plan::read_spec(*document, report) : std::nullopt;
   if (spec)
     for (const Error& error :
@@ -137,6 +139,7 @@ std::vector<Option> train_options() {
   std::vector<Option> options = {
       {.name = "mock-data",
        .help = "Train on made-up text that can be learned, not on the files of [data]"},
+      plan_option(),
       {.name = "processes", .help = "One process per rank, over gloo"},
       {.name = "every",
        .value = "N",
@@ -186,6 +189,8 @@ Verb train_verb() {
                     "on the files of [data], with checkpoints and curves in out/"},
                    {"lockstep train run.toml --save out --resume --set layout.dp=4",
                     "the same run, from its newest checkpoint on, over four threads"},
+                   {"lockstep train run.toml --plan plan.json --save out",
+                    "divided as `lockstep plan run.toml --out plan.json` found best"},
                    {"lockstep train run.toml --mock-data --trace run.json",
                     "what was predicted and what was measured, for Perfetto"},
                    {"torchrun --no-python --nproc-per-node 4 lockstep train run.toml",

@@ -56,6 +56,7 @@ struct Option {
   std::vector<std::string> choices = {};
   double min = -std::numeric_limits<double>::infinity();  // kInt, kReal; inclusive
   double max = std::numeric_limits<double>::infinity();
+  char letter = 0;  // short name: 'o' for -o; 0: none
 };
 
 struct Positional {

@@ -1,4 +1,4 @@
-// What `simulate` makes of measured times, without measuring any.
+// What `simulate` and `plan` make of measured times, without measuring any.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -189,6 +189,54 @@ TEST_F(Calibrated, RefusesWhatCanNotBeMeant) {
   refused(
       with(own, {"--calibration", calibration, "--against", timeline, "--compare", "1f1b,gpipe"}),
       "--compare times several");
+}
+
+// `simulate` is asked for each layout by itself; `plan` found it among all.
+TEST_F(Calibrated, PlansWithTheTimesThatAreSimulated) {
+  const std::string calibration = calibration_file();
+  const std::string example = support::source_dir() + "/examples/tiny.toml";
+  const Answer ran = answer(plan_verb(), {"plan", example, "--calibration", calibration, "--json",
+                                          "--top", "64", "--memory"});
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  const Json json = Json::parse(ran.out).value();
+  const auto& rows = json.find("plans")->items();
+  ASSERT_GT(rows.size(), 10U);
+  for (std::size_t i = 0; i < rows.size(); i += 5) {
+    const std::string name = rows[i].find("name")->as_text();
+    const Answer alone =
+        run(words(plan::parse_layout(name).value()), {"--calibration", calibration, "--json"});
+    ASSERT_EQ(alone.code, ExitCode::kOk) << name << alone.err;
+    const Json timed = Json::parse(alone.out).value().find("schedules")->items()[0];
+    EXPECT_EQ(rows[i].find("step_s")->find("total")->as_real(), timed.find("makespan")->as_real())
+        << name;
+    EXPECT_EQ(rows[i].find("memory")->find("allocated_bytes")->as_real(),
+              timed.find("peak_bytes")->as_real())
+        << name;
+    EXPECT_EQ(rows[i].find("stages")->items().size(),
+              timed.find("peak_bytes_per_rank")->items().size());
+  }
+  EXPECT_NE(ran.out.find("are not timed, for want of a calibration"), std::string::npos);
+}
+
+TEST_F(Calibrated, PlansOnlyWhatWasMeasured) {
+  const std::string calibration = calibration_file();
+  const std::string example = support::source_dir() + "/examples/tiny.toml";
+  const auto refused = [&](std::vector<std::string> more, const std::string& says) {
+    std::vector<std::string> asked = {"plan", "--calibration", calibration};
+    asked.insert(asked.end(), more.begin(), more.end());
+    const Answer ran = answer(plan_verb(), asked);
+    EXPECT_EQ(ran.code, ExitCode::kUsage) << says << ran.out;
+    EXPECT_NE(ran.err.find(says), std::string::npos) << says << "\n" << ran.err;
+  };
+  refused({"--model", "llama3-8b"}, "prices the ops of a run, but no run file");
+  refused({example, "--explain"}, "--explain prices other machines");
+  refused({example, "--objective", "cost"}, "tries fewer devices");
+  refused({example, "--set", "model.hidden=128"}, "was measured with model.hidden = 64");
+  refused({example, "--layout", "dp2 zero1", "--cluster", "cpu-gloo:4"}, "dp");
+  refused({example, "--layout", "dp=2,microbatch=2"}, "microbatch 2 with tp 1");
+  refused({example, "--set", "batch.global_batch=7", "--set", "batch.microbatch=1", "--cluster",
+           "cpu-gloo:1"},
+          "know none of the layouts");
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -80,7 +83,7 @@ TEST(PlanVerb, PricesTheUsersOwnLayout) {
 
 TEST(PlanVerb, WritesARunFile) {
   const std::string name = ::testing::TempDir() + "plan_verb_out.json";
-  const Answer ran = run({"--out", name});
+  const Answer ran = run({"-o", name});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   config::Report report;
   const auto document = config::load_document(name, report);
@@ -93,6 +96,73 @@ TEST(PlanVerb, WritesARunFile) {
   EXPECT_EQ(next.code, ExitCode::kOk) << next.err;
   EXPECT_NE(next.out.find("\nyours "), std::string::npos) << next.out;
   std::remove(name.c_str());
+}
+
+// Files that a run file names lie beside it, wherever its copy is written.
+TEST(PlanVerb, WritesARunFileElsewhere) {
+  const std::filesystem::path dir = ::testing::TempDir() + "plan_verb_elsewhere";
+  std::filesystem::create_directories(dir / "out");
+  std::ofstream(dir / "own.toml") << "like = \"llama3-8b\"\nlayers = 16\n";
+  std::ofstream(dir / "two.toml") << "devices = 16\n[device]\nbase = \"h100\"\n";
+  std::ofstream(dir / "run.toml")
+      << "[model]\nname = \"own.toml\"\n[cluster]\nname = \"two.toml\"\n"
+         "[batch]\nseq = 8192\nglobal_batch = 64\n[train]\nsteps = 1\n";
+  const std::string out = (dir / "out" / "plan.json").string();
+  const Answer ran = answer(plan_verb(), {"plan", (dir / "run.toml").string(), "--out", out});
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  config::Report report;
+  const auto spec = plan::read_spec(*config::load_document(out, report), report);
+  ASSERT_TRUE(spec) << report.text(out, false);
+  EXPECT_EQ(spec->model.layers, 16);
+  EXPECT_EQ(spec->world(), 16);
+  std::filesystem::remove_all(dir);
+}
+
+// A layout of a run file that has no closed form is no reason to fail.
+TEST(PlanVerb, ComparesOnlyWhatHasAPrice) {
+  const std::string name = ::testing::TempDir() + "plan_verb_own.toml";
+  std::ofstream(name)
+      << "[model]\nname = \"llama3-8b\"\n[cluster]\nname = \"h100:16\"\n[layout]\npp = 2\n"
+         "schedule = \"looped-bfs\"\nchunks = 2\n[batch]\nseq = 8192\nglobal_batch = 64\n"
+         "[train]\nsteps = 1\n";
+  const Answer ran = answer(plan_verb(), {"plan", name});
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  EXPECT_NE(ran.out.find("your own layout is not compared"), std::string::npos) << ran.out;
+  const Answer smaller = answer(plan_verb(), {"plan", name, "--set", "layout.schedule=1f1b",
+                                              "--set", "layout.chunks=1", "--cluster", "h100:8"});
+  EXPECT_NE(smaller.out.find("it is for 16 devices, not for 8"), std::string::npos) << smaller.out;
+  std::remove(name.c_str());
+}
+
+// Every pipeline rank has a bar, the fullest what the table says of it.
+TEST(PlanVerb, DrawsEveryStage) {
+  const std::string name = ::testing::TempDir() + "plan_verb_memory.svg";
+  const std::vector<std::string> asked = {"--layout", "tp=4,pp=4,zero=1", "--memory"};
+  std::vector<std::string> drawn = asked;
+  drawn.insert(drawn.end(), {"--svg", name});
+  const Answer ran = run(drawn);
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  for (const char* says : {"\n0 w", "\n3 w", "| a device has 80.0 GiB", "a activations"})
+    EXPECT_NE(ran.out.find(says), std::string::npos) << says << "\n" << ran.out;
+  std::ifstream file(name);
+  const std::string svg((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_TRUE(svg.starts_with("<svg ")) << svg.substr(0, 100);
+  EXPECT_NE(svg.find("a device has 80.0 GiB"), std::string::npos);
+  std::remove(name.c_str());
+  const Json json = json_of(asked);
+  const Json& row = json.find("plans")->items()[0];
+  double most = 0;
+  ASSERT_EQ(row.find("stages")->items().size(), 4U);
+  for (const Json& stage : row.find("stages")->items())
+    most = std::max(most, stage.find("device_bytes")->as_real());
+  EXPECT_EQ(most, row.find("memory")->find("device_bytes")->as_real());
+}
+
+TEST(PlanVerb, TellsWhatATokenBudgetCosts) {
+  const Answer ran = run({"--tokens", "1e12", "--price", "2"});
+  const std::string head = ran.out.substr(0, ran.out.find("\n1 "));
+  EXPECT_NE(head.find("  days  "), std::string::npos) << ran.out;
+  EXPECT_NE(head.find("cost"), std::string::npos) << ran.out;
 }
 
 TEST(PlanVerb, EmitsEachFramework) {
@@ -159,6 +229,8 @@ INSTANTIATE_TEST_SUITE_P(
               "LS0201", "pp"},
         Wrong{ask("llama3-8b", "h100:64", "512", {"--what-if", "netwrk=2x"}), ExitCode::kUsage,
               "LS0003", "network"},
+        Wrong{ask("llama3-8b", "h100:64", "512", {"--svg", "out.svg"}), ExitCode::kUsage, "LS0106",
+              "no --memory"},
         Wrong{{"plan", "run.toml", "--model", "llama3-8b"}, ExitCode::kUsage, "LS0003", "both"},
         Wrong{{"plan", "--model", "llama3-8b"}, ExitCode::kUsage, "LS0003", "--cluster"}));
 

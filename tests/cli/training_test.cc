@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
 #include "lockstep/base/json.h"
+#include "lockstep/plan/layout.h"
 #include "tests/cli/program.h"
 #include "tests/support/golden.h"
 
@@ -46,6 +47,30 @@ TEST_F(Training, RefusesFilesItCanNotWriteBeforeItStarts) {
     EXPECT_EQ(ran.out, "") << words;
     EXPECT_NE(ran.err.find("cannot write `no/such/folder/file`"), std::string::npos) << ran.err;
   }
+}
+
+// A plan for two ranks of this machine's kind runs as it was planned.
+TEST_F(Training, ExecutesAPlan) {
+  const std::string plan = "plan " + example() + " --cluster cluster.toml --runnable --schedules ";
+  write("cluster.toml", "devices = 2\n[device]\nbase = \"cpu-gloo\"\nmemory = \"32 GB\"\n");
+  for (const char* schedule : {"1f1b", "zb-h1 --layout pp=2,zero=0,schedule=zb-h1"}) {
+    const Ran planned = run(plan + schedule + " -o plan.json --json");
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const Json row = Json::parse(planned.out)->find("plans")->items()[0];
+    const Json ran = train("", "--plan plan.json");
+    EXPECT_EQ(ran.find("ranks")->as_int(), 2);
+    plan::Layout chosen = plan::parse_layout(row.find("name")->as_text()).value();
+    chosen.microbatches.reset();  // a run file says how large they are
+    EXPECT_EQ(ran.find("layout")->as_text(), to_text(chosen));
+    for (const Json& step : ran.find("steps")->items()) {
+      EXPECT_EQ(step.find("peak_bytes")->as_int(), ran.find("predicted_peak_bytes")->as_int());
+      EXPECT_EQ(step.find("sent_bytes")->as_int(), ran.find("predicted_sent_bytes")->as_int());
+    }
+  }
+  const Ran other =
+      run("train " + example() + " --mock-data --plan plan.json --set batch.global_batch=64");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("is for batch.global_batch = 32, but "), std::string::npos) << other.err;
 }
 
 constexpr const char* kFourRanks[][2] = {
