@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Runs of four processes that save after every step are killed at random moments and resumed.
 
-Whatever moment it was, what is resumed from is a whole checkpoint, and every line of every run (the bits of its
-loss and gradient norm, and a digest of its state) is that of the run that nobody killed. 10 trials;
-LOCKSTEP_KILLS=200 makes more of them, LOCKSTEP_KILL_SEED=2 others.
+A run is killed, resumed, killed again, until it comes to its end; then the next begins. Whatever the moment was, what is
+there is a whole checkpoint, of the last steps that were told; and every line of every run (the bits of its loss and
+gradient norm, and a digest of its state) is that of the run that nobody killed. Three moments of four lie among steps
+and saves, the fourth anywhere from the start of the processes on. 10 kills; LOCKSTEP_KILLS=200 makes more of them,
+LOCKSTEP_KILL_SEED=2 others.
 
     killed_test.py LOCKSTEP
 """
@@ -12,133 +14,168 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-STEPS = 12
+STEPS = 40
+STEPS_BETWEEN = 10  # the longest time among steps until a kill, in steps of the undisturbed run
 RUN = ["train", str(pathlib.Path(__file__).resolve().parents[2] / "examples/tiny.toml"), "--mock-data", "--oracle",
-       "--set", f"train.steps={STEPS}", "--processes"]
+       "--set", f"train.steps={STEPS}", "--set", "batch.seq=16", "--set", "batch.global_batch=8", "--set", "batch.microbatch=2",
+       "--save-interval", "1", "--processes"]
 # One class of layouts, so that all have the same bits; four processes each.
 LAYOUTS = [["layout.dp=2", "layout.pp=2", "layout.zero=1", "layout.reduce=step"],
            ["layout.dp=2", "layout.pp=2", "layout.zero=3", "layout.reduce=step"]]
 
 
-def settings(layout):
-    return [word for setting in layout for word in ("--set", setting)]
-
-
-def step_lines(text):
+def step_lines(path):
     """Whole lines alone: a killed process may have written half of one."""
-    return [line for line in text.splitlines(keepends=True) if line.startswith("step ") and line.endswith("\n")]
+    return [line for line in path.read_text().splitlines(keepends=True) if line.startswith("step ") and line.endswith("\n")]
 
 
-class Trial:
-    def __init__(self, lockstep, folder, dice, whole):
-        self.lockstep, self.folder, self.dice, self.whole = lockstep, pathlib.Path(folder), dice, whole
-        self.kills = 0
+def step_of(line):
+    return int(line.split()[1])
 
-    def checkpoints(self):
-        done = subprocess.run([self.lockstep, "checkpoint", "ls", str(self.folder), "--json"], capture_output=True, text=True)
-        return [c for c in json.loads(done.stdout)["checkpoints"] if c["whole"]] if done.returncode == 0 else []
 
-    def start(self):
-        words = [self.lockstep] + RUN + settings(self.dice.choice(LAYOUTS)) + ["--save", str(self.folder), "--save-interval", "1"]
-        found = self.checkpoints()
-        if found:
-            words.append("--resume")
-            newest = found[0]["path"]
-            verified = subprocess.run([self.lockstep, "checkpoint", "verify", newest], capture_output=True, text=True)
-            assert verified.returncode == 0, f"{newest} is listed as whole:\n{verified.stdout}{verified.stderr}"
-        else:
-            for left in self.folder.glob("*"):  # a run that has saved nothing is begun anew
-                subprocess.run(["rm", "-rf", str(left)], check=True)
-        self.out = open(self.folder.with_suffix(".out"), "w+")
-        return subprocess.Popen(words, stdout=self.out, stderr=subprocess.STDOUT, start_new_session=True), found
-
-    def members(self, group):
-        found = []
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                try:
-                    if os.getpgid(int(entry)) == group:
-                        found.append(int(entry))
-                except ProcessLookupError:
-                    pass
-        return found
-
-    def kill(self, process):
-        """All at once, as a machine goes down; or one of them, and the others have to notice."""
-        if self.dice.random() < 0.5:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            ranks = [pid for pid in self.members(process.pid) if pid != process.pid] or [process.pid]
+def members(group):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
             try:
-                os.kill(self.dice.choice(ranks), signal.SIGKILL)
+                if os.getpgid(int(entry)) == group:
+                    found.append(int(entry))
             except ProcessLookupError:
                 pass
-        self.kills += 1
+    return found
 
-    def check(self, found):
-        self.out.seek(0)
-        text = self.out.read()
-        lines = step_lines(text)
-        for line in lines:
-            assert line in self.whole, f"resumed from {found[:1]}, this line is none of the undisturbed run:\n{line}\n{text}"
-        return lines
 
-    def run(self, longest):
-        """How long an undisturbed run took; None: it was killed."""
-        begun = time.monotonic()
-        process, found = self.start()
-        moment = self.dice.uniform(0, longest)
+class Run:
+    """Processes that were started and write to one file."""
+
+    def __init__(self, lockstep, folder, layout, resumes):
+        words = [lockstep] + RUN + [word for setting in layout for word in ("--set", setting)] + ["--save", str(folder)]
+        self.path = folder.with_suffix(".out")
+        self.begun = time.monotonic()
+        with open(self.path, "w") as out:
+            self.process = subprocess.Popen(words + ["--resume"] * resumes, stdout=out, stderr=subprocess.STDOUT,
+                                            start_new_session=True)
+
+    def lasts(self, seconds):
         try:
-            process.wait(timeout=moment)
+            self.process.wait(timeout=seconds)
+            return False
         except subprocess.TimeoutExpired:
-            self.kill(process)
+            return True
+
+    def comes_to_steps(self):
+        """Waits for its first line; False: it ended before."""
+        while not step_lines(self.path):
+            if not self.lasts(0.01):
+                return bool(step_lines(self.path))
+        return True
+
+    def kill(self, dice):
+        """All at once, as a machine goes down; or one of them, and the others have to notice."""
+        if dice.random() < 0.5:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            ranks = [pid for pid in members(self.process.pid) if pid != self.process.pid] or [self.process.pid]
             try:
-                process.wait(timeout=120)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-            for left in self.members(process.pid):
-                try:
-                    os.kill(left, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            self.check(found)
-            process, found = self.start()
-            process.wait(timeout=300)
-        took = None if self.kills else time.monotonic() - begun
-        lines = self.check(found)
-        if not (found and found[0]["step"] == STEPS):
-            assert lines and lines[-1] == self.whole[-1], f"it did not come to its end, exit code {process.returncode}"
-        assert process.returncode == 0, process.returncode
-        assert self.checkpoints()[0]["step"] == STEPS
-        return took
+                os.kill(dice.choice(ranks), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        assert not self.lasts(120), "one was killed, and the others wait"
+        for left in members(self.process.pid):
+            try:
+                os.kill(left, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+class Trials:
+    def __init__(self, lockstep, scratch, dice):
+        self.lockstep, self.scratch, self.dice = lockstep, pathlib.Path(scratch), dice
+        self.kills = self.runs = self.in_saves = 0
+        run = Run(lockstep, self.folder(), LAYOUTS[0], resumes=False)
+        assert run.comes_to_steps(), run.path.read_text()
+        self.start = time.monotonic() - run.begun
+        assert run.process.wait() == 0
+        self.among = (time.monotonic() - run.begun - self.start) * STEPS_BETWEEN / STEPS
+        self.whole = step_lines(run.path)
+        assert [step_of(line) for line in self.whole] == list(range(1, STEPS + 1)), self.whole
+
+    def folder(self):
+        made = self.scratch / str(self.runs)
+        made.mkdir()
+        return made
+
+    def newest(self, folder):
+        """The step of the newest checkpoint; all that are there must be whole. 0: none is."""
+        done = subprocess.run([self.lockstep, "checkpoint", "verify", str(folder), "--json"], capture_output=True, text=True)
+        if done.returncode == 3:
+            assert not list(folder.glob("step-????????")), done.stderr
+            return 0
+        assert done.returncode == 0, f"a checkpoint is not whole:\n{done.stdout}{done.stderr}"
+        paths = [checkpoint["path"] for checkpoint in json.loads(done.stdout)["checkpoints"]]
+        return max(int(re.search(r"step-(\d+)", pathlib.Path(path).name)[1]) for path in paths)
+
+    def check(self, run, begun_at):
+        """Returns the last step that was told, or where the run began."""
+        lines = step_lines(run.path)
+        for number, line in enumerate(lines, begun_at):
+            assert line == self.whole[number], (
+                f"resumed at step {begun_at}, not the undisturbed run:\n{line}{self.whole[number]}{run.path.read_text()}")
+        return begun_at + len(lines)
+
+    def killed(self, run):
+        """Whether a moment came before its end."""
+        if self.dice.random() < 0.25:
+            moment = self.dice.uniform(0, self.start + self.among)
+        elif run.comes_to_steps():
+            moment = self.dice.uniform(0, self.among)
+        else:
+            return False
+        if not run.lasts(moment):
+            return False
+        run.kill(self.dice)
+        self.kills += 1
+        return True
+
+    def one_run(self, most):
+        """From nothing to the end, with up to `most` kills in all."""
+        self.runs += 1
+        folder = self.folder()
+        found = 0
+        while True:
+            if not found:
+                for left in folder.glob("*"):  # a run that has saved nothing is begun anew
+                    subprocess.run(["rm", "-rf", str(left)], check=True)
+            run = Run(self.lockstep, folder, self.dice.choice(LAYOUTS), resumes=found > 0)
+            if self.kills >= most or not self.killed(run):
+                break
+            told = self.check(run, found)
+            self.in_saves += any(folder.glob("step-*.tmp-*"))
+            found = self.newest(folder)
+            assert found >= told - 2, f"step {told} was told, but the newest checkpoint is of step {found}"
+        assert run.process.wait(timeout=300) == 0, run.path.read_text()
+        assert self.check(run, found) == STEPS, run.path.read_text()
+        assert self.newest(folder) == STEPS
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
 
 
 def main():
-    lockstep = str(pathlib.Path(sys.argv[1]).resolve())
-    trials = int(os.environ.get("LOCKSTEP_KILLS", "10"))
+    most = int(os.environ.get("LOCKSTEP_KILLS", "10"))
     dice = random.Random(int(os.environ.get("LOCKSTEP_KILL_SEED", "1")))
     begun = time.monotonic()
-    whole = subprocess.run([lockstep] + RUN + settings(LAYOUTS[0]), capture_output=True, text=True, check=True).stdout
-    longest = 1.2 * (time.monotonic() - begun)
-    whole = step_lines(whole)
-    assert len(whole) == STEPS, whole
-    kills = runs = 0
-    with tempfile.TemporaryDirectory() as folder:
-        while kills < trials:  # a run that ends before its moment has come is none
-            runs += 1
-            trial = Trial(lockstep, f"{folder}/{runs}", dice, whole)
-            trial.folder.mkdir()
-            longest = trial.run(longest) or longest
-            kills += trial.kills
-            subprocess.run(["rm", "-rf", str(trial.folder)], check=True)
-    print(f"{kills} kills in {runs} runs, every line as in the undisturbed run")
+    with tempfile.TemporaryDirectory() as scratch:
+        trials = Trials(str(pathlib.Path(sys.argv[1]).resolve()), scratch, dice)
+        while trials.kills < most:
+            trials.one_run(most)
+    print(f"{trials.kills} kills in {trials.runs} runs, {trials.in_saves} of them left a save unfinished, every line as in "
+          f"the undisturbed run; {(time.monotonic() - begun) / max(trials.kills, 1):.1f} s a kill")
 
 
 if __name__ == "__main__":
