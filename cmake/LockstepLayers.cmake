@@ -3,6 +3,9 @@
 
 # External libraries, each used by the one folder that wraps it.
 set(LOCKSTEP_EXTERNAL_base xxhash)
+# Debian's library has XXH3 for AVX2 and AVX-512 too; not every one does.
+include(CheckLibraryExists)
+check_library_exists(xxhash XXH3_64bits_dispatch "" LOCKSTEP_XXHASH_HAS_DISPATCH)
 
 # The one translation unit that includes ProcessGroupGloo.hpp needs headers the wheel does not ship.
 set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/tensor/gloo_link.cc" PROPERTIES
@@ -22,6 +25,9 @@ function(lockstep_area name above_fence deps)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}" FILES ${headers})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:lockstep_flags>" ${LOCKSTEP_EXTERNAL_${name}})
+  if(name STREQUAL base)
+    target_compile_definitions(${target} PRIVATE LOCKSTEP_XXHASH_DISPATCH=$<BOOL:${LOCKSTEP_XXHASH_HAS_DISPATCH}>)
+  endif()
   foreach(dep IN LISTS deps)
     target_link_libraries(${target} PUBLIC lockstep_${dep})
   endforeach()

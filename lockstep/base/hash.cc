@@ -1,6 +1,11 @@
 #include "lockstep/base/hash.h"
 
 #include <xxhash.h>
+#if LOCKSTEP_XXHASH_DISPATCH
+// Takes the place of XXH3's functions: those of the widest vectors that this processor has. The plain ones
+// are compiled for every x86-64.
+#include <xxh_x86dispatch.h>
+#endif
 
 #include <algorithm>
 #include <bit>

@@ -1,12 +1,16 @@
 #include "lockstep/checkpoint/file_writer.h"
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::checkpoint {
 namespace {
+
+// From here on another thread takes digests while the device is busy.
+constexpr std::size_t kLeastAside = std::size_t{4} << 20;
 
 files::TensorInfo info_of(const TypedSlice& typed) {
   const Slice& slice = typed.slice;
@@ -44,8 +48,13 @@ FileWriter::FileWriter(files::Disk& disk, const std::string& folder, std::string
 }
 
 void FileWriter::write(ByteSpan bytes) {
-  add_digests(bytes);
+  if (bytes.size() < kLeastAside) {
+    add_digests(bytes);
+    return file_->write(bytes);
+  }
+  auto digests = std::async(std::launch::async, [&] { add_digests(bytes); });
   file_->write(bytes);
+  digests.get();
 }
 
 void FileWriter::leave_full_slices() {

@@ -1,6 +1,5 @@
 // Writes one file of a checkpoint: its slices are declared first, then their bytes follow. Digests are
-// taken of the bytes in memory, before they are written, so that what goes wrong on the way to the disk
-// shows when they are read.
+// taken of the bytes in memory, so that what goes wrong on the way to the disk shows when they are read.
 #pragma once
 
 #include <cstdint>

@@ -211,7 +211,7 @@ class Saver::Impl {
     return path;
   }
 
-  static constexpr std::size_t kWriteBytes = std::size_t{8} << 20;
+  static constexpr std::size_t kWriteBytes = std::size_t{32} << 20;
 
   const Job& job_;
   Session& session_;
