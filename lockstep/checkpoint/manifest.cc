@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "lockstep/base/check.h"
-#include "lockstep/checkpoint/manifest_text.h"
+#include "lockstep/base/json_fields.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -63,81 +63,102 @@ std::optional<std::int64_t> volume_of(const std::vector<std::int64_t>& extent, s
   return unit;
 }
 
+// 16 hexadecimal digits, lower case.
+std::optional<std::uint64_t> parse_hex(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  if (text.size() != 16) return std::nullopt;
+  std::uint64_t number = 0;
+  for (const char digit : text) {
+    const auto value = kDigits.find(digit);
+    if (value == std::string_view::npos) return std::nullopt;
+    number = number << 4 | value;
+  }
+  return number;
+}
+
+Hash128 read_hash(JsonFields& fields, std::string_view key) {
+  const std::string digits = fields.text(key);
+  const auto high = parse_hex(std::string_view(digits).substr(0, 16));
+  const auto low =
+      digits.size() == 32 ? parse_hex(std::string_view(digits).substr(16)) : std::nullopt;
+  if (high && low) return {*high, *low};
+  fields.refuse(key, "is no digest of 32 hexadecimal digits");
+  return {};
+}
+
 class ManifestReader {
  public:
   Manifest read(const Json& json) {
-    Fields fields(json, "the manifest", trouble);
-    if (const std::string format = fields.text("format"); format != kFormat && !trouble.any())
-      trouble.add("the manifest", "is of format `" + format + "`; this version reads `" +
-                                      std::string(kFormat) + "`");
+    JsonFields fields(json, "", trouble);
+    if (const std::string format = fields.text("format"); format != kFormat)
+      fields.refuse("format",
+                    "is `" + format + "`; this version reads `" + std::string(kFormat) + "`");
     if (fields.count("piece_bytes") != kPieceBytes)
-      fields.fail("piece_bytes", "is not " + std::to_string(kPieceBytes));
+      fields.refuse("piece_bytes", "is not " + std::to_string(kPieceBytes));
     made_.step = fields.count("step");
     made_.updates = fields.count("updates");
     made_.samples = fields.count("samples");
     made_.tokens = fields.count("tokens");
-    made_.model = fields.facts("model");
-    made_.config = fields.facts("config");
+    made_.model = fields.texts("model");
+    made_.config = fields.texts("config");
     made_.data = fields.text("data");
-    made_.state = fields.facts("state");
+    made_.state = fields.texts("state");
     made_.layout = fields.text("layout");
     made_.lockstep = fields.text("lockstep");
     made_.torch = fields.text("torch");
-    for (const Json& file : fields.list("files")) read_file(file);
-    for (const Json& tensor : fields.list("tensors")) read_tensor(tensor);
+    const std::size_t files = fields.list("files").size(), tensors = fields.list("tensors").size();
     fields.done();
+    for (std::size_t i = 0; i < files; ++i) read_file(fields.item("files", i));
+    for (std::size_t i = 0; i < tensors; ++i) read_tensor(fields.item("tensors", i));
     return std::move(made_);
   }
 
-  Trouble trouble;
+  JsonTrouble trouble;
 
  private:
-  void read_file(const Json& json) {
-    Fields fields(json, "file " + std::to_string(made_.files.size()), trouble);
-    FileRecord file = {fields.text("name"), fields.count("bytes"), fields.hash("header_xxh3")};
+  void read_file(JsonFields fields) {
+    FileRecord file = {fields.text("name"), fields.count("bytes"),
+                       read_hash(fields, "header_xxh3")};
     fields.done();
-    if (!is_plain_name(file.name)) fields.fail("name", "is no name of a file in its folder");
-    if (!file_names_.insert(file.name).second) fields.fail("name", "another file has too");
+    if (!is_plain_name(file.name)) fields.refuse("name", "is no name of a file in its folder");
+    if (!file_names_.insert(file.name).second) fields.refuse("name", "is that of another file too");
     made_.files.push_back(std::move(file));
   }
 
-  void read_tensor(const Json& json) {
-    Fields fields(json, "tensor " + std::to_string(made_.tensors.size()), trouble);
+  void read_tensor(JsonFields fields) {
     TensorRecord tensor;
     tensor.name = fields.text("name");
     const auto role = parse_role(fields.text("role"));
     const auto type = files::parse_element_type(fields.text("dtype"));
     tensor.shape = fields.counts("shape");
-    if (!role) fields.fail("role", "is unknown");
-    if (!type || files::bits_of(*type) % 8 != 0) fields.fail("dtype", "is unknown");
-    if (trouble.any()) return;
+    const std::size_t slices = fields.list("slices").size();
+    fields.done();
+    if (!role) fields.refuse("role", "is unknown");
+    if (!type || files::bits_of(*type) % 8 != 0) fields.refuse("dtype", "is unknown");
+    if (trouble) return;
     tensor.role = *role;
     tensor.type = *type;
     if (!tensor_names_.insert({tensor.name, tensor.role}).second)
-      fields.fail("name", "another tensor of the same role has too: `" + tensor.name + "`");
+      fields.refuse("name", "is that of another tensor of this role too: " + tensor.name);
     if (!volume_of(tensor.shape, files::bits_of(*type)))
-      fields.fail("shape", "does not fit into 63 bits");
-    for (const Json& slice : fields.list("slices"))
-      if (!trouble.any()) read_slice(slice, tensor);
-    fields.done();
+      fields.refuse("shape", "does not fit into 63 bits");
+    for (std::size_t i = 0; i < slices && !trouble; ++i)
+      read_slice(fields.item("slices", i), tensor);
     made_.tensors.push_back(std::move(tensor));
   }
 
-  void read_slice(const Json& json, TensorRecord& tensor) {
-    Fields fields(
-        json, "slice " + std::to_string(tensor.slices.size()) + " of tensor `" + tensor.name + "`",
-        trouble);
+  void read_slice(JsonFields fields, TensorRecord& tensor) {
     StoredSlice slice;
     const std::int64_t file = fields.count("file");
-    if (std::cmp_greater_equal(file, made_.files.size())) fields.fail("file", "is in no list");
+    if (std::cmp_greater_equal(file, made_.files.size())) fields.refuse("file", "is in no list");
     slice.file = static_cast<int>(file);
     read_box(fields, tensor.shape, slice.box);
     const auto range = fields.counts("range");
     const std::string digests = fields.text("xxh3");
     fields.done();
-    if (trouble.any()) return;
+    if (trouble) return;
     if (range.size() != 2 || range[0] > range[1] || range[1] > slice.box.volume())
-      return fields.fail("range", "does not lie in its box");
+      return fields.refuse("range", "does not lie in its box");
     slice.begin = range[0];
     slice.end = range[1];
     read_digests(fields, digests, (slice.end - slice.begin) * files::bits_of(tensor.type) / 8,
@@ -145,26 +166,26 @@ class ManifestReader {
     tensor.slices.push_back(std::move(slice));
   }
 
-  void read_box(Fields& fields, const std::vector<std::int64_t>& shape, Box& box) {
+  void read_box(JsonFields& fields, const std::vector<std::int64_t>& shape, Box& box) {
     const Json::Array& corners = fields.list("box");
     const auto begin = corners.size() == 2 ? counts_in(corners[0]) : std::nullopt;
     const auto extent = corners.size() == 2 ? counts_in(corners[1]) : std::nullopt;
     if (!begin || !extent || begin->size() != shape.size() || extent->size() != shape.size())
-      return fields.fail("box", "is no pair of lists with one number per dim");
+      return fields.refuse("box", "is no pair of lists with one number per dim");
     for (std::size_t dim = 0; dim < shape.size(); ++dim)
       if ((*begin)[dim] > shape[dim] || (*extent)[dim] > shape[dim] - (*begin)[dim])
-        return fields.fail("box", "does not lie in its tensor");
+        return fields.refuse("box", "does not lie in its tensor");
     box = {*begin, *extent};
   }
 
-  void read_digests(Fields& fields, std::string_view digits, std::int64_t bytes,
+  void read_digests(JsonFields& fields, std::string_view digits, std::int64_t bytes,
                     StoredSlice& slice) {
     const std::int64_t pieces = bytes / kPieceBytes + (bytes % kPieceBytes != 0 ? 1 : 0);
     if (digits.size() % 16 != 0 || std::cmp_not_equal(digits.size() / 16, pieces))
-      return fields.fail("xxh3", "does not have " + std::to_string(pieces) + " digests");
+      return fields.refuse("xxh3", "does not have " + std::to_string(pieces) + " digests");
     for (std::size_t at = 0; at < digits.size(); at += 16) {
       const auto piece = parse_hex(digits.substr(at, 16));
-      if (!piece) return fields.fail("xxh3", "is not hexadecimal");
+      if (!piece) return fields.refuse("xxh3", "is not hexadecimal");
       slice.pieces.push_back(*piece);
     }
   }
@@ -239,7 +260,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   if (!json.ok()) return refused(json.error().message);
   ManifestReader reader;
   Manifest made = reader.read(*json);
-  if (reader.trouble.any()) return refused(reader.trouble.text());
+  if (reader.trouble) return refused(*reader.trouble);
   return made;
 }
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/json_fields.h"
+#include "lockstep/cost/schema_file.h"
 
 namespace lockstep::cost {
 namespace {
@@ -25,7 +26,7 @@ Json json_of(const Line& line) {
                        {"points", line.points}});
 }
 
-Line read_line(const FileFields& fields) {
+Line read_line(JsonFields fields) {
   return {fields.real("alpha"), fields.real("beta"), fields.real("residual"),
           fields.integer("points")};
 }
@@ -35,11 +36,11 @@ Json json_of(const PassTime& pass) {
       {{"seconds", pass.time.value}, {"spread", pass.spread}, {"samples", pass.samples}});
 }
 
-PassTime read_pass(const FileFields& fields) {
+PassTime read_pass(JsonFields fields) {
   return {{fields.real("seconds")}, fields.real("spread"), fields.integer("samples")};
 }
 
-CollectiveTime read_collective(const FileFields& fields) {
+CollectiveTime read_collective(JsonFields fields) {
   CollectiveTime read;
   const std::string name = fields.text("kind");
   const auto kind = std::ranges::find(kKinds, name, [](comm::OpKind k) { return to_text(k); });
@@ -145,8 +146,8 @@ std::string write_calibration(const Calibration& calibration) {
 Result<Calibration> read_calibration(std::string_view text, const std::string& name) {
   const Result<Json> json = parse_file(text, name, kCalibrationSchema, kCalibrationRemedy);
   if (!json.ok()) return json.error();
-  std::optional<Error> trouble;
-  const FileFields fields(*json, name, "", trouble);
+  JsonTrouble trouble;
+  JsonFields fields(*json, "", trouble);
   Calibration read;
   read.date = fields.text("date");
   read.lockstep = fields.text("lockstep");
@@ -155,7 +156,7 @@ Result<Calibration> read_calibration(std::string_view text, const std::string& n
   read.ranks = fields.integer("ranks");
   read.ranks_are = fields.text("ranks_are");
   read.print = read_fingerprint(fields.object("measured_with"));
-  const FileFields passes = fields.object("passes");
+  JsonFields passes = fields.object("passes");
   for (const Json::Member& member : passes.json().members())
     read.passes[member.key] = read_pass(passes.object(member.key));
   read.load = read_pass(fields.object("load"));
@@ -163,11 +164,11 @@ Result<Calibration> read_calibration(std::string_view text, const std::string& n
   read.norm = read_line(fields.object("norm_per_element"));
   read.update = read_line(fields.object("update_per_element"));
   read.accumulate = read_line(fields.object("accumulate_per_byte"));
-  for (std::size_t i = 0; i < fields.array("collectives_per_byte").size(); ++i)
+  for (std::size_t i = 0; i < fields.list("collectives_per_byte").size(); ++i)
     read.collectives.push_back(read_collective(fields.item("collectives_per_byte", i)));
   read.slowdown = fields.real("slowdown");
   if (read.slowdown < 1) fields.refuse("slowdown", "is below 1");
-  if (trouble) return *trouble;
+  if (trouble) return unreadable_member(name, *trouble);
   return read;
 }
 

@@ -47,7 +47,7 @@ Json to_json(const Fingerprint& print) {
   return json;
 }
 
-Fingerprint read_fingerprint(const FileFields& fields) {
+Fingerprint read_fingerprint(JsonFields fields) {
   Fingerprint print;
   for (const Json::Member& member : fields.json().members())
     print.push_back({member.key, fields.text(member.key)});

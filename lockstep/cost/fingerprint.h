@@ -9,8 +9,8 @@
 #include "lockstep/arch/model_config.h"
 #include "lockstep/arch/unit_bytes.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_fields.h"
 #include "lockstep/base/result.h"
-#include "lockstep/cost/file_fields.h"
 
 namespace lockstep::cost {
 
@@ -24,7 +24,7 @@ using Fingerprint = std::vector<Trait>;
 Fingerprint fingerprint(const arch::ModelConfig& config, const arch::UnitSizes& sizes);
 
 Json to_json(const Fingerprint& print);
-Fingerprint read_fingerprint(const FileFields& fields);
+Fingerprint read_fingerprint(JsonFields fields);
 
 // kConflict, naming the first trait that differs and both values. `name` is the file that holds
 // `measured`.

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/json_fields.h"
+#include "lockstep/cost/schema_file.h"
 #include "lockstep/schedule/text.h"
 
 namespace lockstep::cost {
@@ -30,16 +32,16 @@ Json lanes_of(const Timeline& lanes) {
   return times;
 }
 
-double number_at(const FileFields& fields, std::string_view key, std::size_t index) {
-  const Json& item = fields.array(key)[index];
+double number_at(JsonFields& fields, std::string_view key, std::size_t index) {
+  const Json& item = fields.list(key)[index];
   const double value = item.is_number() ? item.as_real() : -1;
   if (!(value >= 0 && std::isfinite(value))) fields.refuse(key, "holds what is no time");
   return value;
 }
 
-Timeline read_ops(const FileFields& fields) {
+Timeline read_ops(JsonFields& fields) {
   Timeline ops;
-  const std::size_t size = fields.array("ops").size();
+  const std::size_t size = fields.list("ops").size();
   if (size % 2 != 0) fields.refuse("ops", "holds an odd number of times");
   for (std::size_t i = 0; i + 1 < size; i += 2)
     ops.push_back({static_cast<std::int32_t>(i / 2),
@@ -48,9 +50,9 @@ Timeline read_ops(const FileFields& fields) {
   return ops;
 }
 
-Timeline read_lanes(const FileFields& fields, std::size_t ops) {
+Timeline read_lanes(JsonFields& fields, std::size_t ops) {
   Timeline lanes;
-  const std::size_t size = fields.array("lanes").size();
+  const std::size_t size = fields.list("lanes").size();
   if (size % 3 != 0) fields.refuse("lanes", "is not a list of op, start, end");
   for (std::size_t i = 0; i + 2 < size; i += 3) {
     const double op = number_at(fields, "lanes", i);
@@ -63,7 +65,7 @@ Timeline read_lanes(const FileFields& fields, std::size_t ops) {
   return lanes;
 }
 
-RankTimeline read_rank(const FileFields& fields) {
+RankTimeline read_rank(JsonFields fields) {
   RankTimeline rank;
   rank.rank = {static_cast<std::int32_t>(fields.integer("rank"))};
   rank.coord = {static_cast<std::int32_t>(fields.integer("coord"))};
@@ -107,20 +109,20 @@ std::string write_timeline(const RunTimeline& timeline) {
 Result<RunTimeline> read_timeline(std::string_view text, const std::string& name) {
   const Result<Json> json = parse_file(text, name, kTimelineSchema, kTimelineRemedy);
   if (!json.ok()) return json.error();
-  std::optional<Error> trouble;
-  const FileFields fields(*json, name, "", trouble);
+  JsonTrouble trouble;
+  JsonFields fields(*json, "", trouble);
   RunTimeline timeline;
   timeline.layout = fields.text("layout");
   timeline.program = fields.text("program");
   timeline.print = read_fingerprint(fields.object("measured_with"));
-  for (std::size_t s = 0; s < fields.array("steps").size(); ++s) {
-    const FileFields step = fields.item("steps", s);
+  for (std::size_t s = 0; s < fields.list("steps").size(); ++s) {
+    JsonFields step = fields.item("steps", s);
     timeline.steps.push_back({step.integer("step"), {}});
-    for (std::size_t r = 0; r < step.array("ranks").size(); ++r)
+    for (std::size_t r = 0; r < step.list("ranks").size(); ++r)
       timeline.steps.back().ranks.push_back(read_rank(step.item("ranks", r)));
   }
   if (timeline.steps.empty()) fields.refuse("steps", "holds no step");
-  if (trouble) return *trouble;
+  if (trouble) return unreadable_member(name, *trouble);
   return timeline;
 }
 
