@@ -1,6 +1,9 @@
 #include "lockstep/hf/checkpoint_source.h"
 
-#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/arch/user_model.h"
@@ -17,6 +20,16 @@ DType wider(DType a, DType b) {
   return a == DType::kF64 || b == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
+// A number above 0 that is all of the text.
+std::optional<double> positive(std::string_view text) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || !(value > 0) ||
+      !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 CheckpointSource::CheckpointSource(checkpoint::Checkpoint checkpoint, arch::ModelConfig model,
@@ -30,6 +43,12 @@ Result<CheckpointSource> CheckpointSource::open(checkpoint::Checkpoint checkpoin
   };
   Result<arch::ModelConfig> model = arch::model_of(manifest.model);
   if (!model.ok()) return refuse("holds no model that is known here: " + model.error().message);
+  for (const auto& [key, text] : manifest.config) {
+    if (key != "init_std") continue;
+    const std::optional<double> began = positive(text);
+    if (!began) return refuse("says that init_std was `" + text + "`, which is no number above 0");
+    model->init_std = *began;
+  }
   std::optional<DType> type;
   for (const checkpoint::TensorRecord& tensor : manifest.tensors) {
     if (tensor.role != checkpoint::Role::kWeight) continue;

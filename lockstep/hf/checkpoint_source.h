@@ -19,7 +19,7 @@ class CheckpointSource final : public ParamSource {
   static Result<CheckpointSource> open(checkpoint::Checkpoint checkpoint);
 
   const checkpoint::Manifest& manifest() const { return checkpoint_.manifest(); }
-  const arch::ModelConfig& model() const { return model_; }  // without a name
+  const arch::ModelConfig& model() const { return model_; }  // nameless; init_std of the run
 
   // The widest that its weights are stored in.
   DType type() const override { return type_; }

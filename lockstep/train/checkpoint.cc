@@ -89,8 +89,14 @@ class Loader {
                    "start a training from its weights"};
     same = checkpoint::check_same("training", from.path(), manifest.config, config_facts(job_));
     if (!same.ok()) return same;
-    return checkpoint::check_same("data set", from.path(), {{"data", manifest.data}},
-                                  {{"data", *wanted_.data}});
+    if (manifest.data == *wanted_.data) return {};
+    return Error{
+        Code::kOtherCheckpoint,
+        join_parts("`", from.path(), "` was trained on other samples: their digest is ",
+                   manifest.data, " there and ", *wanted_.data, " here"),
+        "files, split, weights, seeds and batch.seq decide which samples there are, and so does "
+        "train.steps where it changes the number of passes over the text; use those that the "
+        "checkpoint was saved with, or begin a training from its weights"};
   }
 
   Result<void> restore(Checkpoint& from) {
@@ -101,8 +107,10 @@ class Loader {
     }
     if (!wanted_.data) return {};
     session_.workspace().set_updates(from.manifest().updates);
-    set_running_state(session_, from.manifest().state);
-    return {};
+    const auto going_on = set_running_state(session_, from.manifest().state);
+    if (going_on.ok()) return {};
+    const Error& why = going_on.error();
+    return Error{why.code, "`" + from.path() + "`: " + why.message, why.help};
   }
 
   Result<void> restore(Checkpoint& from, int unit, StateRole role) {

@@ -1,7 +1,8 @@
 #include "lockstep/train/checkpoint_state.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -14,6 +15,39 @@ namespace {
 arch::FlatRange share_of(const arch::FlatRange& range, std::int64_t parts, std::int64_t index) {
   return {range.begin + range.size() * index / parts,
           range.begin + range.size() * (index + 1) / parts};
+}
+
+constexpr const char* kNoiseSteps = "noise_steps";
+constexpr const char* kNoiseGradient = "noise_gradient";
+constexpr const char* kNoiseVariance = "noise_variance";
+
+// Of a whole text, as strf("%a") writes it.
+std::optional<double> parse_hex_real(std::string_view text) {
+  const bool is_negative = text.starts_with('-');
+  if (is_negative) text.remove_prefix(1);
+  if (!text.starts_with("0x")) return std::nullopt;
+  text.remove_prefix(2);
+  double value = 0;
+  const auto [end, status] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
+  if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return is_negative ? -value : value;
+}
+
+std::optional<NoiseScale::Averages> noise_averages(const checkpoint::Facts& facts) {
+  if (facts.size() != 3 || facts[0].first != kNoiseSteps || facts[1].first != kNoiseGradient ||
+      facts[2].first != kNoiseVariance)
+    return std::nullopt;
+  const std::string& steps = facts[0].second;
+  NoiseScale::Averages read;
+  const auto [end, status] = std::from_chars(steps.data(), steps.data() + steps.size(), read.seen);
+  const auto gradient = parse_hex_real(facts[1].second), variance = parse_hex_real(facts[2].second);
+  if (status != std::errc() || end != steps.data() + steps.size() || read.seen < 0 || !gradient ||
+      !variance)
+    return std::nullopt;
+  read.gradient = *gradient;
+  read.variance = *variance;
+  return read;
 }
 
 }  // namespace
@@ -61,6 +95,7 @@ checkpoint::Facts config_facts(const Job& job) {
                              {"global_batch", whole(batch.global_batch)},
                              {"dtype", std::string(to_text(train.dtype))},
                              {"seed", whole(train.seed)},
+                             {"init_std", real(job.model.config.init_std)},
                              {"lr", real(train.lr.peak)},
                              {"warmup", whole(train.lr.warmup)},
                              {"decay", std::string(plan::to_text(train.lr.decay))},
@@ -81,17 +116,25 @@ checkpoint::Facts config_facts(const Job& job) {
 checkpoint::Facts running_state(Session& session) {
   if (session.noise_scale() == nullptr) return {};
   const NoiseScale::Averages& now = session.noise_scale()->averages();
-  return {{"noise_steps", std::to_string(now.seen)},
-          {"noise_gradient", strf("%a", now.gradient)},
-          {"noise_variance", strf("%a", now.variance)}};
+  return {{kNoiseSteps, std::to_string(now.seen)},
+          {kNoiseGradient, strf("%a", now.gradient)},
+          {kNoiseVariance, strf("%a", now.variance)}};
 }
 
-void set_running_state(Session& session, const checkpoint::Facts& facts) {
-  if (session.noise_scale() == nullptr || facts.size() != 3 || facts[0].first != "noise_steps")
-    return;
-  session.noise_scale()->set_averages({std::strtoll(facts[0].second.c_str(), nullptr, 10),
-                                       std::strtod(facts[1].second.c_str(), nullptr),
-                                       std::strtod(facts[2].second.c_str(), nullptr)});
+Result<void> set_running_state(Session& session, const checkpoint::Facts& facts) {
+  if (facts.empty()) return {};
+  const auto noise = noise_averages(facts);
+  if (!noise) {
+    std::string told;
+    for (const auto& [name, value] : facts)
+      told += join_parts(told.empty() ? "" : ", ", name, " = ", value);
+    return Error{Code::kOtherCheckpoint,
+                 join_parts("its state is ", told, ", where this version knows ", kNoiseSteps, ", ",
+                            kNoiseGradient, " and ", kNoiseVariance),
+                 "go on with the version that saved it, or begin a training from its weights"};
+  }
+  if (session.noise_scale() != nullptr) session.noise_scale()->set_averages(*noise);
+  return {};
 }
 
 }  // namespace lockstep::train

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/result.h"
 #include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/train/session.h"
@@ -31,7 +32,8 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session);
 checkpoint::Facts config_facts(const Job& job);
 
 checkpoint::Facts running_state(Session& session);
-// Goes on with it; what is not there or can not be read stays as it is.
-void set_running_state(Session& session, const checkpoint::Facts& facts);
+// Goes on with it. Averages of a noise scale that this run does not measure are left, and without any in
+// the checkpoint they begin anew. Refuses facts that it does not know or can not read (LS0824).
+Result<void> set_running_state(Session& session, const checkpoint::Facts& facts);
 
 }  // namespace lockstep::train

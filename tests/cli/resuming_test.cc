@@ -192,6 +192,50 @@ TEST_F(ResumingSlow, IsRefusedWhereItWouldSurprise) {
   EXPECT_EQ(listing("out"), before);
 }
 
+// The samples of a run follow from the number of passes over its text, and so from its steps: a run that is
+// made longer goes on with the very samples of the long run, or is refused and told why.
+TEST_F(ResumingSlow, OnTextIsMadeLongerWithTheSameSamplesOrNotAtAll) {
+  write("text.txt", std::string(600, 'a') + "b\n" + std::string(500, 'c') + "\n");
+  ASSERT_EQ(run("data from-text text.txt --out text").code, 0);
+  write("run.toml", R"(
+[model]
+name = "small"
+layers = 1
+hidden = 16
+heads = 2
+ffn = 32
+vocab = 257
+max_positions = 32
+[data]
+files = ["text"]
+split = [1, 0, 0]
+[batch]
+seq = 32
+global_batch = 4
+microbatch = 4
+[train]
+steps = 6
+lr = 1e-2
+)");
+  const auto of = [](int steps) { return " --set train.steps=" + std::to_string(steps); };
+  bits("train run.toml --save out");
+  EXPECT_EQ(bits("train run.toml --save out --resume" + of(8)),
+            after(bits("train run.toml" + of(8)), 6));
+  const Ran refused = run("train run.toml --save out --resume" + of(60));
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  for (const char* part : {"error[LS0824]", "was trained on other samples", "train.steps"})
+    EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
+}
+
+TEST_F(ResumingSlow, AnExportedModelSaysHowItsWeightsBegan) {
+  ASSERT_EQ(run(tiny() + "--set train.steps=1 --set model.init_std=0.01 --save out").code, 0);
+  ASSERT_EQ(run("convert out hf").code, 0);
+  std::ifstream file(dir_ / "hf/config.json");
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(Json::parse(text.str())->find("initializer_range")->as_real(), 0.01);
+}
+
 // On a terminal the last line of stderr is a bar that is drawn again, and gone at the end.
 TEST(ProgressBarSlow, IsDrawnOnATerminalOnly) {
   for (const bool is_terminal : {true, false}) {

@@ -152,6 +152,31 @@ TEST(Export, ATokenizerIsCopied) {
 }
 
 // Every byte of the weights counts: one that was changed is found, and nothing is left of the export.
+// A checkpoint of a run says how its weights began; one of weights alone does not.
+TEST(Export, WritesTheInitialDeviationOfTheRun) {
+  const arch::ModelConfig config = tiny_models()[0];
+  const Imported done = import(directory_of(config, {DType::kF32}), fresh_folder("checkpoint"));
+  EXPECT_EQ(source_of(done.checkpoint)->model().init_std, 0.02);
+  const auto says = [&](const std::string& began) {
+    auto manifest = checkpoint::Checkpoint::open(done.checkpoint)->manifest();
+    manifest.config = {{"seed", "1"}, {"init_std", began}};
+    std::ofstream(done.checkpoint + "/MANIFEST.json") << checkpoint::to_text(manifest);
+    return source_of(done.checkpoint);
+  };
+  for (const char* began : {"0.01", "0.0060000000000000001"}) {
+    const auto source = says(began);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    const auto json = config_json(source->model(), DType::kF32);
+    ASSERT_TRUE(json.ok());
+    EXPECT_EQ(json->find("initializer_range")->as_real(), std::stod(began));
+  }
+  for (const char* began : {"", "0", "-1", "inf", "nan", "0.01x"}) {
+    const auto refused = says(began);
+    ASSERT_FALSE(refused.ok()) << began;
+    EXPECT_EQ(refused.error().code, Code::kOtherCheckpoint);
+  }
+}
+
 TEST(Export, ADamagedCheckpointLeavesNothing) {
   const arch::ModelConfig config = tiny_models()[0];
   const Imported done = import(directory_of(config, {DType::kF32}), fresh_folder("damaged"));

@@ -253,7 +253,7 @@ TEST_F(CheckpointAnyToAny, OtherModelsSettingsAndDataAreRefusedWithBothValues) {
   other.train.seed = 7;
   EXPECT_NE(refused(other, kData).find("seed is 1234 there and 7 here; lr is 0.01"),
             std::string::npos);
-  EXPECT_NE(refused(spec, "another").find("data is made up there and another here"),
+  EXPECT_NE(refused(spec, "another").find("their digest is made up there and another here"),
             std::string::npos);
 }
 
@@ -321,7 +321,25 @@ TEST(CheckpointState, NoiseAveragesGoOn) {
     const checkpoint::Facts facts = running_state(session);
     session.step(1);
     EXPECT_NE(session.noise_scale()->averages(), before);
-    set_running_state(session, facts);
+    EXPECT_TRUE(set_running_state(session, facts).ok());
+    EXPECT_EQ(session.noise_scale()->averages(), before);
+    EXPECT_TRUE(set_running_state(session, {}).ok()) << "the run before did not measure it";
+    for (std::size_t i = 0; i < facts.size(); ++i)
+      for (const auto change : {+[](std::pair<std::string, std::string>& f) { f.first += "2"; },
+                                +[](std::pair<std::string, std::string>& f) { f.second += "x"; },
+                                +[](std::pair<std::string, std::string>& f) { f.second = ""; }}) {
+        checkpoint::Facts other = facts;
+        change(other[i]);
+        const auto refused = set_running_state(session, other);
+        ASSERT_FALSE(refused.ok()) << other[i].first << " = " << other[i].second;
+        EXPECT_EQ(refused.error().code, Code::kOtherCheckpoint);
+        EXPECT_NE(refused.error().message.find(other[i].first + " = " + other[i].second),
+                  std::string::npos)
+            << refused.error().message;
+      }
+    checkpoint::Facts more = facts;
+    more.emplace_back("loss_scale", "1024");
+    EXPECT_FALSE(set_running_state(session, more).ok());
     EXPECT_EQ(session.noise_scale()->averages(), before);
   });
 }
