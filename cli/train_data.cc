@@ -22,11 +22,14 @@ class FarTokens final : public data::TokenSource {
 
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
             std::span<std::int64_t> labels) const override {
-    constexpr std::int64_t kFar = std::int64_t{1} << 30;
     tokens_.read(kFar + sample, tokens, labels);
+  }
+  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override {
+    return tokens_.valid_labels(kFar + sample, seq);
   }
 
  private:
+  static constexpr std::int64_t kFar = std::int64_t{1} << 30;
   data::MockTokens tokens_;
 };
 

@@ -227,6 +227,10 @@ void CorpusTokens::read(std::int64_t sample, std::span<std::int64_t> tokens,
   std::copy_n(both.begin() + 1, seq, labels.begin());
 }
 
+std::int64_t CorpusTokens::valid_labels(std::int64_t /*sample*/, std::int64_t seq) const {
+  return seq;
+}
+
 void CorpusTokens::expect(std::int64_t first, std::int64_t count) const {
   state_->ahead->ask(first, count);
 }

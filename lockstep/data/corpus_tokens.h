@@ -52,6 +52,8 @@ class CorpusTokens final : public TokenSource {
   // document and token when a token id is not below the vocabulary.
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
             std::span<std::int64_t> labels) const override;
+  // All of them: every token of a file follows another.
+  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override;
   // Samples beyond the last are passed over.
   void expect(std::int64_t first, std::int64_t count) const override;
 

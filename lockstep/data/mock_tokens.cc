@@ -36,4 +36,8 @@ void MockTokens::read(std::int64_t sample, std::span<std::int64_t> tokens,
   }
 }
 
+std::int64_t MockTokens::valid_labels(std::int64_t sample, std::int64_t seq) const {
+  return ignore_some_ ? TokenSource::valid_labels(sample, seq) : seq;
+}
+
 }  // namespace lockstep::data

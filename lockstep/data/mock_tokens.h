@@ -17,6 +17,7 @@ class MockTokens final : public TokenSource {
 
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
             std::span<std::int64_t> labels) const override;
+  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override;
 
  private:
   RandomStream tokens_, choices_, ignored_;

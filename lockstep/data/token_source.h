@@ -17,6 +17,9 @@ class TokenSource {
   // REQUIRES: equal sizes.
   virtual void read(std::int64_t sample, std::span<std::int64_t> tokens,
                     std::span<std::int64_t> labels) const = 0;
+  // How many labels of a sequence of `seq` tokens are not ignored: as read() would tell. A source that
+  // knows without reading says so; this one reads.
+  virtual std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const;
   // Says that the `count` samples from `first` on will be read soon, so that they are on their way from
   // the disk by then. Returns at once, changes nothing that can be read, and may be left out.
   virtual void expect(std::int64_t first, std::int64_t count) const {

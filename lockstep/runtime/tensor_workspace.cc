@@ -330,14 +330,10 @@ void TensorWorkspace::load(const Op& op) {
 }
 
 std::int64_t TensorWorkspace::valid_tokens() {
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(settings_.seq)), labels(tokens.size());
   local_tokens_ = first_tokens_ = 0;
   for (int mb = 0; mb < step_.shape.microbatches; ++mb) {
-    for (std::int64_t row = 0; row < settings_.microbatch; ++row) {
-      read_from_->read(sample_of(mb, row), tokens, labels);
-      local_tokens_ += std::ranges::count_if(
-          labels, [](std::int64_t label) { return label != data::kIgnoredLabel; });
-    }
+    for (std::int64_t row = 0; row < settings_.microbatch; ++row)
+      local_tokens_ += read_from_->valid_labels(sample_of(mb, row), settings_.seq);
     if (mb == 0) first_tokens_ = local_tokens_;
   }
   return local_tokens_;

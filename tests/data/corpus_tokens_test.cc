@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
@@ -28,6 +29,8 @@ std::vector<std::int64_t> read(const CorpusTokens& tokens, std::int64_t sample, 
   std::vector<std::int64_t> text(seq), labels(seq);
   tokens.read(sample, text, labels);
   for (std::size_t i = 0; i + 1 < seq; ++i) EXPECT_EQ(labels[i], text[i + 1]);
+  EXPECT_EQ(tokens.valid_labels(sample, static_cast<std::int64_t>(seq)), std::ssize(labels));
+  EXPECT_EQ(std::ranges::count(labels, kIgnoredLabel), 0);
   text.push_back(labels.back());
   return text;
 }
@@ -109,6 +112,37 @@ TEST(CorpusTokens, ADigestIsThatOfTheOrder) {
   changed = corpus;
   changed.shares = {9, 1, 0};
   EXPECT_NE(open(changed, demand)->digest(), digest);
+}
+
+// What a run that is made longer or shorter relies on: the samples it has in common with the run before are
+// the same, or the digest is another and it is refused.
+TEST(CorpusTokens, ALongerRunHasTheSameSamplesOrAnotherDigest) {
+  const std::string folder = fresh_folder();
+  write_pair(folder + "a", distinct(kLengths));
+  write_pair(folder + "b", distinct({4, 40, 6, 17, 8}));
+  int kept = 0, refused = 0;
+  for (const auto& [files, weights] : std::vector<std::pair<int, std::vector<double>>>{
+           {1, {}}, {2, {}}, {2, {1, 3}}, {2, {0.3, 0.7}}}) {
+    Corpus corpus{
+        .files = {folder + "a", folder + "b"}, .weights = weights, .shares = {1, 0, 0}, .seed = 3};
+    corpus.files.resize(static_cast<std::size_t>(files));
+    std::map<Hash128, std::vector<std::vector<std::int64_t>>> longest;
+    for (std::int64_t samples = 4; samples < 90; samples += 3) {
+      const auto tokens = open(corpus, {.seq = 5, .samples = samples});
+      auto& known = longest[tokens->digest()];
+      kept += known.empty() ? 0 : 1;
+      refused += known.empty() ? 1 : 0;
+      for (std::int64_t i = 0; i < samples; ++i) {
+        const auto text = read(*tokens, i, 5);
+        if (std::cmp_less(i, known.size()))
+          ASSERT_EQ(text, known[static_cast<std::size_t>(i)]) << samples << " " << i;
+        else
+          known.push_back(text);
+      }
+    }
+  }
+  EXPECT_GT(kept, 20);
+  EXPECT_GT(refused, 20);
 }
 
 TEST(CorpusTokens, NamesTheTokenBeyondTheVocabulary) {

@@ -52,6 +52,8 @@ TEST(MockTokens, IgnoreADifferentShareInEverySample) {
     std::size_t ignored = 0;
     for (std::int64_t label : sample.labels) ignored += label == kIgnoredLabel ? 1 : 0;
     EXPECT_LT(ignored, 160U);
+    EXPECT_EQ(source.valid_labels(number, 256), 256 - static_cast<std::int64_t>(ignored));
+    EXPECT_EQ(MockTokens(7, 50, false).valid_labels(number, 256), 256);
     counts.insert(ignored);
   }
   EXPECT_GT(counts.size(), 10U);

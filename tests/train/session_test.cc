@@ -25,13 +25,19 @@ class Watched final : public data::TokenSource {
     inner_.read(sample, tokens, labels);
     const std::lock_guard lock(mutex_);
     samples_.insert(sample);
+    ++reads_;
+  }
+  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override {
+    return inner_.valid_labels(sample, seq);
   }
   const std::set<std::int64_t>& samples() const { return samples_; }
+  std::int64_t reads() const { return reads_; }
 
  private:
   const data::TokenSource& inner_;
   mutable std::mutex mutex_;
   mutable std::set<std::int64_t> samples_;
+  mutable std::int64_t reads_ = 0;
 };
 
 // What rank 0 of a run saw: training losses, held-out losses before the first step and after each, and
@@ -119,6 +125,19 @@ TEST(Evaluation, IsTheSameInEveryLayoutAndChangesNothing) {
       }
     }
   EXPECT_EQ(before_training.size(), 1u) << "initial weights and samples know no data degree";
+}
+
+TEST(Session, ReadsASampleOnce) {
+  const plan::Spec spec = tiny_spec(false, DType::kF32);
+  const data::MockTokens tokens(1, spec.model.vocab, true);
+  const Watched watched(tokens);
+  const Job job = job_of(spec, "dp2 zero1 m2 step");
+  on_every_rank(job, watched, [&](comm::World&, Session& session) {
+    session.step(0);
+    session.step(1);
+  });
+  EXPECT_EQ(watched.reads(), 2 * spec.batch.global_batch);
+  EXPECT_EQ(std::ssize(watched.samples()), watched.reads());
 }
 
 }  // namespace
