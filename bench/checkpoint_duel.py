@@ -9,7 +9,7 @@ two processes; PYTHON is the interpreter of its environment. DIR is where both w
 inside a round, so slow drift of the machine cancels. Both saves are timed until files are synced, both loads read the page
 cache into tensors that exist. Lockstep's save takes digests of all it writes, and its load compares them; DCP has none.
 Lockstep writes past the page cache, so its first load has to wait for the disk; DCP's finds its own pages, and so only
-the second one of Lockstep compares. About 45 seconds a round.
+the second one of Lockstep compares. About 35 seconds a round.
 """
 
 import argparse
