@@ -56,9 +56,10 @@ const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.
 std::vector<Column> budget_columns(const Args& args) {
   if (!args.has("tokens")) return {};
   const double tokens = args.real("tokens");
-  std::vector<Column> list = {{"days", 'r', [tokens](const PlanRow& row) {
-                                 return strf("%.3g", run_cost(row, tokens, {}).days);
-                               }}};
+  std::vector<Column> list = {
+      {"days", 'r',
+       [tokens](const PlanRow& row) { return strf("%.3g", run_cost(row, tokens, {}).days); }, "",
+       1}};
   if (args.has("price"))
     list.push_back({"cost", 'r', [tokens, price = args.real("price")](const PlanRow& row) {
                       return amount(*run_cost(row, tokens, price).money);

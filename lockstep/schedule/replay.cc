@@ -92,6 +92,8 @@ class Replay {
     if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied ||
         op.kind == OpKind::kReduceReplicated)
       need_whole_sums(op, fx);
+    if (op.kind == OpKind::kUpdate && op.unit == step_.head() && step_.shares_state())
+      need_update_of_embedding();
     for (const Value& value : fx.reads) states_[value].is_final |= op.kind == OpKind::kNorm;
     if (op.kind == OpKind::kWait)
       need_periods_in_order(list_[static_cast<std::size_t>(op.target)], fx);
@@ -138,6 +140,12 @@ class Replay {
           report("uses " + to_text(value) + " after " + std::to_string(states_[value].changes) +
                  " of " + std::to_string(needed) + " reductions");
       }
+  }
+
+  // Of a tied weight with one state the head takes over what the embedding's update makes.
+  void need_update_of_embedding() {
+    if (states_[{ValueKind::kOptimizer, 0}].changes == 0)
+      report("takes the tied weight over before unit 0 is updated");
   }
 
   // Sums of floating point numbers depend on the order.

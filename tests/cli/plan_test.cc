@@ -159,7 +159,7 @@ TEST(PlanVerb, DrawsEveryStage) {
 }
 
 TEST(PlanVerb, TellsWhatATokenBudgetCosts) {
-  const Answer ran = run({"--tokens", "1e12", "--price", "2"});
+  const Answer ran = run({"--tokens", "1e12", "--price", "2"}, 120);
   const std::string head = ran.out.substr(0, ran.out.find("\n1 "));
   EXPECT_NE(head.find("  days  "), std::string::npos) << ran.out;
   EXPECT_NE(head.find("cost"), std::string::npos) << ran.out;

@@ -1,4 +1,5 @@
 #include "lockstep/draw/stacks.h"
+#include "tests/draw/lines.h"
 
 #include <gtest/gtest.h>
 
@@ -18,13 +19,6 @@ Stacks some(double limit, std::vector<StackRow> rows) {
 
 std::string without_colour(const std::string& text) {
   return std::regex_replace(text, std::regex("\x1b\\[[0-9;]*m"), "");
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 std::int64_t times(const std::string& text, const std::string& word) {

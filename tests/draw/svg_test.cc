@@ -250,7 +250,7 @@ TEST(Svg, LargeStepsStaySmall) {
 }
 
 TEST(Svg, NothingIsDrawnOfNothing) {
-  EXPECT_EQ(read(svg({})).back().name, "svg");
+  EXPECT_EQ(read(svg(Figure{})).back().name, "svg");
   Figure figure;
   figure.bands.push_back({{0}, {{LaneKind::kCompute, "compute", {}}}, {{{}, 0}}});
   EXPECT_EQ(read(svg(figure)).back().name, "svg");

@@ -9,18 +9,12 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/draw/runs.h"
+#include "tests/draw/lines.h"
 #include "tests/draw/samples.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::draw {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 // Escapes removed; every code point that is drawn is one column wide.
 std::string stripped(const std::string& line) {
@@ -231,7 +225,7 @@ TEST(Terminal, NumbersStandOnTheirBars) {
 
 TEST(Terminal, NothingIsDrawnOfNothing) {
   for (const bool colour : {false, true}) {
-    EXPECT_NE(terminal({}, {80, colour}).find("makespan 0 s"), std::string::npos);
+    EXPECT_NE(terminal(Figure{}, {80, colour}).find("makespan 0 s"), std::string::npos);
     Figure figure;
     figure.bands.push_back({{0}, {{LaneKind::kCompute, "compute", {}}}, {{{}, 0}}});
     EXPECT_NE(terminal(figure, {80, colour}).find("idle"), std::string::npos);
