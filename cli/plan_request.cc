@@ -40,6 +40,20 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
+// What commas and spaces separate; the axes of an order belong to it.
+std::vector<std::string> layout_words(std::string text) {
+  std::ranges::replace(text, ',', ' ');
+  std::vector<std::string> words;
+  for (std::string& word : split_at(text, ' ')) {
+    const bool is_axis = word == "tp" || word == "cp" || word == "pp" || word == "dp";
+    if (is_axis && !words.empty() && words.back().starts_with("order="))
+      words.back() += "," + word;
+    else
+      words.push_back(std::move(word));
+  }
+  return words;
+}
+
 class PlanReader {
  public:
   PlanReader(const Args& args, PlanRequest& request, config::Report& report)
@@ -190,11 +204,10 @@ class PlanReader {
   // "tp=8,pp=16" and "tp8 pp16" are the same; `microbatch` is not part of a layout's name.
   void read_layout() {
     if (!args_.has("layout")) return;
-    std::string text = args_.text("layout"), words;
-    std::ranges::replace(text, ',', ' ');
+    std::string words;
     OwnLayout own;
     bool has_dp = false;
-    for (std::string& word : split_at(text, ' ')) {
+    for (std::string& word : layout_words(args_.text("layout"))) {
       const std::size_t is = word.find('=');
       const std::string key = word.substr(0, is);
       if (key == "microbatch") {

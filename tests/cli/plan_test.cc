@@ -79,6 +79,9 @@ TEST(PlanVerb, PricesTheUsersOwnLayout) {
             best.find("step_s")->find("total")->as_real());
   const Json mine = json_of({"--layout", "tp=8,pp=2,zero=1,schedule=interleaved,chunks=2"});
   EXPECT_EQ(mine.find("plans")->items()[0].find("layout")->find("dp")->as_int(), 4);
+  const std::string ordered = "tp2 pp2 dp16 zero1 interleaved chunks2 m32 step order=tp,cp,dp,pp";
+  EXPECT_EQ(json_of({"--layout", ordered}).find("plans")->items()[0].find("name")->as_text(),
+            ordered);
 }
 
 TEST(PlanVerb, WritesARunFile) {
