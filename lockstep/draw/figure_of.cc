@@ -123,8 +123,6 @@ Ink ink_of(OpKind kind) {
   return Ink::kOther;
 }
 
-bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
-
 // The bars and levels of one program's coordinates.
 class ProgramBands {
  public:

@@ -33,6 +33,9 @@ struct OpRow {
 const OpRow& op_row(OpKind kind);
 std::span<const OpRow> op_table();  // in the order of OpKind
 
+// Whether all it meets come to it at once, in the order of their lists, and the last is waited for.
+inline bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
+
 // The reach that the kind needs in such a step.
 Reach usual_reach(const StepShape& step, OpKind kind);
 

@@ -12,6 +12,7 @@
 #include "lockstep/plan/step.h"
 #include "lockstep/plan/step_sizes.h"
 #include "lockstep/schedule/memory_walk.h"
+#include "lockstep/schedule/op_table.h"
 #include "lockstep/search/layout_of.h"
 
 namespace lockstep::search {
@@ -49,8 +50,6 @@ std::vector<PriceRequest> lattice_points(const Lattice& lattice) {
     }
   return found;
 }
-
-bool meets(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
 
 double& term_of_op(StepTime& time, OpKind kind) {
   switch (kind) {
@@ -92,7 +91,7 @@ StepTime terms_of_lists(const TimedStep& step) {
   for (std::size_t c = 0; c < times.coords.size(); ++c)
     for (const schedule::TimedOp& timed : times.coords[c])
       if (const OpKind kind = step.program.lists[c][static_cast<std::size_t>(timed.op)].kind;
-          meets(kind))
+          is_meeting(kind))
         met[kind] = std::max(met[kind], timed.start);
   StepTime sum;
   for (std::size_t c = 0; c < times.coords.size(); ++c) {
@@ -102,7 +101,7 @@ StepTime terms_of_lists(const TimedStep& step) {
       const Op& op = list[static_cast<std::size_t>(timed.op)];
       const Op& cause = op.kind == OpKind::kWait ? list[static_cast<std::size_t>(op.target)] : op;
       const Seconds begin =
-          meets(op.kind) ? std::clamp(met[op.kind], timed.start, timed.end) : timed.start;
+          is_meeting(op.kind) ? std::clamp(met[op.kind], timed.start, timed.end) : timed.start;
       sum.bubble += (begin - before).value;
       term_of_op(sum, cause.kind) += (timed.end - begin).value;
       before = timed.end;

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/op_table.h"
 
 namespace lockstep::sim {
 namespace {
@@ -78,8 +79,6 @@ std::string kind_text(int kind) {
   }
   return "";
 }
-
-bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
 
 Cause cause_of(const Op& op) {
   if (op.transfer >= 0) return Cause::kHop;
