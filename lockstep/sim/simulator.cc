@@ -9,6 +9,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/schedule/effects.h"
+#include "lockstep/schedule/op_table.h"
 #include "lockstep/schedule/text.h"
 #include "lockstep/sim/lane_clock.h"
 
@@ -153,7 +154,7 @@ class Run {
     const Op& op = op_at(c);
     if (op.kind == OpKind::kFree) return true;
     if (op.kind == OpKind::kWait) return wait(c, op.target) && !begin_host(c);
-    if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied) return meet(c, op.kind);
+    if (is_meeting(op.kind)) return meet(c, op.kind);
     if (is_async(op.kind)) return !begin_host(c) && (enter_lane(c, op), true);
     const Seconds work = cost_({c}, op);
     if (work == Seconds{}) return true;
