@@ -17,7 +17,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-struct Ran {
+struct Told {
   ExitCode code = ExitCode::kBug;
   std::string out, err;
 };
@@ -33,10 +33,10 @@ Surroundings surroundings(Variables variables, bool is_terminal = false) {
           .err_is_terminal = is_terminal};
 }
 
-Ran run(std::vector<std::string> words, const std::vector<Verb>& verbs = catalog(),
-        const Surroundings& around = surroundings({})) {
+Told tell(std::vector<std::string> words, const std::vector<Verb>& verbs = catalog(),
+          const Surroundings& around = surroundings({})) {
   std::ostringstream out, err;
-  Ran ran;
+  Told ran;
   ran.code = run_lockstep(verbs, std::move(words), around, out, err);
   ran.out = out.str();
   ran.err = err.str();
@@ -55,12 +55,12 @@ class Examples : public testing::Test {
 };
 
 TEST_F(Examples, FiveMistakesAreFiveDiagnostics) {
-  const Ran text = run({"config", "check", "five_mistakes.toml"});
+  const Told text = tell({"config", "check", "five_mistakes.toml"});
   EXPECT_EQ(text.code, ExitCode::kUsage);
   EXPECT_EQ(text.out, "");
   EXPECT_TRUE(support::matches_golden("cli/five_mistakes.txt", text.err));
 
-  const Ran json = run({"config", "check", "five_mistakes.toml", "--json"});
+  const Told json = tell({"config", "check", "five_mistakes.toml", "--json"});
   EXPECT_EQ(json.code, ExitCode::kUsage);
   EXPECT_EQ(json.out, "");
   EXPECT_TRUE(support::matches_golden("cli/five_mistakes.json", json.err));
@@ -77,29 +77,29 @@ TEST_F(Examples, FiveMistakesAreFiveDiagnostics) {
 }
 
 TEST_F(Examples, ContradictionsShowBothKeys) {
-  const Ran ran = run({"config", "check", "contradictions.toml"});
+  const Told ran = tell({"config", "check", "contradictions.toml"});
   EXPECT_EQ(ran.code, ExitCode::kUsage);
   EXPECT_TRUE(support::matches_golden("cli/contradictions.txt", ran.err));
 }
 
 TEST_F(Examples, AGoodFileIsSummedUp) {
-  const Ran ran = run({"config", "check", "good.toml"});
+  const Told ran = tell({"config", "check", "good.toml"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_EQ(ran.err, "");
   EXPECT_TRUE(support::matches_golden("cli/good_check.txt", ran.out));
-  const Result<Json> json = Json::parse(run({"config", "check", "good.toml", "--json"}).out);
+  const Result<Json> json = Json::parse(tell({"config", "check", "good.toml", "--json"}).out);
   ASSERT_TRUE(json.ok());
   EXPECT_EQ(json->find("spec")->find("layout")->find("dp")->as_int(), 8);
 }
 
 TEST_F(Examples, ShowNamesTheOriginOfEveryValue) {
-  const Ran ran = run({"config", "show", "good.toml", "--origin", "--set", "layout.pp=4"});
+  const Told ran = tell({"config", "show", "good.toml", "--origin", "--set", "layout.pp=4"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(support::matches_golden("cli/good_show.txt", ran.out));
 }
 
 TEST_F(Examples, AnOverrideIsCheckedLikeAFile) {
-  const Ran ran = run({"config", "check", "good.toml", "--set", "layout.tp=0"});
+  const Told ran = tell({"config", "check", "good.toml", "--set", "layout.tp=0"});
   EXPECT_EQ(ran.code, ExitCode::kUsage);
   EXPECT_NE(ran.err.find(" --> --set\n"), std::string::npos) << ran.err;
 }
@@ -109,7 +109,7 @@ TEST_F(Examples, ABrokenOverrideIsAMistakeOfTheCheck) {
     for (const bool json : {false, true}) {
       std::vector<std::string> words = {"config", "check", "good.toml", "--set", assignment};
       if (json) words.emplace_back("--json");
-      const Ran ran = run(words);
+      const Told ran = tell(words);
       EXPECT_EQ(ran.code, ExitCode::kUsage) << assignment;
       EXPECT_EQ(ran.out, "") << assignment;
       EXPECT_NE(ran.err.find("LS0"), std::string::npos) << ran.err;
@@ -120,42 +120,42 @@ TEST_F(Examples, ABrokenOverrideIsAMistakeOfTheCheck) {
 TEST_F(Examples, AWarningIsShownAndIsNoMistake) {
   const std::vector<std::string> words = {"config",        "check", "good.toml",     "--set",
                                           "train.steps=1", "--set", "train.warmup=2"};
-  const Ran ran = run(words);
+  const Told ran = tell(words);
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(ran.err.starts_with("warning[")) << ran.err;
   EXPECT_NE(ran.out.find("is valid"), std::string::npos) << ran.out;
   std::vector<std::string> with_json = words;
   with_json.emplace_back("--json");
-  const Result<Json> json = Json::parse(run(with_json).out);
+  const Result<Json> json = Json::parse(tell(with_json).out);
   ASSERT_TRUE(json.ok());
   EXPECT_EQ(json->find("warnings")->items().size(), 1u);
 }
 
 TEST_F(Examples, ShowSaysWhatIsDerivedAndWhatIsStillMissing) {
-  const Ran good = run({"config", "show", "good.toml", "--origin"});
+  const Told good = tell({"config", "show", "good.toml", "--origin"});
   EXPECT_NE(good.out.find("dp = 8                   # derived\n"), std::string::npos) << good.out;
-  const Ran bare = run({"config", "show"});
+  const Told bare = tell({"config", "show"});
   EXPECT_EQ(bare.code, ExitCode::kOk);
   for (const char* key : {"name", "seq", "global_batch"})
     EXPECT_NE(bare.out.find(join_parts("\n# ", key, " is required and not set\n")),
               std::string::npos)
         << bare.out;
-  EXPECT_TRUE(Json::parse(run({"config", "show", "--json"}).out).ok());
+  EXPECT_TRUE(Json::parse(tell({"config", "show", "--json"}).out).ok());
 }
 
 TEST(Fields, OfAnyTableAreListed) {
-  const Ran inner = run({"config", "fields", "model.moe"});
+  const Told inner = tell({"config", "fields", "model.moe"});
   EXPECT_EQ(inner.code, ExitCode::kOk) << inner.err;
   EXPECT_TRUE(inner.out.starts_with("model.moe.experts")) << inner.out;
   EXPECT_EQ(inner.out.find("model.mla"), std::string::npos);
-  EXPECT_NE(run({"config", "fields", "model"}).out.find("model.moe.experts"), std::string::npos);
-  EXPECT_NE(run({"config", "fields", "model.layers"})
+  EXPECT_NE(tell({"config", "fields", "model"}).out.find("model.moe.experts"), std::string::npos);
+  EXPECT_NE(tell({"config", "fields", "model.layers"})
                 .out.find("(required unless `like` or a known name is given)"),
             std::string::npos);
 }
 
 TEST(Doctor, TriesTheLocalBackendAndKeepsToTheWidth) {
-  const Ran ran = run({"doctor"});
+  const Told ran = tell({"doctor"});
   EXPECT_NE(ran.out.find("ok      local          an all_reduce between two threads works\n"),
             std::string::npos)
       << ran.out;
@@ -166,8 +166,8 @@ TEST(Doctor, TriesTheLocalBackendAndKeepsToTheWidth) {
 }
 
 TEST(Bench, RunsWithTheDefaultsOfABuildWithoutTorch) {
-  const Ran ran =
-      run({"bench", "comm", "--backend", "local", "--sizes", "4KiB", "--seconds", "0.001"});
+  const Told ran =
+      tell({"bench", "comm", "--backend", "local", "--sizes", "4KiB", "--seconds", "0.001"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(ran.out.starts_with("local, 2 ranks")) << ran.out;
   EXPECT_EQ(ran.out.find(" 0.00 "), std::string::npos) << ran.out;
@@ -207,14 +207,14 @@ TEST(Help, OfBenchNamesTheBackendsOfTheBuild) {
 }
 
 TEST(Help, IsTheSameHoweverItIsAskedFor) {
-  const std::string page = run({"help", "config", "check"}).out;
-  EXPECT_EQ(run({"config", "check", "--help"}).out, page);
-  EXPECT_EQ(run({"config", "check", "-h", "whatever"}).out, page);
-  EXPECT_EQ(run({}).out, run({"--help"}).out);
-  EXPECT_EQ(run({}).out, run({"help"}).out);
-  EXPECT_EQ(run({}).out, run({"help", "help"}).out);
-  EXPECT_EQ(run({}).code, ExitCode::kOk);
-  EXPECT_TRUE(Json::parse(run({"help", "--json"}).out).ok());
+  const std::string page = tell({"help", "config", "check"}).out;
+  EXPECT_EQ(tell({"config", "check", "--help"}).out, page);
+  EXPECT_EQ(tell({"config", "check", "-h", "whatever"}).out, page);
+  EXPECT_EQ(tell({}).out, tell({"--help"}).out);
+  EXPECT_EQ(tell({}).out, tell({"help"}).out);
+  EXPECT_EQ(tell({}).out, tell({"help", "help"}).out);
+  EXPECT_EQ(tell({}).code, ExitCode::kOk);
+  EXPECT_TRUE(Json::parse(tell({"help", "--json"}).out).ok());
 }
 
 struct Mistake {
@@ -230,7 +230,7 @@ struct Mistake {
 class CommandLine : public testing::TestWithParam<Mistake> {};
 
 TEST_P(CommandLine, MistakeIsExplained) {
-  const Ran ran = run(GetParam().words);
+  const Told ran = tell(GetParam().words);
   EXPECT_EQ(ran.code, GetParam().code);
   EXPECT_EQ(ran.out, "");
   EXPECT_NE(ran.err.find(GetParam().message + "\n"), std::string::npos) << ran.err;
@@ -238,7 +238,7 @@ TEST_P(CommandLine, MistakeIsExplained) {
 
   std::vector<std::string> words = GetParam().words;
   words.insert(words.begin(), "--json");
-  const Ran json = run(words);
+  const Told json = tell(words);
   EXPECT_EQ(json.code, GetParam().code);
   const Result<Json> parsed = Json::parse(json.err);
   ASSERT_TRUE(parsed.ok()) << json.err;
@@ -334,13 +334,13 @@ INSTANTIATE_TEST_SUITE_P(
                             "name a file in it"}));
 
 TEST(Explain, KnowsEveryCode) {
-  const std::string list = run({"explain"}).out;
+  const std::string list = tell({"explain"}).out;
   for (const CodeRow& row : code_table()) {
     EXPECT_NE(list.find(to_text(row.code)), std::string::npos);
-    const Ran one = run({"explain", to_text(row.code)});
+    const Told one = tell({"explain", to_text(row.code)});
     EXPECT_EQ(one.code, ExitCode::kOk);
     EXPECT_NE(one.out.find(row.explanation), std::string::npos);
-    const Result<Json> json = Json::parse(run({"explain", to_text(row.code), "--json"}).out);
+    const Result<Json> json = Json::parse(tell({"explain", to_text(row.code), "--json"}).out);
     ASSERT_TRUE(json.ok());
     EXPECT_EQ(json->find("codes")->items()[0].find("title")->as_text(), row.title);
   }
@@ -368,7 +368,7 @@ TEST(Colour, FollowsFlagThenVariablesThenTerminal) {
   for (const Case& c : cases) {
     const Surroundings around = surroundings(c.variables, c.terminal);
     EXPECT_EQ(use_colour(c.choice, around.lookup, c.terminal), c.colour) << c.choice;
-    const Ran ran = run({"--color", c.choice, "nothing"}, catalog(), around);
+    const Told ran = tell({"--color", c.choice, "nothing"}, catalog(), around);
     EXPECT_EQ(ran.err.find('\x1b') != std::string::npos, c.colour) << ran.err;
   }
 }
@@ -409,23 +409,23 @@ ExitCode print_args(const Args& args, Output& output) {
 
 TEST(Args, AreReadInEverySpelling) {
   const std::vector<Verb> verbs = {probe(print_args)};
-  EXPECT_EQ(run({"probe"}, verbs).out, "3");
-  EXPECT_EQ(run({"probe", "--count=5", "--loud"}, verbs).out, "5 loud");
-  EXPECT_EQ(run({"probe", "a", "--count", "5", "b", "c"}, verbs).out, "5 first a rest b rest c");
-  EXPECT_EQ(run({"probe", "--rate", "-2.5", "--size", "2KiB", "--mode=slow"}, verbs).out,
+  EXPECT_EQ(tell({"probe"}, verbs).out, "3");
+  EXPECT_EQ(tell({"probe", "--count=5", "--loud"}, verbs).out, "5 loud");
+  EXPECT_EQ(tell({"probe", "a", "--count", "5", "b", "c"}, verbs).out, "5 first a rest b rest c");
+  EXPECT_EQ(tell({"probe", "--rate", "-2.5", "--size", "2KiB", "--mode=slow"}, verbs).out,
             "3 rate -2.5 size 2048 mode slow");
-  EXPECT_EQ(run({"probe", "--many", "x", "--many=--y"}, verbs).out, "3 many x many --y");
-  EXPECT_EQ(run({"probe", "--", "--loud", "-x"}, verbs).out, "3 first --loud rest -x");
-  EXPECT_EQ(run({"probe", "--", "--json"}, verbs).out, "3 first --json");
-  EXPECT_EQ(run({"probe", "-5"}, verbs).out, "3 first -5");
+  EXPECT_EQ(tell({"probe", "--many", "x", "--many=--y"}, verbs).out, "3 many x many --y");
+  EXPECT_EQ(tell({"probe", "--", "--loud", "-x"}, verbs).out, "3 first --loud rest -x");
+  EXPECT_EQ(tell({"probe", "--", "--json"}, verbs).out, "3 first --json");
+  EXPECT_EQ(tell({"probe", "-5"}, verbs).out, "3 first -5");
 }
 
 TEST(Args, ComeFromTheEnvironmentWhenNotGiven) {
   const std::vector<Verb> verbs = {probe(print_args)};
   const Surroundings around = surroundings({{"PROBE_COUNT", "7"}});
-  EXPECT_EQ(run({"probe"}, verbs, around).out, "7");
-  EXPECT_EQ(run({"probe", "--count", "2"}, verbs, around).out, "2");
-  EXPECT_EQ(run({"probe"}, verbs, surroundings({{"PROBE_COUNT", "x"}})).code, ExitCode::kUsage);
+  EXPECT_EQ(tell({"probe"}, verbs, around).out, "7");
+  EXPECT_EQ(tell({"probe", "--count", "2"}, verbs, around).out, "2");
+  EXPECT_EQ(tell({"probe"}, verbs, surroundings({{"PROBE_COUNT", "x"}})).code, ExitCode::kUsage);
 }
 
 TEST(Args, AreCheckedAgainstTheTable) {
@@ -442,7 +442,7 @@ TEST(Args, AreCheckedAgainstTheTable) {
                                              {"probe", "--size", "-1"},
                                              {"probe", "--size", "big"},
                                              {"probe", "--mode", "fats"}}) {
-    const Ran ran = run(words, verbs);
+    const Told ran = tell(words, verbs);
     EXPECT_EQ(ran.code, ExitCode::kUsage) << words.back();
     EXPECT_TRUE(ran.err.starts_with("error[LS0003]: --")) << ran.err;
     EXPECT_EQ(ran.out, "");
@@ -451,11 +451,11 @@ TEST(Args, AreCheckedAgainstTheTable) {
 
 TEST(ExitCodes, FollowTheKindOfFailure) {
   const auto code_of = [](ExitCode (*body)(const Args&, Output&)) {
-    return run({"probe"}, {probe(body)});
+    return tell({"probe"}, {probe(body)});
   };
   EXPECT_EQ(code_of([](const Args&, Output&) { return ExitCode::kCheckFailed; }).code,
             ExitCode::kCheckFailed);
-  const Ran bug = code_of([](const Args&, Output&) -> ExitCode {
+  const Told bug = code_of([](const Args&, Output&) -> ExitCode {
     LS_CHECK(false, "planted");
     return ExitCode::kOk;
   });
@@ -482,12 +482,12 @@ TEST(ExitCodes, EveryCodeHasOne) {
 TEST(Torch, AVerbThatNeedsItSaysSoInACoreBuild) {
   Verb verb = probe(print_args);
   verb.needs_torch = true;
-  const Ran ran = run({"probe"}, {verb});
+  const Told ran = tell({"probe"}, {verb});
   EXPECT_EQ(ran.code, LOCKSTEP_WITH_TORCH ? ExitCode::kOk : ExitCode::kEnvironment);
   EXPECT_EQ(ran.err.find("error[LS0601]") == 0, !LOCKSTEP_WITH_TORCH) << ran.err;
   if (LOCKSTEP_WITH_TORCH) return;
   for (const char* name : {"train", "verify"}) {
-    const Ran refused = run({name});
+    const Told refused = tell({name});
     EXPECT_EQ(refused.code, ExitCode::kEnvironment);
     EXPECT_TRUE(refused.err.starts_with(join_parts(
         "error[LS0601]: `lockstep ", name, "` needs LibTorch, which this build does not have\n")))

@@ -15,16 +15,18 @@
 namespace lockstep::cli {
 namespace {
 
-Answer run(const std::vector<std::string>& arguments) { return answer(cluster_verb(), arguments); }
+Answer run_cluster(const std::vector<std::string>& arguments) {
+  return answer(cluster_verb(), arguments);
+}
 
 TEST(ClusterVerb, ShowsACard) {
-  const Answer ran = run({"cluster", "h100:16384"});
+  const Answer ran = run_cluster({"cluster", "h100:16384"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(support::matches_golden("cli/cluster_h100.txt", ran.out));
 }
 
 TEST(ClusterVerb, ListsEveryDeviceInEightyColumns) {
-  const Answer ran = run({"cluster", "--list"});
+  const Answer ran = run_cluster({"cluster", "--list"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   std::istringstream lines(ran.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
@@ -33,7 +35,7 @@ TEST(ClusterVerb, ListsEveryDeviceInEightyColumns) {
 }
 
 TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {
-  const Answer ran = run({"cluster", "tpu-v5p:2x8x16", "--json"});
+  const Answer ran = run_cluster({"cluster", "tpu-v5p:2x8x16", "--json"});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   const auto json = Json::parse(ran.out);
   ASSERT_TRUE(json.ok()) << json.error().message;
@@ -47,33 +49,33 @@ TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {
 }
 
 TEST(ClusterVerb, MarksPlaceholdersAndSaysF16OfV100) {
-  const Answer pcie = run({"cluster", "rtx-4090:8"});
+  const Answer pcie = run_cluster({"cluster", "rtx-4090:8"});
   EXPECT_NE(pcie.out.find("3.4 us?"), std::string::npos) << pcie.out;
   EXPECT_NE(pcie.out.find("\n? placeholder"), std::string::npos) << pcie.out;
-  const Answer card = run({"cluster", "v100:8"});
+  const Answer card = run_cluster({"cluster", "v100:8"});
   EXPECT_NE(card.out.find("125 TFLOP/s f16"), std::string::npos) << card.out;
   EXPECT_EQ(card.out.find("bf16"), std::string::npos) << card.out;
-  const auto json = Json::parse(run({"cluster", "v100:8", "--json"}).out);
+  const auto json = Json::parse(run_cluster({"cluster", "v100:8", "--json"}).out);
   EXPECT_TRUE(json->find("device")->find("peak_bf16_flops")->is_null());
   EXPECT_FALSE(json->find("device")->find("peak_f16_flops")->is_null());
 }
 
 TEST(ClusterVerb, ListsTheKeysOfAFile) {
-  const Answer ran = run({"cluster", "--fields"});
+  const Answer ran = run_cluster({"cluster", "--fields"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   for (const char* key : {"device.base", "device.memory_bandwidth", "[[tier]]", "oversubscription"})
     EXPECT_NE(ran.out.find(key), std::string::npos) << key;
-  EXPECT_TRUE(Json::parse(run({"cluster", "--fields", "--json"}).out).ok());
+  EXPECT_TRUE(Json::parse(run_cluster({"cluster", "--fields", "--json"}).out).ok());
 }
 
 TEST(ClusterVerb, MistakesAreUsageErrorsWithHelp) {
-  const Answer near = run({"cluster", "h10:8"});
+  const Answer near = run_cluster({"cluster", "h10:8"});
   EXPECT_EQ(near.code, ExitCode::kUsage);
   EXPECT_NE(near.err.find("LS0401"), std::string::npos) << near.err;
   EXPECT_NE(near.err.find("h100"), std::string::npos) << near.err;
-  EXPECT_EQ(run({"cluster"}).code, ExitCode::kUsage);
-  EXPECT_EQ(run({"cluster", "h100:8", "--list"}).code, ExitCode::kUsage);
-  EXPECT_EQ(run({"cluster", "h100:12"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_cluster({"cluster"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_cluster({"cluster", "h100:8", "--list"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_cluster({"cluster", "h100:12"}).code, ExitCode::kUsage);
 }
 
 }  // namespace

@@ -17,28 +17,30 @@
 namespace lockstep::cli {
 namespace {
 
-Answer run(const std::vector<std::string>& arguments) { return answer(model_verb(), arguments); }
+Answer run_model(const std::vector<std::string>& arguments) {
+  return answer(model_verb(), arguments);
+}
 
 TEST(ModelVerb, ShowsACard) {
   for (const char* name : {"llama3-405b", "deepseek-v3"}) {
-    const Answer ran = run({"model", name});
+    const Answer ran = run_model({"model", name});
     EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
     EXPECT_TRUE(support::matches_golden("cli/model_" + std::string(name) + ".txt", ran.out));
   }
 }
 
 TEST(ModelVerb, FitsEightyColumns) {
-  std::string all = run({"model", "--list"}).out;
+  std::string all = run_model({"model", "--list"}).out;
   for (const arch::CatalogRow& row : arch::catalog()) {
     EXPECT_NE(all.find("\n" + row.config.name + " "), std::string::npos) << row.config.name;
-    all += run({"model", row.config.name}).out;
+    all += run_model({"model", row.config.name}).out;
   }
   std::istringstream lines(all);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
 TEST(ModelVerb, JsonHoldsBothConventionsAtTheAskedLength) {
-  const Answer ran = run({"model", "llama3-405b", "--seq", "131072", "--json"});
+  const Answer ran = run_model({"model", "llama3-405b", "--seq", "131072", "--json"});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   const auto json = Json::parse(ran.out);
   ASSERT_TRUE(json.ok()) << json.error().message;
@@ -58,26 +60,27 @@ TEST(ModelVerb, JsonHoldsBothConventionsAtTheAskedLength) {
 
 TEST(ModelVerb, DefaultLengthIsTheModelsButAtMost8192) {
   const auto seq = [](const char* name) {
-    return Json::parse(run({"model", name, "--json"}).out)->find("seq")->as_int();
+    return Json::parse(run_model({"model", name, "--json"}).out)->find("seq")->as_int();
   };
   EXPECT_EQ(seq("gpt2"), 1024);
   EXPECT_EQ(seq("llama3-405b"), 8192);
 }
 
 TEST(ModelVerb, SaysWhenTheLengthIsBeyondTheModel) {
-  EXPECT_NE(run({"model", "gpt2", "--seq", "4096"}).out.find("made for 1,024"), std::string::npos);
-  EXPECT_EQ(run({"model", "gpt2", "--seq", "1024"}).out.find("made for"), std::string::npos);
+  EXPECT_NE(run_model({"model", "gpt2", "--seq", "4096"}).out.find("made for 1,024"),
+            std::string::npos);
+  EXPECT_EQ(run_model({"model", "gpt2", "--seq", "1024"}).out.find("made for"), std::string::npos);
 }
 
 TEST(ModelVerb, ReadsAFileAndPointsAtItsMistakes) {
   const std::filesystem::path path =
       std::filesystem::path(testing::TempDir()) / "lockstep_model_verb.toml";
   std::ofstream(path) << "like = \"llama3-8b\"\nlayers = 2\n";
-  const Answer good = run({"model", path.string()});
+  const Answer good = run_model({"model", path.string()});
   EXPECT_EQ(good.code, ExitCode::kOk) << good.err;
   EXPECT_TRUE(good.out.starts_with("lockstep_model_verb: ")) << good.out;
   std::ofstream(path) << "like = \"llama3-8b\"\nkv_heads = 5\n";
-  const Answer bad = run({"model", path.string()});
+  const Answer bad = run_model({"model", path.string()});
   EXPECT_EQ(bad.code, ExitCode::kUsage);
   EXPECT_NE(bad.err.find(":2:"), std::string::npos) << bad.err;
   EXPECT_NE(bad.err.find("LS0302"), std::string::npos) << bad.err;
@@ -85,32 +88,32 @@ TEST(ModelVerb, ReadsAFileAndPointsAtItsMistakes) {
 }
 
 TEST(ModelVerb, MistakesAreUsageErrorsWithHelp) {
-  const Answer near = run({"model", "lama3-8b"});
+  const Answer near = run_model({"model", "lama3-8b"});
   EXPECT_EQ(near.code, ExitCode::kUsage);
   EXPECT_NE(near.err.find("LS0301"), std::string::npos) << near.err;
   EXPECT_NE(near.err.find("llama3-8b"), std::string::npos) << near.err;
   EXPECT_TRUE(near.out.empty());
-  EXPECT_EQ(run({"model"}).code, ExitCode::kUsage);
-  EXPECT_EQ(run({"model", "gpt2", "--seq", "0"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_model({"model"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_model({"model", "gpt2", "--seq", "0"}).code, ExitCode::kUsage);
 }
 
 TEST(ModelVerb, ADirectoryIsNoModel) {
-  EXPECT_EQ(run({"model", testing::TempDir()}).code, ExitCode::kEnvironment);
+  EXPECT_EQ(run_model({"model", testing::TempDir()}).code, ExitCode::kEnvironment);
 }
 
 TEST(ModelVerb, ANameAndAListAreRefused) {
-  EXPECT_EQ(run({"model", "gpt2", "--list"}).code, ExitCode::kUsage);
-  EXPECT_EQ(run({"model", "--fields", "gpt2"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_model({"model", "gpt2", "--list"}).code, ExitCode::kUsage);
+  EXPECT_EQ(run_model({"model", "--fields", "gpt2"}).code, ExitCode::kUsage);
 }
 
 TEST(ModelVerb, ListsTheKeysOfAFile) {
-  const Answer ran = run({"model", "--fields"});
+  const Answer ran = run_model({"model", "--fields"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_NE(ran.out.find("layers  (required unless `like` is given)"), std::string::npos);
   for (const char* key : {"like", "moe.experts", "mla.kv_rank"})
     EXPECT_NE(ran.out.find(key), std::string::npos) << key;
-  EXPECT_TRUE(Json::parse(run({"model", "--fields", "--json"}).out).ok());
-  EXPECT_TRUE(Json::parse(run({"model", "--list", "--json"}).out).ok());
+  EXPECT_TRUE(Json::parse(run_model({"model", "--fields", "--json"}).out).ok());
+  EXPECT_TRUE(Json::parse(run_model({"model", "--list", "--json"}).out).ok());
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ std::vector<std::string> with(std::vector<std::string> more) {
   return words;
 }
 
-Answer run(std::vector<std::string> more = {}, int width = 80) {
+Answer run_plan(std::vector<std::string> more = {}, int width = 80) {
   return answer(plan_verb(), with(std::move(more)), width);
 }
 
 Json json_of(std::vector<std::string> more) {
   more.emplace_back("--json");
-  const Answer ran = run(std::move(more));
+  const Answer ran = run_plan(std::move(more));
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   auto json = Json::parse(ran.out);
   EXPECT_TRUE(json.ok()) << ran.out;
@@ -42,7 +42,7 @@ TEST(PlanVerb, StaysInsideTheWindow) {
   for (const int width : {80, 120})
     for (const auto& more : std::vector<std::vector<std::string>>{
              {}, {"--explain", "--memory", "--tokens", "15e12", "--price", "2"}}) {
-      const Answer ran = run(more, width);
+      const Answer ran = run_plan(more, width);
       EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
       std::istringstream lines(ran.out);
       for (std::string line; std::getline(lines, line);)
@@ -86,7 +86,7 @@ TEST(PlanVerb, PricesTheUsersOwnLayout) {
 
 TEST(PlanVerb, WritesARunFile) {
   const std::string name = ::testing::TempDir() + "plan_verb_out.json";
-  const Answer ran = run({"-o", name});
+  const Answer ran = run_plan({"-o", name});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   config::Report report;
   const auto document = config::load_document(name, report);
@@ -143,7 +143,7 @@ TEST(PlanVerb, DrawsEveryStage) {
   const std::vector<std::string> asked = {"--layout", "tp=4,pp=4,zero=1", "--memory"};
   std::vector<std::string> drawn = asked;
   drawn.insert(drawn.end(), {"--svg", name});
-  const Answer ran = run(drawn);
+  const Answer ran = run_plan(drawn);
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   for (const char* says : {"\n0 w", "\n3 w", "| a device has 80.0 GiB", "a activations"})
     EXPECT_NE(ran.out.find(says), std::string::npos) << says << "\n" << ran.out;
@@ -162,17 +162,17 @@ TEST(PlanVerb, DrawsEveryStage) {
 }
 
 TEST(PlanVerb, TellsWhatATokenBudgetCosts) {
-  const Answer ran = run({"--tokens", "1e12", "--price", "2"}, 120);
+  const Answer ran = run_plan({"--tokens", "1e12", "--price", "2"}, 120);
   const std::string head = ran.out.substr(0, ran.out.find("\n1 "));
   EXPECT_NE(head.find("  days  "), std::string::npos) << ran.out;
   EXPECT_NE(head.find("cost"), std::string::npos) << ran.out;
 }
 
 TEST(PlanVerb, EmitsEachFramework) {
-  EXPECT_NE(run({"--emit", "megatron"}).out.find("--tensor-model-parallel-size "),
+  EXPECT_NE(run_plan({"--emit", "megatron"}).out.find("--tensor-model-parallel-size "),
             std::string::npos);
-  EXPECT_NE(run({"--emit", "torchtitan"}).out.find("[parallelism]\n"), std::string::npos);
-  EXPECT_TRUE(Json::parse(run({"--emit", "deepspeed"}).out).ok());
+  EXPECT_NE(run_plan({"--emit", "torchtitan"}).out.find("[parallelism]\n"), std::string::npos);
+  EXPECT_TRUE(Json::parse(run_plan({"--emit", "deepspeed"}).out).ok());
 }
 
 TEST(PlanVerb, SeeksWhatRunsWhenAsked) {

@@ -20,7 +20,7 @@
 namespace lockstep::cli {
 namespace {
 
-std::string run(const std::vector<std::string>& words) {
+std::string ask(const std::vector<std::string>& words) {
   const Answer got = answer(simulate_verb(), words, 100);
   EXPECT_EQ(got.code, ExitCode::kOk) << got.err;
   return got.out;
@@ -36,25 +36,25 @@ std::string compared() {
   return names;
 }
 
-struct Row {
+struct PageRow {
   std::string name;
   std::int64_t chunks = 1;
   double bubble = 0, peak = 0;
 };
 
-std::vector<Row> table(const std::string& hop, bool refilled) {
+std::vector<PageRow> table(const std::string& hop, bool refilled) {
   std::vector<std::string> words = {"simulate", "--pp",  "8", "--microbatches", "32", "--compare",
                                     compared(), "--p2p", hop, "--json"};
   if (refilled) words.emplace_back("--refill");
-  const Result<Json> json = Json::parse(run(words));
-  std::vector<Row> rows;
+  const Result<Json> json = Json::parse(ask(words));
+  std::vector<PageRow> rows;
   for (const Json& one : json->find("schedules")->items())
     rows.push_back({one.find("schedule")->as_text(), one.find("chunks")->as_int(),
                     one.find("bubble")->as_real(), one.find("peak")->as_real()});
   return rows;
 }
 
-constexpr const char* kIntroduction = R"(# Pipeline schedules
+constexpr const char* kPageIntroduction = R"(# Pipeline schedules
 
 A pipeline cuts a model into stages and puts them on coordinates, one after the other. A microbatch goes through all
 stages forwards (F) and back. The backward pass of a stage has two halves: the gradient of its input (I), for which the
@@ -85,7 +85,8 @@ This page is written by a test from the catalogue of schedules and fails when a 
 
 std::string number(double value) { return strf("%.4g", value); }
 
-using Tables = std::vector<std::vector<Row>>;  // for each hop of kHops, refilled after as they are
+using Tables =
+    std::vector<std::vector<PageRow>>;  // for each hop of kHops, refilled after as they are
 constexpr const char* kHops[] = {"0", "0.05", "0.2"};
 
 Tables all_tables() {
@@ -96,9 +97,9 @@ Tables all_tables() {
 }
 
 // "zbv, 3.5": the smallest bubble under the cap; of equal ones that of the least memory.
-std::string best(const std::vector<Row>& rows, double cap) {
-  const Row* best = nullptr;
-  for (const Row& row : rows) {
+std::string best(const std::vector<PageRow>& rows, double cap) {
+  const PageRow* best = nullptr;
+  for (const PageRow& row : rows) {
     if (row.peak > cap) continue;
     if (best == nullptr || row.bubble < best->bubble ||
         (row.bubble == best->bubble && row.peak < best->peak))
@@ -136,10 +137,10 @@ std::string numbers_section(const Tables& tables) {
       "| schedule | chunks | peak | bubble, hop 0 | 0.05 | 0.2 | refilled, hop 0 | 0.05 | 0.2 |\n"
       "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (std::size_t i = 0; i < tables.front().size(); ++i) {
-    const Row& row = tables.front()[i];
+    const PageRow& row = tables.front()[i];
     const std::string base = row.name.substr(0, row.name.find(':'));
     text += join_parts("| [", row.name, "](#", base, ") | ", row.chunks, " | ", number(row.peak));
-    for (const std::vector<Row>& other : tables) text += " | " + number(other[i].bubble);
+    for (const std::vector<PageRow>& other : tables) text += " | " + number(other[i].bubble);
     text += " |\n";
   }
   return text +
@@ -179,7 +180,7 @@ std::string row_section(const schedule::CatalogRow& row) {
 
 TEST(SchedulesPage, IsWhatTheCatalogueAndTheSimulatorSay) {
   const Tables tables = all_tables();
-  std::string page = kIntroduction + choice_section(tables) + numbers_section(tables);
+  std::string page = kPageIntroduction + choice_section(tables) + numbers_section(tables);
   for (const schedule::CatalogRow& row : schedule::catalog()) page += row_section(row);
   page.pop_back();
   EXPECT_TRUE(support::matches_golden("../../docs/schedules.md", page));
@@ -189,7 +190,7 @@ TEST(SchedulesPage, HasThePictureOfEverySchedule) {
   const std::filesystem::path path =
       std::filesystem::path(testing::TempDir()) / "lockstep_schedules_page.svg";
   for (const schedule::CatalogRow& row : schedule::catalog()) {
-    run({"simulate", "--pp", "4", "--microbatches", "8", "--schedule", std::string(row.name),
+    ask({"simulate", "--pp", "4", "--microbatches", "8", "--schedule", std::string(row.name),
          "--svg", path.string()});
     std::ifstream file(path, std::ios::binary);
     std::stringstream text;

@@ -20,7 +20,7 @@ namespace lockstep::cli {
 namespace {
 
 // Words separated by blanks, after `simulate`.
-Answer run(const std::string& line, int width = 80) {
+Answer run_simulate(const std::string& line, int width = 80) {
   std::vector<std::string> words = {"simulate"};
   std::istringstream stream(line);
   for (std::string word; stream >> word;) words.push_back(word);
@@ -28,7 +28,7 @@ Answer run(const std::string& line, int width = 80) {
 }
 
 Json json(const std::string& line) {
-  const Answer ran = run(line + " --json");
+  const Answer ran = run_simulate(line + " --json");
   EXPECT_EQ(ran.code, ExitCode::kOk) << line << "\n" << ran.err;
   Result<Json> parsed = Json::parse(ran.out);
   EXPECT_TRUE(parsed.ok()) << ran.out;
@@ -145,14 +145,14 @@ TEST(Simulate, ComparesEveryScheduleThatTakesTheShape) {
   EXPECT_EQ(answer.find("schedules")->items().size() + answer.find("refused")->items().size(),
             rows);
   ASSERT_FALSE(answer.find("refused")->items().empty());
-  const Answer ran = run("--pp 4 --microbatches 6 --compare all");
+  const Answer ran = run_simulate("--pp 4 --microbatches 6 --compare all");
   for (const schedule::CatalogRow& row : schedule::catalog())
     EXPECT_NE(ran.out.find(row.name), std::string::npos) << row.name;
   EXPECT_NE(ran.out.find("microbatches = 6 is\n"), std::string::npos) << ran.out;
 }
 
 TEST(Simulate, ACapMarksAndRefuses) {
-  const Answer over = run("--pp 8 --microbatches 32 --memory-cap 5");
+  const Answer over = run_simulate("--pp 8 --microbatches 32 --memory-cap 5");
   EXPECT_EQ(over.code, ExitCode::kCheckFailed);
   EXPECT_EQ(over.out, "");
   EXPECT_NE(over.err.find("holds activations of 8 microbatches on coordinate 0, --memory-cap "
@@ -160,8 +160,9 @@ TEST(Simulate, ACapMarksAndRefuses) {
             std::string::npos)
       << over.err;
   EXPECT_NE(over.err.find("--schedule v-half"), std::string::npos) << over.err;
-  EXPECT_EQ(run("--pp 8 --microbatches 32 --memory-cap 5 --schedule v-half").code, ExitCode::kOk);
-  EXPECT_EQ(run("--pp 8 --microbatches 32 --memory-cap 2 --refill --schedule v-min").code,
+  EXPECT_EQ(run_simulate("--pp 8 --microbatches 32 --memory-cap 5 --schedule v-half").code,
+            ExitCode::kOk);
+  EXPECT_EQ(run_simulate("--pp 8 --microbatches 32 --memory-cap 2 --refill --schedule v-min").code,
             ExitCode::kCheckFailed);
   const Json table = json("--pp 8 --microbatches 32 --memory-cap 5 --compare 1f1b,v-half");
   EXPECT_FALSE(table.find("schedules")->items()[0].find("fits")->as_bool());
@@ -195,10 +196,10 @@ void expect_fits(const Answer& ran, int width) {
 
 TEST_F(SimulateRun, EveryTableFitsItsWidth) {
   for (const int width : {42, 60, 80, 100}) {
-    expect_fits(run("--compare all --memory-cap 3 --p2p 0.123", width), width);
-    expect_fits(run("examples/tiny.toml --set layout.pp=2 --compare "
-                    "interleaved-zb:2,zbv,dualpipe-v",
-                    width),
+    expect_fits(run_simulate("--compare all --memory-cap 3 --p2p 0.123", width), width);
+    expect_fits(run_simulate("examples/tiny.toml --set layout.pp=2 --compare "
+                             "interleaved-zb:2,zbv,dualpipe-v",
+                             width),
                 width);
   }
 }
@@ -207,13 +208,13 @@ TEST(Simulate, EveryDrawingFitsItsWidth) {
   for (const int width : {40, 80, 100})
     for (const schedule::CatalogRow& row : schedule::catalog())
       for (const std::string more : {"", " --zero 3 --gather 0.5 --reduce 1 --p2p 0.1"}) {
-        const Answer ran = run("--schedule " + std::string(row.name) + more, width);
+        const Answer ran = run_simulate("--schedule " + std::string(row.name) + more, width);
         expect_fits(ran, width);
       }
 }
 
 TEST_F(SimulateFiles, ReadmeShowsWhatIsPrinted) {
-  const std::string shown = run("--schedule zb-h1").out;
+  const std::string shown = run_simulate("--schedule zb-h1").out;
   const std::string readme = text_of("README.md");
   EXPECT_NE(readme.find("```\n" + shown + "```\n"), std::string::npos) << shown;
 }
@@ -225,7 +226,8 @@ TEST_F(SimulateRun, TimesARunFile) {
   EXPECT_NEAR(reals(tiny, "makespan")[0], 24, 1e-9);  // F + I + W = 3 F, whatever attention takes
   EXPECT_NEAR(reals(tiny, "bubble")[0], 0, 1e-9);
   EXPECT_GT(tiny.find("schedules")->items()[0].find("peak_bytes")->as_int(), 1'000'000);
-  EXPECT_NE(run("examples/tiny.toml", 200).out.find("in proportion to FLOPs"), std::string::npos);
+  EXPECT_NE(run_simulate("examples/tiny.toml", 200).out.find("in proportion to FLOPs"),
+            std::string::npos);
 
   const Json costs = json("examples/tiny.toml --set layout.pp=2 --costs 1,2,3");
   EXPECT_EQ(costs.find("costs")->find("weight_grad")->as_real(), 3);
@@ -250,12 +252,12 @@ TEST_F(SimulateRun, TimesALargeRunWithSchedulesOfItsOwn) {
   EXPECT_GT(peak(json(name + " --set layout.sp=false")), peak(answer));
   const std::string context = name + " --set layout.cp=2";
   EXPECT_EQ(peak(json(context)), 0);
-  EXPECT_NE(run(context, 200).out.find("not known with cp = 2"), std::string::npos);
+  EXPECT_NE(run_simulate(context, 200).out.find("not known with cp = 2"), std::string::npos);
 }
 
 TEST_F(SimulateFiles, AreWrittenAndReadBack) {
-  const Answer ran = run("--schedule zbv --csv " + file("a.csv") + " --svg " + file("a.svg") +
-                         " --trace " + file("a.json"));
+  const Answer ran = run_simulate("--schedule zbv --csv " + file("a.csv") + " --svg " +
+                                  file("a.svg") + " --trace " + file("a.json"));
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   for (const char* name : {"a.csv", "a.svg", "a.json"})
     EXPECT_NE(ran.out.find("wrote " + file(name)), std::string::npos) << ran.out;
@@ -266,8 +268,8 @@ TEST_F(SimulateFiles, AreWrittenAndReadBack) {
   EXPECT_EQ(*read, *schedule::find("zbv")->build({4, 2, 8}));
   const Json again = json("--schedule " + file("a.csv"));
   EXPECT_EQ(reals(again, "makespan"), reals(json("--schedule zbv"), "makespan"));
-  EXPECT_EQ(run("--schedule zbv --svg " + file("no/a.svg")).code, ExitCode::kEnvironment);
-  EXPECT_EQ(run("--schedule " + file("a.csv") + " --pp 5").code, ExitCode::kUsage);
+  EXPECT_EQ(run_simulate("--schedule zbv --svg " + file("no/a.svg")).code, ExitCode::kEnvironment);
+  EXPECT_EQ(run_simulate("--schedule " + file("a.csv") + " --pp 5").code, ExitCode::kUsage);
 }
 
 // Each command line with what it is answered: the page is reviewed as a whole.
@@ -312,7 +314,7 @@ TEST_F(SimulateFiles, WrongInputIsExplained) {
   };
   std::string page;
   for (const char* line : lines) {
-    const Answer ran = run(line);
+    const Answer ran = run_simulate(line);
     EXPECT_NE(ran.code, ExitCode::kOk) << line;
     EXPECT_EQ(ran.out, "") << line;
     page += join_parts("$ lockstep simulate ", line, "\n", ran.err, "exit code ",

@@ -12,7 +12,7 @@ namespace {
 
 class VerifiedLayouts : public Binary {};
 
-constexpr const char* kIntroduction = R"(# Verified layouts
+constexpr const char* kVerifiedIntroduction = R"(# Verified layouts
 
 Each layout below trained three steps in f64 on made-up text, and its loss, gradient norm, gradients, moments and
 parameters were compared with those of one rank. A line says how close they came: the largest difference of any
@@ -44,7 +44,7 @@ TEST_F(VerifiedLayouts, AreThoseOfThePage) {
     return std::async(std::launch::async, [this, line = command_of(tied)] { return run(line); });
   };
   std::future<Ran> running[] = {start(false), start(true)};
-  std::string page = kIntroduction;
+  std::string page = kVerifiedIntroduction;
   for (const bool tied : {false, true}) {
     const std::string command = command_of(tied);
     const Ran ran = running[tied ? 1 : 0].get();
