@@ -9,6 +9,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "lockstep/backtest/report.h"
+#include "lockstep/backtest/rows_csv.h"
 #include "lockstep/backtest/score.h"
 #include "lockstep/draw/scatter.h"
 
@@ -116,6 +117,9 @@ ExitCode run_backtest(const Args& args, Output& output) {
     if (const auto ok = write_text(args.text("report"), accuracy_page(scores, shown)); !ok.ok())
       return fail(output, ok.error());
   }
+  if (args.has("rows"))
+    if (const auto ok = write_text(args.text("rows"), backtest::rows_csv(scores)); !ok.ok())
+      return fail(output, ok.error());
   if (output.json)
     print_json(output, to_json(scores));
   else
@@ -146,6 +150,9 @@ Verb backtest_verb() {
                   {.name = "report",
                    .value = "FILE",
                    .help = "Write a page with all tables, in Markdown"},
+                  {.name = "rows",
+                   .value = "FILE",
+                   .help = "Write every row with the terms of its predicted step, as CSV"},
                   {.name = "excluded",
                    .value = "FILE",
                    .help = "Rules for rows outside the model; built in by default"}},

@@ -76,6 +76,11 @@ struct Stack {
   double jitter = 0.002;
   double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
+  double reduce_bytes = 4;  // of a gradient on the wire
+  double bucket_bytes = 0;  // of reductions and gathers, held all the time
+  // Of what data ranks could send over the network, when nothing is hidden and buckets follow each other. Of the
+  // software: backtest/run_stack.h says how it was fitted.
+  double network_share = 1;
   bool reduce_each_microbatch = false;  // ZeRO-3 sharded gradients: after every backward pass
 };
 
@@ -130,6 +135,24 @@ struct StepTime {
   }
 };
 
+struct StepTerm {
+  const char* name;  // "recompute", as tables and JSON read it
+  double StepTime::* seconds;
+};
+// Every term once, in the order of StepTime.
+inline constexpr std::array<StepTerm, 12> kStepTerms = {{{"forward", &StepTime::forward},
+                                                         {"backward", &StepTime::backward},
+                                                         {"recompute", &StepTime::recompute},
+                                                         {"head", &StepTime::head},
+                                                         {"tensor", &StepTime::tensor},
+                                                         {"context", &StepTime::context},
+                                                         {"expert", &StepTime::expert},
+                                                         {"pipe", &StepTime::pipe},
+                                                         {"data", &StepTime::data},
+                                                         {"bubble", &StepTime::bubble},
+                                                         {"optimizer", &StepTime::optimizer},
+                                                         {"spread", &StepTime::spread}}};
+
 enum class PeakEvent : std::uint8_t { kLoss, kBlockBackward, kOptimizer };
 std::string_view to_text(PeakEvent event);  // "loss point"
 
@@ -138,6 +161,7 @@ struct Memory {
   double weights = 0, grads = 0, optimizer = 0;
   double activations = 0, logits = 0, transients = 0;
   double holes = 0;  // of the allocator's reserve, not allocated
+  bool is_host = false;
   int stage = 0;
   PeakEvent event = PeakEvent::kLoss;
   double allocated() const {
@@ -161,7 +185,7 @@ inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
 
 // What is seen around the same allocations: the allocator's reserve, the whole device as its vendor's tool shows
 // it (context and communicators with it), and what a device must have for the step to run when memory is short
-// (holes in the reserve with it).
+// (holes in the reserve with it). On a host all three are what is allocated.
 double reserved_bytes(const Memory& memory);
 double shown_bytes(const Memory& memory);
 double device_bytes(const Memory& memory);

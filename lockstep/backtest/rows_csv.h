@@ -1,0 +1,17 @@
+// Every scored run as a line of CSV: what was measured, what was predicted and from which terms, so that a single
+// error can be followed to its cause.
+#pragma once
+
+#include <string>
+
+#include "lockstep/backtest/score.h"
+
+namespace lockstep::backtest {
+
+// Columns: id, source, split, outcome, counted (1 in the headline), measured_s, predicted_s, error (ln predicted /
+// measured), the terms of the predicted step in seconds (cost::kStepTerms), measured_gb, allocated_gb, reserved_gb,
+// shown_gb (as nvidia-smi shows), fits (0 or 1), and reason, why a row was not priced or left out. A cell is empty where
+// there is no value; GB are 1e9 bytes.
+std::string rows_csv(const Scores& scores);
+
+}  // namespace lockstep::backtest
