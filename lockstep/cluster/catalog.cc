@@ -90,10 +90,11 @@ CatalogRow to_row(const Sheet& s) {
   row.scale_up = s.scale_up;
   row.scale_up_bytes_per_s = times(s.scale_up_gb_s, kGiga);
   const bool nvlink = row.scale_up == "nvlink";
-  row.scale_up_latency_s = row.scale_up == "gloo" ? kGlooHop
-                           : s.torus_axes > 0     ? kIciHop
-                           : nvlink               ? kNvlinkHop
-                                                  : kOtherHop;
+  row.device.is_host = row.scale_up == "gloo";
+  row.scale_up_latency_s = row.device.is_host ? kGlooHop
+                           : s.torus_axes > 0 ? kIciHop
+                           : nvlink           ? kNvlinkHop
+                                              : kOtherHop;
   row.network_bytes_per_s = times(s.network_gbit_s, kGbit);
   if (row.network_bytes_per_s.known())
     row.network_latency_s = nvlink ? Figure{kNetworkHop} : u(kNetworkHop);

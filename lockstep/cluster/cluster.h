@@ -47,6 +47,7 @@ struct DeviceType {
   Figure largest_matmul_bf16;  // FLOP/s, best ever measured on a large matrix product
   Figure largest_matmul_fp8;   // FLOP/s
   Figure peak_f16;             // FLOP/s of a device that has no bf16
+  bool is_host = false;        // a processor of the host itself: no context, no driver's reserve
 
   bool operator==(const DeviceType&) const = default;
 };

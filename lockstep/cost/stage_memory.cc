@@ -39,9 +39,6 @@ double gathered(const PriceRequest& r, PeakEvent event) {
   return 2 * layer + 4 * padded_vocab(r) * r.shape->hidden / r.tp;
 }
 
-// DeepSpeed's stage 1 holds two buckets for reductions and one for gathers, 5e8 elements each by default.
-double buckets(const PriceRequest& r) { return r.stack.whole_reduce ? 3 * 5e8 * 2 : 0; }
-
 // What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted on
 // sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom).
 double holes_share(Keep keep) { return keep == Keep::kInput ? 0.25 : 0.05; }
@@ -55,11 +52,19 @@ double met(const PriceRequest& r) {
   return tokens * (r.context == ContextWay::kGather ? 2 * s.k() * r.cp : s.q());
 }
 
+// While unfused attention runs backwards: gradients of its probabilities, which a fused softmax turns into those of its
+// scores in place, and a mask's and the softmax's own where each is a kernel.
+double score_gradients(const PriceRequest& r) {
+  if (r.stack.flash) return 0;
+  const double one = element_bytes(r) * r.tokens() * r.shape->heads * r.seq / r.tp;
+  return (r.stack.fused_softmax ? 1 : 2) * one;
+}
+
 // Bytes of a logit at the worst moment. PyTorch's loss holds the log-softmax, the gradient of the loss and its own,
 // in f32, while the caller still has the logits; Megatron's holds as many f32 tensors.
 double logit_bytes(const PriceRequest& r) {
   if (r.stack.loss == Loss::kFused) return 2 * element_bytes(r);
-  return 12 + element_bytes(r) + (r.stack.whole_logits ? 4 : 0);  // gathered in f32
+  return 12 + element_bytes(r) + (r.stack.whole_logits && r.tp > 1 ? 4 : 0);  // gathered in f32
 }
 
 }  // namespace
@@ -69,6 +74,7 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   const StageSplit split = split_layers(r);
   Memory memory;
   memory.stage = static_cast<int>(stage);
+  memory.is_host = r.cluster->device.is_host;
   add_states(r, stage, memory);
   const double experts = expert_layers_on(r, split, stage);
   const double plain = layers_on(r, split, stage) - experts;
@@ -91,7 +97,8 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   const double columns = vocabulary / (r.stack.whole_logits ? 1 : r.tp);
   const double logits = is_last ? tokens * (columns * logit_bytes(r) + wide * s.hidden) : 0;
   const double at_loss = logits + gathered(r, PeakEvent::kLoss);
-  const double in_block = block + again + gathered(r, PeakEvent::kBlockBackward) + met(r);
+  const double in_block =
+      std::max(block, score_gradients(r)) + again + gathered(r, PeakEvent::kBlockBackward) + met(r);
   if (is_last && at_loss > in_block) {
     memory.logits = logits;
     memory.transients += at_loss - logits;
@@ -100,8 +107,9 @@ Memory stage_memory(const PriceRequest& r, double stage) {
     memory.transients += in_block;
     memory.event = PeakEvent::kBlockBackward;
   }
-  memory.transients += buckets(r);
-  memory.holes = holes_share(r.keep) * (memory.activations + memory.logits + memory.transients);
+  memory.transients += r.stack.bucket_bytes;
+  if (!memory.is_host)
+    memory.holes = holes_share(r.keep) * (memory.activations + memory.logits + memory.transients);
   return memory;
 }
 

@@ -189,6 +189,37 @@ TEST(PeakMemory, Llama3NothingMadeAgain) {
   EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
 }
 
+// A GPU needs more than what is allocated; a processor of the host does not.
+TEST(PeakMemory, NothingSurroundsAllocationsOnAHost) {
+  const auto more = [](const char* cluster) {
+    Rig rig("llama3-8b", cluster);
+    const Memory memory = price_memory(rig.request);
+    EXPECT_GT(memory.allocated(), 0);
+    return device_bytes(memory) - memory.allocated();
+  };
+  EXPECT_EQ(more("cpu-gloo:2"), 0);
+  EXPECT_GT(more("h100:8"), 3e9);
+}
+
+// Made again with all its scores, a block's backward pass holds their gradients once more where softmax is fused, and
+// twice where each of its steps is a kernel.
+TEST(PeakMemory, ScoresHaveGradients) {
+  Rig rig(megatron_gpt(2, 512, 4), "a100:8");
+  PriceRequest& r = rig.request;
+  r.seq = 8192;
+  r.pp = 2;  // the head is elsewhere
+  r.keep = Keep::kInput;
+  const double one = 2.0 * 4 * 8192 * 8192;
+  r.stack.flash = true;
+  const double none = stage_memory(r, 0).transients;
+  r.stack.flash = false;
+  EXPECT_GT(stage_memory(r, 0).transients,
+            none + 1.5 * one);  // scores and, after the MLP, gradients
+  const double fused = stage_memory(r, 0).transients;
+  r.stack.fused_softmax = false;
+  EXPECT_NEAR(stage_memory(r, 0).transients - fused, one, 1);
+}
+
 // The price is that of the stage that holds most; no stage between the second and the last holds more.
 TEST(PeakMemory, IsTheLargestOverStages) {
   for (const char* model : {"llama3-8b", "llama3-405b", "deepseek-v3"})
