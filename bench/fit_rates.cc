@@ -246,6 +246,7 @@ StackHabits fit_all(Families& families, Tables& tables) {
     double sum =
         0.1 * (tried.gaps_sharded * tried.gaps_sharded + tried.gaps_other * tried.gaps_other);
     sum += 4 * (std::pow(tried.jitter_tuned - 0.005, 2) + std::pow(tried.jitter_other - 0.005, 2));
+    sum += 0.002 * std::pow(std::log(tried.network_other), 2);
     for (auto& [name, rows] : families) {
       set_all(rows, tried);
       tables[name] = fitted(rows, tables[name]);
@@ -259,10 +260,13 @@ StackHabits fit_all(Families& families, Tables& tables) {
     for (const auto& [member, scale] : {std::pair<Member, double>{&StackHabits::gaps_sharded, 1.0},
                                         {&StackHabits::gaps_other, 1.0},
                                         {&StackHabits::jitter_tuned, 0.2},
-                                        {&StackHabits::jitter_other, 0.2}})
+                                        {&StackHabits::jitter_other, 0.2},
+                                        {&StackHabits::network_other, 2.0}})
       for (const double sign : {1.0, -1.0}) {
         StackHabits tried = habits;
-        tried.*member = std::clamp(tried.*member + sign * step * scale, 0.0, 0.5);
+        const bool is_share = member == &StackHabits::network_other;
+        tried.*member = std::clamp(tried.*member + sign * step * scale, is_share ? 0.05 : 0.0,
+                                   is_share ? 1.0 : 0.5);
         const Tables kept = tables;
         if (const double loss = everything(tried); loss < best - 1e-5)
           best = loss, habits = tried;
@@ -296,8 +300,9 @@ int main(int argc, char** argv) {
     if (fit) set_published(tables[name]);
   }
   const StackHabits habits = fit ? fit_all(families, tables) : lockstep::backtest::kFittedHabits;
-  std::printf("gaps: sharded %.3f, other %.3f; jitter: tuned %.4f, other %.4f\n",
-              habits.gaps_sharded, habits.gaps_other, habits.jitter_tuned, habits.jitter_other);
+  std::printf("gaps: sharded %.3f, other %.3f; jitter: tuned %.4f, other %.4f; network: %.3f\n",
+              habits.gaps_sharded, habits.gaps_other, habits.jitter_tuned, habits.jitter_other,
+              habits.network_other);
   for (auto& [name, rows] : families) {
     const DeviceRates rates = fit ? fitted(rows, tables[name]) : tables[name];
     std::printf("%s: %zu rows\n  after %.2f %%\n", name.c_str(), rows.size(),

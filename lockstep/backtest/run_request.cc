@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -18,7 +19,6 @@ using cost::ModelShape;
 using cost::Pipe;
 using cost::Price;
 using cost::PriceRequest;
-using cost::StepTime;
 
 Error not_priced(std::string message) { return {Code::kRowNotPriced, std::move(message), ""}; }
 
@@ -264,10 +264,7 @@ double between(double a, double b, double share) { return a + share * (b - a); }
 // Some layers as in `a`, a share of them as in `b`: every term is a sum over layers.
 Price blended(const Price& a, const Price& b, double share) {
   Price made = a;
-  for (double StepTime::* term :
-       {&StepTime::forward, &StepTime::backward, &StepTime::recompute, &StepTime::head,
-        &StepTime::tensor, &StepTime::context, &StepTime::expert, &StepTime::pipe, &StepTime::data,
-        &StepTime::bubble, &StepTime::optimizer, &StepTime::spread})
+  for (const auto& [name, term] : cost::kStepTerms)
     made.time.*term = between(a.time.*term, b.time.*term, share);
   for (double Memory::* part :
        {&Memory::activations, &Memory::logits, &Memory::transients, &Memory::holes})
@@ -305,21 +302,38 @@ int rank_of(const Priced& one) {
   return one.price.fits ? 2 : device_bytes(one.price.memory) <= kSlack * one.price.usable ? 1 : 0;
 }
 
+// The fastest of many estimates is the luckiest one too, and whoever published did not try all: with known settings of
+// calibration rows hidden, the fastest missed by 9 % and the middle one of those within a fifth of it by 7
+// (bench/backtest/README.md).
+constexpr double kNear = 0.2;
+
+// What makes a candidate better when less; a row's garbage may have made it no number, which is worse than any.
+double weight_of(const Priced& one) {
+  const double value = rank_of(one) > 0 ? one.price.time.total() : one.price.memory.allocated();
+  return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+}
+
 bool is_better(const Priced& one, const Priced& than) {
   if (rank_of(one) != rank_of(than)) return rank_of(one) > rank_of(than);
-  return rank_of(one) > 0 ? one.price.time.total() < than.price.time.total()
-                          : one.price.memory.allocated() < than.price.memory.allocated();
+  return weight_of(one) < weight_of(than);
 }
 
 }  // namespace
 
 Priced price_run(const RunRequest& run, const cluster::DeviceRates* rates) {
-  Priced best;
+  std::vector<Priced> settings;
   const std::size_t policies = run.policies;
-  for (std::size_t i = 0; i + policies <= run.candidates.size(); i += policies)
-    for (const Priced& one : priced_policies({&run.candidates[i], policies}, rates))
-      if (best.request.shape == nullptr || is_better(one, best)) best = one;
-  return best;
+  for (std::size_t i = 0; i + policies <= run.candidates.size(); i += policies) {
+    const std::vector<Priced> priced = priced_policies({&run.candidates[i], policies}, rates);
+    settings.push_back(*std::ranges::min_element(priced, is_better));
+  }
+  std::ranges::sort(settings, is_better);
+  if (rank_of(settings.front()) == 0) return settings.front();
+  const auto is_likely = [&, best = settings.front()](const Priced& one) {
+    return rank_of(one) == rank_of(best) && weight_of(one) <= (1 + kNear) * weight_of(best);
+  };
+  const auto likely = std::ranges::count_if(settings, is_likely);
+  return settings[static_cast<std::size_t>(likely - 1) / 2];
 }
 
 }  // namespace lockstep::backtest

@@ -1,6 +1,7 @@
 // From a published run to what its step is priced as. Whatever a source does not say is assumed here, by rules that
 // look at the row's description alone (run_stack.h has those on software); settings a source leaves out of a
-// tuned table (recomputation, microbatch, chunks) are taken at their fastest value that fits.
+// tuned table are taken at a likely value that fits: what is recomputed at its fastest, microbatch and chunks at the
+// middle of those that are nearly as fast as the best.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,7 @@ struct RunRequest {
 // kRowNotPriced, with the column and its value.
 Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits = kFittedHabits);
 
-// The fastest candidate that fits, or the smallest when none does. `rates` replaces those of the device
-// when not null.
+// A likely candidate that fits, or the smallest when none does. `rates` replaces those of the device when not null.
 struct Priced {
   cost::PriceRequest request;
   cost::Price price;

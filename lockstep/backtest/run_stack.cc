@@ -32,6 +32,20 @@ bool is_compiled(const PublishedRun& run) {
 // Megatron-Turing NLG is named after its two frameworks (arXiv 2201.11990).
 bool is_deepspeed(const PublishedRun& run) { return names(run, {"deepspeed", "mt-nlg"}); }
 
+// DeepSpeed's own pipeline engine interprets its instructions in Python between kernels. Megatron-Turing NLG's pipelines
+// are DeepSpeed's (section 2.3 of its paper).
+bool has_deepspeed_pipeline(const PublishedRun& run) {
+  return says(run, "schedule", "DeepSpeed") || says(run, "source", "mt-nlg");
+}
+
+// Megatron's kernels, also under the vendor's own FSDP. Selene is NVIDIA's machine.
+bool is_vendors(const PublishedRun& run) {
+  return names(run, {"megatron", "nvidia", "nemo", "mlperf", "selene"});
+}
+
+// Its sweeps compare kernels of attention.
+bool is_aleph(const PublishedRun& run) { return says(run, "notes", "kernel: "); }
+
 // Of PyTorch, one kernel for each operation: no compiler and no kernels of the trainer's own.
 bool is_eager(const PublishedRun& run, int zero) {
   return stack_class_of(run, zero) != StackClass::kTuned && !names(run, {"fused kernels"});
@@ -43,7 +57,7 @@ bool is_recent(const PublishedRun& run) { return year_of(run) >= 2024 && !is_dee
 // Compilers fuse the loss; so do NeMo's recipes (cross_entropy_loss_fusion). Megatron-LM does when asked to.
 Loss loss_of(const PublishedRun& run, int zero) {
   if (is_compiled(run)) return Loss::kFused;
-  if (zero >= 3 || says(run, "notes", "kernel: ")) return Loss::kTorch;
+  if ((zero >= 3 && !is_vendors(run)) || is_aleph(run)) return Loss::kTorch;
   const std::string& source = run.text("source");
   const bool by_default = source.starts_with("megatron-lm") || source.starts_with("megatron-core");
   return is_recent(run) && !by_default ? Loss::kFused : Loss::kVocabulary;
@@ -54,15 +68,14 @@ void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
   stack.flash =
       run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
   stack.native_attention = is_recent(run) || says(run, "notes", "flash_attention2");
-  const bool is_aleph = says(run, "notes", "kernel: ");
-  stack.whole_logits = is_aleph;
+  stack.whole_logits = is_aleph(run);
   stack.fused_softmax = !says(run, "notes", "kernel: torch");
   // GPT-3's successors train without dropout (PaLM, arXiv 2204.02311, section 5).
   stack.dropout = run.text("arch") == "gpt" && !stack.flash && year < 2024;
   // LayerNorm is one kernel in PyTorch, RMSNorm was many; a rotation and a gate still are.
   const bool is_llama = !run.text("arch").starts_with("gpt");
   const bool is_slow = is_eager(run, zero) && is_llama;
-  stack.fused_norms = is_aleph ? says(run, "notes", "RMS kernel") : !(is_slow && zero >= 3);
+  stack.fused_norms = is_aleph(run) ? says(run, "notes", "RMS kernel") : !(is_slow && zero >= 3);
   stack.fused_passes = !is_slow;
   stack.loss = loss_of(run, zero);
   // Megatron's gradient_accumulation_fusion came with version 3 (2022); FSDP reduces what it has not added up.
@@ -95,23 +108,31 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   // DeepSpeed's optimizer also holds its shard's gradients in f32, and sums all gradients on every rank.
   if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = 16;
   stack.whole_reduce = deepspeed && zero == 1;
+  // Two buckets for reductions and one for gathers, of 5e8 elements each by default.
+  if (stack.whole_reduce) stack.bucket_bytes = 3 * 5e8 * 2;
+  stack.reduce_bytes = std::min(4.0, stack.grad_bytes);
+  // Aleph Alpha's trainer does too, and casts to f32 for it (its public sources, optimizer/allreduce.py).
+  if (is_aleph(run)) {
+    stack.whole_reduce = true;
+    stack.reduce_bytes = 4;
+  }
   // FSDP shards an f32 copy of the weights and reduces after every backward pass.
   if (zero >= 3) {
     stack.weight_bytes = 4;
-    stack.grad_bytes = 4;
+    stack.grad_bytes = stack.reduce_bytes = 4;
     stack.optimizer_bytes = 8;
     stack.reduce_each_microbatch = true;
   }
   if (run.text("precision") == "fp32") {
     stack.weight_bytes = 4;
-    stack.grad_bytes = 4;
+    stack.grad_bytes = stack.reduce_bytes = 4;
     stack.optimizer_bytes = 8;
   }
 }
 
 }  // namespace
 
-const StackHabits kFittedHabits = {0, 0.06, 0, 0.022};
+const StackHabits kFittedHabits = {0, 0.06, 0, 0.016, 0.45};
 
 bool says(const PublishedRun& run, std::string_view column, std::string_view words) {
   return run.text(column).find(words) != std::string::npos;
@@ -119,12 +140,10 @@ bool says(const PublishedRun& run, std::string_view column, std::string_view wor
 
 StackClass stack_class_of(const PublishedRun& run, int zero) {
   if (is_compiled(run)) return StackClass::kTuned;
-  if (zero >= 3) return is_deepspeed(run) ? StackClass::kOther : StackClass::kSharded;
-  // DeepSpeed's own pipeline engine interprets its instructions in Python between kernels.
-  if (says(run, "schedule", "DeepSpeed")) return StackClass::kOther;
-  // Selene is NVIDIA's own machine.
-  const bool vendor = names(run, {"megatron", "nvidia", "nemo", "mlperf", "selene"});
-  return vendor || is_deepspeed(run) ? StackClass::kTuned : StackClass::kOther;
+  if (is_deepspeed(run) && zero >= 3) return StackClass::kOther;
+  if (has_deepspeed_pipeline(run)) return StackClass::kOther;
+  if (is_vendors(run) || is_deepspeed(run)) return StackClass::kTuned;
+  return zero >= 3 ? StackClass::kSharded : StackClass::kOther;
 }
 
 void set_habits(const StackHabits& habits, StackClass kind, cost::Stack& stack) {
@@ -132,6 +151,7 @@ void set_habits(const StackHabits& habits, StackClass kind, cost::Stack& stack) 
                : kind == StackClass::kOther ? habits.gaps_other
                                             : 0;
   stack.jitter = kind == StackClass::kTuned ? habits.jitter_tuned : habits.jitter_other;
+  stack.network_share = kind == StackClass::kOther ? habits.network_other : 1;
 }
 
 cost::Stack stack_of(const PublishedRun& run, int zero) {

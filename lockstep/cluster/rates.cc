@@ -20,19 +20,19 @@ constexpr Rate published(double value) { return {value, 0.15, kPublished}; }
 
 // clang-format off
 constexpr DeviceRates kAmpere = {"ampere", 108, true, {{
-    fit(0.7748, 0.05),  // gemm
+    fit(0.7852, 0.05),  // gemm
     held(0.6002),  // gemm8
     held(0.7),  // grouped
-    held(0.45),  // operands
-    held(0.5523),  // waves
+    held(0.5625),  // operands
+    held(0.6085),  // waves
     fit(0.75, 0.20),  // attention
-    fit(0.6962, 0.30),  // stream
+    fit(0.6868, 0.30),  // stream
     held(0.0003),  // host_s
     published(0.78),  // scale_up
     published(0.9),  // network
     held(0.503),  // tensor_hidden
-    held(0.1572),  // overlap_tax
-    held(0.003938),  // spread
+    held(0.1608),  // overlap_tax
+    held(0.003937),  // spread
 }}};
 constexpr DeviceRates kHopper = {"hopper", 132, true, {{
     fit(0.7328, 0.05),  // gemm

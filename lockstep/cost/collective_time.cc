@@ -17,8 +17,9 @@ double tier_bandwidth(const Fabric& fabric, std::size_t index) {
   const Tier& tier = fabric.cluster->tiers[index];
   const bool inner = index == 0 || tier.kind != TierKind::kSwitch;
   const double both_ways = tier.kind == TierKind::kRing ? 2 : 1;
-  return tier.bytes_per_s.value / tier.oversubscription * both_ways *
-         (*fabric.rates)[inner ? Term::kScaleUp : Term::kNetwork];
+  const double reached = inner ? (*fabric.rates)[Term::kScaleUp]
+                               : (*fabric.rates)[Term::kNetwork] * fabric.network_share;
+  return tier.bytes_per_s.value / tier.oversubscription * both_ways * reached;
 }
 
 double members_inside(const Tier& tier, Members members) {

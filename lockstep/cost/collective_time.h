@@ -12,6 +12,7 @@ namespace lockstep::cost {
 struct Fabric {
   const cluster::Cluster* cluster = nullptr;
   const cluster::DeviceRates* rates = nullptr;
+  double network_share = 1;  // of what devices of different nodes can send, that is sent
 };
 
 // `size` devices, `stride` apart.

@@ -26,7 +26,7 @@ struct Pricing {
   const PriceRequest& r;
   Fabric fabric;
   explicit Pricing(const PriceRequest& request)
-      : r(request), fabric{request.cluster, request.rates} {}
+      : r(request), fabric{request.cluster, request.rates, 1} {}
   double rate(Term term) const { return (*r.rates)[term]; }
   // The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme values).
   double wait_share(double ranks) const {
@@ -183,15 +183,16 @@ DataTime data_time(const Pricing& p, const Parameters& own) {
                         r.ep * r.etp * (r.placement == Placement::kDataInside ? 1 : r.pp)};
   const double replicas = r.dp * r.cp / r.shard_group();
   DataTime time;
-  const double grads = r.stack.grad_bytes, weights = 2;
-  time.reduce = scatter_seconds(p.fabric, own.dense * grads, dense) +
-                scatter_seconds(p.fabric, own.expert * grads, experts);
-  time.gather = gather_seconds(p.fabric, own.dense * weights, dense) +
-                gather_seconds(p.fabric, own.expert * weights, experts);
+  const double grads = r.stack.reduce_bytes, weights = 2;
+  const Fabric fabric{r.cluster, r.rates, r.stack.network_share};
+  time.reduce = scatter_seconds(fabric, own.dense * grads, dense) +
+                scatter_seconds(fabric, own.expert * grads, experts);
+  time.gather = gather_seconds(fabric, own.dense * weights, dense) +
+                gather_seconds(fabric, own.expert * weights, experts);
   if (r.zero == 0 || r.stack.whole_reduce) time.reduce += time.gather * grads / weights;
   if (r.zero == 0) time.gather = 0;
   if (replicas > 1)
-    time.reduce += reduce_seconds(p.fabric, own.dense * grads / r.shard_group(),
+    time.reduce += reduce_seconds(fabric, own.dense * grads / r.shard_group(),
                                   {replicas, p.stride_of_data() * r.shard_group()});
   return time;
 }

@@ -41,7 +41,7 @@ class UnitPrices {
     if (s.tied && r.pp <= 1) head.tensor = 0;
     head_ = unit(head);
     if (s.tied && r.pp > 1)
-      tied_ = reduce_seconds(fabric_, head.tensor / r.tp * r.stack.grad_bytes,
+      tied_ = reduce_seconds(fabric_, head.tensor / r.tp * r.stack.reduce_bytes,
                              {2, stride_of_pipe() * (r.pp - 1)});
     norm_ = reduce_seconds(fabric_, 8, {r.devices(), 1});
     const double bytes = 2 * r.tokens() * s.hidden / r.tp;
@@ -107,9 +107,9 @@ class UnitPrices {
     };
     UnitTimes times;
     times.gather = gather(2);
-    times.reduce = gather(r_.stack.grad_bytes) * (r_.zero == 0 ? 2 : 1);
+    times.reduce = gather(r_.stack.reduce_bytes) * (r_.zero == 0 ? 2 : 1);
     times.reduce_across =
-        reduce_seconds(fabric_, dense * r_.stack.grad_bytes / r_.shard_group(),
+        reduce_seconds(fabric_, dense * r_.stack.reduce_bytes / r_.shard_group(),
                        {r_.dp * r_.cp / r_.shard_group(), stride_of_data() * r_.shard_group()});
     times.update = cost::optimizer_seconds(
         r_, r_.zero >= 1 ? dense / r_.shard_group() + expert / copies : dense + expert);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "tests/backtest/published.h"
 
 namespace lockstep::backtest {
@@ -38,6 +41,33 @@ TEST(RunRequest, UnknownSettingsAreTried) {
   const auto request = request_of(run_of(table, "llama3-001"));
   ASSERT_TRUE(request.ok());
   EXPECT_GT(request->candidates.size(), 3u);
+}
+
+// Of settings not given, as many of those within a fifth of the fastest are faster than the chosen as are slower.
+TEST(RunRequest, UnknownSettingsAreTheMiddleOfLikelyOnes) {
+  RunTable table;
+  read_published(table);
+  auto request = request_of(run_of(table, "llama3-001"));
+  ASSERT_TRUE(request.ok());
+  RunRequest& run = *request;
+  for (std::size_t i = 0; i < run.candidates.size(); ++i)  // one policy, so that each is a setting
+    if (i % run.policies == 0) run.candidates[i / run.policies] = run.candidates[i];
+  run.candidates.resize(run.candidates.size() / run.policies);
+  run.policies = 1;
+  for (cost::PriceRequest& one : run.candidates) one.keep = cost::Keep::kInput;
+  const double chosen = price_run(run).price.time.total();
+  std::vector<double> times;
+  for (const cost::PriceRequest& one : run.candidates) {
+    const cost::Price made = price(one);
+    ASSERT_TRUE(made.fits);
+    times.push_back(made.time.total());
+  }
+  const double best = *std::ranges::min_element(times);
+  const auto faster = std::ranges::count_if(times, [&](double t) { return t < chosen; });
+  const auto slower =
+      std::ranges::count_if(times, [&](double t) { return t > chosen && t <= 1.2 * best; });
+  EXPECT_GT(faster + slower, 2);
+  EXPECT_LE(std::abs(faster - slower), 1);
 }
 
 TEST(RunRequest, DeepSeekHasItsLatentAttention) {

@@ -66,15 +66,46 @@ TEST(RunStack, ShardedTrainersAreEagerUnlessCompiled) {
   EXPECT_EQ(eager.weight_bytes + eager.grad_bytes + eager.optimizer_bytes, 16);
 }
 
+TEST(RunStack, TheVendorsOwnShardingHasItsKernels) {
+  const Described row({{"source", "nvidia-megatron-bridge"}, {"year", "2025"}, {"arch", "llama"}});
+  EXPECT_EQ(stack_class_of(row.run(), 3), StackClass::kTuned);
+  const cost::Stack stack = stack_of(row.run(), 3);
+  EXPECT_EQ(stack.loss, cost::Loss::kFused);
+  EXPECT_TRUE(stack.fused_passes);
+}
+
+// Its trainer sums whole gradients in f32 whatever it keeps; DeepSpeed's what it keeps.
+TEST(RunStack, WhatGoesOverTheWire) {
+  const cost::Stack aleph = stack_of(
+      Described({{"notes", "kernel: torch"}, {"year", "2023"}, {"precision", "bf16"}}).run(), 1);
+  EXPECT_TRUE(aleph.whole_reduce);
+  EXPECT_EQ(aleph.reduce_bytes, 4);
+  EXPECT_EQ(aleph.grad_bytes, 2);
+  EXPECT_EQ(aleph.bucket_bytes, 0);
+  const cost::Stack deepspeed = stack_of(
+      Described({{"schedule", "1F1B (DeepSpeed)"}, {"year", "2022"}, {"precision", "fp16"}}).run(),
+      1);
+  EXPECT_TRUE(deepspeed.whole_reduce);
+  EXPECT_EQ(deepspeed.reduce_bytes, 2);
+  EXPECT_EQ(deepspeed.bucket_bytes, 3e9);
+}
+
+TEST(RunStack, MegatronTuringHasDeepSpeedsPipeline) {
+  const Described row({{"source", "mt-nlg-530b"}, {"year", "2022"}});
+  EXPECT_EQ(stack_class_of(row.run(), 0), StackClass::kOther);
+}
+
 TEST(RunStack, HabitsFollowTheClass) {
-  const StackHabits habits{0.1, 0.2, 0.01, 0.02};
+  const StackHabits habits{0.1, 0.2, 0.01, 0.02, 0.5};
   cost::Stack stack;
   set_habits(habits, StackClass::kTuned, stack);
   EXPECT_EQ(stack.gaps, 0);
   EXPECT_EQ(stack.jitter, 0.01);
+  EXPECT_EQ(stack.network_share, 1);
   set_habits(habits, StackClass::kOther, stack);
   EXPECT_EQ(stack.gaps, 0.2);
   EXPECT_EQ(stack.jitter, 0.02);
+  EXPECT_EQ(stack.network_share, 0.5);
 }
 
 }  // namespace

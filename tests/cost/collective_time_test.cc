@@ -46,6 +46,16 @@ TEST(CollectiveTime, TorusAxis) {
             gather_seconds(line.fabric(), bytes, {4, 1}));
 }
 
+// A share of the network is one of what leaves a node alone.
+TEST(CollectiveTime, ShareOfTheNetwork) {
+  Net net("h100:64");
+  Fabric half = net.fabric();
+  half.network_share = 0.5;
+  EXPECT_NEAR(gather_seconds(half, 1e12, {8, 8}) / gather_seconds(net.fabric(), 1e12, {8, 8}), 2,
+              1e-3);
+  EXPECT_EQ(gather_seconds(half, 1e12, {8, 1}), gather_seconds(net.fabric(), 1e12, {8, 1}));
+}
+
 TEST(CollectiveTime, OuterShareOfAnExchange) {
   Net net("h100:64");
   const double all = exchange_seconds(net.fabric(), 1e12, {64, 1});
