@@ -88,14 +88,13 @@ plan::Spec spec_for(const std::string& name, std::int64_t hidden) {
 std::vector<plan::Spec> planned(std::int64_t hidden) {
   const plan::Spec run = small_run(hidden, 16);
   const cluster::Cluster machine = cluster::cluster_from_name("cpu-gloo:2").value();
-  search::Question question;
-  question.shape = cost::shape_of(run.model);
-  question.cluster = &machine;
-  question.rates = &cluster::rates_of(machine.device);
-  question.devices = kRanks;
-  question.seq = run.batch.seq;
-  question.global_batch = run.batch.global_batch;
-  question.cp = question.ep = 1;
+  const search::Question question = search::runnable({.shape = cost::shape_of(run.model),
+                                                      .cluster = &machine,
+                                                      .rates = &cluster::rates_of(machine.device),
+                                                      .devices = kRanks,
+                                                      .seq = run.batch.seq,
+                                                      .global_batch = run.batch.global_batch},
+                                                     run.train.dtype);
   std::vector<plan::Spec> found =
       search::CalibratedSearch::create(question, run.model, run.train.dtype, {}).value().layouts();
   for (plan::Spec& spec : found) spec.train = run.train;
@@ -156,7 +155,7 @@ cost::Calibration calibrated(const train::Job& job, Seconds budget) {
   const auto calibrator = train::Calibrator::create(job.spec, kRanks).value();
   cost::Calibration made;
   comm::run_local(kRanks, [&](comm::World& world) {
-    cost::Calibration own = calibrator.run(world, budget);
+    cost::Calibration own = calibrator.run(world, "", budget);
     if (world.rank() == Rank{0}) made = std::move(own);
   });
   return made;

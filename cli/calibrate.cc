@@ -9,18 +9,12 @@
 #include "cli/text_file.h"
 #include "cli/verbs.h"
 #if LOCKSTEP_WITH_TORCH
-#include <algorithm>
-#include <chrono>
-#include <ctime>
-#include <fstream>
 #include <ostream>
-#include <thread>
 
-#include "lockstep/comm/local.h"
-#include "lockstep/comm/rendezvous.h"
+#include "cli/calibrate_all.h"
+#include "cli/calibrate_crew.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/plan/legal.h"
-#include "lockstep/tensor/engine_check.h"
-#include "lockstep/tensor/gloo_world.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
 #include "lockstep/train/calibrate.h"
@@ -30,31 +24,6 @@ namespace lockstep::cli {
 namespace {
 
 #if LOCKSTEP_WITH_TORCH
-
-std::string today() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[16];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &parts)};
-}
-
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      if (const std::size_t colon = line.find(": "); colon != std::string::npos)
-        return line.substr(colon + 2);
-  return "unknown";
-}
-
-void add_circumstances(const char* ranks_are, cost::Calibration& made) {
-  made.date = today();
-  made.lockstep = version();
-  made.torch = tensor::torch_version();
-  made.cpu = processor();
-  made.ranks_are = ranks_are;
-}
 
 std::string rate_text(double seconds_per_byte) {
   return seconds_per_byte > 0 ? strf("%.2f GB/s", 1e-9 / seconds_per_byte) : "-";
@@ -125,25 +94,14 @@ ExitCode report(const cost::Calibration& made, const std::string& file, Seconds 
   return ExitCode::kOk;
 }
 
-ExitCode calibrate_as_rank(const train::Calibrator& calibrator, const Args& args, Output& output) {
-  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
-  if (!rendezvous.ok()) return fail(output, rendezvous.error());
-  if (rendezvous->world_size != calibrator.ranks())
-    return fail(output, Error{Code::kDegreesDoNotMatchWorld,
-                              join_parts("the world has ", rendezvous->world_size,
-                                         " ranks, this run is calibrated on ", calibrator.ranks()),
-                              "start as many, or use --processes"});
-  const RealClock clock;
-  const auto world = tensor::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
-  cost::Calibration made = calibrator.run(*world, Seconds{args.real("seconds")});
-  if (rendezvous->rank != Rank{0}) return ExitCode::kOk;
-  add_circumstances("processes", made);
-  return report(made, args.text("out"), clock.now().since_start, output);
-}
-
 ExitCode run_calibrate(const Args& args, Output& output) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
+  if (args.flag("all")) return calibrate_all(args, output);
+  if (args.has("ranks"))
+    return fail(output, Error{Code::kConflict,
+                              "--ranks is for --all; without it a run has the ranks of its layout",
+                              "add --all, or set them: --set layout.dp=2"});
   config::Report mistakes;
   const auto document = load_run(args, mistakes);
   const auto spec = document ? plan::read_spec(*document, mistakes) : std::nullopt;
@@ -152,21 +110,17 @@ ExitCode run_calibrate(const Args& args, Output& output) {
          plan::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       mistakes.add(error);
   if (!spec || !mistakes.ok()) return fail(output, mistakes, subject_of(args));
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto calibrator = train::Calibrator::create(*spec, cores);
+  const auto calibrator = train::Calibrator::create(*spec, cores_here());
   if (!calibrator.ok()) return fail(output, calibrator.error());
-  if (const auto can = check_writable(args.text("out")); !can.ok())
-    return fail(output, can.error());
-  if (is_rank()) return calibrate_as_rank(*calibrator, args, output);
-  if (args.flag("processes")) return run_as_processes(calibrator->ranks(), output);
+  const std::string file = args.has("out") ? args.text("out") : "calibration.json";
+  if (const auto can = check_writable(file); !can.ok()) return fail(output, can.error());
+  if (args.flag("processes") && !is_rank()) return run_as_processes(calibrator->ranks(), output);
   const RealClock clock;
-  cost::Calibration made;
-  comm::run_local(calibrator->ranks(), [&](comm::World& world) {
-    cost::Calibration own = calibrator->run(world, Seconds{args.real("seconds")});
-    if (world.rank() == Rank{0}) made = std::move(own);
-  });
-  add_circumstances("threads", made);
-  return report(made, args.text("out"), clock.now().since_start, output);
+  auto crew = CalibrateCrew::join(calibrator->ranks());
+  if (!crew.ok()) return fail(output, crew.error());
+  const cost::Calibration made =
+      crew->measure(*calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
+  return crew->leads() ? report(made, file, clock.now().since_start, output) : ExitCode::kOk;
 }
 
 #endif
@@ -182,23 +136,36 @@ Verb calibrate_verb() {
           "ranks busy, or as many as there are cores, and writes what they took. With that file "
           "`simulate` predicts in seconds. It holds for the model's sizes, sequence, microbatch, "
           "type, tp and sp of the run, and for any number of layers, pp, schedule, ZeRO stage and "
-          "recompute of blocks. Nothing else should run on the machine meanwhile.",
+          "recompute of blocks; with --all there is a file for each microbatch and tp that layouts "
+          "of the run can have, by which `plan` chooses one for this machine. Nothing else should "
+          "run on the machine meanwhile.",
       .examples = {{"lockstep calibrate run.toml --out cal.json",
                     "measure, in a quarter of a minute"},
                    {"lockstep simulate run.toml --calibration cal.json", "predict with it"},
                    {"lockstep calibrate run.toml --set layout.tp=2 --out cal-tp2.json",
-                    "units that two ranks share"}},
-      .options = {{.name = "out",
+                    "units that two ranks share"},
+                   {"lockstep calibrate run.toml --all --ranks 2 --out cals",
+                    "for every layout of two ranks, in a minute"},
+                   {"lockstep plan run.toml --calibration cals", "the fastest of them"}},
+      .options = {{.name = "all",
+                   .help =
+                       "A calibration for every microbatch and tp, and OUT a directory of them, "
+                       "instead of one for the layout of FILE"},
+                  {.name = "ranks",
+                   .value = "N",
+                   .type = OptionType::kInt,
+                   .help = "With --all: ranks of the layouts [default: the cores]",
+                   .min = 1,
+                   .max = 65536},
+                  {.name = "out",
                    .value = "OUT",
-                   .initial = "calibration.json",
-                   .help = "The file to write"},
+                   .help = "What to write [default: calibration.json, with --all calibrations]"},
                   {.name = "seconds",
                    .value = "S",
                    .type = OptionType::kReal,
-                   .initial = "15",
-                   .help = "About how long to measure",
+                   .help = "About how long to measure, altogether [default: 15, with --all 60]",
                    .min = 1,
-                   .max = 50},
+                   .max = 1000},
                   {.name = "processes", .help = "One process per rank, over gloo"},
                   set_option()},
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},

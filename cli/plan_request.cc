@@ -73,7 +73,7 @@ class PlanReader {
     if (args_.has("cluster")) read_cluster_named(args_.text("cluster"));
     if (!names_cluster_ && !known_.empty())
       read_cluster_named(join_parts("cpu-gloo:", known_.front().calibration.ranks));
-    if (!names_cluster_) missing("--cluster", "h100:64");
+    if (!names_cluster_ && !args_.has("calibration")) missing("--cluster", "h100:64");
     if (args_.has("seq")) batch_.seq = args_.integer("seq");
     if (args_.has("global-batch")) batch_.global_batch = args_.integer("global-batch");
     if (batch_.seq == 0) missing("--seq", "8192");
@@ -170,20 +170,30 @@ class PlanReader {
                         " tries fewer devices, but --calibration knows one number of them"),
              "leave one of them out");
     for (const std::string& name : names) {
-      const Result<std::string> text = read_text(name);
-      if (!text.ok()) return report_.add(text.error());
-      Result<cost::Calibration> read = cost::read_calibration(*text, name);
-      if (!read.ok()) return report_.add(read.error());
-      known_.push_back({name, *std::move(read)});
+      const auto files = files_at(name, ".json");
+      if (!files.ok())
+        return refuse(files.error().code, files.error().message,
+                      join_parts("`lockstep calibrate ", args_.text("FILE"), " --all --out ", name,
+                                 "` fills it"));
+      for (const std::string& file : *files)
+        if (!read_calibration(file)) return;
     }
+  }
+
+  bool read_calibration(const std::string& file) {
+    const Result<std::string> text = read_text(file);
+    if (!text.ok()) return report_.add(text.error()), false;
+    Result<cost::Calibration> read = cost::read_calibration(*text, file);
+    if (!read.ok()) return report_.add(read.error()), false;
+    known_.push_back({file, *std::move(read)});
+    return true;
   }
 
   void calibrate() {
     const cost::Calibration& first = known_.front().calibration;
     request_.calibrated_on = join_parts(first.ranks, " ", first.ranks_are, ", ", first.date, ": ",
                                         listed(args_.texts("calibration")));
-    request_.question.cp = request_.question.ep = 1;
-    if (request_.dtype == DType::kF32) request_.question.precision = cost::Precision::kFp32;
+    request_.question = search::runnable(std::move(request_.question), request_.dtype);
     auto made = search::CalibratedSearch::create(request_.question, request_.model, request_.dtype,
                                                  std::move(known_));
     if (!made.ok()) return report_.add(made.error());
@@ -343,7 +353,9 @@ std::vector<Option> question_options() {
           {.name = "calibration",
            .value = "IN",
            .help = "What `lockstep calibrate` measured of FILE on this machine: layouts are timed "
-                   "op by op with it. Several files add up, one for each microbatch and tp",
+                   "op by op with it. A directory stands for its *.json files; several add up, one "
+                   "for each "
+                   "microbatch and tp",
            .group = "What",
            .repeated = true}};
 }

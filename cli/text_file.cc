@@ -1,5 +1,6 @@
 #include "cli/text_file.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -26,24 +27,49 @@ bool is_directory(const std::string& name) {
   return std::filesystem::is_directory(name, ignored);
 }
 
+Error unreadable(const std::string& name, const std::string& why) {
+  return {Code::kFileUnreadable, join_parts("cannot read `", name, "`: ", why),
+          "is the name right?"};
+}
+
 }  // namespace
 
 Result<std::string> read_text(const std::string& name) {
-  const auto unreadable = [&](const std::string& why) {
-    return Error{Code::kFileUnreadable, join_parts("cannot read `", name, "`: ", why),
-                 "is the name right?"};
-  };
-  if (is_directory(name)) return unreadable("it is a directory");
+  if (is_directory(name)) return unreadable(name, "it is a directory");
   errno = 0;
   std::ifstream file(name, std::ios::binary);
-  if (!file) return unreadable(reason_of(errno));
+  if (!file) return unreadable(name, reason_of(errno));
   std::error_code unknown;
   if (const auto size = std::filesystem::file_size(name, unknown); !unknown && size > kMostBytes)
-    return unreadable("it is larger than 256 MiB");
+    return unreadable(name, "it is larger than 256 MiB");
   std::ostringstream text;
   if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-  if (file.bad() || !text) return unreadable("reading failed");
+  if (file.bad() || !text) return unreadable(name, "reading failed");
   return std::move(text).str();
+}
+
+Result<std::vector<std::string>> files_at(const std::string& name, std::string_view suffix) {
+  if (!is_directory(name)) return std::vector{name};
+  std::error_code failed;
+  std::vector<std::string> found;
+  for (std::filesystem::directory_iterator entry(name, failed), end; !failed && entry != end;
+       entry.increment(failed))
+    if (entry->path().filename().string().ends_with(suffix)) found.push_back(entry->path());
+  if (failed) return unreadable(name, reason_of(failed.value()));
+  if (found.empty())
+    return unreadable(name, join_parts("it is a directory without any *", suffix, " file"));
+  std::ranges::sort(found);
+  return found;
+}
+
+Result<void> make_directory(const std::string& name) {
+  std::error_code failed;
+  std::filesystem::create_directories(name, failed);
+  if (failed)
+    return Error{Code::kUnsuitableEnvironment,
+                 join_parts("cannot make the directory `", name, "`: ", reason_of(failed.value())),
+                 "name one that can be made or written to"};
+  return {};
 }
 
 namespace {

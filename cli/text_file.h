@@ -1,7 +1,9 @@
-// Whole files that a verb reads or writes because it was told their names.
+// Whole files, and directories of them, that a verb reads or writes because it was told their names.
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/base/result.h"
 
@@ -12,6 +14,13 @@ Result<std::string> read_text(const std::string& name);
 
 // Replaces what the file held. kUnsuitableEnvironment, with the reason.
 Result<void> write_text(const std::string& name, const std::string& text);
+
+// The file itself, or of a directory those in it whose names end with `suffix`, sorted. kFileUnreadable, with the
+// reason, also when a directory has none.
+Result<std::vector<std::string>> files_at(const std::string& name, std::string_view suffix);
+
+// With those above it; it may be there already. kUnsuitableEnvironment, with the reason.
+Result<void> make_directory(const std::string& name);
 
 // Whether write_text can, to be asked before long work whose result would be lost. Keeps what the file
 // holds; where there was none, there is an empty one.

@@ -57,12 +57,7 @@ Json head_of(const train::Job& job, const char* event, std::int64_t steps) {
 }  // namespace
 
 Result<void> check_metrics(const std::string& directory, bool begins) {
-  std::error_code failed;
-  std::filesystem::create_directories(directory, failed);
-  if (failed)
-    return Error{Code::kUnsuitableEnvironment,
-                 join_parts("cannot make the directory `", directory, "`: ", failed.message()),
-                 "name one that can be made or written to"};
+  if (const auto made = make_directory(directory); !made.ok()) return made.error();
   const std::string path = metrics_path(directory);
   if (begins && std::filesystem::exists(path))
     return Error{Code::kBadMetrics, join_parts("`", path, "` is there already"),

@@ -25,9 +25,9 @@ constexpr CodeRow kCodeRows[] = {
      "value\n"
      "and none was given. The message says what is accepted."},
     {Code::kFileUnreadable, "a file cannot be read",
-     "The file does not exist, is a directory, or may not be read by this user. The message "
-     "carries\n"
-     "the operating system's reason."},
+     "The file does not exist, is a directory, or may not be read by this user; or it is a "
+     "directory\n"
+     "that was to hold files of some kind and has none. The message carries the reason."},
     {Code::kSyntax, "a file is not well-formed",
      "A TOML or JSON file could not be parsed. Nothing after the first syntax error can be "
      "trusted, so\n"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -151,6 +152,10 @@ Result<void> check_known(const KnownTimes& known, const arch::ModelConfig& model
                     "make one for this run with lockstep calibrate");
 }
 
+cost::Fingerprint print_of(const plan::Spec& spec) {
+  return cost::fingerprint(spec.model, plan::step_sizes(spec).unit);
+}
+
 std::string unknown_text(const plan::Spec& spec) {
   const plan::Recompute& recompute = spec.layout.recompute;
   const bool has_rows = !recompute.block && recompute != plan::kKeepAll;
@@ -179,6 +184,12 @@ Result<TimedStep> timed_step(const plan::Spec& spec, const arch::Model& model,
       *program, [&](Coord c, const Op& op) { return prices->time(c, op); }, conditions);
   if (!simulation.ok()) return simulation.error();
   return TimedStep{*std::move(program), *std::move(simulation)};
+}
+
+Question runnable(Question question, DType dtype) {
+  question.cp = question.ep = 1;
+  if (dtype == DType::kF32) question.precision = cost::Precision::kFp32;
+  return question;
 }
 
 Result<CalibratedSearch> CalibratedSearch::create(const Question& question,
@@ -219,8 +230,23 @@ std::vector<plan::Spec> CalibratedSearch::layouts() const {
   return found;
 }
 
+std::vector<plan::Spec> CalibratedSearch::unmeasured() const {
+  std::vector<plan::Spec> found;
+  std::vector<cost::Fingerprint> prints;
+  for (plan::Spec& spec : layouts()) {
+    if (times_for(spec) != nullptr) continue;
+    cost::Fingerprint print = print_of(spec);
+    if (std::ranges::find(prints, print) != prints.end()) continue;
+    prints.push_back(std::move(print));
+    found.push_back(std::move(spec));
+  }
+  std::ranges::stable_sort(found, std::greater(),
+                           [](const plan::Spec& spec) { return spec.batch.microbatch; });
+  return found;
+}
+
 const KnownTimes* CalibratedSearch::times_for(const plan::Spec& spec) const {
-  const cost::Fingerprint print = cost::fingerprint(spec.model, plan::step_sizes(spec).unit);
+  const cost::Fingerprint print = print_of(spec);
   const auto found = std::ranges::find_if(
       known_, [&](const KnownTimes& one) { return one.calibration.print == print; });
   return found == known_.end() ? nullptr : &*found;

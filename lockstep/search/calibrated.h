@@ -50,6 +50,9 @@ struct CalibratedWalk {
   double least_bytes = 0;                            // of the smallest, when none fits
 };
 
+// The question about those of its layouts that run here: no context or expert parallelism, products in `dtype`.
+Question runnable(Question question, DType dtype);
+
 // Any thread may read it. The question must outlive it and its results; its rates are not used.
 class CalibratedSearch {
  public:
@@ -60,6 +63,9 @@ class CalibratedSearch {
 
   // Layouts of the lattice that run here, in its order.
   std::vector<plan::Spec> layouts() const;
+  // A layout for each microbatch, tensor degree and set of recomputed rows that layouts() ask for and no calibration
+  // has: with one of each, all are known. The largest microbatches first.
+  std::vector<plan::Spec> unmeasured() const;
   // Refuses a layout that can not be timed, with what is not known of it.
   Result<TimedLayout> time(const plan::Layout& layout, std::int64_t microbatch) const;
   // Times all of layouts().

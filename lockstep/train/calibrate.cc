@@ -76,6 +76,14 @@ std::vector<Bytes> as_sizes(const std::set<std::int64_t>& bytes) {
   return sizes;
 }
 
+// Those that layouts of as many ranks can have.
+std::vector<int> group_sizes(int ranks) {
+  std::vector<int> sizes;
+  for (int size = 2; size <= ranks; ++size)
+    if (ranks % size == 0) sizes.push_back(size);
+  return sizes;
+}
+
 cost::CollectiveTime fitted(comm::OpKind kind, std::int64_t members,
                             const std::vector<comm::PhaseTimes>& times) {
   std::vector<std::pair<double, double>> issue, lane, finish;
@@ -154,16 +162,7 @@ void Calibrator::split_backward(Job& job) const {
   job.program = schedule::lower(*timetable, job.program.step).value();
 }
 
-std::vector<std::int64_t> Calibrator::group_sizes() const {
-  const mesh::Degrees& d = spec_.layout.degrees;
-  std::set<std::int64_t> sizes;
-  for (const std::int64_t size : {std::int64_t{2}, d.tp, d.pp, d.dp, d.dp_shard.value_or(d.dp),
-                                  d.dp / d.dp_shard.value_or(d.dp), ranks_ / d.tp})
-    if (size > 1 && ranks_ % size == 0) sizes.insert(size);
-  return {sizes.begin(), sizes.end()};
-}
-
-void Calibrator::measure_collectives(comm::World& world, Seconds budget,
+void Calibrator::measure_collectives(comm::World& world, const std::string& name, Seconds budget,
                                      cost::Calibration& into) const {
   const Job& job = probes_.front().job;
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
@@ -174,16 +173,16 @@ void Calibrator::measure_collectives(comm::World& world, Seconds budget,
   for (const std::int64_t part : {4, 2, 1})
     tensors.insert(boundary_bytes(job.model.config, sizes.unit) / part);
   using comm::OpKind;
-  const auto groups = group_sizes();
+  const std::vector<int> groups = group_sizes(ranks_);
   const auto parts = static_cast<double>(groups.size() * (3 * units.size() + tensors.size()));
   const Seconds each = {budget.value / std::max(parts, 1.0)};
-  for (const std::int64_t size : groups) {
-    const int first = world.rank().value / static_cast<int>(size) * static_cast<int>(size);
+  for (const int size : groups) {
+    const int first = world.rank().value / size * size;
     std::vector<Rank> members;
     for (int r = 0; r < size; ++r) members.push_back({first + r});
     const Deadline deadline = Deadline::after(kProbeDeadline);
-    const auto comm = world.connect(join_parts("calibrate ", size, " at ", first), "calibrate",
-                                    members, deadline);
+    const auto comm = world.connect(join_parts(name, " calibrate ", size, " at ", first),
+                                    "calibrate", members, deadline);
     for (const OpKind kind : {OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllReduce})
       into.collectives.push_back(
           fitted(kind, size, comm::measure_phases(*comm, kind, as_sizes(units), each, deadline)));
@@ -194,13 +193,14 @@ void Calibrator::measure_collectives(comm::World& world, Seconds budget,
   }
 }
 
-cost::Calibration Calibrator::run(comm::World& world, Seconds budget) const {
+cost::Calibration Calibrator::run(comm::World& world, const std::string& name,
+                                  Seconds budget) const {
   LS_CHECK(world.size() == ranks_, "a world of ", world.size(), " ranks for ", ranks_);
   cost::Calibration made;
   made.ranks = ranks_;
   const cost::StepSizes first_sizes = sizes_of(probes_.front().job, Rank{0});
   made.print = cost::fingerprint(spec_.model, first_sizes.unit);
-  measure_collectives(world, {budget.value * kCollectiveShare}, made);
+  measure_collectives(world, name, {budget.value * kCollectiveShare}, made);
   const Seconds each = {budget.value * (1 - kCollectiveShare) / kRounds /
                         static_cast<double>(probes_.size())};
   std::vector<cost::RunTimeline> measured(probes_.size());
@@ -208,7 +208,7 @@ cost::Calibration Calibrator::run(comm::World& world, Seconds budget) const {
   for (const ProbeJob& probe : probes_) sizes.push_back(sizes_of(probe.job, Rank{0}));
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < probes_.size(); ++i) {
-      const std::string label = join_parts(probes_[i].label, " ", round);
+      const std::string label = join_parts(name, " ", probes_[i].label, " ", round);
       for (schedule::StepTimeline& step : run_probe(probes_[i].job, world, label, each).steps)
         measured[i].steps.push_back(std::move(step));
     }

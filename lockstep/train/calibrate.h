@@ -23,10 +23,10 @@ class Calibrator {
 
   int ranks() const { return ranks_; }
 
-  // Every rank of a world of ranks() calls it, and all get the same answer up to its text. It takes
-  // about `budget`, and longer where one step of each probe does. Date, versions and processor are
-  // left to the caller.
-  cost::Calibration run(comm::World& world, Seconds budget) const;
+  // Every rank of a world of ranks() calls it, and all get the same answer up to its text. Runs of one world have
+  // names of their own. It takes about the `budget` of rank 0, and longer where one step of each probe does. Date,
+  // versions and processor are left to the caller.
+  cost::Calibration run(comm::World& world, const std::string& name, Seconds budget) const;
 
  private:
   struct ProbeJob {
@@ -39,8 +39,8 @@ class Calibrator {
                          int microbatches);
   // W one microbatch after its I, so that lowering does not merge them.
   void split_backward(Job& job) const;
-  void measure_collectives(comm::World& world, Seconds budget, cost::Calibration& into) const;
-  std::vector<std::int64_t> group_sizes() const;
+  void measure_collectives(comm::World& world, const std::string& name, Seconds budget,
+                           cost::Calibration& into) const;
 
   plan::Spec spec_;
   int ranks_ = 1;

@@ -52,10 +52,10 @@ class Calibrated : public testing::Test {
   }
 
   // Of the example, which spec_ is.
-  std::string calibration_file() const {
+  std::string calibration_file(const std::string& name = "cal.json") const {
     cost::Calibration made = cost::some_calibration(2);
     made.print = cost::fingerprint(spec_.model, plan::step_sizes(spec_).unit);
-    return write("cal.json", write_calibration(made));
+    return write(name, write_calibration(made));
   }
 
   static std::vector<std::string> words(const plan::Layout& layout) {
@@ -237,6 +237,51 @@ TEST_F(Calibrated, PlansOnlyWhatWasMeasured) {
   refused({example, "--set", "batch.global_batch=7", "--set", "batch.microbatch=1", "--cluster",
            "cpu-gloo:1"},
           "know none of the layouts");
+}
+
+TEST_F(Calibrated, ADirectoryIsAllOfItsFiles) {
+  std::filesystem::create_directories(dir_ / "cals");
+  write("cals/notes.txt", "no calibration");
+  std::vector<std::string> files;
+  for (const std::int64_t microbatch : {1, 4, 2}) {
+    spec_.batch.microbatch = microbatch;
+    files.push_back(calibration_file(join_parts("cals/mb", microbatch, ".json")));
+  }
+  const auto plans = [&](const std::vector<std::string>& calibrations) {
+    std::vector<std::string> asked = {"plan", support::source_dir() + "/examples/tiny.toml",
+                                      "--json", "--top", "64"};
+    for (const std::string& name : calibrations) asked.insert(asked.end(), {"--calibration", name});
+    const Answer ran = answer(plan_verb(), asked);
+    EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+    return Json::parse(ran.out).value().find("plans")->dump();
+  };
+  const std::string all = plans(files);
+  EXPECT_EQ(plans({file("cals")}), all);
+  EXPECT_EQ(plans({file("cals/")}), all);
+  EXPECT_EQ(plans({files[2], file("cals")}), all);
+  EXPECT_NE(plans({files[0], files[1]}), all);
+}
+
+TEST_F(Calibrated, EveryFileOfADirectoryMustBeACalibrationOfTheRun) {
+  std::filesystem::create_directories(dir_ / "cals");
+  const auto refused = [&](ExitCode code, const std::string& says) {
+    const Answer ran = answer(plan_verb(), {"plan", support::source_dir() + "/examples/tiny.toml",
+                                            "--calibration", file("cals")});
+    EXPECT_EQ(ran.code, code) << says << ran.out;
+    EXPECT_EQ(ran.err.find("2 errors"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find(says), std::string::npos) << says << "\n" << ran.err;
+  };
+  refused(ExitCode::kEnvironment, "cals`: it is a directory without any *.json file");
+  calibration_file("cals/a.json");
+  write("cals/b.json", "{");
+  refused(ExitCode::kUsage, "cals/b.json");
+  write("cals/b.json", R"({"schema": "lockstep.plan/1"})");
+  refused(ExitCode::kUsage, "cals/b.json` is of schema lockstep.plan/1");
+  spec_.model.hidden = 128;
+  calibration_file("cals/b.json");
+  refused(ExitCode::kUsage, "cals/b.json` was measured with model.hidden = 128");
+  std::filesystem::remove_all(dir_ / "cals");
+  refused(ExitCode::kEnvironment, "cals`: no such file or directory");
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #if LOCKSTEP_WITH_TORCH
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include "cli/app.h"
 #include "cli/verbs.h"
@@ -47,6 +50,44 @@ TEST_F(Training, RefusesFilesItCanNotWriteBeforeItStarts) {
     EXPECT_EQ(ran.out, "") << words;
     EXPECT_NE(ran.err.find("cannot write `no/such/folder/file`"), std::string::npos) << ran.err;
   }
+}
+
+// Every layout of two ranks has its calibration, and one of them is chosen.
+TEST_F(Training, PlansWithWhatThisMachineMeasured) {
+  const std::string ranks = std::to_string(std::clamp(std::thread::hardware_concurrency(), 1U, 2U));
+  const std::string run_file = example() +
+                               " --set model.layers=2 --set batch.seq=16 "
+                               "--set batch.global_batch=2 --set batch.microbatch=1";
+  const std::string measure = "calibrate " + run_file + " --all --seconds 1 --json --ranks ";
+  const Ran made = run(measure + ranks + " --out new/cals");
+  ASSERT_EQ(made.code, 0) << made.err;
+  std::vector<std::string> names;
+  const Json files = *Json::parse(made.out)->find("files");
+  for (const Json& file : files.items()) names.push_back(file.find("file")->as_text());
+  if (ranks == "2") {
+    EXPECT_EQ(names,
+              (std::vector<std::string>{"mb2-tp1.json", "mb2-tp1-cheap.json", "mb2-tp2.json",
+                                        "mb2-tp2-cheap.json", "mb1-tp1.json", "mb1-tp1-cheap.json",
+                                        "mb1-tp2.json", "mb1-tp2-cheap.json"}));
+  }
+  const Ran planned = run("plan " + run_file + " --calibration new/cals --json");
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_EQ(planned.out.find("for want of a calibration"), std::string::npos);
+  const Json json = Json::parse(planned.out).value();
+  EXPECT_GT(json.find("plans")->items()[0].find("step_s")->find("total")->as_real(), 0);
+
+  const auto refused = [&](const std::string& words, int code, const std::string& says) {
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, code) << words;
+    EXPECT_NE(ran.err.find(says), std::string::npos) << words << "\n" << ran.err;
+  };
+  write("file", "");
+  write("new/cals/old.json", "");
+  refused(measure + "1 --out file", 3, "cannot make the directory `file`: not a directory");
+  refused(measure + ranks + " --out new/cals", 2, "`new/cals` holds old.json");
+  refused(measure + "65536 --out other", 3, "--ranks 65536 can not be busy at once");
+  refused("calibrate --ranks 2 " + example(), 2, "--ranks is for --all");
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "other"));
 }
 
 // A plan for two ranks of this machine's kind runs as it was planned.

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "lockstep/plan/step_sizes.h"
@@ -30,6 +32,10 @@ class Machine : public ::testing::Test {
     spec.batch = {kSeq, kBatch, microbatch};
     spec.layout.degrees.tp = tp;
     spec.train.dtype = DType::kF32;
+    return known(spec);
+  }
+
+  static KnownTimes known(const plan::Spec& spec) {
     KnownTimes times{"cal.json", cost::some_calibration(2)};
     times.calibration.print = cost::fingerprint(spec.model, plan::step_sizes(spec).unit);
     return times;
@@ -60,6 +66,28 @@ TEST_F(Machine, EveryLayoutIsTimedOrCounted) {
   }
   EXPECT_EQ(names.size(), found.best.size());
   EXPECT_GT(names.size(), 20U);
+}
+
+// What it asks to be measured is enough, and none of it is too much.
+TEST_F(Machine, KnowsWhatToMeasure) {
+  const std::vector<plan::Spec> asked = search({}).unmeasured();
+  std::vector<KnownTimes> times;
+  for (const plan::Spec& spec : asked) times.push_back(known(spec));
+  EXPECT_EQ(asked.size(),
+            16U);  // microbatches 1, 2, 4 and 8, tp 1 and 2, with and without cheap rows
+  EXPECT_TRUE(std::ranges::is_sorted(asked, std::greater(),
+                                     [](const plan::Spec& spec) { return spec.batch.microbatch; }));
+  const CalibratedSearch all = search(times);
+  EXPECT_TRUE(all.unmeasured().empty());
+  const CalibratedWalk found = all.walk();
+  EXPECT_EQ(found.timed, found.layouts);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    std::vector<KnownTimes> others = times;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    const std::vector<plan::Spec> missing = search(others).unmeasured();
+    ASSERT_EQ(missing.size(), 1U);
+    EXPECT_EQ(known(missing[0]).calibration.print, times[i].calibration.print);
+  }
 }
 
 TEST_F(Machine, TermsAndClassesAddUpToTheSimulatedStep) {

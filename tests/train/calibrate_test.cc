@@ -15,7 +15,7 @@ cost::Calibration calibrated(const plan::Spec& spec, int ranks) {
   EXPECT_EQ(calibrator.ranks(), ranks);
   cost::Calibration made;
   comm::run_local(ranks, [&](comm::World& world) {
-    cost::Calibration own = calibrator.run(world, Seconds{0.1});
+    cost::Calibration own = calibrator.run(world, "", Seconds{0.1});
     if (world.rank() == Rank{0}) made = std::move(own);
   });
   return made;
@@ -49,6 +49,15 @@ TEST(Calibrator, KnowsTheOpsOfEveryLayoutOfItsUnits) {
           }
       }
     }
+}
+
+// Layouts other than the run's own have groups of other sizes.
+TEST(Calibrator, KnowsGroupsOfEverySizeItsRanksCanHave) {
+  const cost::Calibration made = calibrated(job_of(tiny_spec(false, DType::kF32), "dp8").spec, 8);
+  for (const std::int64_t members : {2, 4, 8})
+    for (const comm::OpKind kind :
+         {comm::OpKind::kAllGather, comm::OpKind::kReduceScatter, comm::OpKind::kAllReduce})
+      EXPECT_NE(made.find(kind, members), nullptr) << to_text(kind) << " of " << members;
 }
 
 TEST(Calibrator, TakesAsManyRanksAsThereAreCores) {
