@@ -27,6 +27,7 @@ Json to_json(const plan::Spec& spec) {
                                                 {"dp_shard", d.dp_shard.value_or(d.dp)},
                                                 {"ep", d.ep},
                                                 {"etp", d.etp},
+                                                {"context", to_text(spec.layout.context)},
                                                 {"sp", spec.layout.sp},
                                                 {"zero", spec.layout.zero},
                                                 {"order", to_text(spec.layout.order)},

@@ -18,6 +18,7 @@
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/cluster/rates.h"
+#include "lockstep/cost/context_way.h"
 #include "lockstep/cost/model_shape.h"
 
 namespace lockstep::cost {
@@ -90,13 +91,6 @@ enum class Placement : std::uint8_t {
   kPipeInside,  // tp cp pp dp (Llama 3)
 };
 
-// How the ranks of a sequence meet in attention.
-enum class ContextWay : std::uint8_t {
-  kRing,     // blocks of keys and values go round while attention computes (arXiv 2310.01889)
-  kGather,   // all keys and values are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2)
-  kUlysses,  // heads are exchanged for positions and back (DeepSpeed Ulysses, arXiv 2309.14509)
-};
-
 struct PriceRequest {
   const ModelShape* shape = nullptr;
   const cluster::Cluster* cluster = nullptr;
@@ -114,8 +108,8 @@ struct PriceRequest {
   Keep keep = Keep::kAll;
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
-  ContextWay context = ContextWay::kRing;
-  double imbalance = 1;  // load of the busiest expert rank over the mean
+  ContextWay context = ContextWay::kRing;  // nothing when cp is 1
+  double imbalance = 1;                    // load of the busiest expert rank over the mean
   Stack stack = {};
 
   double devices() const { return tp * cp * pp * dp; }

@@ -48,6 +48,7 @@ class Rules {
       tensor();
       expert_sizes();
     }
+    if (asked_.degrees && asked_.context) context_way();
     if (asked_.degrees) sequence();
   }
 
@@ -349,6 +350,28 @@ class Rules {
     divides("etp", degrees().etp, "moe.expert_ffn", model().moe.expert_ffn, "expert columns");
   }
 
+  // Ulysses deals whole heads of queries to all ranks of a sequence (arXiv 2309.14509, section 3.1); keys are copied
+  // where ranks outnumber their heads.
+  void context_way() {
+    const mesh::Degrees& d = degrees();
+    const Side way = {{"layout.context"}, join_parts("context is ", to_text(*asked_.context))};
+    if (d.cp == 1 && *asked_.context != Layout().context)
+      return refuse(Code::kConflict,
+                    join_parts("context = ", to_text(*asked_.context),
+                               " is how ranks of a sequence meet, but cp = 1 divides none"),
+                    {way, {{"layout.cp"}, "cp is 1"}}, "the nearest: cp = 2, or leave context out");
+    if (*asked_.context != cost::ContextWay::kUlysses || asked_.model == nullptr) return;
+    const std::int64_t heads = model().heads;
+    if (heads % d.tp != 0 || heads / d.tp % d.cp == 0) return;
+    refuse(Code::kDoesNotDivide,
+           join_parts("tp x cp = ", d.tp, " x ", d.cp, " = ", d.tp * d.cp, " does not divide the ",
+                      heads, " heads of ", title(), ", which context = ulysses deals to ranks"),
+           {{{"layout.cp"}, join_parts("cp is ", d.cp)}, way, model_side("heads", heads, "heads")},
+           join_parts(
+               "the nearest cp that does: ", to_text(mesh::nearest_divisors(heads / d.tp, d.cp)),
+               "; or context = ring or gather"));
+  }
+
   void sequence() {
     if (!asked_.seq || !asked_.sp) return;
     const std::int64_t seq = *asked_.seq;
@@ -393,6 +416,7 @@ class Rules {
 Request request_of(const arch::ModelConfig& model, const Layout& layout, const Batch& batch) {
   return {.model = &model,
           .degrees = layout.degrees,
+          .context = layout.context,
           .sp = layout.sp,
           .zero = layout.zero,
           .schedule = layout.schedule,

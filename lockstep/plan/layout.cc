@@ -122,6 +122,15 @@ const std::vector<std::string>& schedule_names() {
   return all;
 }
 
+const std::vector<std::string>& context_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const cost::ContextWay way : cost::kContextWays) names.emplace_back(to_text(way));
+    return names;
+  }();
+  return all;
+}
+
 Period default_reduce(int zero) { return zero < 2 ? Period::kStep : Period::kMicrobatch; }
 
 std::string_view name_of(Period reduce) { return reduce == Period::kStep ? "step" : "microbatch"; }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/result.h"
+#include "lockstep/cost/context_way.h"
 #include "lockstep/mesh/axis.h"
 #include "lockstep/mesh/mesh.h"
 #include "lockstep/plan/batch_ramp.h"
@@ -41,6 +42,7 @@ Result<Recompute> parse_recompute(std::string_view text);
 struct Layout {
   mesh::Degrees degrees = {};
   mesh::Order order = {};
+  cost::ContextWay context = cost::ContextWay::kRing;  // how cp ranks meet; nothing when cp is 1
   bool sp = true;  // sequence parallelism on the tensor axis; nothing when tp is 1
   int zero = 1;    // what the data axis shards: 0 nothing, 1 optimizer, 2 gradients, 3 parameters
   std::string schedule = "1f1b";  // one of schedule_names()
@@ -71,6 +73,8 @@ struct Batch {
 
 // Names of the rows of schedule::catalog(), the default first.
 const std::vector<std::string>& schedule_names();
+// Of cost::kContextWays.
+const std::vector<std::string>& context_names();
 
 // Step for stages 0 and 1; microbatch for 2 and 3, which save no gradient memory otherwise.
 Period default_reduce(int zero);
@@ -87,7 +91,7 @@ Batch cut(const Batch& batch, const Layout& layout);
 
 // The short name. Always dp (as replicas x shards when dp_shard is given), the ZeRO stage and the
 // reduction ("step" or "mb"); any other setting when it is not the default, the schedule also when
-// there is a pipeline.
+// there is a pipeline, the way of context parallelism also when there is some.
 std::string to_text(const Layout& layout);
 
 // The inverse: parse_layout(to_text(x)) == x for every legal x. Words may come in any order; what is left out has its

@@ -76,6 +76,7 @@ class Reader {
     if (text == "nosp") return layout_.sp = false, once("sp", text);
     if (const std::size_t is = text.find('='); is != std::string_view::npos) {
       const std::string_view value = text.substr(is + 1);
+      if (text.starts_with("context=")) return context(text, value);
       if (text.starts_with("recompute=")) return recompute(text, value);
       if (text.starts_with("order=")) return order(text, value);
       if (text.starts_with("layers=")) return layers(text, value);
@@ -99,6 +100,17 @@ class Reader {
                    join_parts("a layout names both `", at->second, "` and `", text, "`"),
                    "keep one of the two"};
     return {};
+  }
+
+  Result<void> context(std::string_view text, std::string_view value) {
+    const std::optional<cost::ContextWay> parsed = cost::parse_context_way(value);
+    const std::string near = config::did_you_mean(value, context_names());
+    if (!parsed)
+      return Error{Code::kUnknownChoice,
+                   join_parts("context = \"", value, "\" is no way of context parallelism"),
+                   near.empty() ? config::there_are(context_names()) : near};
+    layout_.context = *parsed;
+    return once("context", text);
   }
 
   Result<void> recompute(std::string_view text, std::string_view value) {
@@ -146,7 +158,8 @@ class Reader {
       if (c >= '0' && c <= '9') digits += c;
     std::vector<std::string> names;
     for (const Counted& row : kCounted) names.push_back(row.name + (digits.empty() ? "1" : digits));
-    for (const char* name : {"step", "mb", "nosp", "recompute=cheap", "recompute=block"})
+    for (const char* name :
+         {"step", "mb", "nosp", "context=gather", "recompute=cheap", "recompute=block"})
       names.emplace_back(name);
     names.insert(names.end(), schedule_names().begin(), schedule_names().end());
     const std::vector<std::string> near = config::nearest(text, names, 1);
@@ -188,6 +201,7 @@ std::string to_text(const Layout& layout) {
   degree("chunks", layout.chunks);
   if (layout.microbatches) add("m", *layout.microbatches);
   add(layout.reduce == Period::kStep ? "step" : "mb");
+  if (d.cp > 1 || layout.context != plain.context) add("context=", to_text(layout.context));
   if (layout.recompute != plain.recompute) add("recompute=", to_text(layout.recompute));
   if (layout.resident) add("resident=", *layout.resident);
   if (layout.prefetch) add("prefetch=", *layout.prefetch);

@@ -147,6 +147,11 @@ std::optional<int> Draft::small(std::string_view key) const {
   return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
+std::optional<cost::ContextWay> Draft::context() const {
+  const auto name = settings.text("layout.context");
+  return name ? cost::parse_context_way(*name) : std::nullopt;
+}
+
 void apply_rules(Draft& draft, Report& report) {
   const Settings& settings = draft.settings;
   check_warmup(settings, report);
@@ -157,6 +162,7 @@ void apply_rules(Draft& draft, Report& report) {
                         .cluster = draft.cluster ? &*draft.cluster : nullptr,
                         .degrees = draft.degrees,
                         .dp_is_known = dp_is_known,
+                        .context = draft.context(),
                         .sp = settings.boolean("layout.sp"),
                         .zero = draft.small("layout.zero"),
                         .schedule = settings.text("layout.schedule"),

@@ -51,6 +51,14 @@ std::vector<Field> degree_fields() {
              {"tensor_model_parallel_size", "tensor_parallel_degree", "tensor_parallel"}),
       degree("cp", "Context-parallel degree: the sequence is divided.",
              {"context_parallel_size", "context_parallel_degree"}),
+      {.path = "layout.context",
+       .type = FieldType::kChoice,
+       .doc =
+           "How the ranks of a sequence meet in attention: keys and values go round a ring or are "
+           "gathered, or heads are exchanged for positions (Ulysses); only with cp > 1.",
+       .initial = "\"" + context_names().front() + "\"",
+       .choices = context_names(),
+       .known_as = {"cp_comm_type"}},
       degree("pp", "Pipeline-parallel degree: the blocks are divided.",
              {"pipeline_model_parallel_size", "pipeline_parallel_degree", "pipeline_parallel"}),
       {.path = "layout.dp",

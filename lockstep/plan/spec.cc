@@ -137,6 +137,7 @@ Layout read_layout(const Draft& draft, const mesh::Order& order, const Recompute
   const Settings& settings = draft.settings;
   Layout layout{.degrees = *draft.degrees,
                 .order = order,
+                .context = *draft.context(),
                 .sp = *settings.boolean("layout.sp"),
                 .zero = *draft.small("layout.zero"),
                 .schedule = *settings.text("layout.schedule"),

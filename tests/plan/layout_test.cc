@@ -33,6 +33,7 @@ Layout random_layout(std::mt19937& random) {
   };
   Layout l;
   l.degrees = {.tp = pick(3), .cp = pick(2), .pp = pick(4), .ep = pick(2), .etp = pick(3)};
+  l.context = cost::kContextWays[random() % cost::kContextWays.size()];
   const int shard = pick(4);
   l.degrees.dp = shard * pick(4);
   if (random() % 2 == 0) l.degrees.dp_shard = shard;
@@ -72,6 +73,14 @@ TEST(LayoutName, IsReadBackInAnyOrderOfWords) {
   }
 }
 
+TEST(LayoutName, SaysHowRanksOfASequenceMeet) {
+  Layout layout{.degrees = {.cp = 2}};
+  EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 step context=ring");
+  layout.context = cost::ContextWay::kUlysses;
+  EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 step context=ulysses");
+  EXPECT_EQ(*parse_layout("cp2 context=ulysses"), layout);
+}
+
 TEST(LayoutName, CountsEqualStages) {
   EXPECT_EQ(parse_layout("pp4 layers=9x2+8+6")->layers, (std::vector<int>{9, 9, 8, 6}));
   EXPECT_EQ(layers_text({9, 9, 8, 6}), "9x2+8+6");
@@ -104,6 +113,11 @@ TEST(LayoutName, RefusesWithTheNearestWords) {
   EXPECT_EQ(refusal("pp2 dp2 pp4"), "a layout names both `pp2` and `pp4` | keep one of the two");
   EXPECT_EQ(refusal("dp4 dp2x2"), "a layout names both `dp4` and `dp2x2` | keep one of the two");
   EXPECT_EQ(refusal("gpipe 1f1b"), "a layout names both `gpipe` and `1f1b` | keep one of the two");
+  EXPECT_EQ(refusal("context=gathr"),
+            "context = \"gathr\" is no way of context parallelism | did you mean `gather`?");
+  EXPECT_EQ(refusal("context=a2a"),
+            "context = \"a2a\" is no way of context parallelism | there are `ring`, `gather` and "
+            "`ulysses`");
   EXPECT_EQ(refusal("recompute=cheep"),
             "recompute = \"cheep\" names no row `cheep` | did you mean `cheap`?");
   EXPECT_EQ(refusal("recompute=full"),

@@ -52,6 +52,9 @@ const std::vector<Refusal>& combinations() {
          a.batch.global_batch = 48;
        },
        [](Asked& a) { a.layout.degrees = {.pp = 8, .dp = 8}; }},
+      {"a way of context parallelism without any",
+       [](Asked& a) { a.layout.context = cost::ContextWay::kGather; },
+       [](Asked& a) { a.layout.context = cost::ContextWay::kRing; }},
       {"expert axes of a dense model", [](Asked& a) { a.layout.degrees.ep = 2; },
        [](Asked& a) { a.layout.degrees.ep = 1; }},
       {"shards without sharding",
