@@ -1,8 +1,11 @@
 // What `lockstep plan --explain` and --what-if print.
 #include <algorithm>
+#include <cmath>
 #include <ostream>
+#include <utility>
 #include <vector>
 
+#include "cli/help.h"
 #include "cli/plan_report.h"
 #include "cli/table.h"
 #include "lockstep/base/check.h"
@@ -13,12 +16,12 @@ namespace {
 
 using search::Alternative;
 
-// "+12.3 %": how much longer a token takes.
+// "+12.3 %": how much longer a token takes. "0.0 %" has no sign.
 std::string loss(const PlanRow& best, const search::Finalist& other) {
   const double tokens =
       other.priced.request.global_batch / best.finalist.priced.request.global_batch;
   const double slower = other.seconds / (best.seconds() * tokens) - 1;
-  return strf("%+.1f %%", 100 * slower);
+  return std::abs(slower) < 0.0005 ? "0.0 %" : strf("%+.1f %%", 100 * slower);
 }
 
 cost::StepTime scaled(cost::StepTime time, double factor) {
@@ -32,11 +35,24 @@ cost::StepTime scaled(cost::StepTime time, double factor) {
 std::string reason(const PlanRow& best, const Alternative& other) {
   if (!other.found)
     return other.least_bytes > 0 ? "does not fit: needs " + gibibytes(other.least_bytes)
-                                 : "divides no batch, layers or heads";
+                                 : "does not divide the batch, layers or heads";
   const double tokens =
       other.found->priced.request.global_batch / best.finalist.priced.request.global_batch;
   return search::difference(best.finalist.priced.price.time,
                             scaled(other.found->priced.price.time, 1 / tokens));
+}
+
+// A table whose last column is broken into lines that end inside the window.
+void print_narrow(Rows rows, const std::string& sides, Output& output) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i + 1 < sides.size(); ++i)
+    at += 2 + std::ranges::max(rows, {}, [i](const auto& row) { return row[i].size(); })[i].size();
+  for (std::vector<std::string>& row : rows) {
+    const int indent = static_cast<int>(at);
+    row.back() = wrapped(row.back(), indent, indent, output.width);
+    row.back().pop_back();  // the line end
+  }
+  print_table(output.out, rows, sides);
 }
 
 void print_alternatives(const PlanRow& best, const std::vector<Alternative>& list, Output& output) {
@@ -44,7 +60,7 @@ void print_alternatives(const PlanRow& best, const std::vector<Alternative>& lis
   for (const Alternative& other : list)
     rows.push_back(
         {"  " + other.change, other.found ? loss(best, *other.found) : "-", reason(best, other)});
-  if (!rows.empty()) print_table(output.out, rows, "lrl");
+  if (!rows.empty()) print_narrow(std::move(rows), "lrl", output);
 }
 
 // The layout of a rule, and why the search left it.
@@ -66,9 +82,8 @@ void print_rules(const search::Question& question, const PlanRow& best, Output& 
       "Placement by rule (tp inside a node until it fits, then across; the rest dp)", output);
   const Alternative stages = search::rule_of_thumb(question),
                     shards = search::sharding_rule(question);
-  print_table(output.out,
-              {rule_row("  then pp", best, stages), rule_row("  then zero 3", best, shards)},
-              "llrl");
+  print_narrow({rule_row("  then pp", best, stages), rule_row("  then zero 3", best, shards)},
+               "llrl", output);
 }
 
 }  // namespace
@@ -106,21 +121,21 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Out
   if (flips.empty())
     output.out << "  none, within their bands and among the layouts above\n";
   else
-    print_table(output.out, flips, "lrl");
+    print_narrow(std::move(flips), "lrl", output);
 
   print_rules(question, best, output);
 }
 
 void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output& output) {
   const PlanRow& best = answer.rows.front();
-  output.out << heading("What if", output);
+  output.out << heading("What if (time of a token, and the layout)", output);
   Rows rows;
   for (const search::Change& change : request.changes) {
     const Alternative other = search::what_if(request.question, change);
     rows.push_back({"  " + other.change, other.found ? loss(best, *other.found) : "-",
                     other.found ? short_name(other.found->priced.request) : reason(best, other)});
   }
-  print_table(output.out, rows, "lrl");
+  print_narrow(std::move(rows), "lrl", output);
 }
 
 }  // namespace lockstep::cli

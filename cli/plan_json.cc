@@ -49,7 +49,9 @@ Json layout_json(const plan::Layout& l) {
   const mesh::Degrees& d = l.degrees;
   Json json = Json::object({{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}});
   if (d.dp_shard) json.set("dp_shard", *d.dp_shard);
-  json.set("ep", d.ep).set("etp", d.etp).set("sp", l.sp).set("zero", l.zero);
+  json.set("ep", d.ep).set("etp", d.etp);
+  if (d.cp > 1) json.set("context", to_text(l.context));
+  json.set("sp", l.sp).set("zero", l.zero);
   json.set("order", to_text(l.order)).set("schedule", l.schedule).set("chunks", l.chunks);
   if (!l.layers.empty()) json.set("layers", plan::layers_text(l.layers));
   json.set("reduce", plan::name_of(l.reduce)).set("recompute", to_text(l.recompute));

@@ -37,6 +37,11 @@ std::string zero_text(const PriceRequest& r) {
   return hybrid ? strf("%d/%.0f", r.zero, r.shard_group()) : strf("%d", r.zero);
 }
 
+// "8 ring": how many ranks share a sequence, and how they meet.
+std::string context_text(const PriceRequest& r) {
+  return r.cp > 1 ? join_parts(whole(r.cp), " ", to_text(r.context)) : "1";
+}
+
 double exposed(const StepTime& time) {
   return time.tensor + time.context + time.expert + time.data;
 }
@@ -46,8 +51,9 @@ struct Column {
   const char* title;
   char side;
   std::function<std::string(const PlanRow&)> text;
-  std::string usual = {};  // hidden when every row says this; empty: always shown
-  int spare = 0;           // the highest goes first where the window is narrow; 0: stays
+  std::string usual = {};       // hidden when every row says this; empty: always shown
+  int spare = 0;                // the highest goes first where the window is narrow; 0: stays
+  const char* percent_of = "";  // where cells are percent: what they are, in words
 };
 
 const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
@@ -59,7 +65,7 @@ std::vector<Column> budget_columns(const Args& args) {
   std::vector<Column> list = {
       {"days", 'r',
        [tokens](const PlanRow& row) { return strf("%.3g", run_cost(row, tokens, {}).days); }, "",
-       1}};
+       2}};
   if (args.has("price"))
     list.push_back({"cost", 'r', [tokens, price = args.real("price")](const PlanRow& row) {
                       return amount(*run_cost(row, tokens, price).money);
@@ -75,7 +81,7 @@ std::vector<Column> columns(std::int64_t devices) {
       {"devices", 'r', [](const PlanRow& row) { return with_commas(row.devices); },
        with_commas(devices)},
       {"tp", 'r', degree(&PriceRequest::tp)},
-      {"cp", 'r', degree(&PriceRequest::cp), "1"},
+      {"cp", 'l', [](const PlanRow& row) { return context_text(request_in(row)); }, "1"},
       {"pp", 'r', degree(&PriceRequest::pp)},
       {"dp", 'r', degree(&PriceRequest::dp)},
       {"ep", 'r', degree(&PriceRequest::ep), "1"},
@@ -88,26 +94,28 @@ std::vector<Column> columns(std::int64_t devices) {
        }},
       {"recompute", 'l',
        [](const PlanRow& row) { return to_text(search::layout_of(request_in(row)).recompute); },
-       "none"},
+       "none", 1},
       {"step", 'r', [](const PlanRow& row) { return to_text(Seconds{row.seconds()}); }},
-      {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }},
-      {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 5},
+      {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }, "", 0,
+       "MFU"},
+      {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 6,
+       "MFU without a causal mask (full)"},
       {"GiB", 'r',
        [](const PlanRow& row) {
          const double gib = row.device_bytes() / kGib;
          return strf(gib < 0.1 ? "%.1g" : "%.1f", gib);
        },
-       "", 3},
+       "", 4},
       {"bubble", 'r',
-       [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, "",
-       1},
+       [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, "", 2,
+       "bubble"},
       {"comm", 'r',
        [](const PlanRow& row) {
          return strf("%.1f", 100 * row.share(exposed(row.finalist.priced.price.time)));
        },
-       "", 2},
-      {"tokens/s", 'r', [](const PlanRow& row) { return amount(row.tokens_per_s()); }, "", 4},
-      {"runs", 'l', [](const PlanRow& row) { return row.runs ? "yes" : "no"; }, "", 6},
+       "", 3, "exposed communication"},
+      {"tokens/s", 'r', [](const PlanRow& row) { return amount(row.tokens_per_s()); }, "", 5},
+      {"runs", 'l', [](const PlanRow& row) { return row.runs ? "yes" : "no"; }, "", 7},
   };
 }
 
@@ -152,7 +160,10 @@ class PlanReport {
       rows = rows_of(shown);
     }
     std::string sides = "r";
-    for (const Column& column : shown) sides += column.side;
+    for (const Column& column : shown) {
+      sides += column.side;
+      if (*column.percent_of != '\0') percents_.emplace_back(column.percent_of);
+    }
     print_table(output_.out, rows, sides);
   }
 
@@ -268,14 +279,13 @@ class PlanReport {
     if (request_.only_own) return;
     std::string text = with_commas(answer_.layouts) + " layouts, " + with_commas(answer_.priced);
     if (request_.calibrated)
-      text += join_parts(" timed op by op in ", to_text(Seconds{answer_.walk_s}),
-                         ". MFU, bubble and exposed communication in percent; times measured on ",
-                         request_.calibrated_on);
+      text +=
+          join_parts(" timed op by op in ", to_text(Seconds{answer_.walk_s}), ". ",
+                     listed(percents_), " in percent; times measured on ", request_.calibrated_on);
     else
       text += join_parts(" priced in ", to_text(Seconds{answer_.walk_s}), "; ",
-                         with_commas(answer_.simulated),
-                         " simulated. MFU, bubble and exposed communication in percent; rates of ",
-                         request_.question.rates->family, ".");
+                         with_commas(answer_.simulated), " simulated. ", listed(percents_),
+                         " in percent; rates of ", request_.question.rates->family, ".");
     output_.out << "\n" << wrapped(text, 0, 0, output_.width);
   }
 
@@ -283,6 +293,7 @@ class PlanReport {
   const PlanRequest& request_;
   const PlanAnswer& answer_;
   Output& output_;
+  std::vector<std::string> percents_;  // columns of the table that are percent, in words
 };
 
 }  // namespace
@@ -303,6 +314,7 @@ std::string degrees_name(const cost::PriceRequest& r) {
 std::string short_name(const cost::PriceRequest& r) {
   std::string text = degrees_name(r);
   if (r.pp > 1) text += " " + schedule_text(r);
+  if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
   const plan::Recompute recompute = search::layout_of(r).recompute;
   return recompute == plan::kKeepAll ? text : text + " recompute=" + to_text(recompute);
 }

@@ -231,8 +231,8 @@ class PlanReader {
       }
       if (key == "schedule") word = word.substr(is + 1);
       if (key == "vpp") word = "chunks" + word.substr(is + 1);
-      if (is != std::string::npos && key != "recompute" && key != "order" && key != "layers" &&
-          key != "schedule" && key != "vpp")
+      if (is != std::string::npos && key != "context" && key != "recompute" && key != "order" &&
+          key != "layers" && key != "schedule" && key != "vpp")
         word.erase(is, 1);
       has_dp = has_dp || word.starts_with("dp");
       words += word + " ";

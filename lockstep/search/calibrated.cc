@@ -28,11 +28,10 @@ using schedule::ValueKind;
 
 std::vector<PriceRequest> lattice_points(const Lattice& lattice) {
   std::vector<PriceRequest> found;
-  const Question& question = lattice.question();
   for (const Core& core : lattice.cores())
     for (const double pp : lattice.pipelines(core)) {
-      PriceRequest r = Lattice::blank(question);
-      r.tp = core.tp, r.cp = core.cp, r.ep = core.ep, r.etp = core.etp, r.pp = pp;
+      PriceRequest r = lattice.of(core);
+      r.pp = pp;
       r.dp = lattice.data(core, pp);
       for (const double b : lattice.microbatches(r.dp)) {
         r.microbatch = b;

@@ -15,6 +15,7 @@ void choose_of_deepspeed(NearestLayout& near) {
   if (l.zero != 3) near.use_whole_shards();  // MiCS shards in groups, stage 3 alone
   near.use_data_inside();
   near.use_etp_one();
+  near.use_context(cost::ContextWay::kUlysses, "");
   near.use_recompute(l.recompute == plan::kKeepAll ? plan::kKeepAll : plan::kWholeBlock);
   near.drop_own_settings();
   if (l.degrees.tp > 1 && l.sp) {
@@ -40,7 +41,9 @@ Emitted emit_deepspeed(const Job& job) {
   if (d.tp > 1) json.set("tensor_parallel", Json::object({{"autotp_size", d.tp}}));
   if (d.cp > 1) {
     json.set("sequence_parallel_size", d.cp);
-    near.note("cp is Ulysses there, which exchanges heads; here a ring was priced");
+    if (job.model.heads % (d.tp * d.cp) != 0)
+      near.note(
+          join_parts(job.model.heads, " heads are dealt unevenly to ", d.tp * d.cp, " ranks"));
   }
   if (d.ep > 1) json.set("expert_parallel", Json::object({{"autoep_size", d.ep}}));
   if (near.has_pipeline()) {

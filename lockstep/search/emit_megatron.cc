@@ -1,4 +1,5 @@
-// Names and meanings of flags: Megatron-LM, megatron/training/arguments.py.
+// Names and meanings of flags: Megatron-LM, megatron/training/arguments.py; of --cp-comm-type:
+// megatron/core/transformer/transformer_config.py.
 #include <array>
 
 #include "lockstep/base/check.h"
@@ -6,6 +7,8 @@
 
 namespace lockstep::search {
 namespace {
+
+using cost::ContextWay;
 
 class Flags {
  public:
@@ -36,6 +39,24 @@ void choose_recompute(NearestLayout& near, bool has_experts) {
   const bool norms = asked.attn_normed || asked.mlp_normed;
   near.use_recompute(
       {.attn_normed = norms, .mlp_normed = norms, .product = asked.product && has_experts});
+}
+
+// TransformerEngine's all-to-all deals heads of keys like those of queries, and copies none
+// (transformer_engine/pytorch/attention, AttnFuncWithCPAndQKVOA2A).
+void choose_context(NearestLayout& near, const arch::ModelConfig& model) {
+  const plan::Layout& l = near.layout();
+  const std::int64_t ranks = l.degrees.tp * l.degrees.cp;
+  if (l.context == ContextWay::kUlysses && model.kv_heads % ranks != 0)
+    near.use_context(ContextWay::kGather,
+                     join_parts(" of ", model.kv_heads, " key-value heads on ", ranks, " ranks"));
+}
+
+void add_context(const plan::Layout& layout, Flags& flags) {
+  flags.add("context-parallel-size", layout.degrees.cp);
+  if (layout.degrees.cp == 1) return;
+  flags.add("cp-comm-type", layout.context == ContextWay::kRing     ? "p2p"
+                            : layout.context == ContextWay::kGather ? "all_gather"
+                                                                    : "a2a");
 }
 
 void add_recompute(const plan::Recompute& recompute, Flags& flags) {
@@ -101,6 +122,7 @@ Emitted emit_megatron(const Job& job) {
   NearestLayout near(job);
   choose_schedule(near);
   choose_recompute(near, job.model.moe.experts > 0);
+  choose_context(near, job.model);
   near.drop_own_settings();
   const plan::Layout& l = near.layout();
   const mesh::Degrees& d = l.degrees;
@@ -110,7 +132,7 @@ Emitted emit_megatron(const Job& job) {
   if (d.tp > 1) flags.add("tp-comm-overlap");
   flags.add("pipeline-model-parallel-size", d.pp);
   add_stages(near, job.model.layers, flags);
-  flags.add("context-parallel-size", d.cp);
+  add_context(l, flags);
   if (job.model.moe.experts > 0) {
     flags.add("expert-model-parallel-size", d.ep);
     flags.add("expert-tensor-parallel-size", d.etp);

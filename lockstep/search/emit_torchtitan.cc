@@ -1,5 +1,5 @@
-// Names of keys: torchtitan, torchtitan/config; its mesh lays pp outside dp, and FSDP2 is ZeRO-3 or, without
-// resharding after the forward pass, ZeRO-2.
+// Names of keys: torchtitan, torchtitan/config; its mesh lays pp outside dp, FSDP2 is ZeRO-3 or, without resharding
+// after the forward pass, ZeRO-2, and ranks of a sequence gather keys and values (distributed/context_parallel.py).
 #include "lockstep/base/check.h"
 #include "lockstep/search/nearest_layout.h"
 
@@ -52,6 +52,7 @@ Emitted emit_torchtitan(const Job& job) {
   if (near.layout().zero == 1) near.use_zero(near.layout().degrees.dp == 1 ? 0 : 2, "");
   near.use_data_inside();
   near.use_etp_one();
+  near.use_context(cost::ContextWay::kGather, "");
   const plan::Recompute& asked = near.layout().recompute;
   near.use_recompute(asked == plan::kKeepAll ? plan::kKeepAll : plan::kWholeBlock);
   near.drop_own_settings();

@@ -58,12 +58,17 @@ class Neighbours {
     asked.tp = chosen_.tp, asked.cp = chosen_.cp, asked.pp = chosen_.pp, asked.ep = chosen_.ep;
     asked.*member = value;
     Alternative answer = best_of(asked, named(axis, value));
-    if (answer.found) answer.found->priced.request.shape = &question_.shape;
+    if (answer.found) {
+      PriceRequest& r = answer.found->priced.request;
+      r.shape = &question_.shape;
+      if (member == &Question::cp && value > 1)
+        answer.change += join_parts(" (", to_text(r.context), ")");
+    }
     found_.push_back(std::move(answer));
   }
 
   void policies() {
-    const Core core{chosen_.tp, chosen_.cp, chosen_.ep, chosen_.etp};
+    const Core core{chosen_.tp, chosen_.cp, chosen_.ep, chosen_.etp, chosen_.context};
     const double m = chosen_.microbatches();
     for (const double b : lattice_.microbatches(chosen_.dp))
       if (b == chosen_.microbatch * 2 || b * 2 == chosen_.microbatch)
@@ -73,6 +78,9 @@ class Neighbours {
         policy(s.group < chosen_.dp * chosen_.cp ? strf("zero %d over %.0f", s.zero, s.group)
                                                  : strf("zero %d", s.zero),
                [&](PriceRequest& r) { r.zero = s.zero, r.dp_shard = s.group; });
+    for (const cost::ContextWay way : lattice_.contexts(chosen_.tp, chosen_.cp))
+      if (way != chosen_.context)
+        policy(join_parts("context ", to_text(way)), [&](PriceRequest& r) { r.context = way; });
     for (const cost::Keep keep : lattice_.keeps())
       if (keep != chosen_.keep) recompute(keep);
     for (const Timetable& t : lattice_.timetables(chosen_.pp))

@@ -70,13 +70,27 @@ bool Lattice::cuts_tensors(double tp) const {
 }
 
 void Lattice::add_cores(double tp, double cp) {
+  for (const cost::ContextWay context : contexts(tp, cp)) add_cores({tp, cp, 1, 1, context});
+}
+
+void Lattice::add_cores(const Core& dense) {
   const cost::ModelShape& s = question_.shape;
-  if (!s.has_experts()) return cores_.push_back({tp, cp, 1, 1});
+  if (!s.has_experts()) return cores_.push_back(dense);
   for (const double ep : divisors(static_cast<std::int64_t>(s.experts))) {
     if (!is_free(question_.ep, ep)) continue;
-    cores_.push_back({tp, cp, ep, 1});
-    if (tp > 1 && divides(tp, s.expert_ffn)) cores_.push_back({tp, cp, ep, tp});
+    Core core = dense;
+    core.ep = ep;
+    cores_.push_back(core);
+    core.etp = core.tp;
+    if (core.tp > 1 && divides(core.tp, s.expert_ffn)) cores_.push_back(core);
   }
+}
+
+std::span<const cost::ContextWay> Lattice::contexts(double tp, double cp) const {
+  static_assert(cost::kContextWays.back() == cost::ContextWay::kUlysses);
+  const std::span<const cost::ContextWay> all = cost::kContextWays;
+  if (cp <= 1) return all.first(1);
+  return divides(tp * cp, question_.shape.heads) ? all : all.first(all.size() - 1);
 }
 
 std::span<const Keep> Lattice::keeps() const {
@@ -190,6 +204,13 @@ cost::PriceRequest Lattice::blank(const Question& question) {
   request.seq = static_cast<double>(question.seq);
   request.global_batch = static_cast<double>(question.global_batch);
   request.precision = question.precision;
+  return request;
+}
+
+cost::PriceRequest Lattice::of(const Core& core) const {
+  cost::PriceRequest request = blank(question_);
+  request.tp = core.tp, request.cp = core.cp, request.ep = core.ep, request.etp = core.etp;
+  request.context = core.context;
   return request;
 }
 

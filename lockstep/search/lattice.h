@@ -27,9 +27,10 @@ struct Question {
   int most_zero = 3;
 };
 
-// The axes that decide what a layer computes.
+// The axes that decide what a layer computes and exchanges, and how those of a sequence meet.
 struct Core {
   double tp = 1, cp = 1, ep = 1, etp = 1;
+  cost::ContextWay context = cost::ContextWay::kRing;
 };
 
 // ZeRO stage, and how many of dp x cp devices share states.
@@ -47,6 +48,8 @@ struct Timetable {
 //   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the innermost tier,
 //               on a torus in the two innermost
 //   cp          2 x cp x tp divides seq, 512 tokens or more on each rank
+//   context     where cp > 1: ring, gather, and Ulysses where tp x cp divides the heads of queries, which it deals to
+//               ranks whole (arXiv 2309.14509, section 3.1; keys are copied where ranks outnumber their heads)
 //   ep, etp     ep divides the experts; etp is 1 or tp
 //   pp          divides what is left; a stage has a layer or more. dp is the rest
 //   sharding    ZeRO 0, 1, 3, and 2 with one microbatch (with more it keeps whole gradients, like 1, or reduces
@@ -61,6 +64,7 @@ class Lattice {
 
   const Question& question() const { return question_; }
   std::span<const Core> cores() const { return cores_; }
+  std::span<const cost::ContextWay> contexts(double tp, double cp) const;
   std::span<const cost::Keep> keeps() const;
   std::vector<double> pipelines(const Core& core) const;  // ascending
   double data(const Core& core, double pp) const;         // dp
@@ -76,12 +80,15 @@ class Lattice {
 
   // A request with everything but the choices filled in; refers to the question.
   static cost::PriceRequest blank(const Question& question);
+  // The same with a core chosen.
+  cost::PriceRequest of(const Core& core) const;
 
   // Number of points.
   std::int64_t size() const;
 
  private:
   void add_cores(double tp, double cp);
+  void add_cores(const Core& dense);
   bool cuts_tensors(double tp) const;
   double largest_divisor(double dp, double limit) const;
 

@@ -75,6 +75,7 @@ plan::Layout layout_of(const cost::PriceRequest& r) {
   if (const std::int64_t shard = whole(r.shard_group() / r.cp); shard < layout.degrees.dp)
     layout.degrees.dp_shard = shard;
   if (r.placement == Placement::kDataInside) layout.order = *mesh::Order::parse(kDataInside);
+  if (r.cp > 1) layout.context = r.context;
   layout.sp = r.sp;
   layout.zero = r.zero;
   layout.schedule = schedule_name(r.pipe);
@@ -108,6 +109,7 @@ Result<cost::PriceRequest> request_of(const Question& question, const plan::Layo
   request.ep = static_cast<double>(d.ep), request.etp = static_cast<double>(d.etp);
   request.dp_shard = static_cast<double>(d.dp_shard.value_or(d.dp) * d.cp);
   request.zero = layout.zero;
+  request.context = layout.context;
   request.sp = layout.sp;
   request.pipe = *pipe;
   request.chunks = layout.chunks;

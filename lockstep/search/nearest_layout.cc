@@ -62,6 +62,13 @@ void NearestLayout::use_etp_one() {
   layout().degrees.etp = 1;
 }
 
+void NearestLayout::use_context(cost::ContextWay made, const std::string& why) {
+  if (layout().degrees.cp == 1 || layout().context == made) return;
+  miss(join_parts("context=", to_text(layout().context), why, ": ranks of a sequence meet by ",
+                  to_text(made), " instead"));
+  layout().context = made;
+}
+
 void NearestLayout::drop_own_settings() {
   plan::Layout& l = layout();
   if (l.resident) miss(join_parts("resident=", *l.resident)), l.resident.reset();

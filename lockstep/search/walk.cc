@@ -33,6 +33,13 @@ class Board {
     return best_.size() < count_ ? far : std::min(far, best_.back().seconds());
   }
 
+  // Of layouts with these degrees: the best of them may be there already.
+  double limit(const PriceRequest& degrees) const {
+    const auto same = std::ranges::find_if(
+        best_, [&](const Priced& one) { return same_degrees(one.request, degrees); });
+    return same == best_.end() ? limit() : std::min(limit(), same->seconds());
+  }
+
   void add(const Priced& found) {
     if (found.seconds() > limit()) return;
     const auto same = std::ranges::find_if(
@@ -127,8 +134,7 @@ class Walker {
   }
 
   PriceRequest request_of(const Group& group) const {
-    PriceRequest request = Lattice::blank(lattice_.question());
-    set(request, group.core);
+    PriceRequest request = lattice_.of(group.core);
     request.keep = group.keep;
     request.pp = group.pp;
     request.dp = lattice_.data(group.core, group.pp);
@@ -137,8 +143,7 @@ class Walker {
 
   // One price as if there were no pipeline: the terms of layers are the same for every pp.
   Floor floor_of(const Core& core, cost::Keep keep, double b) {
-    PriceRequest request = Lattice::blank(lattice_.question());
-    set(request, core);
+    PriceRequest request = lattice_.of(core);
     request.keep = keep;
     request.microbatch = b;
     request.dp = lattice_.data(core, 1);
@@ -151,12 +156,10 @@ class Walker {
                     kRounding};
   }
 
-  static void set(PriceRequest& request, const Core& core) {
-    request.tp = core.tp, request.cp = core.cp, request.ep = core.ep, request.etp = core.etp;
-  }
-
   void visit(const Group& group) {
     PriceRequest request = request_of(group);
+    limit_ = board_.limit(request);
+    if (group.bound > limit_) return;
     known_.assign(tables_of(group.pp).size() * (group.last - group.first), 0);
     for (const Sharding& sharding : lattice_.shardings(group.core, group.pp)) {
       request.zero = sharding.zero;
@@ -196,7 +199,7 @@ class Walker {
             !Lattice::fits(table, request.pp, m))
           continue;
         double& known = known_[known_at + i - group.first];
-        if (std::max(known, bound(request, floor)) > board_.limit()) continue;
+        if (std::max(known, bound(request, floor)) > limit_) continue;
         if (!fits(request)) break;
         for (const cost::Placement placement : lattice_.placements(group.core, request.pp)) {
           request.placement = placement;
@@ -211,7 +214,10 @@ class Walker {
   double price(const PriceRequest& request) {
     ++walk_.times;
     const StepTime time = cost::price_time(request);
-    if (time.total() <= board_.limit()) board_.add({request, cost::price(request)});
+    if (time.total() <= limit_) {
+      board_.add({request, cost::price(request)});
+      limit_ = board_.limit(request);
+    }
     const double rest = time.data + time.optimizer + time.pipe + time.spread;
     return (time.total() - rest) * slower_ * kRounding;
   }
@@ -229,6 +235,7 @@ class Walker {
   std::vector<Group> groups_;
   std::vector<Floor> floors_;
   std::map<double, std::vector<Timetable>> tables_;  // by pp
+  double limit_ = kInfinity;   // of the group: slower ones do not come on the board
   std::vector<double> known_;  // of the group: by timetable and microbatch, what price() returned
   double slower_ = 1;          // the slowest of all devices over one: the same for every layout
 };

@@ -84,6 +84,43 @@ TEST(PlanVerb, PricesTheUsersOwnLayout) {
             ordered);
 }
 
+// A sequence too long for one device: the way its ranks meet is in the table, in JSON, in the run file and in the
+// layout's name, which is priced the same.
+TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
+  const std::string name = ::testing::TempDir() + "plan_verb_context.json";
+  const std::vector<std::string> asked = {
+      "plan",  "--model", "llama3-8b", "--cluster", "h100:64",        "--seq", "524288",
+      "--out", name,      "--top",     "3",         "--global-batch", "8",     "--json"};
+  const Answer ran = answer(plan_verb(), asked);
+  ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  const Json json = *Json::parse(ran.out);
+  const Json& best = json.find("plans")->items()[0];
+  const std::string way = best.find("layout")->find("context")->as_text();
+  EXPECT_GT(best.find("layout")->find("cp")->as_int(), 1);
+  EXPECT_FALSE(best.find("runs_here")->as_bool());
+  EXPECT_NE(best.find("name")->as_text().find(" context=" + way), std::string::npos);
+  config::Report report;
+  const auto spec = plan::read_spec(*config::load_document(name, report), report);
+  ASSERT_TRUE(spec) << report.text(name, false);
+  EXPECT_EQ(to_text(spec->layout.context), way);
+  const auto named = [&](const std::string& layout) {
+    return answer(plan_verb(), {"plan", "--model", "llama3-8b", "--cluster", "h100:64", "--seq",
+                                "524288", "--global-batch", "8", "--layout", layout});
+  };
+  const Answer again = named(best.find("name")->as_text());
+  EXPECT_NE(again.out.find("context"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find(" " + way + " "), std::string::npos) << again.out;
+  std::istringstream lines(answer(plan_verb(), {"plan", "--model", "llama3-405b", "--cluster",
+                                                "h100:16384", "--seq", "131072", "--global-batch",
+                                                "128", "--explain", "--what-if", "network=0.5x"})
+                               .out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_NE(named("tp=8,cp=8,context=ulysses").err.find("does not divide the 32 heads"),
+            std::string::npos);
+  EXPECT_NE(named("tp=8,cp=8,context=a2a").err.find("`ulysses`"), std::string::npos);
+  std::remove(name.c_str());
+}
+
 TEST(PlanVerb, WritesARunFile) {
   const std::string name = ::testing::TempDir() + "plan_verb_out.json";
   const Answer ran = run_plan({"-o", name});

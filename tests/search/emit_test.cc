@@ -51,6 +51,11 @@ Read read_megatron(const std::string& text, std::int64_t ranks) {
                .pp = number(flags, "pipeline-model-parallel-size"),
                .ep = number(flags, "expert-model-parallel-size"),
                .etp = number(flags, "expert-tensor-parallel-size")};
+  const std::map<std::string, cost::ContextWay> ways = {{"p2p", cost::ContextWay::kRing},
+                                                        {"all_gather", cost::ContextWay::kGather},
+                                                        {"a2a", cost::ContextWay::kUlysses}};
+  EXPECT_EQ(flags.contains("cp-comm-type"), l.degrees.cp > 1);
+  if (l.degrees.cp > 1) l.context = ways.at(flags["cp-comm-type"]);
   l.sp = l.degrees.tp == 1 || flags.contains("sequence-parallel");
   l.chunks = int(number(flags, "num-virtual-stages-per-pipeline-rank"));
   if (const std::string stages = flags["pipeline-model-parallel-layout"]; !stages.empty()) {
@@ -91,6 +96,7 @@ Read read_torchtitan(const std::string& text, std::int64_t ranks, std::int64_t l
                .cp = number(keys, "context_parallel_degree"),
                .pp = number(keys, "pipeline_parallel_degree"),
                .ep = number(keys, "expert_parallel_degree")};
+  if (l.degrees.cp > 1) l.context = cost::ContextWay::kGather;
   l.sp = keys["enable_sequence_parallel"] == "true";
   const std::map<std::string, std::string> names = {
       {"\"GPipe\"", "gpipe"},
@@ -133,6 +139,7 @@ Read read_deepspeed(const std::string& text, std::int64_t ranks, std::int64_t se
                .cp = context == nullptr ? 1 : context->as_int(),
                .pp = inner("pipeline", "stages", 1),
                .ep = inner("expert_parallel", "autoep_size", 1)};
+  if (l.degrees.cp > 1) l.context = cost::ContextWay::kUlysses;
   l.sp = l.degrees.tp == 1;
   l.zero = int(inner("zero_optimization", "stage", 0));
   l.recompute.block = inner("activation_checkpointing", "number_checkpoints", 0) > 0;
@@ -160,6 +167,7 @@ Drawn draw(const arch::ModelConfig& model, std::mt19937& random) {
     plan::Layout& l = drawn.layout;
     l.degrees = {.tp = pick({1, 2, 8}), .cp = pick({1, 1, 2}), .pp = pick({1, 2, 4, 16})};
     l.degrees.dp = pick({1, 2, 8, 64});
+    if (l.degrees.cp > 1) l.context = cost::kContextWays[random() % cost::kContextWays.size()];
     if (model.moe.experts > 0) l.degrees.ep = pick({1, 2}), l.degrees.etp = pick({1, 1, 2});
     l.zero = pick({0, 1, 2, 3});
     if (l.degrees.dp > 2 && l.zero % 2 == 1 && random() % 3 == 0) l.degrees.dp_shard = 2;
@@ -224,6 +232,27 @@ TEST(Emit, NamesWhatMegatronCanNot) {
   EXPECT_NE(made.missing[0].find("zbv"), std::string::npos) << made.missing[0];
   EXPECT_NE(made.missing[1].find("recompute=cheap"), std::string::npos) << made.missing[1];
   EXPECT_NE(made.text.find("--account-for-embedding-in-pipeline-split"), std::string::npos);
+}
+
+// Llama 3 405B has 8 heads of keys: 8 ranks can be dealt one each, 16 can not.
+TEST(Emit, NamesWaysOfContextParallelism) {
+  const arch::ModelConfig model = arch::find("llama3-405b")->config;
+  const auto made = [&](Emitted (*emit)(const Job&), const char* layout) {
+    return emit({model, *plan::parse_layout(layout), {8192, 2048, 1}});
+  };
+  const std::vector<std::string> none, gather = {
+                                           "context=ulysses: ranks of a sequence meet by "
+                                           "gather instead"};
+  EXPECT_EQ(made(emit_megatron, "tp4 cp2 dp64 context=ulysses").missing, none);
+  EXPECT_EQ(made(emit_megatron, "tp8 cp2 dp64 context=ulysses").missing,
+            std::vector<std::string>{"context=ulysses of 8 key-value heads on 16 ranks: ranks of a "
+                                     "sequence meet by gather instead"});
+  EXPECT_EQ(made(emit_torchtitan, "tp4 cp2 dp64 zero3 context=gather order=tp,cp,dp,pp").missing,
+            none);
+  EXPECT_EQ(made(emit_torchtitan, "tp4 cp2 dp64 zero3 context=ulysses").missing, gather);
+  EXPECT_EQ(made(emit_deepspeed, "cp2 dp64 zero3 context=ulysses").missing, none);
+  EXPECT_EQ(made(emit_deepspeed, "cp2 dp64 zero3 context=ring").missing,
+            std::vector<std::string>{"context=ring: ranks of a sequence meet by ulysses instead"});
 }
 
 }  // namespace

@@ -24,6 +24,19 @@ TEST(Explain, NoNeighbourIsFasterInTheClosedForm) {
   }
 }
 
+// Llama 3's long sequences (arXiv 2407.21783, section 3.3.2): every other way for their ranks to meet is a neighbour.
+TEST(Explain, OtherWaysOfContextParallelismAreNeighbours) {
+  Asked asked("llama3-405b", "h100:16384", 131072, 128);
+  asked.question.tp = 8, asked.question.cp = 16;
+  const Walk found = walk(Lattice(asked.question), 1);
+  ASSERT_FALSE(found.best.empty());
+  std::string ways(to_text(found.best.front().request.context));
+  for (const Alternative& other : neighbours(asked.question, simulate(found.best.front())))
+    if (other.change.starts_with("context ")) ways += other.change.substr(7);
+  for (const char* way : {"ring", "gather", "ulysses"})
+    EXPECT_NE(ways.find(way), std::string::npos) << ways;
+}
+
 TEST(Explain, MoreOfAResourceNeverHurts) {
   const Asked asked("llama3-70b", "h100:64", 8192, 512);
   const double before = walk(Lattice(asked.question), 1).best.front().seconds();

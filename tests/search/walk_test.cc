@@ -15,6 +15,7 @@
 namespace lockstep::search {
 namespace {
 
+using cost::ContextWay;
 using cost::Keep;
 using cost::Pipe;
 using cost::Placement;
@@ -54,6 +55,17 @@ class BruteForce {
     if (!cuts(tp, s.shared_ffn) || q_.seq % tp != 0 || q_.global_batch % dp != 0) return;
     if (cp > 1 && (q_.seq % (2 * cp * tp) != 0 || q_.seq / cp < 512)) return;
     if (static_cast<double>(pp) > s.layers) return;
+    way_ = ContextWay::kRing;
+    experts(tp, cp, pp, dp);
+    if (cp == 1) return;
+    way_ = ContextWay::kGather;
+    experts(tp, cp, pp, dp);
+    way_ = ContextWay::kUlysses;
+    if (static_cast<std::int64_t>(s.heads) % (tp * cp) == 0) experts(tp, cp, pp, dp);
+  }
+
+  void experts(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp) {
+    const cost::ModelShape& s = q_.shape;
     if (s.experts == 0) return batch(tp, cp, pp, dp, 1, 1);
     for (std::int64_t ep = 1; static_cast<double>(ep) <= s.experts; ++ep)
       for (const std::int64_t etp : {std::int64_t{1}, tp}) {
@@ -70,6 +82,7 @@ class BruteForce {
     r.seq = double(q_.seq), r.global_batch = double(q_.global_batch);
     r.tp = double(tp), r.cp = double(cp), r.pp = double(pp), r.dp = double(dp);
     r.ep = double(ep), r.etp = double(etp);
+    r.context = way_;
     for (std::int64_t b = 1; b <= 64; ++b) {
       if (q_.global_batch % (dp * b) != 0) continue;
       r.microbatch = double(b);
@@ -132,6 +145,7 @@ class BruteForce {
   }
 
   const Question& q_;
+  ContextWay way_ = ContextWay::kRing;
 };
 
 // Small models whose states are near the memory of a few devices, so that bounds have work to do.
@@ -147,13 +161,15 @@ Case random_case(std::mt19937& random) {
   Question& q = made.question;
   cost::ModelShape& s = q.shape;
   s.layers = pick({4, 6, 14, 16, 30, 31}), s.hidden = pick({1024, 4096, 8192});
-  s.heads = pick({8, 16, 24}), s.kv_heads = pick({4, 8}), s.qk_dim = s.v_dim = 128;
+  s.heads = pick({8, 16, 24}), s.kv_heads = pick({4, 8, s.heads}), s.qk_dim = s.v_dim = 128;
   s.ffn = pick({4096, 11008, 28672}), s.vocab = pick({32000, 128256}), s.tied = random() % 2 == 0;
   if (random() % 3 == 0)
     s.experts = pick({4, 6, 8}), s.top_k = 2, s.expert_ffn = 2048, s.dense_layers = pick({0, 1});
   q.devices = made.cluster.count;
-  q.seq = std::int64_t(pick({1024, 2048, 8192}));
+  q.seq = std::int64_t(pick({1024, 2048, 8192, 65536}));
   q.global_batch = q.devices * std::int64_t(pick({1, 2, 3, 8})) / (random() % 4 == 0 ? 2 : 1);
+  // Fewer sequences than devices: some layers or sequences have to be cut.
+  if (random() % 3 == 0) q.global_batch = std::max<std::int64_t>(1, q.devices / 16);
   return made;
 }
 
