@@ -225,7 +225,7 @@ void compare(int rounds, unsigned seed) {
   EXPECT_LT(priced, points / 2);
 }
 
-// LOCKSTEP_ALL_SEARCHES=1 compares 220 of them, in 20 s.
+// LOCKSTEP_ALL_SEARCHES=1 compares 220 of them.
 TEST(Walk, FindsWhatPricingEverythingFinds) {
   const bool all = std::getenv("LOCKSTEP_ALL_SEARCHES") != nullptr;
   compare(all ? 220 : 12, 1);
