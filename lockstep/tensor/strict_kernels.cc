@@ -3,9 +3,18 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cos.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/erf.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/log.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mv.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/tanh.h>
 
 #include <cstdlib>
 #include <vector>
@@ -52,17 +61,30 @@ bool holds_for(at::ScalarType dtype) {
   return true;
 }
 
+// MKL reads the setting, and chooses kernels of products and of functions of elements, when they are first called, and not
+// safely: of ranks that made their first calls together, one computed by other kernels than ever after, in one process
+// of 150. So they are made here.
+void make_first_calls() {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor rows = random_matrix("strict/rows", 256, 64, dtype),
+                     square = random_matrix("strict/square", 64, 64, dtype);
+    for (const at::Tensor& a : {rows, square})
+      for (const at::Tensor& by : {square, square.t()}) at::mm(a, by);
+    at::mm(rows.t(), rows);
+    at::mv(square, square[0]);
+    const at::Tensor positive = at::exp(rows);
+    for (at::Tensor (*function)(const at::Tensor&) :
+         {at::log, at::sqrt, at::rsqrt, at::sin, at::cos, at::tanh, at::erf})
+      function(positive);
+  }
+}
+
 }  // namespace
 
 void request_strict_kernels() {
   ::setenv("MKL_CBWR", "AUTO,STRICT", /*overwrite=*/0);
   at::set_num_threads(1);
-  // MKL reads the setting at its first product. That is made here, because ranks that make it together
-  // were seen, once, to compute their first steps by other kernels than all later ones.
-  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-    const at::Tensor any = random_matrix("strict/first", 8, 8, dtype);
-    at::mm(any, any);
-  }
+  make_first_calls();
 }
 
 StrictReport test_strict_kernels() {
