@@ -133,8 +133,8 @@ double varying(const Memory& memory) {
 }
 }  // namespace
 
-// Shown: fitted on bigscience-bloom (bench/fit_memory.cc). Needed: fitted on out-of-memory verdicts; of the limits that are
-// as good as the best, one that 145B without recomputation does not meet (bench/backtest/README.md).
+// Shown: fitted on bigscience-bloom (bench/fit_memory.cc). Needed: fitted on out-of-memory verdicts; of the limits that
+// are as good as the best, one that 145B without recomputation does not meet (bench/backtest/README.md).
 double reserved_bytes(const Memory& memory) { return memory.allocated() + memory.holes; }
 double shown_bytes(const Memory& memory) {
   return reserved_bytes(memory) + (memory.is_host ? 0 : 5.5e9);

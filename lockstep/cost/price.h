@@ -130,7 +130,7 @@ struct StepTime {
 };
 
 struct StepTerm {
-  const char* name;  // "recompute", as tables and JSON read it
+  const char* name;  // "recompute", as people and files read it
   double StepTime::* seconds;
 };
 // Every term once, in the order of StepTime.
@@ -154,8 +154,8 @@ std::string_view to_text(PeakEvent event);  // "loss point"
 struct Memory {
   double weights = 0, grads = 0, optimizer = 0;
   double activations = 0, logits = 0, transients = 0;
-  double holes = 0;  // of the allocator's reserve, not allocated
-  bool is_host = false;
+  double holes = 0;      // of the allocator's reserve, not allocated
+  bool is_host = false;  // cluster::DeviceType::is_host: nothing lies around what is allocated
   int stage = 0;
   PeakEvent event = PeakEvent::kLoss;
   double allocated() const {
