@@ -15,23 +15,14 @@ Json time_json(const PlanRow& row) {
   const cost::StepTime& t = row.finalist.priced.price.time;
   const search::StepQuantiles quantiles = row.quantiles();
   const std::optional<double>& units = row.finalist.by_units;
-  return Json::object({{"total", row.seconds()},
-                       {"p50", quantiles.p50},
-                       {"p95", quantiles.p95},
-                       {"simulated", row.finalist.simulated},
-                       {"by_units", units ? Json(*units) : Json()},
-                       {"closed_form", row.finalist.priced.seconds()},
-                       {"forward", t.forward},
-                       {"backward", t.backward},
-                       {"recompute", t.recompute},
-                       {"head", t.head},
-                       {"tensor", t.tensor},
-                       {"context", t.context},
-                       {"expert", t.expert},
-                       {"data", t.data},
-                       {"bubble", row.finalist.bubble},
-                       {"optimizer", t.optimizer},
-                       {"spread", t.spread}});
+  Json json = Json::object({{"total", row.seconds()},
+                            {"p50", quantiles.p50},
+                            {"p95", quantiles.p95},
+                            {"simulated", row.finalist.simulated},
+                            {"by_units", units ? Json(*units) : Json()},
+                            {"closed_form", row.finalist.priced.seconds()}});
+  for (const auto& [name, seconds] : cost::kStepTerms) json.set(name, t.*seconds);
+  return json.set("bubble", row.finalist.bubble);
 }
 
 Json memory_json(const PlanRow& row, const cost::Memory& m) {

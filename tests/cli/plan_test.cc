@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/config/document.h"
+#include "lockstep/cost/price.h"
 #include "lockstep/plan/spec.h"
 #include "tests/cli/answer.h"
 
@@ -62,6 +63,8 @@ TEST(PlanVerb, JsonRowsAreDistinctAndFit) {
     EXPECT_TRUE(row.find("fits")->as_bool());
     EXPECT_GE(row.find("step_s")->find("total")->as_real() * 1.0021, before);
     before = row.find("step_s")->find("total")->as_real();
+    for (const cost::StepTerm& term : cost::kStepTerms)
+      EXPECT_NE(row.find("step_s")->find(term.name), nullptr) << term.name;
     EXPECT_GT(row.find("run")->find("days")->as_real(), 0);
     const Json& mfu = *row.find("mfu");
     EXPECT_LT(mfu.find("causal")->as_real(), mfu.find("full")->as_real());
