@@ -93,7 +93,7 @@ void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
   stack.overlap_tensor = is_recent(run);
   stack.overlap_pipe = year >= 2023 && !is_deepspeed(run);
   if (says(run, "notes", "no compute/comm overlap"))
-    stack.overlap_data = stack.overlap_tensor = stack.overlap_pipe = false;
+    stack.overlap_data = stack.overlap_tensor = stack.overlap_regather = stack.overlap_pipe = false;
   if (says(run, "notes", "no gradient bucketing overlap")) stack.overlap_data = false;
 }
 

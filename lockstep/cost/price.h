@@ -64,7 +64,8 @@ struct Stack {
   bool dropout = false;
   bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
   bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
-  bool overlap_pipe = true;    // transfers under the next chunk
+  bool overlap_regather = true;  // with sequence parallelism, a linear's input under its gradient
+  bool overlap_pipe = true;      // transfers under the next chunk
   bool weight_grad_scratch =
       false;  // a bf16 gradient per distinct weight shape (TransformerEngine)
   Loss loss = Loss::kFused;

@@ -41,7 +41,8 @@ struct Pricing {
 };
 
 // Two all_reduces of the hidden state forward, two backward and, where a block is made again, two more;
-// with sequence parallelism a gather and a scatter each, the same bytes (Korthikanti et al., section 4.2.2).
+// with sequence parallelism a gather and a scatter each, the same bytes. Inputs are then kept in shards and gathered
+// once more for the weights' gradients, under those of the inputs (Korthikanti et al., section 4.2.2).
 void add_tensor(const Pricing& p, bool expert_layer, LayerTime& layer) {
   const PriceRequest& r = p.r;
   if (r.tp <= 1) return;
@@ -54,7 +55,8 @@ void add_tensor(const Pricing& p, bool expert_layer, LayerTime& layer) {
   const double parts = expert_layer && r.etp <= 1 ? 1 : 2;
   const double wait = p.wait_share(r.tp);
   layer.tensor_forward = parts * one * exposed + wait * layer.compute.forward;
-  layer.tensor_backward = parts * one * exposed * (r.keep == Keep::kInput ? 2 : 1) +
+  const double regathers = r.sp && !r.stack.overlap_regather ? 0.5 : 0;
+  layer.tensor_backward = parts * one * (exposed * (r.keep == Keep::kInput ? 2 : 1) + regathers) +
                           wait * (layer.compute.backward + layer.compute.recompute);
 }
 

@@ -30,8 +30,8 @@ TEST(Score, SimuMaxMemory) {
   EXPECT_LE(worst, 0.02);
 }
 
-// Anchor A19: the step times of the same runs after one scalar for all of them: 5.7 %, where SimuMax has 2.8. Eight tensor
-// ranks come out a fifth too fast, attention over long sequences a seventh too slow; the rates are fitted with
+// Anchor A19: the step times of the same runs after one scalar for all of them: 4.9 %, where SimuMax has 2.8. Eight tensor
+// ranks come out a sixth too fast, attention over long sequences a seventh too slow; the rates are fitted with
 // other sources' runs too.
 TEST(Score, SimuMaxStepTimes) {
   RunTable table;
@@ -45,7 +45,7 @@ TEST(Score, SimuMaxStepTimes) {
   const double scalar = errors[errors.size() / 2];
   double sum = 0;
   for (const double error : errors) sum += std::abs(error - scalar);
-  EXPECT_LE(sum / 43, 0.0575);
+  EXPECT_LE(sum / 43, 0.0495);
 }
 
 // Anchor A8: Korthikanti et al., table 5, eight step times, held out from every fit: 5.0 %, where Calculon's mean error

@@ -45,7 +45,22 @@ TEST(StepTime, TermsAddUp) {
   EXPECT_GT(t.total(), 0);
 }
 
-// A step is never faster than its arithmetic at the data sheet's peak.
+// Of ten gathers and scatters of a layer under sequence parallelism two are of inputs that were kept in shards
+// (Korthikanti et al., section 4.2.2); hidden or not, without sequence parallelism there are eight.
+TEST(StepTime, InputsAreGatheredAgain) {
+  Rig rig("llama3-8b", "h100:8");
+  PriceRequest& r = rig.request;
+  r.tp = 8;
+  r.global_batch = 8;
+  r.stack.overlap_tensor = false;
+  r.stack.jitter = 0;
+  const double eight = price_time(r).tensor;
+  r.stack.overlap_regather = false;
+  EXPECT_NEAR(price_time(r).tensor / eight, 10.0 / 8, 1e-12);
+  r.sp = false;
+  EXPECT_NEAR(price_time(r).tensor / eight, 1, 1e-12);
+}
+
 // What data ranks wait for grows with the bytes of a gradient on the wire, whatever is kept of it.
 TEST(StepTime, GradientsOnTheWire) {
   Rig rig("llama3-8b", "h100:64");
@@ -63,6 +78,7 @@ TEST(StepTime, GradientsOnTheWire) {
   EXPECT_NEAR(price_time(r).data / two, 4, 2e-2);
 }
 
+// A step is never faster than its arithmetic at the data sheet's peak.
 TEST(StepTime, NeverBeatsThePeak) {
   for (const char* model : {"llama3-8b", "llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b"})
     for (const double tp : {1.0, 8.0})
