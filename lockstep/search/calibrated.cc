@@ -151,6 +151,22 @@ Result<void> check_known(const KnownTimes& known, const arch::ModelConfig& model
                     "make one for this run with lockstep calibrate");
 }
 
+std::string crew_of(const KnownTimes& known) {
+  return join_parts(known.calibration.ranks, " ", known.calibration.ranks_are);
+}
+
+// Times of one rank at work and of two that share the machine are not of one machine.
+Result<void> check_one_crew(const std::vector<KnownTimes>& known) {
+  for (const KnownTimes& one : known)
+    if (crew_of(one) != crew_of(known.front()))
+      return Error{Code::kConflict,
+                   join_parts("`", one.name, "` was measured with ", crew_of(one), " at work, `",
+                              known.front().name, "` with ", crew_of(known.front())),
+                   "give calibrations of one crew; --ranks and --processes of lockstep calibrate "
+                   "choose it"};
+  return {};
+}
+
 cost::Fingerprint print_of(const plan::Spec& spec) {
   return cost::fingerprint(spec.model, plan::step_sizes(spec).unit);
 }
@@ -199,6 +215,7 @@ Result<CalibratedSearch> CalibratedSearch::create(const Question& question,
             check_known(one, model, {.batch = 1, .seq = question.seq, .dtype = dtype});
         !same.ok())
       return same.error();
+  if (const auto same = check_one_crew(known); !same.ok()) return same.error();
   if (const std::int64_t size = Lattice(question).size(); size > kMostTimed)
     return Error{Code::kOutOfRange,
                  join_parts(with_commas(size), " layouts of ", question.devices,

@@ -56,7 +56,8 @@ Question runnable(Question question, DType dtype);
 // Any thread may read it. The question must outlive it and its results; its rates are not used.
 class CalibratedSearch {
  public:
-  // Refuses a calibration of another model, sequence or type, and a lattice of more than kMostTimed points.
+  // Refuses a calibration of another model, sequence or type, calibrations of different numbers or kinds of ranks,
+  // and a lattice of more than kMostTimed points.
   static constexpr std::int64_t kMostTimed = 20'000;
   static Result<CalibratedSearch> create(const Question& question, const arch::ModelConfig& model,
                                          DType dtype, std::vector<KnownTimes> known);

@@ -140,6 +140,10 @@ TEST_F(Machine, RefusesTimesOfAnotherRun) {
   refused(changed("model.hidden"), "model.hidden = 77");
   refused(changed("batch.seq"), "batch.seq = 77, asked for is 64");
   refused(changed("train.dtype"), "train.dtype = 77, asked for is f32");
+  KnownTimes alone = known(1, 1);
+  alone.name = "alone.json";
+  alone.calibration.ranks = 1;
+  refused(alone, "`alone.json` was measured with 1 threads at work, `cal.json` with 2 threads");
 }
 
 TEST_F(Machine, RefusesLayoutsItDoesNotKnow) {
