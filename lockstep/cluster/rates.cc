@@ -104,9 +104,14 @@ const DeviceRates& rates_of(const DeviceType& device) {
   static const DeviceRates capped = at_power(kHopper, 500.0 / 700);
   static const DeviceRates b300 = at_power(kBlackwell, 1100.0 / 1000);
   static const DeviceRates gb300 = at_power(kBlackwell, 1400.0 / 1200);
-  // On PCIe cards 300 of 400 W; 350 W for 114 of its processors where 700 feed 132.
+  // On PCIe cards 300 of 400 W; 350 W for fewer processors than 700 W feed elsewhere.
   static const DeviceRates a100_card = at_power(kAmpere, 300.0 / 400);
-  static const DeviceRates h100_card = at_power(kHopper, (350.0 / 114) / (700.0 / 132));
+  static const DeviceRates h100_card = [] {
+    constexpr double kProcessors = 114;
+    DeviceRates made = at_power(kHopper, (350 / kProcessors) / (700 / kHopper.processors));
+    made.processors = kProcessors;
+    return made;
+  }();
   const std::string_view name = device.name;
   if (name == "a100-pcie") return a100_card;
   if (name == "h100-pcie") return h100_card;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/cluster/catalog.h"
 
 namespace lockstep::cluster {
@@ -23,6 +25,18 @@ TEST(Rates, CarrySourceAndBand) {
       EXPECT_LE(rates[Term::kGemm], most + 1e-3) << row.device.name;
     }
   }
+}
+
+// A card has less power than the module of the same chip, and the H100's fewer processors.
+TEST(Rates, OfCardsAreThoseOfTheirChipAtLessPower) {
+  const auto rates = [](const char* name) -> const DeviceRates& {
+    return rates_of(cluster_from_name(name)->device);
+  };
+  EXPECT_DOUBLE_EQ(rates("a100-pcie")[Term::kGemm], rates("a100")[Term::kGemm] * std::cbrt(0.75));
+  EXPECT_EQ(rates("h100-pcie").processors, 114);
+  EXPECT_DOUBLE_EQ(rates("h100-pcie")[Term::kGemm],
+                   rates("h100")[Term::kGemm] * std::cbrt(0.5 * 132 / 114));
+  EXPECT_EQ(rates("h100-pcie")[Term::kStream], rates("h100")[Term::kStream]);
 }
 
 TEST(Rates, OnlyFamiliesWithCalibrationRowsSaySo) {
