@@ -152,7 +152,7 @@ Result<void> check_known(const KnownTimes& known, const arch::ModelConfig& model
 }
 
 std::string crew_of(const KnownTimes& known) {
-  return join_parts(known.calibration.ranks, " ", known.calibration.ranks_are);
+  return join_parts("ranks = ", known.calibration.ranks, " (", known.calibration.ranks_are, ")");
 }
 
 // Times of one rank at work and of two that share the machine are not of one machine.
@@ -160,10 +160,9 @@ Result<void> check_one_crew(const std::vector<KnownTimes>& known) {
   for (const KnownTimes& one : known)
     if (crew_of(one) != crew_of(known.front()))
       return Error{Code::kConflict,
-                   join_parts("`", one.name, "` was measured with ", crew_of(one), " at work, `",
+                   join_parts("`", one.name, "` was measured with ", crew_of(one), ", `",
                               known.front().name, "` with ", crew_of(known.front())),
-                   "give calibrations of one crew; --ranks and --processes of lockstep calibrate "
-                   "choose it"};
+                   "make them together: lockstep calibrate FILE --all --out DIR"};
   return {};
 }
 

@@ -143,7 +143,9 @@ TEST_F(Machine, RefusesTimesOfAnotherRun) {
   KnownTimes alone = known(1, 1);
   alone.name = "alone.json";
   alone.calibration.ranks = 1;
-  refused(alone, "`alone.json` was measured with 1 threads at work, `cal.json` with 2 threads");
+  refused(
+      alone,
+      "`alone.json` was measured with ranks = 1 (threads), `cal.json` with ranks = 2 (threads)");
 }
 
 TEST_F(Machine, RefusesLayoutsItDoesNotKnow) {
