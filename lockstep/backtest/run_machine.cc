@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lockstep/base/divides.h"
 #include "lockstep/cluster/catalog.h"
 
 namespace lockstep::backtest {
@@ -45,7 +46,7 @@ double domain_size(const PublishedRun& run, const cluster::CatalogRow& row, doub
   if (run.text("interconnect_intra").find("NVL72") != std::string::npos) node = 72;
   if (row.torus_axes > 0) return devices;
   node = std::clamp(node, 1.0, devices);
-  while (std::fmod(devices, node) != 0) node -= 1;
+  while (!divides(node, devices)) node -= 1;
   return node;
 }
 

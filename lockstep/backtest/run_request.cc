@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/backtest/run_machine.h"
+#include "lockstep/base/divides.h"
 #include "lockstep/base/units.h"
 
 namespace lockstep::backtest {
@@ -135,7 +136,7 @@ std::vector<double> microbatches_of(const PublishedRun& run, double own_batch) {
   if (const auto given = run.number("micro_batch"); given && *given > 0) return {*given};
   std::vector<double> sizes;
   for (const double size : {1.0, 2.0, 4.0, 8.0})
-    if (std::fmod(own_batch, size) == 0) sizes.push_back(size);
+    if (divides(size, own_batch)) sizes.push_back(size);
   if (sizes.empty()) sizes.push_back(own_batch);
   return sizes;
 }
@@ -144,7 +145,7 @@ std::vector<double> chunks_of(const PublishedRun& run, double layers, double pp)
   if (const auto given = run.number("vpp"); given && *given > 0) return {pp > 1 ? *given : 1};
   std::vector<double> counts = {1};
   for (double v = 2; pp > 1 && v * pp <= layers + 2; ++v)
-    if (std::fmod(layers, v * pp) == 0 || std::fmod(layers + 2, v * pp) == 0) counts.push_back(v);
+    if (divides(v * pp, layers) || divides(v * pp, layers + 2)) counts.push_back(v);
   return counts;
 }
 
@@ -236,8 +237,7 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   if (precision == "fp32") base.precision = cost::Precision::kFp32;
   set_experts(run, *shape, base);
   set_ends(run, base);
-  if (const double shards = shard_group_of(run);
-      shards > 0 && std::fmod(base.dp * base.cp, shards) == 0)
+  if (const double shards = shard_group_of(run); shards > 0 && divides(shards, base.dp * base.cp))
     base.dp_shard = shards;
   const std::vector<Keep> keeps = keeps_of(run, base.stack, base.zero);
   made.policies = keeps.size();

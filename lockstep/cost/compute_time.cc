@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/divides.h"
 #include "lockstep/cost/peak_memory.h"
 
 namespace lockstep::cost {
@@ -37,7 +38,7 @@ struct Product {
 // how much slower was fitted on the bigscience-bloom rows with heads of 108 and 150.
 constexpr double kMisaligned = 16;
 
-bool is_aligned(const Product& p) { return std::fmod(p.k, 8) == 0 && std::fmod(p.n, 8) == 0; }
+bool is_aligned(const Product& p) { return divides(8, p.k) && divides(8, p.n); }
 
 // Time of a product over its time without rounding: tiles run in waves of as many as there are processors
 // (NVIDIA, "Matrix multiplication background", section 3). Smaller tiles round less and reuse less.
@@ -180,12 +181,12 @@ ComputeTime elementwise(const PriceRequest& r, const Device& device, double widt
   inner_grad += (gated ? one_kernel ? 10 : 18 : 6) * width;
   const double tokens = r.tokens(), parts = r.sp ? r.tp : 1;
   return {device.stream(tokens * (path / parts + inner / r.tp)),
-          device.stream(tokens * (path_grad / parts + inner_grad / r.tp)), 0};
+          device.stream(tokens * (path_grad / parts + inner_grad / r.tp))};
 }
 
-double again(const PriceRequest& r, const Device& device, const ComputeTime& layer,
+double again(const PriceRequest& r, Keep keep, const Device& device, const ComputeTime& layer,
              const ComputeTime& passes) {
-  switch (r.keep) {
+  switch (keep) {
     case Keep::kInput:
       return layer.forward;
     case Keep::kNoScores: {
@@ -199,7 +200,7 @@ double again(const PriceRequest& r, const Device& device, const ComputeTime& lay
     case Keep::kHalf: {
       ComputeTime attention;
       add_attention(r, device, attention);
-      if (r.keep == Keep::kProducts) return passes.forward + attention.forward;
+      if (keep == Keep::kProducts) return passes.forward + attention.forward;
       const ModelShape& s = *r.shape;
       const double remade = s.q() + s.k() + s.ffn;
       const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;
@@ -256,7 +257,8 @@ ComputeTime layer_compute(const PriceRequest& r, bool expert_layer) {
     add_experts(r, device, time);
   else
     add_mlp(r, device, r.shape->ffn, time);
-  time.recompute = again(r, device, time, passes);
+  time.recompute = again(r, r.keep, device, time, passes);
+  time.recompute_others = again(r, r.others, device, time, passes);
   return time;
 }
 

@@ -116,7 +116,7 @@ Memory price_memory(const PriceRequest& r) {
   for (const double stage : {1.0, r.pp - 1}) {
     if (stage < 1 || stage > r.pp - 1) continue;
     const Memory other = stage_memory(r, stage);
-    if (other.allocated() > worst.allocated()) worst = other;
+    if (device_bytes(other) > device_bytes(worst)) worst = other;
   }
   return worst;
 }

@@ -107,6 +107,8 @@ struct PriceRequest {
   double chunks = 1;
   double first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
   Keep keep = Keep::kAll;
+  double remade = 0;         // blocks of each pipeline rank that `keep` is of, its first; 0: all
+  Keep others = Keep::kAll;  // what the rest of them keep
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
   ContextWay context = ContextWay::kRing;  // nothing when cp is 1
@@ -116,6 +118,7 @@ struct PriceRequest {
   double devices() const { return tp * cp * pp * dp; }
   double microbatches() const { return global_batch / (dp * microbatch); }
   double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
+  double remade_of(double layers) const { return remade > 0 && remade < layers ? remade : layers; }
   double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
 };
 
@@ -199,5 +202,8 @@ struct Price {
 Price price(const PriceRequest& request);
 Memory price_memory(const PriceRequest& request);
 StepTime price_time(const PriceRequest& request);
+// The same from times of its layers that were made before; layer_time.h says which layouts share them.
+struct LayerTimes;
+StepTime price_time(const PriceRequest& request, const LayerTimes& layers);
 
 }  // namespace lockstep::cost

@@ -67,6 +67,11 @@ double logit_bytes(const PriceRequest& r) {
   return 12 + element_bytes(r) + (r.stack.whole_logits && r.tp > 1 ? 4 : 0);  // gathered in f32
 }
 
+PriceRequest with_keep(PriceRequest request, Keep keep) {
+  request.keep = keep;
+  return request;
+}
+
 }  // namespace
 
 Memory stage_memory(const PriceRequest& r, double stage) {
@@ -79,12 +84,22 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   const double experts = expert_layers_on(r, split, stage);
   const double plain = layers_on(r, split, stage) - experts;
   const double tokens = r.tokens();
-  memory.activations = in_flight(r, stage) * tokens *
-                       (plain * kept_bytes_per_token(r, false) +
-                        (experts > 0 ? experts * kept_bytes_per_token(r, true) : 0));
-  // A block that is made again is whole while its backward pass runs.
-  const bool is_remade = r.keep == Keep::kInput || r.keep == Keep::kHalf;
-  const double again = is_remade ? tokens * whole_bytes_per_token(r, experts > 0) : 0;
+  const double layers = plain + experts, remade = r.remade_of(layers);
+  const PriceRequest rest = with_keep(r, r.others);
+  const auto kept_by = [&](const PriceRequest& keeper) {
+    return (plain * kept_bytes_per_token(keeper, false) +
+            (experts > 0 ? experts * kept_bytes_per_token(keeper, true) : 0)) /
+           std::max(1.0, layers);
+  };
+  const double others = remade < layers ? (layers - remade) * kept_by(rest) : 0;
+  memory.activations = in_flight(r, stage) * tokens * (remade * kept_by(r) + others);
+  // A block that is made again holds what others keep while its backward pass runs, its input being there already; by
+  // then those after it have let go of what they kept of this microbatch.
+  double again = 0;
+  if (r.keep == Keep::kHalf) again = tokens * whole_bytes_per_token(r, experts > 0);
+  if (r.keep == Keep::kInput)
+    again = tokens * std::max(0.0, kept_bytes_per_token(rest, experts > 0) -
+                                       kept_bytes_per_token(r, experts > 0) - others);
   const bool is_last = stage >= r.pp - 1;
   const double vocabulary = padded_vocab(r);
   if (r.stack.weight_grad_scratch) {
@@ -111,6 +126,37 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   if (!memory.is_host)
     memory.holes = holes_share(r.keep) * (memory.activations + memory.logits + memory.transients);
   return memory;
+}
+
+std::optional<double> least_remade(const PriceRequest& request, double stage) {
+  PriceRequest r = with_keep(request, request.others);
+  r.remade = 0;
+  const double room = capacity_bytes(r.cluster->device);
+  const auto bytes = [&] { return device_bytes(stage_memory(r, stage)); };
+  const double none = bytes();
+  if (none <= room) return 0;
+  const double layers = layers_on(r, split_layers(r), stage);
+  r.keep = Keep::kInput;
+  if (layers > 1) {
+    // Bytes fall by as much with every block but the last, for which no other lets go of any.
+    r.remade = 1;
+    const double each = none - bytes();
+    constexpr double kRounding = 1e-9;
+    for (r.remade = std::ceil((none - room) / each - kRounding); r.remade < layers; ++r.remade)
+      if (bytes() <= room) return r.remade;
+  }
+  r.remade = layers;
+  return layers > 0 && bytes() <= room ? std::optional(layers) : std::nullopt;
+}
+
+std::optional<double> least_remade(const PriceRequest& r) {
+  std::optional<double> most = least_remade(r, 0);
+  for (const double stage : {1.0, r.pp - 1}) {
+    if (!most || stage < 1 || stage > r.pp - 1) continue;
+    const std::optional<double> other = least_remade(r, stage);
+    most = other ? std::max(most, other) : other;
+  }
+  return most;
 }
 
 }  // namespace lockstep::cost

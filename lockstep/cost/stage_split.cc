@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/divides.h"
+
 namespace lockstep::cost {
 
 StageSplit split_layers(const PriceRequest& r) {
@@ -12,10 +14,10 @@ StageSplit split_layers(const PriceRequest& r) {
     const double inside = p > 2 ? (layers - r.first_layers - r.last_layers) / (p - 2) : 0;
     return {r.first_layers, inside, r.last_layers};
   }
-  if (std::fmod(layers, places) == 0) return {layers / p, layers / p, layers / p};
-  if (std::fmod(layers + 2, places) == 0 && layers + 2 > 2 * p)
+  if (divides(places, layers)) return {layers / p, layers / p, layers / p};
+  if (divides(places, layers + 2) && layers + 2 > 2 * p)
     return {(layers + 2) / p - 1, (layers + 2) / p, (layers + 2) / p - 1};
-  if (std::fmod(layers + 1, places) == 0 && layers + 1 > p)
+  if (divides(places, layers + 1) && layers + 1 > p)
     return {(layers + 1) / p, (layers + 1) / p, (layers + 1) / p - 1};
   const double most = std::ceil(layers / p);
   return {most, most, std::max(0.0, std::floor(layers / p))};
@@ -32,6 +34,17 @@ double expert_layers_on(const PriceRequest& r, const StageSplit& split, double s
   double layers = layers_on(r, split, stage);
   if (stage <= 0) layers = std::max(0.0, layers - r.shape->dense_layers);
   return layers / r.shape->moe_every;
+}
+
+double most_layers(const PriceRequest& r) {
+  const StageSplit split = split_layers(r);
+  return std::max({split.first, split.middle, split.last});
+}
+
+double remade_share(const PriceRequest& r) {
+  if (r.remade == 0) return 1;
+  const double most = most_layers(r);
+  return r.remade_of(most) / most;
 }
 
 double in_flight(const PriceRequest& r, double stage) {

@@ -20,6 +20,12 @@ double layers_on(const PriceRequest& request, const StageSplit& split, double st
 // Layers with experts on a pipeline rank: leading dense layers lie on the first.
 double expert_layers_on(const PriceRequest& request, const StageSplit& split, double stage);
 
+// Of the pipeline rank that has most.
+double most_layers(const PriceRequest& request);
+
+// Of the blocks of that rank, how many `request.keep` is of: 0 to 1.
+double remade_share(const PriceRequest& request);
+
 // Microbatches whose activations a pipeline rank holds at its worst moment, in units of all its layers.
 // Narayanan et al., SC 2021 (arXiv 2104.04473), section 2.2; interleaved: Korthikanti et al.
 // (arXiv 2205.05198), section 4.2.3; zero-bubble: Qi et al. (arXiv 2401.10241; 2405.15362).

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "lockstep/cost/collective_time.h"
-#include "lockstep/cost/compute_time.h"
+#include "lockstep/cost/layer_time.h"
 #include "lockstep/cost/peak_memory.h"
 #include "lockstep/cost/price.h"
 #include "lockstep/cost/stage_split.h"
@@ -12,146 +12,18 @@ namespace {
 
 using cluster::Term;
 
-// What one layer takes for one microbatch, communication that computation does not hide included.
-struct LayerTime {
-  ComputeTime compute;
-  double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
-  double forward() const { return compute.forward + tensor_forward + context / 3 + expert / 2; }
-  double backward() const {
-    return compute.backward + compute.recompute + tensor_backward + context * 2 / 3 + expert / 2;
-  }
-};
-
 struct Pricing {
   const PriceRequest& r;
   Fabric fabric;
   explicit Pricing(const PriceRequest& request)
       : r(request), fabric{request.cluster, request.rates, 1} {}
   double rate(Term term) const { return (*r.rates)[term]; }
-  // The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme values).
-  double wait_share(double ranks) const {
-    return r.stack.jitter * std::sqrt(2 * std::log(std::max(1.0, ranks)));
-  }
   double stride_of_data() const {
     return r.placement == Placement::kDataInside ? r.tp : r.tp * r.pp;
   }
   double stride_of_pipe() const {
     return r.placement == Placement::kDataInside ? r.tp * r.cp * r.dp : r.tp * r.cp;
   }
-};
-
-// Two all_reduces of the hidden state forward, two backward and, where a block is made again, two more;
-// with sequence parallelism a gather and a scatter each, the same bytes. Inputs are then kept in shards and gathered
-// once more for the weights' gradients, under those of the inputs (Korthikanti et al., section 4.2.2).
-void add_tensor(const Pricing& p, bool expert_layer, LayerTime& layer) {
-  const PriceRequest& r = p.r;
-  if (r.tp <= 1) return;
-  const double bytes = 2 * r.tokens() * r.shape->hidden;
-  const double one = reduce_seconds(p.fabric, bytes, {r.tp, 1});
-  // Chunks of a product hide chunks of a collective only where devices write to each other's memory.
-  const bool is_inside = nodes_of(p.fabric, {r.tp, 1}) <= 1;
-  const double exposed = r.stack.overlap_tensor && is_inside ? 1 - p.rate(Term::kTensorHidden) : 1;
-  // Experts that are not cut by etp exchange tokens instead of summing their outputs.
-  const double parts = expert_layer && r.etp <= 1 ? 1 : 2;
-  const double wait = p.wait_share(r.tp);
-  layer.tensor_forward = parts * one * exposed + wait * layer.compute.forward;
-  const double regathers = r.sp && !r.stack.overlap_regather ? 0.5 : 0;
-  layer.tensor_backward = parts * one * (exposed * (r.keep == Keep::kInput ? 2 : 1) + regathers) +
-                          wait * (layer.compute.backward + layer.compute.recompute);
-}
-
-// Bytes of one rank's keys and values; more tensor ranks than heads of keys each hold one.
-double keys_and_values(const PriceRequest& r) {
-  return 4 * std::max(r.shape->k(), r.tp * r.shape->qk_dim) * r.tokens() / r.tp;
-}
-
-// c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides under a block of
-// attention, but for the first. Ranks meet at every hop.
-double ring_exposed(const Pricing& p) {
-  const PriceRequest& r = p.r;
-  const double hop = hop_seconds(p.fabric, keys_and_values(r), r.tp * (r.cp - 1));
-  const ComputeTime attention = attention_compute(r);
-  const double forward = std::max(0.0, hop - attention.forward / r.cp);
-  const double backward = std::max(0.0, 2 * hop - attention.backward / r.cp);
-  return hop * 3 + (r.cp - 2) * (forward + backward) +
-         p.wait_share(2) * (attention.forward + attention.backward);
-}
-
-// One gather forward; backward one more and the sum of the gradients. Nothing hides them.
-double gather_exposed(const Pricing& p) {
-  const PriceRequest& r = p.r;
-  return 3 * gather_seconds(p.fabric, keys_and_values(r) * r.cp, {r.cp, r.tp});
-}
-
-// Queries, keys and values to the ranks of their heads and outputs back, forward and backward; keys are copied
-// where ranks outnumber their heads.
-double ulysses_exposed(const Pricing& p) {
-  const PriceRequest& r = p.r;
-  const ModelShape& s = *r.shape;
-  const double keys = std::max(s.k(), r.tp * r.cp * s.qk_dim);
-  const double bytes = 2 * (s.q() + s.values() + 2 * keys) * r.tokens() / r.tp;
-  return 2 * exchange_seconds(p.fabric, bytes, {r.cp, r.tp});
-}
-
-void add_context(const Pricing& p, LayerTime& layer) {
-  if (p.r.cp <= 1) return;
-  switch (p.r.context) {
-    case ContextWay::kRing:
-      layer.context = ring_exposed(p);
-      break;
-    case ContextWay::kGather:
-      layer.context = gather_exposed(p);
-      break;
-    case ContextWay::kUlysses:
-      layer.context = ulysses_exposed(p);
-      break;
-  }
-}
-
-// Dispatch and combination, forward and backward: K tokens of h in 16 bits each.
-void add_expert(const Pricing& p, LayerTime& layer) {
-  const PriceRequest& r = p.r;
-  const double bytes = 2 * r.shape->top_k * r.tokens() / r.tp * r.shape->hidden;
-  const Members group{r.ep, r.etp};
-  // Between nodes a token is sent once per distinct node: n (1 - (1 - 1/n)^K) of n on average.
-  const double nodes = nodes_of(p.fabric, group), k = r.shape->top_k;
-  double distinct = nodes * (1 - std::pow(1 - 1 / nodes, k));
-  if (r.shape->routed_nodes > 0) distinct = std::min(distinct, r.shape->routed_nodes);
-  if (r.ep > 1) layer.expert += 4 * exchange_seconds(p.fabric, bytes, group, distinct / k);
-  if (r.etp > 1) layer.expert += 4 * gather_seconds(p.fabric, bytes * r.etp, {r.etp, 1});
-  if (r.keep == Keep::kInput) layer.expert *= 1.5;
-}
-
-// A layer's passes never end before the host has launched them; backward passes launch about twice as many
-// kernels, from a queue that needs no interpreter.
-void raise_to_host(const Pricing& p, LayerTime& layer) {
-  // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are attention's.
-  const double rounds = p.r.context == ContextWay::kRing ? p.r.cp - 1 : 0;
-  const double host = p.rate(Term::kHost) * p.r.stack.host_factor * (1 + 0.1 * rounds);
-  const double forward = layer.forward(), backward = layer.backward();
-  layer.compute.forward += std::max(0.0, host - forward);
-  const double again = p.r.keep == Keep::kInput ? host : 0;
-  layer.compute.backward += std::max(0.0, host + again - backward);
-}
-
-ComputeTime with_gaps(const PriceRequest& r, const ComputeTime& time) {
-  const double longer = 1 + r.stack.gaps;
-  return {time.forward * longer, time.backward * longer, time.recompute * longer};
-}
-
-LayerTime layer_time(const Pricing& p, bool expert_layer) {
-  LayerTime layer;
-  layer.compute = with_gaps(p.r, layer_compute(p.r, expert_layer));
-  add_tensor(p, expert_layer, layer);
-  add_context(p, layer);
-  if (expert_layer) add_expert(p, layer);
-  raise_to_host(p, layer);
-  return layer;
-}
-
-// Layers of the two kinds that a pipeline rank has.
-struct Stage {
-  double plain = 0, experts = 0, head = 0;
 };
 
 double overlapped(double compute, double communication, double tax) {
@@ -231,18 +103,21 @@ void add_pipe(const Pricing& p, StepTime& time) {
   const double steady = r.chunks > 1 && r.stack.overlap_pipe ? 0 : r.microbatches() * r.chunks;
   time.pipe = 2 * hop * (steady + r.pp - 1);
   // Neighbours meet in pairs.
-  time.spread = p.wait_share(2) * (time.forward + time.backward + time.recompute + time.head);
+  time.spread = wait_share(r, 2) * (time.forward + time.backward + time.recompute + time.head);
 }
 
 }  // namespace
 
-StepTime price_time(const PriceRequest& r) {
+StepTime price_time(const PriceRequest& r) { return price_time(r, layer_times(r)); }
+
+StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   const Pricing p(r);
   const ModelShape& s = *r.shape;
   const StageSplit split = split_layers(r);
-  const LayerTime plain = s.plain_layers() > 0 ? layer_time(p, false) : LayerTime{};
-  const LayerTime routed = s.has_experts() ? layer_time(p, true) : LayerTime{};
-  const ComputeTime head = with_gaps(r, head_compute(r));
+  const double some = remade_share(r);
+  const LayerTime plain = mean_of(times.made.plain, times.others.plain, some);
+  const LayerTime routed = mean_of(times.made.routed, times.others.routed, some);
+  const ComputeTime& head = times.head;
   const double share = s.expert_layers() / s.layers;
   const auto mixed = [&](auto term) { return (1 - share) * term(plain) + share * term(routed); };
   const double forward = mixed([](const LayerTime& l) { return l.forward(); });
