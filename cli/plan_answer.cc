@@ -244,19 +244,12 @@ double PlanRow::mfu_full() const {
 
 std::vector<cost::Memory> PlanRow::stages() const {
   if (!walked.empty()) return walked;
-  cost::PriceRequest r = finalist.priced.request;
-  cost::ModelShape shape = *r.shape;
-  r.shape = &shape;
-  const auto ranks = static_cast<int>(r.pp);
-  search::StageLayers split = finalist.layers;
-  if (split.empty()) split = search::dealt_layers(static_cast<int>(shape.layers), ranks);
+  const cost::PriceRequest& r = finalist.priced.request;
+  const search::Stages stages = search::stages_of(finalist);
   std::vector<cost::Memory> found;
-  for (int rank = 0; rank < ranks; ++rank) {
-    // A model of so many layers on every rank has them on this one.
-    if (finalist.simulated && r.chunks == 1)
-      shape.layers = split[static_cast<std::size_t>(rank)] * r.pp;
-    found.push_back(cost::stage_memory(r, rank));
-  }
+  for (int rank = 0; rank < static_cast<int>(r.pp); ++rank)
+    found.push_back(finalist.simulated && r.chunks == 1 ? search::rank_memory(r, stages, rank)
+                                                        : cost::stage_memory(r, rank));
   return found;
 }
 

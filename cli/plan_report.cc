@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <ostream>
 #include <utility>
 
@@ -58,6 +59,16 @@ struct Column {
 
 const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
 
+// Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
+std::string recompute_text(const plan::Layout& layout, double layers) {
+  plan::Recompute others = layout.recompute;
+  if (others.blocks.empty()) return to_text(others);
+  const int sum = std::accumulate(others.blocks.begin(), others.blocks.end(), 0);
+  others.block = false, others.blocks.clear();
+  return join_parts(others == plan::kKeepAll ? "" : to_text(others) + "+", "block ", sum, "/",
+                    whole(layers));
+}
+
 // What a token budget takes; only with --tokens and --price.
 std::vector<Column> budget_columns(const Args& args) {
   if (!args.has("tokens")) return {};
@@ -93,7 +104,9 @@ std::vector<Column> columns(std::int64_t devices) {
          return strf("%.0fx%.0f", request_in(row).microbatch, request_in(row).microbatches());
        }},
       {"recompute", 'l',
-       [](const PlanRow& row) { return to_text(search::layout_of(request_in(row)).recompute); },
+       [](const PlanRow& row) {
+         return recompute_text(search::layout_of(row.finalist), request_in(row).shape->layers);
+       },
        "none", 1},
       {"step", 'r', [](const PlanRow& row) { return to_text(Seconds{row.seconds()}); }},
       {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }, "", 0,
@@ -315,8 +328,8 @@ std::string short_name(const cost::PriceRequest& r) {
   std::string text = degrees_name(r);
   if (r.pp > 1) text += " " + schedule_text(r);
   if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
-  const plan::Recompute recompute = search::layout_of(r).recompute;
-  return recompute == plan::kKeepAll ? text : text + " recompute=" + to_text(recompute);
+  const std::string recompute = recompute_text(search::layout_of(r), r.shape->layers);
+  return recompute == "none" ? text : text + " recompute=" + recompute;
 }
 
 std::string gibibytes(double bytes) {

@@ -99,7 +99,10 @@ class Reader {
     if (!is_own()) return;
     const std::int64_t stages = spec.layout.degrees.pp * spec.layout.chunks;
     spec.model.layers = std::max(spec.model.layers, std::min(layers, stages));
-    if (spec.model.layers != layers) spec.layout.layers.clear();
+    if (spec.model.layers != layers) {
+      spec.layout.layers.clear();
+      spec.layout.recompute.blocks.clear();
+    }
     spec.batch.microbatch = 1;
     spec.batch.global_batch =
         spec.layout.degrees.dp * std::min(plan::num_microbatches(spec.layout, spec.batch),

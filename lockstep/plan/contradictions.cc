@@ -7,6 +7,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/mesh/divisors.h"
+#include "lockstep/plan/step.h"
 #include "lockstep/schedule/catalog.h"
 
 namespace lockstep::plan {
@@ -45,6 +46,7 @@ class Rules {
     if (asked_.degrees && asked_.model != nullptr) {
       pipeline();
       stage_layers();
+      recomputed_blocks();
       tensor();
       expert_sizes();
     }
@@ -320,6 +322,27 @@ class Rules {
         "leave layers out, and they are dealt evenly");
   }
 
+  // Blocks of each stage that keep their input alone: some of those it has, or it would be `none` or `block`.
+  void recomputed_blocks() {
+    const std::vector<int>& given = asked_.recomputed;
+    const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
+    if (given.empty() || stages > model().layers + 2) return;
+    const std::vector<int> blocks =
+        asked_.layers.empty()
+            ? dealt_layers(static_cast<int>(model().layers), static_cast<int>(stages))
+            : asked_.layers;
+    if (given.size() == blocks.size() && given != blocks &&
+        std::ranges::equal(given, blocks, std::ranges::less_equal()) &&
+        std::ranges::count(given, 0) < std::ssize(given))
+      return;
+    refuse(Code::kConflict,
+           join_parts("recompute = block:", layers_text(given), " is not some of the blocks of ",
+                      stages, " stages, ", layers_text(blocks)),
+           {{{"layout.recompute"}, join_parts("blocks of ", given.size(), " stages")},
+            {{"layout.layers", "layout.pp"}, join_parts(layers_text(blocks), " blocks")}},
+           "count some of each stage's blocks; `block` is all of them, `none` none");
+  }
+
   // Refuses when `degree` at layout.<axis> does not divide `size` at model.<key>.
   void divides(const char* axis, std::int64_t degree, const char* key, std::int64_t size,
                const char* what, const char* why = "") {
@@ -424,6 +447,7 @@ Request request_of(const arch::ModelConfig& model, const Layout& layout, const B
           .resident = layout.resident,
           .prefetch = layout.prefetch,
           .layers = layout.layers,
+          .recomputed = layout.recompute.blocks,
           .microbatches = layout.microbatches,
           .seq = batch.seq,
           .global_batch = batch.global_batch,

@@ -20,9 +20,11 @@ constexpr std::array kRows = {Row{"attn_norm.output", &Recompute::attn_normed},
                               Row{"mlp_norm.output", &Recompute::mlp_normed},
                               Row{"mlp.product", &Recompute::product}};
 
+constexpr std::string_view kSomeBlocks = "block:";
+
 std::string all_rows() {
-  return "a layout may recompute `none`, `cheap`, `block`, or rows joined by +: "
-         "`attn_norm.output`, `mlp_norm.output`, `mlp.product`";
+  return "a layout may recompute `none`, `cheap`, `block`, `block:` and how many blocks of each "
+         "stage, or rows joined by +: `attn_norm.output`, `mlp_norm.output`, `mlp.product`";
 }
 
 // Of digits alone.
@@ -42,11 +44,26 @@ std::string advice_for(std::string_view word) {
   return advice.empty() ? all_rows() : advice;
 }
 
+// "block:3x2+1+0", with what the other blocks do.
+Result<Recompute> some_blocks(std::string_view text, Recompute others) {
+  Result<std::vector<int>> blocks = parse_layers(text.substr(kSomeBlocks.size()));
+  if (!blocks.ok()) return blocks.error();
+  others.block = true;
+  others.blocks = *std::move(blocks);
+  return others;
+}
+
 }  // namespace
 
 std::string to_text(const Recompute& recompute) {
   if (recompute == kKeepAll) return "none";
   if (recompute == kCheap) return "cheap";
+  if (!recompute.blocks.empty()) {
+    Recompute others = recompute;
+    others.block = false, others.blocks.clear();
+    return join_parts(others == kKeepAll ? "" : to_text(others) + "+", kSomeBlocks,
+                      layers_text(recompute.blocks));
+  }
   std::string text = recompute.block ? "block" : "";
   for (const Row& row : kRows)
     if (recompute.*row.dropped) text += (text.empty() ? "" : "+") + std::string(row.name);
@@ -57,6 +74,13 @@ Result<Recompute> parse_recompute(std::string_view text) {
   if (text == "none") return kKeepAll;
   if (text == "cheap") return kCheap;
   if (text == "block") return kWholeBlock;
+  if (const std::size_t at = text.find(kSomeBlocks); at == 0)
+    return some_blocks(text, kKeepAll);
+  else if (at != std::string_view::npos && at > 1 && text[at - 1] == '+') {
+    const Result<Recompute> others = parse_recompute(text.substr(0, at - 1));
+    if (!others.ok()) return others.error();
+    if (!others->block && *others != kKeepAll) return some_blocks(text.substr(at), *others);
+  }
   const auto refuse = [&](std::string why, std::string help) {
     return Error{Code::kUnknownChoice, join_parts("recompute = \"", text, "\" ", why),
                  std::move(help)};

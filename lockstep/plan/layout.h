@@ -25,17 +25,21 @@ using Period = schedule::Period;
 
 // What the forward pass of a block does not keep, and its backward pass makes again.
 struct Recompute {
-  bool block = false;        // all but the block's input; the rows below are then false
+  bool block = false;        // all but the block's input
   bool attn_normed = false;  // rows of arch::saved_tensors: "attn_norm.output"
   bool mlp_normed = false;   // "mlp_norm.output"
   bool product = false;      // "mlp.product"
+  // With `block`: how many blocks of each stage, its first ones, in the order of the stages; the rows above are then of
+  // the others. Empty: every block, and no row is named.
+  std::vector<int> blocks = {};
   bool operator==(const Recompute&) const = default;
 };
-inline constexpr Recompute kKeepAll = {};
-inline constexpr Recompute kCheap = {false, true, true, true};  // one elementwise pass each
-inline constexpr Recompute kWholeBlock = {true, false, false, false};
+inline const Recompute kKeepAll = {};
+inline const Recompute kCheap = {false, true, true, true};  // one elementwise pass each
+inline const Recompute kWholeBlock = {true, false, false, false};
 
-// "none", "cheap", "block", or the rows joined by "+".
+// "none", "cheap", "block", the rows joined by "+", or "block:3x2+1+0": three blocks on each of two stages, then one and
+// none; what the others do may stand before it, "cheap+block:3x2+1+0".
 std::string to_text(const Recompute& recompute);
 Result<Recompute> parse_recompute(std::string_view text);
 

@@ -88,10 +88,19 @@ void vary_schedule(const Layout& base, Many& made) {
     }
 }
 
+// The first block of every second stage, and the others cheaply.
+Recompute some_blocks(const Layout& base) {
+  Recompute some = kCheap;
+  some.block = true;
+  for (std::int64_t stage = 0; stage < base.degrees.pp * base.chunks; ++stage)
+    some.blocks.push_back(stage % 2 == 0 ? 1 : 0);
+  return some;
+}
+
 void vary_policies(const Layout& base, Many& made) {
   for (const Period reduce : {Period::kStep, Period::kMicrobatch}) {
     if (reduce == Period::kMicrobatch && *base.microbatches == 1) continue;
-    for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock}) {
+    for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock, some_blocks(base)}) {
       Layout next = base;
       next.reduce = reduce;
       next.recompute = recompute;
@@ -131,7 +140,10 @@ constexpr std::array kFactors = {
     Factor{"schedule", [](const Layout& l) { return l.schedule; }},
     Factor{"chunks", [](const Layout& l) { return std::to_string(l.chunks); }},
     Factor{"reduce", [](const Layout& l) { return std::string(name_of(l.reduce)); }},
-    Factor{"recompute", [](const Layout& l) { return to_text(l.recompute); }},
+    Factor{"recompute",
+           [](const Layout& l) {
+             return l.recompute.blocks.empty() ? to_text(l.recompute) : std::string("some blocks");
+           }},
 };
 
 // Calls `use` with every ascending choice of `size` of the numbers [0, count).

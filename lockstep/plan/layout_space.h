@@ -26,7 +26,7 @@ namespace lockstep::plan {
 //   schedule    schedule_names(), each with 1, 2 and 3 chunks if it takes them; on one
 //               coordinate with 1
 //   reduce      step, microbatch
-//   recompute   none, cheap, block
+//   recompute   none, cheap, block, one block of every second stage where those are not all (others cheap)
 // Left out are settings that can make no difference: a reduction per microbatch when there is one
 // microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of v-min
 // and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.

@@ -129,9 +129,11 @@ std::vector<Field> policy_fields() {
        .known_as = {"reduce_period"}},
       {.path = "layout.recompute",
        .type = FieldType::kString,
-       .doc = "What a block's backward pass makes again instead of keeping it: `none`, `cheap`, "
-              "`block` (all but its input), or rows joined by +: `attn_norm.output`, "
-              "`mlp_norm.output`, `mlp.product` (`cheap` is all three).",
+       .doc =
+           "What a block's backward pass makes again instead of keeping it: `none`, `cheap`, "
+           "`block` (all but its input), `block:3x2+1+0` (so many blocks of each stage, its first; "
+           "`cheap+block:3x2+1+0` and the others cheaply), or rows joined by +: "
+           "`attn_norm.output`, `mlp_norm.output`, `mlp.product` (`cheap` is all three).",
        .initial = "\"none\"",
        .known_as = {"recompute_granularity", "recompute_modules", "activation_checkpointing",
                     "activation_checkpoint", "recompute_layer"}},

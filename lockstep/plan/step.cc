@@ -8,13 +8,6 @@
 namespace lockstep::plan {
 namespace {
 
-std::vector<bool> recomputed_units(const arch::Model& model) {
-  std::vector<bool> units;
-  for (int i = 0; i < model.num_units(); ++i)
-    units.push_back(model.unit(i).kind == arch::UnitKind::kBlock);
-  return units;
-}
-
 // Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so what
 // it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv 2205.05198).
 // Without sequence parallelism it has its heads alone, so the same holds of what every head uses.
@@ -39,6 +32,28 @@ std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
   return begin;
 }
 
+std::vector<int> dealt_layers(int layers, int stages) {
+  const std::vector<std::int32_t> begin = schedule::split_units(layers + 2, stages);
+  std::vector<int> dealt;
+  for (std::size_t stage = 0; stage + 1 < begin.size(); ++stage)
+    dealt.push_back(begin[stage + 1] - begin[stage]);
+  --dealt.front();  // the embedding
+  --dealt.back();   // the head
+  return dealt;
+}
+
+std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
+                                   const std::vector<int>& blocks) {
+  const int head = stage_begin.back() - 1;
+  std::vector<bool> units;
+  for (std::size_t stage = 0; stage + 1 < stage_begin.size(); ++stage) {
+    int left = blocks.empty() ? head : blocks[stage];
+    for (int i = stage_begin[stage]; i < stage_begin[stage + 1]; ++i)
+      units.push_back(i > 0 && i < head && left-- > 0);
+  }
+  return units;
+}
+
 schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, const Batch& batch) {
   const mesh::Degrees& d = layout.degrees;
   schedule::StepShape step;
@@ -52,7 +67,8 @@ schedule::StepShape step_shape(const arch::Model& model, const Layout& layout, c
   step.period = layout.reduce;
   step.replicas = d.dp_shard.value_or(d.dp) < d.dp;
   step.tied = model.config.tied;
-  if (layout.recompute.block) step.recompute = recomputed_units(model);
+  if (layout.recompute.block)
+    step.recompute = recomputed_units(step.stage_begin, layout.recompute.blocks);
   step.resident_units = layout.resident.value_or(1);
   step.prefetch = layout.prefetch.value_or(1);
   step.tensor_parallel = d.tp > 1;

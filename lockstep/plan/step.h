@@ -15,6 +15,15 @@ namespace lockstep::plan {
 // REQUIRES: at least one stage.
 std::vector<std::int32_t> first_units(const std::vector<int>& layers);
 
+// The inverse, of units that schedule::split_units deals evenly: layers of each stage. REQUIRES: both at least 1, at
+// most `layers` + 2 stages.
+std::vector<int> dealt_layers(int layers, int stages);
+
+// Which units make themselves again: Recompute::blocks of each stage's, every block where that is empty; never the
+// embedding or the head.
+std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
+                                   const std::vector<int>& blocks);
+
 // What a step of this layout is lowered for; the placement is left to the schedule. The units are
 // dealt to the stages as layout.layers says, else by schedule::split_units. `recompute` of single rows does not show here: what
 // a block keeps is the block's own affair. Gradients of replicated parameters are partial over the

@@ -289,7 +289,9 @@ Result<TimedLayout> CalibratedSearch::time(const plan::Spec& spec, const KnownTi
   made.finalist = {.priced = {*request, price},
                    .seconds = seconds,
                    .bubble = price.time.bubble + price.time.pipe,
-                   .simulated = true};
+                   .simulated = true,
+                   .layers = spec.layout.layers,
+                   .remade = spec.layout.recompute.blocks};
   return made;
 }
 

@@ -1,8 +1,10 @@
 // Names and meanings of flags: Megatron-LM, megatron/training/arguments.py; of --cp-comm-type:
 // megatron/core/transformer/transformer_config.py.
+#include <algorithm>
 #include <array>
 
 #include "lockstep/base/check.h"
+#include "lockstep/plan/step.h"
 #include "lockstep/search/nearest_layout.h"
 
 namespace lockstep::search {
@@ -32,13 +34,29 @@ void choose_schedule(NearestLayout& near) {
   near.use_schedule(groups ? "interleaved" : "1f1b", groups ? l.chunks : 1);
 }
 
+// It counts blocks once for all stages, the most that one has; those of shorter stages are then all recomputed.
+plan::Recompute as_many_everywhere(const plan::Layout& layout, std::int64_t layers) {
+  const auto stages = static_cast<int>(layout.degrees.pp * layout.chunks);
+  const std::vector<int>& asked = layout.recompute.blocks;
+  const auto joined = (static_cast<int>(asked.size()) + stages - 1) / stages;
+  const int most = joined * std::ranges::max(asked);
+  const std::vector<int> all =
+      layout.layers.empty() ? plan::dealt_layers(static_cast<int>(layers), stages) : layout.layers;
+  plan::Recompute made = plan::kWholeBlock;
+  for (const int blocks : all) made.blocks.push_back(std::min(most, blocks));
+  return made.blocks == all ? plan::kWholeBlock : made;
+}
+
 // Megatron recomputes norms, and activations of experts; that of a plain MLP only with all of the MLP.
-void choose_recompute(NearestLayout& near, bool has_experts) {
+void choose_recompute(NearestLayout& near, const arch::ModelConfig& model) {
   const plan::Recompute& asked = near.layout().recompute;
+  if (!asked.blocks.empty())
+    return near.use_recompute(as_many_everywhere(near.layout(), model.layers));
   if (asked.block || asked == plan::kKeepAll) return;
   const bool norms = asked.attn_normed || asked.mlp_normed;
-  near.use_recompute(
-      {.attn_normed = norms, .mlp_normed = norms, .product = asked.product && has_experts});
+  near.use_recompute({.attn_normed = norms,
+                      .mlp_normed = norms,
+                      .product = asked.product && model.moe.experts > 0});
 }
 
 // TransformerEngine's all-to-all deals heads of keys like those of queries, and copies none
@@ -62,8 +80,9 @@ void add_context(const plan::Layout& layout, Flags& flags) {
 void add_recompute(const plan::Recompute& recompute, Flags& flags) {
   if (recompute.block) {
     flags.add("recompute-granularity", "full");
-    flags.add("recompute-method", "uniform");
-    flags.add("recompute-num-layers", 1);
+    flags.add("recompute-method", recompute.blocks.empty() ? "uniform" : "block");
+    flags.add("recompute-num-layers",
+              recompute.blocks.empty() ? 1 : std::ranges::max(recompute.blocks));
   } else if (recompute != plan::kKeepAll) {
     flags.add("recompute-granularity", "selective");
     const std::string norms = recompute.attn_normed ? "layernorm" : "";
@@ -121,7 +140,7 @@ void add_stages(NearestLayout& near, std::int64_t layers, Flags& flags) {
 Emitted emit_megatron(const Job& job) {
   NearestLayout near(job);
   choose_schedule(near);
-  choose_recompute(near, job.model.moe.experts > 0);
+  choose_recompute(near, job.model);
   choose_context(near, job.model);
   near.drop_own_settings();
   const plan::Layout& l = near.layout();

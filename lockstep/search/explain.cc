@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/divides.h"
 #include "lockstep/base/units.h"
+#include "lockstep/cost/stage_memory.h"
 #include "lockstep/search/layout_of.h"
 
 namespace lockstep::search {
@@ -82,7 +84,7 @@ class Neighbours {
       if (way != chosen_.context)
         policy(join_parts("context ", to_text(way)), [&](PriceRequest& r) { r.context = way; });
     for (const cost::Keep keep : lattice_.keeps())
-      if (keep != chosen_.keep) recompute(keep);
+      if (keep != chosen_.keep || chosen_.remade > 0) recompute(keep);
     for (const Timetable& t : lattice_.timetables(chosen_.pp))
       if (t.pipe != chosen_.pipe || t.chunks != chosen_.chunks) timetable(t);
     for (const cost::Placement placement : lattice_.placements(core, chosen_.pp))
@@ -94,9 +96,9 @@ class Neighbours {
 
   void recompute(cost::Keep keep) {
     PriceRequest made = chosen_;
-    made.keep = keep;
+    made.keep = keep, made.remade = 0;
     policy("recompute " + to_text(layout_of(made).recompute),
-           [&](PriceRequest& r) { r.keep = keep; });
+           [&](PriceRequest& r) { r.keep = keep, r.remade = 0; });
   }
 
   void timetable(const Timetable& t) {
@@ -111,6 +113,7 @@ class Neighbours {
   void policy(std::string change, const Set& set) {
     PriceRequest request = chosen_;
     set(request);
+    if (request.remade > 0) remake_least(request);
     const cost::Price price = cost::price(request);
     Alternative answer{.change = std::move(change)};
     if (price.fits)
@@ -118,6 +121,13 @@ class Neighbours {
     else
       answer.least_bytes = cost::device_bytes(price.memory);
     found_.push_back(std::move(answer));
+  }
+
+  // As few blocks as this one needs, or all.
+  static void remake_least(PriceRequest& r) {
+    const std::optional<double> least = cost::least_remade(r);
+    r.remade = least.value_or(0);
+    if (least && *least == 0) r.keep = r.others;
   }
 
   const Question& question_;
@@ -180,7 +190,7 @@ Alternative rule_of_thumb(const Question& question) {
     if (last.found) break;
   }
   for (double pp = 2; !last.found && pp <= question.shape.layers; ++pp) {
-    if (std::fmod(static_cast<double>(question.devices) / node, pp) != 0) continue;
+    if (!divides(pp, static_cast<double>(question.devices) / node)) continue;
     asked.tp = node, asked.pp = pp;
     last = best_of(asked, "rule of thumb");
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "lockstep/plan/step.h"
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/search/layout_of.h"
 #include "lockstep/search/pass_times.h"
@@ -25,12 +26,13 @@ int axes_of(const PriceRequest& r) {
          (r.etp > 1 ? 2 : 0);
 }
 
-sim::StageCosts stage_costs(const PassTimes& times, std::span<const int> split) {
+sim::StageCosts stage_costs(const PassTimes& times, const Stages& stages) {
   sim::StageCosts costs;
-  for (const int layers : split) {
-    costs.forward.push_back({layers * times.forward});
-    costs.input_grad.push_back({layers * times.backward / 2});
-    costs.weight_grad.push_back({layers * times.backward / 2});
+  for (std::size_t i = 0; i < stages.layers.size(); ++i) {
+    const double backward = stages.layers[i] * times.backward + stages.remade[i] * times.again;
+    costs.forward.push_back({stages.layers[i] * times.forward});
+    costs.input_grad.push_back({backward / 2});
+    costs.weight_grad.push_back({backward / 2});
   }
   costs.forward.back() += Seconds{times.head_forward};
   costs.input_grad.back() += Seconds{times.head_backward / 2};
@@ -39,34 +41,76 @@ sim::StageCosts stage_costs(const PassTimes& times, std::span<const int> split) 
   return costs;
 }
 
+StageLayers dealt(const PriceRequest& r) {
+  return plan::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks));
+}
+
+// Blocks that the busiest rank makes again. REQUIRES: chunks = 1.
+int busiest_remade(const PassTimes& times, const Stages& stages) {
+  const std::size_t last = stages.layers.size() - 1;
+  const auto seconds = [&](std::size_t i) {
+    return stages.layers[i] * times.layer() + stages.remade[i] * times.again +
+           (i == last ? times.head() : 0);
+  };
+  std::size_t busiest = 0;
+  for (std::size_t i = 1; i <= last; ++i)
+    if (seconds(i) > seconds(busiest)) busiest = i;
+  return stages.remade[busiest];
+}
+
+void remake(PriceRequest& request, int blocks) {
+  request.remade = blocks;
+  if (blocks == 0) request.keep = request.others;
+}
+
+// Prices have the same number on every rank: they get that of the busiest, the request the most of all.
+void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
+  if (priced.request.remade == 0 || priced.request.chunks > 1) return;
+  PriceRequest busiest = priced.request;
+  remake(busiest, busiest_remade(times, stages));
+  remake(priced.request, std::ranges::max(stages.remade));
+  priced.price = cost::price(busiest);
+}
+
 }  // namespace
 
 double slower_devices(const StepTime& time) {
   return 1 + time.spread / std::max(1e-300, time.total() - time.spread);
 }
 
-Finalist simulate(const Priced& walked, const StageLayers& given) {
-  const PriceRequest& r = walked.request;
-  const StepTime& time = walked.price.time;
-  Finalist found{.priced = walked, .seconds = time.total(), .bubble = time.bubble + time.pipe};
+Stages stages_of(const Finalist& finalist) {
+  const PriceRequest& r = finalist.priced.request;
+  Stages made = evenly_remade(r, finalist.layers.empty() ? dealt(r) : finalist.layers);
+  if (!finalist.remade.empty()) made.remade = finalist.remade;
+  return made;
+}
+
+Finalist simulate(const Priced& walked, const Stages& given) {
+  Finalist found{.priced = walked};
+  const PriceRequest& r = found.priced.request;
+  const StepTime& time = found.priced.price.time;
+  found.seconds = time.total();
+  found.bubble = time.bubble + time.pipe;
   const auto row = schedule::find(schedule_name(r.pipe));
   if (r.pp <= 1 || !row.ok()) return found;
-  const double stages = r.pp * r.chunks, all = r.microbatches();
+  const double stage_count = r.pp * r.chunks, all = r.microbatches();
   const double shown =
-      std::min(all, std::max(4, static_cast<int>(kMostPasses / stages / r.pp)) * r.pp);
+      std::min(all, std::max(4, static_cast<int>(kMostPasses / stage_count / r.pp)) * r.pp);
   const auto built = row->build({count_of(r.pp), count_of(r.chunks), count_of(shown)});
   if (!built.ok()) return found;
   const PassTimes passes = pass_times(r, time);
-  const StageLayers split = given.empty() ? best_layers(r, passes) : given;
-  const sim::StageTimes times = sim::simulate_stages(*built, stage_costs(passes, split));
+  const Stages stages = given.layers.empty() ? best_stages(r, passes) : given;
+  price_again(passes, stages, found.priced);
+  const sim::StageTimes times = sim::simulate_stages(*built, stage_costs(passes, stages));
   const double work = times.work.value, more = work / shown * (all - shown);
   found.bubble = times.makespan.value - work;
   found.seconds = (times.makespan.value + more + time.data + time.optimizer) * slower_devices(time);
   found.simulated = true;
-  if (split != dealt_layers(count_of(r.shape->layers), count_of(stages))) found.layers = split;
+  if (stages.layers != dealt(r)) found.layers = stages.layers;
+  if (r.remade > 0) found.remade = stages.remade;
   if (r.chunks > 1) return found;
   cost::Price& price = found.priced.price;
-  price.memory = fullest_rank(r, split);
+  price.memory = fullest_rank(r, stages);
   price.fits = cost::device_bytes(price.memory) <= price.usable;
   return found;
 }

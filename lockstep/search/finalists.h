@@ -20,6 +20,8 @@ struct Finalist {
   bool simulated = false;
   // Layers of each stage; empty where they are dealt as a run deals them by itself. Memory is that of this split.
   StageLayers layers = {};
+  // Blocks of each stage that keep their input alone, chosen one by one; empty: what the request says of all.
+  StageLayers remade = {};
   std::optional<double> by_units =
       {};  // seconds of the whole step op by op, where lowered.h was asked
 };
@@ -28,9 +30,12 @@ struct Finalist {
 // steps are cut to the microbatches that fill and drain a pipeline and some more; the rest take as long as the busiest
 // coordinate works.
 std::vector<Finalist> simulate(std::span<const Priced> walked);
-// One of them, with a split of one's own, or with the best when that is empty. REQUIRES: as many layers as the model
+// One of them, with stages of one's own, or with the best when those are empty. REQUIRES: as many layers as the model
 // has, on as many stages as the layout.
-Finalist simulate(const Priced& walked, const StageLayers& split = {});
+Finalist simulate(const Priced& walked, const Stages& given = {});
+
+// What its stages hold, dealt or chosen.
+Stages stages_of(const Finalist& finalist);
 
 // What the slowest of all devices makes of a step's time: a factor.
 double slower_devices(const cost::StepTime& time);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/divides.h"
 
 namespace lockstep::search {
 namespace {
@@ -17,8 +18,6 @@ constexpr double kLeastContext =
     512;  // tokens of a sequence on one rank; shorter ones only wait for each other
 constexpr double kLargestMicrobatch = 64;
 constexpr double kMostChunks = 16;
-
-bool divides(double part, double whole) { return std::fmod(whole, part) == 0; }
 
 bool is_free(double given, double value) { return given == 0 || given == value; }
 

@@ -56,7 +56,8 @@ struct Timetable {
 //               them every time, like 3); for 1 and 3 also groups that stay inside a tier
 //   timetable   those whose bubble is known in closed form at this number of microbatches
 //   microbatch  divisors of the sequences that a data-parallel rank gets, at most 64
-//   keep        everything, all but cheap tensors, a block's input alone
+//   keep        everything; all but cheap tensors; and where one of these does not fit, a block's input alone in as
+//               few blocks of each pipeline rank as it takes, and that in the others (a point here, many layouts)
 //   placement   pipeline inside data or outside it, where there are both
 class Lattice {
  public:

@@ -1,11 +1,14 @@
 #include "lockstep/search/layout_of.h"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/plan/step.h"
 
 namespace lockstep::search {
 namespace {
@@ -35,6 +38,23 @@ Result<Keep> keep_of(const plan::Recompute& recompute) {
   if (recompute == plan::kWholeBlock) return Keep::kInput;
   return Error{Code::kUnknownChoice, join_parts("recompute=", to_text(recompute), " has no price"),
                "the nearest: recompute=none, recompute=cheap or recompute=block"};
+}
+
+// Of the blocks besides those that are counted.
+plan::Recompute others_of(plan::Recompute recompute) {
+  if (!recompute.blocks.empty()) recompute.block = false, recompute.blocks.clear();
+  return recompute;
+}
+
+// The most that a rank makes again: the most of its first stages, of its second ones and so on.
+double remade_of(const plan::Layout& layout) {
+  const std::vector<int>& blocks = layout.recompute.blocks;
+  std::vector<int> most(blocks.size() / static_cast<std::size_t>(layout.degrees.pp) + 1, 0);
+  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+    int& chunk = most[stage / static_cast<std::size_t>(layout.degrees.pp)];
+    chunk = std::max(chunk, blocks[stage]);
+  }
+  return std::accumulate(most.begin(), most.end(), 0.0);
 }
 
 Result<Placement> placement_of(const mesh::Order& order) {
@@ -81,9 +101,9 @@ plan::Layout layout_of(const cost::PriceRequest& r) {
   layout.schedule = schedule_name(r.pipe);
   layout.chunks = static_cast<int>(r.chunks);
   layout.reduce = plan::default_reduce(r.zero);
-  layout.recompute = r.keep == Keep::kCheap   ? plan::kCheap
-                     : r.keep == Keep::kInput ? plan::kWholeBlock
-                                              : plan::kKeepAll;
+  layout.recompute = recompute_of(
+      r,
+      evenly_remade(r, plan::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks))));
   layout.microbatches = whole(r.microbatches());
   return layout;
 }
@@ -91,6 +111,7 @@ plan::Layout layout_of(const cost::PriceRequest& r) {
 plan::Layout layout_of(const Finalist& finalist) {
   plan::Layout layout = layout_of(finalist.priced.request);
   layout.layers = finalist.layers;
+  layout.recompute = recompute_of(finalist.priced.request, stages_of(finalist));
   return layout;
 }
 
@@ -98,7 +119,7 @@ Result<cost::PriceRequest> request_of(const Question& question, const plan::Layo
                                       std::int64_t microbatch) {
   const auto pipe = pipe_named(layout.schedule);
   if (!pipe.ok()) return pipe.error();
-  const auto keep = keep_of(layout.recompute);
+  const auto keep = keep_of(others_of(layout.recompute));
   if (!keep.ok()) return keep.error();
   const auto placement = placement_of(layout.order);
   if (!placement.ok()) return placement.error();
@@ -114,6 +135,10 @@ Result<cost::PriceRequest> request_of(const Question& question, const plan::Layo
   request.pipe = *pipe;
   request.chunks = layout.chunks;
   request.keep = *keep;
+  if (!layout.recompute.blocks.empty()) {
+    request.keep = Keep::kInput, request.others = *keep;
+    request.remade = remade_of(layout);
+  }
   request.placement = *placement;
   request.microbatch = static_cast<double>(microbatch);
   request.stack.reduce_each_microbatch = layout.reduce == plan::Period::kMicrobatch;
@@ -124,9 +149,12 @@ Result<Finalist> time_layout(const Question& question, const plan::Layout& layou
                              std::int64_t microbatch) {
   const auto request = request_of(question, layout, microbatch);
   if (!request.ok()) return request.error();
-  const StageLayers dealt =
-      dealt_layers(count_of(question.shape.layers), count_of(request->pp * request->chunks));
-  return simulate({*request, cost::price(*request)}, layout.layers.empty() ? dealt : layout.layers);
+  Stages stages = evenly_remade(
+      *request, layout.layers.empty() ? plan::dealt_layers(count_of(question.shape.layers),
+                                                           count_of(request->pp * request->chunks))
+                                      : layout.layers);
+  if (!layout.recompute.blocks.empty()) stages.remade = layout.recompute.blocks;
+  return simulate({*request, cost::price(*request)}, stages);
 }
 
 }  // namespace lockstep::search

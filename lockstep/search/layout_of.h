@@ -12,12 +12,12 @@ namespace lockstep::search {
 
 // REQUIRES: whole numbers, as the lattice makes them.
 plan::Layout layout_of(const cost::PriceRequest& request);
-// With the layers of its stages.
+// With what its stages hold.
 plan::Layout layout_of(const Finalist& finalist);
 
 // The price request of a layout with microbatches of so many sequences; the layers of stages are simulate()'s to
 // know, not the price's. Refuses what has no closed form:
-// a schedule outside priced_schedules(), a recompute other than none, cheap and block, an order other than the
+// a schedule outside priced_schedules(), rows to recompute other than none, the cheap and whole blocks, an order other than the
 // two of cost::Placement.
 Result<cost::PriceRequest> request_of(const Question& question, const plan::Layout& layout,
                                       std::int64_t microbatch);

@@ -51,9 +51,7 @@ class UnitPrices {
   double time(const Op& op, int last) const {
     const bool is_block = op.unit > 0 && op.unit < last;
     const UnitTimes& other = is_block ? block_ : op.unit == 0 ? embedding_ : head_;
-    const double backward = is_block       ? passes_.backward - passes_.again
-                            : op.unit == 0 ? 0
-                                           : passes_.head_backward;
+    const double backward = is_block ? passes_.backward : op.unit == 0 ? 0 : passes_.head_backward;
     switch (op.kind) {
       case OpKind::kForward:
         return is_block ? passes_.forward : op.unit == 0 ? 0 : passes_.head_forward;
@@ -129,18 +127,14 @@ class Lowered {
       : r_(finalist.priced.request),
         passes_(pass_times(r_, finalist.priced.price.time)),
         prices_(r_, passes_) {
-    const int layers = count_of(r_.shape->layers);
-    step_.stage_begin = plan::first_units(finalist.layers.empty()
-                                              ? dealt_layers(layers, count_of(r_.pp * r_.chunks))
-                                              : finalist.layers);
+    const Stages stages = stages_of(finalist);
+    step_.stage_begin = plan::first_units(stages.layers);
     step_.zero = r_.zero;
     step_.period = plan::default_reduce(r_.zero);
     step_.replicas = r_.shard_group() < r_.dp * r_.cp;
     step_.tied = r_.shape->tied;
-    if (r_.keep == cost::Keep::kInput) {
-      step_.recompute.assign(static_cast<std::size_t>(layers) + 2, true);
-      step_.recompute.front() = step_.recompute.back() = false;
-    }
+    if (r_.keep == cost::Keep::kInput)
+      step_.recompute = plan::recomputed_units(step_.stage_begin, stages.remade);
   }
 
   int units() const { return step_.units(); }

@@ -8,8 +8,8 @@ namespace lockstep::search {
 
 // Seconds. Communication that nothing hides is spread over passes as computation is.
 struct PassTimes {
-  double forward = 0, backward = 0;  // of one layer; what is made again counts as backward
-  double again = 0;                  // of that: a block that keeps its input alone
+  double forward = 0, backward = 0;  // of one layer; rows that are made again count as backward
+  double again = 0;                  // besides: a block that keeps its input alone
   double head_forward = 0, head_backward = 0;
   double hop = 0;  // one way
   double layer() const { return forward + backward; }

@@ -6,67 +6,104 @@
 #include <optional>
 
 #include "lockstep/cost/stage_memory.h"
+#include "lockstep/plan/step.h"
 #include "lockstep/schedule/balance.h"
 #include "lockstep/schedule/lower.h"
 
 namespace lockstep::search {
 namespace {
 
+using cost::Keep;
 using cost::Memory;
 using cost::PriceRequest;
 
 constexpr double kCanNot = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
 
+// As the request, with so many blocks of its ranks made again.
+PriceRequest with_remade(PriceRequest request, double remade) {
+  request.remade = remade;
+  if (remade == 0) request.keep = request.others;
+  return request;
+}
+
+// A model of so many layers on every rank has them on this one.
+Memory memory_of(PriceRequest request, int rank, int layers, int remade) {
+  cost::ModelShape shape = *request.shape;
+  shape.layers = layers * request.pp;
+  request.shape = &shape;
+  if (request.keep == Keep::kInput) request = with_remade(request, remade);
+  return cost::stage_memory(request, rank);
+}
+
 // Ranks of a pipeline with one stage each, by how many layers they hold.
 class Ranks {
  public:
-  Ranks(const PriceRequest& request, const PassTimes& times)
-      : request_(request), times_(times), shape_(*request.shape) {
-    request_.shape = &shape_;
+  Ranks(const PriceRequest& request, const PassTimes& times) : request_(request), times_(times) {
     known_.resize(static_cast<std::size_t>(ranks() * (layers() + 1)));
   }
 
   int ranks() const { return count_of(request_.pp); }
   int layers() const { return layers_; }
 
-  double seconds(int rank, int layers) const {
-    return layers * times_.layer() + (rank == ranks() - 1 ? times_.head() : 0);
+  double seconds(int rank, int layers) {
+    return layers * times_.layer() + at(rank, layers).remade * times_.again +
+           (rank == ranks() - 1 ? times_.head() : 0);
+  }
+  double bytes(int rank, int layers) { return at(rank, layers).bytes; }
+
+  // The slowest rank of a split, or the one that needs most.
+  double slowest(std::span<const int> split) {
+    return most(split, [&](int rank, int layers) { return seconds(rank, layers); });
+  }
+  double fullest(std::span<const int> split) {
+    return most(split, [&](int rank, int layers) { return bytes(rank, layers); });
   }
 
-  // A model of so many layers on every rank has them on this one.
-  const Memory& memory(int rank, int layers) {
-    std::optional<Memory>& known = known_[static_cast<std::size_t>(rank * (layers_ + 1) + layers)];
-    if (!known) {
-      shape_.layers = layers * request_.pp;
-      known = cost::stage_memory(request_, rank);
-    }
-    return *known;
-  }
-  double bytes(int rank, int layers) { return cost::device_bytes(memory(rank, layers)); }
-
-  // The slowest rank of a split, or the one that holds most.
-  double slowest(std::span<const int> split) const {
-    double most = 0;
+  Stages with(StageLayers split) {
+    Stages made{std::move(split), {}};
     for (int rank = 0; rank < ranks(); ++rank)
-      most = std::max(most, seconds(rank, split[static_cast<std::size_t>(rank)]));
-    return most;
-  }
-  const Memory& fullest(std::span<const int> split) {
-    const Memory* most = &memory(0, split[0]);
-    for (int rank = 1; rank < ranks(); ++rank) {
-      const Memory& other = memory(rank, split[static_cast<std::size_t>(rank)]);
-      if (cost::device_bytes(other) > cost::device_bytes(*most)) most = &other;
-    }
-    return *most;
+      made.remade.push_back(at(rank, made.layers[static_cast<std::size_t>(rank)]).remade);
+    return made;
   }
 
  private:
-  PriceRequest request_;
+  struct Rank {
+    double bytes = 0;
+    int remade = 0;
+  };
+
+  const Rank& at(int rank, int layers) {
+    std::optional<Rank>& known = known_[static_cast<std::size_t>(rank * (layers_ + 1) + layers)];
+    if (!known) {
+      const int remade = remade_on(rank, layers);
+      known = {cost::device_bytes(memory_of(request_, rank, layers, remade)), remade};
+    }
+    return *known;
+  }
+
+  int remade_on(int rank, int layers) const {
+    if (request_.keep != Keep::kInput) return 0;
+    if (request_.remade == 0) return layers;
+    cost::ModelShape shape = *request_.shape;
+    shape.layers = layers * request_.pp;
+    PriceRequest asked = request_;
+    asked.shape = &shape;
+    return count_of(cost::least_remade(asked, rank).value_or(layers));
+  }
+
+  template <class Value>
+  double most(std::span<const int> split, const Value& value) const {
+    double found = 0;
+    for (int rank = 0; rank < ranks(); ++rank)
+      found = std::max(found, value(rank, split[static_cast<std::size_t>(rank)]));
+    return found;
+  }
+
+  const PriceRequest& request_;
   const PassTimes& times_;
-  cost::ModelShape shape_;
-  const int layers_ = count_of(shape_.layers);
-  std::vector<std::optional<Memory>> known_;  // by rank and layers
+  const int layers_ = count_of(request_.shape->layers);
+  std::vector<std::optional<Rank>> known_;  // by rank and layers
 };
 
 StageLayers counts(std::span<const std::int32_t> begin) {
@@ -75,25 +112,25 @@ StageLayers counts(std::span<const std::int32_t> begin) {
   return split;
 }
 
-StageLayers balanced(const PriceRequest& request, const PassTimes& times) {
+Stages balanced(const PriceRequest& request, const PassTimes& times) {
   Ranks ranks(request, times);
-  StageLayers dealt = dealt_layers(ranks.layers(), ranks.ranks());
+  StageLayers dealt = plan::dealt_layers(ranks.layers(), ranks.ranks());
   const double room = cost::capacity_bytes(request.cluster->device);
   const auto fastest =
       schedule::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
         return ranks.bytes(rank, end - begin) <= room ? ranks.seconds(rank, end - begin) : kCanNot;
       });
-  if (!fastest) return dealt;
+  if (!fastest) return ranks.with(std::move(dealt));
   const double slowest = ranks.slowest(counts(*fastest)) * kSame;
-  if (ranks.slowest(dealt) <= slowest && cost::device_bytes(ranks.fullest(dealt)) <= room)
-    return dealt;
+  if (ranks.slowest(dealt) <= slowest && ranks.fullest(dealt) <= room)
+    return ranks.with(std::move(dealt));
   // Of all that are as fast, the one whose fullest rank holds least.
   const auto least =
       schedule::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
         return ranks.seconds(rank, end - begin) <= slowest ? ranks.bytes(rank, end - begin)
                                                            : kCanNot;
       });
-  return counts(least.value_or(*fastest));
+  return ranks.with(counts(least.value_or(*fastest)));
 }
 
 // Even but for a layer less at either end.
@@ -109,22 +146,46 @@ StageLayers priced(int layers, int stages) {
 
 }  // namespace
 
-StageLayers dealt_layers(int layers, int stages) {
-  StageLayers split = counts(schedule::split_units(layers + 2, stages));
-  --split.front();  // the embedding
-  --split.back();   // the head
-  return split;
-}
-
-StageLayers best_layers(const PriceRequest& request, const PassTimes& times) {
+Stages best_stages(const PriceRequest& request, const PassTimes& times) {
   const int layers = count_of(request.shape->layers);
-  if (request.chunks > 1) return priced(layers, count_of(request.pp * request.chunks));
-  return request.pp > 1 ? balanced(request, times) : StageLayers{layers};
+  if (request.chunks > 1)
+    return evenly_remade(request, priced(layers, count_of(request.pp * request.chunks)));
+  return request.pp > 1 ? balanced(request, times) : evenly_remade(request, {layers});
 }
 
-Memory fullest_rank(const PriceRequest& request, std::span<const int> split) {
-  const PassTimes none;
-  return Ranks(request, none).fullest(split);
+Stages evenly_remade(const PriceRequest& request, StageLayers layers) {
+  StageLayers remade(layers.size(), 0);
+  const int ranks = count_of(request.pp), chunks = count_of(request.chunks);
+  for (std::size_t stage = 0; request.keep == Keep::kInput && stage < layers.size(); ++stage) {
+    const int chunk = static_cast<int>(stage) / ranks;
+    const int share = (count_of(request.remade) + chunks - 1 - chunk) / chunks;
+    remade[stage] = request.remade > 0 ? std::min(share, layers[stage]) : layers[stage];
+  }
+  return {std::move(layers), std::move(remade)};
+}
+
+plan::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {
+  if (request.keep == Keep::kInput && stages.remade == stages.layers) return plan::kWholeBlock;
+  const Keep others = request.keep == Keep::kInput ? request.others : request.keep;
+  plan::Recompute some = others == Keep::kCheap ? plan::kCheap : plan::kKeepAll;
+  if (std::ranges::max(stages.remade) == 0) return some;
+  some.block = true;
+  some.blocks = stages.remade;
+  return some;
+}
+
+Memory rank_memory(const PriceRequest& request, const Stages& stages, int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  return memory_of(request, rank, stages.layers[at], stages.remade[at]);
+}
+
+Memory fullest_rank(const PriceRequest& request, const Stages& stages) {
+  Memory most = rank_memory(request, stages, 0);
+  for (int rank = 1; rank < count_of(request.pp); ++rank)
+    if (const Memory other = rank_memory(request, stages, rank);
+        cost::device_bytes(other) > cost::device_bytes(most))
+      most = other;
+  return most;
 }
 
 }  // namespace lockstep::search

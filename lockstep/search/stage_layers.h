@@ -1,28 +1,39 @@
-// How many layers each stage of a pipeline takes when they need not take the same: the head makes the last stage
-// slower, and the first one holds most microbatches. Of a pipeline with one stage per rank the split whose slowest
-// stage is fastest and whose every rank fits, found by dynamic programming (schedule/balance.h); with chunks, whose
-// stages are small, the one that prices assume (cost/stage_split.h).
+// What each stage of a pipeline takes when they need not take the same: the head makes the last stage slower, and the
+// first one holds most microbatches, so it may have to make blocks again that later ones keep. Of a pipeline with one
+// stage per rank: the split whose slowest stage is fastest and whose every rank fits, with as few blocks made again on
+// each as that takes, found by dynamic programming (schedule/balance.h). With chunks, whose stages are small: the one
+// that prices assume (cost/stage_split.h), with as many made again on every rank.
 // Pure functions of plain values.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "lockstep/cost/price.h"
+#include "lockstep/plan/layout.h"
 #include "lockstep/search/pass_times.h"
 
 namespace lockstep::search {
 
-// Layers of each stage, in the order of stages.
+// A number of layers of each stage, in the order of stages.
 using StageLayers = std::vector<int>;
 
-// As a run deals them unless it is told otherwise (schedule::split_units). REQUIRES: both at least 1.
-StageLayers dealt_layers(int layers, int stages);
+struct Stages {
+  StageLayers layers;
+  StageLayers remade;  // of them: the first ones, which keep their input alone
+};
 
-// The dealt split where none is faster. REQUIRES: no more stages than layers, or chunks.
-StageLayers best_layers(const cost::PriceRequest& request, const PassTimes& times);
+// plan::dealt_layers where none is faster. A request with `remade` has the number chosen for each rank, another keeps
+// what it says everywhere. REQUIRES: no more stages than layers, or chunks.
+Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
-// Of the rank that holds most under a split. REQUIRES: chunks = 1.
-cost::Memory fullest_rank(const cost::PriceRequest& request, std::span<const int> split);
+// These layers, with request.remade blocks of every rank dealt to its stages in turn.
+Stages evenly_remade(const cost::PriceRequest& request, StageLayers layers);
+
+// What the blocks make again, as a layout says it. REQUIRES: Keep::kAll, kCheap or kInput.
+plan::Recompute recompute_of(const cost::PriceRequest& request, const Stages& stages);
+
+// Of one rank, and of the one that needs most. REQUIRES: chunks = 1.
+cost::Memory rank_memory(const cost::PriceRequest& request, const Stages& stages, int rank);
+cost::Memory fullest_rank(const cost::PriceRequest& request, const Stages& stages);
 
 }  // namespace lockstep::search

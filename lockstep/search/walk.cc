@@ -4,8 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "lockstep/base/check.h"
+#include "lockstep/cost/layer_time.h"
+#include "lockstep/cost/stage_memory.h"
 #include "lockstep/cost/stage_split.h"
 
 namespace lockstep::search {
@@ -16,6 +19,7 @@ using cost::StepTime;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1 - 1e-9;  // sums of the same terms in another order
+constexpr double kRoundingUp = 1 + 1e-9;
 
 bool same_degrees(const PriceRequest& a, const PriceRequest& b) {
   return a.tp == b.tp && a.cp == b.cp && a.pp == b.pp && a.dp == b.dp && a.ep == b.ep &&
@@ -67,10 +71,17 @@ struct Floor {
   double b = 1;
   double forward = 0;  // seconds
   double rest = 0;
-  double total() const { return forward + rest; }
+  double again = 0;                       // besides, when every block is made again
+  cost::LayerTimes kept = {}, some = {};  // where no block is made again, and where some are
 };
 
-// Points that share what their layers compute and their pipeline degree.
+// What was found for a timetable and a microbatch, whatever the sharding, with so many blocks made again or more.
+struct Known {
+  double seconds = 0, remade = 0;
+};
+
+// Points that share what their layers compute and their pipeline degree. Where `keep` does not fit, they make as few
+// blocks again as it takes.
 struct Group {
   Core core;
   cost::Keep keep = cost::Keep::kAll;
@@ -102,6 +113,7 @@ class Walker {
       const std::vector<double> pipelines = lattice_.pipelines(core);
       if (pipelines.empty()) continue;
       for (const cost::Keep keep : lattice_.keeps()) {
+        if (keep == cost::Keep::kInput) continue;
         Group group{.core = core, .keep = keep, .first = floors_.size()};
         for (const double b : lattice_.batch_divisors()) floors_.push_back(floor_of(core, keep, b));
         group.last = floors_.size();
@@ -121,7 +133,7 @@ class Walker {
         request.microbatch = floors_[i].b;
         const double m = request.microbatches();
         if (m >= 1 && m == std::floor(m) && Lattice::fits(table, pp, m))
-          group.bound = std::min(group.bound, bound(request, floors_[i]));
+          group.bound = std::min(group.bound, bound(request, floors_[i], 0));
       }
     }
     if (group.bound < kInfinity) groups_.push_back(group);
@@ -135,32 +147,42 @@ class Walker {
 
   PriceRequest request_of(const Group& group) const {
     PriceRequest request = lattice_.of(group.core);
-    request.keep = group.keep;
+    request.keep = request.others = group.keep;
     request.pp = group.pp;
     request.dp = lattice_.data(group.core, group.pp);
     return request;
   }
 
-  // One price as if there were no pipeline: the terms of layers are the same for every pp.
+  // Prices as if there were no pipeline: the terms of layers are the same for every pp.
   Floor floor_of(const Core& core, cost::Keep keep, double b) {
+    Floor floor{.b = b};
     PriceRequest request = lattice_.of(core);
-    request.keep = keep;
     request.microbatch = b;
     request.dp = lattice_.data(core, 1);
-    const StepTime time = cost::price_time(request);
+    request.keep = cost::Keep::kInput, request.others = keep, request.remade = 1;
+    floor.some = cost::layer_times(request);
+    floor.kept = {.made = floor.some.others, .others = {}, .head = floor.some.head};
+    request.remade = 0;
+    const double again = rest_of(cost::price_time(request, floor.some));
+    request.keep = keep;
+    const StepTime time = cost::price_time(request, floor.kept);
     const double whole = time.total() - time.spread;
     slower_ = whole > 0 ? 1 + time.spread / whole : 1;
-    return {.b = b,
-            .forward = time.forward * kRounding,
-            .rest = (time.backward + time.recompute + time.tensor + time.context + time.expert) *
-                    kRounding};
+    floor.forward = time.forward * kRounding;
+    floor.rest = rest_of(time);
+    floor.again = (again - floor.rest) * kRounding;
+    return floor;
+  }
+
+  static double rest_of(const StepTime& time) {
+    return (time.backward + time.recompute + time.tensor + time.context + time.expert) * kRounding;
   }
 
   void visit(const Group& group) {
     PriceRequest request = request_of(group);
     limit_ = board_.limit(request);
     if (group.bound > limit_) return;
-    known_.assign(tables_of(group.pp).size() * (group.last - group.first), 0);
+    known_.assign(tables_of(group.pp).size() * (group.last - group.first), {});
     for (const Sharding& sharding : lattice_.shardings(group.core, group.pp)) {
       request.zero = sharding.zero;
       request.dp_shard = sharding.group;
@@ -175,6 +197,36 @@ class Walker {
     request.chunks = 1;
     request.microbatch = request.global_batch / request.dp;  // one: ZeRO-2 then shards gradients
     return fits(request);
+  }
+
+  enum class Fit : std::uint8_t { kYes, kNotInTime, kNever };
+
+  // Makes as few blocks again as it takes to fit. Where the time that is left allows for less than all, that number is
+  // tried first: most layouts end there.
+  Fit make_fit(PriceRequest& request, double allowed) {
+    if (allowed < cost::most_layers(request)) {
+      remake(request, allowed);
+      // The first rank holds most microbatches.
+      if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
+        return Fit::kNotInTime;
+    }
+    ++walk_.memories;
+    const std::optional<double> least = cost::least_remade(request);
+    remake(request, least.value_or(cost::most_layers(request)));
+    if (!least) fits(request);  // notes what it would take
+    return least ? Fit::kYes : Fit::kNever;
+  }
+
+  static void remake(PriceRequest& request, double blocks) {
+    request.remade = blocks;
+    request.keep = blocks > 0 ? cost::Keep::kInput : request.others;
+  }
+
+  // Blocks of the rank with most layers that can be made again before the bound is over the limit.
+  double allowed(const PriceRequest& request, const Floor& floor, double none) const {
+    if (limit_ == kInfinity) return cost::most_layers(request);
+    const double share = (limit_ - none) / (bound(request, floor, 1) - none);
+    return std::floor(std::min(1.0, share * kRoundingUp) * cost::most_layers(request));
   }
 
   bool fits(const PriceRequest& request) {
@@ -198,12 +250,16 @@ class Walker {
         if (m != std::floor(m) || !Lattice::fits(sharding, m) ||
             !Lattice::fits(table, request.pp, m))
           continue;
-        double& known = known_[known_at + i - group.first];
-        if (std::max(known, bound(request, floor)) > limit_) continue;
-        if (!fits(request)) break;
+        Known& known = known_[known_at + i - group.first];
+        const double none = bound(request, floor, 0);
+        if (std::max(none, known.remade == 0 ? known.seconds : 0) > limit_) continue;
+        const Fit fit = make_fit(request, allowed(request, floor, none));
+        if (fit == Fit::kNever) break;
+        if (fit == Fit::kNotInTime) continue;
         for (const cost::Placement placement : lattice_.placements(group.core, request.pp)) {
+          if (request.remade >= known.remade && known.seconds > limit_) break;
           request.placement = placement;
-          known = price(request);
+          known = {price(request, floor), request.remade};
         }
       }
       known_at += group.last - group.first;
@@ -211,9 +267,9 @@ class Walker {
   }
 
   // Puts it on the board if it belongs there. Returns what its step takes whatever the sharding and placement.
-  double price(const PriceRequest& request) {
+  double price(const PriceRequest& request, const Floor& floor) {
     ++walk_.times;
-    const StepTime time = cost::price_time(request);
+    const StepTime time = cost::price_time(request, request.remade > 0 ? floor.some : floor.kept);
     if (time.total() <= limit_) {
       board_.add({request, cost::price(request)});
       limit_ = board_.limit(request);
@@ -222,11 +278,13 @@ class Walker {
     return (time.total() - rest) * slower_ * kRounding;
   }
 
-  double bound(const PriceRequest& request, const Floor& floor) const {
+  // When this share of all blocks is made again.
+  double bound(const PriceRequest& request, const Floor& floor, double remade) const {
+    const double rest = floor.rest + floor.again * remade;
     const double one = 1 / (request.microbatches() * request.pp);
     const double bubble =
-        request.pp > 1 ? cost::bubble_seconds(request, floor.forward * one, floor.rest * one) : 0;
-    return (floor.total() + bubble) * slower_;
+        request.pp > 1 ? cost::bubble_seconds(request, floor.forward * one, rest * one) : 0;
+    return (floor.forward + rest + bubble) * slower_;
   }
 
   const Lattice& lattice_;
@@ -235,9 +293,9 @@ class Walker {
   std::vector<Group> groups_;
   std::vector<Floor> floors_;
   std::map<double, std::vector<Timetable>> tables_;  // by pp
-  double limit_ = kInfinity;   // of the group: slower ones do not come on the board
-  std::vector<double> known_;  // of the group: by timetable and microbatch, what price() returned
-  double slower_ = 1;          // the slowest of all devices over one: the same for every layout
+  double limit_ = kInfinity;  // of the group: slower ones do not come on the board
+  std::vector<Known> known_;  // of the group: by timetable and microbatch, what price() returned
+  double slower_ = 1;         // the slowest of all devices over one: the same for every layout
 };
 
 }  // namespace

@@ -44,6 +44,12 @@ bool is_rare(const Layout& layout) {
   return layout.schedule == "v-min" || layout.schedule == "dualpipe-v";
 }
 
+Recompute every_second(std::int64_t stages) {
+  Recompute made{true, true, true, true};
+  for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
+  return made;
+}
+
 // Plain loops over everything that could be meant, asked one by one.
 std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
   std::set<std::string> names;
@@ -55,7 +61,8 @@ std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
         for (const std::int64_t m : {1, 2, 4})
           for (const Order& order : orders(pp, m))
             for (const Period reduce : {Period::kStep, Period::kMicrobatch})
-              for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock}) {
+              for (const Recompute& recompute :
+                   {kKeepAll, kCheap, kWholeBlock, every_second(pp * order.chunks)}) {
                 if (batch.global_batch % (dp * m) != 0) continue;
                 if (m == 1 && reduce == Period::kMicrobatch) continue;
                 Layout layout{.degrees = degrees,
@@ -102,8 +109,10 @@ TEST(Layouts, ComeInTheDocumentedOrder) {
   const std::vector<Layout> all = layouts(small(), 4, kBatch);
   EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1 step");
   EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 step recompute=cheap");
-  EXPECT_EQ(to_text(all[3]), "dp4 zero0 zb-h1 m1 step");
-  EXPECT_EQ(to_text(all.back()), "tp2 pp2 dp1 nosp zero3 dualpipe-v chunks2 m4 mb recompute=block");
+  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 step recompute=cheap+block:1");
+  EXPECT_EQ(to_text(all[4]), "dp4 zero0 zb-h1 m1 step");
+  EXPECT_EQ(to_text(all.back()),
+            "tp2 pp2 dp1 nosp zero3 dualpipe-v chunks2 m4 mb recompute=cheap+block:1+0+1+0");
   const auto key = [](const Layout& l) {
     return std::tuple(l.degrees.tp, !l.sp, l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp),
                       l.zero, *l.microbatches, std::ranges::find(schedule_names(), l.schedule),
@@ -164,12 +173,13 @@ TEST(Factors, ListTheirValues) {
     for (const std::string& value : values[f]) line += " " + value;
     shown.push_back(line);
   }
-  EXPECT_EQ(shown, (std::vector<std::string>{
-                       "tp: 1 2", "sp: - yes no", "pp: 1 2 4", "dp_replicate: 1 2 4",
-                       "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
-                       "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
-                       "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
-                       "chunks: 1 2", "reduce: step microbatch", "recompute: none cheap block"}));
+  EXPECT_EQ(shown,
+            (std::vector<std::string>{"tp: 1 2", "sp: - yes no", "pp: 1 2 4", "dp_replicate: 1 2 4",
+                                      "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
+                                      "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
+                                      "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
+                                      "chunks: 1 2", "reduce: step microbatch",
+                                      "recompute: none cheap block some blocks"}));
 }
 
 }  // namespace

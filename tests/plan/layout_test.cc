@@ -19,6 +19,10 @@ TEST(LayoutName, SaysOneWordPerSetting) {
   EXPECT_EQ(to_text(layout), "pp2 dp2x2 zero3 1f1b m4 mb recompute=cheap");
   layout.resident = 2;
   layout.prefetch = 0;
+  layout.recompute = {.block = true, .blocks = {3, 3, 1, 0}};
+  EXPECT_EQ(to_text(layout.recompute), "block:3x2+1+0");
+  layout.recompute.attn_normed = true;
+  EXPECT_EQ(to_text(layout.recompute), "attn_norm.output+block:3x2+1+0");
   layout.recompute = {.product = true};
   layout.degrees.tp = 2;
   layout.sp = false;
@@ -45,6 +49,10 @@ Layout random_layout(std::mt19937& random) {
   l.reduce = random() % 2 == 0 ? Period::kStep : Period::kMicrobatch;
   const auto rows = random() % 9;  // 8: the whole block
   l.recompute = {rows == 8, (rows & 1) != 0, (rows & 2) != 0, (rows & 4) != 0};
+  if (random() % 3 == 0) {
+    l.recompute.block = true;
+    for (int stage = pick(4); stage > 0; --stage) l.recompute.blocks.push_back(pick(9) - 1);
+  }
   l.resident = maybe(3);
   if (const auto early = maybe(3)) l.prefetch = *early - 1;
   if (const auto m = maybe(8)) l.microbatches = *m;

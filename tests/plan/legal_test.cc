@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "lockstep/arch/arch.h"
 #include "lockstep/arch/catalog.h"
@@ -29,8 +31,26 @@ struct Refusal {
   std::function<void(Asked&)> nearest;
 };
 
-const std::vector<Refusal>& combinations() {
-  static const std::vector<Refusal> all = {
+std::vector<Refusal> of_recompute() {
+  return {{"rows of a block that keeps none",
+           [](Asked& a) { a.layout.recompute = {.block = true, .product = true}; },
+           [](Asked& a) { a.layout.recompute = kWholeBlock; }},
+          {"blocks of more stages than there are",
+           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {1, 1, 1}}; },
+           [](Asked& a) { a.layout.recompute.blocks.pop_back(); }},
+          {"more blocks of a stage than it has",
+           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {17, 0}}; },
+           [](Asked& a) { a.layout.recompute.blocks[0] = 15; }},
+          {"every block of every stage, counted",
+           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {16, 16}}; },
+           [](Asked& a) { a.layout.recompute = kWholeBlock; }},
+          {"no block of any stage",
+           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {0, 0}}; },
+           [](Asked& a) { a.layout.recompute.blocks[0] = 1; }}};
+}
+
+std::vector<Refusal> of_degrees_and_schedules() {
+  return {
       {"more tensor ranks than key-value heads",
        [](Asked& a) { a.layout.degrees = {.tp = 16, .dp = 2}; },
        [](Asked& a) { a.layout.degrees.tp = 8; }},
@@ -78,14 +98,19 @@ const std::vector<Refusal>& combinations() {
       {"more stages than layers, by chunks",
        [](Asked& a) { a.layout.degrees.pp = 32, a.layout.chunks = 2; },
        [](Asked& a) { a.layout.chunks = 1; }},
-      {"rows of a block that keeps none",
-       [](Asked& a) { a.layout.recompute = {.block = true, .product = true}; },
-       [](Asked& a) { a.layout.recompute = kWholeBlock; }},
       {"an unknown schedule", [](Asked& a) { a.layout.schedule = "1f2b"; },
        [](Asked& a) { a.layout.schedule = "1f1b"; }},
       {"a stage of ZeRO that is none", [](Asked& a) { a.layout.zero = 4; },
        [](Asked& a) { a.layout.zero = 3; }},
   };
+}
+
+const std::vector<Refusal>& combinations() {
+  static const std::vector<Refusal> all = [] {
+    std::vector<Refusal> list = of_degrees_and_schedules();
+    std::ranges::copy(of_recompute(), std::back_inserter(list));
+    return list;
+  }();
   return all;
 }
 

@@ -67,6 +67,19 @@ TEST(StepShape, SequenceParallelismMakesGradientsPartial) {
   EXPECT_TRUE(shape_of("llama3-8b").partial.empty());
 }
 
+// The first blocks of each stage, neither the embedding nor the head.
+TEST(StepShape, RecomputesSomeBlocksOfAStage) {
+  const arch::Model model = *arch::describe(arch::find("llama3-8b")->config);  // 32 layers
+  Layout layout{.degrees = {.pp = 4}, .recompute = {.block = true, .blocks = {2, 0, 1, 7}}};
+  layout.layers = {9, 8, 8, 7};
+  const auto step = step_shape(model, layout, {.seq = 64, .global_batch = 4});
+  std::vector<int> remade;
+  for (std::size_t unit = 0; unit < step.recompute.size(); ++unit)
+    if (step.recompute[unit]) remade.push_back(static_cast<int>(unit));
+  EXPECT_EQ(remade, (std::vector<int>{1, 2, 18, 26, 27, 28, 29, 30, 31, 32}));
+  EXPECT_EQ(step.recompute.size(), 34u);
+}
+
 // A million ranks cost what one replica costs: ranks enter a program by the sizes of their groups
 // alone, so its lists are the same.
 TEST(ProgramFor, DoesNotGrowWithTheDataDegree) {

@@ -9,6 +9,7 @@
 #include "lockstep/arch/catalog.h"
 #include "lockstep/base/json.h"
 #include "lockstep/plan/contradictions.h"
+#include "lockstep/plan/step.h"
 
 namespace lockstep::search {
 namespace {
@@ -33,7 +34,7 @@ void finish(Read& read, std::int64_t ranks, bool data_inside) {
   if (data_inside && d.pp > 1 && d.dp > 1) read.layout.order = *mesh::Order::parse("tp,cp,dp,pp");
 }
 
-Read read_megatron(const std::string& text, std::int64_t ranks) {
+Read read_megatron(const std::string& text, std::int64_t ranks, std::int64_t layers) {
   std::map<std::string, std::string> flags;
   std::istringstream words(text);
   std::string last;
@@ -74,6 +75,12 @@ Read read_megatron(const std::string& text, std::int64_t ranks) {
                                                          : 0;
   const std::string modules = flags["recompute-modules"];
   l.recompute.block = flags["recompute-granularity"] == "full";
+  if (flags["recompute-method"] == "block") {
+    const std::vector<int> all =
+        l.layers.empty() ? plan::dealt_layers(int(layers), int(l.degrees.pp * l.chunks)) : l.layers;
+    for (const int blocks : all)
+      l.recompute.blocks.push_back(std::min(int(number(flags, "recompute-num-layers")), blocks));
+  }
   l.recompute.attn_normed = l.recompute.mlp_normed = modules.find("layernorm") != std::string::npos;
   l.recompute.product = modules.find("moe_act") != std::string::npos;
   read.batch = {number(flags, "seq-length"), number(flags, "global-batch-size"),
@@ -185,6 +192,9 @@ Drawn draw(const arch::ModelConfig& model, std::mt19937& random) {
     l.recompute = random() % 3 == 0 ? plan::kKeepAll
                   : random() % 2    ? plan::kCheap
                                     : plan::kWholeBlock;
+    if (l.recompute.block && random() % 2 == 0)
+      for (std::int64_t stage = 0; stage < l.degrees.pp * l.chunks; ++stage)
+        l.recompute.blocks.push_back(int(pick({0, 1, 1, 2})));
     drawn.batch = {4096, l.degrees.dp * pick({1, 2, 16, 64}), pick({1, 2})};
     if (drawn.batch.global_batch % (l.degrees.dp * drawn.batch.microbatch) != 0) continue;
     l.microbatches = plan::num_microbatches(l, drawn.batch);
@@ -206,7 +216,7 @@ TEST(Emit, ReadsBackAsTheSameLayout) {
       const std::int64_t ranks = d.tp * d.cp * d.pp * d.dp;
       for (std::size_t i = 0; i < frameworks().size(); ++i) {
         const Emitted made = frameworks()[i].emit({model, drawn.layout, drawn.batch});
-        const Read read = i == 0   ? read_megatron(made.text, ranks)
+        const Read read = i == 0   ? read_megatron(made.text, ranks, model.layers)
                           : i == 1 ? read_torchtitan(made.text, ranks, model.layers)
                                    : read_deepspeed(made.text, ranks, drawn.batch.seq);
         plan::Layout said = made.layout;

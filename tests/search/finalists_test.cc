@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/plan/step.h"
 #include "lockstep/search/layout_of.h"
 #include "tests/search/questions.h"
 
@@ -35,6 +36,32 @@ TEST(Finalists, AgreeWithTheClosedForm) {
       EXPECT_NEAR(found.seconds / one.seconds(), 1, 0.06) << name << " " << batch;
     }
   }
+}
+
+// Memory for a few blocks less than all: the first stages make some again, the last none; every stage fits, the step is
+// shorter than with as many everywhere, and the layout by its name is the same one.
+TEST(Finalists, MakeAgainWhatEachStageNeeds) {
+  Asked asked("llama3-70b", "h100:32", 8192, 64);
+  Question& q = asked.question;
+  q.pipes = {cost::Pipe::k1f1b}, q.tp = 4, q.pp = 8, q.cp = 1;
+  asked.cluster.device.memory.value *= 0.72;
+  const Walk walked = walk(Lattice(q), 1);
+  ASSERT_EQ(walked.best.size(), 1U);
+  const Priced& one = walked.best.front();
+  ASSERT_GT(one.request.remade, 0);
+  const Finalist found = simulate(one);
+  const StageLayers dealt = plan::dealt_layers(80, 8);
+  const Finalist even = simulate(one, evenly_remade(one.request, dealt));
+  const StageLayers& remade = found.remade;
+  ASSERT_EQ(remade.size(), 8U);
+  EXPECT_GT(remade.front(), 0);
+  EXPECT_EQ(remade.back(), 0);
+  EXPECT_TRUE(found.priced.price.fits);
+  EXPECT_LT(found.seconds, even.seconds * 0.99);
+  const auto again = time_layout(q, *plan::parse_layout(to_text(layout_of(found))), 1);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->seconds, found.seconds) << to_text(layout_of(found));
+  EXPECT_EQ(again->priced.price.memory.allocated(), found.priced.price.memory.allocated());
 }
 
 TEST(Finalists, ComeFastestFirst) {

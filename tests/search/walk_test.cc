@@ -139,8 +139,12 @@ class BruteForce {
         if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
         r.keep = keep, r.placement = placement;
         ++points;
-        const cost::Price price = cost::price(r);
-        all.push_back({r, price});
+        const double layers = std::ceil(q_.shape.layers / r.pp);
+        for (const Keep others : {Keep::kAll, Keep::kCheap})
+          for (r.remade = 0; r.remade < (keep == Keep::kInput ? layers : 1); ++r.remade) {
+            r.others = others;
+            all.push_back({r, cost::price(r)});
+          }
       }
   }
 

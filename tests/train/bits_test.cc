@@ -169,6 +169,14 @@ int from_environment(const char* name, int usual) {
   return text == nullptr ? usual : std::atoi(text);
 }
 
+// The first block of every second stage, and the others cheaply.
+plan::Recompute every_second_stage(std::int64_t stages) {
+  plan::Recompute made = plan::kCheap;
+  made.block = true;
+  for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
+  return made;
+}
+
 // One rank per coordinate, every schedule and number of chunks that nine layers allow; the other
 // settings in turn.
 std::vector<plan::Layout> schedules(std::int64_t pp, std::int64_t m) {
@@ -178,9 +186,10 @@ std::vector<plan::Layout> schedules(std::int64_t pp, std::int64_t m) {
       const auto n = static_cast<int>(all.size());
       plan::Layout layout{.degrees = {.pp = pp}, .zero = n % 4, .schedule = name, .chunks = chunks};
       layout.microbatches = m;
-      layout.recompute = n % 3 == 0   ? plan::kKeepAll
-                         : n % 3 == 1 ? plan::kWholeBlock
-                                      : plan::kCheap;
+      layout.recompute = n % 4 == 0   ? plan::kKeepAll
+                         : n % 4 == 1 ? plan::kWholeBlock
+                         : n % 4 == 2 ? plan::kCheap
+                                      : every_second_stage(pp * chunks);
       const plan::Spec spec = deep_spec();
       if (plan::legal(spec.model, layout, cut(spec.batch, layout), DType::kF32).empty())
         all.push_back(layout);
