@@ -53,7 +53,7 @@ void check_against_levels(DType dtype) {
     }
 }
 
-TEST(TreeSum, EqualsTheTreeEvaluatedSerially) {
+TEST(TreeSumLong, EqualsTheTreeEvaluatedSerially) {
   check_against_levels<float>(DType::kF32);
   check_against_levels<double>(DType::kF64);
   check_against_levels<std::int64_t>(DType::kI64);

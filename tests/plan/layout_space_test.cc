@@ -142,7 +142,7 @@ std::set<Combination> combinations(std::span<const Layout> all, int strength) {
   return found;
 }
 
-TEST(CoveringArray, MeetsEveryCombinationThatExists) {
+TEST(CoveringArrayLong, MeetsEveryCombinationThatExists) {
   const std::pair<int, int> cases[] = {{1, 2}, {1, 3}, {4, 1}, {4, 2}, {4, 3}, {8, 2}};
   for (const auto& [ranks, strength] : cases) {
     const std::vector<Layout> all = layouts(small(), ranks, kBatch);

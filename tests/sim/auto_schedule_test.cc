@@ -52,7 +52,7 @@ void expect_optimal(const AutoRequest& request, int number) {
       << to_text(choice->schedule);
 }
 
-TEST(AutoSchedule, IsTheOptimumOfSmallShapes) {
+TEST(AutoScheduleLong, IsTheOptimumOfSmallShapes) {
   schedule::Dice dice(1);
   int cases = 0;
   for (int p = 1; p <= 3; ++p)
@@ -119,7 +119,7 @@ bool is_faster_than_named(const Shape& shape, const StageCosts& costs, int held)
   return !named || makespan < *named;
 }
 
-TEST(AutoSchedule, NeverLosesToANamedScheduleAndSaysTheGap) {
+TEST(AutoScheduleLong, NeverLosesToANamedScheduleAndSaysTheGap) {
   int cases = 0, faster = 0;
   for (const int p : {4, 8, 16})
     for (const int m : {p, 2 * p, 4 * p})

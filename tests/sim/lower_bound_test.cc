@@ -14,7 +14,7 @@ namespace lockstep::sim {
 namespace {
 
 // The oracle finds nothing below the bound, and how often it finds something at the bound is printed.
-TEST(LowerBound, IsNeverAboveTheOptimum) {
+TEST(LowerBoundLong, IsNeverAboveTheOptimum) {
   schedule::Dice dice(5);
   int cases = 0, tight = 0;
   for (const schedule::Shape& shape : {schedule::Shape{1, 1, 3},
