@@ -61,12 +61,11 @@ const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.
 
 // Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
 std::string recompute_text(const plan::Layout& layout, double layers) {
-  plan::Recompute others = layout.recompute;
-  if (others.blocks.empty()) return to_text(others);
-  const int sum = std::accumulate(others.blocks.begin(), others.blocks.end(), 0);
-  others.block = false, others.blocks.clear();
-  return join_parts(others == plan::kKeepAll ? "" : to_text(others) + "+", "block ", sum, "/",
-                    whole(layers));
+  const std::vector<int>& blocks = layout.recompute.blocks;
+  const plan::Recompute rest = plan::rest_of(layout.recompute);
+  if (blocks.empty()) return to_text(rest);
+  return join_parts(rest == plan::kKeepAll ? "" : to_text(rest) + "+", "block ",
+                    std::accumulate(blocks.begin(), blocks.end(), 0), "/", whole(layers));
 }
 
 // What a token budget takes; only with --tokens and --price.

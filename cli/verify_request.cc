@@ -11,6 +11,7 @@
 #include "lockstep/plan/layout_space.h"
 #include "lockstep/plan/legal.h"
 #include "lockstep/plan/shrink.h"
+#include "lockstep/plan/step.h"
 
 namespace lockstep::cli {
 namespace {
@@ -98,15 +99,29 @@ class Reader {
     spec.batch.seq = std::min(spec.batch.seq, kShortSeq);
     if (!is_own()) return;
     const std::int64_t stages = spec.layout.degrees.pp * spec.layout.chunks;
-    spec.model.layers = std::max(spec.model.layers, std::min(layers, stages));
+    // Two on each where some of them are recomputed, so that some may be.
+    const bool has_counts = !spec.layout.recompute.blocks.empty();
+    spec.model.layers =
+        std::max(spec.model.layers, std::min(layers, has_counts ? 2 * stages : stages));
     if (spec.model.layers != layers) {
       spec.layout.layers.clear();
-      spec.layout.recompute.blocks.clear();
+      if (has_counts) shrink_blocks(spec);
     }
     spec.batch.microbatch = 1;
     spec.batch.global_batch =
         spec.layout.degrees.dp * std::min(plan::num_microbatches(spec.layout, spec.batch),
                                           std::max<std::int64_t>(2, 2 * stages));
+  }
+
+  // As many blocks of each stage, or all that it has left.
+  static void shrink_blocks(plan::Spec& spec) {
+    const std::vector<int> layers =
+        plan::dealt_layers(static_cast<int>(spec.model.layers),
+                           static_cast<int>(spec.layout.degrees.pp) * spec.layout.chunks);
+    std::vector<int> blocks = spec.layout.recompute.blocks;
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = std::min(blocks[i], layers[i]);
+    spec.layout.recompute =
+        plan::with_blocks(plan::rest_of(spec.layout.recompute), layers, std::move(blocks));
   }
 
   void choose_layouts() {

@@ -1,6 +1,7 @@
 #include "lockstep/cost/stage_memory.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/cost/peak_memory.h"
 #include "lockstep/cost/stage_split.h"

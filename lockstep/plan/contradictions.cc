@@ -338,7 +338,7 @@ class Rules {
     refuse(Code::kConflict,
            join_parts("recompute = block:", layers_text(given), " is not some of the blocks of ",
                       stages, " stages, ", layers_text(blocks)),
-           {{{"layout.recompute"}, join_parts("blocks of ", given.size(), " stages")},
+           {{{"layout.recompute"}, layers_text(given) + " recomputed"},
             {{"layout.layers", "layout.pp"}, join_parts(layers_text(blocks), " blocks")}},
            "count some of each stage's blocks; `block` is all of them, `none` none");
   }

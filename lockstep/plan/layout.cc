@@ -55,13 +55,27 @@ Result<Recompute> some_blocks(std::string_view text, Recompute others) {
 
 }  // namespace
 
+Recompute rest_of(Recompute recompute) {
+  if (!recompute.blocks.empty()) recompute.block = false, recompute.blocks.clear();
+  return recompute;
+}
+
+Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
+                      std::vector<int> blocks) {
+  if (blocks == layers) return kWholeBlock;
+  if (std::ranges::max(blocks) == 0) return rest;
+  Recompute some = rest;
+  some.block = true;
+  some.blocks = std::move(blocks);
+  return some;
+}
+
 std::string to_text(const Recompute& recompute) {
   if (recompute == kKeepAll) return "none";
   if (recompute == kCheap) return "cheap";
   if (!recompute.blocks.empty()) {
-    Recompute others = recompute;
-    others.block = false, others.blocks.clear();
-    return join_parts(others == kKeepAll ? "" : to_text(others) + "+", kSomeBlocks,
+    const Recompute rest = rest_of(recompute);
+    return join_parts(rest == kKeepAll ? "" : to_text(rest) + "+", kSomeBlocks,
                       layers_text(recompute.blocks));
   }
   std::string text = recompute.block ? "block" : "";

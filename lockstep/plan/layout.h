@@ -38,6 +38,13 @@ inline const Recompute kKeepAll = {};
 inline const Recompute kCheap = {false, true, true, true};  // one elementwise pass each
 inline const Recompute kWholeBlock = {true, false, false, false};
 
+// Of the blocks besides those that are counted: the rows alone where some are.
+Recompute rest_of(Recompute recompute);
+// The other way: `rest`, and so many of each stage's blocks whole. That is `rest` where they are none and kWholeBlock
+// where they are all. REQUIRES: as many counts as stages.
+Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
+                      std::vector<int> blocks);
+
 // "none", "cheap", "block", the rows joined by "+", or "block:3x2+1+0": three blocks on each of two stages, then one and
 // none; what the others do may stand before it, "cheap+block:3x2+1+0".
 std::string to_text(const Recompute& recompute);

@@ -42,9 +42,9 @@ plan::Recompute as_many_everywhere(const plan::Layout& layout, std::int64_t laye
   const int most = joined * std::ranges::max(asked);
   const std::vector<int> all =
       layout.layers.empty() ? plan::dealt_layers(static_cast<int>(layers), stages) : layout.layers;
-  plan::Recompute made = plan::kWholeBlock;
-  for (const int blocks : all) made.blocks.push_back(std::min(most, blocks));
-  return made.blocks == all ? plan::kWholeBlock : made;
+  std::vector<int> made;
+  for (const int blocks : all) made.push_back(std::min(most, blocks));
+  return plan::with_blocks(plan::kKeepAll, all, made);
 }
 
 // Megatron recomputes norms, and activations of experts; that of a plain MLP only with all of the MLP.

@@ -45,8 +45,8 @@ StageLayers dealt(const PriceRequest& r) {
   return plan::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks));
 }
 
-// Blocks that the busiest rank makes again. REQUIRES: chunks = 1.
-int busiest_remade(const PassTimes& times, const Stages& stages) {
+// REQUIRES: chunks = 1.
+std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
   const std::size_t last = stages.layers.size() - 1;
   const auto seconds = [&](std::size_t i) {
     return stages.layers[i] * times.layer() + stages.remade[i] * times.again +
@@ -55,7 +55,7 @@ int busiest_remade(const PassTimes& times, const Stages& stages) {
   std::size_t busiest = 0;
   for (std::size_t i = 1; i <= last; ++i)
     if (seconds(i) > seconds(busiest)) busiest = i;
-  return stages.remade[busiest];
+  return busiest;
 }
 
 void remake(PriceRequest& request, int blocks) {
@@ -63,13 +63,22 @@ void remake(PriceRequest& request, int blocks) {
   if (blocks == 0) request.keep = request.others;
 }
 
-// Prices have the same number on every rank: they get that of the busiest, the request the most of all.
+// A price's terms are of the busiest rank, and it takes all ranks to make as many blocks again. Where they do not, the
+// price gets the number of the busiest, and the head only where that has it; the request gets the most of all.
 void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
   if (priced.request.remade == 0 || priced.request.chunks > 1) return;
-  PriceRequest busiest = priced.request;
-  remake(busiest, busiest_remade(times, stages));
+  const std::size_t busiest = busiest_rank(times, stages);
+  PriceRequest its = priced.request;
+  remake(its, stages.remade[busiest]);
   remake(priced.request, std::ranges::max(stages.remade));
-  priced.price = cost::price(busiest);
+  cost::Price& price = priced.price;
+  price = cost::price(its);
+  if (busiest + 1 == stages.layers.size()) return;
+  const double before = price.time.total(), slower = slower_devices(price.time);
+  price.time.head = 0;
+  price.time.spread = (slower - 1) * (price.time.total() - price.time.spread);
+  for (double* rate : {&price.mfu_causal, &price.mfu_full, &price.tokens_per_s})
+    *rate *= before / price.time.total();
 }
 
 }  // namespace

@@ -40,12 +40,6 @@ Result<Keep> keep_of(const plan::Recompute& recompute) {
                "the nearest: recompute=none, recompute=cheap or recompute=block"};
 }
 
-// Of the blocks besides those that are counted.
-plan::Recompute others_of(plan::Recompute recompute) {
-  if (!recompute.blocks.empty()) recompute.block = false, recompute.blocks.clear();
-  return recompute;
-}
-
 // The most that a rank makes again: the most of its first stages, of its second ones and so on.
 double remade_of(const plan::Layout& layout) {
   const std::vector<int>& blocks = layout.recompute.blocks;
@@ -119,7 +113,7 @@ Result<cost::PriceRequest> request_of(const Question& question, const plan::Layo
                                       std::int64_t microbatch) {
   const auto pipe = pipe_named(layout.schedule);
   if (!pipe.ok()) return pipe.error();
-  const auto keep = keep_of(others_of(layout.recompute));
+  const auto keep = keep_of(plan::rest_of(layout.recompute));
   if (!keep.ok()) return keep.error();
   const auto placement = placement_of(layout.order);
   if (!placement.ok()) return placement.error();

@@ -165,13 +165,9 @@ Stages evenly_remade(const PriceRequest& request, StageLayers layers) {
 }
 
 plan::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {
-  if (request.keep == Keep::kInput && stages.remade == stages.layers) return plan::kWholeBlock;
-  const Keep others = request.keep == Keep::kInput ? request.others : request.keep;
-  plan::Recompute some = others == Keep::kCheap ? plan::kCheap : plan::kKeepAll;
-  if (std::ranges::max(stages.remade) == 0) return some;
-  some.block = true;
-  some.blocks = stages.remade;
-  return some;
+  const Keep rest = request.keep == Keep::kInput ? request.others : request.keep;
+  return plan::with_blocks(rest == Keep::kCheap ? plan::kCheap : plan::kKeepAll, stages.layers,
+                           stages.remade);
 }
 
 Memory rank_memory(const PriceRequest& request, const Stages& stages, int rank) {

@@ -8,6 +8,18 @@
 namespace lockstep::plan {
 namespace {
 
+TEST(Recompute, CountsBlocksOnlyWhereSomeAre) {
+  for (const Recompute& rest : {kKeepAll, kCheap}) {
+    const Recompute some = with_blocks(rest, {4, 4}, {4, 0});
+    EXPECT_EQ(some.blocks, (std::vector<int>{4, 0}));
+    EXPECT_TRUE(some.block);
+    EXPECT_EQ(rest_of(some), rest);
+    EXPECT_EQ(with_blocks(rest, {4, 4}, {0, 0}), rest);
+    EXPECT_EQ(with_blocks(rest, {4, 4}, {4, 4}), kWholeBlock);
+  }
+  EXPECT_EQ(rest_of(kWholeBlock), kWholeBlock);
+}
+
 TEST(LayoutName, SaysOneWordPerSetting) {
   Layout layout;
   EXPECT_EQ(to_text(layout), "dp1 zero1 step");

@@ -139,7 +139,7 @@ class BruteForce {
         if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
         r.keep = keep, r.placement = placement;
         ++points;
-        const double layers = std::ceil(q_.shape.layers / r.pp);
+        const double layers = std::ceil(q_.shape.layers / r.pp) + 1;  // where ends have fewer
         for (const Keep others : {Keep::kAll, Keep::kCheap})
           for (r.remade = 0; r.remade < (keep == Keep::kInput ? layers : 1); ++r.remade) {
             r.others = others;
