@@ -303,6 +303,16 @@ TEST_F(Training, OfARunFileIsVerifiedOnASmallModelOfItsKind) {
   EXPECT_NE(ran.out.find("every byte sent as predicted"), std::string::npos) << ran.out;
 }
 
+// Eight layers are left of 32, two on each stage.
+TEST_F(Training, OfCountedBlocksIsVerifiedOnAsManyAsAreLeft) {
+  write("run.toml",
+        "model.name = \"llama3-8b\"\nbatch = { seq = 8192, global_batch = 128 }\n"
+        "layout = { pp = 4, recompute = \"cheap+block:7+3+1+0\" }\n");
+  const Ran ran = run("verify run.toml --shrink --steps 1 --verbose");
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_NE(ran.out.find("recompute=cheap+block:2x2+1+0 "), std::string::npos) << ran.out;
+}
+
 // Nothing in the tree fails, so a verdict is made up.
 TEST(VerifyReport, NamesWhatFailed) {
   VerifyRequest request;
