@@ -6,7 +6,7 @@
 
 namespace lockstep::search {
 
-// Seconds. Communication that nothing hides is spread over passes as computation is.
+// Seconds, with the communication that nothing hides in the pass that waits for it.
 struct PassTimes {
   double forward = 0, backward = 0;  // of one layer; rows that are made again count as backward
   double again = 0;                  // besides: a block that keeps its input alone
