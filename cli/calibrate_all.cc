@@ -30,10 +30,10 @@ struct Part {
 // "mb4-tp2.json", "mb4-tp2-cheap.json" where rows are recomputed.
 std::string file_name(const plan::Spec& spec) {
   const std::int64_t tp = spec.layout.degrees.tp;
-  const plan::Recompute& recompute = spec.layout.recompute;
+  const plan::Recompute rows = plan::rest_of(spec.layout.recompute);
   std::string name = join_parts("mb", spec.batch.microbatch, "-tp", tp);
   if (tp > 1 && !spec.layout.sp) name += "-nosp";
-  if (!recompute.block && recompute != plan::kKeepAll) name += "-" + to_text(recompute);
+  if (!rows.block && rows != plan::kKeepAll) name += "-" + to_text(rows);
   return name + ".json";
 }
 

@@ -116,7 +116,7 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Out
   Rows flips;
   for (const search::Flip& flip : search::flips(finalists))
     flips.push_back({"  " + std::string(to_text(flip.term)), strf("%+.0f %%", 100 * flip.change),
-                     short_name(finalists[flip.winner].priced.request)});
+                     short_name(finalists[flip.winner])});
   output.out << heading("Rates whose error could change the choice", output);
   if (flips.empty())
     output.out << "  none, within their bands and among the layouts above\n";
@@ -133,7 +133,7 @@ void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output&
   for (const search::Change& change : request.changes) {
     const Alternative other = search::what_if(request.question, change);
     rows.push_back({"  " + other.change, other.found ? loss(best, *other.found) : "-",
-                    other.found ? short_name(other.found->priced.request) : reason(best, other)});
+                    other.found ? short_name(*other.found) : reason(best, other)});
   }
   print_narrow(std::move(rows), "lrl", output);
 }

@@ -323,11 +323,12 @@ std::string degrees_name(const cost::PriceRequest& r) {
   return text + (text.empty() ? "zero" : " zero") + zero_text(r);
 }
 
-std::string short_name(const cost::PriceRequest& r) {
+std::string short_name(const search::Finalist& finalist) {
+  const cost::PriceRequest& r = finalist.priced.request;
   std::string text = degrees_name(r);
   if (r.pp > 1) text += " " + schedule_text(r);
   if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
-  const std::string recompute = recompute_text(search::layout_of(r), r.shape->layers);
+  const std::string recompute = recompute_text(search::layout_of(finalist), r.shape->layers);
   return recompute == "none" ? text : text + " recompute=" + recompute;
 }
 

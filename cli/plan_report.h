@@ -27,7 +27,7 @@ Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row);
 
 std::string degrees_name(const cost::PriceRequest& request);  // "tp8 pp16 dp128 zero1"
 // Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
-std::string short_name(const cost::PriceRequest& request);
+std::string short_name(const search::Finalist& finalist);
 inline constexpr double kGib = 1024.0 * 1024 * 1024;
 std::string gibibytes(double bytes);  // "71.3 GiB", "2.31 MiB" of less than 0.1 GiB
 std::string percent_text(double share);

@@ -126,7 +126,10 @@ LayerTime layer_time(const Layer& p, bool expert_layer, const ComputeTime& compu
 
 void add_kind(const Layer& p, bool expert_layer, LayerTime& made, LayerTime& others) {
   ComputeTime compute = layer_compute(p.r, expert_layer);
-  made = layer_time(p, expert_layer, compute, p.r.keep == Keep::kInput);
+  const bool again = p.r.keep == Keep::kInput;
+  // A block that is made again drops what others drop, and makes that again too.
+  if (again && p.r.remade > 0) compute.recompute += compute.recompute_others;
+  made = layer_time(p, expert_layer, compute, again);
   if (p.r.remade == 0) return;
   compute.recompute = compute.recompute_others;
   others = layer_time(p, expert_layer, compute, p.r.others == Keep::kInput);

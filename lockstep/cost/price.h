@@ -108,7 +108,7 @@ struct PriceRequest {
   double first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
   Keep keep = Keep::kAll;
   double remade = 0;         // blocks of each pipeline rank that `keep` is of, its first; 0: all
-  Keep others = Keep::kAll;  // what the rest of them keep
+  Keep others = Keep::kAll;  // where `remade` is set: what the rest of them keep
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
   ContextWay context = ContextWay::kRing;  // nothing when cp is 1

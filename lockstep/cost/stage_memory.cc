@@ -41,8 +41,9 @@ double gathered(const PriceRequest& r, PeakEvent event) {
 }
 
 // What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted on
-// sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom).
-double holes_share(Keep keep) { return keep == Keep::kInput ? 0.25 : 0.05; }
+// sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom); between them where
+// this share of blocks is.
+double holes_share(double remade) { return 0.05 + 0.2 * remade; }
 
 // Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange for another where
 // heads move. A ring's two blocks are as small as the step's other buffers.
@@ -86,7 +87,7 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   const double plain = layers_on(r, split, stage) - experts;
   const double tokens = r.tokens();
   const double layers = plain + experts, remade = r.remade_of(layers);
-  const PriceRequest rest = with_keep(r, r.others);
+  const PriceRequest rest = with_keep(r, r.remade > 0 ? r.others : Keep::kAll);
   const auto kept_by = [&](const PriceRequest& keeper) {
     return (plain * kept_bytes_per_token(keeper, false) +
             (experts > 0 ? experts * kept_bytes_per_token(keeper, true) : 0)) /
@@ -125,7 +126,8 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   }
   memory.transients += r.stack.bucket_bytes;
   if (!memory.is_host)
-    memory.holes = holes_share(r.keep) * (memory.activations + memory.logits + memory.transients);
+    memory.holes = holes_share(r.keep == Keep::kInput ? remade / std::max(1.0, layers) : 0) *
+                   (memory.activations + memory.logits + memory.transients);
   return memory;
 }
 
@@ -143,7 +145,8 @@ std::optional<double> least_remade(const PriceRequest& request, double stage) {
     r.remade = 1;
     const double each = none - bytes();
     constexpr double kRounding = 1e-9;
-    for (r.remade = std::ceil((none - room) / each - kRounding); r.remade < layers; ++r.remade)
+    const double guess = std::ceil((none - room) / each - kRounding);
+    for (r.remade = std::max(1.0, guess); r.remade < layers; ++r.remade)
       if (bytes() <= room) return r.remade;
   }
   r.remade = layers;

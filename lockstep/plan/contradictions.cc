@@ -322,16 +322,17 @@ class Rules {
         "leave layers out, and they are dealt evenly");
   }
 
-  // Blocks of each stage that keep their input alone: some of those it has, or it would be `none` or `block`.
+  // Blocks of each stage that keep their input alone: some of those it has, for none and all have names of their own.
   void recomputed_blocks() {
-    const std::vector<int>& given = asked_.recomputed;
+    const std::vector<int>& given = asked_.recompute.blocks;
     const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
     if (given.empty() || stages > model().layers + 2) return;
     const std::vector<int> blocks =
         asked_.layers.empty()
             ? dealt_layers(static_cast<int>(model().layers), static_cast<int>(stages))
             : asked_.layers;
-    if (given.size() == blocks.size() && given != blocks &&
+    const bool is_all = given == blocks && rest_of(asked_.recompute) == kKeepAll;
+    if (given.size() == blocks.size() && !is_all &&
         std::ranges::equal(given, blocks, std::ranges::less_equal()) &&
         std::ranges::count(given, 0) < std::ssize(given))
       return;
@@ -447,7 +448,7 @@ Request request_of(const arch::ModelConfig& model, const Layout& layout, const B
           .resident = layout.resident,
           .prefetch = layout.prefetch,
           .layers = layout.layers,
-          .recomputed = layout.recompute.blocks,
+          .recompute = layout.recompute,
           .microbatches = layout.microbatches,
           .seq = batch.seq,
           .global_batch = batch.global_batch,

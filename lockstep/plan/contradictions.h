@@ -28,8 +28,8 @@ struct Request {
   std::optional<int> chunks = {};
   std::optional<int> resident = {};  // here absent also means not given
   std::optional<int> prefetch = {};
-  std::vector<int> layers = {};      // empty: not given
-  std::vector<int> recomputed = {};  // Recompute::blocks; empty: not given
+  std::vector<int> layers = {};  // empty: not given
+  Recompute recompute = {};
   std::optional<std::int64_t> microbatches = {};
   std::optional<std::int64_t> seq = {};
   std::optional<std::int64_t> global_batch = {};

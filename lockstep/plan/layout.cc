@@ -44,13 +44,39 @@ std::string advice_for(std::string_view word) {
   return advice.empty() ? all_rows() : advice;
 }
 
-// "block:3x2+1+0", with what the other blocks do.
-Result<Recompute> some_blocks(std::string_view text, Recompute others) {
-  Result<std::vector<int>> blocks = parse_layers(text.substr(kSomeBlocks.size()));
-  if (!blocks.ok()) return blocks.error();
-  others.block = true;
-  others.blocks = *std::move(blocks);
-  return others;
+// "3x2+1+0"; nothing where `wrong` gets the word that is no count.
+std::optional<std::vector<int>> parse_counts(std::string_view text, std::string_view& wrong) {
+  constexpr int kMostStages = 1 << 16;
+  std::vector<int> counts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('+', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    const std::size_t times = std::min(word.find('x'), word.size());
+    const auto count = whole_number(word.substr(0, times));
+    const auto stages =
+        times == word.size() ? std::optional(1) : whole_number(word.substr(times + 1));
+    if (!count || !stages || *stages < 1 || *stages > kMostStages) {
+      wrong = word;
+      return std::nullopt;
+    }
+    counts.insert(counts.end(), static_cast<std::size_t>(*stages), *count);
+  }
+  return counts;
+}
+
+// With "block:3x2+1+0" from `at` on, and what the other blocks do.
+Result<Recompute> some_blocks(std::string_view text, std::size_t at, Recompute rest) {
+  std::string_view wrong;
+  auto blocks = parse_counts(text.substr(at + kSomeBlocks.size()), wrong);
+  if (!blocks)
+    return Error{Code::kUnknownChoice,
+                 join_parts("recompute = \"", text, "\": `", wrong, "` is not a number of blocks"),
+                 "write how many of each stage, joined by +, as `block:3x2+1+0`: 3 of two stages, "
+                 "then 1 and none"};
+  rest.block = true;
+  rest.blocks = *std::move(blocks);
+  return rest;
 }
 
 }  // namespace
@@ -62,7 +88,7 @@ Recompute rest_of(Recompute recompute) {
 
 Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
                       std::vector<int> blocks) {
-  if (blocks == layers) return kWholeBlock;
+  if (blocks == layers && rest == kKeepAll) return kWholeBlock;
   if (std::ranges::max(blocks) == 0) return rest;
   Recompute some = rest;
   some.block = true;
@@ -88,12 +114,12 @@ Result<Recompute> parse_recompute(std::string_view text) {
   if (text == "none") return kKeepAll;
   if (text == "cheap") return kCheap;
   if (text == "block") return kWholeBlock;
-  if (const std::size_t at = text.find(kSomeBlocks); at == 0)
-    return some_blocks(text, kKeepAll);
-  else if (at != std::string_view::npos && at > 1 && text[at - 1] == '+') {
-    const Result<Recompute> others = parse_recompute(text.substr(0, at - 1));
-    if (!others.ok()) return others.error();
-    if (!others->block && *others != kKeepAll) return some_blocks(text.substr(at), *others);
+  if (const std::size_t at = text.find(kSomeBlocks); at == 0) {
+    return some_blocks(text, at, kKeepAll);
+  } else if (at != std::string_view::npos && at > 1 && text[at - 1] == '+') {
+    const Result<Recompute> rest = parse_recompute(text.substr(0, at - 1));
+    if (!rest.ok()) return rest.error();
+    if (!rest->block && *rest != kKeepAll) return some_blocks(text, at, *rest);
   }
   const auto refuse = [&](std::string why, std::string help) {
     return Error{Code::kUnknownChoice, join_parts("recompute = \"", text, "\" ", why),
@@ -130,24 +156,13 @@ std::string layers_text(const std::vector<int>& layers) {
 }
 
 Result<std::vector<int>> parse_layers(std::string_view text) {
-  constexpr int kMostStages = 1 << 16;
-  std::vector<int> layers;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('+', at), text.size());
-    const std::string_view word = text.substr(at, end - at);
-    at = end + 1;
-    const std::size_t times = std::min(word.find('x'), word.size());
-    const auto count = whole_number(word.substr(0, times));
-    const auto stages =
-        times == word.size() ? std::optional(1) : whole_number(word.substr(times + 1));
-    if (!count || !stages || *stages < 1 || *stages > kMostStages)
-      return Error{Code::kUnknownChoice,
-                   join_parts("layers = \"", text, "\": `", word, "` is not a number of layers"),
-                   "write the layers of each stage, joined by +, as `9x2+8+6`: 9 on two "
-                   "stages, then 8 and 6"};
-    layers.insert(layers.end(), static_cast<std::size_t>(*stages), *count);
-  }
-  return layers;
+  std::string_view wrong;
+  auto layers = parse_counts(text, wrong);
+  if (layers) return *std::move(layers);
+  return Error{Code::kUnknownChoice,
+               join_parts("layers = \"", text, "\": `", wrong, "` is not a number of layers"),
+               "write the layers of each stage, joined by +, as `9x2+8+6`: 9 on two stages, then 8 "
+               "and 6"};
 }
 
 const std::vector<std::string>& schedule_names() {

@@ -29,8 +29,8 @@ struct Recompute {
   bool attn_normed = false;  // rows of arch::saved_tensors: "attn_norm.output"
   bool mlp_normed = false;   // "mlp_norm.output"
   bool product = false;      // "mlp.product"
-  // With `block`: how many blocks of each stage, its first ones, in the order of the stages; the rows above are then of
-  // the others. Empty: every block, and no row is named.
+  // With `block`: how many blocks of each stage, its first ones, in the order of the stages. No block then keeps the rows
+  // above, neither the others nor these when they are made again. Empty: every block, and no row is named.
   std::vector<int> blocks = {};
   bool operator==(const Recompute&) const = default;
 };
@@ -40,8 +40,8 @@ inline const Recompute kWholeBlock = {true, false, false, false};
 
 // Of the blocks besides those that are counted: the rows alone where some are.
 Recompute rest_of(Recompute recompute);
-// The other way: `rest`, and so many of each stage's blocks whole. That is `rest` where they are none and kWholeBlock
-// where they are all. REQUIRES: as many counts as stages.
+// The other way: `rest`, and so many of each stage's blocks whole. That is `rest` where they are none, and kWholeBlock
+// where they are all and `rest` names no row. REQUIRES: as many counts as stages.
 Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
                       std::vector<int> blocks);
 

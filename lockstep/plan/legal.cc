@@ -87,7 +87,8 @@ class Runtime {
   // Rows of a block that keeps nothing but its input: only code can ask for both.
   void recompute() {
     const auto meant = parse_recompute(to_text(layout_.recompute));
-    if (!meant.ok()) found_.push_back(meant.error());
+    if (!meant.ok()) return found_.push_back(meant.error());
+    LS_CHECK(*meant == layout_.recompute, "counts of blocks come with `block`");
   }
 
   void traits() {

@@ -170,7 +170,7 @@ void apply_rules(Draft& draft, Report& report) {
                         .resident = draft.small("layout.resident"),
                         .prefetch = draft.small("layout.prefetch"),
                         .layers = draft.layers,
-                        .recomputed = draft.recomputed,
+                        .recompute = draft.recompute,
                         .seq = settings.integer("batch.seq"),
                         .global_batch = settings.integer("batch.global_batch"),
                         .microbatch = settings.integer("batch.microbatch"),

@@ -13,8 +13,8 @@ struct Draft {
   std::optional<arch::ModelConfig> model;
   std::optional<cluster::Cluster> cluster;
   std::optional<mesh::Degrees> degrees;
-  std::vector<int> layers = {};      // of each stage; empty: not given
-  std::vector<int> recomputed = {};  // blocks of each stage; empty: not given
+  std::vector<int> layers = {};  // of each stage; empty: not given
+  Recompute recompute = {};
 
   // A setting whose range is that of int.
   std::optional<int> small(std::string_view key) const;

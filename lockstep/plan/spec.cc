@@ -227,7 +227,7 @@ std::optional<Spec> read_spec(const config::Document& document, Report& report) 
               .degrees = read_degrees(settings)};
   const auto order = parsed(settings, "layout.order", mesh::Order::parse, report);
   const auto recompute = parsed(settings, "layout.recompute", parse_recompute, report);
-  if (recompute) draft.recomputed = recompute->blocks;
+  if (recompute) draft.recompute = *recompute;
   draft.layers =
       parsed(settings, "layout.layers", parse_layers, report).value_or(std::vector<int>());
   apply_rules(draft, report);

@@ -171,11 +171,11 @@ cost::Fingerprint print_of(const plan::Spec& spec) {
 }
 
 std::string unknown_text(const plan::Spec& spec) {
-  const plan::Recompute& recompute = spec.layout.recompute;
-  const bool has_rows = !recompute.block && recompute != plan::kKeepAll;
+  const plan::Recompute rows = plan::rest_of(spec.layout.recompute);
+  const bool has_rows = !rows.block && rows != plan::kKeepAll;
   return join_parts("microbatch ", spec.batch.microbatch, " with tp ", spec.layout.degrees.tp,
                     spec.layout.degrees.tp > 1 && !spec.layout.sp ? " without sp" : "",
-                    has_rows ? " and recompute=" + to_text(recompute) : "");
+                    has_rows ? " and recompute=" + to_text(rows) : "");
 }
 
 }  // namespace

@@ -34,7 +34,10 @@ std::string named(const char* axis, double value) { return strf("%s %.0f", axis,
 class Neighbours {
  public:
   Neighbours(const Question& question, const Finalist& chosen)
-      : question_(question), lattice_(question), chosen_(chosen.priced.request) {}
+      : question_(question),
+        lattice_(question),
+        chosen_(chosen.priced.request),
+        recompute_(layout_of(chosen).recompute) {}
 
   std::vector<Alternative> take() {
     degrees();
@@ -83,8 +86,7 @@ class Neighbours {
     for (const cost::ContextWay way : lattice_.contexts(chosen_.tp, chosen_.cp))
       if (way != chosen_.context)
         policy(join_parts("context ", to_text(way)), [&](PriceRequest& r) { r.context = way; });
-    for (const cost::Keep keep : lattice_.keeps())
-      if (keep != chosen_.keep || chosen_.remade > 0) recompute(keep);
+    for (const cost::Keep keep : lattice_.keeps()) recompute(keep);
     for (const Timetable& t : lattice_.timetables(chosen_.pp))
       if (t.pipe != chosen_.pipe || t.chunks != chosen_.chunks) timetable(t);
     for (const cost::Placement placement : lattice_.placements(core, chosen_.pp))
@@ -97,8 +99,9 @@ class Neighbours {
   void recompute(cost::Keep keep) {
     PriceRequest made = chosen_;
     made.keep = keep, made.remade = 0;
-    policy("recompute " + to_text(layout_of(made).recompute),
-           [&](PriceRequest& r) { r.keep = keep, r.remade = 0; });
+    const plan::Recompute other = layout_of(made).recompute;
+    if (other == recompute_) return;
+    policy("recompute " + to_text(other), [&](PriceRequest& r) { r.keep = keep, r.remade = 0; });
   }
 
   void timetable(const Timetable& t) {
@@ -133,6 +136,7 @@ class Neighbours {
   const Question& question_;
   const Lattice lattice_;
   const PriceRequest& chosen_;
+  const plan::Recompute recompute_;  // of the chosen
   std::vector<Alternative> found_;
 };
 

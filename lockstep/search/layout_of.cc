@@ -1,8 +1,6 @@
 #include "lockstep/search/layout_of.h"
 
-#include <algorithm>
 #include <array>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,17 +36,6 @@ Result<Keep> keep_of(const plan::Recompute& recompute) {
   if (recompute == plan::kWholeBlock) return Keep::kInput;
   return Error{Code::kUnknownChoice, join_parts("recompute=", to_text(recompute), " has no price"),
                "the nearest: recompute=none, recompute=cheap or recompute=block"};
-}
-
-// The most that a rank makes again: the most of its first stages, of its second ones and so on.
-double remade_of(const plan::Layout& layout) {
-  const std::vector<int>& blocks = layout.recompute.blocks;
-  std::vector<int> most(blocks.size() / static_cast<std::size_t>(layout.degrees.pp) + 1, 0);
-  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-    int& chunk = most[stage / static_cast<std::size_t>(layout.degrees.pp)];
-    chunk = std::max(chunk, blocks[stage]);
-  }
-  return std::accumulate(most.begin(), most.end(), 0.0);
 }
 
 Result<Placement> placement_of(const mesh::Order& order) {
@@ -131,7 +118,7 @@ Result<cost::PriceRequest> request_of(const Question& question, const plan::Layo
   request.keep = *keep;
   if (!layout.recompute.blocks.empty()) {
     request.keep = Keep::kInput, request.others = *keep;
-    request.remade = remade_of(layout);
+    request.remade = most_remade(request, layout.recompute.blocks);
   }
   request.placement = *placement;
   request.microbatch = static_cast<double>(microbatch);

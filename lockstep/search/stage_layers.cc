@@ -144,6 +144,13 @@ StageLayers priced(int layers, int stages) {
   return found;
 }
 
+// Of a pipeline with chunks: round and round, or there and back.
+int rank_of(const PriceRequest& request, std::size_t stage) {
+  const int ranks = count_of(request.pp), at = static_cast<int>(stage);
+  const bool is_loop = request.pipe == cost::Pipe::kInterleaved || at < ranks;
+  return is_loop ? at % ranks : 2 * ranks - 1 - at;
+}
+
 }  // namespace
 
 Stages best_stages(const PriceRequest& request, const PassTimes& times) {
@@ -155,13 +162,25 @@ Stages best_stages(const PriceRequest& request, const PassTimes& times) {
 
 Stages evenly_remade(const PriceRequest& request, StageLayers layers) {
   StageLayers remade(layers.size(), 0);
-  const int ranks = count_of(request.pp), chunks = count_of(request.chunks);
-  for (std::size_t stage = 0; request.keep == Keep::kInput && stage < layers.size(); ++stage) {
-    const int chunk = static_cast<int>(stage) / ranks;
-    const int share = (count_of(request.remade) + chunks - 1 - chunk) / chunks;
-    remade[stage] = request.remade > 0 ? std::min(share, layers[stage]) : layers[stage];
+  if (request.keep != Keep::kInput) return {std::move(layers), std::move(remade)};
+  if (request.remade == 0) return {layers, layers};
+  for (int rank = 0; rank < count_of(request.pp); ++rank) {
+    int left = count_of(request.remade);
+    for (bool is_dealt = true; left > 0 && is_dealt;) {
+      is_dealt = false;
+      for (std::size_t stage = 0; stage < layers.size() && left > 0; ++stage)
+        if (rank_of(request, stage) == rank && remade[stage] < layers[stage])
+          ++remade[stage], --left, is_dealt = true;
+    }
   }
   return {std::move(layers), std::move(remade)};
+}
+
+int most_remade(const PriceRequest& request, const StageLayers& remade) {
+  StageLayers ranks(static_cast<std::size_t>(request.pp), 0);
+  for (std::size_t stage = 0; stage < remade.size(); ++stage)
+    ranks[static_cast<std::size_t>(rank_of(request, stage))] += remade[stage];
+  return std::ranges::max(ranks);
 }
 
 plan::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {

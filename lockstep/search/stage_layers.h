@@ -28,6 +28,8 @@ Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
 // These layers, with request.remade blocks of every rank dealt to its stages in turn.
 Stages evenly_remade(const cost::PriceRequest& request, StageLayers layers);
+// The way back: of the rank with most.
+int most_remade(const cost::PriceRequest& request, const StageLayers& remade);
 
 // What the blocks make again, as a layout says it. REQUIRES: Keep::kAll, kCheap or kInput.
 plan::Recompute recompute_of(const cost::PriceRequest& request, const Stages& stages);

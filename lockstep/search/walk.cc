@@ -96,6 +96,7 @@ class Walker {
       : lattice_(lattice), board_(count, within) {}
 
   Walk run() {
+    LS_CHECK(Lattice::blank(lattice_.question()).stack.fused_sums, "layouts share times of layers");
     walk_.least_bytes = kInfinity;
     prepare();
     for (const Group& group : groups_) {

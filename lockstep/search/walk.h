@@ -6,6 +6,7 @@
 //           price without a pipeline bounds all others of the same tp, cp, ep and microbatch from below; the
 //           bubble of the timetable comes on top. Once one sharding is priced, only its own communication differs
 //           in the others
+// Blocks that must be made again are priced as if every rank made as many; finalists.h has each rank's own.
 // Layouts with the smallest bound are visited first, so that few of the rest come near the best.
 // A pure function of its question; any thread may call it.
 #pragma once

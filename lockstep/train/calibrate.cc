@@ -112,16 +112,16 @@ Result<Calibrator> Calibrator::create(const plan::Spec& spec, int cores) {
   // Nothing may be skipped because a loss diverged.
   made.spec_.train.lr = {.peak = 1e-9};
   made.spec_.train.clip = std::max(spec.train.clip, 1.0);
+  plan::Recompute rows = plan::rest_of(spec.layout.recompute);
+  rows.block = false;
+  const std::vector<int> all = {static_cast<int>(made.spec_.model.layers)};
   for (const auto& [label, zero, recompute, microbatches] :
-       {std::tuple("fused", 0, spec.layout.recompute, 3),
-        {"split", 0, spec.layout.recompute, 3},
-        {"recomputed", 0, plan::kWholeBlock, 2},
-        {"sharded", 3, spec.layout.recompute, 2}}) {
-    plan::Recompute rows = recompute;
-    if (std::string_view(label) != "recomputed") rows.block = false;
-    if (auto added = made.add_probe(label, zero, rows, microbatches); !added.ok())
+       {std::tuple("fused", 0, rows, 3),
+        {"split", 0, rows, 3},
+        {"recomputed", 0, plan::with_blocks(rows, all, all), 2},
+        {"sharded", 3, rows, 2}})
+    if (auto added = made.add_probe(label, zero, recompute, microbatches); !added.ok())
       return added.error();
-  }
   made.split_backward(made.probes_[1].job);
   return made;
 }

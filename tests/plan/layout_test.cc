@@ -15,7 +15,7 @@ TEST(Recompute, CountsBlocksOnlyWhereSomeAre) {
     EXPECT_TRUE(some.block);
     EXPECT_EQ(rest_of(some), rest);
     EXPECT_EQ(with_blocks(rest, {4, 4}, {0, 0}), rest);
-    EXPECT_EQ(with_blocks(rest, {4, 4}, {4, 4}), kWholeBlock);
+    EXPECT_EQ(with_blocks(rest, {4, 4}, {4, 4}) == kWholeBlock, rest == kKeepAll);
   }
   EXPECT_EQ(rest_of(kWholeBlock), kWholeBlock);
 }
@@ -145,9 +145,14 @@ TEST(LayoutName, RefusesWithTheNearestWords) {
   EXPECT_EQ(refusal("recompute=block+mlp.product"),
             "recompute = \"block+mlp.product\" joins `block` to something else | write recompute = "
             "\"block\" alone, or rows alone");
+  EXPECT_EQ(refusal("pp2 recompute=cheap+block:3y2"),
+            "recompute = \"cheap+block:3y2\": `3y2` is not a number of blocks | write how many of "
+            "each stage, joined by +, as `block:3x2+1+0`: 3 of two stages, then 1 and none");
   for (const char* wrong :
        {"", "  ", "pp", "pp2x2", "dp2x", "dpx2", "dp2x-1", "dp0x2", "pp99999999999999999999", "m-1",
-        "recompute=", "recompute=mlp.product+", "order=tp", "dp70000x70000"})
+        "recompute=", "recompute=block:", "recompute=none+block:1", "recompute=+block:1",
+        "recompute=block:1+cheap", "recompute=cheapblock:1", "recompute=mlp.product+", "order=tp",
+        "dp70000x70000"})
     EXPECT_FALSE(parse_layout(wrong).ok()) << wrong;
 }
 

@@ -165,6 +165,15 @@ const std::vector<Refusal>& models_and_types() {
   return all;
 }
 
+// All blocks of every stage have a name of their own, but not with rows that they drop besides.
+TEST(Legal, AllBlocksAreCountedWithRowsAlone) {
+  Asked asked;
+  asked.layout.recompute = {true, true, true, true, {16, 16}};
+  EXPECT_TRUE(asked.refusals().empty());
+  asked.layout.recompute = {.block = true, .blocks = {16, 16}};
+  EXPECT_FALSE(asked.refusals().empty());
+}
+
 TEST(Legal, EveryRefusalNamesBothSettingsAndTheNearestLegalOnes) {
   std::string text;
   for (const auto* group : {&combinations(), &batches_and_stages(), &models_and_types()})

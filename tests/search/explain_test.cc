@@ -24,6 +24,28 @@ TEST(Explain, NoNeighbourIsFasterInTheClosedForm) {
   }
 }
 
+// Nothing is its own neighbour: here every block, some blocks or none are made again.
+TEST(Explain, NeighboursAreOtherLayouts) {
+  int counted = 0, whole = 0;
+  for (const double memory : {0.52, 0.56, 0.6, 0.7, 1.0}) {
+    Asked asked("llama3-70b", "h100:32", 8192, 64);
+    asked.question.tp = 4, asked.question.pp = 8, asked.question.cp = 1;
+    asked.cluster.device.memory.value *= memory;
+    const Walk found = walk(Lattice(asked.question), 1);
+    if (found.best.empty()) continue;
+    const Finalist best = simulate(found.best.front());
+    const plan::Layout chosen = layout_of(best);
+    counted += chosen.recompute.blocks.empty() ? 0 : 1;
+    whole += chosen.recompute == plan::kWholeBlock ? 1 : 0;
+    for (const Alternative& other : neighbours(asked.question, best))
+      if (other.found) {
+        EXPECT_NE(to_text(layout_of(*other.found)), to_text(chosen)) << other.change;
+      }
+  }
+  EXPECT_GT(counted, 0);
+  EXPECT_GT(whole, 0);
+}
+
 // Llama 3's long sequences (arXiv 2407.21783, section 3.3.2): every other way for their ranks to meet is a neighbour.
 TEST(Explain, OtherWaysOfContextParallelismAreNeighbours) {
   Asked asked("llama3-405b", "h100:16384", 131072, 128);

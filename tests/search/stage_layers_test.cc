@@ -144,17 +144,22 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
   EXPECT_GT(differ, 30);
 }
 
-// Blocks of a rank with chunks are dealt to its stages in turn, none to a stage that has no more.
+// Blocks of a rank with chunks are dealt to its stages in turn, those of a stage that has no more to the others.
 TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   const Asked asked("llama3-8b", "h100:8", 2048, 64);
   cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved chunks2 recompute=block");
   EXPECT_EQ(recompute_of(r, evenly_remade(r, {8, 8, 8, 8})), plan::kWholeBlock);
   r.remade = 5;
   EXPECT_EQ(evenly_remade(r, {8, 8, 8, 8}).remade, (StageLayers{3, 3, 2, 2}));
-  EXPECT_EQ(evenly_remade(r, {2, 8, 8, 8}).remade, (StageLayers{2, 3, 2, 2}));
+  EXPECT_EQ(evenly_remade(r, {2, 8, 8, 8}).remade, (StageLayers{2, 3, 3, 2}));
+  EXPECT_EQ(evenly_remade(r, {2, 8, 2, 8}).remade, (StageLayers{2, 3, 2, 2}));
+  EXPECT_EQ(most_remade(r, {2, 3, 3, 2}), 5);
   const auto back = request_of(asked.question, layout_of(r), 1);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->remade, 5);
+  r.pipe = cost::Pipe::kZbV;  // 0 1 1 0
+  EXPECT_EQ(evenly_remade(r, {2, 8, 8, 8}).remade, (StageLayers{2, 3, 2, 3}));
+  EXPECT_EQ(most_remade(r, {2, 3, 2, 3}), 5);
 }
 
 // Half the vocabulary's head is as dear as a layer and more: its stage takes fewer, and the step is shorter.
