@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "lockstep/cost/stage_memory.h"
-#include "lockstep/cost/stage_split.h"
 
 namespace lockstep::cost {
 namespace {
@@ -76,11 +75,14 @@ double whole_bytes_per_token(const PriceRequest& r, bool expert_layer) {
 }
 
 double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
-  const KeptTensors kept = kept_tensors(r, expert_layer);
+  return kept_bytes_per_token(r, r.keep, expert_layer);
+}
+
+double kept_bytes_per_token(const PriceRequest& r, Keep keep, bool expert_layer) {
   const double path = r.sp ? r.tp : 1;
-  switch (r.keep) {
-    case Keep::kInput:
-      return element_bytes(r) * r.shape->hidden / path;
+  if (keep == Keep::kInput) return element_bytes(r) * r.shape->hidden / path;
+  const KeptTensors kept = kept_tensors(r, expert_layer);
+  switch (keep) {
     case Keep::kNoScores:
       return whole_bytes_per_token(r, expert_layer) - kept.scores / r.tp;
     case Keep::kCheap:
@@ -91,15 +93,15 @@ double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
              (kept.product + kept.scores + element_bytes(r) * r.shape->values()) / r.tp;
     case Keep::kHalf:
       return half_bytes_per_token(r, expert_layer);
+    case Keep::kInput:
     case Keep::kAll:
       break;
   }
   return whole_bytes_per_token(r, expert_layer);
 }
 
-PartParams stage_params(const PriceRequest& r, double stage) {
+PartParams stage_params(const PriceRequest& r, const StageSplit& split, double stage) {
   const ModelShape& s = *r.shape;
-  const StageSplit split = split_layers(r);
   const double experts = expert_layers_on(r, split, stage);
   PartParams sum = plain_layer_params(s) * (layers_on(r, split, stage) - experts);
   if (experts > 0) sum += expert_layer_params(s) * experts;

@@ -7,16 +7,19 @@
 #pragma once
 
 #include "lockstep/cost/price.h"
+#include "lockstep/cost/stage_split.h"
 
 namespace lockstep::cost {
 
 // Bytes per token that a layer keeps for its backward pass on one rank, by what `request.keep` says.
 double kept_bytes_per_token(const PriceRequest& request, bool expert_layer);
+// By another word than that of the request.
+double kept_bytes_per_token(const PriceRequest& request, Keep keep, bool expert_layer);
 // The same with everything kept: what a recomputed layer needs while its backward pass runs.
 double whole_bytes_per_token(const PriceRequest& request, bool expert_layer);
 
 // Parameters of one pipeline rank, whole (not divided by tp or ep).
-PartParams stage_params(const PriceRequest& request, double stage);
+PartParams stage_params(const PriceRequest& request, const StageSplit& split, double stage);
 
 // Of an activation: 4 where products are in f32.
 double element_bytes(const PriceRequest& request);

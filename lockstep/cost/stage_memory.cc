@@ -9,8 +9,8 @@
 namespace lockstep::cost {
 namespace {
 
-void add_states(const PriceRequest& r, double stage, Memory& memory) {
-  const PartParams params = stage_params(r, stage);
+void add_states(const PriceRequest& r, const StageSplit& split, double stage, Memory& memory) {
+  const PartParams params = stage_params(r, split, stage);
   const double dense = params.tensor / r.tp + params.replicated;
   const double expert = params.expert / (r.ep * r.etp);
   const double n = r.shard_group();
@@ -69,11 +69,6 @@ double logit_bytes(const PriceRequest& r) {
   return 12 + element_bytes(r) + (r.stack.whole_logits && r.tp > 1 ? 4 : 0);  // gathered in f32
 }
 
-PriceRequest with_keep(PriceRequest request, Keep keep) {
-  request.keep = keep;
-  return request;
-}
-
 }  // namespace
 
 Memory stage_memory(const PriceRequest& r, double stage) {
@@ -82,25 +77,24 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   Memory memory;
   memory.stage = static_cast<int>(stage);
   memory.is_host = r.cluster->device.is_host;
-  add_states(r, stage, memory);
+  add_states(r, split, stage, memory);
   const double experts = expert_layers_on(r, split, stage);
   const double plain = layers_on(r, split, stage) - experts;
   const double tokens = r.tokens();
   const double layers = plain + experts, remade = r.remade_of(layers);
-  const PriceRequest rest = with_keep(r, r.remade > 0 ? r.others : Keep::kAll);
-  const auto kept_by = [&](const PriceRequest& keeper) {
-    return (plain * kept_bytes_per_token(keeper, false) +
-            (experts > 0 ? experts * kept_bytes_per_token(keeper, true) : 0)) /
-           std::max(1.0, layers);
+  const Keep rest = r.remade > 0 ? r.others : Keep::kAll;
+  const auto kept_by = [&](Keep keep) {
+    return (plain > 0 ? plain / layers * kept_bytes_per_token(r, keep, false) : 0) +
+           (experts > 0 ? experts / layers * kept_bytes_per_token(r, keep, true) : 0);
   };
   const double others = remade < layers ? (layers - remade) * kept_by(rest) : 0;
-  memory.activations = in_flight(r, stage) * tokens * (remade * kept_by(r) + others);
+  memory.activations = in_flight(r, stage) * tokens * (remade * kept_by(r.keep) + others);
   // A block that is made again holds what others keep while its backward pass runs, its input being there already; by
   // then those after it have let go of what they kept of this microbatch.
   double again = 0;
   if (r.keep == Keep::kHalf) again = tokens * whole_bytes_per_token(r, experts > 0);
   if (r.keep == Keep::kInput)
-    again = tokens * std::max(0.0, kept_bytes_per_token(rest, experts > 0) -
+    again = tokens * std::max(0.0, kept_bytes_per_token(r, rest, experts > 0) -
                                        kept_bytes_per_token(r, experts > 0) - others);
   const bool is_last = stage >= r.pp - 1;
   const double vocabulary = padded_vocab(r);
@@ -132,8 +126,8 @@ Memory stage_memory(const PriceRequest& r, double stage) {
 }
 
 std::optional<double> least_remade(const PriceRequest& request, double stage) {
-  PriceRequest r = with_keep(request, request.others);
-  r.remade = 0;
+  PriceRequest r = request;
+  r.keep = r.others, r.remade = 0;
   const double room = capacity_bytes(r.cluster->device);
   const auto bytes = [&] { return device_bytes(stage_memory(r, stage)); };
   const double none = bytes();

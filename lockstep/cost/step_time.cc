@@ -34,11 +34,11 @@ struct Parameters {
   double dense = 0, expert = 0;  // of one rank, before sharding over data
 };
 
-Parameters busiest_parameters(const PriceRequest& r) {
+Parameters busiest_parameters(const PriceRequest& r, const StageSplit& split) {
   Parameters most;
   for (const double stage : {0.0, 1.0, r.pp - 1}) {
     if (stage > r.pp - 1) continue;
-    const PartParams params = stage_params(r, stage);
+    const PartParams params = stage_params(r, split, stage);
     most.dense = std::max(most.dense, params.tensor / r.tp + params.replicated);
     most.expert = std::max(most.expert, params.expert / (r.ep * r.etp));
   }
@@ -145,7 +145,7 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   time.bubble = bubble_seconds(r, mean_layers * forward + head.forward / r.pp,
                                mean_layers * backward + head.backward / r.pp);
   add_pipe(p, time);
-  const Parameters own = busiest_parameters(r);
+  const Parameters own = busiest_parameters(r, split);
   const DataTime data = data_time(p, own);
   if (r.dp * r.cp > 1)
     time.data = r.zero >= 3 ? sharded_exposed(p, data, layers * forward, layers * backward)

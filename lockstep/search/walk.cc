@@ -204,8 +204,8 @@ class Walker {
 
   // Makes as few blocks again as it takes to fit. Where the time that is left allows for less than all, that number is
   // tried first: most layouts end there.
-  Fit make_fit(PriceRequest& request, double allowed) {
-    if (allowed < cost::most_layers(request)) {
+  Fit make_fit(PriceRequest& request, double most, double allowed) {
+    if (allowed < most) {
       remake(request, allowed);
       // The first rank holds most microbatches.
       if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
@@ -213,7 +213,7 @@ class Walker {
     }
     ++walk_.memories;
     const std::optional<double> least = cost::least_remade(request);
-    remake(request, least.value_or(cost::most_layers(request)));
+    remake(request, least.value_or(most));
     if (!least) fits(request);  // notes what it would take
     return least ? Fit::kYes : Fit::kNever;
   }
@@ -223,11 +223,11 @@ class Walker {
     request.keep = blocks > 0 ? cost::Keep::kInput : request.others;
   }
 
-  // Blocks of the rank with most layers that can be made again before the bound is over the limit.
-  double allowed(const PriceRequest& request, const Floor& floor, double none) const {
-    if (limit_ == kInfinity) return cost::most_layers(request);
+  // How many of `most` blocks can be made again before the bound, which is `none` without any, is over the limit.
+  double allowed(const PriceRequest& request, const Floor& floor, double none, double most) const {
+    if (limit_ == kInfinity) return most;
     const double share = (limit_ - none) / (bound(request, floor, 1) - none);
-    return std::floor(std::min(1.0, share * kRoundingUp) * cost::most_layers(request));
+    return std::floor(std::min(1.0, share * kRoundingUp) * most);
   }
 
   bool fits(const PriceRequest& request) {
@@ -243,6 +243,7 @@ class Walker {
     for (const Timetable& table : tables_of(group.pp)) {
       request.pipe = table.pipe;
       request.chunks = table.chunks;
+      const double most = cost::most_layers(request);
       for (std::size_t i = group.first; i < group.last; ++i) {
         const Floor& floor = floors_[i];
         request.microbatch = floor.b;
@@ -254,7 +255,7 @@ class Walker {
         Known& known = known_[known_at + i - group.first];
         const double none = bound(request, floor, 0);
         if (std::max(none, known.remade == 0 ? known.seconds : 0) > limit_) continue;
-        const Fit fit = make_fit(request, allowed(request, floor, none));
+        const Fit fit = make_fit(request, most, allowed(request, floor, none, most));
         if (fit == Fit::kNever) break;
         if (fit == Fit::kNotInTime) continue;
         for (const cost::Placement placement : lattice_.placements(group.core, request.pp)) {
