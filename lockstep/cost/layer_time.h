@@ -26,8 +26,8 @@ struct KindTimes {
 };
 
 struct LayerTimes {
-  KindTimes made,
-      others;  // by `request.keep`, and by `request.others` where `request.remade` is set
+  KindTimes made;    // by `request.keep`
+  KindTimes others;  // by `request.others`, where `request.remade` is set
   ComputeTime head;
 };
 

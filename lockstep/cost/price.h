@@ -119,6 +119,7 @@ struct PriceRequest {
   double microbatches() const { return global_batch / (dp * microbatch); }
   double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
   double remade_of(double layers) const { return remade > 0 && remade < layers ? remade : layers; }
+  Keep kept_by_rest() const { return remade > 0 ? others : Keep::kAll; }
   double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
 };
 

@@ -82,7 +82,7 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   const double plain = layers_on(r, split, stage) - experts;
   const double tokens = r.tokens();
   const double layers = plain + experts, remade = r.remade_of(layers);
-  const Keep rest = r.remade > 0 ? r.others : Keep::kAll;
+  const Keep rest = r.kept_by_rest();
   const auto kept_by = [&](Keep keep) {
     return (plain > 0 ? plain / layers * kept_bytes_per_token(r, keep, false) : 0) +
            (experts > 0 ? experts / layers * kept_bytes_per_token(r, keep, true) : 0);

@@ -98,10 +98,10 @@ class Neighbours {
 
   void recompute(cost::Keep keep) {
     PriceRequest made = chosen_;
-    made.keep = keep, made.remade = 0;
+    made.keep = keep, made.remade = 0, made.others = cost::Keep::kAll;
     const plan::Recompute other = layout_of(made).recompute;
     if (other == recompute_) return;
-    policy("recompute " + to_text(other), [&](PriceRequest& r) { r.keep = keep, r.remade = 0; });
+    policy("recompute " + to_text(other), [&](PriceRequest& r) { r = made; });
   }
 
   void timetable(const Timetable& t) {

@@ -9,6 +9,7 @@ namespace lockstep::search {
 PassTimes pass_times(const cost::PriceRequest& request, const cost::StepTime& time) {
   const bool inputs = request.keep == cost::Keep::kInput;
   cost::PriceRequest r = request;
+  r.others = r.kept_by_rest();
   r.remade = inputs ? 1 : 0;  // so that others are priced too
   const cost::LayerTimes times = cost::layer_times(r);
   const double share = r.shape->expert_layers() / r.shape->layers;

@@ -22,6 +22,7 @@ constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
 
 // As the request, with so many blocks of its ranks made again.
 PriceRequest with_remade(PriceRequest request, double remade) {
+  request.others = request.kept_by_rest();
   request.remade = remade;
   if (remade == 0) request.keep = request.others;
   return request;
@@ -184,7 +185,7 @@ int most_remade(const PriceRequest& request, const StageLayers& remade) {
 }
 
 plan::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {
-  const Keep rest = request.keep == Keep::kInput ? request.others : request.keep;
+  const Keep rest = request.keep == Keep::kInput ? request.kept_by_rest() : request.keep;
   return plan::with_blocks(rest == Keep::kCheap ? plan::kCheap : plan::kKeepAll, stages.layers,
                            stages.remade);
 }

@@ -37,10 +37,14 @@ TEST(Explain, NeighboursAreOtherLayouts) {
     const plan::Layout chosen = layout_of(best);
     counted += chosen.recompute.blocks.empty() ? 0 : 1;
     whole += chosen.recompute == plan::kWholeBlock ? 1 : 0;
-    for (const Alternative& other : neighbours(asked.question, best))
+    bool has_block = false;
+    for (const Alternative& other : neighbours(asked.question, best)) {
+      has_block |= other.change == "recompute block";
       if (other.found) {
         EXPECT_NE(to_text(layout_of(*other.found)), to_text(chosen)) << other.change;
       }
+    }
+    EXPECT_EQ(has_block, chosen.recompute != plan::kWholeBlock);
   }
   EXPECT_GT(counted, 0);
   EXPECT_GT(whole, 0);
