@@ -119,6 +119,8 @@ struct PriceRequest {
   double microbatches() const { return global_batch / (dp * microbatch); }
   double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
   double remade_of(double layers) const { return remade > 0 && remade < layers ? remade : layers; }
+  // So many blocks of each rank keep their input alone, the rest what `others` says.
+  void remake(double blocks) { remade = blocks, keep = blocks > 0 ? Keep::kInput : others; }
   Keep kept_by_rest() const { return remade > 0 ? others : Keep::kAll; }
   double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
 };

@@ -129,8 +129,10 @@ class Neighbours {
   // As few blocks as this one needs, or all.
   static void remake_least(PriceRequest& r) {
     const std::optional<double> least = cost::least_remade(r);
-    r.remade = least.value_or(0);
-    if (least && *least == 0) r.keep = r.others;
+    if (least)
+      r.remake(*least);
+    else
+      r.remade = 0;
   }
 
   const Question& question_;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "lockstep/plan/step.h"
 #include "lockstep/schedule/catalog.h"
 #include "lockstep/search/layout_of.h"
 #include "lockstep/search/pass_times.h"
@@ -41,16 +40,11 @@ sim::StageCosts stage_costs(const PassTimes& times, const Stages& stages) {
   return costs;
 }
 
-StageLayers dealt(const PriceRequest& r) {
-  return plan::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks));
-}
-
 // REQUIRES: chunks = 1.
 std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
   const std::size_t last = stages.layers.size() - 1;
   const auto seconds = [&](std::size_t i) {
-    return stages.layers[i] * times.layer() + stages.remade[i] * times.again +
-           (i == last ? times.head() : 0);
+    return times.stage(stages.layers[i], stages.remade[i], i == last);
   };
   std::size_t busiest = 0;
   for (std::size_t i = 1; i <= last; ++i)
@@ -58,19 +52,14 @@ std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
   return busiest;
 }
 
-void remake(PriceRequest& request, int blocks) {
-  request.remade = blocks;
-  if (blocks == 0) request.keep = request.others;
-}
-
-// A price's terms are of the busiest rank, and it takes all ranks to make as many blocks again. Where they do not, the
-// price gets the number of the busiest, and the head only where that has it; the request gets the most of all.
+// A price's terms are of the busiest rank, and suppose that every rank makes as many blocks again. Where they do not,
+// the price gets the number of the busiest, and the head only where that has it; the request gets the most of all.
 void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
   if (priced.request.remade == 0 || priced.request.chunks > 1) return;
   const std::size_t busiest = busiest_rank(times, stages);
   PriceRequest its = priced.request;
-  remake(its, stages.remade[busiest]);
-  remake(priced.request, std::ranges::max(stages.remade));
+  its.remake(stages.remade[busiest]);
+  priced.request.remake(std::ranges::max(stages.remade));
   cost::Price& price = priced.price;
   price = cost::price(its);
   if (busiest + 1 == stages.layers.size()) return;
@@ -89,7 +78,7 @@ double slower_devices(const StepTime& time) {
 
 Stages stages_of(const Finalist& finalist) {
   const PriceRequest& r = finalist.priced.request;
-  Stages made = evenly_remade(r, finalist.layers.empty() ? dealt(r) : finalist.layers);
+  Stages made = evenly_remade(r, finalist.layers.empty() ? dealt_layers(r) : finalist.layers);
   if (!finalist.remade.empty()) made.remade = finalist.remade;
   return made;
 }
@@ -115,7 +104,7 @@ Finalist simulate(const Priced& walked, const Stages& given) {
   found.bubble = times.makespan.value - work;
   found.seconds = (times.makespan.value + more + time.data + time.optimizer) * slower_devices(time);
   found.simulated = true;
-  if (stages.layers != dealt(r)) found.layers = stages.layers;
+  if (stages.layers != dealt_layers(r)) found.layers = stages.layers;
   if (r.remade > 0) found.remade = stages.remade;
   if (r.chunks > 1) return found;
   cost::Price& price = found.priced.price;

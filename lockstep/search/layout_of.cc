@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/plan/step.h"
 
 namespace lockstep::search {
 namespace {
@@ -82,9 +81,7 @@ plan::Layout layout_of(const cost::PriceRequest& r) {
   layout.schedule = schedule_name(r.pipe);
   layout.chunks = static_cast<int>(r.chunks);
   layout.reduce = plan::default_reduce(r.zero);
-  layout.recompute = recompute_of(
-      r,
-      evenly_remade(r, plan::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks))));
+  layout.recompute = recompute_of(r, evenly_remade(r, dealt_layers(r)));
   layout.microbatches = whole(r.microbatches());
   return layout;
 }
@@ -130,10 +127,8 @@ Result<Finalist> time_layout(const Question& question, const plan::Layout& layou
                              std::int64_t microbatch) {
   const auto request = request_of(question, layout, microbatch);
   if (!request.ok()) return request.error();
-  Stages stages = evenly_remade(
-      *request, layout.layers.empty() ? plan::dealt_layers(count_of(question.shape.layers),
-                                                           count_of(request->pp * request->chunks))
-                                      : layout.layers);
+  Stages stages =
+      evenly_remade(*request, layout.layers.empty() ? dealt_layers(*request) : layout.layers);
   if (!layout.recompute.blocks.empty()) stages.remade = layout.recompute.blocks;
   return simulate({*request, cost::price(*request)}, stages);
 }

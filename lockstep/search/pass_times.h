@@ -14,6 +14,10 @@ struct PassTimes {
   double hop = 0;  // one way
   double layer() const { return forward + backward; }
   double head() const { return head_forward + head_backward; }
+  // Of a stage with so many layers, of which some are made again.
+  double stage(int layers, int remade, bool has_head) const {
+    return layers * layer() + remade * again + (has_head ? head() : 0);
+  }
 };
 
 // Degrees and layers are whole numbers that prices hold as reals.

@@ -23,8 +23,7 @@ constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
 // As the request, with so many blocks of its ranks made again.
 PriceRequest with_remade(PriceRequest request, double remade) {
   request.others = request.kept_by_rest();
-  request.remade = remade;
-  if (remade == 0) request.keep = request.others;
+  request.remake(remade);
   return request;
 }
 
@@ -48,8 +47,7 @@ class Ranks {
   int layers() const { return layers_; }
 
   double seconds(int rank, int layers) {
-    return layers * times_.layer() + at(rank, layers).remade * times_.again +
-           (rank == ranks() - 1 ? times_.head() : 0);
+    return times_.stage(layers, at(rank, layers).remade, rank == ranks() - 1);
   }
   double bytes(int rank, int layers) { return at(rank, layers).bytes; }
 
@@ -115,7 +113,7 @@ StageLayers counts(std::span<const std::int32_t> begin) {
 
 Stages balanced(const PriceRequest& request, const PassTimes& times) {
   Ranks ranks(request, times);
-  StageLayers dealt = plan::dealt_layers(ranks.layers(), ranks.ranks());
+  StageLayers dealt = dealt_layers(request);
   const double room = cost::capacity_bytes(request.cluster->device);
   const auto fastest =
       schedule::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
@@ -153,6 +151,10 @@ int rank_of(const PriceRequest& request, std::size_t stage) {
 }
 
 }  // namespace
+
+StageLayers dealt_layers(const PriceRequest& r) {
+  return plan::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks));
+}
 
 Stages best_stages(const PriceRequest& request, const PassTimes& times) {
   const int layers = count_of(request.shape->layers);

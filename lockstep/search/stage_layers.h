@@ -22,7 +22,10 @@ struct Stages {
   StageLayers remade;  // of them: the first ones, which keep their input alone
 };
 
-// plan::dealt_layers where none is faster. A request with `remade` has the number chosen for each rank, another keeps
+// As a run deals them unless it is told otherwise.
+StageLayers dealt_layers(const cost::PriceRequest& request);
+
+// The dealt layers where none are faster. A request with `remade` has the number chosen for each rank, another keeps
 // what it says everywhere. REQUIRES: no more stages than layers, or chunks.
 Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 

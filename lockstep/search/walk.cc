@@ -206,21 +206,16 @@ class Walker {
   // tried first: most layouts end there.
   Fit make_fit(PriceRequest& request, double most, double allowed) {
     if (allowed < most) {
-      remake(request, allowed);
+      request.remake(allowed);
       // The first rank holds most microbatches.
       if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
         return Fit::kNotInTime;
     }
     ++walk_.memories;
     const std::optional<double> least = cost::least_remade(request);
-    remake(request, least.value_or(most));
+    request.remake(least.value_or(most));
     if (!least) fits(request);  // notes what it would take
     return least ? Fit::kYes : Fit::kNever;
-  }
-
-  static void remake(PriceRequest& request, double blocks) {
-    request.remade = blocks;
-    request.keep = blocks > 0 ? cost::Keep::kInput : request.others;
   }
 
   // How many of `most` blocks can be made again before the bound, which is `none` without any, is over the limit.
