@@ -19,14 +19,14 @@
 #include <vector>
 
 #include "bench/median.h"
-#include "lockstep/arch/arch.h"
 #include "lockstep/base/check.h"
 #include "lockstep/cluster/catalog.h"
 #include "lockstep/cluster/rates.h"
-#include "lockstep/comm/local.h"
-#include "lockstep/cost/model_shape.h"
+#include "lockstep/comm/local/local.h"
+#include "lockstep/cost/analytic/model_shape.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/search/calibrated.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/planner/calibrated.h"
 #include "lockstep/sim/residuals.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
@@ -59,8 +59,8 @@ const std::vector<std::string> kLayouts = {
     "tp2 nosp dp1 zero0 m8",
 };
 
-plan::Spec small_run(std::int64_t hidden, std::int64_t batch) {
-  plan::Spec spec;
+spec::Spec small_run(std::int64_t hidden, std::int64_t batch) {
+  spec::Spec spec;
   spec.model.name = "bench";
   spec.model.layers = 4;
   spec.model.hidden = hidden;
@@ -75,9 +75,9 @@ plan::Spec small_run(std::int64_t hidden, std::int64_t batch) {
   return spec;
 }
 
-plan::Spec spec_for(const std::string& name, std::int64_t hidden) {
-  plan::Spec spec = small_run(hidden, 32);
-  const auto layout = plan::parse_layout(name);
+spec::Spec spec_for(const std::string& name, std::int64_t hidden) {
+  spec::Spec spec = small_run(hidden, 32);
+  const auto layout = spec::parse_layout(name);
   LS_CHECK(layout.ok(), name, ": ", layout.ok() ? "" : layout.error().message);
   spec.layout = *layout;
   spec.batch = cut(spec.batch, spec.layout);
@@ -85,19 +85,19 @@ plan::Spec spec_for(const std::string& name, std::int64_t hidden) {
 }
 
 // What `lockstep plan` would choose from on two cores.
-std::vector<plan::Spec> planned(std::int64_t hidden) {
-  const plan::Spec run = small_run(hidden, 16);
+std::vector<spec::Spec> planned(std::int64_t hidden) {
+  const spec::Spec run = small_run(hidden, 16);
   const cluster::Cluster machine = cluster::cluster_from_name("cpu-gloo:2").value();
-  const search::Question question = search::runnable({.shape = cost::shape_of(run.model),
-                                                      .cluster = &machine,
-                                                      .rates = &cluster::rates_of(machine.device),
-                                                      .devices = kRanks,
-                                                      .seq = run.batch.seq,
-                                                      .global_batch = run.batch.global_batch},
-                                                     run.train.dtype);
-  std::vector<plan::Spec> found =
-      search::CalibratedSearch::create(question, run.model, run.train.dtype, {}).value().layouts();
-  for (plan::Spec& spec : found) spec.train = run.train;
+  const planner::Question question = planner::runnable({.shape = cost::shape_of(run.model),
+                                                        .cluster = &machine,
+                                                        .rates = &cluster::rates_of(machine.device),
+                                                        .devices = kRanks,
+                                                        .seq = run.batch.seq,
+                                                        .global_batch = run.batch.global_batch},
+                                                       run.train.dtype);
+  std::vector<spec::Spec> found =
+      planner::CalibratedSearch::create(question, run.model, run.train.dtype, {}).value().layouts();
+  for (spec::Spec& spec : found) spec.train = run.train;
   return found;
 }
 
@@ -118,7 +118,7 @@ cost::RunTimeline run(const train::Job& job, std::int64_t steps) {
 }
 
 sim::Simulation predict(const train::Job& job, const cost::Calibration& known) {
-  return search::timed_step(job.spec, job.model, {"", known}).value().simulation;
+  return planner::timed_step(job.spec, job.model, {"", known}).value().simulation;
 }
 
 struct Row {
@@ -137,7 +137,7 @@ struct Row {
   void measure(std::int64_t steps) {
     cost::RunTimeline one = run(job, steps);
     rounds.push_back(one.typical().makespan().value);
-    for (schedule::StepTimeline& step : one.steps) measured.steps.push_back(std::move(step));
+    for (program::StepTimeline& step : one.steps) measured.steps.push_back(std::move(step));
   }
   void conclude() {
     std::ranges::sort(predicted, {}, &sim::Simulation::makespan);
@@ -219,13 +219,13 @@ int run_all(int argc, char** argv) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   const bool plans = argc > 5 && std::string(argv[5]) == "plan";
-  std::vector<plan::Spec> specs;
+  std::vector<spec::Spec> specs;
   if (plans) specs = planned(number(4, 128));
   for (const std::string& name : kLayouts)
     if (!plans && (argc <= 5 || name.find(argv[5]) != std::string::npos))
       specs.push_back(spec_for(name, number(4, 128)));
   std::vector<Row> rows;
-  for (const plan::Spec& spec : specs) {
+  for (const spec::Spec& spec : specs) {
     Row row{to_text(spec.layout), train::make_job(spec).value()};
     row.key =
         to_json(cost::fingerprint(row.job.model.config, train::sizes_of(row.job, Rank{0}).unit))

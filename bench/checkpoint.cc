@@ -10,18 +10,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "bench/median.h"
-#include "lockstep/arch/catalog.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/spec/spec.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
 #include "lockstep/train/checkpoint.h"
@@ -93,7 +94,7 @@ void bench_rank(const Job& job, comm::World& world, const std::string& folder, i
     }
     if (world.rank().value != 0) continue;
     found.push_back(now);
-    files::remove_all(files::real_disk(), folder + "/" + checkpoint::folder_name(round + 1));
+    std::filesystem::remove_all(folder + "/" + checkpoint::folder_name(round + 1));
   }
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -104,9 +105,9 @@ int run(const std::string& folder, int rounds, const std::string& model,
         const std::string& layout) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
-  plan::Spec spec;
-  spec.model = arch::find(model).value().config;
-  spec.layout = plan::parse_layout(layout).value();
+  spec::Spec spec;
+  spec.model = model::find(model).value().config;
+  spec.layout = spec::parse_layout(layout).value();
   spec.batch = {128, 2, 1};
   spec.train = {1, {.peak = 1e-3}, 0.1, 1.0, 1, DType::kF32};
   const Job job = make_job(spec).value();
@@ -134,7 +135,7 @@ int run(const std::string& folder, int rounds, const std::string& model,
               1e3 * of(&Round::load_cold), gb / of(&Round::load_cold));
   std::printf("  per second of one core: save %.2f GB, load %.2f GB\n", gb / of(&Round::save_cpu),
               gb / of(&Round::load_cpu));
-  files::remove_all(files::real_disk(), folder);
+  for (const char* name : {"/.lock", "/latest", ""}) std::filesystem::remove(folder + name);
   return 0;
 }
 

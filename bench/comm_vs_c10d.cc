@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/c10d/store.h"
+#include "lockstep/comm/gloo/link.h"
+#include "lockstep/comm/gloo/world.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/tensor/gloo_link.h"
-#include "lockstep/tensor/gloo_world.h"
-#include "lockstep/tensor/store.h"
 
 namespace lockstep {
 namespace {
@@ -58,13 +58,13 @@ struct Contest {
 int run_rank(std::int64_t bytes, int repetitions) {
   const auto rendezvous = *comm::rendezvous_from(comm::process_environment);
   const Deadline deadline = Deadline::after(Seconds{120});
-  auto world = tensor::join_gloo(rendezvous, deadline);
+  auto world = comm::join_gloo(rendezvous, deadline);
   std::vector<Rank> all;
   for (int r = 0; r < world->size(); ++r) all.push_back(Rank{r});
   auto comm = world->connect("bench", "bench", all, deadline);
-  auto store = tensor::Store::connect(rendezvous.host, rendezvous.port, deadline);
-  auto link = tensor::GlooLink::connect(*store, "c10d", rendezvous.rank.value, world->size(),
-                                        "127.0.0.1", deadline);
+  auto store = comm::Store::connect(rendezvous.host, rendezvous.port, deadline);
+  auto link = comm::GlooLink::connect(*store, "c10d", rendezvous.rank.value, world->size(),
+                                      "127.0.0.1", deadline);
   c10d::Backend& own = link->native();
 
   const std::int64_t full_count = bytes / 4, piece_count = full_count / world->size();

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "bench/median.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/exec/executor.h"
-#include "lockstep/exec/synthetic.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
+#include "tests/support/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -19,19 +19,19 @@ namespace {
 constexpr int kBlocks = 24, kMicrobatches = 16;
 
 void measure(int pp, int zero, int steps) {
-  schedule::StepShape step;
+  program::StepShape step;
   step.zero = zero;
-  step.period = schedule::Period::kMicrobatch;
-  step.stage_begin = schedule::split_units(kBlocks + 2, pp);
-  const schedule::Program program =
-      *schedule::lower(*schedule::find("1f1b")->build({pp, 1, kMicrobatches}), step);
+  step.period = program::Period::kMicrobatch;
+  step.stage_begin = program::split_units(kBlocks + 2, pp);
+  const program::Program program =
+      *program::lower(*pipeline::find("1f1b")->build({pp, 1, kMicrobatches}), step);
   const mesh::Mesh mesh = *mesh::Mesh::create({.pp = pp});
   comm::run_local(pp, [&](comm::World& world) {
     const exec::Groups groups(world, "", mesh, false, Deadline::after(Seconds{60}));
     const Coord coord = mesh.coord(world.rank(), mesh::Axis::kPipeline);
     exec::SyntheticWorkspace workspace(
-        program, coord, 0, [](const schedule::Value&) { return std::int64_t{4}; },
-        [](const schedule::Op&) { return Seconds{-1}; });
+        program, coord, 0, [](const program::Value&) { return std::int64_t{4}; },
+        [](const program::Op&) { return Seconds{-1}; });
     exec::Executor executor(program, coord, groups, workspace, {Seconds{60}});
     std::vector<double> per_op;
     for (int i = 0; i < steps; ++i) {

@@ -12,29 +12,29 @@
 
 #include "bench/median.h"
 #include "lockstep/base/check.h"
+#include "lockstep/comm/gloo/world.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/exec/executor.h"
-#include "lockstep/exec/synthetic.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
 #include "lockstep/sim/simulator.h"
-#include "lockstep/tensor/gloo_world.h"
+#include "tests/support/synthetic.h"
 
 namespace lockstep {
 namespace {
 
-using schedule::OpKind;
+using program::OpKind;
 
 constexpr int kRanks = 2;
 constexpr int kBlocks = 6;
 
-schedule::Program zero3_program() {
-  schedule::StepShape step;
+program::Program zero3_program() {
+  program::StepShape step;
   step.stage_begin = {0, kBlocks + 2};
   step.zero = 3;
-  step.period = schedule::Period::kMicrobatch;
-  return *schedule::lower(*schedule::find("1f1b")->build({1, 1, 1}), step);
+  step.period = program::Period::kMicrobatch;
+  return *program::lower(*pipeline::find("1f1b")->build({1, 1, 1}), step);
 }
 
 bool is_compute(OpKind kind) { return kind == OpKind::kForward || kind == OpKind::kBackward; }
@@ -65,7 +65,7 @@ class Bench {
         program_(zero3_program()),
         mesh_(*mesh::Mesh::create({.dp = kRanks})),
         groups_(world, "", mesh_, false, Deadline::after(Seconds{60})),
-        lone_(*groups_.of(schedule::Reach::kShard)[0]),
+        lone_(*groups_.of(program::Reach::kShard)[0]),
         elements_(mib * 1024 * 1024 / 4) {}
 
   // Of gathers that have nothing beside them, one after another as in the step.
@@ -85,25 +85,25 @@ class Bench {
   Outcome run(double compute, int steps) {
     exec::SyntheticWorkspace workspace(
         program_, {0}, world_.rank().value,
-        [this](const schedule::Value& value) {
-          using schedule::ValueKind;
+        [this](const program::Value& value) {
+          using program::ValueKind;
           if (value.kind == ValueKind::kParam || value.kind == ValueKind::kMainGrad)
             return elements_;
           if (value.kind == ValueKind::kParamShard || value.kind == ValueKind::kReduced)
             return elements_ / kRanks;
           return std::int64_t{16};
         },
-        [compute](const schedule::Op& op) { return Seconds{is_compute(op.kind) ? compute : 0.0}; });
+        [compute](const program::Op& op) { return Seconds{is_compute(op.kind) ? compute : 0.0}; });
     exec::Executor executor(program_, {0}, groups_, workspace, {Seconds{60}});
     executor.run();  // touches all memory
     Outcome outcome;
     for (int i = 0; i < steps; ++i) {
       executor.run();
-      const schedule::Timeline& timeline = executor.timeline();
+      const program::Timeline& timeline = executor.timeline();
       outcome.add({timeline.back().end.value, waited(timeline, OpKind::kGather),
                    waited(timeline, OpKind::kReduce)},
                   predict(timeline, executor.lanes()));
-      for (const schedule::TimedOp& timed : executor.lanes())
+      for (const program::TimedOp& timed : executor.lanes())
         if (program_.lists[0][static_cast<std::size_t>(timed.op)].kind == OpKind::kGather)
           outcome.gather.push_back((timed.end - timed.start).value);
     }
@@ -111,12 +111,12 @@ class Bench {
   }
 
  private:
-  Times predict(const schedule::Timeline& timeline, const schedule::Timeline& lanes) const {
+  Times predict(const program::Timeline& timeline, const program::Timeline& lanes) const {
     std::vector<Seconds> lengths(program_.lists[0].size());
-    for (const schedule::Timeline* part : {&timeline, &lanes})
-      for (const schedule::TimedOp& timed : *part)
+    for (const program::Timeline* part : {&timeline, &lanes})
+      for (const program::TimedOp& timed : *part)
         lengths[static_cast<std::size_t>(timed.op)] = timed.end - timed.start;
-    const auto simulated = sim::simulate(program_, [&](Coord, const schedule::Op& op) {
+    const auto simulated = sim::simulate(program_, [&](Coord, const program::Op& op) {
       return lengths[static_cast<std::size_t>(&op - program_.lists[0].data())];
     });
     LS_CHECK(simulated.ok());
@@ -124,11 +124,11 @@ class Bench {
             waited(simulated->coords[0], OpKind::kReduce)};
   }
 
-  double waited(const schedule::Timeline& timeline, OpKind target) const {
+  double waited(const program::Timeline& timeline, OpKind target) const {
     const auto& list = program_.lists[0];
     double sum = 0;
-    for (const schedule::TimedOp& timed : timeline) {
-      const schedule::Op& op = list[static_cast<std::size_t>(timed.op)];
+    for (const program::TimedOp& timed : timeline) {
+      const program::Op& op = list[static_cast<std::size_t>(timed.op)];
       if (op.kind == OpKind::kWait && list[static_cast<std::size_t>(op.target)].kind == target)
         sum += (timed.end - timed.start).value;
     }
@@ -136,7 +136,7 @@ class Bench {
   }
 
   comm::World& world_;
-  schedule::Program program_;
+  program::Program program_;
   mesh::Mesh mesh_;
   exec::Groups groups_;
   comm::Communicator& lone_;  // the shard group
@@ -144,8 +144,8 @@ class Bench {
 };
 
 void run_rank(std::int64_t mib, int steps) {
-  const auto world = tensor::join_gloo(*comm::rendezvous_from(comm::process_environment),
-                                       Deadline::after(Seconds{60}));
+  const auto world = comm::join_gloo(*comm::rendezvous_from(comm::process_environment),
+                                     Deadline::after(Seconds{60}));
   Bench bench(*world, mib);
   if (world->rank() == Rank{0})
     std::printf(

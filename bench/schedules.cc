@@ -14,17 +14,17 @@
 
 #include "bench/median.h"
 #include "lockstep/base/check.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/exec/executor.h"
-#include "lockstep/exec/synthetic.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
 #include "lockstep/sim/simulator.h"
+#include "tests/support/synthetic.h"
 
 namespace lockstep {
 namespace {
 
-using schedule::OpKind;
+using program::OpKind;
 
 constexpr double kTolerance = 0.03;
 
@@ -45,7 +45,7 @@ class Bench {
     std::printf("%d coordinates, %d microbatches, F = I = W = %.0f ms on a whole coordinate\n\n",
                 coords_, microbatches_, 1e3 * forward_.value);
     std::printf("schedule        chunks  simulated   measured    error\n");
-    for (const schedule::CatalogRow& known : schedule::catalog())
+    for (const pipeline::CatalogRow& known : pipeline::catalog())
       for (const int chunks : {1, 2, 4}) {
         const auto timetable = known.build({coords_, chunks, microbatches_});
         if (!timetable.ok() || (known.chunks == 0 && chunks == 1)) continue;
@@ -60,23 +60,23 @@ class Bench {
 
  private:
   // One block in every stage; embedding and head take no time.
-  Row time(std::string name, const schedule::Schedule& timetable) const {
+  Row time(std::string name, const pipeline::Schedule& timetable) const {
     const int stages = timetable.shape().stages(), chunks = timetable.shape().chunks;
-    schedule::StepShape step;
-    step.stage_begin = schedule::split_units(stages + 2, stages);
-    const schedule::Program program = *schedule::lower(timetable, step);
-    const auto length = [&](const schedule::Op& op) {
+    program::StepShape step;
+    step.stage_begin = program::split_units(stages + 2, stages);
+    const program::Program program = *program::lower(timetable, step);
+    const auto length = [&](const program::Op& op) {
       const bool is_block = op.unit > 0 && op.unit < step.head() && op.microbatch >= 0;
       const double halves = op.kind == OpKind::kBackward ? 2.0 : 1.0;
       return Seconds{is_block ? forward_.value * halves / chunks : 0.0};
     };
     const auto simulated =
-        sim::simulate(program, [&](Coord, const schedule::Op& op) { return length(op); });
+        sim::simulate(program, [&](Coord, const program::Op& op) { return length(op); });
     LS_CHECK(simulated.ok());
     return {std::move(name), chunks, simulated->makespan.value, measure(program, length)};
   }
 
-  double measure(const schedule::Program& program,
+  double measure(const program::Program& program,
                  const exec::SyntheticWorkspace::Length& length) const {
     const mesh::Mesh mesh = *mesh::Mesh::create({.pp = coords_});
     std::mutex mutex;
@@ -87,10 +87,10 @@ class Bench {
       const exec::Groups groups(world, "", mesh, false, deadline);
       const Coord coord = mesh.coord(world.rank(), mesh::Axis::kPipeline);
       exec::SyntheticWorkspace workspace(
-          program, coord, 0, [](const schedule::Value&) { return std::int64_t{16}; }, length);
+          program, coord, 0, [](const program::Value&) { return std::int64_t{16}; }, length);
       exec::Executor executor(program, coord, groups, workspace, {Seconds{600}});
       for (std::size_t step = 0; step < begins.size(); ++step) {
-        groups.of(schedule::Reach::kPipeline)[0]->barrier(deadline).wait();
+        groups.of(program::Reach::kPipeline)[0]->barrier(deadline).wait();
         const SteadyPoint begin = std::chrono::steady_clock::now();
         executor.run();
         const std::lock_guard lock(mutex);

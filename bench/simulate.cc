@@ -11,24 +11,24 @@
 #include <vector>
 
 #include "bench/median.h"
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/catalog.h"
 #include "lockstep/base/check.h"
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/cost/traffic.h"
-#include "lockstep/plan/legal.h"
-#include "lockstep/plan/step.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/deadlock.h"
-#include "lockstep/schedule/memory_walk.h"
-#include "lockstep/schedule/validate.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/deadlock.h"
+#include "lockstep/program/memory_walk.h"
+#include "lockstep/program/validate.h"
 #include "lockstep/sim/simulator.h"
 #include "lockstep/sim/stage_sim.h"
+#include "lockstep/spec/legal.h"
+#include "lockstep/spec/step.h"
 
 namespace lockstep {
 namespace {
 
-using schedule::OpKind;
+using program::OpKind;
 
 double processor_ms() {
   timespec now = {};
@@ -54,9 +54,9 @@ double median_ms(int repeats, const Work& work) {
 }
 
 void time_stages(const char* name, int repeats) {
-  const schedule::Shape shape = {16, 8, 128};
-  const auto build = schedule::find(name)->build;
-  const schedule::Schedule made = *build(shape);
+  const pipeline::Shape shape = {16, 8, 128};
+  const auto build = pipeline::find(name)->build;
+  const pipeline::Schedule made = *build(shape);
   const sim::StageCosts costs = sim::even_costs(shape, {60}, {72}, {48}, {3});
   std::printf("stages of %-15s build %6.2f ms, simulate %6.2f ms\n", name,
               median_ms(repeats, [&] { LS_CHECK(build(shape).ok()); }), median_ms(repeats, [&] {
@@ -64,7 +64,7 @@ void time_stages(const char* name, int repeats) {
               }));
 }
 
-Seconds cost_of(Coord, const schedule::Op& op) {
+Seconds cost_of(Coord, const program::Op& op) {
   switch (op.kind) {
     case OpKind::kForward:
     case OpKind::kRecompute:
@@ -87,10 +87,10 @@ class Candidate {
   Candidate(int zero, std::int64_t dp) {
     layout_.degrees = {.tp = 8, .pp = 16, .dp = dp};
     layout_.zero = zero;
-    layout_.reduce = plan::default_reduce(zero);
+    layout_.reduce = spec::default_reduce(zero);
     layout_.schedule = "interleaved";
     layout_.chunks = 8;
-    layout_.recompute = plan::kWholeBlock;
+    layout_.recompute = spec::kWholeBlock;
     batch_ = {.seq = 8192, .global_batch = 128 * dp, .microbatch = 1};
     sizes_ = {.unit = {.batch = 1,
                        .seq = 8192,
@@ -106,12 +106,12 @@ class Candidate {
       phase.push_back(processor_ms() - last);
       last = processor_ms();
     };
-    plan::legal(model_.config, layout_, batch_, DType::kBF16);
-    program_ = *plan::program_for(model_, layout_, batch_);
+    spec::legal(model_.config, layout_, batch_, DType::kBF16);
+    program_ = *spec::program_for(model_, layout_, batch_);
     note(lower_);
-    LS_CHECK(schedule::validate(program_).empty());
+    LS_CHECK(program::validate(program_).empty());
     note(validate_);
-    for (const auto level : {schedule::Transport::kFifoPerDirection, schedule::Transport::kTagged})
+    for (const auto level : {program::Transport::kFifoPerDirection, program::Transport::kTagged})
       LS_CHECK(check_deadlock(program_, level).ok());
     note(deadlock_);
     LS_CHECK(sim::simulate(program_, cost_of).ok());
@@ -136,7 +136,7 @@ class Candidate {
 
  private:
   void walk_and_count() const {
-    const schedule::ProgramBytes bytes = cost::program_bytes(model_, program_.step, sizes_);
+    const program::ProgramBytes bytes = cost::program_bytes(model_, program_.step, sizes_);
     const mesh::Mesh mesh = *mesh::Mesh::create(layout_.degrees, layout_.order);
     for (int coord = 0; coord < program_.step.shape.coords; ++coord) {
       LS_CHECK(walk(program_, {coord}, bytes).peak > 0);
@@ -145,11 +145,11 @@ class Candidate {
     }
   }
 
-  arch::Model model_ = *arch::describe(arch::find("llama3-405b")->config);
-  plan::Layout layout_;
-  plan::Batch batch_;
+  model::Model model_ = *model::describe(model::find("llama3-405b")->config);
+  spec::Layout layout_;
+  spec::Batch batch_;
   cost::StepSizes sizes_;
-  schedule::Program program_;
+  program::Program program_;
   std::vector<double> lower_, validate_, deadlock_, simulate_, slowed_, walk_, all_;
 };
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/median.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
@@ -26,7 +26,7 @@ constexpr double kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kDecay = 0.1;
 
 class BareLlama {
  public:
-  BareLlama(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type);
+  BareLlama(const model::ModelConfig& config, std::int64_t seq, at::ScalarType type);
 
   // One step over microbatches of tokens and labels, [batch, seq] each: mean loss, clipping by the
   // global norm, AdamW. Returns the loss.
@@ -42,7 +42,7 @@ class BareLlama {
   at::Tensor forward(const Block& block, const at::Tensor& x, std::int64_t batch) const;
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& labels) const;
 
-  arch::ModelConfig config_;
+  model::ModelConfig config_;
   std::int64_t seq_;
   at::Tensor cos_, sin_;
   at::Tensor embed_, norm_, head_;
@@ -50,7 +50,7 @@ class BareLlama {
   std::vector<at::Tensor> params_, first_, second_, counts_;
 };
 
-BareLlama::BareLlama(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type)
+BareLlama::BareLlama(const model::ModelConfig& config, std::int64_t seq, at::ScalarType type)
     : config_(config), seq_(seq) {
   const at::TensorOptions options(type);
   const auto weight = [&](std::vector<std::int64_t> shape) {
@@ -147,8 +147,8 @@ constexpr Case kCases[] = {
     {"wide: 4 layers of 768, 512 tokens", 4, 768, 12, 4, 2048, 8192, 256, 2, 2},
 };
 
-plan::Spec spec_of(const Case& about) {
-  plan::Spec spec;
+spec::Spec spec_of(const Case& about) {
+  spec::Spec spec;
   spec.model.name = about.name;
   spec.model.layers = about.layers;
   spec.model.hidden = about.hidden;
@@ -173,7 +173,9 @@ double seconds(Body body) {
 
 void measure(const Case& about, int threads, int rounds) {
   at::set_num_threads(threads);
-  const auto job = train::make_job(spec_of(about));
+  spec::Spec spec = spec_of(about);
+  spec.train.threads = threads;
+  const auto job = train::make_job(spec);
   const data::MockTokens source(1, about.vocab, false);
   std::vector<at::Tensor> tokens, labels;
   for (std::int64_t mb = 0; mb < about.microbatches; ++mb)

@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "bench/median.h"
-#include "lockstep/arch/catalog.h"
 #include "lockstep/base/check.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/tensor/gloo_world.h"
+#include "lockstep/model/catalog.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
 #include "lockstep/train/session.h"
@@ -33,19 +33,19 @@ namespace lockstep {
 namespace {
 
 struct Request {
-  plan::Spec spec;
+  spec::Spec spec;
   int threads = 1, warmup = 0, steps = 0;
   std::string record;
 };
 
-plan::Layout layout_of(std::string words) {
+spec::Layout layout_of(std::string words) {
   std::ranges::replace(words, ',', ' ');
-  return plan::parse_layout(words).value();
+  return spec::parse_layout(words).value();
 }
 
 // The models of the duel: gpt2 ties its head; llama has half as many key/value heads.
-arch::ModelConfig model_of(char** word, bool is_llama, bool is_pipeline) {
-  arch::ModelConfig model = arch::find(is_llama ? "llama2-7b" : "gpt2")->config;
+model::ModelConfig model_of(char** word, bool is_llama, bool is_pipeline) {
+  model::ModelConfig model = model::find(is_llama ? "llama2-7b" : "gpt2")->config;
   model.layers = std::atoll(word[1]);
   model.hidden = std::atoll(word[2]);
   model.heads = std::atoll(word[3]);
@@ -62,7 +62,7 @@ Request request_of(char** word) {
   Request request;
   const std::string dtype = word[7];
   const bool is_llama = std::string(word[12]) == "llama";
-  plan::Spec& spec = request.spec;
+  spec::Spec& spec = request.spec;
   spec.layout = layout_of(word[14]);
   spec.model = model_of(word, is_llama, spec.layout.degrees.pp > 1);
   const std::int64_t microbatch = std::atoll(word[6]), count = std::atoll(word[13]);
@@ -104,7 +104,7 @@ void write_record(const Request& request, const std::vector<double>& times, cons
   if (times.empty()) return;
   const Usage after = usage();
   const auto n = static_cast<double>(times.size());
-  const plan::Batch& batch = request.spec.batch;
+  const spec::Batch& batch = request.spec.batch;
   std::FILE* file = std::fopen(request.record.c_str(), "w");
   LS_CHECK(file != nullptr, "cannot write ", request.record);
   std::fprintf(file,
@@ -135,8 +135,9 @@ bool goes_on(const Request& request, std::size_t taken, comm::World& world,
 }
 
 void take_part(const Request& request, comm::World& world) {
-  at::set_num_threads(request.threads);
-  const auto job = train::make_job(request.spec);
+  spec::Spec spec = request.spec;
+  spec.train.threads = request.threads;
+  const auto job = train::make_job(spec);
   LS_CHECK(job.ok(), job.error().message);
   const data::MockTokens source(1, request.spec.model.vocab, false);
   train::Session session(*job, world, "", source, Seconds{600});
@@ -175,7 +176,7 @@ int main(int argc, char** argv) {
   const Request request = request_of(argv);
   const auto place = comm::rendezvous_from(comm::process_environment);
   if (place.ok() && place->world_size > 1) {
-    const auto world = tensor::join_gloo(*place, Deadline::after(Seconds{60}));
+    const auto world = comm::join_gloo(*place, Deadline::after(Seconds{60}));
     take_part(request, *world);
   } else {
     comm::run_local(1, [&](comm::World& world) { take_part(request, world); });

@@ -1,10 +1,13 @@
 #include "cli/app.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <new>
 #include <ostream>
 #include <utility>
 
+#include "cli/engine.h"
 #include "cli/help.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
@@ -62,12 +65,10 @@ ExitCode dispatch(const std::vector<Verb>& verbs, std::vector<std::string> words
   }
   const Result<Args> args = parse_args(verb, found->path, words, lookup);
   if (!args.ok()) return fail(output, args.error());
-  if (verb.needs_torch && !LOCKSTEP_WITH_TORCH)
-    return fail(output, Error{Code::kNeedsTorch,
-                              join_parts("`lockstep ", found->path,
-                                         "` needs LibTorch, which this build does not have"),
-                              "build the preset `dev`"});
-  return verb.run(*args, output);
+  if (verb.run != nullptr) return verb.run(*args, output);
+  const auto engine = load_engine(join_parts("`lockstep ", found->path, "`"));
+  if (!engine.ok()) return fail(output, engine.error());
+  return ((*engine)->*verb.engine)(*args, output);
 }
 
 ExitCode bug(Output& output, const char* what) {
@@ -90,6 +91,14 @@ ExitCode guarded(const std::vector<Verb>& verbs, std::vector<std::string> words,
   }
 }
 
+constexpr int kNoWidth = std::numeric_limits<int>::max();  // of a pipe
+
+// COLUMNS, else the terminal's own.
+int columns_of(const Surroundings& surroundings) {
+  const int columns = std::atoi(surroundings.lookup("COLUMNS").value_or("").c_str());
+  return columns > 0 ? columns : surroundings.out_is_terminal ? surroundings.width : kNoWidth;
+}
+
 }  // namespace
 
 bool use_colour(std::string_view choice, const EnvironmentLookup& lookup, bool is_terminal) {
@@ -104,6 +113,7 @@ bool use_colour(std::string_view choice, const EnvironmentLookup& lookup, bool i
 ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> words,
                       const Surroundings& surroundings, std::ostream& out, std::ostream& err) {
   const Common common = take_common(words);
+  const int columns = columns_of(surroundings);
   Output output{
       .out = out,
       .err = err,
@@ -112,7 +122,9 @@ ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> w
       .err_colour = use_colour(common.color, surroundings.lookup, surroundings.err_is_terminal),
       .live = surroundings.err_is_terminal && surroundings.lookup("TERM").value_or("") != "dumb" &&
               !common.json,
-      .width = surroundings.width};
+      // Long lines are hard to read, so a wide window is not filled with text.
+      .width = std::clamp(columns == kNoWidth ? surroundings.width : columns, 40, 100),
+      .table_width = columns};
   const std::vector<std::string> choices = {"auto", "always", "never"};
   if (common.color.empty())
     return fail(output, Error{Code::kBadOptionValue, "--color needs a value",

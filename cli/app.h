@@ -15,7 +15,7 @@ struct Surroundings {
   EnvironmentLookup lookup;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
-  int width = 80;
+  int width = 80;  // columns of the terminal; in a pipe, of text
 };
 
 // --color beats NO_COLOR (non-empty: off) beats CLICOLOR_FORCE and FORCE_COLOR (non-empty and not

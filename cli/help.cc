@@ -52,6 +52,7 @@ class Page {
 std::string term_of(const Option& option) {
   std::string term = option.letter == 0 ? "" : strf("-%c, ", option.letter);
   term += "--" + option.name;
+  if (!option.bare.empty()) return term + "[=" + option.value + "]";
   return option.value.empty() ? term : term + " " + option.value;
 }
 

@@ -1,7 +1,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "cli/app.h"
 #include "cli/verbs.h"
+#include "lockstep/launch/spawn.h"
 
 namespace {
 
@@ -17,16 +17,15 @@ std::optional<std::string> variable(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-// Long lines are hard to read, so a wide terminal is not filled.
 int terminal_width() {
   winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return std::clamp<int>(size.ws_col, 40, 100);
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 ? 80 : size.ws_col;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  lockstep::launch::end_with_parent();
   const lockstep::cli::Surroundings surroundings = {.lookup = variable,
                                                     .out_is_terminal = isatty(STDOUT_FILENO) != 0,
                                                     .err_is_terminal = isatty(STDERR_FILENO) != 0,

@@ -125,6 +125,8 @@ Result<void> take_option(const Verb& verb, const std::string& path,
     given[option->name] = {"true"};
     return {};
   }
+  if (!attached && !option->bare.empty())
+    return given[option->name] = {option->bare}, Result<void>();
   const bool has_next = at + 1 < words.size() && !looks_like_option(words[at + 1]);
   if (!attached && !has_next)
     return Error{Code::kBadOptionValue, join_parts(name, " needs a value"),

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,10 @@ namespace lockstep::cli {
 namespace {
 
 using Ending = launch::RankProcesses::Ending;
+
+// For ranks to end by themselves after the first has failed, and where a signal ended that one. They
+// notice within a second; but where it died before it came, they wait for it.
+constexpr Seconds kPatience = {5}, kPatienceWithTheDead = {1.5};
 
 std::atomic<bool> stop = false;
 std::atomic<int> times_asked = 0;
@@ -37,12 +43,14 @@ std::vector<std::string> own_words() {
 
 class Watch {
  public:
-  Watch(launch::RankProcesses& job, int ranks) : job_(job), endings_(ranks) {}
+  Watch(launch::RankProcesses& job, int ranks, std::ostream& err)
+      : job_(job), endings_(ranks), err_(err) {}
 
   // False when not all ranks ended by themselves.
   bool wait_for_all() {
     while (const std::optional<Rank> running = look()) {
       if (times_asked >= 2 || patience_.expired()) return false;
+      look_for_stopped();
       if (stop && !passed_on_) pass_on();
       job_.wait(*running, Deadline::after(Seconds{0.1}));
     }
@@ -71,7 +79,20 @@ class Watch {
 
   void note_failure(Rank rank) {
     if (!culprit_ || (ending(*culprit_).exit_code && !ending(rank).exit_code)) culprit_ = rank;
-    if (patience_.is_never()) patience_ = Deadline::after(Seconds{30});
+    if (patience_.is_never())
+      patience_ = Deadline::after(ending(rank).exit_code ? kPatience : kPatienceWithTheDead);
+  }
+
+  // A rank that stands still is named, and does not keep those from ending who were asked to.
+  void look_for_stopped() {
+    for (std::size_t i = 0; i < endings_.size(); ++i) {
+      const Rank rank{static_cast<int>(i)};
+      if (endings_[i] || !job_.is_stopped(rank)) continue;
+      if (told_stopped_.insert(rank).second)
+        err_ << "lockstep: rank " << i << " (process " << job_.pid(rank) << ") is stopped"
+             << std::endl;
+      if (stop && patience_.is_never()) patience_ = Deadline::after(kPatience);
+    }
   }
 
   void pass_on() {
@@ -85,13 +106,28 @@ class Watch {
   std::optional<Rank> culprit_;
   Deadline patience_ = Deadline::never();
   bool passed_on_ = false;
+  std::set<Rank> told_stopped_;
+  std::ostream& err_;
 };
 
 }  // namespace
 
 const std::atomic<bool>& stop_on_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, on_signal);
+  // What nohup ignores stays ignored.
+  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   return stop;
+}
+
+std::string own_command() {
+  std::string text = "lockstep";
+  for (const std::string& word : own_words()) {
+    const bool is_plain = word.find_first_of(" '\"$*?[]{}<>|&;()`\\") == std::string::npos;
+    std::string quoted;
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += is_plain ? " " + word : " '" + quoted + "'";
+  }
+  return text;
 }
 
 bool is_rank() { return comm::process_environment("RANK").has_value(); }
@@ -101,7 +137,7 @@ ExitCode run_as_processes(int ranks, Output& output) {
   stop_on_signals();
   auto job = launch::RankProcesses::start({"/proc/self/exe", own_words(), ranks, {}, ""});
   if (!job.ok()) return fail(output, job.error());
-  Watch watch(*job, ranks);
+  Watch watch(*job, ranks, output.err);
   const bool all_ended = watch.wait_for_all();
   if (!watch.culprit()) return all_ended ? ExitCode::kOk : ExitCode::kTerminated;
   const Rank rank = *watch.culprit();

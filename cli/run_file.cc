@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/config/fields.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
 namespace {
@@ -45,8 +45,8 @@ std::optional<config::Document> load_run(const Args& args, config::Report& repor
                                                           config::Format::kToml, report);
   if (!loaded) return std::nullopt;
   config::Document document = *std::move(loaded);
-  config::apply_environment(plan::run_fields(), variable, document, report);
-  config::check_variables(plan::run_fields(), variable_names(), report);
+  config::apply_environment(spec::run_fields(), variable, document, report);
+  config::check_variables(spec::run_fields(), variable_names(), report);
   for (const std::string& assignment : args.texts("set"))
     config::apply_override(assignment, document, report);
   return document;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <ostream>
 
-#include "lockstep/base/units.h"
-
 namespace lockstep::cli {
 
 void print_table(std::ostream& out, const Rows& rows, const std::string& sides) {
@@ -20,11 +18,6 @@ void print_table(std::ostream& out, const Rows& rows, const std::string& sides) 
     }
     out << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
   }
-}
-
-std::string counted(std::int64_t number, const std::string& noun) {
-  const char* ending = number == 1 ? "" : noun.ends_with('s') || noun.ends_with('h') ? "es" : "s";
-  return with_commas(number) + " " + noun + ending;
 }
 
 std::string listed(const std::vector<std::string>& items) {

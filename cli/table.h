@@ -1,10 +1,11 @@
-// Columns of text, and numbers of things.
+// Columns of text, and lists of things.
 #pragma once
 
-#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
+
+#include "lockstep/base/units.h"
 
 namespace lockstep::cli {
 
@@ -13,9 +14,6 @@ using Rows = std::vector<std::vector<std::string>>;
 // Columns as wide as their widest cell, two spaces apart; those marked 'r' in `sides` are aligned to
 // the right. REQUIRES: at least one row, all of sides.size() cells.
 void print_table(std::ostream& out, const Rows& rows, const std::string& sides);
-
-// "1 layout", "1,024 layouts", "2 processes".
-std::string counted(std::int64_t number, const std::string& noun);
 
 // "1, 2 and 4".
 std::string listed(const std::vector<std::string>& items);

@@ -1,5 +1,7 @@
 #include "cli/text_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -9,6 +11,7 @@
 #include <sstream>
 
 #include "lockstep/base/check.h"
+#include "lockstep/files/durable.h"
 
 namespace lockstep::cli {
 namespace {
@@ -74,26 +77,50 @@ Result<void> make_directory(const std::string& name) {
 
 namespace {
 
-Result<void> put(const std::string& name, const std::string& text, std::ios::openmode mode) {
-  const auto unwritable = [&](const std::string& why) {
-    return Error{Code::kUnsuitableEnvironment, join_parts("cannot write `", name, "`: ", why),
-                 "name a file in a directory that exists and may be written to"};
-  };
-  if (is_directory(name)) return unwritable("it is a directory");
-  errno = 0;
-  std::ofstream file(name, std::ios::binary | mode);
-  file << text;
-  file.close();
-  if (!file) return unwritable(reason_of(errno));
-  return {};
+Error unwritable(const std::string& name, const std::string& why) {
+  return {Code::kUnsuitableEnvironment, join_parts("cannot write `", name, "`: ", why),
+          "name a file in a directory that exists and may be written to"};
+}
+
+// Where the bytes go: the end of a link; nothing where a name stands for no file of its own, as /dev/stdout does.
+std::string place_of(const std::string& name) {
+  std::error_code none;
+  const bool is_own =
+      !name.starts_with("/dev/") && !name.starts_with("/proc/") &&
+      (!std::filesystem::exists(name, none) || std::filesystem::is_regular_file(name, none));
+  if (!is_own) return "";
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(name, none), none).string();
 }
 
 }  // namespace
 
 Result<void> write_text(const std::string& name, const std::string& text) {
-  return put(name, text, std::ios::trunc);
+  if (const auto can = check_writable(name); !can.ok()) return can;
+  const std::string place = place_of(name);
+  if (place.empty()) {
+    errno = 0;
+    std::ofstream file(name, std::ios::binary | std::ios::app);
+    file << text;
+    file.close();
+    return file ? Result<void>{} : unwritable(name, reason_of(errno));
+  }
+  try {
+    files::replace_file(files::real_disk(), place, text);
+  } catch (const IoError& error) {
+    const std::string& told = error.error().message;
+    return unwritable(name, told.substr(told.rfind(": ") + 2));  // the reason is its end
+  }
+  return {};
 }
 
-Result<void> check_writable(const std::string& name) { return put(name, "", std::ios::app); }
+Result<void> check_writable(const std::string& name) {
+  if (is_directory(name)) return unwritable(name, "it is a directory");
+  if (::access(name.c_str(), W_OK) != 0 && errno != ENOENT)
+    return unwritable(name, reason_of(errno));
+  const std::string folder = std::filesystem::path(place_of(name)).parent_path().string();
+  if (!folder.empty() && ::access(folder.c_str(), W_OK) != 0)
+    return unwritable(name, reason_of(errno));
+  return {};
+}
 
 }  // namespace lockstep::cli

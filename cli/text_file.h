@@ -12,7 +12,8 @@ namespace lockstep::cli {
 // kFileUnreadable, with the reason; also for a file of more than 256 MiB.
 Result<std::string> read_text(const std::string& name);
 
-// Replaces what the file held. kUnsuitableEnvironment, with the reason.
+// Replaces what the file held: readers, and whoever looks after an interruption, find the old bytes or the new ones,
+// never a part. kUnsuitableEnvironment, with the reason.
 Result<void> write_text(const std::string& name, const std::string& text);
 
 // The file itself, or of a directory those in it whose names end with `suffix`, sorted. kFileUnreadable, with the
@@ -22,8 +23,7 @@ Result<std::vector<std::string>> files_at(const std::string& name, std::string_v
 // With those above it; it may be there already. kUnsuitableEnvironment, with the reason.
 Result<void> make_directory(const std::string& name);
 
-// Whether write_text can, to be asked before long work whose result would be lost. Keeps what the file
-// holds; where there was none, there is an empty one.
+// Whether write_text can, to be asked before long work whose result would be lost. Changes nothing.
 Result<void> check_writable(const std::string& name);
 
 }  // namespace lockstep::cli

@@ -1,5 +1,6 @@
 #include "cli/verb.h"
 
+#include <cctype>
 #include <charconv>
 #include <ostream>
 #include <utility>
@@ -31,6 +32,7 @@ ExitCode exit_code_of(Code code) {
   if (code == Code::kFileUnreadable || number / 100 == 6 || number / 100 == 8)
     return ExitCode::kEnvironment;
   if (code == Code::kBug) return ExitCode::kBug;
+  if (code == Code::kInterrupted) return ExitCode::kTerminated;
   // A bad argument of a collective comes from our own code, but a lost peer from the run.
   return number / 100 == 5 || code == Code::kDiverged ? ExitCode::kRunFailed : ExitCode::kUsage;
 }
@@ -54,6 +56,17 @@ std::int64_t Args::integer(std::string_view name) const {
 double Args::real(std::string_view name) const { return number_of<double>(text(name), name); }
 Bytes Args::bytes(std::string_view name) const { return parse_bytes(text(name)).value(); }
 std::vector<std::string> Args::texts(std::string_view name) const { return values(name); }
+
+std::optional<Error> alone(const Args& args, const std::vector<std::string>& others) {
+  for (const char* list : {"list", "fields"})
+    for (const std::string& other : others)
+      if (args.has(list) && args.has(other) && other != list)
+        return Error{Code::kBadOptionValue,
+                     join_parts("--", list, " lists all there are, but ",
+                                std::islower(other[0]) != 0 ? "--" : "", other, " is given too"),
+                     "leave one of the two out"};
+  return std::nullopt;
+}
 
 ExitCode fail(Output& output, const Error& error) {
   config::Report report;

@@ -18,6 +18,7 @@
 #include <iosfwd>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@
 #include "lockstep/config/diagnostic.h"
 
 namespace lockstep::cli {
+
+struct Engine;  // engine.h
 
 enum class ExitCode : std::uint8_t {
   kOk = 0,
@@ -56,7 +59,8 @@ struct Option {
   std::vector<std::string> choices = {};
   double min = -std::numeric_limits<double>::infinity();  // kInt, kReal; inclusive
   double max = std::numeric_limits<double>::infinity();
-  char letter = 0;  // short name: 'o' for -o; 0: none
+  char letter = 0;        // short name: 'o' for -o; 0: none
+  std::string bare = {};  // value when it is given alone; then another comes after "=" only
 };
 
 struct Positional {
@@ -79,7 +83,8 @@ struct Output {
   bool colour = false;      // `out` may be coloured
   bool err_colour = false;  // `err` may be coloured
   bool live = false;        // `err` is a terminal: its last line may be written again
-  int width = 80;           // columns to write in
+  int width = 80;           // columns to write text in
+  int table_width = 80;     // columns that a table may take; of a pipe, any number
 };
 
 // What the command line said, every value already checked against its Option. A name that is not
@@ -105,6 +110,9 @@ class Args {
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
 };
 
+// Why --list or --fields, which verbs that have them answer with a listing alone, is refused beside one of `others`.
+std::optional<Error> alone(const Args& args, const std::vector<std::string>& others);
+
 struct Verb {
   std::string name = {};
   std::string summary = {};      // one line, no full stop
@@ -113,8 +121,9 @@ struct Verb {
   std::vector<Option> options = {};  // --json, --color and --help are everywhere, not listed here
   std::vector<Positional> positionals = {};
   std::vector<Verb> verbs = {};  // of a verb like `config`; then it has no run function
-  bool needs_torch = false;      // a build without torch answers LS0601 instead of running it
+  // One of the two; the engine's where it takes LibTorch.
   ExitCode (*run)(const Args& args, Output& output) = nullptr;
+  ExitCode (*Engine::*engine)(const Args& args, Output& output) = nullptr;
 };
 
 // Report an error on output.err, as text or, with --json, as "lockstep.diagnostics/1"; return the

@@ -79,11 +79,14 @@ if(LOCKSTEP_NCCL)
     message(FATAL_ERROR "Lockstep: LOCKSTEP_NCCL is on, but torch in ${LOCKSTEP_TORCH_ROOT} is a CPU build.")
   endif()
   find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda ${_lt_nvidia}/.. PATH_SUFFIXES include)
-  find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS "${LOCKSTEP_CUDA_INCLUDE}" "${LOCKSTEP_TORCH_ROOT}/../nvidia/nccl/include")
+  find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS "${LOCKSTEP_TORCH_ROOT}/../nvidia/nccl/include" "${LOCKSTEP_CUDA_INCLUDE}")
   if(NOT LOCKSTEP_CUDA_INCLUDE OR NOT LOCKSTEP_NCCL_INCLUDE)
     message(FATAL_ERROR "Lockstep: LOCKSTEP_NCCL is on, but cuda_runtime.h or nccl.h was not found; "
       "set LOCKSTEP_CUDA_INCLUDE and LOCKSTEP_NCCL_INCLUDE to the directories that hold them.")
   endif()
+  include("${CMAKE_CURRENT_LIST_DIR}/LockstepNccl.cmake")
+  file(GLOB _lt_metadata "${LOCKSTEP_TORCH_ROOT}/../torch-*.dist-info/METADATA")
+  lockstep_check_nccl("${LOCKSTEP_NCCL_INCLUDE}/nccl.h" "${_lt_metadata}")
   add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
   set_target_properties(lockstep::torch_cuda PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LOCKSTEP_CUDA_INCLUDE};${LOCKSTEP_NCCL_INCLUDE}"

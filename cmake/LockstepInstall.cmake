@@ -15,7 +15,8 @@ set(_ls_package "${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep")
 # One component: an interface target over its folders, exported together with them.
 function(lockstep_component name)
   set(members "")
-  foreach(area IN LISTS ARGN)
+  string(REPLACE "/" "_" areas "${ARGN}")
+  foreach(area IN LISTS areas)
     list(APPEND members lockstep_${area})
   endforeach()
   add_library(lockstep_component_${name} INTERFACE)
@@ -32,9 +33,10 @@ lockstep_component(core ${_ls_below})
 if(_ls_above)
   lockstep_component(rt ${_ls_above})
   target_link_libraries(lockstep_component_rt INTERFACE lockstep_component_core)
-  install(FILES "${CMAKE_SOURCE_DIR}/cmake/FindLockstepTorch.cmake" DESTINATION "${_ls_package}")
-  # Not relative: the program has to find the torch it was built with, wherever the program goes.
-  set_target_properties(lockstep PROPERTIES INSTALL_RPATH "${LOCKSTEP_TORCH_ROOT}/lib")
+  install(FILES "${CMAKE_SOURCE_DIR}/cmake/FindLockstepTorch.cmake" "${CMAKE_SOURCE_DIR}/cmake/LockstepNccl.cmake" DESTINATION "${_ls_package}")
+  # Not relative: the module has to find the torch it was built with, wherever the program goes.
+  set_target_properties(lockstep_torch PROPERTIES INSTALL_RPATH "${LOCKSTEP_TORCH_ROOT}/lib")
+  install(TARGETS lockstep_torch LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 
 install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

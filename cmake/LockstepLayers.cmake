@@ -1,5 +1,6 @@
-# Makes one static library lockstep_<folder> per line of layers.txt, linked exactly to the folders that
-# line allows. The sources of a folder are whatever is in it and in its own folders, whose headers are internal.
+# Makes one static library lockstep_<folder> per line of layers.txt (comm/gloo is lockstep_comm_gloo), linked exactly
+# to the folders that line allows. The sources of a folder are whatever is in it and in those of its own folders that
+# have no line; their headers are internal.
 
 # External libraries, each used by the one folder that wraps it.
 set(LOCKSTEP_EXTERNAL_base xxhash)
@@ -8,16 +9,19 @@ include(CheckLibraryExists)
 check_library_exists(xxhash XXH3_64bits_dispatch "" LOCKSTEP_XXHASH_HAS_DISPATCH)
 
 # The one translation unit that includes ProcessGroupGloo.hpp needs headers the wheel does not ship.
-set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/tensor/gloo_link.cc" PROPERTIES
-  COMPILE_OPTIONS "-isystem;${CMAKE_SOURCE_DIR}/lockstep/tensor/gloo_stub")
+set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/gloo/link.cc" PROPERTIES
+  COMPILE_OPTIONS "-isystem;${CMAKE_SOURCE_DIR}/lockstep/comm/gloo/stub")
 
-function(lockstep_area name above_fence deps)
-  file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lockstep/${name}/*.h")
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lockstep/${name}/*.cc" "${CMAKE_SOURCE_DIR}/lockstep/${name}/*/*.cc")
-  if(NOT LOCKSTEP_NCCL)
-    list(FILTER sources EXCLUDE REGEX "/nccl_")
-    list(FILTER headers EXCLUDE REGEX "/nccl_")
-  endif()
+function(lockstep_area folder above_fence deps)
+  string(REPLACE "/" "_" name "${folder}")
+  set(here "${CMAKE_SOURCE_DIR}/lockstep/${folder}")
+  file(GLOB headers CONFIGURE_DEPENDS "${here}/*.h")
+  file(GLOB sources CONFIGURE_DEPENDS "${here}/*.cc" "${here}/*/*.cc")
+  foreach(other IN LISTS _ls_folders)
+    if(other MATCHES "^${folder}/")
+      list(FILTER sources EXCLUDE REGEX "/lockstep/${other}/")
+    endif()
+  endforeach()
   set(target lockstep_${name})
   add_library(${target} STATIC ${sources})
   add_library(Lockstep::${name} ALIAS ${target})
@@ -28,8 +32,11 @@ function(lockstep_area name above_fence deps)
   if(name STREQUAL base)
     target_compile_definitions(${target} PRIVATE LOCKSTEP_XXHASH_DISPATCH=$<BOOL:${LOCKSTEP_XXHASH_HAS_DISPATCH}>)
   endif()
+  string(REPLACE "/" "_" deps "${deps}")
   foreach(dep IN LISTS deps)
-    target_link_libraries(${target} PUBLIC lockstep_${dep})
+    if(TARGET lockstep_${dep})  # comm/nccl may be left out
+      target_link_libraries(${target} PUBLIC lockstep_${dep})
+    endif()
   endforeach()
   if(above_fence)
     target_link_libraries(${target} PUBLIC lockstep::torch)
@@ -39,20 +46,21 @@ function(lockstep_area name above_fence deps)
     endif()
     set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE heavy)
   endif()
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_AREAS ${name})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_AREAS ${folder})
   if(above_fence)
-    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_AREAS_ABOVE_FENCE ${name})
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_AREAS_ABOVE_FENCE ${folder})
   endif()
 endfunction()
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/layers.txt")
 file(STRINGS "${CMAKE_SOURCE_DIR}/layers.txt" _ls_lines REGEX "^[a-z]")
+list(TRANSFORM _ls_lines REPLACE " .*" "" OUTPUT_VARIABLE _ls_folders)
 foreach(_ls_line IN LISTS _ls_lines)
-  string(REGEX MATCH "^([a-z_]+) *(torch)? *:(.*)$" _ "${_ls_line}")
+  string(REGEX MATCH "^([a-z0-9_/]+) *(torch)? *:(.*)$" _ "${_ls_line}")
   set(_ls_name "${CMAKE_MATCH_1}")
   set(_ls_fence "${CMAKE_MATCH_2}")
   separate_arguments(_ls_deps UNIX_COMMAND "${CMAKE_MATCH_3}")
-  if(LOCKSTEP_TORCH OR NOT _ls_fence)
+  if((LOCKSTEP_TORCH OR NOT _ls_fence) AND (LOCKSTEP_NCCL OR NOT _ls_name STREQUAL "comm/nccl"))
     lockstep_area(${_ls_name} "${_ls_fence}" "${_ls_deps}")
   endif()
 endforeach()

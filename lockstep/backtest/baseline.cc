@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/cost/compute_time.h"
+#include "lockstep/cost/analytic/compute_time.h"
 
 namespace lockstep::backtest {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cost/price.h"
+#include "lockstep/cost/analytic/price.h"
 
 namespace lockstep::backtest {
 

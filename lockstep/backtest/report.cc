@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "lockstep/backtest/unseen.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/catalog.h"
@@ -153,6 +154,22 @@ std::string headline(const Scores& scores) {
   return text;
 }
 
+std::string unseen_table() {
+  std::string text =
+      "Held-out sources were looked at, if seldom; these never were (`backtest/unseen.h`). They "
+      "say what to\nexpect "
+      "of a new source. Errors within one are alike, so a run of your own tells most.\n\n| runs | "
+      "sources | timed | "
+      "median | p90 | constant utilisation | memory rows | memory median | out of memory: right | "
+      "missed | false "
+      "alarms |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const UnseenSet& set : kUnseen)
+    text += strf("| %d | %d | %d | %.1f | %.1f | %.1f | %d | %.1f | %d of %d | %d | %d |\n",
+                 set.runs, set.sources, set.timed, set.median, set.p90, set.constant, set.sized,
+                 set.memory, set.right, set.verdicts, set.missed, set.false_alarms);
+  return text;
+}
+
 }  // namespace
 
 Json to_json(const Scores& scores) {
@@ -218,6 +235,7 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
       "while the model's structure was worked on. How often, and what was changed, is in\n"
       "[bench/backtest](../bench/backtest/README.md).\n\n## Headline\n\n";
   text += headline(scores);
+  text += "\n## Sources never looked at\n\n" + unseen_table();
   text += "\n## Held-out sources\n\n" + source_table(scores, true);
   text += "\n## Calibration sources\n\n" + source_table(scores, false);
   text +=

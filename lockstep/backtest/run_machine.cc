@@ -33,7 +33,7 @@ const cluster::CatalogRow* device_row(const PublishedRun& run) {
     const bool sized = dash != std::string::npos && (name == "a10040" || name == "h10096");
     const std::string base = sized ? plain_name(row.device.name.substr(0, dash)) : name;
     if (!wanted.starts_with(base)) continue;
-    if (sized && std::abs(memory * 1e9 - row.device.memory.value) > 2e9) continue;
+    if (sized && std::abs(memory * kGib - row.device.memory.value) > 2 * kGib) continue;
     const std::size_t score = base.size() + (sized ? 1 : 0);
     if (score > length) best = &row, length = score;
   }
@@ -86,7 +86,7 @@ Result<cluster::Cluster> machine_of(const PublishedRun& run, double devices) {
   made.device = row->device;
   made.count = static_cast<std::int64_t>(devices);
   if (const auto memory = run.number("gpu_mem_gb"); memory && *memory > 0)
-    made.device.memory = {*memory * 1e9, cluster::Origin::kPublished};
+    made.device.memory = {*memory * kGib, cluster::Origin::kPublished};
   const double node = domain_size(run, *row, devices);
   made.tiers.push_back({std::string(row->scale_up), static_cast<std::int64_t>(node),
                         cluster::TierKind::kSwitch, row->scale_up_bytes_per_s,

@@ -17,7 +17,6 @@ namespace {
 using cost::Keep;
 using cost::Memory;
 using cost::ModelShape;
-using cost::Pipe;
 using cost::Price;
 using cost::PriceRequest;
 
@@ -102,13 +101,13 @@ Result<ModelShape> model_of(const PublishedRun& run) {
   return s;
 }
 
-Pipe pipe_of(const PublishedRun& run, double chunks) {
+const pipeline::CatalogRow& schedule_of(const PublishedRun& run, double chunks) {
   const std::string& name = run.text("schedule");
-  if (name == "ZB") return Pipe::kZbH1;
-  if (name == "ZB-V") return Pipe::kZbV;
-  if (name == "V-half") return Pipe::kVHalf;
-  if (name == "V-min") return Pipe::kVMin;
-  return chunks > 1 ? Pipe::kInterleaved : Pipe::k1f1b;
+  if (name == "ZB") return pipeline::row("zb-h1");
+  if (name == "ZB-V") return pipeline::row("zbv");
+  if (name == "V-half") return pipeline::row("v-half");
+  if (name == "V-min") return pipeline::row("v-min");
+  return pipeline::row(chunks > 1 ? "interleaved" : "1f1b");
 }
 
 std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, int zero) {
@@ -247,7 +246,7 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
         PriceRequest one = base;
         one.microbatch = size;
         one.chunks = chunks;
-        one.pipe = pipe_of(run, chunks);
+        one.schedule = &schedule_of(run, chunks);
         one.keep = keep;
         if (one.microbatches() >= 1) made.candidates.push_back(one);
       }

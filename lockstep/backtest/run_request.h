@@ -13,7 +13,7 @@
 #include "lockstep/backtest/run_table.h"
 #include "lockstep/base/result.h"
 #include "lockstep/cluster/cluster.h"
-#include "lockstep/cost/price.h"
+#include "lockstep/cost/analytic/price.h"
 
 namespace lockstep::backtest {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "lockstep/backtest/run_table.h"
-#include "lockstep/cost/price.h"
+#include "lockstep/cost/analytic/price.h"
 
 namespace lockstep::backtest {
 

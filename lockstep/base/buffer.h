@@ -43,7 +43,6 @@ struct ConstBuffer {
       : data(b.data), count(b.count), dtype(b.dtype), device(b.device) {}
 
   std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
-  ConstBuffer slice(std::int64_t first, std::int64_t num) const;
 };
 
 }  // namespace lockstep

@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-// Puts a short note ("rank 3 (tp=1, pp=0)") before every broken invariant raised by this thread.
-void set_check_context(std::string note);
-
 [[noreturn]] void fail_check(const char* condition, const char* file, int line,
                              const std::string& message);
 

@@ -26,24 +26,12 @@ TimePoint RealClock::now() const { return at(steady_clock::now()); }
 
 TimePoint RealClock::at(SteadyPoint point) const { return {to_seconds(point - origin_)}; }
 
-void VirtualClock::advance(Seconds by) {
-  LS_CHECK(by.value >= 0, "advance by ", by.value, " s");
-  now_ = now_ + by;
-}
-
-void VirtualClock::advance_to(TimePoint to) {
-  LS_CHECK(to >= now_, "from ", now_.since_start.value, " s to ", to.since_start.value, " s");
-  now_ = to;
-}
-
 Deadline Deadline::after(Seconds duration) {
   LS_CHECK(!std::isnan(duration.value));
   if (duration.value > kCentury) return never();
   const std::chrono::duration<double> wait(std::max(duration.value, 0.0));
   return Deadline(steady_clock::now() + std::chrono::ceil<steady_clock::duration>(wait));
 }
-
-Deadline Deadline::at(SteadyPoint point) { return Deadline(std::min(point, kNever)); }
 
 Deadline Deadline::never() { return Deadline(kNever); }
 

@@ -1,5 +1,4 @@
-// Time as a value that can be handed in: a program that asks a Clock runs alike on real and on
-// simulated time. Deadline is the one exception, because threads wait on real time only.
+// Points in time and deadlines, on the steady clock of the machine.
 #pragma once
 
 #include <chrono>
@@ -24,17 +23,11 @@ struct TimePoint {
   }
 };
 
-class Clock {
- public:
-  virtual ~Clock() = default;
-  virtual TimePoint now() const = 0;  // never goes backwards
-};
-
 // The steady clock of the machine; its origin is its construction. Any thread may read it.
-class RealClock final : public Clock {
+class RealClock {
  public:
   RealClock();
-  TimePoint now() const override;
+  TimePoint now() const;                  // never goes backwards
   TimePoint at(SteadyPoint point) const;  // the same moment on this clock
   SteadyPoint origin() const { return origin_; }
 
@@ -42,25 +35,13 @@ class RealClock final : public Clock {
   SteadyPoint origin_;
 };
 
-// Stands still until it is told otherwise; starts at zero. One thread at a time.
-class VirtualClock final : public Clock {
- public:
-  TimePoint now() const override { return now_; }
-  void advance(Seconds by);       // REQUIRES: by >= 0
-  void advance_to(TimePoint to);  // REQUIRES: to >= now()
-
- private:
-  TimePoint now_;
-};
-
 // The latest moment at which a blocking call may still wait, fixed once and handed down through
-// nested calls, so that retries can not stretch it. A value; any thread may use its own copy.
+// nested calls, so that retries cannot stretch it. A value; any thread may use its own copy.
 class Deadline {
  public:
   // Already expired for a duration of zero or less; never() for one beyond a century.
   // REQUIRES: `duration` is not NaN.
   static Deadline after(Seconds duration);
-  static Deadline at(SteadyPoint point);
   static Deadline never();
 
   Seconds remaining() const;  // at least 0; infinite for never()

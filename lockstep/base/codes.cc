@@ -12,225 +12,201 @@ namespace {
 // row.
 constexpr CodeRow kCodeRows[] = {
     {Code::kUnknownCommand, "no such command",
-     "The first word after `lockstep` is not one of its commands. `lockstep --help` lists them; a "
-     "name\n"
-     "that is close to an existing one is suggested."},
+     "The first word after `lockstep` is not one of its commands.", "no command `simulat`",
+     "`lockstep --help` lists the commands; a name that is close to one is suggested."},
     {Code::kUnknownOption, "no such option",
-     "The command does not take this option or argument. `lockstep <command> --help` lists what "
-     "it\n"
-     "takes. Unknown options are never ignored: a misspelt option would silently train something "
-     "else."},
+     "The command does not take it. A misspelt option that was ignored would train something else.",
+     "`lockstep plan` has no option `--modle`", "`lockstep COMMAND --help` lists what it takes."},
     {Code::kBadOptionValue, "an option's value cannot be used",
-     "The value given to an option has the wrong form or is out of range, or the option needs a "
-     "value\n"
-     "and none was given. The message says what is accepted."},
+     "The value has the wrong form, is out of range, or is missing.",
+     "--ranks must be at least 2 and at most 64, not 1",
+     "Give a value as the message says, or leave the option out for its default."},
     {Code::kFileUnreadable, "a file cannot be read",
-     "The file does not exist, is a directory, or may not be read by this user; or it is a "
-     "directory\n"
-     "that was to hold files of some kind and has none. The message carries the reason."},
+     "It does not exist, may not be read, is a directory, or one without files of the kind.",
+     "cannot read `run.tml`: no such file or directory",
+     "Check the name and the permissions. Files that a run file names lie beside it."},
     {Code::kSyntax, "a file is not well-formed",
-     "A TOML or JSON file could not be parsed. Nothing after the first syntax error can be "
-     "trusted, so\n"
-     "only that one is reported; errors in values are reported together once the file parses."},
+     "A TOML or JSON file could not be parsed; nothing after the first such error can be trusted.",
+     "key `tp` has no value",
+     "Mend the place shown; mistakes in values are then reported all together."},
     {Code::kUnknownKey, "no such key",
-     "A configuration file or --set names a key that does not exist. Unknown keys are refused, "
-     "because\n"
-     "a misspelt key would leave a default in place without a word. `lockstep config fields` lists "
-     "all."},
+     "A misspelt key that was ignored would leave a default in place without a word.",
+     "no key `tensor` in [layout]",
+     "`lockstep config fields` lists all keys, `config fields layout` those of one table."},
     {Code::kWrongType, "a value has the wrong type",
-     "The key exists, but its value is of another type: for example text where a whole number is\n"
-     "needed. Numbers are never read from text."},
+     "The key exists, but its value is of another type. Numbers are never read from text.",
+     "`batch.seq` must be a whole number, not text",
+     "Write a value of that type: numbers without quotes, text with them."},
     {Code::kOutOfRange, "a value is out of range",
-     "The value has the right type but lies outside the range the key allows. The message gives "
-     "the\n"
-     "range and its unit."},
+     "The value has the right type but lies outside the range the key allows.",
+     "`layout.zero` must be between 0 and 3, not 4",
+     "Take a value within the range that the message gives, in its unit."},
     {Code::kUnknownChoice, "a value is not one of the choices",
-     "The key takes one of a fixed set of names. The message lists them and suggests the nearest."},
+     "The key takes one of a fixed set of names.", "`train.dtype` has no choice `float32`",
+     "Take one of the names that the message lists; the nearest is suggested."},
     {Code::kMissingKey, "a required key is missing",
-     "The key has no default, because any default would hide a decision only you can take."},
+     "The key has no default, because any default would hide a decision only you can take.",
+     "`batch.global_batch` is missing", "Add the key to the file, or give it with --set."},
     {Code::kConflict, "two values contradict each other",
-     "Each value is legal alone, but not together with the other. The message shows both places."},
+     "Each is legal alone, but not beside the other, or would do nothing there and hide a mistake.",
+     "prefetch = 2 is about gathered parameters, but zero = 1 gathers none while it computes",
+     "Change one of the two; both places are shown, and the nearest values."},
     {Code::kDegreesDoNotMatchWorld, "the degrees do not multiply to the number of ranks",
-     "tp x cp x pp x dp must equal the number of ranks. Every rank has exactly one place in the "
-     "mesh;\n"
-     "a rank without a place would idle, and a place without a rank can not run."},
+     "tp x cp x pp x dp must equal the number of ranks: each has one place in the mesh.",
+     "tp x cp x pp = 7 x 1 x 1 = 7 does not divide the 512 devices of h100:512",
+     "Take a degree of the help, or leave dp out: it is then what the others leave."},
     {Code::kBadDegree, "a degree is not usable",
-     "A degree must be a whole number of at least 1 that the axis supports."},
+     "A degree must be at least 1 and one that the axis supports; a stage needs a layer.",
+     "pp = 9 needs 9 layers, but tiny has 4",
+     "Take a degree within the limit; 1 leaves an axis out."},
     {Code::kDoesNotDivide, "a size is not divisible by a degree",
-     "The axis cuts this size into equal pieces, so the degree must divide it. The message lists "
-     "the\n"
-     "nearest degrees that do."},
-    {Code::kBadSharding, "a tensor cannot be sharded this way",
-     "A layout shards one tensor dimension by more axes than it has room for, or names the same "
-     "axis\n"
-     "twice."},
-    {Code::kWrongTensorState, "a collective does not fit what the ranks hold",
-     "Along each axis a tensor is replicated, sharded or partial. all_gather starts from sharded,\n"
-     "all_reduce and reduce_scatter start from partial; from another state they would compute\n"
-     "something, but not what the model means."},
-    {Code::kBadSchedule, "a pipeline schedule can not run",
-     "A schedule must run every stage and microbatch exactly once forward and once backward, on "
-     "the\n"
-     "coordinate that holds the stage, weight gradients in microbatch order, and in an order in "
-     "which\n"
-     "no pass waits for one that can only come after it. The message names the pass."},
+     "The axis cuts this size into equal pieces, so the degree must divide it.",
+     "tp = 16 does not divide the 8 key-value heads of llama3-8b",
+     "Take one of the nearest values in the help; they are of the key that was set last."},
+    {Code::kBadSchedule, "a pipeline schedule cannot run",
+     "Every stage must run each microbatch once forward and once backward, weight gradients in "
+     "microbatch order, and no pass may wait for one that can only come after it.",
+     "interleaved needs a multiple of pp = 4 microbatches, not 6",
+     "Change the shape as the help says, or the pass of a CSV file; see docs/schedules.md."},
     {Code::kNotRunYet, "this can be planned, but not run yet",
-     "The request makes sense and can be priced, but the runtime of this version does not execute "
-     "it.\n"
-     "It is refused rather than replaced by something near it. The message gives the nearest "
-     "settings\n"
-     "that run."},
+     "It can be priced, but this version does not execute it, nor something near it in its place.",
+     "cp = 2 (with pp = 1, dp = 4) can be planned but not run yet",
+     "Take the settings of the help; `lockstep plan --runnable` seeks among what runs."},
     {Code::kDeadlock, "ranks of a program would wait for each other for ever",
-     "Every rank runs its part of the step in order, and here each of some ranks waits for a call "
-     "that\n"
-     "another makes only later. Whether it happens depends on how much order the transport keeps; "
-     "the\n"
-     "message tells who waits for whom."},
-    {Code::kBadRunTable, "a table of published runs can not be read",
-     "`lockstep backtest` reads a CSV file whose first line names its columns. All of them must be "
-     "there\n"
-     "and no others, so that a misspelt column is not silently left out. Values are not strict: a "
-     "row that\n"
-     "can not be priced is listed with the reason."},
+     "Each of some ranks waits for a call that another makes only later.",
+     "on a transport of level in-order rank 0 waits for rank 1, which waits for rank 0",
+     "Change the order of the passes named; of a schedule that is built in, report it."},
+    {Code::kBadRunTable, "a table of published runs cannot be read",
+     "The first line of the CSV file must name all columns, each rightly, and no others.",
+     "the table does not have the columns of published runs; missing: `gpus`",
+     "Mend the first line; rows that cannot be priced are listed with the reason."},
     {Code::kRowNotPriced, "a published run does not say enough to be priced",
-     "A row lacks a size or a degree that its time or memory depends on, or names a device or a "
-     "shape that\n"
-     "is not known. The message names the column and its value."},
+     "A row lacks a size or a degree, or names a device that is not known.",
+     "global_batch is not given",
+     "Fill in the column that the message names, from the source of the row."},
     {Code::kNothingFits, "no layout fits into the memory of the devices",
-     "Every layout of the model on these devices needs more memory on some device than it has, "
-     "with "
-     "all\n"
-     "states sharded and everything recomputed. The message says how much the smallest needs."},
+     "Every layout needs more memory on some device than it has, with all sharded and recomputed.",
+     "gpt3-175b does not fit: every layout needs at least 910.5 GiB on some device, which has 80.0",
+     "Use more devices, devices with more memory, or a shorter sequence."},
     {Code::kNothingDivides, "no layout divides the devices",
-     "tp x cp x pp x dp must be the number of devices, tp must divide the heads, stages need a "
-     "layer\n"
-     "each and data-parallel ranks a sequence each. No choice of degrees does all of that here."},
+     "Degrees must multiply to the devices, tp divide the heads, and each stage needs a layer, "
+     "each data-parallel rank a sequence. No choice does all of that here.",
+     "global_batch = 1 cannot be divided over 16,384 devices by any layout of llama3-405b",
+     "Take the nearest global_batch in the help, or a number of devices with more divisors."},
     {Code::kUnknownModel, "no such model",
-     "The name is neither a row of the model catalogue (`lockstep model --list`) nor a model "
-     "file."},
+     "The name is neither a row of the model catalogue nor a model file.",
+     "no model is called `llama3-80b`",
+     "`lockstep model --list` shows the catalogue, --fields the keys of a file of your own."},
     {Code::kBadModel, "a model description contradicts itself",
-     "For example a number of heads that its number of key-value heads does not divide. The "
-     "message\n"
-     "names both values."},
+     "Two sizes of the model exclude each other.",
+     "model `llama3-8b-variant`: heads is 32, which kv_heads 5 does not divide",
+     "Change one of the two values that the message names."},
     {Code::kUnknownDevice, "no such device or cluster",
-     "The name is neither a row of the device catalogue (`lockstep cluster --list`) nor a cluster "
-     "file."},
+     "The name is neither a row of the device catalogue nor a cluster file.",
+     "no device is called `h1000`",
+     "`lockstep cluster --list` shows the catalogue, --fields the keys of a file of your own."},
     {Code::kBadCluster, "a cluster description contradicts itself",
-     "For example tiers whose sizes do not grow, or a device count that the node size does not "
-     "divide."},
+     "For example tiers whose sizes do not grow, or a number of devices that nodes do not fill.",
+     "`h100:12`: 12 devices do not fill nodes of 8",
+     "Take one of the nearest counts, or describe an unusual machine in a cluster file."},
     {Code::kMismatchedCalls, "members of a group called different operations",
-     "All members of a group must call the same operations with the same sizes in the same order. "
-     "The\n"
-     "message names two members and what each of them called. This is a bug in the caller."},
+     "All members of a group must call the same operations with the same sizes in the same order.",
+     "rank 1 holds another program than the others",
+     "This is a bug of ours; the message has what each of two members called. Report it."},
     {Code::kPeerLost, "a peer is gone",
-     "A process of the job ended or its connection broke while others waited for it. The message "
-     "names\n"
-     "the rank and the operation. The communicator can not be used any more; restart the job from "
-     "its\n"
-     "last checkpoint."},
+     "A process of the job ended or its connection broke while others waited for it.",
+     "all_reduce on tp failed: rank 2 is gone",
+     "Look at what that rank said last, then go on from the last checkpoint with --resume."},
     {Code::kPeerStalled, "a peer did not answer before the deadline",
-     "A process of the job is alive to the operating system but did not take part in an operation "
-     "in\n"
-     "time: it hangs, is stopped, or is far slower than the deadline allows."},
+     "It is alive, but hangs, is stopped, or is far slower than the deadline allows.",
+     "all_reduce on tp did not finish before its deadline: rank 3 is stopped",
+     "Look at the rank named last, which waits for nobody, then go on with --resume."},
     {Code::kPoisoned, "the communicator failed earlier",
-     "After a lost peer or a missed deadline nobody can tell which bytes arrived, so a "
-     "communicator\n"
-     "refuses all further work. The message repeats the first failure."},
+     "After a first failure nobody can tell which bytes arrived, so all further work is refused.",
+     "all_reduce on tp after an earlier failure: rank 2 is gone",
+     "The first failure, which the message repeats, is the one to look into."},
     {Code::kStoreLost, "the rendezvous store does not answer",
-     "The store through which ranks find each other is gone. Rank 0 hosts it unless a launcher "
-     "does, so\n"
-     "this usually means that rank 0 ended or is stopped."},
-    {Code::kNeedsTorch, "this build has no LibTorch",
-     "The binary was built with LOCKSTEP_TORCH=OFF (preset `core`): planning, simulating and "
-     "formats\n"
-     "work, everything that computes tensors does not. Build the preset `dev` for those."},
-    {Code::kUnsuitableEnvironment, "this machine or process can not do it",
-     "A device, port, permission or environment variable that the command needs is missing or "
-     "unusable.\n"
-     "`lockstep doctor` shows what this machine offers."},
+     "Ranks find each other through it. Rank 0, or a launcher, hosts it: that ended or is stopped.",
+     "rank 1 cannot reach the store at 10.0.0.1:29500",
+     "Look at rank 0 first, then at MASTER_ADDR, MASTER_PORT and the way between the machines."},
+    {Code::kInterrupted, "asked to stop before the first step",
+     "A signal came while ranks met or weights were drawn; nothing was trained or saved.",
+     "asked to stop: waiting at 10.0.0.1:29500 for 1 of 4 ranks: 3",
+     "Start the job again; of a wait, see first that the ranks named are started."},
+    {Code::kNeedsTorch, "this build or machine has no LibTorch",
+     "Either the program was built with LOCKSTEP_TORCH=OFF (preset `core`), or its module "
+     "liblockstep_torch.so or a library of LibTorch cannot be loaded; the message says which.",
+     "`lockstep train` needs LibTorch, which this build does not have",
+     "Build the preset `dev`: `cmake --preset dev && cmake --build build/dev`."},
+    {Code::kUnsuitableEnvironment, "this machine or process cannot do it",
+     "A device, port, permission or variable that the command needs is missing or unusable.",
+     "cannot write `/etc/plan.json`: permission denied",
+     "Mend what the message names. `lockstep doctor` shows what this machine offers."},
     {Code::kDiverged, "training diverged",
-     "The loss or the gradient norm of a step is infinite or not a number. No rank has changed "
-     "any\n"
-     "parameter by that step. A smaller learning rate, a longer warm-up or a limit of the "
-     "gradient\n"
-     "norm usually help."},
+     "The loss or the gradient norm is not finite. No parameter was changed by that step.",
+     "loss or gradient norm of step 812 is not finite",
+     "Try a smaller train.lr, a longer train.warmup or a limit of the gradient norm, train.clip."},
     {Code::kBadMetrics, "metrics of another run, or not metrics at all",
-     "A run writes what it measures to metrics.jsonl. A new run does not touch the file of an "
-     "earlier "
-     "one:\n"
-     "resume that run, or name another directory. A file that a resumed run can not read is left "
-     "as it is."},
+     "A run does not touch metrics.jsonl of an earlier one, nor what it cannot read.",
+     "`out/metrics.jsonl` is there already",
+     "Resume that run with --resume, or name another directory."},
     {Code::kBadTokenFile, "a token file is not what it says",
-     "The index of a token file (PREFIX.idx) and its tokens (PREFIX.bin) must agree with each "
-     "other "
-     "to\n"
-     "the byte, and an llm.c file with its own header. The message names the file, the offset and "
-     "what\n"
-     "is wrong there. The file was cut short, damaged or made by something else: make it again, "
-     "with\n"
-     "`tools/tokenize` or `lockstep data from-text`. `lockstep data verify` checks files before a "
-     "run."},
+     "PREFIX.idx and PREFIX.bin must agree to the byte, and an llm.c file with its header: it was "
+     "cut short, damaged or made by something else.",
+     "`corpus.idx`, byte 9: it is of version 3, only 1 is known",
+     "Make it again, with `tools/tokenize` or `lockstep data from-text`."},
     {Code::kTokenBeyondVocab, "a token the model does not know",
-     "A token file holds an id that is negative or not below the model's vocabulary: it was made "
-     "with\n"
-     "another tokenizer, or `model.vocab` is too small. `lockstep data verify` shows the largest "
-     "id."},
-    {Code::kTooLittleData, "the data can not fill the demand",
-     "A split of the data has no document, or not enough tokens for one sample (a sequence and the "
-     "token\n"
-     "after it), or a single file would give more samples than can be numbered. Change data.split, "
-     "add\n"
-     "files, or shorten batch.seq."},
+     "The file was made with another tokenizer, or model.vocab is too small.",
+     "`corpus`, document 3, token 17: id 50256 is not below the vocabulary of 32000",
+     "`lockstep data verify` shows the largest id; raise model.vocab, or tokenize anew."},
+    {Code::kTooLittleData, "the data cannot fill the demand",
+     "A split has no document or too few tokens for one sample (a sequence and the token after "
+     "it), or a file gives more samples than can be numbered.",
+     "the validation split of `corpus` is empty: of 12 documents none falls to it",
+     "Change data.split, add files, or shorten batch.seq."},
     {Code::kDiskFailed, "a disk failed",
-     "The operating system could not write, sync or rename a file; the message carries its reason. "
-     "A\n"
-     "checkpoint that was being written is given up, and those before it are as they were."},
+     "A file could not be written, synced or renamed. Checkpoints before it are as they were.",
+     "cannot write `out/step-00000010.tmp-1/rank-00000.safetensors`: No space left on device",
+     "Make room or mend the disk, then go on with --resume."},
     {Code::kBadSafetensors, "a safetensors file is not well-formed",
-     "The header of the file, its types, shapes and offsets contradict each other or the file's "
-     "size.\n"
-     "Usually a download or a copy was cut short. The message names the tensor."},
+     "Its header contradicts itself or the file's size: usually a copy was cut short.",
+     "`model.safetensors` is not a safetensors file: tensor `wte.weight` ends beyond it",
+     "Fetch or copy the file again; of a checkpoint, take an earlier one."},
     {Code::kBadManifest, "a checkpoint's manifest is not usable",
-     "MANIFEST.json says which file holds which elements of which tensor. It is damaged, of "
-     "another\n"
-     "format version, or does not cover every element exactly once; the message names the place."},
+     "MANIFEST.json, which says where each element lies, is damaged, of another version, or does "
+     "not cover every element exactly once.",
+     "`MANIFEST.json` is of step 10, but its folder is called `step-00000020`",
+     "Take another: `lockstep checkpoint ls` lists them, `verify` says which are whole."},
     {Code::kCorruptCheckpoint, "a checkpoint is damaged",
-     "A file is missing, has another size, or its bytes do not have the digest that was taken "
-     "before\n"
-     "they were written. `lockstep checkpoint verify` looks at everything; an earlier checkpoint "
-     "may be\n"
-     "whole."},
+     "A file is missing, has another size, or bytes that are not those that were written.",
+     "`out/step-00000010/rank-00001.safetensors` has 4100 bytes, but had 8196",
+     "`lockstep checkpoint verify` looks at everything; an earlier checkpoint may be whole."},
     {Code::kOtherCheckpoint, "a checkpoint is of another job",
-     "Model, data or settings that decide what is trained differ between the job and the "
-     "checkpoint.\n"
-     "The message shows both values. The layout, in contrast, may differ: any layout loads any\n"
-     "checkpoint."},
+     "Model, data or settings that decide what is trained differ. Layouts may differ.",
+     "`out/step-00000010` holds weights alone, without a training to go on with",
+     "Set them back to those of the checkpoint, or begin with its weights alone: --weights."},
     {Code::kNoCheckpoint, "no checkpoint",
-     "There is no complete checkpoint where one was asked for. Training never starts from random\n"
-     "weights in place of a checkpoint that is missing."},
+     "Training never starts from random weights in place of a checkpoint that is missing.",
+     "there is no checkpoint in `out`",
+     "Name a checkpoint, a folder step-N, or the run folder that holds them."},
     {Code::kBadHfConfig, "a config.json describes no model that can be trained here",
-     "A Hugging Face directory is taken over only when Lockstep computes what transformers would "
-     "compute\n"
-     "from it. Another activation, a rule of rotary scaling that is not written, biases or windows "
-     "where\n"
-     "there are none here would train another model, so they are refused. The message names the "
-     "key.\n"
-     "Dropout is no part of what a model computes when it is used; it is ignored, and said so."},
+     "A directory is taken over only when Lockstep computes what transformers would; another "
+     "activation, rotary scaling, bias or window would not. Dropout is ignored, and said so.",
+     "config.json: `hidden_act` is `relu`, an activation that is not written",
+     "Take a model of a family that docs/huggingface.md lists; the message names the key."},
     {Code::kBadHfWeights, "the weights of a directory do not fit its config.json",
-     "Every tensor that the model needs must be there once, with the shape that config.json "
-     "implies and\n"
-     "elements in F32, BF16 or F16, and no tensor may be left over: it would be silently dropped. "
-     "All\n"
-     "misfits are listed, with file and tensor."},
+     "Every tensor must be there once, in F32, BF16 or F16, with the shape that config.json "
+     "implies, and none may be left over: it would be silently dropped. None may hold NaN or "
+     "infinite elements, in either direction.",
+     "2 tensors in `model.safetensors` are no parameter of the model",
+     "Mend config.json or fetch the weights again; all misfits are listed."},
     {Code::kNoHfForm, "the model has no Hugging Face form",
-     "Checkpoints are exported as gpt2, llama, mistral, qwen2 or qwen3, whichever computes the "
-     "same. A\n"
-     "model with a trait that none of these has can be trained here, but transformers has no class "
-     "that\n"
-     "would load it."},
-    {Code::kBug, "a bug in Lockstep",
-     "An invariant of the program itself does not hold. Please report the message together with "
-     "the\n"
-     "output of `lockstep doctor --json`."},
+     "It has a trait that none of gpt2, llama, mistral, qwen2 and qwen3 has.",
+     "model `gemma2-2b` has capped logits",
+     "Keep the checkpoint, or train a model without the trait that the message names."},
+    {Code::kBug, "a bug in Lockstep", "An invariant of the program itself does not hold.",
+     "lockstep/mesh/grid.cc:88: rank < world failed: 8 < 8",
+     "Please report the message together with the output of `lockstep doctor --json`."},
 };
 
 }  // namespace

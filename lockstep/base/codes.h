@@ -29,8 +29,6 @@ enum class Code : std::uint16_t {
   kDegreesDoNotMatchWorld = 201,
   kBadDegree = 202,
   kDoesNotDivide = 203,
-  kBadSharding = 204,
-  kWrongTensorState = 205,
   kBadSchedule = 206,
   kNotRunYet = 207,
   kDeadlock = 208,
@@ -51,6 +49,7 @@ enum class Code : std::uint16_t {
   kPeerStalled = 503,
   kPoisoned = 504,
   kStoreLost = 505,
+  kInterrupted = 506,
 
   kNeedsTorch = 601,
   kUnsuitableEnvironment = 602,
@@ -78,8 +77,9 @@ enum class Code : std::uint16_t {
 struct CodeRow {
   Code code;
   std::string_view title;        // at most one line, lower case, no full stop
-  std::string_view explanation;  // paragraphs for `lockstep explain`: what it means, why it is
-                                 // refused, what to do
+  std::string_view explanation;  // what it means, why it is refused; sentences, as the last two
+  std::string_view example;      // a message that carries it
+  std::string_view remedy;       // what to do
 };
 
 // Every code, in ascending order.

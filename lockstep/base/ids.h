@@ -13,11 +13,10 @@ struct Id {
   auto operator<=>(const Id&) const = default;
 };
 
-using Rank = Id<struct RankTag>;                // process number in the world
-using Coord = Id<struct CoordTag>;              // position along one axis
-using Stage = Id<struct StageTag>;              // pipeline position over the whole model
-using Chunk = Id<struct ChunkTag>;              // local index of a stage on its coordinate
-using Microbatch = Id<struct MicrobatchTag>;    // unit through the pipeline
-using Step = Id<struct StepTag, std::int64_t>;  // one optimizer update
+using Rank = Id<struct RankTag>;              // process number in the world
+using Coord = Id<struct CoordTag>;            // position along one axis
+using Stage = Id<struct StageTag>;            // pipeline position over the whole model
+using Chunk = Id<struct ChunkTag>;            // local index of a stage on its coordinate
+using Microbatch = Id<struct MicrobatchTag>;  // unit through the pipeline
 
 }  // namespace lockstep

@@ -1,10 +1,12 @@
 #include "lockstep/base/random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/vector_clones.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +27,29 @@ constexpr std::uint64_t join(std::uint32_t lo, std::uint32_t hi) {
 
 constexpr double unit_interval(std::uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+double box_muller(std::uint64_t radius_bits, std::uint64_t angle_bits) {
+  const double radius = std::sqrt(-2 * std::log(1 - unit_interval(radius_bits)));
+  return radius * std::cos(2 * std::numbers::pi * unit_interval(angle_bits));
+}
+
+constexpr std::size_t kBlocksAtOnce = 256;  // what a core's first cache holds
+using Blocks = std::array<std::array<std::uint32_t, kBlocksAtOnce>, 4>;
+
+// philox4x32 of the indices from `first` on, its rounds outside: so they become vectors of blocks.
+LS_VECTOR_CLONES void many_blocks(std::uint64_t first, std::uint64_t stream, PhiloxKey key,
+                                  Blocks& c) {
+  for (std::size_t i = 0; i < kBlocksAtOnce; ++i) {
+    c[0][i] = low(first + i), c[1][i] = high(first + i);
+    c[2][i] = low(stream), c[3][i] = high(stream);
+  }
+  for (int round = 0; round < kRounds; ++round, key[0] += kKeyStep0, key[1] += kKeyStep1)
+    for (std::size_t i = 0; i < kBlocksAtOnce; ++i) {
+      const std::uint64_t product0 = kMultiplier0 * c[0][i], product1 = kMultiplier1 * c[2][i];
+      c[0][i] = high(product1) ^ c[1][i] ^ key[0], c[1][i] = low(product1);
+      c[2][i] = high(product0) ^ c[3][i] ^ key[1], c[3][i] = low(product0);
+    }
 }
 
 }  // namespace
@@ -63,8 +88,17 @@ std::uint64_t RandomStream::below(std::uint64_t bound, std::uint64_t index) cons
 
 double RandomStream::normal(std::uint64_t index) const {
   const PhiloxBlock b = block(index);
-  const double radius = std::sqrt(-2 * std::log(1 - unit_interval(join(b[0], b[1]))));
-  return radius * std::cos(2 * std::numbers::pi * unit_interval(join(b[2], b[3])));
+  return box_muller(join(b[0], b[1]), join(b[2], b[3]));
+}
+
+void RandomStream::normals(std::uint64_t first, std::span<double> out) const {
+  Blocks c;
+  for (std::size_t at = 0; at < out.size(); at += kBlocksAtOnce) {
+    many_blocks(first + at, stream_, key_, c);
+    const std::size_t n = std::min(kBlocksAtOnce, out.size() - at);
+    for (std::size_t i = 0; i < n; ++i)
+      out[at + i] = box_muller(join(c[0][i], c[1][i]), join(c[2][i], c[3][i]));
+  }
 }
 
 }  // namespace lockstep

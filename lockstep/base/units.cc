@@ -1,5 +1,6 @@
 #include "lockstep/base/units.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -107,6 +108,20 @@ std::string with_commas(std::int64_t number) {
   const std::size_t first = number < 0 ? 1 : 0;
   for (std::size_t i = digits.size(); i > first + 3;) digits.insert(i -= 3, 1, ',');
   return digits;
+}
+
+std::string counted(std::int64_t number, const std::string& noun) {
+  const char* ending = number == 1 ? "" : noun.ends_with('s') || noun.ends_with('h') ? "es" : "s";
+  return with_commas(number) + " " + noun + ending;
+}
+
+std::string shortest(double number) {
+  std::array<char, 32> digits;
+  std::string text(digits.data(),
+                   std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
+  const std::size_t sign = text.find_first_of("+-", std::min(text.find('e'), text.size()));
+  if (sign != std::string::npos && text[sign + 1] == '0') text.erase(sign + 1, 1);
+  return text;
 }
 
 std::string strf(const char* format, ...) {

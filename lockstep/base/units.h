@@ -28,6 +28,8 @@ using Bytes = Quantity<struct BytesTag, std::int64_t>;
 using Seconds = Quantity<struct SecondsTag, double>;
 using Flops = Quantity<struct FlopsTag, double>;
 
+inline constexpr double kGib = 1024.0 * 1024 * 1024;  // bytes
+
 // "0 B", "512 B", "64 MiB", "1.5 GiB": binary multiples, at most three significant digits after the
 // unit is chosen.
 std::string to_text(Bytes bytes);
@@ -42,6 +44,12 @@ Result<Bytes> parse_bytes(std::string_view text);
 
 // "405,853,388,800".
 std::string with_commas(std::int64_t number);
+
+// "1 layout", "1,024 layouts", "2 processes".
+std::string counted(std::int64_t number, const std::string& noun);
+
+// The fewest digits that read back as the same number: "0.1", "5e-4", "3", "inf".
+std::string shortest(double number);
 
 // printf into a string; g++ 12 has no <format>.
 [[gnu::format(printf, 1, 2)]] std::string strf(const char* format, ...);

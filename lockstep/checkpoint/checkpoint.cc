@@ -10,7 +10,6 @@
 #include "lockstep/checkpoint/coverage.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/files/elements.h"
-#include "lockstep/mesh/layout.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -96,7 +95,7 @@ Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
   };
   Result<files::InputFile> input = files::InputFile::open(name);
   if (!input.ok())
-    return damaged(record.name, holds() + ", can not be read: " + input.error().message);
+    return damaged(record.name, holds() + ", cannot be read: " + input.error().message);
   if (input->size() != record.bytes)
     return damaged(record.name, join_parts(holds(), ", has ", input->size(), " bytes, but had ",
                                            record.bytes, " when it was written"));
@@ -163,7 +162,7 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
   const auto to_size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t per_piece = kPieceBytes / from_size;
   std::int64_t loaded = -1;
-  for (const mesh::Run& run : runs)
+  for (const Run& run : runs)
     for (std::int64_t done = 0; done < run.length;) {
       const std::int64_t source = run.source + done, piece = source / per_piece;
       const std::int64_t elements =
@@ -206,15 +205,16 @@ Result<void> Checkpoint::read(const Slice& wanted, DType dtype, std::span<std::b
     return Error{Code::kOtherCheckpoint, "`" + path_ + "` has no " + who, ""};
   const TensorRecord& tensor = manifest_.tensors[found->second];
   if (tensor.shape != wanted.shape)
-    return Error{Code::kOtherCheckpoint,
-                 join_parts("`", path_, "` has ", who, " of shape ", mesh::shape_text(tensor.shape),
-                            ", here it has ", mesh::shape_text(wanted.shape)),
-                 ""};
+    return Error{
+        Code::kOtherCheckpoint,
+        join_parts("`", path_, "` has ", who, " of shape ", files::shape_text(tensor.shape),
+                   ", here it has ", files::shape_text(wanted.shape)),
+        ""};
   const auto from = files::dtype_of(tensor.type);
   if (!from || !files::widens(*from, dtype))
     return Error{Code::kOtherCheckpoint,
                  join_parts("`", path_, "` has ", who, " as ", files::to_text(tensor.type),
-                            ", which can not become ", to_text(dtype), " without rounding"),
+                            ", which cannot become ", to_text(dtype), " without rounding"),
                  ""};
   for (const StoredSlice& stored : tensor.slices)
     if (const auto read = read_from(tensor, stored, wanted, dtype, target); !read.ok())
@@ -243,24 +243,32 @@ Result<void> Checkpoint::verify(const std::function<void(std::int64_t)>& on_byte
 Result<Choice> newest(files::Disk& disk, const std::string& folder,
                       std::optional<std::int64_t> older_than) {
   std::vector<Error> skipped;
-  for (const std::string& path : candidates(disk, folder)) {
+  std::vector<std::string> damaged;
+  for (std::string& path : candidates(disk, folder)) {
     if (older_than && *step_of(last_name(path)) >= *older_than) continue;
     Result<Checkpoint> opened = Checkpoint::open(path);
-    if (opened.ok())
-      if (const auto checked = opened->check_files(); checked.ok())
-        return Choice{*std::move(opened), std::move(skipped)};
-      else
-        skipped.push_back(checked.error());
-    else
-      skipped.push_back(opened.error());
+    const Result<void> whole = opened.ok() ? opened->check_files() : opened.error();
+    if (whole.ok()) return Choice{*std::move(opened), std::move(skipped), std::move(damaged)};
+    skipped.push_back(whole.error());
+    damaged.push_back(std::move(path));
   }
   if (skipped.empty())
     return Error{Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
                  "checkpoints are folders step-N in it"};
-  return Error{Code::kNoCheckpoint,
+  return Error{Code::kCorruptCheckpoint,
                join_parts("none of ", skipped.size(), " checkpoints in `", folder,
                           "` is whole; of the newest: ", skipped[0].message),
                skipped[0].help};
+}
+
+Result<Checkpoint> open_at(files::Disk& disk, const std::string& path) {
+  if (is_checkpoint(path)) return Checkpoint::open(path);
+  Result<Choice> found = newest(disk, path);
+  if (!found.ok()) return found.error();
+  if (!found->skipped.empty())
+    return Error{found->skipped[0].code, found->skipped[0].message,
+                 "to take an older one, name it: " + found->checkpoint.path()};
+  return std::move(found->checkpoint);
 }
 
 bool is_checkpoint(const std::string& path) {

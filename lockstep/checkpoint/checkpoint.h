@@ -69,11 +69,16 @@ class Checkpoint {
 // Which checkpoint of a folder to go on from: the newest that is whole as far as check_files() sees.
 struct Choice {
   Checkpoint checkpoint;
-  std::vector<Error> skipped;  // why newer ones are not it, newest first
+  std::vector<Error> skipped;        // why newer ones are not it, newest first
+  std::vector<std::string> damaged;  // their paths
 };
-// `older_than`: leaves out checkpoints of that step and later ones. LS0825 when there is none.
+// `older_than`: leaves out checkpoints of that step and later ones. LS0825 when there is none, LS0823
+// when there are some and none is whole.
 Result<Choice> newest(files::Disk& disk, const std::string& folder,
                       std::optional<std::int64_t> older_than = {});
+
+// The checkpoint at `path`, or of a folder the newest, which must be whole: an older one is not taken in its place.
+Result<Checkpoint> open_at(files::Disk& disk, const std::string& path);
 
 // Whether `path` is a checkpoint and not a folder of them.
 bool is_checkpoint(const std::string& path);

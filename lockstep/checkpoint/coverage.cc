@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "lockstep/base/check.h"
-#include "lockstep/mesh/layout.h"
+#include "lockstep/files/safetensors.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -15,7 +15,7 @@ using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 std::string box_text(const Box& box) {
   std::vector<std::int64_t> end = box.begin;
   for (std::size_t dim = 0; dim < end.size(); ++dim) end[dim] += box.extent[dim];
-  return mesh::shape_text(box.begin) + " to " + mesh::shape_text(end);
+  return files::shape_text(box.begin) + " to " + files::shape_text(end);
 }
 
 bool meet(const Box& a, const Box& b) {
@@ -61,6 +61,9 @@ std::optional<std::string> trouble_in(const TensorRecord& tensor) {
 }  // namespace
 
 Result<void> check_coverage(const Manifest& manifest, const std::string& path) {
+  if (manifest.tensors.empty())
+    return Error{Code::kBadManifest, "`" + path + "`: `tensors` is empty",
+                 "use another checkpoint"};
   for (const TensorRecord& tensor : manifest.tensors)
     if (const auto trouble = trouble_in(tensor))
       return Error{Code::kBadManifest,

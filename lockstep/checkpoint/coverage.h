@@ -7,8 +7,9 @@
 namespace lockstep::checkpoint {
 
 // Boxes of a tensor must tile it, and ranges of slices with one box must tile that box; more general
-// covers are never written. Refuses with the tensor and the first elements that are in no slice or in two
-// (LS0822). Takes time in proportion to slices, and to the square of a tensor's boxes.
+// covers are never written. Refuses (LS0822) with the tensor and the first elements that are in no slice or
+// in two, and where there is no tensor. Takes time in proportion to slices, and to the square of a tensor's
+// boxes.
 Result<void> check_coverage(const Manifest& manifest, const std::string& path);
 
 }  // namespace lockstep::checkpoint

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "lockstep/base/error.h"
@@ -23,12 +24,31 @@ bool exists(const std::string& path) {
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+bool is_own_file(std::string_view name) {
+  int writer = 0;
+  constexpr std::string_view kRank = "rank-";
+  if (name == kManifestName) return true;
+  if (!name.starts_with(kRank)) return false;
+  std::from_chars(name.data() + kRank.size(), name.data() + name.size(), writer);
+  return name == file_name(writer);
+}
+
+// A folder of begin_save, or one that remove_checkpoint hid.
+bool is_temporary(std::string_view name) {
+  const auto mark = name.find(kTemporary);
+  if (mark == std::string_view::npos || !step_of(name.substr(0, mark))) return false;
+  const std::string_view nonce = name.substr(mark + kTemporary.size());
+  return std::ranges::all_of(nonce,
+                             [](char c) { return std::isalnum(static_cast<unsigned char>(c)); });
+}
+
 // Out of sight first, so that a removal that stops half way leaves nothing that looks whole.
 void remove_checkpoint(files::Disk& disk, const std::string& folder, const std::string& path) {
+  if (!files::holds_only(path, is_own_file)) return;
   const std::string hidden = folder + "/" + last_part(path) + std::string(kTemporary) + "removed";
-  files::remove_all(disk, hidden);
+  if (exists(hidden) && !disk.remove_folder(hidden, is_own_file)) return;
   disk.rename(path, hidden);
-  files::remove_all(disk, hidden);
+  disk.remove_folder(hidden, is_own_file);
 }
 
 }  // namespace
@@ -106,11 +126,27 @@ void retain(files::Disk& disk, const std::string& folder, std::int64_t keep) {
 
 void clean(files::Disk& disk, const std::string& folder) {
   for (const std::string& name : disk.list(folder))
-    if (name.starts_with(kPrefix) && name.find(kTemporary) != std::string::npos)
-      files::remove_all(disk, folder + "/" + name);
+    if (is_temporary(name)) disk.remove_folder(folder + "/" + name, is_own_file);
+}
+
+void abandon(files::Disk& disk, const std::string& temporary) {
+  disk.remove_folder(temporary, is_own_file);
+}
+
+std::string set_aside(files::Disk& disk, const std::string& path) {
+  std::string to = path + ".damaged";
+  for (int number = 2; exists(to); ++number) to = join_parts(path, ".damaged-", number);
+  disk.rename(path, to);
+  disk.sync_folder(path.substr(0, path.rfind('/')));
+  return to;
 }
 
 std::vector<std::string> candidates(files::Disk& disk, const std::string& folder) {
+  struct stat status = {};
+  if (::stat(folder.c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
+    throw IoError({Code::kNoCheckpoint, "`" + folder + "` is a file, and checkpoints are folders",
+                   "name a folder step-N or one that holds them: `" +
+                       folder.substr(0, folder.rfind('/')) + "`?"});
   std::vector<std::pair<std::int64_t, std::string>> found;
   for (const std::string& name : disk.list(folder))
     if (const auto step = step_of(name)) found.emplace_back(*step, name);

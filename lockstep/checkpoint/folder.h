@@ -7,7 +7,9 @@
 //   latest                         names the newest, for people; nobody reads it to find a checkpoint
 //
 // A name is a checkpoint when it is step-N with a manifest that parses and files that have the sizes
-// in it. All functions throw IoError.
+// in it. What is removed, is removed only where its name and the names of all files in it are ones that
+// this program gives; a link to a checkpoint, or one with a person's notes in it, stays. Whoever removes
+// or renames holds the folder's lock (files/folder_lock.h). All functions throw IoError.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +42,19 @@ std::string begin_save(files::Disk& disk, const std::string& folder, std::int64_
 std::string publish(files::Disk& disk, const std::string& folder, const std::string& temporary,
                     const Manifest& manifest);
 
-// Removes all but the newest `keep` of the folder's checkpoints, without looking into them; 0: none.
+// Removes all but the newest `keep` of the folder's checkpoints, whether they are whole or not; 0: none.
 void retain(files::Disk& disk, const std::string& folder, std::int64_t keep);
 
-// Removes what interrupted saves and removals have left. Nobody may be saving there.
+// Removes what interrupted saves and removals have left.
 void clean(files::Disk& disk, const std::string& folder);
+
+// Removes the folder of a save that failed: a path of begin_save.
+void abandon(files::Disk& disk, const std::string& temporary);
+
+// Renames a checkpoint that cannot be loaded to step-N.damaged, or where that exists to
+// step-N.damaged-2 and so on; nobody takes it for a checkpoint any more, and nobody removes it. Returns
+// the new path.
+std::string set_aside(files::Disk& disk, const std::string& path);
 
 // Paths of folders that are called like checkpoints, newest first.
 std::vector<std::string> candidates(files::Disk& disk, const std::string& folder);

@@ -14,4 +14,8 @@ namespace lockstep::checkpoint {
 Result<void> check_same(std::string_view what, const std::string& path, const Facts& there,
                         const Facts& here);
 
+// Refuses (LS0822) a checkpoint without all weights of the model that it names, and of a training without
+// all moments.
+Result<void> check_holds_model(const Manifest& manifest, const std::string& path);
+
 }  // namespace lockstep::checkpoint

@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -16,6 +17,8 @@ constexpr std::string_view kBeforeDigest = "{\"sha256\":\"";
 constexpr std::string_view kAfterDigest = "\",\n\"checkpoint\":";
 constexpr std::string_view kEnd = "\n}\n";
 constexpr std::size_t kDigestDigits = 64;
+// Of any number of steps, samples, tokens, or bytes of a file: whole numbers that every reader of JSON has.
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;
 
 std::string digest_text(std::string_view body) { return to_hex(ByteSpan(sha256(body))); }
 
@@ -108,6 +111,7 @@ class ManifestReader {
     made_.torch = fields.text("torch");
     const std::size_t files = fields.list("files").size(), tensors = fields.list("tensors").size();
     fields.done();
+    check_counts(fields);
     for (std::size_t i = 0; i < files; ++i) read_file(fields.item("files", i));
     for (std::size_t i = 0; i < tensors; ++i) read_tensor(fields.item("tensors", i));
     return std::move(made_);
@@ -116,10 +120,37 @@ class ManifestReader {
   JsonTrouble trouble;
 
  private:
+  void at_most(JsonFields& fields, std::string_view key, std::int64_t value, std::int64_t most) {
+    if (value > most) fields.refuse(key, join_parts("is ", value, ", above ", most));
+  }
+
+  // A setting of the run as a number; where it has none, none that bounds anything.
+  std::int64_t setting(std::string_view key) const {
+    for (const auto& [name, text] : made_.config) {
+      std::int64_t value = 0;
+      if (name != key) continue;
+      std::from_chars(text.data(), text.data() + text.size(), value);
+      return std::clamp<std::int64_t>(value, 0, kMaxCount);
+    }
+    return kMaxCount;
+  }
+
+  // Steps bound what they took.
+  void check_counts(JsonFields& fields) {
+    const auto product = [](std::int64_t count, std::int64_t each) {
+      return std::min(volume_of({count, each}, 1).value_or(kMaxCount), kMaxCount);
+    };
+    at_most(fields, "step", made_.step, kMaxCount);
+    at_most(fields, "updates", made_.updates, made_.step);
+    at_most(fields, "samples", made_.samples, product(made_.step, setting("global_batch")));
+    at_most(fields, "tokens", made_.tokens, product(made_.samples, setting("seq")));
+  }
+
   void read_file(JsonFields fields) {
     FileRecord file = {fields.text("name"), fields.count("bytes"),
                        read_hash(fields, "header_xxh3")};
     fields.done();
+    at_most(fields, "bytes", file.bytes, kMaxCount);
     if (!is_plain_name(file.name)) fields.refuse("name", "is no name of a file in its folder");
     if (!file_names_.insert(file.name).second) fields.refuse("name", "is that of another file too");
     made_.files.push_back(std::move(file));

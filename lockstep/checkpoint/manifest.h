@@ -58,7 +58,7 @@ struct Manifest {
   std::int64_t updates = 0;  // optimizer updates among them
   std::int64_t samples = 0;  // that the steps took
   std::int64_t tokens = 0;   // valid ones among them
-  Facts model;               // arch::model_facts: from them the model comes back
+  Facts model;               // model::model_facts: from them the model comes back
   Facts config;          // what else decides what is trained; empty: weights alone, to start from
   std::string data;      // what was trained on
   Facts state;           // further numbers that a run goes on with
@@ -76,8 +76,8 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 
 // Refuses (LS0822) another format or version, a text that does not have its digest, keys that are
-// unknown, doubled or missing, file names that leave the folder, boxes outside their tensor, ranges
-// outside their box, and digests that do not fit in number. Whether tensors are covered is for
+// unknown, doubled or missing, counts that no such run has, file names that leave the folder, boxes outside
+// their tensor, ranges outside their box, and digests that do not fit in number. Whether tensors are covered is for
 // coverage.h. Messages call the text `path`.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path);
 

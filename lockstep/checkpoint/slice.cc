@@ -25,7 +25,7 @@ class Meeting {
         from_strides_(strides_of(from.box)),
         to_strides_(strides_of(to.box)) {}
 
-  std::vector<mesh::Run> runs() {
+  std::vector<Run> runs() {
     const std::size_t dims = from_.box.extent.size();
     for (std::size_t dim = 0; dim < dims; ++dim) {
       begin_.push_back(std::max(from_.box.begin[dim], to_.box.begin[dim]));
@@ -78,7 +78,7 @@ class Meeting {
     const std::int64_t skip = std::max({std::int64_t{0}, from_.begin - from, to_.begin - to});
     const std::int64_t stop = std::min({length, from_.end - from, to_.end - to});
     if (skip >= stop) return;
-    const mesh::Run run = {from + skip - from_.begin, to + skip - to_.begin, stop - skip};
+    const Run run = {from + skip - from_.begin, to + skip - to_.begin, stop - skip};
     if (!runs_.empty() && runs_.back().source + runs_.back().length == run.source &&
         runs_.back().target + runs_.back().length == run.target)
       runs_.back().length += run.length;
@@ -90,7 +90,7 @@ class Meeting {
   const Slice& to_;
   const std::vector<std::int64_t> from_strides_, to_strides_;
   std::vector<std::int64_t> begin_, end_;  // of what boxes share
-  std::vector<mesh::Run> runs_;
+  std::vector<Run> runs_;
 };
 
 }  // namespace
@@ -118,7 +118,7 @@ std::string entry_name(const Slice& slice) {
   return slice.tensor + ":" + std::string(to_text(slice.role));
 }
 
-std::vector<mesh::Run> common_runs(const Slice& from, const Slice& to) {
+std::vector<Run> common_runs(const Slice& from, const Slice& to) {
   LS_CHECK(from.tensor == to.tensor && from.shape == to.shape, from.tensor, " and ", to.tensor);
   return Meeting(from, to).runs();
 }

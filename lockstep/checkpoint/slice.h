@@ -9,8 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/mesh/reshard.h"
-
 namespace lockstep::checkpoint {
 
 // A weight is stored as wide as it is trained: where there is a master, that is it.
@@ -44,9 +42,17 @@ struct Slice {
 // What it is called in a file: the tensor's name, of a moment followed by ":first_moment".
 std::string entry_name(const Slice& slice);
 
+// `length` elements from element `source` of one slice to element `target` of another.
+struct Run {
+  std::int64_t source = 0;
+  std::int64_t target = 0;
+  std::int64_t length = 0;
+  bool operator==(const Run&) const = default;
+};
+
 // Elements that both hold, as runs from one to the other; element 0 of each is its `begin`. Ascending in
 // both. Takes time in proportion to the rows of what boxes share inside their ranges.
 // REQUIRES: slices of one tensor.
-std::vector<mesh::Run> common_runs(const Slice& from, const Slice& to);
+std::vector<Run> common_runs(const Slice& from, const Slice& to);
 
 }  // namespace lockstep::checkpoint

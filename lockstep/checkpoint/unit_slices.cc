@@ -8,26 +8,26 @@ namespace lockstep::checkpoint {
 namespace {
 
 // A tied weight has one name: that of the embedding's table, which is the first of its unit's buffer.
-std::string global_name(const arch::Model& model, int unit, const arch::Param& param) {
-  if (!param.tied) return arch::name_at(param.name, arch::Model::layer(unit));
-  const arch::Unit& embed = model.unit(0);
-  const auto table = std::ranges::find(embed.params, param.shape, &arch::Param::shape);
+std::string global_name(const model::Model& model, int unit, const model::Param& param) {
+  if (!param.tied) return model::name_at(param.name, model::Model::layer(unit));
+  const model::Unit& embed = model.unit(0);
+  const auto table = std::ranges::find(embed.params, param.shape, &model::Param::shape);
   LS_CHECK(table != embed.params.end(), param.name, " is tied to nothing");
-  return arch::name_at(table->name, arch::Model::layer(0));
+  return model::name_at(table->name, model::Model::layer(0));
 }
 
 }  // namespace
 
-std::vector<UnitSlice> unit_slices(const arch::Model& model, int unit,
-                                   const arch::FlatLayout& layout, arch::TensorPlace place,
-                                   arch::FlatRange range, Role role) {
+std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
+                                   const model::FlatLayout& layout, model::TensorPlace place,
+                                   model::FlatRange range, Role role) {
   std::vector<UnitSlice> slices;
-  for (const arch::FlatParam& flat : layout.params) {
-    const arch::FlatRange part = arch::common(range, {flat.offset, flat.end()});
+  for (const model::FlatParam& flat : layout.params) {
+    const model::FlatRange part = model::common(range, {flat.offset, flat.end()});
     if (part.size() <= 0) continue;
-    const arch::Param& param = model.unit(unit).params[static_cast<std::size_t>(flat.param)];
+    const model::Param& param = model.unit(unit).params[static_cast<std::size_t>(flat.param)];
     Box box = whole(param.shape);
-    const arch::TensorShard shard = arch::tensor_shard(param, place.tp, place.coord);
+    const model::TensorShard shard = model::tensor_shard(param, place.tp, place.coord);
     const auto dim = static_cast<std::size_t>(shard.dim);
     const bool is_cut = shard.length != param.shape[dim];
     box.begin[dim] = shard.begin;
@@ -40,11 +40,11 @@ std::vector<UnitSlice> unit_slices(const arch::Model& model, int unit,
   return slices;
 }
 
-std::vector<Slice> model_slices(const arch::Model& model, Role role) {
-  const auto layouts = arch::flat_layouts(model);
+std::vector<Slice> model_slices(const model::Model& model, Role role) {
+  const auto layouts = model::flat_layouts(model);
   std::vector<Slice> slices;
   for (int unit = 0; unit < model.num_units(); ++unit) {
-    const arch::FlatLayout& layout =
+    const model::FlatLayout& layout =
         layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
     for (UnitSlice& part : unit_slices(model, unit, layout, {}, {0, layout.size}, role))
       if (!part.is_copy) slices.push_back(std::move(part.slice));

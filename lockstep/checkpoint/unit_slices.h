@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/arch/flat_layout.h"
-#include "lockstep/arch/flat_runs.h"
 #include "lockstep/checkpoint/slice.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::checkpoint {
 
@@ -20,11 +20,11 @@ struct UnitSlice {
 
 // Of elements `range` of the buffer of unit number `unit`, ascending in `at`; gaps and padding are in
 // none. REQUIRES: the unit's layout by flat_layouts(model, place.tp).
-std::vector<UnitSlice> unit_slices(const arch::Model& model, int unit,
-                                   const arch::FlatLayout& layout, arch::TensorPlace place,
-                                   arch::FlatRange range, Role role);
+std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
+                                   const model::FlatLayout& layout, model::TensorPlace place,
+                                   model::FlatRange range, Role role);
 
 // Every trained tensor of the model once, whole, in the order of its units: what a checkpoint of it holds.
-std::vector<Slice> model_slices(const arch::Model& model, Role role);
+std::vector<Slice> model_slices(const model::Model& model, Role role);
 
 }  // namespace lockstep::checkpoint

@@ -13,7 +13,7 @@
 namespace lockstep::cluster {
 namespace {
 
-// A row in the units of a data sheet. Peaks are dense TFLOP/s; scale-up and link speeds are GB/s in
+// A row in the units of a data sheet, whose GB of memory are GiB. Peaks are dense TFLOP/s; scale-up and link speeds are GB/s in
 // one direction (vendors print the sum of both); the network is Gbit/s per device.
 struct Sheet {
   const char* name;
@@ -86,7 +86,7 @@ CatalogRow to_row(const Sheet& s) {
   CatalogRow row;
   row.device = {s.name,
                 s.title,
-                times(s.memory_gb, kGiga),
+                times(s.memory_gb, kGib),
                 times(s.memory_tb_s, kTera),
                 times(s.f32, kTera),
                 times(s.bf16, kTera),

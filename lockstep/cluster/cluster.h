@@ -39,7 +39,7 @@ struct Figure {
 struct DeviceType {
   std::string name;            // "h100"
   std::string title;           // "NVIDIA H100 SXM 80 GB"
-  Figure memory;               // bytes
+  Figure memory;               // bytes; what a data sheet calls 80 GB is 80 GiB
   Figure memory_bytes_per_s;   // streaming, at peak
   Figure peak_f32;             // FLOP/s without reduced-precision tricks
   Figure peak_bf16;            // FLOP/s; f16 runs at the same rate where there is both

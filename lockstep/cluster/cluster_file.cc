@@ -95,7 +95,7 @@ const config::FieldTable& cluster_fields() {
        {.path = "device.name", .doc = "What to call the device; the base's name by default."},
        {.path = "device.memory",
         .type = FieldType::kBytes,
-        .doc = "Memory of one device.",
+        .doc = "Memory of one device; what a data sheet calls 80 GB is 80GiB.",
         .min = 1},
        positive("device.memory_bandwidth", "GB/s", "Speed of that memory."),
        positive("device.peak_f32", "TFLOP/s", "Dense peak in f32."),

@@ -50,16 +50,19 @@ class AllReduceHalves final : public Pending {
 
 Work& Work::operator=(Work&& other) noexcept {
   if (this != &other) {
-    Work old(std::move(pending_));
+    const Work old = std::move(*this);
+    owner_ = other.owner_;
     pending_ = std::move(other.pending_);
   }
   return *this;
 }
 
 Work::~Work() {
+  if (!pending_) return;
   try {
-    wait();
-  } catch (const std::exception&) {  // whoever cares waits
+    owner_->abort("an operation was given up");
+    wait();  // ends at once; after it nothing is on the way any more
+  } catch (const std::exception&) {
   }
 }
 
@@ -70,8 +73,32 @@ std::optional<Ran> Work::wait() {
   return pending->ran();
 }
 
-Communicator::Communicator(Membership membership, Ledger& ledger)
-    : membership_(std::move(membership)), ledger_(ledger) {}
+void Siblings::fail(const CommError& first) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  failure_ = first;
+  for (Communicator* member : members_) member->abort(first);
+}
+
+void Siblings::check() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw CommError(*failure_);
+}
+
+Siblings::Place::Place(Siblings& siblings, Communicator& communicator)
+    : siblings_(siblings), communicator_(communicator) {
+  const std::lock_guard lock(siblings_.mutex_);
+  siblings_.members_.insert(&communicator_);
+  if (siblings_.failure_) communicator_.abort(*siblings_.failure_);
+}
+
+Siblings::Place::~Place() {
+  const std::lock_guard lock(siblings_.mutex_);
+  siblings_.members_.erase(&communicator_);
+}
+
+Communicator::Communicator(Membership membership, Ledger& ledger, Siblings& siblings)
+    : membership_(std::move(membership)), ledger_(ledger), siblings_(siblings) {}
 
 void Communicator::count(OpKind op, std::int64_t bytes) {
   ledger_.count(membership_.axis, op, Bytes{bytes});
@@ -110,7 +137,7 @@ Work Communicator::all_reduce(Buffer data, Deadline deadline) {
     const Buffer own = data.slice(piece * index(), piece);
     Work reduce = start_reduce_scatter(data, own, deadline);
     Work gather = start_all_gather(own, data, deadline);
-    return Work(std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather)));
+    return {*this, std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather))};
   }
   LS_CHECK(data.device.kind == DeviceKind::kCpu, describe(), ": all_reduce of ", data.count,
            " elements on a device; pad it to a multiple of ", size());
@@ -123,8 +150,8 @@ Work Communicator::all_reduce(Buffer data, Deadline deadline) {
   // Moving a vector keeps its memory where it is, so the buffers in flight stay valid.
   std::memset(data.data, 0xff,
               static_cast<std::size_t>(data.bytes()));  // undefined until waited for: make it show
-  return Work(std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather),
-                                                std::move(scratch), data));
+  return {*this, std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather),
+                                                   std::move(scratch), data)};
 }
 
 Work Communicator::all_to_all(ConstBuffer in, std::span<const std::int64_t> send_counts, Buffer out,
@@ -182,10 +209,13 @@ Work Communicator::barrier(Deadline deadline) {
 }
 
 void Communicator::abort(const std::string& reason) {
-  const CommError error({Code::kPoisoned, describe() + " was aborted: " + reason, ""},
-                        OpKind::kBarrier, {});
-  poison(error);
-  start_abort(error);
+  const Error error = {Code::kPoisoned, describe() + " was aborted: " + reason, ""};
+  this->abort(CommError(error, OpKind::kBarrier, {}));
+}
+
+void Communicator::abort(const CommError& reason) {
+  remember(reason);
+  start_abort(reason);
 }
 
 std::string Communicator::describe() const {
@@ -193,10 +223,22 @@ std::string Communicator::describe() const {
          " of " + std::to_string(size());
 }
 
-void Communicator::poison(const CommError& first) {
+void Communicator::remember(const CommError& first) {
   std::lock_guard lock(poison_mutex_);
   if (!first_failure_) first_failure_ = first;
   poisoned_ = true;
+}
+
+void Communicator::poison(const CommError& first) {
+  remember(first);
+  siblings_.fail(first);
+}
+
+void Communicator::throw_first_failure(OpKind op) const {
+  std::lock_guard lock(poison_mutex_);
+  Error error = first_failure_->error();
+  error.message = std::string(to_text(op)) + " on " + describe() + ": " + error.message;
+  throw CommError(std::move(error), op, first_failure_->culprit());
 }
 
 void Communicator::throw_if_poisoned(OpKind op) const {
@@ -206,7 +248,7 @@ void Communicator::throw_if_poisoned(OpKind op) const {
       {Code::kPoisoned,
        std::string(to_text(op)) + " on " + describe() +
            " after an earlier failure: " + first_failure_->error().message,
-       "a communicator can not be used after a failure; restart from the last checkpoint"},
+       "a communicator cannot be used after a failure; restart from the last checkpoint"},
       op, first_failure_->culprit());
 }
 

@@ -13,11 +13,11 @@
 //            own. all_reduce is an all_gather of a reduce_scatter on every backend.
 //   bytes    The ledger counts logical traffic as ledger.h defines it.
 //   failure  A lost or late peer ends the wait with a CommError that names the rank and the
-//            operation, at the latest one second after the operation's deadline. The communicator
-//            is then poisoned: every further call throws.
+//            operation, at the latest one second after the operation's deadline. All communicators
+//            of the rank are then poisoned: waits in progress end and every further call throws.
 //
-// Thread rule: one thread issues; any thread may wait for a Work or call abort. A Work must have been
-// waited for before its communicator is destroyed.
+// Thread rule: one thread issues; any thread may wait for a Work or call abort. A Work must be gone
+// before its communicator is destroyed.
 #pragma once
 
 #include <atomic>
@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ class CommError : public WorldError {
   CommError(Error error, OpKind op, std::optional<Rank> culprit)
       : WorldError(std::move(error)), op_(op), culprit_(culprit) {}
   OpKind op() const { return op_; }
-  std::optional<Rank> culprit() const { return culprit_; }  // empty when it can not be known
+  std::optional<Rank> culprit() const { return culprit_; }  // empty when it cannot be known
 
  private:
   OpKind op_;
@@ -65,12 +66,16 @@ class Pending {
   virtual std::optional<Ran> ran() const { return std::nullopt; }
 };
 
-// One started operation. Must be waited for before its buffers are touched; destruction waits too,
-// so that memory never disappears under a transfer, and then drops the error.
+class Communicator;
+
+// One started operation. Must be waited for before its buffers are touched. Destruction before that
+// aborts the communicator: it never waits for a peer, and leaves no transfer behind that could still
+// touch the buffers.
 class Work {
  public:
   Work() = default;  // already done
-  explicit Work(std::unique_ptr<Pending> pending) : pending_(std::move(pending)) {}
+  Work(Communicator& owner, std::unique_ptr<Pending> pending)
+      : owner_(&owner), pending_(std::move(pending)) {}
   Work(Work&&) = default;
   Work& operator=(Work&& other) noexcept;
   ~Work();
@@ -79,7 +84,35 @@ class Work {
   std::optional<Ran> wait();
 
  private:
+  Communicator* owner_ = nullptr;
   std::unique_ptr<Pending> pending_;
+};
+
+// The communicators of one rank. The first failure of any ends all of them, because a peer that waits
+// for this rank in another group would wait in vain. Any thread.
+class Siblings {
+ public:
+  // Idempotent; the first failure counts, for later members too.
+  void fail(const CommError& first);
+  void check() const;  // throws the first failure
+
+  // A member for as long as it lives. Belongs last into a backend's communicator, so that it goes first.
+  class Place {
+   public:
+    Place(Siblings& siblings, Communicator& communicator);
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    Siblings& siblings_;
+    Communicator& communicator_;
+  };
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<Communicator*> members_;
+  std::optional<CommError> failure_;
 };
 
 // One rank's place in one group.
@@ -95,8 +128,8 @@ struct Membership {
 
 class Communicator {
  public:
-  // `ledger` must outlive the communicator.
-  Communicator(Membership membership, Ledger& ledger);
+  // Both must outlive the communicator.
+  Communicator(Membership membership, Ledger& ledger, Siblings& siblings);
   virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -129,8 +162,10 @@ class Communicator {
   Work broadcast(Buffer data, int root, Deadline deadline);
   Work barrier(Deadline deadline);
 
-  // Gives up: waits in progress and all later calls fail at once with `reason`. Idempotent.
+  // Gives up this one: waits in progress and all later calls fail at once with `reason`. Idempotent.
   void abort(const std::string& reason);
+  // The same, with the failure of a sibling as the reason.
+  void abort(const CommError& reason);
 
   // "gloo group dp@tp1.pp0, member 2 of 4".
   std::string describe() const;
@@ -151,17 +186,20 @@ class Communicator {
   virtual void start_abort(const CommError& reason) = 0;
   virtual std::string backend_name() const = 0;
 
-  // Remembers the first failure; later calls throw kPoisoned quoting it. Any thread.
+  // After a failure of this communicator: poisons it and aborts its siblings. Any thread.
   void poison(const CommError& first);
-  // What a failed call throws: the first failure itself to whoever was waiting, kPoisoned to later
-  // callers.
+  // kPoisoned, quoting the first failure.
   void throw_if_poisoned(OpKind op) const;
+  // The first failure, for whoever was waiting in `op` when it came. REQUIRES: is_poisoned().
+  [[noreturn]] void throw_first_failure(OpKind op) const;
 
  private:
   void count(OpKind op, std::int64_t bytes);
+  void remember(const CommError& first);
 
   const Membership membership_;
   Ledger& ledger_;
+  Siblings& siblings_;
   std::atomic<bool> poisoned_ = false;
   mutable std::mutex poison_mutex_;
   std::optional<CommError> first_failure_;
@@ -182,6 +220,9 @@ class World {
 
   Ledger& ledger() { return ledger_; }
 
+  // Throws the first failure of any communicator of this rank. Any thread.
+  void check() const { siblings_.check(); }
+
   // Where this rank stands, for the others to read.
   PositionCell& position() { return *position_; }
   // Where all ranks were last seen, by rank; none where the backend does not know. For after a
@@ -192,11 +233,14 @@ class World {
   // Checks what connect was given and finds this rank in it.
   Membership membership(std::string name, std::string axis, std::vector<Rank> members) const;
 
+  Siblings& siblings() { return siblings_; }
+
   // For whoever shows it to the others, perhaps beyond the life of this world.
   std::shared_ptr<const PositionCell> shared_position() const { return position_; }
 
  private:
   Ledger ledger_;
+  Siblings siblings_;
   std::shared_ptr<PositionCell> position_ = std::make_shared<PositionCell>();
 };
 

@@ -40,7 +40,7 @@ struct PhaseTimes {
 // Medians over about `budget` for each size, of all members: the mean of what is theirs, and the lane
 // from when the last of them had called. An `op` of send gives an element of send and one of recv for
 // each size, in pairs of members whose receiver calls first; their lane is the sender's. Where a
-// backend can not tell when an operation was complete, `finish` is in `lane`. All members call it with
+// backend cannot tell when an operation was complete, `finish` is in `lane`. All members call it with
 // the same arguments and get the same answer. REQUIRES: at least two members; all_gather,
 // reduce_scatter, all_reduce or send.
 std::vector<PhaseTimes> measure_phases(Communicator& comm, OpKind op,

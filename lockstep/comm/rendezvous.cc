@@ -35,8 +35,30 @@ Result<Rendezvous> rendezvous_from(const Environment& environment) {
   if (!port.ok()) return port.error();
   const auto host = environment("MASTER_ADDR");
   if (!host || host->empty()) return refuse("MASTER_ADDR is not set");
-  return Rendezvous{Rank{*rank}, *size, *host, static_cast<std::uint16_t>(*port),
-                    environment("TORCHELASTIC_USE_AGENT_STORE") == "True"};
+  Rendezvous found{Rank{*rank}, *size, *host, static_cast<std::uint16_t>(*port),
+                   environment("TORCHELASTIC_USE_AGENT_STORE") == "True"};
+  if (found.rank == Rank{0} && environment(kStoreSocket)) {
+    const auto socket = whole_number(environment, kStoreSocket, 0, 1 << 20);
+    if (!socket.ok()) return socket.error();
+    found.store_socket = *socket;
+  }
+  return found;
+}
+
+Result<void> check_alone(const Environment& environment) {
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
+    const auto tasks = environment(name);
+    if (!tasks || !environment("SLURM_PROCID") || environment("RANK")) continue;
+    if (*tasks == "1") return {};
+    return Error{
+        Code::kUnsuitableEnvironment,
+        std::string(name) + " is " + *tasks + ", but RANK is not set: every task would train alone",
+        "start one task and let it start its ranks: srun --ntasks=1 lockstep train ... "
+        "--processes; or give every task its place: export MASTER_ADDR=<first host> "
+        "MASTER_PORT=29500; srun bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS "
+        "exec lockstep train ...'"};
+  }
+  return {};
 }
 
 std::optional<std::string> process_environment(const char* name) {

@@ -9,10 +9,6 @@
 namespace lockstep::config {
 namespace {
 
-std::string plural(int count, const char* word) {
-  return strf("%d %s%s", count, word, count == 1 ? "" : "s");
-}
-
 Json to_json(const Label& label) {
   return Json::object({{"file", label.span.file},
                        {"line", label.span.line},
@@ -113,20 +109,35 @@ std::string Report::text(std::string_view subject, bool colour) const {
   const int errors = num_errors();
   const int warnings = static_cast<int>(diagnostics_.size()) - errors;
   std::string counts;
-  if (errors > 0) counts = plural(errors, "error");
-  if (warnings > 0) counts += (errors > 0 ? ", " : "") + plural(warnings, "warning");
+  if (errors > 0) counts = counted(errors, "error");
+  if (warnings > 0) counts += (errors > 0 ? ", " : "") + counted(warnings, "warning");
   const std::string head = errors > 0 ? "error" : "warning";
   const char* escape = errors > 0 ? "\x1b[1;31m" : "\x1b[1;33m";
   out += '\n';
   out += (colour ? escape + head + "\x1b[0m" : head) + ": " + counts + " in ";
-  return out + std::string(subject) + "\n";
+  return out + where(subject) + "\n";
+}
+
+std::string Report::where(std::string_view subject) const {
+  std::vector<std::string> others;
+  bool in_subject = diagnostics_.empty();
+  for (const Diagnostic& d : diagnostics_) {
+    const std::string& file = d.primary.span.file;
+    if (!d.primary.span.known() || sources.is_file(file))
+      in_subject = true;
+    else if (std::ranges::find(others, file) == others.end())
+      others.push_back(file);
+  }
+  std::string text(in_subject ? subject : "");
+  for (const std::string& other : others) text += (text.empty() ? "" : " and ") + other;
+  return text;
 }
 
 Json Report::json(std::string_view subject) const {
   Json list = Json::array();
   for (const Diagnostic& d : diagnostics_) list.push(to_json(d));
   return Json::object({{"schema", "lockstep.diagnostics/1"},
-                       {"subject", subject.empty() ? Json() : Json(subject)},
+                       {"subject", subject.empty() ? Json() : Json(where(subject))},
                        {"errors", num_errors()},
                        {"warnings", static_cast<int>(diagnostics_.size()) - num_errors()},
                        {"diagnostics", std::move(list)}});

@@ -97,6 +97,9 @@ class Report {
   Json json(std::string_view subject) const;
 
  private:
+  // The subject, or the sources that are no files, "--set" for one, where all mistakes lie in them.
+  std::string where(std::string_view subject) const;
+
   std::vector<Diagnostic> diagnostics_;
 };
 

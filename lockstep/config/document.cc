@@ -149,7 +149,24 @@ bool clip_number(const toml::parse_error& error, std::string& text,
   return oversized.emplace(std::pair(line, column), written).second;
 }
 
+void refuse(Report& report, Code code, std::string message, Label primary, std::string help) {
+  report.add({.code = code,
+              .message = std::move(message),
+              .primary = std::move(primary),
+              .secondary = {},
+              .notes = {},
+              .help = std::move(help)});
+}
+
 std::optional<Value> parse_toml(std::string_view text, const std::string& name, Report& report) {
+  if (const auto at = find_deep_nesting(text, kMaxNesting); at != std::string_view::npos) {
+    const std::string_view before = text.substr(0, at);
+    const int line = 1 + static_cast<int>(std::ranges::count(before, '\n'));
+    const int column = 1 + count_code_points(before.substr(before.rfind('\n') + 1));
+    refuse(report, Code::kSyntax, strf("nested deeper than %d levels", kMaxNesting),
+           {{name, line, column, 1}, ""}, "no setting lies that deep; is this the right file?");
+    return std::nullopt;
+  }
   TomlReader::Oversized oversized;
   std::string clipped(text);
   while (true) {
@@ -181,15 +198,6 @@ void merge_tables(Value& into, const Value& over) {
     else
       *found = entry;
   }
-}
-
-void refuse(Report& report, Code code, std::string message, Label primary, std::string help) {
-  report.add({.code = code,
-              .message = std::move(message),
-              .primary = std::move(primary),
-              .secondary = {},
-              .notes = {},
-              .help = std::move(help)});
 }
 
 std::string reason_of(int error) {
@@ -266,7 +274,7 @@ bool is_dotted_path(std::string_view path) {
     if (is_dot ? last_was_dot : !is_word) return false;
     last_was_dot = is_dot;
   }
-  return !last_was_dot;
+  return !last_was_dot && std::ranges::count(path, '.') < kMaxNesting;
 }
 
 // The value after "key=" in a line of an artificial source; `column` is where it begins.
@@ -311,12 +319,7 @@ std::string quoted_toml(std::string_view text) {
 std::string real_text(double real) {
   if (std::isnan(real)) return "nan";
   if (std::isinf(real)) return real < 0 ? "-inf" : "inf";
-  std::array<char, 32> digits;
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), real);
-  std::string text(digits.data(), end);
-  const std::size_t sign =
-      text.find_first_of("+-", text.find('e') == std::string::npos ? text.size() : text.find('e'));
-  if (sign != std::string::npos && text[sign + 1] == '0') text.erase(sign + 1, 1);
+  const std::string text = shortest(real);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
@@ -460,7 +463,7 @@ bool apply_override(std::string_view assignment, Document& document, Report& rep
   }
   if (!is_dotted_path(path)) {
     refuse(report, Code::kBadOptionValue, join_parts("`", path, "` is not a key"), {key_span, ""},
-           "a key is words joined by dots, such as layout.tp");
+           strf("a key is at most %d words joined by dots, such as layout.tp", kMaxNesting));
     return false;
   }
   std::string_view text = assignment.substr(equals + 1);

@@ -85,6 +85,9 @@ class Document {
   Value root_;
 };
 
+// Levels of tables, lists and dotted names in one setting or header; more is a syntax error.
+constexpr int kMaxNesting = 64;
+
 // Parses `text`. On a syntax error adds one kSyntax diagnostic and returns nothing. Registers the
 // text in report.sources under `name`.
 std::optional<Document> parse_document(std::string text, const std::string& name, Format format,

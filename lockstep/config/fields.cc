@@ -150,13 +150,6 @@ std::optional<Bytes> Settings::bytes(std::string_view path) const {
   return value->kind == ValueKind::kInt ? Bytes{value->integer} : parse_bytes(value->text).value();
 }
 
-std::vector<std::int64_t> Settings::integers(std::string_view path) const {
-  std::vector<std::int64_t> result;
-  if (const Value* value = usable_list(path, {FieldType::kInt}))
-    for (const Value& item : value->items) result.push_back(item.integer);
-  return result;
-}
-
 std::vector<double> Settings::reals(std::string_view path) const {
   std::vector<double> result;
   if (const Value* value = usable_list(path, {FieldType::kReal}))
@@ -187,11 +180,6 @@ Span Settings::span(std::string_view path) const {
   if (value.file == span.file && value.line == span.line)
     span.length = value.column + value.length - span.column;
   return span;
-}
-
-Origin Settings::origin(std::string_view path) const {
-  const Entry* entry = find(root_, path);
-  return entry == nullptr ? Origin::kDefault : entry->value.origin;
 }
 
 }  // namespace lockstep::config

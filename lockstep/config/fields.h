@@ -119,7 +119,6 @@ class Settings {
   std::optional<std::string> text(std::string_view path) const;      // kString, kChoice
   std::optional<Bytes> bytes(std::string_view path) const;           // kBytes
   // kList of the asked-for element; empty when absent without a default.
-  std::vector<std::int64_t> integers(std::string_view path) const;
   std::vector<double> reals(std::string_view path) const;
   std::vector<std::string> texts(std::string_view path) const;
 
@@ -128,7 +127,6 @@ class Settings {
   bool is_refused(std::string_view path) const;
   // Key and value as one span, for the labels of rules about several keys; unknown for a default.
   Span span(std::string_view path) const;
-  Origin origin(std::string_view path) const;
 
  private:
   const Value* usable(std::string_view path, std::initializer_list<FieldType> types) const;
@@ -141,9 +139,8 @@ class Settings {
 // What values a field takes, in words: "a whole number, at least 1 (tokens)".
 std::string accepts(const Field& field);
 
-// Listings of the table: aligned text at most `width` wide, a Markdown page, and JSON.
+// Listings of the table: aligned text at most `width` wide, and JSON.
 std::string fields_text(const FieldTable& table, int width);
-std::string fields_markdown(const FieldTable& table);
 Json fields_json(const FieldTable& table);
 
 }  // namespace lockstep::config

@@ -16,7 +16,6 @@ namespace lockstep::config {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-constexpr int kMaxDepth = 64;  // nesting beyond any real file; bounds the recursion
 
 struct Refusal {
   std::size_t at = 0;  // byte offset
@@ -98,7 +97,7 @@ class Reader {
   }
 
   bool read_value(Value& value, int depth) {
-    if (depth > kMaxDepth) return refuse(at_, strf("nested deeper than %d levels", kMaxDepth));
+    if (depth > kMaxNesting) return refuse(at_, strf("nested deeper than %d levels", kMaxNesting));
     const std::size_t begin = at_;
     bool good = false;
     if (peek() == '{')

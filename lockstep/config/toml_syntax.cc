@@ -244,11 +244,40 @@ class Explainer {
   Diagnostic found_;
 };
 
+// Behind a text whose first quote is at `at`, or where an unclosed one ends.
+std::size_t skip_text(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const bool is_long = text.substr(at).starts_with(std::string(3, quote));
+  const std::string end(is_long ? 3 : 1, quote);
+  for (at += end.size(); at < text.size() && !text.substr(at).starts_with(end); ++at) {
+    if (text[at] == '\n' && !is_long) return at;
+    if (text[at] == '\\' && quote == '"') ++at;
+  }
+  at = std::min(at + end.size(), text.size());
+  return is_long ? std::min(text.find_first_not_of(quote, at), text.size()) : at;
+}
+
 }  // namespace
 
 Diagnostic explain_toml_error(std::string_view text, const std::string& file, int line, int column,
                               std::string_view reason) {
   return Explainer(text, file, line, column, reason).explain();
+}
+
+std::size_t find_deep_nesting(std::string_view text, int limit) {
+  std::vector<int> dots = {0};  // of the name being read, by open bracket
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') at = skip_text(text, at) - 1;
+    if (c == '#') at = std::min(text.find('\n', at), text.size()) - 1;
+    if (c == '\n' || c == ',') depth -= std::exchange(dots.back(), 0);
+    if (c == '.') ++dots.back(), ++depth;
+    if (c == '[' || c == '{') dots.push_back(0), ++depth;
+    if ((c == ']' || c == '}') && dots.size() > 1) depth -= 1 + dots.back(), dots.pop_back();
+    if (depth > limit) return at;
+  }
+  return std::string_view::npos;
 }
 
 }  // namespace lockstep::config

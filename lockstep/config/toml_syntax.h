@@ -14,4 +14,8 @@ namespace lockstep::config {
 Diagnostic explain_toml_error(std::string_view text, const std::string& file, int line, int column,
                               std::string_view reason);
 
+// The first place where the brackets and dots of one setting or header nest deeper than `limit`, or npos.
+// For text that the TOML library has not read: it takes stack for each level. In linear time.
+std::size_t find_deep_nesting(std::string_view text, int limit);
+
 }  // namespace lockstep::config

@@ -6,9 +6,9 @@
 namespace lockstep::cost {
 
 using mesh::Axis;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Reach;
+using program::Op;
+using program::OpKind;
+using program::Reach;
 
 namespace {
 
@@ -16,14 +16,14 @@ constexpr std::int64_t kWordBytes = 8;
 
 // Two exact sums, the tokens that took part and the ranks that want to stop; of the first microbatch
 // alone one sum and its tokens.
-std::int64_t norm_words(const schedule::StepShape& step) {
+std::int64_t norm_words(const program::StepShape& step) {
   constexpr auto kSum = static_cast<std::int64_t>(ExactSum::kNumWords);
   return 2 * kSum + 2 + (step.noise ? kSum + 1 : 0);
 }
 
 }  // namespace
 
-OpMessages::OpMessages(const schedule::Program& program, const arch::Model& model,
+OpMessages::OpMessages(const program::Program& program, const model::Model& model,
                        const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank)
     : step_(program.step),
       model_(model),
@@ -31,7 +31,7 @@ OpMessages::OpMessages(const schedule::Program& program, const arch::Model& mode
       mesh_(mesh),
       coord_(mesh.coord(rank, Axis::kPipeline)),
       shard_(mesh.coord(rank, mesh::kDenseShard).value),
-      layouts_(arch::flat_layouts(model, sizes.unit.tp)) {
+      layouts_(model::flat_layouts(model, sizes.unit.tp)) {
   LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ", step_.shape.coords,
            " coordinates on a mesh of ", mesh.degree(Axis::kPipeline));
   LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
@@ -80,7 +80,7 @@ std::vector<Message> OpMessages::sum_noise(const Op& op) const {
   const bool sums = sizes_.unit.tp > 1 && sizes_.looks_at_noise && step_.is_noise(op) &&
                     step_.is_partial(op.unit);
   if (!sums) return {};
-  const arch::FlatRange part = layout(op.unit).partial(sizes_.unit.sequence_parallel);
+  const model::FlatRange part = layout(op.unit).partial(sizes_.unit.sequence_parallel);
   return {all_reduce(along(Axis::kTensor), part.size(), sizes_.unit.wide())};
 }
 
@@ -100,9 +100,9 @@ std::vector<Message> OpMessages::reduce_tied(const Op& op) const {
 
 // Those elements of the range that this rank's piece of the gradient holds.
 std::vector<Message> OpMessages::reduce_part(const Op& op, int unit,
-                                             const arch::FlatRange& range) const {
+                                             const model::FlatRange& range) const {
   const bool is_whole = step_.zero == 0;
-  const arch::FlatRange own =
+  const model::FlatRange own =
       layout(unit).shard(is_whole ? 1 : sizes_.shards, is_whole ? 0 : shard_);
   const std::int64_t elements = common(own, range).size();
   if (elements == 0) return {};
@@ -154,7 +154,7 @@ std::vector<OpMessages::Party> OpMessages::parties(Reach reach) const {
   return {};
 }
 
-const arch::FlatLayout& OpMessages::layout(int unit) const {
+const model::FlatLayout& OpMessages::layout(int unit) const {
   const int kind = model_.order[static_cast<std::size_t>(unit)];
   return layouts_[static_cast<std::size_t>(kind)];
 }

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
 #include "lockstep/base/ids.h"
 #include "lockstep/comm/ledger.h"
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/mesh/mesh.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep::cost {
 
@@ -29,12 +29,12 @@ class OpMessages {
  public:
   // REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in a
   // shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel says so.
-  OpMessages(const schedule::Program& program, const arch::Model& model, const StepSizes& sizes,
+  OpMessages(const program::Program& program, const model::Model& model, const StepSizes& sizes,
              const mesh::Mesh& mesh, Rank rank);
 
   // Of the op itself, groups of one member included; not what tensor ranks send inside a unit's
-  // passes (arch/unit_traffic.h).
-  std::vector<Message> of(const schedule::Op& op) const;
+  // passes (model/unit_traffic.h).
+  std::vector<Message> of(const program::Op& op) const;
 
   Coord coord() const { return coord_; }
   StateBytes states(int unit) const;
@@ -45,25 +45,25 @@ class OpMessages {
     std::int64_t size = 1;
   };
 
-  std::vector<Message> all_reduce(const schedule::Op& op, std::int64_t elements,
+  std::vector<Message> all_reduce(const program::Op& op, std::int64_t elements,
                                   std::int64_t width) const;
   static Message all_reduce(const Party& party, std::int64_t elements, std::int64_t width);
-  std::vector<Message> sum_noise(const schedule::Op& op) const;
-  std::vector<Message> reduce_tied(const schedule::Op& op) const;
-  std::vector<Message> reduce_part(const schedule::Op& op, int unit,
-                                   const arch::FlatRange& range) const;
+  std::vector<Message> sum_noise(const program::Op& op) const;
+  std::vector<Message> reduce_tied(const program::Op& op) const;
+  std::vector<Message> reduce_part(const program::Op& op, int unit,
+                                   const model::FlatRange& range) const;
   std::vector<Message> transfer(comm::OpKind kind, std::int64_t parts) const;
   Party along(mesh::AxisSet axes) const;
-  std::vector<Party> parties(schedule::Reach reach) const;
-  const arch::FlatLayout& layout(int unit) const;
+  std::vector<Party> parties(program::Reach reach) const;
+  const model::FlatLayout& layout(int unit) const;
 
-  const schedule::StepShape& step_;
-  const arch::Model& model_;
+  const program::StepShape& step_;
+  const model::Model& model_;
   const StepSizes& sizes_;
   const mesh::Mesh& mesh_;
   const Coord coord_;
   const std::int64_t shard_;
-  const std::vector<arch::FlatLayout> layouts_;
+  const std::vector<model::FlatLayout> layouts_;
 };
 
 }  // namespace lockstep::cost

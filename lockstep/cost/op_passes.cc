@@ -2,12 +2,12 @@
 
 namespace lockstep::cost {
 
-using arch::UnitKind;
-using arch::UnitPass;
-using schedule::OpKind;
+using model::UnitKind;
+using model::UnitPass;
+using program::OpKind;
 
-std::vector<UnitPass> op_passes(const schedule::StepShape& step, const arch::Unit& unit,
-                                const schedule::Op& op) {
+std::vector<UnitPass> op_passes(const program::StepShape& step, const model::Unit& unit,
+                                const program::Op& op) {
   switch (op.kind) {
     case OpKind::kForward:
       if (step.forward_only) return {UnitPass::kEvaluate};

@@ -3,17 +3,17 @@
 
 #include <vector>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/pass_bytes.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/pass_bytes.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep::cost {
 
 // In order; none for an op that is not a unit's computation. `unit` is the one of op.unit.
-std::vector<arch::UnitPass> op_passes(const schedule::StepShape& step, const arch::Unit& unit,
-                                      const schedule::Op& op);
+std::vector<model::UnitPass> op_passes(const program::StepShape& step, const model::Unit& unit,
+                                       const program::Op& op);
 
 // Whether the pass writes or adds to the weights' gradients.
-bool writes_gradients(arch::UnitPass pass);
+bool writes_gradients(model::UnitPass pass);
 
 }  // namespace lockstep::cost

@@ -1,25 +1,25 @@
 #include "lockstep/cost/program_bytes.h"
 
-#include "lockstep/arch/pass_bytes.h"
-#include "lockstep/arch/state_bytes.h"
 #include "lockstep/base/check.h"
 #include "lockstep/cost/op_passes.h"
+#include "lockstep/model/pass_bytes.h"
+#include "lockstep/model/state_bytes.h"
 
 namespace lockstep::cost {
 namespace {
 
-using arch::MemoryEvents;
-using arch::UnitKind;
-using arch::UnitPass;
-using schedule::OpKind;
-using schedule::UnitBytes;
+using model::MemoryEvents;
+using model::UnitKind;
+using model::UnitPass;
+using program::OpKind;
+using program::UnitBytes;
 
 constexpr std::int64_t kTokenBytes = 8;  // i64
 
 // The surges of one unit's passes.
 class Surges {
  public:
-  Surges(const arch::Model& model, const schedule::StepShape& step, const StepSizes& sizes,
+  Surges(const model::Model& model, const program::StepShape& step, const StepSizes& sizes,
          int unit)
       : config_(model.config),
         unit_(model.unit(unit)),
@@ -50,19 +50,19 @@ class Surges {
     return extra(all);
   }
 
-  const arch::ModelConfig& config_;
-  const arch::Unit& unit_;
-  const arch::UnitSizes& sizes_;
-  const schedule::StepShape& step_;
+  const model::ModelConfig& config_;
+  const model::Unit& unit_;
+  const model::UnitSizes& sizes_;
+  const program::StepShape& step_;
   const int index_;
 };
 
 }  // namespace
 
-StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& sizes) {
+StateBytes state_bytes(const model::FlatLayout& flat, int zero, const StepSizes& sizes) {
   const std::int64_t shards = zero == 0 ? 1 : sizes.shards;
   const DType dtype = sizes.unit.dtype;
-  const arch::StateWidths widths = arch::adam_widths(dtype, wide_type(dtype));
+  const model::StateWidths widths = model::adam_widths(dtype, wide_type(dtype));
   StateBytes bytes;
   bytes.elements = flat.padded(shards);
   bytes.owned = bytes.elements / shards;
@@ -74,12 +74,12 @@ StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& 
   return bytes;
 }
 
-schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::StepShape& step,
-                                     const StepSizes& sizes) {
+program::ProgramBytes program_bytes(const model::Model& model, const program::StepShape& step,
+                                    const StepSizes& sizes) {
   LS_CHECK(step.units() == model.num_units(), "a step of ", step.units(), " units for a model of ",
            model.num_units());
-  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(model, sizes.unit.tp);
-  schedule::ProgramBytes all;
+  const std::vector<model::FlatLayout> layouts = model::flat_layouts(model, sizes.unit.tp);
+  program::ProgramBytes all;
   for (int unit = 0; unit < step.units(); ++unit) {
     const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
     const StateBytes states = state_bytes(layouts[kind], step.zero, sizes);

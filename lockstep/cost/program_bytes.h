@@ -4,17 +4,17 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
-#include "lockstep/arch/unit_bytes.h"
-#include "lockstep/schedule/memory_walk.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/unit_bytes.h"
+#include "lockstep/program/memory_walk.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep::cost {
 
 // What a step's bytes depend on besides model and program.
 struct StepSizes {
-  arch::UnitSizes unit = {};
+  model::UnitSizes unit = {};
   std::int64_t shards = 1;      // ranks that share one copy of the parameters; without ZeRO unused
   bool looks_at_noise = false;  // of a step with noise: this is the first of the data ranks
 };
@@ -29,11 +29,11 @@ struct StateBytes {
 
 // Weights in the working type; gradients and moments in it too, or in f32 if it is narrower, and then
 // with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
-StateBytes state_bytes(const arch::FlatLayout& flat, int zero, const StepSizes& sizes);
+StateBytes state_bytes(const model::FlatLayout& flat, int zero, const StepSizes& sizes);
 
 // REQUIRES: check_unit_bytes(model.config, seq).ok(), a tp that divides it, a step of the model's
 // units.
-schedule::ProgramBytes program_bytes(const arch::Model& model, const schedule::StepShape& step,
-                                     const StepSizes& sizes);
+program::ProgramBytes program_bytes(const model::Model& model, const program::StepShape& step,
+                                    const StepSizes& sizes);
 
 }  // namespace lockstep::cost

@@ -4,20 +4,20 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/arch/unit_traffic.h"
 #include "lockstep/cost/op_messages.h"
 #include "lockstep/cost/op_passes.h"
+#include "lockstep/model/unit_traffic.h"
 
 namespace lockstep::cost {
 namespace {
 
-comm::OpKind as_counted(arch::TensorOp op) {
+comm::OpKind as_counted(model::TensorOp op) {
   switch (op) {
-    case arch::TensorOp::kAllGather:
+    case model::TensorOp::kAllGather:
       return comm::OpKind::kAllGather;
-    case arch::TensorOp::kReduceScatter:
+    case model::TensorOp::kReduceScatter:
       return comm::OpKind::kReduceScatter;
-    case arch::TensorOp::kAllReduce:
+    case model::TensorOp::kAllReduce:
       break;
   }
   return comm::OpKind::kAllReduce;
@@ -25,7 +25,7 @@ comm::OpKind as_counted(arch::TensorOp op) {
 
 class Count {
  public:
-  Count(const schedule::Program& program, const arch::Model& model, const StepSizes& sizes,
+  Count(const program::Program& program, const model::Model& model, const StepSizes& sizes,
         const mesh::Mesh& mesh, Rank rank)
       : program_(program),
         model_(model),
@@ -34,7 +34,7 @@ class Count {
         tensor_axis_(to_text(mesh::AxisSet(mesh::Axis::kTensor))) {}
 
   Traffic run() {
-    for (const schedule::Op& op : program_.list(messages_.coord())) {
+    for (const program::Op& op : program_.list(messages_.coord())) {
       for (const Message& message : messages_.of(op))
         count(message.axis, message.kind, message.sent);
       add_passes(op);
@@ -43,14 +43,14 @@ class Count {
   }
 
  private:
-  void add_passes(const schedule::Op& op) {
+  void add_passes(const program::Op& op) {
     if (sizes_.unit.tp == 1 || op.unit < 0) return;
-    for (const arch::UnitPass pass : op_passes(program_.step, model_.unit(op.unit), op))
-      for (const arch::TensorCollective& one : collectives(op.unit, pass))
-        count(tensor_axis_, as_counted(one.op), arch::sent(one, sizes_.unit.tp));
+    for (const model::UnitPass pass : op_passes(program_.step, model_.unit(op.unit), op))
+      for (const model::TensorCollective& one : collectives(op.unit, pass))
+        count(tensor_axis_, as_counted(one.op), model::sent(one, sizes_.unit.tp));
   }
 
-  const std::vector<arch::TensorCollective>& collectives(int unit, arch::UnitPass pass) {
+  const std::vector<model::TensorCollective>& collectives(int unit, model::UnitPass pass) {
     const std::pair key(model_.order[static_cast<std::size_t>(unit)], pass);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
@@ -64,19 +64,19 @@ class Count {
     entry.sent += Bytes{bytes};
   }
 
-  const schedule::Program& program_;
-  const arch::Model& model_;
+  const program::Program& program_;
+  const model::Model& model_;
   const StepSizes& sizes_;
   const OpMessages messages_;
   const std::string tensor_axis_;
   // By distinct unit and pass: a step repeats them for every layer and microbatch.
-  std::map<std::pair<int, arch::UnitPass>, std::vector<arch::TensorCollective>> collectives_;
+  std::map<std::pair<int, model::UnitPass>, std::vector<model::TensorCollective>> collectives_;
   Traffic traffic_;
 };
 
 }  // namespace
 
-Traffic step_traffic(const schedule::Program& program, const arch::Model& model,
+Traffic step_traffic(const program::Program& program, const model::Model& model,
                      const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank) {
   return Count(program, model, sizes, mesh, rank).run();
 }

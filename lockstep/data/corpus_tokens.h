@@ -42,7 +42,7 @@ struct Part {
 // every epoch and 4 for each sample, and 2 more for each sample of a blend.
 class CorpusTokens final : public TokenSource {
  public:
-  // Refuses files that can not be read or are not what they say (LS0004, LS0801), splits that are empty
+  // Refuses files that cannot be read or are not what they say (LS0004, LS0801), splits that are empty
   // or too short for one sample, and demands beyond 2^32 samples of one file (LS0803).
   static Result<std::unique_ptr<CorpusTokens>> open(const Corpus& corpus, Split split,
                                                     const Demand& demand);

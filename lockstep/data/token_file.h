@@ -20,7 +20,7 @@ namespace lockstep::data {
 class TokenFile {
  public:
   // `name` is the prefix of a Megatron pair, or its .bin or .idx, or an llm.c file, which ends in .bin and
-  // is a single document. Refuses what TokenIndex and read_llmc_header do, and what can not be read.
+  // is a single document. Refuses what TokenIndex and read_llmc_header do, and what cannot be read.
   static Result<TokenFile> open(const std::string& name);
 
   TokenFile(TokenFile&&) = default;

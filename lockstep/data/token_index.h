@@ -40,7 +40,7 @@ class PieceLengths {
 class TokenIndex {
  public:
   // Maps the file and reads all of it once. Refuses (LS0801) with file and byte whatever the format
-  // forbids or Megatron's writer can not have written: pieces that leave gaps in PREFIX.bin, overlap or
+  // forbids or Megatron's writer cannot have written: pieces that leave gaps in PREFIX.bin, overlap or
   // do not end where its `bin_bytes` bytes end; documents that do not ascend; any byte too many or too few;
   // types that are no whole numbers; modes of multimodal files.
   static Result<TokenIndex> open(const std::string& path, std::int64_t bin_bytes);

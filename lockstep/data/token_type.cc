@@ -63,11 +63,6 @@ std::optional<TokenType> type_of_code(std::uint8_t code) {
   return std::nullopt;
 }
 
-TokenType type_for_vocab(std::int64_t vocab) {
-  constexpr std::int64_t kMegatronsLimit = 65500;
-  return vocab < kMegatronsLimit ? TokenType::kU16 : TokenType::kI32;
-}
-
 void widen(TokenType type, const std::byte* from, std::span<std::int64_t> to) {
   with_type(type, [&](auto token) {
     for (std::size_t i = 0; i < to.size(); ++i) {

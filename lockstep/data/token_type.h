@@ -19,9 +19,6 @@ std::string_view to_text(TokenType type);  // "u16"
 std::optional<std::uint8_t> code_of(TokenType type);
 std::optional<TokenType> type_of_code(std::uint8_t code);
 
-// The type that Megatron chooses for a vocabulary: u16 below 65,500 ids, else i32.
-TokenType type_for_vocab(std::int64_t vocab);
-
 // to[i] = token i of those at `from`. REQUIRES: to.size() tokens there; any alignment will do.
 void widen(TokenType type, const std::byte* from, std::span<std::int64_t> to);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/draw/svg_text.h"
+
 namespace lockstep::draw {
 namespace {
 
@@ -16,16 +18,11 @@ constexpr InkRow kInks[kNumInks] = {
     {'R', "recompute"}, {'G', "gather"},         {'S', "reduce"},          {'T', "transfer"},
     {'U', "update"},    {'O', "other"}};
 
-// Two digits after the point at most, and none that are zero.
-std::string number_text(double number) {
-  std::string text = strf("%.2f", number);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text == "-0" ? "0" : text;
-}
-
-std::string with_unit(double number, const std::string& unit) {
-  return unit.empty() ? number_text(number) : number_text(number) + " " + unit;
+std::string with_unit(double number, std::string unit) {
+  constexpr std::string_view kMany = "microbatches";
+  const std::string text = svg_number(number);
+  if (text == "1" && unit.starts_with(kMany)) unit.erase(kMany.size() - 2, 2);
+  return unit.empty() ? text : text + " " + unit;
 }
 
 }  // namespace
@@ -71,7 +68,7 @@ std::string memory_text(const Figure& figure, double held) {
 }
 
 std::string held_text(const Figure& figure, double held) {
-  return figure.memory_unit == "B" ? to_text(Bytes{std::llround(held)}) : number_text(held);
+  return figure.memory_unit == "B" ? to_text(Bytes{std::llround(held)}) : svg_number(held);
 }
 
 std::string summary(const Figure& figure) {

@@ -5,24 +5,21 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/schedule/op_table.h"
-#include "lockstep/schedule/text.h"
+#include "lockstep/base/units.h"
+#include "lockstep/program/op_table.h"
+#include "lockstep/program/text.h"
 
 namespace lockstep::draw {
 namespace {
 
-using schedule::Op;
-using schedule::OpKind;
-using schedule::PassKind;
+using pipeline::PassKind;
+using program::Op;
+using program::OpKind;
 
-std::string counted(int number, const std::string& noun, const std::string& plural) {
-  return std::to_string(number) + " " + (number == 1 ? noun : plural);
-}
-
-std::string shape_text(const schedule::Shape& shape) {
-  std::string text = counted(shape.coords, "coordinate", "coordinates") + ", ";
-  if (shape.chunks > 1) text += counted(shape.chunks, "chunk", "chunks") + ", ";
-  return text + counted(shape.microbatches, "microbatch", "microbatches");
+std::string shape_text(const pipeline::Shape& shape) {
+  std::string text = counted(shape.coords, "coordinate") + ", ";
+  if (shape.chunks > 1) text += counted(shape.chunks, "chunk") + ", ";
+  return text + counted(shape.microbatches, "microbatch");
 }
 
 // Levels in the order of time. Of what is held only between two ops that touch, a dip is nothing
@@ -58,7 +55,7 @@ Ink ink_of(PassKind kind) {
   return Ink::kOther;
 }
 
-Band band_of(const schedule::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
+Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
   const auto passes = schedule.passes(coord);
   const auto& timed = times.coords[static_cast<std::size_t>(coord.value)];
   LS_CHECK(timed.size() == passes.size(), "times of ", timed.size(), " of ", passes.size(),
@@ -71,7 +68,7 @@ Band band_of(const schedule::Schedule& schedule, const sim::StageTimes& times, C
     memory.hold(time, static_cast<double>(held) / schedule.shape().chunks);
   };
   for (std::size_t i = 0; i < passes.size(); ++i) {
-    const schedule::Pass& pass = passes[i];
+    const pipeline::Pass& pass = passes[i];
     if (pass.kind == PassKind::kForward) ++held;
     hold(timed[i].start);
     if (pass.kind == PassKind::kBackward || pass.kind == PassKind::kWeightGrad) --held;
@@ -129,19 +126,19 @@ class ProgramBands {
   // Of one coordinate, or of one rank that ran its list.
   struct Row {
     Coord coord;
-    const schedule::Timeline& ops;
-    const schedule::Timeline& lanes;
+    const program::Timeline& ops;
+    const program::Timeline& lanes;
   };
 
-  ProgramBands(const schedule::Program& program, std::vector<Row> rows)
+  ProgramBands(const program::Program& program, std::vector<Row> rows)
       : program_(program), rows_(std::move(rows)) {
     for (const Row& row : rows_)
-      for (const schedule::TimedOp& timed : row.ops)
+      for (const program::TimedOp& timed : row.ops)
         if (const OpKind kind = op_of(row, timed).kind; is_meeting(kind))
           met_[kind] = std::max(met_[kind], timed.start);
   }
 
-  static std::vector<Row> rows_of(const schedule::Program& program,
+  static std::vector<Row> rows_of(const program::Program& program,
                                   const sim::Simulation& simulation) {
     LS_CHECK(simulation.coords.size() == program.lists.size() &&
                  simulation.lanes.size() == program.lists.size(),
@@ -153,23 +150,23 @@ class ProgramBands {
   }
 
   // Memory of the walk is divided by `unit`.
-  Band band(std::size_t row, const schedule::ProgramBytes& bytes, double unit) const {
+  Band band(std::size_t row, const program::ProgramBytes& bytes, double unit) const {
     return {rows_[row].coord, lanes(rows_[row]), memory(rows_[row], bytes, unit)};
   }
 
  private:
   using LaneKey = std::pair<int, int>;  // orders lanes: kind, then group or peer and direction
 
-  const Op& op_of(const Row& row, const schedule::TimedOp& timed) const {
+  const Op& op_of(const Row& row, const program::TimedOp& timed) const {
     return program_.list(row.coord)[static_cast<std::size_t>(timed.op)];
   }
-  const schedule::Transfer& transfer_of(const Op& op) const {
+  const program::Transfer& transfer_of(const Op& op) const {
     return program_.transfers[static_cast<std::size_t>(op.transfer)];
   }
 
   std::vector<Lane> lanes(const Row& row) const {
     Lane compute = {LaneKind::kCompute, "compute", {}};
-    for (schedule::TimedOp timed : row.ops) {
+    for (program::TimedOp timed : row.ops) {
       const OpKind kind = op_of(row, timed).kind;
       if (kind == OpKind::kWait) continue;
       // A coordinate arrives early and stands still until the last one has come.
@@ -177,7 +174,7 @@ class ProgramBands {
       if (timed.start < timed.end) compute.bars.push_back(bar(row, timed));
     }
     std::map<LaneKey, Lane> others;
-    for (const schedule::TimedOp& timed : row.lanes)
+    for (const program::TimedOp& timed : row.lanes)
       if (timed.start < timed.end) {
         const Op& op = op_of(row, timed);
         Lane& lane = others.try_emplace(key(op), empty_lane(op)).first->second;
@@ -199,15 +196,15 @@ class ProgramBands {
 
   Lane empty_lane(const Op& op) const {
     if (op.transfer < 0) return {LaneKind::kCollective, std::string(to_text(op.reach)), {}};
-    const schedule::Transfer& transfer = transfer_of(op);
+    const program::Transfer& transfer = transfer_of(op);
     return {LaneKind::kTransfer,
             op.kind == OpKind::kSend ? "send to " + std::to_string(transfer.to.value)
                                      : "receive from " + std::to_string(transfer.from.value),
             {}};
   }
 
-  Bar bar(const Row& row, const schedule::TimedOp& timed) const {
-    const schedule::StepShape& step = program_.step;
+  Bar bar(const Row& row, const program::TimedOp& timed) const {
+    const program::StepShape& step = program_.step;
     const Op& op = op_of(row, timed);
     const int unit = op.transfer >= 0 ? transfer_of(op).unit : op.unit;
     const int stage = unit >= 0 ? step.stage_of(unit).value : -1;
@@ -221,13 +218,12 @@ class ProgramBands {
             .name = op_token(step, op)};
   }
 
-  std::vector<Level> memory(const Row& row, const schedule::ProgramBytes& bytes,
-                            double unit) const {
-    const schedule::MemoryWalk walked = walk(program_, row.coord, bytes);
+  std::vector<Level> memory(const Row& row, const program::ProgramBytes& bytes, double unit) const {
+    const program::MemoryWalk walked = walk(program_, row.coord, bytes);
     Curve curve;
     auto before = static_cast<double>(walked.before);
     curve.hold({}, before / unit);
-    for (const schedule::TimedOp& timed : row.ops) {
+    for (const program::TimedOp& timed : row.ops) {
       const auto after = static_cast<double>(walked.live[static_cast<std::size_t>(timed.op)]);
       const double during =
           timed.op == walked.peak_op ? static_cast<double>(walked.peak) : std::max(before, after);
@@ -238,7 +234,7 @@ class ProgramBands {
     return curve.take();
   }
 
-  const schedule::Program& program_;
+  const program::Program& program_;
   const std::vector<Row> rows_;
   std::map<OpKind, Seconds> met_;  // when the last coordinate came
 };
@@ -253,18 +249,18 @@ void part(std::vector<Bar>& bars) {
   std::erase_if(bars, [](const Bar& bar) { return !(bar.start < bar.end); });
 }
 
-Figure empty_figure(const schedule::Program& program, Seconds makespan) {
-  const schedule::StepShape& step = program.step;
+Figure empty_figure(const program::Program& program, Seconds makespan) {
+  const program::StepShape& step = program.step;
   Figure figure;
-  figure.shape = shape_text(step.shape) + ", " + counted(step.units(), "unit", "units") +
-                 ", ZeRO-" + std::to_string(step.zero);
+  figure.shape = shape_text(step.shape) + ", " + counted(step.units(), "unit") + ", ZeRO-" +
+                 std::to_string(step.zero);
   figure.makespan = makespan;
   return figure;
 }
 
 }  // namespace
 
-Figure figure_of(const schedule::Schedule& schedule, const sim::StageTimes& times) {
+Figure figure_of(const pipeline::Schedule& schedule, const sim::StageTimes& times) {
   LS_CHECK(times.coords.size() == static_cast<std::size_t>(schedule.shape().coords), "times of ",
            times.coords.size(), " of ", schedule.shape().coords, " coordinates");
   Figure figure;
@@ -275,11 +271,11 @@ Figure figure_of(const schedule::Schedule& schedule, const sim::StageTimes& time
   return figure;
 }
 
-Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation) {
-  const schedule::StepShape& step = program.step;
+Figure figure_of(const program::Program& program, const sim::Simulation& simulation) {
+  const program::StepShape& step = program.step;
   const std::size_t coords = program.lists.size();
   // Blocks alone, so that the peak is that of the schedule wherever embedding and head are.
-  schedule::ProgramBytes counts;
+  program::ProgramBytes counts;
   counts.units.resize(static_cast<std::size_t>(step.units()), {.stash = 1, .weight_work = 1});
   counts.units.front() = counts.units.back() = {};
   counts.tokens.resize(coords);
@@ -296,8 +292,8 @@ Figure figure_of(const schedule::Program& program, const sim::Simulation& simula
   return figure;
 }
 
-Figure figure_of(const schedule::Program& program, const sim::Simulation& simulation,
-                 const schedule::ProgramBytes& bytes) {
+Figure figure_of(const program::Program& program, const sim::Simulation& simulation,
+                 const program::ProgramBytes& bytes) {
   Figure figure = empty_figure(program, simulation.makespan);
   figure.memory_unit = "B";
   const ProgramBands bands(program, ProgramBands::rows_of(program, simulation));
@@ -306,12 +302,12 @@ Figure figure_of(const schedule::Program& program, const sim::Simulation& simula
   return figure;
 }
 
-Figure figure_of(const schedule::Program& program, const schedule::StepTimeline& measured,
-                 const schedule::ProgramBytes& bytes) {
+Figure figure_of(const program::Program& program, const program::StepTimeline& measured,
+                 const program::ProgramBytes& bytes) {
   Figure figure = empty_figure(program, measured.makespan());
   figure.memory_unit = "B";
   std::vector<ProgramBands::Row> rows;
-  for (const schedule::RankTimeline& rank : measured.ranks)
+  for (const program::RankTimeline& rank : measured.ranks)
     rows.push_back({rank.coord, rank.ops, rank.lanes});
   const ProgramBands bands(program, rows);
   for (std::size_t r = 0; r < rows.size(); ++r) {

@@ -7,7 +7,7 @@
 // Large steps: with more than 20,000 bars there are no tooltips, and every pixel of a lane, or every
 // few where lanes are very many, shows one ink, such that over many each has its share (runs.h).
 // With more than 128 coordinates every second (third, ...) is shown and the last. A line below the
-// picture says either. So a file can not exceed some 25 MB, and 131,072 bars on 128 coordinates take
+// picture says either. So a file cannot exceed some 25 MB, and 131,072 bars on 128 coordinates take
 // 2.2 MB.
 #pragma once
 

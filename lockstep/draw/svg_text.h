@@ -7,7 +7,7 @@
 
 namespace lockstep::draw {
 
-// For text and attributes. What XML can not hold becomes U+FFFD: control characters, and bytes that
+// For text and attributes. What XML cannot hold becomes U+FFFD: control characters, and bytes that
 // are not UTF-8.
 std::string xml_escaped(std::string_view text);
 

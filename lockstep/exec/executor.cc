@@ -7,12 +7,12 @@
 
 namespace lockstep::exec {
 
-using schedule::Effects;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Value;
+using program::Effects;
+using program::Op;
+using program::OpKind;
+using program::Value;
 
-Executor::Executor(const schedule::Program& program, Coord coord, const Groups& groups,
+Executor::Executor(const program::Program& program, Coord coord, const Groups& groups,
                    Workspace& workspace, Options options)
     : program_(program), groups_(groups), workspace_(workspace), options_(std::move(options)) {
   for (const Op& op : program.list(coord)) ops_.push_back({op, effects(program, coord, op)});
@@ -34,7 +34,7 @@ StepSums Executor::run(const Observer& observer) {
         {static_cast<std::int32_t>(i), start.since_start, clock_.now().since_start});
     if (observer) observer(static_cast<int>(i));
   }
-  std::ranges::sort(lanes_, {}, &schedule::TimedOp::op);
+  std::ranges::sort(lanes_, {}, &program::TimedOp::op);
   LS_CHECK(in_flight_.empty(), in_flight_.size(), " operations were not waited for");
   ++step_;
   place(ops_.size(), false);
@@ -141,7 +141,7 @@ comm::Communicator& Executor::group(const Prepared& prepared) const {
   return *groups[0];
 }
 
-// Injective within two consecutive steps, so that a late message can not be taken for a new one.
+// Injective within two consecutive steps, so that a late message cannot be taken for a new one.
 int Executor::tag_of(int transfer) const {
   const auto transfers = static_cast<std::int64_t>(program_.transfers.size());
   const std::int64_t tag = step_ % 2 * transfers + transfer;
@@ -157,7 +157,7 @@ void Executor::count(const Prepared& prepared) {
 }
 
 comm::Work Executor::send(const Prepared& prepared) {
-  const schedule::Transfer& transfer =
+  const program::Transfer& transfer =
       program_.transfers[static_cast<std::size_t>(prepared.op.transfer)];
   const Value buffer = prepared.effects.defines[0];
   workspace_.move(prepared.effects.kills[0], buffer);
@@ -166,7 +166,7 @@ comm::Work Executor::send(const Prepared& prepared) {
 }
 
 comm::Work Executor::post_recv(const Prepared& prepared) {
-  const schedule::Transfer& transfer =
+  const program::Transfer& transfer =
       program_.transfers[static_cast<std::size_t>(prepared.op.transfer)];
   return group(prepared).recv(workspace_.create(prepared.effects.defines[0]),
                               peer_of(transfer.from), tag_of(prepared.op.transfer), deadline());

@@ -11,8 +11,8 @@
 #include "lockstep/comm/communicator.h"
 #include "lockstep/exec/groups.h"
 #include "lockstep/exec/workspace.h"
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/timeline.h"
+#include "lockstep/program/effects.h"
+#include "lockstep/program/timeline.h"
 
 namespace lockstep::exec {
 
@@ -28,24 +28,24 @@ class Executor {
     std::function<void(int op, bool waits)> place = {};
   };
 
-  Executor(const schedule::Program& program, Coord coord, const Groups& groups,
-           Workspace& workspace, Options options);
+  Executor(const program::Program& program, Coord coord, const Groups& groups, Workspace& workspace,
+           Options options);
 
   // One step. Throws CommError when the world fails; the executor must not be used after that.
   // Returns the world's sums.
   StepSums run(const Observer& observer = {});
 
   // Of the last step.
-  const schedule::Timeline& timeline() const { return timeline_; }
+  const program::Timeline& timeline() const { return timeline_; }
   // When asynchronous ops ran on their lanes, by op index; those of which the backend can tell.
-  const schedule::Timeline& lanes() const { return lanes_; }
+  const program::Timeline& lanes() const { return lanes_; }
   // The moment from which both count.
   SteadyPoint begun() const { return clock_.origin(); }
 
  private:
   struct Prepared {
-    schedule::Op op;
-    schedule::Effects effects;
+    program::Op op;
+    program::Effects effects;
     comm::Work work = {};  // of an asynchronous op, until its Wait
   };
 
@@ -74,7 +74,7 @@ class Executor {
   std::optional<comm::Ran> wait_for(comm::Work& work);
   Deadline deadline() const { return Deadline::after(options_.op_deadline); }
 
-  const schedule::Program& program_;
+  const program::Program& program_;
   const Groups& groups_;
   Workspace& workspace_;
   const Options options_;
@@ -84,7 +84,7 @@ class Executor {
   std::int64_t step_ = 0;
   std::size_t now_ = 0;  // index of the op that runs
   RealClock clock_;      // anew for each step
-  schedule::Timeline timeline_, lanes_;
+  program::Timeline timeline_, lanes_;
 };
 
 }  // namespace lockstep::exec

@@ -41,8 +41,8 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
     tied_ = world.connect(label + "tied:" + pipeline.name(), "tied", {first, last}, deadline);
 }
 
-std::vector<comm::Communicator*> Groups::of(schedule::Reach reach) const {
-  using schedule::Reach;
+std::vector<comm::Communicator*> Groups::of(program::Reach reach) const {
+  using program::Reach;
   using Several = std::vector<comm::Communicator*>;
   switch (reach) {
     case Reach::kNone:
@@ -81,7 +81,7 @@ void Groups::agree(const Hash128& digest, Deadline deadline) const {
   };
   // Axis by axis, each passing on the verdicts of the one before: everyone hears of everyone.
   Verdict own = {digest, -1, 0};
-  for (comm::Communicator* group : of(schedule::Reach::kDataTensorPipeline)) {
+  for (comm::Communicator* group : of(program::Reach::kDataTensorPipeline)) {
     std::vector<Verdict> all(static_cast<std::size_t>(group->size()));
     group->all_gather(words({&own, 1}), words(all), deadline).wait();
     own = {all[0].digest, -1, 0};

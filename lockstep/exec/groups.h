@@ -9,7 +9,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/mesh/mesh.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep::exec {
 
@@ -25,7 +25,7 @@ class Groups {
 
   // The communicators an op of this reach uses, one after the other; none for kNone, for a tied
   // weight whose two copies are on this rank, and for a unit that this rank does not share.
-  std::vector<comm::Communicator*> of(schedule::Reach reach) const;
+  std::vector<comm::Communicator*> of(program::Reach reach) const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.

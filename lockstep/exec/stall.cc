@@ -6,18 +6,18 @@
 #include <optional>
 
 #include "lockstep/base/check.h"
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/text.h"
+#include "lockstep/program/effects.h"
+#include "lockstep/program/text.h"
 
 namespace lockstep::exec {
 namespace {
 
 using comm::Position;
 using mesh::Axis;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Reach;
-using schedule::Transfer;
+using program::Op;
+using program::OpKind;
+using program::Reach;
+using program::Transfer;
 
 std::string name(Rank rank) { return join_parts("rank ", rank.value); }
 
@@ -52,7 +52,7 @@ bool is_collective_at_once(OpKind kind) {
 
 class Inquiry {
  public:
-  Inquiry(const schedule::Program& program, const mesh::Mesh& mesh,
+  Inquiry(const program::Program& program, const mesh::Mesh& mesh,
           std::span<const comm::Sighting> seen)
       : program_(program), mesh_(mesh), seen_(seen) {}
 
@@ -60,14 +60,17 @@ class Inquiry {
     Standing own{.rank = rank};
     const std::optional<Position> at = position(rank);
     const auto& list = program_.list(coord(rank));
-    const bool is_inside = at && at->op < static_cast<std::int32_t>(list.size());
+    const bool is_here = at && at->evaluates == evaluates();
+    const bool is_inside = is_here && at->op < static_cast<std::int32_t>(list.size());
     if (is_inside) own.op = at->op;
     if (sighting(rank).is_silent)
       own.what = "shows no sign of life" + (is_inside ? ", last at " + text(rank, at->op) : "");
     else if (!at)
       own.what = "has not begun";
+    else if (!is_here)
+      own.what = "is in " + name_of(*at);
     else if (!is_inside)
-      own.what = join_parts("has ended step ", at->step, " and not begun the next");
+      own.what = join_parts("has ended ", name_of(*at), " and not begun the next");
     else
       look_at(own, *at, list[static_cast<std::size_t>(at->op)]);
     return own;
@@ -80,10 +83,21 @@ class Inquiry {
     std::int32_t op;
   };
 
+  // Whether the program is an evaluation's: ops of positions in a step are then none of its lists'.
+  bool evaluates() const { return program_.step.forward_only; }
+  static std::string name_of(const Position& at) {
+    return join_parts(at.evaluates ? "the evaluation after step " : "step ", at.step);
+  }
   const comm::Sighting& sighting(Rank rank) const {
     return seen_[static_cast<std::size_t>(rank.value)];
   }
-  std::optional<Position> position(Rank rank) const { return sighting(rank).position; }
+  // What others say of themselves may be anything; outside of the program it is nothing.
+  std::optional<Position> position(Rank rank) const {
+    const std::optional<Position> at = sighting(rank).position;
+    const auto end = static_cast<std::int32_t>(program_.list(coord(rank)).size());
+    const bool is_known = at && (at->op <= end || at->evaluates != evaluates());
+    return is_known && at->step >= 0 && at->op >= 0 ? at : std::nullopt;
+  }
   Coord coord(Rank rank) const { return mesh_.coord(rank, Axis::kPipeline); }
   std::string text(Rank rank, std::int32_t op) const {
     const Coord at = coord(rank);
@@ -114,7 +128,8 @@ class Inquiry {
   bool has_come(const Member& member, std::int32_t step, OpKind kind) const {
     const std::optional<Position> at = position(member.rank);
     const bool is_later = is_async(kind);
-    return at && *at >= Position{step, member.op + (is_later ? 1 : 0), is_collective_at_once(kind)};
+    return at && *at >= Position{step, member.op + (is_later ? 1 : 0), is_collective_at_once(kind),
+                                 evaluates()};
   }
 
   std::vector<Member> members_of(Rank rank, std::int32_t op) const {
@@ -201,15 +216,17 @@ class Inquiry {
              op.microbatch == transfer.microbatch;
     });
     if (maker == list.end()) return "never makes it";
-    const Position made = {step, static_cast<std::int32_t>(maker - list.begin())};
+    const Position made = {step, static_cast<std::int32_t>(maker - list.begin()), false,
+                           evaluates()};
     const std::string what = text_of(sender, *maker);
     const std::optional<Position> at = position(sender);
     if (!at || *at < made) return "has not started " + what;
-    if (at->op == made.op && at->step == step) return "is still in " + what;
+    if (*at == made || *at == Position{step, made.op, true, evaluates()})
+      return "is still in " + what;
     return "has made it but not sent it";
   }
 
-  const schedule::Program& program_;
+  const program::Program& program_;
   const mesh::Mesh& mesh_;
   std::span<const comm::Sighting> seen_;
 };
@@ -256,7 +273,7 @@ std::string lines(const std::vector<Standing>& some) {
 
 }  // namespace
 
-StallReport explain_stall(const schedule::Program& program, const mesh::Mesh& mesh,
+StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
                           std::span<const comm::Sighting> seen) {
   LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " sightings of ",
            mesh.world(), " ranks");

@@ -10,7 +10,7 @@
 #include "lockstep/base/ids.h"
 #include "lockstep/comm/position.h"
 #include "lockstep/mesh/mesh.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep::exec {
 
@@ -38,10 +38,11 @@ struct StallReport {
   std::string told_by(Rank rank) const;
 };
 
-// Positions are of the program's lists; a rank never seen has not begun. Time has passed since all
+// Positions are of the program's lists; a rank never seen has not begun, nor one at a position that its
+// list does not have. Time has passed since all
 // positions last changed, so that a rank which could go on has gone on. REQUIRES: one sighting per
 // rank of the mesh.
-StallReport explain_stall(const schedule::Program& program, const mesh::Mesh& mesh,
+StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
                           std::span<const comm::Sighting> seen);
 
 }  // namespace lockstep::exec

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/buffer.h"
 #include "lockstep/base/exact_sum.h"
-#include "lockstep/schedule/effects.h"
+#include "lockstep/program/effects.h"
 
 namespace lockstep::exec {
 
@@ -26,20 +26,20 @@ class Workspace {
  public:
   virtual ~Workspace() = default;
 
-  virtual bool holds(const schedule::Value& value) const = 0;
+  virtual bool holds(const program::Value& value) const = 0;
   // Takes memory for a value; contents undefined.
-  virtual Buffer create(const schedule::Value& value) = 0;
+  virtual Buffer create(const program::Value& value) = 0;
   // Memory of a value it holds.
-  virtual Buffer buffer(const schedule::Value& value) = 0;
-  virtual void drop(const schedule::Value& value) = 0;
+  virtual Buffer buffer(const program::Value& value) = 0;
+  virtual void drop(const program::Value& value) = 0;
   // The memory of `from` becomes `to`.
-  virtual void move(const schedule::Value& from, const schedule::Value& to) = 0;
+  virtual void move(const program::Value& from, const program::Value& to) = 0;
   // Element by element, `into` += `from`, and `into` = `from`.
   virtual void add(Buffer from, Buffer into) = 0;
   virtual void copy(Buffer from, Buffer into) = 0;
 
   // Load, F, R, B, I, W, Update: reads, defines, changes and drops exactly what `effects` says.
-  virtual void compute(const schedule::Op& op, const schedule::Effects& effects) = 0;
+  virtual void compute(const program::Op& op, const program::Effects& effects) = 0;
 
   // The part of the shared weight in this rank's reduced gradient of `unit`; may be empty.
   virtual Buffer tied_part(int unit) = 0;

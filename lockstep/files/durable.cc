@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -20,8 +21,63 @@ namespace {
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int reason = errno) {
   throw IoError({Code::kDiskFailed,
-                 "can not " + what + " `" + path + "`: " + std::generic_category().message(reason),
+                 "cannot " + what + " `" + path + "`: " + std::generic_category().message(reason),
                  ""});
+}
+
+std::string parent_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// An open folder; -1 where there is none, or where O_NOFOLLOW met a link.
+class Descriptor {
+ public:
+  Descriptor(int at, const std::string& name, int flags)
+      : fd_(::openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return fd_; }  // NOLINT(google-explicit-constructor): as the calls want it
+
+ private:
+  const int fd_;
+};
+
+// Names in a folder; nothing when it cannot be listed.
+std::optional<std::vector<std::string>> names_in(DIR* folder) {
+  if (folder == nullptr) return std::nullopt;
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  const int failed = errno;
+  ::closedir(folder);
+  errno = failed;
+  if (failed != 0) return std::nullopt;
+  std::ranges::sort(names);
+  return names;
+}
+
+// Names in a folder of the program's own files alone; nothing when there is anything else.
+std::optional<std::vector<std::string>> own_files(int folder, const OwnNames& is_own) {
+  const int again =
+      ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // closedir closes it
+  auto names = again < 0 ? std::nullopt : names_in(::fdopendir(again));
+  if (!names) return std::nullopt;
+  for (const std::string& name : *names) {
+    struct stat status = {};
+    if (!is_own(name) || ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(status.st_mode))
+      return std::nullopt;
+  }
+  return names;
 }
 
 class RealFile final : public OutputFile {
@@ -93,7 +149,7 @@ class RealDisk final : public Disk {
     const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0) fail("create", path);
     auto made = std::make_unique<RealFile>(path, file);
-    // posix_fallocate would write zeros where the file system can not do it; then it is left out.
+    // posix_fallocate would write zeros where the file system cannot do it; then it is left out.
     if (size > 0 && ::fallocate(file, FALLOC_FL_KEEP_SIZE, 0, size) != 0 && errno != EOPNOTSUPP &&
         errno != ENOSYS)
       fail("reserve " + std::to_string(size) + " bytes for", path);
@@ -116,32 +172,28 @@ class RealDisk final : public Disk {
     if (failed != 0) fail("sync folder", path, failed);
   }
 
-  void remove(const std::string& path) override {
-    if (std::remove(path.c_str()) != 0) fail("remove", path);
+  void remove_file(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) fail("remove", path);
+  }
+
+  bool remove_folder(const std::string& path, const OwnNames& is_own) override {
+    const Descriptor parent(AT_FDCWD, parent_of(path), 0);
+    const Descriptor folder(parent, name_of(path), O_NOFOLLOW);
+    const auto names = own_files(folder, is_own);
+    if (!names) return false;
+    for (const std::string& name : *names)
+      if (::unlinkat(folder, name.c_str(), 0) != 0) fail("remove", path + "/" + name);
+    if (::unlinkat(parent, name_of(path).c_str(), AT_REMOVEDIR) != 0) fail("remove", path);
+    return true;
   }
 
   std::vector<std::string> list(const std::string& path) override {
-    DIR* const folder = ::opendir(path.c_str());
-    if (folder == nullptr && errno == ENOENT) return {};
-    if (folder == nullptr) fail("list", path);
-    std::vector<std::string> names;
-    errno = 0;
-    while (const dirent* entry = ::readdir(folder)) {
-      const std::string name = entry->d_name;
-      if (name != "." && name != "..") names.push_back(name);
-    }
-    const int failed = errno;
-    ::closedir(folder);
-    if (failed != 0) fail("list", path, failed);
-    std::ranges::sort(names);
-    return names;
+    auto names = names_in(::opendir(path.c_str()));
+    if (!names && errno == ENOENT) return {};
+    if (!names) fail("list", path);
+    return *std::move(names);
   }
 };
-
-bool is_folder(const std::string& path) {
-  struct stat status = {};
-  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
 
 }  // namespace
 
@@ -153,24 +205,21 @@ Disk& real_disk() {
 void replace_file(Disk& disk, const std::string& path, std::string_view text) {
   const std::string beside = path + ".tmp-" + std::to_string(::getpid());
   const auto file = disk.create(beside, 0);
-  file->write(as_byte_span(text));
-  file->sync();
-  file->close();
-  disk.rename(beside, path);
-  const auto slash = path.rfind('/');
-  disk.sync_folder(slash == std::string::npos ? "."
-                                              : path.substr(0, std::max<std::size_t>(slash, 1)));
+  try {
+    file->write(as_byte_span(text));
+    file->sync();
+    file->close();
+    disk.rename(beside, path);
+  } catch (const IoError&) {
+    disk.remove_file(beside);
+    throw;
+  }
+  disk.sync_folder(parent_of(path));
 }
 
-void remove_all(Disk& disk, const std::string& path) {
-  for (const std::string& name : disk.list(path)) {
-    const std::string inner = path + "/" + name;
-    if (is_folder(inner))
-      remove_all(disk, inner);
-    else
-      disk.remove(inner);
-  }
-  if (is_folder(path)) disk.remove(path);
+bool holds_only(const std::string& path, const OwnNames& is_own) {
+  const Descriptor folder(AT_FDCWD, path, O_NOFOLLOW);
+  return own_files(folder, is_own).has_value();
 }
 
 }  // namespace lockstep::files

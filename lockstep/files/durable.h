@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,9 @@ class OutputFile {
   virtual void close() = 0;
 };
 
+// Whether a file of that name in a folder is the program's own, and may be removed with the folder.
+using OwnNames = std::function<bool(std::string_view name)>;
+
 // A file system; any thread may call. Calls throw IoError (LS0820) with path and reason.
 class Disk {
  public:
@@ -38,7 +42,11 @@ class Disk {
   // A file takes the place of another; a folder's new name must be free.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void sync_folder(const std::string& path) = 0;
-  virtual void remove(const std::string& path) = 0;  // a file or an empty folder
+  virtual void remove_file(const std::string& path) = 0;  // or a link, not what it leads to
+  // Removes a folder and the files in it. Returns false, having removed nothing, where `path` is not a
+  // folder that holds_only() such files. Works on descriptors: no symbolic link is followed but those
+  // on the way to the folder's parent.
+  virtual bool remove_folder(const std::string& path, const OwnNames& is_own) = 0;
   // Names in a folder, ascending, without "." and "..". A folder that does not exist has none.
   virtual std::vector<std::string> list(const std::string& path) = 0;
 };
@@ -50,7 +58,8 @@ Disk& real_disk();
 // old bytes or the new ones. The name is durable when the folder is synced, which this does last.
 void replace_file(Disk& disk, const std::string& path, std::string_view text);
 
-// A folder and all that is in it; nothing when there is none.
-void remove_all(Disk& disk, const std::string& path);
+// Whether `path` is a folder, and no symbolic link to one, in which every entry is a regular file with
+// a name that is_own accepts.
+bool holds_only(const std::string& path, const OwnNames& is_own);
 
 }  // namespace lockstep::files

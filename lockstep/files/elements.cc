@@ -56,6 +56,17 @@ void widen(ByteSpan from, DType from_type, std::span<std::byte> to, DType to_typ
     widen_to<double>(from, from_type, to);
 }
 
+// The first element whose exponent has all its bits.
+template <class Bits>
+std::optional<std::int64_t> first_with(ByteSpan elements, Bits exponent) {
+  for (std::size_t at = 0; at < elements.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, elements.data() + at, sizeof bits);
+    if ((bits & exponent) == exponent) return static_cast<std::int64_t>(at / sizeof bits);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool widens(DType from, DType to) {
@@ -96,6 +107,14 @@ void convert(ByteSpan from, DType from_type, std::span<std::byte> to, DType to_t
   std::vector<std::byte> wide(from.size() / size_of(from_type) * sizeof(float));
   widen(from, from_type, wide, DType::kF32);
   each<float, std::uint16_t>(wide, to, f32_to_bf16);
+}
+
+std::optional<std::int64_t> first_not_finite(ByteSpan elements, DType type) {
+  if (type == DType::kF64) return first_with<std::uint64_t>(elements, 0x7ff0'0000'0000'0000);
+  if (type == DType::kF32) return first_with<std::uint32_t>(elements, 0x7f80'0000);
+  if (type == DType::kBF16) return first_with<std::uint16_t>(elements, 0x7f80);
+  LS_CHECK(type == DType::kF16, to_text(type));
+  return first_with<std::uint16_t>(elements, 0x7c00);
 }
 
 }  // namespace lockstep::files

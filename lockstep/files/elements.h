@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "lockstep/base/dtype.h"
@@ -20,5 +21,8 @@ std::uint16_t f64_to_bf16(double value);
 // All elements of `from` into `to`, at any alignment. REQUIRES: widens() or can_round_to(); as many
 // elements in both, which do not overlap.
 void convert(ByteSpan from, DType from_type, std::span<std::byte> to, DType to_type);
+
+// Number of the first element that is NaN or infinite, at any alignment; nothing where none is.
+std::optional<std::int64_t> first_not_finite(ByteSpan elements, DType type);
 
 }  // namespace lockstep::files

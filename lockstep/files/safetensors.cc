@@ -130,6 +130,12 @@ class HeaderReader {
 
 }  // namespace
 
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text;
+  for (const std::int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
 std::int64_t bytes_of(const TensorInfo& info) {
   const auto bits = bits_in(info.shape, info.type);
   LS_CHECK(bits && *bits % 8 == 0, "tensor ", info.name, " has no whole number of bytes");

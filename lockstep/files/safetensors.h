@@ -33,6 +33,8 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
+std::string shape_text(std::span<const std::int64_t> shape);  // "[4096, 1024]"
+
 // REQUIRES: a type of whole bytes and a shape whose bytes fit into 63 bits.
 std::int64_t bytes_of(const TensorInfo& info);
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/element_type.h"
+#include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
 namespace {
@@ -32,7 +32,7 @@ std::optional<double> positive(std::string_view text) {
 
 }  // namespace
 
-CheckpointSource::CheckpointSource(checkpoint::Checkpoint checkpoint, arch::ModelConfig model,
+CheckpointSource::CheckpointSource(checkpoint::Checkpoint checkpoint, model::ModelConfig model,
                                    DType type)
     : checkpoint_(std::move(checkpoint)), model_(std::move(model)), type_(type) {}
 
@@ -41,7 +41,7 @@ Result<CheckpointSource> CheckpointSource::open(checkpoint::Checkpoint checkpoin
   const auto refuse = [&](const std::string& why) {
     return Error{Code::kOtherCheckpoint, "`" + checkpoint.path() + "` " + why, ""};
   };
-  Result<arch::ModelConfig> model = arch::model_of(manifest.model);
+  Result<model::ModelConfig> model = model::model_of(manifest.model);
   if (!model.ok()) return refuse("holds no model that is known here: " + model.error().message);
   for (const auto& [key, text] : manifest.config) {
     if (key != "init_std") continue;

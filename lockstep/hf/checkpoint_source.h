@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/model_config.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/hf/export.h"
+#include "lockstep/model/model_config.h"
 
 namespace lockstep::hf {
 
@@ -15,11 +15,11 @@ namespace lockstep::hf {
 class CheckpointSource final : public ParamSource {
  public:
   // Refuses (LS0824) a checkpoint that does not say which model it holds, or whose weights have a type
-  // that can not be written.
+  // that cannot be written.
   static Result<CheckpointSource> open(checkpoint::Checkpoint checkpoint);
 
   const checkpoint::Manifest& manifest() const { return checkpoint_.manifest(); }
-  const arch::ModelConfig& model() const { return model_; }  // nameless; init_std of the run
+  const model::ModelConfig& model() const { return model_; }  // nameless; init_std of the run
 
   // The widest that its weights are stored in.
   DType type() const override { return type_; }
@@ -27,10 +27,10 @@ class CheckpointSource final : public ParamSource {
                     std::int64_t first, std::span<std::byte> out) override;
 
  private:
-  CheckpointSource(checkpoint::Checkpoint checkpoint, arch::ModelConfig model, DType type);
+  CheckpointSource(checkpoint::Checkpoint checkpoint, model::ModelConfig model, DType type);
 
   checkpoint::Checkpoint checkpoint_;
-  arch::ModelConfig model_;
+  model::ModelConfig model_;
   DType type_;
 };
 

@@ -4,16 +4,16 @@
 #include <array>
 #include <utility>
 
-#include "lockstep/arch/hf_names.h"
-#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/hf/config_keys.h"
+#include "lockstep/model/hf_names.h"
+#include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
 namespace {
 
-using arch::Family;
-using arch::ModelConfig;
+using model::Family;
+using model::ModelConfig;
 
 struct Type {
   std::string_view model_type;
@@ -23,11 +23,6 @@ constexpr std::array kTypes = {Type{"gpt2", "GPT2LMHeadModel"}, Type{"llama", "L
                                Type{"mistral", "MistralForCausalLM"},
                                Type{"qwen2", "Qwen2ForCausalLM"},
                                Type{"qwen3", "Qwen3ForCausalLM"}};
-constexpr auto kTypeNames = [] {
-  std::array<std::string_view, kTypes.size()> names;
-  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kTypes[i].model_type;
-  return names;
-}();
 
 // Keys that say nothing about what the model computes: where it comes from, which tokens are special,
 // how transformers stores, caches and generates, and settings of its other classes (classifiers).
@@ -75,7 +70,7 @@ class Reader {
 
   void read(std::string_view type) {
     if (keys_.find("quantization_config") != nullptr)
-      keys_.refuse("quantization_config", "but quantized weights can not be trained",
+      keys_.refuse("quantization_config", "but quantized weights cannot be trained",
                    "start from the unquantized model");
     if (type == "gpt2")
       gpt2();
@@ -90,7 +85,7 @@ class Reader {
   void gpt2() {
     ModelConfig& m = read_.model;
     m.family = Family::kGpt2;
-    m.norm = arch::NormKind::kLayerNorm;
+    m.norm = model::NormKind::kLayerNorm;
     m.qkv_bias = m.linear_bias = true;
     m.layers = keys_.size("n_layer");
     m.hidden = keys_.size("n_embd");
@@ -126,7 +121,7 @@ class Reader {
     m.norm_eps = keys_.real("rms_norm_eps", 1e-6);
     m.init_std = keys_.real("initializer_range", 0.02);
     m.qkv_bias = type == "qwen2";
-    if (qwen3) m.qk_norm = arch::QkNorm::kPerHead;
+    if (qwen3) m.qk_norm = model::QkNorm::kPerHead;
     activation("hidden_act", "silu", "swish");
     if (type == "llama" || qwen3)
       keys_.only("attention_bias", false,
@@ -229,7 +224,7 @@ void put_rotary(const ModelConfig& m, std::string_view type, Json& json) {
   json.set("max_position_embeddings", m.max_positions);
   json.set("rms_norm_eps", m.norm_eps).set("hidden_act", "silu").set("attention_dropout", 0.0);
   json.set("rope_theta", m.rope_theta).set("rope_scaling", nullptr);
-  if (const arch::RopeScaling& r = m.rope_scaling; r.factor != 1.0)
+  if (const model::RopeScaling& r = m.rope_scaling; r.factor != 1.0)
     json.set("rope_scaling",
              Json::object({{"rope_type", "llama3"},
                            {"factor", r.factor},
@@ -263,9 +258,9 @@ std::string_view torch_name(DType dtype) {
 
 // What `read` lacks of `model`.
 std::string lost_traits(const ModelConfig& model, const ModelConfig& read) {
-  const arch::ModelFacts kept = arch::model_facts(read);
+  const model::ModelFacts kept = model::model_facts(read);
   std::string lost;
-  for (const auto& fact : arch::model_facts(model))
+  for (const auto& fact : model::model_facts(model))
     if (std::ranges::find(kept, fact) == kept.end())
       lost += (lost.empty() ? "" : ", ") + fact.first + " = " + fact.second;
   return lost;
@@ -278,8 +273,6 @@ Error no_form(const ModelConfig& model, const std::string& why) {
 
 }  // namespace
 
-std::span<const std::string_view> model_types() { return kTypeNames; }
-
 std::optional<HfConfig> read_config(const Json& json, const std::string& file,
                                     config::Report& report) {
   const int before = report.num_errors();
@@ -291,20 +284,20 @@ std::optional<HfConfig> read_config(const Json& json, const std::string& file,
   if (!json.is_object()) return refuse("it is no JSON object, so it has no model_type");
   const Json* const type = json.find("model_type");
   if (type == nullptr || !type->is_text()) return refuse("model_type is missing");
-  if (std::ranges::find(kTypeNames, type->as_text()) == kTypeNames.end())
-    return refuse("model_type is " + type->dump() + ", which can not be trained here");
+  if (std::ranges::find(kTypes, type->as_text(), &Type::model_type) == kTypes.end())
+    return refuse("model_type is " + type->dump() + ", which cannot be trained here");
   Reader reader(json, file, report);
   reader.read(type->as_text());
   HfConfig read = reader.take();
   if (report.num_errors() == before)
-    for (const Error& error : arch::problems(read.model))
+    for (const Error& error : model::problems(read.model))
       report.add(Error{Code::kBadHfConfig, file + ": " + error.message, error.help});
   if (report.num_errors() > before) return std::nullopt;
   return read;
 }
 
 Result<Json> config_json(const ModelConfig& model, DType stored) {
-  const std::string_view type = arch::hf_model_type(model);
+  const std::string_view type = model::hf_model_type(model);
   const auto row = std::ranges::find(kTypes, type, &Type::model_type);
   if (row == kTypes.end()) return no_form(model, "is a " + std::string(type) + " to transformers");
   if (type == "llama" && model.hidden % model.heads != 0)
@@ -326,7 +319,7 @@ Result<Json> config_json(const ModelConfig& model, DType stored) {
   json = sorted(json);
   config::Report report;
   std::optional<HfConfig> again = read_config(json, "config.json", report);
-  if (!again) return no_form(model, "can not be written: " + report.first_error().message);
+  if (!again) return no_form(model, "cannot be written: " + report.first_error().message);
   again->model.name = model.name;
   if (again->model == model) return json;
   ModelConfig windowed = again->model;

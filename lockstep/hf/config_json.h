@@ -6,24 +6,19 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "lockstep/arch/model_config.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
 #include "lockstep/config/diagnostic.h"
+#include "lockstep/model/model_config.h"
 
 namespace lockstep::hf {
 
-// "gpt2", "llama", ...: the values of `model_type` that are read and written.
-std::span<const std::string_view> model_types();
-
 struct HfConfig {
-  arch::ModelConfig model;         // without a name
+  model::ModelConfig model;        // without a name
   std::vector<std::string> notes;  // what was left out of account: dropout, keys nobody knows
 };
 
@@ -36,6 +31,6 @@ std::optional<HfConfig> read_config(const Json& json, const std::string& file,
 
 // Of a model whose weights are stored in `stored`. Refuses (LS0842) a model that would not be read back
 // as it is, and names its traits that no class of transformers has.
-Result<Json> config_json(const arch::ModelConfig& model, DType stored);
+Result<Json> config_json(const model::ModelConfig& model, DType stored);
 
 }  // namespace lockstep::hf

@@ -31,7 +31,7 @@ class ConfigKeys {
   bool flag(const std::string& key, bool otherwise);
   std::string text(const std::string& key, const std::string& otherwise);
 
-  // "config.json: `key` is `value`, " and why that can not be.
+  // "config.json: `key` is `value`, " and why that cannot be.
   void refuse(const std::string& key, const std::string& why, const std::string& help = "");
   // Refuses the key unless it is absent or says `wanted`.
   void only(const std::string& key, bool wanted, const std::string& why);

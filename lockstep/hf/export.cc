@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/arch/hf_names.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/checkpoint/folder.h"
@@ -15,6 +14,7 @@
 #include "lockstep/files/safetensors.h"
 #include "lockstep/hf/pieces.h"
 #include "lockstep/hf/unfinished.h"
+#include "lockstep/model/hf_names.h"
 
 namespace lockstep::hf {
 namespace {
@@ -28,7 +28,8 @@ class TensorStream {
   TensorStream(ParamSource& params, DType stored, files::SafetensorsWriter& file)
       : params_(params), width_(size_of(params.type())), stored_(stored), file_(file) {}
 
-  Result<void> write(const arch::HfTensor& tensor) {
+  Result<void> write(const model::HfTensor& tensor) {
+    written_ = 0;
     if (tensor.transposed) return transposed(tensor);
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i)
       if (const auto done = plain(tensor, i); !done.ok()) return done;
@@ -36,24 +37,24 @@ class TensorStream {
   }
 
  private:
-  Result<void> read(const arch::HfTensor& tensor, std::size_t index, std::int64_t first,
+  Result<void> read(const model::HfTensor& tensor, std::size_t index, std::int64_t first,
                     std::span<std::byte> out) {
-    const arch::Param& param = *tensor.pieces[index].param;
-    return params_.read(arch::name_at(param.name, tensor.layer), param.shape, first, out);
+    const model::Param& param = *tensor.pieces[index].param;
+    return params_.read(model::name_at(param.name, tensor.layer), param.shape, first, out);
   }
 
-  Result<void> plain(const arch::HfTensor& tensor, std::size_t index) {
+  Result<void> plain(const model::HfTensor& tensor, std::size_t index) {
     const std::int64_t numel = piece_of(tensor, index).numel();
     const std::int64_t stride = kExportChunk / static_cast<std::int64_t>(width_);
     for (std::int64_t first = 0; first < numel; first += stride) {
       chunk_.resize(static_cast<std::size_t>(std::min(stride, numel - first)) * width_);
       if (const auto done = read(tensor, index, first, chunk_); !done.ok()) return done;
-      put(chunk_);
+      if (const auto done = put(tensor, chunk_); !done.ok()) return done;
     }
     return {};
   }
 
-  Result<void> transposed(const arch::HfTensor& tensor) {
+  Result<void> transposed(const model::HfTensor& tensor) {
     std::vector<Piece> pieces;
     std::vector<std::vector<std::byte>> whole;
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
@@ -68,38 +69,45 @@ class TensorStream {
     for (std::int64_t first = 0; first < rows; first += stride) {
       chunk_.resize(static_cast<std::size_t>(std::min(stride, rows - first) * row));
       put_transposed(pieces, views, width_, first, chunk_);
-      put(chunk_);
+      if (const auto done = put(tensor, chunk_); !done.ok()) return done;
     }
     return {};
   }
 
-  void put(ByteSpan elements) {
-    if (params_.type() == stored_) return file_.write(elements);
-    converted_.resize(elements.size() / width_ * size_of(stored_));
-    files::convert(elements, params_.type(), converted_, stored_);
-    file_.write(converted_);
+  // Rounded elements are looked at: one too large for the type has become infinite.
+  Result<void> put(const model::HfTensor& tensor, ByteSpan elements) {
+    if (params_.type() != stored_) {
+      converted_.resize(elements.size() / width_ * size_of(stored_));
+      files::convert(elements, params_.type(), converted_, stored_);
+      elements = converted_;
+    }
+    file_.write(elements);
+    const std::int64_t first = written_;
+    written_ += static_cast<std::int64_t>(elements.size() / size_of(stored_));
+    return check_finite(tensor.name, first, elements, stored_);
   }
 
   ParamSource& params_;
   const std::size_t width_;
   const DType stored_;
   files::SafetensorsWriter& file_;
+  std::int64_t written_ = 0;  // elements of the tensor
   std::vector<std::byte> chunk_, converted_;
 };
 
 struct Shard {
-  std::vector<arch::HfTensor> tensors;
+  std::vector<model::HfTensor> tensors;
   std::int64_t bytes = 0;
 };
 
-files::TensorInfo info_of(const arch::HfTensor& tensor, DType stored) {
+files::TensorInfo info_of(const model::HfTensor& tensor, DType stored) {
   return {tensor.name, files::element_type(stored), tensor.shape};
 }
 
 // In the order of the model, each as full as the limit allows.
-std::vector<Shard> shards_of(const arch::Model& model, const ExportSettings& settings) {
+std::vector<Shard> shards_of(const model::Model& model, const ExportSettings& settings) {
   std::vector<Shard> shards(1);
-  arch::for_each_hf_tensor(model, [&](const arch::HfTensor& tensor) {
+  model::for_each_hf_tensor(model, [&](const model::HfTensor& tensor) {
     const std::int64_t bytes = files::bytes_of(info_of(tensor, settings.stored));
     if (!shards.back().tensors.empty() && shards.back().bytes + bytes > settings.shard.value)
       shards.emplace_back();
@@ -112,8 +120,8 @@ std::vector<Shard> shards_of(const arch::Model& model, const ExportSettings& set
 Result<void> write_shard(const Shard& shard, ParamSource& params, files::Disk& disk,
                          const std::string& path, DType stored) {
   std::vector<files::TensorInfo> infos;
-  std::map<std::string_view, const arch::HfTensor*> by_name;
-  for (const arch::HfTensor& tensor : shard.tensors) {
+  std::map<std::string_view, const model::HfTensor*> by_name;
+  for (const model::HfTensor& tensor : shard.tensors) {
     infos.push_back(info_of(tensor, stored));
     by_name.emplace(tensor.name, &tensor);
   }
@@ -144,7 +152,7 @@ Result<void> copy_into(files::Disk& disk, const std::string& folder, const std::
   return {};
 }
 
-Result<void> write_weights(const arch::Model& model, ParamSource& params, files::Disk& disk,
+Result<void> write_weights(const model::Model& model, ParamSource& params, files::Disk& disk,
                            const std::string& folder, const ExportSettings& settings,
                            Exported& done) {
   const std::vector<Shard> shards = shards_of(model, settings);
@@ -157,12 +165,12 @@ Result<void> write_weights(const arch::Model& model, ParamSource& params, files:
             write_shard(shards[i], params, disk, folder + "/" + name, settings.stored);
         !written.ok())
       return written;
-    for (const arch::HfTensor& tensor : shards[i].tensors) map.push_back({tensor.name, name});
+    for (const model::HfTensor& tensor : shards[i].tensors) map.push_back({tensor.name, name});
     done.bytes.value += shards[i].bytes;
   }
   done.files = static_cast<int>(shards.size());
   done.tensors = static_cast<std::int64_t>(map.size());
-  done.parameters = arch::count(model).total;
+  done.parameters = model::count(model).total;
   if (shards.size() == 1) return {};
   std::ranges::sort(map, {}, &Json::Member::key);
   write_json(disk, folder + "/model.safetensors.index.json",
@@ -174,7 +182,7 @@ Result<void> write_weights(const arch::Model& model, ParamSource& params, files:
 
 }  // namespace
 
-Result<Exported> write_directory(const arch::Model& model, const Json& config, ParamSource& params,
+Result<Exported> write_directory(const model::Model& model, const Json& config, ParamSource& params,
                                  files::Disk& disk, const std::string& folder,
                                  const ExportSettings& settings) {
   LS_CHECK(files::can_round_to(settings.stored), "weights in ", to_text(settings.stored));

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
 #include "lockstep/files/durable.h"
+#include "lockstep/model/arch.h"
 
 namespace lockstep::hf {
 
@@ -46,8 +46,8 @@ struct Exported {
 
 // Makes `folder`, which must not exist, and its parents, under another name first; nothing has its name before it is
 // whole. Holds at most one tensor in the source's type and a few megabytes. Leaves nothing when the
-// source refuses to be read, or after an IoError.
-Result<Exported> write_directory(const arch::Model& model, const Json& config, ParamSource& params,
+// source refuses to be read, when a weight is not finite as it is stored (LS0841), or after an IoError.
+Result<Exported> write_directory(const model::Model& model, const Json& config, ParamSource& params,
                                  files::Disk& disk, const std::string& folder,
                                  const ExportSettings& settings);
 

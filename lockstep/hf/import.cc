@@ -7,13 +7,14 @@
 #include <map>
 #include <utility>
 
-#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/hf/pieces.h"
 #include "lockstep/hf/unfinished.h"
+#include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
 namespace {
@@ -31,14 +32,17 @@ std::optional<Json> read_json(const std::string& path, config::Report& report) {
   return std::nullopt;
 }
 
-void stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
-            checkpoint::FileWriter& file) {
+Result<void> stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
+                    checkpoint::FileWriter& file) {
   const ByteSpan stored = place.stored->entry->bytes;
   const std::int64_t row = place.piece.columns * static_cast<std::int64_t>(size_of(place.type));
   const std::int64_t stride = std::max<std::int64_t>(1, kImportChunk / row);
   for (std::int64_t first = 0; first < place.piece.rows; first += stride) {
     chunk.resize(static_cast<std::size_t>(std::min(stride, place.piece.rows - first) * row));
     HfParams::read(place, first, chunk);
+    if (auto finite = check_finite(place.name, first * place.piece.columns, chunk, place.type);
+        !finite.ok())
+      return finite;
     file.write(chunk);
     // A transposed one needs pages of the whole tensor for every chunk.
     if (!place.piece.transposed)
@@ -46,10 +50,11 @@ void stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
                                   chunk.size()));
   }
   forget_pages(stored);
+  return {};
 }
 
-checkpoint::Manifest write_weights(const Directory& directory, files::Disk& disk,
-                                   const std::string& folder, Imported& done) {
+Result<checkpoint::Manifest> write_weights(const Directory& directory, files::Disk& disk,
+                                           const std::string& folder, Imported& done) {
   std::map<std::string_view, const HfParams::Place*> places;
   for (const HfParams::Place& place : directory.params.places()) places.emplace(place.name, &place);
   std::vector<checkpoint::TypedSlice> slices;
@@ -66,7 +71,8 @@ checkpoint::Manifest write_weights(const Directory& directory, files::Disk& disk
   checkpoint::FileWriter file(disk, folder, checkpoint::file_name(0), std::move(slices));
   std::vector<std::byte> chunk;
   for (const checkpoint::TypedSlice& typed : file.order())
-    stream(*places.at(typed.slice.tensor), chunk, file);
+    if (auto streamed = stream(*places.at(typed.slice.tensor), chunk, file); !streamed.ok())
+      return streamed.error();
   return file.finish();
 }
 
@@ -81,15 +87,15 @@ std::optional<Directory> open_directory(const std::string& folder, config::Repor
   if (!config || !weights) return std::nullopt;
   const std::filesystem::path named = std::filesystem::path(folder + "/.").lexically_normal();
   config->model.name = named.parent_path().filename().string();
-  arch::Model model = arch::describe(config->model).value();
+  model::Model model = model::describe(config->model).value();
   std::optional<HfParams> params = HfParams::find(model, *weights, report);
   if (!params) return std::nullopt;
   return Directory{*std::move(config), json->find("model_type")->as_text(), std::move(model),
                    *std::move(weights), *std::move(params)};
 }
 
-Imported write_checkpoint(const Directory& directory, files::Disk& disk, const std::string& out,
-                          const std::string& lockstep_version) {
+Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
+                                  const std::string& out, const std::string& lockstep_version) {
   Imported done;
   std::string folder = out;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
@@ -101,14 +107,17 @@ Imported write_checkpoint(const Directory& directory, files::Disk& disk, const s
   files::replace_file(disk, folder + "/model.toml",
                       "# Of a Hugging Face " + directory.model_type +
                           " directory. A run file takes it as model.name.\n" +
-                          arch::model_text(directory.config.model));
+                          model::model_text(directory.config.model));
   const std::string nonce = std::to_string(::getpid());
   const std::string fresh = checkpoint::begin_save(disk, folder, 0, nonce);
-  checkpoint::Manifest manifest = write_weights(directory, disk, fresh, done);
-  manifest.model = arch::model_facts(directory.config.model);
-  manifest.layout = "a Hugging Face " + directory.model_type + " directory";
-  manifest.lockstep = lockstep_version;
-  done.checkpoint = checkpoint::publish(disk, folder, fresh, manifest);
+  Unfinished weights(disk, fresh);
+  Result<checkpoint::Manifest> manifest = write_weights(directory, disk, fresh, done);
+  if (!manifest.ok()) return manifest.error();
+  manifest->model = model::model_facts(directory.config.model);
+  manifest->layout = "a Hugging Face " + directory.model_type + " directory";
+  manifest->lockstep = lockstep_version;
+  done.checkpoint = checkpoint::publish(disk, folder, fresh, *manifest);
+  weights.finished();
   done.model_file = folder + "/model.toml";
   unfinished.finished();
   return done;

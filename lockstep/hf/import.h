@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/diagnostic.h"
 #include "lockstep/files/durable.h"
 #include "lockstep/hf/config_json.h"
 #include "lockstep/hf/params.h"
 #include "lockstep/hf/weights.h"
+#include "lockstep/model/arch.h"
 
 namespace lockstep::hf {
 
@@ -21,7 +21,7 @@ namespace lockstep::hf {
 struct Directory {
   HfConfig config;  // the model is called like the folder
   std::string model_type;
-  arch::Model model;
+  model::Model model;
   Weights weights;
   HfParams params;
 };
@@ -38,8 +38,9 @@ struct Imported {
 
 // Makes the folder `out`, which must not exist, with the checkpoint of step 0 and `model.toml`, the
 // model that a run file can name. Elements keep the type they are stored in; who loads them widens them.
-// Holds at most one tensor of the directory and a few megabytes. Throws IoError, and leaves nothing.
-Imported write_checkpoint(const Directory& directory, files::Disk& disk, const std::string& out,
-                          const std::string& lockstep_version);
+// Holds at most one tensor of the directory and a few megabytes. Refuses weights that are not finite
+// (LS0841) and throws IoError; then it leaves nothing.
+Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
+                                  const std::string& out, const std::string& lockstep_version);
 
 }  // namespace lockstep::hf

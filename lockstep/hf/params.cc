@@ -8,15 +8,10 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/base/units.h"
+#include "lockstep/files/safetensors.h"
 
 namespace lockstep::hf {
 namespace {
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + text + "]";
-}
 
 bool is_weight_type(DType type) {
   return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
@@ -33,13 +28,13 @@ class Misfits {
  public:
   explicit Misfits(const Weights& weights) : weights_(weights) {}
 
-  void missing(const arch::HfTensor& tensor) {
-    missing_.push_back(tensor.name + " " + shape_text(tensor.shape));
+  void missing(const model::HfTensor& tensor) {
+    missing_.push_back(tensor.name + " " + files::shape_text(tensor.shape));
   }
-  void shape(const arch::HfTensor& tensor, const Weights::Stored& stored) {
+  void shape(const model::HfTensor& tensor, const Weights::Stored& stored) {
     shapes_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " is ",
-                                 shape_text(stored.entry->info.shape), ", not ",
-                                 shape_text(tensor.shape)));
+                                 files::shape_text(stored.entry->info.shape), ", not ",
+                                 files::shape_text(tensor.shape)));
   }
   void type(const Weights::Stored& stored) {
     types_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " is ",
@@ -47,7 +42,7 @@ class Misfits {
   }
   void left_over(const Weights::Stored& stored) {
     extra_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " ",
-                                shape_text(stored.entry->info.shape)));
+                                files::shape_text(stored.entry->info.shape)));
   }
   void untied(const Weights::Stored& stored) {
     untied_.push_back(join_parts(stored.file, ": ", stored.entry->info.name));
@@ -83,7 +78,7 @@ class Misfits {
 };
 
 // What comes before the names of all but the head's tensors: "model.", "transformer.".
-std::string base_prefix(const arch::Model& model) {
+std::string base_prefix(const model::Model& model) {
   const std::string& embedding = model.unit(0).params.front().hf.pattern;
   return embedding.substr(0, embedding.find('.') + 1);
 }
@@ -106,7 +101,7 @@ bool same_bytes(const files::TensorEntry& a, const files::TensorEntry& b) {
 
 }  // namespace
 
-std::optional<HfParams> HfParams::find(const arch::Model& model, const Weights& weights,
+std::optional<HfParams> HfParams::find(const model::Model& model, const Weights& weights,
                                        config::Report& report) {
   const int before = report.num_errors();
   const std::string prefix = base_prefix(model);
@@ -116,7 +111,7 @@ std::optional<HfParams> HfParams::find(const arch::Model& model, const Weights& 
   HfParams made;
   Misfits misfits(weights);
   std::set<std::string, std::less<>> used;
-  arch::for_each_hf_tensor(model, [&](const arch::HfTensor& tensor) {
+  model::for_each_hf_tensor(model, [&](const model::HfTensor& tensor) {
     const bool strip = bare && tensor.name.starts_with(prefix);
     const Weights::Stored* stored =
         weights.find(strip ? tensor.name.substr(prefix.size()) : tensor.name);
@@ -127,8 +122,8 @@ std::optional<HfParams> HfParams::find(const arch::Model& model, const Weights& 
     const std::optional<DType> type = files::dtype_of(info.type);
     if (!type || !is_weight_type(*type)) return misfits.type(*stored);
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
-      const arch::Param& param = *tensor.pieces[i].param;
-      made.places_.push_back({arch::name_at(param.name, tensor.layer), param.shape, stored, *type,
+      const model::Param& param = *tensor.pieces[i].param;
+      made.places_.push_back({model::name_at(param.name, tensor.layer), param.shape, stored, *type,
                               piece_of(tensor, i)});
     }
   });

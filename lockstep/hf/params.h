@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/hf_names.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/hf/pieces.h"
 #include "lockstep/hf/weights.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/hf_names.h"
 
 namespace lockstep::hf {
 
@@ -32,7 +32,7 @@ class HfParams {
   // tied and differ. Tables that older files hold besides parameters (causal masks, rotary frequencies)
   // are passed over, and so is the name of the base model before every tensor, which files of a model
   // without its head leave out.
-  static std::optional<HfParams> find(const arch::Model& model, const Weights& weights,
+  static std::optional<HfParams> find(const model::Model& model, const Weights& weights,
                                       config::Report& report);
 
   std::span<const Place> places() const { return places_; }

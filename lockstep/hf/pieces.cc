@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lockstep/base/check.h"
+#include "lockstep/files/elements.h"
 
 namespace lockstep::hf {
 namespace {
@@ -35,10 +36,10 @@ void transpose(std::size_t width, const std::byte* in, std::int64_t in_pitch, st
 
 }  // namespace
 
-Piece piece_of(const arch::HfTensor& tensor, std::size_t index) {
+Piece piece_of(const model::HfTensor& tensor, std::size_t index) {
   LS_CHECK(tensor.expert < 0, tensor.name, " belongs to an expert");
-  const arch::HfPiece& piece = tensor.pieces[index];
-  const arch::HfPiece& last = tensor.pieces.back();
+  const model::HfPiece& piece = tensor.pieces[index];
+  const model::HfPiece& last = tensor.pieces.back();
   return {.begin = piece.begin,
           .rows = piece.rows,
           .columns = piece.param->shape.size() > 1 ? piece.param->shape[1] : 1,
@@ -77,6 +78,16 @@ void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> par
               out.data() + static_cast<std::size_t>(piece.begin) * width, outputs, rows,
               piece.rows);
   }
+}
+
+Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpan elements,
+                          DType type) {
+  const auto found = files::first_not_finite(elements, type);
+  if (!found) return {};
+  return Error{Code::kBadHfWeights,
+               join_parts("tensor `", tensor, "`: element ", first + *found, " is not finite in ",
+                          to_text(type)),
+               "take weights from before they diverged"};
 }
 
 }  // namespace lockstep::hf

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "lockstep/arch/hf_names.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/result.h"
+#include "lockstep/model/hf_names.h"
 
 namespace lockstep::hf {
 
@@ -23,7 +25,7 @@ struct Piece {
 };
 
 // REQUIRES: a dense tensor, not one expert's.
-Piece piece_of(const arch::HfTensor& tensor, std::size_t index);
+Piece piece_of(const model::HfTensor& tensor, std::size_t index);
 
 // Rows [first, first + out's) of the parameter from the whole stored tensor. Elements keep their type,
 // of `width` bytes. REQUIRES: whole rows.
@@ -34,5 +36,9 @@ void take_rows(const Piece& piece, ByteSpan stored, std::size_t width, std::int6
 // REQUIRES: transposed pieces in order that fill the tensor.
 void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> params,
                     std::size_t width, std::int64_t first, std::span<std::byte> out);
+
+// Refuses (LS0841) elements [first, ...) of a tensor if one is NaN or infinite: no training goes on from it.
+Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpan elements,
+                          DType type);
 
 }  // namespace lockstep::hf

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -17,7 +18,7 @@ class Unfinished {
   ~Unfinished() {
     if (folder_.empty()) return;
     try {
-      files::remove_all(disk_, folder_);
+      (void)disk_.remove_folder(folder_, [](std::string_view) { return true; });
     } catch (const WorldError&) {  // what went wrong first is being told already
     }
   }

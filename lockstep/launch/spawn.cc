@@ -1,11 +1,9 @@
 #include "lockstep/launch/spawn.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/socket.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,42 +11,39 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <memory>
 #include <set>
+
+#include "lockstep/comm/address.h"
+#include "lockstep/comm/rendezvous.h"
 
 extern char** environ;
 
 namespace lockstep::launch {
 namespace {
 
-// Free at this moment; the rank that binds it comes milliseconds later.
-Result<int> free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound =
-      fd >= 0 && ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
-  const int reason = errno;
-  if (fd >= 0) ::close(fd);
-  if (!bound)
-    return Error{Code::kUnsuitableEnvironment,
-                 std::string("no free port: ") + std::strerror(reason), ""};
-  return static_cast<int>(ntohs(address.sin_port));
-}
+constexpr const char* kParent = "LOCKSTEP_LAUNCHER";  // its process id
 
-std::vector<std::string> environment_of(const Job& job, int rank, int port) {
+std::vector<std::string> environment_of(const Job& job, int rank, int listener) {
   const std::string size = std::to_string(job.num_ranks), number = std::to_string(rank);
-  std::vector<std::string> own = {"RANK=" + number,        "WORLD_SIZE=" + size,
-                                  "LOCAL_RANK=" + number,  "LOCAL_WORLD_SIZE=" + size,
-                                  "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port),
-                                  "OMP_NUM_THREADS=1",     "MKL_NUM_THREADS=1"};
+  const int port = comm::port_of(listener);
+  std::vector<std::string> own = {"RANK=" + number,
+                                  "WORLD_SIZE=" + size,
+                                  "LOCAL_RANK=" + number,
+                                  "LOCAL_WORLD_SIZE=" + size,
+                                  "MASTER_ADDR=127.0.0.1",
+                                  "MASTER_PORT=" + std::to_string(port),
+                                  "OMP_NUM_THREADS=1",
+                                  "MKL_NUM_THREADS=1",
+                                  kParent + ("=" + std::to_string(::getpid()))};
+  if (rank == 0) own.push_back(comm::kStoreSocket + ("=" + std::to_string(listener)));
   own.insert(own.begin(), job.environment.begin(),
              job.environment.end());  // the first of a name counts
   const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
-  std::set<std::string> replaced = {"TORCHELASTIC_USE_AGENT_STORE"};
+  std::set<std::string> replaced = {"TORCHELASTIC_USE_AGENT_STORE", comm::kStoreSocket};
   for (const std::string& entry : own) replaced.insert(name_of(entry));
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (!replaced.contains(name_of(*entry))) own.emplace_back(*entry);
@@ -64,14 +59,26 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
+void end_with_parent() {
+  const char* const parent = std::getenv(kParent);
+  if (parent == nullptr) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (std::to_string(::getppid()) != parent) ::raise(SIGKILL);
+}
+
 Result<RankProcesses> RankProcesses::start(const Job& job) {
-  const auto port = free_port();
-  if (!port.ok()) return port.error();
+  int listener = -1;
+  try {
+    listener = comm::listen_at("127.0.0.1", 0);
+  } catch (const WorldError& error) {
+    return error.error();
+  }
+  const std::unique_ptr<int, void (*)(int*)> closed(&listener, [](int* fd) { ::close(*fd); });
   RankProcesses processes;
   for (int rank = 0; rank < job.num_ranks; ++rank) {
     std::vector<std::string> arguments = {job.program};
     arguments.insert(arguments.end(), job.arguments.begin(), job.arguments.end());
-    std::vector<std::string> environment = environment_of(job, rank, *port);
+    std::vector<std::string> environment = environment_of(job, rank, listener);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     if (!job.output_prefix.empty()) {
@@ -79,6 +86,8 @@ Result<RankProcesses> RankProcesses::start(const Job& job) {
       ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, path.c_str(),
                                          O_WRONLY | O_CREAT | O_TRUNC, 0644);
     }
+    if (rank == 0)  // onto itself: that alone lets it be inherited
+      ::posix_spawn_file_actions_adddup2(&actions, listener, listener);
     pid_t pid = 0;
     // spawn, not fork: the caller may have threads that do not survive a fork (libgomp, autograd).
     const int status = ::posix_spawn(&pid, job.program.c_str(), &actions, nullptr,
@@ -86,7 +95,7 @@ Result<RankProcesses> RankProcesses::start(const Job& job) {
     ::posix_spawn_file_actions_destroy(&actions);
     if (status != 0)
       return Error{Code::kUnsuitableEnvironment,
-                   "can not start " + job.program + ": " + std::strerror(status), ""};
+                   "cannot start " + job.program + ": " + std::strerror(status), ""};
     processes.pids_.push_back(pid);
     processes.endings_.emplace_back();
   }
@@ -128,6 +137,14 @@ std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline dea
   if (WIFEXITED(status)) ending.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ending.signal = WTERMSIG(status);
   return endings_[place] = ending;
+}
+
+bool RankProcesses::is_stopped(Rank rank) const {
+  std::ifstream file("/proc/" + std::to_string(pid(rank)) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(") ");  // the name before it may hold anything
+  return name_end != std::string::npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
 }
 
 void RankProcesses::signal(Rank rank, int number) const {

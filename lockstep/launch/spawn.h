@@ -22,12 +22,17 @@ struct Job {
   std::string output_prefix;             // when set, what rank 3 prints goes to the file <prefix>3
 };
 
-// The running ranks. Those still running when it is destroyed are killed: a job never outlives who
-// started it. One thread.
+// To be called first of all by a program that may be a rank of such a job: the kernel then kills it when
+// the thread that started it ends, in whatever way. Ends the process when that has happened already.
+void end_with_parent();
+
+// The running ranks. Those still running when it is destroyed are killed, and those that called
+// end_with_parent() die with whoever started them: a job never outlives its launcher. One thread.
 class RankProcesses {
  public:
-  // Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (a
-  // free port), and one thread per rank for OpenMP and MKL.
+  // Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and one
+  // thread per rank for OpenMP and MKL. Rank 0 inherits the socket that listens on that port
+  // (comm::Rendezvous::store_socket), so that nobody else can take it.
   static Result<RankProcesses> start(const Job& job);
   RankProcesses(RankProcesses&&) = default;
   RankProcesses& operator=(RankProcesses&&) = delete;
@@ -43,6 +48,7 @@ class RankProcesses {
   // Waits until the rank ends; nothing when the deadline passes first.
   std::optional<Ending> wait(Rank rank, Deadline deadline);
   void signal(Rank rank, int number) const;
+  bool is_stopped(Rank rank) const;  // by a signal or a debugger
 
  private:
   RankProcesses() = default;

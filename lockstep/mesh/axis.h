@@ -79,11 +79,6 @@ inline constexpr AxisSet kExpertWorld =
 // traffic under this text.
 std::string to_text(AxisSet axes);
 
-// Whether a group or a tensor may use these axes together.
-constexpr bool is_one_view(AxisSet axes) {
-  return kWorld.covers(axes) || kExpertWorld.covers(axes);
-}
-
 // Which axis neighbours in rank number are neighbours along, fastest first. Spelled as a
 // permutation of "tp,cp,pp,dp", which is also the default. The order decides only which links a
 // group crosses; members of a group are counted the same way under every order, so sums do not

@@ -27,7 +27,7 @@ std::string product_text(const Degrees& d) {
               static_cast<long long>(d.dp));
 }
 
-// The number of ranks, or why there can not be that many.
+// The number of ranks, or why there cannot be that many.
 Result<std::int64_t> count_ranks(const Degrees& d) {
   std::int64_t world = 1;
   for (const auto& [name, value] : dense_degrees(d)) {
@@ -129,16 +129,6 @@ Result<void> check_world(const Degrees& degrees, std::int64_t world) {
                fitting_degrees(degrees, *product, world)};
 }
 
-std::string to_text(const Coords& coords) {
-  std::string text;
-  for (int i = 0; i < kNumAxes; ++i) {
-    const Axis axis = static_cast<Axis>(i);
-    text.append(i == 0 ? "" : " ").append(to_text(axis)).append("=");
-    text += std::to_string(coords[axis].value);
-  }
-  return text;
-}
-
 Mesh::Mesh()
     : dense_(make_view(kDenseView, {1, 1, 1, 1, 1})),
       expert_(make_view(kExpertView, {1, 1, 1, 1, 1})),
@@ -164,16 +154,6 @@ Result<Mesh> Mesh::create(const Degrees& d, const Order& order) {
   return mesh;
 }
 
-Degrees Mesh::degrees() const {
-  return {.tp = degree(Axis::kTensor),
-          .cp = degree(Axis::kContext),
-          .pp = degree(Axis::kPipeline),
-          .dp = degree(kDp),
-          .dp_shard = degree(Axis::kDataShard),
-          .ep = degree(Axis::kExpert),
-          .etp = degree(Axis::kExpertTensor)};
-}
-
 std::int32_t Mesh::degree(AxisSet axes) const {
   std::int32_t degree = 1;
   for (const Digit& digit : view_of(axes))
@@ -185,18 +165,16 @@ Coord Mesh::coord(Rank rank, AxisSet axes) const {
   return Coord{*group(rank, axes).index_of(rank)};
 }
 
-Coords Mesh::coords(Rank rank) const {
-  LS_CHECK(0 <= rank.value && rank.value < world_, "rank ", rank.value, " of ", world_);
-  const std::int32_t position = grid_.position(rank);
-  Coords coords;
-  for (const View* view : {&dense_, &expert_})
-    for (const Digit& digit : *view) coords[digit.axis] = Coord{digit.of(position)};
-  return coords;
+Rank Mesh::rank(const Coords& coords) const {
+  std::int32_t position = 0;
+  for (const Digit& digit : dense_) {
+    const std::int32_t coord = coords[digit.axis].value;
+    LS_CHECK(0 <= coord && coord < digit.extent, to_text(digit.axis), " coordinate ", coord, " of ",
+             digit.extent);
+    position += coord * digit.step;
+  }
+  return grid_.rank(position);
 }
-
-Rank Mesh::rank(const Coords& coords) const { return rank_of(dense_, coords); }
-
-Rank Mesh::expert_rank(const Coords& coords) const { return rank_of(expert_, coords); }
 
 Group Mesh::group(Rank rank, AxisSet axes) const {
   LS_CHECK(0 <= rank.value && rank.value < world_, "rank ", rank.value, " of ", world_);
@@ -207,17 +185,6 @@ const View& Mesh::view_of(AxisSet axes) const {
   if (kWorld.covers(axes)) return dense_;
   LS_CHECK(kExpertWorld.covers(axes), to_text(axes), " mixes the dense and the expert view");
   return expert_;
-}
-
-Rank Mesh::rank_of(const View& view, const Coords& coords) const {
-  std::int32_t position = 0;
-  for (const Digit& digit : view) {
-    const std::int32_t coord = coords[digit.axis].value;
-    LS_CHECK(0 <= coord && coord < digit.extent, to_text(digit.axis), " coordinate ", coord, " of ",
-             digit.extent);
-    position += coord * digit.step;
-  }
-  return grid_.rank(position);
 }
 
 }  // namespace lockstep::mesh

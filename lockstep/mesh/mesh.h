@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "lockstep/base/ids.h"
 #include "lockstep/base/result.h"
@@ -42,8 +41,6 @@ class Coords {
   std::array<Coord, kNumAxes> coords_ = {};
 };
 
-std::string to_text(const Coords& coords);  // "tp=1 cp=0 ..." with all nine axes
-
 // A value of a few hundred bytes. Immutable; any thread may use it.
 class Mesh {
  public:
@@ -61,18 +58,14 @@ class Mesh {
 
   std::int32_t world() const { return world_; }
   const Order& order() const { return order_; }
-  Degrees degrees() const;
 
   // Number of coordinates along the axes together. REQUIRES: axes of one view.
   std::int32_t degree(AxisSet axes) const;
   // Coordinate along the axes together, in member order. REQUIRES: axes of one view.
   Coord coord(Rank rank, AxisSet axes) const;
 
-  Coords coords(Rank rank) const;
   // The rank at these coordinates of the dense view; the others are not read.
   Rank rank(const Coords& coords) const;
-  // The rank at these coordinates of the expert view; the others are not read.
-  Rank expert_rank(const Coords& coords) const;
 
   // The group of `rank` along the axes. REQUIRES: axes of one view, 0 <= rank < world().
   Group group(Rank rank, AxisSet axes) const;
@@ -81,7 +74,6 @@ class Mesh {
 
  private:
   const View& view_of(AxisSet axes) const;
-  Rank rank_of(const View& view, const Coords& coords) const;
 
   Order order_;
   std::int32_t world_ = 1;

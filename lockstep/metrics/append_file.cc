@@ -42,11 +42,17 @@ AppendFile::~AppendFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+// All of it or nothing, so that a full disk leaves no half line behind for the next one.
 Result<void> AppendFile::add(std::string_view bytes) {
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return unwritable(path_);
+    if (written < 0) {
+      const Error error = unwritable(path_);
+      if (before >= 0) (void)!::ftruncate(fd_, before);
+      return error;
+    }
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
   return {};

@@ -28,17 +28,17 @@ at::Tensor swiglu_grad(const at::Tensor& wide, const at::Tensor& d) {
 
 }  // namespace
 
-std::int64_t columns_per_output(arch::Activation kind) {
-  return kind == arch::Activation::kSwiGlu ? 2 : 1;
+std::int64_t columns_per_output(model::Activation kind) {
+  return kind == model::Activation::kSwiGlu ? 2 : 1;
 }
 
-at::Tensor activate(arch::Activation kind, const at::Tensor& wide) {
-  if (kind == arch::Activation::kGelu) return gelu(wide);
+at::Tensor activate(model::Activation kind, const at::Tensor& wide) {
+  if (kind == model::Activation::kGelu) return gelu(wide);
   return at::silu(left_half(wide)).mul_(right_half(wide));
 }
 
-at::Tensor activate_grad(arch::Activation kind, const at::Tensor& wide, at::Tensor d) {
-  if (kind == arch::Activation::kSwiGlu) return swiglu_grad(wide, d);
+at::Tensor activate_grad(model::Activation kind, const at::Tensor& wide, at::Tensor d) {
+  if (kind == model::Activation::kSwiGlu) return swiglu_grad(wide, d);
   gelu_grad(wide, d);
   return d;
 }

@@ -1,4 +1,4 @@
-// What lies between the two products of an MLP (arch::Activation). `wide` is the first one's result:
+// What lies between the two products of an MLP (model::Activation). `wide` is the first one's result:
 // [T, 2f] with gate and up side by side where the MLP has a gate, else [T, f]. Any thread.
 #pragma once
 
@@ -6,18 +6,18 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/model_config.h"
+#include "lockstep/model/model_config.h"
 
 namespace lockstep::nn {
 
 // Columns of `wide` for each of the f columns that come out.
-std::int64_t columns_per_output(arch::Activation kind);
+std::int64_t columns_per_output(model::Activation kind);
 
 // [T, f]; nothing else is allocated.
-at::Tensor activate(arch::Activation kind, const at::Tensor& wide);
+at::Tensor activate(model::Activation kind, const at::Tensor& wide);
 
 // The gradient of `wide` from that of what came out, which is used up: of SwiGLU a tensor of its own,
 // of GELU the argument, overwritten.
-at::Tensor activate_grad(arch::Activation kind, const at::Tensor& wide, at::Tensor d);
+at::Tensor activate_grad(model::Activation kind, const at::Tensor& wide, at::Tensor d);
 
 }  // namespace lockstep::nn

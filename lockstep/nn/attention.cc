@@ -19,8 +19,8 @@ at::Tensor heads_first(const at::Tensor& x) { return x.transpose(1, 2); }
 
 }  // namespace
 
-Attention::Attention(const arch::ModelConfig& config, const arch::Unit& unit,
-                     const arch::FlatLayout& flat, std::int64_t batch, std::int64_t seq,
+Attention::Attention(const model::ModelConfig& config, const model::Unit& unit,
+                     const model::FlatLayout& flat, std::int64_t batch, std::int64_t seq,
                      std::int64_t tp, const Rope& rope)
     : batch_(batch),
       seq_(seq),
@@ -33,8 +33,8 @@ Attention::Attention(const arch::ModelConfig& config, const arch::Unit& unit,
   LS_CHECK(unit.attention && (unit.attention->window == 0 || unit.attention->window >= seq) &&
                config.attention_softcap == 0.0 && config.query_scale_dim == 0.0,
            "attention to all positions before, without a cap");
-  LS_CHECK(config.qk_norm != arch::QkNorm::kWide, "norms of single heads, not of all together");
-  if (config.qk_norm == arch::QkNorm::kPerHead)
+  LS_CHECK(config.qk_norm != model::QkNorm::kWide, "norms of single heads, not of all together");
+  if (config.qk_norm == model::QkNorm::kPerHead)
     norms_ = Norms{Norm(config, unit, flat, "blocks.{i}.attn.q_norm"),
                    Norm(config, unit, flat, "blocks.{i}.attn.k_norm")};
 }

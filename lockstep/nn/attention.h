@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
 #include "lockstep/nn/norm.h"
 #include "lockstep/nn/rope.h"
 
@@ -21,8 +21,9 @@ class Attention {
  public:
   // `tp` ranks share the heads. `rope` must outlive this. REQUIRES: `unit` is a block whose attention
   // looks back to all of seq tokens, without a cap; tp divides heads and kv_heads.
-  Attention(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-            std::int64_t batch, std::int64_t seq, std::int64_t tp, const Rope& rope);
+  Attention(const model::ModelConfig& config, const model::Unit& unit,
+            const model::FlatLayout& flat, std::int64_t batch, std::int64_t seq, std::int64_t tp,
+            const Rope& rope);
 
   std::int64_t query_width() const { return heads_ * head_dim_; }              // q
   std::int64_t width() const { return (heads_ + 2 * kv_heads_) * head_dim_; }  // q + 2k

@@ -7,9 +7,9 @@
 #include <array>
 #include <cmath>
 
-#include "lockstep/arch/unit_bytes.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/vector_clones.h"
+#include "lockstep/model/unit_bytes.h"
 #include "lockstep/nn/vector_math.h"
 #include "lockstep/nn/wide_product.h"
 
@@ -68,7 +68,7 @@ LS_VECTOR_CLONES void score_grads(const QueryRow query, const float* scores, con
 struct Tiles {
   float *scores, *d_probs, *d_k, *d_v, *d_q, *delta;
   Element *probs, *d_scores;
-  Tiles(float* home, const arch::AttentionTiles& t)
+  Tiles(float* home, const model::AttentionTiles& t)
       : scores(home),
         d_probs(scores + t.queries * t.keys),
         d_k(d_probs + t.queries * t.keys),
@@ -82,7 +82,7 @@ struct Tiles {
 class HeadGrad {
  public:
   HeadGrad(const HeadTensors& of, const at::Tensor& out, const at::Tensor& lse,
-           const at::Tensor& d_out, const HeadTensors& into, const arch::AttentionTiles& tiles)
+           const at::Tensor& d_out, const HeadTensors& into, const model::AttentionTiles& tiles)
       : of_(of), out_(out), lse_(lse), d_out_(d_out), into_(into), t_(tiles) {}
 
   // Of one head of keys and the heads of queries that look at it.
@@ -140,7 +140,7 @@ class HeadGrad {
   const HeadTensors& of_;
   const at::Tensor &out_, &lse_, &d_out_;
   const HeadTensors& into_;
-  const arch::AttentionTiles& t_;
+  const model::AttentionTiles& t_;
 };
 
 }  // namespace
@@ -151,7 +151,7 @@ void attention_grad(const HeadTensors& of, const at::Tensor& out, const at::Tens
     LS_CHECK(x->is_cpu() && x->scalar_type() == at::kBFloat16 && x->stride(3) == 1,
              "heads of bf16 on a CPU, not of ", x->scalar_type());
   const std::int64_t kv_heads = of.k.size(2), heads = of.q.size(0) * kv_heads;
-  const arch::AttentionTiles tiles(of.q.size(1), of.q.size(3));
+  const model::AttentionTiles tiles(of.q.size(1), of.q.size(3));
   const at::Tensor homes = at::empty({at::get_num_threads(), tiles.floats()}, at::kFloat);
   const HeadGrad grad(of, out, lse, d_out, into, tiles);
   at::parallel_for(0, heads, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -15,24 +15,24 @@ namespace {
 std::string named(const char* name) { return std::string("blocks.{i}.") + name; }
 
 // Gate and up are one product; without a gate it is up's alone.
-Linear first_of_mlp(const arch::ModelConfig& config, const arch::Unit& unit,
-                    const arch::FlatLayout& flat, std::int64_t tp) {
-  const arch::Activation activation = arch::activation(config);
+Linear first_of_mlp(const model::ModelConfig& config, const model::Unit& unit,
+                    const model::FlatLayout& flat, std::int64_t tp) {
+  const model::Activation activation = model::activation(config);
   const std::int64_t out = config.ffn / tp * columns_per_output(activation);
-  if (activation == arch::Activation::kSwiGlu)
+  if (activation == model::Activation::kSwiGlu)
     return {unit, flat, {named("mlp.gate"), named("mlp.up")}, out, config.hidden};
   return {unit, flat, {named("mlp.up")}, out, config.hidden};
 }
 
 }  // namespace
 
-Block::Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-             std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope,
-             TensorGroup group)
+Block::Block(const model::ModelConfig& config, const model::Unit& unit,
+             const model::FlatLayout& flat, std::int64_t batch, std::int64_t seq, model::Drop drop,
+             const Rope& rope, TensorGroup group)
     : group_(group),
       tokens_(batch * seq),
       drop_(drop),
-      activation_(arch::activation(config)),
+      activation_(model::activation(config)),
       attn_norm_(config, unit, flat, named("attn_norm")),
       mlp_norm_(config, unit, flat, named("mlp_norm")),
       attention_(config, unit, flat, batch, seq, group.size(), rope),
@@ -41,7 +41,7 @@ Block::Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch
       attn_out_(unit, flat, {named("attn.o")}, config.hidden, attention_.query_width()),
       gate_up_(first_of_mlp(config, unit, flat, group.size())),
       down_(unit, flat, {named("mlp.down")}, config.hidden, config.ffn / group.size()) {
-  LS_CHECK(unit.kind == arch::UnitKind::kBlock && config.norm_place == arch::NormPlace::kBefore,
+  LS_CHECK(unit.kind == model::UnitKind::kBlock && config.norm_place == model::NormPlace::kBefore,
            "a block with norms before attention and MLP");
   LS_CHECK(qkv_.has_bias() == config.qkv_bias && attn_out_.has_bias() == config.linear_bias &&
                gate_up_.has_bias() == config.linear_bias && down_.has_bias() == config.linear_bias,

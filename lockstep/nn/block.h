@@ -1,6 +1,6 @@
 // A transformer block as a pair of passes written out by hand, so that every tensor it makes has one
 // owner and a known end. Which norm and activation it has, whether biases, norms of heads, rotary
-// positions, are traits of the model (arch::ModelConfig). The forward pass keeps what `BlockStash`
+// positions, are traits of the model (model::ModelConfig). The forward pass keeps what `BlockStash`
 // names; the backward pass is cut in two: the gradient of the input now, the gradients of the weights
 // whenever the program says (zero-bubble schedules, Qi et al., arXiv 2401.10241).
 //
@@ -18,9 +18,9 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
-#include "lockstep/arch/unit_bytes.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/unit_bytes.h"
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/norm.h"
@@ -65,10 +65,10 @@ enum class WeightsFollow : std::uint8_t { kAtOnce, kLater };
 class Block {
  public:
   // `flat` places this rank's share of the parameters of `unit` in the buffers that the passes take.
-  // `rope` must outlive the block. REQUIRES: arch::check_unit_bytes(config, seq).ok(), a group whose
+  // `rope` must outlive the block. REQUIRES: model::check_unit_bytes(config, seq).ok(), a group whose
   // size divides heads, kv_heads and ffn.
-  Block(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-        std::int64_t batch, std::int64_t seq, arch::Drop drop, const Rope& rope,
+  Block(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
+        std::int64_t batch, std::int64_t seq, model::Drop drop, const Rope& rope,
         TensorGroup group = {});
 
   // The output [P, h]. `params` is the unit's flat buffer.
@@ -107,8 +107,8 @@ class Block {
 
   TensorGroup group_;
   std::int64_t tokens_;
-  arch::Drop drop_;
-  arch::Activation activation_;
+  model::Drop drop_;
+  model::Activation activation_;
   Norm attn_norm_, mlp_norm_;
   Attention attention_;
   Linear qkv_, attn_out_, gate_up_, down_;

@@ -53,15 +53,15 @@ void add_rows(const at::Tensor& table, const at::Tensor& rows) {
 
 }  // namespace
 
-Embedding::Embedding(const arch::ModelConfig& config, const arch::Unit& unit,
-                     const arch::FlatLayout& flat, TensorGroup group)
+Embedding::Embedding(const model::ModelConfig& config, const model::Unit& unit,
+                     const model::FlatLayout& flat, TensorGroup group)
     : group_(group),
       shard_(VocabShard::of(config.vocab, group)),
       hidden_(config.hidden),
       table_(place_of(unit, flat, {"embed.weight"})) {
   LS_CHECK(!config.scaled_embedding, "an embedding whose rows are used as they are");
   LS_CHECK(table_.size() == shard_.count * hidden_);
-  if (arch::positions(config) == arch::Positions::kLearned)
+  if (model::positions(config) == model::Positions::kLearned)
     positions_ = place_of(unit, flat, {"embed.positions"});
 }
 

@@ -5,8 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
 #include "lockstep/nn/tensor_group.h"
 #include "lockstep/nn/vocab_shard.h"
 
@@ -16,8 +16,8 @@ namespace lockstep::nn {
 class Embedding {
  public:
   // REQUIRES: the group's size divides the vocabulary.
-  Embedding(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
-            TensorGroup group = {});
+  Embedding(const model::ModelConfig& config, const model::Unit& unit,
+            const model::FlatLayout& flat, TensorGroup group = {});
 
   // [P, h] from `tokens`, [batch, seq] of i64. `params` is the unit's flat buffer.
   at::Tensor forward(const at::Tensor& params, const at::Tensor& tokens) const;
@@ -36,8 +36,8 @@ class Embedding {
   TensorGroup group_;
   VocabShard shard_;
   std::int64_t hidden_;
-  arch::FlatRange table_;
-  arch::FlatRange positions_;  // empty where they are not learned
+  model::FlatRange table_;
+  model::FlatRange positions_;  // empty where they are not learned
 };
 
 }  // namespace lockstep::nn

@@ -8,13 +8,13 @@
 
 namespace lockstep::nn {
 
-arch::FlatRange place_of(const arch::Unit& unit, const arch::FlatLayout& flat,
-                         const std::vector<std::string>& names) {
-  arch::FlatRange place;
+model::FlatRange place_of(const model::Unit& unit, const model::FlatLayout& flat,
+                          const std::vector<std::string>& names) {
+  model::FlatRange place;
   for (const std::string& name : names) {
-    const auto found = std::ranges::find(unit.params, name, &arch::Param::name);
+    const auto found = std::ranges::find(unit.params, name, &model::Param::name);
     LS_CHECK(found != unit.params.end(), "the unit has no parameter ", name);
-    const arch::FlatParam& at = flat.of(static_cast<int>(found - unit.params.begin()));
+    const model::FlatParam& at = flat.of(static_cast<int>(found - unit.params.begin()));
     LS_CHECK(place.size() == 0 || at.offset == place.end, name, " begins at element ", at.offset,
              " of the flat buffer, but the parameter before it ends at ", place.end,
              "; one operation serves both, so they must be adjacent");
@@ -24,11 +24,11 @@ arch::FlatRange place_of(const arch::Unit& unit, const arch::FlatLayout& flat,
   return place;
 }
 
-at::Tensor vector_at(const at::Tensor& flat, arch::FlatRange place) {
+at::Tensor vector_at(const at::Tensor& flat, model::FlatRange place) {
   return flat.narrow(0, place.begin, place.size());
 }
 
-at::Tensor matrix_at(const at::Tensor& flat, arch::FlatRange place, std::int64_t columns) {
+at::Tensor matrix_at(const at::Tensor& flat, model::FlatRange place, std::int64_t columns) {
   return vector_at(flat, place).view({-1, columns});
 }
 

@@ -13,7 +13,7 @@
 
 namespace lockstep::nn {
 
-Head::Head(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
+Head::Head(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
            std::int64_t chunk, TensorGroup group)
     : group_(group),
       entropy_(config.vocab, group),

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
 #include "lockstep/base/exact_sum.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
 #include "lockstep/nn/cross_entropy.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/norm.h"
@@ -24,7 +24,7 @@ namespace lockstep::nn {
 class Head {
  public:
   // `chunk` tokens at a time, at least 1. REQUIRES: the group's size divides the vocabulary.
-  Head(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
+  Head(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
        std::int64_t chunk, TensorGroup group = {});
 
   // Adds every valid token's loss (natural logarithm) to `loss`, on the first rank of the group only.

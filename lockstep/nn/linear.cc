@@ -23,11 +23,11 @@ std::vector<std::string> with(std::initializer_list<std::string> names, const ch
 
 }  // namespace
 
-Linear::Linear(const arch::Unit& unit, const arch::FlatLayout& flat,
+Linear::Linear(const model::Unit& unit, const model::FlatLayout& flat,
                std::initializer_list<std::string> names, std::int64_t out, std::int64_t in)
     : in_(in), weight_(place_of(unit, flat, with(names, ".weight"))) {
   const std::vector<std::string> biases = with(names, ".bias");
-  if (std::ranges::find(unit.params, biases.front(), &arch::Param::name) != unit.params.end())
+  if (std::ranges::find(unit.params, biases.front(), &model::Param::name) != unit.params.end())
     bias_ = place_of(unit, flat, biases);
   LS_CHECK(weight_.size() == out * in && (!has_bias() || bias_.size() == out), *names.begin(),
            " of ", weight_.size(), " weights and ", bias_.size(), " biases, not [", out, ", ", in,

@@ -10,8 +10,8 @@
 #include <initializer_list>
 #include <string>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
 
 namespace lockstep::nn {
 
@@ -20,7 +20,7 @@ class Linear {
  public:
   // `names` without ".weight" and ".bias". REQUIRES: adjacent in this order; of this rank's share,
   // [out, in].
-  Linear(const arch::Unit& unit, const arch::FlatLayout& flat,
+  Linear(const model::Unit& unit, const model::FlatLayout& flat,
          std::initializer_list<std::string> names, std::int64_t out, std::int64_t in);
 
   at::Tensor weight(const at::Tensor& params) const;
@@ -41,7 +41,7 @@ class Linear {
 
  private:
   std::int64_t in_;
-  arch::FlatRange weight_, bias_;  // bias: empty where there is none
+  model::FlatRange weight_, bias_;  // bias: empty where there is none
 };
 
 }  // namespace lockstep::nn

@@ -116,12 +116,12 @@ NormGrads layer_norm_grad_blocks(const at::Tensor& d, const at::Tensor& x, const
 
 }  // namespace
 
-Norm::Norm(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
+Norm::Norm(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
            const std::string& name)
     : eps_(config.norm_eps), gain_(place_of(unit, flat, {name + ".weight"})) {
-  LS_CHECK(config.norm == arch::NormKind::kRmsNorm || config.norm == arch::NormKind::kLayerNorm,
-           "RMS norm or LayerNorm, not ", arch::to_text(config.norm));
-  if (config.norm == arch::NormKind::kLayerNorm) bias_ = place_of(unit, flat, {name + ".bias"});
+  LS_CHECK(config.norm == model::NormKind::kRmsNorm || config.norm == model::NormKind::kLayerNorm,
+           "RMS norm or LayerNorm, not ", model::to_text(config.norm));
+  if (config.norm == model::NormKind::kLayerNorm) bias_ = place_of(unit, flat, {name + ".bias"});
 }
 
 at::Tensor Norm::forward(const at::Tensor& params, const at::Tensor& x, RowStats& stats) const {

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <string>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
 
 namespace lockstep::nn {
 
@@ -35,7 +35,7 @@ class Norm {
  public:
   // The parameters called `name` + ".weight" (and ".bias") of `unit`. REQUIRES: an RMS norm or a
   // LayerNorm.
-  Norm(const arch::ModelConfig& config, const arch::Unit& unit, const arch::FlatLayout& flat,
+  Norm(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
        const std::string& name);
 
   // y, contiguous, and its rows' statistics; nothing else is allocated but the copies above. `x` has
@@ -59,7 +59,7 @@ class Norm {
   bool has_bias() const { return bias_.size() > 0; }
 
   double eps_;
-  arch::FlatRange gain_, bias_;  // bias: empty for RMS
+  model::FlatRange gain_, bias_;  // bias: empty for RMS
 };
 
 }  // namespace lockstep::nn

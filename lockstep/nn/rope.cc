@@ -8,17 +8,17 @@
 #include <cmath>
 #include <numbers>
 
-#include "lockstep/arch/unit_bytes.h"
 #include "lockstep/base/check.h"
+#include "lockstep/model/unit_bytes.h"
 
 namespace lockstep::nn {
 namespace {
 
 // Radians per position of pair `i`.
-double frequency(const arch::ModelConfig& config, std::int64_t i) {
+double frequency(const model::ModelConfig& config, std::int64_t i) {
   const double plain = std::pow(
       config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
-  const arch::RopeScaling& scaling = config.rope_scaling;
+  const model::RopeScaling& scaling = config.rope_scaling;
   if (scaling.factor == 1.0) return plain;
   const double turns =
       static_cast<double>(scaling.original_positions) * plain / (2.0 * std::numbers::pi);
@@ -39,10 +39,10 @@ void turn(const at::Tensor& pairs, const at::Tensor& cosine, const at::Tensor& s
 
 }  // namespace
 
-Rope::Rope(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type,
+Rope::Rope(const model::ModelConfig& config, std::int64_t seq, at::ScalarType type,
            at::Device device)
     : seq_(seq), head_dim_(config.head_dim) {
-  if (arch::positions(config) != arch::Positions::kRotary) return;
+  if (model::positions(config) != model::Positions::kRotary) return;
   LS_CHECK(head_dim_ % 2 == 0, "rotary positions turn pairs, but head_dim is ", head_dim_);
   const std::int64_t pairs = head_dim_ / 2;
   const at::Tensor cosine = at::empty({seq, pairs}, at::kDouble);
@@ -69,7 +69,7 @@ void Rope::apply(const at::Tensor& x, std::int64_t heads, double sign) const {
   const at::Tensor part = x.narrow(1, 0, heads * head_dim_);
   if (part.scalar_type() == cos_.scalar_type())
     return turn(part.view({-1, seq_, heads, 2, head_dim_ / 2}), cos_, sin_, sign);
-  const std::int64_t rows = arch::wide_rows(part.size(1));
+  const std::int64_t rows = model::wide_rows(part.size(1));
   for (std::int64_t start = 0; start < part.size(0); start += seq_)
     for (std::int64_t begin = 0; begin < seq_; begin += rows) {
       const std::int64_t n = std::min(rows, seq_ - begin);

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/model_config.h"
+#include "lockstep/model/model_config.h"
 
 namespace lockstep::nn {
 
@@ -17,7 +17,7 @@ class Rope {
  public:
   // Tables of cosine and sine for positions [0, seq), computed in f64, kept in `type`, or in f32 if that
   // is narrower: 2 x seq x head_dim / 2 elements.
-  Rope(const arch::ModelConfig& config, std::int64_t seq, at::ScalarType type, at::Device device);
+  Rope(const model::ModelConfig& config, std::int64_t seq, at::ScalarType type, at::Device device);
 
   // Rotates heads [0, heads) of every token in place. `x` is [batch x seq, width] with heads of
   // head_dim side by side from column 0. Needs half of the rotated part beside it for a moment; where

@@ -99,8 +99,8 @@ void update_as(const AdamW& settings, std::int64_t count, std::int64_t decay_end
 
 }  // namespace
 
-void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
-            arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
+void update(const AdamW& settings, std::int64_t count, const model::FlatLayout& layout,
+            model::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
             const State& state, double grad_scale) {
   LS_CHECK(param.numel() == range.size() && grad.numel() == range.size(), "a piece of ",
            range.size(), " elements, ", param.numel(), " parameters and ", grad.numel(),

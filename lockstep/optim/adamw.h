@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/flat_layout.h"
+#include "lockstep/model/flat_layout.h"
 
 namespace lockstep::optim {
 
@@ -15,7 +15,7 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // of parameters that decay (arch::Param::decays)
+  double weight_decay = 0.1;  // of parameters that decay (model::Param::decays)
 };
 
 struct State {
@@ -29,8 +29,8 @@ struct State {
 // the only place where trained weights are rounded. One pass over memory, which is what an update takes
 // its time for: 30 bytes of an element in bf16 and 28 in f32, where LibTorch's fused kernel, a scaling
 // before and a copy after it are 42 and 36.
-void update(const AdamW& settings, std::int64_t count, const arch::FlatLayout& layout,
-            arch::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
+void update(const AdamW& settings, std::int64_t count, const model::FlatLayout& layout,
+            model::FlatRange range, const at::Tensor& param, const at::Tensor& grad,
             const State& state, double grad_scale);
 
 // The most that update number `count` can move an element for its gradients, in learning rates, eps

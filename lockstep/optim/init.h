@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
-#include "lockstep/arch/flat_runs.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::optim {
 
@@ -31,11 +32,20 @@ class Draws {
       known_;
 };
 
+struct Drawing {
+  Draws* known = nullptr;  // remembers what was drawn; absent: nobody does
+  int threads = 0;         // that draw; 0: as many as there are cores
+  // Called on the caller's thread every few milliseconds, with the number of elements written since.
+  // What it throws ends the drawing.
+  std::function<void(std::int64_t elements)> between = {};
+};
+
 // Writes elements `range` of the flat buffer of the unit at `position`, which are all of `out`, in
 // CPU memory; of the buffer of `place` where tensor ranks share the unit. A tied copy gets the values
-// of the weight it copies. Gaps become zero. bf16 gets the rounding of what f32 would get.
-void write_initial(const arch::Model& model, int position, const arch::FlatLayout& layout,
-                   arch::FlatRange range, std::uint64_t seed, const at::Tensor& out,
-                   arch::TensorPlace place = {}, Draws* draws = nullptr);
+// of the weight it copies. Gaps become zero. bf16 gets the rounding of what f32 would get. Bits do not
+// depend on threads.
+void write_initial(const model::Model& model, int position, const model::FlatLayout& layout,
+                   model::FlatRange range, std::uint64_t seed, const at::Tensor& out,
+                   model::TensorPlace place = {}, const Drawing& drawing = {});
 
 }  // namespace lockstep::optim

@@ -35,25 +35,25 @@ LS_VECTOR_CLONES double sum_of_squares(const double* x, std::int64_t n) {
 }
 
 // What is counted elsewhere, ascending.
-std::vector<arch::FlatRange> left_out(const arch::FlatLayout& layout, arch::TensorPlace place) {
-  std::vector<arch::FlatRange> ranges;
+std::vector<model::FlatRange> left_out(const model::FlatLayout& layout, model::TensorPlace place) {
+  std::vector<model::FlatRange> ranges;
   if (layout.tied_copy) ranges.push_back(layout.tied);
   if (place.coord > 0) ranges.push_back(layout.replicated);
   return ranges;
 }
 
 // Tiles of the range, or what of them is counted here.
-std::vector<arch::FlatRange> counted_tiles(arch::FlatRange range,
-                                           const std::vector<arch::FlatRange>& left_out) {
-  std::vector<arch::FlatRange> tiles;
-  for (std::int64_t begin = range.begin; begin < range.end; begin += arch::kTile) {
-    const arch::FlatRange tile = {begin, std::min(begin + arch::kTile, range.end)};
+std::vector<model::FlatRange> counted_tiles(model::FlatRange range,
+                                            const std::vector<model::FlatRange>& left_out) {
+  std::vector<model::FlatRange> tiles;
+  for (std::int64_t begin = range.begin; begin < range.end; begin += model::kTile) {
+    const model::FlatRange tile = {begin, std::min(begin + model::kTile, range.end)};
     std::int64_t from = tile.begin;
     const auto add_until = [&](std::int64_t end) {
       if (from < end) tiles.push_back({from, end});
     };
-    for (const arch::FlatRange& hole : left_out) {
-      const arch::FlatRange part = common(tile, hole);
+    for (const model::FlatRange& hole : left_out) {
+      const model::FlatRange part = common(tile, hole);
       if (part.size() == 0) continue;
       add_until(part.begin);
       from = part.end;
@@ -65,9 +65,9 @@ std::vector<arch::FlatRange> counted_tiles(arch::FlatRange range,
 
 // `x` is the range's first element.
 template <class Element>
-void add_tiles(const Element* x, arch::FlatRange range,
-               const std::vector<arch::FlatRange>& left_out, ExactSum& sum) {
-  const std::vector<arch::FlatRange> tiles = counted_tiles(range, left_out);
+void add_tiles(const Element* x, model::FlatRange range,
+               const std::vector<model::FlatRange>& left_out, ExactSum& sum) {
+  const std::vector<model::FlatRange> tiles = counted_tiles(range, left_out);
   std::vector<double> sums(tiles.size());
   at::parallel_for(
       0, static_cast<std::int64_t>(tiles.size()), 256, [&](std::int64_t begin, std::int64_t end) {
@@ -79,11 +79,11 @@ void add_tiles(const Element* x, arch::FlatRange range,
 
 }  // namespace
 
-void add_squares(const arch::FlatLayout& layout, arch::FlatRange range, const at::Tensor& grad,
-                 ExactSum& sum, arch::TensorPlace place) {
-  LS_CHECK(range.begin % arch::kTile == 0 && grad.numel() == range.size() && grad.is_contiguous(),
+void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
+                 ExactSum& sum, model::TensorPlace place) {
+  LS_CHECK(range.begin % model::kTile == 0 && grad.numel() == range.size() && grad.is_contiguous(),
            "a piece of ", grad.numel(), " gradients at ", range.begin);
-  const std::vector<arch::FlatRange> holes = left_out(layout, place);
+  const std::vector<model::FlatRange> holes = left_out(layout, place);
   const at::Tensor host = grad.cpu();  // itself when it is there already
   if (host.scalar_type() == at::kDouble)
     add_tiles(host.const_data_ptr<double>(), range, holes, sum);

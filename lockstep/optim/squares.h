@@ -5,16 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lockstep/arch/flat_layout.h"
-#include "lockstep/arch/flat_runs.h"
 #include "lockstep/base/exact_sum.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::optim {
 
 // Adds elements `range` of a unit's gradient, which are all of `grad`, leaving out the second copy
 // of a tied weight and, but for the first of the tensor ranks that share the unit, what all of them
 // hold. REQUIRES: range.begin is a multiple of a tile.
-void add_squares(const arch::FlatLayout& layout, arch::FlatRange range, const at::Tensor& grad,
-                 ExactSum& sum, arch::TensorPlace place = {});
+void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
+                 ExactSum& sum, model::TensorPlace place = {});
 
 }  // namespace lockstep::optim

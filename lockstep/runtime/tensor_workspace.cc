@@ -1,5 +1,6 @@
 #include "lockstep/runtime/tensor_workspace.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
@@ -17,11 +18,11 @@
 
 namespace lockstep::runtime {
 
-using schedule::Effects;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Value;
-using schedule::ValueKind;
+using program::Effects;
+using program::Op;
+using program::OpKind;
+using program::Value;
+using program::ValueKind;
 using tensor::ChargeTo;
 using tensor::MemoryKind;
 
@@ -59,7 +60,7 @@ at::Tensor as_tensor(const Buffer& buffer) {
 
 }  // namespace
 
-TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepShape& step,
+TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,
                                  const data::TokenSource& source, nn::TensorGroup group)
     : model_(model),
@@ -70,18 +71,19 @@ TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepS
       source_(source),
       read_from_(&source),
       group_(group),
-      layouts_(arch::flat_layouts(model, place.tensor.tp)),
+      layouts_(model::flat_layouts(model, place.tensor.tp)),
       buffer_shards_(step.zero == 0 ? 1 : place.shards) {
   LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
            " units for a model of ", model.num_units());
-  LS_CHECK((place.tensor == arch::TensorPlace{group.size(), group.index()}), "tensor rank ",
+  LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
            place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
+  at::set_num_threads(settings.threads);
   const auto type = tensor::scalar_type_of(settings.dtype);
   const std::int64_t tokens = settings.microbatch * settings.seq;
   for (int unit = 0; unit < step.units(); ++unit) {
     if (!step.holds(place.coord, unit)) continue;
     const int kind = model.order[static_cast<std::size_t>(unit)];
-    const arch::Unit& shape = model.unit(unit);
+    const model::Unit& shape = model.unit(unit);
     if (unit == 0) {
       embedding_.emplace(model.config, shape, layout(unit), group);
     } else if (is_head(unit)) {
@@ -97,39 +99,76 @@ TensorWorkspace::TensorWorkspace(const arch::Model& model, const schedule::StepS
 }
 
 void TensorWorkspace::create_state(int unit) {
-  // Drawn in host memory and copied, so that a device holds the same bits.
-  const auto draw = [&](const arch::FlatRange& range, const at::Tensor& into) {
-    const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
-    optim::write_initial(model_, unit, layout(unit), range, settings_.seed, host, place_.tensor,
-                         settings_.draws);
-    if (!into.is_cpu()) into.copy_(host);
-  };
-  const arch::FlatRange own = own_range(unit);
   const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
   create(owned);
-  draw(shards_params() ? own : arch::FlatRange{0, layout(unit).padded(buffer_shards_)},
-       get<at::Tensor>(owned));
-
+  get<at::Tensor>(owned).zero_();
   const ChargeTo charge(MemoryKind::kOptimizer);
   const DType wide = wide_type(settings_.dtype);
   const auto options = at::TensorOptions(tensor::scalar_type_of(wide)).device(settings_.device);
-  const auto zeros = [&] { return at::zeros({own.size()}, options); };
+  const auto zeros = [&] { return at::zeros({own_range(unit).size()}, options); };
   optim::State state = is_head(unit) && step_.shares_state()
                            ? get<optim::State>({ValueKind::kOptimizer, 0})
                            : optim::State{zeros(), zeros(), {}};
-  if (wide != settings_.dtype) {
-    if (!state.master.defined()) state.master = zeros();
-    for (const arch::FlatRange& part : state_parts(unit))
-      draw(part, state.master.narrow(0, part.begin - own.begin, part.size()));
-  }
+  if (wide != settings_.dtype && !state.master.defined()) state.master = zeros();
   values_[{ValueKind::kOptimizer, unit}] = std::move(state);
+  if (!settings_.is_loaded) draw_state(unit);
 }
 
-std::vector<arch::FlatRange> TensorWorkspace::state_parts(int unit) const {
-  const arch::FlatLayout& flat = layout(unit);
-  const arch::FlatRange own = own_range(unit);
+void TensorWorkspace::begin_anew() {
+  updates_ = 0;
+  for (int unit = 0; unit < step_.units(); ++unit) {
+    if (!step_.holds(place_.coord, unit)) continue;
+    const auto& state = get<optim::State>({ValueKind::kOptimizer, unit});
+    state.first.zero_();
+    state.second.zero_();
+    draw_state(unit);
+  }
+}
+
+// Every element once: of a piece that has a master the master, whose rounding the piece becomes; of a
+// tied weight whose two ends are here, the first.
+void TensorWorkspace::draw_state(int unit) {
+  const model::FlatLayout& flat = layout(unit);
+  const model::FlatRange own = own_range(unit);
+  const model::FlatRange held =
+      shards_params() ? own : model::FlatRange{0, flat.padded(buffer_shards_)};
+  const ValueKind kind = shards_params() ? ValueKind::kParamShard : ValueKind::kParam;
+  const auto part_of = [](const at::Tensor& of, const model::FlatRange& all,
+                          const model::FlatRange& part) {
+    return of.narrow(0, part.begin - all.begin, part.size());
+  };
+  // Drawn in host memory and copied, so that a device holds the same bits.
+  const auto draw = [&](const model::FlatRange& range, const at::Tensor& into) {
+    const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
+    optim::write_initial(model_, unit, flat, range, settings_.seed, host, place_.tensor,
+                         settings_.drawing);
+    if (!into.is_cpu()) into.copy_(host);
+  };
+  const at::Tensor& params = get<at::Tensor>({kind, unit});
+  const model::FlatRange tied =
+      flat.tied_copy && step_.shares_state() ? flat.tied : model::FlatRange{};
+  const auto draw_working = [&](const model::FlatRange& range) {
+    const model::FlatRange copied = common(range, tied);
+    const model::FlatRange drawn = {std::max(range.begin, copied.end), range.end};
+    if (copied.size() > 0)
+      part_of(params, held, copied).copy_(part_of(get<at::Tensor>({kind, 0}), held, copied));
+    if (drawn.size() > 0) draw(drawn, part_of(params, held, drawn));
+  };
+  const at::Tensor& master = get<optim::State>({ValueKind::kOptimizer, unit}).master;
+  if (!master.defined()) return draw_working(held);
+  draw_working({held.begin, own.begin});
+  draw_working({own.end, held.end});
+  for (const model::FlatRange& part : state_parts(unit)) {
+    if (part.begin >= tied.end) draw(part, part_of(master, own, part));
+    part_of(params, held, part).copy_(part_of(master, own, part));
+  }
+}
+
+std::vector<model::FlatRange> TensorWorkspace::state_parts(int unit) const {
+  const model::FlatLayout& flat = layout(unit);
+  const model::FlatRange own = own_range(unit);
   if (!step_.shares_state() || flat.tied.size() == 0) return {own};
-  std::vector<arch::FlatRange> parts = {common(own, flat.tied)};
+  std::vector<model::FlatRange> parts = {common(own, flat.tied)};
   if (flat.params.size() > 1)
     parts.push_back(common(own, {flat.params[1].offset, flat.params.back().end()}));
   return parts;
@@ -152,11 +191,11 @@ void TensorWorkspace::begin_evaluation(const data::TokenSource& held_out, int mi
   read_from_ = &held_out;
 }
 
-const arch::FlatLayout& TensorWorkspace::layout(int unit) const {
+const model::FlatLayout& TensorWorkspace::layout(int unit) const {
   return layouts_[static_cast<std::size_t>(model_.order[static_cast<std::size_t>(unit)])];
 }
 
-arch::FlatRange TensorWorkspace::own_range(int unit) const {
+model::FlatRange TensorWorkspace::own_range(int unit) const {
   return layout(unit).shard(buffer_shards_, step_.zero == 0 ? 0 : place_.shard);
 }
 
@@ -173,19 +212,19 @@ at::Tensor TensorWorkspace::reduced_grad(int unit) const {
 }
 
 void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
-  const auto fill_into = [&](const arch::FlatRange& range, const at::Tensor& target) {
+  const auto fill_into = [&](const model::FlatRange& range, const at::Tensor& target) {
     if (target.is_cpu()) return fill(range, target);
     const ChargeTo charge(tensor::process_account());
     const at::Tensor host = at::zeros_like(target, at::kCPU);
     fill(range, host);
     target.copy_(host);
   };
-  const auto piece = [&](const at::Tensor& of, const arch::FlatRange& part) {
+  const auto piece = [&](const at::Tensor& of, const model::FlatRange& part) {
     return of.narrow(0, part.begin - own_range(unit).begin, part.size());
   };
   const bool has_master = wide_type(settings_.dtype) != settings_.dtype;
   if (role != StateRole::kParameter || has_master || shards_params())
-    for (const arch::FlatRange& part : state_parts(unit)) {
+    for (const model::FlatRange& part : state_parts(unit)) {
       fill_into(part, piece(state(unit, role), part));
       if (role == StateRole::kParameter && has_master && shards_params())
         piece(working(unit), part).copy_(piece(state(unit, role), part));
@@ -201,7 +240,7 @@ void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
 }
 
 void TensorWorkspace::load_state(int unit, StateRole role, const at::Tensor& whole) {
-  fill_state(unit, role, [&](const arch::FlatRange& range, const at::Tensor& into) {
+  fill_state(unit, role, [&](const model::FlatRange& range, const at::Tensor& into) {
     const std::int64_t length = std::min(range.end, layout(unit).size) - range.begin;
     if (length > 0) into.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
   });
@@ -392,7 +431,7 @@ void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::Weigh
 }
 
 bool TensorWorkspace::is_first(const Op& op) const {
-  return step_.period == schedule::Period::kMicrobatch || op.microbatch == 0;
+  return step_.period == program::Period::kMicrobatch || op.microbatch == 0;
 }
 
 // The buffer that the period's gradients add up in; the first of them writes every element but the
@@ -401,7 +440,7 @@ at::Tensor TensorWorkspace::main_grad(const Op& op, bool is_first) {
   const Value value = {ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
   if (is_first) {
     create(value);
-    for (const arch::FlatRange& gap : layout(op.unit).gaps(buffer_shards_))
+    for (const model::FlatRange& gap : layout(op.unit).gaps(buffer_shards_))
       get<at::Tensor>(value).narrow(0, gap.begin, gap.size()).zero_();
   }
   return get<at::Tensor>(value);
@@ -424,9 +463,9 @@ void TensorWorkspace::weight_grad(const Op& op) {
 // add theirs. Summands of tensor ranks are added up for as long as it takes to look at them.
 void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
   if (!step_.is_noise(op) || place_.data_index() != 0) return;
-  const arch::FlatLayout& flat = layout(op.unit);
-  const arch::FlatRange part =
-      step_.is_partial(op.unit) ? flat.partial(group_.shares_rows()) : arch::FlatRange{};
+  const model::FlatLayout& flat = layout(op.unit);
+  const model::FlatRange part =
+      step_.is_partial(op.unit) ? flat.partial(group_.shares_rows()) : model::FlatRange{};
   const at::Tensor summand = grads.narrow(0, part.begin, part.size());
   const at::Tensor kept = part.size() > 0 ? summand.clone() : at::Tensor();
   if (kept.defined()) group_.sum(summand);
@@ -451,8 +490,8 @@ void TensorWorkspace::backward_head(const Op& op) {
   if (!embedding_) drop(tokens);
 }
 
-Buffer TensorWorkspace::grad_part(int unit, const arch::FlatRange& range) {
-  const arch::FlatRange own = own_range(unit), part = common(own, range);
+Buffer TensorWorkspace::grad_part(int unit, const model::FlatRange& range) {
+  const model::FlatRange own = own_range(unit), part = common(own, range);
   return buffer(final_grad(step_, unit)).slice(part.begin - own.begin, part.size());
 }
 
@@ -494,12 +533,12 @@ void TensorWorkspace::set_sums(const exec::StepSums& sums) {
 void TensorWorkspace::update(const Op& op) {
   const auto grad = take<at::Tensor>(final_grad(step_, op.unit));
   if (!is_finite_) return;
-  const arch::FlatLayout& flat = layout(op.unit);
-  const arch::FlatRange own = own_range(op.unit);
+  const model::FlatLayout& flat = layout(op.unit);
+  const model::FlatRange own = own_range(op.unit);
   // All that decays in the first unit is an embedding, and all that decays beside a tied weight is it.
   const bool is_embedding = op.unit == 0 || flat.tied.size() > 0;
   const auto& state = get<optim::State>({ValueKind::kOptimizer, op.unit});
-  for (const arch::FlatRange& part : state_parts(op.unit)) {
+  for (const model::FlatRange& part : state_parts(op.unit)) {
     const auto piece = [&](const at::Tensor& of) {
       return of.defined() ? of.narrow(0, part.begin - own.begin, part.size()) : of;
     };

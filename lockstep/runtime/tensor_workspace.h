@@ -13,12 +13,12 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
-#include "lockstep/arch/flat_runs.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/data/token_source.h"
 #include "lockstep/exec/workspace.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/flat_runs.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"
@@ -26,17 +26,17 @@
 #include "lockstep/nn/tensor_group.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/init.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep::runtime {
 
 // This rank among those that share its pipeline coordinate.
 struct Place {
-  Coord coord;               // along the pipeline
-  std::int64_t shards = 1;   // ranks that share one copy of the parameters
-  std::int64_t shard = 0;    // which of them this is
-  std::int64_t replica = 0;  // which copy
-  arch::TensorPlace tensor;  // among the ranks that share its units
+  Coord coord;                // along the pipeline
+  std::int64_t shards = 1;    // ranks that share one copy of the parameters
+  std::int64_t shard = 0;     // which of them this is
+  std::int64_t replica = 0;   // which copy
+  model::TensorPlace tensor;  // among the ranks that share its units
   std::int64_t data_index() const { return replica * shards + shard; }
 };
 
@@ -44,13 +44,16 @@ struct WorkspaceSettings {
   DType dtype =
       DType::kF32;  // parameters and activations; state and gradients are of wide_type(dtype)
   at::Device device = at::kCPU;
-  std::int64_t microbatch = 1;    // sequences
-  std::int64_t seq = 0;           // tokens
-  arch::Drop drop;                // rows that blocks do not keep
-  std::int64_t head_chunk = 0;    // tokens whose logits exist at once; 0: a microbatch's
-  std::uint64_t seed = 0;         // of the initial weights
-  double clip = 0;                // limit of the gradient norm; 0: none
-  optim::Draws* draws = nullptr;  // remembers initial weights; absent: nobody does
+  std::int64_t microbatch = 1;  // sequences
+  std::int64_t seq = 0;         // tokens
+  model::Drop drop;             // rows that blocks do not keep
+  std::int64_t head_chunk = 0;  // tokens whose logits exist at once; 0: a microbatch's
+  int threads = 1;              // intra-op, of the rank's thread
+  std::uint64_t seed = 0;       // of the initial weights
+  double clip = 0;              // limit of the gradient norm; 0: none
+  optim::Drawing drawing = {};  // of the initial weights
+  bool is_loaded =
+      false;  // parameters will be set by fill_state: zeros until then, nothing is drawn
 };
 
 // A parameter means its master weight where there is one.
@@ -59,9 +62,9 @@ enum class StateRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment };
 // Belongs to the rank's thread. `model`, `source` and the group's communicator must outlive it.
 class TensorWorkspace final : public exec::Workspace {
  public:
-  // Initial weights, zero moments. `step` may differ in its microbatches from the steps to come.
+  // Initial weights, zero moments. Sets the thread's number of intra-op threads. `step` may differ in its microbatches from the steps to come.
   // REQUIRES: a group of place.tensor.tp ranks, this one at its place.
-  TensorWorkspace(const arch::Model& model, const schedule::StepShape& step, Place place,
+  TensorWorkspace(const model::Model& model, const program::StepShape& step, Place place,
                   const WorkspaceSettings& settings, const data::TokenSource& source,
                   nn::TensorGroup group = {});
 
@@ -76,33 +79,35 @@ class TensorWorkspace final : public exec::Workspace {
   void begin_evaluation(const data::TokenSource& held_out, int microbatches);
   // Every rank learns from the coming step's sums that this one wants to stop.
   void ask_to_stop() { wants_stop_ = true; }
+  // Initial weights, zero moments, no updates: where what was to be loaded is not there.
+  void begin_anew();
   // How many updates have been made; the optimizer's bias correction counts them.
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
 
   // Owned pieces, for comparing, saving and loading: elements own_range(unit) of the unit's buffer,
   // in which this tensor rank holds its share.
-  const arch::FlatLayout& layout(int unit) const;
-  arch::FlatRange own_range(int unit) const;
+  const model::FlatLayout& layout(int unit) const;
+  model::FlatRange own_range(int unit) const;
   at::Tensor state(int unit, StateRole role) const;
   // The reduced gradient of the piece; there between Norm and Update.
   at::Tensor reduced_grad(int unit) const;
   // Sets the state: `fill` writes elements `range` of the unit's buffer into a tensor in host memory of
   // as many elements, of the state's type, and may leave out gaps. It is called for own_range(unit), and
   // of parameters that are not sharded for all; working parameters become the rounding of their masters.
-  using Fill = std::function<void(const arch::FlatRange& range, const at::Tensor& into)>;
+  using Fill = std::function<void(const model::FlatRange& range, const at::Tensor& into)>;
   void fill_state(int unit, StateRole role, const Fill& fill);
   // The same from the unit's buffer, of at least layout(unit).size elements.
   void load_state(int unit, StateRole role, const at::Tensor& whole);
 
-  bool holds(const schedule::Value& value) const override { return values_.contains(value); }
-  Buffer create(const schedule::Value& value) override;
-  Buffer buffer(const schedule::Value& value) override;
-  void drop(const schedule::Value& value) override;
-  void move(const schedule::Value& from, const schedule::Value& to) override;
+  bool holds(const program::Value& value) const override { return values_.contains(value); }
+  Buffer create(const program::Value& value) override;
+  Buffer buffer(const program::Value& value) override;
+  void drop(const program::Value& value) override;
+  void move(const program::Value& from, const program::Value& to) override;
   void add(Buffer from, Buffer into) override;
   void copy(Buffer from, Buffer into) override;
-  void compute(const schedule::Op& op, const schedule::Effects& effects) override;
+  void compute(const program::Op& op, const program::Effects& effects) override;
   Buffer tied_part(int unit) override;
   Buffer replicated_part(int unit) override;
   Buffer own_part(int unit) override;
@@ -118,55 +123,55 @@ class TensorWorkspace final : public exec::Workspace {
   using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::BlockWork, optim::State>;
 
   template <class T>
-  T take(const schedule::Value& value);
+  T take(const program::Value& value);
   template <class T>
-  const T& get(const schedule::Value& value) const;
+  const T& get(const program::Value& value) const;
   const at::Tensor& param(int unit) const;
   // This rank's piece of the parameters that are computed with.
   at::Tensor working(int unit) const;
   // What of own_range(unit) is this unit's: all of it, but of the one state that both ends of a tied
   // weight have here, not what the other end has beside the weight.
-  std::vector<arch::FlatRange> state_parts(int unit) const;
+  std::vector<model::FlatRange> state_parts(int unit) const;
   void create_state(int unit);
-  at::Tensor main_grad(const schedule::Op& op, bool is_first);
+  void draw_state(int unit);
+  at::Tensor main_grad(const program::Op& op, bool is_first);
   // What this rank's reduced gradient of `unit` holds of a range of the unit's buffer.
-  Buffer grad_part(int unit, const arch::FlatRange& range);
+  Buffer grad_part(int unit, const model::FlatRange& range);
 
-  void load(const schedule::Op& op);
-  void forward(const schedule::Op& op, const schedule::Effects& effects);
-  void recompute(const schedule::Op& op);
-  void input_grad(const schedule::Op& op, const schedule::Effects& effects,
-                  nn::WeightsFollow follow);
-  void weight_grad(const schedule::Op& op);
-  void backward(const schedule::Op& op, const schedule::Effects& effects);
-  void backward_head(const schedule::Op& op);
-  void update(const schedule::Op& op);
-  void look_at_noise(const schedule::Op& op, const at::Tensor& grads);
+  void load(const program::Op& op);
+  void forward(const program::Op& op, const program::Effects& effects);
+  void recompute(const program::Op& op);
+  void input_grad(const program::Op& op, const program::Effects& effects, nn::WeightsFollow follow);
+  void weight_grad(const program::Op& op);
+  void backward(const program::Op& op, const program::Effects& effects);
+  void backward_head(const program::Op& op);
+  void update(const program::Op& op);
+  void look_at_noise(const program::Op& op, const at::Tensor& grads);
 
   bool is_head(int unit) const { return unit == step_.head(); }
-  bool is_first(const schedule::Op& op) const;
+  bool is_first(const program::Op& op) const;
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
-  std::int64_t elements_of(const schedule::Value& value) const;
+  std::int64_t elements_of(const program::Value& value) const;
   std::int64_t path_rows() const;  // of what units hand on, for a microbatch
 
-  const arch::Model& model_;
-  const schedule::StepShape given_;
-  schedule::StepShape step_;  // the current one's: its microbatches, and whether it is forward_only
+  const model::Model& model_;
+  const program::StepShape given_;
+  program::StepShape step_;  // the current one's: its microbatches, and whether it is forward_only
   const Place place_;
   const WorkspaceSettings settings_;
   const data::TokenSource& source_;
   const data::TokenSource* read_from_;  // by the current step: source_, or held-out samples
   const nn::TensorGroup group_;
-  const std::vector<arch::FlatLayout> layouts_;  // of the model's distinct units
-  const std::int64_t buffer_shards_;             // what buffers are padded for
+  const std::vector<model::FlatLayout> layouts_;  // of the model's distinct units
+  const std::int64_t buffer_shards_;              // what buffers are padded for
 
   std::optional<nn::Rope> rope_;
   std::optional<nn::Embedding> embedding_;
   std::optional<nn::Head> head_;
   std::map<int, nn::Block> blocks_;  // by distinct unit
 
-  std::map<schedule::Value, Held> values_;
+  std::map<program::Value, Held> values_;
   ExactSum loss_, noise_squares_;
   std::int64_t local_tokens_ = 0;
   std::int64_t first_tokens_ = 0;  // those of the first microbatch

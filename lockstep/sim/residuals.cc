@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/op_table.h"
+#include "lockstep/program/effects.h"
+#include "lockstep/program/op_table.h"
 
 namespace lockstep::sim {
 namespace {
 
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Timeline;
+using program::Op;
+using program::OpKind;
+using program::Timeline;
 
 struct RankTimes {
   Coord coord;
@@ -22,10 +22,11 @@ struct RankTimes {
 };
 
 // Rows that are no kind of op, behind those that are.
-enum Outside : int { kBetween = schedule::kNumOpKinds, kBefore, kAfter };
+enum Outside : int { kBetween = program::kNumOpKinds, kBefore, kAfter };
 using Key = std::pair<Cause, int>;  // and kind of op, or Outside
 using Account = std::map<Key, double>;
 
+// Shorter than in sentences, where a row of a table says it.
 std::string kind_text(int kind) {
   switch (kind) {
     case kBetween:
@@ -34,50 +35,17 @@ std::string kind_text(int kind) {
       return "before the first op";
     case kAfter:
       return "after the last op";
-    default:
-      break;
-  }
-  switch (static_cast<OpKind>(kind)) {
-    case OpKind::kLoad:
-      return "load";
-    case OpKind::kCount:
+    case static_cast<int>(OpKind::kCount):
       return "count";
-    case OpKind::kForward:
-      return "F";
-    case OpKind::kRecompute:
-      return "R";
-    case OpKind::kBackward:
-      return "B";
-    case OpKind::kInputGrad:
-      return "I";
-    case OpKind::kWeightGrad:
-      return "W";
-    case OpKind::kSend:
-      return "send";
-    case OpKind::kPostRecv:
-      return "receive";
-    case OpKind::kGather:
-      return "gather";
-    case OpKind::kFree:
-      return "free";
-    case OpKind::kReduce:
-      return "reduce";
-    case OpKind::kReduceAcross:
+    case static_cast<int>(OpKind::kReduceAcross):
       return "reduce across";
-    case OpKind::kReduceTied:
+    case static_cast<int>(OpKind::kReduceTied):
       return "reduce tied";
-    case OpKind::kNorm:
-      return "norm";
-    case OpKind::kUpdate:
-      return "update";
-    case OpKind::kPublish:
-      return "publish";
-    case OpKind::kWait:
-      return "wait";
-    case OpKind::kReduceReplicated:
+    case static_cast<int>(OpKind::kReduceReplicated):
       return "reduce replicated";
+    default:
+      return std::string(op_row(static_cast<OpKind>(kind)).words);
   }
-  return "";
 }
 
 Cause cause_of(const Op& op) {
@@ -89,10 +57,10 @@ Cause cause_of(const Op& op) {
 // Where the time of each rank's list went.
 class Accounts {
  public:
-  Accounts(const schedule::Program& program, const std::vector<RankTimes>& ranks)
+  Accounts(const program::Program& program, const std::vector<RankTimes>& ranks)
       : program_(program) {
     for (const RankTimes& rank : ranks)
-      for (const schedule::TimedOp& timed : rank.ops) {
+      for (const program::TimedOp& timed : rank.ops) {
         makespan_ = std::max(makespan_, timed.end);
         const OpKind kind = op_of(rank, timed.op).kind;
         if (is_meeting(kind)) met_[kind] = std::max(met_[kind], timed.start);
@@ -115,9 +83,9 @@ class Accounts {
 
   void add(const RankTimes& rank) {
     std::map<std::int32_t, Seconds> begins;  // of ops on their lanes
-    for (const schedule::TimedOp& lane : rank.lanes) begins[lane.op] = lane.start;
+    for (const program::TimedOp& lane : rank.lanes) begins[lane.op] = lane.start;
     Seconds before;
-    for (const schedule::TimedOp& timed : rank.ops) {
+    for (const program::TimedOp& timed : rank.ops) {
       const bool is_first = &timed == &rank.ops.front();
       add(is_first ? Cause::kWait : Cause::kList, is_first ? kBefore : kBetween,
           timed.start - before);
@@ -136,13 +104,13 @@ class Accounts {
   }
 
   // Until `begin` it waited, from then on it was busy with `op`.
-  void split(const Op& op, const schedule::TimedOp& timed, Seconds begin) {
+  void split(const Op& op, const program::TimedOp& timed, Seconds begin) {
     const Seconds from = std::clamp(begin, timed.start, timed.end);
     add(Cause::kWait, static_cast<int>(op.kind), from - timed.start);
     add(cause_of(op), static_cast<int>(op.kind), timed.end - from);
   }
 
-  const schedule::Program& program_;
+  const program::Program& program_;
   std::map<OpKind, Seconds> met_;  // when the last rank came
   Seconds makespan_;
   Account account_;
@@ -165,10 +133,10 @@ Residual Residuals::total(Cause cause) const {
   return sum;
 }
 
-Residuals residuals(const schedule::Program& program, const Simulation& predicted,
-                    const schedule::StepTimeline& measured) {
+Residuals residuals(const program::Program& program, const Simulation& predicted,
+                    const program::StepTimeline& measured) {
   std::vector<RankTimes> simulated, run;
-  for (const schedule::RankTimeline& rank : measured.ranks) {
+  for (const program::RankTimeline& rank : measured.ranks) {
     const auto c = static_cast<std::size_t>(rank.coord.value);
     LS_CHECK(c < predicted.coords.size() && rank.ops.size() == predicted.coords[c].size(), "rank ",
              rank.rank.value, " has times of another program");

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/base/units.h"
-#include "lockstep/schedule/program.h"
-#include "lockstep/schedule/timeline.h"
+#include "lockstep/program/program.h"
+#include "lockstep/program/timeline.h"
 #include "lockstep/sim/simulator.h"
 
 namespace lockstep::sim {
@@ -41,7 +41,7 @@ struct Residuals {
 };
 
 // REQUIRES: times of this program, of every op.
-Residuals residuals(const schedule::Program& program, const Simulation& predicted,
-                    const schedule::StepTimeline& measured);
+Residuals residuals(const program::Program& program, const Simulation& predicted,
+                    const program::StepTimeline& measured);
 
 }  // namespace lockstep::sim

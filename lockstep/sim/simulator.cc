@@ -8,18 +8,18 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/op_table.h"
-#include "lockstep/schedule/text.h"
+#include "lockstep/program/effects.h"
+#include "lockstep/program/op_table.h"
+#include "lockstep/program/text.h"
 #include "lockstep/sim/lane_clock.h"
 
 namespace lockstep::sim {
 namespace {
 
-using schedule::kNumReaches;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Reach;
+using program::kNumReaches;
+using program::Op;
+using program::OpKind;
+using program::Reach;
 
 // One number per lane: computation of each coordinate, then its collectives by reach, then channels,
 // each of which carries the transfers of one sender to one receiver.
@@ -29,10 +29,10 @@ class Lanes {
     Coord from, to;
   };
 
-  explicit Lanes(const schedule::Program& program)
+  explicit Lanes(const program::Program& program)
       : coords_(static_cast<int>(program.lists.size())) {
     std::map<std::pair<Coord, Coord>, int> numbers;
-    for (const schedule::Transfer& transfer : program.transfers) {
+    for (const program::Transfer& transfer : program.transfers) {
       const auto next = static_cast<int>(channels_.size());
       const auto [found, is_new] = numbers.emplace(std::pair(transfer.from, transfer.to), next);
       if (is_new) channels_.push_back({transfer.from, transfer.to});
@@ -66,7 +66,7 @@ class Lanes {
 
 class Run {
  public:
-  Run(const schedule::Program& program, const Cost& cost, const Conditions& conditions)
+  Run(const program::Program& program, const Cost& cost, const Conditions& conditions)
       : program_(program),
         cost_(cost),
         conditions_(conditions),
@@ -112,8 +112,8 @@ class Run {
     std::vector<int> talking;         // busy lanes of communication
     std::vector<std::int32_t> slots;  // per asynchronous op: its place in `lanes`
     std::vector<bool> has_run;        // per op, on its lane
-    schedule::Timeline timeline;
-    schedule::Timeline lanes;
+    program::Timeline timeline;
+    program::Timeline lanes;
   };
   struct TransferState {
     std::int32_t send = kNone, receive = kNone;  // ops, once posted
@@ -256,7 +256,7 @@ class Run {
   }
 
   void note(int c, std::int32_t op, Seconds start, Seconds end) {
-    schedule::TimedOp& timed = at(c).lanes[index(at(c).slots[index(op)])];
+    program::TimedOp& timed = at(c).lanes[index(at(c).slots[index(op)])];
     timed.start = start;
     timed.end = end;
     at(c).has_run[index(op)] = true;
@@ -280,7 +280,7 @@ class Run {
   }
 
   int members(OpKind kind) const {
-    const schedule::StepShape& step = program_.step;
+    const program::StepShape& step = program_.step;
     if (kind == OpKind::kNorm) return step.shape.coords;
     return step.coord_of(0) == step.coord_of(step.head()) ? 1 : 2;
   }
@@ -314,10 +314,10 @@ class Run {
           join_parts(message.empty() ? "" : "; ", "coordinate ", other, " stands at op ",
                      coords_[index(other)].next, ": ", op_text(program_, {other}, op_at(other)));
     }
-    return {Code::kMismatchedCalls, "the program can not finish: " + message, ""};
+    return {Code::kMismatchedCalls, "the program cannot finish: " + message, ""};
   }
 
-  const schedule::Program& program_;
+  const program::Program& program_;
   const Cost& cost_;
   const Conditions& conditions_;
   const Lanes lanes_;
@@ -331,7 +331,7 @@ class Run {
 
 }  // namespace
 
-Result<Simulation> simulate(const schedule::Program& program, const Cost& cost,
+Result<Simulation> simulate(const program::Program& program, const Cost& cost,
                             const Conditions& conditions) {
   const Slowdown& slowdown = conditions.slowdown;
   for (const auto& [name, factor] :

@@ -18,14 +18,14 @@
 
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
-#include "lockstep/schedule/program.h"
-#include "lockstep/schedule/timeline.h"
+#include "lockstep/program/program.h"
+#include "lockstep/program/timeline.h"
 
 namespace lockstep::sim {
 
 // How long an op takes on its lane when nothing else runs on its coordinates, in seconds that are not
 // negative. Waits, frees and PostRecvs take no time of their own and are not asked for.
-using Cost = std::function<Seconds(Coord coord, const schedule::Op& op)>;
+using Cost = std::function<Seconds(Coord coord, const program::Op& op)>;
 
 // What computation and communication on one coordinate do to each other's speed, as they share
 // memory, caches and, on GPUs, multiprocessors. While an asynchronous collective runs on the
@@ -48,21 +48,21 @@ struct Conditions {
 };
 
 struct Simulation {
-  std::vector<schedule::Timeline> coords;
+  std::vector<program::Timeline> coords;
   Seconds makespan;  // of one step from a standing start
 
   // When each asynchronous op ran on its lane, beside `coords`, by op index; a transfer is there at
   // both of its ends, latency at the receiver's alone.
-  std::vector<schedule::Timeline> lanes;
+  std::vector<program::Timeline> lanes;
 
   // Time that a coordinate's list stood still in Waits, and before meetings over coordinates.
   std::vector<Seconds> waited;
 };
 
-// Refuses a program that can not finish, with the ops that wait for each other. Time and memory grow
+// Refuses a program that cannot finish, with the ops that wait for each other. Time and memory grow
 // with the ops of the program, of which there is one list per pipeline coordinate whatever the number
 // of ranks.
-Result<Simulation> simulate(const schedule::Program& program, const Cost& cost,
+Result<Simulation> simulate(const program::Program& program, const Cost& cost,
                             const Conditions& conditions = {});
 
 }  // namespace lockstep::sim

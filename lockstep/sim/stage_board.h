@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/schedule/schedule.h"
+#include "lockstep/pipeline/schedule.h"
 #include "lockstep/sim/stage_sim.h"
 
 namespace lockstep::sim {
@@ -14,9 +14,9 @@ namespace lockstep::sim {
 // Belongs to one thread.
 class StageBoard {
  public:
-  StageBoard(const schedule::Schedule& schedule, const StageCosts& costs)
+  StageBoard(const pipeline::Schedule& schedule, const StageCosts& costs)
       : StageBoard(schedule.shape(), schedule.placement(), costs) {}
-  StageBoard(const schedule::Shape& shape, schedule::Placement placement, const StageCosts& costs)
+  StageBoard(const pipeline::Shape& shape, pipeline::Placement placement, const StageCosts& costs)
       : shape_(shape), placement_(placement), costs_(costs) {
     const auto stages = static_cast<std::size_t>(shape_.stages());
     LS_CHECK(costs.forward.size() == stages && costs.input_grad.size() == stages &&
@@ -27,16 +27,16 @@ class StageBoard {
     grads_ = outputs_;
   }
 
-  Seconds duration(const schedule::Pass& pass) const {
+  Seconds duration(const pipeline::Pass& pass) const {
     const auto stage = static_cast<std::size_t>(pass.stage.value);
     switch (pass.kind) {
-      case schedule::PassKind::kForward:
+      case pipeline::PassKind::kForward:
         return costs_.forward[stage];
-      case schedule::PassKind::kInputGrad:
+      case pipeline::PassKind::kInputGrad:
         return costs_.input_grad[stage];
-      case schedule::PassKind::kWeightGrad:
+      case pipeline::PassKind::kWeightGrad:
         return costs_.weight_grad[stage];
-      case schedule::PassKind::kBackward:
+      case pipeline::PassKind::kBackward:
         return costs_.input_grad[stage] + costs_.weight_grad[stage];
     }
     LS_CHECK(false, "pass of kind ", static_cast<int>(pass.kind));
@@ -44,10 +44,10 @@ class StageBoard {
 
   // When the pass has what it takes from another stage; nothing while that is not known. What it
   // takes from its own stage stands before it in the same list.
-  std::optional<Seconds> ready(const schedule::Pass& pass) const {
-    const bool is_forward = pass.kind == schedule::PassKind::kForward;
+  std::optional<Seconds> ready(const pipeline::Pass& pass) const {
+    const bool is_forward = pass.kind == pipeline::PassKind::kForward;
     const Stage from = {pass.stage.value + (is_forward ? -1 : 1)};
-    const bool is_own = pass.kind == schedule::PassKind::kWeightGrad;
+    const bool is_own = pass.kind == pipeline::PassKind::kWeightGrad;
     if (is_own || from.value < 0 || from.value == shape_.stages()) return Seconds{};
     const Seconds made = (is_forward ? outputs_ : grads_)[index(from, pass.microbatch)];
     if (made == kNever) return std::nullopt;
@@ -56,9 +56,9 @@ class StageBoard {
     return hops ? made + costs_.hop : made;
   }
 
-  void finish(const schedule::Pass& pass, Seconds end) {
-    if (pass.kind == schedule::PassKind::kWeightGrad) return;
-    const bool is_forward = pass.kind == schedule::PassKind::kForward;
+  void finish(const pipeline::Pass& pass, Seconds end) {
+    if (pass.kind == pipeline::PassKind::kWeightGrad) return;
+    const bool is_forward = pass.kind == pipeline::PassKind::kForward;
     (is_forward ? outputs_ : grads_)[index(pass.stage, pass.microbatch)] = end;
   }
 
@@ -70,8 +70,8 @@ class StageBoard {
            static_cast<std::size_t>(microbatch.value);
   }
 
-  schedule::Shape shape_;
-  schedule::Placement placement_;
+  pipeline::Shape shape_;
+  pipeline::Placement placement_;
   const StageCosts& costs_;
   std::vector<Seconds> outputs_, grads_;  // when made, per stage and microbatch
 };

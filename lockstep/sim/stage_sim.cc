@@ -10,12 +10,12 @@
 namespace lockstep::sim {
 namespace {
 
-int most_held(std::span<const schedule::Pass> passes) {
+int most_held(std::span<const pipeline::Pass> passes) {
   int now = 0, most = 0;
-  for (const schedule::Pass& pass : passes) {
-    if (pass.kind == schedule::PassKind::kForward)
+  for (const pipeline::Pass& pass : passes) {
+    if (pass.kind == pipeline::PassKind::kForward)
       most = std::max(most, ++now);
-    else if (pass.kind != schedule::PassKind::kInputGrad)
+    else if (pass.kind != pipeline::PassKind::kInputGrad)
       --now;
   }
   return most;
@@ -23,7 +23,7 @@ int most_held(std::span<const schedule::Pass> passes) {
 
 }  // namespace
 
-StageCosts even_costs(const schedule::Shape& shape, Seconds forward, Seconds input_grad,
+StageCosts even_costs(const pipeline::Shape& shape, Seconds forward, Seconds input_grad,
                       Seconds weight_grad, Seconds hop) {
   const auto stages = static_cast<std::size_t>(shape.stages());
   const auto each = [&](Seconds whole) {
@@ -41,16 +41,16 @@ Seconds StageTimes::bubble_without_barrier() const {
 
 int StageTimes::max_peak() const { return std::ranges::max(peak); }
 
-StageTimes simulate_stages(const schedule::Schedule& schedule, const StageCosts& costs) {
+StageTimes simulate_stages(const pipeline::Schedule& schedule, const StageCosts& costs) {
   const int coords = schedule.shape().coords;
   StageBoard board(schedule, costs);
   StageTimes times;
   times.coords.resize(static_cast<std::size_t>(coords));
   run_to_the_end(coords, [&](int coord) {
     std::vector<TimedPass>& timed = times.coords[static_cast<std::size_t>(coord)];
-    const std::span<const schedule::Pass> passes = schedule.passes({coord});
+    const std::span<const pipeline::Pass> passes = schedule.passes({coord});
     if (timed.size() == passes.size()) return false;
-    const schedule::Pass& pass = passes[timed.size()];
+    const pipeline::Pass& pass = passes[timed.size()];
     const std::optional<Seconds> ready = board.ready(pass);
     if (!ready) return false;
     const Seconds start = std::max(timed.empty() ? Seconds{} : timed.back().end, *ready);
@@ -60,11 +60,11 @@ StageTimes simulate_stages(const schedule::Schedule& schedule, const StageCosts&
   });
   for (int coord = 0; coord < coords; ++coord) {
     const auto& timed = times.coords[static_cast<std::size_t>(coord)];
-    const std::span<const schedule::Pass> passes = schedule.passes({coord});
+    const std::span<const pipeline::Pass> passes = schedule.passes({coord});
     LS_CHECK(timed.size() == passes.size(), "coordinate ", coord, " stands at ",
              to_text(passes[timed.size()]));
     Seconds work;
-    for (const schedule::Pass& pass : passes) work += board.duration(pass);
+    for (const pipeline::Pass& pass : passes) work += board.duration(pass);
     times.work = std::max(times.work, work);
     times.makespan = std::max(times.makespan, timed.back().end);
     times.peak.push_back(most_held(passes));

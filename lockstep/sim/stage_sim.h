@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/units.h"
-#include "lockstep/schedule/schedule.h"
+#include "lockstep/pipeline/schedule.h"
 
 namespace lockstep::sim {
 
@@ -23,7 +23,7 @@ struct StageCosts {
 };
 
 // Equal stages: F, I and W of a whole coordinate take this long, a chunk of it 1/chunks.
-StageCosts even_costs(const schedule::Shape& shape, Seconds forward, Seconds input_grad,
+StageCosts even_costs(const pipeline::Shape& shape, Seconds forward, Seconds input_grad,
                       Seconds weight_grad, Seconds hop = {});
 
 struct TimedPass {
@@ -47,6 +47,6 @@ struct StageTimes {
 };
 
 // REQUIRES: costs for every stage of the schedule, none negative. Any thread may call it.
-StageTimes simulate_stages(const schedule::Schedule& schedule, const StageCosts& costs);
+StageTimes simulate_stages(const pipeline::Schedule& schedule, const StageCosts& costs);
 
 }  // namespace lockstep::sim

@@ -1,5 +1,6 @@
 #include "lockstep/tensor/memory.h"
 
+#include <ATen/native/CPUBlas.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -113,5 +114,7 @@ ChargeTo::~ChargeTo() {
   current_account = saved_account_;
   current_kind = saved_kind_;
 }
+
+bool packs_keys() { return at::native::cpublas::could_pack(at::kBFloat16); }
 
 }  // namespace lockstep::tensor

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <set>
 
-#include "lockstep/arch/flat_layout.h"
 #include "lockstep/base/check.h"
 #include "lockstep/comm/measure.h"
-#include "lockstep/cost/calibrated_prices.h"
-#include "lockstep/cost/calibration_fit.h"
+#include "lockstep/cost/measured/calibrated_prices.h"
+#include "lockstep/cost/measured/calibration_fit.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/plan/step.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/program/lower.h"
 #include "lockstep/sim/simulator.h"
+#include "lockstep/spec/step.h"
 #include "lockstep/train/predictions.h"
 #include "lockstep/train/session.h"
 #include "lockstep/train/step_record.h"
@@ -53,10 +53,10 @@ double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds m
   LS_CHECK(prices.ok(), prices.ok() ? "" : prices.error().message);
   const auto length = [&](double factor) {
     sim::Conditions conditions;
-    conditions.host = [&](Coord c, const schedule::Op& op) { return prices->host(c, op); };
+    conditions.host = [&](Coord c, const program::Op& op) { return prices->host(c, op); };
     conditions.slowdown = {factor, factor};
     return sim::simulate(
-               job.program, [&](Coord c, const schedule::Op& op) { return prices->time(c, op); },
+               job.program, [&](Coord c, const program::Op& op) { return prices->time(c, op); },
                conditions)
         .value()
         .makespan;
@@ -99,7 +99,7 @@ cost::CollectiveTime fitted(comm::OpKind kind, std::int64_t members,
 
 }  // namespace
 
-Result<Calibrator> Calibrator::create(const plan::Spec& spec, int cores) {
+Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
   const std::int64_t tp = spec.layout.degrees.tp;
   if (tp > cores)
     return Error{
@@ -112,13 +112,13 @@ Result<Calibrator> Calibrator::create(const plan::Spec& spec, int cores) {
   // Nothing may be skipped because a loss diverged.
   made.spec_.train.lr = {.peak = 1e-9};
   made.spec_.train.clip = std::max(spec.train.clip, 1.0);
-  plan::Recompute rows = plan::rest_of(spec.layout.recompute);
+  spec::Recompute rows = spec::rest_of(spec.layout.recompute);
   rows.block = false;
   const std::vector<int> all = {static_cast<int>(made.spec_.model.layers)};
   for (const auto& [label, zero, recompute, microbatches] :
        {std::tuple("fused", 0, rows, 3),
         {"split", 0, rows, 3},
-        {"recomputed", 0, plan::with_blocks(rows, all, all), 2},
+        {"recomputed", 0, spec::with_blocks(rows, all, all), 2},
         {"sharded", 3, rows, 2}})
     if (auto added = made.add_probe(label, zero, recompute, microbatches); !added.ok())
       return added.error();
@@ -127,14 +127,14 @@ Result<Calibrator> Calibrator::create(const plan::Spec& spec, int cores) {
 }
 
 Result<void> Calibrator::add_probe(const std::string& label, int zero,
-                                   const plan::Recompute& recompute, int microbatches) {
-  plan::Spec spec = spec_;
-  plan::Layout layout;
+                                   const spec::Recompute& recompute, int microbatches) {
+  spec::Spec spec = spec_;
+  spec::Layout layout;
   layout.degrees.tp = spec_.layout.degrees.tp;
   layout.degrees.dp = ranks_ / layout.degrees.tp;
   layout.sp = spec_.layout.sp;
   layout.zero = zero;
-  layout.reduce = plan::default_reduce(zero);
+  layout.reduce = spec::default_reduce(zero);
   layout.recompute = recompute;
   spec.layout = layout;
   spec.cluster.reset();
@@ -147,9 +147,9 @@ Result<void> Calibrator::add_probe(const std::string& label, int zero,
 }
 
 void Calibrator::split_backward(Job& job) const {
-  using schedule::Pass;
-  using schedule::PassKind;
-  const schedule::Shape shape = job.program.step.shape;
+  using pipeline::Pass;
+  using pipeline::PassKind;
+  const pipeline::Shape shape = job.program.step.shape;
   std::vector<Pass> order;
   for (int mb = 0; mb < shape.microbatches; ++mb) {
     order.push_back({PassKind::kForward, {0}, {mb}});
@@ -157,9 +157,9 @@ void Calibrator::split_backward(Job& job) const {
     order.push_back({PassKind::kInputGrad, {0}, {mb}});
   }
   order.push_back({PassKind::kWeightGrad, {0}, {shape.microbatches - 1}});
-  const auto timetable = schedule::Schedule::create(shape, schedule::Placement::kLoop, {order});
+  const auto timetable = pipeline::Schedule::create(shape, pipeline::Placement::kLoop, {order});
   LS_CHECK(timetable.ok(), timetable.ok() ? "" : timetable.error().message);
-  job.program = schedule::lower(*timetable, job.program.step).value();
+  job.program = program::lower(*timetable, job.program.step).value();
 }
 
 void Calibrator::measure_collectives(comm::World& world, const std::string& name, Seconds budget,
@@ -167,7 +167,7 @@ void Calibrator::measure_collectives(comm::World& world, const std::string& name
   const Job& job = probes_.front().job;
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
   std::set<std::int64_t> units = {256, 4096}, tensors = {256};
-  for (const arch::FlatLayout& flat : arch::flat_layouts(job.model, sizes.unit.tp))
+  for (const model::FlatLayout& flat : model::flat_layouts(job.model, sizes.unit.tp))
     for (const std::int64_t width : {sizes.unit.width(), sizes.unit.wide()})
       units.insert(flat.padded(1) * width);
   for (const std::int64_t part : {4, 2, 1})
@@ -209,7 +209,7 @@ cost::Calibration Calibrator::run(comm::World& world, const std::string& name,
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < probes_.size(); ++i) {
       const std::string label = join_parts(name, " ", probes_[i].label, " ", round);
-      for (schedule::StepTimeline& step : run_probe(probes_[i].job, world, label, each).steps)
+      for (program::StepTimeline& step : run_probe(probes_[i].job, world, label, each).steps)
         measured[i].steps.push_back(std::move(step));
     }
   std::vector<cost::Probe> all;

@@ -7,8 +7,8 @@
 
 #include "lockstep/base/result.h"
 #include "lockstep/comm/communicator.h"
-#include "lockstep/cost/calibration.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/cost/measured/calibration.h"
+#include "lockstep/spec/spec.h"
 #include "lockstep/train/job.h"
 
 namespace lockstep::train {
@@ -19,7 +19,7 @@ class Calibrator {
   // For `spec` on at most `cores` ranks: its own number, or the largest multiple of tp below. Refuses a
   // tp beyond the cores, and what make_job refuses. Blocks beyond the eighth are left out: units of a
   // kind are alike.
-  static Result<Calibrator> create(const plan::Spec& spec, int cores);
+  static Result<Calibrator> create(const spec::Spec& spec, int cores);
 
   int ranks() const { return ranks_; }
 
@@ -34,15 +34,15 @@ class Calibrator {
     Job job;
   };
 
-  explicit Calibrator(plan::Spec spec) : spec_(std::move(spec)) {}
-  Result<void> add_probe(const std::string& label, int zero, const plan::Recompute& recompute,
+  explicit Calibrator(spec::Spec spec) : spec_(std::move(spec)) {}
+  Result<void> add_probe(const std::string& label, int zero, const spec::Recompute& recompute,
                          int microbatches);
   // W one microbatch after its I, so that lowering does not merge them.
   void split_backward(Job& job) const;
   void measure_collectives(comm::World& world, const std::string& name, Seconds budget,
                            cost::Calibration& into) const;
 
-  plan::Spec spec_;
+  spec::Spec spec_;
   int ranks_ = 1;
   std::vector<ProbeJob> probes_;  // the last one overlaps communication with computation
 };

@@ -1,15 +1,17 @@
 #include "lockstep/train/checkpoint.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
-#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/identity.h"
 #include "lockstep/checkpoint/unit_slices.h"
 #include "lockstep/comm/texts.h"
+#include "lockstep/model/user_model.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/train/checkpoint_agreement.h"
 #include "lockstep/train/checkpoint_state.h"
@@ -45,7 +47,7 @@ class Loader {
 
   Result<Loaded> load(const std::string& path) {
     const bool is_one = checkpoint::is_checkpoint(path);
-    std::vector<Error> skipped;
+    Skipped skipped;
     for (std::optional<std::int64_t> older_than;;) {
       const Result<std::string> chosen = agree(choose(path, is_one, older_than, skipped));
       if (!chosen.ok()) return chosen.error();
@@ -54,20 +56,32 @@ class Loader {
       const Result<std::string> all_done = agree_all(done);
       if (all_done.ok()) return loaded(*opened, std::move(skipped));
       if (is_one || all_done.error().code == Code::kOtherCheckpoint) return all_done.error();
-      skipped.push_back(all_done.error());
+      skipped.errors.push_back(all_done.error());
+      skipped.paths.push_back(*chosen);
       older_than = checkpoint::step_of(chosen->substr(chosen->rfind('/') + 1));
     }
   }
 
  private:
+  struct Skipped {  // checkpoints that cannot be used; complete on rank 0
+    std::vector<Error> errors;
+    std::vector<std::string> paths;
+  };
+
   // On rank 0 the path of the next one to try; elsewhere nothing that matters.
   Result<std::string> choose(const std::string& path, bool is_one,
-                             std::optional<std::int64_t> older_than, std::vector<Error>& skipped) {
+                             std::optional<std::int64_t> older_than, Skipped& skipped) {
     if (!is_first_) return std::string();
     if (!is_one) {
       auto choice = checkpoint::newest(files::real_disk(), path, older_than);
+      if (!choice.ok() && !skipped.errors.empty())
+        return Error{Code::kCorruptCheckpoint,
+                     join_parts("no checkpoint in `", path,
+                                "` is whole; of the newest: ", skipped.errors[0].message),
+                     skipped.errors[0].help};
       if (!choice.ok()) return choice.error();
-      for (Error& error : choice->skipped) skipped.push_back(std::move(error));
+      std::ranges::move(choice->skipped, std::back_inserter(skipped.errors));
+      std::ranges::move(choice->damaged, std::back_inserter(skipped.paths));
       if (const auto fits = check(choice->checkpoint); !fits.ok()) return fits.error();
       return choice->checkpoint.path();
     }
@@ -81,7 +95,7 @@ class Loader {
   Result<void> check(const Checkpoint& from) const {
     const checkpoint::Manifest& manifest = from.manifest();
     auto same = checkpoint::check_same("model", from.path(), manifest.model,
-                                       arch::model_facts(job_.model.config));
+                                       model::model_facts(job_.model.config));
     if (!same.ok() || !wanted_.data) return same;
     if (manifest.config.empty())
       return Error{Code::kOtherCheckpoint,
@@ -116,7 +130,7 @@ class Loader {
   Result<void> restore(Checkpoint& from, int unit, StateRole role) {
     Result<void> done;
     runtime::TensorWorkspace& workspace = session_.workspace();
-    workspace.fill_state(unit, role, [&](const arch::FlatRange& range, const at::Tensor& into) {
+    workspace.fill_state(unit, role, [&](const model::FlatRange& range, const at::Tensor& into) {
       for (const checkpoint::UnitSlice& part :
            checkpoint::unit_slices(job_.model, unit, workspace.layout(unit),
                                    session_.place().tensor, range, role_of(role)))
@@ -144,12 +158,13 @@ class Loader {
     return decoded(comm::share_text(*all_, verdict, Deadline::after(deadline_)));
   }
 
-  static Loaded loaded(const Checkpoint& from, std::vector<Error> skipped) {
+  static Loaded loaded(const Checkpoint& from, Skipped skipped) {
     const checkpoint::Manifest& manifest = from.manifest();
     return {{manifest.step, manifest.samples, manifest.tokens},
             from.path(),
             manifest.layout,
-            std::move(skipped)};
+            std::move(skipped.errors),
+            std::move(skipped.paths)};
   }
 
   const Job& job_;

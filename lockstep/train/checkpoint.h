@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,32 +27,47 @@ struct Progress {
 };
 
 struct SaveSettings {
-  std::string folder = {};  // gets one folder step-N per checkpoint; made when it does not exist
-  std::int64_t keep = 2;    // newest checkpoints; the others are removed; 0: all stay
-  std::int64_t first_step = 0;  // where this run begins; there may be no later checkpoints
-  std::string data = {};        // what is trained on; another text means other samples
-  std::string lockstep = {};    // version of the program that saves
+  std::string folder = {};    // gets one folder step-N per checkpoint; made when it does not exist
+  std::int64_t keep = 2;      // newest checkpoints; the others are removed; 0: all stay
+  std::string data = {};      // what is trained on; another text means other samples
+  std::string lockstep = {};  // version of the program that saves
   files::Disk* disk = nullptr;  // absent: the machine's own
 };
 
+// How a save ended: the checkpoint's path, or what the disk said (LS0820 and kin).
+struct SaveEnding {
+  std::int64_t step = 0;
+  Result<std::string> path;
+};
+
 // One rank's part in saving. Belongs to the rank's thread. Job, session and world must outlive it.
+// A disk that fails, fills up or turns read-only fails a save, never the run: the next one tries anew.
 class Saver {
  public:
-  // Takes memory for a copy of this rank's state and connects all ranks, each of which calls it; rank 0
-  // removes what interrupted saves have left, and refuses a folder with checkpoints of later steps than
-  // first_step (LS0106). `label` must differ among savers of one world; `deadline`
-  // is how long ranks wait for one another's files. Throws WorldError.
+  // Takes memory for a copy of this rank's state and connects all ranks, each of which calls it. Rank 0
+  // makes the folder, locks it for as long as the saver lives, and removes what interrupted saves have
+  // left. `label` must differ among savers of one world; `deadline` is how long ranks wait for one
+  // another's files. Throws WorldError: LS0106 on every rank when another run holds the folder.
   Saver(const Job& job, Session& session, comm::World& world, const std::string& label,
         SaveSettings settings, Seconds deadline);
   // Gives up a save that is not finished; then nothing of it can be loaded.
   ~Saver();
 
+  // To be called by all ranks before the first save of a run that goes on from `first_step`.
+  // Checkpoints of later steps would be taken for the newest: those in `damaged` (of Loaded) are set
+  // aside (checkpoint/folder.h) and their new paths returned; any other is refused. Throws WorldError
+  // (LS0106).
+  std::vector<std::string> begin_at(std::int64_t first_step,
+                                    const std::vector<std::string>& damaged);
+
   // Copies this rank's state and returns; another thread hashes and writes it, and rank 0 publishes the
-  // checkpoint when all have. Waits for an earlier save first, and throws what went wrong with it
-  // (IoError on every rank). Called by all ranks after the same step.
+  // checkpoint when all have. Waits for an earlier save first. Called by all ranks after the same step.
   void save(const Progress& progress);
-  // Until the last save can be loaded after a loss of power; throws what went wrong with it.
-  void finish();
+  // Until the last save can be loaded after a loss of power, or has failed; then its ending, the same
+  // on every rank. Nothing when none was begun. Throws CommError.
+  std::optional<SaveEnding> finish();
+  // The ending of a save that was not told yet, the oldest first, without waiting for one.
+  std::optional<SaveEnding> ended();
 
   // Of the last save: from the call to its return, and of that the wait for the one before it.
   Seconds paused() const;
@@ -64,9 +80,10 @@ class Saver {
 
 struct Loaded {
   Progress progress;
-  std::string path;            // the checkpoint
-  std::string layout;          // that it was saved under
-  std::vector<Error> skipped;  // why newer ones could not be used, newest first
+  std::string path;                  // the checkpoint
+  std::string layout;                // that it was saved under
+  std::vector<Error> skipped;        // why newer ones could not be used, newest first
+  std::vector<std::string> damaged;  // their paths
 };
 
 // Goes on from a checkpoint. `path` is one, or a folder of them: then the newest that is whole, all ranks

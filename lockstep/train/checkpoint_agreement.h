@@ -4,16 +4,15 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/base/result.h"
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/texts.h"
 
 namespace lockstep::train {
 
 std::unique_ptr<comm::Communicator> connect_all(comm::World& world, const std::string& name,
                                                 Deadline deadline);
 
-// A Result as a text, to be sent.
-std::string encoded(const Result<std::string>& result);
-Result<std::string> decoded(const std::string& text);
+using comm::decoded;
+using comm::encoded;
 
 }  // namespace lockstep::train

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
 
-#include "lockstep/arch/user_model.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
@@ -17,7 +18,9 @@
 #include "lockstep/checkpoint/identity.h"
 #include "lockstep/checkpoint/staging.h"
 #include "lockstep/comm/texts.h"
-#include "lockstep/tensor/engine_check.h"
+#include "lockstep/files/folder_lock.h"
+#include "lockstep/model/user_model.h"
+#include "lockstep/tensor/torch_version.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/checkpoint_agreement.h"
 #include "lockstep/train/checkpoint_state.h"
@@ -38,22 +41,22 @@ std::int64_t bytes_of(const std::vector<OwnSlice>& slices) {
   return sum;
 }
 
-// Checkpoints of later steps would be taken for the newest ones. Those that can not be loaded go.
-Result<std::string> prepare(files::Disk& disk, const std::string& folder, std::int64_t first_step) {
-  checkpoint::make_folders(disk, folder);
-  checkpoint::clean(disk, folder);
+// Checkpoints of later steps would be taken for the newest ones. New paths of those in `damaged`.
+std::vector<std::string> make_newest(files::Disk& disk, const std::string& folder,
+                                     std::int64_t first_step,
+                                     const std::vector<std::string>& damaged) {
+  std::vector<std::string> set_aside;
   for (const std::string& path : checkpoint::candidates(disk, folder)) {
     const std::int64_t step = *checkpoint::step_of(path.substr(path.rfind('/') + 1));
     if (step <= first_step) continue;
-    auto opened = checkpoint::Checkpoint::open(path);
-    if (opened.ok() && opened->check_files().ok())
-      return Error{Code::kConflict,
-                   join_parts("`", folder, "` holds a checkpoint of step ", step,
-                              ", but this run begins at step ", first_step),
-                   "go on from it, or save to another folder"};
-    files::remove_all(disk, path);
+    if (std::ranges::find(damaged, path) == damaged.end())
+      throw IoError({Code::kConflict,
+                     join_parts("`", folder, "` holds a checkpoint of step ", step,
+                                ", but this run begins at step ", first_step),
+                     "go on from it, or save to another folder"});
+    set_aside.push_back(checkpoint::set_aside(disk, path));
   }
-  return std::string();
+  return set_aside;
 }
 
 }  // namespace
@@ -71,14 +74,14 @@ class Saver::Impl {
         slices_(own_slices(job, session)),
         staging_(bytes_of(slices_)),
         all_(connect_all(world, label + "save", Deadline::after(deadline))) {
-    const Result<std::string> ready =
-        decoded(comm::share_text(*all_,
-                                 is_first() ? encoded(attempt([&] {
-                                   return prepare(disk_, settings_.folder, settings_.first_step);
-                                 }))
-                                            : std::string(),
-                                 Deadline::after(deadline_)));
-    if (!ready.ok()) throw IoError(ready.error());
+    first_does([&] {
+      checkpoint::make_folders(disk_, settings_.folder);
+      auto taken = files::FolderLock::take(settings_.folder);
+      if (!taken.ok()) return Result<std::string>(taken.error());
+      lock_.emplace(*std::move(taken));
+      checkpoint::clean(disk_, settings_.folder);
+      return Result<std::string>(std::string());
+    });
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -89,9 +92,23 @@ class Saver::Impl {
     thread_.join();
   }
 
+  std::vector<std::string> begin_at(std::int64_t first_step,
+                                    const std::vector<std::string>& damaged) {
+    const std::string told = first_does([&] {
+      Json paths = Json::array();
+      for (std::string& path : make_newest(disk_, settings_.folder, first_step, damaged))
+        paths.push(std::move(path));
+      return Result<std::string>(paths.dump());
+    });
+    std::vector<std::string> set_aside;
+    const Json paths = Json::parse(told).value();
+    for (const Json& path : paths.items()) set_aside.push_back(path.as_text());
+    return set_aside;
+  }
+
   void save(const Progress& progress) {
     const RealClock clock;
-    finish();
+    join();
     waited = clock.now().since_start;
     copy_state();
     Manifest about;
@@ -101,8 +118,12 @@ class Saver::Impl {
     about.updates = session_.workspace().updates();
     about.state = running_state(session_);
     thread_ = std::thread([this, about = std::move(about)]() mutable {
+      const std::int64_t step = about.step;
       try {
-        write(std::move(about));
+        const SaveEnding ending = {step, write(std::move(about))};
+        const std::lock_guard lock(mutex_);
+        ending_ = ending;
+        untold_.push_back(ending);
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -110,16 +131,39 @@ class Saver::Impl {
     paused = clock.now().since_start;
   }
 
-  void finish() {
-    if (!thread_.joinable()) return;
-    thread_.join();
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  std::optional<SaveEnding> finish() {
+    join();
+    const std::lock_guard lock(mutex_);
+    return ending_;
+  }
+
+  std::optional<SaveEnding> ended() {
+    const std::lock_guard lock(mutex_);
+    if (untold_.empty()) return std::nullopt;
+    SaveEnding first = std::move(untold_.front());
+    untold_.pop_front();
+    return first;
   }
 
   Seconds paused, waited;
 
  private:
   bool is_first() const { return rank_.value == 0; }
+
+  void join() {
+    if (!thread_.joinable()) return;
+    thread_.join();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+  // On rank 0; all ranks get what it returns, or throw what it could not do.
+  template <class Body>
+  std::string first_does(Body body) {
+    const Result<std::string> done = decoded(comm::share_text(
+        *all_, is_first() ? encoded(attempt(body)) : std::string(), Deadline::after(deadline_)));
+    if (!done.ok()) throw IoError(done.error());
+    return *done;
+  }
 
   // What the disk says becomes data, so that other ranks hear of it.
   template <class Body>
@@ -145,8 +189,8 @@ class Saver::Impl {
     }
   }
 
-  // On the other thread, which alone uses all_.
-  void write(Manifest about) {
+  // On the other thread, which alone uses all_ while it runs.
+  Result<std::string> write(Manifest about) {
     const auto until = [&] { return Deadline::after(deadline_); };
     const Result<std::string> begun =
         decoded(comm::share_text(*all_,
@@ -156,14 +200,13 @@ class Saver::Impl {
                                  }))
                                             : std::string(),
                                  until()));
-    if (!begun.ok()) throw IoError(begun.error());
+    if (!begun.ok()) return begun.error();
     const Result<std::string> own =
         attempt([&] { return Result<std::string>(to_text(write_file(*begun))); });
     const std::vector<std::string> parts = comm::gather_texts(*all_, encoded(own), until());
-    const Result<std::string> verdict = decoded(comm::share_text(
+    return decoded(comm::share_text(
         *all_, is_first() ? encoded(conclude(*begun, parts, std::move(about))) : std::string(),
         until()));
-    if (!verdict.ok()) throw IoError(verdict.error());
   }
 
   Manifest write_file(const std::string& folder) const {
@@ -172,8 +215,11 @@ class Saver::Impl {
     checkpoint::FileWriter file(disk_, folder, checkpoint::file_name(rank_.value),
                                 std::move(typed));
     const ByteSpan all(staging_.data(), static_cast<std::size_t>(bytes_of(slices_)));
-    for (std::size_t at = 0; at < all.size(); at += kWriteBytes)
+    for (std::size_t at = 0; at < all.size(); at += kWriteBytes) {
+      if (all_->is_poisoned())
+        throw IoError({Code::kDiskFailed, "given up, because a rank was lost", ""});
       file.write(all.subspan(at, std::min(kWriteBytes, all.size() - at)));
+    }
     return file.finish();
   }
 
@@ -182,7 +228,7 @@ class Saver::Impl {
     const Result<std::string> done =
         attempt([&] { return publish(temporary, parts, std::move(about)); });
     if (done.ok()) return done;
-    (void)attempt([&] { return files::remove_all(disk_, temporary), std::string(); });
+    (void)attempt([&] { return checkpoint::abandon(disk_, temporary), std::string(); });
     return done;  // what remains is cleaned up when a run begins; the first error is what counts
   }
 
@@ -192,13 +238,15 @@ class Saver::Impl {
     for (const std::string& part : parts) {
       const Result<std::string> text = decoded(part);
       if (!text.ok()) return text.error();
-      read.push_back(checkpoint::parse_manifest(*text, "a rank's part").value());
+      Result<Manifest> parsed = checkpoint::parse_manifest(*text, "a rank's part");
+      if (!parsed.ok()) return parsed.error();
+      read.push_back(*std::move(parsed));
     }
     Result<Manifest> joined = checkpoint::join(std::move(read));
     if (!joined.ok()) return joined.error();
     about.files = std::move(joined->files);
     about.tensors = std::move(joined->tensors);
-    about.model = arch::model_facts(job_.model.config);
+    about.model = model::model_facts(job_.model.config);
     about.config = config_facts(job_);
     about.data = settings_.data;
     about.layout = to_text(job_.spec.layout);
@@ -222,8 +270,12 @@ class Saver::Impl {
   const std::vector<OwnSlice> slices_;  // in the order of the file
   const checkpoint::Staging staging_;
   const std::unique_ptr<comm::Communicator> all_;
+  std::optional<files::FolderLock> lock_;  // on rank 0
   std::thread thread_;
   std::exception_ptr failure_;  // of the thread, to be read when it has ended
+  std::mutex mutex_;            // guards the rest
+  std::optional<SaveEnding> ending_;
+  std::deque<SaveEnding> untold_;
 };
 
 Saver::Saver(const Job& job, Session& session, comm::World& world, const std::string& label,
@@ -233,7 +285,12 @@ Saver::Saver(const Job& job, Session& session, comm::World& world, const std::st
 Saver::~Saver() = default;
 
 void Saver::save(const Progress& progress) { impl_->save(progress); }
-void Saver::finish() { impl_->finish(); }
+std::optional<SaveEnding> Saver::finish() { return impl_->finish(); }
+std::optional<SaveEnding> Saver::ended() { return impl_->ended(); }
+std::vector<std::string> Saver::begin_at(std::int64_t first_step,
+                                         const std::vector<std::string>& damaged) {
+  return impl_->begin_at(first_step, damaged);
+}
 Seconds Saver::paused() const { return impl_->paused; }
 Seconds Saver::waited() const { return impl_->waited; }
 

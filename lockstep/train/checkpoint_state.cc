@@ -12,7 +12,7 @@ namespace lockstep::train {
 namespace {
 
 // Part `index` of `parts` nearly equal ones.
-arch::FlatRange share_of(const arch::FlatRange& range, std::int64_t parts, std::int64_t index) {
+model::FlatRange share_of(const model::FlatRange& range, std::int64_t parts, std::int64_t index) {
   return {range.begin + range.size() * index / parts,
           range.begin + range.size() * (index + 1) / parts};
 }
@@ -74,7 +74,7 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   std::vector<OwnSlice> slices;
   for (int unit = 0; unit < job.model.num_units(); ++unit) {
     if (!job.program.step.holds(session.coord(), unit)) continue;
-    const arch::FlatRange own = workspace.own_range(unit);
+    const model::FlatRange own = workspace.own_range(unit);
     for (const runtime::StateRole role : kStateRolesSaved)
       for (checkpoint::UnitSlice& part :
            checkpoint::unit_slices(job.model, unit, workspace.layout(unit), place.tensor,
@@ -87,26 +87,30 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
 }
 
 checkpoint::Facts config_facts(const Job& job) {
-  const plan::Train& train = job.spec.train;
-  const plan::Batch& batch = job.spec.batch;
-  const auto real = [](double value) { return strf("%.17g", value); };
+  const spec::Train& train = job.spec.train;
+  const spec::Batch& batch = job.spec.batch;
   const auto whole = [](std::int64_t value) { return std::to_string(value); };
   checkpoint::Facts facts = {{"seq", whole(batch.seq)},
                              {"global_batch", whole(batch.global_batch)},
                              {"dtype", std::string(to_text(train.dtype))},
                              {"seed", whole(train.seed)},
-                             {"init_std", real(job.model.config.init_std)},
-                             {"lr", real(train.lr.peak)},
+                             {"init_std", shortest(job.model.config.init_std)},
+                             {"lr", shortest(train.lr.peak)},
                              {"warmup", whole(train.lr.warmup)},
-                             {"decay", std::string(plan::to_text(train.lr.decay))},
-                             {"weight_decay", real(train.weight_decay)},
+                             {"decay", std::string(spec::to_text(train.lr.decay))},
+                             {"weight_decay", shortest(train.weight_decay)},
                              {"decay_embeddings", train.decay_embeddings ? "yes" : "no"},
-                             {"clip", real(train.clip)}};
-  if (train.lr.decay != plan::Decay::kConstant) {  // else a run may be made longer
-    facts.emplace_back("min_lr", real(train.lr.end));
+                             {"clip", shortest(train.clip)}};
+  if (train.lr.decay != spec::Decay::kConstant) {  // else a run may be made longer
+    facts.emplace_back("min_lr", shortest(train.lr.end));
     facts.emplace_back("decay_steps", whole(train.lr.decay_steps));
     facts.emplace_back("steps", whole(train.steps));
   }
+  const spec::Train usual;  // left out, as before they could be set
+  for (const auto& [name, value, before] : {std::tuple{"beta1", train.beta1, usual.beta1},
+                                            {"beta2", train.beta2, usual.beta2},
+                                            {"eps", train.eps, usual.eps}})
+    if (value != before) facts.emplace_back(name, shortest(value));
   if (!batch.ramp.is_none())
     facts.emplace_back("ramp", join_parts("from ", batch.ramp.start, " by ", batch.ramp.increment,
                                           " over ", batch.ramp.samples, " samples"));

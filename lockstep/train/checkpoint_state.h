@@ -33,7 +33,7 @@ checkpoint::Facts config_facts(const Job& job);
 
 checkpoint::Facts running_state(Session& session);
 // Goes on with it. Averages of a noise scale that this run does not measure are left, and without any in
-// the checkpoint they begin anew. Refuses facts that it does not know or can not read (LS0824).
+// the checkpoint they begin anew. Refuses facts that it does not know or cannot read (LS0824).
 Result<void> set_running_state(Session& session, const checkpoint::Facts& facts);
 
 }  // namespace lockstep::train

@@ -5,29 +5,31 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/wide_product.h"
-#include "lockstep/plan/evaluation.h"
-#include "lockstep/plan/legal.h"
-#include "lockstep/plan/noise_scale.h"
-#include "lockstep/plan/step.h"
-#include "lockstep/schedule/deadlock.h"
-#include "lockstep/schedule/lower.h"
-#include "lockstep/schedule/text.h"
-#include "lockstep/schedule/validate.h"
+#include "lockstep/program/deadlock.h"
+#include "lockstep/program/lower.h"
+#include "lockstep/program/text.h"
+#include "lockstep/program/validate.h"
+#include "lockstep/spec/evaluation.h"
+#include "lockstep/spec/legal.h"
+#include "lockstep/spec/noise_scale.h"
+#include "lockstep/spec/step.h"
 
 namespace lockstep::train {
 
 runtime::TensorWorkspace::Groups Job::adamw(std::int64_t step) const {
-  const plan::Train& train = spec.train;
-  optim::AdamW settings;
-  settings.weight_decay = train.weight_decay;
-  settings.lr = train.lr.at(step, train.steps);
+  const spec::Train& train = spec.train;
+  const optim::AdamW settings = {.lr = train.lr.at(step, train.steps),
+                                 .beta1 = train.beta1,
+                                 .beta2 = train.beta2,
+                                 .eps = train.eps,
+                                 .weight_decay = train.weight_decay};
   runtime::TensorWorkspace::Groups groups = {settings, settings};
   if (!train.decay_embeddings) groups.embeddings.weight_decay = 0;
   return groups;
 }
 
-plan::StepBatch Job::batch(std::int64_t step) const {
-  return plan::batch_of_step(spec.batch.ramp, spec.batch.global_batch, step);
+spec::StepBatch Job::batch(std::int64_t step) const {
+  return spec::batch_of_step(spec.batch.ramp, spec.batch.global_batch, step);
 }
 
 runtime::Place Job::place(Rank rank) const {
@@ -44,10 +46,10 @@ runtime::Place Job::place(Rank rank) const {
 // Everything that changes what is computed; text, so that it does not depend on how structs lie in
 // memory.
 Hash128 Job::digest() const {
-  const plan::Train& train = spec.train;
-  const arch::ModelConfig& config = model.config;
-  const arch::RopeScaling& scaling = config.rope_scaling;
-  const bool falls = train.lr.decay != plan::Decay::kConstant;  // else a run may be made longer
+  const spec::Train& train = spec.train;
+  const model::ModelConfig& config = model.config;
+  const model::RopeScaling& scaling = config.rope_scaling;
+  const bool falls = train.lr.decay != spec::Decay::kConstant;  // else a run may be made longer
   return xxh3_128(join_parts(
       to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ", config.heads, " ",
       config.kv_heads, " ", config.head_dim, " ", config.ffn, " ", config.vocab, " ",
@@ -59,16 +61,17 @@ Hash128 Job::digest() const {
       scaling.original_positions, " ", to_text(spec.layout), " ", spec.batch.seq, " ",
       spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype), " ",
       train.seed, " ", falls ? train.steps : 0, " ", train.lr.warmup, " ",
-      plan::to_text(train.lr.decay), " ", train.lr.decay_steps,
+      spec::to_text(train.lr.decay), " ", train.lr.decay_steps,
       strf(" %a %a %a %a ", train.lr.peak, train.lr.end, train.weight_decay, train.clip),
-      train.decay_embeddings, " ", plan::to_text(train.on_nonfinite), " ", train.eval_interval, " ",
-      train.eval_interval > 0 ? train.eval_samples : 0, " ", spec.batch.ramp.start, " ",
+      strf("%a %a %a ", train.beta1, train.beta2, train.eps), train.head_chunk, " ", train.threads,
+      " ", train.decay_embeddings, " ", spec::to_text(train.on_nonfinite), " ", train.eval_interval,
+      " ", train.eval_interval > 0 ? train.eval_samples : 0, " ", spec.batch.ramp.start, " ",
       spec.batch.ramp.increment, " ", spec.batch.ramp.samples));
 }
 
 namespace {
 
-plan::Spec sized(plan::Spec spec, std::int64_t sequences) {
+spec::Spec sized(spec::Spec spec, std::int64_t sequences) {
   spec.batch.global_batch = sequences;
   spec.batch.ramp = {};
   spec.train.eval_interval = 0;
@@ -80,23 +83,23 @@ plan::Spec sized(plan::Spec spec, std::int64_t sequences) {
 
 namespace {
 
-void check_program(const schedule::Program& program) {
-  const auto problems = schedule::validate(program, 1);
+void check_program(const program::Program& program) {
+  const auto problems = program::validate(program, 1);
   LS_CHECK(problems.empty(),
            "lowering made an invalid program: ", problems.empty() ? "" : to_text(problems[0]));
-  const auto proof = schedule::check_deadlock(program, schedule::Transport::kTagged);
+  const auto proof = program::check_deadlock(program, program::Transport::kTagged);
   LS_CHECK(proof.ok(), proof.ok() ? "" : proof.error().message);
 }
 
-Result<std::optional<schedule::Program>> evaluation_of(const plan::Spec& spec,
-                                                       schedule::StepShape step) {
-  if (spec.train.eval_interval == 0) return std::optional<schedule::Program>();
+Result<std::optional<program::Program>> evaluation_of(const spec::Spec& spec,
+                                                      program::StepShape step) {
+  if (spec.train.eval_interval == 0) return std::optional<program::Program>();
   const std::int64_t dp = spec.layout.degrees.dp;
-  const auto refused = plan::against_evaluation(spec.train.eval_samples, dp, spec.batch);
+  const auto refused = spec::against_evaluation(spec.train.eval_samples, dp, spec.batch);
   if (!refused.empty()) return refused[0].error;
   step.shape.microbatches =
       static_cast<int>(spec.train.eval_samples / (dp * spec.batch.microbatch));
-  Result<schedule::Program> program = schedule::lower_forward_only(std::move(step));
+  Result<program::Program> program = program::lower_forward_only(std::move(step));
   if (!program.ok()) return program.error();
   check_program(*program);
   return std::optional(*std::move(program));
@@ -118,29 +121,28 @@ Job as_evaluation(const Job& job) {
   return made;
 }
 
-Result<Job> make_job(const plan::Spec& spec) {
-  if (!spec.batch.ramp.is_none() &&
-      plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype).empty())
+Result<Job> make_job(const spec::Spec& spec) {
+  const auto refused = spec::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
+  if (!refused.empty()) return refused[0];
+  if (!spec.batch.ramp.is_none())
     for (const std::int64_t size : spec.batch.ramp.sizes(spec.batch.global_batch))
       if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
-  const auto refused = plan::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
-  if (!refused.empty()) return refused[0];
-  const auto noise = plan::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
+  const auto noise = spec::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
   if (!noise.empty()) return noise[0].error;
   if (spec.train.dtype == DType::kBF16 && !nn::has_wide_product())
     return Error{Code::kUnsuitableEnvironment,
                  "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
                  "use a LibTorch with MKL, or dtype = f32"};
-  Result<arch::Model> model = arch::describe(spec.model);
+  Result<model::Model> model = model::describe(spec.model);
   if (!model.ok()) return model.error();
   Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
   if (!mesh.ok()) return mesh.error();
-  schedule::StepShape step = plan::step_shape(*model, spec.layout, spec.batch);
+  program::StepShape step = spec::step_shape(*model, spec.layout, spec.batch);
   step.noise = spec.train.noise_scale > 0;
-  Result<schedule::Program> program = plan::program_for(spec.layout, step);
+  Result<program::Program> program = spec::program_for(spec.layout, step);
   if (!program.ok()) return program.error();
   check_program(*program);
-  Result<std::optional<schedule::Program>> evaluation = evaluation_of(spec, program->step);
+  Result<std::optional<program::Program>> evaluation = evaluation_of(spec, program->step);
   if (!evaluation.ok()) return evaluation.error();
 
   Job job{spec, *std::move(model),     *std::move(mesh), *std::move(program),
@@ -152,6 +154,8 @@ Result<Job> make_job(const plan::Spec& spec) {
                         spec.layout.recompute.product};
   job.workspace.seed = static_cast<std::uint64_t>(spec.train.seed);
   job.workspace.clip = spec.train.clip;
+  job.workspace.head_chunk = spec.train.head_chunk;
+  job.workspace.threads = spec.train.threads;
   return job;
 }
 

@@ -5,30 +5,30 @@
 #include <cstdint>
 #include <optional>
 
-#include "lockstep/arch/arch.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/base/result.h"
 #include "lockstep/mesh/mesh.h"
+#include "lockstep/model/arch.h"
 #include "lockstep/optim/adamw.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/program/program.h"
 #include "lockstep/runtime/tensor_workspace.h"
-#include "lockstep/schedule/program.h"
+#include "lockstep/spec/spec.h"
 
 namespace lockstep::train {
 
 struct Job {
-  plan::Spec spec;
-  arch::Model model;
+  spec::Spec spec;
+  model::Model model;
   mesh::Mesh mesh;
-  schedule::Program program;
+  program::Program program;
   runtime::WorkspaceSettings workspace;
   // Forward passes alone over spec.train.eval_samples; absent: the job does not evaluate.
-  std::optional<schedule::Program> evaluation = {};
+  std::optional<program::Program> evaluation = {};
 
   // Optimizer settings of step number `step`, from 0.
   runtime::TensorWorkspace::Groups adamw(std::int64_t step) const;
   // The samples that it takes.
-  plan::StepBatch batch(std::int64_t step) const;
+  spec::StepBatch batch(std::int64_t step) const;
   // The same for every rank of a job and different for jobs that would train differently.
   Hash128 digest() const;
   // The mesh's place of a rank, as its workspace needs it.
@@ -37,7 +37,7 @@ struct Job {
 
 // Refuses what `legal` refuses, with the first reason, for every size of a batch that grows. The program
 // is that of the whole batch.
-Result<Job> make_job(const plan::Spec& spec);
+Result<Job> make_job(const spec::Spec& spec);
 
 // The job whose step is this one's evaluation: what that runs and costs. REQUIRES: job.evaluation.
 Job as_evaluation(const Job& job);

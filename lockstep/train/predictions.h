@@ -1,16 +1,15 @@
-// What the job's description says about a step, against what a rank measured: bytes sent per axis
-// and operation, tensor bytes after every op, and their peak. The run itself never reads these
-// predictions.
+// What the job's description says about a step of a rank. The run itself never reads these predictions;
+// verify/check_predictions.h compares them with what was measured.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/units.h"
 #include "lockstep/cost/program_bytes.h"
+#include "lockstep/cost/traffic.h"
 #include "lockstep/train/job.h"
-#include "lockstep/train/trial.h"
 
 namespace lockstep::train {
 
@@ -19,23 +18,12 @@ cost::StepSizes sizes_of(const Job& job, Rank rank);
 
 // Of one rank's step.
 struct Prediction {
-  std::int64_t peak_bytes = 0;  // tensor memory
-  std::string peak_op;          // the op at the peak, in words
-  Bytes sent;                   // over all axes
+  std::int64_t peak_bytes = 0;     // tensor memory
+  std::string peak_op;             // the op at the peak, in words
+  std::vector<std::int64_t> live;  // tensor bytes after every op
+  cost::Traffic traffic;           // bytes sent per axis and operation
+  Bytes sent() const;              // over all of them
 };
 Prediction predict(const Job& job, Rank rank);
-
-struct PredictionCheck {
-  std::string mismatch;         // the first difference; empty: all equal
-  std::int64_t peak_bytes = 0;  // measured
-  std::int64_t predicted_peak = 0;
-  double peak_error() const {
-    return peak_bytes == 0 ? 0.0
-                           : std::abs(static_cast<double>(predicted_peak - peak_bytes)) /
-                                 static_cast<double>(peak_bytes);
-  }
-};
-
-PredictionCheck check_predictions(const Job& job, const RankRecord& record);
 
 }  // namespace lockstep::train

@@ -22,7 +22,7 @@ Bytes bytes_sent(const comm::Ledger& ledger) {
 }
 
 nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds op_deadline) {
-  const auto found = groups.of(schedule::Reach::kTensor);
+  const auto found = groups.of(program::Reach::kTensor);
   if (found.empty()) return {};
   return {*found[0], job.spec.layout.sp, op_deadline};
 }
@@ -41,14 +41,21 @@ comm::CommError explained(const comm::CommError& failure, const exec::StallRepor
 }  // namespace
 
 Session::Session(const Job& job, comm::World& world, const std::string& label,
-                 const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap)
+                 const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap,
+                 InitialState initial)
     : job_(job), world_(world), place_(job.place(world.rank())), op_deadline_(op_deadline) {
   const Deadline deadline = Deadline::after(op_deadline);
   groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline);
   groups_->agree(job.digest(), deadline);
   const tensor::ChargeTo charge(account_);
+  runtime::WorkspaceSettings settings = job.workspace;
+  settings.is_loaded = initial == InitialState::kLoaded;
+  settings.drawing.between = [&world, told = job.workspace.drawing.between](std::int64_t elements) {
+    world.check();  // nobody draws for minutes beside a dead rank
+    if (told) told(elements);
+  };
   workspace_ =
-      std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_, job.workspace,
+      std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_, settings,
                                                  source, tensor_group(job, *groups_, op_deadline));
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   executor_ = make_executor(job.program);
@@ -57,14 +64,14 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   if (job.program.step.noise) noise_scale_.emplace(job.spec.train.noise_scale);
 }
 
-std::unique_ptr<exec::Executor> Session::make_executor(const schedule::Program& program) {
+std::unique_ptr<exec::Executor> Session::make_executor(const program::Program& program) {
   exec::Workspace& seen = wrapped_ ? *wrapped_ : *workspace_;
   return std::make_unique<exec::Executor>(
       program, place_.coord, *groups_, seen,
-      exec::Executor::Options{op_deadline_, [this](int op, bool waits) {
-                                world_.position().set(
-                                    {static_cast<std::int32_t>(step_), op, waits});
-                              }});
+      exec::Executor::Options{
+          op_deadline_, [this, evaluates = program.step.forward_only](int op, bool waits) {
+            world_.position().set({static_cast<std::int32_t>(step_), op, waits, evaluates});
+          }});
 }
 
 Session::Sized Session::sized(std::int64_t sequences) {
@@ -82,13 +89,13 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   const at::AutoDispatchBelowADInplaceOrView no_graph;  // nothing here asks autograd
   account_.reset_peak();
   step_ = step;
-  const plan::StepBatch batch = job_.batch(step);
+  const spec::StepBatch batch = job_.batch(step);
   const Sized work = sized(batch.sequences);
   last_ = &work.executor;
-  plan::Batch cut = job_.spec.batch;
+  spec::Batch cut = job_.spec.batch;
   cut.global_batch = batch.sequences;
   workspace_->begin_step(batch.first,
-                         static_cast<int>(plan::num_microbatches(job_.spec.layout, cut)),
+                         static_cast<int>(spec::num_microbatches(job_.spec.layout, cut)),
                          job_.adamw(step));
   const Bytes sent_before = bytes_sent(world_.ledger());
   const RealClock clock;
@@ -132,7 +139,7 @@ std::uint64_t Session::state_digest() {
   // In halves, whose sums over a world do not overflow.
   std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
                            static_cast<std::int64_t>(own >> 32)};
-  for (comm::Communicator* group : groups_->of(schedule::Reach::kDataTensorPipeline))
+  for (comm::Communicator* group : groups_->of(program::Reach::kDataTensorPipeline))
     group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
   const std::uint64_t sum =
       static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32);

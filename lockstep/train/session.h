@@ -47,6 +47,12 @@ struct EvalReport {
 using WorkspaceWrap =
     std::function<std::unique_ptr<exec::Workspace>(exec::Workspace& inner, Rank rank)>;
 
+// Where the state of a session comes from.
+enum class InitialState : std::uint8_t {
+  kDrawn,
+  kLoaded,  // by a checkpoint (checkpoint.h): zeros until then, nothing is drawn
+};
+
 // What is sent along this axis goes on beside steps, and is in no report of theirs.
 inline constexpr const char* kCheckpointAxis = "checkpoint";
 
@@ -56,7 +62,8 @@ class Session {
   // Connects the rank's groups and checks that all ranks hold the same job. Throws WorldError.
   // `label` must differ among sessions of one world.
   Session(const Job& job, comm::World& world, const std::string& label,
-          const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap = {});
+          const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap = {},
+          InitialState initial = InitialState::kDrawn);
 
   // Trains step number `step`, from 0: the number decides samples and learning rate. When the world
   // fails, the CommError says where every rank stands and why.
@@ -76,8 +83,8 @@ class Session {
   NoiseScale* noise_scale() { return noise_scale_ ? &*noise_scale_ : nullptr; }  // null: unmeasured
   const tensor::MemoryAccount& memory() const { return account_; }
   // Of the last step, as the executor has them.
-  const schedule::Timeline& timeline() const { return last_->timeline(); }
-  const schedule::Timeline& lanes() const { return last_->lanes(); }
+  const program::Timeline& timeline() const { return last_->timeline(); }
+  const program::Timeline& lanes() const { return last_->lanes(); }
   SteadyPoint begun() const { return last_->begun(); }
   Coord coord() const { return place_.coord; }
   const runtime::Place& place() const { return place_; }
@@ -85,11 +92,11 @@ class Session {
  private:
   // The program of a step of some size, and what runs it.
   struct Sized {
-    const schedule::Program& program;
+    const program::Program& program;
     exec::Executor& executor;
   };
   Sized sized(std::int64_t sequences);
-  std::unique_ptr<exec::Executor> make_executor(const schedule::Program& program);
+  std::unique_ptr<exec::Executor> make_executor(const program::Program& program);
   void measure_noise(const exec::StepSums& sums, StepReport& report);
   exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer);
 

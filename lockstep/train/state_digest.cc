@@ -38,19 +38,19 @@ constexpr std::string_view kRoleWords[] = {"parameter", "first moment", "second 
 
 }  // namespace
 
-std::uint64_t own_digest(const arch::Model& model, const schedule::StepShape& step,
+std::uint64_t own_digest(const model::Model& model, const program::StepShape& step,
                          const runtime::Place& place, const runtime::TensorWorkspace& workspace) {
   const bool brings = step.zero == 0 ? place.data_index() == 0 : place.replica == 0;
   std::uint64_t sum = 0;
   for (int unit = 0; unit < step.units() && brings; ++unit) {
     if (!step.holds(place.coord, unit)) continue;
-    const arch::FlatRange own = workspace.own_range(unit);
-    const auto runs = arch::flat_runs(model.unit(unit), workspace.layout(unit), place.tensor, own);
+    const model::FlatRange own = workspace.own_range(unit);
+    const auto runs = model::flat_runs(model.unit(unit), workspace.layout(unit), place.tensor, own);
     for (const StateRole role :
          {StateRole::kParameter, StateRole::kFirstMoment, StateRole::kSecondMoment}) {
       const at::Tensor state = workspace.state(unit, role).cpu().contiguous();
-      for (const arch::FlatRun& run : runs) {
-        const arch::Param& param = model.unit(unit).params[static_cast<std::size_t>(run.param)];
+      for (const model::FlatRun& run : runs) {
+        const model::Param& param = model.unit(unit).params[static_cast<std::size_t>(run.param)];
         if (param.sharded.empty() && place.tensor.coord > 0) continue;  // the first has it too
         const std::uint64_t key = xxh3_64(
             join_parts(unit, " ", param.name, " ", kRoleWords[static_cast<std::size_t>(role)]));

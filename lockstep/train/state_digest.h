@@ -7,14 +7,14 @@
 
 #include <cstdint>
 
-#include "lockstep/arch/arch.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/program/program.h"
 #include "lockstep/runtime/tensor_workspace.h"
-#include "lockstep/schedule/program.h"
 
 namespace lockstep::train {
 
 // This rank's summand. Of bf16 runs the master weights count.
-std::uint64_t own_digest(const arch::Model& model, const schedule::StepShape& step,
+std::uint64_t own_digest(const model::Model& model, const program::StepShape& step,
                          const runtime::Place& place, const runtime::TensorWorkspace& workspace);
 
 // From the sum over all ranks, and the number of updates that the optimizer has made.

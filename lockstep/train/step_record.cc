@@ -4,14 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/schedule/text.h"
+#include "lockstep/program/text.h"
 #include "lockstep/train/predictions.h"
 
 namespace lockstep::train {
 namespace {
 
-using schedule::RankTimeline;
-using schedule::Timeline;
+using program::RankTimeline;
+using program::Timeline;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // Clocks of one machine agree; beyond this two ranks are on different ones.
@@ -21,7 +21,7 @@ constexpr double kMostSkew = 600;
 // every op, then the same on its lane.
 class StepRow {
  public:
-  explicit StepRow(const schedule::Program& program) {
+  explicit StepRow(const program::Program& program) {
     for (const auto& list : program.lists) most_ops_ = std::max(most_ops_, list.size());
   }
   std::size_t size() const { return 1 + 4 * most_ops_; }
@@ -30,7 +30,7 @@ class StepRow {
     std::fill_n(row, size(), kUnknown);
     row[0] = std::chrono::duration<double>(begun.time_since_epoch()).count();
     for (const auto& [timeline, at] : {std::pair(&ops, row + 1), {&lanes, row + 1 + 2 * most_ops_}})
-      for (const schedule::TimedOp& op : *timeline) {
+      for (const program::TimedOp& op : *timeline) {
         at[2 * op.op] = op.start.value;
         at[2 * op.op + 1] = op.end.value;
       }
@@ -84,7 +84,7 @@ cost::RunTimeline StepRecord::collect(const Job& job, comm::World& world, const 
       first = std::min(first, rows[r * own.size()]);
       last = std::max(last, rows[r * own.size()]);
     }
-    schedule::StepTimeline step{kept.step, {}};
+    program::StepTimeline step{kept.step, {}};
     for (std::size_t r = 0; r < ranks; ++r) {
       const double* row = rows.data() + r * own.size();
       RankTimeline rank{all[r], job.place(all[r]).coord, {}, {}};

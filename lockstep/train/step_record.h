@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/cost/measured/run_timeline.h"
 #include "lockstep/cost/program_bytes.h"
-#include "lockstep/cost/run_timeline.h"
-#include "lockstep/schedule/timeline.h"
+#include "lockstep/program/timeline.h"
 #include "lockstep/train/session.h"
 
 namespace lockstep::train {
@@ -32,7 +32,7 @@ class StepRecord {
   struct Kept {
     std::int64_t step;
     SteadyPoint begun;
-    schedule::Timeline ops, lanes;
+    program::Timeline ops, lanes;
   };
   const std::size_t most_;
   std::vector<Kept> kept_;

@@ -1,10 +1,177 @@
 #include "lockstep/train/trainer.h"
 
-namespace lockstep::train {
+#include <utility>
 
-Ending train(Session& session, std::int64_t first, std::int64_t last, const std::atomic<bool>& stop,
-             const std::function<void(std::int64_t step, const StepReport& report)>& on_step) {
-  const bool skips = session.job().spec.train.on_nonfinite == plan::OnNonfinite::kSkip;
+#include "lockstep/base/check.h"
+#include "lockstep/data/step_samples.h"
+#include "lockstep/train/step_record.h"
+
+namespace lockstep::train {
+namespace {
+
+class Run {
+ public:
+  Run(const Job& job, comm::World& world, const RunData& data, const RunOptions& options,
+      std::span<RunObserver* const> observers)
+      : job_(job),
+        world_(world),
+        data_(data),
+        options_(options),
+        observers_(observers),
+        session_(job, world, "", *data.training, job.spec.train.op_deadline, {},
+                 options.start == Start::kNew ? InitialState::kDrawn : InitialState::kLoaded),
+        record_(options.timelines) {
+    LS_CHECK(data.held_out != nullptr || job.spec.train.eval_interval == 0,
+             "a run that evaluates needs held-out data");
+    LS_CHECK(!options.resumes() || !options.save.empty(), "a run resumes where it saves");
+  }
+
+  RunEnding run(const std::atomic<bool>& stop) {
+    RunEnding end;
+    if (Result<void> begun = begin(); !begun.ok()) {
+      end.refused = begun.error();
+      return end;
+    }
+    if (is_done()) return end;
+    expect(done_.step);
+    end.ending =
+        train_steps(session_, done_.step, steps(), stop,
+                    [&](std::int64_t step, const StepReport& report) { on_step(step, report); });
+    if (saver_ && end.ending == Ending::kDiverged)
+      saver_->finish();  // the last good one
+    else if (saver_)
+      end.unsaved = save_last();
+    tell_saved();
+    tell([&](RunObserver& one) { one.ended(end.ending, done_); });
+    if (options_.timelines > 0)
+      end.measured = record_.collect(job_, world_, "", Deadline::after(op_deadline()));
+    return end;
+  }
+
+ private:
+  std::int64_t steps() const { return job_.spec.train.steps; }
+  Seconds op_deadline() const { return job_.spec.train.op_deadline; }
+  bool is_done() const { return options_.resumes() && done_.step >= steps(); }
+
+  template <class What>
+  void tell(const What& what) {
+    for (RunObserver* const one : observers_) what(*one);
+  }
+
+  Result<void> begin() {
+    if (!options_.save.empty())  // first of all, because it locks the folder
+      saver_.emplace(job_, session_, world_, "save",
+                     SaveSettings{.folder = options_.save,
+                                  .keep = options_.keep,
+                                  .data = data_.digest,
+                                  .lockstep = options_.version},
+                     op_deadline());
+    std::vector<std::string> damaged;
+    bool continues = false;
+    if (options_.start != Start::kNew) {
+      Result<Loaded> loaded = load_start();
+      const bool begins = options_.start == Start::kResumeOrNew && !loaded.ok() &&
+                          loaded.error().code == Code::kNoCheckpoint;
+      if (!loaded.ok() && !begins) return loaded.error();
+      if (begins) session_.workspace().begin_anew();
+      continues = options_.start != Start::kWeights && !begins;
+      if (continues) done_ = loaded->progress;
+      if (!begins) tell([&](RunObserver& one) { one.loaded(*loaded); });
+      if (options_.resumes() && !begins) damaged = std::move(loaded->damaged);
+    }
+    if (is_done()) return {};
+    if (saver_)
+      for (const std::string& path : saver_->begin_at(done_.step, damaged))
+        tell([&](RunObserver& one) { one.set_aside(path); });
+    tell([&](RunObserver& one) { one.begins(done_, continues); });
+    return {};
+  }
+
+  Result<Loaded> load_start() {
+    const std::string& from = options_.resumes() ? options_.save : options_.from;
+    return options_.start == Start::kWeights
+               ? load_weights(job_, session_, world_, "load", from, op_deadline())
+               : load(job_, session_, world_, "load", from, data_.digest, op_deadline());
+  }
+
+  // The samples that this rank reads in a step lie side by side.
+  void expect(std::int64_t step) const {
+    if (step >= steps()) return;
+    const spec::StepBatch batch = job_.batch(step);
+    const std::int64_t rows = job_.spec.batch.microbatch,
+                       own = batch.sequences / job_.spec.layout.degrees.dp;
+    const data::StepSamples dealt{batch.first, own / rows, rows};
+    data_.training->expect(dealt.sample(session_.place().data_index(), 0, 0), own);
+  }
+
+  void on_step(std::int64_t step, const StepReport& report) {
+    const spec::StepBatch batch = job_.batch(step);
+    done_ = {step + 1, batch.first + batch.sequences, done_.tokens + report.tokens};
+    expect(step + 1);
+    if (options_.timelines > 0 && report.sequences == job_.spec.batch.global_batch)
+      record_.add(step, session_);
+    std::optional<std::uint64_t> digest;
+    if (options_.digests) digest = session_.state_digest();
+    tell([&](RunObserver& one) { one.step(step, report, digest); });
+    const std::int64_t interval = job_.spec.train.eval_interval;
+    if (interval > 0 && (done_.step % interval == 0 || done_.step == steps())) evaluate(step);
+    if (saver_ && options_.save_interval > 0 && done_.step % options_.save_interval == 0) save();
+    tell_saved();
+  }
+
+  void evaluate(std::int64_t step) {
+    const EvalReport report = session_.evaluate(*data_.held_out);
+    tell([&](RunObserver& one) { one.evaluation(step, report); });
+  }
+
+  void save() {
+    saver_->save(done_);
+    saved_ = done_.step;
+    tell([&](RunObserver& one) { one.saves(done_, saver_->paused()); });
+  }
+
+  void tell_saved() {
+    while (const auto ending = saver_ ? saver_->ended() : std::nullopt)
+      tell([&](RunObserver& one) { one.saved(*ending); });
+  }
+
+  // Where the run ends, whether it is due or not; what failed before is tried once more.
+  std::optional<Error> save_last() {
+    std::optional<SaveEnding> last;
+    if (saved_ == done_.step) last = saver_->finish();
+    if (!last || !last->path.ok()) {
+      save();
+      last = saver_->finish();
+    }
+    if (last->path.ok()) return std::nullopt;
+    Error error = last->path.error();
+    error.message = join_parts("step ", done_.step, " is not saved: ", error.message);
+    return error;
+  }
+
+  const Job& job_;
+  comm::World& world_;
+  const RunData& data_;
+  const RunOptions& options_;
+  const std::span<RunObserver* const> observers_;
+  Session session_;
+  StepRecord record_;
+  std::optional<Saver> saver_;
+  Progress done_;
+  std::int64_t saved_ = -1;  // step of the last save that this run began
+};
+
+}  // namespace
+
+RunEnding train(const Job& job, comm::World& world, const RunData& data, const RunOptions& options,
+                const std::atomic<bool>& stop, std::span<RunObserver* const> observers) {
+  return Run(job, world, data, options, observers).run(stop);
+}
+
+Ending train_steps(
+    Session& session, std::int64_t first, std::int64_t last, const std::atomic<bool>& stop,
+    const std::function<void(std::int64_t step, const StepReport& report)>& on_step) {
+  const bool skips = session.job().spec.train.on_nonfinite == spec::OnNonfinite::kSkip;
   int skipped = 0;
   for (std::int64_t step = first; step < last; ++step) {
     if (stop) session.workspace().ask_to_stop();

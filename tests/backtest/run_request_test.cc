@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tests/backtest/published.h"
+#include "tests/support/total_params.h"
 
 namespace lockstep::backtest {
 namespace {

@@ -29,24 +29,20 @@ TEST(Buffer, BecomesAConstBufferOfTheSameMemory) {
   const ConstBuffer readable = writable;
   EXPECT_EQ(readable.data, memory.data());
   EXPECT_EQ(readable.bytes(), 32);
-  EXPECT_EQ(readable.slice(1, 3).data, &memory[1]);
 }
 
 TEST(Buffer, SlicesStayInside) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   std::array<std::uint8_t, 4> memory{};
   const Buffer whole{memory.data(), 4, DType::kU8, {}};
-  const ConstBuffer readable = whole;
   for (const auto& [first, num] : {std::pair<std::int64_t, std::int64_t>{-1, 1},
                                    {0, 5},
                                    {4, 1},
                                    {1, -1},
                                    {5, 0},
                                    {1, kHuge},
-                                   {kHuge, kHuge}}) {
+                                   {kHuge, kHuge}})
     EXPECT_THROW(whole.slice(first, num), BrokenInvariant) << first << " " << num;
-    EXPECT_THROW(readable.slice(first, num), BrokenInvariant) << first << " " << num;
-  }
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -30,16 +28,6 @@ TEST(Check, NamesConditionPlaceAndValues) {
   EXPECT_NE(message.find("check_test.cc:"), std::string::npos) << message;
   EXPECT_TRUE(message.ends_with("broken invariant: 1 > 2: got 1 of 2.5")) << message;
   EXPECT_TRUE(message_of([] { LS_CHECK(false); }).ends_with("broken invariant: false"));
-}
-
-TEST(Check, PutsTheContextOfItsThreadFirst) {
-  std::string mine, other;
-  set_check_context("rank 3");
-  std::thread([&] { other = message_of([] { LS_CHECK(false); }); }).join();
-  mine = message_of([] { LS_CHECK(false); });
-  set_check_context("");
-  EXPECT_TRUE(mine.starts_with("rank 3: ")) << mine;
-  EXPECT_FALSE(other.starts_with("rank 3: ")) << other;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ TEST(Codes, RowsAscend) {
     EXPECT_LT(code_table()[i - 1].code, code_table()[i].code) << to_text(code_table()[i].code);
 }
 
-// C++ can not list enumerators, so the header is read as text.
+// C++ cannot list enumerators, so the header is read as text.
 TEST(Codes, EveryEnumeratorHasARow) {
   std::ifstream header(support::source_dir() + "/lockstep/base/codes.h");
   std::set<int> declared, listed;
@@ -53,8 +53,13 @@ TEST(Codes, TitlesAreOneLineLowerCaseWithoutFullStop) {
     EXPECT_EQ(row.title.find('\n'), std::string_view::npos);
     EXPECT_LE(row.title.size(), 80u);
     EXPECT_TRUE(titles.insert(row.title).second) << "title used twice";
-    ASSERT_FALSE(row.explanation.empty());
-    EXPECT_EQ(row.explanation.back(), '.');
+    for (const std::string_view text : {row.explanation, row.remedy}) {
+      ASSERT_FALSE(text.empty());
+      EXPECT_EQ(text.back(), '.');
+      EXPECT_EQ(text.find('\n'), std::string_view::npos) << "lines are broken where it is shown";
+    }
+    ASSERT_FALSE(row.example.empty());
+    EXPECT_NE(row.example.back(), '.');
   }
 }
 

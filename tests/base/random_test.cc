@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <set>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -77,6 +78,17 @@ TEST(RandomStream, NormalsHaveTheMomentsOfTheNormalDistribution) {
   for (int k = 0; k < 4; ++k)
     EXPECT_NEAR(sums[k] / kDraws, want[k], 5 * std::sqrt(variance[k] / kDraws)) << "moment " << k;
   EXPECT_NEAR(beyond_two / static_cast<double>(kDraws), std::erfc(std::sqrt(2.0)), 0.0025);
+}
+
+TEST(RandomStream, ManyNormalsAreThoseOfTheirIndices) {
+  const RandomStream stream(7, "many");
+  for (const std::uint64_t first :
+       {std::uint64_t{0}, std::uint64_t{3}, (std::uint64_t{1} << 32) - 5})
+    for (const std::size_t count : {0, 1, 255, 256, 257, 1000}) {
+      std::vector<double> drawn(count, 99);
+      stream.normals(first, drawn);
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(drawn[i], stream.normal(first + i)) << i;
+    }
 }
 
 TEST(RandomStream, NeighboursAreNotCorrelated) {

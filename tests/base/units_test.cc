@@ -41,5 +41,13 @@ TEST(Units, TimesChooseTheirUnit) {
   EXPECT_EQ(to_text(Seconds{11520}), "3 h 12 min");
 }
 
+TEST(Units, ShortestTextReadsBackAsTheSameNumber) {
+  for (const auto& [number, text] :
+       {std::pair{5e-4, "5e-4"}, {0.1, "0.1"}, {1.0, "1"}, {1e22, "1e+22"}, {-0.25, "-0.25"}})
+    EXPECT_EQ(shortest(number), text);
+  for (const double number : {1.0 / 3, 6.02214076e23, 5e-324, 0.95})
+    EXPECT_EQ(std::strtod(shortest(number).c_str(), nullptr), number);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,10 +18,10 @@ namespace {
 class CheckpointTest : public testing::Test {
  protected:
   void SetUp() override {
-    files::remove_all(disk_, root_);
+    std::filesystem::remove_all(root_);
     make_folders(disk_, folder_);
   }
-  void TearDown() override { files::remove_all(disk_, root_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
 
   RecordingDisk disk_;  // quicker than the machine's: it does not sync
   const std::string root_ = scratch("checkpoints");
@@ -67,7 +69,7 @@ TEST_F(CheckpointTest, RefusesWhatItDoesNotHave) {
   EXPECT_EQ(message(norm, DType::kF64, 56), "");
   EXPECT_EQ(
       message(norm, DType::kBF16, 14),
-      " has weight of tensor `blocks.0.norm` as F32, which can not become bf16 without rounding");
+      " has weight of tensor `blocks.0.norm` as F32, which cannot become bf16 without rounding");
   EXPECT_EQ(message({"norm", Role::kWeight, {7}, whole({7}), 0, 7}, DType::kF32, 28),
             " has no weight of tensor `norm`");
   EXPECT_EQ(message({"blocks.0.norm", Role::kWeight, {8}, whole({8}), 0, 7}, DType::kF32, 28),
@@ -115,6 +117,48 @@ TEST_F(CheckpointTest, TheNewestThatIsWholeIsChosen) {
   EXPECT_FALSE(is_checkpoint(folder_));
 }
 
+// What a run did not make stays, whatever it is called: a link, a person's notes, a foreign folder.
+TEST_F(CheckpointTest, NothingIsRemovedThatThisProgramDidNotMake) {
+  namespace fs = std::filesystem;
+  Dice dice(8);
+  const std::string other = root_ + "/other", victim = root_ + "/victim";
+  fs::create_directories(other);
+  fs::create_directories(victim + "/inner");
+  std::ofstream(victim + "/inner/thesis") << "years of work";
+  const std::string original = save_sample(disk_, other, 1, dice);
+  fs::create_directory_symlink(original, folder_ + "/step-00000001");
+  for (const int step : {2, 3, 4, 5}) save_sample(disk_, folder_, step, dice);
+  std::ofstream(folder_ + "/step-00000002/notes.txt") << "the good one";
+  fs::create_directory_symlink(victim, folder_ + "/step-00000009.tmp-x");
+  fs::create_directory_symlink(victim, folder_ + "/step-00000003.tmp-removed");
+  fs::create_directories(folder_ + "/step-00000007.tmp-mine.d");
+  fs::create_directories(folder_ + "/my.tmp-0123");
+  clean(disk_, folder_);
+  retain(disk_, folder_, 1);
+  EXPECT_TRUE(fs::exists(victim + "/inner/thesis"));
+  EXPECT_TRUE(Checkpoint::open(original)->check_files().ok());
+  EXPECT_TRUE(fs::exists(folder_ + "/step-00000002/notes.txt"));
+  EXPECT_TRUE(Checkpoint::open(folder_ + "/step-00000002")->check_files().ok());
+  for (const char* name : {"/step-00000001", "/step-00000009.tmp-x", "/step-00000003.tmp-removed",
+                           "/step-00000007.tmp-mine.d", "/my.tmp-0123"})
+    EXPECT_TRUE(fs::exists(folder_ + name)) << name;
+  EXPECT_FALSE(fs::exists(folder_ + "/step-00000004")) << "but old ones of its own go";
+  EXPECT_TRUE(fs::exists(folder_ + "/step-00000005"));
+}
+
+TEST_F(CheckpointTest, ADamagedOneIsSetAsideUnderANameOfItsOwn) {
+  Dice dice(9);
+  for (int time = 0; time < 2; ++time) {
+    const std::string path = save_sample(disk_, folder_, 4, dice);
+    EXPECT_EQ(set_aside(disk_, path), path + (time == 0 ? ".damaged" : ".damaged-2"));
+  }
+  EXPECT_TRUE(candidates(disk_, folder_).empty());
+  clean(disk_, folder_);
+  retain(disk_, folder_, 1);
+  EXPECT_EQ(disk_.list(folder_ + "/step-00000004.damaged").size(),
+            disk_.list(folder_ + "/step-00000004.damaged-2").size());
+}
+
 TEST_F(CheckpointTest, AFolderWithAnotherNameIsRefused) {
   Dice dice(6);
   const std::string path = save_sample(disk_, folder_, 7, dice);
@@ -125,14 +169,19 @@ TEST_F(CheckpointTest, AFolderWithAnotherNameIsRefused) {
   EXPECT_TRUE(Checkpoint::open(folder_ + "/mine").ok());
 }
 
-TEST(Manifest, ReadsAsItWasWritten) {
+Manifest sample_manifest(std::int64_t step) {
   Dice dice(7);
   RecordingDisk disk;
   const std::string folder = scratch("manifest");
-  files::remove_all(files::real_disk(), folder);
+  std::filesystem::remove_all(folder);
   files::real_disk().make_folder(folder);
-  const Manifest manifest = write_sample(disk, folder, 3, 2, 0, dice);
-  files::remove_all(files::real_disk(), folder);
+  Manifest manifest = write_sample(disk, folder, step, 2, 0, dice);
+  std::filesystem::remove_all(folder);
+  return manifest;
+}
+
+TEST(Manifest, ReadsAsItWasWritten) {
+  const Manifest manifest = sample_manifest(3);
   const std::string text = to_text(manifest);
   const auto again = parse_manifest(text, "m");
   ASSERT_TRUE(again.ok()) << again.error().message;
@@ -141,6 +190,41 @@ TEST(Manifest, ReadsAsItWasWritten) {
   EXPECT_NE(manifest.find("cube", Role::kFirstMoment), nullptr);
   EXPECT_EQ(manifest.find("cubes", Role::kFirstMoment), nullptr);
   EXPECT_NE(digest_of(manifest.model), digest_of(manifest.config));
+}
+
+// With digests that fit: what no run writes, whoever signed it.
+TEST(Manifest, ASignedOneWithoutSenseIsRefused) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  using Change = void (*)(Manifest&);
+  const std::pair<Change, const char*> changes[] = {
+      {[](Manifest& m) { m.samples = kHuge; }, "`samples` is 9223372036854775807, above 48"},
+      {[](Manifest& m) { m.samples = 49; }, "`samples` is 49, above 48"},
+      {[](Manifest& m) { m.tokens = kHuge; }, "`tokens` is 9223372036854775807, above 3072"},
+      {[](Manifest& m) { m.tokens = -1; }, "`tokens` is no whole number from 0 on"},
+      {[](Manifest& m) { m.updates = 4; }, "`updates` is 4, above 3"},
+      {[](Manifest& m) { m.step = 0; }, "`updates` is 3, above 0"},
+      {[](Manifest& m) { m.step = -3; }, "`step` is no whole number from 0 on"},
+      {[](Manifest& m) { m.step = kHuge; },
+       "`step` is 9223372036854775807, above 9007199254740992"},
+      {[](Manifest& m) { m.config[2].second = "much"; }, "`samples` is 48, above 0"},
+      {[](Manifest& m) { m.config[3].second = "-64"; }, "`tokens` is 3000, above 0"},
+      {[](Manifest& m) { m.config.clear(), m.tokens = kHuge; },
+       "`tokens` is 9223372036854775807, above 9007199254740992"},
+      {[](Manifest& m) { m.files[0].bytes = m.files[1].bytes = kHuge; },
+       "`files[0].bytes` is 9223372036854775807, above 9007199254740992"},
+      {[](Manifest& m) { m.tensors[0].slices[0].file = 99; }, "is in no list"},
+      {[](Manifest& m) { m.tensors[0].shape = {kHuge, kHuge}; }, "does not fit into 63 bits"},
+  };
+  const Manifest good = sample_manifest(3);
+  ASSERT_TRUE(parse_manifest(to_text(good), "m").ok());
+  for (const auto& [change, told] : changes) {
+    Manifest forged = good;
+    change(forged);
+    const auto read = parse_manifest(to_text(forged), "m");
+    ASSERT_FALSE(read.ok()) << "accepted, but: " << told;
+    EXPECT_EQ(read.error().code, Code::kBadManifest);
+    EXPECT_NE(read.error().message.find(told), std::string::npos) << read.error().message;
+  }
 }
 
 TEST(Coverage, FindsWhatIsInNoSliceAndInTwo) {
@@ -155,6 +239,7 @@ TEST(Coverage, FindsWhatIsInNoSliceAndInTwo) {
     const auto covered = check_coverage(manifest, "m");
     return covered.ok() ? "" : covered.error().message;
   };
+  EXPECT_EQ(check_coverage(manifest, "m").error().message, "`m`: `tensors` is empty");
   EXPECT_EQ(told({record(all, 0, 24)}), "");
   EXPECT_EQ(told({record(right, 3, 16), record(left, 0, 8), record(right, 0, 3)}), "");
   EXPECT_EQ(told({record(right, 4, 16), record(left, 0, 8), record(right, 0, 3)}),

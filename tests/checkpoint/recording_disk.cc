@@ -70,9 +70,16 @@ void RecordingDisk::rename(const std::string& from, const std::string& to) {
 void RecordingDisk::sync_folder(const std::string& path) {
   calls_.push_back({Kind::kSyncFolder, path});
 }
-void RecordingDisk::remove(const std::string& path) {
-  files::real_disk().remove(path);
+void RecordingDisk::remove_file(const std::string& path) {
+  files::real_disk().remove_file(path);
   calls_.push_back({Kind::kRemove, path});
+}
+bool RecordingDisk::remove_folder(const std::string& path, const files::OwnNames& is_own) {
+  const std::vector<std::string> names = list(path);
+  if (!files::real_disk().remove_folder(path, is_own)) return false;
+  for (const std::string& name : names) calls_.push_back({Kind::kRemove, path + "/" + name});
+  calls_.push_back({Kind::kRemove, path});
+  return true;
 }
 std::vector<std::string> RecordingDisk::list(const std::string& path) {
   return files::real_disk().list(path);

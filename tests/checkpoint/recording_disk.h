@@ -25,7 +25,8 @@ class RecordingDisk final : public files::Disk {
   void make_folder(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void sync_folder(const std::string& path) override;
-  void remove(const std::string& path) override;
+  void remove_file(const std::string& path) override;
+  bool remove_folder(const std::string& path, const files::OwnNames& is_own) override;
   std::vector<std::string> list(const std::string& path) override;
 
   const std::vector<DiskCall>& calls() const { return calls_; }

@@ -127,7 +127,7 @@ inline Manifest write_sample(files::Disk& disk, const std::string& temporary, st
   manifest.tokens = 1000 * step;
   manifest.updates = step;
   manifest.model = {{"layers", "2"}, {"hidden", "32"}};
-  manifest.config = {{"seed", "1"}, {"lr", "0.1"}};
+  manifest.config = {{"seed", "1"}, {"lr", "0.1"}, {"global_batch", "16"}, {"seq", "64"}};
   manifest.data = "made up";
   manifest.state = {{"noise", "0x1p-3"}};
   manifest.layout = "dp2";

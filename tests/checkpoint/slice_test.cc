@@ -39,7 +39,7 @@ TEST(Slice, RunsAreTheElementsThatBothHold) {
     for (std::size_t i = 0; i < targets.size(); ++i)
       if (held.contains(targets[i])) expected.emplace_back(held[targets[i]], i);
     std::int64_t end = -1;
-    for (const mesh::Run& run : common_runs(from, to)) {
+    for (const checkpoint::Run& run : common_runs(from, to)) {
       EXPECT_GT(run.length, 0);
       EXPECT_GE(run.target, end);
       end = run.target + run.length;
@@ -57,8 +57,8 @@ TEST(Slice, RolesHaveNames) {
   EXPECT_EQ(entry_name({"a.b", Role::kSecondMoment, {}, {}, 0, 1}), "a.b:second_moment");
 }
 
-arch::Model model_of(bool tied, arch::Family family) {
-  arch::ModelConfig config;
+model::Model model_of(bool tied, model::Family family) {
+  model::ModelConfig config;
   config.family = family;
   config.layers = 2;
   config.hidden = 16;
@@ -69,28 +69,28 @@ arch::Model model_of(bool tied, arch::Family family) {
   config.vocab = 10;
   config.max_positions = 8;
   config.tied = tied;
-  if (family == arch::Family::kGpt2) config.norm = arch::NormKind::kLayerNorm;
-  return arch::describe(config).value();
+  if (family == model::Family::kGpt2) config.norm = model::NormKind::kLayerNorm;
+  return model::describe(config).value();
 }
 
 // Whoever shares a unit, in tensor ranks and shards: those that are no copies hold everything once.
 TEST(UnitSlices, OfAllRanksAreTheModelOnce) {
   for (const bool tied : {false, true})
-    for (const arch::Family family : {arch::Family::kLlama, arch::Family::kGpt2})
+    for (const model::Family family : {model::Family::kLlama, model::Family::kGpt2})
       for (const std::int64_t tp : {1, 2})
         for (const std::int64_t shards : {1, 3}) {
-          const arch::Model model = model_of(tied, family);
-          const auto layouts = arch::flat_layouts(model, tp);
+          const model::Model model = model_of(tied, family);
+          const auto layouts = model::flat_layouts(model, tp);
           std::map<std::string, std::vector<int>> times;
           for (const Slice& slice : model_slices(model, Role::kWeight))
             times[slice.tensor].resize(static_cast<std::size_t>(slice.size()));
           for (int unit = 0; unit < model.num_units(); ++unit)
             for (std::int64_t coord = 0; coord < tp; ++coord)
               for (std::int64_t shard = 0; shard < shards; ++shard) {
-                const arch::FlatLayout& layout =
+                const model::FlatLayout& layout =
                     layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
-                const arch::FlatRange range = layout.shard(shards, shard);
-                const arch::TensorPlace place = {tp, coord};
+                const model::FlatRange range = layout.shard(shards, shard);
+                const model::TensorPlace place = {tp, coord};
                 std::map<std::pair<std::string, std::int64_t>, std::int64_t> buffer;
                 for (const UnitSlice& part :
                      unit_slices(model, unit, layout, place, range, Role::kWeight)) {
@@ -104,12 +104,12 @@ TEST(UnitSlices, OfAllRanksAreTheModelOnce) {
                 }
                 // flat_runs says the same in another way.
                 std::size_t elements = 0;
-                for (const arch::FlatRun& run :
-                     arch::flat_runs(model.unit(unit), layout, place, range))
+                for (const model::FlatRun& run :
+                     model::flat_runs(model.unit(unit), layout, place, range))
                   for (std::int64_t i = 0; i < run.length; ++i, ++elements) {
-                    const arch::Param& param =
+                    const model::Param& param =
                         model.unit(unit).params[static_cast<std::size_t>(run.param)];
-                    std::string name = arch::name_at(param.name, arch::Model::layer(unit));
+                    std::string name = model::name_at(param.name, model::Model::layer(unit));
                     if (param.tied) name = model.unit(0).params[0].name;
                     ASSERT_EQ((buffer[{name, run.element + i}]), run.at + i) << name;
                   }
@@ -121,7 +121,7 @@ TEST(UnitSlices, OfAllRanksAreTheModelOnce) {
               ASSERT_EQ(count, 1) << name << " tp " << tp << " shards " << shards;
               ++all;
             }
-          EXPECT_EQ(all, arch::count(model).total);
+          EXPECT_EQ(all, model::count(model).total);
         }
 }
 

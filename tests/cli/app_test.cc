@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include "cli/help.h"
@@ -186,8 +187,7 @@ void check_help(const std::vector<Verb>& verbs, const std::string& path) {
     for (std::size_t at = 0; at < page.size(); at = page.find('\n', at) + 1)
       EXPECT_LE(page.find('\n', at) - at, 80u) << page.substr(at, 100);
     EXPECT_FALSE(verb.examples.empty()) << own;
-    const bool runs = verb.run != nullptr || (verb.needs_torch && !LOCKSTEP_WITH_TORCH);
-    EXPECT_EQ(runs, verb.verbs.empty()) << own;
+    EXPECT_EQ((verb.run != nullptr) + (verb.engine != nullptr), verb.verbs.empty() ? 1 : 0) << own;
     check_help(verb.verbs, own);
   }
 }
@@ -333,16 +333,79 @@ INSTANTIATE_TEST_SUITE_P(
                             "error[LS0004]: cannot read `/`: it is a directory",
                             "name a file in it"}));
 
-TEST(Explain, KnowsEveryCode) {
-  const std::string list = tell({"explain"}).out;
-  for (const CodeRow& row : code_table()) {
-    EXPECT_NE(list.find(to_text(row.code)), std::string::npos);
-    const Told one = tell({"explain", to_text(row.code)});
-    EXPECT_EQ(one.code, ExitCode::kOk);
-    EXPECT_NE(one.out.find(row.explanation), std::string::npos);
-    const Result<Json> json = Json::parse(tell({"explain", to_text(row.code), "--json"}).out);
-    ASSERT_TRUE(json.ok());
-    EXPECT_EQ(json->find("codes")->items()[0].find("title")->as_text(), row.title);
+// What is wrong was written on the command line, so that is the place, and its nearest values are the help.
+TEST(Overrides, AreTheirOwnPlace) {
+  const std::string tiny = support::source_dir() + "/examples/tiny.toml";
+  struct Case {
+    std::string set, help;
+  };
+  for (const auto& [set, help] :
+       {Case{"layout.dp=1000", "the nearest dp: 8\n"},
+        Case{"layout.dp=3", "the nearest dp: 2 or 4\n"},
+        Case{"batch.microbatch=5", "the nearest microbatch: 4 or 8\n"},
+        Case{"batch.global_batch=33", "the nearest global_batch: 32 or 36\n"},
+        Case{"layout.tp=7", "the nearest tp that does: 4"},
+        Case{"layout.pp=9", "a stage needs at least one layer: pp = 4 or less"}}) {
+    const Told ran = tell({"config", "check", tiny, "--set", set});
+    EXPECT_NE(ran.err.find("help: " + help), std::string::npos) << set << "\n" << ran.err;
+    EXPECT_TRUE(ran.err.ends_with(" in --set\n")) << ran.err;
+    const Json json = *Json::parse(tell({"config", "check", tiny, "--set", set, "--json"}).err);
+    EXPECT_EQ(json.find("subject")->as_text(), "--set");
+  }
+  // tp is wrong for the heads and for the sequence: both say what tp may be.
+  const Told both =
+      tell({"config", "check", tiny, "--set", "layout.tp=7", "--set", "model.heads=6"});
+  EXPECT_NE(both.err.find("the nearest tp: 4 or 8"), std::string::npos) << both.err;
+  // One mistake here, one there.
+  const Told mixed =
+      tell({"config", "check", support::source_dir() + "/tests/golden/cli/contradictions.toml",
+            "--set", "train.dtype=\"f31\""});
+  EXPECT_TRUE(mixed.err.ends_with("contradictions.toml and --set\n")) << mixed.err;
+}
+
+// Nothing that a command line says is left aside in silence.
+TEST(Options, ThatWouldBeIgnoredAreRefused) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"model", "--list", "--fields"},
+        {"model", "--list", "--seq", "8"},
+        {"model", "--fields", "--seq", "8"},
+        {"cluster", "--list", "--fields"}}) {
+    const Told ran = tell(words);
+    EXPECT_EQ(ran.code, ExitCode::kUsage) << words[0] << words[1] << words[2] << ran.out;
+    EXPECT_NE(ran.err.find(words[2]), std::string::npos) << ran.err;
+  }
+}
+
+// "1 microbatch", not "1 microbatches".
+TEST(Words, OneOfAThingIsSingular) {
+  const std::string tiny = support::source_dir() + "/examples/tiny.toml";
+  const std::vector<std::string> alone = {"--set", "batch.global_batch=1", "--set",
+                                          "batch.microbatch=1"};
+  std::vector<std::vector<std::string>> all = {
+      {"simulate", "--pp", "1", "--microbatches", "1"},
+      {"simulate", "--pp", "1", "--microbatches", "1", "--zero", "1"},
+      {"simulate", "--pp", "1", "--microbatches", "1", "--compare", "all"},
+      {"simulate", "--pp", "2", "--microbatches", "1", "--memory-cap", "1"},
+      {"simulate", tiny},
+      {"config", "check", tiny},
+      {"config", "check", tiny, "--set", "layout.pp=9", "--set", "model.layers=1"},
+      {"config", "check", tiny, "--set", "layout.dp=2"},
+      {"plan", tiny, "--cluster", "h100:1", "--memory", "--explain"},
+      {"plan", "--model", "llama3-8b", "--cluster", "h200:1", "--seq", "8192", "--global-batch",
+       "1"},
+      {"plan", "--model", "llama3-8b", "--cluster", "h200:8", "--seq", "8192", "--global-batch",
+       "8", "--layout", "tp=1,pp=1,dp=8,recompute=block"},
+      {"cluster", "h100:1"}};
+  const std::regex wrong(
+      "(^|[^0-9.,x=-])1 (microbatches|coordinates|devices|ranks|sequences|layers|"
+      "stages|units|layouts|tokens|days|files|blocks|computations|pieces)\\b");
+  for (std::vector<std::string>& words : all) {
+    if (std::ranges::find(words, tiny) != words.end())
+      words.insert(words.end(), alone.begin(), alone.end());
+    const Told ran = tell(words);
+    std::smatch found;
+    const std::string text = ran.out + ran.err;
+    EXPECT_FALSE(std::regex_search(text, found, wrong)) << found.str() << "\n" << text;
   }
 }
 
@@ -480,11 +543,6 @@ TEST(ExitCodes, EveryCodeHasOne) {
 }
 
 TEST(Torch, AVerbThatNeedsItSaysSoInACoreBuild) {
-  Verb verb = probe(print_args);
-  verb.needs_torch = true;
-  const Told ran = tell({"probe"}, {verb});
-  EXPECT_EQ(ran.code, LOCKSTEP_WITH_TORCH ? ExitCode::kOk : ExitCode::kEnvironment);
-  EXPECT_EQ(ran.err.find("error[LS0601]") == 0, !LOCKSTEP_WITH_TORCH) << ran.err;
   if (LOCKSTEP_WITH_TORCH) return;
   for (const char* name : {"train", "verify"}) {
     const Told refused = tell({name});

@@ -1,7 +1,9 @@
 // The real program: what a shell sees.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "lockstep/base/json.h"
@@ -19,7 +21,7 @@ TEST_F(Binary, AloneItShowsHelpAndSucceeds) {
 }
 
 TEST_F(Binary, ExitCodesAreTheContract) {
-  write("good.toml", "model.name = \"tiny-llama\"\nbatch = { seq = 8, global_batch = 1 }\n");
+  write("good.toml", "model.name = \"llama-tiny\"\nbatch = { seq = 8, global_batch = 1 }\n");
   write("bad.toml", "model.name = 3\n");
   EXPECT_EQ(run("--version").code, 0);
   EXPECT_EQ(run("config check bad.toml").code, 2);
@@ -27,6 +29,19 @@ TEST_F(Binary, ExitCodesAreTheContract) {
   EXPECT_EQ(run("config check missing.toml").code, 3);
   EXPECT_EQ(run("config check .").code, 3);
   EXPECT_EQ(run("explain >/dev/full").code, 3);
+}
+
+// Without the module beside it, or LibTorch on the machine.
+TEST_F(Binary, WhatNeedsNoTorchLoadsNone) {
+  std::filesystem::copy(LOCKSTEP_BINARY, dir_ / "lockstep");
+  EXPECT_EQ(run("--version", "", "./lockstep").code, 0);
+  EXPECT_EQ(run("model llama3-8b", "", "./lockstep").code, 0);
+  const Ran refused = run("train", "", "./lockstep");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_TRUE(refused.err.starts_with("error[LS0601]: `lockstep train` needs LibTorch, which "))
+      << refused.err;
+  const bool names_it = refused.err.find("liblockstep_torch.so") != std::string::npos;
+  EXPECT_EQ(names_it, LOCKSTEP_WITH_TORCH != 0) << refused.err;
 }
 
 TEST_F(Binary, FiveMistakesAreFiveDiagnostics) {
@@ -62,6 +77,23 @@ TEST_F(Binary, IsPlainInAPipeUnlessForced) {
   EXPECT_EQ(run("nonsense").err.find('\x1b'), std::string::npos);
   EXPECT_NE(run("nonsense --color always").err.find('\x1b'), std::string::npos);
   EXPECT_NE(run("nonsense", "CLICOLOR_FORCE=1").err.find('\x1b'), std::string::npos);
+}
+
+// Prose is as wide as COLUMNS says; a table in a pipe is whole unless COLUMNS says otherwise.
+TEST_F(Binary, ObeysColumns) {
+  const std::string plan =
+      "plan --model llama3-70b --cluster h100:512 --seq 8192 --global-batch 512";
+  const auto widest = [&](const std::string& words, const std::string& variables) {
+    std::istringstream lines(run(words, variables).out);
+    std::size_t most = 0;
+    for (std::string line; std::getline(lines, line);) most = std::max(most, line.size());
+    return most;
+  };
+  EXPECT_LE(widest("explain LS0840", "COLUMNS=60"), 60U);
+  EXPECT_GT(widest("explain LS0840", "COLUMNS=nonsense"), 60U);
+  EXPECT_GT(widest(plan, ""), 100U);
+  EXPECT_LE(widest(plan, "COLUMNS=80"), 80U);
+  EXPECT_GT(widest(plan, "COLUMNS=300"), 100U);
 }
 
 // Whatever is in the file: an exit code of the contract, text that is safe to print, and valid

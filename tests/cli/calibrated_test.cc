@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "cli/simulate_workload.h"
+#include "cli/simulate/workload.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
-#include "lockstep/cost/calibrated_prices.h"
-#include "lockstep/plan/step.h"
-#include "lockstep/plan/step_sizes.h"
-#include "lockstep/schedule/text.h"
+#include "lockstep/cost/measured/calibrated_prices.h"
+#include "lockstep/program/text.h"
+#include "lockstep/spec/step.h"
+#include "lockstep/spec/step_sizes.h"
 #include "tests/cli/answer.h"
-#include "tests/cost/calibrations.h"
+#include "tests/cost/measured/calibrations.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
@@ -54,11 +54,11 @@ class Calibrated : public testing::Test {
   // Of the example, which spec_ is.
   std::string calibration_file(const std::string& name = "cal.json") const {
     cost::Calibration made = cost::some_calibration(2);
-    made.print = cost::fingerprint(spec_.model, plan::step_sizes(spec_).unit);
+    made.print = cost::fingerprint(spec_.model, spec::step_sizes(spec_).unit);
     return write(name, write_calibration(made));
   }
 
-  static std::vector<std::string> words(const plan::Layout& layout) {
+  static std::vector<std::string> words(const spec::Layout& layout) {
     std::vector<std::string> all = {"simulate", support::source_dir() + "/examples/tiny.toml"};
     const auto set = [&](const std::string& key, const std::string& value) {
       all.insert(all.end(), {"--set", "layout." + key + "=" + value});
@@ -78,22 +78,22 @@ class Calibrated : public testing::Test {
   }
 
   std::filesystem::path dir_;
-  plan::Spec spec_;
+  spec::Spec spec_;
 };
 
 // The timeline that the simulator itself would have measured, on every rank of a coordinate.
-cost::RunTimeline simulated_run(const plan::Spec& spec, const cost::Calibration& known,
+cost::RunTimeline simulated_run(const spec::Spec& spec, const cost::Calibration& known,
                                 Seconds extra) {
-  const arch::Model model = arch::describe(spec.model).value();
-  const schedule::Program program = plan::program_for(model, spec.layout, spec.batch).value();
+  const model::Model model = model::describe(spec.model).value();
+  const program::Program program = spec::program_for(model, spec.layout, spec.batch).value();
   const mesh::Mesh mesh = mesh::Mesh::create(spec.layout.degrees).value();
-  const cost::StepSizes sizes = plan::step_sizes(spec);
+  const cost::StepSizes sizes = spec::step_sizes(spec);
   const auto prices =
       cost::CalibratedPrices::create(known, program, model, sizes, mesh, "").value();
   sim::Conditions conditions;
-  conditions.host = [&](Coord c, const schedule::Op& op) { return prices.host(c, op); };
-  const auto time = [&](Coord c, const schedule::Op& op) {
-    const bool is_slow = op.kind == schedule::OpKind::kForward && op.unit == 1;
+  conditions.host = [&](Coord c, const program::Op& op) { return prices.host(c, op); };
+  const auto time = [&](Coord c, const program::Op& op) {
+    const bool is_slow = op.kind == program::OpKind::kForward && op.unit == 1;
     return prices.time(c, op) + (is_slow ? extra : Seconds{});
   };
   const sim::Simulation simulation = sim::simulate(program, time, conditions).value();
@@ -113,7 +113,7 @@ cost::RunTimeline simulated_run(const plan::Spec& spec, const cost::Calibration&
 TEST_F(Calibrated, AgainstItsOwnTimelineNothingIsOff) {
   const std::string calibration = calibration_file();
   for (const char* name : kLayouts) {
-    spec_.layout = plan::parse_layout(name).value();
+    spec_.layout = spec::parse_layout(name).value();
     const auto compare = [&](Seconds extra) {
       const std::string timeline = write(
           "run.timeline", write_timeline(simulated_run(spec_, cost::some_calibration(2), extra)));
@@ -142,7 +142,7 @@ TEST_F(Calibrated, AgainstItsOwnTimelineNothingIsOff) {
 
 TEST_F(Calibrated, TheTableEndsWithTheStep) {
   const std::string calibration = calibration_file();
-  spec_.layout = plan::parse_layout("pp2 dp1").value();
+  spec_.layout = spec::parse_layout("pp2 dp1").value();
   const std::string timeline = write(
       "run.timeline", write_timeline(simulated_run(spec_, cost::some_calibration(2), {0.25})));
   const Answer ran =
@@ -155,7 +155,7 @@ TEST_F(Calibrated, TheTableEndsWithTheStep) {
 
 TEST_F(Calibrated, RefusesWhatCanNotBeMeant) {
   const std::string calibration = calibration_file();
-  spec_.layout = plan::parse_layout("dp2 zero1").value();
+  spec_.layout = spec::parse_layout("dp2 zero1").value();
   const std::string timeline =
       write("run.timeline", write_timeline(simulated_run(spec_, cost::some_calibration(2), {})));
   const auto refused = [&](std::vector<std::string> asked, const std::string& says) {
@@ -180,6 +180,9 @@ TEST_F(Calibrated, RefusesWhatCanNotBeMeant) {
           "was measured with model.hidden = 64, asked for is 128");
   refused(with(own, {"--calibration", calibration, "--set", "layout.dp=4"}),
           "does not know all_reduce of 4 ranks");
+  // The command that measures what is missing, to be copied.
+  refused({"simulate", own[1], "--calibration", calibration, "--set", "layout.dp=4"},
+          "lockstep calibrate " + own[1] + " --set 'layout.dp=4' --out ");
   refused(with(own, {"--calibration", timeline}), "is of schema lockstep.timeline/1");
   refused(with(own, {"--calibration", calibration, "--against", calibration}),
           "is of schema lockstep.calibration/1");
@@ -204,7 +207,7 @@ TEST_F(Calibrated, PlansWithTheTimesThatAreSimulated) {
   for (std::size_t i = 0; i < rows.size(); i += 5) {
     const std::string name = rows[i].find("name")->as_text();
     const Answer alone =
-        run(words(plan::parse_layout(name).value()), {"--calibration", calibration, "--json"});
+        run(words(spec::parse_layout(name).value()), {"--calibration", calibration, "--json"});
     ASSERT_EQ(alone.code, ExitCode::kOk) << name << alone.err;
     const Json timed = Json::parse(alone.out).value().find("schedules")->items()[0];
     EXPECT_EQ(rows[i].find("step_s")->find("total")->as_real(), timed.find("makespan")->as_real())
@@ -231,6 +234,8 @@ TEST_F(Calibrated, PlansOnlyWhatWasMeasured) {
   refused({"--model", "llama3-8b"}, "prices the ops of a run, but no run file");
   refused({example, "--explain"}, "--explain prices other machines");
   refused({example, "--objective", "cost"}, "tries fewer devices");
+  refused({example, "--dtype", "fp8"},
+          "--dtype would do nothing: --calibration has measured times");
   refused({example, "--set", "model.hidden=128"}, "was measured with model.hidden = 64");
   refused({example, "--layout", "dp2 zero1", "--cluster", "cpu-gloo:4"}, "dp");
   refused({example, "--layout", "dp=2,microbatch=2"}, "microbatch 2 with tp 1");

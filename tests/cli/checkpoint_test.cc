@@ -1,7 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
+#include <limits>
 
+#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/model/user_model.h"
 #include "tests/checkpoint/sample.h"
 #include "tests/cli/answer.h"
 
@@ -60,10 +65,56 @@ TEST_F(CheckpointVerb, ShowsWhatIsInOne) {
   const Json json = Json::parse(run({"show", path(20), "--json"}).out).value();
   EXPECT_EQ(json.find("tensors")->items().size(), 12u);
   EXPECT_EQ(json.find("step")->as_int(), 20);
-  EXPECT_EQ(run({"show", folder_}).code, ExitCode::kEnvironment);
+}
+
+// As `ls`, `verify` and `convert` do: of a folder, the newest; a newer one that is damaged is not passed over in silence.
+TEST_F(CheckpointVerb, ShowsTheNewestOfAFolder) {
+  const Answer newest = run({"show", folder_});
+  EXPECT_EQ(newest.code, ExitCode::kOk) << newest.err;
+  EXPECT_TRUE(newest.out.starts_with(path(30) + ": ")) << newest.out;
+  fs::remove(path(30) + "/MANIFEST.json");
+  const Answer damaged = run({"show", folder_});
+  EXPECT_EQ(damaged.code, ExitCode::kEnvironment) << damaged.out;
+  EXPECT_TRUE(says(damaged.err, path(20))) << damaged.err;
+  EXPECT_TRUE(says(run({"show", folder_ + "/none"}).err, "LS0825"));
+}
+
+// A file where a folder is expected: what it is, and what to name instead.
+TEST_F(CheckpointVerb, SaysThatAFileIsNoFolder) {
+  const std::string file = path(10) + "/rank-00000.safetensors";
+  for (const char* verb : {"ls", "show", "verify"}) {
+    const Answer ran = run({verb, file});
+    EXPECT_EQ(ran.code, ExitCode::kEnvironment) << ran.err;
+    EXPECT_TRUE(says(ran.err, "LS0825]: `" + file + "` is a file")) << ran.err;
+    EXPECT_TRUE(says(ran.err, "`" + path(10) + "`")) << ran.err;
+  }
+}
+
+// A training of a model that there is, with zeros; `change` may spoil the manifest before it is signed.
+void save_model(const std::string& folder, std::int64_t step,
+                const std::function<void(checkpoint::Manifest&)>& change = {}) {
+  const model::ModelConfig config = model::find("llama-tiny")->config;
+  const model::Model model = model::describe(config).value();
+  std::vector<checkpoint::TypedSlice> slices;
+  for (const checkpoint::Role role : checkpoint::kAllRoles)
+    for (checkpoint::Slice& slice : checkpoint::model_slices(model, role))
+      slices.push_back({std::move(slice)});
+  const std::string fresh = checkpoint::begin_save(files::real_disk(), folder, step, "n");
+  checkpoint::FileWriter file(files::real_disk(), fresh, checkpoint::file_name(0), slices);
+  for (const checkpoint::TypedSlice& slice : file.order())
+    file.write(std::vector<std::byte>(static_cast<std::size_t>(slice.bytes())));
+  checkpoint::Manifest manifest = file.finish();
+  manifest.step = manifest.updates = step;
+  manifest.model = model::model_facts(config);
+  manifest.config = {{"seq", "8"}, {"global_batch", "4"}};
+  if (change) change(manifest);
+  checkpoint::publish(files::real_disk(), folder, fresh, manifest);
 }
 
 TEST_F(CheckpointVerb, VerifiesOneAndAll) {
+  fs::remove_all(folder_);
+  fs::create_directories(folder_);
+  for (const int step : {10, 20}) save_model(folder_, step);
   EXPECT_EQ(run({"verify", path(10)}).code, ExitCode::kOk);
   EXPECT_EQ(run({"verify", folder_}).code, ExitCode::kOk);
   fs::resize_file(path(10) + "/rank-00000.safetensors", 4100);
@@ -73,6 +124,24 @@ TEST_F(CheckpointVerb, VerifiesOneAndAll) {
   EXPECT_TRUE(says(hurt.err, "has 4100 bytes, but had")) << hurt.err;
   const Json json = Json::parse(run({"verify", folder_, "--json"}).out).value();
   EXPECT_FALSE(json.find("whole")->as_bool());
+}
+
+TEST_F(CheckpointVerb, VerifiesTheSenseOfWhatIsSigned) {
+  using checkpoint::Manifest;
+  const std::pair<std::function<void(Manifest&)>, const char*> changes[] = {
+      {[](Manifest& m) { m.tensors.clear(); }, "`tensors` is empty"},
+      {[](Manifest& m) { m.tensors.pop_back(); }, "of tensor `"},
+      {[](Manifest& m) { m.samples = std::numeric_limits<std::int64_t>::max(); }, "above 160"},
+      {[](Manifest& m) { m.tokens = std::numeric_limits<std::int64_t>::max(); }, "above 0"},
+      {[](Manifest& m) { m.model[0].second = "99"; }, "names no model"}};
+  for (const auto& [change, told] : changes) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    save_model(folder_, 40, change);
+    const Answer refused = run({"verify", path(40)});
+    EXPECT_EQ(refused.code, ExitCode::kCheckFailed);
+    EXPECT_TRUE(says(refused.err, "LS0822") && says(refused.err, told)) << refused.err;
+  }
 }
 
 TEST_F(CheckpointVerb, TellsHowTwoDiffer) {

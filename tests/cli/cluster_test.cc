@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -32,6 +34,23 @@ TEST(ClusterVerb, ListsEveryDeviceInEightyColumns) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
   for (const cluster::CatalogRow& row : cluster::catalog())
     EXPECT_NE(ran.out.find("\n" + row.device.name + " "), std::string::npos) << row.device.name;
+}
+
+// One unit for memory, here and in `plan`: what a data sheet calls 80 GB is 80 GiB.
+TEST(ClusterVerb, MemoryIsInGibibytes) {
+  EXPECT_NE(run_cluster({"cluster", "h100:16"})
+                .out.find("memory        80 GiB at 3.35 TB/s, 1.25 TiB in all"),
+            std::string::npos);
+  const auto json = Json::parse(run_cluster({"cluster", "h100:16", "--json"}).out);
+  EXPECT_EQ(json->find("device")->find("memory_bytes")->find("value")->as_real(), 80.0 * (1 << 30));
+  EXPECT_NE(run_cluster({"cluster", "--list"}).out.find(" GiB "), std::string::npos);
+  const std::string name = ::testing::TempDir() + "cluster_verb_memory.toml";
+  std::ofstream(name) << "devices = 8\n[device]\nbase = \"h100\"\nmemory = \"80GiB\"\n";
+  EXPECT_NE(run_cluster({"cluster", name}).out.find("memory        80 GiB"), std::string::npos);
+  const Answer plan = answer(plan_verb(), {"plan", "--model", "llama3-8b", "--cluster", name,
+                                           "--seq", "8192", "--global-batch", "64", "--top", "1"});
+  EXPECT_NE(plan.out.find(" of 80.0 GiB "), std::string::npos) << plan.out << plan.err;
+  std::remove(name.c_str());
 }
 
 TEST(ClusterVerb, JsonHoldsWhatTheCardSays) {

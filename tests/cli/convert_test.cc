@@ -1,16 +1,20 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 
-#include "lockstep/arch/catalog.h"
-#include "lockstep/arch/user_model.h"
 #include "lockstep/files/durable.h"
+#include "lockstep/files/safetensors.h"
 #include "lockstep/hf/config_json.h"
 #include "lockstep/hf/export.h"
+#include "lockstep/model/catalog.h"
 #include "tests/cli/answer.h"
+#include "tests/support/model_named.h"
 
 namespace lockstep::cli {
 namespace {
@@ -33,10 +37,11 @@ class ConvertVerb : public testing::Test {
     dir_ = testing::TempDir() + "convert-" +
            testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(dir_);
-    const arch::ModelConfig config = arch::find("gpt2-tiny")->config;
+    const model::ModelConfig config = model::find("gpt2-tiny")->config;
     Counting params;
-    ASSERT_TRUE(hf::write_directory(*arch::describe(config), *hf::config_json(config, DType::kBF16),
-                                    params, files::real_disk(), at("tiny"), {})
+    ASSERT_TRUE(hf::write_directory(*model::describe(config),
+                                    *hf::config_json(config, DType::kBF16), params,
+                                    files::real_disk(), at("tiny"), {})
                     .ok());
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
@@ -61,7 +66,7 @@ TEST_F(ConvertVerb, GoesBothWaysAndSaysWhatItDid) {
        {"model    tiny: gpt2, 124,672 parameters, head tied", "28 tensors from 1 file",
         "/start/step-00000000: 36 parameter tensors, 244 KiB", "/start/model.toml"})
     EXPECT_NE(there.out.find(part), std::string::npos) << part << "\n" << there.out;
-  EXPECT_EQ(arch::model_named(at("start/model.toml"))->hidden, 64);
+  EXPECT_EQ(model::model_named(at("start/model.toml"))->hidden, 64);
 
   const Answer back = run({at("start"), at("again"), "--tokenizer", at("tiny")});
   EXPECT_EQ(back.code, ExitCode::kEnvironment) << back.out;
@@ -93,8 +98,10 @@ TEST_F(ConvertVerb, NothingIsOverwrittenOrGuessed) {
   std::filesystem::create_directory(at("empty"));
   EXPECT_NE(refusal({at("empty"), at("out")}, ExitCode::kEnvironment).find("LS0825"),
             std::string::npos);
-  EXPECT_NE(refusal({at("tiny"), at("out"), "--dtype", "f32"}, ExitCode::kUsage).find("--dtype"),
-            std::string::npos);
+  for (const auto& [option, value] :
+       {std::pair{"--dtype", "f32"}, {"--tokenizer", "."}, {"--shard", "5GB"}})
+    EXPECT_NE(refusal({at("tiny"), at("out"), option, value}, ExitCode::kUsage).find(option),
+              std::string::npos);
   std::ofstream(at("tiny/MANIFEST.json")) << "{}";
   refusal({at("tiny"), at("out")}, ExitCode::kUsage);
   std::filesystem::remove(at("tiny/MANIFEST.json"));
@@ -102,6 +109,60 @@ TEST_F(ConvertVerb, NothingIsOverwrittenOrGuessed) {
   EXPECT_NE(refusal({at("tiny"), at("out")}, ExitCode::kEnvironment).find("model.safetensors"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(at("out")));
+}
+
+// Puts two bytes at an element of a tensor of a file of bf16.
+void poison(const std::string& path, const std::string& tensor, std::int64_t element,
+            std::uint16_t bits) {
+  const files::TensorEntry entry = *files::Safetensors::open(path).value().find(tensor);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(entry.begin + 2 * element);
+  file.write(reinterpret_cast<const char*>(&bits), 2);
+}
+
+TEST_F(ConvertVerb, WeightsThatAreNotFiniteAreRefusedWithTensorAndElement) {
+  const std::string file = at("tiny/model.safetensors");
+  for (const unsigned bits : {0x7fc0u, 0xff81u, 0x7f80u, 0xff80u}) {
+    poison(file, "transformer.wpe.weight", 77, static_cast<std::uint16_t>(bits));
+    const Answer refused = run({at("tiny"), at("out")});
+    EXPECT_EQ(refused.code, ExitCode::kEnvironment) << refused.out;
+    EXPECT_NE(refused.err.find("embed.positions`: element 77 is not finite"), std::string::npos)
+        << refused.err;
+    EXPECT_FALSE(std::filesystem::exists(at("out")));
+  }
+  poison(file, "transformer.wpe.weight", 77, 0x7f7f);  // the largest
+  ASSERT_EQ(run({at("tiny"), at("out")}).code, ExitCode::kOk);
+
+  // The other way: of a source that says so, and of a number that bf16 does not have.
+  class Sick final : public hf::ParamSource {
+   public:
+    explicit Sick(float value) : value_(value) {}
+    DType type() const override { return DType::kF32; }
+    Result<void> read(const std::string& name, const std::vector<std::int64_t>&, std::int64_t first,
+                      std::span<std::byte> out) override {
+      std::ranges::fill(out, std::byte{0});
+      if (name == "blocks.1.attn.o.weight" && first == 0)
+        std::memcpy(out.data() + 4 * 130, &value_, 4);  // row 2, column 2
+      return {};
+    }
+
+   private:
+    float value_;
+  };
+  const model::ModelConfig config = model::find("gpt2-tiny")->config;
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::max()}) {
+    Sick params(value);
+    const auto written =
+        hf::write_directory(*model::describe(config), *hf::config_json(config, DType::kBF16),
+                            params, files::real_disk(), at("sick"), {});
+    ASSERT_FALSE(written.ok());
+    EXPECT_NE(written.error().message.find("h.1.attn.c_proj.weight`: element 130 is not finite"),
+              std::string::npos)
+        << written.error().message;
+    EXPECT_FALSE(std::filesystem::exists(at("sick")));
+  }
 }
 
 }  // namespace

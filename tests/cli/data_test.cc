@@ -55,7 +55,7 @@ TEST_F(Data, FromTextInspectVerify) {
             "FAIL  @a: ids outside the vocabulary of 120 in 3 documents: first id 256 in document "
             "0, token 14\n"
             "FAIL  @a: 3 documents do not end with id 10: first document 0\n"
-            "FAIL  @none: can not read `@none.bin`: No such file or directory\n");
+            "FAIL  @none: cannot read `@none.bin`: No such file or directory\n");
 }
 
 TEST_F(Data, FromTextReplacesNothingUnasked) {
@@ -68,6 +68,32 @@ TEST_F(Data, FromTextReplacesNothingUnasked) {
       ExitCode::kOk);
   EXPECT_EQ(run({"from-text", "@nothing", "--out", "@b"}).code, ExitCode::kEnvironment);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "b.bin"));
+}
+
+TEST_F(Data, FromTextRefusesWhatIsNoText) {
+  std::filesystem::create_directory(folder_ + "dir");
+  write("empty.txt", "");
+  write("blank.txt", "\n  \n\t\r\n");
+  write("binary", std::string("some\0thing", 10));
+  write("late", std::string(100'000, 'x') + "\x01");
+  write("wide.txt", std::string("a\0b\0", 4));  // UTF-16
+  const std::pair<const char*, const char*> refusals[] = {
+      {"empty.txt", "there is no text in `@empty.txt`"},
+      {"blank.txt", "there is no text in `@blank.txt`"},
+      {"binary", "`@binary` is no text: byte 4 is 0x00"},
+      {"late", "`@late` is no text: byte 100000 is 0x01"},
+      {"wide.txt", "`@wide.txt` is no text: byte 1 is 0x00"},
+      {"dir", "`@dir` is a directory"},
+      {"nothing", "cannot read `@nothing`"}};
+  for (const auto& [name, told] : refusals) {
+    const Answer refused = run({"from-text", "@" + std::string(name), "--out", "@b"});
+    EXPECT_EQ(refused.code, ExitCode::kEnvironment) << name;
+    EXPECT_NE(refused.err.find(told), std::string::npos) << name << ": " << refused.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "b.bin"));
+  }
+  // Any encoding whose letters are no control characters, and what terminals and printers know.
+  write("latin", "na\xefve \x80\xff\x7f\t\f\x1b[1m\a\b\v\r\n");
+  EXPECT_EQ(run({"from-text", "@latin", "@empty.txt", "--out", "@b"}).code, ExitCode::kOk);
 }
 
 TEST_F(Data, BlendAndSampleOfARun) {

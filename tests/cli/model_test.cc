@@ -9,16 +9,16 @@
 
 #include "cli/app.h"
 #include "cli/verbs.h"
-#include "lockstep/arch/catalog.h"
 #include "lockstep/base/json.h"
+#include "lockstep/model/catalog.h"
 #include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
 namespace {
 
-Answer run_model(const std::vector<std::string>& arguments) {
-  return answer(model_verb(), arguments);
+Answer run_model(const std::vector<std::string>& arguments, int width = 0) {
+  return answer(model_verb(), arguments, width);
 }
 
 TEST(ModelVerb, ShowsACard) {
@@ -30,8 +30,9 @@ TEST(ModelVerb, ShowsACard) {
 }
 
 TEST(ModelVerb, FitsEightyColumns) {
-  std::string all = run_model({"model", "--list"}).out;
-  for (const arch::CatalogRow& row : arch::catalog()) {
+  EXPECT_NE(run_model({"model", "--list"}).out.find("arXiv 2005.14165"), std::string::npos);
+  std::string all = run_model({"model", "--list"}, 80).out;
+  for (const model::CatalogRow& row : model::catalog()) {
     EXPECT_NE(all.find("\n" + row.config.name + " "), std::string::npos) << row.config.name;
     all += run_model({"model", row.config.name}).out;
   }

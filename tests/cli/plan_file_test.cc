@@ -1,4 +1,4 @@
-#include "cli/plan_file.h"
+#include "cli/plan/file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/run_file.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/spec/spec.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::cli {
@@ -39,7 +39,7 @@ class PlanFile : public testing::Test {
     return name;
   }
 
-  std::optional<plan::Spec> put(const std::string& plan, std::vector<std::string> set = {}) {
+  std::optional<spec::Spec> put(const std::string& plan, std::vector<std::string> set = {}) {
     Args args;
     args.set("plan", {plan});
     args.set("FILE", {example()});
@@ -47,7 +47,7 @@ class PlanFile : public testing::Test {
     config::Report report;
     auto run = load_run(args, report);
     auto made = run ? with_plan(args, *run, report) : std::nullopt;
-    const auto spec = made ? plan::read_spec(*made, report) : std::nullopt;
+    const auto spec = made ? spec::read_spec(*made, report) : std::nullopt;
     said_ = report.text("", false);
     return spec;
   }
@@ -60,7 +60,7 @@ TEST_F(PlanFile, ReplacesLayoutAndMicrobatchAndNothingElse) {
   const auto spec = put(plan("layout", "tp", "1"), {"train.steps=7"});
   ASSERT_TRUE(spec) << said_;
   config::Report report;
-  const auto before = plan::read_spec(*config::load_document(example(), report), report);
+  const auto before = spec::read_spec(*config::load_document(example(), report), report);
   EXPECT_EQ(to_text(spec->layout), "pp2 dp1 zero0 gpipe step");
   EXPECT_EQ(spec->batch.microbatch, 8);
   EXPECT_EQ(spec->batch.global_batch, before->batch.global_batch);

@@ -85,11 +85,12 @@ void Binary::SetUp() {
 
 void Binary::TearDown() { std::filesystem::remove_all(dir_); }
 
-Ran Binary::run(const std::string& arguments, const std::string& variables) {
+Ran Binary::run(const std::string& arguments, const std::string& variables,
+                const std::string& program) {
   const std::string errors = "stderr" + std::to_string(++runs_) + ".txt";
   const std::string command = "cd " + dir_.string() + " && env -u NO_COLOR -u FORCE_COLOR " +
-                              "-u CLICOLOR_FORCE " + variables + " " + LOCKSTEP_BINARY + " " +
-                              arguments + " 2>" + errors;
+                              "-u CLICOLOR_FORCE " + variables + " " + program + " " + arguments +
+                              " 2>" + errors;
   Ran ran;
   FILE* pipe = popen(command.c_str(), "r");
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) ran.out += static_cast<char>(c);

@@ -40,7 +40,8 @@ class Binary : public testing::Test {
   void TearDown() override;
 
   // `arguments` as a shell would see them, run inside dir_. Several threads may call it at once.
-  Ran run(const std::string& arguments, const std::string& variables = "");
+  Ran run(const std::string& arguments, const std::string& variables = "",
+          const std::string& program = LOCKSTEP_BINARY);
   void write(const std::string& name, const std::string& text);
 
   std::filesystem::path dir_;

@@ -253,7 +253,12 @@ TEST(ProgressBarSlow, IsDrawnOnATerminalOnly) {
       EXPECT_EQ(err.str(), "");
       continue;
     }
-    EXPECT_TRUE(err.str().starts_with("\r  1/3 [##########....")) << err.str();
+    // Only a slow machine tells before that how many weights are drawn.
+    const std::string told = err.str(),
+                      bar = told.substr(std::min(told.find("\r  1/3"), told.size()));
+    EXPECT_TRUE(bar.size() == told.size() || told.starts_with("\rdrawing initial weights: "))
+        << told;
+    EXPECT_TRUE(bar.starts_with("\r  1/3 [##########....")) << told;
     EXPECT_TRUE(err.str().ends_with("\r\x1b[K")) << err.str();
   }
 }

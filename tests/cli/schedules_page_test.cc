@@ -13,7 +13,7 @@
 #include "cli/help.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
-#include "lockstep/schedule/catalog.h"
+#include "lockstep/pipeline/catalog.h"
 #include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
@@ -29,7 +29,7 @@ std::string ask(const std::vector<std::string>& words) {
 // The name as the command takes it: with four chunks, where any number will do, also shown beside two.
 std::string compared() {
   std::string names;
-  for (const schedule::CatalogRow& row : schedule::catalog()) {
+  for (const pipeline::CatalogRow& row : pipeline::catalog()) {
     names += (names.empty() ? "" : ",") + std::string(row.name);
     if (row.chunks == 0) names += "," + std::string(row.name) + ":4";
   }
@@ -164,7 +164,7 @@ std::string linked(std::string text) {
   return text;
 }
 
-std::string row_section(const schedule::CatalogRow& row) {
+std::string row_section(const pipeline::CatalogRow& row) {
   const std::string name(row.name);
   const std::string summary =
       static_cast<char>(std::toupper(row.summary[0])) + std::string(row.summary.substr(1));
@@ -181,7 +181,7 @@ std::string row_section(const schedule::CatalogRow& row) {
 TEST(SchedulesPage, IsWhatTheCatalogueAndTheSimulatorSay) {
   const Tables tables = all_tables();
   std::string page = kPageIntroduction + choice_section(tables) + numbers_section(tables);
-  for (const schedule::CatalogRow& row : schedule::catalog()) page += row_section(row);
+  for (const pipeline::CatalogRow& row : pipeline::catalog()) page += row_section(row);
   page.pop_back();
   EXPECT_TRUE(support::matches_golden("../../docs/schedules.md", page));
 }
@@ -189,7 +189,7 @@ TEST(SchedulesPage, IsWhatTheCatalogueAndTheSimulatorSay) {
 TEST(SchedulesPage, HasThePictureOfEverySchedule) {
   const std::filesystem::path path =
       std::filesystem::path(testing::TempDir()) / "lockstep_schedules_page.svg";
-  for (const schedule::CatalogRow& row : schedule::catalog()) {
+  for (const pipeline::CatalogRow& row : pipeline::catalog()) {
     ask({"simulate", "--pp", "4", "--microbatches", "8", "--schedule", std::string(row.name),
          "--svg", path.string()});
     std::ifstream file(path, std::ios::binary);

@@ -11,8 +11,8 @@
 #include "cli/app.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/csv.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/pipeline/csv.h"
 #include "tests/cli/answer.h"
 #include "tests/support/golden.h"
 
@@ -141,12 +141,12 @@ TEST(Simulate, CollectivesAndRecomputeTakeTime) {
 
 TEST(Simulate, ComparesEveryScheduleThatTakesTheShape) {
   const Json answer = json("--pp 4 --microbatches 6 --compare all");
-  const std::size_t rows = schedule::catalog().size();
+  const std::size_t rows = pipeline::catalog().size();
   EXPECT_EQ(answer.find("schedules")->items().size() + answer.find("refused")->items().size(),
             rows);
   ASSERT_FALSE(answer.find("refused")->items().empty());
   const Answer ran = run_simulate("--pp 4 --microbatches 6 --compare all");
-  for (const schedule::CatalogRow& row : schedule::catalog())
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
     EXPECT_NE(ran.out.find(row.name), std::string::npos) << row.name;
   EXPECT_NE(ran.out.find("microbatches = 6 is\n"), std::string::npos) << ran.out;
 }
@@ -206,7 +206,7 @@ TEST_F(SimulateRun, EveryTableFitsItsWidth) {
 
 TEST(Simulate, EveryDrawingFitsItsWidth) {
   for (const int width : {40, 80, 100})
-    for (const schedule::CatalogRow& row : schedule::catalog())
+    for (const pipeline::CatalogRow& row : pipeline::catalog())
       for (const std::string more : {"", " --zero 3 --gather 0.5 --reduce 1 --p2p 0.1"}) {
         const Answer ran = run_simulate("--schedule " + std::string(row.name) + more, width);
         expect_fits(ran, width);
@@ -263,9 +263,9 @@ TEST_F(SimulateFiles, AreWrittenAndReadBack) {
     EXPECT_NE(ran.out.find("wrote " + file(name)), std::string::npos) << ran.out;
   EXPECT_TRUE(Json::parse(text_of(file("a.json"))).ok());
   EXPECT_TRUE(text_of(file("a.svg")).starts_with("<svg")) << text_of(file("a.svg")).substr(0, 80);
-  const auto read = schedule::from_csv(text_of(file("a.csv")));
+  const auto read = pipeline::from_csv(text_of(file("a.csv")));
   ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(*read, *schedule::find("zbv")->build({4, 2, 8}));
+  EXPECT_EQ(*read, *pipeline::find("zbv")->build({4, 2, 8}));
   const Json again = json("--schedule " + file("a.csv"));
   EXPECT_EQ(reals(again, "makespan"), reals(json("--schedule zbv"), "makespan"));
   EXPECT_EQ(run_simulate("--schedule zbv --svg " + file("no/a.svg")).code, ExitCode::kEnvironment);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/comm/measure.h"
 #include "tests/comm/short_calls.h"
 
@@ -42,15 +42,39 @@ TEST(Communicator, DescribesItself) {
   });
 }
 
-TEST(Communicator, AWorkThatIsDroppedIsStillFinished) {
-  run_local(2, [](World& world) {
-    auto comm = world.connect("g", "tp", {Rank{0}, Rank{1}}, soon());
-    std::vector<float> data(8, 1.0f);
-    {
-      const Work dropped = comm->all_reduce(floats(data), soon());
-    }
-    EXPECT_EQ(data[7], 2.0f);
-  });
+// A destructor that waited would hang where the peer has given up as well.
+TEST(Communicator, AWorkThatIsDroppedAbortsAndDoesNotWait) {
+  LocalWorld world(2);
+  const auto own = world.join(Rank{0}), other = world.join(Rank{1});
+  auto comm = own->connect("g", "tp", {Rank{0}, Rank{1}}, soon());
+  auto healthy = own->connect("h", "dp", {Rank{0}, Rank{1}}, soon());
+  std::vector<float> data(8, 1.0f);
+  {
+    const Work dropped = comm->all_reduce(floats(data), Deadline::never());
+  }
+  EXPECT_TRUE(comm->is_poisoned());
+  EXPECT_FALSE(healthy->is_poisoned()) << "nothing has failed";
+}
+
+// The first failure of any communicator ends waits on all of them, and names its cause everywhere.
+TEST(Communicator, AFailureEndsAllCommunicatorsOfTheRank) {
+  LocalWorld world(3);
+  const auto own = world.join(Rank{0});
+  auto one = own->connect("one", "dp", {Rank{0}, Rank{1}}, soon());
+  auto two = own->connect("two", "pp", {Rank{0}, Rank{2}}, soon());
+  std::vector<float> data(8);
+  Work healthy = two->recv(floats(data), 1, 0, Deadline::never());
+  world.mark_lost(Rank{1}, "ended with an error");
+  EXPECT_THROW(one->barrier(Deadline::never()).wait(), CommError);
+  try {
+    healthy.wait();
+    ADD_FAILURE() << "waits in a healthy group";
+  } catch (const CommError& error) {
+    EXPECT_EQ(error.culprit(), Rank{1});
+    EXPECT_NE(error.error().message.find("rank 1 ended with an error"), std::string::npos);
+  }
+  auto late = own->connect("late", "tp", {Rank{0}, Rank{2}}, soon());
+  EXPECT_THROW(late->barrier(Deadline::never()), CommError);
 }
 
 TEST(Ledger, KeepsAxesAndOperationsApart) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -301,6 +302,92 @@ TEST_F(Files, UnreadableOnesSayWhy) {
     EXPECT_FALSE(load_document(path, report));
     EXPECT_EQ(report.first_error().code, Code::kFileUnreadable) << path;
   }
+}
+
+// `open` many times, then what closes it.
+std::string nested(int depth, const std::string& open, const std::string& inside,
+                   const std::string& close = "") {
+  std::string text;
+  for (int i = 0; i < depth; ++i) text += open;
+  text += inside;
+  for (int i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+struct Nesting {
+  const char* name;
+  Format format;
+  std::string (*text)(int depth);
+};
+
+const Nesting kNestings[] = {
+    {"header", Format::kToml, [](int d) { return "[" + nested(d - 1, "a.", "a]\nb = 1\n"); }},
+    {"list of tables", Format::kToml, [](int d) { return "[[" + nested(d - 1, "a.", "a]]\n"); }},
+    {"quoted header", Format::kToml,
+     [](int d) { return "[" + nested(d - 1, "\"a.b\" . ", "'c' ]\n"); }},
+    {"dotted key", Format::kToml, [](int d) { return nested(d - 1, "a.", "a = 1\n"); }},
+    {"list", Format::kToml, [](int d) { return "v = " + nested(d, "[", "", "]") + "\n"; }},
+    {"list on lines", Format::kToml,
+     [](int d) { return "v = " + nested(d, "[ # [\n", "'[', 1.5", "\n]") + "\n"; }},
+    {"inline table", Format::kToml,
+     [](int d) { return "v = " + nested(d, "{a = ", "1", "}") + "\n"; }},
+    {"dots in inline tables", Format::kToml,
+     [](int d) { return "v = " + nested(d / 4, "{a.a.a.a = ", "1", "}") + "\n"; }},
+    {"name and list", Format::kToml,
+     [](int d) {
+       return nested(d / 2 - 1, "b.", "b = ") + nested(d / 2, "[", "\"\"\"]\\\"]\"\"\"", "]") +
+              "\n";
+     }},
+    {"behind texts that end in quotes", Format::kToml,
+     [](int d) {
+       return R"(v = {q = """x\"""""", r = "\"", s = ''''''', )" + nested(d - 2, "a.", "a = 1}\n");
+     }},
+    {"never closed", Format::kToml, [](int d) { return "v = " + nested(d, "[", ""); }},
+    {"JSON list", Format::kJson, [](int d) { return "{\"v\": " + nested(d, "[", "1", "]") + "}"; }},
+    {"JSON object", Format::kJson, [](int d) { return nested(d, "{\"a\": ", "1", "}"); }},
+    {"JSON never closed", Format::kJson, [](int d) { return nested(d, "{\"a\": [", ""); }},
+};
+
+TEST(Document, NestingBeyondTheLimitIsRefusedAtOnce) {
+  for (const Nesting& nesting : kNestings)
+    for (const int depth : {kMaxNesting + 20, 10'000, 20'000, 100'000}) {
+      const std::string text = nesting.text(depth);
+      Report report;
+      const std::clock_t begin = std::clock();
+      EXPECT_FALSE(parse_document(text, "run.toml", nesting.format, report)) << nesting.name;
+      const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+      EXPECT_LT(seconds, 0.1) << nesting.name << " of depth " << depth;
+      ASSERT_FALSE(report.diagnostics().empty());
+      EXPECT_EQ(report.diagnostics()[0].message, "nested deeper than 64 levels") << nesting.name;
+    }
+}
+
+TEST(Document, NestingUpToTheLimitIsRead) {
+  for (const Nesting& nesting : kNestings) {
+    if (std::string_view(nesting.name).ends_with("never closed")) continue;
+    Report report;
+    EXPECT_TRUE(parse_document(nesting.text(kMaxNesting - 4), "run.toml", nesting.format, report))
+        << nesting.name << ": " << report.text("", false);
+  }
+  // What only looks like it: brackets and dots in texts and comments, many reals, many headers.
+  std::string text = "a = [" + nested(500, "1.5, -2.5e1, ", "") + "]\n";
+  text += "b = \"" + nested(500, "[{.\\\"", "") + "\" # " + nested(500, "[.", "") + "\n";
+  text += "c = '''" + nested(500, "[\n'.", "") + "'''\nd = '" + nested(500, "[.", "") + "'\n";
+  for (int i = 0; i < 500; ++i)
+    text += "[t.x" + std::to_string(i) + "]\nlr = 0.1\nwarmup = {steps.first = 1.5}\n[[u.v]]\n";
+  EXPECT_EQ(must_parse(text).root().entries.size(), 6u);
+}
+
+TEST(Document, AnOverrideNestsNoDeeperThanAFile) {
+  for (const int depth : {kMaxNesting + 1, 60'000}) {
+    Document document;
+    Report report;
+    EXPECT_FALSE(apply_override(nested(depth - 1, "a.", "a=1"), document, report));
+    EXPECT_FALSE(apply_override("a=" + nested(depth, "[", "", "]"), document, report));
+  }
+  Document document;
+  Report report;
+  EXPECT_TRUE(apply_override(nested(kMaxNesting - 1, "a.", "a=1"), document, report));
 }
 
 }  // namespace

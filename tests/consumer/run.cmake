@@ -12,6 +12,9 @@ file(REMOVE_RECURSE "${SCRATCH}")
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/first")
 file(RENAME "${SCRATCH}/first" "${SCRATCH}/moved")
 run("${SCRATCH}/moved/bin/lockstep" --version)
+if(TORCH)
+  run("${SCRATCH}/moved/bin/lockstep" doctor)  # loads LibTorch
+endif()
 
 set(components core)
 if(TORCH)

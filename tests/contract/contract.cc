@@ -168,7 +168,7 @@ bool matches(const std::byte* data, std::int64_t bytes, const Table& period, std
   return true;
 }
 
-// The cases of one group. `seed member`: data depends on the world rank, so groups can not be
+// The cases of one group. `seed member`: data depends on the world rank, so groups cannot be
 // confused.
 class Suite {
  public:

@@ -5,30 +5,30 @@
 #include <algorithm>
 #include <optional>
 
-#include "lockstep/arch/pass_bytes.h"
+#include "lockstep/model/pass_bytes.h"
 #include "tests/cost/programs.h"
 
 namespace lockstep::cost {
 namespace {
 
-using arch::UnitPass;
-using schedule::Effects;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Period;
-using schedule::Program;
-using schedule::ProgramBytes;
-using schedule::UnitBytes;
-using schedule::Value;
-using schedule::ValueKind;
+using model::UnitPass;
+using program::Effects;
+using program::Op;
+using program::OpKind;
+using program::Period;
+using program::Program;
+using program::ProgramBytes;
+using program::UnitBytes;
+using program::Value;
+using program::ValueKind;
 
 // 16 bytes a parameter in f32, 32 in f64, 18 in bf16 with f32 gradients and a master copy; the piece
 // that a stage of ZeRO cuts is an n-th (Rajbhandari et al., arXiv 1910.02054, figure 1).
 TEST(ProgramBytes, StatesAreThoseOfZero) {
-  const arch::Model model = tiny();
+  const model::Model model = tiny();
   for (const auto& [dtype, whole, piece] :
        {std::tuple{DType::kF32, 8, 8}, {DType::kF64, 16, 16}, {DType::kBF16, 6, 12}})
-    for (const arch::FlatLayout& flat : flat_layouts(model))
+    for (const model::FlatLayout& flat : flat_layouts(model))
       for (const std::int64_t n : {1, 2, 3, 8}) {
         const StepSizes sizes{.unit = {.seq = 16, .dtype = dtype}, .shards = n};
         const StateBytes all = state_bytes(flat, 0, sizes);
@@ -47,7 +47,7 @@ TEST(ProgramBytes, StatesAreThoseOfZero) {
 }
 
 TEST(ProgramBytes, CoordinatesHoldTheTokensAndTablesTheyUse) {
-  const arch::Model model = tiny();
+  const model::Model model = tiny();
   const StepSizes sizes{.unit = {.batch = 2, .seq = 16}};
   const std::int64_t tokens = 2 * 16 * 8;
   const std::int64_t rope = 2 * 16 * 8 * 4;
@@ -57,9 +57,9 @@ TEST(ProgramBytes, CoordinatesHoldTheTokensAndTablesTheyUse) {
   EXPECT_EQ(of(1).tokens, (std::vector<std::int64_t>{2 * tokens}));
   EXPECT_EQ(of(3).tokens, (std::vector<std::int64_t>{tokens, 0, tokens}));
   EXPECT_EQ(of(3).constants, (std::vector<std::int64_t>{rope, rope, rope}));
-  schedule::StepShape v;  // two coordinates, four stages: 0 1 1 0
+  program::StepShape v;  // two coordinates, four stages: 0 1 1 0
   v.shape = {2, 2, 1};
-  v.placement = schedule::Placement::kV;
+  v.placement = pipeline::Placement::kV;
   v.stage_begin = {0, 1, 3, 5, 6};
   EXPECT_EQ(program_bytes(model, v, sizes).tokens, (std::vector<std::int64_t>{2 * tokens, 0}));
   EXPECT_EQ(program_bytes(model, v, sizes).constants, (std::vector<std::int64_t>{0, rope}));
@@ -68,7 +68,7 @@ TEST(ProgramBytes, CoordinatesHoldTheTokensAndTablesTheyUse) {
 // What effects() makes an op define and kill, in bytes, is what the passes of arch leave behind.
 class EveryOp {
  public:
-  EveryOp(const arch::Model& model, const Program& program, const StepSizes& sizes)
+  EveryOp(const model::Model& model, const Program& program, const StepSizes& sizes)
       : model_(model),
         program_(program),
         sizes_(sizes),
@@ -92,20 +92,20 @@ class EveryOp {
         growth += values == &fx.defines ? size : -size;
         if (value.kind == ValueKind::kMainGrad) main_grad = size;
       }
-    const std::optional<arch::MemoryEvents> events = events_of(op, main_grad);
+    const std::optional<model::MemoryEvents> events = events_of(op, main_grad);
     if (!events) return;
     ++checked;
     EXPECT_EQ(growth, net(*events)) << "unit " << op.unit << " kind " << static_cast<int>(op.kind);
     EXPECT_EQ(surge(op, main_grad > 0), extra(*events));
   }
 
-  std::optional<arch::MemoryEvents> events_of(const Op& op, std::int64_t main_grad) const {
+  std::optional<model::MemoryEvents> events_of(const Op& op, std::int64_t main_grad) const {
     const auto of = [&](UnitPass pass) {
       return pass_events(model_.config, model_.unit(op.unit), sizes_.unit, pass);
     };
     const bool is_head = op.unit == program_.step.head();
-    arch::MemoryEvents all;
-    const auto then = [&](const arch::MemoryEvents& more) {
+    model::MemoryEvents all;
+    const auto then = [&](const model::MemoryEvents& more) {
       all.insert(all.end(), more.begin(), more.end());
     };
     switch (op.kind) {
@@ -145,14 +145,14 @@ class EveryOp {
     }
   }
 
-  const arch::Model& model_;
+  const model::Model& model_;
   const Program& program_;
   const StepSizes& sizes_;
   const ProgramBytes bytes_;
 };
 
 TEST(ProgramBytes, AgreeWithTheEffectsOfEveryOp) {
-  const arch::Model model = tiny();
+  const model::Model model = tiny();
   const std::vector<bool> some = {false, true, false, true, true, false};
   for (const int pp : {1, 2, 3})
     for (const int zero : {0, 1, 2, 3})
@@ -177,7 +177,7 @@ TEST(ProgramBytes, AgreeWithTheEffectsOfEveryOp) {
             EXPECT_EQ(every.checked, 3 * (6 * 2 + (recompute ? 3 : 0)));
           }
         }
-  const Program evaluation = *schedule::lower_forward_only(program_of({.pp = 2}, 6).step);
+  const Program evaluation = *program::lower_forward_only(program_of({.pp = 2}, 6).step);
   const StepSizes sizes{.unit = {.seq = 16}};
   EveryOp every(model, evaluation, sizes);
   every.check_all();
@@ -186,7 +186,7 @@ TEST(ProgramBytes, AgreeWithTheEffectsOfEveryOp) {
 
 // I and W of a unit on its own, as zero-bubble schedules have them, are the two halves of B.
 TEST(ProgramBytes, SplitPassesAddUpToTheFusedOne) {
-  const arch::Model model = tiny();
+  const model::Model model = tiny();
   for (const std::int64_t seq : {8, 128, 1024}) {
     const ProgramBytes bytes = program_bytes(model, program_of({}, 6).step, {.unit = {.seq = seq}});
     for (std::size_t u = 0; u < 5; ++u) {
@@ -207,13 +207,13 @@ TEST(ProgramBytes, SplitPassesAddUpToTheFusedOne) {
 // its worst, or the last block's MLP just after it, whichever the vocabulary makes larger.
 TEST(ProgramBytes, PeakOfOneRankEqualsASumByHand) {
   for (const std::int64_t vocab : {256, 4096}) {
-    arch::ModelConfig config = tiny().config;
+    model::ModelConfig config = tiny().config;
     config.vocab = vocab;
-    const arch::Model model = *arch::describe(config);
+    const model::Model model = *model::describe(config);
     const StepSizes sizes{.unit = {.batch = 4, .seq = 128}};
     const Program program = program_of({.microbatches = 2}, 6);
     const ProgramBytes bytes = program_bytes(model, program.step, sizes);
-    const schedule::MemoryWalk walked = walk(program, Coord{0}, bytes);
+    const program::MemoryWalk walked = walk(program, Coord{0}, bytes);
 
     const std::int64_t t = 4 * 128;
     const std::int64_t block = 4 * t * (4 * 64 + 2 + 2 * 64 + 2 * 32 + 3 * 176) + 4 * t * 4;

@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/catalog.h"
 #include "lockstep/cost/program_bytes.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
 
 namespace lockstep::cost {
 
-inline arch::Model tiny(bool tied = false) {
-  arch::ModelConfig config = arch::find("llama-tiny")->config;
+inline model::Model tiny(bool tied = false) {
+  model::ModelConfig config = model::find("llama-tiny")->config;
   config.tied = tied;
-  return *arch::describe(config);
+  return *model::describe(config);
 }
 
 struct Layout {
@@ -24,17 +24,17 @@ struct Layout {
   int zero = 0;
   bool replicas = false;
   bool tied = false;
-  schedule::Period period = schedule::Period::kStep;
+  program::Period period = program::Period::kStep;
   std::vector<bool> recompute = {};
   bool tensor_parallel = false;
   std::vector<bool> partial = {};
   const char* schedule = "1f1b";
 };
 
-inline schedule::Program program_of(const Layout& layout, int units) {
-  const auto order = schedule::find(layout.schedule)->build({layout.pp, 1, layout.microbatches});
-  schedule::StepShape step;
-  step.stage_begin = schedule::split_units(units, layout.pp);
+inline program::Program program_of(const Layout& layout, int units) {
+  const auto order = pipeline::find(layout.schedule)->build({layout.pp, 1, layout.microbatches});
+  program::StepShape step;
+  step.stage_begin = program::split_units(units, layout.pp);
   step.zero = layout.zero;
   step.replicas = layout.replicas;
   step.tied = layout.tied;
@@ -42,7 +42,7 @@ inline schedule::Program program_of(const Layout& layout, int units) {
   step.recompute = layout.recompute;
   step.tensor_parallel = layout.tensor_parallel;
   step.partial = layout.partial;
-  return *schedule::lower(*order, step);
+  return *program::lower(*order, step);
 }
 
 }  // namespace lockstep::cost

@@ -10,16 +10,16 @@
 namespace lockstep::cost {
 namespace {
 
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Period;
-using schedule::Program;
+using program::Op;
+using program::OpKind;
+using program::Period;
+using program::Program;
 using Kind = comm::OpKind;
 
 constexpr std::int64_t kSeq = 16;
 
 struct World {
-  arch::Model model;
+  model::Model model;
   Program program;
   StepSizes sizes;
   mesh::Mesh mesh;
@@ -46,9 +46,9 @@ struct World {
 };
 
 World world_of(const Layout& layout, std::int64_t dp, std::int64_t dp_shard, std::int64_t tp = 1) {
-  arch::ModelConfig config = tiny(layout.tied).config;
+  model::ModelConfig config = tiny(layout.tied).config;
   config.kv_heads = std::max(config.kv_heads, tp);
-  const arch::Model model = *arch::describe(config);
+  const model::Model model = *model::describe(config);
   return {
       model,
       program_of(layout, model.num_units()),

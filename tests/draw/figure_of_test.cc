@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <map>
 
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/text.h"
+#include "lockstep/program/effects.h"
+#include "lockstep/program/text.h"
 #include "tests/draw/samples.h"
 
 namespace lockstep::draw {
 namespace {
 
-using schedule::OpKind;
+using program::OpKind;
 
 double busy(const Lane& lane) {
   double sum = 0;
@@ -40,9 +40,9 @@ TEST(FigureOf, BarsLieInsideTheStepAndNeverOverlap) {
 }
 
 TEST(FigureOf, AScheduleIsDrawnWhole) {
-  for (const schedule::CatalogRow& row : schedule::catalog())
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
     for (const int chunks : {1, 2}) {
-      const Result<schedule::Schedule> schedule = row.build({4, chunks, 8});
+      const Result<pipeline::Schedule> schedule = row.build({4, chunks, 8});
       if (!schedule.ok()) continue;
       const sim::StageCosts costs = sim::even_costs(schedule->shape(), {2.0}, {4.0}, {6.0}, {1.0});
       const sim::StageTimes times = sim::simulate_stages(*schedule, costs);
@@ -68,11 +68,11 @@ TEST(FigureOf, AProgramIsDrawnWhole) {
     const Figure figure = figure_of(sample.program, sample.simulation);
     for (std::size_t c = 0; c < sample.program.lists.size(); ++c) {
       std::map<std::string, double> expected, drawn;
-      for (const schedule::Op& op : sample.program.lists[c]) {
+      for (const program::Op& op : sample.program.lists[c]) {
         if (op.kind == OpKind::kWait || op.kind == OpKind::kFree) continue;
         // A transfer takes what its sender says, at both ends.
         const bool is_transfer = op.transfer >= 0;
-        const schedule::Op sent = {.kind = OpKind::kSend};
+        const program::Op sent = {.kind = OpKind::kSend};
         const double cost = cost_of({}, is_transfer ? sent : op).value;
         if (cost > 0) expected[op_token(sample.program.step, op)] += cost;
       }
@@ -111,8 +111,8 @@ TEST(FigureOf, AMeetingBeginsWhenTheLastHasCome) {
   }
 }
 
-schedule::ProgramBytes some_bytes(const schedule::Program& program) {
-  schedule::ProgramBytes bytes;
+program::ProgramBytes some_bytes(const program::Program& program) {
+  program::ProgramBytes bytes;
   for (int unit = 0; unit < program.step.units(); ++unit)
     bytes.units.push_back({.act = 3,
                            .checkpoint = 5,
@@ -131,16 +131,16 @@ schedule::ProgramBytes some_bytes(const schedule::Program& program) {
 
 // Even a peak inside an op that takes no time is held for an instant.
 TEST(FigureOf, BytesAreThoseOfTheMemoryWalk) {
-  const sim::Cost nothing = [](Coord, const schedule::Op&) { return Seconds{}; };
+  const sim::Cost nothing = [](Coord, const program::Op&) { return Seconds{}; };
   for (const Lowered& sample : lowered_samples()) {
-    const schedule::Program& program = sample.program;
-    const schedule::ProgramBytes bytes = some_bytes(program);
+    const program::Program& program = sample.program;
+    const program::ProgramBytes bytes = some_bytes(program);
     for (const sim::Simulation& run :
          {sample.simulation, sim::simulate(program, nothing).value()}) {
       const Figure figure = figure_of(program, run, bytes);
       EXPECT_EQ(figure.memory_unit, "B");
       for (std::size_t c = 0; c < program.lists.size(); ++c) {
-        const schedule::MemoryWalk walked = walk(program, {static_cast<int>(c)}, bytes);
+        const program::MemoryWalk walked = walk(program, {static_cast<int>(c)}, bytes);
         EXPECT_EQ(peak(figure.bands[c]), static_cast<double>(walked.peak)) << sample.name;
         EXPECT_EQ(figure.bands[c].memory.back().held, static_cast<double>(walked.live.back()));
       }
@@ -151,10 +151,10 @@ TEST(FigureOf, BytesAreThoseOfTheMemoryWalk) {
 // Receives may be posted in another order than tensors pass.
 TEST(FigureOf, ALaneIsInTheOrderOfTime) {
   Lowered sample = lowered_samples().front();
-  const auto is_send = [&](const schedule::TimedOp& timed) {
+  const auto is_send = [&](const program::TimedOp& timed) {
     return sample.program.lists[0][static_cast<std::size_t>(timed.op)].kind == OpKind::kSend;
   };
-  schedule::Timeline& lanes = sample.simulation.lanes[0];
+  program::Timeline& lanes = sample.simulation.lanes[0];
   const auto first = std::ranges::find_if(lanes, is_send);
   const auto second = std::find_if(first + 1, lanes.end(), is_send);
   ASSERT_NE(second, lanes.end());
@@ -167,11 +167,11 @@ TEST(FigureOf, ALaneIsInTheOrderOfTime) {
 
 TEST(FigureOf, AProgramHoldsWhatItsScheduleHolds) {
   for (const auto& [name, shape] :
-       {std::pair{"zb-h1", schedule::Shape{4, 1, 8}}, {"zbv", {4, 2, 8}}}) {
-    const schedule::Schedule schedule = built(name, shape);
-    const schedule::StepShape step = {
-        .stage_begin = schedule::split_units(shape.stages() + 2, shape.stages())};
-    const schedule::Program program = schedule::lower(schedule, step).value();
+       {std::pair{"zb-h1", pipeline::Shape{4, 1, 8}}, {"zbv", {4, 2, 8}}}) {
+    const pipeline::Schedule schedule = built(name, shape);
+    const program::StepShape step = {.stage_begin =
+                                         program::split_units(shape.stages() + 2, shape.stages())};
+    const program::Program program = program::lower(schedule, step).value();
     const Figure whole = figure_of(program, sim::simulate(program, cost_of).value());
     const Figure stages = staged(name, shape);
     for (std::size_t c = 0; c < 4; ++c)

@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "lockstep/draw/figure_of.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
 
 namespace lockstep::draw {
 
-inline schedule::Schedule built(const char* name, const schedule::Shape& shape) {
-  return schedule::find(name)->build(shape).value();
+inline pipeline::Schedule built(const char* name, const pipeline::Shape& shape) {
+  return pipeline::find(name)->build(shape).value();
 }
 
 // F, I and W of a chunk take one unit each.
-inline Figure staged(const char* name, const schedule::Shape& shape) {
-  const schedule::Schedule schedule = built(name, shape);
+inline Figure staged(const char* name, const pipeline::Shape& shape) {
+  const pipeline::Schedule schedule = built(name, shape);
   const Seconds whole = {static_cast<double>(shape.chunks)};
   Figure figure = figure_of(
       schedule, sim::simulate_stages(schedule, sim::even_costs(shape, whole, whole, whole)));
@@ -28,14 +28,14 @@ inline Figure staged(const char* name, const schedule::Shape& shape) {
 }
 
 // At least 1, but loading takes no time.
-inline Seconds cost_of(Coord, const schedule::Op& op) {
-  if (op.kind == schedule::OpKind::kLoad) return {};
+inline Seconds cost_of(Coord, const program::Op& op) {
+  if (op.kind == program::OpKind::kLoad) return {};
   return {1.0 + static_cast<int>(op.kind) * 5 % 7 + std::max(op.unit, 0) % 3};
 }
 
 struct Lowered {
   std::string name;
-  schedule::Program program;
+  program::Program program;
   sim::Simulation simulation;
 };
 
@@ -43,26 +43,26 @@ struct Lowered {
 // microbatch; and evaluation.
 inline std::vector<Lowered> lowered_samples() {
   std::vector<Lowered> samples;
-  const auto add = [&](const std::string& name, schedule::Program program) {
+  const auto add = [&](const std::string& name, program::Program program) {
     sim::Simulation simulation = sim::simulate(program, cost_of).value();
     samples.push_back({name, std::move(program), std::move(simulation)});
   };
   for (int zero = 0; zero <= 3; ++zero) {
     const bool is_even = zero % 2 == 0;
-    const schedule::Shape shape = {3, is_even ? 1 : 2, 6};
-    schedule::StepShape step = {.stage_begin = schedule::split_units(14, shape.stages()),
-                                .zero = zero,
-                                .replicas = zero >= 2,
-                                .tied = is_even};
-    if (zero == 2) step.period = schedule::Period::kMicrobatch;
+    const pipeline::Shape shape = {3, is_even ? 1 : 2, 6};
+    program::StepShape step = {.stage_begin = program::split_units(14, shape.stages()),
+                               .zero = zero,
+                               .replicas = zero >= 2,
+                               .tied = is_even};
+    if (zero == 2) step.period = program::Period::kMicrobatch;
     if (zero == 3) step.recompute = std::vector<bool>(14, true);
     if (zero == 3) step.recompute.front() = step.recompute.back() = false;
     const char* name = is_even ? "zb-h1" : "interleaved";
     add(std::string(name) + " ZeRO-" + std::to_string(zero),
-        schedule::lower(built(name, shape), step).value());
+        program::lower(built(name, shape), step).value());
   }
   add("evaluation",
-      schedule::lower_forward_only(
+      program::lower_forward_only(
           {.shape = {.coords = 2, .microbatches = 3}, .stage_begin = {0, 2, 4}, .zero = 3})
           .value());
   return samples;

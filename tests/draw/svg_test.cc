@@ -192,7 +192,7 @@ TEST(Svg, NoTextOverlapsAnotherOrIsCutOff) {
 }
 
 TEST(Svg, NumbersStandInTheirBarsInOrder) {
-  const schedule::Shape shape = {4, 2, 8};
+  const pipeline::Shape shape = {4, 2, 8};
   const std::vector<Element> elements = read(svg(staged("zbv", shape)));
   std::vector<std::string> found;
   for (const Element& text : elements) {
@@ -208,9 +208,9 @@ TEST(Svg, NumbersStandInTheirBarsInOrder) {
     })) << text.text;
   }
   std::vector<std::string> expected;
-  const schedule::Schedule zbv = built("zbv", shape);
+  const pipeline::Schedule zbv = built("zbv", shape);
   for (int c = 0; c < shape.coords; ++c)
-    for (const schedule::Pass& pass : zbv.passes({c}))
+    for (const pipeline::Pass& pass : zbv.passes({c}))
       expected.push_back(std::to_string(pass.microbatch.value));
   EXPECT_EQ(found, expected);
 }
@@ -239,7 +239,7 @@ TEST(Svg, HostileTextIsEscaped) {
 }
 
 TEST(Svg, LargeStepsStaySmall) {
-  for (const schedule::Shape& shape : {schedule::Shape{2, 1, 6000}, {130, 1, 200}}) {
+  for (const pipeline::Shape& shape : {pipeline::Shape{2, 1, 6000}, {130, 1, 200}}) {
     const Figure figure = staged("1f1b", shape);
     const std::string text = svg(figure);
     EXPECT_LT(text.size(), 4u << 20);

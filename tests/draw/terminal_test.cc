@@ -89,16 +89,16 @@ TEST(Terminal, SameFigureSameBytes) {
 
 // With four columns per pass the row spells the schedule: kind, chunk and microbatch in order.
 TEST(Terminal, ARowReadsBackAsItsPasses) {
-  for (const schedule::CatalogRow& row : schedule::catalog())
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
     for (const int chunks : {1, 2}) {
-      const schedule::Shape shape = {4, chunks, 12};
+      const pipeline::Shape shape = {4, chunks, 12};
       if (!row.build(shape).ok()) continue;
-      const schedule::Schedule schedule = row.build(shape).value();
+      const pipeline::Schedule schedule = row.build(shape).value();
       const Figure figure = staged(std::string(row.name).c_str(), shape);
       const int width = static_cast<int>(figure.makespan.value) * 4 + 10;
       for (int c = 0; c < shape.coords; ++c) {
         std::string expected, found;
-        for (const schedule::Pass& pass : schedule.passes({c})) {
+        for (const pipeline::Pass& pass : schedule.passes({c})) {
           const std::string text = to_text(pass);
           const bool is_odd = pass.stage.value / shape.coords % 2 == 1;
           const char kind = text[text.find_first_not_of("0123456789")];
@@ -114,14 +114,14 @@ TEST(Terminal, ARowReadsBackAsItsPasses) {
 
 // In colour the numbers alone are text, and no bar is so narrow that it has none.
 TEST(Terminal, NumbersInColourFollowThePasses) {
-  const schedule::Shape shape = {4, 2, 12};
+  const pipeline::Shape shape = {4, 2, 12};
   const Figure figure = staged("zbv", shape);
   const int width = static_cast<int>(figure.makespan.value) * 4 + 10;
   const std::string drawing = terminal(figure, {width, true});
   for (int c = 0; c < shape.coords; ++c) {
     std::string expected, found;
-    const schedule::Schedule zbv = built("zbv", shape);
-    for (const schedule::Pass& pass : zbv.passes({c}))
+    const pipeline::Schedule zbv = built("zbv", shape);
+    for (const pipeline::Pass& pass : zbv.passes({c}))
       expected += std::to_string(pass.microbatch.value);
     for (const char ch : stripped(row_of(drawing, c)))
       if (std::isdigit(static_cast<unsigned char>(ch)) != 0) found += ch;

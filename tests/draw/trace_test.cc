@@ -133,7 +133,7 @@ TEST(Trace, SameFigureSameBytes) {
 // events of both keep apart.
 TEST(Trace, HoldsPredictionAndRun) {
   for (const Lowered& sample : lowered_samples()) {
-    schedule::StepTimeline run;
+    program::StepTimeline run;
     for (std::size_t c = 0; c < sample.program.lists.size(); ++c)
       for (const int replica : {0, 1})
         run.ranks.push_back({{static_cast<int>(2 * c) + replica},
@@ -141,7 +141,7 @@ TEST(Trace, HoldsPredictionAndRun) {
                              sample.simulation.coords[c],
                              sample.simulation.lanes[c]});
     const auto units = static_cast<std::size_t>(sample.program.step.units());
-    schedule::ProgramBytes bytes;
+    program::ProgramBytes bytes;
     bytes.units.resize(units, {.stash = 8});
     bytes.tokens.resize(sample.program.lists.size());
     bytes.constants.resize(sample.program.lists.size());
@@ -171,15 +171,15 @@ TEST(Trace, HoldsPredictionAndRun) {
 // Two transfers to one peer may be on their way at once.
 TEST(Trace, MeasuredTransfersThatOverlapAreDrawnApart) {
   const Lowered sample = lowered_samples().front();
-  schedule::StepTimeline run;
+  program::StepTimeline run;
   for (std::size_t c = 0; c < sample.program.lists.size(); ++c) {
     run.ranks.push_back({{static_cast<int>(c)},
                          {static_cast<int>(c)},
                          sample.simulation.coords[c],
                          sample.simulation.lanes[c]});
-    for (schedule::TimedOp& op : run.ranks.back().lanes) op.end += Seconds{2.5};
+    for (program::TimedOp& op : run.ranks.back().lanes) op.end += Seconds{2.5};
   }
-  schedule::ProgramBytes bytes;
+  program::ProgramBytes bytes;
   bytes.units.resize(static_cast<std::size_t>(sample.program.step.units()));
   bytes.tokens.resize(sample.program.lists.size());
   bytes.constants.resize(sample.program.lists.size());

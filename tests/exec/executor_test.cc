@@ -8,23 +8,23 @@
 #include <string_view>
 
 #include "lockstep/base/check.h"
-#include "lockstep/comm/local.h"
-#include "lockstep/exec/synthetic.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/exec/workspace.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
-#include "lockstep/schedule/timeline.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
+#include "lockstep/program/timeline.h"
+#include "tests/support/synthetic.h"
 #include "tests/train/hooked_workspace.h"
 
 namespace lockstep::exec {
 namespace {
 
 using mesh::Axis;
-using schedule::OpKind;
-using schedule::Program;
-using schedule::StepShape;
-using schedule::Value;
-using schedule::ValueKind;
+using program::OpKind;
+using program::Program;
+using program::StepShape;
+using program::Value;
+using program::ValueKind;
 
 struct Case {
   int pp = 1, shards = 1, replicas = 1;
@@ -43,12 +43,12 @@ Program lowered(const Case& about) {
   step.replicas = about.replicas > 1;
   step.tensor_parallel = about.tp > 1;
   if (about.tp > 1) step.partial = {false, true, true, false, true, true};
-  const schedule::Shape shape = {about.pp, about.chunks, about.microbatches};
+  const pipeline::Shape shape = {about.pp, about.chunks, about.microbatches};
   step.stage_begin =
-      schedule::split_units(std::max(kBlocks + 2, shape.stages() + 1), shape.stages());
-  const auto order = schedule::find(about.schedule)->build(shape);
+      program::split_units(std::max(kBlocks + 2, shape.stages() + 1), shape.stages());
+  const auto order = pipeline::find(about.schedule)->build(shape);
   EXPECT_TRUE(order.ok());
-  auto program = schedule::lower(*order, step);
+  auto program = program::lower(*order, step);
   EXPECT_TRUE(program.ok()) << (program.ok() ? "" : program.error().message);
   return *std::move(program);
 }
@@ -88,7 +88,7 @@ void run(const Case& about, const Program& program, int steps, const comm::Local
         const Coord coord = mesh.coord(world.rank(), Axis::kPipeline);
         const int shard = mesh.coord(world.rank(), mesh::kDenseShard).value;
         SyntheticWorkspace workspace(program, coord, shard, elements(about),
-                                     [](const schedule::Op&) { return Seconds{0}; });
+                                     [](const program::Op&) { return Seconds{0}; });
         Executor executor(program, coord, groups, workspace, {Seconds{20}});
         StepSums sums;
         for (int step = 0; step < steps; ++step) sums = executor.run();
@@ -107,7 +107,7 @@ std::vector<Case> cases() {
     for (auto [shards, replicas] :
          {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)})
       for (int zero : {0, 1, 2, 3})
-        for (auto period : {schedule::Period::kStep, schedule::Period::kMicrobatch}) {
+        for (auto period : {program::Period::kStep, program::Period::kMicrobatch}) {
           Case one{pp, shards, replicas, 3, {}, all.size() % 2 == 0 ? "1f1b" : "gpipe"};
           one.step.zero = zero;
           one.step.period = period;
@@ -125,7 +125,7 @@ std::vector<Case> cases() {
 TEST(Executor, RunsEveryScheduleUnderLateDelivery) {
   std::uint64_t seed = 0;
   int schedules = 0;
-  for (const schedule::CatalogRow& row : schedule::catalog())
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
     for (const int pp : {2, 3, 4})
       for (const int chunks : {1, 2, 3})
         for (const int microbatches : {2, 4, 2 * pp + 1}) {
@@ -134,8 +134,7 @@ TEST(Executor, RunsEveryScheduleUnderLateDelivery) {
           const int shards = pp == 2 && seed % 2 == 0 ? 2 : 1;
           Case about{pp, shards, 1, microbatches, {}, row.name, 1, chunks};
           about.step.zero = static_cast<int>(seed % 4);
-          about.step.period =
-              seed % 3 == 0 ? schedule::Period::kMicrobatch : schedule::Period::kStep;
+          about.step.period = seed % 3 == 0 ? program::Period::kMicrobatch : program::Period::kStep;
           about.step.tied = seed % 5 != 0;
           SCOPED_TRACE(testing::Message() << row.name << " pp " << pp << " chunks " << chunks
                                           << " m " << microbatches << " seed " << seed);
@@ -175,7 +174,7 @@ TEST(Executor, NoticesAWaitThatIsMissing) {
     Program program = good;
     auto& list = program.lists[0];
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-    for (schedule::Op& op : list)
+    for (program::Op& op : list)
       if (op.target > static_cast<int>(at)) --op.target;
     Outcome outcome;
     EXPECT_THROW(run(about, program, 1, {1}, outcome), BrokenInvariant) << "op " << at;
@@ -199,7 +198,7 @@ class WholeNumbers {
 
   train::Hooks hooks() {
     train::Hooks hooks;
-    hooks.compute = [this](const schedule::Op& op, const schedule::Effects& fx, Workspace& inner) {
+    hooks.compute = [this](const program::Op& op, const program::Effects& fx, Workspace& inner) {
       if (op.kind == OpKind::kUpdate) check(op.unit, inner);
       const Value sum{ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
       const bool adds = std::ranges::find(fx.mutates, sum) != fx.mutates.end();
@@ -266,7 +265,7 @@ std::vector<double> run_whole_numbers(const Case& about) {
     const Coord coord = mesh.coord(world.rank(), Axis::kPipeline);
     const int shard = mesh.coord(world.rank(), mesh::kDenseShard).value;
     SyntheticWorkspace inner(program, coord, shard, elements(about),
-                             [](const schedule::Op&) { return Seconds{0}; });
+                             [](const program::Op&) { return Seconds{0}; });
     WholeNumbers numbers(about, step, mesh, world.rank());
     train::HookedWorkspace workspace(inner, numbers.hooks());
     Executor executor(program, coord, groups, workspace, {Seconds{20}});
@@ -288,7 +287,7 @@ std::vector<double> run_whole_numbers(const Case& about) {
 // over the tensor group too, each once; and the norm over everyone.
 TEST(Executor, SumsReplicatedParametersOverTheTensorGroup) {
   for (const int zero : {0, 1, 2, 3})
-    for (const auto period : {schedule::Period::kStep, schedule::Period::kMicrobatch})
+    for (const auto period : {program::Period::kStep, program::Period::kMicrobatch})
       for (const int replicas : {1, 2}) {
         SCOPED_TRACE(testing::Message() << "zero " << zero << " replicas " << replicas);
         Case about{replicas == 1 ? 2 : 1, 2, replicas, 3, {}, "1f1b", 2};

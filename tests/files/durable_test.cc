@@ -15,10 +15,10 @@ namespace {
 class Durable : public testing::Test {
  protected:
   void SetUp() override {
-    remove_all(disk_, folder_);
+    std::filesystem::remove_all(folder_);
     disk_.make_folder(folder_);
   }
-  void TearDown() override { remove_all(disk_, folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   static std::string bytes_in(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -69,7 +69,7 @@ TEST_F(Durable, ReplacesAFileAndLeavesNothingBeside) {
   EXPECT_EQ(disk_.list(folder_), (std::vector<std::string>{"latest"}));
 }
 
-TEST_F(Durable, ListsInOrderAndRemovesAll) {
+TEST_F(Durable, ListsInOrder) {
   disk_.make_folder(folder_ + "/b");
   disk_.create(folder_ + "/b/inner", 0)->close();
   disk_.create(folder_ + "/a", 0)->close();
@@ -77,9 +77,37 @@ TEST_F(Durable, ListsInOrderAndRemovesAll) {
   disk_.rename(folder_ + "/b", folder_ + "/c");
   disk_.sync_folder(folder_);
   EXPECT_EQ(disk_.list(folder_ + "/c"), (std::vector<std::string>{"inner"}));
-  remove_all(disk_, folder_);
-  EXPECT_FALSE(std::filesystem::exists(folder_));
-  EXPECT_TRUE(disk_.list(folder_).empty());
+  EXPECT_TRUE(disk_.list(folder_ + "/absent").empty());
+}
+
+// Removal takes a folder of the program's own files whole, or leaves it as it is.
+TEST_F(Durable, RemovesOwnFoldersAndNothingElse) {
+  namespace fs = std::filesystem;
+  const auto is_own = [](std::string_view name) { return name.starts_with("own"); };
+  const auto make = [&](const std::string& name, const std::vector<std::string>& inner) {
+    disk_.make_folder(folder_ + "/" + name);
+    for (const std::string& file : inner)
+      disk_.create(folder_ + "/" + name + "/" + file, 0)->close();
+    return folder_ + "/" + name;
+  };
+  EXPECT_TRUE(disk_.remove_folder(make("a", {"own1", "own2"}), is_own));
+  EXPECT_FALSE(fs::exists(folder_ + "/a"));
+  const std::string victim = make("victim", {"own1"});
+  fs::create_directory_symlink(victim, folder_ + "/link");
+  const std::string notes = make("notes", {"own1", "notes.txt"});
+  const std::string nested = make("nested", {"own1"});
+  fs::create_directory(nested + "/own2");
+  const std::string linked = make("linked", {"own1"});
+  fs::create_symlink(victim + "/own1", linked + "/own2");
+  disk_.create(folder_ + "/own-file", 0)->close();
+  for (const std::string& path :
+       {folder_ + "/link", notes, nested, linked, folder_ + "/own-file", folder_ + "/absent"}) {
+    EXPECT_FALSE(holds_only(path, is_own)) << path;
+    EXPECT_FALSE(disk_.remove_folder(path, is_own)) << path;
+  }
+  EXPECT_TRUE(fs::exists(victim + "/own1") && fs::exists(notes + "/own1") &&
+              fs::exists(nested + "/own1") && fs::exists(linked + "/own1"));
+  EXPECT_TRUE(fs::is_symlink(folder_ + "/link"));
 }
 
 TEST_F(Durable, TellsWhatFailedWhereAndWhy) {
@@ -93,16 +121,16 @@ TEST_F(Durable, TellsWhatFailedWhereAndWhy) {
     return "nothing failed";
   };
   const std::string path = folder_ + "/x";
-  EXPECT_EQ(message([&] { disk_.remove(path); }),
-            "can not remove `" + path + "`: No such file or directory");
+  EXPECT_EQ(message([&] { disk_.remove_file(path); }),
+            "cannot remove `" + path + "`: No such file or directory");
   disk_.create(path, 0)->close();
-  EXPECT_EQ(message([&] { disk_.create(path, 0); }), "can not create `" + path + "`: File exists");
+  EXPECT_EQ(message([&] { disk_.create(path, 0); }), "cannot create `" + path + "`: File exists");
   EXPECT_EQ(message([&] { disk_.make_folder(path); }),
-            "can not make folder `" + path + "`: File exists");
+            "cannot make folder `" + path + "`: File exists");
   EXPECT_EQ(message([&] { disk_.sync_folder(path); }),
-            "can not open folder `" + path + "`: Not a directory");
+            "cannot open folder `" + path + "`: Not a directory");
   EXPECT_EQ(message([&] { disk_.rename(path, folder_ + "/no/y"); }),
-            "can not rename `" + path + "` to `" + folder_ + "/no/y`: No such file or directory");
+            "cannot rename `" + path + "` to `" + folder_ + "/no/y`: No such file or directory");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/config/document.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/spec/spec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lockstep;
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config::Report report;
   const auto document =
       config::parse_document(std::move(text), "run.toml", config::Format::kToml, report);
-  if (document) plan::read_spec(*document, report);
+  if (document) spec::read_spec(*document, report);
   if (!report.diagnostics().empty()) (void)report.text("run.toml", false);
   return 0;
 }

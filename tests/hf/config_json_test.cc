@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/catalog.h"
-#include "lockstep/arch/hf_names.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/model/hf_names.h"
 #include "tests/hf/tiny.h"
 
 namespace lockstep::hf {
@@ -39,7 +39,7 @@ TEST(ConfigJson, ReadsLlama31) {
   Read got = read(parsed(kLlama));
   ASSERT_TRUE(got.config) << got.text;
   EXPECT_TRUE(got.config->notes.empty());
-  arch::ModelConfig known = arch::find("llama3.1-8b")->config;
+  model::ModelConfig known = model::find("llama3.1-8b")->config;
   got.config->model.name = known.name;
   EXPECT_EQ(got.config->model, known);
 }
@@ -52,9 +52,9 @@ TEST(ConfigJson, BothWaysOfRotarySettingsAreTheSame) {
       "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"));
   EXPECT_EQ(read(newer).config->model, read(parsed(kLlama)).config->model);
   newer.set("rope_parameters", parsed(R"({"rope_theta": 2.5e5, "rope_type": "default"})"));
-  const arch::ModelConfig plain = read(newer).config->model;
+  const model::ModelConfig plain = read(newer).config->model;
   EXPECT_EQ(plain.rope_theta, 2.5e5);
-  EXPECT_EQ(plain.rope_scaling, arch::RopeScaling{});
+  EXPECT_EQ(plain.rope_scaling, model::RopeScaling{});
 }
 
 TEST(ConfigJson, ReadsTheHubsGpt2AndSaysThatDropoutIsLeftOut) {
@@ -72,15 +72,15 @@ TEST(ConfigJson, ReadsTheHubsGpt2AndSaysThatDropoutIsLeftOut) {
   EXPECT_EQ(got.config->notes[0], "resid_pdrop 0.1 is left out: Lockstep trains without dropout");
   EXPECT_NE(got.config->notes[3].find("ignored: unsloth_version"), std::string::npos);
   got.config->model.name = "gpt2-small";
-  EXPECT_EQ(got.config->model, arch::find("gpt2-small")->config);
+  EXPECT_EQ(got.config->model, model::find("gpt2-small")->config);
 }
 
 TEST(ConfigJson, WhatIsWrittenIsReadBack) {
   int written = 0;
-  const auto expect_back = [&](const arch::ModelConfig& model) {
+  const auto expect_back = [&](const model::ModelConfig& model) {
     const Result<Json> json = config_json(model, DType::kBF16);
     ASSERT_TRUE(json.ok()) << json.error().message;
-    EXPECT_EQ(json->find("model_type")->as_text(), arch::hf_model_type(model));
+    EXPECT_EQ(json->find("model_type")->as_text(), model::hf_model_type(model));
     Read got = read(*Json::parse(json->dump(2)));
     ASSERT_TRUE(got.config) << got.text;
     EXPECT_TRUE(got.config->notes.empty());
@@ -88,14 +88,14 @@ TEST(ConfigJson, WhatIsWrittenIsReadBack) {
     EXPECT_EQ(got.config->model, model);
     ++written;
   };
-  for (const arch::ModelConfig& model : tiny_models()) expect_back(model);
-  for (const arch::CatalogRow& row : arch::catalog())
+  for (const model::ModelConfig& model : tiny_models()) expect_back(model);
+  for (const model::CatalogRow& row : model::catalog())
     if (config_json(row.config, DType::kF32).ok()) expect_back(row.config);
   EXPECT_GE(written, 30);
 }
 
 TEST(ConfigJson, AWindowThatNoSequenceFillsIsWrittenAsNone) {
-  arch::ModelConfig mistral = llama_like("mistral");
+  model::ModelConfig mistral = llama_like("mistral");
   for (const std::int64_t window : {20, 40, 50}) {
     mistral.window = window;
     const Json json = *config_json(mistral, DType::kF32);
@@ -138,26 +138,26 @@ TEST(ConfigJson, OtherModelsAreRefused) {
 }
 
 TEST(ConfigJson, TraitsWithoutAClassAreNamed) {
-  const auto refusal = [](const arch::ModelConfig& model) {
+  const auto refusal = [](const model::ModelConfig& model) {
     const Result<Json> json = config_json(model, DType::kF32);
     EXPECT_FALSE(json.ok());
     if (json.ok()) return std::string();
     EXPECT_EQ(json.error().code, Code::kNoHfForm);
     return json.error().message;
   };
-  arch::ModelConfig mixed = llama_like("mixed");
-  mixed.qk_norm = arch::QkNorm::kPerHead;
+  model::ModelConfig mixed = llama_like("mixed");
+  mixed.qk_norm = model::QkNorm::kPerHead;
   mixed.qkv_bias = true;
   EXPECT_NE(refusal(mixed).find("qwen3 of transformers has not: qkv_bias = true"),
             std::string::npos)
       << refusal(mixed);
-  arch::ModelConfig windowed = llama_like("windowed");
+  model::ModelConfig windowed = llama_like("windowed");
   windowed.qkv_bias = true;
   windowed.window = 16;
   EXPECT_NE(refusal(windowed).find("window = 16"), std::string::npos);
-  EXPECT_FALSE(refusal(arch::find("olmo2-7b")->config).empty());
-  EXPECT_FALSE(refusal(arch::find("mixtral-tiny")->config).empty());
-  arch::ModelConfig wide = llama_like("wide");
+  EXPECT_FALSE(refusal(model::find("olmo2-7b")->config).empty());
+  EXPECT_FALSE(refusal(model::find("mixtral-tiny")->config).empty());
+  model::ModelConfig wide = llama_like("wide");
   wide.heads = 5;
   wide.kv_heads = 1;
   EXPECT_NE(refusal(wide).find("divisible"), std::string::npos);

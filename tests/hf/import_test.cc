@@ -7,11 +7,11 @@
 #include <fstream>
 #include <iterator>
 
-#include "lockstep/arch/user_model.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/hf/checkpoint_source.h"
 #include "lockstep/hf/tokenizer_files.h"
 #include "tests/hf/tiny.h"
+#include "tests/support/model_named.h"
 
 namespace lockstep::hf {
 namespace {
@@ -22,12 +22,12 @@ std::string bytes_in(const std::string& path) {
 }
 
 // A directory of drawn parameters, called like its model.
-std::string directory_of(const arch::ModelConfig& config, const ExportSettings& settings) {
+std::string directory_of(const model::ModelConfig& config, const ExportSettings& settings) {
   const std::string parent = fresh_folder("drawn");
   std::filesystem::create_directory(parent);
   std::string folder = parent + "/" + config.name;
   DrawnParams params;
-  EXPECT_TRUE(write_directory(*arch::describe(config), *config_json(config, settings.stored),
+  EXPECT_TRUE(write_directory(*model::describe(config), *config_json(config, settings.stored),
                               params, hasty_disk(), folder, settings)
                   .ok());
   return folder;
@@ -37,7 +37,7 @@ Imported import(const std::string& folder, const std::string& out) {
   config::Report report;
   const auto directory = open_directory(folder, report);
   EXPECT_TRUE(directory) << report.text(folder, false);
-  return write_checkpoint(*directory, hasty_disk(), out, "test");
+  return write_checkpoint(*directory, hasty_disk(), out, "test").value();
 }
 
 Result<CheckpointSource> source_of(const std::string& path) {
@@ -47,7 +47,7 @@ Result<CheckpointSource> source_of(const std::string& path) {
 }
 
 TEST(Import, DirectoriesComeBackBitForBit) {
-  for (const arch::ModelConfig& config : tiny_models())
+  for (const model::ModelConfig& config : tiny_models())
     for (const DType stored : {DType::kF32, DType::kBF16}) {
       const std::string folder = directory_of(config, {stored});
       const std::string out = fresh_folder("checkpoint");
@@ -58,23 +58,23 @@ TEST(Import, DirectoriesComeBackBitForBit) {
       ASSERT_TRUE(source.ok()) << source.error().message;
       EXPECT_EQ(source->type(), stored);
       const std::string again = fresh_folder("again");
-      arch::ModelConfig model = source->model();
+      model::ModelConfig model = source->model();
       model.name = config.name;
       EXPECT_EQ(model, config);
-      ASSERT_TRUE(write_directory(*arch::describe(model), *config_json(model, stored), *source,
+      ASSERT_TRUE(write_directory(*model::describe(model), *config_json(model, stored), *source,
                                   hasty_disk(), again, {stored})
                       .ok());
       for (const char* file : {"model.safetensors", "config.json"})
         EXPECT_EQ(bytes_in(again + "/" + file) == bytes_in(folder + "/" + file), true)
             << config.name << " " << file;
-      const auto named = arch::model_named(out + "/model.toml");
+      const auto named = model::model_named(out + "/model.toml");
       ASSERT_TRUE(named.ok());
       EXPECT_EQ(*named, config);
     }
 }
 
 TEST(Import, AMixedDirectoryKeepsTheTypesOfItsTensors) {
-  const arch::ModelConfig config = tiny_models()[2];
+  const model::ModelConfig config = tiny_models()[2];
   const std::string wide = directory_of(config, {DType::kF32});
   const std::string narrow = directory_of(config, {DType::kBF16});
   // Norms of the one and matrices of the other, in two files.
@@ -141,10 +141,10 @@ TEST(Export, ATokenizerIsCopied) {
   const auto files = tokenizer_files(from);
   ASSERT_TRUE(files.ok());
   EXPECT_EQ(files->special.dump(), R"({"bos_token_id":1,"eos_token_id":[2,3]})");
-  const arch::ModelConfig config = tiny_models()[0];
+  const model::ModelConfig config = tiny_models()[0];
   const std::string out = fresh_folder("parent") + "/of/it";
   DrawnParams params;
-  ASSERT_TRUE(write_directory(*arch::describe(config), Json::object(), params, hasty_disk(), out,
+  ASSERT_TRUE(write_directory(*model::describe(config), Json::object(), params, hasty_disk(), out,
                               {.beside = files->paths})
                   .ok());
   EXPECT_EQ(bytes_in(out + "/tokenizer.json"), "words");
@@ -154,7 +154,7 @@ TEST(Export, ATokenizerIsCopied) {
 // Every byte of the weights counts: one that was changed is found, and nothing is left of the export.
 // A checkpoint of a run says how its weights began; one of weights alone does not.
 TEST(Export, WritesTheInitialDeviationOfTheRun) {
-  const arch::ModelConfig config = tiny_models()[0];
+  const model::ModelConfig config = tiny_models()[0];
   const Imported done = import(directory_of(config, {DType::kF32}), fresh_folder("checkpoint"));
   EXPECT_EQ(source_of(done.checkpoint)->model().init_std, 0.02);
   const auto says = [&](const std::string& began) {
@@ -178,7 +178,7 @@ TEST(Export, WritesTheInitialDeviationOfTheRun) {
 }
 
 TEST(Export, ADamagedCheckpointLeavesNothing) {
-  const arch::ModelConfig config = tiny_models()[0];
+  const model::ModelConfig config = tiny_models()[0];
   const Imported done = import(directory_of(config, {DType::kF32}), fresh_folder("damaged"));
   std::fstream file(done.checkpoint + "/rank-00000.safetensors",
                     std::ios::in | std::ios::out | std::ios::binary);
@@ -189,7 +189,7 @@ TEST(Export, ADamagedCheckpointLeavesNothing) {
   auto source = source_of(done.checkpoint);
   ASSERT_TRUE(source.ok());
   const std::string out = fresh_folder("none");
-  const auto written = write_directory(*arch::describe(config), Json::object(), *source,
+  const auto written = write_directory(*model::describe(config), Json::object(), *source,
                                        hasty_disk(), out, {DType::kF32});
   ASSERT_FALSE(written.ok());
   EXPECT_EQ(written.error().code, Code::kCorruptCheckpoint);
@@ -226,12 +226,12 @@ class Zeros final : public ParamSource {
 
 // Its tensors are transposed on the way, which needs more memory than any other.
 TEST(ImportLong, FilesLargerThanItsMemoryAreStreamed) {
-  arch::ModelConfig config = tiny_models()[0];
+  model::ModelConfig config = tiny_models()[0];
   config.layers = 5;
   config.hidden = 512;
   config.head_dim = 128;
   config.ffn = 8192;
-  const arch::Model model = *arch::describe(config);
+  const model::Model model = *model::describe(config);
   const std::int64_t most = (std::int64_t{4} * 512 * 8192) + (std::int64_t{64} << 20);
   const std::string folder = fresh_folder("large");
   Zeros zeros;

@@ -13,9 +13,9 @@
 namespace lockstep::hf {
 namespace {
 
-arch::Model model_of(const arch::ModelConfig& config) { return *arch::describe(config); }
+model::Model model_of(const model::ModelConfig& config) { return *model::describe(config); }
 
-std::string exported(const arch::ModelConfig& config, const ExportSettings& settings,
+std::string exported(const model::ModelConfig& config, const ExportSettings& settings,
                      Exported* told = nullptr) {
   const std::string folder = fresh_folder("export");
   DrawnParams params;
@@ -26,11 +26,11 @@ std::string exported(const arch::ModelConfig& config, const ExportSettings& sett
 }
 
 // Every parameter as it is found in the folder, compared with what was drawn.
-void expect_drawn(const arch::ModelConfig& config, const std::string& folder, DType stored) {
+void expect_drawn(const model::ModelConfig& config, const std::string& folder, DType stored) {
   config::Report report;
   const auto weights = Weights::open(folder, report);
   ASSERT_TRUE(weights) << report.text(folder, false);
-  const arch::Model model = model_of(config);
+  const model::Model model = model_of(config);
   const auto params = HfParams::find(model, *weights, report);
   ASSERT_TRUE(params) << report.text(folder, false);
   std::int64_t compared = 0;
@@ -49,11 +49,11 @@ void expect_drawn(const arch::ModelConfig& config, const std::string& folder, DT
     }
     compared += place.piece.numel();
   }
-  EXPECT_EQ(compared, arch::count(model).total) << config.name;
+  EXPECT_EQ(compared, model::count(model).total) << config.name;
 }
 
 TEST(HfParams, WhatIsExportedIsFoundAgain) {
-  for (const arch::ModelConfig& config : tiny_models())
+  for (const model::ModelConfig& config : tiny_models())
     for (const DType stored : {DType::kF32, DType::kBF16})
       for (const Bytes shard : {kShardLimit, Bytes{30000}}) {
         Exported done;
@@ -93,25 +93,25 @@ void rewrite(const std::string& folder, const Change& change,
   std::filesystem::remove(path + ".old");
 }
 
-std::string trouble(const arch::ModelConfig& config, const std::string& folder) {
+std::string trouble(const model::ModelConfig& config, const std::string& folder) {
   config::Report report;
   const auto weights = Weights::open(folder, report);
   if (weights) {
-    const arch::Model model = model_of(config);
+    const model::Model model = model_of(config);
     const bool found = HfParams::find(model, *weights, report).has_value();
     EXPECT_EQ(found, report.ok());
   }
   return report.text(folder, false);
 }
 
-arch::ModelConfig tiny(const std::string& name) {
-  for (const arch::ModelConfig& model : tiny_models())
+model::ModelConfig tiny(const std::string& name) {
+  for (const model::ModelConfig& model : tiny_models())
     if (model.name == name) return model;
   return {};
 }
 
 TEST(HfParams, HubFilesWithoutPrefixAndWithMasksAreRead) {
-  const arch::ModelConfig gpt2 = tiny("gpt2-tiny");
+  const model::ModelConfig gpt2 = tiny("gpt2-tiny");
   const std::string folder = exported(gpt2, {DType::kF32});
   const files::TensorInfo mask{"h.0.attn.bias", files::ElementType::kF32, {1, 1, 16, 16}};
   rewrite(
@@ -125,7 +125,7 @@ TEST(HfParams, HubFilesWithoutPrefixAndWithMasksAreRead) {
 }
 
 TEST(HfParams, AllMisfitsAreListedAtOnce) {
-  const arch::ModelConfig llama = tiny("llama");
+  const model::ModelConfig llama = tiny("llama");
   const std::string folder = exported(llama, {DType::kF32});
   const files::TensorInfo more{"model.layers.9.mlp.up_proj.weight", files::ElementType::kF32, {2}};
   rewrite(
@@ -150,7 +150,7 @@ TEST(HfParams, AllMisfitsAreListedAtOnce) {
 }
 
 TEST(HfParams, ATiedHeadMayBeStoredTwiceButNotDiffer) {
-  const arch::ModelConfig tied = tiny("llama-tied");
+  const model::ModelConfig tied = tiny("llama-tied");
   for (const bool differs : {false, true}) {
     const std::string folder = exported(tied, {DType::kF32});
     const files::TensorInfo head{"lm_head.weight", files::ElementType::kF32, {61, 48}};

@@ -29,7 +29,10 @@ class HastyDisk final : public files::Disk {
   void make_folder(const std::string& path) override { real_.make_folder(path); }
   void rename(const std::string& from, const std::string& to) override { real_.rename(from, to); }
   void sync_folder(const std::string&) override {}
-  void remove(const std::string& path) override { real_.remove(path); }
+  void remove_file(const std::string& path) override { real_.remove_file(path); }
+  bool remove_folder(const std::string& path, const files::OwnNames& is_own) override {
+    return real_.remove_folder(path, is_own);
+  }
   std::vector<std::string> list(const std::string& path) override { return real_.list(path); }
 
  private:

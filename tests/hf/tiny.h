@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/catalog.h"
-#include "lockstep/arch/model_config.h"
 #include "lockstep/base/random.h"
 #include "lockstep/files/durable.h"
 #include "lockstep/hf/export.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/model/model_config.h"
 
 namespace lockstep::hf {
 
 // Sizes that no two of are equal where a mix-up could hide.
-inline arch::ModelConfig llama_like(const std::string& name) {
-  arch::ModelConfig c;
+inline model::ModelConfig llama_like(const std::string& name) {
+  model::ModelConfig c;
   c.name = name;
   c.layers = 3;
   c.hidden = 48;
@@ -30,25 +30,25 @@ inline arch::ModelConfig llama_like(const std::string& name) {
   return c;
 }
 
-inline std::vector<arch::ModelConfig> tiny_models() {
-  arch::ModelConfig gpt2 = arch::find("gpt2-tiny")->config;
+inline std::vector<model::ModelConfig> tiny_models() {
+  model::ModelConfig gpt2 = model::find("gpt2-tiny")->config;
   gpt2.ffn = 200;
-  arch::ModelConfig untied = gpt2;
+  model::ModelConfig untied = gpt2;
   untied.tied = false;
-  arch::ModelConfig llama = llama_like("llama");
+  model::ModelConfig llama = llama_like("llama");
   llama.head_dim = 8;
   llama.rope_scaling = {8.0, 1.0, 4.0, 16};
   llama.rope_theta = 500000.0;
-  arch::ModelConfig tied = llama_like("llama-tied");
+  model::ModelConfig tied = llama_like("llama-tied");
   tied.tied = true;
-  arch::ModelConfig mistral = llama_like("mistral");
+  model::ModelConfig mistral = llama_like("mistral");
   mistral.window = 20;
-  arch::ModelConfig open_mistral = llama_like("mistral-without-window");
+  model::ModelConfig open_mistral = llama_like("mistral-without-window");
   open_mistral.window = open_mistral.max_positions;
-  arch::ModelConfig qwen2 = llama_like("qwen2");
+  model::ModelConfig qwen2 = llama_like("qwen2");
   qwen2.qkv_bias = qwen2.tied = true;
-  arch::ModelConfig qwen3 = llama_like("qwen3");
-  qwen3.qk_norm = arch::QkNorm::kPerHead;
+  model::ModelConfig qwen3 = llama_like("qwen3");
+  qwen3.qk_norm = model::QkNorm::kPerHead;
   qwen3.norm_eps = 1e-6;
   return {gpt2, untied, llama, tied, mistral, open_mistral, qwen2, qwen3};
 }
@@ -56,11 +56,11 @@ inline std::vector<arch::ModelConfig> tiny_models() {
 // Of a parameter's elements.
 inline RandomStream stream_of(const std::string& name) { return RandomStream(7, name); }
 
-// All finite bit patterns may come.
+// All bit patterns may come that are finite in bf16 too.
 inline float drawn(const RandomStream& stream, std::int64_t index) {
   const auto bits = static_cast<std::uint32_t>(stream.bits(static_cast<std::uint64_t>(index)));
-  const std::uint32_t exponent = (bits >> 23) & 0xffU;
-  return std::bit_cast<float>(exponent == 0xff ? bits & 0xbfffffffU : bits);
+  const bool is_beyond = (bits & 0x7fffffffU) >= 0x7f7f8000U;
+  return std::bit_cast<float>(is_beyond ? bits & 0xbfffffffU : bits);
 }
 
 class DrawnParams final : public ParamSource {

@@ -13,9 +13,10 @@ HEAVY = {"toml++/": "toml++", "CLI/": "CLI11", "nlohmann/": "nlohmann"}
 
 def check_torch(place):
     problems = []
+    names = {layer.name for layer in house.layers(place.root)}
     above = {layer.name for layer in house.layers(place.root) if layer.torch}
     for path in house.files(place.root, "lockstep", "cli", "tests", "bench", suffixes={".h", ".cc"}):
-        sees_torch = path.parts[0] == "bench" or (path.parts[0] in {"lockstep", "tests"} and path.parts[1] in above | {"workers"})
+        sees_torch = path.parts[0] == "bench" or (path.parts[0] in {"lockstep", "tests"} and house.area_of(path, names) in above | {"workers"})
         for number, _, name in house.includes(place.root, path):
             if not TORCH.match(name):
                 continue

@@ -95,10 +95,19 @@ def layers(root):
     """layers.txt as written, in order."""
     found = []
     for number, line in enumerate(text_of(root, "layers.txt").splitlines(), 1):
-        match = re.match(r"^([a-z_0-9]+)\s*(torch)?\s*:(.*)$", line)
+        match = re.match(r"^([a-z_0-9/]+)\s*(torch)?\s*:(.*)$", line)
         if match:
             found.append(Layer(match.group(1), bool(match.group(2)), frozenset(match.group(3).split()), number))
     return found
+
+
+def area_of(path, names):
+    """The innermost folder of layers.txt that holds a path of lockstep/ or tests/; without one, its first folder."""
+    parts = pathlib.PurePath(path).parts[1:-1]
+    for end in range(len(parts), 0, -1):
+        if "/".join(parts[:end]) in names:
+            return "/".join(parts[:end])
+    return parts[0] if parts else ""
 
 
 CLEAN_TREE = {

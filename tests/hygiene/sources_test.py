@@ -20,6 +20,7 @@ LOUD = [
 ]
 # Spelt so that this file does not match itself.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
+SPLIT_WORD = re.compile(r"\b[Cc]an" r" not\b")
 TRACES = re.compile(
     r"(?<![\w.~$}])/(wo" r"rk|ro" r"ot|ho" r"me|Us" r"ers)/|\bthis ses" r"sion\b|\bAI[- ]gen" r"erated\b|\bCo-Auth" r"ored|\bChat" r"GPT\b|\bClau" r"de\b|\bCo" r"pilot\b",
     re.IGNORECASE,
@@ -37,6 +38,8 @@ def line_problems(path, text):
             yield f"{where}: trailing white space"
         if UNFINISHED.search(line):
             yield f"{where}: unfinished work; finish it or say what is missing in the documents"
+        if SPLIT_WORD.search(line):
+            yield f"{where}: one word: cannot"
         if TRACES.search(line):
             yield f"{where}: names one machine, or how the text came to be"
         if library and str(path) not in MAY_PRINT:
@@ -104,6 +107,7 @@ PLANTS = [
     Plant(*library("  f();  "), "trailing white space"),
     Plant("docs/x.md", "in /ro" + "ot/x\n", "names one machine"),
     Plant("docs/x.md", "done in this ses" + "sion\n", "names one machine"),
+    Plant("docs/x.md", "it can" + " not\n", "one word: cannot"),
     Plant("docs/x.md", "no end", "no newline at the end"),
     Plant("lockstep/base/bad.h", "int x();\n", "must be #pragma once"),
     Plant("lockstep/base/bad.h", "#pragma once\nusing namespace std;\n", "using namespace in a header"),

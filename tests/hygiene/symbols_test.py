@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the compiled files need: nothing below the fence refers to torch, and the program loads one OpenMP runtime."""
+"""What the compiled files need: nothing below the fence refers to torch, nor does the program load it; its module
+loads one OpenMP runtime."""
 
 import pathlib
 import re
@@ -22,33 +23,35 @@ def symbol_problems(library):
             yield f"{library.name}: below the fence, but refers to {line.split(' U ')[-1].strip()}"
 
 
-def load_problems(ldd, torch):
+def load_problems(name, ldd, torch):
     """Faults in what the dynamic loader would bring in, from the output of ldd."""
     names = [line.split()[0] for line in ldd.splitlines() if line.strip()]
     if "not found" in ldd:
-        yield "lockstep: a library is missing: " + "; ".join(l.strip() for l in ldd.splitlines() if "not found" in l)
+        yield f"{name}: a library is missing: " + "; ".join(l.strip() for l in ldd.splitlines() if "not found" in l)
     if torch:
         runtimes = sorted({name for name in names if re.match(r"lib(gomp|iomp|omp)", name)})
         if len(runtimes) != 1:
-            yield f"lockstep: loads {len(runtimes)} OpenMP runtimes ({', '.join(runtimes) or 'none'}); torch needs exactly its own"
+            yield f"{name}: loads {len(runtimes)} OpenMP runtimes ({', '.join(runtimes) or 'none'}); torch needs exactly its own"
     elif TORCH_LIBRARIES.search(ldd):
-        yield "lockstep: built without torch, but loads " + TORCH_LIBRARIES.search(ldd).group(0)
+        yield f"{name}: is below the fence, but loads {TORCH_LIBRARIES.search(ldd).group(0)}"
 
 
 def check(place):
     problems = []
     for layer in house.layers(place.root):
-        library = place.build / f"liblockstep_{layer.name}.a"
+        library = place.build / f"liblockstep_{layer.name.replace('/', '_')}.a"
         if layer.torch or not house.files(place.root, f"lockstep/{layer.name}", suffixes={".cc"}):
             continue
         if library.exists():
             problems += symbol_problems(library)
         else:
             problems.append(f"{library.name}: not built")
-    program = place.build / "lockstep"
-    if not program.exists():
-        return problems + ["lockstep: not built"]
-    return problems + list(load_problems(output("ldd", str(program)), place.torch))
+    for name, torch in [("lockstep", False)] + [("liblockstep_torch.so", True)] * place.torch:
+        if (place.build / name).exists():
+            problems += load_problems(name, output("ldd", str(place.build / name)), torch)
+        else:
+            problems.append(f"{name}: not built")
+    return problems
 
 
 def self_test():
@@ -70,7 +73,7 @@ def self_test():
         (gomp, False, 0),
         ("libzstd.so.1 => not found\n", False, 1),
     ]:
-        if len(list(load_problems(ldd, with_torch))) != want:
+        if len(list(load_problems("lockstep", ldd, with_torch))) != want:
             problems.append(f"self-test: {ldd!r} with torch={with_torch} should give {want} problems")
     return problems
 

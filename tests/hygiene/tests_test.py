@@ -39,7 +39,7 @@ def check_mirror(place):
     problems, direct = [], {}
     areas = {layer.name for layer in house.layers(place.root)}
     for path in house.files(place.root, "tests", suffixes={".cc", ".h"}):
-        folder = path.parts[1]
+        folder = house.area_of(path, areas)
         is_test, is_helper = path.name.endswith("_test.cc"), (place.root / path).with_suffix(".h").exists()
         if folder not in areas | PROGRAM_FOLDERS | HELPER_FOLDERS or (is_test and folder in HELPER_FOLDERS):
             problems.append(f"{path}:1: tests/{folder} mirrors no folder of lockstep/")
@@ -49,10 +49,11 @@ def check_mirror(place):
     tested = {folder: reached(place.root, names) for folder, names in direct.items()}
     used = users(place.root)
     for path in house.files(place.root, "lockstep", suffixes={".h"}):
-        folder, by = path.parts[1], used.get(str(path), set())
-        is_internal = folder in tested and by and all(user.parts[:2] == path.parts[:2] for user in by)
+        folder, by = house.area_of(path, areas), used.get(str(path), set())
+        is_internal = folder in tested and by and all(house.area_of(user, areas) == folder and user.parts[0] == "lockstep" for user in by)
         has_body = (place.root / path).with_suffix(".cc").exists()
-        if has_body and not is_internal and str(path) not in tested.get(folder, set()):
+        anywhere = set().union(*tested.values())  # for a folder that has no tests of its own
+        if has_body and not is_internal and str(path) not in tested.get(folder, anywhere):
             problems.append(f"{path}:1: no test in tests/{folder}/ reaches it")
     return problems
 

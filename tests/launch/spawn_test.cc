@@ -37,6 +37,20 @@ TEST(Spawn, RanksGetWhatTorchrunWouldGiveThem) {
   }
 }
 
+// Nor can a process that comes before rank 0 has begun to use it.
+TEST(Spawn, NobodyElseCanTakeThePort) {
+  auto processes = RankProcesses::start(shell(2, R"(
+      test $RANK = 0 && exec sleep 100
+      exec python3 -c "
+import errno, os, socket
+try:
+    socket.create_server(('127.0.0.1', int(os.environ['MASTER_PORT'])))
+except OSError as error:
+    exit(error.errno == errno.EADDRINUSE and 7)
+")"));
+  EXPECT_EQ(processes->wait(Rank{1}, Deadline::after(Seconds{60}))->exit_code, 7);
+}
+
 TEST(Spawn, TellsHowARankEnded) {
   auto processes = RankProcesses::start(shell(1, "exit 7"));
   EXPECT_EQ(processes->wait(Rank{0}, Deadline::after(Seconds{20}))->exit_code, 7);

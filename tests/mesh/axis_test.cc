@@ -32,13 +32,6 @@ TEST(AxisSet, DifferentSetsHaveDifferentTexts) {
   }
 }
 
-TEST(AxisSet, KnowsWhatBelongsToOneView) {
-  EXPECT_TRUE(is_one_view(kData));
-  EXPECT_TRUE(is_one_view({Axis::kExpert, Axis::kPipeline}));
-  EXPECT_FALSE(is_one_view({Axis::kExpert, Axis::kTensor}));
-  for (AxisSet set : all_axis_sets()) EXPECT_TRUE(is_one_view(set)) << to_text(set);
-}
-
 TEST(Order, EveryPermutationReadsBackAsWritten) {
   EXPECT_EQ(all_order_texts().size(), 24u);
   for (const std::string& text : all_order_texts()) EXPECT_EQ(to_text(*Order::parse(text)), text);

@@ -46,7 +46,7 @@ TEST(Group, AgreesWithComparingEveryCoordinate) {
   Dice dice(11);
   for (int round = 0; round < 40; ++round) {
     const Mesh mesh = random_mesh(dice, 120);
-    const auto coords = listed_coords(mesh.degrees(), to_text(mesh.order()),
+    const auto coords = listed_coords(degrees_of(mesh), to_text(mesh.order()),
                                       mesh.degree(Axis::kExpertDataReplicate));
     for (AxisSet axes : all_axis_sets()) {
       SCOPED_TRACE("round " + std::to_string(round) + " " + to_text(axes));
@@ -150,12 +150,12 @@ TEST(Group, OrderMovesRanksButNotCoordinates) {
     const Mesh mesh = *Mesh::create(degrees, *Order::parse(text));
     for (AxisSet axes : all_axis_sets()) {
       for (std::int32_t r = 0; r < mesh.world(); ++r) {
-        const Coords coords = plain.coords(Rank{r});
+        const Coords coords = coords_of(plain, Rank{r});
         const Group before = plain.group(Rank{r}, axes);
         const Group after = mesh.group(mesh.rank(coords), axes);
         ASSERT_EQ(before.name(), after.name());
         for (std::int32_t i = 0; i < before.size(); ++i)
-          ASSERT_EQ(plain.coords(before.rank_at(i)), mesh.coords(after.rank_at(i)));
+          ASSERT_EQ(coords_of(plain, before.rank_at(i)), coords_of(mesh, after.rank_at(i)));
       }
     }
   }

@@ -13,15 +13,14 @@ TEST(Mesh, AgreesWithAListOfEveryRank) {
   Dice dice(1);
   for (int round = 0; round < 300; ++round) {
     const Mesh mesh = random_mesh(dice, 300);
-    const Degrees d = mesh.degrees();
+    const Degrees d = degrees_of(mesh);
     SCOPED_TRACE("round " + std::to_string(round));
     const auto listed =
         listed_coords(d, to_text(mesh.order()), mesh.degree(Axis::kExpertDataReplicate));
     ASSERT_EQ(mesh.world(), static_cast<std::int64_t>(listed.size()));
     for (std::int32_t r = 0; r < mesh.world(); ++r) {
-      ASSERT_EQ(mesh.coords(Rank{r}), listed[static_cast<std::size_t>(r)]) << "rank " << r;
+      ASSERT_EQ(coords_of(mesh, Rank{r}), listed[static_cast<std::size_t>(r)]) << "rank " << r;
       ASSERT_EQ(mesh.rank(listed[static_cast<std::size_t>(r)]), Rank{r});
-      ASSERT_EQ(mesh.expert_rank(listed[static_cast<std::size_t>(r)]), Rank{r});
     }
   }
 }
@@ -45,7 +44,7 @@ TEST(Mesh, ExpertReplicasStartWhereDataReplicasStart) {
   Dice dice(2);
   for (int round = 0; round < 500; ++round) {
     const Mesh mesh = random_mesh(dice, 1024);
-    const Degrees d = mesh.degrees();
+    const Degrees d = degrees_of(mesh);
     const std::int32_t edp = mesh.degree(kExpertData);
     ASSERT_EQ(edp * d.ep * d.etp, d.tp * d.cp * d.dp);
     // The most equal replicas whose borders are borders of data replicas, by trial.
@@ -61,7 +60,7 @@ TEST(Mesh, DegreesReadBack) {
   Dice dice(3);
   for (int round = 0; round < 100; ++round) {
     const Degrees d = random_degrees(dice, 1024);
-    EXPECT_EQ(Mesh::create(d)->degrees(), d);
+    EXPECT_EQ(degrees_of(*Mesh::create(d)), d);
   }
   EXPECT_EQ(Mesh::create({.dp = 6})->degree(Axis::kDataShard), 6) << "flat unless said otherwise";
   EXPECT_EQ(Mesh(), *Mesh::create({}));
@@ -72,7 +71,7 @@ TEST(Mesh, HoldsTheLargestWorldAndRefusesTheNext) {
   const Mesh mesh = *Mesh::create({.dp = max});
   EXPECT_EQ(mesh.world(), max);
   const Rank last{static_cast<std::int32_t>(max - 1)};
-  EXPECT_EQ(mesh.rank(mesh.coords(last)), last);
+  EXPECT_EQ(mesh.rank(coords_of(mesh, last)), last);
   EXPECT_EQ(mesh.group(Rank{5}, kDp).rank_at(last.value), last);
   for (const Degrees& d : {Degrees{.dp = max + 1}, Degrees{.tp = 1 << 16, .dp = 1 << 15},
                            Degrees{.tp = max * max, .cp = max * max, .dp = max * max}}) {
@@ -172,7 +171,7 @@ TEST(Mesh, MixedViewsAndForeignRanksAreBugs) {
   EXPECT_THROW((void)mesh.group(Rank{0}, {Axis::kTensor, Axis::kExpert}), BrokenInvariant);
   EXPECT_THROW((void)mesh.group(Rank{4}, kDp), BrokenInvariant);
   EXPECT_THROW((void)mesh.group(Rank{-1}, kDp), BrokenInvariant);
-  EXPECT_THROW((void)mesh.coords(Rank{4}), BrokenInvariant);
+  EXPECT_THROW((void)coords_of(mesh, Rank{4}), BrokenInvariant);
   Coords outside;
   outside[Axis::kTensor] = Coord{2};
   EXPECT_THROW((void)mesh.rank(outside), BrokenInvariant);

@@ -67,6 +67,23 @@ inline Mesh random_mesh(Dice& dice, std::int64_t max_world) {
   return Mesh::create(degrees, Order::parse(dice.pick(all_order_texts())).value()).value();
 }
 
+inline Degrees degrees_of(const Mesh& mesh) {
+  return {.tp = mesh.degree(Axis::kTensor),
+          .cp = mesh.degree(Axis::kContext),
+          .pp = mesh.degree(Axis::kPipeline),
+          .dp = mesh.degree(kDp),
+          .dp_shard = mesh.degree(Axis::kDataShard),
+          .ep = mesh.degree(Axis::kExpert),
+          .etp = mesh.degree(Axis::kExpertTensor)};
+}
+
+inline Coords coords_of(const Mesh& mesh, Rank rank) {
+  Coords coords;
+  for (int i = 0; i < kNumAxes; ++i)
+    coords[static_cast<Axis>(i)] = mesh.coord(rank, static_cast<Axis>(i));
+  return coords;
+}
+
 // coords[rank] by counting: the world in placement order, then each pp coordinate's ranks, with tp
 // fastest, as experts.
 inline std::vector<Coords> listed_coords(const Degrees& d, const std::string& order,

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/arch/unit_bytes.h"
+#include "lockstep/model/unit_bytes.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/oracle.h"
 
@@ -90,7 +90,7 @@ TEST_P(AttentionGrad, IsWithinTheRoundingsItNames) {
     const tensor::ChargeTo charge(account);
     attention_grad(of, out, lse, d_out, d);
   }
-  EXPECT_EQ(account.peak(), 4 * arch::AttentionTiles(n.seq, n.dim).floats());
+  EXPECT_EQ(account.peak(), 4 * model::AttentionTiles(n.seq, n.dim).floats());
   expect_within(d.q, truth.d_q, truth.q_bound);
   expect_within(d.k, truth.d_k, truth.k_bound);
   expect_within(d.v, truth.d_v, truth.v_bound);

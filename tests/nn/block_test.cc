@@ -23,7 +23,7 @@ struct Passes {
 
 // A block with everything it needs, at one place in memory.
 struct Rig {
-  Rig(const Tiny& of, at::ScalarType type, arch::Drop drop = {})
+  Rig(const Tiny& of, at::ScalarType type, model::Drop drop = {})
       : tiny(of),
         rope(of.config(), of.shape.seq, type, at::kCPU),
         block(of.config(), of.unit(kBlock), of.flat(kBlock), of.shape.batch, of.shape.seq, drop,
@@ -112,7 +112,7 @@ void expect_same(const BlockStash& a, const BlockStash& b) {
 void expect_drops_change_no_bit(const Tiny& tiny, at::ScalarType type) {
   const Passes kept = Rig(tiny, type).run();
   for (int mask = 0; mask < 8; ++mask) {
-    const arch::Drop drop{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+    const model::Drop drop{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
     const Rig rig(tiny, type, drop);
     for (const bool recompute : {false, true}) {
       const Passes got = rig.run(recompute);
@@ -146,9 +146,9 @@ TEST(Block, WeightGradientsAddUpAndLeaveGapsAlone) {
   const at::Tensor twice = once.clone();
   rig.block.weight_grad(work, twice, /*is_first=*/false);
   EXPECT_LE(distance(tiny, kBlock, twice, once.mul(2)), 1e-15);
-  const std::vector<arch::FlatRange> gaps = tiny.flat(kBlock).gaps(2);
+  const std::vector<model::FlatRange> gaps = tiny.flat(kBlock).gaps(2);
   ASSERT_GE(gaps.size(), 2U);
-  for (const arch::FlatRange& gap : gaps)
+  for (const model::FlatRange& gap : gaps)
     EXPECT_TRUE(twice.narrow(0, gap.begin, gap.size()).isnan().all().item<bool>());
 }
 
@@ -202,14 +202,14 @@ TEST(Rope, TurningBackUndoesIt) {
 TEST(Block, RefusesWhatItDoesNotCompute) {
   const Tiny tiny({});
   const Rope rope(tiny.config(), 12, at::kDouble, at::kCPU);
-  const auto build = [&](const arch::ModelConfig& config) {
+  const auto build = [&](const model::ModelConfig& config) {
     Block(config, tiny.unit(kBlock), tiny.flat(kBlock), 2, 12, {}, rope);
   };
-  arch::ModelConfig biased = tiny.config();
+  model::ModelConfig biased = tiny.config();
   biased.qkv_bias = true;
   EXPECT_ANY_THROW(build(biased));
-  arch::ModelConfig plus_one = tiny.config();
-  plus_one.norm = arch::NormKind::kRmsNormPlusOne;
+  model::ModelConfig plus_one = tiny.config();
+  plus_one.norm = model::NormKind::kRmsNormPlusOne;
   EXPECT_ANY_THROW(build(plus_one));
 }
 

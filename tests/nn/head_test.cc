@@ -118,7 +118,7 @@ TEST(Head, GradientsAddUpAndLeaveGapsAlone) {
   ExactSum loss;
   rig.head(7).loss_and_grad(rig.params, rig.input, rig.labels, kSeed, twice, false, loss);
   EXPECT_LE(distance(tiny, kHead, twice, once.grads.mul(2)), 1e-14);
-  for (const arch::FlatRange& gap : tiny.flat(kHead).gaps(2))
+  for (const model::FlatRange& gap : tiny.flat(kHead).gaps(2))
     EXPECT_TRUE(twice.narrow(0, gap.begin, gap.size()).isnan().all().item<bool>());
 }
 

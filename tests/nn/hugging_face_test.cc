@@ -44,8 +44,8 @@ std::uint32_t hashed(std::uint32_t p, std::uint32_t i) {
 // Flat parameters of a unit whose first parameter has the number `p`; a tied one has the number 0.
 at::Tensor formula(const Tiny& tiny, int unit, int p) {
   at::Tensor flat = at::empty({tiny.flat(unit).padded(1)}, at::kDouble).zero_();
-  for (const arch::FlatParam& place : tiny.flat(unit).params) {
-    const arch::Param& param = tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
+  for (const model::FlatParam& place : tiny.flat(unit).params) {
+    const model::Param& param = tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
     const bool is_vector = param.shape.size() == 1;
     const double base = is_vector && !param.name.ends_with(".bias") ? 1.0 : 0.0;
     const double scale = is_vector ? 0.6 : 3.4 / std::sqrt(static_cast<double>(param.shape.back()));
@@ -127,7 +127,7 @@ struct Whole {
       block.weight_grad(std::move(work), all[static_cast<std::size_t>(1 + layer)], true);
     }
     embedding.weight_grad(tokens, d, all[0], true);
-    const arch::FlatRange tied = tiny.flat(kHead).tied;
+    const model::FlatRange tied = tiny.flat(kHead).tied;
     all[0].narrow(0, tied.begin, tied.size()).add_(all[3].narrow(0, tied.begin, tied.size()));
     return all;
   }
@@ -179,8 +179,8 @@ TEST(HuggingFace, GradientsHaveTheSameNorms) {
     std::size_t compared = 0;
     for (int stage = 0; stage < Whole::kStages; ++stage) {
       const int unit = Whole::kKind[stage];
-      for (const arch::FlatParam& place : model.tiny.flat(unit).params) {
-        const arch::Param& param =
+      for (const model::FlatParam& place : model.tiny.flat(unit).params) {
+        const model::Param& param =
             model.tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
         if (param.tied) continue;
         const double norm = norms.at(static_cast<std::size_t>(model.first[stage] + place.param));

@@ -80,7 +80,7 @@ struct Sizes {
   std::int64_t flash_backward() const { return s * query_tile() * (2 * key_tile() + 1); }
 };
 
-void replay_attend(Replay& r, const Sizes& n, arch::Drop drop, bool keep) {
+void replay_attend(Replay& r, const Sizes& n, model::Drop drop, bool keep) {
   r.take("input_rstd", n.rows(1)).take("attn_normed", n.rows(n.h));
   if (!keep) r.give("input_rstd");
   r.take("qkv", n.rows(n.q + 2 * n.k));
@@ -92,14 +92,14 @@ void replay_attend(Replay& r, const Sizes& n, arch::Drop drop, bool keep) {
   if (!keep) r.give("input").give("attn_out");
 }
 
-void replay_widen(Replay& r, const Sizes& n, arch::Drop drop, bool keep) {
+void replay_widen(Replay& r, const Sizes& n, model::Drop drop, bool keep) {
   r.take("middle_rstd", n.rows(1)).take("mlp_normed", n.rows(n.h));
   if (!keep) r.give("middle_rstd");
   r.take("gate_up", n.rows(2 * n.f));
   if (!keep || drop.mlp_normed) r.give("mlp_normed");
 }
 
-void replay_forward(Replay& r, const Sizes& n, arch::Drop drop, bool keep) {
+void replay_forward(Replay& r, const Sizes& n, model::Drop drop, bool keep) {
   replay_attend(r, n, drop, keep);
   replay_widen(r, n, drop, keep);
   r.take("product", n.rows(n.f));
@@ -135,8 +135,8 @@ void replay_input_grad(Replay& r, const Sizes& n) {
   r.give("input").give("input_rstd");
 }
 
-std::vector<arch::Drop> drops() {
-  std::vector<arch::Drop> all;
+std::vector<model::Drop> drops() {
+  std::vector<model::Drop> all;
   for (int mask = 0; mask < 8; ++mask)
     all.push_back({(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0});
   return all;
@@ -154,7 +154,7 @@ std::vector<Shape> memory_shapes() {
 // One block with its own account; counts what its passes take beside the parameters.
 class NnMemory : public testing::Test {
  protected:
-  void build(const Shape& shape, at::ScalarType type, arch::Drop drop) {
+  void build(const Shape& shape, at::ScalarType type, model::Drop drop) {
     tiny_ = std::make_unique<Tiny>(shape);
     rope_ = std::make_unique<Rope>(tiny_->config(), shape.seq, type, at::kCPU);
     block_ = std::make_unique<Block>(tiny_->config(), tiny_->unit(kBlock), tiny_->flat(kBlock),
@@ -188,7 +188,7 @@ class NnMemory : public testing::Test {
 TEST_F(NnMemory, PassesOfABlockTakeWhatTheirListsSay) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const Shape& shape : memory_shapes())
-      for (const arch::Drop& drop : drops()) {
+      for (const model::Drop& drop : drops()) {
         build(shape, type, drop);
         const Sizes n(shape, type);
         peaks_.clear();
@@ -218,7 +218,7 @@ TEST_F(NnMemory, PassesOfABlockTakeWhatTheirListsSay) {
         EXPECT_EQ(account_.live(), n.rows(n.h));  // d_input
         d_input.reset();
         EXPECT_EQ(account_.live(), 0);
-        if (drop == arch::Drop{})
+        if (drop == model::Drop{})
           std::printf("seq %ld, %ld bytes an element, peaks:%s\n", n.seq, n.s, peaks_.c_str());
       }
 }
@@ -226,7 +226,7 @@ TEST_F(NnMemory, PassesOfABlockTakeWhatTheirListsSay) {
 TEST_F(NnMemory, RecomputeAndForwardWithoutAStash) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const Shape& shape : memory_shapes())
-      for (const arch::Drop& drop : drops()) {
+      for (const model::Drop& drop : drops()) {
         build(shape, type, drop);
         const Sizes n(shape, type);
         const ChargeTo charge(account_);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/arch/pass_bytes.h"
+#include "lockstep/model/pass_bytes.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"
@@ -18,7 +18,7 @@
 namespace lockstep::nn {
 namespace {
 
-using arch::UnitPass;
+using model::UnitPass;
 using tensor::ChargeTo;
 using tensor::MemoryAccount;
 
@@ -127,7 +127,7 @@ void expect_rounded_once(const NormPair& got) {
 }
 
 TEST(Narrow, NormsAreThoseOfWideRowsRoundedOnce) {
-  const std::int64_t h = 640, tokens = 2 * arch::wide_rows(h) + 4;
+  const std::int64_t h = 640, tokens = 2 * model::wide_rows(h) + 4;
   const at::Tensor x = random("x", {tokens, h}, kNarrow);
   for (const Kin kin : {Kin::kQwen3, Kin::kGpt2}) {
     const Tiny tiny(Shape{.hidden = h, .heads = 40}.as(kin));
@@ -168,8 +168,8 @@ class NarrowMemory : public testing::Test {
  protected:
   template <class Body>
   void pass(UnitPass pass, std::int64_t scratch, const char* name, Body body) {
-    const arch::MemoryEvents events =
-        arch::pass_events(tiny_->config(), tiny_->unit(unit_), sizes_, pass);
+    const model::MemoryEvents events =
+        model::pass_events(tiny_->config(), tiny_->unit(unit_), sizes_, pass);
     const std::int64_t before = account_.live();
     account_.reset_peak();
     body();
@@ -182,11 +182,12 @@ class NarrowMemory : public testing::Test {
     tiny_ = std::make_unique<Tiny>(shape);
     unit_ = unit;
     sizes_ = {.batch = shape.batch, .seq = shape.seq, .dtype = DType::kBF16};
+    sizes_.packs_keys = tensor::packs_keys();
   }
 
   std::unique_ptr<Tiny> tiny_;
   int unit_ = kBlock;
-  arch::UnitSizes sizes_;
+  model::UnitSizes sizes_;
   MemoryAccount account_;
 };
 

@@ -26,8 +26,8 @@ struct Surroundings : testing::Environment {
 [[maybe_unused]] const testing::Environment* const kSurroundings =
     testing::AddGlobalTestEnvironment(new Surroundings);
 
-arch::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
-  arch::ModelConfig config;
+model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
+  model::ModelConfig config;
   config.layers = 2;
   config.hidden = shape.hidden;
   config.heads = shape.heads;
@@ -42,15 +42,15 @@ arch::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
     case Kin::kLlama:
       break;
     case Kin::kGpt2:
-      config.family = arch::Family::kGpt2;
-      config.norm = arch::NormKind::kLayerNorm;
+      config.family = model::Family::kGpt2;
+      config.norm = model::NormKind::kLayerNorm;
       config.qkv_bias = config.linear_bias = config.tied = true;
       break;
     case Kin::kQwen2:
       config.qkv_bias = config.tied = true;
       break;
     case Kin::kQwen3:
-      config.qk_norm = arch::QkNorm::kPerHead;
+      config.qk_norm = model::QkNorm::kPerHead;
       config.norm_eps = 1e-6;
       break;
     case Kin::kMistral:
@@ -64,7 +64,7 @@ arch::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
 class Leaves {
  public:
   Leaves(const Tiny& tiny, int unit, const at::Tensor& flat) : unit_(tiny.unit(unit)) {
-    for (const arch::FlatParam& place : tiny.flat(unit).params)
+    for (const model::FlatParam& place : tiny.flat(unit).params)
       places_.push_back(place),
           leaves_.push_back(flat.narrow(0, place.offset, place.numel)
                                 .reshape(unit_.params[static_cast<std::size_t>(place.param)].shape)
@@ -105,8 +105,8 @@ class Leaves {
     return nullptr;
   }
 
-  const arch::Unit& unit_;
-  std::vector<arch::FlatParam> places_;
+  const model::Unit& unit_;
+  std::vector<model::FlatParam> places_;
   std::vector<at::Tensor> leaves_;
 };
 
@@ -117,8 +117,8 @@ at::Tensor bent(const at::Tensor& x) {
 }
 
 // Hugging Face's "llama3" rule, by wavelength.
-at::Tensor frequencies(const arch::ModelConfig& config) {
-  const arch::RopeScaling& scaling = config.rope_scaling;
+at::Tensor frequencies(const model::ModelConfig& config) {
+  const model::RopeScaling& scaling = config.rope_scaling;
   std::vector<double> values;
   for (std::int64_t i = 0; i < config.head_dim; i += 2) {
     double value = 1.0 / std::pow(config.rope_theta,
@@ -138,7 +138,7 @@ at::Tensor frequencies(const arch::ModelConfig& config) {
 }
 
 // x cos + rotate_half(x) sin on [batch, heads, seq, head_dim].
-at::Tensor turn(const at::Tensor& x, const arch::ModelConfig& config) {
+at::Tensor turn(const at::Tensor& x, const model::ModelConfig& config) {
   const at::Tensor angles =
       at::outer(at::arange(x.size(2), at::kDouble), frequencies(config)).repeat({1, 2});
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
@@ -185,8 +185,8 @@ std::vector<Shape> llama_shapes() {
 
 Tiny::Tiny(const Shape& of, bool scaled_rope)
     : shape(of),
-      model(*arch::describe(config_of(of, scaled_rope))),
-      flats(arch::flat_layouts(model)) {}
+      model(*model::describe(config_of(of, scaled_rope))),
+      flats(model::flat_layouts(model)) {}
 
 at::Tensor random(std::string_view name, std::vector<std::int64_t> sizes, at::ScalarType type,
                   double scale) {
@@ -199,11 +199,11 @@ at::Tensor random(std::string_view name, std::vector<std::int64_t> sizes, at::Sc
 }
 
 at::Tensor random_params(const Tiny& tiny, int unit, at::ScalarType type) {
-  const arch::FlatLayout& flat = tiny.flat(unit);
+  const model::FlatLayout& flat = tiny.flat(unit);
   at::Tensor all = at::full({flat.padded(2)}, std::numeric_limits<double>::quiet_NaN(), type);
-  for (const arch::FlatParam& place : flat.params) {
-    const arch::Param& param = tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
-    const bool gain = param.role == arch::Role::kNorm;
+  for (const model::FlatParam& place : flat.params) {
+    const model::Param& param = tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
+    const bool gain = param.role == model::Role::kNorm;
     const double scale = gain ? 0.3 : 1.7 / std::sqrt(static_cast<double>(param.shape.back()));
     const at::Tensor values = random(param.name, {place.numel}, at::kDouble, scale);
     all.narrow(0, place.offset, place.numel).copy_(gain ? values + 1.0 : values);
@@ -225,7 +225,7 @@ at::Tensor random_labels(const Shape& shape, std::int64_t ignore) {
 
 std::vector<Named> parts(const Tiny& tiny, int unit, const at::Tensor& flat) {
   std::vector<Named> all;
-  for (const arch::FlatParam& place : tiny.flat(unit).params)
+  for (const model::FlatParam& place : tiny.flat(unit).params)
     all.push_back({tiny.unit(unit).params[static_cast<std::size_t>(place.param)].name,
                    flat.narrow(0, place.offset, place.numel)});
   return all;

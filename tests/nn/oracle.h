@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/flat_layout.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
 
 namespace lockstep::nn {
 
@@ -44,11 +44,11 @@ struct Tiny {
   explicit Tiny(const Shape& shape, bool scaled_rope = true);
 
   Shape shape;
-  arch::Model model;
-  std::vector<arch::FlatLayout> flats;
-  const arch::ModelConfig& config() const { return model.config; }
-  const arch::Unit& unit(int i) const { return model.distinct[static_cast<std::size_t>(i)]; }
-  const arch::FlatLayout& flat(int i) const { return flats[static_cast<std::size_t>(i)]; }
+  model::Model model;
+  std::vector<model::FlatLayout> flats;
+  const model::ModelConfig& config() const { return model.config; }
+  const model::Unit& unit(int i) const { return model.distinct[static_cast<std::size_t>(i)]; }
+  const model::FlatLayout& flat(int i) const { return flats[static_cast<std::size_t>(i)]; }
 };
 inline constexpr int kEmbed = 0, kBlock = 1, kHead = 2;
 

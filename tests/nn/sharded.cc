@@ -8,21 +8,21 @@
 
 #include <limits>
 
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 
 namespace lockstep::nn {
 namespace {
 
 constexpr Seconds kDeadline{30.0};
 
-const arch::Param& param_at(const Tiny& tiny, int unit, const arch::FlatParam& place) {
+const model::Param& param_at(const Tiny& tiny, int unit, const model::FlatParam& place) {
   return tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
 }
 
 // A view of a parameter of a flat buffer, cut to what a rank holds of it.
-at::Tensor shard_of(const arch::Param& param, const at::Tensor& flat, const arch::FlatParam& place,
-                    Ways ways, std::int64_t rank) {
-  const arch::TensorShard shard = arch::tensor_shard(param, ways.tp, rank);
+at::Tensor shard_of(const model::Param& param, const at::Tensor& flat,
+                    const model::FlatParam& place, Ways ways, std::int64_t rank) {
+  const model::TensorShard shard = model::tensor_shard(param, ways.tp, rank);
   return flat.narrow(0, place.offset, place.numel)
       .view(param.shape)
       .narrow(shard.dim, shard.begin, shard.length);
@@ -53,12 +53,12 @@ std::vector<Shape> divisible_shapes() {
 }
 
 Sharded::Sharded(const Tiny& of, Ways how)
-    : tiny(of), ways(how), flats(arch::flat_layouts(of.model, how.tp)) {}
+    : tiny(of), ways(how), flats(model::flat_layouts(of.model, how.tp)) {}
 
 at::Tensor Sharded::cut(int unit, const at::Tensor& whole, std::int64_t rank) const {
   at::Tensor own =
       at::full({flat(unit).padded(2)}, std::numeric_limits<double>::quiet_NaN(), whole.options());
-  for (const arch::FlatParam& place : flat(unit).params) {
+  for (const model::FlatParam& place : flat(unit).params) {
     const at::Tensor part =
         shard_of(param_at(tiny, unit, place), whole, tiny.flat(unit).of(place.param), ways, rank);
     own.narrow(0, place.offset, place.numel).copy_(part.reshape({-1}));
@@ -68,14 +68,14 @@ at::Tensor Sharded::cut(int unit, const at::Tensor& whole, std::int64_t rank) co
 
 at::Tensor Sharded::join(int unit, const std::vector<at::Tensor>& grads) const {
   at::Tensor whole = at::zeros({tiny.flat(unit).padded(2)}, grads[0].options());
-  for (const arch::FlatParam& place : flat(unit).params) {
-    const arch::Param& param = param_at(tiny, unit, place);
+  for (const model::FlatParam& place : flat(unit).params) {
+    const model::Param& param = param_at(tiny, unit, place);
     for (std::size_t rank = 0; rank < grads.size(); ++rank) {
       const at::Tensor to = shard_of(param, whole, tiny.flat(unit).of(place.param), ways,
                                      static_cast<std::int64_t>(rank));
       const at::Tensor part = grads[rank].narrow(0, place.offset, place.numel).view(to.sizes());
       const bool is_whole = to.numel() == param.numel() && grads.size() > 1;
-      const arch::FlatRange summands = flat(unit).partial(ways.sp);
+      const model::FlatRange summands = flat(unit).partial(ways.sp);
       const bool is_summand = place.offset >= summands.begin && place.end() <= summands.end;
       if (is_whole && rank > 0 && !is_summand) {
         EXPECT_TRUE(at::equal(part, to)) << param.name << " " << rank;

@@ -31,13 +31,13 @@ struct Sharded {
 
   const Tiny& tiny;
   Ways ways;
-  std::vector<arch::FlatLayout> flats;
-  const arch::FlatLayout& flat(int unit) const { return flats[static_cast<std::size_t>(unit)]; }
+  std::vector<model::FlatLayout> flats;
+  const model::FlatLayout& flat(int unit) const { return flats[static_cast<std::size_t>(unit)]; }
 
   // A rank's flat buffer from the whole one; NaN in the gaps.
   at::Tensor cut(int unit, const at::Tensor& whole, std::int64_t rank) const;
   // The whole gradient buffer from those of all ranks; zero in the gaps. What is replicated is added
-  // up where ranks have summands of it (arch::FlatLayout::partial), and else must be the same bit for
+  // up where ranks have summands of it (model::FlatLayout::partial), and else must be the same bit for
   // bit.
   at::Tensor join(int unit, const std::vector<at::Tensor>& grads) const;
   // The path's rows of a rank, in memory of their own; and back, which without sequence parallelism

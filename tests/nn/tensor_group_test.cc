@@ -32,7 +32,7 @@ struct BlockResult {
 };
 
 struct BlockOrder {
-  arch::Drop drop = {};
+  model::Drop drop = {};
   bool recompute = false;
   WeightsFollow follow = WeightsFollow::kAtOnce;
 };
@@ -45,7 +45,7 @@ struct BlockRig {
         input(random("input", {of.shape.tokens(), of.shape.hidden}, type)),
         d_out(random("d_out", {of.shape.tokens(), of.shape.hidden}, type)) {}
 
-  Block block(const arch::FlatLayout& flat, arch::Drop drop, TensorGroup group) const {
+  Block block(const model::FlatLayout& flat, model::Drop drop, TensorGroup group) const {
     return {tiny.config(), tiny.unit(kBlock), flat, tiny.shape.batch, tiny.shape.seq, drop, rope,
             group};
   }
@@ -68,7 +68,7 @@ struct BlockRig {
                                     order.follow);
       grads[i] = at::full_like(own, kNan);
       mine.weight_grad(std::move(work), grads[i], /*is_first=*/true);
-      for (const arch::FlatRange& gap : sharded.flat(kBlock).gaps(2))
+      for (const model::FlatRange& gap : sharded.flat(kBlock).gaps(2))
         EXPECT_TRUE(grads[i].narrow(0, gap.begin, gap.size()).isnan().all().item<bool>());
     });
     return {sharded.join_path(outs), sharded.join_path(d_inputs), sharded.join(kBlock, grads)};
@@ -142,7 +142,7 @@ void expect_orders_change_no_bit(const BlockRig& rig, const Ways& ways) {
   for (const WeightsFollow follow : {WeightsFollow::kAtOnce, WeightsFollow::kLater})
     for (const bool recompute : {false, true})
       for (int mask = 0; mask < 8; ++mask) {
-        const arch::Drop drop{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+        const model::Drop drop{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
         SCOPED_TRACE(ways.text() + " mask " + std::to_string(mask));
         expect_same_bits(rig.tiny, rig.run(ways, {drop, recompute, follow}), kept);
       }

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/arch/pass_bytes.h"
-#include "lockstep/arch/unit_traffic.h"
+#include "lockstep/model/pass_bytes.h"
+#include "lockstep/model/unit_traffic.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"
@@ -18,28 +18,28 @@
 namespace lockstep::nn {
 namespace {
 
-using arch::UnitPass;
 using comm::Ledger;
+using model::UnitPass;
 using tensor::ChargeTo;
 using tensor::MemoryAccount;
 
 using Entries = std::map<Ledger::Key, Ledger::Entry>;
 
-comm::OpKind kind_of(arch::TensorOp op) {
+comm::OpKind kind_of(model::TensorOp op) {
   switch (op) {
-    case arch::TensorOp::kAllGather:
+    case model::TensorOp::kAllGather:
       return comm::OpKind::kAllGather;
-    case arch::TensorOp::kReduceScatter:
+    case model::TensorOp::kReduceScatter:
       return comm::OpKind::kReduceScatter;
-    case arch::TensorOp::kAllReduce:
+    case model::TensorOp::kAllReduce:
       return comm::OpKind::kAllReduce;
   }
   return comm::OpKind::kBarrier;
 }
 
-Entries entries_of(const std::vector<arch::TensorCollective>& collectives, std::int64_t tp) {
+Entries entries_of(const std::vector<model::TensorCollective>& collectives, std::int64_t tp) {
   Entries all;
-  for (const arch::TensorCollective& collective : collectives) {
+  for (const model::TensorCollective& collective : collectives) {
     Ledger::Entry& entry = all[{"tp", kind_of(collective.op)}];
     ++entry.calls;
     entry.sent += Bytes{sent(collective, tp)};
@@ -50,15 +50,15 @@ Entries entries_of(const std::vector<arch::TensorCollective>& collectives, std::
 // One rank with an account of its own that watches passes of one unit.
 class Watch {
  public:
-  Watch(const Tiny& tiny, int unit, const arch::UnitSizes& sizes, Ledger& ledger)
+  Watch(const Tiny& tiny, int unit, const model::UnitSizes& sizes, Ledger& ledger)
       : tiny_(tiny), unit_(unit), sizes_(sizes), ledger_(ledger), charge_(account_) {}
 
   // Runs `body`, which must take, give back and send what the tables say.
   template <class Body>
   void pass(UnitPass pass, const char* name, Body body) {
-    const arch::ModelConfig& config = tiny_.config();
-    const auto events = arch::pass_events(config, tiny_.unit(unit_), sizes_, pass);
-    const auto traffic = arch::pass_collectives(config, tiny_.unit(unit_), sizes_, pass);
+    const model::ModelConfig& config = tiny_.config();
+    const auto events = model::pass_events(config, tiny_.unit(unit_), sizes_, pass);
+    const auto traffic = model::pass_collectives(config, tiny_.unit(unit_), sizes_, pass);
     const std::int64_t before = account_.live();
     account_.reset_peak();
     ledger_.clear();
@@ -66,7 +66,7 @@ class Watch {
     EXPECT_EQ(account_.peak() - before, extra(events)) << name;
     EXPECT_EQ(account_.live() - before, net(events)) << name;
     EXPECT_EQ(ledger_.entries(), entries_of(traffic, sizes_.tp)) << name;
-    sent_ += arch::sent(traffic, sizes_.tp);
+    sent_ += model::sent(traffic, sizes_.tp);
   }
 
   std::int64_t live() const { return account_.live(); }
@@ -76,7 +76,7 @@ class Watch {
  private:
   const Tiny& tiny_;
   int unit_;
-  const arch::UnitSizes& sizes_;
+  const model::UnitSizes& sizes_;
   Ledger& ledger_;
   MemoryAccount account_;
   ChargeTo charge_;
@@ -103,10 +103,10 @@ struct Case {
   Shape shape;
   Ways ways;
   at::ScalarType type;
-  arch::UnitSizes sizes;
+  model::UnitSizes sizes;
 };
 
-arch::UnitSizes sizes_of(const Shape& shape, const Ways& ways, at::ScalarType type) {
+model::UnitSizes sizes_of(const Shape& shape, const Ways& ways, at::ScalarType type) {
   return {.batch = shape.batch,
           .seq = shape.seq,
           .dtype = type == at::kDouble ? DType::kF64 : DType::kF32,

@@ -10,21 +10,21 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/program/lower.h"
 #include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::runtime {
 namespace {
 
-using schedule::ValueKind;
+using program::ValueKind;
 
 constexpr StateRole kRoles[] = {StateRole::kParameter, StateRole::kFirstMoment,
                                 StateRole::kSecondMoment};
 
-arch::Model model() {
-  arch::ModelConfig config;
+model::Model model() {
+  model::ModelConfig config;
   config.layers = 3;
   config.hidden = 32;
   config.heads = 2;
@@ -34,7 +34,7 @@ arch::Model model() {
   config.vocab = 68;
   config.max_positions = 16;
   config.tied = true;
-  return arch::describe(config).value();
+  return model::describe(config).value();
 }
 
 struct Case {
@@ -44,10 +44,10 @@ struct Case {
 constexpr Case kCases[] = {{0, 1, 1, 1}, {0, 2, 1, 2}, {1, 1, 2, 1}, {1, 3, 4, 1}, {2, 2, 3, 1},
                            {2, 1, 2, 2}, {3, 1, 1, 1}, {3, 2, 4, 2}, {3, 5, 8, 1}};
 
-schedule::StepShape step_of(const Case& about, int units) {
-  schedule::StepShape step;
+program::StepShape step_of(const Case& about, int units) {
+  program::StepShape step;
   step.shape = {about.pp, 1, 1};
-  step.stage_begin = schedule::split_units(units, about.pp);
+  step.stage_begin = program::split_units(units, about.pp);
   step.zero = about.zero;
   return step;
 }
@@ -64,9 +64,9 @@ WorkspaceSettings settings(DType dtype) {
 
 // Calls `body` with the workspace of every rank of the case.
 template <class Body>
-void for_every_rank(const arch::Model& model, const Case& about, DType dtype, Body body) {
+void for_every_rank(const model::Model& model, const Case& about, DType dtype, Body body) {
   const data::MockTokens tokens(1, model.config.vocab, false);
-  const schedule::StepShape step = step_of(about, model.num_units());
+  const program::StepShape step = step_of(about, model.num_units());
   for (int coord = 0; coord < about.pp; ++coord)
     for (std::int64_t replica = 0; replica < about.replicas; ++replica)
       for (std::int64_t shard = 0; shard < about.shards; ++shard) {
@@ -78,14 +78,14 @@ void for_every_rank(const arch::Model& model, const Case& about, DType dtype, Bo
 }
 
 // Elements `range` of a whole buffer of layout.size elements, zeros beyond its end.
-at::Tensor cut(const at::Tensor& whole, arch::FlatRange range) {
+at::Tensor cut(const at::Tensor& whole, model::FlatRange range) {
   const at::Tensor part = at::empty({range.size()}, whole.scalar_type()).zero_();
   const std::int64_t length = std::min(range.end, whole.numel()) - range.begin;
   if (length > 0) part.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
   return part;
 }
 
-std::vector<at::Tensor> whole_parameters(const arch::Model& model) {
+std::vector<at::Tensor> whole_parameters(const model::Model& model) {
   std::vector<at::Tensor> wholes;
   for_every_rank(model, {0, 1, 1, 1}, DType::kF32, [&](TensorWorkspace& workspace, int unit) {
     wholes.push_back(workspace.state(unit, StateRole::kParameter)
@@ -102,14 +102,14 @@ void expect_same_bits(const Buffer& held, const at::Tensor& expected) {
 }
 
 // Masters are f32 in both types; what passes read is their rounding.
-void expect_same_start(const arch::Model& described, const std::vector<at::Tensor>& wholes,
+void expect_same_start(const model::Model& described, const std::vector<at::Tensor>& wholes,
                        DType dtype) {
   const auto working = tensor::scalar_type_of(dtype);
   for (const Case& about : kCases) {
     std::vector<std::int64_t> covered(wholes.size());
     for_every_rank(described, about, dtype, [&](TensorWorkspace& workspace, int unit) {
       const at::Tensor& whole = wholes[static_cast<std::size_t>(unit)];
-      const arch::FlatRange own = workspace.own_range(unit);
+      const model::FlatRange own = workspace.own_range(unit);
       covered[static_cast<std::size_t>(unit)] += own.size();
       EXPECT_TRUE(at::equal(workspace.state(unit, StateRole::kParameter), cut(whole, own)));
       EXPECT_EQ(workspace.state(unit, StateRole::kFirstMoment).abs().max().item<double>(), 0);
@@ -129,22 +129,84 @@ void expect_same_start(const arch::Model& described, const std::vector<at::Tenso
     const std::int64_t copies = about.replicas * (about.zero == 0 ? about.shards : 1);
     for (std::size_t unit = 0; unit < wholes.size(); ++unit) {
       EXPECT_GE(covered[unit], copies * wholes[unit].numel());
-      EXPECT_LT(covered[unit], copies * (wholes[unit].numel() + arch::kTile * about.shards));
+      EXPECT_LT(covered[unit], copies * (wholes[unit].numel() + model::kTile * about.shards));
     }
   }
 }
 
 TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
-  const arch::Model described = model();
+  const model::Model described = model();
   for (const DType dtype : kTypes) expect_same_start(described, whole_parameters(described), dtype);
 }
 
+// Of every layout and type, with the state of a tied weight shared where both of its ends are one rank's.
+TEST(TensorWorkspace, DrawsEveryElementOnceAndNothingThatIsLoaded) {
+  const model::Model described = model();
+  const std::vector<at::Tensor> wholes = whole_parameters(described);
+  const data::MockTokens tokens(1, described.config.vocab, false);
+  for (const DType dtype : kTypes)
+    for (const Case& about : kCases)
+      for (const bool is_loaded : {false, true}) {
+        program::StepShape step = step_of(about, described.num_units());
+        step.tied = true;
+        std::int64_t drawn = 0, held = 0;
+        WorkspaceSettings how = settings(dtype);
+        how.is_loaded = is_loaded;
+        how.drawing.between = [&](std::int64_t elements) { drawn += elements; };
+        const Place place = {{0}, about.shards, about.shards - 1, 0, {}};
+        TensorWorkspace workspace(described, step, place, how, tokens);
+        for (int unit = 0; unit < described.num_units(); ++unit) {
+          if (!step.holds({0}, unit)) continue;
+          const bool is_shard = about.zero == 3, copies = unit == step.head() && about.pp == 1;
+          const Buffer params =
+              workspace.buffer({is_shard ? ValueKind::kParamShard : ValueKind::kParam, unit});
+          const model::FlatRange all =
+              is_shard ? workspace.own_range(unit) : model::FlatRange{0, params.count};
+          const at::Tensor whole = wholes[static_cast<std::size_t>(unit)];
+          expect_same_bits(params, cut(is_loaded ? whole.clone().zero_() : whole, all)
+                                       .to(tensor::scalar_type_of(dtype)));
+          held += all.size() - (copies ? common(all, workspace.layout(unit).tied).size() : 0);
+        }
+        if (is_loaded) {  // and there was nothing to load, or half of it
+          EXPECT_EQ(drawn, 0);
+          for (int unit = 0; unit < described.num_units(); ++unit)
+            if (step.holds({0}, unit))
+              for (StateRole role : kRoles)
+                workspace.fill_state(unit, role,
+                                     [](const model::FlatRange&, const at::Tensor& into) {
+                                       into.narrow(0, 0, into.numel() / 2).fill_(3);
+                                     });
+          workspace.set_updates(5);
+          workspace.begin_anew();
+          how.is_loaded = false;
+          const TensorWorkspace fresh(described, step, place, how, tokens);
+          EXPECT_EQ(workspace.updates(), 0);
+          for (int unit = 0; unit < described.num_units(); ++unit)
+            if (step.holds({0}, unit))
+              for (const model::FlatRun& run : model::flat_runs(
+                       described.unit(unit), workspace.layout(unit), {}, workspace.own_range(unit)))
+                for (StateRole role : kRoles) {
+                  const auto part = [&](const TensorWorkspace& of) {
+                    return of.state(unit, role)
+                        .narrow(0, run.at - of.own_range(unit).begin, run.length);
+                  };
+                  EXPECT_TRUE(at::equal(part(workspace), part(fresh))) << unit;
+                }
+          continue;
+        }
+        // What a rank has of a buffer's gaps may be left out.
+        const std::int64_t gaps = 2 * model::kTile * about.shards;
+        EXPECT_LE(drawn, is_loaded ? 0 : held) << about.zero << about.pp << about.shards;
+        EXPECT_GE(drawn, is_loaded ? 0 : held - gaps) << about.zero << about.pp << about.shards;
+      }
+}
+
 TEST(TensorWorkspace, LoadedStateIsReadBack) {
-  const arch::Model described = model();
+  const model::Model described = model();
   for (const DType dtype : kTypes)
     for (const Case& about : kCases)
       for_every_rank(described, about, dtype, [&](TensorWorkspace& workspace, int unit) {
-        const arch::FlatRange own = workspace.own_range(unit);
+        const model::FlatRange own = workspace.own_range(unit);
         for (StateRole role : kRoles) {
           const at::Tensor whole = at::arange(workspace.layout(unit).size, at::kFloat)
                                        .add_(1000.0 * static_cast<int>(role));
@@ -154,7 +216,7 @@ TEST(TensorWorkspace, LoadedStateIsReadBack) {
           const bool is_shard = about.zero == 3;
           const Buffer held =
               workspace.buffer({is_shard ? ValueKind::kParamShard : ValueKind::kParam, unit});
-          expect_same_bits(held, cut(whole, is_shard ? own : arch::FlatRange{0, held.count})
+          expect_same_bits(held, cut(whole, is_shard ? own : model::FlatRange{0, held.count})
                                      .to(tensor::scalar_type_of(dtype)));
         }
       });
@@ -163,9 +225,9 @@ TEST(TensorWorkspace, LoadedStateIsReadBack) {
 // Each of two ranks that share the units starts from its part of the whole, and its transfers are of
 // the rows that it has.
 TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
-  const arch::Model described = model();
+  const model::Model described = model();
   const std::vector<at::Tensor> wholes = whole_parameters(described);
-  const std::vector<arch::FlatLayout> layouts = arch::flat_layouts(described);
+  const std::vector<model::FlatLayout> layouts = model::flat_layouts(described);
   const data::MockTokens tokens(1, described.config.vocab, false);
   for (const Case& about : {kCases[0], kCases[2], kCases[8]})
     for (const bool sp : {false, true})
@@ -173,7 +235,7 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
         const Deadline deadline = Deadline::after(Seconds{60});
         const auto comm = world.connect("tp", "tp", {{0}, {1}}, deadline);
         const nn::TensorGroup group(*comm, sp, Seconds{60});
-        const schedule::StepShape step = step_of(about, described.num_units());
+        const program::StepShape step = step_of(about, described.num_units());
         const Place place = {{0},
                              about.shards,
                              std::min<std::int64_t>(1, about.shards - 1),
@@ -182,13 +244,13 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
         TensorWorkspace workspace(described, step, place, settings(DType::kF32), tokens, group);
         for (int unit = 0; unit < described.num_units(); ++unit) {
           if (!step.holds({0}, unit)) continue;
-          const arch::FlatRange own = workspace.own_range(unit);
+          const model::FlatRange own = workspace.own_range(unit);
           const at::Tensor state = workspace.state(unit, StateRole::kParameter);
           const auto kind =
               static_cast<std::size_t>(described.order[static_cast<std::size_t>(unit)]);
           std::int64_t compared = 0;
-          for (const arch::FlatRun& run :
-               arch::flat_runs(described.unit(unit), workspace.layout(unit), place.tensor, own)) {
+          for (const model::FlatRun& run :
+               model::flat_runs(described.unit(unit), workspace.layout(unit), place.tensor, own)) {
             const std::int64_t from = layouts[kind].of(run.param).offset + run.element;
             EXPECT_TRUE(
                 at::equal(state.narrow(0, run.at - own.begin, run.length),
@@ -204,25 +266,25 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
 }
 
 // Embedding with positions and head with a norm: each has what the other has not.
-arch::Model with_positions() {
-  arch::ModelConfig config = model().config;
-  config.family = arch::Family::kGpt2;
-  config.norm = arch::NormKind::kLayerNorm;
+model::Model with_positions() {
+  model::ModelConfig config = model().config;
+  config.family = model::Family::kGpt2;
+  config.norm = model::NormKind::kLayerNorm;
   config.qkv_bias = config.linear_bias = true;
-  return arch::describe(config).value();
+  return model::describe(config).value();
 }
 
 // Loads every unit's share of `values`, the units in this order, and reads them back.
-void expect_read_back(TensorWorkspace& workspace, const arch::Model& described,
+void expect_read_back(TensorWorkspace& workspace, const model::Model& described,
                       const std::vector<int>& units, StateRole role) {
   const auto value_of = [&](int unit, int param, std::int64_t element) {
     const bool is_tied = described.unit(unit).params[static_cast<std::size_t>(param)].tied;
     return static_cast<float>(100 * (is_tied ? 0 : 7 * unit + param) + element % 97 + 1) +
            1000.0f * static_cast<float>(role);
   };
-  const auto for_runs = [&](int unit, arch::FlatRange range, auto body) {
-    for (const arch::FlatRun& run :
-         arch::flat_runs(described.unit(unit), workspace.layout(unit), {}, range))
+  const auto for_runs = [&](int unit, model::FlatRange range, auto body) {
+    for (const model::FlatRun& run :
+         model::flat_runs(described.unit(unit), workspace.layout(unit), {}, range))
       for (std::int64_t i = 0; i < run.length; ++i)
         body(run.at + i - range.begin, value_of(unit, run.param, run.element + i));
   };
@@ -242,13 +304,13 @@ void expect_read_back(TensorWorkspace& workspace, const arch::Model& described,
 
 // Whatever order they are loaded in, and although what one has lies in the other's gaps.
 TEST(TensorWorkspace, BothEndsOfATiedWeightHaveOneState) {
-  const arch::Model described = with_positions();
+  const model::Model described = with_positions();
   const int head = described.num_units() - 1;
   const data::MockTokens tokens(1, described.config.vocab, false);
   for (const DType dtype : kTypes)
     for (const Case& about : {Case{0, 1, 1, 1}, Case{1, 1, 2, 1}, Case{3, 1, 4, 1}})
       for (std::int64_t shard = 0; shard < about.shards; ++shard) {
-        schedule::StepShape step = step_of(about, described.num_units());
+        program::StepShape step = step_of(about, described.num_units());
         step.tied = true;
         TensorWorkspace workspace(described, step, {{0}, about.shards, shard, 0, {}},
                                   settings(dtype), tokens);
@@ -265,7 +327,7 @@ TEST(TensorWorkspace, BothEndsOfATiedWeightHaveOneState) {
 // What Publish sends lies inside the parameters and is what Update changes; the pieces of a shared
 // weight are the same in embedding and head.
 TEST(TensorWorkspace, OwnPartIsTheUpdatedPiece) {
-  const arch::Model described = model();
+  const model::Model described = model();
   for (const Case& about : kCases)
     for_every_rank(described, about, DType::kF32, [&](TensorWorkspace& workspace, int unit) {
       EXPECT_EQ(workspace.own_range(0), workspace.own_range(described.num_units() - 1));

@@ -7,18 +7,18 @@
 #include <array>
 #include <utility>
 
-#include "lockstep/arch/state_bytes.h"
-#include "lockstep/cost/stage_split.h"
-#include "lockstep/search/finalists.h"
-#include "lockstep/search/goodput.h"
-#include "tests/cost/requests.h"
-#include "tests/search/questions.h"
+#include "lockstep/cost/analytic/stage_split.h"
+#include "lockstep/model/state_bytes.h"
+#include "lockstep/planner/finalists.h"
+#include "lockstep/planner/goodput.h"
+#include "tests/cost/analytic/requests.h"
+#include "tests/planner/questions.h"
+#include "tests/support/total_params.h"
 
 namespace lockstep {
 namespace {
 
 using cost::Keep;
-using cost::Pipe;
 using cost::PriceRequest;
 using cost::Rig;
 
@@ -81,7 +81,7 @@ TEST(Anchors, Llama3SecondRowByItsBubbleAlone) {
   for (const auto& [chunks, expected] : {std::pair{4.0, 389.0}, {8.0, 407.0}}) {
     Rig rig("llama3-405b", "h100:8192");
     PriceRequest& r = rig.request;
-    r.pp = 16, r.chunks = chunks, r.pipe = Pipe::kInterleaved;
+    r.pp = 16, r.chunks = chunks, r.schedule = &pipeline::row("interleaved");
     const double bubble = bubble_seconds(r, 1, 2);
     EXPECT_NEAR(430 * (32 * 3 + bubble) / 32 / ((16 * 3 + bubble) / 16), expected, 0.5) << chunks;
   }
@@ -97,13 +97,13 @@ TEST(Anchors, StrongScalingOfGpt3) {
   };
   for (const auto& [machine, measured, within] :
        {Row{"h100:96", 0.47, 0.075}, {"h100:4608", 0.42, 0.02}}) {
-    search::Asked asked("gpt3-175b", machine, 2048, 1152);
-    asked.question.pipes = {Pipe::k1f1b, Pipe::kInterleaved};
+    planner::Asked asked("gpt3-175b", machine, 2048, 1152);
+    asked.question.schedules = {&pipeline::row("1f1b"), &pipeline::row("interleaved")};
     asked.question.most_zero = 1;
     asked.question.cp = 1;
-    const auto whole = simulate(walk(search::Lattice(asked.question), 64).best);
+    const auto whole = simulate(walk(planner::Lattice(asked.question), 64).best);
     ASSERT_FALSE(whole.empty());
-    const search::Priced& first = whole.front().priced;
+    const planner::Priced& first = whole.front().priced;
     EXPECT_NEAR(first.price.mfu_full * first.seconds() / whole.front().seconds, measured, within)
         << machine;
   }
@@ -114,7 +114,7 @@ TEST(Anchors, StrongScalingOfGpt3) {
 // = 12.1 GB; the page that documents it keeps that gradient whole, 4P + 16P / n = 15.93 GiB (memory.rst there).
 TEST(Anchors, DeepSpeedsTwoEstimatesOfStageTwo) {
   const double parameters = 2851e6, n = 8;
-  const double ours = parameters * state_share(arch::StateWidths{2, 4, 12}, 2, 8).total();
+  const double ours = parameters * state_share(model::StateWidths{2, 4, 12}, 2, 8).total();
   EXPECT_DOUBLE_EQ(ours, parameters * (2 + 16 / n));
   EXPECT_NEAR((ours + 2 * parameters / n) / 1e9, 12.1, 0.05);
   EXPECT_NEAR((ours + 2 * parameters) / 1073741824, 15.93, 0.005);
@@ -124,11 +124,11 @@ TEST(Anchors, DeepSpeedsTwoEstimatesOfStageTwo) {
 // at most gradients sharded, sequences whole. By our prices it is the first. Cutting the sequences too would make a
 // step shorter by 6 %, which nobody has measured; Llama 3 did that for long ones alone.
 TEST(Anchors, Llama3sLayoutIsTheFirst) {
-  search::Asked asked("llama3-405b", "h100:16384", 8192, 2048);
-  asked.question.pipes = {Pipe::k1f1b, Pipe::kInterleaved};
+  planner::Asked asked("llama3-405b", "h100:16384", 8192, 2048);
+  asked.question.schedules = {&pipeline::row("1f1b"), &pipeline::row("interleaved")};
   asked.question.most_zero = 2;
   asked.question.cp = 1;
-  const auto whole = simulate(walk(search::Lattice(asked.question), 64).best);
+  const auto whole = simulate(walk(planner::Lattice(asked.question), 64).best);
   ASSERT_FALSE(whole.empty());
   const PriceRequest& first = whole.front().priced.request;
   EXPECT_EQ(first.tp, 8);
@@ -141,9 +141,9 @@ TEST(Anchors, Llama3sLayoutIsTheFirst) {
 TEST(Anchors, InterruptionsOfLlama3) {
   const double hours = 16384.0 * 54 * 24;
   const auto share = [&](double interruptions) {
-    return search::goodput(16384, {.device_hours = hours / interruptions}).share;
+    return planner::goodput(16384, {.device_hours = hours / interruptions}).share;
   };
-  EXPECT_DOUBLE_EQ(share(419), search::goodput(16384, {}).share);
+  EXPECT_DOUBLE_EQ(share(419), planner::goodput(16384, {}).share);
   EXPECT_GT(share(419), 0.9);
   EXPECT_GT(share(0.78 * 419), share(419));
   EXPECT_GT(share(148), share(0.78 * 419));

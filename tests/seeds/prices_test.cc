@@ -5,15 +5,14 @@
 #include <cmath>
 #include <vector>
 
-#include "lockstep/cost/collective_time.h"
-#include "lockstep/cost/price.h"
-#include "tests/cost/requests.h"
+#include "lockstep/cost/analytic/collective_time.h"
+#include "lockstep/cost/analytic/price.h"
+#include "tests/cost/analytic/requests.h"
 
 namespace lockstep {
 namespace {
 
 using cost::Keep;
-using cost::Pipe;
 using cost::Price;
 using cost::PriceRequest;
 using cost::Rig;
@@ -138,7 +137,8 @@ TEST(SeedPrices, WeakScalingRowsFit) {
 TEST(SeedPrices, TrainedModelsFit) {
   Rig llama("llama3-405b", "h100:16384");
   PriceRequest& a = llama.request;
-  a.seq = 8192, a.tp = 8, a.pp = 16, a.dp = 128, a.chunks = 8, a.pipe = Pipe::kInterleaved;
+  a.seq = 8192, a.tp = 8, a.pp = 16, a.dp = 128, a.chunks = 8,
+  a.schedule = &pipeline::row("interleaved");
   a.global_batch = 2048, a.keep = Keep::kCheap;
   EXPECT_TRUE(price(a).fits);
 
@@ -146,7 +146,7 @@ TEST(SeedPrices, TrainedModelsFit) {
   Rig deepseek("deepseek-v3", "h800:2048");
   PriceRequest& d = deepseek.request;
   d.seq = 4096, d.pp = 16, d.dp = 128, d.ep = 64, d.global_batch = 15360, d.keep = Keep::kInput;
-  d.pipe = Pipe::kDualPipeV, d.precision = cost::Precision::kFp8;
+  d.schedule = &pipeline::row("dualpipe-v"), d.precision = cost::Precision::kFp8;
   EXPECT_TRUE(price(d).fits);
 
   Rig yi("yi-34b", "a800:128");

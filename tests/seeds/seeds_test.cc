@@ -4,25 +4,25 @@
 
 #include <cmath>
 
-#include "lockstep/arch/activation_bytes.h"
-#include "lockstep/arch/arch.h"
-#include "lockstep/arch/catalog.h"
-#include "lockstep/arch/state_bytes.h"
 #include "lockstep/mesh/mesh.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/model/state_bytes.h"
+#include "tests/support/activation_bytes.h"
 
 namespace lockstep {
 namespace {
 
-using arch::Recompute;
-using arch::StateShare;
-using arch::StateWidths;
 using mesh::Axis;
 using mesh::Mesh;
+using model::Recompute;
+using model::StateShare;
+using model::StateWidths;
 
 constexpr double kGB = 1e9;
 
 // bf16 weights and gradients, fp32 master copy and moments: 16 bytes per parameter.
-const StateWidths kMixed = arch::adam_widths(DType::kBF16, DType::kBF16);
+const StateWidths kMixed = model::adam_widths(DType::kBF16, DType::kBF16);
 
 // ZeRO, figure 1 (arXiv 1910.02054): 7.5B parameters on 64 devices take 120 GB each, then 31.4,
 // 16.6 and 1.9 GB.
@@ -42,12 +42,12 @@ TEST(Seeds, FactorOfEight) { EXPECT_EQ(state_share(kMixed, 0, 1).total() / kMixe
 
 // 16N bytes in fp32, 4N + 4N + 8N: 112 GB for 7B, more than any one device; eight ranks share it.
 TEST(Seeds, SixteenBytesPerParameterInFp32) {
-  const StateWidths fp32 = arch::adam_widths(DType::kF32, DType::kF32);
+  const StateWidths fp32 = model::adam_widths(DType::kF32, DType::kF32);
   EXPECT_EQ(fp32, (StateWidths{4, 4, 8}));
   EXPECT_EQ(7e9 * state_share(fp32, 0, 1).total(), 112 * kGB);
   EXPECT_EQ(7e9 * state_share(fp32, 3, 8).total(), 14 * kGB);
   // The model that is called 7B is a little smaller.
-  const auto llama = *describe(arch::find("llama2-7b")->config);
+  const auto llama = *describe(model::find("llama2-7b")->config);
   EXPECT_NEAR(static_cast<double>(count(llama).total) * 16 / kGB, 107.8, 0.05);
 }
 
@@ -91,7 +91,7 @@ TEST(Seeds, LargestModelOnOneNode) {
   const StateWidths lecture{2, 2, 8};
   const std::int64_t group = Mesh::create({.dp = 8})->degree(mesh::kDenseShard);
   const auto billions = [&](int zero) {
-    return arch::parameters_that_fit(Bytes{80'000'000'000}, lecture, zero, group) / 1e9;
+    return 80 / model::state_share(lecture, zero, group).total();
   };
   EXPECT_NEAR(billions(0), 6.67, 0.005);
   EXPECT_NEAR(billions(1), 16.0, 0.005);
@@ -102,7 +102,7 @@ TEST(Seeds, LargestModelOnOneNode) {
 // sbh (34 + 5as/h); with tensor parallelism sbh (10 + 24/t + 5as/(ht)), where the 10 is the
 // straggler; with sequence parallelism and recomputed scores sbh 34/t.
 TEST(Seeds, ActivationsPerLayer) {
-  const arch::BlockShape gpt3{2048, 1, 12288, 96};
+  const model::BlockShape gpt3{2048, 1, 12288, 96};
   const double sbh = 2048.0 * 12288, scores = 5.0 * 96 * 2048 / 12288;
   EXPECT_DOUBLE_EQ(gpt_block_bytes(gpt3, 1, false, Recompute::kNone), sbh * (34 + scores));
   for (const std::int64_t t : {2, 4, 8}) {
@@ -120,7 +120,7 @@ TEST(Seeds, ActivationsPerLayer) {
 // The sizes at which the scaling study moves from one axis to the next.
 TEST(Seeds, MegatronScalingSizes) {
   const auto billions = [](std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
-    arch::ModelConfig config = arch::find("gpt3-175b")->config;
+    model::ModelConfig config = model::find("gpt3-175b")->config;
     config.layers = layers;
     config.hidden = hidden;
     config.heads = config.kv_heads = heads;
@@ -147,7 +147,7 @@ TEST(Seeds, DeepSeekMesh) {
   EXPECT_EQ(mesh.world(), 2048);
   EXPECT_EQ(mesh.degree(Axis::kExpert), 64);
   EXPECT_EQ(mesh.degree(mesh::kExpertData), 2);
-  const arch::ModelConfig v3 = arch::find("deepseek-v3")->config;
+  const model::ModelConfig v3 = model::find("deepseek-v3")->config;
   EXPECT_EQ(v3.moe.experts % mesh.degree(Axis::kExpert), 0);
 }
 

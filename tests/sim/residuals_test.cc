@@ -5,18 +5,18 @@
 #include <cmath>
 #include <map>
 
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
 #include "tests/sim/random_program.h"
 
 namespace lockstep::sim {
 namespace {
 
-using schedule::OpKind;
+using program::OpKind;
 
 // A run that took just the simulated times, on two ranks of every coordinate.
-schedule::StepTimeline as_measured(const Simulation& simulation) {
-  schedule::StepTimeline step;
+program::StepTimeline as_measured(const Simulation& simulation) {
+  program::StepTimeline step;
   for (std::size_t c = 0; c < simulation.coords.size(); ++c)
     for (const int replica : {0, 1})
       step.ranks.push_back({{static_cast<int>(2 * c) + replica},
@@ -33,7 +33,7 @@ Conditions with_host(std::uint64_t seed) {
 TEST(Residuals, OfWhatTheSimulatorWroteAreExactlyNothing) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Dice dice(seed);
-    const schedule::Program program = random_program(dice);
+    const program::Program program = random_program(dice);
     const Simulation simulation = simulate(program, random_cost(seed), with_host(seed)).value();
     const Residuals found = residuals(program, simulation, as_measured(simulation));
     EXPECT_EQ(found.predicted, simulation.makespan);
@@ -46,7 +46,7 @@ TEST(Residuals, OfWhatTheSimulatorWroteAreExactlyNothing) {
 TEST(Residuals, AddUpToTheStep) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Dice dice(seed);
-    const schedule::Program program = random_program(dice);
+    const program::Program program = random_program(dice);
     const Simulation predicted = simulate(program, random_cost(seed)).value();
     const Simulation other = simulate(program, random_cost(seed + 7), with_host(seed)).value();
     const Residuals found = residuals(program, predicted, as_measured(other));
@@ -62,14 +62,14 @@ TEST(Residuals, AddUpToTheStep) {
   }
 }
 
-schedule::Program pipeline_of_two() {
-  schedule::StepShape step;
-  step.stage_begin = schedule::split_units(4, 2);
-  return schedule::lower(schedule::find("gpipe")->build({2, 1, 1}).value(), step).value();
+program::Program pipeline_of_two() {
+  program::StepShape step;
+  step.stage_begin = program::split_units(4, 2);
+  return program::lower(pipeline::find("gpipe")->build({2, 1, 1}).value(), step).value();
 }
 
 Cost plain(double forward, double send) {
-  return [=](Coord, const schedule::Op& op) {
+  return [=](Coord, const program::Op& op) {
     const bool is_block = op.unit == 1 || op.unit == 2;
     if (op.kind == OpKind::kForward && is_block) return Seconds{forward};
     return Seconds{op.kind == OpKind::kSend ? send : 0.0};
@@ -78,7 +78,7 @@ Cost plain(double forward, double send) {
 
 // Two coordinates, one microbatch, F alone takes time: what is slower there makes the other wait.
 TEST(Residuals, NameTheCause) {
-  const schedule::Program program = pipeline_of_two();
+  const program::Program program = pipeline_of_two();
   const Simulation fast = simulate(program, plain(4, 1)).value();
   const auto against = [&](double forward, double send) {
     return residuals(program, fast, as_measured(simulate(program, plain(forward, send)).value()));
@@ -96,12 +96,12 @@ TEST(Residuals, NameTheCause) {
   EXPECT_EQ(slow_hop.measured - slow_hop.predicted, Seconds{4});
 }
 
-// Where a backend can not say when an op ran, all of its Wait is waiting.
+// Where a backend cannot say when an op ran, all of its Wait is waiting.
 TEST(Residuals, WithoutLanesStillAddUp) {
-  const schedule::Program program = pipeline_of_two();
+  const program::Program program = pipeline_of_two();
   const Simulation simulation = simulate(program, plain(4, 1)).value();
-  schedule::StepTimeline blind = as_measured(simulation);
-  for (schedule::RankTimeline& rank : blind.ranks) rank.lanes.clear();
+  program::StepTimeline blind = as_measured(simulation);
+  for (program::RankTimeline& rank : blind.ranks) rank.lanes.clear();
   const Residuals found = residuals(program, simulation, blind);
   double sum = 0;
   for (const Residual& row : found.rows) sum += row.difference().value;

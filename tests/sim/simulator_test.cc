@@ -7,21 +7,21 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/lower.h"
-#include "lockstep/schedule/text.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/effects.h"
+#include "lockstep/program/lower.h"
+#include "lockstep/program/text.h"
 #include "lockstep/sim/stage_sim.h"
 #include "tests/sim/random_program.h"
 
 namespace lockstep::sim {
 namespace {
 
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Program;
-using schedule::Reach;
-using schedule::StepShape;
+using program::Op;
+using program::OpKind;
+using program::Program;
+using program::Reach;
+using program::StepShape;
 
 // Costs are whole numbers of seconds, so that sums are exact in any order.
 Cost by_kind(std::map<OpKind, double> seconds) {
@@ -31,9 +31,9 @@ Cost by_kind(std::map<OpKind, double> seconds) {
   };
 }
 
-Program lowered(const char* name, schedule::Shape shape, StepShape step, int units) {
-  step.stage_begin = schedule::split_units(units, shape.stages());
-  return schedule::lower(schedule::find(name)->build(shape).value(), step).value();
+Program lowered(const char* name, pipeline::Shape shape, StepShape step, int units) {
+  step.stage_begin = program::split_units(units, shape.stages());
+  return program::lower(pipeline::find(name)->build(shape).value(), step).value();
 }
 
 Simulation simulated(const Program& program, const Cost& cost) {
@@ -234,13 +234,13 @@ class OwnLengths {
       : program_(program), lengths_(program.lists.size()), latencies_(program.transfers.size()) {
     for (std::size_t c = 0; c < program.lists.size(); ++c) {
       const auto& list = program.lists[c];
-      for (const schedule::TimedOp& timed : run.coords[c]) {
+      for (const program::TimedOp& timed : run.coords[c]) {
         const Op& op = list[static_cast<std::size_t>(timed.op)];
         const bool meets = op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied;
         const Seconds length = timed.end - timed.start;
         lengths_[c][&op] = meets ? meetings({static_cast<int>(c)}, op) : length;
       }
-      for (const schedule::TimedOp& timed : run.lanes[c]) {
+      for (const program::TimedOp& timed : run.lanes[c]) {
         const Op& op = list[static_cast<std::size_t>(timed.op)];
         const Seconds length = timed.end - timed.start;
         lengths_[c][&op] = length;
@@ -279,7 +279,7 @@ TEST(Simulator, ItsOwnLengthsGiveTheSameTimes) {
       std::size_t asynchronous = 0;
       for (const Op& op : program.lists[c]) asynchronous += is_async(op.kind);
       EXPECT_EQ(run.lanes[c].size(), asynchronous) << "seed " << seed;
-      for (const schedule::TimedOp& timed : run.lanes[c])
+      for (const program::TimedOp& timed : run.lanes[c])
         EXPECT_GE(timed.start, run.coords[c][static_cast<std::size_t>(timed.op)].start);
     }
     const Simulation again = OwnLengths(program, run, cost).simulate_again();
@@ -335,18 +335,18 @@ TEST(Simulator, AtNominalTimesAProgramTakesAsLongAsItsStages) {
   };
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Dice dice(seed);
-    const schedule::Shape shape = {dice.between(1, 6), dice.between(1, 3), dice.between(1, 9)};
-    const auto placement = dice.coin() ? schedule::Placement::kLoop : schedule::Placement::kV;
+    const pipeline::Shape shape = {dice.between(1, 6), dice.between(1, 3), dice.between(1, 9)};
+    const auto placement = dice.coin() ? pipeline::Placement::kLoop : pipeline::Placement::kV;
     const auto order = random_schedule(dice, shape, placement);
     StepShape step;
-    step.stage_begin = schedule::split_units(shape.stages() + dice.between(2, 9), shape.stages());
+    step.stage_begin = program::split_units(shape.stages() + dice.between(2, 9), shape.stages());
     StageCosts costs;
     for (std::size_t stage = 0; stage + 1 < step.stage_begin.size(); ++stage) {
       const double units = step.stage_begin[stage + 1] - step.stage_begin[stage];
       for (auto* times : {&costs.forward, &costs.input_grad, &costs.weight_grad})
         times->push_back({units});
     }
-    EXPECT_EQ(simulated(schedule::lower(order, step).value(), nominal).makespan,
+    EXPECT_EQ(simulated(program::lower(order, step).value(), nominal).makespan,
               simulate_stages(order, costs).makespan)
         << "seed " << seed;
   }
@@ -406,16 +406,16 @@ class WorkDone {
   static bool computes(const Op& op) {
     return op.reach == Reach::kNone && op.kind != OpKind::kWait && op.kind != OpKind::kFree;
   }
-  const Op& op_of(std::size_t c, const schedule::TimedOp& timed) const {
+  const Op& op_of(std::size_t c, const program::TimedOp& timed) const {
     return program_.lists[c][static_cast<std::size_t>(timed.op)];
   }
-  std::vector<int> ends(std::size_t c, const schedule::TimedOp& timed) const {
+  std::vector<int> ends(std::size_t c, const program::TimedOp& timed) const {
     const Op& op = op_of(c, timed);
     if (op.transfer < 0) return {static_cast<int>(c)};
     const auto& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
     return {transfer.from.value, transfer.to.value};
   }
-  double error(std::size_t c, const schedule::TimedOp& timed, const Spans& slow,
+  double error(std::size_t c, const program::TimedOp& timed, const Spans& slow,
                double factor) const {
     const double length = (timed.end - timed.start).value;
     const double lost = covered(timed.start.value, timed.end.value, slow) * (1 - 1 / factor);
@@ -500,7 +500,7 @@ TEST(Simulator, RefusesWhatCanNotFinishAndNamesTheOps) {
   // Coordinate 1 never comes to Norm.
   Program whole = program;
   std::erase_if(program.lists[1], [](const Op& op) { return op.kind == OpKind::kNorm; });
-  EXPECT_EQ(refused(), "the program can not finish: coordinate 0 stands at op " +
+  EXPECT_EQ(refused(), "the program cannot finish: coordinate 0 stands at op " +
                            std::to_string(whole.lists[0].size() - 3) + ": norm");
   // Each sends what the other waits for only after its own wait.
   const Op send_act = {.kind = OpKind::kSend, .reach = Reach::kPeer, .transfer = 0};
@@ -533,7 +533,7 @@ TEST(Simulator, IssuingAndTakingOverOccupyTheList) {
 
   // A gather begins on its lane when issuing it is over, and its Wait ends so much later.
   const auto gathers = simulate(program, by_kind({{OpKind::kGather, 100}}), conditions).value();
-  const schedule::TimedOp lane = gathers.lanes[0].front();
+  const program::TimedOp lane = gathers.lanes[0].front();
   EXPECT_EQ(lane.start, gathers.coords[0][static_cast<std::size_t>(lane.op)].end);
   EXPECT_EQ(lane.end, lane.start + Seconds{100});
   for (std::size_t i = 0; i < program.lists[0].size(); ++i)

@@ -2,15 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/comm/local.h"
-#include "lockstep/cost/calibrated_prices.h"
+#include "lockstep/comm/local/local.h"
+#include "lockstep/cost/measured/calibrated_prices.h"
 #include "lockstep/train/predictions.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::train {
 namespace {
 
-cost::Calibration calibrated(const plan::Spec& spec, int ranks) {
+cost::Calibration calibrated(const spec::Spec& spec, int ranks) {
   const Calibrator calibrator = Calibrator::create(spec, ranks).value();
   EXPECT_EQ(calibrator.ranks(), ranks);
   cost::Calibration made;
@@ -33,7 +33,7 @@ TEST(Calibrator, KnowsTheOpsOfEveryLayoutOfItsUnits) {
        {"dp2 recompute=cheap", "pp2 dp1 recompute=cheap+block:1+0"}}};
   for (const bool tied : {false, true})
     for (const auto& [own, layouts] : cases) {
-      const plan::Spec spec = tiny_spec(tied, DType::kF32);
+      const spec::Spec spec = tiny_spec(tied, DType::kF32);
       const cost::Calibration made = calibrated(job_of(spec, own).spec, 2);
       EXPECT_GE(made.slowdown, 1);
       EXPECT_EQ(cost::read_calibration(write_calibration(made), "").value(), made);
@@ -45,8 +45,8 @@ TEST(Calibrator, KnowsTheOpsOfEveryLayoutOfItsUnits) {
         const auto prices = cost::CalibratedPrices::create(made, job.program, job.model, sizes,
                                                            job.mesh, "cal.json");
         ASSERT_TRUE(prices.ok()) << layout << ": " << prices.error().message;
-        for (const schedule::Op& op : job.program.lists[0])
-          if (op.unit > 0 && op.kind == schedule::OpKind::kForward && op.unit < 4) {
+        for (const program::Op& op : job.program.lists[0])
+          if (op.unit > 0 && op.kind == program::OpKind::kForward && op.unit < 4) {
             EXPECT_GT(prices->time({0}, op), Seconds{0}) << layout;
           }
       }
@@ -63,7 +63,7 @@ TEST(Calibrator, KnowsGroupsOfEverySizeItsRanksCanHave) {
 }
 
 TEST(Calibrator, TakesAsManyRanksAsThereAreCores) {
-  const plan::Spec eight = job_of(tiny_spec(false, DType::kF32), "tp2 pp2 dp2").spec;
+  const spec::Spec eight = job_of(tiny_spec(false, DType::kF32), "tp2 pp2 dp2").spec;
   EXPECT_EQ(Calibrator::create(eight, 64)->ranks(), 8);
   EXPECT_EQ(Calibrator::create(eight, 5)->ranks(), 4);
   const auto refused = Calibrator::create(eight, 1);

@@ -14,7 +14,7 @@
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/train/checkpoint_state.h"
-#include "lockstep/train/compare.h"
+#include "lockstep/verify/compare.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
 
@@ -57,9 +57,9 @@ const std::vector<std::string> kSavedLayouts = {
 };
 
 std::string bits_class(const Job& job) {
-  const plan::Layout& layout = job.spec.layout;
+  const spec::Layout& layout = job.spec.layout;
   return join_parts("tp", layout.degrees.tp, layout.degrees.tp > 1 && !layout.sp ? " nosp" : "",
-                    " dp", layout.degrees.dp, " ", plan::name_of(layout.reduce));
+                    " dp", layout.degrees.dp, " ", spec::name_of(layout.reduce));
 }
 
 data::MockTokens made_up(const Job& job) { return {1, job.model.config.vocab, true}; }
@@ -75,34 +75,34 @@ class Gather {
   void add(Session& session) {
     for (int unit = 0; unit < job_.model.num_units(); ++unit) {
       if (!job_.program.step.holds(session.coord(), unit)) continue;
-      const auto put = [&](Role role, const at::Tensor& data) {
+      const auto put = [&](verify::Role role, const at::Tensor& data) {
         builder_.add({0, unit, role, session.place().tensor.coord,
                       session.workspace().own_range(unit), data.clone()});
       };
       const auto state = [&](runtime::StateRole role) {
         return session.workspace().state(unit, role);
       };
-      put(Role::kGradient, at::zeros_like(state(runtime::StateRole::kParameter)));
-      put(Role::kParameter, state(runtime::StateRole::kParameter));
-      put(Role::kFirstMoment, state(runtime::StateRole::kFirstMoment));
-      put(Role::kSecondMoment, state(runtime::StateRole::kSecondMoment));
+      put(verify::Role::kGradient, at::zeros_like(state(runtime::StateRole::kParameter)));
+      put(verify::Role::kParameter, state(runtime::StateRole::kParameter));
+      put(verify::Role::kFirstMoment, state(runtime::StateRole::kFirstMoment));
+      put(verify::Role::kSecondMoment, state(runtime::StateRole::kSecondMoment));
     }
   }
   void set(const StepReport& report) {
     builder_.set_scalars(0, report.loss, report.grad_norm, report.updated);
   }
-  StepImage take() {
-    StepImage image = std::move(builder_.take()[0]);
+  verify::StepImage take() {
+    verify::StepImage image = std::move(builder_.take()[0]);
     EXPECT_EQ(builder_.disagreement(), "");
     return image;
   }
 
  private:
   const Job& job_;
-  ImageBuilder builder_;
+  verify::ImageBuilder builder_;
 };
 
-std::string image_bits(const StepImage& image) {
+std::string image_bits(const verify::StepImage& image) {
   return strf("%a %a ", image.loss, image.grad_norm) + to_hex(image.digest());
 }
 
@@ -115,7 +115,7 @@ class CheckpointAnyToAny : public testing::Test {
 
   // Trains, saves after kBefore steps and trains one more.
   struct Run {
-    StepImage saved, next;
+    verify::StepImage saved, next;
   };
   Run save(const Job& job, const std::string& folder) {
     const auto tokens = made_up(job);
@@ -150,10 +150,10 @@ class CheckpointAnyToAny : public testing::Test {
   }
 
   // In memory, by the way that `verify` uses.
-  static std::string bits_from(const StepImage& image, const Job& job) {
+  static std::string bits_from(const verify::StepImage& image, const Job& job) {
     const auto tokens = made_up(job);
-    const StepOrder order = {kBefore, &image};
-    return image_bits(run_trial(job, tokens, {&order, 1}, kSaveDeadline).images[0]);
+    const verify::StepOrder order = {kBefore, &image};
+    return image_bits(verify::run_trial(job, tokens, {&order, 1}, kSaveDeadline).images[0]);
   }
 
   const std::string folder_ = testing::TempDir() + "any-to-any-" +
@@ -165,7 +165,7 @@ using CheckpointSlow = CheckpointAnyToAny;
 // By default a part of all pairs; LOCKSTEP_ALL_RESHARDS=1 tries all of them.
 TEST_F(CheckpointSlow, EveryLayoutGoesOnFromEveryOther) {
   const bool all = std::getenv("LOCKSTEP_ALL_RESHARDS") != nullptr;
-  const plan::Spec spec = tiny_spec(true, DType::kF64);
+  const spec::Spec spec = tiny_spec(true, DType::kF64);
   std::vector<Job> jobs;
   std::vector<Run> runs;
   for (std::size_t i = 0; i < kSavedLayouts.size(); ++i) {
@@ -196,8 +196,8 @@ TEST_F(CheckpointSlow, EveryLayoutGoesOnFromEveryOther) {
       // Design 7: a free run of three steps.
       const bool tensor_parallel =
           jobs[from].spec.layout.degrees.tp * jobs[to].spec.layout.degrees.tp > 1;
-      const double error = compare(jobs[to].model, run.next, runs[to].next, Role::kParameter,
-                                   jobs[to].adamw(kBefore).others.lr)
+      const double error = compare(jobs[to].model, run.next, runs[to].next,
+                                   verify::Role::kParameter, jobs[to].adamw(kBefore).others.lr)
                                .error;
       EXPECT_LE(error, tensor_parallel ? 1e-8 : 1e-10);
       worst = std::max(worst, error);
@@ -209,7 +209,7 @@ TEST_F(CheckpointSlow, EveryLayoutGoesOnFromEveryOther) {
 
 // bf16 has masters, an untied model a head of its own, and both are saved while training goes on.
 TEST_F(CheckpointAnyToAny, MastersAndUntiedHeadsToo) {
-  const plan::Spec spec = tiny_spec(false, DType::kBF16);
+  const spec::Spec spec = tiny_spec(false, DType::kBF16);
   const std::vector<std::string> layouts = {"dp2 zero1 m4 step", "pp2 dp2 zero1 1f1b m4 step",
                                             "tp2 dp2 zero3 m4 step", "dp2 zero3 m4 step"};
   for (std::size_t from = 0; from < layouts.size(); ++from) {
@@ -228,9 +228,9 @@ TEST_F(CheckpointAnyToAny, MastersAndUntiedHeadsToo) {
 }
 
 TEST_F(CheckpointAnyToAny, OtherModelsSettingsAndDataAreRefusedWithBothValues) {
-  const plan::Spec spec = tiny_spec(true, DType::kF64);
+  const spec::Spec spec = tiny_spec(true, DType::kF64);
   save(job_of(spec, "dp2 zero1 m4 step"), folder_);
-  const auto refused = [&](const plan::Spec& other, const char* data) {
+  const auto refused = [&](const spec::Spec& other, const char* data) {
     const Job job = job_of(other, "dp1 zero0 m8 step");
     std::string message;
     on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
@@ -244,7 +244,7 @@ TEST_F(CheckpointAnyToAny, OtherModelsSettingsAndDataAreRefusedWithBothValues) {
     });
     return message;
   };
-  plan::Spec other = spec;
+  spec::Spec other = spec;
   other.model.layers = 4;
   EXPECT_NE(refused(other, kData).find("another model: layers is 5 there and 4 here (digest "),
             std::string::npos);
@@ -287,31 +287,63 @@ TEST_F(CheckpointAnyToAny, DamageIsFoundOnAnyRankAndAnEarlierOneTaken) {
         load(job, session, world, "named", folder_ + "/step-00000003", kData, kSaveDeadline);
     ASSERT_FALSE(named.ok());
     EXPECT_NE(named.error().message.find("of tensor `"), std::string::npos);
-    // What could still be loaded, in part, is of a later step than this run begins at.
-    EXPECT_THROW(Saver(job, session, world, "other",
-                       {.folder = folder_, .first_step = 2, .data = kData}, kSaveDeadline),
-                 IoError);
+    // Whoever does not know that it is damaged refuses it; whoever does sets it aside.
+    Saver saver(job, session, world, "other", {.folder = folder_, .data = kData}, kSaveDeadline);
+    EXPECT_THROW(saver.begin_at(2, {}), IoError);
+    EXPECT_EQ(found->damaged, std::vector<std::string>{folder_ + "/step-00000003"});
+    EXPECT_EQ(saver.begin_at(2, found->damaged),
+              std::vector<std::string>{folder_ + "/step-00000003.damaged"});
+  });
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/step-00000003.damaged/rank-00001.safetensors"));
+}
+
+// Of two runs that save to one folder the second is refused, on every rank, and the first goes on.
+TEST_F(CheckpointAnyToAny, AFolderHasOneOwner) {
+  const Job job = job_of(tiny_spec(true, DType::kF32), "dp2 zero1 m4 step");
+  on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
+    {
+      Saver saver(job, session, world, "first", {.folder = folder_, .data = kData}, kSaveDeadline);
+      session.step(0);
+      saver.save({1, 16, 0});
+      try {
+        Saver(job, session, world, "second", {.folder = folder_, .data = kData}, kSaveDeadline);
+        ADD_FAILURE() << "two owners";
+      } catch (const IoError& error) {
+        EXPECT_EQ(error.error().code, Code::kConflict);
+        EXPECT_NE(error.error().message.find("is in use by process "), std::string::npos);
+      }
+      EXPECT_TRUE(saver.finish()->path.ok());
+    }
+    EXPECT_NO_THROW(
+        Saver(job, session, world, "third", {.folder = folder_, .data = kData}, kSaveDeadline));
   });
 }
 
-// What a rank's disk says is told on every rank, and at the next call.
+// What a rank's disk says is told on every rank, and the next save tries anew.
 TEST_F(CheckpointAnyToAny, AFailedWriteIsToldToAllAndLeavesNothing) {
   const Job job = job_of(tiny_spec(true, DType::kF32), "dp2 zero1 m4 step");
   on_every_rank(job, made_up(job), [&](comm::World& world, Session& session) {
     Saver saver(job, session, world, "", {.folder = folder_, .data = kData}, kSaveDeadline);
     session.step(0);
     saver.save({1, 16, 0});
-    saver.finish();
-    if (world.rank().value == 0) std::filesystem::remove_all(folder_);
-    saver.save({1, 16, 0});
-    EXPECT_THROW(saver.finish(), IoError);
-    EXPECT_NO_THROW(saver.finish());
+    EXPECT_TRUE(saver.finish()->path.ok());
+    EXPECT_EQ(saver.ended()->step, 1);
+    if (world.rank().value == 0) std::filesystem::rename(folder_, folder_ + "-away");
+    saver.save({2, 32, 0});
+    const auto failed = saver.finish();
+    EXPECT_EQ(failed->step, 2);
+    EXPECT_EQ(failed->path.error().code, Code::kDiskFailed);
+    if (world.rank().value == 0) std::filesystem::rename(folder_ + "-away", folder_);
+    saver.save({2, 32, 0});
+    EXPECT_EQ(saver.finish()->path.value(), folder_ + "/step-00000002");
+    EXPECT_FALSE(saver.ended()->path.ok());
+    EXPECT_TRUE(saver.ended()->path.ok());
+    EXPECT_FALSE(saver.ended());
   });
-  EXPECT_FALSE(std::filesystem::exists(folder_));
 }
 
 TEST(CheckpointState, NoiseAveragesGoOn) {
-  plan::Spec spec = tiny_spec(false, DType::kF32);
+  spec::Spec spec = tiny_spec(false, DType::kF32);
   spec.train.noise_scale = 4;
   const Job job = job_of(spec, "dp1 zero0 m8 step");
   on_every_rank(job, made_up(job), [&](comm::World&, Session& session) {

@@ -10,25 +10,25 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/arch/flat_layout.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/schedule/catalog.h"
-#include "lockstep/schedule/lower.h"
-#include "lockstep/schedule/validate.h"
-#include "lockstep/train/verify.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
+#include "lockstep/program/validate.h"
+#include "lockstep/verify/verify.h"
 #include "tests/train/hooked_workspace.h"
 #include "tests/train/small.h"
 
 namespace lockstep::train {
 namespace {
 
-using schedule::Effects;
-using schedule::Op;
-using schedule::OpKind;
-using schedule::Program;
-using schedule::Reach;
-using schedule::Value;
-using schedule::ValueKind;
+using program::Effects;
+using program::Op;
+using program::OpKind;
+using program::Program;
+using program::Reach;
+using program::Value;
+using program::ValueKind;
 using Inner = exec::Workspace&;
 using Numbers = std::vector<double>;
 
@@ -38,7 +38,7 @@ Numbers copy_of(std::span<const double> values) { return {values.begin(), values
 
 // Faults of the program.
 
-Fault with_reach(Program program, OpKind kind, Reach reach) {
+verify::Fault with_reach(Program program, OpKind kind, Reach reach) {
   for (auto& list : program.lists)
     for (Op& op : list)
       if (op.kind == kind) op.reach = reach;
@@ -46,7 +46,7 @@ Fault with_reach(Program program, OpKind kind, Reach reach) {
 }
 
 // Leaves out every op of that kind, or runs it twice, on all coordinates.
-Fault repeated(Program program, OpKind kind, int times) {
+verify::Fault repeated(Program program, OpKind kind, int times) {
   for (auto& list : program.lists) {
     std::vector<std::int32_t> moved;
     std::vector<Op> changed;
@@ -64,7 +64,7 @@ Fault repeated(Program program, OpKind kind, int times) {
 }
 
 // Every Free right behind the backward pass of its unit comes right before it.
-Fault freeing_before_backward(Program program) {
+verify::Fault freeing_before_backward(Program program) {
   for (auto& list : program.lists)
     for (std::size_t i = 1; i < list.size(); ++i)
       if (list[i].kind == OpKind::kFree && list[i - 1].kind == OpKind::kBackward &&
@@ -75,15 +75,15 @@ Fault freeing_before_backward(Program program) {
 
 // Faults of the machinery.
 
-Fault hooked(std::function<Hooks(Rank)> make) {
-  Fault fault;
+verify::Fault hooked(std::function<Hooks(Rank)> make) {
+  verify::Fault fault;
   fault.wrap = [make = std::move(make)](exec::Workspace& inner, Rank rank) {
     return std::make_unique<HookedWorkspace>(inner, make(rank));
   };
   return fault;
 }
 
-Fault counting(std::function<std::int64_t(std::int64_t, Inner)> count) {
+verify::Fault counting(std::function<std::int64_t(std::int64_t, Inner)> count) {
   return hooked([count](Rank) { return Hooks{.count = count}; });
 }
 
@@ -100,11 +100,11 @@ Hooks own_norm() {
   return hooks;
 }
 
-Fault clipping_alone() {
+verify::Fault clipping_alone() {
   return hooked([](Rank) { return own_norm(); });
 }
 
-Fault tied_counted_twice_in_norm() {
+verify::Fault tied_counted_twice_in_norm() {
   return hooked([](Rank rank) {
     return Hooks{.sums = [rank](exec::StepSums& sums, Inner inner) {
       if (rank.value != 0) return;
@@ -114,25 +114,25 @@ Fault tied_counted_twice_in_norm() {
 }
 
 // Calls `change` on what ranks other than the first of a tensor group of two bring.
-Fault bringing_more(std::function<void(exec::StepSums&, Inner)> change) {
+verify::Fault bringing_more(std::function<void(exec::StepSums&, Inner)> change) {
   return hooked(
       [change](Rank rank) { return rank.value % 2 == 0 ? Hooks{} : Hooks{.sums = change}; });
 }
 
-Fault replicated_counted_twice_in_norm() {
+verify::Fault replicated_counted_twice_in_norm() {
   return bringing_more([](exec::StepSums& sums, Inner inner) {
     for (int unit = 1; unit <= 3; ++unit)
       for (const double x : numbers(inner.replicated_part(unit))) sums.squares.add(x * x);
   });
 }
 
-Fault tokens_counted_on_every_tensor_rank() {
+verify::Fault tokens_counted_on_every_tensor_rank() {
   return bringing_more(
       [](exec::StepSums& sums, Inner inner) { sums.tokens = inner.valid_tokens(); });
 }
 
 // One rank's replicated gradients are summed over too few elements, as when a gain is forgotten.
-Fault reducing_all_gains_but_the_last() {
+verify::Fault reducing_all_gains_but_the_last() {
   return hooked([](Rank) {
     return Hooks{.replicated_part = [](int unit, Inner inner) {
       const Buffer part = inner.replicated_part(unit);
@@ -142,24 +142,24 @@ Fault reducing_all_gains_but_the_last() {
 }
 
 // As if under sequence parallelism: all that two tensor ranks hold alike is summed, without ZeRO.
-Fault reducing_whole_gains(const Program& program) {
-  schedule::StepShape step = program.step;
+verify::Fault reducing_whole_gains(const Program& program) {
+  program::StepShape step = program.step;
   step.partial.assign(static_cast<std::size_t>(step.units()), true);
   step.partial[0] = false;
-  Fault fault = hooked([](Rank) {
+  verify::Fault fault = hooked([](Rank) {
     return Hooks{.replicated_part = [](int unit, Inner inner) {
-      const arch::Model model = *arch::describe(small_spec(false).model);
+      const model::Model model = *model::describe(small_spec(false).model);
       const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
-      const arch::FlatRange range = arch::flat_layouts(model, 2)[kind].replicated;
+      const model::FlatRange range = model::flat_layouts(model, 2)[kind].replicated;
       return inner.buffer({ValueKind::kAccGrad, unit}).slice(range.begin, range.size());
     }};
   });
-  fault.program = *schedule::lower(*schedule::find("1f1b")->build(step.shape), step);
+  fault.program = *program::lower(*pipeline::find("1f1b")->build(step.shape), step);
   fault.program->step = program.step;
   return fault;
 }
 
-Fault scaling_reduced(double factor) {
+verify::Fault scaling_reduced(double factor) {
   return hooked([factor](Rank) {
     return Hooks{.moved = [factor](const Value&, const Value& to, Inner inner) {
       if (to.kind != ValueKind::kAccGrad) return;
@@ -169,7 +169,7 @@ Fault scaling_reduced(double factor) {
 }
 
 // Calls `change(before, now)` where a microbatch's gradient has been added to earlier ones.
-Fault adding(std::function<void(const Numbers&, std::span<double>)> change) {
+verify::Fault adding(std::function<void(const Numbers&, std::span<double>)> change) {
   return hooked([change](Rank) {
     return Hooks{.compute = [change](const Op& op, const Effects& effects, Inner inner) {
       const auto sum = std::ranges::find(effects.mutates, ValueKind::kMainGrad, &Value::kind);
@@ -181,20 +181,20 @@ Fault adding(std::function<void(const Numbers&, std::span<double>)> change) {
   });
 }
 
-Fault overwriting() {
+verify::Fault overwriting() {
   return adding([](const Numbers& before, std::span<double> now) {
     for (std::size_t i = 0; i < now.size(); ++i) now[i] -= before[i];
   });
 }
 
-Fault draining_twice() {
+verify::Fault draining_twice() {
   return adding([](const Numbers& before, std::span<double> now) {
     for (std::size_t i = 0; i < now.size(); ++i) now[i] += now[i] - before[i];
   });
 }
 
 // What is sent for a later microbatch is what was sent for the first.
-Fault resending(ValueKind kind) {
+verify::Fault resending(ValueKind kind) {
   return hooked([kind](Rank) {
     auto first = std::make_shared<std::map<int, Numbers>>();
     return Hooks{.moved = [kind, first](const Value& from, const Value& to, Inner inner) {
@@ -208,7 +208,7 @@ Fault resending(ValueKind kind) {
   });
 }
 
-Fault recomputing_from_another() {
+verify::Fault recomputing_from_another() {
   return hooked([](Rank) {
     auto first = std::make_shared<std::map<int, Numbers>>();
     return Hooks{.compute = [first](const Op& op, const Effects& effects, Inner inner) {
@@ -223,7 +223,8 @@ Fault recomputing_from_another() {
 }
 
 // Calls `change(unit, weights)` before a computation that reads gathered weights.
-Fault reading_gathered(std::function<std::function<void(const Op&, std::span<double>)>()> make) {
+verify::Fault reading_gathered(
+    std::function<std::function<void(const Op&, std::span<double>)>()> make) {
   return hooked([make](Rank) {
     return Hooks{.compute = [change = make()](const Op& op, const Effects& effects, Inner inner) {
       const Value weights = {ValueKind::kParam, op.unit};
@@ -234,7 +235,7 @@ Fault reading_gathered(std::function<std::function<void(const Op&, std::span<dou
   });
 }
 
-Fault gathering_once() {
+verify::Fault gathering_once() {
   return reading_gathered([] {
     auto first = std::make_shared<std::map<int, Numbers>>();
     return [first](const Op& op, std::span<double> weights) {
@@ -244,7 +245,7 @@ Fault gathering_once() {
   });
 }
 
-Fault reusing_memory_before_backward() {
+verify::Fault reusing_memory_before_backward() {
   return reading_gathered([] {
     return [](const Op& op, std::span<double> weights) {
       if (op.kind != OpKind::kForward) std::ranges::fill(weights, 0.0);
@@ -252,7 +253,7 @@ Fault reusing_memory_before_backward() {
   });
 }
 
-Fault counting_updates_twice() {
+verify::Fault counting_updates_twice() {
   return hooked([](Rank) {
     return Hooks{.set_sums = [](const exec::StepSums& sums, Inner inner) {
       inner.set_sums(sums);
@@ -264,7 +265,7 @@ Fault counting_updates_twice() {
 // All data ranks read what the first of two should.
 class SameSamples final : public data::TokenSource {
  public:
-  explicit SameSamples(const plan::Spec& spec)
+  explicit SameSamples(const spec::Spec& spec)
       : batch_(spec.batch.global_batch),
         tokens_(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab, true) {}
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
@@ -284,7 +285,7 @@ const data::TokenSource& same_samples() {
 }
 
 std::int64_t all_tokens(std::int64_t, Inner) {
-  const plan::Batch batch = small_spec(false).batch;
+  const spec::Batch batch = small_spec(false).batch;
   return batch.global_batch * batch.seq;
 }
 
@@ -293,108 +294,111 @@ struct Classic {
   const char* seen;  // where others met it, if that is public
   bool tied;
   const char* layout;
-  Noticed noticed;
-  std::function<Fault(const Program&)> plant;
+  verify::Noticed noticed;
+  std::function<verify::Fault(const Program&)> plant;
 };
 
 using P = const Program&;
 
 const Classic kClassics[] = {
-    {"loss over local tokens", "torchtitan PR 2206", false, "dp2 zero0 m2 step", Noticed::kNumbers,
-     [](P p) { return with_reach(p, OpKind::kCount, Reach::kSelf); }},
+    {"loss over local tokens", "torchtitan PR 2206", false, "dp2 zero0 m2 step",
+     verify::Noticed::kNumbers, [](P p) { return with_reach(p, OpKind::kCount, Reach::kSelf); }},
     {"loss as mean of ranks' means", "Megatron-LM 4590", false, "dp2 zero0 m2 step",
-     Noticed::kNumbers,
+     verify::Noticed::kNumbers,
      [](P) { return counting([](std::int64_t, Inner w) { return 2 * w.valid_tokens(); }); }},
     {"loss over ignored tokens too", "Fast-LLM PR 426", false, "dp2 zero1 m2 step",
-     Noticed::kNumbers, [](P) { return counting(all_tokens); }},
+     verify::Noticed::kNumbers, [](P) { return counting(all_tokens); }},
     {"clip by the norm of the own shard", "NeMo Automodel PR 3817", false, "dp2 zero1 m2 step",
-     Noticed::kNumbers, [](P) { return clipping_alone(); }},
+     verify::Noticed::kNumbers, [](P) { return clipping_alone(); }},
     {"clip by the norm of the own stage", "torchtitan 596", false, "pp2 dp1 zero0 1f1b m2 step",
-     Noticed::kNumbers, [](P) { return clipping_alone(); }},
+     verify::Noticed::kNumbers, [](P) { return clipping_alone(); }},
     {"norm of the own stage", "torchtitan 596", false, "pp2 dp2 zero1 1f1b m2 step",
-     Noticed::kNumbers, [](P p) { return with_reach(p, OpKind::kNorm, Reach::kData); }},
+     verify::Noticed::kNumbers, [](P p) { return with_reach(p, OpKind::kNorm, Reach::kData); }},
     {"tied weight twice in the norm", "Megatron-LM PR 7227", true, "dp2 zero0 m2 step",
-     Noticed::kNumbers, [](P) { return tied_counted_twice_in_norm(); }},
-    {"tied gradient counted twice", "", true, "pp2 dp2 zero1 1f1b m2 step", Noticed::kNumbers,
-     [](P p) { return repeated(p, OpKind::kReduceTied, 2); }},
-    {"tied gradient not reduced", "piper 13", true, "pp2 dp2 zero1 1f1b m2 step", Noticed::kNumbers,
-     [](P p) { return repeated(p, OpKind::kReduceTied, 0); }},
-    {"gradient not reduced", "torchtitan 1805", false, "dp2 zero0 m2 step", Noticed::kReplicas,
-     [](P p) { return with_reach(p, OpKind::kReduce, Reach::kSelf); }},
-    {"gradient reduced over shards only", "", false, "dp2x2 zero2 m2 mb", Noticed::kReplicas,
+     verify::Noticed::kNumbers, [](P) { return tied_counted_twice_in_norm(); }},
+    {"tied gradient counted twice", "", true, "pp2 dp2 zero1 1f1b m2 step",
+     verify::Noticed::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 2); }},
+    {"tied gradient not reduced", "piper 13", true, "pp2 dp2 zero1 1f1b m2 step",
+     verify::Noticed::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 0); }},
+    {"gradient not reduced", "torchtitan 1805", false, "dp2 zero0 m2 step",
+     verify::Noticed::kReplicas, [](P p) { return with_reach(p, OpKind::kReduce, Reach::kSelf); }},
+    {"gradient reduced over shards only", "", false, "dp2x2 zero2 m2 mb",
+     verify::Noticed::kReplicas,
      [](P p) { return with_reach(p, OpKind::kReduceAcross, Reach::kSelf); }},
-    {"gradient divided by the ranks once more", "", false, "dp2 zero0 m2 step", Noticed::kNumbers,
-     [](P) { return scaling_reduced(0.5); }},
-    {"gradient doubled", "pytorch 160285", false, "dp2 zero0 m2 step", Noticed::kNumbers,
+    {"gradient divided by the ranks once more", "", false, "dp2 zero0 m2 step",
+     verify::Noticed::kNumbers, [](P) { return scaling_reduced(0.5); }},
+    {"gradient doubled", "pytorch 160285", false, "dp2 zero0 m2 step", verify::Noticed::kNumbers,
      [](P) { return scaling_reduced(2.0); }},
-    {"weights not published", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
+    {"weights not published", "", false, "dp2 zero1 m2 step", verify::Noticed::kNumbers,
      [](P p) { return repeated(p, OpKind::kPublish, 0); }},
     {"weights gathered once and kept over the update", "", false, "dp2 zero3 m2 mb",
-     Noticed::kNumbers, [](P) { return gathering_once(); }},
-    {"weights freed before backward reads them", "", false, "dp2 zero3 m2 mb", Noticed::kInvariant,
-     freeing_before_backward},
-    {"memory of weights reused before backward", "", false, "dp2 zero3 m2 mb", Noticed::kNumbers,
-     [](P) { return reusing_memory_before_backward(); }},
-    {"microbatch overwrites the gradient", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
-     [](P) { return overwriting(); }},
-    {"backward runs twice", "", false, "pp2 dp1 zero0 1f1b m4 step", Noticed::kInvariant,
+     verify::Noticed::kNumbers, [](P) { return gathering_once(); }},
+    {"weights freed before backward reads them", "", false, "dp2 zero3 m2 mb",
+     verify::Noticed::kInvariant, freeing_before_backward},
+    {"memory of weights reused before backward", "", false, "dp2 zero3 m2 mb",
+     verify::Noticed::kNumbers, [](P) { return reusing_memory_before_backward(); }},
+    {"microbatch overwrites the gradient", "", false, "dp2 zero1 m2 step",
+     verify::Noticed::kNumbers, [](P) { return overwriting(); }},
+    {"backward runs twice", "", false, "pp2 dp1 zero0 1f1b m4 step", verify::Noticed::kInvariant,
      [](P p) { return repeated(p, OpKind::kBackward, 2); }},
-    {"weight gradient drained twice", "", false, "pp2 dp1 zero0 1f1b m4 step", Noticed::kNumbers,
-     [](P) { return draining_twice(); }},
+    {"weight gradient drained twice", "", false, "pp2 dp1 zero0 1f1b m4 step",
+     verify::Noticed::kNumbers, [](P) { return draining_twice(); }},
     {"output of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
-     Noticed::kNumbers, [](P) { return resending(ValueKind::kAct); }},
+     verify::Noticed::kNumbers, [](P) { return resending(ValueKind::kAct); }},
     {"gradient of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
-     Noticed::kNumbers, [](P) { return resending(ValueKind::kGrad); }},
+     verify::Noticed::kNumbers, [](P) { return resending(ValueKind::kGrad); }},
     {"recompute from another checkpoint", "", false, "dp2 zero1 m2 step recompute=block",
-     Noticed::kNumbers, [](P) { return recomputing_from_another(); }},
-    {"update counted twice", "", false, "dp2 zero1 m2 step", Noticed::kNumbers,
+     verify::Noticed::kNumbers, [](P) { return recomputing_from_another(); }},
+    {"update counted twice", "", false, "dp2 zero1 m2 step", verify::Noticed::kNumbers,
      [](P) { return counting_updates_twice(); }},
     {"norm gradients not reduced under sequence parallelism", "Megatron-LM 1446", false,
-     "tp2 dp2 zero1 m2 step", Noticed::kReplicas,
+     "tp2 dp2 zero1 m2 step", verify::Noticed::kReplicas,
      [](P p) { return repeated(p, OpKind::kReduceReplicated, 0); }},
     {"norm gradients summed that every tensor rank has whole", "", false,
-     "tp2 dp1 zero0 m2 step nosp", Noticed::kNumbers, reducing_whole_gains},
+     "tp2 dp1 zero0 m2 step nosp", verify::Noticed::kNumbers, reducing_whole_gains},
     {"one norm's gradient not reduced under sequence parallelism", "", true,
-     "tp2 dp1 zero0 m2 step", Noticed::kReplicas,
+     "tp2 dp1 zero0 m2 step", verify::Noticed::kReplicas,
      [](P) { return reducing_all_gains_but_the_last(); }},
     {"norm gradients reduced over the data ranks", "", false, "tp2 dp2 zero0 m2 step",
-     Noticed::kReplicas,
+     verify::Noticed::kReplicas,
      [](P p) { return with_reach(p, OpKind::kReduceReplicated, Reach::kData); }},
     {"replicated gradients twice in the norm", "", false, "tp2 dp1 zero0 m2 step",
-     Noticed::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
-    {"norm of the own tensor rank", "", false, "tp2 dp1 zero0 m2 step nosp", Noticed::kReplicas,
+     verify::Noticed::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
+    {"norm of the own tensor rank", "", false, "tp2 dp1 zero0 m2 step nosp",
+     verify::Noticed::kReplicas,
      [](P p) { return with_reach(p, OpKind::kNorm, Reach::kDataThenPipeline); }},
-    {"tokens counted on every tensor rank", "", true, "tp2 dp2 zero1 m2 step", Noticed::kNumbers,
-     [](P) { return tokens_counted_on_every_tensor_rank(); }},
-    {"loss over tokens of every tensor rank", "", false, "tp2 dp1 zero0 m2 step", Noticed::kNumbers,
+    {"tokens counted on every tensor rank", "", true, "tp2 dp2 zero1 m2 step",
+     verify::Noticed::kNumbers, [](P) { return tokens_counted_on_every_tensor_rank(); }},
+    {"loss over tokens of every tensor rank", "", false, "tp2 dp1 zero0 m2 step",
+     verify::Noticed::kNumbers,
      [](P p) { return with_reach(p, OpKind::kCount, Reach::kDataTensorPipeline); }},
     {"all data ranks read the same samples", "icefall 1616", false, "dp2 zero0 m2 step",
-     Noticed::kNumbers, [](P) { return Fault{.source = &same_samples()}; }},
+     verify::Noticed::kNumbers, [](P) { return verify::Fault{.source = &same_samples()}; }},
 };
 
 TEST(Classics, AreAllNoticed) {
   int noticed = 0;
   for (const bool tied : {false, true}) {
-    auto verifier = Verifier::create(small_spec(tied), 2);
+    auto verifier = verify::Verifier::create(small_spec(tied), 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-    for (const StepImage& image : verifier->reference())
+    for (const verify::StepImage& image : verifier->reference())
       ASSERT_GT(image.grad_norm, small_spec(tied).train.clip) << "clipping must matter";
     for (const Classic& classic : kClassics) {
       if (classic.tied != tied) continue;
       SCOPED_TRACE(classic.name);
-      const auto layout = plan::parse_layout(classic.layout);
+      const auto layout = spec::parse_layout(classic.layout);
       ASSERT_TRUE(layout.ok()) << layout.error().message;
       const auto sound = verifier->check(*layout);
       ASSERT_TRUE(sound.ok()) << sound.error().message;
       ASSERT_TRUE(sound->ok()) << sound->failure;
-      const Fault none = hooked([](Rank) { return Hooks{}; });
+      const verify::Fault none = hooked([](Rank) { return Hooks{}; });
       ASSERT_EQ(verifier->check_fault(*layout, none, kClassicDeadline).failure, "");
       const Program program = verifier->job(*layout)->program;
-      const Fault fault = classic.plant(program);
-      const Verdict verdict = verifier->check_fault(*layout, fault, kClassicDeadline);
+      const verify::Fault fault = classic.plant(program);
+      const verify::Verdict verdict = verifier->check_fault(*layout, fault, kClassicDeadline);
       EXPECT_EQ(to_text(verdict.noticed), to_text(classic.noticed)) << verdict.failure;
-      EXPECT_EQ(fault.program && schedule::validate(*fault.program, 1).empty(), false);
-      noticed += verdict.noticed != Noticed::kNothing;
+      EXPECT_EQ(fault.program && program::validate(*fault.program, 1).empty(), false);
+      noticed += verdict.noticed != verify::Noticed::kNothing;
       std::cout << classic.name << (*classic.seen ? " (" : "") << classic.seen
                 << (*classic.seen ? ")" : "") << ": " << to_text(verdict.noticed) << ", "
                 << verdict.failure << "\n";
@@ -406,17 +410,17 @@ TEST(Classics, AreAllNoticed) {
 // One gradient of one rank is not a number in the second step. Nobody may update then, though most
 // ranks hold only finite gradients; a rank that asks only itself does.
 TEST(Classics, UpdateAlthoughAnotherRanksGradientIsNotFinite) {
-  auto verifier = Verifier::create(small_spec(false), 1);
+  auto verifier = verify::Verifier::create(small_spec(false), 1);
   ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-  const auto layout = plan::parse_layout("dp2 zero1 m2 step");
+  const auto layout = spec::parse_layout("dp2 zero1 m2 step");
   ASSERT_TRUE(layout.ok()) << layout.error().message;
   const auto job = verifier->job(*layout);
   ASSERT_TRUE(job.ok()) << job.error().message;
   const data::MockTokens tokens(1234, job->model.config.vocab, true);
-  const std::vector<StepOrder> orders = {{0, nullptr}, {1, nullptr}};
+  const std::vector<verify::StepOrder> orders = {{0, nullptr}, {1, nullptr}};
   for (const bool asks_itself : {false, true}) {
     SCOPED_TRACE(asks_itself);
-    TrialOptions options;
+    verify::TrialOptions options;
     options.wrap = [&](exec::Workspace& inner, Rank rank) {
       auto updates = std::make_shared<int>(0);
       Hooks hooks = asks_itself ? own_norm() : Hooks{};
@@ -429,11 +433,12 @@ TEST(Classics, UpdateAlthoughAnotherRanksGradientIsNotFinite) {
       };
       return std::make_unique<HookedWorkspace>(inner, std::move(hooks));
     };
-    const TrialResult trial = run_trial(*job, tokens, orders, kClassicDeadline, options);
+    const verify::TrialResult trial =
+        verify::run_trial(*job, tokens, orders, kClassicDeadline, options);
     const bool changed = trial.images[0].digest() != trial.images[1].digest();
     EXPECT_EQ(changed, asks_itself);
     EXPECT_TRUE(std::isnan(trial.images[1].grad_norm));
-    for (const RankRecord& rank : trial.ranks)
+    for (const verify::RankRecord& rank : trial.ranks)
       EXPECT_EQ(rank.steps[1].report.updated, asks_itself && rank.rank.value == 1);
   }
 }

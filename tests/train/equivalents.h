@@ -7,63 +7,63 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/schedule/effects.h"
-#include "lockstep/schedule/mutants.h"
+#include "lockstep/program/effects.h"
 #include "lockstep/train/job.h"
-#include "tests/schedule/formulas.h"
+#include "tests/program/formulas.h"
+#include "tests/support/mutants.h"
 
 namespace lockstep::train {
 
 // A program, sound, and one of its mutants.
 struct Mutation {
   const Job& job;
-  const schedule::Mutant& mutant;
+  const program::Mutant& mutant;
   bool is_valid = false;  // neither validator nor deadlock check object
 
-  const schedule::Op& op() const { return list()[static_cast<std::size_t>(mutant.op)]; }
+  const program::Op& op() const { return list()[static_cast<std::size_t>(mutant.op)]; }
   // What a Wait waits for, else the op itself.
-  const schedule::Op& acting() const {
-    return op().kind == schedule::OpKind::kWait ? list()[static_cast<std::size_t>(op().target)]
-                                                : op();
+  const program::Op& acting() const {
+    return op().kind == program::OpKind::kWait ? list()[static_cast<std::size_t>(op().target)]
+                                               : op();
   }
-  schedule::Reach reach() const {
+  program::Reach reach() const {
     return mutant.program.list(mutant.coord)[static_cast<std::size_t>(mutant.op)].reach;
   }
 
  private:
-  const std::vector<schedule::Op>& list() const { return job.program.list(mutant.coord); }
+  const std::vector<program::Op>& list() const { return job.program.list(mutant.coord); }
 };
 
-// The program's formulas (tests/schedule/formulas.h) are the same: every value that outlives the step
+// The program's formulas (tests/program/formulas.h) are the same: every value that outlives the step
 // or leaves the coordinate is made by the same ops from the same values. So its bits are the same
 // wherever the list runs to its end, which the validator and the deadlock check promise.
 inline bool computes_the_same(const Mutation& m) {
   const Coord coord = m.mutant.coord;
-  return m.is_valid && schedule::Formulas(m.mutant.program, coord).results() ==
-                           schedule::Formulas(m.job.program, coord).results();
+  return m.is_valid && program::Formulas(m.mutant.program, coord).results() ==
+                           program::Formulas(m.job.program, coord).results();
 }
 
 // A second wait for a finished receive, gather, publication or sum over the tensor group: a Work is
 // waited for once and then empty, and the Wait of these ops has no effects of its own (effects.cc).
 // Waits of sends and other reductions have, and break an invariant the second time.
 inline bool waits_again_for_nothing(const Mutation& m) {
-  using schedule::OpKind;
+  using program::OpKind;
   const OpKind kind = m.acting().kind;
-  return m.op().kind == OpKind::kWait && m.mutant.kind == schedule::MutantKind::kDouble &&
+  return m.op().kind == OpKind::kWait && m.mutant.kind == program::MutantKind::kDouble &&
          (kind == OpKind::kPostRecv || kind == OpKind::kGather || kind == OpKind::kPublish ||
           kind == OpKind::kReduceReplicated);
 }
 
 // Counting again gives the same number: tokens are counted anew from the samples, not added.
 inline bool counts_again(const Mutation& m) {
-  return m.op().kind == schedule::OpKind::kCount && m.mutant.kind == schedule::MutantKind::kDouble;
+  return m.op().kind == program::OpKind::kCount && m.mutant.kind == program::MutantKind::kDouble;
 }
 
 // Both copies of the tied weight are on this coordinate: they are added in place, nobody is met.
 inline bool meets_nobody_for_tied(const Mutation& m) {
-  const schedule::StepShape& step = m.job.program.step;
-  return m.op().kind == schedule::OpKind::kReduceTied &&
-         m.mutant.kind == schedule::MutantKind::kReach && step.holds(m.mutant.coord, 0) &&
+  const program::StepShape& step = m.job.program.step;
+  return m.op().kind == program::OpKind::kReduceTied &&
+         m.mutant.kind == program::MutantKind::kReach && step.holds(m.mutant.coord, 0) &&
          step.holds(m.mutant.coord, step.head());
 }
 
@@ -76,8 +76,8 @@ struct Party {
 };
 
 // In order; groups of one do nothing and are left out.
-inline std::vector<Party> parties(const Job& job, Rank rank, schedule::Reach reach) {
-  using schedule::Reach;
+inline std::vector<Party> parties(const Job& job, Rank rank, program::Reach reach) {
+  using program::Reach;
   const auto along = [&](std::string_view across, mesh::AxisSet axes) {
     Party party{across, {}};
     for (const Rank member : job.mesh.group(rank, axes)) party.ranks.push_back(member.value);
@@ -120,8 +120,8 @@ inline std::vector<Party> parties(const Job& job, Rank rank, schedule::Reach rea
 }
 
 // Asynchronous ops need exactly one communicator, be it of one rank.
-inline bool is_one_communicator(const Job& job, schedule::Reach reach) {
-  using schedule::Reach;
+inline bool is_one_communicator(const Job& job, program::Reach reach) {
+  using program::Reach;
   if (reach == Reach::kTied) return job.model.config.tied && job.program.step.shape.coords > 1;
   if (reach == Reach::kTensor) return job.mesh.degree(mesh::Axis::kTensor) > 1;
   return reach != Reach::kNone && reach != Reach::kDataThenPipeline &&
@@ -132,7 +132,7 @@ inline bool is_one_communicator(const Job& job, schedule::Reach reach) {
 // same sums and copies are made. All of them run the same list, so their calls match on the other
 // communicator as they did on the first.
 inline bool meets_the_same_ranks(const Mutation& m) {
-  if (m.mutant.kind != schedule::MutantKind::kReach) return false;
+  if (m.mutant.kind != program::MutantKind::kReach) return false;
   if (is_async(m.op().kind) && !is_one_communicator(m.job, m.reach())) return false;
   for (int rank = 0; rank < m.job.mesh.world(); ++rank)
     if (m.job.place({rank}).coord == m.mutant.coord &&

@@ -42,8 +42,11 @@ struct GroupPlan {
 
 class FaultyGroup final : public comm::Communicator {
  public:
-  FaultyGroup(std::unique_ptr<comm::Communicator> inner, comm::Ledger& ledger, GroupPlan plan)
-      : Communicator(inner->membership(), ledger), inner_(std::move(inner)), plan_(plan) {}
+  FaultyGroup(std::unique_ptr<comm::Communicator> inner, comm::Ledger& ledger,
+              comm::Siblings& siblings, GroupPlan plan)
+      : Communicator(inner->membership(), ledger, siblings),
+        inner_(std::move(inner)),
+        plan_(plan) {}
 
  protected:
   comm::Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override {
@@ -124,7 +127,7 @@ class FaultyWorld final : public comm::World {
     const bool is_tensor = axis == "tp";
     auto made = inner_.connect(std::move(name), std::move(axis), std::move(members), deadline);
     if (!is_tensor) return made;
-    return std::make_unique<FaultyGroup>(std::move(made), ledger(), plan_);
+    return std::make_unique<FaultyGroup>(std::move(made), ledger(), siblings(), plan_);
   }
 
  private:

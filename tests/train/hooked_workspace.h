@@ -14,9 +14,9 @@ namespace lockstep::train {
 struct Hooks {
   using Inner = exec::Workspace&;
   // In place of the computation.
-  std::function<void(const schedule::Op&, const schedule::Effects&, Inner)> compute = {};
+  std::function<void(const program::Op&, const program::Effects&, Inner)> compute = {};
   // After memory became another value.
-  std::function<void(const schedule::Value& from, const schedule::Value& to, Inner)> moved = {};
+  std::function<void(const program::Value& from, const program::Value& to, Inner)> moved = {};
   // Which part of a reduced gradient belongs to replicated parameters.
   std::function<Buffer(int unit, Inner)> replicated_part = {};
   // What the step is told in place of the world's count of tokens.
@@ -31,17 +31,17 @@ class HookedWorkspace final : public exec::Workspace {
  public:
   HookedWorkspace(exec::Workspace& inner, Hooks hooks) : inner_(inner), hooks_(std::move(hooks)) {}
 
-  bool holds(const schedule::Value& value) const override { return inner_.holds(value); }
-  Buffer create(const schedule::Value& value) override { return inner_.create(value); }
-  Buffer buffer(const schedule::Value& value) override { return inner_.buffer(value); }
-  void drop(const schedule::Value& value) override { inner_.drop(value); }
-  void move(const schedule::Value& from, const schedule::Value& to) override {
+  bool holds(const program::Value& value) const override { return inner_.holds(value); }
+  Buffer create(const program::Value& value) override { return inner_.create(value); }
+  Buffer buffer(const program::Value& value) override { return inner_.buffer(value); }
+  void drop(const program::Value& value) override { inner_.drop(value); }
+  void move(const program::Value& from, const program::Value& to) override {
     inner_.move(from, to);
     if (hooks_.moved) hooks_.moved(from, to, inner_);
   }
   void add(Buffer from, Buffer into) override { inner_.add(from, into); }
   void copy(Buffer from, Buffer into) override { inner_.copy(from, into); }
-  void compute(const schedule::Op& op, const schedule::Effects& effects) override {
+  void compute(const program::Op& op, const program::Effects& effects) override {
     hooks_.compute ? hooks_.compute(op, effects, inner_) : inner_.compute(op, effects);
   }
   Buffer tied_part(int unit) override { return inner_.tied_part(unit); }

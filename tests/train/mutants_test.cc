@@ -1,7 +1,7 @@
 // Every mutant of the tested programs runs for real on threads, also those that the validator
 // rejects, and is noticed or proven to change nothing. A sample of each kind of fault by default; all
 // of them with LOCKSTEP_ALL_MUTANTS=1 in the environment.
-#include "lockstep/schedule/mutants.h"
+#include "tests/support/mutants.h"
 
 #include <gtest/gtest.h>
 
@@ -16,20 +16,20 @@
 #include <thread>
 #include <tuple>
 
-#include "lockstep/schedule/deadlock.h"
-#include "lockstep/schedule/op_table.h"
-#include "lockstep/schedule/validate.h"
-#include "lockstep/train/verify.h"
+#include "lockstep/program/deadlock.h"
+#include "lockstep/program/op_table.h"
+#include "lockstep/program/validate.h"
+#include "lockstep/verify/verify.h"
 #include "tests/train/equivalents.h"
 #include "tests/train/small.h"
 
 namespace lockstep::train {
 namespace {
 
-using schedule::Mutant;
-using schedule::MutantKind;
-using schedule::OpKind;
-using schedule::Program;
+using program::Mutant;
+using program::MutantKind;
+using program::OpKind;
+using program::Program;
 
 // A mutant that hangs costs this long. On a slow machine a sound run might take longer, so where
 // there is reason to think that one is sound, it gets a second chance with the longer one.
@@ -71,13 +71,13 @@ constexpr Tried kTried[] = {
 // One mutant for each coordinate, kind of op, kind of fault and new reach, another of them in turn.
 std::vector<Mutant> sampled(const Job& job, std::vector<Mutant> all) {
   if (std::getenv("LOCKSTEP_ALL_MUTANTS") != nullptr) return all;
-  std::map<std::tuple<Coord, OpKind, OpKind, MutantKind, schedule::Reach>, std::vector<std::size_t>>
+  std::map<std::tuple<Coord, OpKind, OpKind, MutantKind, program::Reach>, std::vector<std::size_t>>
       alike;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Mutation m{job, all[i]};
     const bool is_reach = all[i].kind == MutantKind::kReach;
     alike[{all[i].coord, m.op().kind, m.acting().kind, all[i].kind,
-           is_reach ? m.reach() : schedule::Reach::kNone}]
+           is_reach ? m.reach() : program::Reach::kNone}]
         .push_back(i);
   }
   std::vector<Mutant> chosen;
@@ -88,8 +88,8 @@ std::vector<Mutant> sampled(const Job& job, std::vector<Mutant> all) {
 
 struct Counts {
   int made = 0;
-  std::map<bool, std::map<Noticed, int>> by_validity;  // of the mutant
-  std::map<MutantKind, std::map<Noticed, int>> by_kind;
+  std::map<bool, std::map<verify::Noticed, int>> by_validity;  // of the mutant
+  std::map<MutantKind, std::map<verify::Noticed, int>> by_kind;
   std::map<std::string, int> equivalent;  // by reason
   std::set<OpKind> ops;
 };
@@ -97,7 +97,8 @@ struct Counts {
 // Tries mutants of one program, from several threads.
 class Trials {
  public:
-  Trials(const Verifier& verifier, const plan::Layout& layout, const Job& job, Counts& counts)
+  Trials(const verify::Verifier& verifier, const spec::Layout& layout, const Job& job,
+         Counts& counts)
       : verifier_(verifier), layout_(layout), job_(job), counts_(counts) {}
 
   void run(const std::vector<Mutant>& mutants) {
@@ -113,18 +114,19 @@ class Trials {
  private:
   void run(const Mutant& mutant) {
     Mutation mutation{job_, mutant};
-    mutation.is_valid = schedule::validate(mutant.program, 1).empty() &&
-                        schedule::check_deadlock(mutant.program, schedule::Transport::kTagged).ok();
+    mutation.is_valid = program::validate(mutant.program, 1).empty() &&
+                        program::check_deadlock(mutant.program, program::Transport::kTagged).ok();
     const Equivalence* rule = std::ranges::find_if(
         kEquivalences, [&](const Equivalence& e) { return e.holds(mutation); });
     const bool is_proven = rule != std::end(kEquivalences);
-    Verdict verdict = verifier_.check_fault(layout_, {mutant.program}, kMutantDeadline);
-    if (verdict.noticed == Noticed::kCommunication && (is_proven || mutation.is_valid))
+    verify::Verdict verdict = verifier_.check_fault(layout_, {mutant.program}, kMutantDeadline);
+    if (verdict.noticed == verify::Noticed::kCommunication && (is_proven || mutation.is_valid))
       verdict = verifier_.check_fault(layout_, {mutant.program}, kLongDeadline);
     // What a job says about itself is made from its program, so it is no evidence against it.
-    if (verdict.noticed == Noticed::kPrediction) verdict.noticed = Noticed::kNothing;
+    if (verdict.noticed == verify::Noticed::kPrediction)
+      verdict.noticed = verify::Noticed::kNothing;
     const std::lock_guard lock(mutex_);
-    EXPECT_EQ(verdict.noticed == Noticed::kNothing, is_proven)
+    EXPECT_EQ(verdict.noticed == verify::Noticed::kNothing, is_proven)
         << to_text(layout_) << ", " << mutant.what
         << (is_proven ? join_parts(" should make no difference, as it ", rule->reason)
                       : std::string(" is neither noticed nor proven to make no difference"))
@@ -134,7 +136,7 @@ class Trials {
     count(mutation, verdict.noticed, is_proven ? rule->reason : "");
   }
 
-  void count(const Mutation& mutation, Noticed noticed, std::string_view reason) {
+  void count(const Mutation& mutation, verify::Noticed noticed, std::string_view reason) {
     ++counts_.made;
     ++counts_.by_validity[mutation.is_valid][noticed];
     ++counts_.by_kind[mutation.mutant.kind][noticed];
@@ -146,23 +148,23 @@ class Trials {
                                     to_text(mutation.mutant.kind))];
   }
 
-  const Verifier& verifier_;
-  const plan::Layout& layout_;
+  const verify::Verifier& verifier_;
+  const spec::Layout& layout_;
   const Job& job_;
   Counts& counts_;
   std::mutex mutex_;
 };
 
 template <class Key, class Name>
-void print(const std::map<Key, std::map<Noticed, int>>& table, Name name) {
+void print(const std::map<Key, std::map<verify::Noticed, int>>& table, Name name) {
   std::cout << std::left << std::setw(12) << "";
-  for (int i = 0; i < kNumNoticed; ++i)
-    std::cout << std::right << std::setw(15) << to_text(static_cast<Noticed>(i));
+  for (int i = 0; i < verify::kNumNoticed; ++i)
+    std::cout << std::right << std::setw(15) << to_text(static_cast<verify::Noticed>(i));
   std::cout << "\n";
   for (const auto& [key, row] : table) {
     std::cout << std::left << std::setw(12) << name(key) << std::right;
-    for (int i = 0; i < kNumNoticed; ++i) {
-      const auto found = row.find(static_cast<Noticed>(i));
+    for (int i = 0; i < verify::kNumNoticed; ++i) {
+      const auto found = row.find(static_cast<verify::Noticed>(i));
       std::cout << std::setw(15) << (found == row.end() ? 0 : found->second);
     }
     std::cout << "\n";
@@ -173,7 +175,7 @@ void print(const Counts& counts) {
   std::cout << counts.made << " mutants of " << std::size(kTried)
             << " programs, by the validator and by what a run noticed:\n";
   print(counts.by_validity, [](bool is_valid) { return is_valid ? "accepted" : "rejected"; });
-  print(counts.by_kind, [](MutantKind kind) { return schedule::to_text(kind); });
+  print(counts.by_kind, [](MutantKind kind) { return program::to_text(kind); });
   int equivalent = 0;
   for (const auto& [reason, count] : counts.equivalent) {
     std::cout << "  " << count << " x " << reason << "\n";
@@ -186,29 +188,30 @@ void print(const Counts& counts) {
 TEST(MutantRuns, AreNoticedOrProvenToMakeNoDifference) {
   Counts counts;
   for (const auto& [tied, layers] : {std::pair(false, 2), std::pair(true, 2), std::pair(true, 4)}) {
-    plan::Spec spec = small_spec(tied);
+    spec::Spec spec = small_spec(tied);
     spec.model.layers = layers;
     spec.batch.global_batch = layers == 2 ? 16 : 12;
-    auto verifier = Verifier::create(spec, 2);
+    auto verifier = verify::Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const Tried& tried : kTried) {
       if (tried.tied != tied || tried.layers != layers) continue;
       SCOPED_TRACE(tried.layout);
-      const auto layout = plan::parse_layout(tried.layout);
+      const auto layout = spec::parse_layout(tried.layout);
       ASSERT_TRUE(layout.ok()) << layout.error().message;
       const auto sound = verifier->check(*layout);
       ASSERT_TRUE(sound.ok()) << sound.error().message;
       ASSERT_TRUE(sound->ok()) << sound->failure;
       const Job job = *verifier->job(*layout);
-      Trials(*verifier, *layout, job, counts).run(sampled(job, schedule::mutants(job.program)));
+      Trials(*verifier, *layout, job, counts).run(sampled(job, program::mutants(job.program)));
     }
   }
   print(counts);
   EXPECT_GE(counts.made, 200);
-  EXPECT_EQ(counts.by_kind.size(), static_cast<std::size_t>(schedule::kNumMutantKinds));
-  EXPECT_EQ(counts.ops.size(), static_cast<std::size_t>(schedule::kNumOpKinds));
-  for (const Noticed noticed : {Noticed::kInvariant, Noticed::kCommunication, Noticed::kReplicas,
-                                Noticed::kNumbers, Noticed::kBits})
+  EXPECT_EQ(counts.by_kind.size(), static_cast<std::size_t>(program::kNumMutantKinds));
+  EXPECT_EQ(counts.ops.size(), static_cast<std::size_t>(program::kNumOpKinds));
+  for (const verify::Noticed noticed :
+       {verify::Noticed::kInvariant, verify::Noticed::kCommunication, verify::Noticed::kReplicas,
+        verify::Noticed::kNumbers, verify::Noticed::kBits})
     EXPECT_GT(counts.by_validity[false][noticed], 0) << to_text(noticed);
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/train/predictions.h"
+#include "lockstep/verify/check_predictions.h"
 #include "tests/train/small.h"
 
 namespace lockstep::train {
@@ -75,8 +75,8 @@ class FirstOfStep final : public data::TokenSource {
   std::int64_t all_, few_;
 };
 
-plan::Spec noisy_spec() {
-  plan::Spec spec = small_spec(false);
+spec::Spec noisy_spec() {
+  spec::Spec spec = small_spec(false);
   spec.model.layers = 4;
   spec.batch.microbatch = 2;
   spec.train.noise_scale = 10;
@@ -86,30 +86,30 @@ plan::Spec noisy_spec() {
 // A model, what its steps must find, and from which state each starts.
 class Expected {
  public:
-  explicit Expected(plan::Spec spec) : spec_(std::move(spec)), tokens_(1, spec_.model.vocab, true) {
+  explicit Expected(spec::Spec spec) : spec_(std::move(spec)), tokens_(1, spec_.model.vocab, true) {
     spec_.layout.zero = 0;
     for (int step = 0; step < kNoisySteps; ++step) orders_.push_back({step, nullptr});
     images_ = run(make_job(spec_).value(), tokens_).images;
     for (std::size_t step = 1; step < kNoisySteps; ++step) orders_[step].from = &images_[step - 1];
-    plan::Spec alone = spec_;  // the first microbatch of every step as a batch of its own
+    spec::Spec alone = spec_;  // the first microbatch of every step as a batch of its own
     alone.train.noise_scale = 0;
     alone.batch.global_batch = alone.batch.microbatch;
     const FirstOfStep first(tokens_, spec_.batch.global_batch, spec_.batch.microbatch);
-    const TrialResult trial = run(make_job(alone).value(), first);
-    for (const RankStep& step : trial.ranks[0].steps)
+    const verify::TrialResult trial = run(make_job(alone).value(), first);
+    for (const verify::RankStep& step : trial.ranks[0].steps)
       small_.push_back({step.report.grad_norm * step.report.grad_norm, step.report.tokens});
   }
 
-  TrialResult run(const Job& job, const data::TokenSource& source) const {
-    return run_trial(job, source, orders_, Seconds{60});
+  verify::TrialResult run(const Job& job, const data::TokenSource& source) const {
+    return verify::run_trial(job, source, orders_, Seconds{60});
   }
 
   // What one step finds may be off by `error` of itself; so the scale by what that makes of it.
   void check(const std::string& layout, double error) const {
     const Job job = job_of(spec_, layout);
-    const TrialResult trial = run(job, tokens_);
-    for (const RankRecord& rank : trial.ranks) {
-      const PredictionCheck predicted = check_predictions(job, rank);
+    const verify::TrialResult trial = run(job, tokens_);
+    for (const verify::RankRecord& rank : trial.ranks) {
+      const verify::PredictionCheck predicted = verify::check_predictions(job, rank);
       EXPECT_EQ(predicted.mismatch, "") << layout;
       EXPECT_EQ(predicted.peak_error(), 0) << layout;
       double gradient = 0, variance = 0, gradient_off = 0, variance_off = 0;
@@ -134,10 +134,10 @@ class Expected {
   }
 
  private:
-  plan::Spec spec_;
+  spec::Spec spec_;
   data::MockTokens tokens_;
-  std::vector<StepOrder> orders_;
-  std::vector<StepImage> images_;
+  std::vector<verify::StepOrder> orders_;
+  std::vector<verify::StepImage> images_;
   std::vector<MeanGradient> small_;
 };
 
@@ -157,14 +157,14 @@ TEST(NoiseScale, IsThatOfOneRankInEveryLayout) {
 // Gains that every head uses are partial without sequence parallelism too; a table of positions is a
 // large part that is.
 TEST(NoiseScale, AddsUpWhatTensorRanksHoldInPart) {
-  plan::Spec gains = noisy_spec();
-  gains.model.qk_norm = arch::QkNorm::kPerHead;
+  spec::Spec gains = noisy_spec();
+  gains.model.qk_norm = model::QkNorm::kPerHead;
   const Expected per_head(gains);
   for (const char* layout : {"tp2 dp1 zero0 m8", "tp2 dp2 nosp zero1 m4"})
     per_head.check(layout, 2e-10);
-  plan::Spec learned = noisy_spec();
-  learned.model.family = arch::Family::kGpt2;
-  learned.model.norm = arch::NormKind::kLayerNorm;
+  spec::Spec learned = noisy_spec();
+  learned.model.family = model::Family::kGpt2;
+  learned.model.norm = model::NormKind::kLayerNorm;
   learned.model.qkv_bias = learned.model.linear_bias = true;
   learned.model.kv_heads = learned.model.heads;
   learned.model.max_positions = 512;
@@ -173,21 +173,21 @@ TEST(NoiseScale, AddsUpWhatTensorRanksHoldInPart) {
     positions.check(layout, 2e-10);
 }
 
-std::string bits(const plan::Spec& spec, const char* layout) {
+std::string bits(const spec::Spec& spec, const char* layout) {
   const data::MockTokens tokens(1, spec.model.vocab, true);
-  const StepOrder orders[] = {{0, nullptr}, {1, nullptr}};
-  return bits_of(run_trial(job_of(spec, layout), tokens, orders, Seconds{60}).images);
+  const verify::StepOrder orders[] = {{0, nullptr}, {1, nullptr}};
+  return bits_of(verify::run_trial(job_of(spec, layout), tokens, orders, Seconds{60}).images);
 }
 
 TEST(NoiseScale, ChangesNoBitOfTraining) {
-  plan::Spec without = noisy_spec();
+  spec::Spec without = noisy_spec();
   without.train.noise_scale = 0;
   for (const char* layout : {"dp2 zero3 m4", "tp2 dp1 zero0 m8", "tp2 pp2 dp1 zero1 zb-h1 m8"})
     EXPECT_EQ(bits(noisy_spec(), layout), bits(without, layout)) << layout;
 }
 
 TEST(NoiseScale, IsRefusedWhereItCanNotBeFound) {
-  plan::Spec spec = noisy_spec();
+  spec::Spec spec = noisy_spec();
   spec.model.tied = true;
   EXPECT_EQ(make_job(spec).error().code, Code::kNotRunYet);
   spec = noisy_spec();

@@ -1,4 +1,4 @@
-// Collectives inside passes are no ops of a program, so programs can not be mutated to lack them: here
+// Collectives inside passes are no ops of a program, so programs cannot be mutated to lack them: here
 // every call on a tensor group goes wrong in every way, one at a time, and must be noticed.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "lockstep/train/verify.h"
+#include "lockstep/verify/verify.h"
 #include "tests/train/faulty_group.h"
 #include "tests/train/small.h"
 
@@ -28,18 +28,19 @@ constexpr const char* kPassLayouts[] = {
 };
 
 // The calls that a rank makes in a step, the same in every step.
-std::vector<GroupCall> calls_of(const Verifier& verifier, const plan::Layout& layout,
-                                const schedule::Program& program, int rank) {
+std::vector<GroupCall> calls_of(const verify::Verifier& verifier, const spec::Layout& layout,
+                                const program::Program& program, int rank) {
   std::vector<GroupCall> calls;
-  Fault fault{program};
+  verify::Fault fault{program};
   fault.wrap_world = [&](comm::World& inner) {
     GroupPlan plan;
     if (inner.rank().value == rank) plan.calls = &calls;
     return std::make_unique<FaultyWorld>(inner, plan);
   };
-  const Verdict sound = verifier.check_fault(layout, fault, kPassDeadline);
+  const verify::Verdict sound = verifier.check_fault(layout, fault, kPassDeadline);
   // The world counts the other groups apart, so predictions of traffic are not asked.
-  EXPECT_TRUE(sound.noticed == Noticed::kNothing || sound.noticed == Noticed::kPrediction)
+  EXPECT_TRUE(sound.noticed == verify::Noticed::kNothing ||
+              sound.noticed == verify::Noticed::kPrediction)
       << sound.failure;
   EXPECT_EQ(calls.size() % kPassOrders, 0u);
   calls.resize(calls.size() / kPassOrders);
@@ -47,16 +48,16 @@ std::vector<GroupCall> calls_of(const Verifier& verifier, const plan::Layout& la
 }
 
 TEST(PassMutantRuns, AreAllNoticed) {
-  auto verifier = Verifier::create(small_spec(true), kPassSteps);
+  auto verifier = verify::Verifier::create(small_spec(true), kPassSteps);
   ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-  std::map<GroupFault, std::map<Noticed, int>> counts;
+  std::map<GroupFault, std::map<verify::Noticed, int>> counts;
   for (const char* tried : kPassLayouts) {
-    const auto layout = plan::parse_layout(tried);
+    const auto layout = spec::parse_layout(tried);
     ASSERT_TRUE(layout.ok()) << layout.error().message;
     const auto sound = verifier->check(*layout);
     ASSERT_TRUE(sound.ok() && sound->ok()) << (sound.ok() ? sound->failure : sound.error().message);
     const Job job = *verifier->job(*layout);
-    const schedule::Program& program = job.program;
+    const program::Program& program = job.program;
     const int stages = static_cast<int>(layout->degrees.pp);
     // Ranks of one stage call alike; the first rank of each stands for its group.
     for (int stage = 0; stage < stages; ++stage) {
@@ -72,13 +73,14 @@ TEST(PassMutantRuns, AreAllNoticed) {
           GroupPlan plan{.per_step = static_cast<int>(calls.size()),
                          .at = static_cast<int>(at),
                          .fault = fault};
-          Fault planted{program};
+          verify::Fault planted{program};
           planted.wrap_world = [&](comm::World& inner) {
             const bool is_here = job.place(inner.rank()).coord.value == stage;
             return std::make_unique<FaultyWorld>(inner, is_here ? plan : GroupPlan{});
           };
-          const Verdict verdict = verifier->check_fault(*layout, planted, kPassDeadline);
-          EXPECT_TRUE(verdict.noticed == Noticed::kNumbers || verdict.noticed == Noticed::kReplicas)
+          const verify::Verdict verdict = verifier->check_fault(*layout, planted, kPassDeadline);
+          EXPECT_TRUE(verdict.noticed == verify::Noticed::kNumbers ||
+                      verdict.noticed == verify::Noticed::kReplicas)
               << tried << ", stage " << stage << ", call " << at << " of " << calls.size()
               << (calls[at].is_sum ? ", sum" : ", gathering") << " of " << calls[at].bytes
               << " bytes: " << name_of(fault) << " is noticed by " << to_text(verdict.noticed)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/train/predictions.h"
+#include "lockstep/verify/check_predictions.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
 
@@ -47,17 +47,17 @@ struct Seen {
   std::vector<std::uint64_t> digests;
 };
 
-plan::Spec evaluated_spec(bool tied, std::int64_t interval) {
-  plan::Spec spec = tiny_spec(tied, DType::kF32);
+spec::Spec evaluated_spec(bool tied, std::int64_t interval) {
+  spec::Spec spec = tiny_spec(tied, DType::kF32);
   spec.train.eval_interval = interval;
   spec.train.eval_samples = 24;
   return spec;
 }
 
 // One evaluation with all that predictions are about.
-RankStep measured_evaluation(comm::World& world, Session& session,
-                             const data::TokenSource& held_out, double& loss) {
-  RankStep measured;
+verify::RankStep measured_evaluation(comm::World& world, Session& session,
+                                     const data::TokenSource& held_out, double& loss) {
+  verify::RankStep measured;
   world.ledger().clear();
   const EvalReport report =
       session.evaluate(held_out, [&](int) { measured.live.push_back(session.memory().live()); });
@@ -67,13 +67,13 @@ RankStep measured_evaluation(comm::World& world, Session& session,
   return measured;
 }
 
-Seen trained(const plan::Spec& spec, const std::string& layout) {
+Seen trained(const spec::Spec& spec, const std::string& layout) {
   const data::MockTokens tokens(1, spec.model.vocab, true), others(2, spec.model.vocab, true);
   const Watched held_out(others);
   const Job job = job_of(spec, layout);
   Seen seen;
   on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
-    RankRecord record{world.rank(), {}};
+    verify::RankRecord record{world.rank(), {}};
     Seen own;
     for (int step = 0; step <= 3; ++step) {
       own.digests.push_back(session.state_digest());
@@ -86,7 +86,7 @@ Seen trained(const plan::Spec& spec, const std::string& layout) {
       if (step < 3) own.losses.push_back(session.step(step).loss);
     }
     if (job.evaluation) {
-      const PredictionCheck check = check_predictions(as_evaluation(job), record);
+      const verify::PredictionCheck check = verify::check_predictions(as_evaluation(job), record);
       EXPECT_EQ(check.mismatch, "") << layout;
       EXPECT_EQ(check.peak_error(), 0) << layout;
     }
@@ -128,7 +128,7 @@ TEST(Evaluation, IsTheSameInEveryLayoutAndChangesNothing) {
 }
 
 TEST(Session, ReadsASampleOnce) {
-  const plan::Spec spec = tiny_spec(false, DType::kF32);
+  const spec::Spec spec = tiny_spec(false, DType::kF32);
   const data::MockTokens tokens(1, spec.model.vocab, true);
   const Watched watched(tokens);
   const Job job = job_of(spec, "dp2 zero1 m2 step");
@@ -138,6 +138,26 @@ TEST(Session, ReadsASampleOnce) {
   });
   EXPECT_EQ(watched.reads(), 2 * spec.batch.global_batch);
   EXPECT_EQ(std::ssize(watched.samples()), watched.reads());
+}
+
+// So that a report of a stall tells ops of the one from those of the other.
+TEST(Evaluation, PositionsSayThatTheyAreInIt) {
+  const Job job = job_of(evaluated_spec(false, 1), "dp1 zero0 m2");
+  const data::MockTokens tokens(1, job.spec.model.vocab, true);
+  on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
+    const auto expect = [&](std::int64_t step, bool evaluates) {
+      return [&world, step, evaluates](int) {
+        const auto at = world.position().get();
+        ASSERT_TRUE(at);
+        EXPECT_EQ(at->step, step);
+        EXPECT_EQ(at->evaluates, evaluates);
+      };
+    };
+    for (const std::int64_t step : {0, 1}) {
+      session.step(step, expect(step, false));
+      session.evaluate(tokens, expect(step, true));
+    }
+  });
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/train/session.h"
-#include "lockstep/train/trial.h"
+#include "lockstep/verify/trial.h"
 
 namespace lockstep::train {
 
@@ -19,8 +19,8 @@ inline void on_every_rank(const Job& job, const data::TokenSource& source,
 }
 
 // One step with all that predictions are about, without the state that a trial copies.
-inline RankStep measured_step(comm::World& world, Session& session, std::int64_t step) {
-  RankStep measured;
+inline verify::RankStep measured_step(comm::World& world, Session& session, std::int64_t step) {
+  verify::RankStep measured;
   world.ledger().clear();
   measured.report =
       session.step(step, [&](int) { measured.live.push_back(session.memory().live()); });

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/train/predictions.h"
-#include "lockstep/train/trial.h"
+#include "lockstep/verify/check_predictions.h"
+#include "lockstep/verify/trial.h"
 #include "tests/support/golden.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
@@ -17,8 +17,8 @@
 namespace lockstep::train {
 namespace {
 
-plan::Spec medium_spec() {
-  plan::Spec spec = tiny_spec(false, DType::kF32);
+spec::Spec medium_spec() {
+  spec::Spec spec = tiny_spec(false, DType::kF32);
   spec.model.layers = 4;
   spec.model.hidden = 256;
   spec.model.heads = 4;
@@ -56,7 +56,7 @@ constexpr const char* kMemoryLayouts[] = {
 // Everything in tensors on the rank that needs most, in two steps, so that what a step leaves behind
 // would show.
 TEST(SizeSlow, PeakIsPredictedWithinHalfAPercent) {
-  const plan::Spec spec = medium_spec();
+  const spec::Spec spec = medium_spec();
   const data::MockTokens tokens(1, spec.model.vocab, true);
   std::string table;
   double sum = 0, worst = 0;
@@ -64,13 +64,13 @@ TEST(SizeSlow, PeakIsPredictedWithinHalfAPercent) {
   for (const char* layout : kMemoryLayouts) {
     const Job job = job_of(spec, layout);
     std::mutex mutex;
-    PredictionCheck most;
+    verify::PredictionCheck most;
     double error = 0;
     on_every_rank(job, tokens, [&](comm::World& world, Session& session) {
-      RankRecord record{world.rank(), {}};
+      verify::RankRecord record{world.rank(), {}};
       for (int step = 0; step < 2; ++step)
         record.steps.push_back(measured_step(world, session, step));
-      const PredictionCheck check = check_predictions(job, record);
+      const verify::PredictionCheck check = verify::check_predictions(job, record);
       const std::lock_guard lock(mutex);
       EXPECT_EQ(check.mismatch, "") << layout;  // traffic, and live bytes after every op
       error = std::max(error, check.peak_error());
@@ -93,7 +93,7 @@ TEST(SizeSlow, PeakIsPredictedWithinHalfAPercent) {
       "Live bytes after every single op were equal, on every rank, in both steps.\n\n"
       "A llama of ",
       spec.model.layers, " layers, hidden ", spec.model.hidden, ", vocabulary ", spec.model.vocab,
-      ", ", with_commas(arch::count(arch::describe(spec.model).value()).total),
+      ", ", with_commas(model::count(model::describe(spec.model).value()).total),
       " parameters, f32,\n", spec.batch.global_batch, " sequences of ", spec.batch.seq,
       " tokens. `tests/train/size_test.cc` writes this page.\n\n"
       "| layout | ranks | measured | predicted | error |\n|---|---:|---:|---:|---:|\n",
@@ -105,8 +105,8 @@ TEST(SizeSlow, PeakIsPredictedWithinHalfAPercent) {
 }
 
 // gpt2-small's sizes in llama's shape.
-plan::Spec gpt2_sized_spec() {
-  plan::Spec spec = tiny_spec(true, DType::kF32);
+spec::Spec gpt2_sized_spec() {
+  spec::Spec spec = tiny_spec(true, DType::kF32);
   spec.model.layers = 12;
   spec.model.hidden = 768;
   spec.model.heads = 12;
@@ -126,19 +126,19 @@ struct Outcome {
   std::int64_t peak = 0;
 };
 
-Outcome one_step(const plan::Spec& spec, const char* layout) {
+Outcome one_step(const spec::Spec& spec, const char* layout) {
   const Job job = job_of(spec, layout);
   const data::MockTokens tokens(1, spec.model.vocab, true);
-  const StepOrder order = {0, nullptr};
+  const verify::StepOrder order = {0, nullptr};
   const RealClock clock;
-  const TrialResult trial = run_trial(job, tokens, {&order, 1}, Seconds{600});
-  const StepImage& image = trial.images[0];
+  const verify::TrialResult trial = verify::run_trial(job, tokens, {&order, 1}, Seconds{600});
+  const verify::StepImage& image = trial.images[0];
   Outcome outcome{image.loss, image.grad_norm, image.digest(), 0};
   EXPECT_TRUE(image.updated);
   EXPECT_EQ(trial.disagreement, "");
   Seconds step;
-  for (const RankRecord& rank : trial.ranks) {
-    const PredictionCheck check = check_predictions(job, rank);
+  for (const verify::RankRecord& rank : trial.ranks) {
+    const verify::PredictionCheck check = verify::check_predictions(job, rank);
     EXPECT_EQ(check.mismatch, "") << layout;
     EXPECT_LE(check.peak_error(), 0.02) << layout;
     outcome.peak = std::max(outcome.peak, check.peak_bytes);
@@ -151,11 +151,11 @@ Outcome one_step(const plan::Spec& spec, const char* layout) {
 }
 
 // The bits of state against the plainest layout of the class; loss against one rank, which forward
-// passes of equal microbatches can not tell from two.
+// passes of equal microbatches cannot tell from two.
 TEST(SizeSlow, OneStepOfA124MillionParameterModel) {
-  const plan::Spec spec = gpt2_sized_spec();
+  const spec::Spec spec = gpt2_sized_spec();
   std::printf("%s parameters\n",
-              with_commas(arch::count(arch::describe(spec.model).value()).total).c_str());
+              with_commas(model::count(model::describe(spec.model).value()).total).c_str());
   const Outcome sharded = one_step(spec, "pp2 dp2 zero2 1f1b m2 mb");
   const Outcome plain = one_step(spec, "dp2 zero0 m2 mb");
   EXPECT_EQ(sharded.digest, plain.digest);

@@ -2,13 +2,13 @@
 // thousands of faults.
 #pragma once
 
-#include "lockstep/plan/spec.h"
+#include "lockstep/spec/spec.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::train {
 
-inline plan::Spec small_spec(bool tied) {
-  plan::Spec spec = tiny_spec(tied, DType::kF64);
+inline spec::Spec small_spec(bool tied) {
+  spec::Spec spec = tiny_spec(tied, DType::kF64);
   spec.model.name = "small";
   spec.model.layers = 2;
   spec.model.hidden = 32;

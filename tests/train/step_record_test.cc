@@ -28,18 +28,18 @@ TEST(StepRecord, HoldsTheLastStepsOfAllRanks) {
     EXPECT_EQ(found.steps[0].step, 1);
     EXPECT_EQ(found.steps[1].step, 2);
     EXPECT_TRUE(check_timeline(found, job.program, found.print, found.layout, "").ok()) << layout;
-    for (const schedule::StepTimeline& step : found.steps) {
+    for (const program::StepTimeline& step : found.steps) {
       Seconds first = {1e9};
-      for (const schedule::RankTimeline& rank : step.ranks) {
+      for (const program::RankTimeline& rank : step.ranks) {
         Seconds free;
-        for (const schedule::TimedOp& op : rank.ops) {
+        for (const program::TimedOp& op : rank.ops) {
           EXPECT_GE(op.start, free);
           EXPECT_GE(op.end, op.start);
           free = op.end;
         }
         first = std::min(first, rank.ops.front().start);
         // Threads say of every asynchronous op when it ran: before its Wait was over.
-        for (const schedule::TimedOp& lane : rank.lanes) EXPECT_LE(lane.end, free);
+        for (const program::TimedOp& lane : rank.lanes) EXPECT_LE(lane.end, free);
       }
       EXPECT_LT(first, Seconds{0.1});
     }

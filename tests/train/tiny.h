@@ -7,18 +7,18 @@
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/units.h"
-#include "lockstep/plan/spec.h"
+#include "lockstep/spec/spec.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
-#include "lockstep/train/image.h"
 #include "lockstep/train/job.h"
+#include "lockstep/verify/image.h"
 
 namespace lockstep::train {
 
-inline plan::Spec tiny_spec(bool tied, DType dtype) {
+inline spec::Spec tiny_spec(bool tied, DType dtype) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
-  plan::Spec spec;
+  spec::Spec spec;
   spec.model.name = "tiny";
   spec.model.layers = 5;
   spec.model.hidden = 64;
@@ -35,16 +35,16 @@ inline plan::Spec tiny_spec(bool tied, DType dtype) {
 }
 
 // `spec` under the layout of that name, the batch cut as it says.
-inline Job job_of(plan::Spec spec, const std::string& layout) {
-  spec.layout = plan::parse_layout(layout).value();
+inline Job job_of(spec::Spec spec, const std::string& layout) {
+  spec.layout = spec::parse_layout(layout).value();
   spec.batch = cut(spec.batch, spec.layout);
   return make_job(spec).value();
 }
 
 // Loss, gradient norm and state after every step, bit for bit.
-inline std::string bits_of(const std::vector<StepImage>& images) {
+inline std::string bits_of(const std::vector<verify::StepImage>& images) {
   std::string text;
-  for (const StepImage& image : images)
+  for (const verify::StepImage& image : images)
     text += strf("%a %a ", image.loss, image.grad_norm) + to_hex(image.digest()) + "\n";
   return text;
 }

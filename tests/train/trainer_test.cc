@@ -2,19 +2,25 @@
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <mutex>
 #include <set>
 #include <string>
 
+#include "lockstep/base/hash.h"
 #include "lockstep/base/random.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/schedule/lower.h"
-#include "lockstep/train/predictions.h"
+#include "lockstep/program/lower.h"
+#include "lockstep/train/run_metrics.h"
+#include "lockstep/verify/check_predictions.h"
 #include "tests/train/hooked_workspace.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
@@ -72,16 +78,16 @@ class Sentences final : public data::TokenSource {
   std::vector<std::int64_t> text_;
 };
 
-std::vector<double> losses(const plan::Spec& spec, const Sentences& text, const char* layout) {
+std::vector<double> losses(const spec::Spec& spec, const Sentences& text, const char* layout) {
   const Job job = job_of(spec, layout);
   std::vector<double> found;
   on_every_rank(job, text, [&](comm::World& world, Session& session) {
     const int rank = world.rank().value;
     const std::atomic<bool> stop = false;
-    const Ending ending =
-        train(session, 0, spec.train.steps, stop, [&](std::int64_t, const StepReport& report) {
-          if (rank == 0) found.push_back(report.loss);
-        });
+    const Ending ending = train_steps(session, 0, spec.train.steps, stop,
+                                      [&](std::int64_t, const StepReport& report) {
+                                        if (rank == 0) found.push_back(report.loss);
+                                      });
     EXPECT_EQ(ending, Ending::kFinished);
   });
   return found;
@@ -89,7 +95,7 @@ std::vector<double> losses(const plan::Spec& spec, const Sentences& text, const 
 
 TEST(TrainingSlow, LearnsATextAndZero3FollowsOneRank) {
   const Sentences text;
-  plan::Spec spec = tiny_spec(true, DType::kF32);
+  spec::Spec spec = tiny_spec(true, DType::kF32);
   spec.model.layers = 2;
   spec.model.vocab = text.vocab();
   spec.batch = {32, 8, 1};
@@ -139,7 +145,7 @@ constexpr const char* kLayouts[] = {"dp1 zero0 m2",
 // One parameter of one block is not a number: every rank of every layout must see it and none may
 // move.
 TEST(Training, AStepThatIsNotFiniteChangesNothingAnywhere) {
-  const plan::Spec spec = tiny_spec(true, DType::kF32);
+  const spec::Spec spec = tiny_spec(true, DType::kF32);
   const data::MockTokens tokens(1, spec.model.vocab, false);
   for (const char* layout : kLayouts) {
     const Job job = job_of(spec, layout);
@@ -147,7 +153,7 @@ TEST(Training, AStepThatIsNotFiniteChangesNothingAnywhere) {
       const int rank = world.rank().value;
       const std::atomic<bool> stop = false;
       const auto nothing = [](std::int64_t, const StepReport&) {};
-      EXPECT_EQ(train(session, 0, 1, stop, nothing), Ending::kFinished);
+      EXPECT_EQ(train_steps(session, 0, 1, stop, nothing), Ending::kFinished);
       if (job.program.step.holds(session.coord(), 3)) {
         const at::Tensor bad =
             at::empty({session.workspace().layout(3).size}, at::kFloat).fill_(0.01);
@@ -157,10 +163,11 @@ TEST(Training, AStepThatIsNotFiniteChangesNothingAnywhere) {
       const std::string before = state_of(session, job);
       int steps = 0;
       StepReport last;
-      const Ending ending = train(session, 1, 5, stop, [&](std::int64_t, const StepReport& report) {
-        ++steps;
-        last = report;
-      });
+      const Ending ending =
+          train_steps(session, 1, 5, stop, [&](std::int64_t, const StepReport& report) {
+            ++steps;
+            last = report;
+          });
       EXPECT_EQ(ending, Ending::kDiverged) << layout << ", rank " << rank;
       EXPECT_EQ(steps, 1);
       EXPECT_FALSE(last.updated);
@@ -173,7 +180,7 @@ TEST(Training, AStepThatIsNotFiniteChangesNothingAnywhere) {
 
 // A learning rate that no number survives.
 TEST(Training, DivergesAtTheSameStepOnEveryRank) {
-  plan::Spec spec = tiny_spec(false, DType::kF32);
+  spec::Spec spec = tiny_spec(false, DType::kF32);
   spec.train.lr.peak = 1e30;
   const data::MockTokens tokens(1, spec.model.vocab, false);
   const Job job = job_of(spec, "pp2 dp2 zero3 m2");
@@ -184,7 +191,7 @@ TEST(Training, DivergesAtTheSameStepOnEveryRank) {
     std::string before = state_of(session, job);
     std::int64_t at = -1;
     const Ending ending =
-        train(session, 0, 20, stop, [&](std::int64_t step, const StepReport& report) {
+        train_steps(session, 0, 20, stop, [&](std::int64_t step, const StepReport& report) {
           const std::string after = state_of(session, job);
           EXPECT_EQ(after == before, !report.updated) << "step " << step;
           before = after;
@@ -200,8 +207,8 @@ TEST(Training, DivergesAtTheSameStepOnEveryRank) {
 
 // One rank brings a loss that is no number, in the given steps. Skipped steps change nothing and use
 // their samples up: the run then goes on as if they had not been there.
-std::vector<StepReport> with_bad_steps(plan::Spec spec, const std::set<int>& bad, Ending expected) {
-  spec.train.on_nonfinite = plan::OnNonfinite::kSkip;
+std::vector<StepReport> with_bad_steps(spec::Spec spec, const std::set<int>& bad, Ending expected) {
+  spec.train.on_nonfinite = spec::OnNonfinite::kSkip;
   const data::MockTokens tokens(1, spec.model.vocab, false);
   const Job job = job_of(spec, "pp2 dp2 zero2 m2");
   std::vector<StepReport> reports;
@@ -219,7 +226,7 @@ std::vector<StepReport> with_bad_steps(plan::Spec spec, const std::set<int>& bad
     std::string before = state_of(session, job);
     const std::atomic<bool> stop = false;
     const Ending ending =
-        train(session, 0, 15, stop, [&](std::int64_t at, const StepReport& report) {
+        train_steps(session, 0, 15, stop, [&](std::int64_t at, const StepReport& report) {
           EXPECT_EQ(report.updated, !bad.contains(static_cast<int>(at)));
           EXPECT_EQ(state_of(session, job) == before, !report.updated) << "step " << at;
           before = state_of(session, job);
@@ -234,7 +241,7 @@ std::vector<StepReport> with_bad_steps(plan::Spec spec, const std::set<int>& bad
 }
 
 TEST(Training, SkipsStepsThatAreNotFiniteButNotForEver) {
-  plan::Spec spec = tiny_spec(true, DType::kF32);
+  spec::Spec spec = tiny_spec(true, DType::kF32);
   spec.train.steps = 15;
   EXPECT_EQ(with_bad_steps(spec, {1, 2, 7}, Ending::kFinished).size(), 15u);
   std::set<int> ten, eleven;
@@ -246,7 +253,7 @@ TEST(Training, SkipsStepsThatAreNotFiniteButNotForEver) {
 }
 
 TEST(Training, OneRankAskedToStopStopsAllAfterTheSameStep) {
-  const plan::Spec spec = tiny_spec(true, DType::kF32);
+  const spec::Spec spec = tiny_spec(true, DType::kF32);
   const data::MockTokens tokens(1, spec.model.vocab, false);
   const Job job = job_of(spec, "tp2 pp2 dp2 zero1 m2");
   for (int asked = 0; asked < 8; ++asked)
@@ -254,10 +261,11 @@ TEST(Training, OneRankAskedToStopStopsAllAfterTheSameStep) {
       const int rank = world.rank().value;
       std::atomic<bool> stop = false;
       std::int64_t last = -1;
-      const Ending ending = train(session, 0, 9, stop, [&](std::int64_t step, const StepReport&) {
-        last = step;
-        if (rank == asked && step == 1) stop = true;
-      });
+      const Ending ending =
+          train_steps(session, 0, 9, stop, [&](std::int64_t step, const StepReport&) {
+            last = step;
+            if (rank == asked && step == 1) stop = true;
+          });
       EXPECT_EQ(ending, Ending::kStopped) << "rank " << rank;
       EXPECT_EQ(last, 2) << "rank " << rank << ", asked " << asked;
     });
@@ -266,34 +274,91 @@ TEST(Training, OneRankAskedToStopStopsAllAfterTheSameStep) {
 // Evaluation of the state a training step starts from: the loss of that step, bit for bit, with the
 // bytes that were predicted.
 TEST(Training, EvaluationIsTheLossBeforeTheUpdate) {
-  const plan::Spec spec = tiny_spec(true, DType::kF32);
+  const spec::Spec spec = tiny_spec(true, DType::kF32);
   const data::MockTokens tokens(1, spec.model.vocab, true);
   for (const char* layout : kLayouts) {
     const Job job = job_of(spec, layout);
-    const std::array<StepOrder, 2> orders = {{{0, nullptr}, {1, nullptr}}};
-    const std::vector<StepImage> trained = run_trial(job, tokens, orders, Seconds{60}).images;
+    const std::array<verify::StepOrder, 2> orders = {{{0, nullptr}, {1, nullptr}}};
+    const std::vector<verify::StepImage> trained =
+        verify::run_trial(job, tokens, orders, Seconds{60}).images;
     Job evaluation = job;
-    evaluation.program = schedule::lower_forward_only(job.program.step).value();
+    evaluation.program = program::lower_forward_only(job.program.step).value();
     on_every_rank(evaluation, tokens, [&](comm::World& world, Session& session) {
-      RankRecord record{world.rank(), {}};
+      verify::RankRecord record{world.rank(), {}};
       for (int step = 0; step < 2; ++step) {
         for (int unit = 0; unit < job.model.num_units() && step == 1; ++unit)
           if (job.program.step.holds(session.coord(), unit))
             session.workspace().load_state(
                 unit, StateRole::kParameter,
-                trained[0].at(job.model, unit, Role::kParameter, session.place().tensor));
+                trained[0].at(job.model, unit, verify::Role::kParameter, session.place().tensor));
         const std::string before = state_of(session, job);
-        RankStep measured = measured_step(world, session, step);
+        verify::RankStep measured = measured_step(world, session, step);
         EXPECT_EQ(measured.report.loss, trained[static_cast<std::size_t>(step)].loss) << layout;
         EXPECT_FALSE(measured.report.updated);
         EXPECT_TRUE(state_of(session, job) == before) << layout;
         record.steps.push_back(std::move(measured));
       }
-      const PredictionCheck check = check_predictions(evaluation, record);
+      const verify::PredictionCheck check = verify::check_predictions(evaluation, record);
       EXPECT_EQ(check.mismatch, "") << layout;
       EXPECT_LE(check.peak_error(), 0.02) << layout;
     });
   }
+}
+
+// What a user's own program does: save, end, resume, evaluate, with the bits of the undisturbed run.
+TEST(Run, SavesAndResumesWithoutTheCommandLine) {
+  spec::Spec spec = tiny_spec(false, DType::kF32);
+  spec.train.eval_interval = 2, spec.train.eval_samples = 4;
+  const data::MockTokens text(1, spec.model.vocab, true), held_out(2, spec.model.vocab, true);
+  const RunData data{&text, &held_out, "made-up"};
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / join_parts("run-", ::getpid());
+  struct Watch final : RunObserver {
+    void begins(const Progress& done, bool continues) override {
+      told += join_parts(continues ? "goes on " : "begins ", done.step, "\n");
+    }
+    void step(std::int64_t step, const StepReport&, std::optional<std::uint64_t> digest) override {
+      told += join_parts(step, " ", to_hex(digest.value()), "\n");
+    }
+    void evaluation(std::int64_t step, const EvalReport& report) override {
+      told += join_parts(step, strf(" %a\n", report.loss));
+    }
+    void saved(const SaveEnding& ending) override {
+      told += join_parts("saved ", ending.step, ending.path.ok() ? "\n" : " not\n");
+    }
+    std::string told;
+  };
+  const auto train_to = [&](std::int64_t steps, const RunOptions& options) {
+    spec.train.steps = steps;
+    const Job job = job_of(spec, "dp2 zero1");
+    Watch watch;
+    RunMetrics metrics(job, {.directory = folder, .resumes = true});
+    comm::run_local(2, [&](comm::World& world) {
+      std::vector<RunObserver*> observers;
+      if (world.rank() == Rank{0}) observers = {&watch};
+      if (world.rank() == Rank{0} && !options.save.empty()) observers.push_back(&metrics);
+      const RunEnding end = train(job, world, data, options, false, observers);
+      EXPECT_EQ(end.ending, Ending::kFinished);
+      EXPECT_FALSE(end.refused || end.unsaved);
+    });
+    return watch.told;
+  };
+  const std::string whole = train_to(4, {.digests = true});
+  RunOptions options{.save = folder, .start = Start::kResumeOrNew, .digests = true};
+  std::string parts = train_to(2, options);
+  parts += train_to(4, options);
+  EXPECT_EQ(train_to(4, options), "") << "nothing is left to do";
+  for (const char* between : {"saved 2\ngoes on 2\n", "saved 4\n"}) {
+    const std::size_t at = parts.find(between);
+    ASSERT_NE(at, std::string::npos) << parts;
+    parts.erase(at, std::string(between).size());
+  }
+  EXPECT_EQ(parts, whole);
+  std::ifstream file(metrics_path(folder));
+  int lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) EXPECT_TRUE(line.ends_with('}'));
+  EXPECT_EQ(lines, 12) << "start, resume, 4 steps, 2 evaluations, 2 saves, 2 ends";
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

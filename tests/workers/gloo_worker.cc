@@ -1,4 +1,4 @@
-// One rank of the gloo tests; tests/tensor/gloo_test.cc starts as many as it needs.
+// One rank of the gloo tests; tests/comm/gloo/gloo_test.cc starts as many as it needs.
 //   gloo_worker contract <largest bytes>
 //   gloo_worker victim <deadline seconds> <victim rank> <signal>   the victim signals itself in the
 //   middle of a collective
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/tensor/gloo_world.h"
+#include "lockstep/comm/gloo/world.h"
 #include "tests/contract/contract.h"
 
 namespace lockstep {
@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", to_text(rendezvous.error()).c_str());
     return 3;
   }
-  auto world = tensor::join_gloo(*rendezvous, Deadline::after(Seconds{30}));
+  auto world = comm::join_gloo(*rendezvous, Deadline::after(Seconds{30}));
   if (argc == 3 && std::strcmp(argv[1], "contract") == 0)
     return run_contract(*world, std::atoll(argv[2]));
   if (argc == 5 && std::strcmp(argv[1], "victim") == 0) {

@@ -2,7 +2,7 @@
 //   train_worker <layout> <steps>                    rank 0 prints the bits of every step
 //   train_worker <layout> <steps> late <seed>        the same, computations held up by that seed
 //   train_worker <layout> <steps> stop <rank> <op>   that rank stops for good when it first comes to
-//                                                    that op, as schedule::op_token calls it; the
+//                                                    that op, as program::op_token calls it; the
 //                                                    others print what they are told
 
 #include <csignal>
@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "lockstep/base/random.h"
+#include "lockstep/comm/gloo/world.h"
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/schedule/text.h"
-#include "lockstep/tensor/gloo_world.h"
-#include "lockstep/train/trial.h"
+#include "lockstep/program/text.h"
+#include "lockstep/verify/trial.h"
 #include "tests/train/hooked_workspace.h"
 #include "tests/train/tiny.h"
 
@@ -35,7 +35,7 @@ WorkspaceWrap wrapped(Compute compute) {
 Compute late(std::uint64_t seed, Rank rank) {
   const RandomStream stream(seed, "rank " + std::to_string(rank.value));
   auto number = std::make_shared<std::uint64_t>(0);
-  return [=](const schedule::Op& op, const schedule::Effects& effects, exec::Workspace& inner) {
+  return [=](const program::Op& op, const program::Effects& effects, exec::Workspace& inner) {
     const double drawn = stream.uniform((*number)++);
     std::this_thread::sleep_until(Deadline::after(Seconds{0.002 * drawn * drawn}).point());
     inner.compute(op, effects);
@@ -44,7 +44,7 @@ Compute late(std::uint64_t seed, Rank rank) {
 
 // The last progress word that the rank leaves tells of the op.
 Compute stop(const Job& job, const std::string& token) {
-  return [&job, token](const schedule::Op& op, const schedule::Effects& effects,
+  return [&job, token](const program::Op& op, const program::Effects& effects,
                        exec::Workspace& inner) {
     if (op_token(job.program.step, op) == token) {
       std::this_thread::sleep_until(Deadline::after(Seconds{0.3}).point());
@@ -61,8 +61,8 @@ int run(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "%s\n", to_text(rendezvous.error()).c_str());
     return 3;
   }
-  const auto world = tensor::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
-  std::vector<StepOrder> orders;
+  const auto world = comm::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  std::vector<verify::StepOrder> orders;
   for (int step = 0; step < std::stoi(arguments[1]); ++step) orders.push_back({step, nullptr});
   const data::MockTokens tokens(1, job.model.config.vocab, true);
   WorkspaceWrap wrap;
@@ -72,8 +72,8 @@ int run(const std::vector<std::string>& arguments) {
   else if (arguments.size() > 2 && !stops)
     wrap = wrapped(late(std::stoull(arguments[3]), world->rank()));
   try {
-    const TrialResult trial =
-        run_trial_in(*world, "", job, tokens, orders, Seconds{stops ? 3.0 : 60.0}, wrap);
+    const verify::TrialResult trial =
+        verify::run_trial_in(*world, "", job, tokens, orders, Seconds{stops ? 3.0 : 60.0}, wrap);
     if (!trial.disagreement.empty()) std::fprintf(stderr, "%s\n", trial.disagreement.c_str());
     if (world->rank() == Rank{0}) std::printf("%s", bits_of(trial.images).c_str());
     return trial.disagreement.empty() ? 0 : 1;

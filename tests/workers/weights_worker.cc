@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/arch/user_model.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/unit_slices.h"
-#include "lockstep/comm/local.h"
+#include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
+#include "lockstep/model/user_model.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/tensor/as_buffer.h"
@@ -39,9 +39,9 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor, std::int64_t first, std:
 }
 
 // A unit's flat buffer, a tied head's weight included.
-at::Tensor params_of(Checkpoint& from, const arch::Model& model, int unit) {
-  const auto layouts = arch::flat_layouts(model);
-  const arch::FlatLayout& layout =
+at::Tensor params_of(Checkpoint& from, const model::Model& model, int unit) {
+  const auto layouts = model::flat_layouts(model);
+  const model::FlatLayout& layout =
       layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
   at::Tensor flat = at::zeros({layout.padded(1)}, at::kFloat);
   for (const checkpoint::UnitSlice& part : checkpoint::unit_slices(
@@ -54,9 +54,9 @@ at::Tensor params_of(Checkpoint& from, const arch::Model& model, int unit) {
 }
 
 int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
-  const arch::Model model = *arch::describe(*arch::model_of(from.manifest().model));
-  const arch::ModelConfig& config = model.config;
-  const auto layouts = arch::flat_layouts(model);
+  const model::Model model = *model::describe(*model::model_of(from.manifest().model));
+  const model::ModelConfig& config = model.config;
+  const auto layouts = model::flat_layouts(model);
   const at::Tensor tokens = at::empty({batch, seq}, at::kLong);
   const auto count = static_cast<std::size_t>(batch * seq);
   LS_CHECK(std::fread(tokens.mutable_data_ptr<std::int64_t>(), 8, count, stdin) == count);
@@ -80,8 +80,8 @@ int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
 }
 
 int train_one(Checkpoint from, const std::string& folder, std::int64_t seq) {
-  plan::Spec spec;
-  spec.model = *arch::model_of(from.manifest().model);
+  spec::Spec spec;
+  spec.model = *model::model_of(from.manifest().model);
   spec.batch = {seq, 4, 1};
   spec.train = {.steps = 1, .lr = {.peak = 1e-2}, .seed = 1, .dtype = DType::kF32};
   const train::Job job = train::make_job(spec).value();

@@ -1,0 +1,163 @@
+// lockstep backtest: how far predictions are from runs that others published.
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "cli/backtest/rules.h"
+#include "cli/table.h"
+#include "cli/text_file.h"
+#include "cli/verb.h"
+#include "cli/verbs.h"
+#include "lockstep/backtest/report.h"
+#include "lockstep/backtest/rows_csv.h"
+#include "lockstep/backtest/score.h"
+#include "lockstep/draw/scatter.h"
+
+namespace lockstep::cli {
+namespace {
+
+using backtest::Scores;
+using backtest::Summary;
+
+Result<std::vector<backtest::Exclusion>> rules_of(const Args& args) {
+  std::string text = excluded_toml(), name = "excluded.toml";
+  if (args.has("excluded")) {
+    name = args.text("excluded");
+    auto read = read_text(name);
+    if (!read.ok()) return read.error();
+    text = *std::move(read);
+  }
+  config::Report report;
+  const auto document =
+      config::parse_document(std::move(text), name, config::Format::kToml, report);
+  if (!document) return Error{Code::kSyntax, "`" + name + "` is not well-formed TOML", ""};
+  return backtest::read_exclusions(*document);
+}
+
+draw::Scatter scatter_of(const Scores& scores) {
+  draw::Scatter scatter{"Step time of published runs",
+                        "measured seconds",
+                        "predicted seconds",
+                        {"calibration", "held out"},
+                        0.2,
+                        {}};
+  for (const backtest::ScoredRun& row : scores.runs)
+    if (row.in_headline)
+      scatter.dots.push_back({*row.seconds, row.price.time.total(), row.run->is_heldout() ? 1 : 0,
+                              row.run->text("id") + strf(": %+.1f %%", 100 * *row.time_error)});
+  return scatter;
+}
+
+std::vector<std::string> cells(std::string name, const Summary& time, const Summary& baseline,
+                               const Summary& memory) {
+  const auto percent = [](double value, int rows) {
+    return rows > 0 ? strf("%.1f", 100 * value) : std::string("-");
+  };
+  return {std::move(name),
+          std::to_string(time.rows),
+          percent(time.median, time.rows),
+          percent(time.p90, time.rows),
+          time.rows > 0 ? strf("%+.1f", 100 * time.bias) : "-",
+          percent(baseline.median, baseline.rows),
+          std::to_string(memory.rows),
+          percent(memory.median, memory.rows)};
+}
+
+void print_split(Output& output, const Scores& scores, int split) {
+  Rows rows = {{split == 1 ? "held out" : "calibration", "rows", "median", "p90", "bias",
+                "baseline", "memory rows", "median"}};
+  for (const backtest::SourceScore& one : scores.sources)
+    if (one.heldout == (split == 1) && one.time.rows + one.memory.rows > 0)
+      rows.push_back(cells(one.source, one.time, one.baseline, one.memory));
+  if (rows.size() == 1) return;
+  rows.push_back(cells("all", scores.time[split], scores.baseline[split], scores.memory[split]));
+  print_table(output.out, rows, "lrrrrrrr");
+  output.out << '\n';
+}
+
+void print_scores(Output& output, const Scores& scores) {
+  output.out << "Errors in percent: ln(predicted / measured). Rows of grade A and B that ran.\n\n";
+  print_split(output, scores, 0);
+  print_split(output, scores, 1);
+  int excluded = 0, unpriced = 0, heldout = 0, near = 0;
+  for (const backtest::ScoredRun& row : scores.runs) {
+    excluded += !row.excluded.empty();
+    unpriced += !row.not_priced.empty() && row.excluded.empty();
+  }
+  for (const backtest::Sweep& sweep : scores.sweeps)
+    heldout += sweep.heldout, near += sweep.heldout && sweep.regret <= 0.05;
+  if (scores.oom.total > 0)
+    output.out << strf("out of memory: %d of %d verdicts right, %d missed, %d false alarms\n",
+                       scores.oom.right, scores.oom.total, scores.oom.misses,
+                       scores.oom.false_alarms);
+  if (heldout > 0)
+    output.out << strf(
+        "rankings: first choice within 5 %% of the best in %d of %d held-out sweeps\n", near,
+        heldout);
+  output.out << strf(
+      "left out: %d rows outside the model, %d that do not say enough (--report lists them)\n",
+      excluded, unpriced);
+}
+
+ExitCode run_backtest(const Args& args, Output& output) {
+  const std::string name = args.text("FILE");
+  const auto text = read_text(name);
+  if (!text.ok()) return fail(output, text.error());
+  backtest::RunTable table;
+  if (const auto ok = backtest::read_runs(*text, table); !ok.ok()) return fail(output, ok.error());
+  const auto rules = rules_of(args);
+  if (!rules.ok()) return fail(output, rules.error());
+  const Scores scores = backtest::score(table, *rules);
+  if (args.has("svg"))
+    if (const auto ok = write_text(args.text("svg"), draw::scatter_svg(scatter_of(scores)));
+        !ok.ok())
+      return fail(output, ok.error());
+  if (args.has("report")) {
+    const std::string shown = name.substr(name.find_last_of('/') + 1);
+    if (const auto ok = write_text(args.text("report"), accuracy_page(scores, shown)); !ok.ok())
+      return fail(output, ok.error());
+  }
+  if (args.has("rows"))
+    if (const auto ok = write_text(args.text("rows"), backtest::rows_csv(scores)); !ok.ok())
+      return fail(output, ok.error());
+  if (output.json)
+    print_json(output, to_json(scores));
+  else
+    print_scores(output, scores);
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+Verb backtest_verb() {
+  return {
+      .name = "backtest",
+      .summary = "Compare predictions with published training runs",
+      .description =
+          "Prices every row of a CSV file of published runs and compares step time, memory, "
+          "out-of-memory "
+          "verdicts and rankings of layouts with what was measured; calibration and held-out rows "
+          "apart, "
+          "beside a baseline of constant utilisation. Rows that do not say enough are listed, "
+          "never "
+          "guessed at.",
+      .examples = {{"lockstep backtest published-runs.csv", "a table of errors per source"},
+                   {"lockstep backtest published-runs.csv --svg scatter.svg --report accuracy.md",
+                    "a picture and a page"}},
+      .options = {{.name = "svg",
+                   .value = "FILE",
+                   .help = "Write predicted against measured step times as a picture"},
+                  {.name = "report",
+                   .value = "FILE",
+                   .help = "Write a page with all tables, in Markdown"},
+                  {.name = "rows",
+                   .value = "FILE",
+                   .help = "Write every row with the terms of its predicted step, as CSV"},
+                  {.name = "excluded",
+                   .value = "FILE",
+                   .help = "Rules for rows outside the model; built in by default"}},
+      .positionals = {{.name = "FILE", .help = "CSV file of published runs"}},
+      .run = run_backtest};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,202 @@
+// lockstep bench comm: how fast a backend's collectives are on this machine, or on the job it is
+// started in.
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <vector>
+
+#include "cli/engine.h"
+#include "cli/help.h"
+#include "cli/verbs.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#include "lockstep/comm/local/local.h"
+#include "lockstep/comm/measure.h"
+#include "lockstep/comm/rendezvous.h"
+#include "lockstep/launch/spawn.h"
+
+namespace lockstep::cli {
+namespace {
+
+using comm::Measurement;
+
+const std::vector<comm::OpKind> kOps = {comm::OpKind::kAllGather, comm::OpKind::kReduceScatter,
+                                        comm::OpKind::kAllReduce, comm::OpKind::kAllToAll,
+                                        comm::OpKind::kBroadcast, comm::OpKind::kSend};
+
+struct Request {
+  std::string backend;
+  int ranks = 2;
+  std::vector<Bytes> sizes;
+  Seconds budget;
+};
+
+Result<Request> read_request(const Args& args) {
+  Request request{args.text("backend"),
+                  static_cast<int>(args.integer("ranks")),
+                  {},
+                  Seconds{args.real("seconds")}};
+  const std::string sizes = args.text("sizes");
+  for (std::size_t begin = 0; begin <= sizes.size();) {
+    const std::size_t end = std::min(sizes.find(',', begin), sizes.size());
+    const std::string item = sizes.substr(begin, end - begin);
+    begin = end + 1;
+    const auto refuse = [&](const std::string& what) {
+      return Error{Code::kBadOptionValue, "--sizes " + what,
+                   "write sizes separated by commas, such as 4KiB,64MiB"};
+    };
+    if (item.empty()) return refuse("`" + sizes + "` lacks a size");
+    const Result<Bytes> size = parse_bytes(item);
+    if (!size.ok()) return refuse("cannot be read: " + size.error().message);
+    if (size->value < 1) return refuse("must be above 0, not " + item);
+    request.sizes.push_back(*size);
+  }
+  return request;
+}
+
+// Three significant digits.
+std::string three_digits(double value) {
+  if (!(value > 0)) return "0";
+  const int decimals = std::clamp(2 - static_cast<int>(std::floor(std::log10(value))), 0, 8);
+  return strf("%.*f", decimals, value);
+}
+
+std::vector<Measurement> measure_in(comm::World& world, const Request& request) {
+  std::vector<Rank> all;
+  for (int r = 0; r < world.size(); ++r) all.push_back(Rank{r});
+  const Deadline deadline = Deadline::after(Seconds{600});
+  auto comm = world.connect("bench", "bench", all, deadline);
+  return comm::measure(*comm, world.ledger(), kOps, request.sizes, request.budget, deadline);
+}
+
+void report(const Request& request, int ranks, const std::vector<Measurement>& results,
+            Output& output) {
+  if (output.json) {
+    Json rows = Json::array({});
+    for (const Measurement& m : results)
+      rows.push(Json::object({{"op", std::string(to_text(m.op))},
+                              {"bytes", m.bytes.value},
+                              {"sent_bytes", m.sent.value},
+                              {"median_s", m.median.value},
+                              {"bytes_per_s", m.rate()},
+                              {"repetitions", m.repetitions}}));
+    print_json(output, Json::object({{"schema", "lockstep.bench.comm/1"},
+                                     {"backend", request.backend},
+                                     {"ranks", ranks},
+                                     {"results", rows}}));
+    return;
+  }
+  output.out << request.backend << ", " << ranks << " ranks, f32, median over repetitions\n\n"
+             << "  operation           size        time      GB/s   repeats\n";
+  for (const Measurement& m : results)
+    output.out << strf("  %-15s %8s  %10s  %8s  %8lld\n", std::string(to_text(m.op)).c_str(),
+                       to_text(m.bytes).c_str(), to_text(m.median).c_str(),
+                       three_digits(1e-9 * m.rate()).c_str(),
+                       static_cast<long long>(m.repetitions));
+  output.out << '\n'
+             << wrapped(
+                    "GB/s is the size of the full buffer over the time, whatever the route; "
+                    "send is one way.",
+                    0, 0, output.width);
+}
+
+ExitCode run_threads(const Request& request, Output& output) {
+  std::vector<Measurement> results;
+  comm::run_local(request.ranks, [&](comm::World& world) {
+    auto own = measure_in(world, request);
+    if (world.rank() == Rank{0}) results = std::move(own);
+  });
+  report(request, request.ranks, results, output);
+  return ExitCode::kOk;
+}
+
+ExitCode run_rank(const Engine& engine, const Request& request, Output& output) {
+  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
+  if (!rendezvous.ok()) return fail(output, rendezvous.error());
+  if (rendezvous->world_size < 2)
+    return fail(output,
+                Error{Code::kUnsuitableEnvironment, "a job of one rank has nobody to talk to", ""});
+  const auto world = engine.join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  const auto results = measure_in(*world, request);
+  if (world->rank() == Rank{0}) report(request, world->size(), results, output);
+  return ExitCode::kOk;
+}
+
+ExitCode run_processes(const Request& request, const Args& args, Output& output) {
+  const auto engine = load_engine("the gloo backend");
+  if (!engine.ok()) {
+    Error error = engine.error();
+    error.help += ", or measure --backend local";
+    return fail(output, error);
+  }
+  if (comm::process_environment("RANK")) return run_rank(**engine, request, output);
+  std::vector<std::string> arguments = {"bench",     "comm",
+                                        "--backend", request.backend,
+                                        "--sizes",   args.text("sizes"),
+                                        "--seconds", std::to_string(request.budget.value)};
+  if (output.json) arguments.emplace_back("--json");
+  auto job = launch::RankProcesses::start({"/proc/self/exe", arguments, request.ranks, {}, ""});
+  if (!job.ok()) return fail(output, job.error());
+  for (int r = 0; r < request.ranks; ++r)
+    if (const auto ending = job->wait(Rank{r}, Deadline::never()); !ending->ok())
+      return fail(output, Error{Code::kPeerLost,
+                                "rank " + std::to_string(r) + " of the benchmark failed", ""});
+  return ExitCode::kOk;
+}
+
+ExitCode run_bench_comm(const Args& args, Output& output) {
+  const Result<Request> request = read_request(args);
+  if (!request.ok()) return fail(output, request.error());
+  if (request->backend == "local") return run_threads(*request, output);
+  return run_processes(*request, args, output);
+}
+
+}  // namespace
+
+Verb bench_verb(bool with_torch) {
+  const Verb comm = {
+      .name = "comm",
+      .summary = "Time of every collective at several sizes",
+      .description =
+          "Alone, it starts the ranks itself. Started by torchrun or another launcher (RANK is "
+          "set) it joins that job, and rank 0 prints.",
+      .examples = {{"lockstep bench comm", "two ranks on this machine"},
+                   {"lockstep bench comm --backend local --ranks 8",
+                    "eight threads of one process"},
+                   {"lockstep bench comm --sizes 4KiB,64MiB --json", "chosen sizes, for a script"}},
+      .options = {{.name = "backend",
+                   .value = "NAME",
+                   .type = OptionType::kChoice,
+                   .initial = with_torch ? "gloo" : "local",
+                   .help = with_torch
+                               ? "Who moves the bytes: gloo between processes, local between "
+                                 "threads"
+                               : "Who moves the bytes; this build, without LibTorch, has only "
+                                 "local: threads of one process",
+                   .choices = {"gloo", "local"}},
+                  {.name = "ranks",
+                   .value = "N",
+                   .type = OptionType::kInt,
+                   .initial = "2",
+                   .help = "How many ranks to start",
+                   .min = 2,
+                   .max = 64},
+                  {.name = "sizes",
+                   .value = "LIST",
+                   .initial = "4KiB,1MiB,64MiB",
+                   .help = "Sizes of the full buffer, separated by commas"},
+                  {.name = "seconds",
+                   .value = "S",
+                   .type = OptionType::kReal,
+                   .initial = "0.5",
+                   .help = "About how long to repeat each operation at each size",
+                   .min = 0,
+                   .max = 60}},
+      .run = run_bench_comm};
+  return {.name = "bench",
+          .summary = "Measure this machine",
+          .examples = {{"lockstep bench comm", "two ranks on this machine"}},
+          .verbs = {comm}};
+}
+
+}  // namespace lockstep::cli

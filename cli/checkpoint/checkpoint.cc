@@ -1,0 +1,245 @@
+// lockstep checkpoint: what checkpoints there are, what is in them, whether they are whole, how two differ.
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "cli/checkpoint/check.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/units.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/files/safetensors.h"
+
+namespace lockstep::cli {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::Manifest;
+using checkpoint::TensorRecord;
+
+// What `ls` knows of one folder: its checkpoint, or why there is none.
+struct Listed {
+  std::string path;
+  Result<Checkpoint> opened;
+};
+
+std::vector<Listed> list_folder(const std::string& folder) {
+  std::vector<Listed> all;
+  for (const std::string& path : checkpoint::candidates(files::real_disk(), folder)) {
+    Result<Checkpoint> opened = Checkpoint::open(path);
+    if (opened.ok())
+      if (const auto checked = opened->check_files(); !checked.ok()) opened = checked.error();
+    all.push_back({path, std::move(opened)});
+  }
+  return all;
+}
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string contents_of(const Manifest& manifest) {
+  return manifest.config.empty() ? "weights" : "weights, moments";
+}
+
+Json to_json(const checkpoint::Facts& facts) {
+  Json::Object members;
+  for (const auto& [key, value] : facts) members.push_back({key, value});
+  return Json::object(std::move(members));
+}
+
+Json head_json(const Checkpoint& of) {
+  const Manifest& m = of.manifest();
+  return Json::object({{"path", of.path()},
+                       {"whole", true},
+                       {"step", m.step},
+                       {"samples", m.samples},
+                       {"tokens", m.tokens},
+                       {"bytes", of.file_bytes()},
+                       {"files", static_cast<std::int64_t>(m.files.size())},
+                       {"contents", contents_of(m)},
+                       {"layout", m.layout},
+                       {"lockstep", m.lockstep},
+                       {"torch", m.torch}});
+}
+
+ExitCode run_ls(const Args& args, Output& output) {
+  const std::string folder = args.has("FOLDER") ? args.text("FOLDER") : ".";
+  const std::vector<Listed> all = list_folder(folder);
+  if (all.empty())
+    return fail(output, Error{Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
+                              "checkpoints are folders step-N in it"});
+  if (output.json) {
+    Json list = Json::array();
+    for (const Listed& one : all)
+      list.push(one.opened.ok() ? head_json(*one.opened)
+                                : Json::object({{"path", one.path},
+                                                {"whole", false},
+                                                {"error", one.opened.error().message}}));
+    print_json(output, Json::object({{"schema", "lockstep.checkpoint.ls/1"},
+                                     {"folder", folder},
+                                     {"checkpoints", std::move(list)}}));
+    return ExitCode::kOk;
+  }
+  Rows rows = {{"checkpoint", "step", "tokens", "size", "files", "contents", "layout"}};
+  std::vector<std::string> troubles;
+  for (const Listed& one : all) {
+    if (!one.opened.ok()) {
+      rows.push_back({name_of(one.path), "-", "-", "-", "-", "not whole", "-"});
+      troubles.push_back(one.opened.error().message);
+      continue;
+    }
+    const Manifest& m = one.opened->manifest();
+    rows.push_back({name_of(one.path), with_commas(m.step), with_commas(m.tokens),
+                    to_text(Bytes{one.opened->file_bytes()}),
+                    with_commas(static_cast<std::int64_t>(m.files.size())), contents_of(m),
+                    m.layout.empty() ? "-" : m.layout});
+  }
+  print_table(output.out, rows, "lrrrrll");
+  for (const std::string& trouble : troubles) output.err << "\nnot whole: " << trouble << '\n';
+  return ExitCode::kOk;
+}
+
+struct RoleSum {
+  std::int64_t tensors = 0, elements = 0, bytes = 0;
+  std::string type;
+};
+
+std::map<checkpoint::Role, RoleSum> sums_of(const Manifest& manifest) {
+  std::map<checkpoint::Role, RoleSum> sums;
+  for (const TensorRecord& tensor : manifest.tensors) {
+    RoleSum& sum = sums[tensor.role];
+    const std::int64_t elements = checkpoint::whole(tensor.shape).volume();
+    ++sum.tensors;
+    sum.elements += elements;
+    sum.bytes += elements * files::bits_of(tensor.type) / 8;
+    const std::string type(files::to_text(tensor.type));
+    if (sum.type.find(type) == std::string::npos) sum.type += (sum.type.empty() ? "" : ", ") + type;
+  }
+  return sums;
+}
+
+Json show_json(const Checkpoint& of) {
+  const Manifest& m = of.manifest();
+  Json tensors = Json::array(), files_json = Json::array();
+  for (const TensorRecord& tensor : m.tensors)
+    tensors.push(
+        Json::object({{"name", tensor.name},
+                      {"role", checkpoint::to_text(tensor.role)},
+                      {"dtype", files::to_text(tensor.type)},
+                      {"shape", Json::array(Json::Array(tensor.shape.begin(), tensor.shape.end()))},
+                      {"slices", static_cast<std::int64_t>(tensor.slices.size())}}));
+  for (const checkpoint::FileRecord& file : m.files)
+    files_json.push(Json::object({{"name", file.name}, {"bytes", file.bytes}}));
+  Json json = Json::object({{"schema", "lockstep.checkpoint.show/1"}});
+  const Json head = head_json(of);
+  for (const auto& [key, value] : head.members()) json.set(key, value);
+  json.set("updates", m.updates)
+      .set("data", m.data)
+      .set("model", to_json(m.model))
+      .set("model_digest", to_hex(checkpoint::digest_of(m.model)))
+      .set("config", to_json(m.config))
+      .set("config_digest", to_hex(checkpoint::digest_of(m.config)))
+      .set("state", to_json(m.state))
+      .set("file_list", std::move(files_json))
+      .set("tensors", std::move(tensors));
+  return json;
+}
+
+void print_facts(Output& output, const char* title, const checkpoint::Facts& facts) {
+  if (facts.empty()) return;
+  output.out << '\n' << title << "  (digest " << to_hex(checkpoint::digest_of(facts)) << ")\n";
+  Rows rows;
+  for (const auto& [key, value] : facts) rows.push_back({"  " + key, value});
+  print_table(output.out, rows, "ll");
+}
+
+void print_card(Output& output, const Checkpoint& of) {
+  const Manifest& m = of.manifest();
+  output.out << of.path() << ": " << to_text(Bytes{of.file_bytes()}) << " in "
+             << counted(static_cast<std::int64_t>(m.files.size()), "file") << "\n\n";
+  Rows rows = {{"step", with_commas(m.step)},
+               {"samples", with_commas(m.samples)},
+               {"tokens", with_commas(m.tokens)}};
+  if (!m.layout.empty()) rows.push_back({"layout", m.layout});
+  if (!m.data.empty()) rows.push_back({"data", m.data});
+  rows.push_back(
+      {"saved by", "lockstep " + m.lockstep + (m.torch.empty() ? "" : ", torch " + m.torch)});
+  print_table(output.out, rows, "ll");
+  output.out << '\n';
+  Rows roles = {{"role", "tensors", "elements", "size", "type"}};
+  for (const auto& [role, sum] : sums_of(m))
+    roles.push_back({std::string(checkpoint::to_text(role)), with_commas(sum.tensors),
+                     with_commas(sum.elements), to_text(Bytes{sum.bytes}), sum.type});
+  print_table(output.out, roles, "lrrrl");
+  print_facts(output, "model", m.model);
+  print_facts(output, "training", m.config);
+  print_facts(output, "running averages", m.state);
+}
+
+ExitCode run_checkpoint_show(const Args& args, Output& output) {
+  const Result<Checkpoint> opened =
+      checkpoint::open_at(files::real_disk(), args.text("CHECKPOINT"));
+  if (!opened.ok()) return fail(output, opened.error());
+  if (output.json) {
+    print_json(output, show_json(*opened));
+    return ExitCode::kOk;
+  }
+  print_card(output, *opened);
+  if (!args.flag("tensors")) return ExitCode::kOk;
+  Rows rows = {{"tensor", "role", "type", "shape", "slices"}};
+  for (const TensorRecord& tensor : opened->manifest().tensors)
+    rows.push_back({tensor.name, std::string(checkpoint::to_text(tensor.role)),
+                    std::string(files::to_text(tensor.type)), files::shape_text(tensor.shape),
+                    with_commas(static_cast<std::int64_t>(tensor.slices.size()))});
+  output.out << '\n';
+  print_table(output.out, rows, "llllr");
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+Verb checkpoint_verb() {
+  Verb ls = {.name = "ls",
+             .summary = "List the checkpoints of a folder, newest first",
+             .description = "Manifests and sizes of files are looked at, not the bytes of tensors.",
+             .examples = {{"lockstep checkpoint ls runs/a", "what `train --save runs/a` has kept"}},
+             .positionals = {{.name = "FOLDER",
+                              .help = "Where checkpoints are [default: this one]",
+                              .required = false}},
+             .run = run_ls};
+  Verb show = {.name = "show",
+               .summary = "Show what is in a checkpoint",
+               .examples = {{"lockstep checkpoint show runs/a", "the newest of a run"},
+                            {"lockstep checkpoint show runs/a/step-00001000 --tensors",
+                             "with one line per tensor"}},
+               .options = {{.name = "tensors", .help = "List every tensor"}},
+               .positionals = {{.name = "CHECKPOINT",
+                                .help = "A checkpoint, or a folder of them: the newest is shown"}},
+               .run = run_checkpoint_show};
+  Verb verify = {.name = "verify",
+                 .summary = "Compare every byte with the digests taken before it was written",
+                 .description = "Exit code 1 when something is missing or damaged.",
+                 .examples = {{"lockstep checkpoint verify runs/a", "all checkpoints of a folder"}},
+                 .positionals = {{.name = "PATH", .help = "A checkpoint, or a folder of them"}},
+                 .run = run_checkpoint_verify};
+  Verb diff = {
+      .name = "diff",
+      .summary = "Show how two checkpoints differ",
+      .description =
+          "Whatever layouts they were saved under: tensors are compared as wholes, bit for "
+          "bit. Exit code 1 when they differ.",
+      .examples = {{"lockstep checkpoint diff a/step-00001000 b/step-00001000",
+                    "the same step of two runs"}},
+      .positionals = {{.name = "A", .help = "A checkpoint"}, {.name = "B", .help = "Another"}},
+      .run = run_checkpoint_diff};
+  return {.name = "checkpoint",
+          .summary = "List, show, verify and compare checkpoints",
+          .examples = {{"lockstep checkpoint ls runs/a", "what there is"},
+                       {"lockstep checkpoint verify runs/a", "whether it is whole"}},
+          .verbs = {std::move(ls), std::move(show), std::move(verify), std::move(diff)}};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "cli/run_file.h"
+#include "cli/verbs.h"
+#include "lockstep/base/check.h"
+#include "lockstep/config/document.h"
+#include "lockstep/config/fields.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/spec/spec.h"
+
+namespace lockstep::cli {
+namespace {
+
+Json to_json(const spec::Spec& spec) {
+  const mesh::Degrees& d = spec.layout.degrees;
+  return Json::object({{"model", spec.model.name},
+                       {"cluster", spec.cluster ? Json(spec.cluster->name) : Json()},
+                       {"world", spec.world()},
+                       {"layout", Json::object({{"tp", d.tp},
+                                                {"cp", d.cp},
+                                                {"pp", d.pp},
+                                                {"dp", d.dp},
+                                                {"dp_shard", d.dp_shard.value_or(d.dp)},
+                                                {"ep", d.ep},
+                                                {"etp", d.etp},
+                                                {"context", to_text(spec.layout.context)},
+                                                {"sp", spec.layout.sp},
+                                                {"zero", spec.layout.zero},
+                                                {"order", to_text(spec.layout.order)},
+                                                {"schedule", spec.layout.schedule},
+                                                {"chunks", spec.layout.chunks},
+                                                {"reduce", spec::name_of(spec.layout.reduce)},
+                                                {"recompute", to_text(spec.layout.recompute)}})},
+                       {"microbatches", spec.num_microbatches()}});
+}
+
+ExitCode run_check(const Args& args, Output& output) {
+  config::Report report;
+  const auto document = load_run(args, report);
+  const auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
+  if (!spec || !report.ok()) return fail(output, report, subject_of(args));
+  if (output.json) {
+    print_json(output, Json::object({{"schema", "lockstep.config.check/1"},
+                                     {"file", args.text("FILE")},
+                                     {"ok", true},
+                                     {"warnings", *report.json("").find("diagnostics")},
+                                     {"spec", to_json(*spec)}}));
+    return ExitCode::kOk;
+  }
+  output.err << report.text(subject_of(args), output.err_colour);
+  output.out << args.text("FILE") << " is valid\n" << to_text(*spec) << '\n';
+  return ExitCode::kOk;
+}
+
+// One key with the value it ends up with; none for a key that is required and not set.
+struct Shown {
+  const config::Field* field = nullptr;
+  std::optional<config::Value> value;
+  config::Span span;
+};
+
+// What follows from other settings.
+std::optional<config::Value> derived(const std::string& path,
+                                     const std::optional<spec::Spec>& spec) {
+  if (!spec) return std::nullopt;
+  const mesh::Degrees& degrees = spec->layout.degrees;
+  config::Value value;
+  value.kind = config::ValueKind::kInt;
+  value.origin = config::Origin::kDerived;
+  if (path == "layout.dp") {
+    value.integer = degrees.dp;
+  } else if (path == "layout.dp_shard") {
+    value.integer = degrees.dp_shard.value_or(degrees.dp);
+  } else if (path == "data.seed" && !spec->data.files.empty()) {
+    value.integer = spec->data.seed;
+  } else if (path == "layout.reduce") {
+    value.kind = config::ValueKind::kString;
+    value.text = spec::name_of(spec->layout.reduce);
+  } else {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::vector<Shown> effective(const config::Document& document) {
+  std::vector<Shown> shown;
+  const config::FieldTable& table = spec::run_fields();
+  config::Report unread;
+  const std::optional<spec::Spec> spec = spec::read_spec(document, unread);
+  for (const config::Field& field : table.fields()) {
+    const config::Entry* entry = document.find(field.path);
+    const config::Value* value = entry ? &entry->value : table.initial_of(field.path);
+    Shown one{&field, std::nullopt, entry ? entry->key_span : config::Span{}};
+    one.value = value != nullptr ? std::optional(*value) : derived(field.path, spec);
+    const bool no_model = field.path == "model.name" && document.find("model") == nullptr;
+    if (one.value || field.required || no_model) shown.push_back(std::move(one));
+  }
+  return shown;
+}
+
+// "file run.toml:3:1", "flag --set", "default".
+std::string origin_text(const Shown& shown, const config::Sources& sources) {
+  std::string text(to_text(shown.value->origin));
+  if (!shown.span.known()) return text;
+  if (!sources.is_file(shown.span.file))
+    return shown.value->origin == config::Origin::kEnvironment
+               ? text + " " + variable_of(*shown.field)
+               : text + " " + shown.span.file;
+  return text + strf(" %s:%d:%d", shown.span.file.c_str(), shown.span.line, shown.span.column);
+}
+
+void show_text(const std::vector<Shown>& shown, const config::Sources& sources, bool with_origin,
+               Output& output) {
+  std::size_t widest = 0;
+  const auto line_of = [](const Shown& s) {
+    const std::string key = s.field->path.substr(s.field->path.rfind('.') + 1);
+    return s.value ? key + " = " + to_text(*s.value) : "# " + key + " is required and not set";
+  };
+  for (const Shown& s : shown) widest = std::max(widest, line_of(s).size());
+  std::string section;
+  for (const Shown& s : shown) {
+    const std::string own = s.field->path.substr(0, s.field->path.rfind('.'));
+    if (own != section) output.out << (section.empty() ? "" : "\n") << '[' << own << "]\n";
+    section = own;
+    std::string line = line_of(s);
+    if (with_origin && s.value)
+      line.append(widest - line.size() + 2, ' ') += "# " + origin_text(s, sources);
+    output.out << line << '\n';
+  }
+}
+
+ExitCode run_show(const Args& args, Output& output) {
+  config::Report report;
+  const auto document = load_run(args, report);
+  if (document && args.has("FILE")) config::check(*document, spec::run_fields(), report);
+  if (!document || !report.ok()) return fail(output, report, subject_of(args));
+  const std::vector<Shown> shown = effective(*document);
+  if (!output.json) {
+    show_text(shown, report.sources, args.flag("origin"), output);
+    return ExitCode::kOk;
+  }
+  Json values = Json::array();
+  for (const Shown& s : shown)
+    values.push(Json::object({{"path", s.field->path},
+                              {"value", s.value ? config::to_json(*s.value) : Json()},
+                              {"origin", s.value ? Json(to_text(s.value->origin)) : Json()},
+                              {"source", s.span.known() ? Json(s.span.file) : Json()},
+                              {"line", s.span.known() ? Json(s.span.line) : Json()}}));
+  print_json(output,
+             Json::object({{"schema", "lockstep.config.show/1"}, {"values", std::move(values)}}));
+  return ExitCode::kOk;
+}
+
+ExitCode print_run_fields(const Args& args, Output& output) {
+  const config::FieldTable& table = spec::run_fields();
+  std::vector<config::Field> chosen;
+  const std::string key = args.has("KEY") ? args.text("KEY") : "";
+  std::vector<std::string> names;
+  for (const config::Field& field : table.fields()) {
+    for (std::size_t dot = field.path.find('.'); dot != std::string::npos;
+         dot = field.path.find('.', dot + 1))
+      if (const std::string section = field.path.substr(0, dot);
+          std::ranges::find(names, section) == names.end())
+        names.push_back(section);
+    names.push_back(field.path);
+    if (key.empty() || field.path == key || field.path.starts_with(key + "."))
+      chosen.push_back(field);
+  }
+  if (chosen.empty()) {
+    const std::string advice = config::did_you_mean(key, names);
+    return fail(output, Error{Code::kUnknownKey, join_parts("no key or table `", key, "`"),
+                              advice.empty() ? "`lockstep config fields` lists all" : advice});
+  }
+  const config::FieldTable shown(table.what(), std::move(chosen));
+  if (output.json)
+    print_json(output, Json::object({{"schema", "lockstep.config.fields/1"},
+                                     {"fields", config::fields_json(shown)}}));
+  else
+    output.out << config::fields_text(shown, output.width);
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+Verb config_verb() {
+  Verb check = {.name = "check",
+                .summary = "Check a run file and report every mistake in it",
+                .description =
+                    "Exit code 2 when there is a mistake; a warning is none. Of a file that is not "
+                    "TOML or JSON at all, only the first fault is known.",
+                .examples = {{"lockstep config check run.toml", "check a file"},
+                             {"lockstep config check run.toml --set layout.tp=8",
+                              "the same with one key replaced"}},
+                .options = {set_option()},
+                .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON"}},
+                .run = run_check};
+  Verb show = {
+      .name = "show",
+      .summary = "Show every value a run would use, and where it comes from",
+      .examples = {{"lockstep config show run.toml --origin", "values and their origins"},
+                   {"lockstep config show", "the defaults"}},
+      .options = {set_option(), {.name = "origin", .help = "Say who set each value"}},
+      .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
+      .run = run_show};
+  Verb fields = {.name = "fields",
+                 .summary = "List the keys of a run file, what they take and their defaults",
+                 .examples = {{"lockstep config fields layout", "the keys of one table"}},
+                 .positionals = {{.name = "KEY",
+                                  .help = "A key or a table; without it, all",
+                                  .required = false}},
+                 .run = print_run_fields};
+  return {.name = "config",
+          .summary = "Check, show and describe run files",
+          .description =
+              "A run file is TOML (or JSON). A value comes from --set, else from the "
+              "environment (LOCKSTEP_LAYOUT_TP for layout.tp), else from the file, else "
+              "from the file it extends, else from the default.",
+          .examples = {{"lockstep config check run.toml", "report every mistake in a file"},
+                       {"lockstep config show run.toml --origin", "values and their origins"},
+                       {"lockstep config fields layout", "the keys of one table"}},
+          .verbs = {std::move(check), std::move(show), std::move(fields)}};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,238 @@
+// lockstep convert: a Hugging Face directory becomes a checkpoint to start from, and a checkpoint a
+// directory that transformers loads.
+#include <algorithm>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/files/durable.h"
+#include "lockstep/hf/checkpoint_source.h"
+#include "lockstep/hf/config_json.h"
+#include "lockstep/hf/export.h"
+#include "lockstep/hf/import.h"
+#include "lockstep/hf/tokenizer_files.h"
+#include "lockstep/model/arch.h"
+
+namespace lockstep::cli {
+namespace {
+
+using model::ModelConfig;
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// "step-00000010" of "runs/a/step-00000010/".
+std::string last_name(const std::string& path) {
+  return (std::filesystem::path(path + "/.").lexically_normal()).parent_path().filename().string();
+}
+
+Error conflict(const std::string& message, const std::string& help) {
+  return {Code::kConflict, message, help};
+}
+
+// What was done, as rows of a label and a text, and as JSON.
+class Told {
+ public:
+  explicit Told(std::string direction)
+      : json_(Json::object({{"schema", "lockstep.convert/1"}, {"to", std::move(direction)}})) {}
+
+  void row(const char* label, const std::string& text) { rows_.push_back({label, text}); }
+  void set(const char* key, Json value) { json_.set(key, std::move(value)); }
+
+  ExitCode print(Output& output, const std::string& next) {
+    if (output.json) return print_json(output, json_), ExitCode::kOk;
+    print_table(output.out, rows_, "ll");
+    output.out << "\n" << next << "\n";
+    return ExitCode::kOk;
+  }
+
+ private:
+  Rows rows_;
+  Json json_;
+};
+
+void tell_model(const ModelConfig& model, const std::string& type, std::int64_t parameters,
+                Told& told) {
+  told.row("model", join_parts(model.name, ": ", type, ", ", with_commas(parameters), " parameters",
+                               model.tied ? ", head tied to the embedding" : ""));
+  told.set("model", model.name);
+  told.set("model_type", type);
+  told.set("parameters", parameters);
+}
+
+// A list short enough for a row.
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > kMost ? join_parts(text, " and ", names.size() - kMost, " more") : text;
+}
+
+ExitCode import(const std::string& from, const std::string& to, Output& output) {
+  config::Report report;
+  const auto directory = hf::open_directory(from, report);
+  if (!directory) return fail(output, report, from);
+  const Result<hf::Imported> made =
+      hf::write_checkpoint(*directory, files::real_disk(), to, LOCKSTEP_VERSION);
+  if (!made.ok()) return fail(output, made.error());
+  const hf::Imported& done = *made;
+  Told told("checkpoint");
+  tell_model(directory->config.model, directory->model_type, count(directory->model).total, told);
+  told.row("read",
+           join_parts(counted(static_cast<std::int64_t>(directory->weights.all().size()), "tensor"),
+                      " from ",
+                      counted(static_cast<std::int64_t>(directory->weights.num_files()), "file"),
+                      " of ", from));
+  told.row("written", join_parts(done.checkpoint, ": ", counted(done.tensors, "parameter tensor"),
+                                 ", ", to_text(done.bytes)));
+  told.row("", done.model_file);
+  Json notes = Json::array();
+  const auto note = [&](const std::string& text) {
+    told.row("note", text);
+    notes.push(text);
+  };
+  for (const std::string& text : directory->config.notes) note(text);
+  if (const auto& passed = directory->params.passed_over(); !passed.empty())
+    note("no parameters, so left out: " + some_of(passed));
+  told.set("checkpoint", done.checkpoint);
+  told.set("model_file", done.model_file);
+  told.set("tensors", done.tensors);
+  told.set("bytes", done.bytes.value);
+  told.set("notes", std::move(notes));
+  return told.print(output,
+                    join_parts("To train it:\n\n  lockstep train run.toml --set model.name=",
+                               done.model_file, " --weights ", to));
+}
+
+// As narrow as loses nothing, unless asked for.
+Result<DType> stored_type(const Args& args, const hf::CheckpointSource& source) {
+  if (args.has("dtype")) return *parse_dtype(args.text("dtype"));
+  if (source.type() == DType::kF64)
+    return conflict("the checkpoint's weights are f64, which directories are not written in",
+                    "say what to round them to: --dtype f32 or --dtype bf16");
+  return source.type() == DType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+ExitCode export_to(const Args& args, const std::string& from, const std::string& to,
+                   Output& output) {
+  Result<checkpoint::Checkpoint> opened = checkpoint::open_at(files::real_disk(), from);
+  if (!opened.ok()) return fail(output, opened.error());
+  const std::string path = opened->path();
+  Result<hf::CheckpointSource> source = hf::CheckpointSource::open(*std::move(opened));
+  if (!source.ok()) return fail(output, source.error());
+  const Result<DType> stored = stored_type(args, *source);
+  if (!stored.ok()) return fail(output, stored.error());
+  ModelConfig model = source->model();
+  model.name = last_name(to);
+  Result<Json> config = hf::config_json(model, *stored);
+  if (!config.ok()) return fail(output, config.error());
+  hf::TokenizerFiles tokenizer;
+  if (args.has("tokenizer")) {
+    Result<hf::TokenizerFiles> found = hf::tokenizer_files(args.text("tokenizer"));
+    if (!found.ok()) return fail(output, found.error());
+    tokenizer = *std::move(found);
+    for (const auto& [key, token] : tokenizer.special.members()) config->set(key, token);
+  }
+  const model::Model described = *model::describe(model);
+  const auto done = hf::write_directory(
+      described, *config, *source, files::real_disk(), to,
+      {*stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000}, tokenizer.paths});
+  if (!done.ok()) return fail(output, done.error());
+  Told told("huggingface");
+  tell_model(model, config->find("model_type")->as_text(), done->parameters, told);
+  told.row("read", join_parts(path, ", after step ", with_commas(source->manifest().step)));
+  told.row("written", join_parts(to, ": config.json, ", counted(done->tensors, "tensor"), " in ",
+                                 counted(done->files, "file"), ", ", to_text(*stored), ", ",
+                                 to_text(done->bytes)));
+  if (!tokenizer.paths.empty())
+    told.row("", join_parts(counted(static_cast<std::int64_t>(tokenizer.paths.size()), "file"),
+                            " of the tokenizer in ", args.text("tokenizer")));
+  else
+    told.row("note", "it has no tokenizer; --tokenizer DIR copies one");
+  const bool rounds = size_of(*stored) < size_of(source->type());
+  if (rounds)
+    told.row("note", join_parts("weights were rounded from ", to_text(source->type()), " to ",
+                                to_text(*stored)));
+  told.set("checkpoint", path);
+  told.set("step", source->manifest().step);
+  told.set("directory", to);
+  told.set("dtype", to_text(*stored));
+  told.set("rounded", rounds);
+  told.set("tensors", done->tensors);
+  told.set("files", done->files);
+  told.set("bytes", done->bytes.value);
+  return told.print(output, "In Python:\n\n  AutoModelForCausalLM.from_pretrained(\"" + to + "\")");
+}
+
+ExitCode run_convert(const Args& args, Output& output) {
+  const std::string from = args.text("FROM");
+  const std::string to = args.text("TO");
+  const bool is_directory = exists(from + "/config.json");
+  if (!exists(from))
+    return fail(output,
+                Error{Code::kFileUnreadable, "cannot read `" + from + "`: it is not there", ""});
+  if (exists(to))
+    return fail(output, conflict("`" + to + "` exists already, and nothing is overwritten",
+                                 "give another name, or remove it"));
+  if (!is_directory) return export_to(args, from, to, output);
+  if (checkpoint::is_checkpoint(from))
+    return fail(output, conflict("`" + from + "` has a config.json and a MANIFEST.json",
+                                 "keep Hugging Face directories and checkpoints apart"));
+  for (const char* option : {"dtype", "shard", "tokenizer"})
+    if (args.has(option))
+      return fail(output, conflict(join_parts("--", option, " is for writing a Hugging Face ",
+                                              "directory, but `", from, "` is one"),
+                                   "leave it out: a checkpoint keeps the types of the tensors it "
+                                   "is made of, in one file"));
+  return import(from, to, output);
+}
+
+}  // namespace
+
+Verb convert_verb() {
+  return {
+      .name = "convert",
+      .summary = "Hugging Face directories to checkpoints, and back",
+      .description =
+          "Which way is seen from FROM: a directory with a config.json becomes a checkpoint of "
+          "weights to start a training from, and a checkpoint, or the newest in a folder of them, "
+          "becomes a directory that transformers loads. gpt2, llama, mistral, qwen2 and qwen3; a "
+          "model that would compute something else there than here is refused. Nothing is "
+          "overwritten, and TO is there only when it is whole.",
+      .examples = {{"lockstep convert Llama-3.2-1B start",
+                    "a checkpoint start/step-00000000 and the model file start/model.toml"},
+                   {"lockstep convert runs/a my-llama --dtype bf16 --tokenizer Llama-3.2-1B",
+                    "the newest checkpoint of a run as a Hugging Face directory"}},
+      .options = {{.name = "dtype",
+                   .value = "TYPE",
+                   .type = OptionType::kChoice,
+                   .help = "Type of the weights of a Hugging Face directory [default: that of the "
+                           "checkpoint's, f32 or bf16]",
+                   .choices = {"bf16", "f32"}},
+                  {.name = "shard",
+                   .value = "SIZE",
+                   .type = OptionType::kBytes,
+                   .help =
+                       "Most bytes of weights in one file of a Hugging Face directory [default: "
+                       "5GB]"},
+                  {.name = "tokenizer",
+                   .value = "DIR",
+                   .help = "Hugging Face directory whose tokenizer and special tokens the new one "
+                           "gets"}},
+      .positionals = {{.name = "FROM",
+                       .help = "Hugging Face directory, checkpoint or folder of checkpoints"},
+                      {.name = "TO", .help = "What to make; it must not exist"}},
+      .run = run_convert};
+}
+
+}  // namespace lockstep::cli

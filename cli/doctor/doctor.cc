@@ -1,0 +1,134 @@
+// lockstep doctor: what this build and this machine can do, tried out rather than assumed.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <ostream>
+#include <thread>
+#include <vector>
+
+#include "cli/engine.h"
+#include "cli/help.h"
+#include "cli/verbs.h"
+#include "lockstep/base/finding.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#include "lockstep/comm/local/local.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Verdict = Finding::Verdict;
+
+std::vector<Finding> check_machine() {
+  const std::int64_t memory = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const std::string limit =
+      files.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(files.rlim_cur);
+  Finding open_files{Verdict::kGood, "open files", "the limit is " + limit, ""};
+  if (files.rlim_cur < 1024) {
+    open_files.verdict = Verdict::kNote;
+    open_files.help =
+        "a rank of a large job holds one connection per peer; raise it with `ulimit -n 65536`";
+  }
+  return {{Verdict::kGood, "machine",
+           std::to_string(std::thread::hardware_concurrency()) + " cores, " +
+               to_text(Bytes{memory}) + " of memory",
+           ""},
+          open_files};
+}
+
+std::vector<Finding> check_torch() {
+  const auto engine = load_engine("what computes tensors");
+  if (engine.ok()) return (*engine)->check();
+  return {{Verdict::kProblem, "LibTorch", engine.error().message, engine.error().help}};
+}
+
+// Two threads as ranks really add two numbers.
+Finding check_local() {
+  bool added = true;
+  try {
+    comm::run_local(2, [&](comm::World& world) {
+      const Deadline deadline = Deadline::after(Seconds{20});
+      const std::vector<Rank> both = {Rank{0}, Rank{1}};
+      auto group = world.connect("doctor", "doctor", both, deadline);
+      std::array<float, 2> data = {1, static_cast<float>(world.rank().value)};
+      group->all_reduce({data.data(), 2, DType::kF32, {}}, deadline).wait();
+      if (world.rank() == Rank{0}) added = data == std::array<float, 2>{2, 1};
+    });
+  } catch (const WorldError& error) {
+    return {Verdict::kProblem, "local", error.error().message, ""};
+  }
+  if (!added)
+    return {Verdict::kProblem, "local", "an all_reduce between two threads gave a wrong sum", ""};
+  return {Verdict::kGood, "local", "an all_reduce between two threads works", ""};
+}
+
+const char* word(Verdict verdict) {
+  return verdict == Verdict::kGood ? "ok" : verdict == Verdict::kNote ? "note" : "problem";
+}
+
+void print_text(const std::vector<Finding>& findings, bool healthy, Output& output) {
+  constexpr int kIndent = 25;
+  const auto paint = [&](Verdict verdict) {
+    if (!output.colour) return "";
+    return verdict == Verdict::kGood   ? "\x1b[32m"
+           : verdict == Verdict::kNote ? "\x1b[33m"
+                                       : "\x1b[31m";
+  };
+  const char* plain = output.colour ? "\x1b[0m" : "";
+  output.out << "lockstep " << LOCKSTEP_VERSION << "\n\n";
+  for (const Finding& finding : findings) {
+    output.out << "  " << paint(finding.verdict) << strf("%-8s", word(finding.verdict)) << plain
+               << strf("%-15s", finding.subject.c_str())
+               << wrapped(finding.text, kIndent, kIndent, output.width);
+    if (!finding.help.empty())
+      output.out << wrapped("help: " + finding.help, kIndent, 0, output.width);
+  }
+  output.out << '\n'
+             << (healthy ? "This machine is ready." : "Something is missing; see above.") << '\n';
+}
+
+void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& output) {
+  Json list = Json::array({});
+  for (const Finding& finding : findings)
+    list.push(Json::object({{"subject", finding.subject},
+                            {"verdict", word(finding.verdict)},
+                            {"text", finding.text},
+                            {"help", finding.help}}));
+  print_json(output, Json::object({{"schema", "lockstep.doctor/1"},
+                                   {"version", LOCKSTEP_VERSION},
+                                   {"torch", LOCKSTEP_WITH_TORCH != 0},
+                                   {"ready", healthy},
+                                   {"findings", list}}));
+}
+
+ExitCode run_doctor(const Args& /*args*/, Output& output) {
+  std::vector<Finding> findings = check_machine();
+  findings.push_back(check_local());
+  for (Finding& finding : check_torch()) findings.push_back(std::move(finding));
+  bool healthy = true;
+  for (const Finding& finding : findings) healthy = healthy && finding.verdict != Verdict::kProblem;
+  if (output.json)
+    print_as_json(findings, healthy, output);
+  else
+    print_text(findings, healthy, output);
+  return healthy ? ExitCode::kOk : ExitCode::kEnvironment;
+}
+
+}  // namespace
+
+Verb doctor_verb() {
+  return {.name = "doctor",
+          .summary = "What this build and this machine can do, tried out",
+          .description =
+              "Looks at the machine and tries the engine: LibTorch, strict kernels, and every "
+              "communication backend. Exit code 0 when all of it works, 3 when something is "
+              "missing: a build without LibTorch always exits 3.",
+          .examples = {{"lockstep doctor", "a line per finding"},
+                       {"lockstep doctor --json", "the same for a bug report"}},
+          .run = run_doctor};
+}
+
+}  // namespace lockstep::cli

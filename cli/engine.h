@@ -1,0 +1,30 @@
+// What verbs need LibTorch for. It is in a module beside the program, liblockstep_torch.so, which is
+// loaded when the first such verb runs: loading LibTorch takes 0.2 s, ten times what most other verbs
+// take in all.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "lockstep/base/finding.h"
+#include "lockstep/base/result.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/comm/rendezvous.h"
+
+namespace lockstep::cli {
+
+struct Engine {
+  ExitCode (*train)(const Args& args, Output& output);
+  ExitCode (*verify)(const Args& args, Output& output);
+  ExitCode (*calibrate)(const Args& args, Output& output);
+  std::unique_ptr<comm::World> (*join_gloo)(const comm::Rendezvous& rendezvous, Deadline deadline);
+  std::vector<Finding> (*check)();  // what of it works on this machine
+};
+
+// For `user`, named in the error: a build without LibTorch has no engine, and the module or LibTorch
+// may fail to load. The engine lives as long as the process. Any thread.
+Result<const Engine*> load_engine(const std::string& user);
+
+}  // namespace lockstep::cli

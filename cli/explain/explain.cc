@@ -1,0 +1,79 @@
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "cli/help.h"
+#include "cli/verbs.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/codes.h"
+#include "lockstep/config/suggest.h"
+
+namespace lockstep::cli {
+namespace {
+
+Json to_json(const CodeRow& row) {
+  return Json::object({{"code", to_text(row.code)},
+                       {"title", row.title},
+                       {"explanation", row.explanation},
+                       {"example", row.example},
+                       {"remedy", row.remedy}});
+}
+
+void print_page(const CodeRow& row, Output& output) {
+  const auto text = [&](std::string_view part, int indent) {
+    return wrapped(std::string(part), indent, indent, output.width);
+  };
+  output.out << text(join_parts(to_text(row.code), ": ", row.title), 0) << '\n'
+             << text(row.explanation, 0) << "\nFor example:\n  " << text(row.example, 2)
+             << "\nWhat to do:\n  " << text(row.remedy, 2);
+}
+
+ExitCode list_codes(Output& output) {
+  if (output.json) {
+    Json codes = Json::array();
+    for (const CodeRow& row : code_table()) codes.push(to_json(row));
+    print_json(output,
+               Json::object({{"schema", "lockstep.explain/1"}, {"codes", std::move(codes)}}));
+    return ExitCode::kOk;
+  }
+  for (const CodeRow& row : code_table())
+    output.out << to_text(row.code) << "  " << row.title << '\n';
+  return ExitCode::kOk;
+}
+
+ExitCode run_explain(const Args& args, Output& output) {
+  if (!args.has("CODE")) return list_codes(output);
+  const std::string text = args.text("CODE");
+  const std::optional<Code> code = parse_code(text);
+  for (const CodeRow& row : code_table()) {
+    if (row.code != code) continue;
+    if (output.json)
+      print_json(output, Json::object({{"schema", "lockstep.explain/1"},
+                                       {"codes", Json::array({to_json(row)})}}));
+    else
+      print_page(row, output);
+    return ExitCode::kOk;
+  }
+  std::vector<std::string> known;
+  for (const CodeRow& row : code_table()) known.push_back(to_text(row.code));
+  const std::string advice = config::did_you_mean(text, known);
+  return fail(output, Error{Code::kBadOptionValue, join_parts("no error code `", text, "`"),
+                            advice.empty() ? "`lockstep explain` lists all codes" : advice});
+}
+
+}  // namespace
+
+Verb explain_verb() {
+  return {.name = "explain",
+          .summary = "Explain an error code",
+          .description =
+              "Every error carries a code that keeps its meaning for ever. This says "
+              "what it means, with an example, and what to do; without a code it lists "
+              "them all.",
+          .examples = {{"lockstep explain LS0203", "what LS0203 means"},
+                       {"lockstep explain", "all codes"}},
+          .positionals = {{.name = "CODE", .help = "LS0203, or 203", .required = false}},
+          .run = run_explain};
+}
+
+}  // namespace lockstep::cli

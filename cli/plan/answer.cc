@@ -1,0 +1,357 @@
+#include "cli/plan/answer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/plan/report.h"
+#include "cli/table.h"
+#include "lockstep/backtest/unseen.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/planner/layout_of.h"
+#include "lockstep/planner/lowered.h"
+#include "lockstep/planner/seek.h"
+#include "lockstep/spec/legal.h"
+
+namespace lockstep::cli {
+namespace {
+
+planner::Reliability reliability_of(const Args& args) {
+  planner::Reliability reliability;
+  reliability.device_hours = args.real("mtbf");
+  reliability.save_s = args.real("save");
+  reliability.restart_s = args.real("restart");
+  return reliability;
+}
+
+bool runs_here(const PlanRequest& request, const planner::Finalist& finalist) {
+  const cost::PriceRequest& priced = finalist.priced.request;
+  const spec::Batch batch = {static_cast<std::int64_t>(priced.seq),
+                             static_cast<std::int64_t>(priced.global_batch),
+                             static_cast<std::int64_t>(priced.microbatch)};
+  return spec::legal(request.model, planner::layout_of(finalist), batch, DType::kBF16).empty();
+}
+
+class Answering {
+ public:
+  Answering(const Args& args, const PlanRequest& request, PlanAnswer& answer)
+      : args_(args), request_(request), answer_(answer), reliability_(reliability_of(args)) {}
+
+  void run() {
+    const RealClock clock;
+    const Objective objective = objective_of(args_);
+    if (request_.own) own();
+    if (request_.only_own) {
+      if (answer_.own) answer_.rows.push_back(*answer_.own);
+      answer_.own.reset();
+    } else if (request_.calibrated) {
+      seek_timed();
+    } else {
+      seek(request_.question);
+      if (objective != Objective::kTime) seek_with_fewer(objective);
+    }
+    for (PlanRow& row : answer_.rows)
+      row.tied = planner::is_tied(row.finalist, answer_.rows.front().finalist);
+    warn();
+    answer_.all_s = clock.now().since_start.value;
+  }
+
+ private:
+  PlanRow row_of(const planner::Finalist& finalist) const {
+    PlanRow row{.finalist = finalist};
+    row.devices = static_cast<std::int64_t>(row.finalist.priced.request.devices());
+    row.goodput = planner::goodput(static_cast<double>(row.devices), reliability_);
+    return row;
+  }
+
+  void own() {
+    const auto& [layout, microbatch] = *request_.own;
+    const mesh::Degrees& d = layout.degrees;
+    if (const std::int64_t ranks = d.tp * d.cp * d.pp * d.dp;
+        !request_.only_own && ranks != request_.question.devices)
+      return say(join_parts("your own layout is not compared: it is for ", counted(ranks, "device"),
+                            ", not for ", with_commas(request_.question.devices)));
+    if (request_.calibrated) return own_timed();
+    const auto timed = planner::time_layout(request_.question, layout, microbatch);
+    if (!timed.ok()) {
+      LS_CHECK(!request_.only_own, "checked when it was read");
+      return say("your own layout is not compared: " + timed.error().message);
+    }
+    answer_.own = row_of(*timed);
+    planner::time_by_units({&answer_.own->finalist, 1});
+    answer_.own->runs = runs_here(request_, answer_.own->finalist);
+  }
+
+  PlanRow row_of(planner::TimedLayout timed) const {
+    PlanRow row = row_of(timed.finalist);
+    row.runs = true;
+    row.walked = std::move(timed.stages);
+    return row;
+  }
+
+  void own_timed() {
+    auto timed = request_.calibrated->time(request_.own->layout, request_.own->microbatch);
+    if (timed.ok())
+      answer_.own = row_of(*std::move(timed));
+    else if (request_.only_own)
+      answer_.refused = timed.error();
+    else
+      say("your own layout is not timed: " + timed.error().message);
+  }
+
+  void seek_timed() {
+    const RealClock clock;
+    planner::CalibratedWalk found = request_.calibrated->walk();
+    answer_.walk_s = clock.now().since_start.value;
+    answer_.layouts = found.layouts;
+    answer_.priced = answer_.simulated = found.timed;
+    if (found.best.empty()) answer_.least_bytes = found.least_bytes;
+    const auto top = static_cast<std::size_t>(args_.integer("top"));
+    if (found.best.size() > top) found.best.resize(top);
+    for (planner::TimedLayout& timed : found.best) answer_.rows.push_back(row_of(std::move(timed)));
+    if (found.unknown.empty()) return;
+    std::vector<std::string> parts;
+    for (const auto& [what, layouts] : found.unknown)
+      parts.push_back(join_parts(what, " (", counted(layouts, "layout"), ")"));
+    const std::string what = parts.size() > 4 ? join_parts(parts[0], ", ", parts[1], ", ", parts[2],
+                                                           " and ", parts.size() - 3, " others")
+                                              : listed(parts);
+    say(join_parts(with_commas(found.layouts - found.timed), " of ",
+                   counted(found.layouts, "layout"),
+                   " are not timed, for want of a calibration: ", what));
+    if (answer_.rows.empty() && found.timed == 0)
+      answer_.refused = Error{Code::kConflict, "the calibrations know none of the layouts: " + what,
+                              "measure one with `lockstep calibrate`, and add --calibration FILE"};
+  }
+
+  void seek(const planner::Question& question) {
+    const RealClock clock;
+    planner::Sought found = planner::seek(question);
+    std::vector<planner::Finalist>& finalists = found.best;
+    answer_.walk_s += clock.now().since_start.value;
+    answer_.layouts += found.layouts;
+    answer_.priced += found.priced;
+    answer_.simulated += found.simulated;
+    if (finalists.empty() && std::isfinite(found.least_bytes))
+      answer_.least_bytes = found.least_bytes;
+    const auto top = static_cast<std::size_t>(args_.integer("top"));
+    planner::time_by_units(finalists);
+    if (finalists.size() > top) finalists.resize(top);
+    for (const planner::Finalist& finalist : finalists) {
+      answer_.rows.push_back(row_of(finalist));
+      answer_.rows.back().runs = runs_here(request_, finalist);
+    }
+  }
+
+  // Half as many devices, and half of that: where failures or money count, all of them may be too many.
+  void seek_with_fewer(Objective objective) {
+    const auto& tiers = request_.cluster.tiers;
+    const std::int64_t node = tiers.size() > 1 ? tiers[tiers.size() - 2].size : 1;
+    for (std::int64_t count = request_.cluster.count;
+         count % 2 == 0 && count / 2 >= node && count / 2 % node == 0;) {
+      count /= 2;
+      cluster::Cluster& cluster = answer_.clusters.emplace_back(request_.cluster);
+      cluster.count = cluster.tiers.back().size = count;
+      planner::Question& question = answer_.questions.emplace_back(request_.question);
+      question.cluster = &cluster;
+      question.devices = count;
+      const std::size_t before = answer_.rows.size();
+      seek(question);
+      if (answer_.rows.size() == before) break;  // even fewer hold even less
+    }
+    std::ranges::stable_sort(answer_.rows, {}, [&](const PlanRow& row) {
+      const double useful = row.tokens_per_s() * row.goodput.share;
+      return objective == Objective::kCost ? static_cast<double>(row.devices) / useful : -useful;
+    });
+    const auto top = static_cast<std::size_t>(args_.integer("top"));
+    if (answer_.rows.size() > top)
+      answer_.rows.erase(answer_.rows.begin() + static_cast<std::ptrdiff_t>(top),
+                         answer_.rows.end());
+  }
+
+  void warn() {
+    if (answer_.rows.empty()) return;
+    for (const std::string& note : request_.notes) say(note);
+    const PlanRow& best = answer_.rows.front();
+    const cost::PriceRequest& r = best.finalist.priced.request;
+    if (!request_.filled.empty()) say("not said, so the best was sought: " + request_.filled);
+    if (request_.only_own && !request_.calibrated && !best.finalist.priced.price.fits) {
+      const auto fitting = planner::fitting_recompute(best.finalist);
+      say(fitting ? join_parts("with recompute=", to_text(*fitting), " the layout would fit")
+                  : "the layout does not fit whatever is recomputed");
+    }
+    if (!request_.only_own && !request_.calibrated) warn_of_batch(best);
+    if (args_.has("critical-batch")) {
+      const double tokens = r.global_batch * r.seq, critical = args_.real("critical-batch");
+      if (tokens > critical)
+        say(strf(
+            "a step of %s tokens is above the critical batch of %s: about %.0f %% of the tokens "
+            "are spent on going faster, not on learning",
+            with_commas(std::llround(tokens)).c_str(), with_commas(std::llround(critical)).c_str(),
+            100 * tokens / (tokens + critical)));
+    }
+    if (!request_.question.rates->calibrated && !request_.calibrated)
+      say(join_parts("rates of ", request_.cluster.device.name,
+                     " are borrowed from another device: times are rough"));
+  }
+
+  void warn_of_batch(const PlanRow& best) {
+    const cost::PriceRequest& r = best.finalist.priced.request;
+    planner::Question question = request_.question;
+    question.devices = best.devices;
+    question.cluster = r.cluster;
+    const planner::Alternative twice =
+        planner::what_if(question, {planner::Resource::kBatch, 2}, best.finalist);
+    if (!twice.found) return;
+    const double gain = 2 * best.seconds() / twice.found->seconds - 1;
+    if (gain < 0.03) return;
+    const bool one = request_.question.global_batch == 1;
+    say(join_parts("batch exhausted: ", counted(request_.question.global_batch, "sequence"),
+                   one ? " leaves " : " leave ", counted(std::llround(r.dp), "data-parallel rank"),
+                   " ", counted(std::llround(r.microbatches()), "microbatch"),
+                   r.dp > 1 ? " each" : "", r.pp > 1 ? strf(" for %.0f pipeline stages", r.pp) : "",
+                   strf("; twice the batch would train %.0f %% more tokens a second", 100 * gain)));
+  }
+
+  void say(std::string what) { answer_.warnings.push_back(std::move(what)); }
+
+  const Args& args_;
+  const PlanRequest& request_;
+  PlanAnswer& answer_;
+  const planner::Reliability reliability_;
+};
+
+// Sequences that a step must have so that some layout divides the devices; 0: none would.
+std::int64_t least_data(const planner::Question& question) {
+  planner::Question any = question;
+  any.global_batch = question.devices;  // whatever dp is
+  const planner::Lattice lattice(any);
+  std::int64_t least = 0;
+  for (const planner::Core& core : lattice.cores())
+    for (const double pp : lattice.pipelines(core)) {
+      const auto dp = static_cast<std::int64_t>(lattice.data(core, pp));
+      if (least == 0 || dp < least) least = dp;
+    }
+  return least;
+}
+
+}  // namespace
+
+double PlanRow::tokens_per_s() const {
+  const cost::PriceRequest& r = finalist.priced.request;
+  return r.global_batch * r.seq / finalist.seconds;
+}
+
+double PlanRow::mfu_causal() const {
+  return finalist.priced.price.mfu_causal * finalist.priced.seconds() / finalist.seconds;
+}
+
+double PlanRow::mfu_full() const {
+  return finalist.priced.price.mfu_full * finalist.priced.seconds() / finalist.seconds;
+}
+
+PlanRow::Doubt PlanRow::doubt() const {
+  const backtest::UnseenSet& unseen = backtest::kUnseen.back();
+  const auto inside = planner::published_errors(finalist.priced.request.rates->calibrated);
+  return {std::exp(std::max(unseen.median, std::abs(inside.bias)) / 100),
+          std::exp(std::max(unseen.p90, inside.p90) / 100)};
+}
+
+const char* PlanRow::peak_name() const {
+  return finalist.priced.request.cluster->device.peak_bf16.known() ? "bf16" : "f16";
+}
+
+std::vector<cost::Memory> PlanRow::stages() const {
+  if (!walked.empty()) return walked;
+  const cost::PriceRequest& r = finalist.priced.request;
+  const planner::Stages stages = planner::stages_of(finalist);
+  std::vector<cost::Memory> found;
+  for (int rank = 0; rank < static_cast<int>(r.pp); ++rank)
+    found.push_back(finalist.simulated && r.chunks == 1 ? planner::rank_memory(r, stages, rank)
+                                                        : cost::stage_memory(r, rank));
+  return found;
+}
+
+RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price) {
+  const double hours = tokens / (row.tokens_per_s() * row.goodput.share) / 3600;
+  RunCost cost{.days = hours / 24, .device_hours = hours * static_cast<double>(row.devices)};
+  if (price) cost.money = cost.device_hours * *price;
+  return cost;
+}
+
+void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer) {
+  Answering(args, request, answer).run();
+}
+
+Error nothing_found(const PlanRequest& request, const PlanAnswer& answer) {
+  const planner::Question& q = request.question;
+  const std::string what = join_parts(request.model.name, " on ", counted(q.devices, "device"));
+  if (answer.least_bytes > 0)
+    return {Code::kNothingFits,
+            join_parts(what, " does not fit: every layout needs at least ",
+                       gibibytes(answer.least_bytes), " on some device, which has ",
+                       gibibytes(cost::capacity_bytes(request.cluster.device))),
+            "use more devices, devices with more memory, or a shorter seq"};
+  const std::int64_t least = least_data(q);
+  if (least > 0)
+    return {Code::kNothingDivides,
+            join_parts("global_batch = ", q.global_batch, " cannot be divided over ",
+                       counted(q.devices, "device"), " by any layout of ", request.model.name),
+            join_parts("the nearest global_batch: ",
+                       std::max<std::int64_t>(1, (q.global_batch + least - 1) / least) * least,
+                       "; or fewer devices")};
+  return {Code::kNothingDivides,
+          join_parts("no degrees divide ", counted(q.devices, "device"), " for ",
+                     request.model.name, " and sequences of ", q.seq),
+          "use a number of devices with more divisors, such as a multiple of 8"};
+}
+
+std::vector<Option> plan_answer_options() {
+  const auto real = [](const char* name, const char* value, const char* initial, const char* help,
+                       const char* group) {
+    return Option{.name = name,
+                  .value = value,
+                  .type = OptionType::kReal,
+                  .initial = initial,
+                  .help = help,
+                  .group = group,
+                  .min = 1e-9,
+                  .max = 1e30};
+  };
+  return {
+      {.name = "objective",
+       .value = "WHAT",
+       .type = OptionType::kChoice,
+       .initial = "time",
+       .help = "What is best: `time`, the fastest step on all devices; `goodput`, the most tokens "
+               "a second when failures are counted; `cost`, the fewest device-hours a token. The "
+               "last two may leave devices unused",
+       .group = "Answers",
+       .choices = {"time", "goodput", "cost"}},
+      {.name = "top",
+       .value = "N",
+       .type = OptionType::kInt,
+       .initial = "8",
+       .help = "Layouts to show, each of other degrees; with --calibration all kinds",
+       .group = "Answers",
+       .min = 1,
+       .max = 64},
+      real("tokens", "N", "", "Token budget: tells days and device-hours, as 15e12", "Answers"),
+      real("price", "MONEY", "", "Of a device-hour: tells what --tokens cost", "Answers"),
+      real("critical-batch", "TOKENS", "", "Warn when a step has more, see docs/noise-scale.md",
+           "Answers"),
+      real("mtbf", "HOURS", "50700", "Device-hours between failures (Llama 3, arXiv 2407.21783)",
+           "Failures"),
+      real("save", "SECONDS", "5", "That a checkpoint holds training up", "Failures"),
+      real("restart", "SECONDS", "300", "From a failure to the next step", "Failures")};
+}
+
+Objective objective_of(const Args& args) {
+  const std::string text = args.text("objective");
+  return text == "cost"      ? Objective::kCost
+         : text == "goodput" ? Objective::kGoodput
+                             : Objective::kTime;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,81 @@
+// What `lockstep plan` found, as numbers: rows of layouts, what they amount to over a whole run, and what is worth
+// saying about them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/plan/request.h"
+#include "lockstep/planner/finalists.h"
+#include "lockstep/planner/goodput.h"
+#include "lockstep/planner/step_quantiles.h"
+
+namespace lockstep::cli {
+
+enum class Objective : std::uint8_t { kTime, kGoodput, kCost };
+
+struct PlanRow {
+  planner::Finalist finalist = {};
+  planner::Goodput goodput = {};
+  std::int64_t devices = 0;
+  bool runs = false;                      // here, today
+  bool tied = false;                      // with the first row: planner::is_tied()
+  std::vector<cost::Memory> walked = {};  // with a calibration: of every pipeline rank
+
+  double seconds() const { return finalist.seconds; }
+  double tokens_per_s() const;  // while nothing fails
+  // The price's, corrected by what the simulation says of its step.
+  double mfu_causal() const;
+  double mfu_full() const;
+  const char* peak_name() const;  // "bf16": what MFU is a share of, also where products are fp8
+  double share(double seconds_of_step) const { return seconds_of_step / finalist.seconds; }
+  planner::StepQuantiles quantiles() const {
+    return planner::step_quantiles(finalist.seconds, finalist.priced.request.rates->calibrated);
+  }
+  // Factors within which runs of sources that nobody had looked at were off: half of them, and nine of ten.
+  struct Doubt {
+    double half, most;
+  };
+  Doubt doubt() const;
+  // Memory that a device needs for what is held on it. Walked bytes are all there is.
+  double device_bytes(const cost::Memory& held) const {
+    return walked.empty() ? cost::device_bytes(held) : held.allocated();
+  }
+  double device_bytes() const { return device_bytes(finalist.priced.price.memory); }
+  std::vector<cost::Memory> stages() const;  // of every pipeline rank at its worst moment
+};
+
+// A token budget at a price.
+struct RunCost {
+  double days = 0, device_hours = 0;
+  std::optional<double> money = {};
+};
+
+struct PlanAnswer {
+  std::vector<PlanRow> rows = {};   // best first; --layout: that one
+  std::optional<PlanRow> own = {};  // the layout of a run file
+  std::int64_t layouts = 0, priced = 0, simulated = 0;
+  double walk_s = 0, all_s = 0;
+  double least_bytes =
+      0;  // that the smallest layout needs, when there are no rows; 0: nothing divides
+  std::vector<std::string> warnings = {};      // sentences without full stop
+  std::optional<Error> refused = {};           // why --layout cannot be timed
+  std::deque<cluster::Cluster> clusters = {};  // of smaller numbers of devices; rows refer to them
+  std::deque<planner::Question> questions = {};
+};
+
+// Fills in an answer, which stays where it is.
+void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer);
+
+RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price);
+
+// Why nothing was found, for people.
+Error nothing_found(const PlanRequest& request, const PlanAnswer& answer);
+
+std::vector<Option> plan_answer_options();
+Objective objective_of(const Args& args);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,189 @@
+// The answer of `lockstep plan` for machines, and as a run file.
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "cli/plan/report.h"
+#include "lockstep/base/check.h"
+#include "lockstep/planner/layout_of.h"
+#include "lockstep/planner/placement_rules.h"
+
+namespace lockstep::cli {
+namespace {
+
+Json time_json(const PlanRow& row) {
+  const cost::StepTime& t = row.finalist.priced.price.time;
+  const planner::StepQuantiles quantiles = row.quantiles();
+  const std::optional<double>& units = row.finalist.by_units;
+  Json json = Json::object({{"total", row.seconds()},
+                            {"p50", quantiles.p50},
+                            {"p95", quantiles.p95},
+                            {"factor_half", row.doubt().half},
+                            {"factor_nine_of_ten", row.doubt().most},
+                            {"simulated", row.finalist.simulated},
+                            {"by_units", units ? Json(*units) : Json()},
+                            {"closed_form", row.finalist.closed_form}});
+  for (const auto& [name, seconds] : cost::kStepTerms) json.set(name, t.*seconds);
+  return json;
+}
+
+Json memory_json(const PlanRow& row, const cost::Memory& m) {
+  const double has = cost::capacity_bytes(row.finalist.priced.request.cluster->device);
+  Json json = Json::object({{"device_bytes", row.device_bytes(m)},
+                            {"allocated_bytes", m.allocated()},
+                            {"device_has_bytes", has}});
+  for (const cost::MemoryClass& part : cost::classes_of(m)) json.set(part.name, part.bytes);
+  json.set("pipeline_rank", m.stage);
+  json.set("event", cost::to_text(m.event));
+  return json;
+}
+
+Json layout_json(const spec::Layout& l) {
+  const mesh::Degrees& d = l.degrees;
+  Json json = Json::object({{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}});
+  if (d.dp_shard) json.set("dp_shard", *d.dp_shard);
+  json.set("ep", d.ep).set("etp", d.etp);
+  if (d.cp > 1) json.set("context", to_text(l.context));
+  json.set("sp", l.sp).set("zero", l.zero);
+  json.set("order", to_text(l.order)).set("schedule", l.schedule).set("chunks", l.chunks);
+  if (!l.layers.empty()) json.set("layers", spec::layers_text(l.layers));
+  json.set("reduce", spec::name_of(l.reduce)).set("recompute", to_text(l.recompute));
+  return json;
+}
+
+Json row_json(const Args& args, const PlanRow& row) {
+  const planner::Priced& priced = row.finalist.priced;
+  const spec::Layout layout = planner::layout_of(row.finalist);
+  Json mfu = Json::object(
+      {{"causal", row.mfu_causal()}, {"full", row.mfu_full()}, {"peak", row.peak_name()}});
+  Json json = Json::object({{"name", to_text(layout)},
+                            {"layout", layout_json(layout)},
+                            {"devices", row.devices},
+                            {"microbatch", static_cast<std::int64_t>(priced.request.microbatch)},
+                            {"microbatches", *layout.microbatches},
+                            {"fits", priced.price.fits},
+                            {"runs_here", row.runs},
+                            {"tied", row.tied},
+                            {"step_s", time_json(row)},
+                            {"tokens_per_s", row.tokens_per_s()},
+                            {"mfu", std::move(mfu)},
+                            {"memory", memory_json(row, priced.price.memory)},
+                            {"goodput", Json::object({{"share", row.goodput.share},
+                                                      {"mtbf_s", row.goodput.mtbf_s},
+                                                      {"save_every_s", row.goodput.interval_s}})}});
+  if (args.flag("memory")) {
+    Json stages = Json::array();
+    for (const cost::Memory& held : row.stages()) stages.push(memory_json(row, held));
+    json.set("stages", std::move(stages));
+  }
+  if (args.has("tokens")) {
+    const RunCost cost =
+        run_cost(row, args.real("tokens"),
+                 args.has("price") ? std::optional(args.real("price")) : std::nullopt);
+    json.set("run", Json::object({{"tokens", args.real("tokens")},
+                                  {"days", cost.days},
+                                  {"device_hours", cost.device_hours},
+                                  {"money", cost.money ? Json(*cost.money) : Json()}}));
+  }
+  return json;
+}
+
+Json alternatives_json(const std::vector<planner::Alternative>& list) {
+  Json json = Json::array();
+  for (const planner::Alternative& other : list) {
+    Json one = Json::object({{"change", other.change}, {"found", other.found.has_value()}});
+    if (other.found)
+      one.set("name", to_text(planner::layout_of(*other.found)))
+          .set("step_s", other.found->seconds);
+    else
+      one.set("least_bytes", other.least_bytes);
+    json.push(std::move(one));
+  }
+  return json;
+}
+
+// How the written file calls one that `from` calls so; the same unless there is a file of that name.
+std::string beside_out(const Args& args, const std::filesystem::path& from, const std::string& name,
+                       const std::string& ending) {
+  const std::filesystem::path there = from / name;
+  std::error_code none;
+  const bool is_file = std::filesystem::is_regular_file(there.string() + ending, none);
+  if (!is_file || std::filesystem::path(name).is_absolute()) return name;
+  const auto place = std::filesystem::absolute(args.text("out")).parent_path();
+  return std::filesystem::proximate(there, place).string();
+}
+
+// Files that a run file names lie beside it, and its copy may be written elsewhere.
+void name_files_anew(const Args& args, Json& run) {
+  const auto from = std::filesystem::path(args.text("FILE")).parent_path();
+  if (const Json* found = run.find("model"); found != nullptr && found->find("name") != nullptr) {
+    Json model = *found;
+    model.set("name", beside_out(args, from, found->find("name")->as_text(), ""));
+    run.set("model", std::move(model));
+  }
+  const Json* found = run.find("data");
+  if (found == nullptr || found->find("files") == nullptr) return;
+  Json data = *found, files = Json::array();
+  for (const Json& file : found->find("files")->items())
+    files.push(beside_out(args, from, file.as_text(), ".bin"));
+  data.set("files", std::move(files));
+  run.set("data", std::move(data));
+}
+
+}  // namespace
+
+Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& answer) {
+  Json rows = Json::array();
+  for (const PlanRow& row : answer.rows) rows.push(row_json(args, row));
+  Json warnings = Json::array();
+  for (const std::string& warning : answer.warnings) warnings.push(warning);
+  const std::string dtype =
+      request.calibrated ? std::string(to_text(request.dtype)) : args.text("dtype");
+  Json json = Json::object({{"schema", "lockstep.plan/1"},
+                            {"model", request.model.name},
+                            {"cluster", request.cluster.name},
+                            {"dtype", dtype},
+                            {"seq", request.question.seq},
+                            {"global_batch", request.question.global_batch},
+                            {"objective", args.text("objective")},
+                            {"layouts", answer.layouts},
+                            {"priced", answer.priced},
+                            {"simulated", answer.simulated},
+                            {"walk_s", answer.walk_s},
+                            {"all_s", answer.all_s},
+                            {"plans", std::move(rows)},
+                            {"warnings", std::move(warnings)}});
+  if (answer.own) json.set("own", row_json(args, *answer.own));
+  if (args.flag("explain")) {
+    json.set("neighbours", alternatives_json(planner::neighbours(request.question,
+                                                                 answer.rows.front().finalist)));
+    json.set("rule_of_thumb", alternatives_json({planner::rule_of_thumb(request.question)}));
+    json.set("sharding_rule", alternatives_json({planner::sharding_rule(request.question)}));
+  }
+  if (!request.changes.empty()) {
+    std::vector<planner::Alternative> list;
+    for (const planner::Change& change : request.changes)
+      list.push_back(planner::what_if(request.question, change, answer.rows.front().finalist));
+    json.set("what_if", alternatives_json(list));
+  }
+  return json;
+}
+
+Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row) {
+  Json json = request.run ? config::to_json(request.run->root()) : Json::object();
+  if (!request.run) json.set("model", Json::object({{"name", request.model.name}}));
+  if (request.run) name_files_anew(args, json);
+  Json batch = request.run && json.find("batch") != nullptr ? *json.find("batch") : Json::object();
+  batch.set("seq", request.question.seq).set("global_batch", request.question.global_batch);
+  batch.set("microbatch", static_cast<std::int64_t>(row.finalist.priced.request.microbatch));
+  // Fewer devices than the cluster has are a cluster of their own.
+  const std::string name = row.devices == request.cluster.count
+                               ? beside_out(args, "", request.cluster_text, "")
+                               : join_parts(request.cluster.device.name, ":", row.devices);
+  json.set("cluster", Json::object({{"name", name}}));
+  json.set("layout", layout_json(planner::layout_of(row.finalist)));
+  json.set("batch", std::move(batch));
+  return json;
+}
+
+}  // namespace lockstep::cli

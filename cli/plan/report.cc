@@ -1,0 +1,349 @@
+#include "cli/plan/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <ostream>
+#include <utility>
+
+#include "cli/help.h"
+#include "cli/table.h"
+#include "lockstep/planner/layout_of.h"
+
+namespace lockstep::cli {
+namespace {
+
+using cost::PriceRequest;
+using cost::StepTime;
+
+std::string whole(double value) { return with_commas(std::llround(value)); }
+
+// "1.02 M", "15 T": three digits and a decimal prefix.
+std::string amount(double value) {
+  constexpr const char* kPrefixes[] = {"", " k", " M", " G", " T", " P"};
+  std::size_t step = 0;
+  for (; value >= 999.5 && step + 1 < std::size(kPrefixes); ++step) value /= 1000;
+  return strf("%.3g", value) + kPrefixes[step];
+}
+
+std::string schedule_text(const PriceRequest& r) {
+  return r.pp <= 1 ? "-" : planner::timetable_name({r.schedule, r.chunks});
+}
+
+std::string zero_text(const PriceRequest& r) {
+  const bool hybrid = r.zero > 0 && r.shard_group() < r.dp * r.cp;
+  return hybrid ? strf("%d/%.0f", r.zero, r.shard_group()) : strf("%d", r.zero);
+}
+
+// "8 ring": how many ranks share a sequence, and how they meet.
+std::string context_text(const PriceRequest& r) {
+  return r.cp > 1 ? join_parts(whole(r.cp), " ", to_text(r.context)) : "1";
+}
+
+double exposed(const StepTime& time) {
+  return time.tensor + time.context + time.expert + time.data;
+}
+
+// A column of the table: shown where some row differs from what goes without saying.
+struct Column {
+  const char* title;
+  char side;
+  std::function<std::string(const PlanRow&)> text;
+  std::string usual = {};       // hidden when every row says this; empty: always shown
+  int spare = 0;                // the highest goes first where the window is narrow; 0: stays
+  const char* percent_of = "";  // where cells are percent: what they are, in words
+};
+
+const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
+
+// Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
+std::string recompute_text(const spec::Layout& layout, double layers) {
+  const std::vector<int>& blocks = layout.recompute.blocks;
+  const spec::Recompute rest = spec::rest_of(layout.recompute);
+  if (blocks.empty()) return to_text(rest);
+  return join_parts(rest == spec::kKeepAll ? "" : to_text(rest) + "+", "block ",
+                    std::accumulate(blocks.begin(), blocks.end(), 0), "/", whole(layers));
+}
+
+// What a token budget takes; only with --tokens and --price.
+std::vector<Column> budget_columns(const Args& args) {
+  if (!args.has("tokens")) return {};
+  const double tokens = args.real("tokens");
+  std::vector<Column> list = {
+      {"days", 'r',
+       [tokens](const PlanRow& row) { return strf("%.3g", run_cost(row, tokens, {}).days); }, "",
+       3}};
+  if (args.has("price"))
+    list.push_back({"cost", 'r', [tokens, price = args.real("price")](const PlanRow& row) {
+                      return amount(*run_cost(row, tokens, price).money);
+                    }});
+  return list;
+}
+
+std::vector<Column> columns(std::int64_t devices) {
+  const auto degree = [](double PriceRequest::* axis) {
+    return [axis](const PlanRow& row) { return whole(request_in(row).*axis); };
+  };
+  return {
+      {"devices", 'r', [](const PlanRow& row) { return with_commas(row.devices); },
+       with_commas(devices)},
+      {"tp", 'r', degree(&PriceRequest::tp)},
+      {"cp", 'l', [](const PlanRow& row) { return context_text(request_in(row)); }, "1"},
+      {"pp", 'r', degree(&PriceRequest::pp)},
+      {"dp", 'r', degree(&PriceRequest::dp)},
+      {"ep", 'r', degree(&PriceRequest::ep), "1"},
+      {"etp", 'r', degree(&PriceRequest::etp), "1"},
+      {"zero", 'r', [](const PlanRow& row) { return zero_text(request_in(row)); }},
+      {"schedule", 'l', [](const PlanRow& row) { return schedule_text(request_in(row)); }, "-"},
+      {"batch", 'r',
+       [](const PlanRow& row) {
+         return strf("%.0fx%.0f", request_in(row).microbatch, request_in(row).microbatches());
+       },
+       "", 2},
+      {"recompute", 'l',
+       [](const PlanRow& row) {
+         return recompute_text(planner::layout_of(row.finalist), request_in(row).shape->layers);
+       },
+       "none", 1},
+      {"step", 'r', [](const PlanRow& row) { return to_text(Seconds{row.seconds()}); }},
+      {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }, "", 0,
+       "MFU"},
+      {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 7,
+       "MFU without a causal mask (full)"},
+      {"GiB", 'r',
+       [](const PlanRow& row) {
+         const double gib = row.device_bytes() / kGib;
+         return strf(gib < 0.1 ? "%.1g" : "%.1f", gib);
+       }},
+      {"bubble", 'r',
+       [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, "", 4,
+       "bubble (of the step; Megatron's (p-1)/m is of its work)"},
+      {"comm", 'r',
+       [](const PlanRow& row) {
+         return strf("%.1f", 100 * row.share(exposed(row.finalist.priced.price.time)));
+       },
+       "", 5, "exposed communication"},
+      {"tokens/s", 'r', [](const PlanRow& row) { return amount(row.tokens_per_s()); }, "", 6},
+      {"runs", 'l', [](const PlanRow& row) { return row.runs ? "yes" : "no"; }, "", 8},
+  };
+}
+
+class PlanReport {
+ public:
+  PlanReport(const Args& args, const PlanRequest& request, const PlanAnswer& answer, Output& output)
+      : args_(args), request_(request), answer_(answer), output_(output) {}
+
+  void print() {
+    const planner::Question& q = request_.question;
+    output_.out << bold(request_.model.name + " on " + request_.cluster.name) << ": "
+                << counted(q.global_batch, "sequence") << " of " << with_commas(q.seq)
+                << " tokens a step"
+                << (q.precision == cost::Precision::kFp8 ? ", fp8 products\n\n" : "\n\n");
+    table();
+    output_.out << "\n";
+    best(answer_.rows.front());
+    if (answer_.own) own(*answer_.own);
+    for (const std::string& warning : answer_.warnings)
+      output_.out << (output_.colour ? "\n\x1b[33mnote\x1b[0m    " : "\nnote    ")
+                  << wrapped(warning, 8, 8, output_.width);
+    counts();
+  }
+
+ private:
+  std::string bold(const std::string& text) const {
+    return output_.colour ? "\x1b[1m" + text + "\x1b[0m" : text;
+  }
+
+  void table() {
+    std::vector<Column> shown, all = columns(request_.cluster.count);
+    for (Column& column : budget_columns(args_)) all.push_back(std::move(column));
+    for (Column& column : all)
+      if (column.usual.empty() || std::ranges::any_of(answer_.rows, [&](const PlanRow& row) {
+            return column.text(row) != column.usual;
+          }))
+        shown.push_back(std::move(column));
+    Rows rows = rows_of(shown);
+    while (width_of(rows) > static_cast<std::size_t>(output_.table_width)) {
+      const auto first = std::ranges::max_element(shown, {}, &Column::spare);
+      if (first->spare == 0) break;
+      left_out_.emplace_back(first->title);
+      shown.erase(first);
+      rows = rows_of(shown);
+    }
+    std::string sides = "r";
+    for (const Column& column : shown) {
+      sides += column.side;
+      if (*column.percent_of != '\0') percents_.emplace_back(column.percent_of);
+    }
+    print_table(output_.out, rows, sides);
+  }
+
+  Rows rows_of(const std::vector<Column>& shown) const {
+    Rows rows(1, {""});
+    for (const Column& column : shown) rows[0].emplace_back(column.title);
+    for (std::size_t i = 0; i < answer_.rows.size(); ++i) {
+      rows.push_back({std::to_string(i + 1)});
+      for (const Column& column : shown) rows.back().push_back(column.text(answer_.rows[i]));
+    }
+    return rows;
+  }
+
+  static std::size_t width_of(const Rows& rows) {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < rows[0].size(); ++i) {
+      std::size_t widest = 0;
+      for (const auto& row : rows) widest = std::max(widest, row[i].size());
+      sum += widest + (i > 0 ? 2 : 0);
+    }
+    return sum;
+  }
+
+  void line(const char* title, const std::string& text) {
+    const std::string name = strf("%-8s", title);
+    output_.out << (output_.colour ? "\x1b[36m" + name + "\x1b[0m" : name)
+                << wrapped(text, 8, 8, output_.width);
+  }
+
+  void best(const PlanRow& row) {
+    const planner::Finalist& f = row.finalist;
+    const StepTime& time = f.priced.price.time;
+    line(answer_.rows.size() > 1 ? "best" : "layout",
+         to_text(planner::layout_of(f)) + (row.runs ? "" : "; priced, not runnable here"));
+    const double compute = time.forward + time.backward + time.head;
+    std::string text = to_text(Seconds{row.seconds()}) + (f.simulated ? " simulated" : "") + ":";
+    std::vector<std::pair<const char*, double>> parts = {
+        {"compute", compute}, {"recompute", time.recompute}, {"bubble and hops", f.bubble},
+        {"tp", time.tensor},  {"cp", time.context},          {"ep", time.expert},
+        {"dp", time.data},    {"optimizer", time.optimizer}, {"slowest device", time.spread}};
+    for (const auto& [name, seconds] : parts)
+      if (row.share(seconds) >= 0.0005)
+        text += join_parts(text.ends_with(':') ? " " : ", ", name, " ",
+                           percent_text(row.share(seconds)));
+    line("step", text);
+    if (row.walked.empty()) range(row);
+    line("speed",
+         join_parts(amount(row.tokens_per_s()), " tokens/s; MFU ", percent_text(row.mfu_causal()),
+                    " with a causal mask, ", percent_text(row.mfu_full()), " without, of the ",
+                    row.peak_name(), " peak"));
+    memory(row);
+    budget(row);
+  }
+
+  void range(const PlanRow& row) {
+    const planner::StepQuantiles quantiles = row.quantiles();
+    const auto within = [&](double factor) {
+      return join_parts(to_text(Seconds{row.seconds() / factor}), " to ",
+                        to_text(Seconds{row.seconds() * factor}));
+    };
+    std::string text = join_parts(
+        within(row.doubt().half), " for half of runs, ", within(row.doubt().most),
+        " for nine of ten, as runs of sources never looked at were off; by held-out sources P50 ",
+        to_text(Seconds{quantiles.p50}), ", P95 ", to_text(Seconds{quantiles.p95}));
+    if (row.finalist.by_units)
+      text += join_parts("; op by op, as this version runs it, ",
+                         to_text(Seconds{*row.finalist.by_units}));
+    line("range", text);
+  }
+
+  void memory(const PlanRow& row) {
+    const cost::Memory& m = row.finalist.priced.price.memory;
+    const double has = cost::capacity_bytes(request_.cluster.device), device = row.device_bytes();
+    std::string text = join_parts(
+        gibibytes(device), " of ", gibibytes(has), " at the ", cost::to_text(m.event),
+        row.finalist.priced.request.pp > 1 ? strf(" of pipeline rank %d:", m.stage) : ":");
+    const auto add = [&](const cost::MemoryClass& part) {
+      if (part.bytes >= 0.001 * device)
+        text += join_parts(
+            text.ends_with(':') ? " " : ", ", part.name, " ",
+            device < 0.1 * kGib ? gibibytes(part.bytes) : strf("%.1f", part.bytes / kGib));
+    };
+    for (const cost::MemoryClass& part : cost::classes_of(m)) add(part);
+    add({"reserve and context", device - m.allocated()});
+    if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
+    line("memory", text);
+  }
+
+  void budget(const PlanRow& row) {
+    std::string text = join_parts(percent_text(row.goodput.share), " of the time on ",
+                                  counted(row.devices, "device"), ": a failure every ",
+                                  to_text(Seconds{row.goodput.mtbf_s}), ", saves every ",
+                                  to_text(Seconds{row.goodput.interval_s}));
+    line("goodput", text);
+    if (!args_.has("tokens")) return;
+    const double tokens = args_.real("tokens");
+    const RunCost cost = run_cost(
+        row, tokens, args_.has("price") ? std::optional(args_.real("price")) : std::nullopt);
+    text = join_parts(strf("%.3g", cost.days), " days for ", amount(tokens), " tokens, ",
+                      amount(cost.device_hours), " device-hours");
+    if (cost.money)
+      text += join_parts(", ", amount(*cost.money), " at ", strf("%g", args_.real("price")),
+                         " an hour");
+    line("run", text);
+  }
+
+  void own(const PlanRow& row) {
+    const double slower = row.seconds() / answer_.rows.front().seconds() - 1;
+    const bool fits = row.finalist.priced.price.fits;
+    output_.out << "\n";
+    line("yours",
+         join_parts(to_text(planner::layout_of(row.finalist)), ": ",
+                    fits ? to_text(Seconds{row.seconds()})
+                         : "does not fit, needs " + gibibytes(row.device_bytes()),
+                    fits && slower > 0.0005 ? ", " + percent_text(slower) + " slower" : ""));
+  }
+
+  void counts() {
+    if (request_.only_own) return;
+    std::string text = with_commas(answer_.layouts) + " layouts, " + with_commas(answer_.priced);
+    if (request_.calibrated)
+      text +=
+          join_parts(" timed op by op in ", to_text(Seconds{answer_.walk_s}), ". ",
+                     listed(percents_), " in percent; times measured on ", request_.calibrated_on);
+    else
+      text += join_parts(" priced in ", to_text(Seconds{answer_.walk_s}), "; ",
+                         with_commas(answer_.simulated), " simulated. ", listed(percents_),
+                         " in percent; rates of ", request_.question.rates->family, ".");
+    if (!left_out_.empty())
+      text += join_parts(" Columns left out for want of width: ", listed(left_out_), ".");
+    output_.out << "\n" << wrapped(text, 0, 0, output_.width);
+  }
+
+  const Args& args_;
+  const PlanRequest& request_;
+  const PlanAnswer& answer_;
+  Output& output_;
+  std::vector<std::string> percents_;  // columns of the table that are percent, in words
+  std::vector<std::string> left_out_;  // titles of columns that the window has no room for
+};
+
+}  // namespace
+
+void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
+                Output& output) {
+  PlanReport(args, request, answer, output).print();
+}
+
+std::string degrees_name(const cost::PriceRequest& r) {
+  std::string text;
+  for (const auto& [axis, degree] :
+       {std::pair{"tp", r.tp}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}, {"ep", r.ep}})
+    if (degree > 1) text += strf("%s%s%.0f", text.empty() ? "" : " ", axis, degree);
+  return text + (text.empty() ? "zero" : " zero") + zero_text(r);
+}
+
+std::string short_name(const planner::Finalist& finalist) {
+  const cost::PriceRequest& r = finalist.priced.request;
+  std::string text = degrees_name(r);
+  if (r.pp > 1) text += " " + schedule_text(r);
+  if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
+  const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
+  return recompute == "none" ? text : text + " recompute=" + recompute;
+}
+
+std::string gibibytes(double bytes) {
+  return bytes < 0.1 * kGib ? to_text(Bytes{std::llround(bytes)}) : strf("%.1f GiB", bytes / kGib);
+}
+std::string percent_text(double share) { return strf("%.1f %%", 100 * share); }
+
+}  // namespace lockstep::cli

@@ -1,0 +1,500 @@
+#include "cli/plan/request.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include "cli/run_file.h"
+#include "cli/table.h"
+#include "cli/text_file.h"
+#include "lockstep/base/check.h"
+#include "lockstep/cluster/catalog.h"
+#include "lockstep/cluster/cluster_file.h"
+#include "lockstep/cluster/rates.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/mesh/divisors.h"
+#include "lockstep/model/user_model.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/planner/emit/emit.h"
+#include "lockstep/planner/layout_of.h"
+#include "lockstep/planner/seek.h"
+#include "lockstep/spec/contradictions.h"
+#include "lockstep/spec/spec.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array<std::pair<const char*, planner::Resource>, 5> kResources = {{
+    {"memory", planner::Resource::kMemory},
+    {"network", planner::Resource::kNetwork},
+    {"scale-up", planner::Resource::kScaleUp},
+    {"flops", planner::Resource::kFlops},
+    {"batch", planner::Resource::kBatch},
+}};
+
+std::vector<std::string> split_at(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// What commas and spaces separate; the axes of an order belong to it.
+std::vector<std::string> layout_words(std::string text) {
+  std::ranges::replace(text, ',', ' ');
+  std::vector<std::string> words;
+  for (std::string& word : split_at(text, ' ')) {
+    const bool is_axis = word == "tp" || word == "cp" || word == "pp" || word == "dp";
+    if (is_axis && !words.empty() && words.back().starts_with("order="))
+      words.back() += "," + word;
+    else
+      words.push_back(std::move(word));
+  }
+  return words;
+}
+
+bool says(const std::string& words, const std::string& begin) {
+  return words.find(" " + begin) != std::string::npos;
+}
+
+class PlanReader {
+ public:
+  PlanReader(const Args& args, PlanRequest& request, config::Report& report)
+      : args_(args), request_(request), report_(report) {}
+
+  bool read() {
+    if (args_.has("FILE")) {
+      if (args_.has("model"))
+        refuse(Code::kBadOptionValue, "--model and a run file both name a model",
+               "leave one out, or set it over the file: --set model.name=NAME");
+      if (!read_file()) return false;
+    } else {
+      read_model_option();
+      batch_ = {.seq = 0, .global_batch = 0};
+    }
+    read_calibrations();
+    if (args_.has("cluster")) read_cluster_named(args_.text("cluster"));
+    if (!names_cluster_ && !known_.empty())
+      read_cluster_named(join_parts("cpu-gloo:", known_.front().calibration.ranks));
+    if (!names_cluster_ && !args_.has("calibration")) missing("--cluster", "h100:64");
+    if (args_.has("seq")) batch_.seq = args_.integer("seq");
+    if (args_.has("global-batch")) batch_.global_batch = args_.integer("global-batch");
+    if (batch_.seq == 0) missing("--seq", "8192");
+    if (batch_.global_batch == 0) missing("--global-batch", "512");
+    check_company();
+    if (!report_.ok()) return false;
+    check_positions();
+    check_dtype();
+    ask();
+    read_schedules();
+    if (!known_.empty() && report_.ok()) calibrate();
+    read_layout();
+    read_changes();
+    return report_.ok();
+  }
+
+ private:
+  void refuse(Code code, std::string message, std::string help) {
+    report_.add(Error{code, std::move(message), std::move(help)});
+  }
+
+  void missing(const char* option, const char* example) {
+    refuse(Code::kBadOptionValue,
+           join_parts(option, " is missing, and there is no run file that says it"),
+           join_parts("for example `", option, " ", example,
+                      "`, or name a run file: `lockstep plan run.toml`"));
+  }
+
+  // Options that would do nothing beside others, or without them.
+  void check_company() {
+    const auto idle = [&](const char* option, bool is_idle, const std::string& why) {
+      if (args_.has(option) && is_idle)
+        refuse(Code::kConflict, join_parts("--", option, " would do nothing: ", why),
+               "add what is missing, or leave one of them out");
+    };
+    idle("svg", !args_.flag("memory"), "it draws what devices hold, but there is no --memory");
+    idle("price", !args_.has("tokens"), "it is of device-hours, but there is no --tokens");
+    idle("set", !args_.has("FILE"), "it sets a key of a run file, but none is given");
+    for (const char* option : {"memory", "explain", "what-if", "tokens", "critical-batch"})
+      idle(option, args_.has("emit"), "--emit prints flags or a configuration alone");
+    idle("objective", args_.has("layout") && args_.text("objective") != "time",
+         "--layout says what is priced");
+    if (is_fp8()) idle("dtype", args_.has("calibration"), "--calibration has measured times");
+  }
+
+  bool is_fp8() const { return args_.text("dtype") == "fp8"; }
+
+  void check_positions() {
+    const spec::Request asked = {
+        .model = &request_.model, .degrees = mesh::Degrees{}, .sp = true, .seq = batch_.seq};
+    for (const spec::Contradiction& found : spec::contradictions(asked))
+      if (found.is_warning)
+        request_.notes.push_back(join_parts(found.error.message, ": ", found.error.help));
+      else
+        report_.add(found.error);
+  }
+
+  void check_dtype() {
+    if (args_.has("FILE") && request_.dtype != DType::kBF16 && known_.empty())
+      request_.notes.push_back(join_parts(args_.text("FILE"), " trains in ",
+                                          to_text(request_.dtype), ", but ", args_.text("dtype"),
+                                          " is priced"));
+    if (!is_fp8()) return;
+    std::vector<std::string> able;
+    for (const cluster::CatalogRow& row : cluster::catalog())
+      if (row.device.peak_fp8.known()) able.push_back(row.device.name);
+    const std::string& device = request_.cluster.device.name;
+    if (!request_.cluster.device.peak_fp8.known())
+      refuse(Code::kConflict, join_parts("--dtype fp8, but ", device, " has no fp8 products"),
+             join_parts("devices that have are ", config::listed(able)));
+    for (const planner::Framework& one : planner::frameworks())
+      if (args_.has("emit") && one.name == args_.text("emit") && !one.has_fp8)
+        refuse(Code::kConflict, join_parts("--dtype fp8, which --emit ", one.name, " cannot say"),
+               "--emit megatron can; or plan with --dtype bf16");
+  }
+
+  void read_model_option() {
+    if (!args_.has("model")) return missing("--model", "llama3-8b");
+    if (auto found = model::find_model(args_.text("model"), report_)) request_.model = *found;
+  }
+
+  bool read_file() {
+    auto document = load_run(args_, report_);
+    if (!document) return false;
+    request_.run = *document;
+    const config::Entry* layout = document->find("layout");
+    const bool has_own = layout != nullptr && !layout->value.entries.empty();
+    // A layout is sought, and a cluster would count ranks.
+    const auto spec =
+        spec::read_spec(has_own ? *document : without(*document, {"layout", "cluster"}), report_);
+    if (!spec) return false;
+    request_.model = spec->model;
+    batch_ = spec->batch;
+    request_.dtype = spec->train.dtype;
+    if (has_own) request_.own = {spec->layout, spec->batch.microbatch};
+    if (const config::Entry* name = document->find("cluster.name");
+        name != nullptr && name->value.kind == config::ValueKind::kString)
+      read_cluster_named(beside_file(name->value.text));
+    return report_.ok();
+  }
+
+  // A cluster file that a run file names lies beside it.
+  std::string beside_file(const std::string& name) const {
+    if (!name.ends_with(".toml") && !name.ends_with(".json")) return name;
+    return (std::filesystem::path(args_.text("FILE")).parent_path() / name).string();
+  }
+
+  void read_cluster_named(const std::string& name) {
+    names_cluster_ = true;
+    auto found = cluster::find_cluster(name, report_);
+    if (!found) return;
+    request_.cluster = *std::move(found);
+    request_.cluster_text = name;
+  }
+
+  void ask() {
+    planner::Question& q = request_.question;
+    q.shape = cost::shape_of(request_.model);
+    q.cluster = &request_.cluster;
+    q.rates = &cluster::rates_of(request_.cluster.device);
+    q.devices = request_.cluster.count;
+    q.seq = batch_.seq;
+    q.global_batch = batch_.global_batch;
+    if (is_fp8()) q.precision = cost::Precision::kFp8;
+    if (args_.flag("runnable")) q.cp = q.ep = 1;
+    q.headroom = args_.real("headroom");
+  }
+
+  void read_calibrations() {
+    const std::vector<std::string> names = args_.texts("calibration");
+    if (names.empty()) return;
+    if (!args_.has("FILE"))
+      return refuse(Code::kConflict,
+                    join_parts("--calibration ", names.front(),
+                               " prices the ops of a run, but no run file is given"),
+                    "name the run file that it was made for");
+    for (const char* option : {"explain", "what-if"})
+      if (args_.has(option))
+        refuse(Code::kConflict,
+               join_parts("--", option, " prices other machines and layouts in closed form, but ",
+                          "--calibration times those of one machine"),
+               join_parts("leave one of them out; --top 64 shows more of what was timed"));
+    if (args_.text("objective") != "time")
+      refuse(Code::kConflict,
+             join_parts("--objective ", args_.text("objective"),
+                        " tries fewer devices, but --calibration knows one number of them"),
+             "leave one of them out");
+    for (const std::string& name : names) {
+      const auto files = files_at(name, ".json");
+      if (!files.ok())
+        return refuse(files.error().code, files.error().message,
+                      join_parts("`lockstep calibrate ", args_.text("FILE"), " --all --out ", name,
+                                 "` fills it"));
+      for (const std::string& file : *files)
+        if (!read_calibration(file)) return;
+    }
+  }
+
+  bool read_calibration(const std::string& file) {
+    const Result<std::string> text = read_text(file);
+    if (!text.ok()) return report_.add(text.error()), false;
+    Result<cost::Calibration> read = cost::read_calibration(*text, file);
+    if (!read.ok()) return report_.add(read.error()), false;
+    known_.push_back({file, *std::move(read)});
+    return true;
+  }
+
+  void calibrate() {
+    const cost::Calibration& first = known_.front().calibration;
+    request_.calibrated_on = join_parts(first.ranks, " ", first.ranks_are, ", ", first.date, ": ",
+                                        listed(args_.texts("calibration")));
+    request_.question = planner::runnable(std::move(request_.question), request_.dtype);
+    auto made = planner::CalibratedSearch::create(request_.question, request_.model, request_.dtype,
+                                                  std::move(known_));
+    if (!made.ok()) return report_.add(made.error());
+    request_.calibrated.emplace(*std::move(made));
+  }
+
+  void read_schedules() {
+    if (!args_.has("schedules")) return;
+    for (const std::string& name : split_at(args_.text("schedules"), ',')) {
+      const auto row = planner::find_planned(name);
+      if (row.ok())
+        request_.question.schedules.push_back(*row);
+      else
+        report_.add(row.error());
+    }
+  }
+
+  // "tp=8,pp=16" and "tp8 pp16" are the same; `microbatch` is not part of a layout's name.
+  void read_layout() {
+    if (!args_.has("layout")) return;
+    std::string words = " ";
+    OwnLayout own;
+    bool has_dp = false;
+    for (std::string& word : layout_words(args_.text("layout"))) {
+      const std::size_t is = word.find('=');
+      const std::string key = word.substr(0, is);
+      if (key == "microbatch") {
+        names_microbatch_ = true;
+        const char* end = word.data() + word.size();
+        const char* begin = word.data() + std::min(is + 1, word.size());
+        const auto read = std::from_chars(begin, end, own.microbatch);
+        if (read.ec != std::errc() || read.ptr != end || own.microbatch < 1)
+          return refuse(Code::kOutOfRange, join_parts("`", word, "` in --layout is no number"),
+                        "the nearest: microbatch=1");
+        continue;
+      }
+      if (key == "schedule") word = word.substr(is + 1);
+      if (key == "vpp") word = "chunks" + word.substr(is + 1);
+      if (is != std::string::npos && key != "context" && key != "recompute" && key != "order" &&
+          key != "layers" && key != "schedule" && key != "vpp")
+        word.erase(is, 1);
+      has_dp = has_dp || word.starts_with("dp");
+      words += word + " ";
+    }
+    auto layout = spec::parse_layout(words);
+    if (!layout.ok()) return report_.add(layout.error());
+    own.layout = *std::move(layout);
+    if (!has_dp && !fill_data(own.layout.degrees)) return;
+    // A whole name, as `plan` prints it, leaves nothing open.
+    const bool is_open = !request_.calibrated &&
+                         !((says(words, "step ") || says(words, "mb ")) && own.layout.microbatches);
+    const bool has_stages = own.layout.degrees.pp == 1 || !own.layout.layers.empty() ||
+                            !own.layout.recompute.blocks.empty();
+    const int needed = pipeline::find(own.layout.schedule)->chunks;
+    if (is_open && !has_stages && !says(words, "chunks"))
+      own.layout.chunks = needed > 0 ? needed : 2;
+    request_.own = std::move(own);
+    request_.only_own = true;
+    check_own();
+    if (report_.ok() && is_open) fill(words, has_stages);
+  }
+
+  // Seeks what the words leave open.
+  void fill(const std::string& words, bool has_stages) {
+    auto& [layout, microbatch] = *request_.own;
+    const auto has = [&](const std::string& begin) { return says(words, begin); };
+    const cost::PriceRequest r = *planner::request_of(request_.question, layout, microbatch);
+    planner::Question asked = request_.question;
+    planner::Given& given = asked.given;
+    asked.pp = r.pp, given.core = {r.tp, r.cp, r.ep, r.etp}, given.sp = r.sp;
+    given.layers = layout.layers, given.remade = layout.recompute.blocks;
+    if (layout.layers.empty() && !given.remade.empty()) given.layers = planner::dealt_layers(r);
+    std::vector<std::string> open;
+    const auto take = [&](const char* setting, bool is_said, auto& into, auto value) {
+      if (is_said)
+        into = value;
+      else
+        open.emplace_back(setting);
+    };
+    take("chunks", has_stages || has("chunks"), given.chunks, r.chunks);
+    take("context", r.cp == 1 || has("context"), given.context, r.context);
+    take("microbatch", layout.microbatches || names_microbatch_, given.microbatch, r.microbatch);
+    take("order", r.pp == 1 || has("order"), given.placement, r.placement);
+    const cost::Keep rest = r.keep == cost::Keep::kInput ? r.kept_by_rest() : r.keep;
+    take("recompute", has("recompute"), given.kept, planner::Kept{r.keep, r.remade, rest});
+    take("schedule", r.pp == 1 || has(layout.schedule + " "), asked.schedules,
+         std::vector{r.schedule});
+    take("zero", has("zero") || layout.degrees.dp_shard, given.sharding,
+         planner::Sharding{r.zero, r.shard_group()});
+    if (open.empty()) return;
+    const auto found = planner::seek_one(asked);
+    if (!found)
+      return refuse(Code::kNothingDivides,
+                    join_parts("no number of chunks or microbatches suits ", layout.schedule,
+                               " with pp = ", layout.degrees.pp),
+                    "say another schedule, or leave it out");
+    layout = planner::layout_of(*found);
+    microbatch = static_cast<std::int64_t>(found->priced.request.microbatch);
+    request_.filled = listed(open);
+  }
+
+  // dp is what the other degrees leave.
+  bool fill_data(mesh::Degrees& degrees) {
+    const auto left = spec::data_degree(degrees, request_.cluster);
+    if (!left.ok()) return report_.add(left.error()), false;
+    degrees.dp = *left;
+    return true;
+  }
+
+  void check_own() {
+    OwnLayout& own = *request_.own;
+    const std::int64_t global = batch_.global_batch, dp = own.layout.degrees.dp;
+    if (own.layout.microbatches && global % (dp * *own.layout.microbatches) == 0)
+      own.microbatch = global / (dp * *own.layout.microbatches);
+    spec::Request asked = spec::request_of(request_.model, own.layout,
+                                           {batch_.seq, batch_.global_batch, own.microbatch});
+    asked.cluster = &request_.cluster;
+    for (const spec::Contradiction& found : spec::contradictions(asked))
+      if (!found.is_warning) report_.add(found.error);
+    if (!report_.ok()) return;
+    const auto priced = planner::request_of(request_.question, own.layout, own.microbatch);
+    if (!priced.ok()) report_.add(priced.error());
+  }
+
+  // "network=2x", "memory=0.5x".
+  void read_changes() {
+    for (const std::string& text : args_.texts("what-if")) {
+      const std::size_t is = std::min(text.find('='), text.size());
+      const std::string key = text.substr(0, is);
+      const auto row = std::ranges::find_if(
+          kResources, [&](const auto& resource) { return key == resource.first; });
+      std::vector<std::string> names;
+      for (const auto& resource : kResources) names.emplace_back(resource.first);
+      if (row == kResources.end()) {
+        const std::string near = config::did_you_mean(key, names);
+        refuse(Code::kBadOptionValue, join_parts("--what-if knows no `", key, "`"),
+               near.empty() ? config::there_are(names) : near);
+        continue;
+      }
+      std::string value = is < text.size() ? text.substr(is + 1) : "";
+      if (value.ends_with('x')) value.pop_back();
+      double factor = 0;
+      const auto read = std::from_chars(value.data(), value.data() + value.size(), factor);
+      if (read.ec != std::errc() || read.ptr != value.data() + value.size() || !(factor > 0) ||
+          factor > 1e6)
+        refuse(Code::kBadOptionValue, join_parts("--what-if ", text, " says no factor"),
+               join_parts("for example `--what-if ", key, "=2x`"));
+      else
+        request_.changes.push_back({row->second, factor});
+    }
+  }
+
+  const Args& args_;
+  PlanRequest& request_;
+  config::Report& report_;
+  spec::Batch batch_;
+  bool names_cluster_ = false, names_microbatch_ = false;
+  std::vector<planner::KnownTimes> known_;
+};
+
+std::vector<Option> question_options() {
+  return {{.name = "model",
+           .value = "MODEL",
+           .help = "A known model or a model file, when there is no FILE",
+           .group = "What"},
+          {.name = "cluster",
+           .value = "CLUSTER",
+           .help = "A cluster such as h100:16384, or a cluster file; in place of that of FILE",
+           .group = "What"},
+          {.name = "seq",
+           .value = "TOKENS",
+           .type = OptionType::kInt,
+           .help = "Tokens in a sequence; in place of those of FILE",
+           .group = "What",
+           .min = 1,
+           .max = 2147483647},
+          {.name = "global-batch",
+           .value = "N",
+           .type = OptionType::kInt,
+           .help = "Sequences in a step, over all devices; in place of those of FILE",
+           .group = "What",
+           .min = 1,
+           .max = 1e12},
+          {.name = "layout",
+           .value = "LAYOUT",
+           .help = "Price this layout instead of seeking one, as tp=8,pp=16,zero=1,"
+                   "schedule=interleaved; dp is what is left, other settings that are not said are "
+                   "sought",
+           .group = "What"},
+          {.name = "schedules",
+           .value = "NAMES",
+           .help = "Pipeline schedules to choose from, as 1f1b,interleaved [default: all that have "
+                   "a closed form]",
+           .group = "What"},
+          {.name = "runnable",
+           .help = "Only layouts that this version runs: no context or expert parallelism",
+           .group = "What"},
+          {.name = "dtype",
+           .value = "TYPE",
+           .type = OptionType::kChoice,
+           .initial = "bf16",
+           .help = "Type of matrix products",
+           .group = "What",
+           .choices = {"bf16", "fp8"}},
+          {.name = "calibration",
+           .value = "IN",
+           .help = "What `lockstep calibrate` measured of FILE on this machine: layouts are timed "
+                   "op by op with it. A directory stands for its *.json files; several add up, one "
+                   "for each "
+                   "microbatch and tp",
+           .group = "What",
+           .repeated = true}};
+}
+
+}  // namespace
+
+std::vector<Option> plan_request_options() {
+  std::vector<Option> list = question_options();
+  list.push_back({.name = "what-if",
+                  .value = "WHAT=FACTORx",
+                  .help = "The best layout with so much more: memory, network, scale-up, flops or "
+                          "batch, as network=2x",
+                  .group = "Answers",
+                  .repeated = true});
+  list.push_back({.name = "headroom",
+                  .value = "SHARE",
+                  .type = OptionType::kReal,
+                  .initial = strf("%g", planner::kHeadroom),
+                  .help = "Of a device's memory that a layout has to leave free; one of --layout "
+                          "need not",
+                  .group = "What",
+                  .min = 0,
+                  .max = 0.9});
+  Option set = set_option();
+  set.group = "What";
+  list.push_back(std::move(set));
+  return list;
+}
+
+bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report) {
+  return PlanReader(args, request, report).read();
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,51 @@
+// What `lockstep plan` is asked, from a run file or from the command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "lockstep/cluster/cluster.h"
+#include "lockstep/config/diagnostic.h"
+#include "lockstep/config/document.h"
+#include "lockstep/model/model_config.h"
+#include "lockstep/planner/calibrated.h"
+#include "lockstep/planner/explain.h"
+#include "lockstep/spec/layout.h"
+
+namespace lockstep::cli {
+
+// A layout that the user names.
+struct OwnLayout {
+  spec::Layout layout;
+  std::int64_t microbatch = 1;
+};
+
+struct PlanRequest {
+  model::ModelConfig model = {};
+  cluster::Cluster cluster = {};
+  std::string cluster_text = {};              // as it was named: a short name or a file
+  planner::Question question = {};            // refers to `cluster`: a request is not copied
+  std::optional<config::Document> run = {};   // of FILE
+  std::optional<OwnLayout> own = {};          // of --layout, or of FILE when that has one
+  bool only_own = false;                      // --layout: nothing else is sought
+  std::string filled = {};                    // settings that --layout left open, found since
+  std::vector<planner::Change> changes = {};  // of --what-if
+  DType dtype = DType::kBF16;                 // of FILE
+  std::vector<std::string> notes = {};        // on what is asked; sentences without full stop
+  std::optional<planner::CalibratedSearch> calibrated = {};  // of --calibration, which prices then
+  std::string calibrated_on = {};                            // "2 threads, 2026-01-31: cal.json"
+
+  PlanRequest() = default;
+  PlanRequest(const PlanRequest&) = delete;
+  PlanRequest& operator=(const PlanRequest&) = delete;
+};
+
+std::vector<Option> plan_request_options();
+
+// False, with every mistake in `report`.
+bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report);
+
+}  // namespace lockstep::cli

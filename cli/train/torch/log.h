@@ -1,0 +1,104 @@
+// What rank 0 of `lockstep train` tells while it runs, and at the end: a table with a progress bar
+// below it on a terminal, bits with --oracle, and nothing until the end with --json.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/train/torch/wishes.h"
+#include "cli/verb.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/metrics/progress.h"
+#include "lockstep/train/checkpoint.h"
+#include "lockstep/train/predictions.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::cli {
+
+ExitCode exit_code_of(train::Ending ending);
+
+// Belongs to the thread of rank 0. The job must outlive it. Steps are numbers from 0.
+class TrainLog final : public train::RunObserver {
+ public:
+  // `ranks`: "4 threads"; `data`: what is trained on.
+  TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
+           const TrainWishes& wishes, Output& output);
+
+  // Before the first step.
+  void begin();
+  // So many more initial weights are there. Any thread.
+  void drawn(std::int64_t elements);
+  void loaded(const train::Loaded& loaded) override;
+  void set_aside(const std::string& path) override;
+  void saved(const train::SaveEnding& ending) override;
+  // What goes wrong without ending the run, said at once and then once a minute for each `kind`.
+  void trouble(const std::string& kind, const std::string& text);
+  // After a save that failed: the last good checkpoint, and the command that goes on from it.
+  std::string way_back() const;
+  void step(std::int64_t step, const train::StepReport& report,
+            std::optional<std::uint64_t> digest) override;
+  void evaluation(std::int64_t step, const train::EvalReport& report) override;
+  // Writes the files that were wished for, too.
+  ExitCode conclude(train::Ending ending, const cost::RunTimeline& measured);
+
+ private:
+  enum class Form : std::uint8_t { kTable, kBits, kJson };
+
+  bool measures_noise() const { return job_.program.step.noise; }
+  std::string bold(const std::string& text) const;
+  std::string dim(const std::string& text) const;
+  void row(const char* label, const std::string& text) const;
+  void print_titles();
+  void print_step(std::int64_t step, const train::StepReport& report);
+  void print_bar(std::int64_t step, const train::StepReport& report);
+  void clear_bar() const;
+  void print_ending(train::Ending ending) const;
+  std::string line(std::vector<std::string> cells, const std::string& noise) const;
+  void remark(const std::string& text) const;
+  const train::Prediction& prediction(std::int64_t sequences);
+  ExitCode diverged() const;
+  Json json(train::Ending ending) const;
+
+  struct Told {
+    train::StepReport report;
+    std::optional<std::uint64_t> digest;
+  };
+  struct Evaluated {
+    std::int64_t step;
+    train::EvalReport report;
+  };
+
+  const train::Job& job_;
+  const train::Prediction prediction_;                     // of a step of the whole batch
+  std::map<std::int64_t, train::Prediction> predictions_;  // by sequences
+  std::optional<train::Prediction> evaluation_;            // of one, when there are any
+  const std::string ranks_, data_;
+  const TrainWishes& wishes_;
+  Output& output_;
+  const Form form_;
+  std::mutex mutex_;  // of what draws the bar while weights are drawn
+  std::int64_t elements_ = 0;
+  bool has_titles_ = false;
+  std::int64_t first_ = 0;                     // step of reports_[0]; those that were done before
+  std::string saved_;                          // the last checkpoint
+  std::map<std::string, TimePoint> troubles_;  // when each kind was told last
+  std::int64_t done_ = 0, all_tokens_ = 0, skipped_ = 0;  // of this run's steps
+  Seconds all_time_;
+  double first_loss_ = 0, last_loss_ = 0;
+  std::string off_;  // what of the last step was not as predicted
+  // For JSON, which is written at the end; else a run takes no memory for the steps behind it.
+  std::vector<Told> reports_;
+  std::vector<Evaluated> evaluations_;
+  metrics::TimeLeft left_;
+  RealClock clock_;
+  TimePoint drawn_ = {Seconds{-1}},
+            bar_ = {Seconds{-1}};  // when weights and the bar were told last
+  Seconds time_;                   // since the last line, as are those below
+  std::int64_t tokens_ = 0, steps_ = 0;
+};
+
+}  // namespace lockstep::cli

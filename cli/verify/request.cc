@@ -1,0 +1,267 @@
+#include "cli/verify/request.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "cli/run_file.h"
+#include "cli/table.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/user_model.h"
+#include "lockstep/spec/layout_space.h"
+#include "lockstep/spec/legal.h"
+#include "lockstep/spec/shrink.h"
+#include "lockstep/spec/step.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::int64_t kMaxRanks = 64;
+constexpr std::int64_t kMaxParameters = 50'000'000;  // several whole copies are kept
+constexpr std::int64_t kShortSeq = 32;
+
+// Awkward on purpose: layers that no even number of stages divides, but enough for two stages
+// on every rank; queries that share a key-value head; a vocabulary that is no round number, but one that
+// four tensor ranks divide, as they do the key-value heads.
+std::string built_in_run(std::int64_t ranks) {
+  return join_parts(R"(
+[model]
+name = "small-llama"
+layers = )",
+                    2 * std::max<std::int64_t>(ranks, 2) + 1, R"(
+hidden = 64
+heads = 8
+kv_heads = 4
+ffn = 96
+vocab = 100
+max_positions = 64
+[batch]
+seq = 16
+global_batch = 16
+[train]
+lr = 1e-2
+)");
+}
+
+class Reader {
+ public:
+  Reader(const Args& args, config::Report& report) : args_(args), report_(report) {}
+
+  std::optional<VerifyRequest> read() {
+    const auto document = load_run(args_, report_, built_in_run(most_ranks()));
+    if (!document) return std::nullopt;
+    auto spec = spec::read_spec(*document, report_);
+    if (!spec) return std::nullopt;
+    request_.spec = *std::move(spec);
+    request_.spec.cluster.reset();
+    request_.spec.train.dtype = *parse_dtype(args_.text("dtype"));
+    request_.spec.train.steps = args_.integer("steps");
+    if (!read_model()) return std::nullopt;
+    choose_layouts();
+    if (report_.ok()) count_ranks();
+    if (!report_.ok()) return std::nullopt;
+    return std::move(request_);
+  }
+
+ private:
+  void refuse(Code code, std::string message, std::string help) {
+    report_.add(Error{code, std::move(message), std::move(help)});
+  }
+
+  bool is_own() const { return args_.has("FILE") && !args_.has("layouts"); }
+
+  bool read_model() {
+    model::ModelConfig& model = request_.spec.model;
+    if (args_.has("model")) {
+      auto found = model::find_model(args_.text("model"), report_);
+      if (!found) return false;
+      model = *std::move(found);
+    }
+    if (args_.flag("shrink")) shrink();
+    const Result<model::Model> described = model::describe(model);
+    if (!described.ok()) return report_.add(described.error()), false;
+    if (const std::int64_t size = count(*described).total; size > kMaxParameters) {
+      refuse(Code::kBadOptionValue,
+             join_parts(model.name, " has ", with_commas(size), " parameters; at most ",
+                        with_commas(kMaxParameters), " can be verified"),
+             "--shrink verifies a small model of the same structure");
+      return false;
+    }
+    return true;
+  }
+
+  // Few layers, but no fewer than the stages of the layout asked for, and heads for its tensor ranks;
+  // few and short sequences, but as many as keep its pipeline full.
+  void shrink() {
+    spec::Spec& spec = request_.spec;
+    const std::int64_t layers = spec.model.layers;
+    spec.model = spec::shrink(spec.model, is_own() ? spec.layout.degrees.tp : 1);
+    spec.batch.seq = std::min(spec.batch.seq, kShortSeq);
+    if (!is_own()) return;
+    const std::int64_t stages = spec.layout.degrees.pp * spec.layout.chunks;
+    // Two on each where some of them are recomputed, so that some may be.
+    const bool has_counts = !spec.layout.recompute.blocks.empty();
+    spec.model.layers =
+        std::max(spec.model.layers, std::min(layers, has_counts ? 2 * stages : stages));
+    if (spec.model.layers != layers) {
+      spec.layout.layers.clear();
+      if (has_counts) shrink_blocks(spec);
+    }
+    spec.batch.microbatch = 1;
+    spec.batch.global_batch =
+        spec.layout.degrees.dp * std::min(spec::num_microbatches(spec.layout, spec.batch),
+                                          std::max<std::int64_t>(2, 2 * stages));
+  }
+
+  // As many blocks of each stage, or all that it has left.
+  static void shrink_blocks(spec::Spec& spec) {
+    const std::vector<int> layers =
+        spec::dealt_layers(static_cast<int>(spec.model.layers),
+                           static_cast<int>(spec.layout.degrees.pp) * spec.layout.chunks);
+    std::vector<int> blocks = spec.layout.recompute.blocks;
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = std::min(blocks[i], layers[i]);
+    spec.layout.recompute =
+        spec::with_blocks(spec::rest_of(spec.layout.recompute), layers, std::move(blocks));
+  }
+
+  void choose_layouts() {
+    const std::string choice = is_own()               ? ""
+                               : args_.has("layouts") ? args_.text("layouts")
+                                                      : "pairs";
+    const int strength = choice == "pairs" ? 2 : choice == "triples" ? 3 : 0;
+    if (is_own())
+      add(request_.spec.layout);
+    else if (choice == "all" || strength > 0)
+      add_space(strength);
+    else
+      add_named(choice);
+  }
+
+  std::int64_t most_ranks() const { return args_.has("ranks") ? args_.integer("ranks") : 4; }
+
+  // 1, 2, 4 and so on up to --ranks; with --processes only that many.
+  std::vector<std::int64_t> rank_counts() const {
+    const std::int64_t most = most_ranks();
+    std::vector<std::int64_t> counts;
+    for (std::int64_t ranks = 1; ranks < most; ranks *= 2)
+      if (!args_.flag("processes")) counts.push_back(ranks);
+    counts.push_back(most);
+    return counts;
+  }
+
+  void add_space(int strength) {
+    const spec::Spec& spec = request_.spec;
+    if (const auto errors = spec::legal(spec.model, spec::Layout(), spec.batch, spec.train.dtype);
+        !errors.empty()) {
+      for (const Error& error : errors) report_.add(error);
+      return;
+    }
+    std::size_t total = 0;
+    for (const std::int64_t ranks : rank_counts()) {
+      auto all = spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype);
+      total += all.size();
+      if (strength > 0) all = spec::covering_array(all, strength);
+      request_.layouts.insert(request_.layouts.end(), all.begin(), all.end());
+    }
+    request_.selection =
+        strength == 0
+            ? "every layout"
+            : join_parts("every ", strength == 2 ? "pair" : "triple", " of settings, out of ",
+                         with_commas(static_cast<std::int64_t>(total)), " layouts");
+    if (request_.layouts.empty())
+      refuse(Code::kNotRunYet,
+             join_parts("no layout of ", most_ranks(), " ranks cuts ", spec.batch.global_batch,
+                        " sequences evenly"),
+             "set batch.global_batch to a multiple of the ranks");
+  }
+
+  void add_named(const std::string& text) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(';', begin), text.size());
+      const std::string name = text.substr(begin, end - begin);
+      begin = end + 1;
+      if (name.find_first_not_of(' ') == std::string::npos && begin > text.size() && end > 0) break;
+      const Result<spec::Layout> layout = spec::parse_layout(name);
+      if (layout.ok())
+        add(*layout);
+      else
+        report_.add(layout.error());
+    }
+  }
+
+  void add(const spec::Layout& layout) {
+    const spec::Spec& spec = request_.spec;
+    const spec::Batch& batch = spec.batch;
+    const bool cuts =
+        batch.global_batch % (layout.degrees.dp * layout.microbatches.value_or(1)) == 0;
+    const auto errors =
+        spec::legal(spec.model, layout, cuts ? cut(batch, layout) : batch, spec.train.dtype);
+    for (const Error& error : errors) report_.add(error);
+    request_.layouts.push_back(layout);
+  }
+
+  void count_ranks() {
+    std::set<std::int64_t> counts;
+    for (const spec::Layout& layout : request_.layouts)
+      counts.insert(layout.degrees.tp * layout.degrees.cp * layout.degrees.pp * layout.degrees.dp);
+    if (*counts.rbegin() > kMaxRanks)
+      refuse(Code::kBadOptionValue,
+             join_parts("a layout of ", *counts.rbegin(), " ranks; at most ", kMaxRanks,
+                        " can be verified"),
+             "verify a smaller one of the same kind with --set layout.dp=2");
+    if (args_.flag("processes") && counts.size() > 1)
+      refuse(Code::kBadOptionValue, "--processes runs layouts of one number of ranks only",
+             "name layouts of equal numbers of ranks, or leave out --processes");
+    for (const std::int64_t count : counts) request_.ranks.push_back(std::to_string(count));
+  }
+
+  const Args& args_;
+  config::Report& report_;
+  VerifyRequest request_;
+};
+
+}  // namespace
+
+std::vector<Option> verify_request_options() {
+  return {
+      {.name = "layouts",
+       .value = "WHICH",
+       .help = "Layouts to verify: `all`; `pairs` or `triples`, a selection that meets every pair "
+               "or triple of settings; or names separated by semicolons, as \"pp2 dp2 zero3; "
+               "dp4\". Without it the layout of FILE, without that `pairs`",
+       .group = "What"},
+      {.name = "ranks",
+       .value = "N",
+       .type = OptionType::kInt,
+       .help = "For `all`, `pairs` and `triples`: on 1, 2, 4 and so on up to N ranks; 4 when not "
+               "given",
+       .group = "What",
+       .min = 1,
+       .max = static_cast<double>(kMaxRanks)},
+      {.name = "model",
+       .value = "MODEL",
+       .help = "A known model or a model file, in place of that of FILE",
+       .group = "What"},
+      {.name = "shrink", .help = "Verify a small model of the same structure", .group = "What"},
+      {.name = "steps",
+       .value = "N",
+       .type = OptionType::kInt,
+       .initial = "3",
+       .help = "Steps of training",
+       .group = "What",
+       .min = 1,
+       .max = 100},
+      {.name = "dtype",
+       .value = "TYPE",
+       .type = OptionType::kChoice,
+       .initial = "f64",
+       .help = "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains",
+       .group = "What",
+       .choices = {"f64", "f32", "bf16"}}};
+}
+
+std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report) {
+  return Reader(args, report).read();
+}
+
+}  // namespace lockstep::cli

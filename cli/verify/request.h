@@ -1,0 +1,26 @@
+// What `lockstep verify` is asked to do, from its arguments.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "lockstep/spec/spec.h"
+
+namespace lockstep::cli {
+
+struct VerifyRequest {
+  spec::Spec spec;                    // its layout is not meant
+  std::vector<spec::Layout> layouts;  // all of them legal
+  std::vector<std::string> ranks;     // numbers of ranks they need, ascending
+  std::string selection;              // "every pair of settings, of 654 layouts"; empty: by name
+};
+
+// The options that decide it.
+std::vector<Option> verify_request_options();
+
+// Nothing when something is wrong; every mistake is in `report`.
+std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,76 @@
+// lockstep verify: proves that layouts train what one device would.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/ranks.h"
+#include "cli/run_file.h"
+#include "cli/torch/engine.h"
+#include "cli/verify/request.h"
+#include "cli/verify/torch/report.h"
+#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/rendezvous.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+
+namespace lockstep::cli {
+namespace {
+
+VerifyReport::Form form_of(const Args& args, const Output& output) {
+  return output.json             ? VerifyReport::Form::kJson
+         : args.flag("markdown") ? VerifyReport::Form::kMarkdown
+                                 : VerifyReport::Form::kText;
+}
+
+// Verifies one layout after the other; on threads, or in `world` when there is one.
+ExitCode verify(const VerifyRequest& request, const Args& args, comm::World* world,
+                Output& output) {
+  const RealClock clock;
+  const bool strict = tensor::test_strict_kernels().holds();
+  auto verifier =
+      verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), strict);
+  if (!verifier.ok()) return fail(output, verifier.error());
+  const bool tells = world == nullptr || world->rank() == Rank{0};
+  VerifyReport report(
+      request, {world == nullptr ? "threads of this process" : "processes, over gloo", strict},
+      {form_of(args, output), args.flag("verbose")}, output);
+  if (tells) report.begin(verifier->model());
+  bool stopped = false;
+  for (const spec::Layout& layout : request.layouts) {
+    stopped = world == nullptr && stop_on_signals();
+    if (stopped) break;
+    if (tells) report.running(layout);
+    auto verdict = world == nullptr ? verifier->check(layout) : verifier->check_in(*world, layout);
+    if (!verdict.ok()) return fail(output, verdict.error());
+    if (tells) report.add(*std::move(verdict));
+  }
+  if (!tells) return ExitCode::kOk;
+  report.conclude(clock.now().since_start);
+  if (stopped) return ExitCode::kTerminated;
+  return report.failed() == 0 ? ExitCode::kOk : ExitCode::kCheckFailed;
+}
+
+ExitCode verify_as_rank(const VerifyRequest& request, const Args& args, Output& output) {
+  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
+  if (!rendezvous.ok()) return fail(output, rendezvous.error());
+  for (const spec::Layout& layout : request.layouts)
+    if (const auto fits = mesh::check_world(layout.degrees, rendezvous->world_size); !fits.ok())
+      return fail(output, fits.error());
+  const auto world = comm::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  return verify(request, args, world.get(), output);
+}
+
+}  // namespace
+
+ExitCode run_verify(const Args& args, Output& output) {
+  tensor::request_strict_kernels();
+  tensor::install_counting_allocator();
+  config::Report report;
+  const auto request = read_verify_request(args, report);
+  if (!request) return fail(output, report, subject_of(args));
+  if (is_rank()) return verify_as_rank(*request, args, output);
+  if (args.flag("processes")) return run_as_processes(std::stoi(request->ranks.back()), output);
+  return verify(*request, args, nullptr, output);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,192 @@
+#include "lockstep/comm/local/local.h"
+
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/random.h"
+#include "lockstep/comm/local/hub.h"
+
+namespace lockstep::comm {
+namespace {
+
+class LocalPending final : public Pending {
+ public:
+  LocalPending(std::shared_ptr<LocalHub> hub, std::shared_ptr<LocalGroup> group,
+               std::shared_ptr<LocalOp> op, Deadline deadline)
+      : hub_(std::move(hub)), group_(std::move(group)), op_(std::move(op)), deadline_(deadline) {}
+  void wait() override { hub_->wait(*group_, *op_, deadline_); }
+  std::optional<Ran> ran() const override { return op_->ran; }
+
+ private:
+  std::shared_ptr<LocalHub> hub_;
+  std::shared_ptr<LocalGroup> group_;
+  std::shared_ptr<LocalOp> op_;
+  Deadline deadline_;
+};
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<LocalHub> hub, Membership membership, Ledger& ledger,
+                    Siblings& siblings)
+      : Communicator(membership, ledger, siblings),
+        hub_(std::move(hub)),
+        group_(hub_->group(membership)),
+        place_(siblings, *this) {}
+
+ protected:
+  Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override {
+    return start(OpKind::kAllGather, in, out, deadline);
+  }
+  Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) override {
+    return start(OpKind::kReduceScatter, in, out, deadline);
+  }
+  Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
+                        std::vector<std::int64_t> recv_counts, Deadline deadline) override {
+    auto op = make(OpKind::kAllToAll, in, out);
+    op->send_counts = std::move(send_counts);
+    op->recv_counts = std::move(recv_counts);
+    return post(std::move(op), deadline);
+  }
+  Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) override {
+    return start(OpKind::kSend, data, {}, deadline, to, tag);
+  }
+  Work start_recv(Buffer data, int from, int tag, Deadline deadline) override {
+    return start(OpKind::kRecv, {}, data, deadline, from, tag);
+  }
+  Work start_broadcast(Buffer data, int root, Deadline deadline) override {
+    return root == index() ? start(OpKind::kBroadcast, data, {}, deadline, root)
+                           : start(OpKind::kBroadcast, {}, data, deadline, root);
+  }
+  Work start_barrier(Deadline deadline) override {
+    return start(OpKind::kBarrier, {}, {}, deadline);
+  }
+  void start_abort(const CommError& reason) override {
+    hub_->fail(*group_, reason.error(), reason.culprit());
+  }
+  std::string backend_name() const override { return "local"; }
+
+ private:
+  // Waits like any other and poisons this communicator when the wait fails.
+  class Guarded final : public Pending {
+   public:
+    Guarded(LocalCommunicator& owner, LocalPending pending)
+        : owner_(owner), pending_(std::move(pending)) {}
+    void wait() override {
+      try {
+        pending_.wait();
+      } catch (const CommError& error) {
+        if (!owner_.is_poisoned()) owner_.poison(error);  // else it was aborted
+        throw;
+      }
+    }
+    std::optional<Ran> ran() const override { return pending_.ran(); }
+
+   private:
+    LocalCommunicator& owner_;
+    LocalPending pending_;
+  };
+
+  std::shared_ptr<LocalOp> make(OpKind kind, ConstBuffer in, Buffer out) const {
+    auto op = std::make_shared<LocalOp>();
+    op->kind = kind;
+    op->member = index();
+    op->in = in;
+    op->out = out;
+    return op;
+  }
+  Work start(OpKind kind, ConstBuffer in, Buffer out, Deadline deadline, int peer = 0,
+             int tag = 0) {
+    auto op = make(kind, in, out);
+    op->peer = peer;
+    op->tag = tag;
+    return post(std::move(op), deadline);
+  }
+  Work post(std::shared_ptr<LocalOp> op, Deadline deadline) {
+    hub_->post(group_, op);
+    return {*this,
+            std::make_unique<Guarded>(*this, LocalPending(hub_, group_, std::move(op), deadline))};
+  }
+
+  std::shared_ptr<LocalHub> hub_;
+  std::shared_ptr<LocalGroup> group_;
+  const Siblings::Place place_;
+};
+
+class LocalRank final : public World {
+ public:
+  LocalRank(std::shared_ptr<LocalHub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {
+    hub_->show(rank, shared_position());
+  }
+  ~LocalRank() override { hub_->lose(rank_, "has left the world"); }
+
+  Rank rank() const override { return rank_; }
+  int size() const override { return hub_->size(); }
+  std::vector<Sighting> sightings() override { return hub_->sightings(); }
+  std::unique_ptr<Communicator> connect(std::string name, std::string axis,
+                                        std::vector<Rank> members,
+                                        Deadline /*never blocks*/) override {
+    return std::make_unique<LocalCommunicator>(
+        hub_, membership(std::move(name), std::move(axis), std::move(members)), ledger(),
+        siblings());
+  }
+
+ private:
+  std::shared_ptr<LocalHub> hub_;
+  Rank rank_;
+};
+
+}  // namespace
+
+Lateness seeded_lateness(std::uint64_t seed, Seconds most) {
+  return [seed, most](const Delivery& d) {
+    const RandomStream stream(seed, join_parts(d.group, " ", static_cast<int>(d.kind), " ", d.from,
+                                               " ", d.to, " ", d.tag));
+    const double drawn = stream.uniform(static_cast<std::uint64_t>(d.number));
+    return Seconds{most.value * drawn * drawn * drawn};
+  };
+}
+
+LocalWorld::LocalWorld(int size, LocalOptions options)
+    : hub_(std::make_shared<LocalHub>(size, std::move(options))) {
+  LS_CHECK(size >= 1);
+}
+LocalWorld::~LocalWorld() = default;
+
+std::unique_ptr<World> LocalWorld::join(Rank rank) {
+  LS_CHECK(rank.value >= 0 && rank.value < hub_->size());
+  return std::make_unique<LocalRank>(hub_, rank);
+}
+
+void LocalWorld::mark_lost(Rank rank, const std::string& why) { hub_->lose(rank, why); }
+
+void run_local(int size, const std::function<void(World&)>& body, LocalOptions options) {
+  LocalWorld world(size, std::move(options));
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r) {
+    threads.emplace_back([&, r] {
+      const auto end = world.join(Rank{r});
+      try {
+        body(*end);
+      } catch (...) {
+        failures[static_cast<std::size_t>(r)] = std::current_exception();
+        world.mark_lost(Rank{r}, "ended with an error");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::exception_ptr consequence;
+  for (const std::exception_ptr& failure : failures) {
+    if (!failure) continue;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const CommError&) {
+      if (!consequence) consequence = failure;
+    }  // anything else leaves from here: it is the cause
+  }
+  if (consequence) std::rethrow_exception(consequence);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,30 @@
+// Memory of the rank that holds most, as a maximum over moments of the step, not a sum of maxima.
+//
+// States: ZeRO, Rajbhandari et al. (arXiv 1910.02054), section 5. Activations: tensor by tensor as
+// arch/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the formulas of
+// Korthikanti et al. (arXiv 2205.05198), section 4. Moments and their transients: SimuMax's measured B200 runs
+// need them, and nothing fitted (docs/accuracy.md).
+#pragma once
+
+#include "lockstep/cost/analytic/price.h"
+#include "lockstep/cost/analytic/stage_split.h"
+
+namespace lockstep::cost {
+
+// Bytes per token that a layer keeps for its backward pass on one rank, by what `request.keep` says.
+double kept_bytes_per_token(const PriceRequest& request, bool expert_layer);
+// By another word than that of the request.
+double kept_bytes_per_token(const PriceRequest& request, Keep keep, bool expert_layer);
+// The same with everything kept: what a recomputed layer needs while its backward pass runs.
+double whole_bytes_per_token(const PriceRequest& request, bool expert_layer);
+
+// Parameters of one pipeline rank, whole (not divided by tp or ep).
+PartParams stage_params(const PriceRequest& request, const StageSplit& split, double stage);
+
+// Of an activation: 4 where products are in f32.
+double element_bytes(const PriceRequest& request);
+
+// The vocabulary as Megatron pads it, to a multiple of 128 tp.
+double padded_vocab(const PriceRequest& request);
+
+}  // namespace lockstep::cost

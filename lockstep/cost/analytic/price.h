@@ -1,0 +1,216 @@
+// The pricing interface: a model, a layout, a batch and a cluster in; time by term, memory by class and
+// feasibility out. Closed forms only, a few hundred additions and no allocation on the way, so that a search can
+// ask it for every layout. One term per file beside this one: peak_memory.h, compute_time.h,
+// collective_time.h, step_time.h; each states its formula and source.
+//
+//   PriceRequest request{.shape = &shape, .cluster = &cluster, .rates = &rates_of(cluster.device)};
+//   request.tp = 8; request.pp = 16; request.dp = 128; ...
+//   const Price price = cost::price(request);
+//
+// What can be priced is more than what runs here: context and expert parallelism, experts, latent
+// attention and 8-bit products are priced too. spec::legal() says which layouts run.
+// Pure functions of plain values; any thread may call them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/base/units.h"
+#include "lockstep/cluster/cluster.h"
+#include "lockstep/cluster/rates.h"
+#include "lockstep/cost/analytic/context_way.h"
+#include "lockstep/cost/analytic/model_shape.h"
+#include "lockstep/pipeline/catalog.h"
+
+namespace lockstep::cost {
+
+enum class Precision : std::uint8_t { kBf16, kFp8, kFp32 };  // of matrix products; fp16 is kBf16
+
+// What a block's forward pass does not keep.
+enum class Keep : std::uint8_t {
+  kAll,
+  kNoScores,  // scores and softmax of unfused attention are made again ("selective")
+  kCheap,     // norm outputs and the MLP's product are made again, one elementwise pass each
+  kProducts,  // products with weights are kept, attention and all between made again (JAX)
+  kHalf,  // every second matrix product and all elementwise passes are made again (torchtitan's "op")
+  kInput,  // the block's input alone ("full")
+};
+
+// How the loss reads and writes its logits.
+enum class Loss : std::uint8_t {
+  kFused,       // one kernel in place of the logits
+  kTorch,       // a cast to f32 and PyTorch's log-softmax
+  kVocabulary,  // Megatron's vocabulary-parallel loss: f32, one kernel for each of its elementwise steps
+};
+
+// Traits of the software that runs the step; the defaults are today's.
+struct Stack {
+  bool flash = true;             // fused attention
+  bool native_attention = true;  // attention kernels written for this generation of devices
+  bool fused_norms = true;       // one kernel per norm
+  bool fused_passes = true;      // one kernel for a rotation, one for a gate with its product
+  bool fused_sums = true;        // weight gradients are added up inside their products
+  bool fused_softmax = true;     // of unfused attention: scale, mask and softmax in one kernel
+  bool dropout = false;
+  bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
+  bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
+  bool overlap_regather = true;  // with sequence parallelism, a linear's input under its gradient
+  bool overlap_pipe = true;      // transfers under the next chunk
+  bool weight_grad_scratch =
+      false;  // a bf16 gradient per distinct weight shape (TransformerEngine)
+  Loss loss = Loss::kFused;
+  bool whole_logits = false;  // tensor ranks gather the logits and each computes all of the loss
+  bool whole_reduce = false;  // a sharded optimizer still gets all gradients (DeepSpeed's stage 1)
+  double gaps = 0;  // share of compute time by which idle moments between kernels lengthen it
+  // Spread of one pass's time: ranks that meet after each wait for the slowest. Of the software more than of the
+  // device: collections of garbage, data loading and launches fall at other moments on other ranks
+  // (MegaScale, arXiv 2402.15627, section 6.2). backtest/run_stack.h says how it was fitted.
+  double jitter = 0.002;
+  double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
+  double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
+  double reduce_bytes = 4;  // of a gradient on the wire
+  double bucket_bytes = 0;  // of reductions and gathers, held all the time
+  // Of what data ranks could send over the network, when nothing is hidden and buckets follow each other. Of the
+  // software: backtest/run_stack.h says how it was fitted.
+  double network_share = 1;
+  bool reduce_each_microbatch = false;  // ZeRO-2: gradients are reduced after every backward pass
+};
+
+// Which axis lies inside which on the network, innermost first.
+enum class Placement : std::uint8_t {
+  kDataInside,  // tp cp dp pp (Megatron's default)
+  kPipeInside,  // tp cp pp dp (Llama 3)
+};
+
+struct PriceRequest {
+  const ModelShape* shape = nullptr;
+  const cluster::Cluster* cluster = nullptr;
+  const cluster::DeviceRates* rates = nullptr;
+  // Sequences.
+  double seq = 0, global_batch = 0, microbatch = 1;
+  // Degrees; tp x cp x pp x dp is the number of devices. ep x etp lies inside tp x cp x dp.
+  double tp = 1, cp = 1, pp = 1, dp = 1, ep = 1, etp = 1;
+  double dp_shard = 0;  // devices of dp x cp that share states; 0: all of them (no hybrid sharding)
+  int zero = 1;
+  bool sp = true;  // sequence parallelism along tp
+  const pipeline::CatalogRow* schedule = &pipeline::row("1f1b");
+  double chunks = 1;
+  double first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
+  Keep keep = Keep::kAll;
+  double remade = 0;         // blocks of each pipeline rank that `keep` is of, its first; 0: all
+  Keep others = Keep::kAll;  // where `remade` is set: what the rest of them keep
+  Precision precision = Precision::kBf16;
+  Placement placement = Placement::kDataInside;
+  ContextWay context = ContextWay::kRing;  // nothing when cp is 1
+  double headroom = 0;                     // share of a device's memory that must stay free
+  double imbalance = 1;                    // load of the busiest expert rank over the mean
+  Stack stack = {};
+
+  double devices() const { return tp * cp * pp * dp; }
+  double microbatches() const { return global_batch / (dp * microbatch); }
+  double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
+  double remade_of(double layers) const { return remade > 0 && remade < layers ? remade : layers; }
+  // So many blocks of each rank keep their input alone, the rest what `others` says.
+  void remake(double blocks) { remade = blocks, keep = blocks > 0 ? Keep::kInput : others; }
+  Keep kept_by_rest() const { return remade > 0 ? others : Keep::kAll; }
+  double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
+};
+
+// Seconds of one step on the slowest rank. The total is the sum of all others.
+struct StepTime {
+  double forward = 0, backward = 0, recompute = 0, head = 0;       // compute of the busiest stage
+  double tensor = 0, context = 0, expert = 0, pipe = 0, data = 0;  // exposed communication by axis
+  double bubble = 0, optimizer = 0, spread = 0;
+  double total() const {
+    return forward + backward + recompute + head + tensor + context + expert + pipe + data +
+           bubble + optimizer + spread;
+  }
+};
+
+struct StepTerm {
+  const char* name;  // "recompute", as people and files read it
+  double StepTime::* seconds;
+};
+// Every term once, in the order of StepTime.
+inline constexpr std::array<StepTerm, 12> kStepTerms = {{{"forward", &StepTime::forward},
+                                                         {"backward", &StepTime::backward},
+                                                         {"recompute", &StepTime::recompute},
+                                                         {"head", &StepTime::head},
+                                                         {"tensor", &StepTime::tensor},
+                                                         {"context", &StepTime::context},
+                                                         {"expert", &StepTime::expert},
+                                                         {"pipe", &StepTime::pipe},
+                                                         {"data", &StepTime::data},
+                                                         {"bubble", &StepTime::bubble},
+                                                         {"optimizer", &StepTime::optimizer},
+                                                         {"spread", &StepTime::spread}}};
+
+enum class PeakEvent : std::uint8_t { kLoss, kBlockBackward, kOptimizer };
+std::string_view to_text(PeakEvent event);  // "loss point"
+
+// Bytes on the rank that holds most, at its worst moment.
+struct Memory {
+  double weights = 0, grads = 0, optimizer = 0;
+  double activations = 0, logits = 0, transients = 0;
+  double holes = 0;      // of the allocator's reserve, not allocated
+  bool is_host = false;  // cluster::DeviceType::is_host: nothing lies around what is allocated
+  int stage = 0;
+  PeakEvent event = PeakEvent::kLoss;
+  double allocated() const {
+    return weights + grads + optimizer + activations + logits + transients;
+  }
+};
+
+struct MemoryClass {
+  const char* name;  // "gradients", as people and JSON read it
+  double bytes;
+};
+// Of what is allocated, each with its share.
+inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
+  return {{{"weights", m.weights},
+           {"gradients", m.grads},
+           {"optimizer", m.optimizer},
+           {"activations", m.activations},
+           {"logits", m.logits},
+           {"transients", m.transients}}};
+}
+
+// What is seen around the same allocations: the allocator's reserve, the whole device as its vendor's tool shows
+// it (context and communicators with it), and what a device must have for the step to run when memory is short
+// (holes in the reserve with it). On a host all three are what is allocated.
+double reserved_bytes(const Memory& memory);
+double shown_bytes(const Memory& memory);
+double device_bytes(const Memory& memory);
+double capacity_bytes(const cluster::DeviceType& device);
+double room_bytes(const PriceRequest& request);  // of which a layout may need so many
+
+struct Price {
+  StepTime time;
+  Memory memory;
+  bool fits = false;                    // device_bytes within usable
+  double usable = 0;                    // room_bytes of the request
+  double mfu_causal = 0, mfu_full = 0;  // model FLOPs over peak, by convention for attention
+  double tokens_per_s = 0;              // of all devices
+};
+
+Price price(const PriceRequest& request);
+Memory price_memory(const PriceRequest& request);
+StepTime price_time(const PriceRequest& request);
+// The same from times of its layers that were made before; layer_time.h says which layouts share them.
+struct LayerTimes;
+StepTime price_time(const PriceRequest& request, const LayerTimes& layers);
+// Of one layer and microbatch.
+struct PassPair {
+  double forward = 0, backward = 0;
+};
+// The same where ZeRO-3 gathers the layer for each of them and reduces its gradients: with what they cannot hide.
+PassPair sharded_layer(const PriceRequest& request, const PassPair& passes);
+// What ranks of so many layers, whose passes take so long in all, cannot hide of stages 0 to 2.
+double once_exposed_seconds(const PriceRequest& request, const PassPair& passes, double layers);
+// What ranks wait for slower ones in a step of these terms; `time.spread` is not read.
+double spread_seconds(const PriceRequest& request, const StepTime& time);
+// One microbatch from a pipeline rank to the next; 0 without a pipeline.
+double hop_seconds(const PriceRequest& request);
+
+}  // namespace lockstep::cost

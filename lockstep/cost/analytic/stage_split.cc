@@ -1,0 +1,63 @@
+#include "lockstep/cost/analytic/stage_split.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/divides.h"
+
+namespace lockstep::cost {
+
+StageSplit split_layers(const PriceRequest& r) {
+  const double layers = r.shape->layers, p = r.pp, places = r.pp * r.chunks;
+  if (p <= 1) return {layers, layers, layers};
+  if (r.first_layers > 0 && r.last_layers > 0) {
+    const double inside = p > 2 ? (layers - r.first_layers - r.last_layers) / (p - 2) : 0;
+    return {r.first_layers, inside, r.last_layers};
+  }
+  if (divides(places, layers)) return {layers / p, layers / p, layers / p};
+  if (divides(places, layers + 2) && layers + 2 > 2 * p)
+    return {(layers + 2) / p - 1, (layers + 2) / p, (layers + 2) / p - 1};
+  if (divides(places, layers + 1) && layers + 1 > p)
+    return {(layers + 1) / p, (layers + 1) / p, (layers + 1) / p - 1};
+  const double most = std::ceil(layers / p);
+  return {most, most, std::max(0.0, std::floor(layers / p))};
+}
+
+double layers_on(const PriceRequest& r, const StageSplit& split, double stage) {
+  if (stage <= 0) return split.first;
+  return stage >= r.pp - 1 ? split.last : split.middle;
+}
+
+double expert_layers_on(const PriceRequest& r, const StageSplit& split, double stage) {
+  if (!r.shape->has_experts()) return 0;
+  if (r.pp <= 1) return r.shape->expert_layers();
+  double layers = layers_on(r, split, stage);
+  if (stage <= 0) layers = std::max(0.0, layers - r.shape->dense_layers);
+  return layers / r.shape->moe_every;
+}
+
+double most_layers(const PriceRequest& r) {
+  const StageSplit split = split_layers(r);
+  return std::max({split.first, split.middle, split.last});
+}
+
+double remade_share(const PriceRequest& r) {
+  if (r.remade == 0) return 1;
+  const double most = most_layers(r);
+  return r.remade_of(most) / most;
+}
+
+double in_flight(const PriceRequest& r, double stage) {
+  return r.schedule->held({.p = r.pp, .v = r.chunks, .m = r.microbatches()}, stage);
+}
+
+double bubble_seconds(const PriceRequest& r, double forward, double backward, double more) {
+  if (r.pp <= 1) return 0;
+  pipeline::PipelineTerms c{r.pp, r.chunks, r.microbatches(), forward, backward / 2, backward / 2};
+  const double all = r.schedule->idle(c);
+  c.m = 0;
+  const double once = r.schedule->idle(c);
+  return all - std::clamp(more, 0.0, std::max(0.0, all - once));
+}
+
+}  // namespace lockstep::cost

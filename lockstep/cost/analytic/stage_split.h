@@ -1,0 +1,39 @@
+// How layers lie on the stages of a pipeline, and how many microbatches a stage holds at once.
+#pragma once
+
+#include "lockstep/cost/analytic/price.h"
+
+namespace lockstep::cost {
+
+// Layers on the first pipeline rank, on the last, and on each between.
+struct StageSplit {
+  double first = 0, middle = 0, last = 0;
+};
+
+// Even where pp x chunks divides the layers. Where it divides layers + 2, the first and the last rank take one
+// less (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers + 1, the last does. Otherwise the
+// ranks with most hold the rounded-up share. A request may say what its ends hold.
+StageSplit split_layers(const PriceRequest& request);
+
+double layers_on(const PriceRequest& request, const StageSplit& split, double stage);
+
+// Layers with experts on a pipeline rank: leading dense layers lie on the first.
+double expert_layers_on(const PriceRequest& request, const StageSplit& split, double stage);
+
+// Of the pipeline rank that has most.
+double most_layers(const PriceRequest& request);
+
+// Of the blocks of that rank, how many `request.keep` is of: 0 to 1.
+double remade_share(const PriceRequest& request);
+
+// Microbatches whose activations a pipeline rank holds at its worst moment, in units of all its layers.
+double in_flight(const PriceRequest& request, double stage);
+
+// Seconds a pipeline adds to m x (forward + backward) of its busiest rank, for `forward` and `backward` of
+// one microbatch on one rank; half of a backward pass is taken to be weight gradients where a schedule
+// splits it. Where the busiest rank works `more` in a step than the mean, the others wait for it in place of what a
+// schedule loses with every microbatch.
+double bubble_seconds(const PriceRequest& request, double forward, double backward,
+                      double more = 0);
+
+}  // namespace lockstep::cost

@@ -1,0 +1,129 @@
+#include "lockstep/doctor/engine_check.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <exception>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "lockstep/comm/c10d/store.h"
+#include "lockstep/comm/gloo/world.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "lockstep/tensor/torch_version.h"
+#if LOCKSTEP_NCCL
+#include "lockstep/comm/nccl/world.h"
+#endif
+
+namespace lockstep::doctor {
+namespace {
+
+using Verdict = Finding::Verdict;
+
+std::set<std::string> loaded_libraries(const std::string& part) {
+  std::set<std::string> paths;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const auto slash = line.find('/');
+    if (slash != std::string::npos && line.find(part, slash) != std::string::npos)
+      paths.insert(line.substr(slash));
+  }
+  return paths;
+}
+
+Finding check_openmp() {
+  const auto found = loaded_libraries("libgomp");
+  if (found.size() == 1)
+    return {Verdict::kGood, "OpenMP", "one runtime is loaded, torch's own", ""};
+  std::string list;
+  for (const std::string& path : found) list += (list.empty() ? "" : ", ") + path;
+  return {Verdict::kProblem, "OpenMP",
+          std::to_string(found.size()) + " runtimes are loaded: " + list,
+          "two OpenMP runtimes in one process compete for the cores; unset LD_PRELOAD and "
+          "LD_LIBRARY_PATH"};
+}
+
+Finding check_strict() {
+  const tensor::StrictReport report = tensor::test_strict_kernels();
+  if (report.holds())
+    return {Verdict::kGood, "strict kernels",
+            "they hold: layouts that promise equal bits can keep it", ""};
+  return {Verdict::kNote, "strict kernels",
+          std::string("they do not hold here (f32 ") + (report.holds_f32 ? "yes" : "no") +
+              ", f64 " + (report.holds_f64 ? "yes" : "no") + ", MKL_CBWR=" + report.setting +
+              "): results of different layouts are close, not equal",
+          "unset MKL_CBWR; on CPUs where MKL has no strict mode there is nothing to do"};
+}
+
+// Two endpoints in one process add two numbers over loopback.
+void try_gloo() {
+  const Deadline deadline = Deadline::after(Seconds{10});
+  const auto store = comm::Store::host("127.0.0.1", 0);
+  std::vector<float> sums(2);
+  std::vector<std::exception_ptr> failures(2);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.emplace_back([&, r] {
+      try {
+        const comm::Rendezvous meeting{Rank{r}, 2, "127.0.0.1", store->port(),
+                                       /*agent_hosts_store=*/true};
+        const auto world = comm::join_gloo(meeting, deadline);
+        const auto group = world->connect("doctor", "doctor", {Rank{0}, Rank{1}}, deadline);
+        sums[static_cast<std::size_t>(r)] = static_cast<float>(r + 1);
+        group->all_reduce({&sums[static_cast<std::size_t>(r)], 1, DType::kF32, {}}, deadline)
+            .wait();
+      } catch (...) {
+        failures[static_cast<std::size_t>(r)] = std::current_exception();
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  if (sums != std::vector{3.0f, 3.0f})
+    throw std::runtime_error("1 + 2 over gloo gave something else");
+}
+
+Finding check_gloo() {
+  try {
+    try_gloo();
+    return {Verdict::kGood, "gloo", "an all_reduce over loopback works", ""};
+  } catch (const std::exception& error) {
+    return {Verdict::kProblem, "gloo",
+            std::string("an all_reduce over loopback failed: ") + error.what(),
+            "check that TCP connections to 127.0.0.1 are allowed"};
+  }
+}
+
+Finding check_nccl() {
+#if LOCKSTEP_NCCL
+  const int devices = comm::count_cuda_devices();
+  if (devices == 0)
+    return {Verdict::kNote, "nccl", "the row is built; no CUDA device was found",
+            "training runs on the CPU over gloo"};
+  return {Verdict::kNote, "nccl",
+          "the row is built and " + std::to_string(devices) +
+              " CUDA devices were found; it has been compiled and linked, never run on a GPU",
+          ""};
+#else
+  return {Verdict::kNote, "nccl", "this build does not have the row",
+          "build the preset `cuda` for it"};
+#endif
+}
+
+}  // namespace
+
+std::vector<Finding> check_engine() {
+  std::vector<Finding> findings;
+  const auto libraries = loaded_libraries("libtorch_cpu");
+  findings.push_back(
+      {Verdict::kGood, "LibTorch",
+       tensor::torch_version() + ", loaded from " + (libraries.empty() ? "?" : *libraries.begin()),
+       ""});
+  findings.push_back(check_openmp());
+  findings.push_back(check_strict());
+  findings.push_back(check_gloo());
+  findings.push_back(check_nccl());
+  return findings;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,99 @@
+#include "lockstep/model/arch.h"
+
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/model/families.h"
+
+namespace lockstep::model {
+namespace {
+
+Model describe_family(const ModelConfig& config) {
+  switch (config.family) {
+    case Family::kGpt2:
+      return describe_gpt2(config);
+    case Family::kLlama:
+      return describe_llama(config);
+    case Family::kMoe:
+      return describe_moe(config);
+    case Family::kDeepSeek:
+      return describe_deepseek(config);
+    case Family::kGemma2:
+      return describe_gemma2(config);
+  }
+  LS_CHECK(false, "family ", static_cast<int>(config.family));
+  return {};
+}
+
+}  // namespace
+
+std::int64_t Param::numel() const {
+  std::int64_t product = 1;
+  for (const std::int64_t size : shape) product *= size;
+  return product;
+}
+
+ParamCount& ParamCount::operator+=(const ParamCount& other) {
+  total += other.total;
+  active += other.active;
+  tensor += other.tensor;
+  expert += other.expert;
+  replicated += other.replicated;
+  return *this;
+}
+
+ParamCount operator*(const ParamCount& one, std::int64_t times) {
+  return {one.total * times, one.active * times, one.tensor * times, one.expert * times,
+          one.replicated * times};
+}
+
+Result<Model> describe(const ModelConfig& config) {
+  std::vector<Error> found = problems(config);
+  if (!found.empty()) return std::move(found.front());
+  return describe_family(config);
+}
+
+ParamCount count(const Unit& unit) {
+  ParamCount sum;
+  for (const Param& param : unit.params) {
+    if (param.tied) continue;
+    const std::int64_t numel = param.numel();
+    sum.total += numel;
+    sum.active += param.experts > 0 ? numel / param.experts * param.active : numel;
+    if (param.experts > 0)
+      sum.expert += numel;
+    else if (!param.sharded.empty())
+      sum.tensor += numel;
+    else
+      sum.replicated += numel;
+  }
+  return sum;
+}
+
+ParamCount count(const Model& model) {
+  std::vector<std::int64_t> times(model.distinct.size(), 0);
+  for (const int index : model.order) ++times[index];
+  ParamCount sum;
+  for (std::size_t i = 0; i < times.size(); ++i) sum += count(model.distinct[i]) * times[i];
+  return sum;
+}
+
+std::string name_at(const std::string& pattern, std::int64_t layer) {
+  std::string name = pattern;
+  for (std::size_t at; (at = name.find("{i}")) != std::string::npos;)
+    name.replace(at, 3, std::to_string(layer));
+  return name;
+}
+
+std::string_view to_text(UnitKind kind) {
+  constexpr std::string_view kNames[] = {"embed", "block", "mtp", "head"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view to_text(Role role) {
+  constexpr std::string_view kNames[] = {"embedding", "norm",   "attention", "mlp",
+                                         "router",    "expert", "shared",    "head"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,165 @@
+#include "lockstep/model/flat_layout.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::model {
+namespace {
+
+std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// Whether one matrix product serves both, or one addition after it: query, key and value; gate and up.
+// They read the same input and tensor parallelism cuts their outputs.
+bool continues(const Param& before, const Param& param) {
+  const auto is_column = [](const Param& p) {
+    return p.role != Role::kNorm && !p.sharded.empty() && p.sharded[0].dim == 0;
+  };
+  const auto columns = [](const Param& p) { return p.shape.size() == 2 ? p.shape[1] : 1; };
+  return is_column(before) && is_column(param) && before.role == param.role &&
+         before.shape.size() == param.shape.size() && param.shape.size() <= 2 &&
+         columns(before) == columns(param);
+}
+
+enum class Held : std::uint8_t { kCut, kReplicated, kOverHeads };
+
+Held held(const Param& param) {
+  if (!param.sharded.empty()) return Held::kCut;
+  return param.over_heads ? Held::kOverHeads : Held::kReplicated;
+}
+
+std::int64_t numel_of(const Param& param, std::int64_t tp) {
+  const TensorShard shard = tensor_shard(param, tp, 0);
+  return param.numel() / param.shape[static_cast<std::size_t>(shard.dim)] * shard.length;
+}
+
+class Writer {
+ public:
+  Writer(const Unit& unit, std::int64_t tp) : unit_(unit), tp_(tp) {}
+
+  FlatLayout run() {
+    append(true, Held::kCut);
+    const std::int64_t replicated = flat_.size;
+    append(true, Held::kReplicated);
+    flat_.decay_end = flat_.size;
+    append(false, Held::kReplicated);
+    const std::int64_t over_heads = flat_.size;
+    append(false, Held::kOverHeads);
+    flat_.replicated = since(replicated);
+    flat_.over_heads = since(over_heads);
+    append(false, Held::kCut);
+    LS_CHECK(flat_.params.size() == trained(), "a gain of all heads that decays has no place");
+    return std::move(flat_);
+  }
+
+ private:
+  // From `begin` to the end of what was written last.
+  FlatRange since(std::int64_t begin) const {
+    return {begin, flat_.size > begin ? flat_.params.back().end() : begin};
+  }
+  std::size_t trained() const {
+    return static_cast<std::size_t>(std::ranges::count_if(unit_.params, &Param::trained));
+  }
+
+  void append(bool decays, Held wanted) {
+    const Param* before = nullptr;  // of the same kind, in the order of the unit
+    for (int i = 0; i < static_cast<int>(unit_.params.size()); ++i) {
+      const Param& param = unit_.params[static_cast<std::size_t>(i)];
+      if (!param.trained || param.decays != decays) continue;
+      const Param* neighbour = std::exchange(before, &param);
+      if (held(param) != wanted) continue;
+      const bool joined = neighbour != nullptr && continues(*neighbour, param);
+      const std::int64_t offset = joined ? flat_.params.back().end() : flat_.size;
+      flat_.params.push_back({i, offset, numel_of(param, tp_)});
+      flat_.size = round_up(flat_.params.back().end(), kFlatAlign);
+    }
+  }
+
+  const Unit& unit_;
+  const std::int64_t tp_;
+  FlatLayout flat_;
+};
+
+// Moves everything but the first parameter. REQUIRES: a multiple of kFlatAlign.
+void shift_tail(FlatLayout& flat, std::int64_t by) {
+  for (FlatParam& param : std::span(flat.params).subspan(1)) param.offset += by;
+  for (FlatRange* range : {&flat.replicated, &flat.over_heads}) {
+    range->begin += by;
+    range->end += by;
+  }
+  flat.size += by;
+}
+
+void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& second) {
+  const auto copy = std::ranges::find_if(head.params, &Param::tied);
+  const FlatParam& at = second.of(static_cast<int>(copy - head.params.begin()));
+  LS_CHECK(
+      at.offset == 0 && first.params.front().offset == 0 &&
+          embed.params[static_cast<std::size_t>(first.params.front().param)].shape == copy->shape,
+      "a tied weight must be the first of its unit");
+  first.tied = second.tied = {0, at.numel};
+  second.tied_copy = true;
+  if (second.params.size() > 1) shift_tail(second, first.size - second.params[1].offset);
+  first.size = second.size = std::max(first.size, second.size);
+}
+
+}  // namespace
+
+FlatRange common(const FlatRange& a, const FlatRange& b) {
+  const std::int64_t begin = std::clamp(b.begin, a.begin, a.end);
+  return {begin, std::clamp(b.end, begin, a.end)};
+}
+
+std::int64_t FlatLayout::padded(std::int64_t shards) const {
+  return round_up(size, kTile * shards);
+}
+
+FlatRange FlatLayout::shard(std::int64_t shards, std::int64_t index) const {
+  const std::int64_t width = padded(shards) / shards;
+  return {index * width, (index + 1) * width};
+}
+
+const FlatParam& FlatLayout::of(int param) const {
+  const auto found = std::ranges::find(params, param, &FlatParam::param);
+  LS_CHECK(found != params.end(), "parameter ", param, " is not in the flat buffer");
+  return *found;
+}
+
+std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
+  std::vector<FlatRange> gaps;
+  std::int64_t at = 0;
+  const auto add = [&](std::int64_t next) {
+    if (next > at) gaps.push_back({at, next});
+  };
+  for (const FlatParam& param : params) {
+    add(param.offset);
+    at = param.end();
+  }
+  add(padded(shards));
+  return gaps;
+}
+
+TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord) {
+  const auto cut = std::ranges::find(param.sharded, mesh::Axis::kTensor, &ShardedDim::axis);
+  if (cut == param.sharded.end()) return {0, 0, param.shape[0]};
+  const std::int64_t length = param.shape[static_cast<std::size_t>(cut->dim)];
+  LS_CHECK(length % (tp * cut->grain) == 0 && coord >= 0 && coord < tp, param.name, ": rank ",
+           coord, " of ", tp, " that share ", length, " in pieces of ", cut->grain);
+  return {cut->dim, length / tp * coord, length / tp};
+}
+
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {
+  std::vector<FlatLayout> layouts;
+  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp).run());
+  const auto embed = static_cast<std::size_t>(model.order.front());
+  const auto head = static_cast<std::size_t>(model.order.back());
+  if (std::ranges::any_of(model.distinct[head].params, &Param::tied))
+    tie(model.distinct[embed], layouts[embed], model.distinct[head], layouts[head]);
+  return layouts;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,86 @@
+// How the parameters of one unit lie in one flat buffer: the grain of ZeRO's gathers and shards, of
+// gradient reduction and of the optimizer. Parameters, gradients and moments all lie alike.
+//
+//   - Parameters that decay come first, then those that do not: an optimizer needs two runs. Of the
+//     first, replicated ones come last, of the others first, so that they are one run too: what is
+//     summed over the tensor group where it is partial there. Gains that every head uses end that
+//     run. Else in the order of the unit.
+//   - Query, key and value are adjacent, and so are gate and up, so that one matrix product serves
+//     them; so are their biases. Every other parameter starts at a multiple of 32 elements: 64 bytes in bf16 and more in
+//     wider types.
+//   - A buffer shared by n ranks is padded to a multiple of 256 n elements, so that no shard boundary
+//     cuts a tile of 256 (the grain of exact sums) or leaves a ragged vector tail.
+//   - Where things lie does not depend on n. Gaps and padding hold zeros.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/model/arch.h"
+
+namespace lockstep::model {
+
+inline constexpr std::int64_t kFlatAlign = 32;
+inline constexpr std::int64_t kTile = 256;
+
+struct FlatParam {
+  int param = 0;  // index into Unit::params
+  std::int64_t offset = 0;
+  std::int64_t numel = 0;
+  std::int64_t end() const { return offset + numel; }
+  bool operator==(const FlatParam&) const = default;
+};
+
+struct FlatRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
+};
+
+// What both hold; where they do not meet, an empty range that lies in `a`. REQUIRES: end >= begin.
+FlatRange common(const FlatRange& a, const FlatRange& b);
+
+struct FlatLayout {
+  std::vector<FlatParam> params;  // in buffer order
+  std::int64_t size = 0;          // elements before padding for shards, a multiple of kFlatAlign
+  std::int64_t decay_end = 0;     // decaying parameters lie in [0, decay_end)
+  FlatRange replicated;           // parameters that no axis cuts, and nothing but gaps between them
+  FlatRange over_heads;           // those of them that every head uses, at their end
+  FlatRange tied;                 // the weight that embedding and head share, at the same place in
+                                  // both; empty when nothing is tied
+  bool tied_copy = false;         // this unit holds the second copy (the head): not counted again
+
+  // Of what tensor ranks hold alike, where each finds a summand of the gradient: all under sequence
+  // parallelism, because each sees its rows; else what every head uses, because each sees its heads.
+  FlatRange partial(bool sequence_parallel) const {
+    return sequence_parallel ? replicated : over_heads;
+  }
+
+  std::int64_t padded(std::int64_t shards) const;
+  FlatRange shard(std::int64_t shards, std::int64_t index) const;  // of padded(shards)
+  const FlatParam& of(int param) const;                            // by index into Unit::params
+  std::vector<FlatRange> gaps(std::int64_t shards) const;  // of padded(shards) not in any parameter
+};
+
+// What tensor rank `coord` of `tp` holds of a parameter: elements [begin, begin + length) of dim
+// `dim`, all of the others. A parameter that is not cut: all of dim 0.
+struct TensorShard {
+  int dim = 0;
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+  bool operator==(const TensorShard&) const = default;
+};
+
+// REQUIRES: tp cuts the dim into multiples of its grain.
+TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord);
+
+// Of every distinct unit, in the order of Model::distinct. Embedding and head that share a weight
+// get the same size, so that their shards cover the same elements of it, and what else the head has
+// lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
+// parameters only.
+// Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts.
+// REQUIRES: tp >= 1, pieces that are multiples of their grain.
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1);
+
+}  // namespace lockstep::model

@@ -1,0 +1,111 @@
+// Bytes of everything a unit keeps or hands on, tensor by tensor: the tables behind every prediction
+// of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly these tensors; tests
+// compare the two to the byte.
+//
+// Storages are counted, not views: a slice of a fused product keeps all of it. Symbols: T tokens of
+// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP and g of its
+// first product (2f with a gate, else f), a heads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/result.h"
+#include "lockstep/model/arch.h"
+
+namespace lockstep::model {
+
+// Rows of a block's table that a forward pass does not keep; the backward pass rebuilds them, each
+// by one elementwise pass.
+struct Drop {
+  bool attn_normed = false;
+  bool mlp_normed = false;
+  bool product = false;
+  bool operator==(const Drop&) const = default;
+};
+
+// What the bytes of a unit depend on besides the model.
+struct UnitSizes {
+  std::int64_t batch = 1;  // sequences in a microbatch
+  std::int64_t seq = 1;    // tokens of one
+  DType dtype = DType::kF32;
+  Drop drop = {};
+  std::int64_t head_chunk = 0;     // tokens whose logits exist at once; 0: the microbatch's
+  std::int64_t tp = 1;             // ranks that share the unit; divides heads, kv_heads and ffn
+  int threads = 1;                 // intra-op, each with scratch of its own
+  bool packs_keys = true;          // on a CPU with units for bf16 (tensor/memory.h)
+  bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
+
+  std::int64_t tokens() const { return batch * seq; }
+  std::int64_t width() const { return static_cast<std::int64_t>(size_of(dtype)); }
+  // Of statistics, rotary tables and gradients of weights.
+  std::int64_t wide() const { return static_cast<std::int64_t>(size_of(wide_type(dtype))); }
+};
+
+// Where elements are narrower than f32, norms, rotations and the embedding's gradient work on f32
+// copies of a few rows at a time: about this many elements, so that they stay in a core's cache and are
+// enough to be dealt among threads, for which LibTorch wants 32768 each.
+inline constexpr std::int64_t kWideElements = 262144;
+constexpr std::int64_t wide_rows(std::int64_t columns) {
+  return columns < kWideElements ? kWideElements / columns : 1;
+}
+
+// What the gradient of attention over elements narrower than f32 works on (nn/attention_grad.h), of one
+// thread: tiles of queries by keys twice in f32 and twice narrow, gradients of a head's keys and values
+// and of a tile's queries, and a number for each of these.
+struct AttentionTiles {
+  std::int64_t seq, head_dim, queries, keys;
+  constexpr AttentionTiles(std::int64_t tokens, std::int64_t dim)
+      : seq(tokens),
+        head_dim(dim),
+        queries(tokens < 128 ? tokens : 128),
+        keys(tokens < 512 ? tokens : 512) {}
+  // As f32, of whole lines of a cache.
+  constexpr std::int64_t floats() const {
+    const std::int64_t all = 3 * queries * keys + (2 * seq + queries) * head_dim + queries;
+    return (all + 15) / 16 * 16;
+  }
+};
+
+struct UnitTensor {
+  std::string name;
+  std::int64_t bytes = 0;
+  bool cheap = false;  // may be dropped
+  bool operator==(const UnitTensor&) const = default;
+};
+
+std::int64_t total(const std::vector<UnitTensor>& tensors);
+
+// A trait of a model for which there are no tables, and in nn no passes.
+struct Unwritten {
+  std::string field;
+  std::string value;
+  std::string nearest;  // "norm_place = before"
+};
+
+// All of them, for sequences of `seq` tokens: a window that is no shorter is none.
+std::vector<Unwritten> unwritten(const ModelConfig& config, std::int64_t seq);
+
+// Refuses, with the field's name, a model that has some. REQUIRES of all below: it does not.
+Result<void> check_unit_bytes(const ModelConfig& config, std::int64_t seq);
+
+// [T, h]: a unit's output, the input of the next, and the gradient of either.
+std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
+
+// What a unit's forward pass keeps for its backward pass, in the order of the forward pass, its
+// input first and dropped rows left out. Bytes per token of a block in bf16, nothing dropped:
+//
+//   8h + 4q + 4k + 2g + 2f + 4a, and what the two norms know of each row.
+std::vector<UnitTensor> stash_tensors(const ModelConfig& config, const Unit& unit,
+                                      const UnitSizes& sizes);
+
+// What W needs: operands of the weights' products, and finished gradients of norms and biases.
+std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit,
+                                     const UnitSizes& sizes);
+
+// Cosines and sines of all positions, once for all blocks of a rank; 0 where positions are learned.
+std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes);
+
+}  // namespace lockstep::model

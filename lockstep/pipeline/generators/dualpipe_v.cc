@@ -1,0 +1,77 @@
+// DualPipeV: DualPipe of DeepSeek-AI, "DeepSeek-V3 technical report", 2024, cut in half into a V so
+// that no coordinate holds two copies, as in the dualpipev.py of their repository. There a forward
+// and a backward pass of the main phase share a coordinate to hide the exchange between experts; here
+// they run one after the other, F first.
+#include <string>
+#include <vector>
+
+#include "lockstep/pipeline/generators/generators.h"
+#include "lockstep/pipeline/generators/v_list.h"
+
+namespace lockstep::pipeline {
+namespace {
+
+void forward_then_backward(VList& list, int forward, int backward) {
+  list.forward(forward);
+  list.backward(backward);
+}
+
+// Backward passes of both chunks, the later half without weight gradients.
+void drain(VList& list, int count) {
+  for (int i = 0; i < 2 * count; ++i) {
+    const int chunk = i % 2 == 0 ? 1 : 0;
+    if (i < count)
+      list.backward(chunk);
+    else
+      list.input_grad(chunk);
+  }
+}
+
+std::vector<Pass> list_of(const Shape& shape, int r) {
+  const int p = shape.coords, m = shape.microbatches, behind = p - 1 - r;
+  VList list(shape, r);
+  for (int i = 0; i < 2 * behind; ++i) list.forward(0);
+  for (int i = 0; i < r + 1; ++i) {
+    list.forward(0);
+    list.forward(1);
+  }
+  for (int i = 0; i < behind; ++i) {
+    list.input_grad(1);
+    list.oldest_weight_grad();
+    list.forward(1);
+  }
+  for (int i = 0; i < m - 2 * p + r + 1; ++i) {
+    forward_then_backward(list, 0, 1);
+    forward_then_backward(list, 1, 0);
+  }
+  for (int i = 0; i < behind; ++i) {
+    list.backward(1);
+    forward_then_backward(list, 1, 0);
+  }
+  drain(list, r + 1);
+  for (int i = 0; i < behind; ++i) {
+    list.oldest_weight_grad();
+    list.input_grad(0);
+  }
+  for (int i = 0; i < r + 1; ++i) list.oldest_weight_grad();
+  return list.take();
+}
+
+}  // namespace
+
+Result<Schedule> dualpipe_v(const Shape& shape) {
+  if (Result<void> fits = check_two_chunks("dualpipe-v", shape); !fits.ok()) return fits.error();
+  if (shape.microbatches < 2 * shape.coords)
+    return Error{
+        Code::kOutOfRange,
+        "schedule `dualpipe-v` fills the pipeline from both ends and needs two microbatches "
+        "per coordinate, microbatches = " +
+            std::to_string(shape.microbatches) + " is less than " +
+            std::to_string(2 * shape.coords),
+        "use " + std::to_string(2 * shape.coords) + " microbatches or more, or `zbv`"};
+  std::vector<std::vector<Pass>> timetable;
+  for (int r = 0; r < shape.coords; ++r) timetable.push_back(list_of(shape, r));
+  return Schedule::create(shape, Placement::kV, std::move(timetable));
+}
+
+}  // namespace lockstep::pipeline

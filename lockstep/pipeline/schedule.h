@@ -1,0 +1,88 @@
+// A pipeline schedule as plain data: for each pipeline coordinate, its compute in order, at the
+// grain of stages. Communication, ZeRO and the optimizer are added by lowering (lower.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/ids.h"
+#include "lockstep/base/result.h"
+
+namespace lockstep::pipeline {
+
+enum class PassKind : std::uint8_t {
+  kForward,     // F
+  kBackward,    // B: the next two at once
+  kInputGrad,   // I: gradient of the stage's input
+  kWeightGrad,  // W: gradients of its weights
+};
+
+struct Pass {
+  PassKind kind = PassKind::kForward;
+  Stage stage = {};
+  Microbatch microbatch = {};
+  bool operator==(const Pass&) const = default;
+};
+
+// Which coordinate runs a stage.
+enum class Placement : std::uint8_t {
+  kLoop,  // stage s on coordinate s mod coords
+  kV,     // every second chunk runs backwards: coords-1-(s mod coords)
+};
+
+struct Shape {
+  int coords = 1;
+  int chunks = 1;  // stages per coordinate
+  int microbatches = 1;
+
+  int stages() const { return coords * chunks; }
+  bool operator==(const Shape&) const = default;
+};
+
+// kOutOfRange unless all three are at least 1 and stages x microbatches is at most 2^24, far above
+// any run and far below what overflows.
+Result<void> check_shape(const Shape& shape);
+
+Coord coord_of(Placement placement, Stage stage, int coords);
+
+// Immutable; any thread may read it.
+class Schedule {
+ public:
+  // `timetable[c]` belongs to coordinate c. Refuses one that does not run every stage and microbatch
+  // exactly once forward and once backward (B, or I before W) on the stage's own coordinate, that
+  // runs I, W or B of a stage out of microbatch order, or in which some pass can never become ready
+  // even if communication takes no time; the error names the pass, or the circle of waits.
+  static Result<Schedule> create(Shape shape, Placement placement,
+                                 std::vector<std::vector<Pass>> timetable);
+
+  const Shape& shape() const { return shape_; }
+  Placement placement() const { return placement_; }
+  std::span<const Pass> passes(Coord coord) const;
+
+  bool operator==(const Schedule&) const = default;
+
+ private:
+  Schedule(Shape shape, Placement placement, std::vector<std::vector<Pass>> timetable)
+      : shape_(shape), placement_(placement), timetable_(std::move(timetable)) {}
+
+  Shape shape_;
+  Placement placement_ = Placement::kLoop;
+  std::vector<std::vector<Pass>> timetable_;
+};
+
+// Why create() would refuse a timetable, if it would.
+struct ScheduleFault {
+  Error error;
+  std::optional<Pass> pass;  // the one at fault; a missing pass is in no list
+};
+std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
+                                        const std::vector<std::vector<Pass>>& timetable);
+
+std::string to_text(const Pass& pass);          // "2F0": stage, kind, microbatch
+std::string to_text(const Schedule& schedule);  // one line per coordinate, passes joined by commas
+
+}  // namespace lockstep::pipeline

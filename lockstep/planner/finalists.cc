@@ -1,0 +1,164 @@
+#include "lockstep/planner/finalists.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/cost/analytic/stage_split.h"
+#include "lockstep/planner/pass_times.h"
+#include "lockstep/planner/step_quantiles.h"
+#include "lockstep/sim/stage_sim.h"
+
+namespace lockstep::planner {
+namespace {
+
+using cost::PriceRequest;
+using cost::StepTime;
+
+constexpr double kMostPasses = 1 << 16;  // forward passes of one simulation
+
+// Axes in use besides data, which every layout has; those of experts and context weigh more.
+int axes_of(const PriceRequest& r) {
+  return (r.tp > 1 ? 1 : 0) + (r.pp > 1 ? 1 : 0) + (r.cp > 1 ? 2 : 0) + (r.ep > 1 ? 2 : 0) +
+         (r.etp > 1 ? 2 : 0);
+}
+
+sim::StageCosts stage_costs(const PassTimes& times, const Stages& stages) {
+  sim::StageCosts costs;
+  for (std::size_t i = 0; i < stages.layers.size(); ++i) {
+    const double backward = stages.layers[i] * times.backward + stages.remade[i] * times.again;
+    costs.forward.push_back({stages.layers[i] * times.forward});
+    costs.input_grad.push_back({backward / 2});
+    costs.weight_grad.push_back({backward / 2});
+  }
+  costs.forward.back() += Seconds{times.head_forward};
+  costs.input_grad.back() += Seconds{times.head_backward / 2};
+  costs.weight_grad.back() += Seconds{times.head_backward / 2};
+  costs.hop = Seconds{times.hop};
+  return costs;
+}
+
+// REQUIRES: chunks = 1.
+std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
+  const std::size_t last = stages.layers.size() - 1;
+  const auto seconds = [&](std::size_t i) {
+    return times.stage(stages.layers[i], stages.remade[i], i == last);
+  };
+  std::size_t busiest = 0;
+  for (std::size_t i = 1; i <= last; ++i)
+    if (seconds(i) > seconds(busiest)) busiest = i;
+  return busiest;
+}
+
+// A price's terms are of the busiest rank, and suppose that every rank makes as many blocks again. Where they do not,
+// the price gets the number of the busiest, and the head only where that has it; the request gets the most of all.
+void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
+  if (priced.request.remade == 0 || priced.request.chunks > 1) return;
+  const std::size_t busiest = busiest_rank(times, stages);
+  PriceRequest its = priced.request;
+  its.remake(stages.remade[busiest]);
+  priced.request.remake(std::ranges::max(stages.remade));
+  priced.price.time = cost::price_time(its);
+  if (busiest + 1 < stages.layers.size()) priced.price.time.head = 0;
+}
+
+// The first rank starts and ends a step, so what it cannot hide comes on top of the pipeline, whoever is busiest.
+double exposed_data(const PriceRequest& r, const PassTimes& times, const Stages& stages) {
+  const bool one_each = r.chunks <= 1;
+  const double layers = one_each ? stages.layers[0] : cost::split_layers(r).first;
+  const double remade = one_each ? stages.remade[0] : cost::remade_share(r) * layers;
+  return cost::once_exposed_seconds(
+      r, {layers * times.forward, layers * times.backward + remade * times.again}, layers);
+}
+
+// Terms of a step in which the busiest rank works and waits for so long; rates follow.
+void retime(const PriceRequest& r, double work, double idle, cost::Price& price) {
+  StepTime& time = price.time;
+  const double before = r.global_batch * r.seq / price.tokens_per_s;
+  std::vector<double*> busy = {&time.forward, &time.backward, &time.recompute, &time.head,
+                               &time.tensor,  &time.context,  &time.expert};
+  if (r.zero >= 3) busy.push_back(&time.data);  // in every pass
+  double worked = 0;
+  for (const double* term : busy) worked += *term;
+  for (double* term : busy) *term *= work / worked;
+  time.pipe = std::min(time.pipe, idle);
+  time.bubble = idle - time.pipe;
+  time.spread = cost::spread_seconds(r, time);
+  for (double* rate : {&price.mfu_causal, &price.mfu_full, &price.tokens_per_s})
+    *rate *= before / time.total();
+}
+
+}  // namespace
+
+double slower_devices(const StepTime& time) {
+  return 1 + time.spread / std::max(1e-300, time.total() - time.spread);
+}
+
+Stages stages_of(const Finalist& finalist) {
+  const PriceRequest& r = finalist.priced.request;
+  Stages made = evenly_remade(r, finalist.layers.empty() ? dealt_layers(r) : finalist.layers);
+  if (!finalist.remade.empty()) made.remade = finalist.remade;
+  return made;
+}
+
+Finalist simulate(const Priced& walked, const Stages& given) {
+  Finalist found{.priced = walked};
+  const PriceRequest& r = found.priced.request;
+  cost::Price& price = found.priced.price;
+  found.seconds = found.closed_form = price.time.total();
+  found.bubble = price.time.bubble + price.time.pipe;
+  const pipeline::CatalogRow& row = *r.schedule;
+  if (r.pp <= 1) return found;
+  const double stage_count = r.pp * r.chunks, all = r.microbatches();
+  const double shown =
+      std::min(all, std::max(4, static_cast<int>(kMostPasses / stage_count / r.pp)) * r.pp);
+  const auto built = row.build({count_of(r.pp), count_of(r.chunks), count_of(shown)});
+  if (!built.ok()) return found;
+  const PassTimes passes = sharded_pass_times(r);
+  const Stages stages = given.layers.empty() ? best_stages(r, passes) : given;
+  price_again(passes, stages, found.priced);
+  const sim::StageTimes times = sim::simulate_stages(*built, stage_costs(passes, stages));
+  const double work = times.work.value;
+  if (r.zero < 3) price.time.data = exposed_data(r, passes, stages);
+  retime(r, work / shown * all, times.makespan.value - work, price);
+  found.seconds = price.time.total();
+  found.bubble = price.time.bubble + price.time.pipe;
+  found.simulated = true;
+  if (stages.layers != dealt_layers(r)) found.layers = stages.layers;
+  if (r.remade > 0) found.remade = stages.remade;
+  if (r.chunks > 1) return found;
+  price.memory = fullest_rank(r, stages);
+  price.fits = cost::device_bytes(price.memory) <= price.usable;
+  return found;
+}
+
+std::vector<Finalist> simulate(std::span<const Priced> walked) {
+  std::vector<Finalist> found;
+  for (const Priced& one : walked) found.push_back(simulate(one));
+  rank(found);
+  return found;
+}
+
+Stages given_stages(const Question& question, const PriceRequest& request) {
+  if (question.given.layers.empty()) return {};
+  Stages stages = evenly_remade(request, question.given.layers);
+  if (!question.given.remade.empty()) stages.remade = question.given.remade;
+  return stages;
+}
+
+void rank(std::vector<Finalist>& finalists) {
+  if (finalists.empty()) return;
+  std::ranges::stable_sort(finalists, {}, &Finalist::seconds);
+  const double limit = finalists.front().seconds * (1 + kTold);
+  const auto end = std::ranges::upper_bound(finalists, limit, {}, &Finalist::seconds);
+  const auto choice = std::min_element(finalists.begin(), end, [](const auto& a, const auto& b) {
+    return axes_of(a.priced.request) < axes_of(b.priced.request);
+  });
+  std::rotate(finalists.begin(), choice, choice + 1);
+}
+
+bool is_tied(const Finalist& a, const Finalist& b) {
+  const double error = published_errors(a.priced.request.rates->calibrated).median / 100;
+  return std::abs(std::log(a.seconds / b.seconds)) <= error;
+}
+
+}  // namespace lockstep::planner

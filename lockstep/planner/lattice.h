@@ -1,0 +1,138 @@
+// Which layouts there are to choose from: every way to divide the devices over the axes, with every
+// sharding, pipeline schedule, microbatch size, recompute and order of axes that makes a difference.
+// The size of the lattice depends on divisors, not on the number of devices.
+//
+// A point of it is a cost::PriceRequest; layout_of.h turns one into a spec::Layout. Plain values; any
+// thread may read them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lockstep/cost/analytic/price.h"
+
+namespace lockstep::planner {
+
+// Share of a device's memory that a plan leaves free. Of 569 published runs that ran out of memory 19 are predicted to
+// fit, 15 with this much less; of 531 that ran, 14 and 35 are not. Llama 3's own layout fits with it (77.5 of 80 GiB),
+// with 0.04 it does not. Source: the runs of docs/accuracy.md.
+inline constexpr double kHeadroom = 0.03;
+
+// The axes that decide what a layer computes and exchanges, and how those of a sequence meet.
+struct Core {
+  double tp = 1, cp = 1, ep = 1, etp = 1;
+  cost::ContextWay context = cost::ContextWay::kRing;
+};
+
+// ZeRO stage, and how many of dp x cp devices share states.
+struct Sharding {
+  int zero = 1;
+  double group = 1;
+};
+
+struct Timetable {
+  const pipeline::CatalogRow* schedule = &pipeline::row("1f1b");
+  double chunks = 1;
+};
+
+// What blocks keep, in the words of cost::PriceRequest; `others` also where none is remade.
+struct Kept {
+  cost::Keep keep = cost::Keep::kAll;
+  double remade = 0;
+  cost::Keep others = cost::Keep::kAll;
+};
+
+// Settings that a layout has whatever else is chosen; those that are absent, empty or 0 are free.
+struct Given {
+  std::optional<Core> core = {};  // with Question::pp all degrees; its `context` is not read
+  std::optional<cost::ContextWay> context = {};
+  std::optional<Sharding> sharding = {};
+  std::optional<Kept> kept = {};
+  std::optional<cost::Placement> placement = {};
+  double chunks = 0, microbatch = 0;
+  std::vector<int> layers = {};  // of each stage
+  std::vector<int> remade = {};  // of these, with `kept`
+  bool sp = true;
+};
+
+// What is asked: train this model with such batches on that many devices of the cluster.
+struct Question {
+  cost::ModelShape shape = {};
+  const cluster::Cluster* cluster = nullptr;  // not owned
+  const cluster::DeviceRates* rates = nullptr;
+  std::int64_t devices = 0;  // that are used, all of them
+  std::int64_t seq = 0, global_batch = 0;
+  cost::Precision precision = cost::Precision::kBf16;
+  std::vector<const pipeline::CatalogRow*> schedules = {};  // to choose from; empty: all
+  double tp = 0, cp = 0, pp = 0, ep = 0;                    // degrees that are given; 0: free
+  int most_zero = 3;
+  double headroom = kHeadroom;  // share of a device's memory that no layout is given
+  Given given = {};             // only layouts that agree with it
+};
+
+// Refers to its question; keep that alive.
+//   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the innermost tier,
+//               on a torus in the two innermost
+//   cp          2 x cp x tp divides seq, 512 tokens or more on each rank
+//   context     where cp > 1: ring, gather, and Ulysses where tp x cp divides the heads of queries, which it deals to
+//               ranks whole (arXiv 2309.14509, section 3.1; keys are copied where ranks outnumber their heads)
+//   ep, etp     ep divides the experts; etp is 1 or tp
+//   pp          divides what is left; a stage has a layer or more. dp is the rest
+//   sharding    ZeRO 0, 1, 3, and 2 with one microbatch (with more it keeps whole gradients, like 1, or reduces
+//               them every time, like 3); for 1 and 3 also groups that stay inside a tier
+//   timetable   those whose bubble is known in closed form at this number of microbatches
+//   microbatch  divisors of the sequences that a data-parallel rank gets, at most 64
+//   keep        everything; all but cheap tensors; and where one of these does not fit, a block's input alone in as
+//               few blocks of each pipeline rank as it takes, and that in the others (a point here, many layouts)
+//   placement   pipeline inside data or outside it, where there are both
+// What is given takes the place of its row, whether the row has it or not. Where the core is, also
+// uneven stages with chunks are in the lattice, and ZeRO-2 that reduces after every microbatch.
+class Lattice {
+ public:
+  explicit Lattice(const Question& question);
+
+  const Question& question() const { return question_; }
+  std::span<const Core> cores() const { return cores_; }
+  std::span<const cost::ContextWay> contexts(double tp, double cp) const;
+  std::span<const cost::Keep> keeps() const;
+  std::vector<double> pipelines(const Core& core) const;  // ascending
+  double data(const Core& core, double pp) const;         // dp
+  std::vector<Sharding> shardings(const Core& core, double pp) const;
+  std::vector<Timetable> timetables(double pp) const;
+  std::vector<double> microbatches(double dp) const;  // sequences in one, ascending
+  std::span<const double> batch_divisors() const { return batch_divisors_; }
+  std::span<const cost::Placement> placements(const Core& core, double pp) const;
+
+  // Whether the choices go together: m is the number of microbatches.
+  bool fits(const Sharding& sharding, double m) const;
+  bool fits(const Timetable& timetable, double pp, double m) const;
+
+  // A request with everything but the choices filled in; refers to the question.
+  static cost::PriceRequest blank(const Question& question);
+  // The same with a core chosen.
+  cost::PriceRequest of(const Core& core) const;
+
+  // Number of points.
+  std::int64_t size() const;
+
+ private:
+  void add_cores(double tp, double cp);
+  void add_cores(const Core& dense);
+  bool cuts_tensors(double tp) const;
+  double largest_divisor(double dp, double limit) const;
+
+  const Question& question_;
+  std::vector<double> degrees_;  // divisors of the devices
+  std::vector<Core> cores_;
+  std::vector<double> batch_divisors_;
+};
+
+// The rows of pipeline::catalog() that are planned, in its order.
+std::vector<const pipeline::CatalogRow*> planned_schedules();
+
+// All of them, ascending. REQUIRES: n >= 1.
+std::vector<double> divisors(std::int64_t n);
+
+}  // namespace lockstep::planner

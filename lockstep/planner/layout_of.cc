@@ -1,0 +1,122 @@
+#include "lockstep/planner/layout_of.h"
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/cost/analytic/stage_split.h"
+
+namespace lockstep::planner {
+namespace {
+
+using cost::Keep;
+using cost::Placement;
+
+constexpr std::string_view kDataInside = "tp,cp,dp,pp";
+
+std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
+
+Result<Keep> keep_of(const spec::Recompute& recompute) {
+  if (recompute == spec::kKeepAll) return Keep::kAll;
+  if (recompute == spec::kCheap) return Keep::kCheap;
+  if (recompute == spec::kWholeBlock) return Keep::kInput;
+  return Error{Code::kUnknownChoice, join_parts("recompute=", to_text(recompute), " has no price"),
+               "the nearest: recompute=none, recompute=cheap or recompute=block"};
+}
+
+Result<Placement> placement_of(const mesh::Order& order) {
+  if (order == mesh::Order()) return Placement::kPipeInside;
+  if (to_text(order) == kDataInside) return Placement::kDataInside;
+  return Error{
+      Code::kUnknownChoice, join_parts("order=", to_text(order), " has no price"),
+      join_parts("the nearest: order=", to_text(mesh::Order()), " or order=", kDataInside)};
+}
+
+}  // namespace
+
+Result<const pipeline::CatalogRow*> find_planned(std::string_view schedule) {
+  std::string names;
+  for (const pipeline::CatalogRow* row : planned_schedules()) {
+    if (row->name == schedule) return row;
+    names += join_parts(names.empty() ? "" : ", ", row->name);
+  }
+  return Error{Code::kUnknownChoice, join_parts("the schedule `", schedule, "` has no closed form"),
+               "those that can be priced: " + names};
+}
+
+std::string timetable_name(const Timetable& timetable) {
+  std::string name(timetable.schedule->name);
+  return timetable.schedule->chunks == 0 ? name + strf(" x%.0f", timetable.chunks) : name;
+}
+
+spec::Layout layout_of(const cost::PriceRequest& r) {
+  spec::Layout layout;
+  layout.degrees = {.tp = whole(r.tp),
+                    .cp = whole(r.cp),
+                    .pp = whole(r.pp),
+                    .dp = whole(r.dp),
+                    .ep = whole(r.ep),
+                    .etp = whole(r.etp)};
+  if (const std::int64_t shard = whole(r.shard_group() / r.cp); shard < layout.degrees.dp)
+    layout.degrees.dp_shard = shard;
+  if (r.placement == Placement::kDataInside) layout.order = *mesh::Order::parse(kDataInside);
+  if (r.cp > 1) layout.context = r.context;
+  layout.sp = r.sp;
+  layout.zero = r.zero;
+  layout.schedule = r.schedule->name;
+  layout.chunks = static_cast<int>(r.chunks);
+  layout.reduce = spec::default_reduce(r.zero);
+  layout.recompute = recompute_of(r, evenly_remade(r, dealt_layers(r)));
+  layout.microbatches = whole(r.microbatches());
+  return layout;
+}
+
+spec::Layout layout_of(const Finalist& finalist) {
+  spec::Layout layout = layout_of(finalist.priced.request);
+  layout.layers = finalist.layers;
+  layout.recompute = recompute_of(finalist.priced.request, stages_of(finalist));
+  return layout;
+}
+
+Result<cost::PriceRequest> request_of(const Question& question, const spec::Layout& layout,
+                                      std::int64_t microbatch) {
+  const auto schedule = find_planned(layout.schedule);
+  if (!schedule.ok()) return schedule.error();
+  const auto keep = keep_of(spec::rest_of(layout.recompute));
+  if (!keep.ok()) return keep.error();
+  const auto placement = placement_of(layout.order);
+  if (!placement.ok()) return placement.error();
+  const mesh::Degrees& d = layout.degrees;
+  cost::PriceRequest request = Lattice::blank(question);
+  request.tp = static_cast<double>(d.tp), request.cp = static_cast<double>(d.cp);
+  request.pp = static_cast<double>(d.pp), request.dp = static_cast<double>(d.dp);
+  request.ep = static_cast<double>(d.ep), request.etp = static_cast<double>(d.etp);
+  request.dp_shard = static_cast<double>(d.dp_shard.value_or(d.dp) * d.cp);
+  request.zero = layout.zero;
+  request.context = layout.context;
+  request.sp = layout.sp;
+  request.schedule = *schedule;
+  request.chunks = layout.chunks;
+  request.keep = *keep;
+  if (!layout.recompute.blocks.empty()) {
+    request.keep = Keep::kInput, request.others = *keep;
+    request.remade = most_remade(request, layout.recompute.blocks);
+  }
+  request.placement = *placement;
+  request.microbatch = static_cast<double>(microbatch);
+  request.stack.reduce_each_microbatch = layout.reduce == spec::Period::kMicrobatch;
+  return request;
+}
+
+Result<Finalist> time_layout(const Question& question, const spec::Layout& layout,
+                             std::int64_t microbatch) {
+  auto request = request_of(question, layout, microbatch);
+  if (!request.ok()) return request.error();
+  request->headroom = 0;  // it is not sought: whoever names it knows
+  Stages stages =
+      evenly_remade(*request, layout.layers.empty() ? dealt_layers(*request) : layout.layers);
+  if (!layout.recompute.blocks.empty()) stages.remade = layout.recompute.blocks;
+  return simulate({*request, cost::price(*request)}, stages);
+}
+
+}  // namespace lockstep::planner

@@ -1,0 +1,38 @@
+#include "lockstep/planner/pass_times.h"
+
+#include "lockstep/cost/analytic/layer_time.h"
+
+namespace lockstep::planner {
+
+PassTimes pass_times(const cost::PriceRequest& request) {
+  const bool inputs = request.keep == cost::Keep::kInput;
+  cost::PriceRequest r = request;
+  r.others = r.kept_by_rest();
+  r.remade = inputs ? 1 : 0;  // so that others are priced too
+  const cost::LayerTimes times = cost::layer_times(r);
+  const double share = r.shape->expert_layers() / r.shape->layers;
+  const auto layer = [&](const cost::KindTimes& kind) {
+    return cost::mean_of(kind.routed, kind.plain, share);
+  };
+  const cost::LayerTime made = layer(times.made), kept = inputs ? layer(times.others) : made;
+  PassTimes found;
+  found.forward = kept.forward();
+  found.backward = kept.backward();
+  found.again = made.forward() + made.backward() - found.layer();
+  found.head_forward = times.head.forward;
+  found.head_backward = times.head.backward;
+  found.hop = cost::hop_seconds(request);
+  return found;
+}
+
+PassTimes sharded_pass_times(const cost::PriceRequest& request) {
+  PassTimes found = pass_times(request);
+  const cost::PassPair kept = cost::sharded_layer(request, {found.forward, found.backward});
+  const cost::PassPair made =
+      cost::sharded_layer(request, {found.forward, found.backward + found.again});
+  found.forward = kept.forward, found.backward = kept.backward;
+  found.again = made.backward - kept.backward;
+  return found;
+}
+
+}  // namespace lockstep::planner

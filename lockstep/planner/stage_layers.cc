@@ -1,0 +1,208 @@
+#include "lockstep/planner/stage_layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/pipeline/balance.h"
+#include "lockstep/program/lower.h"
+#include "lockstep/spec/step.h"
+
+namespace lockstep::planner {
+namespace {
+
+using cost::Keep;
+using cost::Memory;
+using cost::PriceRequest;
+
+constexpr double kCanNot = std::numeric_limits<double>::infinity();
+constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
+
+// As the request, with so many blocks of its ranks made again.
+PriceRequest with_remade(PriceRequest request, double remade) {
+  request.others = request.kept_by_rest();
+  request.remake(remade);
+  return request;
+}
+
+// A model of so many layers on every rank has them on this one.
+Memory memory_of(PriceRequest request, int rank, int layers, int remade) {
+  cost::ModelShape shape = *request.shape;
+  shape.layers = layers * request.pp;
+  request.shape = &shape;
+  if (request.keep == Keep::kInput) request = with_remade(request, remade);
+  return cost::stage_memory(request, rank);
+}
+
+// Ranks of a pipeline with one stage each, by how many layers they hold.
+class Ranks {
+ public:
+  Ranks(const PriceRequest& request, const PassTimes& times) : request_(request), times_(times) {
+    known_.resize(static_cast<std::size_t>(ranks() * (layers() + 1)));
+  }
+
+  int ranks() const { return count_of(request_.pp); }
+  int layers() const { return layers_; }
+
+  double seconds(int rank, int layers) {
+    return times_.stage(layers, at(rank, layers).remade, rank == ranks() - 1);
+  }
+  double bytes(int rank, int layers) { return at(rank, layers).bytes; }
+
+  // The slowest rank of a split, or the one that needs most.
+  double slowest(std::span<const int> split) {
+    return most(split, [&](int rank, int layers) { return seconds(rank, layers); });
+  }
+  double fullest(std::span<const int> split) {
+    return most(split, [&](int rank, int layers) { return bytes(rank, layers); });
+  }
+
+  Stages with(StageLayers split) {
+    Stages made{std::move(split), {}};
+    for (int rank = 0; rank < ranks(); ++rank)
+      made.remade.push_back(at(rank, made.layers[static_cast<std::size_t>(rank)]).remade);
+    return made;
+  }
+
+ private:
+  struct Rank {
+    double bytes = 0;
+    int remade = 0;
+  };
+
+  const Rank& at(int rank, int layers) {
+    std::optional<Rank>& known = known_[static_cast<std::size_t>(rank * (layers_ + 1) + layers)];
+    if (!known) {
+      const int remade = remade_on(rank, layers);
+      known = {cost::device_bytes(memory_of(request_, rank, layers, remade)), remade};
+    }
+    return *known;
+  }
+
+  int remade_on(int rank, int layers) const {
+    if (request_.keep != Keep::kInput) return 0;
+    if (request_.remade == 0) return layers;
+    cost::ModelShape shape = *request_.shape;
+    shape.layers = layers * request_.pp;
+    PriceRequest asked = request_;
+    asked.shape = &shape;
+    return count_of(cost::least_remade(asked, rank).value_or(layers));
+  }
+
+  template <class Value>
+  double most(std::span<const int> split, const Value& value) const {
+    double found = 0;
+    for (int rank = 0; rank < ranks(); ++rank)
+      found = std::max(found, value(rank, split[static_cast<std::size_t>(rank)]));
+    return found;
+  }
+
+  const PriceRequest& request_;
+  const PassTimes& times_;
+  const int layers_ = count_of(request_.shape->layers);
+  std::vector<std::optional<Rank>> known_;  // by rank and layers
+};
+
+StageLayers counts(std::span<const std::int32_t> begin) {
+  StageLayers split;
+  for (std::size_t i = 0; i + 1 < begin.size(); ++i) split.push_back(begin[i + 1] - begin[i]);
+  return split;
+}
+
+Stages balanced(const PriceRequest& request, const PassTimes& times) {
+  Ranks ranks(request, times);
+  StageLayers dealt = dealt_layers(request);
+  const double room = cost::room_bytes(request);
+  const auto fastest =
+      pipeline::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
+        return ranks.bytes(rank, end - begin) <= room ? ranks.seconds(rank, end - begin) : kCanNot;
+      });
+  if (!fastest) return ranks.with(std::move(dealt));
+  const double slowest = ranks.slowest(counts(*fastest)) * kSame;
+  if (ranks.slowest(dealt) <= slowest && ranks.fullest(dealt) <= room)
+    return ranks.with(std::move(dealt));
+  // Of all that are as fast, the one whose fullest rank holds least.
+  const auto least =
+      pipeline::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
+        return ranks.seconds(rank, end - begin) <= slowest ? ranks.bytes(rank, end - begin)
+                                                           : kCanNot;
+      });
+  return ranks.with(counts(least.value_or(*fastest)));
+}
+
+// Even but for a layer less at either end.
+StageLayers priced(int layers, int stages) {
+  const int most = (layers + stages - 1) / stages;
+  StageLayers found(static_cast<std::size_t>(stages), most);
+  int extra = most * stages - layers;
+  if (extra > 0) --found.back(), --extra;
+  if (extra > 0) --found.front(), --extra;
+  for (std::size_t i = found.size() - 2; extra > 0 && i > 0; --i, --extra) --found[i];
+  return found;
+}
+
+int rank_of(const PriceRequest& request, std::size_t stage) {
+  return pipeline::coord_of(request.schedule->placement, Stage{static_cast<int>(stage)},
+                            count_of(request.pp))
+      .value;
+}
+
+}  // namespace
+
+StageLayers dealt_layers(const PriceRequest& r) {
+  return spec::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks));
+}
+
+Stages best_stages(const PriceRequest& request, const PassTimes& times) {
+  const int layers = count_of(request.shape->layers);
+  if (request.chunks > 1)
+    return evenly_remade(request, priced(layers, count_of(request.pp * request.chunks)));
+  return request.pp > 1 ? balanced(request, times) : evenly_remade(request, {layers});
+}
+
+Stages evenly_remade(const PriceRequest& request, StageLayers layers) {
+  StageLayers remade(layers.size(), 0);
+  if (request.keep != Keep::kInput) return {std::move(layers), std::move(remade)};
+  if (request.remade == 0) return {layers, layers};
+  for (int rank = 0; rank < count_of(request.pp); ++rank) {
+    int left = count_of(request.remade);
+    for (bool is_dealt = true; left > 0 && is_dealt;) {
+      is_dealt = false;
+      for (std::size_t stage = 0; stage < layers.size() && left > 0; ++stage)
+        if (rank_of(request, stage) == rank && remade[stage] < layers[stage])
+          ++remade[stage], --left, is_dealt = true;
+    }
+  }
+  return {std::move(layers), std::move(remade)};
+}
+
+int most_remade(const PriceRequest& request, const StageLayers& remade) {
+  StageLayers ranks(static_cast<std::size_t>(request.pp), 0);
+  for (std::size_t stage = 0; stage < remade.size(); ++stage)
+    ranks[static_cast<std::size_t>(rank_of(request, stage))] += remade[stage];
+  return std::ranges::max(ranks);
+}
+
+spec::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {
+  const Keep rest = request.keep == Keep::kInput ? request.kept_by_rest() : request.keep;
+  return spec::with_blocks(rest == Keep::kCheap ? spec::kCheap : spec::kKeepAll, stages.layers,
+                           stages.remade);
+}
+
+Memory rank_memory(const PriceRequest& request, const Stages& stages, int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  return memory_of(request, rank, stages.layers[at], stages.remade[at]);
+}
+
+Memory fullest_rank(const PriceRequest& request, const Stages& stages) {
+  Memory most = rank_memory(request, stages, 0);
+  for (int rank = 1; rank < count_of(request.pp); ++rank)
+    if (const Memory other = rank_memory(request, stages, rank);
+        cost::device_bytes(other) > cost::device_bytes(most))
+      most = other;
+  return most;
+}
+
+}  // namespace lockstep::planner

@@ -1,0 +1,17 @@
+#include "lockstep/planner/step_quantiles.h"
+
+#include <cmath>
+
+namespace lockstep::planner {
+
+PublishedErrors published_errors(bool is_calibrated) {
+  return is_calibrated ? PublishedErrors{1.2, 8.2, 36.9} : PublishedErrors{31.2, 32.5, 113.2};
+}
+
+StepQuantiles step_quantiles(double predicted_s, bool is_calibrated) {
+  const PublishedErrors errors = published_errors(is_calibrated);
+  return {.p50 = predicted_s * std::exp(-errors.bias / 100),
+          .p95 = predicted_s * std::exp(errors.p90 / 100)};
+}
+
+}  // namespace lockstep::planner

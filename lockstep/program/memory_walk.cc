@@ -1,0 +1,141 @@
+#include "lockstep/program/memory_walk.h"
+
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::program {
+namespace {
+
+std::int64_t surge_of(const ProgramBytes& bytes, const Op& op, const Effects& fx) {
+  if (op.unit < 0) return 0;
+  const bool is_first =
+      std::ranges::find(fx.defines, ValueKind::kMainGrad, &Value::kind) != fx.defines.end();
+  const UnitBytes& unit = bytes.units[static_cast<std::size_t>(op.unit)];
+  switch (op.kind) {
+    case OpKind::kForward:
+      return unit.forward;
+    case OpKind::kRecompute:
+      return unit.recompute;
+    case OpKind::kBackward:
+      return std::max(unit.backward, is_first ? unit.first_backward : 0);
+    case OpKind::kInputGrad:
+      return unit.input_grad;
+    case OpKind::kWeightGrad:
+      return std::max(unit.weight_grad, is_first ? unit.first_weight_grad : 0);
+    case OpKind::kUpdate:
+      return unit.update;
+    default:
+      return 0;
+  }
+}
+
+class Walk {
+ public:
+  Walk(const Program& program, Coord coord, const ProgramBytes& bytes)
+      : program_(program), coord_(coord), bytes_(bytes) {
+    out_.constants = bytes.constants[static_cast<std::size_t>(coord.value)];
+    total_ = out_.constants;
+    for (const Value& value : persistent(program.step, coord)) change(value, 1);
+    out_.before = total_;
+    raise_peak(-1, 0);
+  }
+
+  MemoryWalk run() {
+    const auto& list = program_.list(coord_);
+    out_.live.reserve(list.size());
+    Effects fx;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      write_effects(program_, coord_, list[i], fx);
+      raise_peak(static_cast<std::int32_t>(i), surge(list[i], fx));
+      for (const Value& value : fx.kills) change(value, -1);
+      for (const Value& value : fx.defines) change(value, 1);
+      raise_peak(static_cast<std::int32_t>(i), 0);
+      out_.live.push_back(total_);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void change(const Value& value, int sign) {
+    const std::int64_t size = sign * value_bytes(program_, coord_, bytes_, value);
+    by_kind_[static_cast<std::size_t>(value.kind)] += size;
+    total_ += size;
+  }
+
+  std::int64_t surge(const Op& op, const Effects& fx) const {
+    const std::int64_t inside = surge_of(bytes_, op, fx);
+    if (!program_.step.is_noise(op)) return inside;
+    std::int64_t at_end = bytes_.units[static_cast<std::size_t>(op.unit)].noise;
+    for (const Value& value : fx.kills) at_end -= value_bytes(program_, coord_, bytes_, value);
+    for (const Value& value : fx.defines) at_end += value_bytes(program_, coord_, bytes_, value);
+    return std::max(inside, at_end);
+  }
+
+  void raise_peak(std::int32_t op, std::int64_t surge) {
+    if (total_ + surge <= out_.peak && op >= 0) return;
+    out_.peak = total_ + surge;
+    out_.peak_op = op;
+    out_.by_kind = by_kind_;
+    out_.surge = surge;
+  }
+
+  const Program& program_;
+  Coord coord_;
+  const ProgramBytes& bytes_;
+  std::array<std::int64_t, kNumValueKinds> by_kind_ = {};
+  std::int64_t total_ = 0;
+  MemoryWalk out_;
+};
+
+}  // namespace
+
+std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes& bytes,
+                         const Value& value) {
+  const auto at = static_cast<std::size_t>(value.a);
+  switch (value.kind) {
+    case ValueKind::kTokens:
+      return bytes.tokens[static_cast<std::size_t>(coord.value)];
+    case ValueKind::kAct:
+    case ValueKind::kGrad:
+      return bytes.units[at].act;
+    case ValueKind::kCheckpoint:
+      return bytes.units[at].checkpoint;
+    case ValueKind::kStash:
+      return bytes.units[at].stash;
+    case ValueKind::kWeightWork:
+      return bytes.units[at].weight_work;
+    case ValueKind::kParam:
+      return bytes.units[at].param;
+    case ValueKind::kParamShard:
+      return bytes.units[at].param_shard;
+    case ValueKind::kMainGrad:
+    case ValueKind::kAccGrad:
+      return bytes.units[at].main_grad;
+    case ValueKind::kReduced:
+    case ValueKind::kGradShard:
+      return bytes.units[at].grad_shard;
+    case ValueKind::kOptimizer:
+      return bytes.units[at].optimizer;
+    case ValueKind::kSendBuffer:
+    case ValueKind::kRecvBuffer:
+      return bytes.units[static_cast<std::size_t>(program.transfers[at].unit)].act;
+    case ValueKind::kCount:
+    case ValueKind::kLoss:
+    case ValueKind::kNorm:
+    case ValueKind::kNoise:
+      return 0;
+  }
+  return 0;
+}
+
+MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes) {
+  LS_CHECK(bytes.units.size() == static_cast<std::size_t>(program.step.units()), "sizes of ",
+           bytes.units.size(), " units");
+  LS_CHECK(
+      bytes.tokens.size() == program.lists.size() && bytes.constants.size() == program.lists.size(),
+      "sizes for other coordinates");
+  return Walk(program, coord, bytes).run();
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,43 @@
+// One row per kind of op: its token, its name for people, and which of its numbers
+// it uses; and which ranks each kind meets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lockstep/program/program.h"
+
+namespace lockstep::program {
+
+// The numbers of an Op, in the order in which op_token writes them.
+struct OpField {
+  std::string_view name;
+  std::int32_t Op::* member;
+};
+inline constexpr OpField kOpFields[] = {{"unit", &Op::unit},
+                                        {"microbatch", &Op::microbatch},
+                                        {"period", &Op::period},
+                                        {"transfer", &Op::transfer},
+                                        {"target", &Op::target}};
+inline constexpr int kNumOpFields = 5;
+
+struct OpRow {
+  OpKind kind;
+  std::string_view token;   // "gather"
+  std::string_view words;   // "gather"; what it is applied to follows
+  bool uses[kNumOpFields];  // as kOpFields; an unused number is -1
+};
+
+const OpRow& op_row(OpKind kind);
+std::span<const OpRow> op_table();  // in the order of OpKind
+
+// Whether all it meets come to it at once, in the order of their lists, and the last is waited for.
+inline bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
+
+// The reach that the kind needs in such a step.
+Reach usual_reach(const StepShape& step, OpKind kind);
+
+std::string_view to_text(Reach reach);  // "data_then_pipeline"
+
+}  // namespace lockstep::program

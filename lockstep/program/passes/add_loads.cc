@@ -1,0 +1,31 @@
+#include "lockstep/program/passes/passes.h"
+
+namespace lockstep::program {
+namespace {
+
+void add_loads(const Draft& draft, Coord coord, DraftList& list) {
+  const StepShape& step = draft.step();
+  std::vector<bool> is_loaded(static_cast<std::size_t>(step.shape.microbatches));
+  bool needs_count = step.holds(coord, step.head());
+  draft.for_each_compute(coord, [&](std::int32_t at, const Effects& effects) {
+    for (const Value& value : effects.reads) {
+      if (value.kind != ValueKind::kTokens) continue;
+      if (is_loaded[static_cast<std::size_t>(value.a)]) continue;
+      is_loaded[static_cast<std::size_t>(value.a)] = true;
+      list.attach(at, Slot::kLoad, {.kind = OpKind::kLoad, .microbatch = value.a});
+      if (needs_count)
+        list.attach(at, Slot::kLoad, {.kind = OpKind::kCount, .reach = Reach::kData});
+      needs_count = false;
+    }
+  });
+}
+
+}  // namespace
+
+Draft add_loads(Draft draft) {
+  for (std::size_t coord = 0; coord < draft.lists.size(); ++coord)
+    add_loads(draft, {static_cast<std::int32_t>(coord)}, draft.lists[coord]);
+  return draft;
+}
+
+}  // namespace lockstep::program

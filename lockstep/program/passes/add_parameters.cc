@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "lockstep/program/passes/passes.h"
+#include "lockstep/program/passes/residency.h"
+
+namespace lockstep::program {
+namespace {
+
+// The compute ops that read whole parameters, in order.
+struct Uses {
+  std::vector<std::int32_t> at;
+  std::vector<std::int32_t> unit;
+};
+
+Uses uses_of(const Draft& draft, Coord coord) {
+  Uses uses;
+  draft.for_each_compute(coord, [&](std::int32_t at, const Effects& effects) {
+    for (const Value& value : effects.reads) {
+      if (value.kind != ValueKind::kParam) continue;
+      uses.at.push_back(at);
+      uses.unit.push_back(value.a);
+    }
+  });
+  return uses;
+}
+
+void publish(const Uses& uses, DraftList& list) {
+  std::unordered_set<std::int32_t> published;
+  for (std::size_t i = 0; i < uses.at.size(); ++i) {
+    if (!published.insert(uses.unit[i]).second) continue;
+    const std::int32_t handle =
+        list.attach(0, Slot::kPublish,
+                    {.kind = OpKind::kPublish, .reach = Reach::kShard, .unit = uses.unit[i]});
+    list.attach_wait(uses.at[i], Slot::kWaitParam, handle);
+  }
+}
+
+void gather_and_free(const StepShape& step, const Uses& uses, DraftList& list) {
+  std::unordered_map<std::int32_t, std::int32_t> after_free;  // per unit, earliest place to gather
+  for (const Stay& stay : farthest_next_use(uses.unit, step.resident_units)) {
+    const std::int32_t use = uses.at[static_cast<std::size_t>(stay.first)];
+    const std::int32_t last = uses.at[static_cast<std::size_t>(stay.last)];
+    const std::int32_t early = std::max(use - step.prefetch, after_free[stay.unit]);
+    const std::int32_t handle = list.attach(
+        early, Slot::kGather, {.kind = OpKind::kGather, .reach = Reach::kShard, .unit = stay.unit});
+    list.attach_wait(use, Slot::kWaitParam, handle);
+    list.attach(last, Slot::kFree, {.kind = OpKind::kFree, .unit = stay.unit});
+    after_free[stay.unit] = last + 1;
+  }
+}
+
+}  // namespace
+
+Draft add_parameters(Draft draft) {
+  const StepShape& step = draft.step();
+  if (step.zero == 0) return draft;
+  for (std::size_t coord = 0; coord < draft.lists.size(); ++coord) {
+    DraftList& list = draft.lists[coord];
+    const Uses uses = uses_of(draft, {static_cast<std::int32_t>(coord)});
+    if (step.zero == 3)
+      gather_and_free(step, uses, list);
+    else
+      publish(uses, list);
+  }
+  return draft;
+}
+
+}  // namespace lockstep::program

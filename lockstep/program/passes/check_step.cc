@@ -1,0 +1,90 @@
+#include <string>
+
+#include "lockstep/program/passes/passes.h"
+
+namespace lockstep::program {
+namespace {
+
+constexpr std::int64_t kMaxUnitPasses = std::int64_t{1} << 24;  // positions fit 32 bits
+
+Error refuse(std::string message, std::string help) {
+  return {Code::kOutOfRange, std::move(message), std::move(help)};
+}
+
+Result<void> check_stages(const StepShape& step) {
+  const auto& begin = step.stage_begin;
+  const auto wanted = static_cast<std::size_t>(step.shape.stages()) + 1;
+  if (begin.size() != wanted)
+    return refuse("stage_begin has " + std::to_string(begin.size()) + " entries for " +
+                      std::to_string(step.shape.stages()) + " stages",
+                  "give the first unit of each stage, then the number of units");
+  if (begin.front() != 0)
+    return refuse("stage_begin starts with unit " + std::to_string(begin.front()),
+                  "the first stage begins with unit 0, the embedding");
+  for (std::size_t stage = 0; stage + 1 < wanted; ++stage)
+    if (begin[stage] >= begin[stage + 1])
+      return refuse("stage " + std::to_string(stage) + " has no unit: it begins with " +
+                        std::to_string(begin[stage]) + ", the next with " +
+                        std::to_string(begin[stage + 1]),
+                    "use at most as many stages as units, in ascending order");
+  if (step.units() < 2)
+    return refuse("a model of " + std::to_string(step.units()) + " unit has no embedding or head",
+                  "give at least 2 units");
+  if (std::int64_t{step.units()} * step.shape.microbatches > kMaxUnitPasses)
+    return refuse("units x microbatches is more than " + std::to_string(kMaxUnitPasses),
+                  "use fewer microbatches");
+  return {};
+}
+
+Result<void> check_recompute(const StepShape& step) {
+  if (step.recompute.empty()) return {};
+  if (step.recompute.size() != static_cast<std::size_t>(step.units()))
+    return refuse("recompute has " + std::to_string(step.recompute.size()) + " entries for " +
+                      std::to_string(step.units()) + " units",
+                  "give one entry per unit, or none");
+  for (const int unit : {0, step.head()})
+    if (step.recomputes(unit))
+      return refuse("unit " + std::to_string(unit) + ", the " + (unit == 0 ? "embedding" : "head") +
+                        ", is to be recomputed",
+                    "recompute blocks alone: embedding and head keep nothing worth it");
+  return {};
+}
+
+Result<void> check_partial(const StepShape& step) {
+  if (step.partial.empty()) return {};
+  if (step.partial.size() != static_cast<std::size_t>(step.units()))
+    return refuse("partial has " + std::to_string(step.partial.size()) + " entries for " +
+                      std::to_string(step.units()) + " units",
+                  "give one entry per unit, or none");
+  if (!step.tensor_parallel)
+    return refuse("partial gradients are given without tensor parallelism",
+                  "set tensor_parallel, or leave partial empty");
+  return {};
+}
+
+Result<void> check_noise(const StepShape& step) {
+  if (!step.noise || !step.tied) return {};
+  return refuse("the noise scale of a tied weight: its gradient has a part on either end",
+                "unset noise, or tied");
+}
+
+}  // namespace
+
+Result<void> check_step(const StepShape& step) {
+  if (Result<void> usable = pipeline::check_shape(step.shape); !usable.ok()) return usable;
+  if (step.zero < 0 || step.zero > 3)
+    return refuse("zero = " + std::to_string(step.zero) + " is not between 0 and 3",
+                  "give 0, 1, 2 or 3");
+  if (step.resident_units < 1)
+    return refuse("resident_units = " + std::to_string(step.resident_units) + " is less than 1",
+                  "the unit in use is resident, so give at least 1");
+  if (step.prefetch < 0)
+    return refuse("prefetch = " + std::to_string(step.prefetch) + " is less than 0",
+                  "give 0 to gather when needed, 1 to gather one computation early");
+  if (Result<void> fits = check_stages(step); !fits.ok()) return fits;
+  if (Result<void> fits = check_partial(step); !fits.ok()) return fits;
+  if (Result<void> fits = check_noise(step); !fits.ok()) return fits;
+  return check_recompute(step);
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,69 @@
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/program/passes/passes.h"
+
+namespace lockstep::program {
+namespace {
+
+OpKind unit_kind(pipeline::PassKind kind) {
+  switch (kind) {
+    case pipeline::PassKind::kForward:
+      return OpKind::kForward;
+    case pipeline::PassKind::kBackward:
+      return OpKind::kBackward;
+    case pipeline::PassKind::kInputGrad:
+      return OpKind::kInputGrad;
+    case pipeline::PassKind::kWeightGrad:
+      return OpKind::kWeightGrad;
+  }
+  LS_CHECK(false, "pass of kind ", static_cast<int>(kind));
+}
+
+void append_units(const StepShape& step, const pipeline::Pass& pass, std::vector<Op>& compute) {
+  const auto stage = static_cast<std::size_t>(pass.stage.value);
+  const std::int32_t first = step.stage_begin[stage], last = step.stage_begin[stage + 1] - 1;
+  const OpKind kind = unit_kind(pass.kind);
+  const auto append = [&](std::int32_t unit) {
+    const bool is_split = kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
+    if (unit == step.head() && kind == OpKind::kWeightGrad) return;
+    compute.push_back({.kind = unit == step.head() && is_split ? OpKind::kBackward : kind,
+                       .unit = unit,
+                       .microbatch = pass.microbatch.value});
+  };
+  if (kind == OpKind::kForward)
+    for (std::int32_t unit = first; unit <= last; ++unit) append(unit);
+  else
+    for (std::int32_t unit = last; unit >= first; --unit) append(unit);
+}
+
+Draft empty_draft(StepShape step) {
+  Draft draft;
+  draft.lists.resize(static_cast<std::size_t>(step.shape.coords));
+  draft.program.step = std::move(step);
+  return draft;
+}
+
+}  // namespace
+
+Draft expand_units(const pipeline::Schedule& schedule, StepShape step) {
+  Draft draft = empty_draft(std::move(step));
+  for (int coord = 0; coord < schedule.shape().coords; ++coord)
+    for (const pipeline::Pass& pass : schedule.passes({coord}))
+      append_units(draft.step(), pass, draft.lists[static_cast<std::size_t>(coord)].compute);
+  return draft;
+}
+
+Draft expand_forward(StepShape step) {
+  Draft draft = empty_draft(std::move(step));
+  const pipeline::Shape& shape = draft.step().shape;
+  for (int mb = 0; mb < shape.microbatches; ++mb)
+    for (int stage = 0; stage < shape.stages(); ++stage) {
+      const Coord coord = pipeline::coord_of(draft.step().placement, {stage}, shape.coords);
+      append_units(draft.step(), {pipeline::PassKind::kForward, {stage}, {mb}},
+                   draft.lists[static_cast<std::size_t>(coord.value)].compute);
+    }
+  return draft;
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,212 @@
+#include "lockstep/spec/layout.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/config/suggest.h"
+#include "lockstep/pipeline/catalog.h"
+
+namespace lockstep::spec {
+namespace {
+
+struct Row {
+  const char* name;
+  bool Recompute::* dropped;
+};
+constexpr std::array kRows = {Row{"attn_norm.output", &Recompute::attn_normed},
+                              Row{"mlp_norm.output", &Recompute::mlp_normed},
+                              Row{"mlp.product", &Recompute::product}};
+
+constexpr std::string_view kSomeBlocks = "block:";
+
+std::string all_rows() {
+  return "a layout may recompute `none`, `cheap`, `block`, `block:` and how many blocks of each "
+         "stage, or rows joined by +: `attn_norm.output`, `mlp_norm.output`, `mlp.product`";
+}
+
+// Of digits alone.
+std::optional<int> whole_number(std::string_view text) {
+  int value = -1;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = error == std::errc() && rest == text.data() + text.size() && value >= 0;
+  return is_whole ? std::optional(value) : std::nullopt;
+}
+
+std::string advice_for(std::string_view word) {
+  if (word == "full") return "here it is called `block`: whole blocks are made again";
+  if (word == "selective")
+    return "here it is called `cheap`: what costs one elementwise pass is made again";
+  const std::vector<std::string> names = {"none",        "cheap",       "block",
+                                          kRows[0].name, kRows[1].name, kRows[2].name};
+  const std::string advice = config::did_you_mean(word, names);
+  return advice.empty() ? all_rows() : advice;
+}
+
+// "3x2+1+0"; nothing where `wrong` gets the word that is no count.
+std::optional<std::vector<int>> parse_counts(std::string_view text, std::string_view& wrong) {
+  constexpr int kMostStages = 1 << 16;
+  std::vector<int> counts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('+', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    const std::size_t times = std::min(word.find('x'), word.size());
+    const auto count = whole_number(word.substr(0, times));
+    const auto stages =
+        times == word.size() ? std::optional(1) : whole_number(word.substr(times + 1));
+    if (!count || !stages || *stages < 1 || *stages > kMostStages) {
+      wrong = word;
+      return std::nullopt;
+    }
+    counts.insert(counts.end(), static_cast<std::size_t>(*stages), *count);
+  }
+  return counts;
+}
+
+// With "block:3x2+1+0" from `at` on, and what the other blocks do.
+Result<Recompute> some_blocks(std::string_view text, std::size_t at, Recompute rest) {
+  std::string_view wrong;
+  auto blocks = parse_counts(text.substr(at + kSomeBlocks.size()), wrong);
+  if (!blocks)
+    return Error{Code::kUnknownChoice,
+                 join_parts("recompute = \"", text, "\": `", wrong, "` is not a number of blocks"),
+                 "write how many of each stage, joined by +, as `block:3x2+1+0`: 3 of two stages, "
+                 "then 1 and none"};
+  rest.block = true;
+  rest.blocks = *std::move(blocks);
+  return rest;
+}
+
+}  // namespace
+
+Recompute rest_of(Recompute recompute) {
+  if (!recompute.blocks.empty()) recompute.block = false, recompute.blocks.clear();
+  return recompute;
+}
+
+Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
+                      std::vector<int> blocks) {
+  if (blocks == layers && rest == kKeepAll) return kWholeBlock;
+  if (std::ranges::max(blocks) == 0) return rest;
+  Recompute some = rest;
+  some.block = true;
+  some.blocks = std::move(blocks);
+  return some;
+}
+
+std::string to_text(const Recompute& recompute) {
+  if (recompute == kKeepAll) return "none";
+  if (recompute == kCheap) return "cheap";
+  if (!recompute.blocks.empty()) {
+    const Recompute rest = rest_of(recompute);
+    return join_parts(rest == kKeepAll ? "" : to_text(rest) + "+", kSomeBlocks,
+                      layers_text(recompute.blocks));
+  }
+  std::string text = recompute.block ? "block" : "";
+  for (const Row& row : kRows)
+    if (recompute.*row.dropped) text += (text.empty() ? "" : "+") + std::string(row.name);
+  return text;
+}
+
+Result<Recompute> parse_recompute(std::string_view text) {
+  if (text == "none") return kKeepAll;
+  if (text == "cheap") return kCheap;
+  if (text == "block") return kWholeBlock;
+  if (const std::size_t at = text.find(kSomeBlocks); at == 0) {
+    return some_blocks(text, at, kKeepAll);
+  } else if (at != std::string_view::npos && at > 1 && text[at - 1] == '+') {
+    const Result<Recompute> rest = parse_recompute(text.substr(0, at - 1));
+    if (!rest.ok()) return rest.error();
+    if (!rest->block && *rest != kKeepAll) return some_blocks(text, at, *rest);
+  }
+  const auto refuse = [&](std::string why, std::string help) {
+    return Error{Code::kUnknownChoice, join_parts("recompute = \"", text, "\" ", why),
+                 std::move(help)};
+  };
+  Recompute recompute;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('+', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    const auto row = std::ranges::find(kRows, word, &Row::name);
+    if (row == kRows.end() && (word == "none" || word == "cheap" || word == "block"))
+      return refuse(join_parts("joins `", word, "` to something else"),
+                    join_parts("write recompute = \"", word, "\" alone, or rows alone"));
+    if (row == kRows.end())
+      return refuse(join_parts("names no row `", word, "`"), advice_for(word));
+    if (recompute.*row->dropped)
+      return refuse(join_parts("names `", word, "` twice"), "name each row once");
+    recompute.*row->dropped = true;
+  }
+  return recompute;
+}
+
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (std::size_t at = 0; at < layers.size();) {
+    std::size_t end = at + 1;
+    while (end < layers.size() && layers[end] == layers[at]) ++end;
+    text += join_parts(text.empty() ? "" : "+", layers[at]);
+    if (end - at > 1) text += join_parts("x", end - at);
+    at = end;
+  }
+  return text;
+}
+
+Result<std::vector<int>> parse_layers(std::string_view text) {
+  std::string_view wrong;
+  auto layers = parse_counts(text, wrong);
+  if (layers) return *std::move(layers);
+  return Error{Code::kUnknownChoice,
+               join_parts("layers = \"", text, "\": `", wrong, "` is not a number of layers"),
+               "write the layers of each stage, joined by +, as `9x2+8+6`: 9 on two stages, then 8 "
+               "and 6"};
+}
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names = {Layout().schedule};
+    for (const pipeline::CatalogRow& row : pipeline::catalog())
+      if (row.name != names.front()) names.emplace_back(row.name);
+    return names;
+  }();
+  return all;
+}
+
+const std::vector<std::string>& context_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const cost::ContextWay way : cost::kContextWays) names.emplace_back(to_text(way));
+    return names;
+  }();
+  return all;
+}
+
+Period default_reduce(int zero) { return zero < 2 ? Period::kStep : Period::kMicrobatch; }
+
+std::string_view name_of(Period reduce) { return reduce == Period::kStep ? "step" : "microbatch"; }
+
+std::optional<Period> parse_reduce(std::string_view text) {
+  for (const Period period : {Period::kStep, Period::kMicrobatch})
+    if (text == name_of(period)) return period;
+  return std::nullopt;
+}
+
+std::int64_t num_microbatches(const Layout& layout, const Batch& batch) {
+  return batch.global_batch / layout.degrees.dp / batch.microbatch;
+}
+
+Batch cut(const Batch& batch, const Layout& layout) {
+  if (!layout.microbatches) return batch;
+  Batch made = batch;
+  made.microbatch = batch.global_batch / layout.degrees.dp / *layout.microbatches;
+  LS_CHECK(made.microbatch * layout.degrees.dp * *layout.microbatches == batch.global_batch, "dp ",
+           layout.degrees.dp, " x ", *layout.microbatches, " microbatches do not cut ",
+           batch.global_batch, " sequences");
+  return made;
+}
+
+}  // namespace lockstep::spec

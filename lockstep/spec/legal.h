@@ -1,0 +1,25 @@
+// The one answer to "can this be run": plan, verify and train all ask it.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/error.h"
+#include "lockstep/model/model_config.h"
+#include "lockstep/spec/layout.h"
+
+namespace lockstep::spec {
+
+// Every reason why the runtime would refuse, empty when there is none: a model that contradicts
+// itself (reported alone), settings that contradict each other (contradictions.h, without its
+// warnings), and what can be planned but not run yet (kNotRunYet). Each error names the settings
+// with their values and the nearest that are legal.
+//
+// What runs today: models without model::unwritten() traits (families gpt2 and llama, and so mistral,
+// qwen2 and qwen3), in f32 or f64; cp = ep = etp = 1; a tp that divides heads, kv_heads, ffn and the
+// vocabulary, with sequence parallelism or without; every ZeRO stage, also over a data group of one, where it changes
+// nothing; the schedules of schedule_names(), the others can be simulated. A pure function; any thread may call it.
+std::vector<Error> legal(const model::ModelConfig& model, const Layout& layout, const Batch& batch,
+                         DType dtype);
+
+}  // namespace lockstep::spec

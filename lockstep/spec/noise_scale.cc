@@ -1,0 +1,38 @@
+#include "lockstep/spec/noise_scale.h"
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::spec {
+
+std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
+                                               const Batch& batch) {
+  std::vector<Contradiction> found;
+  if (steps == 0) return found;
+  const Side asked = {{"train.noise_scale"}, "compares the first microbatch with the batch"};
+  const bool ramps = !batch.ramp.is_none();
+  const std::int64_t least = ramps ? batch.ramp.start : batch.global_batch;
+  const char* key = ramps ? "ramp_start" : "global_batch";
+  if (least == batch.microbatch)
+    found.push_back(
+        {{Code::kConflict,
+          join_parts("noise_scale = ", steps, " with ", key, " = ", least,
+                     ": a batch that is one microbatch of ", batch.microbatch,
+                     " has nothing to compare it with"),
+          join_parts("the nearest ", key, ": ", 2 * batch.microbatch,
+                     batch.microbatch > 1 ? "; or a smaller microbatch; or noise_scale = 0"
+                                          : "; or noise_scale = 0")},
+         {asked,
+          {{join_parts("batch.", key)},
+           join_parts(least, least == 1 ? " sequence" : " sequences")}}});
+  if (model.tied)
+    found.push_back(
+        {{Code::kNotRunYet,
+          join_parts("noise_scale = ", steps,
+                     " with tied = true: a weight that embedding and head share gets its gradient "
+                     "in two parts, and the first microbatch's are not added up yet"),
+          "set noise_scale = 0, or tied = false"},
+         {asked, {{"model.tied", "model.name"}, "the head shares the embedding's weight"}}});
+  return found;
+}
+
+}  // namespace lockstep::spec

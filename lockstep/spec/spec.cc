@@ -1,0 +1,246 @@
+#include "lockstep/spec/spec.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/units.h"
+#include "lockstep/cluster/cluster_file.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/model/user_model.h"
+#include "lockstep/spec/data_fields.h"
+#include "lockstep/spec/rules.h"
+
+namespace lockstep::spec {
+namespace {
+
+using config::Report;
+using config::Settings;
+
+void add_at(const config::Span& span, const Error& error, Report& report) {
+  config::Diagnostic diagnostic = config::to_diagnostic(error);
+  diagnostic.primary.span = span;
+  report.add(std::move(diagnostic));
+}
+
+// What `parse` makes of the text at `path`; nothing when it was refused, here or before.
+template <class T>
+std::optional<T> parsed(const Settings& settings, const char* path,
+                        Result<T> (*parse)(std::string_view), Report& report) {
+  const auto text = settings.text(path);
+  if (!text) return std::nullopt;
+  const Result<T> made = parse(*text);
+  if (made.ok()) return *made;
+  add_at(settings.span(path), made.error(), report);
+  return std::nullopt;
+}
+
+// A file that a run file names lies beside it. A `:` is that of a cluster, as in h100:64/4.
+std::string beside(const std::string& name, const config::Span& from, const Report& report) {
+  const bool is_file =
+      config::looks_like_a_file(name) &&
+      (name.find(':') == std::string::npos || name.ends_with(".toml") || name.ends_with(".json"));
+  if (!is_file || !from.known() || !report.sources.is_file(from.file)) return name;
+  return (std::filesystem::path(from.file).parent_path() / name).string();
+}
+
+// Takes over what was found while reading something that `from` names, apart from the first
+// `known`, which `report` has already.
+void take_over(const Report& own, const config::Span& from, Report& report, std::size_t known = 0) {
+  report.sources.merge(own.sources);
+  for (config::Diagnostic diagnostic : own.diagnostics().subspan(known)) {
+    if (!diagnostic.primary.span.known()) diagnostic.primary.span = from;
+    report.add(std::move(diagnostic));
+  }
+}
+
+void report_missing_model(const config::Value& root, Report& report) {
+  // A misspelt table may be the very one that seems to be missing; it has been reported.
+  for (const config::Entry& entry : root.entries)
+    if (!run_fields().is_section(entry.key)) return;
+  config::Diagnostic diagnostic = config::to_diagnostic(
+      {Code::kMissingKey, "`model.name` is missing",
+       "add name = \"...\" to [model]: `lockstep model --list` shows the known models"});
+  if (const config::Entry* model = root.find("model"))
+    diagnostic.primary = {model->key_span, "`name` is not set here"};
+  report.add(std::move(diagnostic));
+}
+
+// Whether the table describes a model of its own, of which `name` is only the title.
+bool describes(const config::Value& table) {
+  return table.find("like") || table.find("hidden") || table.find("heads") || table.find("vocab");
+}
+
+// A name alone is a known model or a model file; with more keys the table describes a model, and a
+// known name is what it is like.
+std::optional<model::ModelConfig> read_model(const config::Value& root, Report& report) {
+  const config::Entry* section = root.find("model");
+  if (section != nullptr && section->value.kind != config::ValueKind::kTable) return std::nullopt;
+  if (section == nullptr || section->value.entries.empty()) {
+    report_missing_model(root, report);
+    return std::nullopt;
+  }
+  config::Value table = section->value;
+  const config::Entry* name = table.find("name");
+  if (name != nullptr && name->value.kind != config::ValueKind::kString) return std::nullopt;
+  Report own;
+  if (name != nullptr && table.entries.size() == 1) {
+    auto model = model::find_model(beside(name->value.text, name->value.span, report), own);
+    take_over(own, name->value.span, report);
+    return model;
+  }
+  const config::Span from = name == nullptr ? section->key_span : name->value.span;
+  if (name != nullptr && table.find("like") == nullptr) {
+    const Result<model::CatalogRow> row = model::find(name->value.text);
+    if (!row.ok() && !describes(table)) return add_at(from, row.error(), report), std::nullopt;
+    if (row.ok()) table.entries.push_back({"like", name->key_span, name->value});
+  }
+  Report already_reported;
+  config::check(section->value, model::model_fields(), already_reported);
+  auto model = model::model_from(table, own, "model.");
+  take_over(own, section->key_span, report, already_reported.diagnostics().size());
+  return model;
+}
+
+std::optional<mesh::Degrees> read_degrees(const Settings& settings) {
+  const auto tp = settings.integer("layout.tp");
+  const auto cp = settings.integer("layout.cp");
+  const auto pp = settings.integer("layout.pp");
+  const auto ep = settings.integer("layout.ep");
+  const auto etp = settings.integer("layout.etp");
+  const auto dp = settings.integer("layout.dp");
+  const auto dp_shard = settings.integer("layout.dp_shard");
+  const bool refused =
+      (settings.is_set("layout.dp") && !dp) || (settings.is_set("layout.dp_shard") && !dp_shard);
+  if (!tp || !cp || !pp || !ep || !etp || refused) return std::nullopt;
+  return mesh::Degrees{.tp = *tp,
+                       .cp = *cp,
+                       .pp = *pp,
+                       .dp = dp.value_or(1),
+                       .dp_shard = dp_shard,
+                       .ep = *ep,
+                       .etp = *etp};
+}
+
+std::optional<cluster::Cluster> read_cluster(const Settings& settings, Report& report) {
+  const auto name = settings.text("cluster.name");
+  if (!name) return std::nullopt;
+  const config::Span span = settings.span("cluster.name");
+  Report own;
+  auto found = cluster::find_cluster(beside(*name, span, report), own);
+  take_over(own, span, report);
+  return found;
+}
+
+Layout read_layout(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
+  const Settings& settings = draft.settings;
+  Layout layout{.degrees = *draft.degrees,
+                .order = order,
+                .context = *draft.context(),
+                .sp = *settings.boolean("layout.sp"),
+                .zero = *draft.small("layout.zero"),
+                .schedule = *settings.text("layout.schedule"),
+                .chunks = *draft.small("layout.chunks"),
+                .recompute = recompute,
+                .resident = draft.small("layout.resident"),
+                .prefetch = draft.small("layout.prefetch"),
+                .layers = draft.layers};
+  const auto reduce = settings.text("layout.reduce");
+  layout.reduce = reduce ? *parse_reduce(*reduce) : default_reduce(layout.zero);
+  return layout;
+}
+
+Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
+  const Settings& settings = draft.settings;
+  Spec spec;
+  spec.model = *draft.model;
+  spec.cluster = draft.cluster;
+  spec.layout = read_layout(draft, order, recompute);
+  spec.batch = {*settings.integer("batch.seq"),
+                *settings.integer("batch.global_batch"),
+                *settings.integer("batch.microbatch"),
+                {*settings.integer("batch.ramp_start"), *settings.integer("batch.ramp_increment"),
+                 *settings.integer("batch.ramp_samples")}};
+  spec.train = {
+      .steps = *settings.integer("train.steps"),
+      .lr = {.peak = *settings.real("train.lr"),
+             .end = *settings.real("train.min_lr"),
+             .warmup = *settings.integer("train.warmup"),
+             .decay = *parse_decay(*settings.text("train.lr_decay")),
+             .decay_steps = *settings.integer("train.decay_steps")},
+      .weight_decay = *settings.real("train.weight_decay"),
+      .clip = *settings.real("train.clip"),
+      .seed = *settings.integer("train.seed"),
+      .dtype = *parse_dtype(*settings.text("train.dtype")),
+      .decay_embeddings = *settings.boolean("train.decay_embeddings"),
+      .beta1 = *settings.real("train.beta1"),
+      .beta2 = *settings.real("train.beta2"),
+      .eps = *settings.real("train.eps"),
+      .head_chunk = *settings.integer("train.head_chunk"),
+      .threads = *draft.small("train.threads"),
+      .noise_scale = *settings.integer("train.noise_scale"),
+      .on_nonfinite = *settings.text("train.on_nonfinite") == to_text(OnNonfinite::kSkip)
+                          ? OnNonfinite::kSkip
+                          : OnNonfinite::kStop,
+      .eval_interval = *settings.integer("train.eval_interval"),
+      .eval_samples = settings.integer("train.eval_samples").value_or(spec.batch.global_batch),
+      .op_deadline = {*settings.real("train.op_deadline")}};
+  return spec;
+}
+
+}  // namespace
+
+std::string_view to_text(OnNonfinite policy) {
+  return policy == OnNonfinite::kSkip ? "skip" : "stop";
+}
+
+std::int64_t Spec::world() const {
+  const mesh::Degrees& d = layout.degrees;
+  return d.tp * d.cp * d.pp * d.dp;
+}
+
+std::int64_t Spec::num_microbatches() const { return spec::num_microbatches(layout, batch); }
+
+std::string to_text(const Spec& spec) {
+  const mesh::Degrees& d = spec.layout.degrees;
+  const auto counted = [](std::int64_t n, const char* what) {
+    return join_parts(with_commas(n), " ", what,
+                      n == 1                                   ? ""
+                      : what == std::string_view("microbatch") ? "es"
+                                                               : "s");
+  };
+  const std::string where = spec.cluster ? spec.cluster->name : counted(spec.world(), "rank");
+  const std::string model = spec.model.name.empty() ? "a model of its own" : spec.model.name;
+  std::string text =
+      join_parts(model, " on ", where, ": tp ", with_commas(d.tp), " x cp ", with_commas(d.cp),
+                 " x pp ", with_commas(d.pp), " x dp ", with_commas(d.dp));
+  if (d.ep > 1 || d.etp > 1)
+    text += join_parts(", ep ", with_commas(d.ep), " x etp ", with_commas(d.etp));
+  return text +
+         join_parts(", zero ", spec.layout.zero, "; ", counted(spec.batch.global_batch, "sequence"),
+                    " of ", counted(spec.batch.seq, "token"), " a step, ",
+                    counted(spec.num_microbatches(), "microbatch"), " per data-parallel rank");
+}
+
+std::optional<Spec> read_spec(const config::Document& document, Report& report) {
+  const int errors_before = report.num_errors();
+  config::check(document, run_fields(), report);
+  const Settings settings(document.root(), run_fields());
+  Draft draft{.settings = settings,
+              .model = read_model(document.root(), report),
+              .cluster = read_cluster(settings, report),
+              .degrees = read_degrees(settings)};
+  const auto order = parsed(settings, "layout.order", mesh::Order::parse, report);
+  const auto recompute = parsed(settings, "layout.recompute", parse_recompute, report);
+  if (recompute) draft.recompute = *recompute;
+  draft.layers =
+      parsed(settings, "layout.layers", parse_layers, report).value_or(std::vector<int>());
+  apply_rules(draft, report);
+  if (report.num_errors() > errors_before) return std::nullopt;
+  Spec spec = assemble(draft, *order, *recompute);
+  spec.data = read_corpus(settings, report.sources);
+  return spec;
+}
+
+}  // namespace lockstep::spec

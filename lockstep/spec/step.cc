@@ -1,0 +1,92 @@
+#include "lockstep/spec/step.h"
+
+#include <algorithm>
+
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/program/lower.h"
+
+namespace lockstep::spec {
+namespace {
+
+// Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so what
+// it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv 2205.05198).
+// Without sequence parallelism it has its heads alone, so the same holds of what every head uses.
+std::vector<bool> partial_units(const model::Model& model, bool sequence_parallel) {
+  const auto is_partial = [&](const model::Param& p) {
+    return p.trained && p.sharded.empty() && (sequence_parallel || p.over_heads);
+  };
+  std::vector<bool> units;
+  for (int i = 0; i < model.num_units(); ++i)
+    units.push_back(std::ranges::any_of(model.unit(i).params, is_partial));
+  if (std::ranges::find(units, true) == units.end()) units.clear();
+  return units;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
+  std::vector<std::int32_t> begin = {0};
+  for (const int count : layers)
+    begin.push_back(begin.back() + count + (begin.size() == 1 ? 1 : 0));  // the embedding
+  ++begin.back();                                                         // the head
+  return begin;
+}
+
+std::vector<int> dealt_layers(int layers, int stages) {
+  const std::vector<std::int32_t> begin = program::split_units(layers + 2, stages);
+  std::vector<int> dealt;
+  for (std::size_t stage = 0; stage + 1 < begin.size(); ++stage)
+    dealt.push_back(begin[stage + 1] - begin[stage]);
+  --dealt.front();  // the embedding
+  --dealt.back();   // the head
+  return dealt;
+}
+
+std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
+                                   const std::vector<int>& blocks) {
+  const int head = stage_begin.back() - 1;
+  std::vector<bool> units;
+  for (std::size_t stage = 0; stage + 1 < stage_begin.size(); ++stage) {
+    int left = blocks.empty() ? head : blocks[stage];
+    for (int i = stage_begin[stage]; i < stage_begin[stage + 1]; ++i)
+      units.push_back(i > 0 && i < head && left-- > 0);
+  }
+  return units;
+}
+
+program::StepShape step_shape(const model::Model& model, const Layout& layout, const Batch& batch) {
+  const mesh::Degrees& d = layout.degrees;
+  program::StepShape step;
+  step.shape = {.coords = static_cast<int>(d.pp),
+                .chunks = layout.chunks,
+                .microbatches = static_cast<int>(num_microbatches(layout, batch))};
+  step.stage_begin = layout.layers.empty()
+                         ? program::split_units(model.num_units(), step.shape.stages())
+                         : first_units(layout.layers);
+  step.zero = layout.zero;
+  step.period = layout.reduce;
+  step.replicas = d.dp_shard.value_or(d.dp) < d.dp;
+  step.tied = model.config.tied;
+  if (layout.recompute.block)
+    step.recompute = recomputed_units(step.stage_begin, layout.recompute.blocks);
+  step.resident_units = layout.resident.value_or(1);
+  step.prefetch = layout.prefetch.value_or(1);
+  step.tensor_parallel = d.tp > 1;
+  if (d.tp > 1) step.partial = partial_units(model, layout.sp);
+  return step;
+}
+
+Result<program::Program> program_for(const model::Model& model, const Layout& layout,
+                                     const Batch& batch) {
+  return program_for(layout, step_shape(model, layout, batch));
+}
+
+Result<program::Program> program_for(const Layout& layout, const program::StepShape& step) {
+  const auto row = pipeline::find(layout.schedule);
+  if (!row.ok()) return row.error();
+  const auto timetable = row->build(step.shape);
+  if (!timetable.ok()) return timetable.error();
+  return program::lower(*timetable, step);
+}
+
+}  // namespace lockstep::spec

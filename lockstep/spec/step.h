@@ -1,0 +1,40 @@
+// From a layout to the program of its step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/base/result.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/program/program.h"
+#include "lockstep/spec/layout.h"
+
+namespace lockstep::spec {
+
+// First unit of each stage, then the number of units, as StepShape wants it, for so many layers on each stage.
+// REQUIRES: at least one stage.
+std::vector<std::int32_t> first_units(const std::vector<int>& layers);
+
+// The inverse, of units that program::split_units deals evenly: layers of each stage. REQUIRES: both at least 1, at
+// most `layers` + 2 stages.
+std::vector<int> dealt_layers(int layers, int stages);
+
+// Which units make themselves again: Recompute::blocks of each stage's, every block where that is empty; never the
+// embedding or the head.
+std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
+                                   const std::vector<int>& blocks);
+
+// What a step of this layout is lowered for; the placement is left to the schedule. The units are
+// dealt to the stages as layout.layers says, else by program::split_units. `recompute` of single rows does not show here: what
+// a block keeps is the block's own affair. Gradients of replicated parameters are partial over the
+// tensor group under sequence parallelism, those of gains that every head uses without it too.
+// REQUIRES: a layout that legal() accepts for this batch.
+program::StepShape step_shape(const model::Model& model, const Layout& layout, const Batch& batch);
+
+// The training step. Never refused for a layout that legal() accepts.
+Result<program::Program> program_for(const model::Model& model, const Layout& layout,
+                                     const Batch& batch);
+// The same of a step_shape() that was changed.
+Result<program::Program> program_for(const Layout& layout, const program::StepShape& step);
+
+}  // namespace lockstep::spec

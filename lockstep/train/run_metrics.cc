@@ -1,0 +1,147 @@
+#include "lockstep/train/run_metrics.h"
+
+#include <chrono>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/checkpoint/folder.h"
+
+namespace lockstep::train {
+namespace {
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+metrics::StepMetrics metrics_of(const Job& job, std::int64_t step, const StepReport& report) {
+  const spec::StepBatch batch = job.batch(step);
+  return {.step = step + 1,
+          .samples = batch.first + batch.sequences,
+          .tokens = report.tokens,
+          .loss = report.loss,
+          .grad_norm = report.grad_norm,
+          .lr = job.adamw(step).others.lr,
+          .time = report.time,
+          .peak_bytes = report.peak_bytes,
+          .sent = report.sent,
+          .updated = report.updated,
+          .noise_scale = report.noise_scale};
+}
+
+void move_aside(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return;
+  int number = 1;
+  const auto aside = [&] { return path.parent_path() / join_parts("metrics-", number, ".jsonl"); };
+  while (std::filesystem::exists(aside())) ++number;
+  std::error_code failed;
+  std::filesystem::rename(path, aside(), failed);
+  if (failed)
+    throw IoError({Code::kBadMetrics,
+                   join_parts("`", path.string(), "` cannot be renamed: ", failed.message()), ""});
+}
+
+template <class File>
+File opened(Result<File> file) {
+  if (!file.ok()) throw IoError(file.error());
+  return *std::move(file);
+}
+
+}  // namespace
+
+std::string metrics_path(const std::string& directory) {
+  return (std::filesystem::path(directory) / "metrics.jsonl").string();
+}
+
+Json RunMetrics::head(const char* event, std::int64_t steps) const {
+  Json line = metrics::event_line(event, steps);
+  line.set("schema", "lockstep.metrics/1")
+      .set("time", wall_time())
+      .set("lockstep", options_.version)
+      .set("model", job_.spec.model.name)
+      .set("parameters", count(job_.model).total)
+      .set("layout", to_text(job_.spec.layout))
+      .set("ranks", job_.mesh.world())
+      .set("dtype", std::string(to_text(job_.spec.train.dtype)))
+      .set("steps", job_.spec.train.steps);
+  if (file_->dropped() > 0) line.set("dropped_lines", file_->dropped());
+  return line;
+}
+
+void RunMetrics::begins(const Progress& done, bool continues) {
+  const std::string path = metrics_path(options_.directory);
+  const bool resumes = options_.resumes && continues;
+  if (!resumes && options_.may_set_aside) move_aside(path);
+  file_ = opened(resumes ? metrics::MetricsFile::resume(path, done.step)
+                         : metrics::MetricsFile::create(path));
+  events_ = opened(metrics::EventFile::create(options_.directory, done.step + 1, wall_time()));
+  add(head(resumes ? "resume" : "start", done.step));
+}
+
+void RunMetrics::check(const Result<void>& written) {
+  if (!written.ok() && options_.on_trouble) options_.on_trouble(written.error(), lost_);
+}
+
+void RunMetrics::add(const Json& line) {
+  const Result<void> written = file_->add(line);
+  if (!written.ok()) ++lost_;
+  check(written);
+}
+
+void RunMetrics::add(std::int64_t step, std::span<const metrics::Scalar> scalars) {
+  check(events_->add(step, wall_time(), scalars));
+}
+
+void RunMetrics::step(std::int64_t step, const StepReport& report,
+                      std::optional<std::uint64_t> /*digest*/) {
+  const metrics::StepMetrics line = metrics_of(job_, step, report);
+  add(to_json(line));
+  std::vector<metrics::Scalar> scalars = {
+      {"train/loss", line.loss},
+      {"train/grad_norm", line.grad_norm},
+      {"train/lr", line.lr},
+      {"speed/tokens_per_second", line.tokens_per_second()},
+      {"speed/seconds", line.time.value},
+      {"memory/peak_bytes", static_cast<double>(line.peak_bytes)},
+      {"traffic/sent_bytes", static_cast<double>(line.sent.value)}};
+  if (line.noise_scale) scalars.push_back({"train/noise_scale", *line.noise_scale});
+  add(line.step, scalars);
+}
+
+void RunMetrics::evaluation(std::int64_t step, const EvalReport& report) {
+  const metrics::EvalMetrics line = {.step = step + 1,
+                                     .samples = job_.spec.train.eval_samples,
+                                     .tokens = report.tokens,
+                                     .loss = report.loss,
+                                     .time = report.time};
+  add(to_json(line));
+  const metrics::Scalar scalars[] = {{"eval/loss", line.loss},
+                                     {"eval/perplexity", line.perplexity()}};
+  add(line.step, scalars);
+}
+
+void RunMetrics::event(const std::string& name, std::int64_t steps, const Json& more) {
+  Json line = metrics::event_line(name, steps);
+  for (const Json::Member& member : more.members()) line.set(member.key, member.value);
+  add(line);
+}
+
+void RunMetrics::saves(const Progress& done, Seconds paused) {
+  event("save", done.step,
+        Json::object({{"checkpoint", checkpoint::folder_name(done.step)},
+                      {"paused_seconds", paused.value}}));
+}
+
+void RunMetrics::saved(const SaveEnding& ending) {
+  if (!ending.path.ok()) event("save_failed", ending.step);
+}
+
+void RunMetrics::ended(Ending ending, const Progress& done) {
+  event(ending == Ending::kFinished  ? "end"
+        : ending == Ending::kStopped ? "stop"
+                                     : "diverge",
+        done.step);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,140 @@
+#include "lockstep/verify/image.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::verify {
+namespace {
+
+constexpr std::string_view kRoleNames[] = {"gradient", "parameter", "first moment",
+                                           "second moment"};
+
+std::size_t index(Role role) { return static_cast<std::size_t>(role); }
+
+char* bytes_at(const at::Tensor& tensor, std::int64_t element) {
+  return static_cast<char*>(tensor.data_ptr()) + element * tensor.element_size();
+}
+
+const model::FlatLayout& layout_of(const std::vector<model::FlatLayout>& layouts,
+                                   const model::Model& model, int unit) {
+  return layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
+}
+
+void add_bits(const at::Tensor& tensor, Xxh3& hash) {
+  hash.update(std::as_bytes(std::span(static_cast<const char*>(tensor.const_data_ptr()),
+                                      static_cast<std::size_t>(tensor.nbytes()))));
+}
+
+}  // namespace
+
+std::string_view to_text(Role role) { return kRoleNames[index(role)]; }
+
+const at::Tensor& StepImage::at(int unit, Role role) const {
+  return units[static_cast<std::size_t>(unit)][index(role)];
+}
+
+at::Tensor StepImage::at(const model::Model& model, int unit, Role role,
+                         model::TensorPlace place) const {
+  const at::Tensor& whole = at(unit, role);
+  if (place.tp == 1) return whole;
+  const auto wholes = model::flat_layouts(model), shares = model::flat_layouts(model, place.tp);
+  const model::FlatLayout& share = layout_of(shares, model, unit);
+  at::Tensor made = at::zeros({share.size}, whole.options());
+  for (const model::FlatRun& run :
+       model::flat_runs(model.unit(unit), share, place, {0, share.size})) {
+    const std::int64_t from = layout_of(wholes, model, unit).of(run.param).offset + run.element;
+    std::memcpy(bytes_at(made, run.at), bytes_at(whole, from),
+                static_cast<std::size_t>(run.length * whole.element_size()));
+  }
+  return made;
+}
+
+Hash128 StepImage::digest() const {
+  Xxh3 hash;
+  for (const auto& unit : units)
+    for (Role role : {Role::kParameter, Role::kFirstMoment, Role::kSecondMoment})
+      add_bits(unit[index(role)], hash);
+  return hash.digest128();
+}
+
+Hash128 digest_of(std::span<const StepImage> images) {
+  Xxh3 hash;
+  for (const StepImage& image : images) {
+    const double numbers[] = {image.loss, image.grad_norm, image.updated ? 1.0 : 0.0};
+    hash.update(std::as_bytes(std::span(numbers)));
+    for (const auto& unit : image.units)
+      for (const at::Tensor& role : unit) add_bits(role, hash);
+  }
+  return hash.digest128();
+}
+
+ImageBuilder::ImageBuilder(const model::Model& model, int steps, at::ScalarType type,
+                           std::int64_t tp)
+    : model_(model),
+      tp_(tp),
+      layouts_(model::flat_layouts(model)),
+      shares_(model::flat_layouts(model, tp)),
+      images_(static_cast<std::size_t>(steps)),
+      written_(static_cast<std::size_t>(steps)) {
+  for (std::size_t step = 0; step < images_.size(); ++step) {
+    written_[step].resize(model.order.size());
+    for (int unit = 0; unit < model.num_units(); ++unit) {
+      auto& roles = images_[step].units.emplace_back();
+      for (at::Tensor& role : roles)
+        role = at::zeros({layout_of(layouts_, model, unit).size}, at::TensorOptions(type));
+    }
+  }
+}
+
+void ImageBuilder::add(const Piece& piece) {
+  const std::lock_guard lock(mutex_);
+  const auto step = static_cast<std::size_t>(piece.step),
+             unit = static_cast<std::size_t>(piece.unit);
+  const at::Tensor& whole = images_[step].units[unit][index(piece.role)];
+  const model::FlatLayout& layout = layout_of(layouts_, model_, piece.unit);
+  Written& written = written_[step][unit][index(piece.role)];
+  for (const model::FlatRun& run :
+       model::flat_runs(model_.unit(piece.unit), layout_of(shares_, model_, piece.unit),
+                        {tp_, piece.tensor}, piece.range)) {
+    const std::int64_t at = layout.of(run.param).offset + run.element;
+    char* const to = bytes_at(whole, at);
+    const char* const from = bytes_at(piece.data, run.at - piece.range.begin);
+    const auto size = static_cast<std::size_t>(run.length * whole.element_size());
+    const auto [known, is_new] = written.try_emplace(at, run.length);
+    LS_CHECK(known->second == run.length, "ranks cut unit ", piece.unit, " differently");
+    if (is_new)
+      std::memcpy(to, from, size);
+    else if (std::memcmp(to, from, size) != 0 && disagreement_.empty())
+      disagreement_ = join_parts(to_text(piece.role), " of unit ", piece.unit,
+                                 " differs between replicas after step ", piece.step);
+  }
+}
+
+void ImageBuilder::set_scalars(int step, double loss, double grad_norm, bool updated) {
+  const std::lock_guard lock(mutex_);
+  StepImage& image = images_[static_cast<std::size_t>(step)];
+  image.loss = loss;
+  image.grad_norm = grad_norm;
+  image.updated = updated;
+}
+
+std::vector<StepImage> ImageBuilder::take() {
+  for (const auto& step : written_)
+    for (int unit = 0; unit < model_.num_units(); ++unit) {
+      std::int64_t all = 0;
+      for (const model::FlatParam& param : layout_of(layouts_, model_, unit).params)
+        all += param.numel;
+      for (const Written& written : step[static_cast<std::size_t>(unit)]) {
+        std::int64_t covered = 0;
+        for (const auto& [begin, length] : written) covered += length;
+        LS_CHECK(covered == all, "ranks brought ", covered, " of ", all, " elements of unit ",
+                 unit);
+      }
+    }
+  return std::move(images_);
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,83 @@
+// The whole logical state of a training step, put together from the pieces that ranks hold, so that
+// runs of different layouts can be compared tensor by tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/hash.h"
+#include "lockstep/model/arch.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/flat_runs.h"
+
+namespace lockstep::verify {
+
+enum class Role : std::uint8_t { kGradient, kParameter, kFirstMoment, kSecondMoment };
+inline constexpr int kNumRoles = 4;
+std::string_view to_text(Role role);  // "gradient"
+
+// One rank's part of one unit's buffer, as tensor rank `tensor` lays it out.
+struct Piece {
+  std::int32_t step = 0;
+  std::int32_t unit = 0;
+  Role role = Role::kGradient;
+  std::int64_t tensor = 0;
+  model::FlatRange range;
+  at::Tensor data;  // on the CPU
+};
+
+// After one step. Whole flat buffers per unit and role, as one tensor rank would lay them out:
+// FlatLayout::size elements each, zero in the gaps.
+struct StepImage {
+  double loss = 0;
+  double grad_norm = 0;
+  bool updated = true;
+  std::vector<std::array<at::Tensor, kNumRoles>> units;
+
+  const at::Tensor& at(int unit, Role role) const;
+  // The same as a tensor rank lays it out that shares the unit with others.
+  at::Tensor at(const model::Model& model, int unit, Role role, model::TensorPlace place) const;
+  Hash128 digest() const;  // of parameters and moments, bit for bit
+};
+
+// Of all that is in them, bit for bit.
+Hash128 digest_of(std::span<const StepImage> images);
+
+// Joins pieces. Any thread may add. The model must outlive it.
+class ImageBuilder {
+ public:
+  // Of ranks of which `tp` share each unit.
+  ImageBuilder(const model::Model& model, int steps, at::ScalarType type, std::int64_t tp);
+
+  // What another rank has brought already must be equal to it bit for bit; the first piece in which
+  // something is not is remembered.
+  void add(const Piece& piece);
+  void set_scalars(int step, double loss, double grad_norm, bool updated);
+
+  // REQUIRES: every element was brought.
+  std::vector<StepImage> take();
+  // "parameter of unit 3 differs between replicas after step 1"; empty when replicas agree.
+  const std::string& disagreement() const { return disagreement_; }
+
+ private:
+  using Written = std::map<std::int64_t, std::int64_t>;  // runs of the whole buffer: begin, length
+
+  const model::Model& model_;
+  const std::int64_t tp_;
+  const std::vector<model::FlatLayout> layouts_;  // whole
+  const std::vector<model::FlatLayout> shares_;   // as a tensor rank has them
+  std::mutex mutex_;
+  std::vector<StepImage> images_;
+  std::vector<std::vector<std::array<Written, kNumRoles>>> written_;  // by step and unit
+  std::string disagreement_;
+};
+
+}  // namespace lockstep::verify

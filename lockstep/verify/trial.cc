@@ -1,0 +1,202 @@
+#include "lockstep/verify/trial.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <cstring>
+#include <functional>
+#include <mutex>
+
+#include "lockstep/base/check.h"
+#include "lockstep/tensor/as_buffer.h"
+
+namespace lockstep::verify {
+namespace {
+
+using runtime::StateRole;
+using Sink = std::function<void(Piece)>;
+
+constexpr std::pair<Role, StateRole> kStateRoles[] = {
+    {Role::kParameter, StateRole::kParameter},
+    {Role::kFirstMoment, StateRole::kFirstMoment},
+    {Role::kSecondMoment, StateRole::kSecondMoment},
+};
+
+class RankTrial {
+ public:
+  RankTrial(const train::Job& job, comm::World& world, const std::string& label,
+            const data::TokenSource& source, Seconds op_deadline, const train::WorkspaceWrap& wrap,
+            const Sink& sink)
+      : job_(job),
+        world_(world),
+        session_(job, world, label, source, op_deadline, wrap),
+        sink_(sink) {}
+
+  RankRecord run(std::span<const StepOrder> orders) {
+    RankRecord record{world_.rank(), {}};
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      if (orders[i].from) restart(orders[i]);
+      record.steps.push_back(run_step(orders[i], static_cast<int>(i)));
+    }
+    return record;
+  }
+
+ private:
+  template <class Body>
+  void for_own_units(Body body) {
+    for (int unit = 0; unit < job_.model.num_units(); ++unit)
+      if (job_.program.step.holds(session_.coord(), unit)) body(unit);
+  }
+
+  void restart(const StepOrder& order) {
+    session_.workspace().set_updates(order.step);
+    for_own_units([&](int unit) {
+      for (const auto& [role, state] : kStateRoles)
+        session_.workspace().load_state(
+            unit, state, order.from->at(job_.model, unit, role, session_.place().tensor));
+    });
+  }
+
+  RankStep run_step(const StepOrder& order, int index) {
+    RankStep record;
+    world_.ledger().clear();
+    const auto& list = job_.program.list(session_.coord());
+    record.report = session_.step(order.step, [&](int op) {
+      record.live.push_back(session_.memory().live());
+      if (list[static_cast<std::size_t>(op)].kind == program::OpKind::kNorm)
+        for_own_units([&](int unit) {
+          put(index, unit, Role::kGradient, session_.workspace().reduced_grad(unit));
+        });
+    });
+    record.ledger = world_.ledger().entries();
+    for_own_units([&](int unit) {
+      for (const auto& [role, state] : kStateRoles)
+        put(index, unit, role, session_.workspace().state(unit, state));
+    });
+    return record;
+  }
+
+  void put(int index, int unit, Role role, const at::Tensor& data) {
+    const tensor::ChargeTo charge(tensor::process_account());  // what is looked at is not the job's
+    sink_({index, unit, role, session_.place().tensor.coord, session_.workspace().own_range(unit),
+           data.cpu()});
+  }
+
+  const train::Job& job_;
+  comm::World& world_;
+  train::Session session_;
+  const Sink& sink_;
+};
+
+void set_scalars(ImageBuilder& builder, const RankRecord& record) {
+  for (std::size_t i = 0; i < record.steps.size(); ++i) {
+    const train::StepReport& report = record.steps[i].report;
+    builder.set_scalars(static_cast<int>(i), report.loss, report.grad_norm, report.updated);
+  }
+}
+
+struct PieceHeader {
+  std::int64_t step, unit, role, tensor, begin, end;
+};
+
+std::vector<std::byte> pack(const std::vector<Piece>& pieces) {
+  std::vector<std::byte> bytes;
+  for (const Piece& piece : pieces) {
+    const PieceHeader header = {
+        piece.step,   piece.unit,        static_cast<std::int64_t>(piece.role),
+        piece.tensor, piece.range.begin, piece.range.end};
+    const auto* head = reinterpret_cast<const std::byte*>(&header);
+    const auto* data = static_cast<const std::byte*>(piece.data.const_data_ptr());
+    bytes.insert(bytes.end(), head, head + sizeof header);
+    bytes.insert(bytes.end(), data, data + piece.data.nbytes());
+  }
+  return bytes;
+}
+
+void unpack(std::vector<std::byte>& bytes, at::ScalarType type, ImageBuilder& builder) {
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    PieceHeader header;
+    std::memcpy(&header, bytes.data() + at, sizeof header);
+    at += sizeof header;
+    const model::FlatRange range = {header.begin, header.end};
+    const at::Tensor data =
+        at::from_blob(bytes.data() + at, {range.size()}, at::TensorOptions(type)).clone();
+    at += static_cast<std::size_t>(data.nbytes());
+    builder.add({static_cast<std::int32_t>(header.step), static_cast<std::int32_t>(header.unit),
+                 static_cast<Role>(header.role), header.tensor, range, data});
+  }
+}
+
+Buffer bytes_of(std::vector<std::byte>& bytes) {
+  return {bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8, {}};
+}
+
+}  // namespace
+
+TrialResult run_trial(const train::Job& job, const data::TokenSource& source,
+                      std::span<const StepOrder> orders, Seconds op_deadline,
+                      const TrialOptions& options) {
+  TrialResult result;
+  ImageBuilder builder(job.model, static_cast<int>(orders.size()),
+                       tensor::scalar_type_of(wide_type(job.workspace.dtype)),
+                       job.mesh.degree(mesh::Axis::kTensor));
+  std::mutex mutex;
+  const Sink sink = [&](Piece piece) { builder.add(piece); };
+  comm::run_local(
+      job.mesh.world(),
+      [&](comm::World& world) {
+        const auto wrapped = options.wrap_world ? options.wrap_world(world) : nullptr;
+        comm::World& seen = wrapped ? *wrapped : world;
+        RankRecord record =
+            RankTrial(job, seen, "", source, op_deadline, options.wrap, sink).run(orders);
+        const std::lock_guard lock(mutex);
+        if (record.rank.value == 0) set_scalars(builder, record);
+        result.ranks.push_back(std::move(record));
+      },
+      options.world);
+  result.images = builder.take();
+  result.disagreement = builder.disagreement();
+  return result;
+}
+
+TrialResult run_trial_in(comm::World& world, const std::string& label, const train::Job& job,
+                         const data::TokenSource& source, std::span<const StepOrder> orders,
+                         Seconds op_deadline, const train::WorkspaceWrap& wrap) {
+  TrialResult result;
+  std::vector<Piece> pieces;
+  const Sink sink = [&](Piece piece) {
+    piece.data = piece.data.clone();
+    pieces.push_back(std::move(piece));
+  };
+  result.ranks.push_back(RankTrial(job, world, label, source, op_deadline, wrap, sink).run(orders));
+
+  std::vector<Rank> everyone;
+  for (int rank = 0; rank < world.size(); ++rank) everyone.push_back({rank});
+  const Deadline deadline = Deadline::after(op_deadline);
+  const auto all = world.connect(label + "pieces", "pieces", everyone, deadline);
+  std::vector<std::byte> packed = pack(pieces);
+  auto size = static_cast<std::int64_t>(packed.size());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(world.size()));
+  all->all_gather({&size, 1, DType::kI64, {}}, {sizes.data(), world.size(), DType::kI64, {}},
+                  deadline)
+      .wait();
+  if (world.rank().value != 0) {
+    all->send(bytes_of(packed), 0, 0, deadline).wait();
+    return result;
+  }
+  const auto type = tensor::scalar_type_of(wide_type(job.workspace.dtype));
+  ImageBuilder builder(job.model, static_cast<int>(orders.size()), type,
+                       job.mesh.degree(mesh::Axis::kTensor));
+  unpack(packed, type, builder);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    packed.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));
+    all->recv(bytes_of(packed), rank, 0, deadline).wait();
+    unpack(packed, type, builder);
+  }
+  set_scalars(builder, result.ranks[0]);
+  result.images = builder.take();
+  result.disagreement = builder.disagreement();
+  return result;
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,244 @@
+#include "lockstep/cost/analytic/peak_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/model/unit_bytes.h"
+#include "tests/cost/analytic/requests.h"
+#include "tests/support/activation_bytes.h"
+#include "tests/support/total_params.h"
+
+namespace lockstep::cost {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+
+// Llama's block, tensor by tensor, is what arch lists for our own block in bf16 but for the statistics of two
+// norms, which ours keep in one f32 each; 8 bytes per token.
+TEST(PeakMemory, KeepsWhatArchLists) {
+  for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b"}) {
+    Rig rig(name, "h100:8");
+    const model::ModelConfig config = model::find(name)->config;
+    const model::Model model = *model::describe(config);
+    model::UnitSizes sizes;
+    sizes.seq = 4096;
+    sizes.dtype = DType::kBF16;
+    const auto exact = static_cast<double>(total(stash_tensors(config, model.unit(1), sizes)));
+    EXPECT_NEAR(whole_bytes_per_token(rig.request, false) * 4096 / exact, 1, 1e-4) << name;
+  }
+}
+
+TEST(PeakMemory, LlamaBlocksOfThePlan) {
+  const auto bytes = [](const char* name, Keep keep) {
+    Rig rig(name, "h100:8");
+    rig.request.keep = keep;
+    return kept_bytes_per_token(rig.request, false) - 8;  // two statistics of norms
+  };
+  EXPECT_EQ(bytes("llama3-8b", Keep::kAll), 139'392);
+  EXPECT_EQ(bytes("llama3-70b", Keep::kAll), 274'688);
+  EXPECT_EQ(bytes("llama3-405b", Keep::kAll), 520'704);
+  EXPECT_EQ(bytes("llama3-405b", Keep::kCheap), 348'672);
+}
+
+// Korthikanti et al., equations 1 to 6, by the formula arch has.
+TEST(PeakMemory, GptBlocksByTheirFormulas) {
+  Rig rig(megatron_gpt(96, 12288, 96), "a100:8");
+  PriceRequest& r = rig.request;
+  r.stack.flash = false;
+  r.stack.dropout = true;
+  for (const double t : {1.0, 2.0, 8.0})
+    for (const bool sp : {false, true})
+      for (const Keep keep : {Keep::kAll, Keep::kNoScores, Keep::kInput}) {
+        r.tp = t;
+        r.sp = sp;
+        r.keep = keep;
+        const auto wanted = keep == Keep::kAll        ? model::Recompute::kNone
+                            : keep == Keep::kNoScores ? model::Recompute::kAttention
+                                                      : model::Recompute::kBlock;
+        const double ours = kept_bytes_per_token(r, false) * 2048;
+        const double theirs =
+            gpt_block_bytes({2048, 1, 12288, 96}, static_cast<std::int64_t>(t), sp, wanted);
+        EXPECT_NEAR(ours / theirs, 1, 2e-3) << t << sp << static_cast<int>(keep);
+      }
+}
+
+// Anchor A4: activations of the first stage in figure 1, GiB.
+TEST(PeakMemory, KorthikantiFigureOne) {
+  struct Case {
+    double layers, hidden, heads, pp, batch, chunks, plain, selective;
+  };
+  for (const Case& c :
+       {Case{48, 6144, 64, 1, 4, 1, 59.25, 9.56}, Case{96, 12288, 96, 8, 1, 3, 66.84, 12.35},
+        Case{105, 20480, 128, 35, 1, 3, 114.02, 23.08},
+        Case{128, 25600, 160, 64, 1, 1, 131.25, 26.56}}) {
+    Rig rig(megatron_gpt(c.layers, c.hidden, c.heads), "a100:512");
+    PriceRequest& r = rig.request;
+    r.stack.flash = false;
+    r.stack.dropout = true;
+    r.tp = 8;
+    r.pp = c.pp;
+    r.chunks = c.chunks;
+    r.schedule = &pipeline::row(c.chunks > 1 ? "interleaved" : "1f1b");
+    r.microbatch = c.batch;
+    r.global_batch = 1024 * c.batch;
+    r.sp = false;
+    EXPECT_NEAR(price_memory(r).activations / kGiB, c.plain, 0.05) << c.layers;
+    r.sp = true;
+    r.keep = Keep::kNoScores;
+    EXPECT_NEAR(price_memory(r).activations / kGiB, c.selective, 0.05) << c.layers;
+  }
+}
+
+// Anchors A5 and A6: states at 18 bytes per parameter, GiB, within 2 % of the figure; and shares of what tensor
+// parallelism alone keeps: SP and no scores 16.1 to 20.2 %, inputs alone 7.6 to 9.5 %.
+TEST(PeakMemory, KorthikantiStatesAndShares) {
+  struct Case {
+    double layers, hidden, heads, pp, states, selective, full;
+  };
+  for (const Case& c :
+       {Case{48, 6144, 64, 1, 45.6, 16.1, 7.6}, Case{96, 12288, 96, 8, 45.6, 18.5, 8.7},
+        Case{105, 20480, 128, 35, 31.6, 20.2, 9.5}, Case{128, 25600, 160, 64, 33.0, 20.2, 9.5}}) {
+    Rig rig(megatron_gpt(c.layers, c.hidden, c.heads), "a100:512");
+    PriceRequest& r = rig.request;
+    r.stack.flash = false;
+    r.stack.dropout = true;
+    r.tp = 8;
+    r.sp = false;
+    const double alone = kept_bytes_per_token(r, false);
+    r.keep = Keep::kInput;
+    EXPECT_NEAR(100 * kept_bytes_per_token(r, false) / alone, c.full, 0.2);
+    r.sp = true;
+    r.keep = Keep::kNoScores;
+    EXPECT_NEAR(100 * kept_bytes_per_token(r, false) / alone, c.selective, 0.2);
+    EXPECT_NEAR(18 * total_params(rig.shape) / (8 * c.pp) / kGiB / c.states, 1, 0.02);
+  }
+}
+
+// Anchors A1 and A2: ZeRO figure 1 (16 bytes per parameter on 64 ranks) and 175B on 1,024 devices.
+TEST(PeakMemory, States) {
+  Rig rig("llama3-8b", "h100:64");
+  PriceRequest& r = rig.request;
+  r.dp = 64;
+  r.global_batch = 64;
+  r.stack.grad_bytes = 2;
+  r.stack.reduce_each_microbatch = true;
+  const double parameters = total_params(rig.shape);
+  const double shares[] = {16, 4 + 12.0 / 64, 2 + 14.0 / 64, 16.0 / 64};
+  for (const int zero : {0, 1, 2, 3}) {
+    r.zero = zero;
+    const Memory memory = price_memory(r);
+    EXPECT_NEAR((memory.weights + memory.grads + memory.optimizer) / parameters, shares[zero],
+                1e-6);
+  }
+}
+
+// torchtitan's policy on Llama 3 8B: of a token's 139 kB a block keeps its input, the outputs of the query, value, gate
+// and last products, and attention's: 2 (2h + q + k + f + q) + 4 heads.
+TEST(PeakMemory, EverySecondProductKept) {
+  Rig rig("llama3-8b", "h100:8");
+  rig.request.keep = Keep::kHalf;
+  EXPECT_EQ(kept_bytes_per_token(rig.request, false),
+            2 * (2 * 4096 + 4096 + 1024 + 14336 + 4096) + 4 * 32);
+}
+
+// f32 activations are twice as wide, but for statistics and masks.
+TEST(PeakMemory, SinglePrecisionDoublesActivations) {
+  for (const bool dropout : {false, true}) {
+    Rig rig(megatron_gpt(96, 12288, 96), "a100:8");
+    PriceRequest& r = rig.request;
+    r.stack.flash = false;
+    r.stack.dropout = dropout;
+    const double narrow = kept_bytes_per_token(r, false);
+    r.precision = Precision::kFp32;
+    const double masks = dropout ? 2 * 12288 + 96 * r.seq : 0;
+    EXPECT_EQ(kept_bytes_per_token(r, false), 2 * (narrow - 8 - masks) + 8 + masks);
+  }
+}
+
+// ZeRO-3 holds its gathered units on top: ten bytes of a block's parameters where its gradient is reduced.
+TEST(PeakMemory, ShardedWeightsAreGatheredByUnits) {
+  Rig rig("llama3-70b", "h100:64");
+  PriceRequest& r = rig.request;
+  r.dp = 64;
+  r.global_batch = 64;
+  r.pp = 1;
+  r.keep = Keep::kInput;
+  r.zero = 3;
+  const Memory sharded = price_memory(r);
+  ASSERT_EQ(sharded.event, PeakEvent::kBlockBackward);
+  const double block = 2 * (3 * rig.shape.ffn + 2 * rig.shape.hidden);
+  EXPECT_NEAR(sharded.transients,
+              10 * plain_layer_params(rig.shape).total() +
+                  r.tokens() * (block + whole_bytes_per_token(r, false) - 2 * rig.shape.hidden),
+              1);
+}
+
+// Anchor A15: 405B, tp 8, pp 16, one stage of 8 layers holds 16 microbatches of 533 MB each layer.
+TEST(PeakMemory, Llama3NothingMadeAgain) {
+  Rig rig("llama3-405b", "h100:16384");
+  PriceRequest& r = rig.request;
+  r.seq = 8192;
+  r.tp = 8;
+  r.pp = 16;
+  r.dp = 128;
+  r.global_batch = 2048;
+  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 / 1e6, 533, 1);
+  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 68.2, 0.1);
+  r.keep = Keep::kCheap;
+  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
+}
+
+// A GPU needs more than what is allocated; a processor of the host does not.
+TEST(PeakMemory, NothingSurroundsAllocationsOnAHost) {
+  const auto more = [](const char* cluster) {
+    Rig rig("llama3-8b", cluster);
+    const Memory memory = price_memory(rig.request);
+    EXPECT_GT(memory.allocated(), 0);
+    return device_bytes(memory) - memory.allocated();
+  };
+  EXPECT_EQ(more("cpu-gloo:2"), 0);
+  EXPECT_GT(more("h100:8"), 3e9);
+}
+
+// Made again with all its scores, a block's backward pass holds their gradients once more where softmax is fused, and
+// twice where each of its steps is a kernel.
+TEST(PeakMemory, ScoresHaveGradients) {
+  Rig rig(megatron_gpt(2, 512, 4), "a100:8");
+  PriceRequest& r = rig.request;
+  r.seq = 8192;
+  r.pp = 2;  // the head is elsewhere
+  r.keep = Keep::kInput;
+  const double one = 2.0 * 4 * 8192 * 8192;
+  r.stack.flash = true;
+  const double none = stage_memory(r, 0).transients;
+  r.stack.flash = false;
+  EXPECT_GT(stage_memory(r, 0).transients,
+            none + 1.5 * one);  // scores and, after the MLP, gradients
+  const double fused = stage_memory(r, 0).transients;
+  r.stack.fused_softmax = false;
+  EXPECT_NEAR(stage_memory(r, 0).transients - fused, one, 1);
+}
+
+// The price is that of the stage that holds most; no stage between the second and the last holds more.
+TEST(PeakMemory, IsTheLargestOverStages) {
+  for (const char* model : {"llama3-8b", "llama3-405b", "deepseek-v3"})
+    for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1"})
+      for (const double pp : {1.0, 2.0, 4.0, 16.0}) {
+        Rig rig(model, "h100:1024");
+        PriceRequest& r = rig.request;
+        r.pp = pp;
+        r.dp = 64 / pp;
+        r.global_batch = 2048;
+        r.schedule = &pipeline::row(name);
+        r.chunks = r.schedule->chunks == 0 ? 2 : 1;
+        double most = 0;
+        for (double stage = 0; stage < pp; ++stage)
+          most = std::max(most, stage_memory(r, stage).allocated());
+        EXPECT_EQ(price_memory(r).allocated(), most) << model << pp << name;
+      }
+}
+
+}  // namespace
+}  // namespace lockstep::cost

@@ -1,0 +1,364 @@
+#include "lockstep/model/flat_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/model/catalog.h"
+
+namespace lockstep::model {
+namespace {
+
+// Sizes of the family with nothing round about them but head_dim.
+ModelConfig odd_llama(std::mt19937_64& random) {
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  ModelConfig c;
+  c.name = "odd";
+  c.layers = between(1, 3);
+  c.hidden = between(3, 90);
+  c.kv_heads = between(1, 3);
+  c.heads = c.kv_heads * between(1, 3);
+  c.head_dim = 2 * between(1, 9);
+  c.ffn = between(1, 200);
+  c.vocab = between(2, 400);
+  c.max_positions = 64;
+  c.tied = between(0, 1) == 1;
+  c.qkv_bias = between(0, 1) == 1;
+  c.qk_norm = between(0, 1) == 1 ? QkNorm::kPerHead : QkNorm::kNone;
+  return c;
+}
+
+// Follows its predecessor without a gap. Stacked experts do not, nor does gpt2's MLP, which has no
+// gate.
+bool is_joined(const Model& model, const std::string& name) {
+  if (model.config.family == Family::kGpt2 && name.ends_with(".mlp.up.weight")) return false;
+  for (const char* ending : {".attn.k.weight", ".attn.v.weight", ".mlp.up.weight",
+                             ".shared.up.weight", ".attn.k.bias", ".attn.v.bias"})
+    if (name.ends_with(ending)) return true;
+  return false;
+}
+
+std::vector<Model> models() {
+  std::vector<Model> models;
+  for (const CatalogRow& row : catalog()) models.push_back(*describe(row.config));
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 100; ++i) models.push_back(*describe(odd_llama(random)));
+  return models;
+}
+
+TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
+  for (const Model& model : models()) {
+    const std::vector<FlatLayout> layouts = flat_layouts(model);
+    ASSERT_EQ(layouts.size(), model.distinct.size());
+    for (std::size_t u = 0; u < layouts.size(); ++u) {
+      SCOPED_TRACE(model.config.name + " unit " + std::to_string(u));
+      const FlatLayout& flat = layouts[u];
+      const Unit& unit = model.distinct[u];
+      std::vector<int> expected;
+      for (const auto& [decays, cut, over_heads] : {std::tuple{true, true, false},
+                                                    {true, false, false},
+                                                    {false, false, false},
+                                                    {false, false, true},
+                                                    {false, true, false}})
+        for (int i = 0; i < static_cast<int>(unit.params.size()); ++i)
+          if (const Param& p = unit.params[static_cast<std::size_t>(i)];
+              p.trained && p.decays == decays && p.sharded.empty() != cut &&
+              p.over_heads == over_heads)
+            expected.push_back(i);
+      ASSERT_EQ(flat.params.size(), expected.size());
+      std::int64_t end = 0;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const FlatParam& at = flat.params[i];
+        const Param& param = unit.params[static_cast<std::size_t>(expected[i])];
+        EXPECT_EQ(at.param, expected[i]);
+        EXPECT_EQ(at, flat.of(expected[i]));
+        EXPECT_EQ(at.numel, param.numel());
+        if (is_joined(model, param.name)) {
+          EXPECT_EQ(at.offset, end);
+        } else {
+          EXPECT_EQ(at.offset % 32, 0);
+        }
+        EXPECT_GE(at.offset, end);
+        // No more than the boundary asks for, but beside a tied weight, where the other end's lie.
+        if (flat.tied.size() == 0 || i == 0) {
+          EXPECT_LT(at.offset, end + 32);
+        }
+        EXPECT_EQ(param.decays, at.end() <= flat.decay_end);
+        EXPECT_EQ(!param.decays, at.offset >= flat.decay_end);
+        end = at.end();
+      }
+      EXPECT_EQ(flat.size % 32, 0);
+      EXPECT_GE(flat.size, end);
+      if (flat.tied.size() == 0) {
+        EXPECT_LT(flat.size, end + 32);
+      }
+    }
+  }
+}
+
+// What is summed over the tensor group where it is partial: every replicated parameter, no other.
+TEST(FlatLayout, ReplicatedParametersAreOneRun) {
+  int runs = 0, interleaved = 0;
+  for (const Model& model : models()) {
+    const std::vector<FlatLayout> layouts = flat_layouts(model);
+    for (std::size_t u = 0; u < layouts.size(); ++u) {
+      const FlatLayout& flat = layouts[u];
+      std::int64_t first = flat.size, last = 0;
+      for (const FlatParam& at : flat.params) {
+        const Param& param = model.distinct[u].params[static_cast<std::size_t>(at.param)];
+        const FlatRange inside = common(flat.replicated, {at.offset, at.end()});
+        EXPECT_EQ(inside.size(), param.sharded.empty() ? at.numel : 0) << param.name;
+        if (!param.sharded.empty()) continue;
+        first = std::min(first, at.offset);
+        last = std::max(last, at.end());
+      }
+      if (last > 0) {
+        EXPECT_EQ(flat.replicated, (FlatRange{first, last}));
+      } else {
+        EXPECT_EQ(flat.replicated.size(), 0);
+      }
+      runs += last > 0;
+      interleaved += last > 0 && last < flat.params.back().end();
+    }
+  }
+  EXPECT_GT(runs, 200);
+  EXPECT_GT(interleaved, 10);  // biases of cut matrices lie behind
+}
+
+// What is partial without sequence parallelism too: gains of single heads, by name.
+TEST(FlatLayout, GainsOfHeadsEndTheReplicatedRun) {
+  int found = 0;
+  for (const Model& model : models()) {
+    const FlatLayout flat = flat_layouts(model)[1];
+    const bool has_some = model.config.qk_norm == QkNorm::kPerHead;
+    for (const FlatParam& at : flat.params) {
+      const std::string& name = model.distinct[1].params[static_cast<std::size_t>(at.param)].name;
+      const bool is_gain =
+          has_some && (name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight"));
+      EXPECT_EQ(common(flat.over_heads, {at.offset, at.end()}).size(), is_gain ? at.numel : 0)
+          << model.config.name << " " << name;
+    }
+    EXPECT_EQ(flat.partial(true), flat.replicated);
+    EXPECT_EQ(flat.partial(false), flat.over_heads);
+    EXPECT_EQ(flat.over_heads.size() > 0, has_some);
+    if (has_some) {
+      EXPECT_EQ(flat.over_heads.end, flat.replicated.end);
+    }
+    found += has_some;
+  }
+  EXPECT_GT(found, 40);
+}
+
+// A rank of the tensor group holds the same parameters, of cut ones its piece.
+TEST(FlatLayout, TensorRanksShareWhatTheirAxisCuts) {
+  for (const CatalogRow& row : catalog()) {
+    const Model model = *describe(row.config);
+    const auto fits = [&](std::int64_t tp) {
+      for (const Unit& unit : model.distinct)
+        for (const Param& param : unit.params)
+          for (const ShardedDim& cut : param.sharded)
+            if (cut.axis == mesh::Axis::kTensor &&
+                param.shape[static_cast<std::size_t>(cut.dim)] % (tp * cut.grain) != 0)
+              return false;
+      return true;
+    };
+    for (const std::int64_t tp : {2, 4, 8}) {
+      if (!fits(tp)) {
+        EXPECT_THROW((void)flat_layouts(model, tp), BrokenInvariant) << row.config.name << tp;
+        continue;
+      }
+      const auto whole = flat_layouts(model), pieces = flat_layouts(model, tp);
+      for (std::size_t u = 0; u < whole.size(); ++u) {
+        ASSERT_EQ(whole[u].params.size(), pieces[u].params.size());
+        for (std::size_t i = 0; i < whole[u].params.size(); ++i) {
+          const FlatParam &one = whole[u].params[i], &piece = pieces[u].params[i];
+          const Param& param = model.distinct[u].params[static_cast<std::size_t>(one.param)];
+          const bool is_cut = !param.sharded.empty() && param.experts == 0;
+          EXPECT_EQ(piece.param, one.param);
+          EXPECT_EQ(piece.numel * (is_cut ? tp : 1), one.numel) << param.name;
+        }
+        EXPECT_EQ(pieces[u].tied.size() * tp, whole[u].tied.size());
+      }
+    }
+  }
+}
+
+TEST(FlatRange, CommonIsWhatBothHold) {
+  EXPECT_EQ(common({2, 6}, {4, 9}), (FlatRange{4, 6}));
+  EXPECT_EQ(common({4, 9}, {2, 6}), (FlatRange{4, 6}));
+  EXPECT_EQ(common({2, 6}, {0, 9}), (FlatRange{2, 6}));
+  EXPECT_EQ(common({2, 6}, {3, 3}), (FlatRange{3, 3}));
+  EXPECT_EQ(common({2, 6}, {0, 1}), (FlatRange{2, 2}));
+  EXPECT_EQ(common({2, 6}, {7, 9}), (FlatRange{6, 6}));
+}
+
+// By name, which flat_layout.cc does not look at.
+TEST(FlatLayout, JoinsExactlyWhatOneProductServes) {
+  int joined = 0;
+  for (const Model& model : models()) {
+    const FlatLayout flat = flat_layouts(model)[1];
+    const auto name = [&](std::size_t i) {
+      return model.distinct[1].params[static_cast<std::size_t>(flat.params[i].param)].name;
+    };
+    for (std::size_t i = 0; i < flat.params.size(); ++i) {
+      if (!is_joined(model, name(i))) continue;
+      std::string before = name(i);
+      for (const auto& [own, other] : {std::pair{".k.", ".q."}, {".v.", ".k."}, {".up.", ".gate."}})
+        if (const auto at = before.find(own); at != std::string::npos) {
+          before.replace(at, std::string(own).size(), other);
+          break;
+        }
+      EXPECT_EQ(name(i - 1), before);
+      EXPECT_EQ(flat.params[i - 1].end(), flat.params[i].offset) << model.config.name;
+      ++joined;
+    }
+  }
+  EXPECT_GT(joined, 300);
+}
+
+TEST(FlatLayout, TiedWeightsLieAtTheSamePlaceOfBuffersOfOneSize) {
+  int tied = 0;
+  for (const Model& model : models()) {
+    const std::vector<FlatLayout> layouts = flat_layouts(model);
+    const auto embed = static_cast<std::size_t>(model.order.front());
+    const auto head = static_cast<std::size_t>(model.order.back());
+    if (!model.config.tied) {
+      for (const FlatLayout& flat : layouts) {
+        EXPECT_EQ(flat.tied, FlatRange{});
+        EXPECT_FALSE(flat.tied_copy);
+      }
+      continue;
+    }
+    ++tied;
+    EXPECT_EQ(layouts[embed].tied, (FlatRange{0, model.config.vocab * model.config.hidden}));
+    EXPECT_EQ(layouts[embed].tied, layouts[head].tied);
+    EXPECT_EQ(layouts[embed].size, layouts[head].size);
+    EXPECT_TRUE(layouts[head].tied_copy && !layouts[embed].tied_copy);
+    for (const auto& [unit, role] :
+         {std::pair{embed, Role::kEmbedding}, std::pair{head, Role::kHead}}) {
+      const FlatParam& first = layouts[unit].params.front();
+      EXPECT_EQ(model.distinct[unit].params[static_cast<std::size_t>(first.param)].role, role);
+      EXPECT_EQ(first.offset, layouts[unit].tied.begin);
+      EXPECT_EQ(first.end(), layouts[unit].tied.end);
+    }
+    // One buffer has room for the states of both.
+    for (const FlatParam& one : layouts[embed].params)
+      for (const FlatParam& other : std::span(layouts[head].params).subspan(1))
+        EXPECT_EQ(common({one.offset, one.end()}, {other.offset, other.end()}).size(), 0);
+  }
+  EXPECT_GT(tied, 40);
+}
+
+TEST(FlatLayout, ShardsCoverTheBufferOnceWithoutCuttingATile) {
+  std::mt19937_64 random(6);
+  for (const Model& model : models()) {
+    for (const FlatLayout& flat : flat_layouts(model)) {
+      const auto shards = static_cast<std::int64_t>(1 + random() % 70);
+      const std::int64_t padded = flat.padded(shards);
+      EXPECT_EQ(padded % (256 * shards), 0);
+      EXPECT_GE(padded, flat.size);
+      EXPECT_LT(padded, flat.size + 256 * shards);
+      std::int64_t at = 0;
+      for (std::int64_t i = 0; i < shards; ++i) {
+        const FlatRange shard = flat.shard(shards, i);
+        EXPECT_EQ(shard.begin, at);
+        EXPECT_EQ(shard.size(), padded / shards);
+        EXPECT_EQ(shard.begin % 256, 0);
+        at = shard.end;
+      }
+      EXPECT_EQ(at, padded);
+    }
+  }
+}
+
+TEST(FlatLayout, GapsAreWhatNoParameterCovers) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 60; ++i) {
+    const Model model = *describe(odd_llama(random));
+    for (const FlatLayout& flat : flat_layouts(model)) {
+      const auto shards = static_cast<std::int64_t>(1 + random() % 5);
+      std::vector<int> covered(static_cast<std::size_t>(flat.padded(shards)), 0);
+      const auto cover = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t e = begin; e < end; ++e) ++covered[static_cast<std::size_t>(e)];
+      };
+      for (const FlatParam& param : flat.params) cover(param.offset, param.end());
+      for (const FlatRange& gap : flat.gaps(shards)) {
+        EXPECT_GT(gap.size(), 0);
+        cover(gap.begin, gap.end);
+      }
+      EXPECT_TRUE(std::ranges::all_of(covered, [](int times) { return times == 1; }));
+    }
+  }
+}
+
+// Llamas that `tp` divides and that are not round otherwise.
+ModelConfig odd_llama_for(std::mt19937_64& random, std::int64_t tp) {
+  ModelConfig c = odd_llama(random);
+  c.kv_heads *= tp;
+  c.heads *= tp;
+  c.ffn *= tp;
+  c.vocab *= tp;
+  return c;
+}
+
+// A rank's layout is that of a model whose cut sizes are a tp-th, element for element.
+TEST(FlatLayout, TensorRanksHaveTheLayoutOfASmallerModel) {
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 60; ++i) {
+    const auto tp = static_cast<std::int64_t>(1 + random() % 5);
+    ModelConfig config = odd_llama_for(random, tp);
+    const std::vector<FlatLayout> cut = flat_layouts(*describe(config), tp);
+    config.kv_heads /= tp;
+    config.heads /= tp;
+    config.ffn /= tp;
+    config.vocab /= tp;
+    const std::vector<FlatLayout> small = flat_layouts(*describe(config));
+    ASSERT_EQ(cut.size(), small.size());
+    for (std::size_t u = 0; u < cut.size(); ++u) {
+      EXPECT_EQ(cut[u].params, small[u].params);
+      EXPECT_EQ(cut[u].size, small[u].size);
+      EXPECT_EQ(cut[u].decay_end, small[u].decay_end);
+      EXPECT_EQ(cut[u].tied, small[u].tied);
+      EXPECT_EQ(cut[u].replicated, small[u].replicated);
+    }
+  }
+}
+
+TEST(FlatLayout, ShardsOfAllTensorRanksCoverAParameterOnceInWholeHeads) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 60; ++i) {
+    const auto tp = static_cast<std::int64_t>(1 + random() % 5);
+    const Model model = *describe(odd_llama_for(random, tp));
+    for (const Unit& unit : model.distinct)
+      for (const Param& param : unit.params) {
+        std::int64_t at = 0;
+        for (std::int64_t coord = 0; coord < tp; ++coord) {
+          const TensorShard shard = tensor_shard(param, tp, coord);
+          const std::int64_t size = param.shape[static_cast<std::size_t>(shard.dim)];
+          if (param.role == Role::kNorm) {
+            EXPECT_EQ(shard, (TensorShard{0, 0, size}));
+            continue;
+          }
+          EXPECT_EQ(shard.begin, at);
+          EXPECT_EQ(shard.length, size / tp);
+          if (param.role == Role::kAttention) {
+            EXPECT_EQ(shard.begin % model.config.head_dim, 0);
+          }
+          EXPECT_EQ(shard.dim,
+                    param.name.ends_with(".o.weight") || param.name.ends_with(".down.weight"));
+          at += shard.length;
+        }
+      }
+    EXPECT_ANY_THROW(tensor_shard(model.unit(0).params[0], 7 * model.config.vocab, 0));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,45 @@
+#include "lockstep/planner/lattice.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/cost/analytic/stage_split.h"
+#include "lockstep/sim/stage_sim.h"
+#include "tests/planner/questions.h"
+
+namespace lockstep::planner {
+namespace {
+
+// Whatever is planned has the bubble and the memory that a simulation of its schedule says, to the bit: backward passes
+// of 4/3 to 4 forward passes, as prices halve them.
+TEST(Lattice, PricesOfItsTimetablesAreThoseOfTheSimulator) {
+  int cases = 0;
+  const Asked asked("llama3-405b", "h100:16", 8192, 64);  // 126 layers
+  const Lattice lattice(asked.question);
+  for (const double pp : {2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 16.0})
+    for (const Timetable& table : lattice.timetables(pp))
+      for (const double m : {1.0, 2.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0})
+        for (const double backward : {4.0 / 3, 1.5, 2.0, 2.5, 3.0, 4.0}) {
+          if (!lattice.fits(table, pp, m)) continue;
+          cost::PriceRequest r = Lattice::blank(asked.question);
+          r.pp = pp, r.schedule = table.schedule, r.chunks = table.chunks;
+          r.global_batch = m;
+          const double f = 720 * 720.0, b = f * backward;
+          const pipeline::Shape shape{int(pp), int(table.chunks), int(m)};
+          const auto built = table.schedule->build(shape);
+          ASSERT_TRUE(built.ok());
+          const sim::StageTimes times =
+              sim::simulate_stages(*built, sim::even_costs(shape, {f}, {b / 2}, {b / 2}));
+          const std::string_view name = table.schedule->name;
+          EXPECT_NEAR(cost::bubble_seconds(r, f, b) / f, times.bubble().value / f, 1e-9)
+              << name << " pp " << pp << " m " << m << " backward " << backward;
+          for (int rank = 0; rank < shape.coords; ++rank)
+            EXPECT_DOUBLE_EQ(cost::in_flight(r, rank) * shape.chunks,
+                             times.peak[static_cast<std::size_t>(rank)])
+                << name << " pp " << pp << " m " << m << " rank " << rank;
+          ++cases;
+        }
+  EXPECT_GT(cases, 2000);
+}
+
+}  // namespace
+}  // namespace lockstep::planner

@@ -1,0 +1,399 @@
+#include "tests/program/interpreter.h"
+
+#include <initializer_list>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace lockstep::program {
+namespace {
+
+enum class Sign : std::uint8_t {
+  kWeights,   // that a unit begins the step with
+  kGathered,  // from shards, or published
+  kTokens,
+  kCount,
+  kOutput,     // F
+  kInputGrad,  // I
+  kWeightGrad,
+  kLoss,
+  kSum,
+  kReduced,
+  kAcross,
+  kReplicated,
+  kTied,
+  kNorm,
+  kUpdated,
+};
+
+Formula formula(Sign sign, std::initializer_list<Formula> parts) {
+  Formula hash = static_cast<Formula>(sign) + 1;
+  for (const Formula part : parts) {
+    hash = (hash ^ part) * 0x9E3779B97F4A7C15ULL;
+    hash = (hash ^ hash >> 29) * 0xBF58476D1CE4E5B9ULL;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+Formula number(int value) { return static_cast<Formula>(value); }
+Formula number(Reach reach) { return static_cast<Formula>(reach); }
+
+class Reference {
+ public:
+  explicit Reference(const StepShape& step) : step_(step) {}
+
+  Outcome run() {
+    for (int mb = 0; mb < step_.shape.microbatches; ++mb) run_microbatch(mb);
+    Outcome out;
+    if (step_.forward_only) {
+      out.norm = formula(Sign::kNorm, {everyone(), loss_});
+      for (int unit = 0; unit < step_.units(); ++unit)
+        out.weights.push_back(step_.zero == 3 ? owned(unit) : weights(unit));
+      return out;
+    }
+    std::vector<Formula> grads;
+    for (int unit = 0; unit < step_.units(); ++unit) grads.push_back(reduced(unit));
+    if (step_.tied)
+      grads.front() = grads.back() =
+          formula(Sign::kTied, {number(Reach::kTied), grads.front(), grads.back()});
+    out.norm = formula(Sign::kNorm, {everyone(), loss_});
+    for (const Formula grad : grads) out.norm = formula(Sign::kNorm, {out.norm, grad});
+    for (int unit = 0; unit < step_.units(); ++unit) {
+      const Formula before = step_.zero == 3 ? owned(unit) : weights(unit);
+      out.weights.push_back(
+          formula(Sign::kUpdated, {before, grads[static_cast<std::size_t>(unit)], out.norm}));
+    }
+    return out;
+  }
+
+ private:
+  // Each rank of the world brings its part to the norm.
+  Formula everyone() const {
+    return number(step_.tensor_parallel ? Reach::kDataTensorPipeline : Reach::kDataThenPipeline);
+  }
+  static Formula owned(int unit) { return formula(Sign::kWeights, {number(unit)}); }
+  Formula weights(int unit) const {
+    if (step_.zero == 0) return owned(unit);
+    return formula(Sign::kGathered, {number(Reach::kShard), owned(unit)});
+  }
+
+  void run_microbatch(int mb) {
+    const Formula tokens = formula(Sign::kTokens, {number(mb)});
+    const Formula count = formula(Sign::kCount, {number(Reach::kData)});
+    std::vector<Formula> inputs = {tokens};
+    for (int unit = 0; unit < step_.head(); ++unit)
+      inputs.push_back(formula(Sign::kOutput, {weights(unit), inputs.back()}));
+    const Formula head = weights(step_.head());
+    loss_ += formula(Sign::kLoss, {head, inputs.back(), tokens});
+    if (step_.forward_only) return;
+    Formula grad = formula(Sign::kInputGrad, {head, inputs.back(), tokens, count});
+    add(step_.head(), mb, formula(Sign::kWeightGrad, {head, inputs.back(), tokens, count}));
+    for (int unit = step_.head() - 1; unit > 0; --unit) {
+      const Formula input = inputs[static_cast<std::size_t>(unit)];
+      add(unit, mb, formula(Sign::kWeightGrad, {input, grad}));
+      grad = formula(Sign::kInputGrad, {weights(unit), input, grad});
+    }
+    add(0, mb, formula(Sign::kWeightGrad, {tokens, grad}));
+  }
+
+  void add(int unit, int mb, Formula grad) {
+    const auto [sum, is_first] = sums_.emplace(std::pair(unit, step_.period_of(mb)), grad);
+    if (!is_first) sum->second = formula(Sign::kSum, {sum->second, grad});
+  }
+
+  Formula reduced(int unit) const {
+    Formula all = 0;
+    for (int period = 0; period < step_.periods(); ++period) {
+      const Reach reach = step_.zero == 0 ? Reach::kData : Reach::kShard;
+      Formula part = formula(Sign::kReduced, {number(reach), sums_.at({unit, period})});
+      if (step_.zero > 0 && step_.replicas)
+        part = formula(Sign::kAcross, {number(Reach::kReplicate), part});
+      all = period == 0 ? part : formula(Sign::kSum, {all, part});
+    }
+    const bool is_partial = !step_.partial.empty() && step_.partial[static_cast<std::size_t>(unit)];
+    return is_partial ? formula(Sign::kReplicated, {number(Reach::kTensor), all}) : all;
+  }
+
+  const StepShape& step_;
+  std::map<std::pair<int, int>, Formula> sums_;  // by unit and period
+  Formula loss_ = 0;                             // an exact sum, whatever the order
+};
+
+class Interpreter {
+ public:
+  explicit Interpreter(const Program& program) : program_(program), step_(program.step) {
+    for (std::size_t c = 0; c < program.lists.size(); ++c) {
+      ranks_.push_back({.coord = {static_cast<std::int32_t>(c)}});
+      for (int unit = 0; unit < step_.units(); ++unit)
+        if (step_.holds(ranks_[c].coord, unit)) ranks_[c].values[owned(unit)] = initial(unit);
+    }
+  }
+
+  Outcome run() {
+    for (bool has_moved = true; has_moved && out_.fault.empty();) {
+      has_moved = false;
+      for (Rank& rank : ranks_)
+        while (out_.fault.empty() && !has_ended(rank) && advance(rank)) has_moved = true;
+      has_moved |= meet();
+    }
+    for (const Rank& rank : ranks_)
+      if (!has_ended(rank)) fail("stuck");
+    for (int unit = 0; unit < step_.units() && out_.fault.empty(); ++unit)
+      out_.weights.push_back(
+          take(ranks_[static_cast<std::size_t>(step_.coord_of(unit).value)], owned(unit)));
+    return std::move(out_);
+  }
+
+ private:
+  // What is kept: w weights in use, o the owned piece under ZeRO-3, t tokens, n count, y output,
+  // Y received output, g gradient, G received gradient, c checkpoint, x input kept, k work for W,
+  // m sum over a period, r reduced, a sum over periods, N norm.
+  using Key = std::tuple<char, int, int>;
+  struct Rank {
+    Coord coord;
+    std::size_t next = 0;
+    std::map<Key, Formula> values = {};
+    std::map<std::size_t, Formula> in_flight = {};  // by place: what it works on, or which copy
+  };
+
+  static Formula initial(int unit) { return formula(Sign::kWeights, {number(unit)}); }
+  Key owned(int unit) const { return {step_.zero == 3 ? 'o' : 'w', unit, 0}; }
+  bool has_ended(const Rank& rank) const { return rank.next == program_.list(rank.coord).size(); }
+  const Op& at(const Rank& rank) const { return program_.list(rank.coord)[rank.next]; }
+  bool is_at(const Rank& rank, OpKind kind) const {
+    return !has_ended(rank) && at(rank).kind == kind;
+  }
+
+  void fail(const std::string& fault) {
+    if (out_.fault.empty()) out_.fault = fault;
+  }
+  Formula get(Rank& rank, const Key& key) {
+    const auto found = rank.values.find(key);
+    if (found != rank.values.end()) return found->second;
+    fail(std::string("no ") + std::get<0>(key));
+    return 0;
+  }
+  Formula take(Rank& rank, const Key& key) {
+    const Formula value = get(rank, key);
+    rank.values.erase(key);
+    return value;
+  }
+
+  // One op; false when it must wait for another rank.
+  bool advance(Rank& rank) {
+    const Op& op = at(rank);
+    if (op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied) return false;
+    if (op.kind == OpKind::kWait && !wait(rank, static_cast<std::size_t>(op.target))) return false;
+    if (op.kind <= OpKind::kWeightGrad)
+      compute(rank, op);
+    else if (op.kind != OpKind::kWait)
+      issue(rank, op);
+    ++rank.next;
+    return true;
+  }
+
+  void compute(Rank& rank, const Op& op) {
+    const int unit = op.unit, mb = op.microbatch;
+    switch (op.kind) {
+      case OpKind::kLoad:
+        rank.values[{'t', mb, 0}] = formula(Sign::kTokens, {number(mb)});
+        return;
+      case OpKind::kCount:
+        rank.values[{'n', 0, 0}] = formula(Sign::kCount, {number(op.reach)});
+        return;
+      case OpKind::kForward:
+        return forward(rank, unit, mb);
+      case OpKind::kRecompute:
+        get(rank, {'w', unit, 0});
+        rank.values[{'x', unit, mb}] = take(rank, {'c', unit, mb});
+        return;
+      case OpKind::kInputGrad:
+        return input_grad(rank, unit, mb);
+      case OpKind::kWeightGrad:
+        return weight_grad(rank, unit, mb);
+      default:
+        if (unit == step_.head()) return backward_head(rank, mb);
+        input_grad(rank, unit, mb);
+        weight_grad(rank, unit, mb);
+    }
+  }
+
+  void forward(Rank& rank, int unit, int mb) {
+    const bool is_local = unit == 0 || step_.holds(rank.coord, unit - 1);
+    const Formula input =
+        unit == 0 ? get(rank, {'t', mb, 0}) : take(rank, {is_local ? 'y' : 'Y', unit - 1, mb});
+    if (unit > 0 && !step_.forward_only)
+      rank.values[{step_.recomputes(unit) ? 'c' : 'x', unit, mb}] = input;
+    if (unit < step_.head())
+      rank.values[{'y', unit, mb}] = formula(Sign::kOutput, {get(rank, {'w', unit, 0}), input});
+    else if (step_.forward_only)
+      loss_ += formula(Sign::kLoss, {get(rank, {'w', unit, 0}), input, get(rank, {'t', mb, 0})});
+  }
+
+  void backward_head(Rank& rank, int mb) {
+    const int unit = step_.head();
+    const Formula weights = get(rank, {'w', unit, 0}), input = take(rank, {'x', unit, mb}),
+                  tokens = get(rank, {'t', mb, 0}), count = get(rank, {'n', 0, 0});
+    loss_ += formula(Sign::kLoss, {weights, input, tokens});
+    rank.values[{'g', unit - 1, mb}] = formula(Sign::kInputGrad, {weights, input, tokens, count});
+    add(rank, unit, mb, formula(Sign::kWeightGrad, {weights, input, tokens, count}));
+  }
+
+  void input_grad(Rank& rank, int unit, int mb) {
+    if (unit == step_.head()) return fail("the head is never split");
+    const bool is_local = step_.holds(rank.coord, unit + 1);
+    const Formula grad = take(rank, {is_local ? 'g' : 'G', unit, mb});
+    const Formula input = unit == 0 ? get(rank, {'t', mb, 0}) : take(rank, {'x', unit, mb});
+    rank.values[{'k', unit, mb}] = formula(Sign::kWeightGrad, {input, grad});
+    if (unit > 0)
+      rank.values[{'g', unit - 1, mb}] =
+          formula(Sign::kInputGrad, {get(rank, {'w', unit, 0}), input, grad});
+  }
+
+  void weight_grad(Rank& rank, int unit, int mb) {
+    add(rank, unit, mb, take(rank, {'k', unit, mb}));
+  }
+
+  // The first microbatch of a period overwrites.
+  void add(Rank& rank, int unit, int mb, Formula grad) {
+    const Key sum = {'m', unit, step_.period_of(mb)};
+    const bool is_first = mb == 0 || step_.period == Period::kMicrobatch;
+    rank.values[sum] = is_first ? grad : formula(Sign::kSum, {get(rank, sum), grad});
+  }
+
+  void issue(Rank& rank, const Op& op) {
+    Formula& held = rank.in_flight[rank.next];
+    switch (op.kind) {
+      case OpKind::kSend:
+        held = sent_[op.transfer].size();
+        sent_[op.transfer].push_back(take(rank, tensor(op.transfer, false)));
+        return;
+      case OpKind::kPostRecv:
+        held = number(posted_[op.transfer]++);
+        return;
+      case OpKind::kGather:
+        held = get(rank, {'o', op.unit, 0});
+        rank.values.erase({'w', op.unit, 0});
+        return;
+      case OpKind::kPublish:
+        held = take(rank, {'w', op.unit, 0});
+        return;
+      case OpKind::kReduce:
+        held = get(rank, {'m', op.unit, op.period});
+        return;
+      case OpKind::kReduceAcross:
+        held = get(rank, {'r', op.unit, op.period});
+        return;
+      case OpKind::kReduceReplicated:
+        held = get(rank, {'a', op.unit, 0});
+        return;
+      case OpKind::kFree:
+        take(rank, {'w', op.unit, 0});
+        return;
+      default:  // Update
+        rank.values[owned(op.unit)] = formula(
+            Sign::kUpdated,
+            {get(rank, owned(op.unit)), take(rank, {'a', op.unit, 0}), get(rank, {'N', 0, 0})});
+    }
+  }
+
+  Key tensor(int transfer, bool is_received) const {
+    const Transfer& row = program_.transfers[static_cast<std::size_t>(transfer)];
+    const char sign = row.is_grad ? (is_received ? 'G' : 'g') : (is_received ? 'Y' : 'y');
+    return {sign, row.unit, row.microbatch};
+  }
+
+  bool wait(Rank& rank, std::size_t place) {
+    const auto found = rank.in_flight.find(place);
+    if (found == rank.in_flight.end()) return fail("waits for what is not in flight"), false;
+    const Formula held = found->second;
+    const Op& op = program_.list(rank.coord)[place];
+    if (op.kind == OpKind::kSend && number(posted_[op.transfer]) <= held) return false;
+    if (op.kind == OpKind::kPostRecv && sent_[op.transfer].size() <= held) return false;
+    rank.in_flight.erase(found);
+    finish(rank, op, held);
+    return true;
+  }
+
+  void finish(Rank& rank, const Op& op, Formula held) {
+    const Formula reach = number(op.reach);
+    if (op.kind == OpKind::kPostRecv)
+      rank.values[tensor(op.transfer, true)] = sent_[op.transfer][held];
+    if (op.kind == OpKind::kGather && get(rank, {'o', op.unit, 0}) != held) fail("shard changed");
+    if (op.kind == OpKind::kGather || op.kind == OpKind::kPublish)
+      rank.values[{'w', op.unit, 0}] = formula(Sign::kGathered, {reach, held});
+    if (op.kind == OpKind::kReduce) {
+      if (take(rank, {'m', op.unit, op.period}) != held) fail("gradient changed");
+      const Formula part = formula(Sign::kReduced, {reach, held});
+      if (step_.zero > 0 && step_.replicas)
+        rank.values[{'r', op.unit, op.period}] = part;
+      else
+        accumulate(rank, op, part);
+    }
+    if (op.kind == OpKind::kReduceAcross) {
+      if (take(rank, {'r', op.unit, op.period}) != held) fail("gradient changed");
+      accumulate(rank, op, formula(Sign::kAcross, {reach, held}));
+    }
+    if (op.kind == OpKind::kReduceReplicated) {
+      if (get(rank, {'a', op.unit, 0}) != held) fail("gradient changed");
+      rank.values[{'a', op.unit, 0}] = formula(Sign::kReplicated, {reach, held});
+    }
+  }
+
+  void accumulate(Rank& rank, const Op& op, Formula part) {
+    const Key sum = {'a', op.unit, 0};
+    rank.values[sum] = op.period == 0 ? part : formula(Sign::kSum, {get(rank, sum), part});
+  }
+
+  // The collectives over coordinates; whether one took place.
+  bool meet() {
+    Rank& first = ranks_[static_cast<std::size_t>(step_.coord_of(0).value)];
+    Rank& last = ranks_[static_cast<std::size_t>(step_.coord_of(step_.head()).value)];
+    if (is_at(first, OpKind::kReduceTied) && is_at(last, OpKind::kReduceTied)) {
+      const Key tied[] = {{'a', 0, 0}, {'a', step_.head(), 0}};
+      const Reach reach = at(first).reach;
+      const Formula sum =
+          formula(Sign::kTied, {number(reach), get(first, tied[0]), get(last, tied[1])});
+      if (at(last).reach != reach) fail("different groups");
+      first.values[tied[0]] = last.values[tied[1]] = sum;
+      ++first.next;
+      if (&first != &last) ++last.next;
+      return true;
+    }
+    for (const Rank& rank : ranks_)
+      if (!is_at(rank, OpKind::kNorm)) return false;
+    norm();
+    return true;
+  }
+
+  void norm() {
+    const Reach reach = at(ranks_[0]).reach;
+    out_.norm = formula(Sign::kNorm, {number(reach), loss_});
+    for (int unit = 0; unit < step_.units() && !step_.forward_only; ++unit) {
+      Rank& rank = ranks_[static_cast<std::size_t>(step_.coord_of(unit).value)];
+      out_.norm = formula(Sign::kNorm, {out_.norm, get(rank, {'a', unit, 0})});
+    }
+    for (Rank& rank : ranks_) {
+      if (at(rank).reach != reach) fail("different groups");
+      rank.values[{'N', 0, 0}] = out_.norm;
+      ++rank.next;
+    }
+  }
+
+  const Program& program_;
+  const StepShape& step_;
+  std::vector<Rank> ranks_;
+  std::map<int, std::vector<Formula>> sent_;  // by transfer, in order
+  std::map<int, int> posted_;
+  Formula loss_ = 0;
+  Outcome out_;
+};
+
+}  // namespace
+
+Outcome reference(const StepShape& step) { return Reference(step).run(); }
+
+Outcome interpret(const Program& program) { return Interpreter(program).run(); }
+
+}  // namespace lockstep::program

@@ -1,0 +1,184 @@
+#include "lockstep/spec/layout_space.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/base/check.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/spec/legal.h"
+#include "lockstep/spec/shrink.h"
+
+namespace lockstep::spec {
+namespace {
+
+// Two key-value heads: no more tensor ranks than those.
+model::ModelConfig small() { return shrink(model::find("llama3-8b")->config); }
+constexpr Batch kBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
+
+struct Order {
+  std::string name;
+  int chunks = 1;
+};
+
+// Schedules that differ on so many coordinates and microbatches.
+std::vector<Order> orders(std::int64_t pp, std::int64_t m) {
+  std::set<std::string> seen;
+  std::vector<Order> different;
+  for (const std::string& name : schedule_names())
+    for (const int chunks : {1, 2, 3}) {
+      const auto made =
+          pipeline::find(name)->build({static_cast<int>(pp), chunks, static_cast<int>(m)});
+      const char* placement =
+          made.ok() && made->placement() == pipeline::Placement::kV ? "V " : "loop ";
+      if (pp == 1 && chunks > 1) continue;
+      if (made.ok() && seen.insert(join_parts(placement, chunks, to_text(*made))).second)
+        different.push_back({name, chunks});
+    }
+  return different;
+}
+
+bool is_rare(const Layout& layout) {
+  return layout.schedule == "v-min" || layout.schedule == "dualpipe-v";
+}
+
+Recompute every_second(std::int64_t stages) {
+  Recompute made{true, true, true, true};
+  for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
+  return made;
+}
+
+// Plain loops over everything that could be meant, asked one by one.
+std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
+  std::set<std::string> names;
+  const auto add = [&](const mesh::Degrees& degrees, bool sp) {
+    const std::int64_t tp = degrees.tp, pp = degrees.pp, dp = degrees.dp;
+    if (tp * pp * dp != ranks) return;
+    for (std::int64_t shard = 1; shard <= dp; ++shard)
+      for (int zero = 0; zero <= 3; ++zero)
+        for (const std::int64_t m : {1, 2, 4})
+          for (const Order& order : orders(pp, m))
+            for (const Period reduce : {Period::kStep, Period::kMicrobatch})
+              for (const Recompute& recompute :
+                   {kKeepAll, kCheap, kWholeBlock, every_second(pp * order.chunks)}) {
+                if (batch.global_batch % (dp * m) != 0) continue;
+                if (m == 1 && reduce == Period::kMicrobatch) continue;
+                Layout layout{.degrees = degrees,
+                              .sp = sp,
+                              .zero = zero,
+                              .schedule = order.name,
+                              .chunks = order.chunks};
+                if (is_rare(layout)) continue;
+                if (shard < dp) layout.degrees.dp_shard = shard;
+                layout.reduce = reduce, layout.recompute = recompute, layout.microbatches = m;
+                if (legal(small(), layout, cut(batch, layout), DType::kF32).empty())
+                  names.insert(to_text(layout));
+              }
+  };
+  for (std::int64_t tp = 1; tp <= ranks; ++tp)
+    for (std::int64_t pp = 1; pp <= ranks; ++pp)
+      for (std::int64_t dp = 1; dp <= ranks; ++dp)
+        for (const bool sp : {true, false})
+          if (sp || tp > 1) add({.tp = tp, .pp = pp, .dp = dp}, sp);
+  return names;
+}
+
+TEST(Layouts, AreAllLegalOnesOnceEach) {
+  for (const std::int64_t ranks : {1, 2, 3, 4, 6, 8}) {
+    const std::vector<Layout> all = layouts(small(), ranks, kBatch);
+    std::set<std::string> names;
+    for (const Layout& layout : all) {
+      EXPECT_TRUE(names.insert(to_text(layout)).second) << to_text(layout) << " twice";
+      EXPECT_EQ(*parse_layout(to_text(layout)), layout);
+      const auto mesh = mesh::Mesh::create(layout.degrees, layout.order);
+      ASSERT_TRUE(mesh.ok()) << to_text(layout);
+      EXPECT_EQ(mesh->world(), ranks);
+    }
+    // Of two schedules one layout each, if any.
+    EXPECT_LE(std::ranges::count(all, "v-min", &Layout::schedule), 1);
+    EXPECT_LE(std::ranges::count(all, "dualpipe-v", &Layout::schedule), 1);
+    for (const Layout& layout : all)
+      if (is_rare(layout)) names.erase(to_text(layout));
+    EXPECT_EQ(names, by_brute_force(ranks, kBatch)) << ranks << " ranks";
+  }
+}
+
+TEST(Layouts, ComeInTheDocumentedOrder) {
+  const std::vector<Layout> all = layouts(small(), 4, kBatch);
+  EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1 step");
+  EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 step recompute=cheap");
+  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 step recompute=cheap+block:1");
+  EXPECT_EQ(to_text(all[4]), "dp4 zero0 zb-h1 m1 step");
+  EXPECT_EQ(to_text(all.back()),
+            "tp2 pp2 dp1 nosp zero3 dualpipe-v chunks2 m4 mb recompute=cheap+block:1+0+1+0");
+  const auto key = [](const Layout& l) {
+    return std::tuple(l.degrees.tp, !l.sp, l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp),
+                      l.zero, *l.microbatches, std::ranges::find(schedule_names(), l.schedule),
+                      l.chunks, l.reduce, to_text(l.recompute) != "none");
+  };
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, key));
+}
+
+TEST(Layouts, OfABatchThatNothingCutsAreNone) {
+  EXPECT_TRUE(layouts(small(), 2, {.seq = 32, .global_batch = 3}).size() > 0);  // pp2 dp1
+  EXPECT_TRUE(layouts(small(), 5, {.seq = 32, .global_batch = 3}).empty());     // 5 > 4 layers
+}
+
+using Combination = std::vector<std::pair<std::string_view, std::string>>;
+
+std::set<Combination> combinations(std::span<const Layout> all, int strength) {
+  std::set<Combination> found;
+  const unsigned count = static_cast<unsigned>(factors().size());
+  for (const Layout& layout : all)
+    for (unsigned bits = 0; bits < 1u << count; ++bits) {
+      if (__builtin_popcount(bits) != strength) continue;
+      Combination one;
+      for (unsigned f = 0; f < count; ++f)
+        if ((bits >> f & 1) != 0) one.emplace_back(factors()[f].name, factors()[f].value(layout));
+      found.insert(one);
+    }
+  return found;
+}
+
+TEST(CoveringArrayLong, MeetsEveryCombinationThatExists) {
+  const std::pair<int, int> cases[] = {{1, 2}, {1, 3}, {4, 1}, {4, 2}, {4, 3}, {8, 2}};
+  for (const auto& [ranks, strength] : cases) {
+    const std::vector<Layout> all = layouts(small(), ranks, kBatch);
+    const std::vector<Layout> some = covering_array(all, strength);
+    EXPECT_EQ(combinations(some, strength), combinations(all, strength)) << ranks;
+    std::set<std::string> names;
+    for (const Layout& layout : some) {
+      EXPECT_TRUE(names.insert(to_text(layout)).second);
+      EXPECT_NE(std::ranges::find(all, layout), all.end());
+    }
+    EXPECT_EQ(some, covering_array(all, strength));
+    EXPECT_LE(some.size() * (strength == 3 ? 2 : 4), all.size())
+        << ranks << " ranks, strength " << strength;
+  }
+}
+
+TEST(CoveringArray, OfNothingIsNothing) { EXPECT_TRUE(covering_array({}, 2).empty()); }
+
+TEST(Factors, ListTheirValues) {
+  const std::vector<Layout> all = layouts(small(), 4, kBatch);
+  std::vector<std::string> shown;
+  for (const Factor& factor : factors()) {
+    std::string line = std::string(factor.name) + ":";
+    std::set<std::string> seen;
+    for (const Layout& layout : all)
+      if (seen.insert(factor.value(layout)).second) line += " " + factor.value(layout);
+    shown.push_back(line);
+  }
+  EXPECT_EQ(shown,
+            (std::vector<std::string>{"tp: 1 2", "sp: - yes no", "pp: 1 2 4", "dp_replicate: 1 2 4",
+                                      "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
+                                      "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
+                                      "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
+                                      "chunks: 1 2", "reduce: step microbatch",
+                                      "recompute: none cheap block some blocks"}));
+}
+
+}  // namespace
+}  // namespace lockstep::spec

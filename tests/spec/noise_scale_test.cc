@@ -1,0 +1,43 @@
+#include "lockstep/spec/noise_scale.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lockstep::spec {
+namespace {
+
+std::string refusal(bool tied, const Batch& batch, std::int64_t steps = 10) {
+  model::ModelConfig model;
+  model.tied = tied;
+  std::string text;
+  for (const Contradiction& found : against_noise_scale(steps, model, batch))
+    text += found.error.message + "; " + found.error.help + "\n";
+  return text;
+}
+
+TEST(NoiseScaleRules, NeedAnotherMicrobatchInEveryBatch) {
+  EXPECT_EQ(refusal(false, {8, 8, 4}), "");
+  EXPECT_EQ(refusal(false, {8, 4, 4}),
+            "noise_scale = 10 with global_batch = 4: a batch that is one microbatch of 4 has "
+            "nothing to compare it with; the nearest global_batch: 8; or a smaller microbatch; or "
+            "noise_scale = 0\n");
+  EXPECT_EQ(refusal(false, {8, 8, 1, {2, 2, 16}}), "");
+  EXPECT_EQ(refusal(false, {8, 8, 1, {1, 1, 16}}),
+            "noise_scale = 10 with ramp_start = 1: a batch that is one microbatch of 1 has nothing "
+            "to compare it with; the nearest ramp_start: 2; or noise_scale = 0\n");
+}
+
+TEST(NoiseScaleRules, RefuseATiedHead) {
+  EXPECT_EQ(refusal(true, {8, 8, 4}),
+            "noise_scale = 10 with tied = true: a weight that embedding and head share gets its "
+            "gradient in two parts, and the first microbatch's are not added up yet; set "
+            "noise_scale = 0, or tied = false\n");
+}
+
+TEST(NoiseScaleRules, AskNothingOfARunThatDoesNotMeasure) {
+  EXPECT_EQ(refusal(true, {8, 4, 4}, 0), "");
+}
+
+}  // namespace
+}  // namespace lockstep::spec

@@ -1,0 +1,172 @@
+#include "lockstep/verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "lockstep/data/mock_tokens.h"
+#include "tests/train/tiny.h"
+
+namespace lockstep::verify {
+namespace {
+
+Verifier verifier_of(DType dtype) {
+  auto verifier = Verifier::create(train::tiny_spec(/*tied=*/true, dtype), 2);
+  EXPECT_TRUE(verifier.ok()) << verifier.error().message;
+  return *std::move(verifier);
+}
+
+Verdict verdict_on(Verifier& verifier, const char* layout) {
+  const auto verdict = verifier.check(*spec::parse_layout(layout));
+  EXPECT_TRUE(verdict.ok()) << layout << ": " << verdict.error().message;
+  return *verdict;
+}
+
+spec::Spec gpt2_spec() {
+  spec::Spec spec = train::tiny_spec(/*tied=*/true, DType::kF64);
+  spec.model.family = model::Family::kGpt2;
+  spec.model.norm = model::NormKind::kLayerNorm;
+  spec.model.qkv_bias = spec.model.linear_bias = true;
+  spec.model.kv_heads = spec.model.heads;
+  return spec;
+}
+
+spec::Spec qwen2_spec() {
+  spec::Spec spec = train::tiny_spec(/*tied=*/true, DType::kF64);
+  spec.model.qkv_bias = true;
+  return spec;
+}
+
+spec::Spec qwen3_spec() {
+  spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
+  spec.model.qk_norm = model::QkNorm::kPerHead;
+  return spec;
+}
+
+spec::Spec mistral_spec() {
+  spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
+  spec.model.window = spec.batch.seq;
+  return spec;
+}
+
+// More layouts of each by command: `lockstep verify examples/gpt2.toml --layouts pairs`.
+TEST(Verify, FamiliesTrainAsOnOneRank) {
+  for (const auto& spec : {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec()}) {
+    auto verifier = Verifier::create(spec, 2);
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const char* layout :
+         {"pp2 dp2 zero1 m4 step recompute=block", "pp2 dp2 zero3 m4 mb recompute=cheap",
+          "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp"})
+      EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << layout;
+  }
+}
+
+// The reference takes one sequence at a time, so a layout that does so on one copy shares its class.
+TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
+  Verifier verifier = verifier_of(DType::kF64);
+  const Verdict pipeline = verdict_on(verifier, "pp2 dp1 zero0 gpipe m16 step recompute=block");
+  EXPECT_EQ(pipeline.failure, "");
+  EXPECT_EQ(pipeline.digest, verifier.reference().back().digest());
+  const Verdict flat = verdict_on(verifier, "dp4 zero3 m2 step");
+  const Verdict hybrid = verdict_on(verifier, "dp2x2 zero1 m2 step recompute=cheap");
+  EXPECT_EQ(flat.failure + hybrid.failure, "");
+  EXPECT_EQ(flat.bits_class, hybrid.bits_class);
+  EXPECT_EQ(flat.digest, hybrid.digest);
+  EXPECT_NE(flat.digest, pipeline.digest);
+}
+
+// A layout whose class is known is not measured anew; what is said of it must be what would have been.
+TEST(Verify, SaysOfALaterLayoutWhatItWouldSayOfAFirst) {
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
+    Verifier verifier = verifier_of(dtype);
+    EXPECT_EQ(verdict_on(verifier, "dp2 zero0 m2 step").failure, "");
+    const Verdict later = verdict_on(verifier, "pp2 dp2 zero3 m2 step recompute=block");
+    Verifier other = verifier_of(dtype);
+    const Verdict first = verdict_on(other, "pp2 dp2 zero3 m2 step recompute=block");
+    EXPECT_EQ(first.failure + later.failure, "");
+    EXPECT_EQ(first.run, later.run);
+    EXPECT_EQ(first.digest, later.digest);
+    EXPECT_EQ(first.step_error, later.step_error);
+    EXPECT_EQ(first.run_error, later.run_error);
+    EXPECT_EQ(first.where, later.where);
+    EXPECT_EQ(first.peak_bytes, later.peak_bytes);
+    EXPECT_EQ(first.ranks, later.ranks);
+  }
+}
+
+// A matrix product over sixteen sequences rounds more than sixteen products added up, so the bound of
+// microbatches of one would refuse microbatches of sixteen.
+TEST(Verify, HoldsF32ToTheRoundingOfItsMicrobatch) {
+  Verifier verifier = verifier_of(DType::kF32);
+  const Verdict large = verdict_on(verifier, "dp1 zero0 m1 step");
+  const Verdict small = verdict_on(verifier, "dp4 zero3 m4 mb");
+  EXPECT_EQ(large.failure + small.failure, "");
+  EXPECT_DOUBLE_EQ(large.step_error, large.bounds.step / 2);  // it is one rank itself
+  EXPECT_LT(small.bounds.step, large.bounds.step);
+}
+
+// Tensor ranks cut the sums of matrix products: wider bounds, classes of their own, and in f32 the
+// same bound as one rank.
+TEST(Verify, HoldsTensorRanksToTheirOwnBoundsAndBits) {
+  Verifier exact = verifier_of(DType::kF64);
+  const Verdict fused = verdict_on(exact, "tp2 dp1 zero0 m4 step");
+  const Verdict piped = verdict_on(exact, "tp2 pp2 dp1 zero3 m4 step recompute=block");
+  const Verdict plain = verdict_on(exact, "tp2 dp1 zero0 m4 step nosp");
+  EXPECT_EQ(fused.failure + piped.failure + plain.failure, "");
+  EXPECT_EQ(fused.bounds.step, 1e-10);
+  EXPECT_EQ(fused.bounds.run, 1e-8);
+  EXPECT_EQ(fused.bits_class, "tp2 dp1 microbatch 4 step");
+  EXPECT_EQ(plain.bits_class, "tp2 nosp dp1 microbatch 4 step");
+  EXPECT_EQ(fused.digest, piped.digest);
+  EXPECT_NE(fused.digest, plain.digest);
+  Verifier single = verifier_of(DType::kF32);
+  for (const char* layout : {"tp2 dp2 zero1 m2 step", "tp2 pp2 dp2 zero3 m2 mb nosp"})
+    EXPECT_EQ(verdict_on(single, layout).failure, "") << layout;
+}
+
+TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
+  Verifier verifier = verifier_of(DType::kF64);
+  const spec::Layout layout = *spec::parse_layout("dp2 zero1 m2");
+  const data::MockTokens other(4321, 98, true);
+  const Verdict wrong = verifier.check_fault(layout, {.source = &other}, Seconds{20});
+  EXPECT_EQ(wrong.noticed, Noticed::kNumbers);
+  EXPECT_TRUE(wrong.failure.starts_with("gradient of ")) << wrong.failure;
+  EXPECT_NE(wrong.failure.find(" in step 1 (bound 1e-12)"), std::string::npos) << wrong.failure;
+  EXPECT_EQ(verifier.check(layout)->failure, "");
+}
+
+// Ranks compare digests before the first step; a model that computes something else must show.
+TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
+  const spec::Spec spec = train::tiny_spec(false, DType::kF32);
+  const std::vector<void (*)(spec::Spec&)> changes = {
+      [](spec::Spec& s) { s.model.rope_theta = 5e5; },
+      [](spec::Spec& s) { s.model.rope_scaling = {8, 1, 4, 16}; },
+      [](spec::Spec& s) { s.model.norm_eps = 1e-6; },
+      [](spec::Spec& s) { s.model.tied = true; },
+      [](spec::Spec& s) { s.model.qkv_bias = true; },
+      [](spec::Spec& s) { s.model.qk_norm = model::QkNorm::kPerHead; },
+      [](spec::Spec& s) { s.model = gpt2_spec().model; },
+      [](spec::Spec& s) { s.train.seed = 1; },
+      [](spec::Spec& s) { s.train.clip = 0; },
+      [](spec::Spec& s) { s.train.weight_decay = 0; },
+      [](spec::Spec& s) { s.batch.microbatch = 2; },
+      [](spec::Spec& s) { s.layout.zero = 3; },
+      [](spec::Spec& s) { s.layout.recompute = spec::kCheap; }};
+  std::set<Hash128> seen = {train::make_job(spec)->digest()};
+  EXPECT_TRUE(seen.contains(train::make_job(spec)->digest()));
+  for (auto change : changes) {
+    spec::Spec changed = spec;
+    change(changed);
+    EXPECT_TRUE(seen.insert(train::make_job(changed)->digest()).second);
+  }
+}
+
+TEST(Verify, RefusesWhatCanNotRun) {
+  Verifier verifier = verifier_of(DType::kF64);
+  EXPECT_EQ(verifier.check(*spec::parse_layout("cp2")).error().code, Code::kNotRunYet);
+  EXPECT_EQ(verifier.check(*spec::parse_layout("tp4")).error().code, Code::kDoesNotDivide);
+}
+
+}  // namespace
+}  // namespace lockstep::verify
