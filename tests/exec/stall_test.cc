@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -24,6 +25,7 @@
 #include "lockstep/program/lower.h"
 #include "lockstep/program/op_table.h"
 #include "lockstep/program/text.h"
+#include "tests/support/starvation.h"
 #include "tests/support/synthetic.h"
 
 namespace lockstep::exec {
@@ -37,7 +39,7 @@ using program::Value;
 using program::ValueKind;
 
 // All others must have come as far as they can before the deadline, so it is several times what that takes;
-// where a machine was too busy for that, told by the report, the same stall is tried with the next.
+// where a machine had no time for that, the same stall is tried with the next.
 // Sanitizers make that twenty times as long, and a part of the stalls is enough for them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr Seconds kDeadlines[] = {{3}, {30}};
@@ -247,18 +249,22 @@ std::string wrong_of_hold(const Job& job, const Stalled& stalled, std::set<std::
   return "";
 }
 
+std::string wrong_at_every_deadline(const std::function<std::string(Seconds)>& wrong) {
+  return wrong_unless_starved(static_cast<int>(std::size(kDeadlines)),
+                              Seconds{kDeadlines[0].value / 5},
+                              [&](int i) { return wrong(kDeadlines[i]); });
+}
+
 TEST(StallSlow, NamesTheRankAndTheOpWhereverItStops) {
   std::atomic<int> planted = 0;
   std::set<OpKind> kinds;
   for (const Job& job : jobs()) {
     const std::vector<Plant> all = plants(job);
     for_all(all, [&](const Plant& plant) {
-      std::string wrong;
-      for (const Seconds deadline : kDeadlines) {
-        wrong = wrong_of_stop(job, plant, Stalled(job, plant, deadline));
-        if (wrong.empty()) break;
-      }
-      EXPECT_EQ(wrong, "");
+      EXPECT_EQ(wrong_at_every_deadline([&](Seconds deadline) {
+                  return wrong_of_stop(job, plant, Stalled(job, plant, deadline));
+                }),
+                "");
       ++planted;
     });
     for (std::size_t i = 0; i < all.size(); i += kEvery) {
@@ -305,15 +311,13 @@ TEST(StallSlow, NamesTheOperationThatIsNotDelivered) {
       all.push_back({{.lateness = lateness}, is_held});
     }
     for_all(all, [&](const Held& held) {
-      std::string wrong;
-      for (const Seconds deadline : kDeadlines) {
-        held.is_held->store(false);
-        const Stalled stalled(job, held.plant, deadline);
-        const std::lock_guard lock(mutex);
-        wrong = wrong_of_hold(job, stalled, told);
-        if (wrong.empty()) break;
-      }
-      EXPECT_EQ(wrong, "");
+      EXPECT_EQ(wrong_at_every_deadline([&](Seconds deadline) {
+                  held.is_held->store(false);
+                  const Stalled stalled(job, held.plant, deadline);
+                  const std::lock_guard lock(mutex);
+                  return wrong_of_hold(job, stalled, told);
+                }),
+                "");
       ++planted;
     });
   }
