@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every include follows layers.txt: folders of lockstep/ see only what their line lists, cli/ sees everything but tests,
-bench/ of tests only tests/support."""
+bench/ of tests only tests/support; and every edge that layers.txt allows is used."""
 
 import house
 from house import Plant
@@ -29,6 +29,7 @@ def check(place):
     table = house.layers(place.root)
     allowed = {layer.name: layer.may_include | {layer.name} for layer in table}
     problems = check_table(table)
+    used = set()
     for path in house.files(place.root, "lockstep", "cli", "bench", suffixes={".h", ".cc"}):
         top = path.parts[0]
         folder = house.area_of(path, allowed) if top == "lockstep" else None
@@ -37,6 +38,8 @@ def check(place):
             continue
         for number, delimiter, name in house.includes(place.root, path):
             parts = name.split("/")
+            if parts[0] == "lockstep":
+                used.add((folder, house.area_of(name, allowed)))
             if parts[0] == "tests" and delimiter == '"' and not (top == "bench" and parts[1] == "support"):
                 problems.append(f"{path}:{number}: {top} may not include tests ({name})")
             elif parts[0] == "cli" and top != "cli":
@@ -45,6 +48,9 @@ def check(place):
                 problems.append(f"{path}:{number}: forbidden edge {folder} -> {house.area_of(name, allowed)} ({name})")
             elif delimiter == '"' and parts[0] not in {"lockstep", "cli", "bench", "tests"}:
                 problems.append(f'{path}:{number}: "{name}" is not a path from the root of the repository')
+    for layer in table:
+        for target in sorted(layer.may_include - {target for folder, target in used if folder == layer.name}):
+            problems.append(f"layers.txt:{layer.line}: '{layer.name}' may include '{target}' but does not; an edge that nobody needs goes")
     return problems
 
 
@@ -63,6 +69,7 @@ PLANTS = [
         "forbidden edge base -> base/deep",
         {"lockstep/base/bad.h": '#pragma once\n#include "lockstep/base/deep/four.h"\n', "lockstep/base/deep/four.h": "#pragma once\n"},
     ),
+    Plant("layers.txt", "base :\nextra :\nmesh : base extra\ntensor torch : base mesh\n", "'mesh' may include 'extra' but does not"),
     Plant("layers.txt", "base : mesh\nmesh : base\ntensor torch : base mesh\n", "arrows point down only"),
     Plant("layers.txt", "base :\ntensor torch : base\nmesh : base tensor\n", "below the fence"),
     Plant("layers.txt", "base :\nmesh : base basis\ntensor torch : base\n", "no folder of this table"),

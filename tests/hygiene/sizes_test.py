@@ -1,26 +1,14 @@
 #!/usr/bin/env python3
-"""Files and functions stay short enough to read. What is over a cap needs a dated line in exceptions.txt."""
+"""Files and functions stay short enough to read: a file above 400 lines is named, one above 900 is refused, so that
+what belongs together can stay together; a function has at most 60."""
 
 import re
 
 import house
 from house import Plant
 
-EXCEPTIONS = "tests/hygiene/exceptions.txt"
-CAPS = {"header": 300, "source": 700, "test": 600, "cmake": 120, "folder-cmake": 40, "script": 300, "function": 60}
-# (kind, share of the files, lines): medians and the 90th percentile of the whole.
-SHARES = [("header", 0.5, 90), ("source", 0.5, 180), ("source", 0.9, 450)]
-FEWEST_FOR_SHARES = 8  # a share of fewer files says nothing
-
-
-def kind_of(path):
-    if path.name == "CMakeLists.txt":
-        return "cmake" if len(path.parts) == 1 else "folder-cmake"
-    if path.suffix in {".cmake", ".py"} or (path.parts[0] in {"tools", ".ci"} and not path.suffix):
-        return "cmake" if path.suffix == ".cmake" else "script"
-    if path.suffix not in {".h", ".cc"}:
-        return None
-    return "test" if path.parts[0] == "tests" else {".h": "header", ".cc": "source"}[path.suffix]
+WARN_LINES, MOST_LINES, MOST_OF_FUNCTION = 400, 900, 60
+CODE = {".h", ".cc", ".py", ".cmake"}
 
 
 def without_template_heads(text):
@@ -77,51 +65,21 @@ def functions(text):
     return found
 
 
-def read_exceptions(root):
-    """{(rule, path): (line, limit)} and problems of form."""
-    found, problems = {}, []
-    for number, line in enumerate(house.text_of(root, EXCEPTIONS).splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = re.match(r"^\d{4}-\d{2}-\d{2} ([a-z-]+) (\S+) (\d+) (\S.{9,})$", line)
-        if match and match.group(1) in CAPS:
-            found[match.group(1), match.group(2)] = (number, int(match.group(3)))
-        else:
-            problems.append(f"{EXCEPTIONS}:{number}: not 'date rule path limit reason' with a rule of {', '.join(CAPS)}")
-    return found, problems
-
-
 def check(place):
-    exceptions, problems = read_exceptions(place.root)
-    needed, lengths = set(), {}
-
-    def over(rule, path, line, size, what):
-        limit = CAPS[rule]
-        number, granted = exceptions.get((rule, str(path)), (0, limit))
-        if size > limit:
-            needed.add((rule, str(path)))
-        if size > max(limit, granted):
-            problems.append(f"{path}:{line}: {what} has {size} lines; the cap is {max(limit, granted)}")
-
+    problems = []
     for path in house.files(place.root):
-        kind = kind_of(path)
-        if kind is None:
+        if path.suffix not in CODE and path.name != "CMakeLists.txt" and path.parts[0] not in {"tools", ".ci"}:
             continue
         text = house.text_of(place.root, path)
         size = text.count("\n")
-        lengths.setdefault(kind, []).append(size)
-        over(kind, path, 1, size, f"the {kind}")
+        if size > MOST_LINES:
+            problems.append(f"{path}:1: the file has {size} lines; the cap is {MOST_LINES}")
+        elif size > WARN_LINES:
+            print(f"{path}:1: the file has {size} lines; more than {WARN_LINES} should be one thing")
         if path.suffix in {".h", ".cc"}:
             for line, length in functions(text):
-                over("function", path, line, length, "a function")
-    for kind, share, limit in SHARES:
-        sizes = sorted(lengths.get(kind, []))
-        at = sizes[min(len(sizes) - 1, int(share * len(sizes)))] if sizes else 0
-        if len(sizes) >= FEWEST_FOR_SHARES and at > limit:
-            problems.append(f"the {share:.0%} mark of all {len(sizes)} {kind}s is {at} lines; the limit is {limit}")
-    for key, (number, _) in exceptions.items():
-        if key not in needed:
-            problems.append(f"{EXCEPTIONS}:{number}: no longer needed; remove the line")
+                if length > MOST_OF_FUNCTION:
+                    problems.append(f"{path}:{line}: a function has {length} lines; the cap is {MOST_OF_FUNCTION}")
     return problems
 
 
@@ -131,24 +89,13 @@ def lines(count):
 
 BODY = "  f();\n" * 61
 PLANTS = [
-    Plant("lockstep/base/bad.h", lines(301), "lockstep/base/bad.h:1: the header has 301 lines; the cap is 300"),
-    Plant("lockstep/base/bad.cc", lines(701), "the source has 701 lines"),
-    Plant("tests/base/bad_test.cc", lines(601), "the test has 601 lines"),
-    Plant("bench/CMakeLists.txt", lines(41), "the folder-cmake has 41 lines"),
+    Plant("lockstep/base/bad.h", lines(901), "lockstep/base/bad.h:1: the file has 901 lines; the cap is 900"),
+    Plant("tests/base/bad_test.cc", lines(901), "the file has 901 lines"),
+    Plant("bench/CMakeLists.txt", lines(901), "the file has 901 lines"),
     Plant("lockstep/base/bad.cc", "namespace a {\nvoid f(int x = 3) {\n" + BODY + "}\n}\n", "bad.cc:2: a function has 63 lines"),
     Plant("lockstep/base/bad.cc", "template <class T>\nT g() {\n" + BODY + "}\n", "bad.cc:2: a function has 63 lines"),
     Plant("lockstep/base/bad.cc", "struct A {\n  A() : b_{1} {\n" + BODY + "  }\n};\n", "bad.cc:2: a function has 63 lines"),
     Plant("tests/base/bad_test.cc", "TEST(A, B) {\n" + BODY + "}\n", "a function has 63 lines"),
-    Plant(EXCEPTIONS, "2026-01-01 header lockstep/base/one.h 400 it was long once\n", "no longer needed"),
-    Plant(EXCEPTIONS, "header lockstep/base/one.h\n", "not 'date rule path limit reason'"),
-    Plant(
-        EXCEPTIONS,
-        "2026-01-01 header lockstep/base/long.h 310 a table that reads best whole\n",
-        "long.h:1: the header has 320 lines; the cap is 310",
-        {"lockstep/base/long.h": lines(320)},
-    ),
-    Plant("lockstep/base/h0.h", lines(200), "the 50% mark of all 13 headers", {f"lockstep/base/h{i}.h": lines(200) for i in range(1, 10)}),
-    Plant("lockstep/base/s0.cc", lines(600), "the 90% mark of all", {f"lockstep/base/s{i}.cc": lines(1 if i > 2 else 600) for i in range(1, 10)}),
 ]
 
 if __name__ == "__main__":
