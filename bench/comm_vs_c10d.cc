@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/c10d/store.h"
 #include "lockstep/comm/gloo/link.h"
-#include "lockstep/comm/gloo/world.h"
 #include "lockstep/launch/spawn.h"
 
 namespace lockstep {
@@ -58,7 +58,7 @@ struct Contest {
 int run_rank(std::int64_t bytes, int repetitions) {
   const auto rendezvous = *comm::rendezvous_from(comm::process_environment);
   const Deadline deadline = Deadline::after(Seconds{120});
-  auto world = comm::join_gloo(rendezvous, deadline);
+  auto world = comm::join(DeviceKind::kCpu, rendezvous, deadline);
   std::vector<Rank> all;
   for (int r = 0; r < world->size(); ++r) all.push_back(Rank{r});
   auto comm = world->connect("bench", "bench", all, deadline);

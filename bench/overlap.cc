@@ -12,7 +12,7 @@
 
 #include "bench/median.h"
 #include "lockstep/base/check.h"
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/exec/executor.h"
 #include "lockstep/launch/spawn.h"
@@ -144,8 +144,8 @@ class Bench {
 };
 
 void run_rank(std::int64_t mib, int steps) {
-  const auto world = comm::join_gloo(*comm::rendezvous_from(comm::process_environment),
-                                     Deadline::after(Seconds{60}));
+  const auto world = comm::join(DeviceKind::kCpu, *comm::rendezvous_from(comm::process_environment),
+                                Deadline::after(Seconds{60}));
   Bench bench(*world, mib);
   if (world->rank() == Rank{0})
     std::printf(

@@ -20,7 +20,7 @@
 
 #include "bench/median.h"
 #include "lockstep/base/check.h"
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/data/mock_tokens.h"
@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
   const Request request = request_of(argv);
   const auto place = comm::rendezvous_from(comm::process_environment);
   if (place.ok() && place->world_size > 1) {
-    const auto world = comm::join_gloo(*place, Deadline::after(Seconds{60}));
+    const auto world = comm::join(DeviceKind::kCpu, *place, Deadline::after(Seconds{60}));
     take_part(request, *world);
   } else {
     comm::run_local(1, [&](comm::World& world) { take_part(request, world); });

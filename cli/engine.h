@@ -3,15 +3,14 @@
 // take in all.
 #pragma once
 
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cli/verb.h"
 #include "lockstep/base/finding.h"
 #include "lockstep/base/result.h"
-#include "lockstep/comm/communicator.h"
-#include "lockstep/comm/rendezvous.h"
+#include "lockstep/comm/backend.h"
 
 namespace lockstep::cli {
 
@@ -19,7 +18,7 @@ struct Engine {
   ExitCode (*train)(const Args& args, Output& output);
   ExitCode (*verify)(const Args& args, Output& output);
   ExitCode (*calibrate)(const Args& args, Output& output);
-  std::unique_ptr<comm::World> (*join_gloo)(const comm::Rendezvous& rendezvous, Deadline deadline);
+  std::span<const comm::Backend> (*backends)();
   std::vector<Finding> (*check)();  // what of it works on this machine
 };
 

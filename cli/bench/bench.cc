@@ -110,26 +110,36 @@ ExitCode run_threads(const Request& request, Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode run_rank(const Engine& engine, const Request& request, Output& output) {
+ExitCode run_rank(const comm::Backend& backend, const Request& request, Output& output) {
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) return fail(output, rendezvous.error());
   if (rendezvous->world_size < 2)
     return fail(output,
                 Error{Code::kUnsuitableEnvironment, "a job of one rank has nobody to talk to", ""});
-  const auto world = engine.join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  const auto world = backend.join(*rendezvous, Deadline::after(Seconds{60}), {});
   const auto results = measure_in(*world, request);
   if (world->rank() == Rank{0}) report(request, world->size(), results, output);
   return ExitCode::kOk;
 }
 
 ExitCode run_processes(const Request& request, const Args& args, Output& output) {
-  const auto engine = load_engine("the gloo backend");
+  const auto engine = load_engine("the " + request.backend + " backend");
   if (!engine.ok()) {
     Error error = engine.error();
     error.help += ", or measure --backend local";
     return fail(output, error);
   }
-  if (comm::process_environment("RANK")) return run_rank(**engine, request, output);
+  const auto rows = (*engine)->backends();
+  const auto backend = std::ranges::find(rows, request.backend, &comm::Backend::name);
+  if (backend == rows.end() || backend->device != DeviceKind::kCpu) {
+    std::string names = "local";
+    for (const comm::Backend& row : rows)
+      if (row.device == DeviceKind::kCpu) names += join_parts(", ", row.name);
+    return fail(output, Error{Code::kUnknownChoice,
+                              "--backend " + request.backend + " does not move host memory",
+                              "one of " + names});
+  }
+  if (comm::process_environment("RANK")) return run_rank(*backend, request, output);
   std::vector<std::string> arguments = {"bench",     "comm",
                                         "--backend", request.backend,
                                         "--sizes",   args.text("sizes"),
@@ -166,14 +176,12 @@ Verb bench_verb(bool with_torch) {
                    {"lockstep bench comm --sizes 4KiB,64MiB --json", "chosen sizes, for a script"}},
       .options = {{.name = "backend",
                    .value = "NAME",
-                   .type = OptionType::kChoice,
                    .initial = with_torch ? "gloo" : "local",
                    .help = with_torch
-                               ? "Who moves the bytes: gloo between processes, local between "
-                                 "threads"
+                               ? "Who moves the bytes: local between threads, or a backend of "
+                                 "`lockstep doctor` between processes"
                                : "Who moves the bytes; this build, without LibTorch, has only "
-                                 "local: threads of one process",
-                   .choices = {"gloo", "local"}},
+                                 "local: threads of one process"},
                   {.name = "ranks",
                    .value = "N",
                    .type = OptionType::kInt,

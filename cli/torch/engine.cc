@@ -1,22 +1,18 @@
 #include "cli/torch/engine.h"
 
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/doctor/engine_check.h"
 #include "lockstep/tensor/strict_kernels.h"
 
 namespace lockstep::cli {
 namespace {
 
-std::unique_ptr<comm::World> join_gloo(const comm::Rendezvous& rendezvous, Deadline deadline) {
-  return comm::join_gloo(rendezvous, deadline);
-}
-
 std::vector<Finding> check() {
   tensor::request_strict_kernels();
   return doctor::check_engine();
 }
 
-constexpr Engine kEngine = {run_train, run_verify, run_calibrate, join_gloo, check};
+constexpr Engine kEngine = {run_train, run_verify, run_calibrate, comm::backends, check};
 
 }  // namespace
 }  // namespace lockstep::cli

@@ -7,13 +7,10 @@
 #include <set>
 #include <thread>
 
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/c10d/store.h"
-#include "lockstep/comm/gloo/world.h"
 #include "lockstep/tensor/strict_kernels.h"
 #include "lockstep/tensor/torch_version.h"
-#if LOCKSTEP_NCCL
-#include "lockstep/comm/nccl/world.h"
-#endif
 
 namespace lockstep::doctor {
 namespace {
@@ -56,7 +53,7 @@ Finding check_strict() {
 }
 
 // Two endpoints in one process add two numbers over loopback.
-void try_gloo() {
+void try_backend(const comm::Backend& backend) {
   const Deadline deadline = Deadline::after(Seconds{10});
   const auto store = comm::Store::host("127.0.0.1", 0);
   std::vector<float> sums(2);
@@ -67,7 +64,7 @@ void try_gloo() {
       try {
         const comm::Rendezvous meeting{Rank{r}, 2, "127.0.0.1", store->port(),
                                        /*agent_hosts_store=*/true};
-        const auto world = comm::join_gloo(meeting, deadline);
+        const auto world = backend.join(meeting, deadline, {});
         const auto group = world->connect("doctor", "doctor", {Rank{0}, Rank{1}}, deadline);
         sums[static_cast<std::size_t>(r)] = static_cast<float>(r + 1);
         group->all_reduce({&sums[static_cast<std::size_t>(r)], 1, DType::kF32, {}}, deadline)
@@ -79,35 +76,26 @@ void try_gloo() {
   for (std::thread& rank : ranks) rank.join();
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);
-  if (sums != std::vector{3.0f, 3.0f})
-    throw std::runtime_error("1 + 2 over gloo gave something else");
+  if (sums != std::vector{3.0f, 3.0f}) throw std::runtime_error("1 + 2 gave something else");
 }
 
-Finding check_gloo() {
+Finding check_backend(const comm::Backend& backend) {
+  const std::string name(backend.name);
+  if (const auto can = backend.check(); !can.ok())
+    return {Verdict::kNote, name, "the row is built; " + can.error().message, can.error().help};
+  if (backend.device != DeviceKind::kCpu)
+    return {
+        Verdict::kNote, name,
+        "the row is built and finds devices; it has been compiled and linked, never run on a GPU",
+        ""};
   try {
-    try_gloo();
-    return {Verdict::kGood, "gloo", "an all_reduce over loopback works", ""};
+    try_backend(backend);
+    return {Verdict::kGood, name, "an all_reduce over loopback works", ""};
   } catch (const std::exception& error) {
-    return {Verdict::kProblem, "gloo",
+    return {Verdict::kProblem, name,
             std::string("an all_reduce over loopback failed: ") + error.what(),
             "check that TCP connections to 127.0.0.1 are allowed"};
   }
-}
-
-Finding check_nccl() {
-#if LOCKSTEP_NCCL
-  const int devices = comm::count_cuda_devices();
-  if (devices == 0)
-    return {Verdict::kNote, "nccl", "the row is built; no CUDA device was found",
-            "training runs on the CPU over gloo"};
-  return {Verdict::kNote, "nccl",
-          "the row is built and " + std::to_string(devices) +
-              " CUDA devices were found; it has been compiled and linked, never run on a GPU",
-          ""};
-#else
-  return {Verdict::kNote, "nccl", "this build does not have the row",
-          "build the preset `cuda` for it"};
-#endif
 }
 
 }  // namespace
@@ -121,8 +109,10 @@ std::vector<Finding> check_engine() {
        ""});
   findings.push_back(check_openmp());
   findings.push_back(check_strict());
-  findings.push_back(check_gloo());
-  findings.push_back(check_nccl());
+  for (const comm::Backend& backend : comm::backends()) findings.push_back(check_backend(backend));
+  if (comm::backend_for(DeviceKind::kCuda) == nullptr)
+    findings.push_back({Verdict::kNote, "CUDA", "this build has no backend for GPUs",
+                        "build the preset `cuda` for one"});
   return findings;
 }
 

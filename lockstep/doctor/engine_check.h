@@ -7,8 +7,8 @@
 
 namespace lockstep::doctor {
 
-// LibTorch as loaded, OpenMP runtimes, strict kernels, and each backend row: gloo by a real
-// all_reduce between two endpoints over loopback, nccl by counting devices. Call
+// LibTorch as loaded, OpenMP runtimes, strict kernels, and every backend: on the CPU by a real
+// all_reduce between two endpoints over loopback, on GPUs by looking for devices. Call
 // request_strict_kernels first.
 std::vector<Finding> check_engine();
 

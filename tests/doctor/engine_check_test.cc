@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lockstep/comm/backends/backends.h"
+
 namespace lockstep::doctor {
 namespace {
 
@@ -12,8 +14,8 @@ TEST(EngineCheck, FindsNoProblemHereAndSpeaksOfEveryBackend) {
   for (const Finding& finding : findings)
     EXPECT_NE(finding.verdict, Finding::Verdict::kProblem)
         << finding.subject << ": " << finding.text;
-  for (const char* backend : {"gloo", "nccl"})
-    EXPECT_EQ(std::ranges::count(findings, backend, &Finding::subject), 1) << backend;
+  for (const comm::Backend& backend : comm::backends())
+    EXPECT_EQ(std::ranges::count(findings, backend.name, &Finding::subject), 1) << backend.name;
 }
 
 }  // namespace

@@ -8,7 +8,9 @@ import house
 from house import Plant
 
 PINNED = "tests/hygiene/skipped.txt"
-PROGRAM_FOLDERS = {"cli", "seeds"}  # have a test program, mirror no folder of lockstep/
+PROGRAM_FOLDERS = {"cli", "seeds", "added"}  # have test programs, mirror no folder of lockstep/
+# Folders and files that are tested through the table of backends.
+REACHED_BY = dict.fromkeys(("comm/gloo", "comm/nccl", "comm/c10d/process_world.h"), "comm/backends")
 HELPER_FOLDERS = {"support", "golden", "hygiene", "consumer", "contract", "workers", "fuzz", "oracles"}
 SKIP = re.compile(r"\bGTEST_" r"SKIP\b|\bDIS" r"ABLED_\w+")
 
@@ -52,9 +54,9 @@ def check_mirror(place):
         folder, by = house.area_of(path, areas), used.get(str(path), set())
         is_internal = folder in tested and by and all(house.area_of(user, areas) == folder and user.parts[0] == "lockstep" for user in by)
         has_body = (place.root / path).with_suffix(".cc").exists()
-        anywhere = set().union(*tested.values())  # for a folder that has no tests of its own
-        if has_body and not is_internal and str(path) not in tested.get(folder, anywhere):
-            problems.append(f"{path}:1: no test in tests/{folder}/ reaches it")
+        by_tests_of = REACHED_BY.get("/".join(path.parts[1:]), REACHED_BY.get(folder, folder))
+        if has_body and not is_internal and str(path) not in tested.get(by_tests_of, set()):
+            problems.append(f"{path}:1: no test in tests/{by_tests_of}/ reaches it")
     return problems
 
 
@@ -90,6 +92,12 @@ PLANTS = [
     Plant("tests/support/a_test.cc", "\n", "mirrors no folder"),
     Plant("tests/base/forgotten.cc", "\n", "so it would never run"),
     Plant("lockstep/base/lone.h", "#pragma once\n", "no test in tests/base/ reaches it", {"lockstep/base/lone.cc": "\n"}),
+    Plant(
+        "layers.txt",
+        "base :\nmesh : base\ntensor torch : base mesh\nlone : base\n",
+        "no test in tests/lone/ reaches it",
+        {"lockstep/lone/a.h": "#pragma once\n", "lockstep/lone/a.cc": "\n", "tests/base/two_test.cc": '#include "lockstep/lone/a.h"\n'},
+    ),
     Plant("tests/CMakeLists.txt", "add_executable(a base/one_test.cc)\n", "take them from the directory"),
     Plant("tests/base/one_test.cc", '#include "lockstep/base/one.h"\nGTEST_' + "SKIP();\n", "0 skipped tests are agreed, 1 are"),
     Plant("tests/base/one_test.cc", '#include "lockstep/base/one.h"\nTEST(A, DIS' + "ABLED_B) {}\n", "1 are in the sources"),

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "lockstep/base/random.h"
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/program/text.h"
 #include "lockstep/verify/trial.h"
@@ -61,7 +61,7 @@ int run(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "%s\n", to_text(rendezvous.error()).c_str());
     return 3;
   }
-  const auto world = comm::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  const auto world = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
   std::vector<verify::StepOrder> orders;
   for (int step = 0; step < std::stoi(arguments[1]); ++step) orders.push_back({step, nullptr});
   const data::MockTokens tokens(1, job.model.config.vocab, true);

@@ -9,7 +9,7 @@
 
 #include "cli/help.h"
 #include "cli/ranks.h"
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/tensor/torch_version.h"
@@ -48,7 +48,7 @@ Result<CalibrateCrew> CalibrateCrew::join(int ranks) {
                  join_parts("the world has ", rendezvous->world_size,
                             " ranks, this run is calibrated on ", ranks),
                  "start as many, or use --processes"};
-  crew.world_ = comm::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  crew.world_ = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
   return crew;
 }
 

@@ -18,7 +18,7 @@
 #include "cli/train/torch/data.h"
 #include "cli/train/torch/log.h"
 #include "cli/train/torch/wishes.h"
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/spec/legal.h"
@@ -144,14 +144,17 @@ ExitCode run_rank(train::Job& job, const TrainData& data, const TrainWishes& wis
   if (!fits.ok()) return fail(output, fits.error());
   if (const auto can = check_memory(job, rendezvous->rank, 1); !can.ok())
     return fail(output, can.error());
-  comm::GlooOptions options;
-  options.meeting = {
-      .facts = std::move(facts), .stop = &stop_on_signals(), .tell = [&](const std::string& text) {
-        output.err << join_parts("lockstep: ", text, "\n") << std::flush;
-      }};
-  // Before waits for that rank expire, so that all are told its name.
-  options.silence = std::min(Seconds{job.spec.train.op_deadline.value / 2}, kLongestSilence);
-  const auto world = comm::join_gloo(*rendezvous, Deadline::after(kMeetingDeadline), options);
+  const comm::JoinOptions options = {
+      .facts = std::move(facts),
+      .stop = &stop_on_signals(),
+      .tell =
+          [&](const std::string& text) {
+            output.err << join_parts("lockstep: ", text, "\n") << std::flush;
+          },
+      // Before waits for that rank expire, so that all are told its name.
+      .silence = std::min(Seconds{job.spec.train.op_deadline.value / 2}, kLongestSilence)};
+  const auto world =
+      comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(kMeetingDeadline), options);
   if (rendezvous->rank != Rank{0}) {
     watch_drawing(job, nullptr);
     const train::RunEnding end = train_rank(job, data, wishes, *world);

@@ -8,7 +8,7 @@
 #include "cli/torch/engine.h"
 #include "cli/verify/request.h"
 #include "cli/verify/torch/report.h"
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
@@ -56,7 +56,7 @@ ExitCode verify_as_rank(const VerifyRequest& request, const Args& args, Output& 
   for (const spec::Layout& layout : request.layouts)
     if (const auto fits = mesh::check_world(layout.degrees, rendezvous->world_size); !fits.ok())
       return fail(output, fits.error());
-  const auto world = comm::join_gloo(*rendezvous, Deadline::after(Seconds{60}));
+  const auto world = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
   return verify(request, args, world.get(), output);
 }
 

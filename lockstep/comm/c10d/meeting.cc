@@ -54,17 +54,15 @@ Json verdict_of(const Error& error) {
 }  // namespace
 
 Meeting::Meeting(std::shared_ptr<Store> store, const comm::Rendezvous& rendezvous,
-                 Deadline deadline, const MeetingOptions& options,
-                 std::function<void()> check_others)
+                 Deadline deadline, const JoinOptions& options, std::function<void()> check_others)
     : store_(std::move(store)),
       rendezvous_(rendezvous),
       deadline_(deadline),
       options_(options),
       check_others_(std::move(check_others)) {}
 
-template <class Call>
-auto Meeting::ask(Call call) const {
-  const Deadline until = Deadline::after(deadline_.remaining() + Seconds{1});
+template <class Call, class Check>
+auto Meeting::ask_until(Deadline until, Check check, Call call) const {
   return comm::call_beside(
       [store = store_, call] { return call(*store); },
       [&] {
@@ -73,6 +71,11 @@ auto Meeting::ask(Call call) const {
           throw_error({Code::kStoreLost, "the store at " + where() + " does not answer",
                        "check that rank 0 is running"});
       });
+}
+
+template <class Call>
+auto Meeting::ask(Call call) const {
+  return ask_until(Deadline::after(deadline_.remaining() + Seconds{1}), [this] { check(); }, call);
 }
 
 bool Meeting::has(const std::string& key) const {
@@ -124,7 +127,7 @@ std::string Meeting::await(const std::string& key) {
     try {
       pause(told,
             join_parts("rank ", rendezvous_.rank.value, " waits at ", where(), " for the others"));
-    } catch (const WorldError&) {  // rank 0 may have ended right after it left this
+    } catch (const WorldError&) {  // what rank 0 left says more than that a rank is lost
       if (!has(key)) throw;
     }
     if (until.expired())
@@ -151,13 +154,10 @@ std::string Meeting::await_verdict() {
 
 void Meeting::give_up() const noexcept {
   try {
-    const Deadline until = Deadline::after(Seconds{1});
-    comm::call_beside(
-        [store = store_, key = key_of_leaving(rendezvous_.rank.value)] {
-          return store->set(key, ""), true;
-        },
-        [&] {
-          if (until.expired()) throw_error({Code::kStoreLost, "", ""});
+    ask_until(
+        Deadline::after(Seconds{1}), [] {},
+        [key = key_of_leaving(rendezvous_.rank.value)](Store& store) {
+          return store.set(key, ""), true;
         });
   } catch (const std::exception&) {  // rank 0 waits in vain, but not for long
   }
@@ -166,10 +166,7 @@ void Meeting::give_up() const noexcept {
 void Meeting::await_others(std::optional<Rank> lost) const noexcept {
   const Deadline until = Deadline::after(kParting);
   const auto has_key = [&](const std::string& key) {
-    return comm::call_beside([store = store_, key] { return store->has(key); },
-                             [&] {
-                               if (until.expired()) throw_error({Code::kStoreLost, "", ""});
-                             });
+    return ask_until(until, [] {}, [key](Store& store) { return store.has(key); });
   };
   try {
     for (int rank = 1; rank < rendezvous_.world_size; ++rank)

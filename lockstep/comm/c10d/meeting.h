@@ -2,28 +2,18 @@
 // nobody twice, and all of them mean the same job. Rank 0 looks, and its verdict reaches every rank.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
+#include "lockstep/comm/backend.h"
 #include "lockstep/comm/c10d/store.h"
-#include "lockstep/comm/rendezvous.h"
 
 namespace lockstep::comm {
-
-struct MeetingOptions {
-  // What must be the same on all ranks, by name: settings, versions.
-  std::vector<std::pair<std::string, std::string>> facts = {};
-  const std::atomic<bool>* stop = nullptr;            // set: give up soon
-  std::function<void(const std::string&)> tell = {};  // while it takes long: who is missing
-};
 
 // One rank's part. Throws WorldError: LS0505 when ranks are missing at the deadline, all of them named;
 // LS0501 when a rank came twice or means another job, with what differs; LS0506 when asked to stop.
@@ -32,7 +22,7 @@ class Meeting {
  public:
   // `check_others` is called while it waits, and throws when a rank that had come was lost.
   Meeting(std::shared_ptr<Store> store, const comm::Rendezvous& rendezvous, Deadline deadline,
-          const MeetingOptions& options, std::function<void()> check_others);
+          const JoinOptions& options, std::function<void()> check_others);
 
   // First of all. `address`: a numeric one, at which the others reach this rank.
   void arrive(const std::string& address);
@@ -51,9 +41,11 @@ class Meeting {
     double next = 2;  // seconds, doubled each time
   };
 
-  // A call of the store, which may be stopped.
+  // A call of the store, which may be stopped; or one that only time and `check` end.
   template <class Call>
   auto ask(Call call) const;
+  template <class Call, class Check>
+  auto ask_until(Deadline until, Check check, Call call) const;
   bool has(const std::string& key) const;
   std::string get(const std::string& key) const;
   void check() const;
@@ -69,7 +61,7 @@ class Meeting {
   const std::shared_ptr<Store> store_;
   const comm::Rendezvous& rendezvous_;
   const Deadline deadline_;
-  const MeetingOptions& options_;
+  const JoinOptions& options_;
   const std::function<void()> check_others_;
 };
 

@@ -1,177 +1,44 @@
 #include "lockstep/comm/gloo/world.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <random>
-#include <sstream>
-
-#include "lockstep/base/check.h"
-#include "lockstep/comm/address.h"
-#include "lockstep/comm/c10d/store.h"
+#include "lockstep/comm/c10d/process_world.h"
 #include "lockstep/comm/call_beside.h"
 #include "lockstep/comm/gloo/communicator.h"
-#include "lockstep/comm/lifeline.h"
 
 namespace lockstep::comm {
 namespace {
 
-using comm::CommError;
-using comm::OpKind;
-
-constexpr const char* kLifelineKey = "join/lifeline";
-
-CommError unreachable(const std::string& what, const std::exception& cause) {
-  std::string text = cause.what();
-  return CommError({Code::kStoreLost, what + ": " + text.substr(0, text.find('\n')),
-                    "check that every rank was started and that MASTER_ADDR and MASTER_PORT are "
-                    "those of rank 0; GLOO_SOCKET_IFNAME names another network interface"},
-                   OpKind::kBarrier, {});
-}
-
-// c10d aborts or hangs where descriptors run out, so as many as may be used are, and enough must be.
-void make_room_for_sockets(int world) {
-  rlimit files = {};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
-  // Rank 0 has three of the store and a lifeline from every rank; groups overlap in four axes at most.
-  const rlim_t needed = 64 + 8 * static_cast<rlim_t>(world);
-  if (files.rlim_max < needed)
-    throw WorldError({Code::kUnsuitableEnvironment,
-                      join_parts("a rank of ", world, " may open ", files.rlim_max,
-                                 " files and sockets, and may need ", needed),
-                      join_parts("`ulimit -n ", needed, "` before the ranks start")});
-}
-
-class GlooWorld final : public comm::World {
+class GlooWorld final : public ProcessWorld {
  public:
-  GlooWorld(const comm::Rendezvous& rendezvous, Deadline deadline, const GlooOptions& options)
-      : rendezvous_(rendezvous) {
-    // c10d writes to sockets whose other end may be gone and counts on the error, as Python
-    // programs do.
-    struct sigaction action = {};
-    if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
-      std::signal(SIGPIPE, SIG_IGN);
-    make_room_for_sockets(rendezvous.world_size);
-    try {
-      join(deadline, options);
-    } catch (const WorldError&) {
-      throw;
-    } catch (const std::exception& cause) {
-      throw unreachable("rank " + std::to_string(rendezvous.rank.value) +
-                            " cannot reach the store at " + rendezvous.host + ":" +
-                            std::to_string(rendezvous.port),
-                        cause);
-    }
-  }
-
-  Rank rank() const override { return rendezvous_.rank; }
-  int size() const override { return rendezvous_.world_size; }
-  std::vector<comm::Sighting> sightings() override { return board_->sightings(); }
-
-  std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
-                                              std::vector<Rank> members,
-                                              Deadline deadline) override {
-    comm::Membership place = membership(std::move(name), std::move(axis), std::move(members));
-    try {
-      auto link = place.size() == 1 ? nullptr : connect_link(place, deadline);
-      return std::make_unique<GlooCommunicator>(std::move(place), ledger(), siblings(),
-                                                std::move(link), board_);
-    } catch (const WorldError&) {
-      throw;
-    } catch (const std::exception& cause) {
-      throw unreachable("group " + place.name + " could not be connected from " + own_address_,
-                        cause);
-    }
-  }
+  using ProcessWorld::ProcessWorld;
 
  private:
-  void join(Deadline deadline, const GlooOptions& options) {
-    const bool is_first = rendezvous_.rank == Rank{0};
-    stop_ = options.meeting.stop;
-    if (!is_first || rendezvous_.agent_hosts_store)
-      store_ =
-          Store::connect(rendezvous_.host, rendezvous_.port, deadline, stop_, options.meeting.tell);
-    else if (rendezvous_.store_socket)
-      store_ = Store::host(*rendezvous_.store_socket);
-    else
-      store_ = Store::host(rendezvous_.host, rendezvous_.port);
-    own_address_ = comm::route_to(rendezvous_.host);
-    Meeting meeting(store_, rendezvous_, deadline, options.meeting, [this] { check(); });
-    meeting.arrive(own_address_);
-    start_board(deadline);
-    open_lifeline(meeting, deadline);
-    const std::string far = meeting.conclude();
-    // A name that means loopback here is not how others reach this host.
-    if (!far.empty() && comm::is_loopback(own_address_)) own_address_ = comm::route_to(far);
-    watch_others(options);
+  std::unique_ptr<Communicator> connect_group(Membership place, Deadline deadline) override {
+    auto link = place.size() == 1 ? nullptr : connect_link(place, deadline);
+    return std::make_unique<GlooCommunicator>(std::move(place), ledger(), siblings(),
+                                              std::move(link), board());
   }
 
   // Left behind when a rank is lost or a signal comes.
-  std::unique_ptr<GlooLink> connect_link(const comm::Membership& place, Deadline deadline) {
-    return comm::call_beside(
-        [store = store_, place, address = own_address_, deadline] {
+  std::unique_ptr<GlooLink> connect_link(const Membership& place, Deadline deadline) {
+    return call_beside(
+        [store = store(), place, address = own_address(), deadline] {
           return GlooLink::connect(*store, "group/" + place.name, place.index, place.size(),
                                    address, deadline);
         },
-        [&] {
-          check();
-          if (stop_ != nullptr && *stop_)
-            throw WorldError(
-                {Code::kInterrupted, "asked to stop while connecting to the others", ""});
-          if (deadline.expired()) throw std::runtime_error("not all members came in time");
-        });
+        [&] { check_connecting(deadline); });
   }
-
-  void start_board(Deadline deadline) {
-    board_ = std::make_shared<ProgressBoard>(
-        *store_, rendezvous_, deadline, shared_position(), [this](const Blame& blame) {
-          siblings().fail(CommError({blame.is_silent() ? Code::kPeerLost : Code::kPeerStalled,
-                                     blame.verdict, "restart the job from its last checkpoint"},
-                                    OpKind::kBarrier, blame.rank));
-        });
-  }
-
-  void open_lifeline(Meeting& meeting, Deadline deadline) {
-    const auto lost = [this](Rank rank) { board_->report_death(rank); };
-    if (rendezvous_.rank == Rank{0}) {
-      std::random_device device;
-      const std::uint64_t secret = static_cast<std::uint64_t>(device()) << 32 | device();
-      lifeline_ =
-          std::make_unique<comm::Lifeline>(rendezvous_.host, secret, rendezvous_.world_size, lost);
-      return meeting.leave(kLifelineKey, join_parts(lifeline_->port(), " ", secret));
-    }
-    std::istringstream text(meeting.await(kLifelineKey));
-    std::uint16_t port = 0;
-    std::uint64_t secret = 0;
-    text >> port >> secret;
-    lifeline_ = std::make_unique<comm::Lifeline>(rendezvous_.host, port, secret, rendezvous_.rank,
-                                                 deadline, lost);
-  }
-
-  void watch_others(const GlooOptions& options) {
-    board_->watch_beats(options.silence, [tell = options.meeting.tell](Rank rank, Seconds silence) {
-      if (tell)
-        tell(join_parts("rank ", rank.value, " has shown no sign of life for ", to_text(silence)));
-    });
-  }
-
-  comm::Rendezvous rendezvous_;
-  std::string own_address_;
-  std::shared_ptr<Store> store_;
-  const std::atomic<bool>* stop_ = nullptr;
-  std::shared_ptr<ProgressBoard> board_;
-  std::unique_ptr<comm::Lifeline> lifeline_;
 };
 
 }  // namespace
 
-std::unique_ptr<comm::World> join_gloo(const comm::Rendezvous& rendezvous, Deadline deadline,
-                                       const GlooOptions& options) {
-  return std::make_unique<GlooWorld>(rendezvous, deadline, options);
+Backend gloo_backend() {
+  return {.name = "gloo",
+          .device = DeviceKind::kCpu,
+          .check = []() -> Result<void> { return {}; },
+          .join = [](const Rendezvous& rendezvous, Deadline deadline,
+                     const JoinOptions& options) -> std::unique_ptr<World> {
+            return std::make_unique<GlooWorld>(rendezvous, deadline, options);
+          }};
 }
 
 }  // namespace lockstep::comm

@@ -13,8 +13,7 @@
 #include <algorithm>
 
 #include "lockstep/base/check.h"
-#include "lockstep/comm/c10d/progress.h"
-#include "lockstep/comm/c10d/store.h"
+#include "lockstep/comm/c10d/process_world.h"
 #include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::comm {
@@ -130,25 +129,23 @@ class NcclCommunicator final : public comm::Communicator {
   const comm::Siblings::Place place_;
 };
 
-class NcclWorld final : public comm::World {
+c10::DeviceIndex own_device(const Rendezvous& rendezvous) {
+  const std::optional<std::string> local = process_environment("LOCAL_RANK");
+  const int index = local ? std::atoi(local->c_str()) : rendezvous.rank.value;
+  return static_cast<c10::DeviceIndex>(index % std::max<int>(1, c10::cuda::device_count()));
+}
+
+class NcclWorld final : public ProcessWorld {
  public:
-  NcclWorld(const comm::Rendezvous& rendezvous, int device, Deadline deadline)
-      : rendezvous_(rendezvous) {
-    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
-    const bool hosts = rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store;
-    store_ = hosts ? Store::host(rendezvous.host, rendezvous.port)
-                   : Store::connect(rendezvous.host, rendezvous.port, deadline);
-    board_ = std::make_shared<ProgressBoard>(*store_, rendezvous, deadline, shared_position());
+  NcclWorld(const Rendezvous& rendezvous, Deadline deadline, const JoinOptions& options)
+      : ProcessWorld(rendezvous, deadline, options) {
+    c10::cuda::set_device(own_device(rendezvous));
   }
 
-  Rank rank() const override { return rendezvous_.rank; }
-  int size() const override { return rendezvous_.world_size; }
-  std::vector<comm::Sighting> sightings() override { return board_->sightings(); }
-  std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
-                                              std::vector<Rank> members,
-                                              Deadline deadline) override {
-    comm::Membership place = membership(std::move(name), std::move(axis), std::move(members));
-    auto native = c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store_->native());
+ private:
+  std::unique_ptr<Communicator> connect_group(Membership place, Deadline deadline) override {
+    auto native =
+        c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store()->native());
     auto prefixed =
         c10::make_intrusive<c10d::PrefixStore>("group/" + place.name, std::move(native));
     auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -156,22 +153,24 @@ class NcclWorld final : public comm::World {
     auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(prefixed), place.index,
                                                              place.size(), options);
     return std::make_unique<NcclCommunicator>(std::move(place), ledger(), siblings(),
-                                              std::move(group), board_);
+                                              std::move(group), board());
   }
-
- private:
-  comm::Rendezvous rendezvous_;
-  std::unique_ptr<Store> store_;
-  std::shared_ptr<ProgressBoard> board_;
 };
 
 }  // namespace
 
-std::unique_ptr<comm::World> join_nccl(const comm::Rendezvous& rendezvous, int device,
-                                       Deadline deadline) {
-  return std::make_unique<NcclWorld>(rendezvous, device, deadline);
+Backend nccl_backend() {
+  return {.name = "nccl",
+          .device = DeviceKind::kCuda,
+          .check = []() -> Result<void> {
+            if (c10::cuda::device_count() > 0) return {};
+            return Error{Code::kUnsuitableEnvironment, "no CUDA device was found",
+                         "training runs on the CPU over gloo"};
+          },
+          .join = [](const Rendezvous& rendezvous, Deadline deadline,
+                     const JoinOptions& options) -> std::unique_ptr<World> {
+            return std::make_unique<NcclWorld>(rendezvous, deadline, options);
+          }};
 }
-
-int count_cuda_devices() { return c10::cuda::device_count(); }
 
 }  // namespace lockstep::comm

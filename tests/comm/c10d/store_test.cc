@@ -46,7 +46,7 @@ TEST(Meeting, ARankThatArrivedAndCameNoFurtherIsMissing) {
   const std::shared_ptr<Store> store = Store::host("127.0.0.1", 0);
   const comm::Rendezvous first{Rank{0}, 2, "127.0.0.1", store->port()},
       second{Rank{1}, 2, "127.0.0.1", store->port()};
-  const MeetingOptions options;
+  const JoinOptions options;
   const auto nothing = [] {};
   Meeting(store, second, later(), options, nothing).arrive("127.0.0.1");
   Meeting meeting(store, first, Deadline::after(Seconds{0.1}), options, nothing);
@@ -66,8 +66,7 @@ TEST(Meeting, ARefusalIsReadBeforeRankZeroEnds) {
   std::shared_ptr<Store> store = Store::host("127.0.0.1", 0);
   const comm::Rendezvous first{Rank{0}, 2, "127.0.0.1", store->port()},
       second{Rank{1}, 2, "127.0.0.1", store->port()};
-  const MeetingOptions ten{.facts = {{"train.steps", "10"}}},
-      twenty{.facts = {{"train.steps", "20"}}};
+  const JoinOptions ten{.facts = {{"train.steps", "10"}}}, twenty{.facts = {{"train.steps", "20"}}};
   std::string heard;
   std::thread slow([&] {
     const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); };

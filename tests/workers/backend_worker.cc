@@ -1,10 +1,11 @@
-// One rank of the gloo tests; tests/comm/gloo/gloo_test.cc starts as many as it needs.
-//   gloo_worker contract <largest bytes>
-//   gloo_worker victim <deadline seconds> <victim rank> <signal>   the victim signals itself in the
-//   middle of a collective
+// One rank of the tests of backends; tests/comm/backends/backends_test.cc starts as many as it needs.
+//   backend_worker <backend> contract <largest bytes>
+//   backend_worker <backend> victim <deadline seconds> <victim rank> <signal>
+// The victim signals itself in the middle of a collective.
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/gloo/world.h"
+#include "lockstep/comm/backends/backends.h"
 #include "tests/contract/contract.h"
 
 namespace lockstep {
@@ -72,12 +73,15 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", to_text(rendezvous.error()).c_str());
     return 3;
   }
-  auto world = comm::join_gloo(*rendezvous, Deadline::after(Seconds{30}));
-  if (argc == 3 && std::strcmp(argv[1], "contract") == 0)
-    return run_contract(*world, std::atoll(argv[2]));
-  if (argc == 5 && std::strcmp(argv[1], "victim") == 0) {
+  const auto rows = comm::backends();
+  const auto backend = std::ranges::find(rows, argc > 1 ? argv[1] : "", &comm::Backend::name);
+  if (backend == rows.end() || argc < 4) return 2;
+  auto world = backend->join(*rendezvous, Deadline::after(Seconds{30}), {});
+  if (argc == 4 && std::strcmp(argv[2], "contract") == 0)
+    return run_contract(*world, std::atoll(argv[3]));
+  if (argc == 6 && std::strcmp(argv[2], "victim") == 0) {
     const int result =
-        run_until_failure(*world, std::atof(argv[2]), Rank{std::atoi(argv[3])}, std::atoi(argv[4]));
+        run_until_failure(*world, std::atof(argv[3]), Rank{std::atoi(argv[4])}, std::atoi(argv[5]));
     world.reset();
     std::printf("leaving %.6f\n", wall_clock());
     return result;
