@@ -1,96 +1,184 @@
 #include "lockstep/comm/measure.h"
 
 #include <algorithm>
-#include <functional>
+#include <array>
+#include <optional>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::comm {
 namespace {
 
+double median_of(std::vector<double>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, middle);
+  return *middle;
+}
+
+double seconds_between(SteadyPoint from, SteadyPoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// The buffers of operations of one size, and the operations on them.
 class Meter {
  public:
-  Meter(Communicator& comm, Ledger& ledger, Bytes bytes, Deadline deadline)
+  Meter(Communicator& comm, Bytes bytes, Deadline deadline)
       : comm_(comm),
-        ledger_(ledger),
         deadline_(deadline),
         piece_(std::max<std::int64_t>(1, bytes.value / 4 / comm.size())),
         full_(static_cast<std::size_t>(piece_ * comm.size()),
               0.0f),  // stays finite however often it is summed
         other_(full_) {}
 
-  Measurement run(OpKind op, Seconds budget) {
-    const std::function<void()> work = operation(op);
-    const RealClock clock;
-    const auto once = [&] {
-      comm_.barrier(deadline_).wait();
-      const TimePoint start = clock.now();
-      work();
-      return (clock.now() - start).value;
-    };
-    once();  // warms caches and connections
-    ledger_.clear();
-    const double first = once();
-    const Bytes sent = ledger_.entry(comm_.membership().axis, op).sent;
-    const std::int64_t repetitions =
-        agree(std::clamp<std::int64_t>(static_cast<std::int64_t>(budget.value / first), 5, 1000));
-    std::vector<double> times;
-    for (std::int64_t i = 0; i < repetitions; ++i) times.push_back(once());
-    std::ranges::nth_element(times, times.begin() + repetitions / 2);
-    const double median = times[static_cast<std::size_t>(repetitions / 2)];
-    return {op, Bytes{buffer(full_).bytes()}, Seconds{op == OpKind::kSend ? median / 2 : median},
-            repetitions, sent};
-  }
-
- private:
+ protected:
   static Buffer buffer(std::vector<float>& data) {
     return {data.data(), static_cast<std::int64_t>(data.size()), DType::kF32, {}};
   }
   Buffer own(std::vector<float>& data) const {
     return buffer(data).slice(piece_ * comm_.index(), piece_);
   }
+  Bytes bytes() { return Bytes{buffer(full_).bytes()}; }
 
   // Member 0 decides how often; the others must repeat just as often.
-  std::int64_t agree(std::int64_t repetitions) {
-    comm_.broadcast({&repetitions, 1, DType::kI64, {}}, 0, deadline_).wait();
-    return repetitions;
+  std::int64_t agree(double repetitions, std::int64_t least, std::int64_t most) {
+    std::int64_t agreed =
+        std::clamp<std::int64_t>(static_cast<std::int64_t>(repetitions), least, most);
+    comm_.broadcast({&agreed, 1, DType::kI64, {}}, 0, deadline_).wait();
+    return agreed;
   }
 
-  std::function<void()> operation(OpKind op) {
+  Work start(OpKind op) {
     switch (op) {
       case OpKind::kAllGather:
-        return [this] { comm_.all_gather(own(other_), buffer(full_), deadline_).wait(); };
+        return comm_.all_gather(own(other_), buffer(full_), deadline_);
       case OpKind::kReduceScatter:
-        return [this] { comm_.reduce_scatter(buffer(full_), own(other_), deadline_).wait(); };
+        return comm_.reduce_scatter(buffer(full_), own(other_), deadline_);
       case OpKind::kAllReduce:
-        return [this] { comm_.all_reduce(buffer(full_), deadline_).wait(); };
-      case OpKind::kAllToAll:
-        return [this] {
-          const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm_.size()), piece_);
-          comm_.all_to_all(buffer(full_), counts, buffer(other_), counts, deadline_).wait();
-        };
+        return comm_.all_reduce(buffer(full_), deadline_);
+      case OpKind::kAllToAll: {
+        const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm_.size()), piece_);
+        return comm_.all_to_all(buffer(full_), counts, buffer(other_), counts, deadline_);
+      }
       case OpKind::kBroadcast:
-        return [this] { comm_.broadcast(buffer(full_), 0, deadline_).wait(); };
-      case OpKind::kSend:
-        return [this] { ping_pong(); };
+        return comm_.broadcast(buffer(full_), 0, deadline_);
       default:
-        return [this] { comm_.barrier(deadline_).wait(); };
+        return comm_.barrier(deadline_);
     }
   }
+  Work send(int to, int tag) { return comm_.send(buffer(full_), to, tag, deadline_); }
+  Work recv(int from, int tag) { return comm_.recv(buffer(other_), from, tag, deadline_); }
 
+  Communicator& comm_;
+  const Deadline deadline_;
+  const std::int64_t piece_;  // elements
+  std::vector<float> full_, other_;
+};
+
+class WholeMeter : Meter {
+ public:
+  WholeMeter(Communicator& comm, Ledger& ledger, Bytes bytes, Deadline deadline)
+      : Meter(comm, bytes, deadline), ledger_(ledger) {}
+
+  Measurement run(OpKind op, Seconds budget) {
+    const auto once = [&] {
+      comm_.barrier(deadline_).wait();
+      const SteadyPoint begin = std::chrono::steady_clock::now();
+      if (op == OpKind::kSend)
+        ping_pong();
+      else
+        start(op).wait();
+      return seconds_between(begin, std::chrono::steady_clock::now());
+    };
+    once();  // warms caches and connections
+    ledger_.clear();
+    const double first = once();
+    const Bytes sent = ledger_.entry(comm_.membership().axis, op).sent;
+    const std::int64_t repetitions = agree(budget.value / first, 5, 1000);
+    std::vector<double> times;
+    for (std::int64_t i = 0; i < repetitions; ++i) times.push_back(once());
+    const double median = median_of(times);
+    return {op, bytes(), Seconds{op == OpKind::kSend ? median / 2 : median}, repetitions, sent};
+  }
+
+ private:
   void ping_pong() {
     if (comm_.index() > 1) return;
     const int peer = 1 - comm_.index();
-    if (comm_.index() == 0) comm_.send(buffer(full_), peer, 0, deadline_).wait();
-    comm_.recv(buffer(other_), peer, comm_.index() == 0 ? 1 : 0, deadline_).wait();
-    if (comm_.index() == 1) comm_.send(buffer(full_), peer, 1, deadline_).wait();
+    if (comm_.index() == 0) send(peer, 0).wait();
+    recv(peer, comm_.index() == 0 ? 1 : 0).wait();
+    if (comm_.index() == 1) send(peer, 1).wait();
   }
 
-  Communicator& comm_;
   Ledger& ledger_;
-  Deadline deadline_;
-  std::int64_t piece_;  // elements
-  std::vector<float> full_, other_;
+};
+
+class PhaseMeter : Meter {
+ public:
+  PhaseMeter(Communicator& comm, OpKind op, Bytes bytes, Deadline deadline)
+      : Meter(comm, bytes, deadline), op_(op) {}
+
+  std::vector<PhaseTimes> run(Seconds budget) {
+    const SteadyPoint begin = std::chrono::steady_clock::now();
+    once();  // warms caches and connections
+    issue_.clear(), lane_.clear(), finish_.clear();
+    once();
+    const double first = seconds_between(begin, std::chrono::steady_clock::now()) / 2;
+    const std::int64_t times = agree(budget.value / std::max(first, 1e-6), 7, 2000);
+    for (std::int64_t i = 1; i < times; ++i) once();
+    return gathered();
+  }
+
+ private:
+  bool is_send() const { return op_ == OpKind::kSend; }
+  bool receives() const { return comm_.index() % 2 == 1; }
+  bool is_alone() const { return is_send() && !receives() && comm_.index() + 1 == comm_.size(); }
+
+  Work start() {
+    if (!is_send()) return Meter::start(op_);
+    return receives() ? recv(comm_.index() - 1, 0) : send(comm_.index() + 1, 0);
+  }
+
+  // A receiver has called before its sender begins, as programs have it.
+  void once() {
+    comm_.barrier(deadline_).wait();
+    if (is_alone()) return comm_.barrier(deadline_).wait(), void();
+    const bool is_second = is_send() && !receives();
+    if (is_second) comm_.barrier(deadline_).wait();
+    const SteadyPoint begin = std::chrono::steady_clock::now();
+    Work work = start();
+    const SteadyPoint called = std::chrono::steady_clock::now();
+    if (is_send() && receives()) comm_.barrier(deadline_).wait();
+    const std::optional<Ran> ran = work.wait();
+    const SteadyPoint end = std::chrono::steady_clock::now();
+    const SteadyPoint complete = ran ? std::clamp(ran->end, called, end) : end;
+    issue_.push_back(seconds_between(begin, called));
+    lane_.push_back(seconds_between(called, complete));
+    finish_.push_back(seconds_between(complete, end));
+  }
+
+  std::vector<PhaseTimes> gathered() {
+    std::array<double, 3> mine = {};
+    if (!is_alone()) mine = {median_of(issue_), median_of(lane_), median_of(finish_)};
+    std::vector<double> all(3 * static_cast<std::size_t>(comm_.size()));
+    comm_
+        .all_gather({mine.data(), 3, DType::kF64, {}},
+                    {all.data(), static_cast<std::int64_t>(all.size()), DType::kF64, {}}, deadline_)
+        .wait();
+    const auto of = [&](int member) { return all.data() + 3 * member; };
+    if (is_send())
+      return {{OpKind::kSend, bytes(), {of(0)[0]}, {of(0)[1]}, {of(0)[2]}},
+              {OpKind::kRecv, bytes(), {of(1)[0]}, {of(0)[1]}, {of(1)[2]}}};
+    PhaseTimes mean{op_, bytes(), {}, {of(0)[1]}, {}};
+    for (int member = 0; member < comm_.size(); ++member) {
+      mean.issue.value += of(member)[0] / comm_.size();
+      mean.lane.value = std::min(mean.lane.value, of(member)[1]);
+      mean.finish.value += of(member)[2] / comm_.size();
+    }
+    return {mean};
+  }
+
+  const OpKind op_;
+  std::vector<double> issue_, lane_, finish_;
 };
 
 }  // namespace
@@ -102,8 +190,22 @@ std::vector<Measurement> measure(Communicator& comm, Ledger& ledger, const std::
   std::vector<Measurement> results;
   for (const OpKind op : ops)
     for (const Bytes size : sizes)
-      results.push_back(Meter(comm, ledger, size, deadline).run(op, budget));
+      results.push_back(WholeMeter(comm, ledger, size, deadline).run(op, budget));
   return results;
+}
+
+std::vector<PhaseTimes> measure_phases(Communicator& comm, OpKind op,
+                                       const std::vector<Bytes>& sizes, Seconds budget,
+                                       Deadline deadline) {
+  LS_CHECK(comm.size() >= 2);
+  LS_CHECK(op == OpKind::kAllGather || op == OpKind::kReduceScatter || op == OpKind::kAllReduce ||
+               op == OpKind::kSend,
+           "no phases of ", to_text(op));
+  std::vector<PhaseTimes> all;
+  for (const Bytes size : sizes)
+    for (const PhaseTimes& times : PhaseMeter(comm, op, size, deadline).run(budget))
+      all.push_back(times);
+  return all;
 }
 
 }  // namespace lockstep::comm

@@ -24,31 +24,10 @@ using program::OpKind;
 using program::Value;
 using program::ValueKind;
 using tensor::ChargeTo;
-using tensor::MemoryKind;
 
 namespace {
 
 static_assert(nn::kIgnored == data::kIgnoredLabel);
-
-MemoryKind memory_kind(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::kParam:
-    case ValueKind::kParamShard:
-      return MemoryKind::kParameters;
-    case ValueKind::kMainGrad:
-    case ValueKind::kReduced:
-    case ValueKind::kAccGrad:
-    case ValueKind::kGradShard:
-      return MemoryKind::kGradients;
-    case ValueKind::kOptimizer:
-      return MemoryKind::kOptimizer;
-    case ValueKind::kSendBuffer:
-    case ValueKind::kRecvBuffer:
-      return MemoryKind::kCommunication;
-    default:
-      return MemoryKind::kActivations;
-  }
-}
 
 at::Tensor as_tensor(const Buffer& buffer) {
   const auto device = buffer.device.kind == DeviceKind::kCuda
@@ -102,7 +81,6 @@ void TensorWorkspace::create_state(int unit) {
   const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
   create(owned);
   get<at::Tensor>(owned).zero_();
-  const ChargeTo charge(MemoryKind::kOptimizer);
   const DType wide = wide_type(settings_.dtype);
   const auto options = at::TensorOptions(tensor::scalar_type_of(wide)).device(settings_.device);
   const auto zeros = [&] { return at::zeros({own_range(unit).size()}, options); };
@@ -291,7 +269,6 @@ std::int64_t TensorWorkspace::path_rows() const {
 }
 
 Buffer TensorWorkspace::create(const Value& value) {
-  const ChargeTo charge(memory_kind(value.kind));
   const bool is_grad = value.kind == ValueKind::kMainGrad || value.kind == ValueKind::kReduced;
   const DType dtype = is_grad ? wide_type(settings_.dtype) : settings_.dtype;
   const auto options = at::TensorOptions(tensor::scalar_type_of(dtype)).device(settings_.device);
@@ -322,7 +299,6 @@ void TensorWorkspace::add(Buffer from, Buffer into) { as_tensor(into).add_(as_te
 void TensorWorkspace::copy(Buffer from, Buffer into) { as_tensor(into).copy_(as_tensor(from)); }
 
 void TensorWorkspace::compute(const Op& op, const Effects& effects) {
-  const ChargeTo charge(MemoryKind::kActivations);
   switch (op.kind) {
     case OpKind::kLoad:
       return load(op);

@@ -11,20 +11,13 @@
 namespace lockstep::tensor {
 namespace {
 
-void raise_to(std::atomic<std::int64_t>& peak, std::int64_t now) {
-  for (std::int64_t old = peak; old < now && !peak.compare_exchange_weak(old, now);) {
-  }
-}
-
 thread_local MemoryAccount* current_account = nullptr;  // null: the process's
-thread_local MemoryKind current_kind = MemoryKind::kOther;
 
 // In front of each block, so that returning it needs no table and no lock, and the block keeps
 // ATen's alignment of 64.
 struct alignas(64) Header {
   std::int64_t bytes;
   MemoryAccount* account;
-  MemoryKind kind;
 };
 static_assert(sizeof(Header) == 64);
 
@@ -37,8 +30,8 @@ class CountingAllocator final : public c10::Allocator {
     if (n == 0) return {nullptr, nullptr, &release, cpu};
     MemoryAccount& account = current_account != nullptr ? *current_account : process_account();
     const auto bytes = static_cast<std::int64_t>(n);
-    auto* header = new (cache_.take(n + sizeof(Header))) Header{bytes, &account, current_kind};
-    account.take(current_kind, bytes);
+    auto* header = new (cache_.take(n + sizeof(Header))) Header{bytes, &account};
+    account.take(bytes);
     return {header + 1, header + 1, &release, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -57,33 +50,17 @@ c10::Allocator* replaced = nullptr;      // LibTorch's own
 void CountingAllocator::release(void* data) {
   if (data == nullptr) return;
   auto* header = static_cast<Header*>(data) - 1;
-  header->account->give(header->kind, header->bytes);
+  header->account->give(header->bytes);
   installed->cache_.give(header, static_cast<std::size_t>(header->bytes) + sizeof(Header));
 }
 
 }  // namespace
 
-std::string_view to_text(MemoryKind kind) {
-  static constexpr std::array<std::string_view, kNumMemoryKinds> kNames = {
-      "parameters", "gradients", "optimizer", "activations", "communication", "other"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-void MemoryAccount::reset_peak() {
-  peak_ = live_.load();
-  for (Count& count : kinds_) count.peak = count.live.load();
-}
-
-void MemoryAccount::take(MemoryKind kind, std::int64_t bytes) {
-  Count& count = kinds_[static_cast<std::size_t>(kind)];
-  raise_to(count.peak, count.live += bytes);
-  raise_to(peak_, live_ += bytes);
+void MemoryAccount::take(std::int64_t bytes) {
+  const std::int64_t now = live_ += bytes;
+  for (std::int64_t old = peak_; old < now && !peak_.compare_exchange_weak(old, now);) {
+  }
   ++allocations_;
-}
-
-void MemoryAccount::give(MemoryKind kind, std::int64_t bytes) {
-  kinds_[static_cast<std::size_t>(kind)].live -= bytes;
-  live_ -= bytes;
 }
 
 void install_counting_allocator(std::int64_t cache_bytes) {
@@ -103,17 +80,8 @@ MemoryAccount& process_account() {
   return *account;
 }
 
-ChargeTo::ChargeTo(MemoryAccount& account)
-    : saved_account_(current_account), saved_kind_(current_kind) {
-  current_account = &account;
-}
-ChargeTo::ChargeTo(MemoryKind kind) : saved_account_(current_account), saved_kind_(current_kind) {
-  current_kind = kind;
-}
-ChargeTo::~ChargeTo() {
-  current_account = saved_account_;
-  current_kind = saved_kind_;
-}
+ChargeTo::ChargeTo(MemoryAccount& account) : saved_(current_account) { current_account = &account; }
+ChargeTo::~ChargeTo() { current_account = saved_; }
 
 bool packs_keys() { return at::native::cpublas::could_pack(at::kBFloat16); }
 

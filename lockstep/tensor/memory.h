@@ -6,47 +6,25 @@
 // declares apart.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <string_view>
 
 namespace lockstep::tensor {
-
-enum class MemoryKind : std::uint8_t {
-  kParameters,
-  kGradients,
-  kOptimizer,
-  kActivations,
-  kCommunication,
-  kOther
-};
-inline constexpr int kNumMemoryKinds = 6;
-
-std::string_view to_text(MemoryKind kind);
 
 // What one rank uses. Ranks that are threads have one each; a process has one by default. Bytes as
 // asked for, without rounding. Must outlive the memory charged to it. Any thread may read it.
 class MemoryAccount {
  public:
   std::int64_t live() const { return live_; }
-  std::int64_t live(MemoryKind kind) const { return of(kind).live; }
-  std::int64_t peak() const { return peak_; }  // since reset_peak, all kinds together
-  std::int64_t peak(MemoryKind kind) const { return of(kind).peak; }
+  std::int64_t peak() const { return peak_; }  // since reset_peak
   std::int64_t allocations() const { return allocations_; }
-  void reset_peak();  // to what is live now
+  void reset_peak() { peak_ = live_.load(); }
 
-  void take(MemoryKind kind, std::int64_t bytes);
-  void give(MemoryKind kind, std::int64_t bytes);
+  void take(std::int64_t bytes);
+  void give(std::int64_t bytes) { live_ -= bytes; }
 
  private:
-  struct Count {
-    std::atomic<std::int64_t> live = 0, peak = 0;
-  };
-  const Count& of(MemoryKind kind) const { return kinds_[static_cast<std::size_t>(kind)]; }
-
   std::atomic<std::int64_t> live_ = 0, peak_ = 0, allocations_ = 0;
-  std::array<Count, kNumMemoryKinds> kinds_;
 };
 
 // Makes LibTorch take CPU memory from here on through the counting allocator. Call it first thing
@@ -60,19 +38,17 @@ void uninstall_counting_allocator();
 // The account of threads that have not chosen one.
 MemoryAccount& process_account();
 
-// Charges what this thread allocates, while the object lives, to an account or to a kind. A block
-// is credited where it was charged, whichever thread returns it.
+// Charges what this thread allocates, while the object lives, to an account. A block is credited
+// where it was charged, whichever thread returns it.
 class ChargeTo {
  public:
   explicit ChargeTo(MemoryAccount& account);
-  explicit ChargeTo(MemoryKind kind);
   ~ChargeTo();
   ChargeTo(const ChargeTo&) = delete;
   ChargeTo& operator=(const ChargeTo&) = delete;
 
  private:
-  MemoryAccount* saved_account_;
-  MemoryKind saved_kind_;
+  MemoryAccount* const saved_;
 };
 
 // Whether LibTorch's attention copies keys and values of bf16 into pairs of rows, which it does on CPUs

@@ -19,24 +19,16 @@ class Memory : public testing::Test {
 TEST_F(Memory, LiveAndPeakAreExactOnAScript) {
   const ChargeTo charge(account_);
   {
-    at::Tensor parameters, activations;
-    {
-      const ChargeTo kind(MemoryKind::kParameters);
-      parameters = at::empty({1000}, at::kFloat);
-    }
+    at::Tensor first = at::empty({1000}, at::kFloat), second;
     EXPECT_EQ(account_.live(), 4000);
     {
-      const ChargeTo kind(MemoryKind::kActivations);
-      activations = at::empty({3}, at::kByte);
+      second = at::empty({3}, at::kByte);
       const at::Tensor transient = at::empty({50}, at::kDouble);
       EXPECT_EQ(account_.live(), 4403);
     }
     EXPECT_EQ(account_.live(), 4003);
-    EXPECT_EQ(account_.live(MemoryKind::kParameters), 4000);
-    EXPECT_EQ(account_.live(MemoryKind::kActivations), 3);
     EXPECT_EQ(account_.peak(), 4403);
-    EXPECT_EQ(account_.peak(MemoryKind::kActivations), 403);
-    parameters.reset();
+    first.reset();
     EXPECT_EQ(account_.live(), 3);
     account_.reset_peak();
     EXPECT_EQ(account_.peak(), 3);
@@ -44,19 +36,17 @@ TEST_F(Memory, LiveAndPeakAreExactOnAScript) {
     EXPECT_EQ(account_.live(), 3);
   }
   EXPECT_EQ(account_.live(), 0);
-  EXPECT_EQ(account_.live(MemoryKind::kActivations), 0);
 }
 
 TEST_F(Memory, ABlockIsCreditedWhereItWasChargedWhoeverReturnsIt) {
   at::Tensor tensor;
   {
     const ChargeTo charge(account_);
-    const ChargeTo kind(MemoryKind::kGradients);
     tensor = at::empty({1 << 20}, at::kFloat);
   }
-  EXPECT_EQ(account_.live(MemoryKind::kGradients), 4 << 20);
+  EXPECT_EQ(account_.live(), 4 << 20);
   std::thread([moved = std::move(tensor)]() mutable { moved.reset(); }).join();
-  EXPECT_EQ(account_.live(MemoryKind::kGradients), 0);
+  EXPECT_EQ(account_.live(), 0);
 }
 
 TEST_F(Memory, ThreadsAreRanksWithAccountsOfTheirOwn) {
