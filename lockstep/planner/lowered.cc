@@ -5,6 +5,7 @@
 #include "lockstep/cost/analytic/collective_time.h"
 #include "lockstep/cost/analytic/compute_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
+#include "lockstep/cost/analytic/stage_split.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/program/lower.h"
@@ -38,9 +39,10 @@ class UnitPrices {
     block_ = unit(block);
     embedding_ = unit(embedding_params(s));
     PartParams head = head_params(s);
-    if (s.tied && r.pp <= 1) head.tensor = 0;
+    const bool shares_embedding = s.tied && cost::holds_head(r, 0);
+    if (shares_embedding) head.tensor = 0;
     head_ = unit(head);
-    if (s.tied && r.pp > 1)
+    if (s.tied && !shares_embedding)
       tied_ = reduce_seconds(fabric_, head.tensor / r.tp * r.stack.reduce_bytes,
                              {2, stride_of_pipe() * (r.pp - 1)});
     norm_ = reduce_seconds(fabric_, 8, {r.devices(), 1});

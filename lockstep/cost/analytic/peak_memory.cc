@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/stage_split.h"
 
 namespace lockstep::cost {
 namespace {
@@ -106,10 +107,10 @@ PartParams stage_params(const PriceRequest& r, const StageSplit& split, double s
   PartParams sum = plain_layer_params(s) * (layers_on(r, split, stage) - experts);
   if (experts > 0) sum += expert_layer_params(s) * experts;
   const double vocabulary = padded_vocab(r) * s.hidden;
-  const bool is_first = stage <= 0, is_last = stage >= r.pp - 1;
+  const bool is_first = stage <= 0, has_head = holds_head(r, stage);
   if (is_first) sum.tensor += vocabulary, sum.replicated += s.learned_positions * s.hidden;
-  if (is_last && !(s.tied && is_first)) sum.tensor += vocabulary;
-  if (is_last) sum.replicated += head_params(s).replicated;
+  if (has_head && !(s.tied && is_first)) sum.tensor += vocabulary;
+  if (has_head) sum.replicated += head_params(s).replicated;
   return sum;
 }
 

@@ -96,21 +96,21 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   if (r.keep == Keep::kInput)
     again = tokens * std::max(0.0, kept_bytes_per_token(r, rest, experts > 0) -
                                        kept_bytes_per_token(r, experts > 0) - others);
-  const bool is_last = stage >= r.pp - 1;
+  const bool has_head = holds_head(r, stage);
   const double vocabulary = padded_vocab(r);
   if (r.stack.weight_grad_scratch) {
     if (!s.has_experts()) memory.transients += 2 * plain_layer_params(s).tensor / r.tp;
-    if (is_last) memory.transients += 2 * vocabulary * s.hidden / r.tp;
+    if (has_head) memory.transients += 2 * vocabulary * s.hidden / r.tp;
   }
   const double width = experts > 0 ? std::max(s.shared_ffn, s.top_k * s.expert_ffn) : s.ffn;
   const double wide = element_bytes(r);
   const double block = ((s.mlp_matrices > 2 ? 3 : 2) * width / r.tp + 2 * s.hidden) * wide * tokens;
   const double columns = vocabulary / (r.stack.whole_logits ? 1 : r.tp);
-  const double logits = is_last ? tokens * (columns * logit_bytes(r) + wide * s.hidden) : 0;
+  const double logits = has_head ? tokens * (columns * logit_bytes(r) + wide * s.hidden) : 0;
   const double at_loss = logits + gathered(r, PeakEvent::kLoss);
   const double in_block =
       std::max(block, score_gradients(r)) + again + gathered(r, PeakEvent::kBlockBackward) + met(r);
-  if (is_last && at_loss > in_block) {
+  if (has_head && at_loss > in_block) {
     memory.logits = logits;
     memory.transients += at_loss - logits;
     memory.event = PeakEvent::kLoss;

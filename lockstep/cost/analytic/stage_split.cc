@@ -15,12 +15,18 @@ StageSplit split_layers(const PriceRequest& r) {
     return {r.first_layers, inside, r.last_layers};
   }
   if (divides(places, layers)) return {layers / p, layers / p, layers / p};
-  if (divides(places, layers + 2) && layers + 2 > 2 * p)
-    return {(layers + 2) / p - 1, (layers + 2) / p, (layers + 2) / p - 1};
-  if (divides(places, layers + 1) && layers + 1 > p)
-    return {(layers + 1) / p, (layers + 1) / p, (layers + 1) / p - 1};
+  const double at_first = holds_head(r, 0) ? 1 : 0;
+  if (const double even = (layers + 2) / p; divides(places, layers + 2) && layers + 2 > 2 * p)
+    return {even - 1 - at_first, even, even - 1 + at_first};
+  if (const double even = (layers + 1) / p; divides(places, layers + 1) && layers + 1 > p)
+    return {even - at_first, even, even - 1 + at_first};
   const double most = std::ceil(layers / p);
   return {most, most, std::max(0.0, std::floor(layers / p))};
+}
+
+bool holds_head(const PriceRequest& r, double rank) {
+  const bool is_v = r.schedule->placement == pipeline::Placement::kV;
+  return is_v || r.pp <= 1 ? rank <= 0 : rank >= r.pp - 1;
 }
 
 double layers_on(const PriceRequest& r, const StageSplit& split, double stage) {

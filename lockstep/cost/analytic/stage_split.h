@@ -10,10 +10,13 @@ struct StageSplit {
   double first = 0, middle = 0, last = 0;
 };
 
-// Even where pp x chunks divides the layers. Where it divides layers + 2, the first and the last rank take one
-// less (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers + 1, the last does. Otherwise the
+// Even where pp x chunks divides the layers. Where it divides layers + 2, embedding and head each take the place of a
+// layer (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers + 1, the head does. Otherwise the
 // ranks with most hold the rounded-up share. A request may say what its ends hold.
 StageSplit split_layers(const PriceRequest& request);
+
+// Whether the head is on that pipeline rank: on the last, or on the first where stages go down and up as a V.
+bool holds_head(const PriceRequest& request, double rank);
 
 double layers_on(const PriceRequest& request, const StageSplit& split, double stage);
 

@@ -21,6 +21,34 @@ TEST(StageSplit, EvenWhereItDividesAndOneLessAtTheEnds) {
   EXPECT_EQ(split_layers(rig.request).last, 14);
 }
 
+// The head is where programs have it, all layers are somewhere, and in place of a layer embedding and head
+// count once each, wherever they are.
+TEST(StageSplit, HoldsAllLayersAndTheHeadOnItsRank) {
+  Rig rig("llama3-8b", "h100:8");
+  PriceRequest& r = rig.request;
+  ModelShape shape = *r.shape;
+  r.shape = &shape;
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
+    for (const int p : {2, 4, 8})
+      for (const int less : {0, 1, 2}) {
+        const int stages = p * (row.chunks == 0 ? 3 : row.chunks);
+        shape.layers = 5 * stages - less;
+        r.schedule = &row;
+        r.pp = p;
+        r.chunks = stages / p;
+        const int head = pipeline::coord_of(row.placement, {stages - 1}, p).value;
+        double sum = 0;
+        for (int rank = 0; rank < p; ++rank) {
+          const double layers = layers_on(r, split_layers(r), rank);
+          const int taken = (less > 0 && rank == head ? 1 : 0) + (less > 1 && rank == 0 ? 1 : 0);
+          EXPECT_EQ(layers, 5 * stages / p - taken) << row.name << " pp " << p << " rank " << rank;
+          EXPECT_EQ(holds_head(r, rank), rank == head) << row.name;
+          sum += layers;
+        }
+        EXPECT_EQ(sum, shape.layers) << row.name;
+      }
+}
+
 TEST(StageSplit, DenseLayersLieOnTheFirstRank) {
   Rig rig("deepseek-v3", "h800:16");
   rig.request.pp = 1;
