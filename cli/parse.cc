@@ -188,16 +188,13 @@ std::vector<std::string> names_of(const std::vector<Verb>& verbs) {
 }  // namespace
 
 std::vector<Option> common_options() {
-  return {{.name = "json", .help = "Write one JSON object; errors too, on stderr"},
-          {.name = "color",
-           .value = "WHEN",
-           .type = OptionType::kChoice,
-           .initial = "auto",
-           .env = "NO_COLOR, CLICOLOR_FORCE",
-           .help = join_parts("Colour: ", kColorChoices),
-           .choices = {"auto", "always", "never"}},
-          {.name = "help", .help = "Show this help", .letter = 'h'},
-          {.name = "version", .help = "Show the version", .letter = 'V'}};
+  return {
+      flag("json", "Write one JSON object; errors too, on stderr"),
+      choice("color", "WHEN", {"auto", "always", "never"}, join_parts("Colour: ", kColorChoices))
+          .initially("auto")
+          .from_variable("NO_COLOR, CLICOLOR_FORCE"),
+      flag("help", "Show this help").short_name('h'),
+      flag("version", "Show the version").short_name('V')};
 }
 
 Common take_common(std::vector<std::string>& words) {

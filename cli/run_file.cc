@@ -32,10 +32,7 @@ std::vector<std::string> variable_names() {
 }  // namespace
 
 Option set_option() {
-  return {.name = "set",
-          .value = "KEY=VALUE",
-          .help = "Set one key over the file and the environment",
-          .repeated = true};
+  return text("set", "KEY=VALUE", "Set one key over the file and the environment").repeats();
 }
 
 std::optional<config::Document> load_run(const Args& args, config::Report& report,

@@ -24,6 +24,11 @@ Number number_of(const std::string& text, std::string_view name) {
   return number;
 }
 
+Option of_type(OptionType type, Option option) {
+  option.type = type;
+  return option;
+}
+
 }  // namespace
 
 ExitCode exit_code_of(Code code) {
@@ -35,6 +40,35 @@ ExitCode exit_code_of(Code code) {
   if (code == Code::kInterrupted) return ExitCode::kTerminated;
   // A bad argument of a collective comes from our own code, but a lost peer from the run.
   return number / 100 == 5 || code == Code::kDiverged ? ExitCode::kRunFailed : ExitCode::kUsage;
+}
+
+Option flag(std::string name, std::string help) {
+  return {.name = std::move(name), .help = std::move(help)};
+}
+Option text(std::string name, std::string value, std::string help) {
+  return {.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+}
+Option integer(std::string name, std::string value, std::string help) {
+  return of_type(OptionType::kInt, text(std::move(name), std::move(value), std::move(help)));
+}
+Option real(std::string name, std::string value, std::string help) {
+  return of_type(OptionType::kReal, text(std::move(name), std::move(value), std::move(help)));
+}
+Option bytes(std::string name, std::string value, std::string help) {
+  return of_type(OptionType::kBytes, text(std::move(name), std::move(value), std::move(help)));
+}
+Option choice(std::string name, std::string value, std::vector<std::string> among,
+              std::string help) {
+  Option option = text(std::move(name), std::move(value), std::move(help));
+  option.choices = std::move(among);
+  return of_type(OptionType::kChoice, std::move(option));
+}
+
+std::vector<Option> grouped(std::vector<std::pair<std::string, std::vector<Option>>> groups) {
+  std::vector<Option> all;
+  for (auto& [title, options] : groups)
+    for (Option& option : options) all.push_back(std::move(option).in_group(title));
+  return all;
 }
 
 void Args::set(const std::string& name, std::vector<std::string> values) {

@@ -5,9 +5,8 @@
 //   Verb model_verb() {
 //     return {.name = "model", .summary = "Parameters, FLOPs and memory of a model",
 //             .examples = {{"lockstep model llama3-8b", "the sizes of a known model"}},
-//             .options = {{.name = "list", .help = "List the known models"},
-//                         {.name = "seq", .value = "TOKENS", .type = OptionType::kInt,
-//                          .initial = "4096", .help = "Sequence length", .min = 1}},
+//             .options = {flag("list", "List the known models"),
+//                         integer("seq", "TOKENS", "Sequence length").initially("4096").at_least(1)},
 //             .positionals = {{.name = "MODEL", .help = "Name or file", .required = false}},
 //             .run = run_model};
 //   }
@@ -21,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -51,17 +51,39 @@ struct Option {
   std::string name = {};   // long name without dashes: "set"
   std::string value = {};  // how help writes its value: "KEY=VALUE"; empty: a flag
   OptionType type = OptionType::kText;
-  std::string initial = {};  // default; empty: none
-  std::string env = {};      // variable that sets it when the option is not given; empty: none
-  std::string help = {};     // no full stop
+  std::string help = {};                  // no full stop
+  std::vector<std::string> choices = {};  // kChoice
+  std::string initial = {};               // default; empty: none
+  std::string env = {};  // variable that sets it when the option is not given; empty: none
   std::string group = "Options";
-  bool repeated = false;  // may be given several times
-  std::vector<std::string> choices = {};
+  bool repeated = false;                                  // may be given several times
   double min = -std::numeric_limits<double>::infinity();  // kInt, kReal; inclusive
   double max = std::numeric_limits<double>::infinity();
   char letter = 0;        // short name: 'o' for -o; 0: none
   std::string bare = {};  // value when it is given alone; then another comes after "=" only
+
+  // Each sets what its name says, for chains: integer("top", "N", "Rows").initially("8").
+  Option initially(std::string words) && { return initial = std::move(words), std::move(*this); }
+  Option from_variable(std::string key) && { return env = std::move(key), std::move(*this); }
+  Option in_group(std::string title) && { return group = std::move(title), std::move(*this); }
+  Option repeats() && { return repeated = true, std::move(*this); }
+  Option at_least(double least) && { return min = least, std::move(*this); }
+  Option between(double least, double most) && { return min = least, max = most, std::move(*this); }
+  Option short_name(char key) && { return letter = key, std::move(*this); }
+  Option when_bare(std::string words) && { return bare = std::move(words), std::move(*this); }
 };
+
+// Rows of an option table; `value` is how help writes the value.
+Option flag(std::string name, std::string help);
+Option text(std::string name, std::string value, std::string help);
+Option integer(std::string name, std::string value, std::string help);
+Option real(std::string name, std::string value, std::string help);
+Option bytes(std::string name, std::string value, std::string help);
+Option choice(std::string name, std::string value, std::vector<std::string> among,
+              std::string help);
+
+// One table of several, in their order, each under its title.
+std::vector<Option> grouped(std::vector<std::pair<std::string, std::vector<Option>>> groups);
 
 struct Positional {
   std::string name = {};  // in capitals: "FILE"
@@ -110,7 +132,8 @@ class Args {
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
 };
 
-// Why --list or --fields, which verbs that have them answer with a listing alone, is refused beside one of `others`.
+// Why --list or --fields is refused beside one of `others`: a verb answers them with a listing
+// alone.
 std::optional<Error> alone(const Args& args, const std::vector<std::string>& others);
 
 struct Verb {

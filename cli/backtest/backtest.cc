@@ -135,27 +135,18 @@ Verb backtest_verb() {
       .summary = "Compare predictions with published training runs",
       .description =
           "Prices every row of a CSV file of published runs and compares step time, memory, "
-          "out-of-memory "
-          "verdicts and rankings of layouts with what was measured; calibration and held-out rows "
-          "apart, "
-          "beside a baseline of constant utilisation. Rows that do not say enough are listed, "
-          "never "
-          "guessed at.",
+          "out-of-memory verdicts and rankings of layouts with what was measured; calibration and "
+          "held-out rows apart, beside a baseline of constant utilisation. Rows that do not say "
+          "enough are listed, never guessed at.",
       .examples = {{"lockstep backtest published-runs.csv", "a table of errors per source"},
                    {"lockstep backtest published-runs.csv --svg scatter.svg --report accuracy.md",
                     "a picture and a page"}},
-      .options = {{.name = "svg",
-                   .value = "FILE",
-                   .help = "Write predicted against measured step times as a picture"},
-                  {.name = "report",
-                   .value = "FILE",
-                   .help = "Write a page with all tables, in Markdown"},
-                  {.name = "rows",
-                   .value = "FILE",
-                   .help = "Write every row with the terms of its predicted step, as CSV"},
-                  {.name = "excluded",
-                   .value = "FILE",
-                   .help = "Rules for rows outside the model; built in by default"}},
+      .options = {text("svg", "FILE", "Write predicted against measured step times as a picture"),
+                  text("report", "FILE", "Write a page with all tables, in Markdown"),
+                  text("rows", "FILE",
+                       "Write every row with the terms of its predicted step, as CSV"),
+                  text("excluded", "FILE",
+                       "Rules for rows outside the model; built in by default")},
       .positionals = {{.name = "FILE", .help = "CSV file of published runs"}},
       .run = run_backtest};
 }

@@ -174,32 +174,18 @@ Verb bench_verb(bool with_torch) {
                    {"lockstep bench comm --backend local --ranks 8",
                     "eight threads of one process"},
                    {"lockstep bench comm --sizes 4KiB,64MiB --json", "chosen sizes, for a script"}},
-      .options = {{.name = "backend",
-                   .value = "NAME",
-                   .initial = with_torch ? "gloo" : "local",
-                   .help = with_torch
-                               ? "Who moves the bytes: local between threads, or a backend of "
-                                 "`lockstep doctor` between processes"
-                               : "Who moves the bytes; this build, without LibTorch, has only "
-                                 "local: threads of one process"},
-                  {.name = "ranks",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .initial = "2",
-                   .help = "How many ranks to start",
-                   .min = 2,
-                   .max = 64},
-                  {.name = "sizes",
-                   .value = "LIST",
-                   .initial = "4KiB,1MiB,64MiB",
-                   .help = "Sizes of the full buffer, separated by commas"},
-                  {.name = "seconds",
-                   .value = "S",
-                   .type = OptionType::kReal,
-                   .initial = "0.5",
-                   .help = "About how long to repeat each operation at each size",
-                   .min = 0,
-                   .max = 60}},
+      .options = {text("backend", "NAME",
+                       with_torch ? "Who moves the bytes: local between threads, or a backend of "
+                                    "`lockstep doctor` between processes"
+                                  : "Who moves the bytes; this build, without LibTorch, has only "
+                                    "local: threads of one process")
+                      .initially(with_torch ? "gloo" : "local"),
+                  integer("ranks", "N", "How many ranks to start").initially("2").between(2, 64),
+                  text("sizes", "LIST", "Sizes of the full buffer, separated by commas")
+                      .initially("4KiB,1MiB,64MiB"),
+                  real("seconds", "S", "About how long to repeat each operation at each size")
+                      .initially("0.5")
+                      .between(0, 60)},
       .run = run_bench_comm};
   return {.name = "bench",
           .summary = "Measure this machine",

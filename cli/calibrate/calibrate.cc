@@ -13,12 +13,10 @@ Verb calibrate_verb() {
           "ranks busy, or as many as there are cores, and writes what they took. With that file "
           "`simulate` predicts in seconds. It holds for the model's sizes, sequence, microbatch, "
           "type, tp and sp of the run, for any number of layers, schedule, ZeRO stage and "
-          "recompute "
-          "of blocks, and for any pp and dp that divide the ranks it was measured with: for pp = "
-          "2, "
-          "calibrate with layout.pp=2. With --all there is a file for each microbatch and tp that "
-          "layouts of the run can have, by which `plan` chooses one for this machine. Nothing else "
-          "should run on the machine meanwhile.",
+          "recompute of blocks, and for any pp and dp that divide the ranks it was measured with: "
+          "for pp = 2, calibrate with layout.pp=2. With --all there is a file for each microbatch "
+          "and tp that layouts of the run can have, by which `plan` chooses one for this machine. "
+          "Nothing else should run on the machine meanwhile.",
       .examples = {{"lockstep calibrate run.toml --out cal.json",
                     "measure, in a quarter of a minute"},
                    {"lockstep simulate run.toml --calibration cal.json", "predict with it"},
@@ -29,27 +27,17 @@ Verb calibrate_verb() {
                    {"lockstep calibrate run.toml --all --ranks 2 --out cals",
                     "for every layout of two ranks, in a minute"},
                    {"lockstep plan run.toml --calibration cals", "the fastest of them"}},
-      .options = {{.name = "all",
-                   .help =
+      .options = {flag("all",
                        "A calibration for every microbatch and tp, and OUT a directory of them, "
-                       "instead of one for the layout of FILE"},
-                  {.name = "ranks",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .help = "With --all: ranks of the layouts [default: the cores]",
-                   .min = 1,
-                   .max = 65536},
-                  {.name = "out",
-                   .value = "OUT",
-                   .help = "What to write [default: calibration.json, with --all calibrations]"},
-                  {.name = "seconds",
-                   .value = "S",
-                   .type = OptionType::kReal,
-                   .help = "About how long to measure, altogether [default: 15, with --all 60]",
-                   .min = 1,
-                   .max = 1000},
-                  {.name = "processes", .help = "One process per rank, over gloo"},
-                  set_option()},
+                       "instead of one for the layout of FILE"),
+                  integer("ranks", "N", "With --all: ranks of the layouts [default: the cores]")
+                      .between(1, 65536),
+                  text("out", "OUT",
+                       "What to write [default: calibration.json, with --all calibrations]"),
+                  real("seconds", "S",
+                       "About how long to measure, altogether [default: 15, with --all 60]")
+                      .between(1, 1000),
+                  flag("processes", "One process per rank, over gloo"), set_option()},
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
       .engine = &Engine::calibrate};
 }

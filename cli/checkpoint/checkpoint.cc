@@ -215,7 +215,7 @@ Verb checkpoint_verb() {
                .examples = {{"lockstep checkpoint show runs/a", "the newest of a run"},
                             {"lockstep checkpoint show runs/a/step-00001000 --tensors",
                              "with one line per tensor"}},
-               .options = {{.name = "tensors", .help = "List every tensor"}},
+               .options = {flag("tensors", "List every tensor")},
                .positionals = {{.name = "CHECKPOINT",
                                 .help = "A checkpoint, or a folder of them: the newest is shown"}},
                .run = run_checkpoint_show};
@@ -229,8 +229,8 @@ Verb checkpoint_verb() {
       .name = "diff",
       .summary = "Show how two checkpoints differ",
       .description =
-          "Whatever layouts they were saved under: tensors are compared as wholes, bit for "
-          "bit. Exit code 1 when they differ.",
+          "Whatever layouts they were saved under: tensors are compared as wholes, bit for bit. "
+          "Exit code 1 when they differ.",
       .examples = {{"lockstep checkpoint diff a/step-00001000 b/step-00001000",
                     "the same step of two runs"}},
       .positionals = {{.name = "A", .help = "A checkpoint"}, {.name = "B", .help = "Another"}},

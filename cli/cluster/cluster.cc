@@ -199,13 +199,13 @@ Verb cluster_verb() {
           .summary = "Memory, speed and networks of a cluster",
           .description =
               "A cluster is a known device with a number (h100:16384), a TPU torus "
-              "(tpu-v5p:8x8x16), or a file that describes your own. Marks tell which "
-              "figures were printed by a source and which were not.",
+              "(tpu-v5p:8x8x16), or a file that describes your own. Marks tell which figures were "
+              "printed by a source and which were not.",
           .examples = {{"lockstep cluster h100:64", "64 H100 in the usual nodes of eight"},
                        {"lockstep cluster gb200:128/64", "64 devices of each NVLink domain"},
                        {"lockstep cluster --list", "the known devices"}},
-          .options = {{.name = "list", .help = "List the known devices"},
-                      {.name = "fields", .help = "List the keys of a cluster file"}},
+          .options = {flag("list", "List the known devices"),
+                      flag("fields", "List the keys of a cluster file")},
           .positionals = {{.name = "CLUSTER", .help = "Name or file", .required = false}},
           .run = run_cluster};
 }

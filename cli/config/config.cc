@@ -203,7 +203,7 @@ Verb config_verb() {
       .summary = "Show every value a run would use, and where it comes from",
       .examples = {{"lockstep config show run.toml --origin", "values and their origins"},
                    {"lockstep config show", "the defaults"}},
-      .options = {set_option(), {.name = "origin", .help = "Say who set each value"}},
+      .options = {set_option(), flag("origin", "Say who set each value")},
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
       .run = run_show};
   Verb fields = {.name = "fields",
@@ -216,9 +216,9 @@ Verb config_verb() {
   return {.name = "config",
           .summary = "Check, show and describe run files",
           .description =
-              "A run file is TOML (or JSON). A value comes from --set, else from the "
-              "environment (LOCKSTEP_LAYOUT_TP for layout.tp), else from the file, else "
-              "from the file it extends, else from the default.",
+              "A run file is TOML (or JSON). A value comes from --set, else from the environment "
+              "(LOCKSTEP_LAYOUT_TP for layout.tp), else from the file, else from the file it "
+              "extends, else from the default.",
           .examples = {{"lockstep config check run.toml", "report every mistake in a file"},
                        {"lockstep config show run.toml --origin", "values and their origins"},
                        {"lockstep config fields layout", "the keys of one table"}},

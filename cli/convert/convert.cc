@@ -213,22 +213,14 @@ Verb convert_verb() {
                     "a checkpoint start/step-00000000 and the model file start/model.toml"},
                    {"lockstep convert runs/a my-llama --dtype bf16 --tokenizer Llama-3.2-1B",
                     "the newest checkpoint of a run as a Hugging Face directory"}},
-      .options = {{.name = "dtype",
-                   .value = "TYPE",
-                   .type = OptionType::kChoice,
-                   .help = "Type of the weights of a Hugging Face directory [default: that of the "
-                           "checkpoint's, f32 or bf16]",
-                   .choices = {"bf16", "f32"}},
-                  {.name = "shard",
-                   .value = "SIZE",
-                   .type = OptionType::kBytes,
-                   .help =
-                       "Most bytes of weights in one file of a Hugging Face directory [default: "
-                       "5GB]"},
-                  {.name = "tokenizer",
-                   .value = "DIR",
-                   .help = "Hugging Face directory whose tokenizer and special tokens the new one "
-                           "gets"}},
+      .options =
+          {choice("dtype", "TYPE", {"bf16", "f32"},
+                  "Type of the weights of a Hugging Face directory [default: that of the "
+                  "checkpoint's, f32 or bf16]"),
+           bytes("shard", "SIZE",
+                 "Most bytes of weights in one file of a Hugging Face directory [default: 5GB]"),
+           text("tokenizer", "DIR",
+                "Hugging Face directory whose tokenizer and special tokens the new one gets")},
       .positionals = {{.name = "FROM",
                        .help = "Hugging Face directory, checkpoint or folder of checkpoints"},
                       {.name = "TO", .help = "What to make; it must not exist"}},

@@ -110,13 +110,13 @@ Verb data_blend_verb() {
   return {.name = "blend",
           .summary = "Show what a run takes from each file of its [data]",
           .description =
-              "Lays out the samples of the run as training would and shows the weights "
-              "asked for and achieved. A file that is small for its weight shows as many passes. "
-              "Nothing is written, with or without --dry-run.",
+              "Lays out the samples of the run as training would and shows the weights asked for "
+              "and achieved. A file that is small for its weight shows as many passes. Nothing is "
+              "written, with or without --dry-run.",
           .examples = {{"lockstep data blend run.toml --dry-run", "shares and passes"},
                        {"lockstep data blend run.toml --dry-run --set 'data.weights=[2, 1]'",
                         "with other weights"}},
-          .options = {set_option(), {.name = "dry-run", .help = "Write nothing, as always"}},
+          .options = {set_option(), flag("dry-run", "Write nothing, as always")},
           .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON"}},
           .run = run_blend};
 }

@@ -105,8 +105,7 @@ Verb data_inspect_verb() {
   return {.name = "inspect",
           .summary = "Show what is in token files",
           .description =
-              "Reads and checks the index; tokens are not read. An llm.c file is one "
-              "document.",
+              "Reads and checks the index; tokens are not read. An llm.c file is one document.",
           .examples = {{"lockstep data inspect corpus", "corpus.bin and corpus.idx"}},
           .positionals = {{.name = "FILE", .help = "Prefix of a pair, or file", .repeated = true}},
           .run = run_inspect};

@@ -88,32 +88,15 @@ Verb data_sample_verb() {
       .name = "sample",
       .summary = "Show the tokens of samples, in the order a run takes them",
       .description =
-          "Sample n holds the same tokens in every layout: step s of a batch of B takes samples "
-          "s x B to s x B + B - 1. Each is shown with the token after it, which is its last "
-          "label.",
+          "Sample n holds the same tokens in every layout: step s of a batch of B takes samples s "
+          "x B to s x B + B - 1. Each is shown with the token after it, which is its last label.",
       .examples = {{"lockstep data sample run.toml --first 1000 --count 2",
                     "two samples of the training split"}},
       .options = {set_option(),
-                  {.name = "split",
-                   .value = "SPLIT",
-                   .type = OptionType::kChoice,
-                   .initial = "train",
-                   .help = "Part of the data",
-                   .choices = {"train", "validation", "test"}},
-                  {.name = "first",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .initial = "0",
-                   .help = "First sample to show",
-                   .min = 0,
-                   .max = 1e15},
-                  {.name = "count",
-                   .value = "N",
-                   .type = OptionType::kInt,
-                   .initial = "8",
-                   .help = "How many",
-                   .min = 1,
-                   .max = 1e9}},
+                  choice("split", "SPLIT", {"train", "validation", "test"}, "Part of the data")
+                      .initially("train"),
+                  integer("first", "N", "First sample to show").initially("0").between(0, 1e15),
+                  integer("count", "N", "How many").initially("8").between(1, 1e9)},
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON"}},
       .run = run_sample};
 }

@@ -107,28 +107,23 @@ ExitCode run_text(const Args& args, Output& output) {
 }  // namespace
 
 Verb data_text_verb() {
-  return {
-      .name = "from-text",
-      .summary = "Make token files of plain text, byte by byte",
-      .description =
-          "For trying things out: ids 0 to 255 are the bytes of the text, 256 ends a document, so "
-          "the vocabulary is 257. A blank line ends a document and belongs to none; with "
-          "--documents file every file is one. `tools/tokenize` takes real tokenizers.",
-      .examples = {{"lockstep data from-text poems.txt --out poems", "poems.bin and poems.idx"},
-                   {"cat *.md | lockstep data from-text --out notes", "from standard input"}},
-      .options = {{.name = "out", .value = "PREFIX", .initial = "text", .help = "Files to write"},
-                  {.name = "documents",
-                   .value = "END",
-                   .type = OptionType::kChoice,
-                   .initial = "blank-line",
-                   .help = "What ends a document",
-                   .choices = {"blank-line", "file"}},
-                  {.name = "overwrite", .help = "Replace files that exist"}},
-      .positionals = {{.name = "TEXT",
-                       .help = "Text files; - or none: standard input",
-                       .required = false,
-                       .repeated = true}},
-      .run = run_text};
+  return {.name = "from-text",
+          .summary = "Make token files of plain text, byte by byte",
+          .description =
+              "For trying things out: ids 0 to 255 are the bytes of the text, 256 ends a document, "
+              "so the vocabulary is 257. A blank line ends a document and belongs to none; with "
+              "--documents file every file is one. `tools/tokenize` takes real tokenizers.",
+          .examples = {{"lockstep data from-text poems.txt --out poems", "poems.bin and poems.idx"},
+                       {"cat *.md | lockstep data from-text --out notes", "from standard input"}},
+          .options = {text("out", "PREFIX", "Files to write").initially("text"),
+                      choice("documents", "END", {"blank-line", "file"}, "What ends a document")
+                          .initially("blank-line"),
+                      flag("overwrite", "Replace files that exist")},
+          .positionals = {{.name = "TEXT",
+                           .help = "Text files; - or none: standard input",
+                           .required = false,
+                           .repeated = true}},
+          .run = run_text};
 }
 
 }  // namespace lockstep::cli

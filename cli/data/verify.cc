@@ -118,23 +118,14 @@ Verb data_verify_verb() {
       .name = "verify",
       .summary = "Read token files whole and check every token",
       .description =
-          "Checks that index and tokens agree to the byte, that every id lies in "
-          "the vocabulary, and, where asked, how documents end. Exit code 1 when "
-          "anything is wrong.",
+          "Checks that index and tokens agree to the byte, that every id lies in the vocabulary, "
+          "and, where asked, how documents end. Exit code 1 when anything is wrong.",
       .examples = {{"lockstep data verify corpus --vocab 50257", "ids of GPT-2's tokenizer"},
                    {"lockstep data verify corpus --vocab 257 --end 256", "what from-text wrote"}},
-      .options = {{.name = "vocab",
-                   .value = "IDS",
-                   .type = OptionType::kInt,
-                   .help = "Ids must lie below it (default: any that are not negative)",
-                   .min = 1,
-                   .max = 2147483647},
-                  {.name = "end",
-                   .value = "ID",
-                   .type = OptionType::kInt,
-                   .help = "Every document must end with this id",
-                   .min = 0,
-                   .max = 2147483647}},
+      .options =
+          {integer("vocab", "IDS", "Ids must lie below it (default: any that are not negative)")
+               .between(1, 2147483647),
+           integer("end", "ID", "Every document must end with this id").between(0, 2147483647)},
       .positionals = {{.name = "FILE", .help = "Prefix of a pair, or file", .repeated = true}},
       .run = run_verify};
 }

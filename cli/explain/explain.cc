@@ -67,9 +67,8 @@ Verb explain_verb() {
   return {.name = "explain",
           .summary = "Explain an error code",
           .description =
-              "Every error carries a code that keeps its meaning for ever. This says "
-              "what it means, with an example, and what to do; without a code it lists "
-              "them all.",
+              "Every error carries a code that keeps its meaning for ever. This says what it "
+              "means, with an example, and what to do; without a code it lists them all.",
           .examples = {{"lockstep explain LS0203", "what LS0203 means"},
                        {"lockstep explain", "all codes"}},
           .positionals = {{.name = "CODE", .help = "LS0203, or 203", .required = false}},

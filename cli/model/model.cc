@@ -329,21 +329,18 @@ Verb model_verb() {
   return {.name = "model",
           .summary = "Parameters, FLOPs and states of a model",
           .description =
-              "A model is a known name or a file with its sizes (`--fields` lists its keys). "
-              "FLOPs of attention are given in both conventions in use: counting only the keys a "
-              "query may see, and ignoring the mask. Training costs three forward passes. States "
-              "are those of one unsharded copy.",
+              "A model is a known name or a file with its sizes (`--fields` lists its keys). FLOPs "
+              "of attention are given in both conventions in use: counting only the keys a query "
+              "may see, and ignoring the mask. Training costs three forward passes. States are "
+              "those of one unsharded copy.",
           .examples = {{"lockstep model llama3-405b", "the sizes of a known model"},
                        {"lockstep model llama3-405b --seq 131072", "the cost of long sequences"},
                        {"lockstep model --list", "the known models"}},
-          .options = {{.name = "list", .help = "List the known models"},
-                      {.name = "fields", .help = "List the keys of a model file"},
-                      {.name = "seq",
-                       .value = "TOKENS",
-                       .type = OptionType::kInt,
-                       .help = "Sequence length for FLOPs (default: the model's, at most 8192)",
-                       .min = 1,
-                       .max = 1e9}},
+          .options = {flag("list", "List the known models"),
+                      flag("fields", "List the keys of a model file"),
+                      integer("seq", "TOKENS",
+                              "Sequence length for FLOPs (default: the model's, at most 8192)")
+                          .between(1, 1e9)},
           .positionals = {{.name = "MODEL", .help = "Name or file", .required = false}},
           .run = run_model};
 }

@@ -307,46 +307,6 @@ Error nothing_found(const PlanRequest& request, const PlanAnswer& answer) {
           "use a number of devices with more divisors, such as a multiple of 8"};
 }
 
-std::vector<Option> plan_answer_options() {
-  const auto real = [](const char* name, const char* value, const char* initial, const char* help,
-                       const char* group) {
-    return Option{.name = name,
-                  .value = value,
-                  .type = OptionType::kReal,
-                  .initial = initial,
-                  .help = help,
-                  .group = group,
-                  .min = 1e-9,
-                  .max = 1e30};
-  };
-  return {
-      {.name = "objective",
-       .value = "WHAT",
-       .type = OptionType::kChoice,
-       .initial = "time",
-       .help = "What is best: `time`, the fastest step on all devices; `goodput`, the most tokens "
-               "a second when failures are counted; `cost`, the fewest device-hours a token. The "
-               "last two may leave devices unused",
-       .group = "Answers",
-       .choices = {"time", "goodput", "cost"}},
-      {.name = "top",
-       .value = "N",
-       .type = OptionType::kInt,
-       .initial = "8",
-       .help = "Layouts to show, each of other degrees; with --calibration all kinds",
-       .group = "Answers",
-       .min = 1,
-       .max = 64},
-      real("tokens", "N", "", "Token budget: tells days and device-hours, as 15e12", "Answers"),
-      real("price", "MONEY", "", "Of a device-hour: tells what --tokens cost", "Answers"),
-      real("critical-batch", "TOKENS", "", "Warn when a step has more, see docs/noise-scale.md",
-           "Answers"),
-      real("mtbf", "HOURS", "50700", "Device-hours between failures (Llama 3, arXiv 2407.21783)",
-           "Failures"),
-      real("save", "SECONDS", "5", "That a checkpoint holds training up", "Failures"),
-      real("restart", "SECONDS", "300", "From a failure to the next step", "Failures")};
-}
-
 Objective objective_of(const Args& args) {
   const std::string text = args.text("objective");
   return text == "cost"      ? Objective::kCost

@@ -75,7 +75,6 @@ RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price)
 // Why nothing was found, for people.
 Error nothing_found(const PlanRequest& request, const PlanAnswer& answer);
 
-std::vector<Option> plan_answer_options();
 Objective objective_of(const Args& args);
 
 }  // namespace lockstep::cli

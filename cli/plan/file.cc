@@ -83,11 +83,9 @@ class PlanPut {
 }  // namespace
 
 Option plan_option() {
-  return {.name = "plan",
-          .value = "IN",
-          .help =
-              "Divide the run as this file of `lockstep plan --out` says; refused when that "
-              "was made for another model, sequence or batch"};
+  return text("plan", "IN",
+              "Divide the run as this file of `lockstep plan --out` says; refused when that was "
+              "made for another model, sequence or batch");
 }
 
 std::optional<config::Document> with_plan(const Args& args, config::Document run,

@@ -10,6 +10,7 @@
 #include "cli/text_file.h"
 #include "cli/verbs.h"
 #include "lockstep/planner/emit/emit.h"
+#include "lockstep/planner/lattice.h"
 #include "lockstep/planner/layout_of.h"
 
 namespace lockstep::cli {
@@ -92,62 +93,115 @@ ExitCode run_plan(const Args& args, Output& output) {
   return best.finalist.priced.price.fits ? code : ExitCode::kCheckFailed;
 }
 
-std::vector<Option> plan_options() {
-  std::vector<Option> list = plan_request_options();
-  for (Option& option : plan_answer_options()) list.push_back(std::move(option));
+Option positive(const char* name, const char* value, const char* help) {
+  return real(name, value, help).between(1e-9, 1e30);
+}
+
+std::vector<Option> questions() {
+  return {
+      text("model", "MODEL", "A known model or a model file, when there is no FILE"),
+      text("cluster", "CLUSTER",
+           "A cluster such as h100:16384, or a cluster file; in place of that of FILE"),
+      integer("seq", "TOKENS", "Tokens in a sequence; in place of those of FILE")
+          .between(1, 2147483647),
+      integer("global-batch", "N",
+              "Sequences in a step, over all devices; in place of those of FILE")
+          .between(1, 1e12),
+      text("layout", "LAYOUT",
+           "Price this layout instead of seeking one, as tp=8,pp=16,zero=1,schedule=interleaved; "
+           "dp is what is left, other settings that are not said are sought"),
+      text("schedules", "NAMES",
+           "Pipeline schedules to choose from, as 1f1b,interleaved [default: all that have a "
+           "closed form]"),
+      flag("runnable", "Only layouts that this version runs: no context or expert parallelism"),
+      choice("dtype", "TYPE", {"bf16", "fp8"}, "Type of matrix products").initially("bf16"),
+      text("calibration", "IN",
+           "What `lockstep calibrate` measured of FILE on this machine: layouts are timed op by op "
+           "with it. A directory stands for its *.json files; several add up, one for each "
+           "microbatch and tp")
+          .repeats()};
+}
+
+std::vector<Option> answers() {
+  return {
+      choice("objective", "WHAT", {"time", "goodput", "cost"},
+             "What is best: `time`, the fastest step on all devices; `goodput`, the most tokens a "
+             "second when failures are counted; `cost`, the fewest device-hours a token. The last "
+             "two may leave devices unused")
+          .initially("time"),
+      integer("top", "N", "Layouts to show, each of other degrees; with --calibration all kinds")
+          .initially("8")
+          .between(1, 64),
+      positive("tokens", "N", "Token budget: tells days and device-hours, as 15e12"),
+      positive("price", "MONEY", "Of a device-hour: tells what --tokens cost"),
+      positive("critical-batch", "TOKENS", "Warn when a step has more, see docs/noise-scale.md")};
+}
+
+std::vector<Option> failures() {
+  return {positive("mtbf", "HOURS", "Device-hours between failures (Llama 3, arXiv 2407.21783)")
+              .initially("50700"),
+          positive("save", "SECONDS", "That a checkpoint holds training up").initially("5"),
+          positive("restart", "SECONDS", "From a failure to the next step").initially("300")};
+}
+
+std::vector<Option> forms() {
   std::vector<std::string> names;
   for (const planner::Framework& framework : planner::frameworks())
     names.emplace_back(framework.name);
-  list.push_back({.name = "explain",
-                  .help = "Why this one: what its neighbours lose, what more memory or network "
-                          "would buy, what the rule of thumb says",
-                  .group = "Answers"});
-  list.push_back({.name = "memory",
-                  .help = "Bars of what each pipeline rank holds, and what its device has",
-                  .group = "Answers"});
-  list.push_back({.name = "svg",
-                  .value = "OUT",
-                  .help = "With --memory: the bars as a picture",
-                  .group = "Answers"});
-  list.push_back({.name = "emit",
-                  .value = "FRAMEWORK",
-                  .type = OptionType::kChoice,
-                  .help = "Print the best layout in the words of another framework, and what it "
-                          "cannot express",
-                  .group = "Answers",
-                  .choices = names});
-  list.push_back(
-      {.name = "out",
-       .value = "OUT",
-       .help = "Write the best layout as a run file, for `lockstep train --plan OUT FILE`",
-       .group = "Answers",
-       .letter = 'o'});
-  return list;
+  return {
+      flag("explain",
+           "Why this one: what its neighbours lose, what more memory or network would "
+           "buy, what the rule of thumb says"),
+      flag("memory", "Bars of what each pipeline rank holds, and what its device has"),
+      text("svg", "OUT", "With --memory: the bars as a picture"),
+      choice("emit", "FRAMEWORK", names,
+             "Print the best layout in the words of another framework, and what it cannot express"),
+      text("out", "OUT",
+           "Write the best layout as a run file, for `lockstep train --plan OUT FILE`")
+          .short_name('o')};
+}
+
+std::vector<Option> plan_options() {
+  return grouped(
+      {{"What", questions()},
+       {"Answers",
+        {text("what-if", "WHAT=FACTORx",
+              "The best layout with so much more: memory, network, scale-up, flops or "
+              "batch, as network=2x")
+             .repeats()}},
+       {"What",
+        {real("headroom", "SHARE",
+              "Of a device's memory that a layout has to leave free; one of --layout need not")
+             .initially(strf("%g", planner::kHeadroom))
+             .between(0, 0.9),
+         set_option()}},
+       {"Answers", answers()},
+       {"Failures", failures()},
+       {"Answers", forms()}});
 }
 
 }  // namespace
 
 Verb plan_verb() {
-  return {
-      .name = "plan",
-      .summary = "Find the best layout for a model and a cluster",
-      .description =
-          "Prices every layout of the model on the cluster in closed form, simulates the best, and "
-          "shows them with their time, memory and cost. Also prices layouts that this version does "
-          "not run. Exit code 1 when nothing fits.",
-      .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
-                   {"lockstep plan --model llama3-8b --cluster h100:8 --seq 8192 "
-                    "--global-batch 512",
-                    "without a file"},
-                   {"lockstep plan run.toml --explain", "with reasons"},
-                   {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
-                   {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
-      .options = plan_options(),
-      .positionals = {{.name = "FILE",
-                       .help = "Run file, in TOML or JSON: gives model, cluster and batch; its "
-                               "[layout], if any, is compared",
-                       .required = false}},
-      .run = run_plan};
+  return {.name = "plan",
+          .summary = "Find the best layout for a model and a cluster",
+          .description =
+              "Prices every layout of the model on the cluster in closed form, simulates the best, "
+              "and shows them with their time, memory and cost. Also prices layouts that this "
+              "version does not run. Exit code 1 when nothing fits.",
+          .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
+                       {"lockstep plan --model llama3-8b --cluster h100:8 --seq 8192 "
+                        "--global-batch 512",
+                        "without a file"},
+                       {"lockstep plan run.toml --explain", "with reasons"},
+                       {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
+                       {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
+          .options = plan_options(),
+          .positionals = {{.name = "FILE",
+                           .help = "Run file, in TOML or JSON: gives model, cluster and batch; its "
+                                   "[layout], if any, is compared",
+                           .required = false}},
+          .run = run_plan};
 }
 
 }  // namespace lockstep::cli

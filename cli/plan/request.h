@@ -43,8 +43,6 @@ struct PlanRequest {
   PlanRequest& operator=(const PlanRequest&) = delete;
 };
 
-std::vector<Option> plan_request_options();
-
 // False, with every mistake in `report`.
 bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report);
 

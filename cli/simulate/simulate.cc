@@ -83,33 +83,31 @@ ExitCode run_simulate(const Args& args, Output& output) {
 }  // namespace
 
 Verb simulate_verb() {
-  return {
-      .name = "simulate",
-      .summary = "Time pipeline schedules, compare and draw them",
-      .description =
-          "Runs one step of a pipeline on a virtual clock and shows who computes what when, how "
-          "long the step takes, how much of that is bubble (time in which the busiest coordinate "
-          "stands idle) and how many activations are held. Stages are timed whole, and a tensor "
-          "arrives a hop after it was made. With --zero, --recompute or a run file the whole step "
-          "is "
-          "timed op by op, with its transfers, gathers and reductions. Communication takes no time "
-          "unless told. docs/schedules.md describes the schedules.",
-      .examples = {{"lockstep simulate --schedule zbv", "draw a schedule"},
-                   {"lockstep simulate --pp 8 --microbatches 32 --compare all --p2p 0.05",
-                    "one table of all"},
-                   {"lockstep simulate --pp 8 --schedule auto --memory-cap 6",
-                    "search for the fastest that holds six microbatches"},
-                   {"lockstep simulate --zero 3 --gather 0.5 --reduce 1 --svg step.svg",
-                    "a whole step with its collectives, as a picture"},
-                   {"lockstep simulate run.toml --schedule interleaved:4 --trace step.json",
-                    "a run, for Perfetto"},
-                   {"lockstep simulate run.toml --calibration cal.json --against run.timeline",
-                    "in seconds, and what a measured run says to that"}},
-      .options = simulate_options(),
-      .positionals = {{.name = "FILE",
-                       .help = "Run file, in TOML or JSON: gives model, layout and batch",
-                       .required = false}},
-      .run = run_simulate};
+  return {.name = "simulate",
+          .summary = "Time pipeline schedules, compare and draw them",
+          .description =
+              "Runs one step of a pipeline on a virtual clock and shows who computes what when, "
+              "how long the step takes, how much of that is bubble (time in which the busiest "
+              "coordinate stands idle) and how many activations are held. Stages are timed whole, "
+              "and a tensor arrives a hop after it was made. With --zero, --recompute or a run "
+              "file the whole step is timed op by op, with its transfers, gathers and reductions. "
+              "Communication takes no time unless told. docs/schedules.md describes the schedules.",
+          .examples = {{"lockstep simulate --schedule zbv", "draw a schedule"},
+                       {"lockstep simulate --pp 8 --microbatches 32 --compare all --p2p 0.05",
+                        "one table of all"},
+                       {"lockstep simulate --pp 8 --schedule auto --memory-cap 6",
+                        "search for the fastest that holds six microbatches"},
+                       {"lockstep simulate --zero 3 --gather 0.5 --reduce 1 --svg step.svg",
+                        "a whole step with its collectives, as a picture"},
+                       {"lockstep simulate run.toml --schedule interleaved:4 --trace step.json",
+                        "a run, for Perfetto"},
+                       {"lockstep simulate run.toml --calibration cal.json --against run.timeline",
+                        "in seconds, and what a measured run says to that"}},
+          .options = simulate_options(),
+          .positionals = {{.name = "FILE",
+                           .help = "Run file, in TOML or JSON: gives model, layout and batch",
+                           .required = false}},
+          .run = run_simulate};
 }
 
 }  // namespace lockstep::cli

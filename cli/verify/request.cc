@@ -223,41 +223,23 @@ class Reader {
 }  // namespace
 
 std::vector<Option> verify_request_options() {
-  return {
-      {.name = "layouts",
-       .value = "WHICH",
-       .help = "Layouts to verify: `all`; `pairs` or `triples`, a selection that meets every pair "
-               "or triple of settings; or names separated by semicolons, as \"pp2 dp2 zero3; "
-               "dp4\". Without it the layout of FILE, without that `pairs`",
-       .group = "What"},
-      {.name = "ranks",
-       .value = "N",
-       .type = OptionType::kInt,
-       .help = "For `all`, `pairs` and `triples`: on 1, 2, 4 and so on up to N ranks; 4 when not "
-               "given",
-       .group = "What",
-       .min = 1,
-       .max = static_cast<double>(kMaxRanks)},
-      {.name = "model",
-       .value = "MODEL",
-       .help = "A known model or a model file, in place of that of FILE",
-       .group = "What"},
-      {.name = "shrink", .help = "Verify a small model of the same structure", .group = "What"},
-      {.name = "steps",
-       .value = "N",
-       .type = OptionType::kInt,
-       .initial = "3",
-       .help = "Steps of training",
-       .group = "What",
-       .min = 1,
-       .max = 100},
-      {.name = "dtype",
-       .value = "TYPE",
-       .type = OptionType::kChoice,
-       .initial = "f64",
-       .help = "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains",
-       .group = "What",
-       .choices = {"f64", "f32", "bf16"}}};
+  return grouped(
+      {{"What",
+        {text(
+             "layouts", "WHICH",
+             "Layouts to verify: `all`; `pairs` or `triples`, a selection that meets every pair or "
+             "triple of settings; or names separated by semicolons, as \"pp2 dp2 zero3; dp4\". "
+             "Without it the layout of FILE, without that `pairs`"),
+         integer("ranks", "N",
+                 "For `all`, `pairs` and `triples`: on 1, 2, 4 and so on up to N ranks; 4 when not "
+                 "given")
+             .between(1, static_cast<double>(kMaxRanks)),
+         text("model", "MODEL", "A known model or a model file, in place of that of FILE"),
+         flag("shrink", "Verify a small model of the same structure"),
+         integer("steps", "N", "Steps of training").initially("3").between(1, 100),
+         choice("dtype", "TYPE", {"f64", "f32", "bf16"},
+                "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains")
+             .initially("f64")}}});
 }
 
 std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report) {

@@ -12,14 +12,13 @@ namespace {
 
 std::vector<Option> options() {
   std::vector<Option> list = verify_request_options();
-  list.push_back({.name = "processes",
-                  .help = "One process per rank, over gloo; layouts of exactly --ranks ranks",
-                  .group = "How"});
-  list.push_back({.name = "verbose", .help = "Print a line for every layout", .group = "How"});
-  list.push_back({.name = "markdown", .help = "Print a table of verdicts", .group = "How"});
-  Option set = set_option();
-  set.group = "How";
-  list.push_back(std::move(set));
+  for (Option& option :
+       grouped({{"How",
+                 {flag("processes",
+                       "One process per rank, over gloo; layouts of exactly --ranks ranks"),
+                  flag("verbose", "Print a line for every layout"),
+                  flag("markdown", "Print a table of verdicts"), set_option()}}}))
+    list.push_back(std::move(option));
   return list;
 }
 
@@ -31,12 +30,11 @@ Verb verify_verb() {
       .summary = "Prove that layouts train what one device would",
       .description =
           "Trains a few steps on one rank and again under every layout, and compares loss, "
-          "gradient "
-          "norm, every gradient, moment and parameter. Layouts of equal tensor and data degree, "
-          "microbatch size and reduction must agree to the bit; bytes sent and tensor memory must "
-          "be what was "
-          "predicted. Exit code 1 when a layout fails; its first differing tensor is named. Needs "
-          "no arguments; without FILE and --model it verifies on a built-in small llama.",
+          "gradient norm, every gradient, moment and parameter. Layouts of equal tensor and data "
+          "degree, microbatch size and reduction must agree to the bit; bytes sent and tensor "
+          "memory must be what was predicted. Exit code 1 when a layout fails; its first differing "
+          "tensor is named. Needs no arguments; without FILE and --model it verifies on a built-in "
+          "small llama.",
       .examples = {{"lockstep verify", "a built-in model, on up to four threads"},
                    {"lockstep verify --layouts all --ranks 8", "every layout of up to eight ranks"},
                    {"lockstep verify run.toml --shrink",
