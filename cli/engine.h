@@ -1,6 +1,6 @@
-// What verbs need LibTorch for. It is in a module beside the program, liblockstep_torch.so, which is
-// loaded when the first such verb runs: loading LibTorch takes 0.2 s, ten times what most other verbs
-// take in all.
+// What verbs need LibTorch for. It is in a module beside the program, liblockstep_torch.so, which
+// is loaded when the first such verb runs: loading LibTorch takes 0.2 s, ten times what most other
+// verbs take in all.
 #pragma once
 
 #include <span>
@@ -22,8 +22,13 @@ struct Engine {
   std::vector<Finding> (*check)();  // what of it works on this machine
 };
 
-// For `user`, named in the error: a build without LibTorch has no engine, and the module or LibTorch
-// may fail to load. The engine lives as long as the process. Any thread.
+// The functions of that table, each in torch/run.cc of its verb.
+ExitCode run_train(const Args& args, Output& output);
+ExitCode run_verify(const Args& args, Output& output);
+ExitCode run_calibrate(const Args& args, Output& output);
+
+// For `user`, named in the error: a build without LibTorch has no engine, and the module or
+// LibTorch may fail to load. The engine lives as long as the process. Any thread.
 Result<const Engine*> load_engine(const std::string& user);
 
 }  // namespace lockstep::cli

@@ -1,17 +1,24 @@
-// lockstep checkpoint: what checkpoints there are, what is in them, whether they are whole, how two differ.
+// lockstep checkpoint: what checkpoints there are, what is in them, whether they are whole, how two
+// differ.
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "cli/checkpoint/check.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/units.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/identity.h"
 #include "lockstep/files/safetensors.h"
 
 namespace lockstep::cli {
@@ -197,6 +204,235 @@ ExitCode run_checkpoint_show(const Args& args, Output& output) {
   output.out << '\n';
   print_table(output.out, rows, "llllr");
   return ExitCode::kOk;
+}
+
+using checkpoint::Slice;
+
+// A line on a terminal that tells how far reading has come.
+class ReadProgress {
+ public:
+  ReadProgress(Output& output, std::int64_t all) : output_(output), all_(all) {}
+  ~ReadProgress() {
+    if (shown_) output_.err << "\r\x1b[K" << std::flush;
+  }
+  void add(std::int64_t bytes) {
+    done_ += bytes;
+    if (!output_.live || done_ - told_ < (std::int64_t{64} << 20)) return;
+    told_ = done_;
+    shown_ = true;
+    output_.err << "\r\x1b[K" << to_text(Bytes{done_}) << " of " << to_text(Bytes{all_})
+                << std::flush;
+  }
+
+ private:
+  Output& output_;
+  const std::int64_t all_;
+  std::int64_t done_ = 0, told_ = 0;
+  bool shown_ = false;
+};
+
+struct Verified {
+  std::string path;
+  std::int64_t bytes = 0;
+  Seconds time;
+  Result<void> result;
+};
+
+Verified verify_one(const std::string& path, Output& output) {
+  const RealClock clock;
+  Result<Checkpoint> opened = Checkpoint::open(path);
+  if (!opened.ok()) return {path, 0, {}, opened.error()};
+  ReadProgress progress(output, opened->file_bytes());
+  Result<void> result = opened->verify([&](std::int64_t bytes) { progress.add(bytes); });
+  if (result.ok()) result = checkpoint::check_holds_model(opened->manifest(), path);
+  return {path, opened->file_bytes(), clock.now().since_start, result};
+}
+
+ExitCode run_checkpoint_verify(const Args& args, Output& output) {
+  const std::string path = args.text("PATH");
+  std::vector<std::string> paths = {path};
+  if (!checkpoint::is_checkpoint(path)) paths = checkpoint::candidates(files::real_disk(), path);
+  if (paths.empty())
+    return fail(output, Error{Code::kNoCheckpoint, "there is no checkpoint in `" + path + "`",
+                              "checkpoints are folders step-N in it"});
+  Json list = Json::array();
+  bool all_whole = true;
+  for (const std::string& each : paths) {
+    const Verified one = verify_one(each, output);
+    all_whole = all_whole && one.result.ok();
+    if (output.json) {
+      list.push(
+          Json::object({{"path", each},
+                        {"whole", one.result.ok()},
+                        {"bytes", one.bytes},
+                        {"seconds", one.time.value},
+                        {"error", one.result.ok() ? Json() : Json(one.result.error().message)}}));
+    } else if (one.result.ok()) {
+      output.out << each << ": whole, " << to_text(Bytes{one.bytes}) << " in " << to_text(one.time)
+                 << '\n';
+    } else {
+      output.out << each << ": NOT WHOLE\n";
+      fail(output, one.result.error());
+    }
+  }
+  if (output.json)
+    print_json(output, Json::object({{"schema", "lockstep.checkpoint.verify/1"},
+                                     {"whole", all_whole},
+                                     {"checkpoints", std::move(list)}}));
+  return all_whole ? ExitCode::kOk : ExitCode::kCheckFailed;
+}
+
+// How one tensor differs.
+struct TensorDifference {
+  std::string tensor;
+  std::string role;
+  std::string what;  // of shapes or presence; empty: values
+  std::int64_t elements = 0;
+  std::int64_t different = 0;
+  double largest = 0;  // of a difference
+  bool is_equal() const { return what.empty() && different == 0; }
+};
+
+constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 20;
+
+Result<void> compare_values(Checkpoint& a, Checkpoint& b, const TensorRecord& tensor,
+                            TensorDifference& found) {
+  std::vector<double> left(static_cast<std::size_t>(kElementsAtOnce)), right = left;
+  for (std::int64_t begin = 0; begin < found.elements; begin += kElementsAtOnce) {
+    const std::int64_t end = std::min(begin + kElementsAtOnce, found.elements);
+    const Slice part = {tensor.name, tensor.role, tensor.shape, checkpoint::whole(tensor.shape),
+                        begin,       end};
+    const auto count = static_cast<std::size_t>(end - begin);
+    for (auto* side : {&a, &b}) {
+      const std::span values = std::span(side == &a ? left : right).first(count);
+      const auto read = side->read(part, DType::kF64, std::as_writable_bytes(values));
+      if (!read.ok()) return read;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (std::bit_cast<std::uint64_t>(left[i]) == std::bit_cast<std::uint64_t>(right[i])) continue;
+      ++found.different;
+      const double difference = std::abs(left[i] - right[i]);
+      found.largest = std::isnan(difference) || std::isnan(found.largest)
+                          ? std::numeric_limits<double>::quiet_NaN()
+                          : std::max(found.largest, difference);
+    }
+  }
+  return {};
+}
+
+Result<std::vector<TensorDifference>> compare_tensors(Checkpoint& a, Checkpoint& b) {
+  std::vector<TensorDifference> all;
+  for (const TensorRecord& tensor : a.manifest().tensors) {
+    TensorDifference found = {tensor.name, std::string(checkpoint::to_text(tensor.role)), "",
+                              checkpoint::whole(tensor.shape).volume()};
+    const TensorRecord* const other = b.manifest().find(tensor.name, tensor.role);
+    if (other == nullptr)
+      found.what = "only in A";
+    else if (other->shape != tensor.shape)
+      found.what =
+          files::shape_text(tensor.shape) + " in A, " + files::shape_text(other->shape) + " in B";
+    else if (const auto done = compare_values(a, b, tensor, found); !done.ok())
+      return done.error();
+    all.push_back(std::move(found));
+  }
+  for (const TensorRecord& tensor : b.manifest().tensors)
+    if (a.manifest().find(tensor.name, tensor.role) == nullptr)
+      all.push_back({tensor.name, std::string(checkpoint::to_text(tensor.role)), "only in B",
+                     checkpoint::whole(tensor.shape).volume()});
+  return all;
+}
+
+// "layers" of the model, "lr" of the training: name, value in A, value in B.
+using FactRow = std::vector<std::string>;
+
+std::vector<FactRow> compare_facts(const Manifest& a, const Manifest& b) {
+  std::vector<FactRow> rows;
+  const auto add = [&](const std::string& name, const std::string& left, const std::string& right) {
+    if (left != right) rows.push_back({name, left, right});
+  };
+  add("step", std::to_string(a.step), std::to_string(b.step));
+  add("samples", std::to_string(a.samples), std::to_string(b.samples));
+  add("tokens", std::to_string(a.tokens), std::to_string(b.tokens));
+  add("data", a.data, b.data);
+  const auto value = [](const checkpoint::Facts& facts, const std::string& key) {
+    for (const auto& [name, text] : facts)
+      if (name == key) return text;
+    return std::string("-");
+  };
+  for (const auto& [title, left, right] :
+       {std::tuple("model.", &a.model, &b.model), std::tuple("train.", &a.config, &b.config)}) {
+    std::set<std::string> keys;
+    for (const auto* facts : {left, right})
+      for (const auto& [key, text] : *facts)
+        if (keys.insert(key).second) add(title + key, value(*left, key), value(*right, key));
+  }
+  return rows;
+}
+
+void print_diff(Output& output, const std::vector<FactRow>& facts,
+                const std::vector<TensorDifference>& tensors) {
+  if (!facts.empty()) {
+    Rows rows = {{"", "A", "B"}};
+    rows.insert(rows.end(), facts.begin(), facts.end());
+    print_table(output.out, rows, "lll");
+  }
+  Rows rows = {{"tensor", "role", "elements", "different", "largest"}};
+  std::int64_t equal = 0, elements = 0;
+  for (const TensorDifference& one : tensors) {
+    if (one.is_equal()) {
+      ++equal;
+      elements += one.elements;
+      continue;
+    }
+    if (one.what.empty())
+      rows.push_back({one.tensor, one.role, with_commas(one.elements), with_commas(one.different),
+                      strf("%.3g", one.largest)});
+    else
+      rows.push_back({one.tensor, one.role, with_commas(one.elements), one.what, "-"});
+  }
+  if (rows.size() > 1) {
+    if (!facts.empty()) output.out << '\n';
+    print_table(output.out, rows, "llrrr");
+  }
+  if (!facts.empty() || rows.size() > 1) output.out << '\n';
+  output.out << counted(equal, "tensor") << " of " << tensors.size() << " with "
+             << counted(elements, "element") << (equal == 1 ? " is" : " are")
+             << " equal bit for bit\n";
+}
+
+Json diff_json(const std::vector<FactRow>& facts, const std::vector<TensorDifference>& tensors,
+               bool same) {
+  Json facts_json = Json::array(), list = Json::array();
+  for (const FactRow& row : facts)
+    facts_json.push(Json::object({{"name", row[0]}, {"a", row[1]}, {"b", row[2]}}));
+  for (const TensorDifference& one : tensors)
+    if (!one.is_equal())
+      list.push(Json::object({{"tensor", one.tensor},
+                              {"role", one.role},
+                              {"elements", one.elements},
+                              {"different", one.different},
+                              {"largest", one.largest},
+                              {"what", one.what.empty() ? "values" : one.what}}));
+  return Json::object({{"schema", "lockstep.checkpoint.diff/1"},
+                       {"same", same},
+                       {"facts", std::move(facts_json)},
+                       {"compared", static_cast<std::int64_t>(tensors.size())},
+                       {"tensors", std::move(list)}});
+}
+
+ExitCode run_checkpoint_diff(const Args& args, Output& output) {
+  Result<Checkpoint> a = Checkpoint::open(args.text("A")), b = Checkpoint::open(args.text("B"));
+  if (!a.ok()) return fail(output, a.error());
+  if (!b.ok()) return fail(output, b.error());
+  const auto tensors = compare_tensors(*a, *b);
+  if (!tensors.ok()) return fail(output, tensors.error());
+  const auto facts = compare_facts(a->manifest(), b->manifest());
+  const bool same = facts.empty() && std::ranges::all_of(*tensors, &TensorDifference::is_equal);
+  if (output.json)
+    print_json(output, diff_json(facts, *tensors, same));
+  else
+    print_diff(output, facts, *tensors);
+  return same ? ExitCode::kOk : ExitCode::kCheckFailed;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cli/run_file.h"
-#include "cli/simulate/workload.h"
+#include "cli/simulate/timing.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"

@@ -76,8 +76,6 @@ struct SimulateRequest {
 inline constexpr double kMostTime = 1e9;
 inline constexpr double kMostCount = 1e6;
 
-std::vector<Option> simulate_options();  // simulate_options.cc
-
 // The step of a run, as its own file says it.
 SimulateRequest request_of(const spec::Spec& spec);
 

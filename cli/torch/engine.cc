@@ -1,4 +1,4 @@
-#include "cli/torch/engine.h"
+#include "cli/engine.h"
 
 #include "lockstep/comm/backends/backends.h"
 #include "lockstep/doctor/engine_check.h"

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "cli/engine.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
+#include "cli/verbs.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/user_model.h"
 #include "lockstep/spec/layout_space.h"
@@ -20,9 +23,9 @@ constexpr std::int64_t kMaxRanks = 64;
 constexpr std::int64_t kMaxParameters = 50'000'000;  // several whole copies are kept
 constexpr std::int64_t kShortSeq = 32;
 
-// Awkward on purpose: layers that no even number of stages divides, but enough for two stages
-// on every rank; queries that share a key-value head; a vocabulary that is no round number, but one that
-// four tensor ranks divide, as they do the key-value heads.
+// Awkward on purpose: layers that no even number of stages divides, but enough for two stages on
+// every rank; queries that share a key-value head; a vocabulary that is no round number, but one
+// that four tensor ranks divide, as they do the key-value heads.
 std::string built_in_run(std::int64_t ranks) {
   return join_parts(R"(
 [model]
@@ -90,8 +93,8 @@ class Reader {
     return true;
   }
 
-  // Few layers, but no fewer than the stages of the layout asked for, and heads for its tensor ranks;
-  // few and short sequences, but as many as keep its pipeline full.
+  // Few layers, but no fewer than the stages of the layout asked for, and heads for its tensor
+  // ranks; few and short sequences, but as many as keep its pipeline full.
   void shrink() {
     spec::Spec& spec = request_.spec;
     const std::int64_t layers = spec.model.layers;
@@ -220,9 +223,7 @@ class Reader {
   VerifyRequest request_;
 };
 
-}  // namespace
-
-std::vector<Option> verify_request_options() {
+std::vector<Option> verify_options() {
   return grouped(
       {{"What",
         {text(
@@ -239,11 +240,41 @@ std::vector<Option> verify_request_options() {
          integer("steps", "N", "Steps of training").initially("3").between(1, 100),
          choice("dtype", "TYPE", {"f64", "f32", "bf16"},
                 "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains")
-             .initially("f64")}}});
+             .initially("f64")}},
+       {"How",
+        {flag("processes", "One process per rank, over gloo; layouts of exactly --ranks ranks"),
+         flag("verbose", "Print a line for every layout"),
+         flag("markdown", "Print a table of verdicts"), set_option()}}});
 }
+
+}  // namespace
 
 std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report) {
   return Reader(args, report).read();
+}
+
+Verb verify_verb() {
+  return {
+      .name = "verify",
+      .summary = "Prove that layouts train what one device would",
+      .description =
+          "Trains a few steps on one rank and again under every layout, and compares loss, "
+          "gradient norm, every gradient, moment and parameter. Layouts of equal tensor and data "
+          "degree, microbatch size and reduction must agree to the bit; bytes sent and tensor "
+          "memory must be what was predicted. Exit code 1 when a layout fails; its first differing "
+          "tensor is named. Needs no arguments; without FILE and --model it verifies on a built-in "
+          "small llama.",
+      .examples = {{"lockstep verify", "a built-in model, on up to four threads"},
+                   {"lockstep verify --layouts all --ranks 8", "every layout of up to eight ranks"},
+                   {"lockstep verify run.toml --shrink",
+                    "the layout of a run file, on a small model of its kind"},
+                   {"lockstep verify --layouts \"pp2 dp2 zero3\" --processes",
+                    "one layout, over processes"}},
+      .options = verify_options(),
+      .positionals = {{.name = "FILE",
+                       .help = "Run file, in TOML or JSON: gives model, batch and optimizer",
+                       .required = false}},
+      .engine = &Engine::verify};
 }
 
 }  // namespace lockstep::cli

@@ -17,9 +17,6 @@ struct VerifyRequest {
   std::string selection;              // "every pair of settings, of 654 layouts"; empty: by name
 };
 
-// The options that decide it.
-std::vector<Option> verify_request_options();
-
 // Nothing when something is wrong; every mistake is in `report`.
 std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report);
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/simulate/workload.h"
+#include "cli/simulate/timing.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/cost/measured/calibrated_prices.h"

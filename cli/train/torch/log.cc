@@ -9,8 +9,16 @@
 
 #include "cli/help.h"
 #include "cli/ranks.h"
+#include "cli/simulate/timing.h"
 #include "cli/table.h"
+#include "cli/text_file.h"
+#include "lockstep/base/check.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/cost/program_bytes.h"
+#include "lockstep/draw/figure_of.h"
+#include "lockstep/draw/trace.h"
+#include "lockstep/pipeline/catalog.h"
+#include "lockstep/spec/step_sizes.h"
 
 namespace lockstep::cli {
 namespace {
@@ -52,6 +60,62 @@ std::string_view word_of(train::Ending ending) {
   return ending == train::Ending::kFinished  ? "finished"
          : ending == train::Ending::kStopped ? "stopped"
                                              : "diverged";
+}
+
+void scale(draw::Figure& figure, double factor) {
+  figure.makespan = figure.makespan * factor;
+  for (draw::Band& band : figure.bands) {
+    for (draw::Lane& lane : band.lanes)
+      for (draw::Bar& bar : lane.bars) {
+        bar.start = bar.start * factor;
+        bar.end = bar.end * factor;
+      }
+    for (draw::Level& level : band.memory) level.time = level.time * factor;
+  }
+}
+
+Result<draw::Figure> predicted_figure(const RunFiles& files, const spec::Spec& spec,
+                                      Seconds measured) {
+  SimulateRequest request = request_of(spec);
+  request.calibration = files.calibration;
+  const auto timing = Timing::create(request);
+  if (!timing.ok()) return timing.error();
+  const auto timed = timing->time(request.entrants.front());
+  if (!timed.ok()) return timed.error();
+  draw::Figure figure = timed->figure;
+  figure.title = "predicted";
+  if (request.calibration) return figure;
+  scale(figure, measured.value / timed->makespan.value);
+  figure.time_unit = "s";
+  figure.title = "predicted by FLOPs";
+  return figure;
+}
+
+// Writes those that are wanted and returns their names. The trace shows the last step of
+// `measured`, which is of `program`, the program of `spec`. Without a calibration the prediction is
+// in proportion to FLOPs and drawn as long as the measured step; its title says so.
+Result<std::vector<std::string>> write_run_files(const RunFiles& files, const spec::Spec& spec,
+                                                 const program::Program& program,
+                                                 const cost::RunTimeline& measured) {
+  std::vector<std::string> written;
+  if (!files.timeline.empty()) {
+    if (auto done = write_text(files.timeline, write_timeline(measured)); !done.ok())
+      return done.error();
+    written.push_back(files.timeline);
+  }
+  if (files.trace.empty()) return written;
+  const program::StepTimeline& step = measured.steps.back();
+  Result<model::Model> model = model::describe(spec.model);
+  if (!model.ok()) return model.error();
+  draw::Figure run = draw::figure_of(
+      program, step, cost::program_bytes(*model, program.step, spec::step_sizes(spec)));
+  run.title = join_parts("measured, step ", step.step + 1);
+  Result<draw::Figure> predicted = predicted_figure(files, spec, run.makespan);
+  if (!predicted.ok()) return predicted.error();
+  const std::vector<draw::Figure> both = {*std::move(predicted), std::move(run)};
+  if (auto done = write_text(files.trace, draw::trace(both)); !done.ok()) return done.error();
+  written.push_back(files.trace);
+  return written;
 }
 
 }  // namespace
@@ -171,8 +235,8 @@ std::string TrainLog::way_back() const {
                         : join_parts("the last good checkpoint is ", saved_, "; ", command);
 }
 
-// Of the table, with the noise scale where it is measured; columns at the end that the terminal has no
-// room for are left out.
+// Of the table, with the noise scale where it is measured; columns at the end that the terminal has
+// no room for are left out.
 std::string TrainLog::line(std::vector<std::string> cells, const std::string& noise) const {
   std::vector<int> widths = {5, 8, 9, 7, 9, 8, 8};
   if (measures_noise()) {

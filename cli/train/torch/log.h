@@ -9,15 +9,32 @@
 #include <string>
 #include <vector>
 
-#include "cli/train/torch/wishes.h"
+#include "cli/simulate/request.h"
 #include "cli/verb.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/cost/measured/run_timeline.h"
 #include "lockstep/metrics/progress.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/predictions.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::cli {
+
+// Times that a run leaves behind: a trace in which prediction and run stand one above the other,
+// and a timeline that `lockstep simulate --against` reads.
+struct RunFiles {
+  std::string trace, timeline;                 // names; empty: not wanted
+  std::optional<CalibrationFile> calibration;  // of the same run, to predict seconds with
+  bool any() const { return !trace.empty() || !timeline.empty(); }
+};
+
+// Besides what becomes of the run: what is told of it.
+struct TrainWishes : train::RunOptions {
+  std::int64_t every = 1;  // steps between two lines
+  bool oracle = false;     // print bits and a digest of the state, and nothing else
+  RunFiles files = {};
+  std::string metrics = {};  // directory of metrics.jsonl and event files; empty: none
+};
 
 ExitCode exit_code_of(train::Ending ending);
 

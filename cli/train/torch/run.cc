@@ -1,7 +1,10 @@
-// lockstep train: runs a job on threads, on processes it starts, or as one rank of a launcher's job.
+// lockstep train: runs a job on threads, on processes it starts, or as one rank of a launcher's
+// job.
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -9,20 +12,26 @@
 #include <utility>
 #include <vector>
 
+#include "cli/engine.h"
 #include "cli/help.h"
 #include "cli/plan/file.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
-#include "cli/torch/engine.h"
-#include "cli/train/torch/data.h"
+#include "cli/text_file.h"
 #include "cli/train/torch/log.h"
-#include "cli/train/torch/wishes.h"
+#include "lockstep/base/check.h"
+#include "lockstep/base/result.h"
+#include "lockstep/checkpoint/folder.h"
 #include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
+#include "lockstep/data/corpus_tokens.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/data/token_source.h"
 #include "lockstep/spec/legal.h"
 #include "lockstep/spec/spec.h"
+#include "lockstep/spec/tokens.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
 #include "lockstep/tensor/torch_version.h"
@@ -32,6 +41,182 @@
 
 namespace lockstep::cli {
 namespace {
+
+// What is trained on and evaluated with.
+struct TrainData {
+  std::unique_ptr<data::TokenSource> training;
+  std::unique_ptr<data::TokenSource> held_out;  // absent: the run does not evaluate
+  std::string title;                            // "made-up text, seed 1234"
+  std::string digest;                           // differs where samples do
+};
+
+// The same made-up text, far behind all that steps take.
+class FarTokens final : public data::TokenSource {
+ public:
+  explicit FarTokens(const data::MockTokens& tokens) : tokens_(tokens) {}
+
+  void read(std::int64_t sample, std::span<std::int64_t> tokens,
+            std::span<std::int64_t> labels) const override {
+    tokens_.read(kFar + sample, tokens, labels);
+  }
+  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override {
+    return tokens_.valid_labels(kFar + sample, seq);
+  }
+
+ private:
+  static constexpr std::int64_t kFar = std::int64_t{1} << 30;
+  data::MockTokens tokens_;
+};
+
+// "web and code: 12,345 tokens to train on; the run takes 20,480, in up to 2 passes".
+std::string title_of(const spec::Spec& spec, const data::CorpusTokens& tokens) {
+  std::vector<std::string> names;
+  std::int64_t all = 0, passes = 0;
+  for (const data::Part& part : tokens.parts()) {
+    names.push_back(std::filesystem::path(part.file).filename().string());
+    all += part.tokens;
+    passes = std::max(passes, part.epochs);
+  }
+  constexpr std::size_t kMostNames = 4;
+  return join_parts(names.size() > kMostNames
+                        ? counted(static_cast<std::int64_t>(names.size()), "file")
+                        : listed(names),
+                    ": ", counted(all, "token"), " to train on; the run takes ",
+                    with_commas(tokens.samples() * spec.batch.seq), ", in ",
+                    names.size() > 1 ? "up to " : "", counted(passes, "pass"));
+}
+
+// Made-up text. What is held out are samples that no step reaches.
+TrainData made_up_data(const spec::Spec& spec) {
+  const data::MockTokens tokens(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab,
+                                /*ignore_some=*/false);
+  TrainData data;
+  data.training = std::make_unique<data::MockTokens>(tokens);
+  if (spec.train.eval_interval > 0) data.held_out = std::make_unique<FarTokens>(tokens);
+  data.title = join_parts("made-up text, seed ", spec.train.seed);
+  data.digest = join_parts("made-up ", spec.train.seed);
+  return data;
+}
+
+// The files of [data]. Refuses a run file that names none.
+Result<TrainData> open_data(const spec::Spec& spec) {
+  if (spec.data.files.empty())
+    return Error{Code::kMissingKey, "`data.files` is missing: there is nothing to train on",
+                 "name token files in [data], `lockstep data from-text` makes some of any text; or "
+                 "train on made-up text with --mock-data"};
+  Result<std::unique_ptr<data::CorpusTokens>> training = spec::open_training(spec);
+  if (!training.ok()) return training.error();
+  TrainData data;
+  data.title = title_of(spec, **training);
+  data.digest = to_hex((*training)->digest());
+  data.training = *std::move(training);
+  if (spec.train.eval_interval == 0) return data;
+  Result<std::unique_ptr<data::CorpusTokens>> held_out =
+      spec::open_validation(spec, spec.train.eval_samples);
+  if (!held_out.ok()) return held_out.error();
+  data.held_out = *std::move(held_out);
+  return data;
+}
+
+constexpr std::size_t kStepsKept = 5;  // as help says
+
+std::string named(const Args& args, const char* option) {
+  return args.has(option) ? args.text(option) : std::string();
+}
+
+Result<RunFiles> read_files(const Args& args, const spec::Spec& spec) {
+  RunFiles files = {named(args, "trace"), named(args, "timeline"), {}};
+  if (args.has("calibration")) {
+    if (files.trace.empty())
+      return Error{Code::kConflict,
+                   join_parts("--calibration ", args.text("calibration"),
+                              " is for what a trace shows as predicted, but there is no --trace"),
+                   "add --trace OUT, or leave --calibration out"};
+    Result<CalibrationFile> read = read_calibration_for(args.text("calibration"), spec);
+    if (!read.ok()) return read.error();
+    files.calibration = *std::move(read);
+  }
+  for (const std::string& file : {files.trace, files.timeline})
+    if (const auto can = file.empty() ? Result<void>{} : check_writable(file); !can.ok())
+      return can.error();
+  return files;
+}
+
+Error conflict(const char* option, const char* why, const char* help) {
+  return {Code::kConflict, join_parts("--", option, ", but ", why), help};
+}
+
+Result<void> read_start(const Args& args, TrainWishes& wishes) {
+  const bool loads = args.has("load"), weights = args.has("weights");
+  const bool resumes = args.has("resume");
+  if (resumes && (loads || weights))
+    return conflict("resume", loads ? "there is --load too" : "there is --weights too",
+                    "--resume goes on from the newest checkpoint of --save; --load and --weights "
+                    "name another start");
+  if (loads && weights)
+    return conflict("load", "there is --weights too",
+                    "--load goes on with a run; --weights begins one with its weights alone");
+  if (resumes)
+    wishes.start =
+        args.text("resume") == "auto" ? train::Start::kResumeOrNew : train::Start::kResume;
+  else if (loads || weights)
+    wishes.start = loads ? train::Start::kContinue : train::Start::kWeights;
+  wishes.from = named(args, loads ? "load" : "weights");
+  return {};
+}
+
+// Refuses wishes that contradict each other, and files that cannot be written.
+Result<TrainWishes> read_wishes(const Args& args, const spec::Spec& spec) {
+  TrainWishes wishes;
+  wishes.every = args.integer("every");
+  wishes.oracle = args.flag("oracle");
+  Result<RunFiles> files = read_files(args, spec);
+  if (!files.ok()) return files.error();
+  wishes.files = *std::move(files);
+  wishes.digests = wishes.oracle;
+  wishes.timelines = wishes.files.any() ? kStepsKept : 0;
+  wishes.version = version();
+  wishes.save = named(args, "save");
+  wishes.metrics = args.has("metrics") ? args.text("metrics") : wishes.save;
+  wishes.keep = args.integer("keep");
+  if (args.has("save-interval")) wishes.save_interval = args.integer("save-interval");
+  if (wishes.save.empty())
+    for (const char* option : {"save-interval", "resume"})
+      if (args.has(option)) return conflict(option, "there is no --save", "add --save DIR");
+  if (const Result<void> one = read_start(args, wishes); !one.ok()) return one.error();
+  return wishes;
+}
+
+// Refuses a directory that cannot be made, and one that has metrics unless it may.
+Result<void> check_metrics(const std::string& directory, bool may_exist) {
+  if (const auto made = make_directory(directory); !made.ok()) return made.error();
+  const std::string path = train::metrics_path(directory);
+  if (!std::filesystem::exists(path)) return {};
+  if (may_exist) return check_writable(path);
+  return Error{Code::kBadMetrics, join_parts("`", path, "` is there already"),
+               "it tells of an earlier run: resume that one, or name another directory"};
+}
+
+// Refuses directories that hold what another run has made, and one without a checkpoint to resume
+// from, so that no run is written over and none begins with random weights by accident. What a run
+// left that ended before its first checkpoint is in nobody's way. To be asked before any rank has
+// written.
+Result<void> check_places(const TrainWishes& wishes) {
+  if (!wishes.save.empty()) {
+    const auto there = checkpoint::candidates(files::real_disk(), wishes.save);
+    if (wishes.start == train::Start::kResume && there.empty())
+      return Error{Code::kNoCheckpoint,
+                   join_parts("`", wishes.save, "` has no checkpoint to resume from"),
+                   "--resume=auto begins a run there"};
+    if (!wishes.resumes() && !there.empty())
+      return Error{Code::kConflict,
+                   join_parts("`", wishes.save, "` has checkpoints of an earlier run, the newest ",
+                              std::filesystem::path(there.front()).filename().string()),
+                   "--resume goes on with that run; another --save begins a new one"};
+  }
+  if (wishes.metrics.empty()) return {};
+  return check_metrics(wishes.metrics, wishes.resumes() || wishes.metrics == wishes.save);
+}
 
 constexpr Seconds kMeetingDeadline = {60};
 constexpr Seconds kLongestSilence = {60};  // of a rank's heartbeat, which comes every 0.1 s
@@ -88,7 +273,8 @@ ExitCode conclude(TrainLog& log, const train::RunEnding& end, Output& output) {
   return fail(output, error);
 }
 
-// Of the ranks that share this machine, as far as that is known. What cannot fit is refused before weights are drawn.
+// Of the ranks that share this machine, as far as that is known. What cannot fit is refused before
+// weights are drawn.
 Result<void> check_memory(const train::Job& job, Rank first, int ranks) {
   struct sysinfo machine = {};
   if (::sysinfo(&machine) != 0) return {};

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/engine.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
-#include "cli/torch/engine.h"
 #include "cli/verify/request.h"
 #include "cli/verify/torch/report.h"
 #include "lockstep/comm/backends/backends.h"
