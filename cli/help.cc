@@ -104,33 +104,28 @@ void commands(Page& page, const std::vector<Verb>& verbs) {
 }
 
 Json to_json(const Option& option) {
-  Json choices = Json::array();
-  for (const std::string& choice : option.choices) choices.push(choice);
   return Json::object({{"name", option.name},
                        {"value", option.value.empty() ? Json() : Json(option.value)},
                        {"default", option.initial.empty() ? Json() : Json(option.initial)},
                        {"env", option.env.empty() ? Json() : Json(option.env)},
-                       {"choices", std::move(choices)},
+                       {"choices", Json::list(option.choices)},
                        {"repeated", option.repeated},
                        {"help", option.help}});
 }
 
 Json to_json(const Verb& verb) {
-  Json options_json = Json::array();
-  for (const Option& option : verb.options) options_json.push(to_json(option));
-  Json positionals = Json::array();
-  for (const Positional& positional : verb.positionals)
-    positionals.push(Json::object({{"name", positional.name},
-                                   {"required", positional.required},
-                                   {"repeated", positional.repeated},
-                                   {"help", positional.help}}));
-  Json verbs = Json::array();
-  for (const Verb& inner : verb.verbs) verbs.push(to_json(inner));
-  return Json::object({{"name", verb.name},
-                       {"summary", verb.summary},
-                       {"options", std::move(options_json)},
-                       {"positionals", std::move(positionals)},
-                       {"commands", std::move(verbs)}});
+  return Json::object(
+      {{"name", verb.name},
+       {"summary", verb.summary},
+       {"options", Json::list(verb.options, [](const Option& option) { return to_json(option); })},
+       {"positionals", Json::list(verb.positionals,
+                                  [](const Positional& positional) {
+                                    return Json::object({{"name", positional.name},
+                                                         {"required", positional.required},
+                                                         {"repeated", positional.repeated},
+                                                         {"help", positional.help}});
+                                  })},
+       {"commands", Json::list(verb.verbs, [](const Verb& inner) { return to_json(inner); })}});
 }
 
 }  // namespace
@@ -199,14 +194,12 @@ std::string verb_help(const Verb& verb, const std::string& path, int width, bool
 }
 
 Json help_json(const std::vector<Verb>& verbs) {
-  Json list = Json::array();
-  for (const Verb& verb : verbs) list.push(to_json(verb));
-  Json common = Json::array();
-  for (const Option& option : common_options()) common.push(to_json(option));
-  return Json::object({{"schema", "lockstep.help/1"},
-                       {"version", version()},
-                       {"options", std::move(common)},
-                       {"commands", std::move(list)}});
+  return Json::object(
+      {{"schema", "lockstep.help/1"},
+       {"version", version()},
+       {"options",
+        Json::list(common_options(), [](const Option& option) { return to_json(option); })},
+       {"commands", Json::list(verbs, [](const Verb& verb) { return to_json(verb); })}});
 }
 
 }  // namespace lockstep::cli

@@ -72,18 +72,17 @@ std::vector<Measurement> measure_in(comm::World& world, const Request& request) 
 void report(const Request& request, int ranks, const std::vector<Measurement>& results,
             Output& output) {
   if (output.json) {
-    Json rows = Json::array({});
-    for (const Measurement& m : results)
-      rows.push(Json::object({{"op", std::string(to_text(m.op))},
-                              {"bytes", m.bytes.value},
-                              {"sent_bytes", m.sent.value},
-                              {"median_s", m.median.value},
-                              {"bytes_per_s", m.rate()},
-                              {"repetitions", m.repetitions}}));
     print_json(output, Json::object({{"schema", "lockstep.bench.comm/1"},
                                      {"backend", request.backend},
                                      {"ranks", ranks},
-                                     {"results", rows}}));
+                                     {"results", Json::list(results, [](const Measurement& m) {
+                                        return Json::object({{"op", std::string(to_text(m.op))},
+                                                             {"bytes", m.bytes.value},
+                                                             {"sent_bytes", m.sent.value},
+                                                             {"median_s", m.median.value},
+                                                             {"bytes_per_s", m.rate()},
+                                                             {"repetitions", m.repetitions}});
+                                      })}}));
     return;
   }
   output.out << request.backend << ", " << ranks << " ranks, f32, median over repetitions\n\n"

@@ -132,12 +132,11 @@ Json show_json(const Checkpoint& of) {
   const Manifest& m = of.manifest();
   Json tensors = Json::array(), files_json = Json::array();
   for (const TensorRecord& tensor : m.tensors)
-    tensors.push(
-        Json::object({{"name", tensor.name},
-                      {"role", checkpoint::to_text(tensor.role)},
-                      {"dtype", files::to_text(tensor.type)},
-                      {"shape", Json::array(Json::Array(tensor.shape.begin(), tensor.shape.end()))},
-                      {"slices", static_cast<std::int64_t>(tensor.slices.size())}}));
+    tensors.push(Json::object({{"name", tensor.name},
+                               {"role", checkpoint::to_text(tensor.role)},
+                               {"dtype", files::to_text(tensor.type)},
+                               {"shape", Json::list(tensor.shape)},
+                               {"slices", static_cast<std::int64_t>(tensor.slices.size())}}));
   for (const checkpoint::FileRecord& file : m.files)
     files_json.push(Json::object({{"name", file.name}, {"bytes", file.bytes}}));
   Json json = Json::object({{"schema", "lockstep.checkpoint.show/1"}});

@@ -134,19 +134,18 @@ Json device_json(const cluster::DeviceType& d) {
 }
 
 Json cluster_json(const cluster::Cluster& c) {
-  Json tiers = Json::array();
-  for (const cluster::Tier& tier : c.tiers)
-    tiers.push(Json::object({{"name", tier.name},
-                             {"devices", tier.size},
-                             {"kind", to_text(tier.kind)},
-                             {"bytes_per_s", figure_json(tier.bytes_per_s)},
-                             {"latency_s", figure_json(tier.latency_s)},
-                             {"oversubscription", tier.oversubscription}}));
   return Json::object({{"schema", "lockstep.cluster/1"},
                        {"name", c.name},
                        {"devices", c.count},
                        {"device", device_json(c.device)},
-                       {"tiers", std::move(tiers)}});
+                       {"tiers", Json::list(c.tiers, [](const cluster::Tier& tier) {
+                          return Json::object({{"name", tier.name},
+                                               {"devices", tier.size},
+                                               {"kind", to_text(tier.kind)},
+                                               {"bytes_per_s", figure_json(tier.bytes_per_s)},
+                                               {"latency_s", figure_json(tier.latency_s)},
+                                               {"oversubscription", tier.oversubscription}});
+                        })}});
 }
 
 ExitCode list_devices(Output& output) {

@@ -74,8 +74,6 @@ void print(const TokenFile& file, Output& output) {
 
 Json to_json(const TokenFile& file) {
   const Lengths lengths = lengths_of(file);
-  Json first = Json::array();
-  for (const std::int64_t token : first_tokens(file)) first.push(token);
   return Json::object({{"file", file.name()},
                        {"format", file.format()},
                        {"type", to_text(file.type())},
@@ -87,7 +85,7 @@ Json to_json(const TokenFile& file) {
                                                          {"median", lengths.median},
                                                          {"most", lengths.most},
                                                          {"empty", lengths.empty}})},
-                       {"first_tokens", std::move(first)}});
+                       {"first_tokens", Json::list(first_tokens(file))}});
 }
 
 ExitCode run_inspect(const Args& args, Output& output) {
@@ -183,8 +181,6 @@ void print(const Checked& checked, const data::ScanWish& wish, Output& output) {
 }
 
 Json to_json(const Checked& checked, const data::ScanWish& wish) {
-  Json problems = Json::array();
-  for (const std::string& problem : problems_of(checked, wish)) problems.push(problem);
   return Json::object({{"file", checked.file},
                        {"ok", checked.is_good()},
                        {"code", checked.error ? Json(to_text(checked.error->code)) : Json()},
@@ -193,7 +189,7 @@ Json to_json(const Checked& checked, const data::ScanWish& wish) {
                        {"largest_id", checked.scan.largest},
                        {"documents_beyond_vocab", checked.scan.documents_beyond},
                        {"documents_without_end", checked.scan.documents_unended},
-                       {"problems", std::move(problems)}});
+                       {"problems", Json::list(problems_of(checked, wish))}});
 }
 
 ExitCode run_verify(const Args& args, Output& output) {

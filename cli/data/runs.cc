@@ -82,20 +82,19 @@ Json to_json(const Laid& laid) {
                          {"error", Json::object({{"code", to_text(laid.tokens.error().code)},
                                                  {"message", laid.tokens.error().message}})}});
   const CorpusTokens& tokens = **laid.tokens;
-  Json files = Json::array();
-  for (const data::Part& part : tokens.parts())
-    files.push(Json::object({{"file", part.file},
-                             {"weight", part.weight},
-                             {"samples", part.taken},
-                             {"documents", part.documents},
-                             {"tokens", part.tokens},
-                             {"epochs", part.epochs},
-                             {"last_epoch_apart", part.last_epoch_apart},
-                             {"samples_laid_out", part.built}}));
   return Json::object({{"split", to_text(laid.split)},
                        {"samples", tokens.samples()},
                        {"digest", to_hex(tokens.digest())},
-                       {"files", std::move(files)}});
+                       {"files", Json::list(tokens.parts(), [](const data::Part& part) {
+                          return Json::object({{"file", part.file},
+                                               {"weight", part.weight},
+                                               {"samples", part.taken},
+                                               {"documents", part.documents},
+                                               {"tokens", part.tokens},
+                                               {"epochs", part.epochs},
+                                               {"last_epoch_apart", part.last_epoch_apart},
+                                               {"samples_laid_out", part.built}});
+                        })}});
 }
 
 ExitCode run_blend(const Args& args, Output& output) {
@@ -105,12 +104,12 @@ ExitCode run_blend(const Args& args, Output& output) {
   const std::vector<Laid> all = lay_out(*spec);
   if (!all[0].tokens.ok()) return fail(output, all[0].tokens.error());
   if (output.json) {
-    Json splits = Json::array();
-    for (const Laid& laid : all) splits.push(to_json(laid));
-    print_json(output, Json::object({{"schema", "lockstep.data.blend/1"},
-                                     {"seq", spec->batch.seq},
-                                     {"seed", spec->data.seed},
-                                     {"splits", std::move(splits)}}));
+    print_json(output,
+               Json::object(
+                   {{"schema", "lockstep.data.blend/1"},
+                    {"seq", spec->batch.seq},
+                    {"seed", spec->data.seed},
+                    {"splits", Json::list(all, [](const Laid& laid) { return to_json(laid); })}}));
     return ExitCode::kOk;
   }
   for (const Laid& laid : all) {
@@ -175,9 +174,7 @@ ExitCode run_sample(const Args& args, Output& output) {
       print(sample, text, output);
       continue;
     }
-    Json ids = Json::array();
-    for (const std::int64_t id : text) ids.push(id);
-    samples.push(Json::object({{"sample", sample}, {"tokens", std::move(ids)}}));
+    samples.push(Json::object({{"sample", sample}, {"tokens", Json::list(text)}}));
   }
   if (output.json)
     print_json(output, Json::object({{"schema", "lockstep.data.sample/1"},

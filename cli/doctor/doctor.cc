@@ -91,17 +91,16 @@ void print_text(const std::vector<Finding>& findings, bool healthy, Output& outp
 }
 
 void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& output) {
-  Json list = Json::array({});
-  for (const Finding& finding : findings)
-    list.push(Json::object({{"subject", finding.subject},
-                            {"verdict", word(finding.verdict)},
-                            {"text", finding.text},
-                            {"help", finding.help}}));
   print_json(output, Json::object({{"schema", "lockstep.doctor/1"},
                                    {"version", LOCKSTEP_VERSION},
                                    {"torch", LOCKSTEP_WITH_TORCH != 0},
                                    {"ready", healthy},
-                                   {"findings", list}}));
+                                   {"findings", Json::list(findings, [](const Finding& finding) {
+                                      return Json::object({{"subject", finding.subject},
+                                                           {"verdict", word(finding.verdict)},
+                                                           {"text", finding.text},
+                                                           {"help", finding.help}});
+                                    })}}));
 }
 
 ExitCode run_doctor(const Args& /*args*/, Output& output) {

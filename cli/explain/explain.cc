@@ -30,10 +30,10 @@ void print_page(const CodeRow& row, Output& output) {
 
 ExitCode list_codes(Output& output) {
   if (output.json) {
-    Json codes = Json::array();
-    for (const CodeRow& row : code_table()) codes.push(to_json(row));
-    print_json(output,
-               Json::object({{"schema", "lockstep.explain/1"}, {"codes", std::move(codes)}}));
+    print_json(output, Json::object({{"schema", "lockstep.explain/1"},
+                                     {"codes", Json::list(code_table(), [](const CodeRow& row) {
+                                        return to_json(row);
+                                      })}}));
     return ExitCode::kOk;
   }
   for (const CodeRow& row : code_table())

@@ -257,10 +257,8 @@ ExitCode list_models(Output& output) {
     const Result<Model> model = describe(c);
     if (!model.ok()) return fail(output, model.error());
     const ParamCount all = count(*model);
-    Json also = Json::array();
-    for (const std::string& name : row.also) also.push(name);
     models.push(Json::object({{"name", c.name},
-                              {"also", std::move(also)},
+                              {"also", Json::list(row.also)},
                               {"family", to_text(c.family)},
                               {"parameters", all.total},
                               {"active_parameters", all.active},

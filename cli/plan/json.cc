@@ -71,11 +71,10 @@ Json row_json(const Args& args, const PlanRow& row) {
                             {"goodput", Json::object({{"share", row.goodput.share},
                                                       {"mtbf_s", row.goodput.mtbf_s},
                                                       {"save_every_s", row.goodput.interval_s}})}});
-  if (args.flag("memory")) {
-    Json stages = Json::array();
-    for (const cost::Memory& held : row.stages()) stages.push(memory_json(row, held));
-    json.set("stages", std::move(stages));
-  }
+  if (args.flag("memory"))
+    json.set("stages", Json::list(row.stages(), [&](const cost::Memory& held) {
+               return memory_json(row, held);
+             }));
   if (args.has("tokens")) {
     const RunCost cost =
         run_cost(row, args.real("tokens"),
@@ -133,26 +132,23 @@ void name_files_anew(const Args& args, Json& run) {
 }  // namespace
 
 Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& answer) {
-  Json rows = Json::array();
-  for (const PlanRow& row : answer.rows) rows.push(row_json(args, row));
-  Json warnings = Json::array();
-  for (const std::string& warning : answer.warnings) warnings.push(warning);
   const std::string dtype =
       request.calibrated ? std::string(to_text(request.dtype)) : args.text("dtype");
-  Json json = Json::object({{"schema", "lockstep.plan/1"},
-                            {"model", request.model.name},
-                            {"cluster", request.cluster.name},
-                            {"dtype", dtype},
-                            {"seq", request.question.seq},
-                            {"global_batch", request.question.global_batch},
-                            {"objective", args.text("objective")},
-                            {"layouts", answer.layouts},
-                            {"priced", answer.priced},
-                            {"simulated", answer.simulated},
-                            {"walk_s", answer.walk_s},
-                            {"all_s", answer.all_s},
-                            {"plans", std::move(rows)},
-                            {"warnings", std::move(warnings)}});
+  Json json = Json::object(
+      {{"schema", "lockstep.plan/1"},
+       {"model", request.model.name},
+       {"cluster", request.cluster.name},
+       {"dtype", dtype},
+       {"seq", request.question.seq},
+       {"global_batch", request.question.global_batch},
+       {"objective", args.text("objective")},
+       {"layouts", answer.layouts},
+       {"priced", answer.priced},
+       {"simulated", answer.simulated},
+       {"walk_s", answer.walk_s},
+       {"all_s", answer.all_s},
+       {"plans", Json::list(answer.rows, [&](const PlanRow& row) { return row_json(args, row); })},
+       {"warnings", Json::list(answer.warnings)}});
   if (answer.own) json.set("own", row_json(args, *answer.own));
   if (args.flag("explain")) {
     json.set("neighbours", alternatives_json(planner::neighbours(request.question,

@@ -28,16 +28,13 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
     if (framework.name != args.text("emit")) continue;
     const planner::Emitted made = framework.emit(job);
     if (output.json) {
-      Json missing = Json::array(), notes = Json::array();
-      for (const std::string& one : made.missing) missing.push(one);
-      for (const std::string& one : made.notes) notes.push(one);
       print_json(output, Json::object({{"schema", "lockstep.plan-emit/1"},
                                        {"framework", framework.name},
                                        {"layout", to_text(job.layout)},
                                        {"written", to_text(made.layout)},
                                        {"text", made.text},
-                                       {"missing", std::move(missing)},
-                                       {"notes", std::move(notes)}}));
+                                       {"missing", Json::list(made.missing)},
+                                       {"notes", Json::list(made.notes)}}));
       return ExitCode::kOk;
     }
     output.out << made.text;

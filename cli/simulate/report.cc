@@ -54,16 +54,15 @@ void print_residuals(const sim::Residuals& residuals, const std::string& file, O
 }
 
 Json residuals_json(const sim::Residuals& residuals) {
-  Json rows = Json::array();
-  for (const sim::Residual& row : residuals.rows)
-    rows.push(Json::object({{"cause", to_text(row.cause)},
-                            {"what", row.what},
-                            {"predicted", row.predicted.value},
-                            {"measured", row.measured.value}}));
   return Json::object({{"predicted", residuals.predicted.value},
                        {"measured", residuals.measured.value},
                        {"error", residuals.error()},
-                       {"rows", std::move(rows)}});
+                       {"rows", Json::list(residuals.rows, [](const sim::Residual& row) {
+                          return Json::object({{"cause", to_text(row.cause)},
+                                               {"what", row.what},
+                                               {"predicted", row.predicted.value},
+                                               {"measured", row.measured.value}});
+                        })}});
 }
 
 std::string percent(double share) { return strf("%.1f %%", 100 * share); }
@@ -259,13 +258,9 @@ class Report {
 
   Json json() const {
     const StepCosts costs = timing_.costs();
-    Json schedules = Json::array();
-    for (const Timed& timed : result_.timed) schedules.push(json_of(timed));
     Json refused = Json::array();
     for (const Refused& one : result_.refused)
       refused.push(Json::object({{"schedule", one.name}, {"reason", one.error.message}}));
-    Json written = Json::array();
-    for (const std::string& file : result_.written) written.push(file);
     return Json::object(
         {{"schema", "lockstep.simulate/1"},
          {"pp", request_.coords},
@@ -283,15 +278,13 @@ class Report {
          {"recompute", recomputes()},
          {"refill", request_.refill},
          {"memory_cap", request_.memory_cap ? Json(*request_.memory_cap) : Json()},
-         {"schedules", std::move(schedules)},
+         {"schedules",
+          Json::list(result_.timed, [&](const Timed& timed) { return json_of(timed); })},
          {"refused", std::move(refused)},
-         {"written", std::move(written)}});
+         {"written", Json::list(result_.written)}});
   }
 
   Json json_of(const Timed& timed) const {
-    Json peaks = Json::array(), bytes = Json::array();
-    for (const double peak : timed.peak) peaks.push(peak);
-    for (const std::int64_t peak : timed.peak_bytes) bytes.push(peak);
     Json json = Json::object({{"schedule", timed.name},
                               {"chunks", timed.schedule.shape().chunks},
                               {"makespan", timed.makespan.value},
@@ -302,12 +295,12 @@ class Report {
                               {"idle_share", timed.idle_share},
                               {"peak", timed.max_peak()},
                               {"peak_rank", timed.peak_coord()},
-                              {"peak_per_rank", std::move(peaks)},
+                              {"peak_per_rank", Json::list(timed.peak)},
                               {"splits_backward", timed.splits_backward()},
                               {"is_run", timed.is_run}});
     if (!timed.peak_bytes.empty()) {
       json.set("peak_bytes", most_bytes(timed));
-      json.set("peak_bytes_per_rank", std::move(bytes));
+      json.set("peak_bytes_per_rank", Json::list(timed.peak_bytes));
     }
     if (!timed.origin.empty()) json.set("origin", timed.origin);
     if (timed.residuals) json.set("against", residuals_json(*timed.residuals));

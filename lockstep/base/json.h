@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,9 @@ class Json {
   Json(Int value);
 
   static Json array(Array items = {});
+  // An array with an item for each of `range`, made of what `to` returns for it.
+  template <class Range, class To = std::identity>
+  static Json list(const Range& range, To to = {});
   static Json object();
   static Json object(Object members);  // REQUIRES: no key twice
 
@@ -101,6 +105,13 @@ template <std::integral Int>
   requires(!std::same_as<Int, bool> && !std::same_as<Int, char>)
 Json::Json(Int value) : value_(std::in_place_type<std::int64_t>, static_cast<std::int64_t>(value)) {
   LS_CHECK(std::in_range<std::int64_t>(value), value, " does not fit into 64 signed bits");
+}
+
+template <class Range, class To>
+Json Json::list(const Range& range, To to) {
+  Array made;
+  for (const auto& item : range) made.emplace_back(std::invoke(to, item));
+  return array(std::move(made));
 }
 
 std::string_view to_text(Json::Kind kind);  // "null", "bool", "int", "real", "text", ...

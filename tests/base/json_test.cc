@@ -56,6 +56,14 @@ TEST(Json, ReadsBackWhatItDumps) {
   EXPECT_EQ(parsed(R"("\u00e9\ud83d\ude00")").as_text(), "\xc3\xa9\xf0\x9f\x98\x80");
 }
 
+TEST(Json, ListsWhatARangeHolds) {
+  const std::vector<int> numbers = {3, 1, 2};
+  EXPECT_EQ(Json::list(numbers).dump(), "[3,1,2]");
+  EXPECT_EQ(Json::list(numbers, [](int n) { return Json::object({{"n", n}}); }).dump(),
+            R"([{"n":3},{"n":1},{"n":2}])");
+  EXPECT_EQ(Json::list(std::vector<std::string>()).dump(), "[]");
+}
+
 TEST(Json, WholeNumbersStayWholeAndRealsStayReal) {
   for (const std::int64_t n : {std::numeric_limits<std::int64_t>::min(), std::int64_t{0},
                                std::numeric_limits<std::int64_t>::max()}) {

@@ -240,23 +240,6 @@ void VerifyReport::print_markdown() const {
 }
 
 Json VerifyReport::json(Seconds time) const {
-  Json rows = Json::array();
-  for (const Verdict& v : verdicts_)
-    rows.push(Json::object({{"name", v.name},
-                            {"ranks", v.ranks},
-                            {"step_error", v.step_error},
-                            {"run_error", v.run_error},
-                            {"step_bound", v.bounds.step},
-                            {"run_bound", v.bounds.run},
-                            {"where", v.where},
-                            {"failure", v.ok() ? Json() : Json(v.failure)},
-                            {"peak_bytes", v.peak_bytes},
-                            {"predicted_peak_bytes", v.predicted_peak},
-                            {"worst_peak_error", v.worst_peak_error},
-                            {"as_predicted", v.foreseen},
-                            {"seconds", v.time.value},
-                            {"class", v.bits_class},
-                            {"digest", to_hex(v.digest)}}));
   return Json::object({{"schema", "lockstep.verify/1"},
                        {"model", request_.spec.model.name},
                        {"tied", request_.spec.model.tied},
@@ -271,7 +254,23 @@ Json VerifyReport::json(Seconds time) const {
                        {"worst_run_error", largest(&Verdict::run_error)},
 
                        {"seconds", time.value},
-                       {"rows", std::move(rows)}});
+                       {"rows", Json::list(verdicts_, [](const Verdict& v) {
+                          return Json::object({{"name", v.name},
+                                               {"ranks", v.ranks},
+                                               {"step_error", v.step_error},
+                                               {"run_error", v.run_error},
+                                               {"step_bound", v.bounds.step},
+                                               {"run_bound", v.bounds.run},
+                                               {"where", v.where},
+                                               {"failure", v.ok() ? Json() : Json(v.failure)},
+                                               {"peak_bytes", v.peak_bytes},
+                                               {"predicted_peak_bytes", v.predicted_peak},
+                                               {"worst_peak_error", v.worst_peak_error},
+                                               {"as_predicted", v.foreseen},
+                                               {"seconds", v.time.value},
+                                               {"class", v.bits_class},
+                                               {"digest", to_hex(v.digest)}});
+                        })}});
 }
 
 int VerifyReport::failed() const {
