@@ -19,7 +19,7 @@ class Page {
   void line(const std::string& text) { out_ += text + "\n"; }
   void paragraph(const std::string& text) { wrap(text, 0, 0); }
   void heading(const std::string& text) {
-    out_ += colour_ ? join_parts("\n\x1b[1m", text, ":\x1b[0m\n") : join_parts("\n", text, ":\n");
+    out_ += "\n" + painted(style::kBold, text + ":", colour_) + "\n";
   }
 
   void rows(const HelpRows& rows) {
@@ -28,7 +28,7 @@ class Page {
       if (term.size() <= kMaxTerm) longest = std::max(longest, term.size());
     const auto indent = static_cast<int>(longest) + 4;
     for (const auto& [term, text] : rows) {
-      out_ += "  " + (colour_ ? join_parts("\x1b[1;36m", term, "\x1b[0m") : term);
+      out_ += "  " + painted(style::kBoldCyan, term, colour_);
       const bool fits = term.size() <= longest;
       if (!fits) out_ += "\n";
       wrap(text, indent, fits ? static_cast<int>(term.size()) + 2 : 0);

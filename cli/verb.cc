@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "cli/help.h"
 #include "lockstep/base/check.h"
 
 namespace lockstep::cli {
@@ -70,6 +71,23 @@ std::vector<Option> grouped(std::vector<std::pair<std::string, std::vector<Optio
     for (Option& option : options) all.push_back(std::move(option).in_group(title));
   return all;
 }
+
+std::string painted(const char* codes, std::string_view text, bool colour) {
+  return colour ? join_parts("\x1b[", codes, "m", text, "\x1b[0m") : std::string(text);
+}
+
+std::string Output::paint(const char* codes, std::string_view text) const {
+  return painted(codes, text, colour);
+}
+
+void Output::row(int indent, const char* codes, int columns, const char* label,
+                 const std::string& text) const {
+  out << std::string(static_cast<std::size_t>(indent), ' ')
+      << paint(codes, strf("%-*s", columns, label))
+      << wrapped(text, indent + columns, indent + columns, width);
+}
+
+void Output::status(std::string_view text) const { err << '\r' << text << "\x1b[K" << std::flush; }
 
 void Args::set(const std::string& name, std::vector<std::string> values) {
   values_[name] = std::move(values);

@@ -97,6 +97,15 @@ struct Example {
   std::string what;     // what it shows; lower case, no full stop
 };
 
+// Styles of text on a terminal, as the numbers of its escape codes.
+namespace style {
+inline constexpr const char *kBold = "1", *kDim = "2", *kRed = "31", *kGreen = "32",
+                            *kYellow = "33", *kCyan = "36", *kBoldCyan = "1;36";
+}  // namespace style
+
+// `text` in a style, where there may be colours.
+std::string painted(const char* codes, std::string_view text, bool colour);
+
 // Where a verb writes. Data goes to `out`, everything else to `err`.
 struct Output {
   std::ostream& out;
@@ -107,6 +116,13 @@ struct Output {
   bool live = false;        // `err` is a terminal: its last line may be written again
   int width = 80;           // columns to write text in
   int table_width = 80;     // columns that a table may take; of a pipe, any number
+
+  std::string paint(const char* codes, std::string_view text) const;  // for `out`
+  // A painted label of so many columns from column `indent` on, and the text wrapped beside it.
+  void row(int indent, const char* codes, int columns, const char* label,
+           const std::string& text) const;
+  // Writes the last line of `err`, a terminal's, again; an empty text clears it.
+  void status(std::string_view text) const;
 };
 
 // What the command line said, every value already checked against its Option. A name that is not

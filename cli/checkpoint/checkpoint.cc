@@ -212,7 +212,7 @@ class ReadProgress {
  public:
   ReadProgress(Output& output, std::int64_t all) : output_(output), all_(all) {}
   ~ReadProgress() {
-    if (shown_) output_.err << "\r\x1b[K" << std::flush;
+    if (shown_) output_.status("");
   }
   void add(std::int64_t bytes) {
     done_ += bytes;

@@ -159,16 +159,13 @@ Checked verify(const std::string& name, const data::ScanWish& wish, Output& outp
   checked.scan = data::scan(*file, wish, [&](double share) {
     if (is_live) output.err << strf("\r%s  %3.0f %%", name.c_str(), 100 * share) << std::flush;
   });
-  if (is_live) output.err << "\r\x1b[K" << std::flush;
+  if (is_live) output.status("");
   return checked;
 }
 
 void print(const Checked& checked, const data::ScanWish& wish, Output& output) {
-  const char* green = output.colour ? "\x1b[32m" : "";
-  const char* red = output.colour ? "\x1b[31m" : "";
-  const char* plain = output.colour ? "\x1b[0m" : "";
   if (checked.is_good()) {
-    output.out << green << "ok    " << plain << checked.file << ": "
+    output.out << output.paint(style::kGreen, "ok    ") << checked.file << ": "
                << counted(checked.documents, "document") << ", "
                << counted(checked.tokens, "token");
     if (checked.scan.largest >= 0)
@@ -177,7 +174,7 @@ void print(const Checked& checked, const data::ScanWish& wish, Output& output) {
     return;
   }
   for (const std::string& problem : problems_of(checked, wish))
-    output.out << red << "FAIL  " << plain << checked.file << ": " << problem << "\n";
+    output.out << output.paint(style::kRed, "FAIL  ") << checked.file << ": " << problem << "\n";
 }
 
 Json to_json(const Checked& checked, const data::ScanWish& wish) {

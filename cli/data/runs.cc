@@ -61,10 +61,8 @@ std::string passes(const data::Part& part) {
 
 void print(const Laid& laid, const spec::Spec& spec, Output& output) {
   const CorpusTokens& tokens = **laid.tokens;
-  const char* bold = output.colour ? "\x1b[1m" : "";
-  const char* plain = output.colour ? "\x1b[0m" : "";
-  output.out << bold << to_text(laid.split) << plain << ": " << counted(tokens.samples(), "sample")
-             << " of " << counted(spec.batch.seq, "token")
+  output.out << output.paint(style::kBold, to_text(laid.split)) << ": "
+             << counted(tokens.samples(), "sample") << " of " << counted(spec.batch.seq, "token")
              << (laid.split == Split::kTrain ? ", the whole run" : ", one pass") << "\n";
   Rows rows = {{"  file", "weight", "achieved", "samples", "documents", "tokens", "passes", ""}};
   for (const data::Part& part : tokens.parts())

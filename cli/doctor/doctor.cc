@@ -71,16 +71,15 @@ const char* word(Verdict verdict) {
 
 void print_text(const std::vector<Finding>& findings, bool healthy, Output& output) {
   constexpr int kIndent = 25;
-  const auto paint = [&](Verdict verdict) {
-    if (!output.colour) return "";
-    return verdict == Verdict::kGood   ? "\x1b[32m"
-           : verdict == Verdict::kNote ? "\x1b[33m"
-                                       : "\x1b[31m";
+  const auto style_of = [](Verdict verdict) {
+    return verdict == Verdict::kGood   ? style::kGreen
+           : verdict == Verdict::kNote ? style::kYellow
+                                       : style::kRed;
   };
-  const char* plain = output.colour ? "\x1b[0m" : "";
   output.out << "lockstep " << LOCKSTEP_VERSION << "\n\n";
   for (const Finding& finding : findings) {
-    output.out << "  " << paint(finding.verdict) << strf("%-8s", word(finding.verdict)) << plain
+    output.out << "  "
+               << output.paint(style_of(finding.verdict), strf("%-8s", word(finding.verdict)))
                << strf("%-15s", finding.subject.c_str())
                << wrapped(finding.text, kIndent, kIndent, output.width);
     if (!finding.help.empty())

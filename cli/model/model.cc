@@ -308,9 +308,8 @@ ExitCode run_model(const Args& args, Output& output) {
     return ExitCode::kOk;
   }
   const ParamCount all = count(*model);
-  const char* bold = output.colour ? "\033[1m" : "";
-  const char* plain = output.colour ? "\033[0m" : "";
-  output.out << bold << config->name << plain << ": " << billions(all.total) << " parameters";
+  output.out << output.paint(style::kBold, config->name) << ": " << billions(all.total)
+             << " parameters";
   if (all.active != all.total) output.out << ", " << billions(all.active) << " active per token";
   output.out << "\n\n";
   print_shape(output.out, *config);

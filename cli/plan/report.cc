@@ -141,8 +141,8 @@ class PlanReport {
 
   void print() {
     const planner::Question& q = request_.question;
-    output_.out << bold(request_.model.name + " on " + request_.cluster.name) << ": "
-                << counted(q.global_batch, "sequence") << " of " << with_commas(q.seq)
+    output_.out << output_.paint(style::kBold, request_.model.name + " on " + request_.cluster.name)
+                << ": " << counted(q.global_batch, "sequence") << " of " << with_commas(q.seq)
                 << " tokens a step"
                 << (q.precision == cost::Precision::kFp8 ? ", fp8 products\n\n" : "\n\n");
     table();
@@ -150,16 +150,13 @@ class PlanReport {
     best(answer_.rows.front());
     if (answer_.own) own(*answer_.own);
     for (const std::string& warning : answer_.warnings)
-      output_.out << (output_.colour ? "\n\x1b[33mnote\x1b[0m    " : "\nnote    ")
+      output_.out << '\n'
+                  << output_.paint(style::kYellow, "note") << "    "
                   << wrapped(warning, 8, 8, output_.width);
     counts();
   }
 
  private:
-  std::string bold(const std::string& text) const {
-    return output_.colour ? "\x1b[1m" + text + "\x1b[0m" : text;
-  }
-
   void table() {
     std::vector<Column> shown, all = columns(request_.cluster.count);
     for (Column& column : budget_columns(args_)) all.push_back(std::move(column));
@@ -205,9 +202,7 @@ class PlanReport {
   }
 
   void line(const char* title, const std::string& text) {
-    const std::string name = strf("%-8s", title);
-    output_.out << (output_.colour ? "\x1b[36m" + name + "\x1b[0m" : name)
-                << wrapped(text, 8, 8, output_.width);
+    output_.row(0, style::kCyan, 8, title, text);
   }
 
   void best(const PlanRow& row) {
@@ -387,7 +382,7 @@ std::vector<std::string> rule_row(const char* rule, const PlanRow& best, const A
 }
 
 std::string heading(const char* text, const Output& output) {
-  return output.colour ? strf("\n\x1b[1m%s\x1b[0m\n", text) : strf("\n%s\n", text);
+  return join_parts("\n", output.paint(style::kBold, text), "\n");
 }
 
 void print_rules(const planner::Question& question, const PlanRow& best, Output& output) {
@@ -506,7 +501,7 @@ void print_memory(const PlanAnswer& answer, Output& output) {
   const bool has_stages = best.finalist.priced.request.pp > 1;
   const char* title = has_stages ? "Memory of pipeline ranks, each at its fullest moment"
                                  : "Memory of a device at its fullest moment";
-  output.out << (output.colour ? strf("\n\x1b[1m%s\x1b[0m\n", title) : strf("\n%s\n", title))
+  output.out << heading(title, output)
              << draw::terminal(stacks_of(best), {.width = output.width, .colour = output.colour});
 }
 

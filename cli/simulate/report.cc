@@ -90,16 +90,7 @@ class Report {
 
  private:
   void row(const char* label, const std::string& text) const {
-    constexpr int kIndent = 10;
-    output_.out << dim(strf("%-10s", label)) << wrapped(text, kIndent, kIndent, output_.width);
-  }
-
-  std::string dim(const std::string& text) const {
-    return output_.colour ? "\x1b[2m" + text + "\x1b[0m" : text;
-  }
-
-  std::string bold(const std::string& text) const {
-    return output_.colour ? "\x1b[1m" + text + "\x1b[0m" : text;
+    output_.row(0, style::kDim, 10, label, text);
   }
 
   std::string shape_text() const {
@@ -168,7 +159,7 @@ class Report {
   void print_one(const Timed& timed) const {
     const Entrant& entrant = request_.entrants.front();
     const bool is_named = entrant.kind == Entrant::Kind::kNamed;
-    output_.out << bold(timed.figure.title)
+    output_.out << output_.paint(style::kBold, timed.figure.title)
                 << wrapped(is_named ? ": " + std::string(entrant.row.summary) : "", 0,
                            static_cast<int>(timed.figure.title.size()), output_.width)
                 << '\n';
@@ -187,7 +178,7 @@ class Report {
   }
 
   void print_table_of_all() const {
-    output_.out << bold(shape_text()) << "\n\n";
+    output_.out << output_.paint(style::kBold, shape_text()) << "\n\n";
     if (is_lowered()) row("step", step_text());
     row("times", times_text());
     if (request_.memory_cap)

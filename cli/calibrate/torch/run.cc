@@ -182,12 +182,11 @@ class AllReport {
 
   void begin(std::size_t part) const {
     if (output_.live && !output_.json)
-      output_.err << strf("\r%zu of %zu: %s", part + 1, parts_.size(), parts_[part].file.c_str())
-                  << "\x1b[K" << std::flush;
+      output_.status(join_parts(part + 1, " of ", parts_.size(), ": ", parts_[part].file));
   }
 
   void made(std::size_t part, const cost::Calibration& calibration, Seconds took) {
-    if (output_.live && !output_.json) output_.err << "\r\x1b[K" << std::flush;
+    if (output_.live && !output_.json) output_.status("");
     files_.push(Json::object({{"file", parts_[part].file},
                               {"seconds", took.value},
                               {"slowdown", calibration.slowdown}}));

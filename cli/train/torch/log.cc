@@ -145,7 +145,8 @@ void TrainLog::begin() {
   if (form_ != Form::kTable) return;
   const spec::Spec& spec = job_.spec;
   const std::string name = spec.model.name.empty() ? "a model" : spec.model.name;
-  output_.out << bold(name) << " on " << ranks_ << ": " << to_text(spec.layout) << "\n\n";
+  output_.out << output_.paint(style::kBold, name) << " on " << ranks_ << ": "
+              << to_text(spec.layout) << "\n\n";
   row("model",
       join_parts(counted(count(job_.model).total, "parameter"), " in ", to_text(spec.train.dtype)));
   const std::int64_t copies = spec.layout.degrees.dp;
@@ -192,7 +193,7 @@ void TrainLog::drawn(std::int64_t elements) {
   const TimePoint last = std::max(drawn_, TimePoint{});  // a short start shows nothing
   if (!output_.live || form_ != Form::kTable || clock_.now() - last < kBetweenBars) return;
   drawn_ = clock_.now();
-  output_.err << "\rdrawing initial weights: " << with_commas(elements_) << "\x1b[K" << std::flush;
+  output_.status("drawing initial weights: " + with_commas(elements_));
 }
 
 void TrainLog::loaded(const train::Loaded& loaded) {
@@ -310,13 +311,11 @@ void TrainLog::print_bar(std::int64_t step, const train::StepReport& report) {
       .loss = report.loss,
       .tokens_per_second = static_cast<double>(report.tokens) / report.time.value,
       .left = left_.of(end.first - now.first - now.sequences)};
-  output_.err << '\r' << metrics::progress_line(progress, output_.width - 1) << "\x1b[K"
-              << std::flush;
+  output_.status(metrics::progress_line(progress, output_.width - 1));
 }
 
 void TrainLog::clear_bar() const {
-  if (output_.live && std::max(drawn_, bar_).since_start.value >= 0)
-    output_.err << "\r\x1b[K" << std::flush;
+  if (output_.live && std::max(drawn_, bar_).since_start.value >= 0) output_.status("");
 }
 
 void TrainLog::evaluation(std::int64_t step, const train::EvalReport& report) {
@@ -374,18 +373,8 @@ void TrainLog::print_ending(train::Ending ending) const {
   if (!saved_.empty()) output_.out << "saved " << saved_ << '\n';
 }
 
-std::string TrainLog::bold(const std::string& text) const {
-  return output_.colour ? join_parts("\x1b[1m", text, "\x1b[0m") : text;
-}
-
-std::string TrainLog::dim(const std::string& text) const {
-  return output_.colour ? join_parts("\x1b[2m", text, "\x1b[0m") : text;
-}
-
 void TrainLog::row(const char* label, const std::string& text) const {
-  constexpr int kIndent = 13;
-  output_.out << "  " << dim(strf("%-11s", label))
-              << wrapped(text, kIndent, kIndent, output_.width);
+  output_.row(2, style::kDim, 11, label, text);
 }
 
 // Below a line of the table; nothing where there is nothing to say.

@@ -66,8 +66,6 @@ class TrainLog final : public train::RunObserver {
   enum class Form : std::uint8_t { kTable, kBits, kJson };
 
   bool measures_noise() const { return job_.program.step.noise; }
-  std::string bold(const std::string& text) const;
-  std::string dim(const std::string& text) const;
   void row(const char* label, const std::string& text) const;
   void print_titles();
   void print_step(std::int64_t step, const train::StepReport& report);

@@ -93,7 +93,7 @@ void VerifyReport::begin(const model::Model& model) const {
   if (style_.form != Form::kText) return;
   const model::ModelConfig& c = model.config;
   const spec::Batch& batch = request_.spec.batch;
-  output_.out << bold(heading()) << "\n\n";
+  output_.out << output_.paint(style::kBold, heading()) << "\n\n";
   print_row("model",
             join_parts(c.name.empty() ? "" : c.name + ": ", counted(c.layers, "layer"), ", hidden ",
                        c.hidden, ", vocabulary ", c.vocab, c.tied ? ", tied" : "", "; ",
@@ -119,9 +119,7 @@ void VerifyReport::begin(const model::Model& model) const {
 }
 
 void VerifyReport::print_row(const char* label, const std::string& text) const {
-  constexpr int kIndent = 13;
-  output_.out << "  " << coloured("\x1b[2m", strf("%-11s", label))
-              << wrapped(text, kIndent, kIndent, output_.width);
+  output_.row(2, style::kDim, 11, label, text);
 }
 
 void VerifyReport::running(const spec::Layout& layout) {
@@ -129,8 +127,7 @@ void VerifyReport::running(const spec::Layout& layout) {
   if (const int bad = failed(); bad > 0) line += join_parts("(", bad, " failed)  ");
   line += to_text(layout);
   if (output_.live) {
-    output_.err << "\r" << line.substr(0, static_cast<std::size_t>(output_.width) - 1) << "\x1b[K"
-                << std::flush;
+    output_.status(line.substr(0, static_cast<std::size_t>(output_.width) - 1));
   } else if (const Seconds now = clock_.now().since_start;
              style_.form != Form::kJson && now - told_ >= Seconds{30}) {
     output_.err << line << std::endl;
@@ -139,7 +136,7 @@ void VerifyReport::running(const spec::Layout& layout) {
 }
 
 void VerifyReport::clear_line() const {
-  if (output_.live) output_.err << "\r\x1b[K" << std::flush;
+  if (output_.live) output_.status("");
 }
 
 void VerifyReport::add(Verdict verdict) {
@@ -151,11 +148,11 @@ void VerifyReport::add(Verdict verdict) {
 void VerifyReport::print_line(const Verdict& verdict) const {
   clear_line();
   if (!verdict.ok()) {
-    output_.out << "  " << coloured("\x1b[31m", "FAILED") << "  " << verdict.name << "\n          "
-                << verdict.failure << std::endl;
+    output_.out << "  " << output_.paint(style::kRed, "FAILED") << "  " << verdict.name
+                << "\n          " << verdict.failure << std::endl;
     return;
   }
-  output_.out << "  " << coloured("\x1b[32m", "ok") << "      "
+  output_.out << "  " << output_.paint(style::kGreen, "ok") << "      "
               << strf("%-46s  %8s  %8s  %s  %s", verdict.name.c_str(),
                       error_text(verdict.step_error).c_str(), error_text(verdict.run_error).c_str(),
                       memory_text(verdict).c_str(), to_text(verdict.time).c_str())
@@ -219,9 +216,9 @@ void VerifyReport::print_summary(Seconds time) const {
   const std::string layouts = counted(static_cast<std::int64_t>(verdicts_.size()), "layout");
   output_.out << '\n'
               << (verdicts_.size() < request_.layouts.size() ? "stopped as asked; " : "")
-              << (failed() == 0
-                      ? coloured("\x1b[32m", "verified ") + layouts
-                      : coloured("\x1b[31m", join_parts(failed(), " of ", layouts, " failed")))
+              << (failed() == 0 ? output_.paint(style::kGreen, "verified ") + layouts
+                                : output_.paint(style::kRed,
+                                                join_parts(failed(), " of ", layouts, " failed")))
               << " in " << to_text(time) << '\n';
 }
 
@@ -294,12 +291,6 @@ double VerifyReport::largest(double Verdict::* error) const {
   double most = 0;
   for (const Verdict& verdict : verdicts_) most = std::max(most, verdict.*error);
   return most;
-}
-
-std::string VerifyReport::bold(const std::string& text) const { return coloured("\x1b[1m", text); }
-
-std::string VerifyReport::coloured(const char* colour, const std::string& text) const {
-  return output_.colour ? join_parts(colour, text, "\x1b[0m") : text;
 }
 
 }  // namespace lockstep::cli

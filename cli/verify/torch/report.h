@@ -48,8 +48,6 @@ class VerifyReport {
   int num_classes() const;
   const verify::Verdict& worst() const;  // REQUIRES: a verdict
   double largest(double verify::Verdict::* error) const;
-  std::string bold(const std::string& text) const;
-  std::string coloured(const char* colour, const std::string& text) const;
   void clear_line() const;
 
   const VerifyRequest& request_;
