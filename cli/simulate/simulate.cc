@@ -1,20 +1,352 @@
-// lockstep simulate: times pipeline schedules on a virtual clock, and draws them.
+// lockstep simulate: times pipeline schedules on a virtual clock, draws them and tells of them: one
+// schedule with its drawing, a table of several, or JSON.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "cli/help.h"
 #include "cli/run_file.h"
-#include "cli/simulate/report.h"
 #include "cli/simulate/request.h"
 #include "cli/simulate/timing.h"
+#include "cli/table.h"
 #include "cli/text_file.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
 #include "lockstep/draw/svg.h"
+#include "lockstep/draw/terminal.h"
 #include "lockstep/draw/trace.h"
 #include "lockstep/pipeline/csv.h"
 
 namespace lockstep::cli {
 namespace {
+
+struct Refused {
+  std::string name;
+  Error error;
+};
+
+struct SimulateResult {
+  std::vector<Timed> timed;      // in the order asked for
+  std::vector<Refused> refused;  // of --compare all
+  std::vector<std::string> written;
+};
+
+// "10.5", "0.333", "7e-05": three digits after the point at most.
+std::string number_text(double number) {
+  if (number != 0 && std::abs(number) < 0.01) return strf("%.3g", number);
+  std::string text = strf("%.3f", number);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+// "1 microbatch", "10.5 microbatches".
+std::string microbatches_text(double number) {
+  return number_text(number) + (number == 1 ? " microbatch" : " microbatches");
+}
+
+constexpr double kWorthARow = 1e-3;  // of the step
+
+std::string with_sign(Seconds time) {
+  if (time.value == 0) return "0";
+  return (time.value > 0 ? "+" : "-") + to_text(Seconds{std::abs(time.value)});
+}
+
+// Of the largest cause's difference would be no whole; of the step it is.
+std::string share_text(Seconds difference, const sim::Residuals& residuals) {
+  return strf("%+.1f %%", 100 * difference.value / residuals.measured.value);
+}
+
+std::vector<std::string> cells(const std::string& name, const sim::Residual& row,
+                               const sim::Residuals& residuals) {
+  return {name, to_text(row.predicted), to_text(row.measured), with_sign(row.difference()),
+          share_text(row.difference(), residuals)};
+}
+
+// A measured step beside its prediction, by cause, then by kind of op; rows below a thousandth of
+// the step in both are left out. Last the step itself and by how much its prediction is off. `file`
+// is what was measured.
+void print_residuals(const sim::Residuals& residuals, const std::string& file, Output& output) {
+  output.out << "\nagainst " << file << ", its step of median length, mean of its ranks\n\n";
+  Rows rows = {{"", "predicted", "measured", "difference", "of the step"}};
+  for (int cause = 0; cause < sim::kNumCauses; ++cause) {
+    const sim::Residual sum = residuals.total(static_cast<sim::Cause>(cause));
+    if (sum.predicted == Seconds{} && sum.measured == Seconds{}) continue;
+    rows.push_back(cells(sum.what, sum, residuals));
+    for (const sim::Residual& row : residuals.rows) {
+      const double longest = std::max(row.predicted.value, row.measured.value);
+      if (row.cause == sum.cause && longest >= kWorthARow * residuals.measured.value)
+        rows.push_back(cells("  " + row.what, row, residuals));
+    }
+  }
+  sim::Residual step{{}, "step", residuals.predicted, residuals.measured};
+  rows.push_back(cells("step", step, residuals));
+  print_table(output.out, rows, "lrrrr");
+  output.out << strf("\nthe prediction is off by %+.2f %%\n", 100 * residuals.error());
+}
+
+Json residuals_json(const sim::Residuals& residuals) {
+  return Json::object({{"predicted", residuals.predicted.value},
+                       {"measured", residuals.measured.value},
+                       {"error", residuals.error()},
+                       {"rows", Json::list(residuals.rows, [](const sim::Residual& row) {
+                          return Json::object({{"cause", to_text(row.cause)},
+                                               {"what", row.what},
+                                               {"predicted", row.predicted.value},
+                                               {"measured", row.measured.value}});
+                        })}});
+}
+
+std::string percent(double share) { return strf("%.1f %%", 100 * share); }
+
+double bubble_share(const Timed& timed) {
+  return timed.makespan.value > 0 ? timed.bubble.value / timed.makespan.value : 0;
+}
+
+std::int64_t most_bytes(const Timed& timed) { return std::ranges::max(timed.peak_bytes); }
+
+class Report {
+ public:
+  Report(const SimulateRequest& request, const Timing& timing, const SimulateResult& result,
+         Output& output)
+      : request_(request), timing_(timing), result_(result), output_(output) {}
+
+  void print() const {
+    if (output_.json) return print_json(output_, json());
+    if (request_.compares)
+      print_table_of_all();
+    else
+      print_one(result_.timed.front());
+    for (const std::string& file : result_.written) output_.out << "wrote " << file << '\n';
+  }
+
+ private:
+  void row(const char* label, const std::string& text) const {
+    output_.row(0, style::kDim, 10, label, text);
+  }
+
+  std::string shape_text() const {
+    return counted(request_.coords, "coordinate") + ", " +
+           counted(request_.microbatches, "microbatch");
+  }
+
+  // Of a makespan, a bubble and so on.
+  std::string time_text(Seconds time) const {
+    return request_.calibration ? to_text(time) : number_text(time.value);
+  }
+
+  // "F 1, I 1, W 1 for a microbatch on a coordinate; 0.2 for a hop".
+  std::string times_text() const {
+    if (request_.calibration) {
+      const auto& [name, calibration] = *request_.calibration;
+      return join_parts("measured on ", calibration.ranks, " ", calibration.ranks_are, ", ",
+                        calibration.date, ": ", name);
+    }
+    const StepCosts costs = timing_.costs();
+    std::string text =
+        strf("F %.4g, I %.4g, W %.4g", costs.forward, costs.input_grad, costs.weight_grad);
+    text += request_.spec ? " for a microbatch on a mean coordinate"
+                          : " for a microbatch on a whole coordinate";
+    if (request_.spec)
+      text += request_.has_costs ? ", dealt to its units by FLOPs" : ", in proportion to FLOPs";
+    text += "; a hop " + number_text(costs.hop);
+    if (is_lowered() && zero() > 0)
+      text += ", gathering its parameters " + number_text(costs.gather);
+    if (is_lowered()) text += ", reducing its gradients " + number_text(costs.reduce);
+    return text;
+  }
+
+  bool is_lowered() const { return request_.spec || request_.step; }
+  int zero() const { return request_.spec ? request_.spec->layout.zero : request_.step->zero; }
+  bool recomputes() const {
+    return request_.spec ? request_.spec->layout.recompute.block
+                         : request_.step && request_.step->recompute;
+  }
+
+  std::string step_text() const {
+    if (request_.spec) return to_text(*request_.spec);
+    return join_parts(counted(request_.step->layers, "block"), " per stage, ZeRO ", zero(),
+                      zero() == 0   ? ""
+                      : zero() == 1 ? ""
+                                    : ", reduced after each microbatch",
+                      recomputes() ? ", blocks recomputed" : "");
+  }
+
+  // What the drawing does not say.
+  std::string memory_text(const Timed& timed) const {
+    std::string text = join_parts("activations of ", microbatches_text(timed.max_peak()),
+                                  " on coordinate ", timed.peak_coord());
+    if (recomputes()) text += ", besides the inputs of blocks";
+    return request_.spec && timed.peak_bytes.empty() ? text + "; bytes are " + timing_.no_bytes()
+                                                     : text;
+  }
+
+  std::string found_text(const Timed& timed) const {
+    if (!timed.lower_bound) return timed.origin;
+    return timed.origin + (*timed.lower_bound == timed.makespan
+                               ? "; no schedule is faster"
+                               : "; no schedule takes less than " + time_text(*timed.lower_bound));
+  }
+
+  void print_one(const Timed& timed) const {
+    const Entrant& entrant = request_.entrants.front();
+    const bool is_named = entrant.kind == Entrant::Kind::kNamed;
+    output_.out << output_.paint(style::kBold, timed.figure.title)
+                << wrapped(is_named ? ": " + std::string(entrant.row.summary) : "", 0,
+                           static_cast<int>(timed.figure.title.size()), output_.width)
+                << '\n';
+    if (is_lowered()) row("step", step_text());
+    row("times", times_text());
+    if (timed.bubble_without_barrier != timed.bubble)
+      row("bubble", time_text(timed.bubble_without_barrier) +
+                        " when the next step need not wait for all coordinates");
+    if (!timed.origin.empty()) row("found", found_text(timed));
+    if (is_lowered()) row("memory", memory_text(timed));
+    if (is_named && !timed.is_run) row("runs", "no: refilled, it can be simulated only");
+    draw::Figure figure = timed.figure;
+    figure.title.clear();
+    output_.out << '\n' << terminal(figure, {.width = output_.width, .colour = output_.colour});
+    if (timed.residuals) print_residuals(*timed.residuals, request_.against->name, output_);
+  }
+
+  void print_table_of_all() const {
+    output_.out << output_.paint(style::kBold, shape_text()) << "\n\n";
+    if (is_lowered()) row("step", step_text());
+    row("times", times_text());
+    if (request_.memory_cap)
+      row("cap", join_parts("activations of ", microbatches_text(*request_.memory_cap),
+                            "; a peak above it is marked !"));
+    output_.out << '\n';
+    if (!result_.timed.empty()) print_rows();
+    if (!result_.refused.empty()) output_.out << "\nNot of this shape:\n";
+    for (const Refused& refused : result_.refused)
+      output_.out << "  " << strf("%-14s", refused.name.c_str()) << "  "
+                  << wrapped(refused.error.message, 18, 18, output_.width);
+  }
+
+  struct Column {
+    std::string title;
+    char side;
+    std::function<std::string(const Timed& timed)> cell;
+  };
+
+  // In a narrow terminal those go first that others tell nearly as well.
+  std::vector<Column> columns() const {
+    std::vector<Column> all = {
+        {"schedule", 'l', [](const Timed& t) { return t.name; }},
+        {"chunks", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); }},
+        {"makespan", 'r', [this](const Timed& t) { return time_text(t.makespan); }},
+        {"bubble", 'r', [this](const Timed& t) { return time_text(t.bubble); }},
+        {"idle", 'r', [](const Timed& t) { return percent(t.idle_share); }},
+        {"peak", 'r', [](const Timed& t) { return number_text(t.max_peak()); }},
+        {"on", 'r', [](const Timed& t) { return std::to_string(t.peak_coord()); }},
+        {"W", 'l',
+         [](const Timed& t) { return std::string(t.splits_backward() ? "split" : "fused"); }},
+        {"runs", 'l', [](const Timed& t) { return std::string(t.is_run ? "yes" : "no"); }}};
+    if (!result_.timed.front().peak_bytes.empty())
+      all.insert(all.begin() + 7,
+                 {"memory", 'r', [](const Timed& t) { return to_text(Bytes{most_bytes(t)}); }});
+    for (const char* title : {"on", "idle", "W", "runs", "chunks", "memory"})
+      if (width_of(all) > output_.table_width)
+        std::erase_if(all, [&](const Column& column) { return column.title == title; });
+    return all;
+  }
+
+  int width_of(const std::vector<Column>& columns) const {
+    std::size_t sum = 2 * (columns.size() - 1);
+    for (const Column& column : columns) {
+      std::size_t widest = column.title.size();
+      for (const Timed& timed : result_.timed) widest = std::max(widest, column.cell(timed).size());
+      sum += widest;
+    }
+    return static_cast<int>(sum) + (request_.memory_cap ? 2 : 0);
+  }
+
+  void print_rows() const {
+    Rows rows(1);
+    std::string sides;
+    const std::vector<Column> shown = columns();
+    for (const Column& column : shown) {
+      rows.front().push_back(column.title);
+      sides += column.side;
+    }
+    for (const Timed& timed : result_.timed) {
+      rows.emplace_back();
+      const bool is_over = request_.memory_cap && timed.max_peak() > *request_.memory_cap;
+      for (const Column& column : shown)
+        rows.back().push_back((is_over && column.title == "peak" ? "! " : "") + column.cell(timed));
+    }
+    print_table(output_.out, rows, sides);
+  }
+
+  Json json() const {
+    const StepCosts costs = timing_.costs();
+    Json refused = Json::array();
+    for (const Refused& one : result_.refused)
+      refused.push(Json::object({{"schedule", one.name}, {"reason", one.error.message}}));
+    return Json::object(
+        {{"schema", "lockstep.simulate/1"},
+         {"pp", request_.coords},
+         {"microbatches", request_.microbatches},
+         {"costs", Json::object({{"forward", costs.forward},
+                                 {"input_grad", costs.input_grad},
+                                 {"weight_grad", costs.weight_grad},
+                                 {"p2p", costs.hop},
+                                 {"gather", costs.gather},
+                                 {"reduce", costs.reduce}})},
+         {"time_unit", request_.calibration ? Json("s") : Json()},
+         {"calibration", request_.calibration ? Json(request_.calibration->name) : Json()},
+         {"model", request_.spec ? Json(request_.spec->model.name) : Json()},
+         {"zero", is_lowered() ? Json(zero()) : Json()},
+         {"recompute", recomputes()},
+         {"refill", request_.refill},
+         {"memory_cap", request_.memory_cap ? Json(*request_.memory_cap) : Json()},
+         {"schedules",
+          Json::list(result_.timed, [&](const Timed& timed) { return json_of(timed); })},
+         {"refused", std::move(refused)},
+         {"written", Json::list(result_.written)}});
+  }
+
+  Json json_of(const Timed& timed) const {
+    Json json = Json::object({{"schedule", timed.name},
+                              {"chunks", timed.schedule.shape().chunks},
+                              {"makespan", timed.makespan.value},
+                              {"work", timed.work.value},
+                              {"bubble", timed.bubble.value},
+                              {"bubble_share", bubble_share(timed)},
+                              {"bubble_without_barrier", timed.bubble_without_barrier.value},
+                              {"idle_share", timed.idle_share},
+                              {"peak", timed.max_peak()},
+                              {"peak_rank", timed.peak_coord()},
+                              {"peak_per_rank", Json::list(timed.peak)},
+                              {"splits_backward", timed.splits_backward()},
+                              {"is_run", timed.is_run}});
+    if (!timed.peak_bytes.empty()) {
+      json.set("peak_bytes", most_bytes(timed));
+      json.set("peak_bytes_per_rank", Json::list(timed.peak_bytes));
+    }
+    if (!timed.origin.empty()) json.set("origin", timed.origin);
+    if (timed.residuals) json.set("against", residuals_json(*timed.residuals));
+    if (timed.lower_bound) json.set("lower_bound", timed.lower_bound->value);
+    if (request_.memory_cap) json.set("fits", timed.max_peak() <= *request_.memory_cap);
+    return json;
+  }
+
+  const SimulateRequest& request_;
+  const Timing& timing_;
+  const SimulateResult& result_;
+  Output& output_;
+};
+
+void print_simulation(const SimulateRequest& request, const Timing& timing,
+                      const SimulateResult& result, Output& output) {
+  Report(request, timing, result, output).print();
+}
 
 Result<void> write_files(const SimulateRequest& request, SimulateResult& result) {
   const Timed& timed = result.timed.front();
