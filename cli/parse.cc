@@ -106,7 +106,8 @@ bool looks_like_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word[1] != '.' && (word[1] < '0' || word[1] > '9');
 }
 
-// Takes "--name", "--name=value", "--name value" or "-n value" at words[at]; leaves `at` on the last word used.
+// Takes "--name", "--name=value", "--name value" or "-n value" at words[at]; leaves `at` on the
+// last word used.
 Result<void> take_option(const Verb& verb, const std::string& path,
                          const std::vector<std::string>& words, std::size_t& at, Given& given) {
   const std::string& word = words[at];

@@ -6,7 +6,7 @@
 //     return {.name = "model", .summary = "Parameters, FLOPs and memory of a model",
 //             .examples = {{"lockstep model llama3-8b", "the sizes of a known model"}},
 //             .options = {flag("list", "List the known models"),
-//                         integer("seq", "TOKENS", "Sequence length").initially("4096").at_least(1)},
+//                         integer("seq", "TOKENS", "Sequence length").at_least(1)},
 //             .positionals = {{.name = "MODEL", .help = "Name or file", .required = false}},
 //             .run = run_model};
 //   }

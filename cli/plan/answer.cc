@@ -144,7 +144,8 @@ class Answering {
     }
   }
 
-  // Half as many devices, and half of that: where failures or money count, all of them may be too many.
+  // Half as many devices, and half of that: where failures or money count, all of them may be too
+  // many.
   void seek_with_fewer(Objective objective) {
     const auto& tiers = request_.cluster.tiers;
     const std::int64_t node = tiers.size() > 1 ? tiers[tiers.size() - 2].size : 1;

@@ -1,5 +1,5 @@
-// What `lockstep plan` found, as numbers: rows of layouts, what they amount to over a whole run, and what is worth
-// saying about them.
+// What `lockstep plan` found, as numbers: rows of layouts, what they amount to over a whole run,
+// and what is worth saying about them.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ struct PlanRow {
   planner::StepQuantiles quantiles() const {
     return planner::step_quantiles(finalist.seconds, finalist.priced.request.rates->calibrated);
   }
-  // Factors within which runs of sources that nobody had looked at were off: half of them, and nine of ten.
+  // Factors within which runs of sources that nobody had looked at were off: half of them, and nine
+  // of ten.
   struct Doubt {
     double half, most;
   };

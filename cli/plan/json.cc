@@ -101,7 +101,8 @@ Json alternatives_json(const std::vector<planner::Alternative>& list) {
   return json;
 }
 
-// How the written file calls one that `from` calls so; the same unless there is a file of that name.
+// How the written file calls one that `from` calls so; the same unless there is a file of that
+// name.
 std::string beside_out(const Args& args, const std::filesystem::path& from, const std::string& name,
                        const std::string& ending) {
   const std::filesystem::path there = from / name;

@@ -16,7 +16,8 @@ using verify::Verdict;
 
 std::string error_text(double error) { return error == 0 ? "0" : strf("%.1e", error); }
 
-// Of the larger error in proportion to its bound. What a free run can reach is no bound that is held to.
+// Of the larger error in proportion to its bound. What a free run can reach is no bound that is
+// held to.
 double share_of_bound(const Verdict& verdict) {
   const auto share = [](double error, double bound) { return error == 0 ? 0 : error / bound; };
   const double run = verdict.bounds.far > 0 ? 0 : share(verdict.run_error, verdict.bounds.run);
