@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,5 +87,49 @@ std::string memory_text(const Figure& figure, double held);
 std::string held_text(const Figure& figure, double held);
 // "makespan 33 F, bubble 9 F (27.3 %), peak 4 microbatches".
 std::string summary(const Figure& figure);
+
+// Round marks on the axis of time.
+struct Tick {
+  Seconds time;
+  std::string label;  // without unit
+};
+
+struct Axis {
+  std::vector<Tick> ticks;  // ascending from 0; the last is not after the makespan
+  std::string unit;         // "ms", or the figure's own; may be empty
+};
+
+// Steps of 1, 2 or 5 times a power of ten, so that there are at most `most` after the first.
+// REQUIRES: most >= 1.
+Axis axis_of(const Figure& figure, int most);
+
+// Reductions of a figure that does not fit: bars that belong together, bars per column, coordinates
+// that are shown.
+
+// Bars that touch and show the same pass: the units of one stage and microbatch. They share a
+// label.
+struct Run {
+  Seconds start;
+  Seconds end;
+  Ink ink = Ink::kOther;
+  int microbatch = -1;
+  int chunk = 0;
+};
+std::vector<Run> runs(const std::vector<Bar>& bars);
+
+// For each of `columns` equal parts of [0, span): the run that speaks for it, or -1 for idle. A
+// column that several share goes to the one with the most time in it, plus what it missed in shared
+// columns before; so over many columns each ink, chunk and idle time has its share, however narrow
+// its bars. A column that one has alone is that one's, and what was missed before it is forgotten.
+// REQUIRES: span > 0 where there are runs; runs ascend and do not overlap.
+std::vector<int> dealt(std::span<const Run> runs, Seconds span, int columns);
+
+// All of `count` coordinates, or every second (third, ...) and the last, at most `most` + 1.
+std::vector<std::size_t> shown(std::size_t count, int most);
+// "every 4th of 128 coordinates, and the last"; empty when all are shown.
+std::string shown_text(std::size_t count, int most);
+
+int chunks(const Figure& figure);  // most of any bar
+bool has_ink(const Figure& figure, Ink ink);
 
 }  // namespace lockstep::draw

@@ -1,15 +1,225 @@
 #include "lockstep/draw/svg.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
-#include "lockstep/draw/axis.h"
-#include "lockstep/draw/runs.h"
-#include "lockstep/draw/svg_lane.h"
 #include "lockstep/draw/svg_text.h"
 
 namespace lockstep::draw {
 namespace {
+
+// Colours of inks on paper. Blue, orange, vermilion, purple, yellow and green after Okabe and Ito,
+// whose palette colour-blind readers can tell apart, moved in lightness until the inks of compute
+// also differ in grey (L* of F 34, B 54, I 73, W 85).
+struct Paint {
+  std::array<int, 3> rgb;
+  bool is_dark;
+};
+
+constexpr Paint kPaints[kNumInks] = {
+    {{0x00, 0x54, 0x8c}, true},   // forward
+    {{0xf0, 0xa5, 0x00}, false},  // input gradient
+    {{0xa8, 0xdf, 0xc9}, false},  // weight gradient
+    {{0xd5, 0x5e, 0x00}, false},  // backward
+    {{0xa8, 0x57, 0x8a}, true},   // recompute
+    {{0xf0, 0xe4, 0x42}, false},  // gather
+    {{0x00, 0x9e, 0x73}, false},  // reduce
+    {{0x8a, 0x8a, 0x8a}, false},  // transfer
+    {{0x30, 0x30, 0x30}, true},   // update
+    {{0xb8, 0xb8, 0xb8}, false},  // other
+};
+constexpr double kLightest = 0.3;  // share of white in the last chunk
+
+const Paint& paint(Ink ink) { return kPaints[static_cast<std::size_t>(ink)]; }
+
+// "#00548c". The first chunk has the ink itself, later ones are lighter.
+// REQUIRES: 0 <= chunk < chunks.
+std::string colour_of(Ink ink, int chunk, int chunks) {
+  const double white = chunks > 1 ? kLightest * chunk / (chunks - 1) : 0;
+  std::string text = "#";
+  for (const int part : paint(ink).rgb)
+    text += strf("%02x", static_cast<int>(std::lround(part + (255 - part) * white)));
+  return text;
+}
+
+// What is read best on it: "#fff" or "#000".
+std::string text_colour_on(Ink ink) { return paint(ink).is_dark ? "#fff" : "#000"; }
+
+// One lane of an SVG picture.
+
+// Bars are drawn from x = 0, y = 0.
+struct LaneScale {
+  double per_second = 0;  // pixels
+  double width = 0;       // pixels of the makespan
+  double height = 0;
+  double font = 0;  // of numbers; 0: none
+  int chunks = 1;
+  int columns = 0;  // 0: every bar is drawn; else so many parts of the width, each in one ink
+};
+
+constexpr double kLineHeight = 0.12;  // of a lane: the line at the foot of odd chunks
+constexpr double kDotted = 0.25;      // of a lane: each edge of recompute; the number is between
+constexpr double kOutlined = 3;       // narrower ones have no outline: it would be all one sees
+
+std::string style_name(Ink ink, int chunk) {
+  return std::string(1, letter(ink)) + std::to_string(chunk);
+}
+
+// Chunks are told apart where it matters, in compute.
+int look_of(const Lane& lane, int chunk) { return lane.kind == LaneKind::kCompute ? chunk : 0; }
+
+std::string tooltip(const Figure& figure, const Bar& bar) {
+  std::string text = bar.name + ": " + std::string(to_text(bar.ink));
+  if (bar.unit >= 0) text += ", unit " + std::to_string(bar.unit);
+  if (bar.stage >= 0) text += ", stage " + std::to_string(bar.stage);
+  if (bar.microbatch >= 0) text += ", microbatch " + std::to_string(bar.microbatch);
+  return text + "; " + time_text(figure, bar.start) + " to " + time_text(figure, bar.end);
+}
+
+std::string box(double left, double top, double width, double height) {
+  const std::string across = svg_number(width);
+  return "M" + svg_number(left) + " " + svg_number(top) + "h" + across + "v" + svg_number(height) +
+         "h-" + across + "z";
+}
+
+// Marks that lie over bars, so that chunks and recompute can be told without colour.
+class Marks {
+ public:
+  explicit Marks(const LaneScale& scale) : scale_(scale) {}
+
+  void add(Ink ink, int chunk, double left, double width) {
+    const double line = scale_.height * kLineHeight;
+    if (chunk % 2 == 1) feet_ += box(left, scale_.height - line, width, line);
+    if (ink != Ink::kRecompute) return;
+    const double edge = scale_.height * kDotted;
+    again_ += box(left, 0, width, edge) + box(left, scale_.height - edge, width, edge);
+  }
+  std::string take() const {
+    std::string out;
+    if (!again_.empty()) out += "<path class=\"again\" d=\"" + again_ + "\"/>\n";
+    if (!feet_.empty()) out += "<path class=\"foot\" d=\"" + feet_ + "\"/>\n";
+    return out;
+  }
+
+ private:
+  const LaneScale& scale_;
+  std::string feet_, again_;
+};
+
+// Of whole passes; the units within one are divided by faint lines.
+std::string outlines(const Lane& lane, const LaneScale& scale) {
+  std::string path;
+  for (const Run& run : runs(lane.bars)) {
+    const double left = run.start.value * scale.per_second;
+    const double width = run.end.value * scale.per_second - left;
+    if (width >= kOutlined) path += box(left, 0, width, scale.height);
+  }
+  return path.empty() ? "" : "<path class=\"edge\" d=\"" + path + "\"/>\n";
+}
+
+std::string every_bar(const Figure& figure, const Lane& lane, const LaneScale& scale) {
+  std::string out;
+  Marks marks(scale);
+  for (const Bar& bar : lane.bars) {
+    const double left = bar.start.value * scale.per_second;
+    const double width = bar.end.value * scale.per_second - left;
+    const int chunk = look_of(lane, bar.chunk);
+    out += "<rect class=\"" + style_name(bar.ink, chunk) + (width < kOutlined ? " thin" : "") +
+           "\" x=\"" + svg_number(left) + "\" width=\"" + svg_number(width) + "\" height=\"" +
+           svg_number(scale.height) + "\"><title>" + xml_escaped(tooltip(figure, bar)) +
+           "</title></rect>\n";
+    marks.add(bar.ink, chunk, left, width);
+  }
+  return out + marks.take() + outlines(lane, scale);
+}
+
+std::string merged_bars(const Figure& figure, const Lane& lane, const LaneScale& scale) {
+  const std::vector<Run> all = runs(lane.bars);
+  const std::vector<int> speaker = dealt(all, figure.makespan, scale.columns);
+  const double column = scale.width / scale.columns;
+  const auto look = [&](std::size_t i) {
+    const int run = speaker[i];
+    if (run < 0) return std::pair(-1, 0);
+    const Run& speaks = all[static_cast<std::size_t>(run)];
+    return std::pair(static_cast<int>(speaks.ink), look_of(lane, speaks.chunk));
+  };
+  std::map<std::pair<int, int>, std::string> paths;
+  Marks marks(scale);
+  for (std::size_t begin = 0; begin < speaker.size();) {
+    std::size_t end = begin;
+    while (end < speaker.size() && look(end) == look(begin)) ++end;
+    if (const auto [ink, chunk] = look(begin); ink >= 0) {
+      const double left = static_cast<double>(begin) * column;
+      const double width = static_cast<double>(end - begin) * column;
+      paths[{ink, chunk}] += box(left, 0, width, scale.height);
+      marks.add(static_cast<Ink>(ink), chunk, left, width);
+    }
+    begin = end;
+  }
+  std::string out;
+  for (const auto& [key, path] : paths)
+    out += "<path class=\"" + style_name(static_cast<Ink>(key.first), key.second) + " thin\" d=\"" +
+           path + "\"/>\n";
+  return out + marks.take();
+}
+
+// Pixels that a number needs inside its bar.
+double label_width(int microbatch, double font) {
+  constexpr double kPadding = 2;
+  return text_width(std::to_string(microbatch), font) + kPadding;
+}
+
+std::string svg_bars(const Figure& figure, const Lane& lane, const LaneScale& scale) {
+  return scale.columns > 0 ? merged_bars(figure, lane, scale) : every_bar(figure, lane, scale);
+}
+
+std::string svg_labels(const Lane& lane, const LaneScale& scale) {
+  std::string out;
+  if (scale.font <= 0) return out;
+  constexpr double kBaseline = 0.36;  // of a digit, below its middle
+  const std::string y = svg_number(scale.height / 2 + kBaseline * scale.font);
+  for (const Run& run : runs(lane.bars)) {
+    const double left = run.start.value * scale.per_second;
+    const double right = run.end.value * scale.per_second;
+    if (run.microbatch < 0 || right - left < label_width(run.microbatch, scale.font)) continue;
+    out += "<text class=\"n" + std::string(1, letter(run.ink)) + "\" x=\"" +
+           svg_number((left + right) / 2) + "\" y=\"" + y + "\">" + std::to_string(run.microbatch) +
+           "</text>\n";
+  }
+  return out;
+}
+
+// For a legend.
+std::string svg_sample(Ink ink, int chunk, double width, double height) {
+  const LaneScale scale = {.height = height};
+  Marks marks(scale);
+  marks.add(ink, chunk, 0, width);
+  return "<path class=\"" + style_name(ink, chunk) + "\" d=\"" + box(0, 0, width, height) +
+         "\"/>\n" + marks.take();
+}
+
+// Styles and patterns that these refer to.
+std::string svg_styles(int chunks) {
+  std::string css;
+  for (int i = 0; i < kNumInks; ++i) {
+    const Ink ink = static_cast<Ink>(i);
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      css += "." + style_name(ink, chunk) + "{fill:" + colour_of(ink, chunk, chunks) +
+             ";stroke:#000;stroke-width:.4;stroke-opacity:.35}\n";
+    css += ".n" + std::string(1, letter(ink)) + "{fill:" + text_colour_on(ink) +
+           ";text-anchor:middle}\n";
+  }
+  css +=
+      ".thin{stroke:none}\n.edge{fill:none;stroke:#222;stroke-width:.7;pointer-events:none}\n.foot{"
+      "fill:#000;fill-opacity:.5;pointer-events:none}\n"
+      ".again{fill:url(#again);pointer-events:none}\n"
+      ".idle{fill:url(#idle)}\n";
+  return css;
+}
 
 constexpr int kMostCoords = 128;
 constexpr std::size_t kMostBars = 20'000;           // with a tooltip each
@@ -75,7 +285,7 @@ class Picture {
     body += bands;
     body += notes();
     y_ += kMargin;
-    return head() + body + "</svg>\n";
+    return svg_document(total_, y_, figure_.title, head(), body);
   }
 
  private:
@@ -96,13 +306,7 @@ class Picture {
   std::string peak_text(const Band& band) const { return "peak " + held_text(figure_, peak(band)); }
 
   std::string head() const {
-    const std::string size = svg_number(total_) + " " + svg_number(y_);
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + svg_number(total_) +
-           "\" height=\"" + svg_number(y_) + "\" viewBox=\"0 0 " + size +
-           "\" font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n"
-           "<title>" +
-           xml_escaped(figure_.title) + "</title>\n<desc>" +
-           xml_escaped(figure_.shape + "; " + summary(figure_)) + "</desc>\n<style>\n" +
+    return "<desc>" + xml_escaped(figure_.shape + "; " + summary(figure_)) + "</desc>\n<style>\n" +
            svg_styles(chunks_) +
            ".tick{stroke:#ccc}\n.held{fill:#cfd8dc;stroke:#455a64}\n"
            "</style>\n<defs>\n"
@@ -111,8 +315,7 @@ class Picture {
            "<path d=\"M-1 1l2-2M0 6l6-6M5 7l2-2\" stroke=\"#bbb\" stroke-width=\".8\"/></pattern>\n"
            "<pattern id=\"again\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\">"
            "<circle cx=\"1\" cy=\"1\" r=\".8\" fill=\"#fff\"/>"
-           "<circle cx=\"3\" cy=\"3\" r=\".8\" fill=\"#fff\"/></pattern>\n</defs>\n" +
-           svg_rect(0, 0, total_, y_, "fill=\"#fff\"");
+           "<circle cx=\"3\" cy=\"3\" r=\".8\" fill=\"#fff\"/></pattern>\n</defs>\n";
   }
 
   std::string heading() {

@@ -78,6 +78,17 @@ std::string svg_rect(double x, double y, double width, double height, const std:
          svg_number(width) + "\" height=\"" + svg_number(height) + "\" " + more + "/>\n";
 }
 
+std::string svg_document(double width, double height, std::string_view title,
+                         const std::string& head, const std::string& body) {
+  const std::string w = svg_number(width), h = svg_number(height);
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + w + "\" height=\"" + h +
+         "\" viewBox=\"0 0 " + w + " " + h +
+         "\" font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n"
+         "<title>" +
+         xml_escaped(title) + "</title>\n" + head + svg_rect(0, 0, width, height, "fill=\"#fff\"") +
+         body + "</svg>\n";
+}
+
 double text_width(std::string_view text, double size) {
   constexpr double kNarrow =
       0.64;  // DejaVu Sans, the widest that is common; its capitals less often

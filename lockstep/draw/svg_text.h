@@ -19,6 +19,11 @@ std::string svg_text(double x, double y, double size, std::string_view text,
                      const std::string& more = "");
 std::string svg_rect(double x, double y, double width, double height, const std::string& more);
 
+// A picture that stands alone: `head` is what follows its title, then come a white ground and
+// `body`.
+std::string svg_document(double width, double height, std::string_view title,
+                         const std::string& head, const std::string& body);
+
 // At least as wide as any usual sans-serif font sets it, in the unit of `size`.
 double text_width(std::string_view text, double size);
 

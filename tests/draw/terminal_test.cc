@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "lockstep/base/check.h"
-#include "lockstep/draw/runs.h"
+#include "lockstep/draw/figure.h"
 #include "tests/draw/lines.h"
 #include "tests/draw/samples.h"
 #include "tests/support/golden.h"
