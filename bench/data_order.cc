@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/data/blend.h"
 #include "lockstep/data/corpus_tokens.h"
 #include "lockstep/data/sample_order.h"
 #include "lockstep/data/token_file.h"

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
-#include "lockstep/data/blend.h"
-#include "lockstep/data/read_ahead.h"
-#include "lockstep/data/sample_order.h"
 #include "lockstep/data/token_file.h"
 
 namespace lockstep::data {
 namespace {
+
+constexpr std::size_t kMostWaiting = 64;
 
 std::string what_of(const TokenFile& file, Split split) {
   return join_parts("the ", to_text(split), " split of `", file.name(), "`");
@@ -76,8 +74,8 @@ struct CorpusTokens::State {
   Hash128 digest;
   std::optional<ReadAhead> ahead;
 
-  // Gives each file its weight and its request. Megatron: weights are normalised for the requests, and once
-  // more for the choices; without weights, files count by their samples in one epoch.
+  // Gives each file its weight and its request. Megatron: weights are normalised for the requests,
+  // and once more for the choices; without weights, files count by their samples in one epoch.
   std::vector<double> weigh(const Corpus& corpus, std::vector<Share>& shares) const {
     if (files.size() == 1 && corpus.weights.empty()) {
       if (demand.samples > 0) shares[0].samples = demand.samples;
@@ -145,7 +143,8 @@ struct CorpusTokens::State {
     digest = xxh3_128(text);
   }
 
-  // Calls `visit(file, piece, offset, count)` for the runs of tokens that make up a sample and its last label.
+  // Calls `visit(file, piece, offset, count)` for the runs of tokens that make up a sample and its
+  // last label.
   template <class Visit>
   void walk(std::int64_t sample, Visit visit) const {
     const Blend::Choice choice = blend ? blend->at(sample) : Blend::Choice{0, sample};
@@ -238,5 +237,32 @@ void CorpusTokens::expect(std::int64_t first, std::int64_t count) const {
 std::int64_t CorpusTokens::samples() const { return state_->samples; }
 std::span<const Part> CorpusTokens::parts() const { return state_->parts; }
 Hash128 CorpusTokens::digest() const { return state_->digest; }
+
+ReadAhead::~ReadAhead() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+void ReadAhead::ask(std::int64_t first, std::int64_t count) {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable())
+    thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+  ranges_.emplace_back(first, count);
+  if (ranges_.size() > kMostWaiting) ranges_.pop_front();
+  asked_.notify_one();
+}
+
+void ReadAhead::loop(const std::stop_token& stop) {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    if (!asked_.wait(lock, stop, [&] { return !ranges_.empty(); })) return;
+    const auto [first, count] = ranges_.front();
+    ranges_.pop_front();
+    lock.unlock();
+    if (stop.stop_requested()) return;
+    work_(first, count);
+  }
+}
 
 }  // namespace lockstep::data

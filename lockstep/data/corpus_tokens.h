@@ -1,20 +1,26 @@
-// The samples of one split of a corpus, in the order in which Megatron-LM (core 0.19) draws them for
-// the same files, weights, shares, seed, sequence length and number of samples, bit for bit. See
-// docs/data.md.
+// The samples of one split of a corpus, in the order in which Megatron-LM (core 0.19) draws them
+// for the same files, weights, shares, seed, sequence length and number of samples, bit for bit.
+// See docs/data.md.
 //
-// Sample n is the same tokens whatever the layout, the batch and the number of ranks, so the position
-// of a run is the number of samples it has taken.
+// Sample n is the same tokens whatever the layout, the batch and the number of ranks, so the
+// position of a run is the number of samples it has taken.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/result.h"
-#include "lockstep/data/corpus.h"
+#include "lockstep/data/sample_order.h"
 #include "lockstep/data/token_source.h"
 
 namespace lockstep::data {
@@ -38,18 +44,18 @@ struct Part {
   std::int64_t taken = 0;         // of them, how many the demand draws
 };
 
-// Files are mapped, not read; they must not change while this lives. Costs 4 bytes for each document of
-// every epoch and 4 for each sample, and 2 more for each sample of a blend.
+// Files are mapped, not read; they must not change while this lives. Costs 4 bytes for each
+// document of every epoch and 4 for each sample, and 2 more for each sample of a blend.
 class CorpusTokens final : public TokenSource {
  public:
-  // Refuses files that cannot be read or are not what they say (LS0004, LS0801), splits that are empty
-  // or too short for one sample, and demands beyond 2^32 samples of one file (LS0803).
+  // Refuses files that cannot be read or are not what they say (LS0004, LS0801), splits that are
+  // empty or too short for one sample, and demands beyond 2^32 samples of one file (LS0803).
   static Result<std::unique_ptr<CorpusTokens>> open(const Corpus& corpus, Split split,
                                                     const Demand& demand);
   ~CorpusTokens() override;
 
-  // REQUIRES: 0 <= sample < samples(), both spans of Demand::seq. Throws IoError (LS0802) that names file,
-  // document and token when a token id is not below the vocabulary.
+  // REQUIRES: 0 <= sample < samples(), both spans of Demand::seq. Throws IoError (LS0802) that
+  // names file, document and token when a token id is not below the vocabulary.
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
             std::span<std::int64_t> labels) const override;
   // All of them: every token of a file follows another.
@@ -60,8 +66,8 @@ class CorpusTokens final : public TokenSource {
   std::int64_t samples() const;
   std::span<const Part> parts() const;  // in the order of the files
   // Equal for equal orders of equal files (their lengths are looked at, not their tokens); what a
-  // checkpoint keeps to know that a resumed run goes on in the same order. Names and places of files do
-  // not count.
+  // checkpoint keeps to know that a resumed run goes on in the same order. Names and places of
+  // files do not count.
   Hash128 digest() const;
 
  private:
@@ -69,6 +75,32 @@ class CorpusTokens final : public TokenSource {
   explicit CorpusTokens(std::unique_ptr<State> state);
 
   std::unique_ptr<State> state_;
+};
+
+// A thread that does what may wait for a disk, so that nobody else has to.
+
+// Calls `work` with each range that was asked for, in order. The thread starts with the first;
+// ranges that wait when this ends are dropped, and so is the oldest when too many wait: they are
+// wishes, not duties.
+class ReadAhead {
+ public:
+  using Work = std::function<void(std::int64_t first, std::int64_t count)>;
+  explicit ReadAhead(Work work) : work_(std::move(work)) {}
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // Any thread; returns at once.
+  void ask(std::int64_t first, std::int64_t count);
+
+ private:
+  void loop(const std::stop_token& stop);
+
+  Work work_;
+  std::mutex mutex_;
+  std::condition_variable_any asked_;
+  std::deque<std::pair<std::int64_t, std::int64_t>> ranges_;
+  std::jthread thread_;
 };
 
 }  // namespace lockstep::data

@@ -1,15 +1,40 @@
 #include "lockstep/data/sample_order.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
-#include "lockstep/data/numpy_random.h"
 
 namespace lockstep::data {
 namespace {
+
+// numpy's pairwise summation: halves, of which those of at most 128 are taken in eight strands.
+double numpy_sum(std::span<const double> x) {
+  constexpr std::size_t kStrands = 8, kBlock = 128;
+  if (x.size() < kStrands) {
+    double sum = 0;
+    for (const double value : x) sum += value;
+    return sum;
+  }
+  if (x.size() > kBlock) {
+    const std::size_t half = x.size() / 2 / kStrands * kStrands;
+    return numpy_sum(x.first(half)) + numpy_sum(x.subspan(half));
+  }
+  std::array<double, kStrands> r;
+  for (std::size_t i = 0; i < kStrands; ++i) r[i] = x[i];
+  std::size_t i = kStrands;
+  for (; i + kStrands <= x.size(); i += kStrands)
+    for (std::size_t strand = 0; strand < kStrands; ++strand) r[strand] += x[i + strand];
+  double sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+  for (; i < x.size(); ++i) sum += x[i];
+  return sum;
+}
+
+constexpr std::int64_t kSamplesPerSum = 4096;
+constexpr double kSurplus = 1 + 0.005;  // Megatron's default
 
 constexpr std::int64_t kPiecesPerSum = 32;
 constexpr std::int64_t kMostSamples = std::numeric_limits<std::uint32_t>::max() - std::int64_t{1};
@@ -98,6 +123,70 @@ SampleOrder::Place SampleOrder::place(std::int64_t sample) const {
     if (place.offset < length) return place;
     place.offset -= length;
   }
+}
+
+std::string_view to_text(Split split) {
+  constexpr std::string_view kNames[] = {"train", "validation", "test"};
+  return kNames[static_cast<std::size_t>(split)];
+}
+
+std::vector<double> normalised(std::span<const double> weights) {
+  const double sum = numpy_sum(weights);
+  LS_CHECK(sum > 0 && std::isfinite(sum), "weights add up to ", sum);
+  std::vector<double> result(weights.begin(), weights.end());
+  for (double& weight : result) weight /= sum;
+  return result;
+}
+
+std::array<Range, 3> split_bounds(const Shares& shares, std::int64_t pieces) {
+  const std::vector<double> parts = normalised(shares);
+  std::array<Range, 3> ranges;
+  double share = 0;
+  std::int64_t bound = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    share += parts[i];
+    // llrint rounds half to even, the mode every program starts in.
+    const std::int64_t end = std::llrint(share * static_cast<double>(pieces));
+    ranges[i] = {bound, end};
+    bound = end;
+  }
+  return ranges;
+}
+
+std::int64_t blend_request(std::int64_t samples, double weight) {
+  const double share = std::ceil(static_cast<double>(samples) * weight);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(share * kSurplus)));
+}
+
+Blend::Blend(std::span<const double> weights, std::span<const std::int64_t> limits,
+             std::int64_t samples)
+    : taken_(weights.size()) {
+  LS_CHECK(!weights.empty() && weights.size() == limits.size() && weights.size() < 32767,
+           weights.size(), " files in a blend with ", limits.size(), " limits");
+  files_.reserve(static_cast<std::size_t>(samples));
+  std::vector<double> counts(weights.size());  // taken_, as reals
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    if (sample % kSamplesPerSum == 0) sums_.insert(sums_.end(), taken_.begin(), taken_.end());
+    const double so_far = std::max(static_cast<double>(sample), 1.0);
+    std::size_t most = 0;
+    double lack = weights[0] * so_far - counts[0];
+    for (std::size_t file = 1; file < weights.size(); ++file) {
+      const double own = weights[file] * so_far - counts[file];
+      if (own > lack) lack = own, most = file;
+    }
+    if (taken_[most] >= limits[most]) return;
+    files_.push_back(static_cast<std::uint16_t>(most));
+    counts[most] += 1;
+    ++taken_[most];
+  }
+}
+
+Blend::Choice Blend::at(std::int64_t sample) const {
+  const std::size_t file = files_[static_cast<std::size_t>(sample)];
+  const std::int64_t block = sample / kSamplesPerSum;
+  const auto first = files_.begin() + block * kSamplesPerSum, last = files_.begin() + sample;
+  const std::int64_t before = sums_[static_cast<std::size_t>(block) * taken_.size() + file];
+  return {file, before + std::count(first, last, static_cast<std::uint16_t>(file))};
 }
 
 }  // namespace lockstep::data

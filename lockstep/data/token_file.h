@@ -1,7 +1,8 @@
-// A file of tokens, whatever its format: a Megatron pair or an llm.c file. The tokens are mapped; opening
-// reads the index alone.
+// A file of tokens, whatever its format: a Megatron pair or an llm.c file. The tokens are mapped;
+// opening reads the index alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,15 +13,31 @@
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
 #include "lockstep/data/token_index.h"
-#include "lockstep/data/token_type.h"
 
 namespace lockstep::data {
 
-// Any thread may use it. The files must not change while it lives. REQUIRES of all: numbers within bounds.
+// The token files of llm.c: a header of 256 numbers (i32: magic, version, tokens, zeros), then the
+// tokens. Magic 20240520 with version 1 holds u16, magic 20240801 with version 7 holds u32.
+inline constexpr std::size_t kLlmcHeaderBytes = 1024;
+
+struct LlmcHeader {
+  TokenType type = TokenType::kU16;
+  std::int64_t tokens = 0;
+};
+
+// Whether bytes begin with one of the two magic numbers.
+bool looks_like_llmc(std::span<const std::byte> bytes);
+
+// Refuses (LS0801) unknown versions and a count that is not that of the bytes.
+Result<LlmcHeader> read_llmc_header(std::span<const std::byte> bytes, const std::string& name);
+
+// Any thread may use it. The files must not change while it lives. REQUIRES of all: numbers within
+// bounds.
 class TokenFile {
  public:
-  // `name` is the prefix of a Megatron pair, or its .bin or .idx, or an llm.c file, which ends in .bin and
-  // is a single document. Refuses what TokenIndex and read_llmc_header do, and what cannot be read.
+  // `name` is the prefix of a Megatron pair, or its .bin or .idx, or an llm.c file, which ends in
+  // .bin and is a single document. Refuses what TokenIndex and read_llmc_header do, and what cannot
+  // be read.
   static Result<TokenFile> open(const std::string& name);
 
   TokenFile(TokenFile&&) = default;

@@ -3,22 +3,41 @@
 //   offset 0     9 bytes  "MMIDIDX" and two zeros     26       u64      D: documents + 1
 //          9     u64      version 1                   34       i32[S]   tokens of each piece
 //          17    u8       type of the tokens          34+4S    i64[S]   its byte in PREFIX.bin
-//          18    u64      S: pieces                   34+12S   i64[D]   first piece of each document, then S
+//          18    u64      S: pieces                   34+12S   i64[D]   first piece of each, then S
 //
-// A piece is what Megatron calls a sequence there: a document is one piece, or several that a tokenizer
-// kept apart.
+// A piece is what Megatron calls a sequence there: a document is one piece, or several that a
+// tokenizer kept apart.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/base/result.h"
-#include "lockstep/data/token_type.h"
 
 namespace lockstep::data {
+
+// The types in which token files hold their ids, little-endian.
+enum class TokenType : std::uint8_t { kU8, kI8, kI16, kU16, kI32, kU32, kI64 };
+
+std::int64_t width_of(TokenType type);     // bytes
+std::string_view to_text(TokenType type);  // "u16"
+
+// The number a Megatron index writes for it. Nothing for u32, which it does not have; and for
+// numbers that stand for reals or for nothing.
+std::optional<std::uint8_t> code_of(TokenType type);
+std::optional<TokenType> type_of_code(std::uint8_t code);
+
+// to[i] = token i of those at `from`. REQUIRES: to.size() tokens there; any alignment will do.
+void widen(TokenType type, const std::byte* from, std::span<std::int64_t> to);
+
+// The reverse. False, with nothing known about the bytes at `to`, when a token does not fit the
+// type.
+bool narrow(TokenType type, std::span<const std::int64_t> from, std::byte* to);
 
 // Numbers of tokens, one for each piece, as they lie in a file. Refers to bytes of others.
 class PieceLengths {
@@ -40,9 +59,9 @@ class PieceLengths {
 class TokenIndex {
  public:
   // Maps the file and reads all of it once. Refuses (LS0801) with file and byte whatever the format
-  // forbids or Megatron's writer cannot have written: pieces that leave gaps in PREFIX.bin, overlap or
-  // do not end where its `bin_bytes` bytes end; documents that do not ascend; any byte too many or too few;
-  // types that are no whole numbers; modes of multimodal files.
+  // forbids or Megatron's writer cannot have written: pieces that leave gaps in PREFIX.bin, overlap
+  // or do not end where its `bin_bytes` bytes end; documents that do not ascend; any byte too many
+  // or too few; types that are no whole numbers; modes of multimodal files.
   static Result<TokenIndex> open(const std::string& path, std::int64_t bin_bytes);
   // The same of bytes that are in memory and outlive it; messages call them `name`.
   static Result<TokenIndex> parse(std::span<const std::byte> bytes, const std::string& name,

@@ -17,13 +17,26 @@ class TokenSource {
   // REQUIRES: equal sizes.
   virtual void read(std::int64_t sample, std::span<std::int64_t> tokens,
                     std::span<std::int64_t> labels) const = 0;
-  // How many labels of a sequence of `seq` tokens are not ignored: as read() would tell. A source that
-  // knows without reading says so; this one reads.
+  // How many labels of a sequence of `seq` tokens are not ignored: as read() would tell. A source
+  // that knows without reading says so; this one reads.
   virtual std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const;
-  // Says that the `count` samples from `first` on will be read soon, so that they are on their way from
-  // the disk by then. Returns at once, changes nothing that can be read, and may be left out.
+  // Says that the `count` samples from `first` on will be read soon, so that they are on their way
+  // from the disk by then. Returns at once, changes nothing that can be read, and may be left out.
   virtual void expect(std::int64_t first, std::int64_t count) const {
     static_cast<void>(first), static_cast<void>(count);
+  }
+};
+
+// Which samples of a step a rank reads: they are dealt in blocks to data ranks, then microbatches,
+// then rows. With any number of ranks and any size of microbatch each sample of the step is dealt
+// once.
+struct StepSamples {
+  std::int64_t first = 0;         // of the step
+  std::int64_t microbatches = 1;  // of one data rank
+  std::int64_t rows = 1;          // samples of a microbatch
+
+  std::int64_t sample(std::int64_t data_rank, std::int64_t microbatch, std::int64_t row) const {
+    return first + (data_rank * microbatches + microbatch) * rows + row;
   }
 };
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/result.h"
-#include "lockstep/data/token_type.h"
+#include "lockstep/data/token_index.h"
 #include "lockstep/files/durable.h"
 
 namespace lockstep::data {
@@ -18,9 +18,9 @@ struct Written {
   std::int64_t tokens = 0;
 };
 
-// Both files are written under temporary names and take their own in finish(), PREFIX.bin first: a reader
-// finds nothing, the old pair or the new one, or a mixture that the index refuses. One thread at a time.
-// All calls throw IoError (LS0820).
+// Both files are written under temporary names and take their own in finish(), PREFIX.bin first: a
+// reader finds nothing, the old pair or the new one, or a mixture that the index refuses. One
+// thread at a time. All calls throw IoError (LS0820).
 class TokenWriter {
  public:
   // REQUIRES: a type that has a code.
@@ -29,8 +29,8 @@ class TokenWriter {
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
 
-  // One document, as one piece. Refuses (LS0802) a token that does not fit the type, and (LS0801) more
-  // tokens than an index can count (2^31 - 1); then nothing of it was written.
+  // One document, as one piece. Refuses (LS0802) a token that does not fit the type, and (LS0801)
+  // more tokens than an index can count (2^31 - 1); then nothing of it was written.
   Result<void> add(std::span<const std::int64_t> tokens);
   Written finish();
 

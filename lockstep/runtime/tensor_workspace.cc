@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
-#include "lockstep/data/step_samples.h"
+#include "lockstep/data/token_source.h"
 #include "lockstep/optim/squares.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/config/fields.h"
-#include "lockstep/data/corpus.h"
+#include "lockstep/data/sample_order.h"
 #include "lockstep/spec/contradictions.h"
 
 namespace lockstep::spec {

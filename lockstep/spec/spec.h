@@ -26,7 +26,7 @@
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/config/document.h"
 #include "lockstep/config/fields.h"
-#include "lockstep/data/corpus.h"
+#include "lockstep/data/sample_order.h"
 #include "lockstep/model/model_config.h"
 #include "lockstep/spec/layout.h"
 #include "lockstep/spec/learning_rate.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/data/step_samples.h"
+#include "lockstep/data/token_source.h"
 #include "lockstep/train/step_record.h"
 
 namespace lockstep::train {

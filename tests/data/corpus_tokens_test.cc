@@ -7,7 +7,6 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/data/read_ahead.h"
 #include "tests/data/pairs.h"
 
 namespace lockstep::data {

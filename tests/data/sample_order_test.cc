@@ -7,8 +7,6 @@
 #include <sstream>
 
 #include "lockstep/base/hash.h"
-#include "lockstep/data/blend.h"
-#include "lockstep/data/numpy_random.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::data {

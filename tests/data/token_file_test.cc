@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "lockstep/data/llmc_file.h"
 #include "tests/data/pairs.h"
 
 namespace lockstep::data {

@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "lockstep/data/step_samples.h"
+#include "lockstep/data/token_source.h"
 #include "lockstep/data/token_writer.h"
 #include "lockstep/mesh/divisors.h"
 
