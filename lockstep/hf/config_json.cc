@@ -2,15 +2,134 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/hf/config_keys.h"
 #include "lockstep/model/hf_names.h"
 #include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
 namespace {
+
+// Typed look-up in an object of a config.json: every wrong value is reported, every key asked for
+// is remembered, so that the others can be told apart.
+
+// Refers to its arguments. A key whose value is null counts as absent.
+class ConfigKeys {
+ public:
+  // `where` goes before the keys in messages: "config.json: rope_scaling.". REQUIRES: an object.
+  ConfigKeys(const Json& object, std::string where, config::Report& report);
+
+  const Json* find(const std::string& key);  // null pointer: absent
+  bool is_null(const std::string& key) const;
+
+  // Absent is an error.
+  std::int64_t size(const std::string& key);
+  double real(const std::string& key);
+  // Absent means `otherwise`. After an error, too.
+  std::int64_t size(const std::string& key, std::int64_t otherwise);
+  double real(const std::string& key, double otherwise);
+  bool flag(const std::string& key, bool otherwise);
+  std::string text(const std::string& key, const std::string& otherwise);
+
+  // "config.json: `key` is `value`, " and why that cannot be.
+  void refuse(const std::string& key, const std::string& why, const std::string& help = "");
+  // Refuses the key unless it is absent or says `wanted`.
+  void only(const std::string& key, bool wanted, const std::string& why);
+
+  // Keys that were not asked for, in the order of the file.
+  std::vector<std::string> unread() const;
+
+ private:
+  void wrong_type(const std::string& key, const char* wanted);
+  void missing(const std::string& key);
+
+  const Json& object_;
+  const std::string where_;
+  config::Report& report_;
+  std::set<std::string, std::less<>> read_;
+};
+
+ConfigKeys::ConfigKeys(const Json& object, std::string where, config::Report& report)
+    : object_(object), where_(std::move(where)), report_(report) {}
+
+const Json* ConfigKeys::find(const std::string& key) {
+  read_.insert(key);
+  const Json* const value = object_.find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+bool ConfigKeys::is_null(const std::string& key) const {
+  const Json* const value = object_.find(key);
+  return value != nullptr && value->is_null();
+}
+
+std::int64_t ConfigKeys::size(const std::string& key) {
+  if (find(key) == nullptr) return missing(key), 0;
+  return size(key, 0);
+}
+
+double ConfigKeys::real(const std::string& key) {
+  if (find(key) == nullptr) return missing(key), 0.0;
+  return real(key, 0.0);
+}
+
+std::int64_t ConfigKeys::size(const std::string& key, std::int64_t otherwise) {
+  const Json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_int()) return wrong_type(key, "a whole number"), otherwise;
+  return value->as_int();
+}
+
+double ConfigKeys::real(const std::string& key, double otherwise) {
+  const Json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number()) return wrong_type(key, "a number"), otherwise;
+  return value->as_real();
+}
+
+bool ConfigKeys::flag(const std::string& key, bool otherwise) {
+  const Json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_bool()) return wrong_type(key, "true or false"), otherwise;
+  return value->as_bool();
+}
+
+std::string ConfigKeys::text(const std::string& key, const std::string& otherwise) {
+  const Json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_text()) return wrong_type(key, "text"), otherwise;
+  return value->as_text();
+}
+
+void ConfigKeys::refuse(const std::string& key, const std::string& why, const std::string& help) {
+  const Json* const value = find(key);
+  const std::string shown = value == nullptr ? "" : " is " + value->dump();
+  report_.add(Error{Code::kBadHfConfig, where_ + key + shown + ", " + why, help});
+}
+
+void ConfigKeys::only(const std::string& key, bool wanted, const std::string& why) {
+  if (flag(key, wanted) != wanted) refuse(key, why);
+}
+
+std::vector<std::string> ConfigKeys::unread() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.members())
+    if (!read_.contains(key)) keys.push_back(key);
+  return keys;
+}
+
+void ConfigKeys::wrong_type(const std::string& key, const char* wanted) {
+  refuse(key, std::string("but it must be ") + wanted);
+}
+
+void ConfigKeys::missing(const std::string& key) {
+  report_.add(Error{Code::kBadHfConfig, where_ + key + " is missing",
+                    "a directory that save_pretrained() of transformers wrote has it"});
+}
 
 using model::Family;
 using model::ModelConfig;
@@ -24,8 +143,9 @@ constexpr std::array kTypes = {Type{"gpt2", "GPT2LMHeadModel"}, Type{"llama", "L
                                Type{"qwen2", "Qwen2ForCausalLM"},
                                Type{"qwen3", "Qwen3ForCausalLM"}};
 
-// Keys that say nothing about what the model computes: where it comes from, which tokens are special,
-// how transformers stores, caches and generates, and settings of its other classes (classifiers).
+// Keys that say nothing about what the model computes: where it comes from, which tokens are
+// special, how transformers stores, caches and generates, and settings of its other classes
+// (classifiers).
 constexpr std::array<std::string_view, 34> kSilent = {"architectures",
                                                       "model_type",
                                                       "torch_dtype",

@@ -12,7 +12,7 @@
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/files/elements.h"
 #include "lockstep/files/safetensors.h"
-#include "lockstep/hf/pieces.h"
+#include "lockstep/hf/import.h"
 #include "lockstep/hf/unfinished.h"
 #include "lockstep/model/hf_names.h"
 

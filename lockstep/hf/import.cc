@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -12,12 +14,124 @@
 #include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/unit_slices.h"
-#include "lockstep/hf/pieces.h"
+#include "lockstep/files/elements.h"
+#include "lockstep/files/safetensors.h"
 #include "lockstep/hf/unfinished.h"
 #include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
 namespace {
+
+// Rows and columns of a tile: 32 x 32 elements of both matrices fit into a core's first cache.
+constexpr std::int64_t kTransposeTile = 32;
+
+// out[i * out_pitch + j] = in[j * in_pitch + i] for i < rows, j < columns; pitches in elements.
+template <std::size_t kWidth>
+void transpose(const std::byte* in, std::int64_t in_pitch, std::byte* out, std::int64_t out_pitch,
+               std::int64_t rows, std::int64_t columns) {
+  const auto move = [&](std::int64_t i, std::int64_t j) {
+    std::memcpy(out + static_cast<std::size_t>(i * out_pitch + j) * kWidth,
+                in + static_cast<std::size_t>(j * in_pitch + i) * kWidth, kWidth);
+  };
+  for (std::int64_t top = 0; top < rows; top += kTransposeTile)
+    for (std::int64_t left = 0; left < columns; left += kTransposeTile)
+      for (std::int64_t i = top; i < std::min(rows, top + kTransposeTile); ++i)
+        for (std::int64_t j = left; j < std::min(columns, left + kTransposeTile); ++j) move(i, j);
+}
+
+void transpose(std::size_t width, const std::byte* in, std::int64_t in_pitch, std::byte* out,
+               std::int64_t out_pitch, std::int64_t rows, std::int64_t columns) {
+  if (width == 2) return transpose<2>(in, in_pitch, out, out_pitch, rows, columns);
+  if (width == 4) return transpose<4>(in, in_pitch, out, out_pitch, rows, columns);
+  LS_CHECK(width == 8, "elements of ", width, " bytes");
+  transpose<8>(in, in_pitch, out, out_pitch, rows, columns);
+}
+
+bool is_weight_type(DType type) {
+  return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
+}
+
+// Constants that older versions of transformers saved beside the parameters.
+bool is_constant_table(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+// Gathers what does not fit, by kind, so that each kind is one message with all its tensors.
+class Misfits {
+ public:
+  explicit Misfits(const Weights& weights) : weights_(weights) {}
+
+  void missing(const model::HfTensor& tensor) {
+    missing_.push_back(tensor.name + " " + files::shape_text(tensor.shape));
+  }
+  void shape(const model::HfTensor& tensor, const Weights::Stored& stored) {
+    shapes_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " is ",
+                                 files::shape_text(stored.entry->info.shape), ", not ",
+                                 files::shape_text(tensor.shape)));
+  }
+  void type(const Weights::Stored& stored) {
+    types_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " is ",
+                                files::to_text(stored.entry->info.type)));
+  }
+  void left_over(const Weights::Stored& stored) {
+    extra_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " ",
+                                files::shape_text(stored.entry->info.shape)));
+  }
+  void untied(const Weights::Stored& stored) {
+    untied_.push_back(join_parts(stored.file, ": ", stored.entry->info.name));
+  }
+
+  void tell(config::Report& report) {
+    const std::string in = " of `" + weights_.folder() + "` ";
+    tell(report, missing_, in, "missing", "config.json asks for more than the files have");
+    tell(report, shapes_, in, "of another shape than config.json implies", "");
+    tell(report, types_, in, "of a type that is not read", "F32, BF16 and F16 are");
+    tell(report, extra_, in, "no parameter of the model",
+         "config.json describes another model than the files hold");
+    tell(report, untied_, in, "not the embedding's weight, though tie_word_embeddings is true",
+         "one of both is wrong");
+  }
+
+ private:
+  static void tell(config::Report& report, std::vector<std::string>& list, const std::string& in,
+                   const std::string& what, const std::string& help) {
+    if (list.empty()) return;
+    config::Diagnostic made;
+    made.code = Code::kBadHfWeights;
+    made.message = join_parts(with_commas(static_cast<std::int64_t>(list.size())),
+                              list.size() == 1 ? " tensor" : " tensors", in,
+                              list.size() == 1 ? "is " : "are ", what);
+    made.notes = std::move(list);
+    made.help = help;
+    report.add(std::move(made));
+  }
+
+  const Weights& weights_;
+  std::vector<std::string> missing_, shapes_, types_, extra_, untied_;
+};
+
+// What comes before the names of all but the head's tensors: "model.", "transformer.".
+std::string base_prefix(const model::Model& model) {
+  const std::string& embedding = model.unit(0).params.front().hf.pattern;
+  return embedding.substr(0, embedding.find('.') + 1);
+}
+
+// Touches a few megabytes of both at a time.
+bool same_bytes(const files::TensorEntry& a, const files::TensorEntry& b) {
+  constexpr std::size_t kStride = std::size_t{4} << 20;
+  if (a.info.type != b.info.type || a.info.shape != b.info.shape) return false;
+  for (std::size_t at = 0; at < a.bytes.size(); at += kStride) {
+    const std::size_t count = std::min(kStride, a.bytes.size() - at);
+    const ByteSpan one = a.bytes.subspan(at, count);
+    const ByteSpan other = b.bytes.subspan(at, count);
+    const bool same = std::memcmp(one.data(), other.data(), count) == 0;
+    forget_pages(one);
+    forget_pages(other);
+    if (!same) return false;
+  }
+  return true;
+}
 
 // Bytes of a parameter in hand, or one row of it.
 constexpr std::int64_t kImportChunk = std::int64_t{8} << 20;
@@ -121,6 +235,107 @@ Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
   done.model_file = folder + "/model.toml";
   unfinished.finished();
   return done;
+}
+
+Piece piece_of(const model::HfTensor& tensor, std::size_t index) {
+  LS_CHECK(tensor.expert < 0, tensor.name, " belongs to an expert");
+  const model::HfPiece& piece = tensor.pieces[index];
+  const model::HfPiece& last = tensor.pieces.back();
+  return {.begin = piece.begin,
+          .rows = piece.rows,
+          .columns = piece.param->shape.size() > 1 ? piece.param->shape[1] : 1,
+          .outputs = last.begin + last.rows,
+          .transposed = tensor.transposed};
+}
+
+void take_rows(const Piece& piece, ByteSpan stored, std::size_t width, std::int64_t first,
+               std::span<std::byte> out) {
+  const std::size_t row = static_cast<std::size_t>(piece.columns) * width;
+  const auto rows = static_cast<std::int64_t>(out.size() / row);
+  LS_CHECK(out.size() % row == 0 && first >= 0 && first + rows <= piece.rows, "rows [", first,
+           ", + ", rows, ") of ", piece.rows);
+  LS_CHECK(stored.size() == static_cast<std::size_t>(piece.outputs) * row);
+  if (rows == 0) return;
+  const auto begin = static_cast<std::size_t>(piece.begin + first);
+  if (piece.transposed)
+    transpose(width, stored.data() + begin * width, piece.outputs, out.data(), piece.columns, rows,
+              piece.columns);
+  else
+    std::memcpy(out.data(), stored.data() + begin * row, out.size());
+}
+
+void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> params,
+                    std::size_t width, std::int64_t first, std::span<std::byte> out) {
+  LS_CHECK(!pieces.empty() && pieces.size() == params.size());
+  const std::int64_t outputs = pieces[0].outputs;
+  const std::size_t row = static_cast<std::size_t>(outputs) * width;
+  const auto rows = static_cast<std::int64_t>(out.size() / row);
+  LS_CHECK(out.size() % row == 0 && first >= 0 && first + rows <= pieces[0].columns);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    LS_CHECK(piece.transposed &&
+             params[i].size() == static_cast<std::size_t>(piece.numel()) * width);
+    transpose(width, params[i].data() + static_cast<std::size_t>(first) * width, piece.columns,
+              out.data() + static_cast<std::size_t>(piece.begin) * width, outputs, rows,
+              piece.rows);
+  }
+}
+
+Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpan elements,
+                          DType type) {
+  const auto found = files::first_not_finite(elements, type);
+  if (!found) return {};
+  return Error{Code::kBadHfWeights,
+               join_parts("tensor `", tensor, "`: element ", first + *found, " is not finite in ",
+                          to_text(type)),
+               "take weights from before they diverged"};
+}
+
+std::optional<HfParams> HfParams::find(const model::Model& model, const Weights& weights,
+                                       config::Report& report) {
+  const int before = report.num_errors();
+  const std::string prefix = base_prefix(model);
+  const std::string embedding = model.unit(0).params.front().hf.pattern;
+  const bool bare = weights.find(embedding) == nullptr &&
+                    weights.find(embedding.substr(prefix.size())) != nullptr;
+  HfParams made;
+  Misfits misfits(weights);
+  std::set<std::string, std::less<>> used;
+  model::for_each_hf_tensor(model, [&](const model::HfTensor& tensor) {
+    const bool strip = bare && tensor.name.starts_with(prefix);
+    const Weights::Stored* stored =
+        weights.find(strip ? tensor.name.substr(prefix.size()) : tensor.name);
+    if (stored == nullptr) return misfits.missing(tensor);
+    const files::TensorInfo& info = stored->entry->info;
+    used.insert(info.name);
+    if (info.shape != tensor.shape) return misfits.shape(tensor, *stored);
+    const std::optional<DType> type = files::dtype_of(info.type);
+    if (!type || !is_weight_type(*type)) return misfits.type(*stored);
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
+      const model::Param& param = *tensor.pieces[i].param;
+      made.places_.push_back({model::name_at(param.name, tensor.layer), param.shape, stored, *type,
+                              piece_of(tensor, i)});
+    }
+  });
+  const Weights::Stored* const tied_to =
+      weights.find(bare ? embedding.substr(prefix.size()) : embedding);
+  for (const auto& [name, stored] : weights.all()) {
+    if (used.contains(name)) continue;
+    if (name == "lm_head.weight" && model.config.tied && tied_to != nullptr) {
+      if (!same_bytes(*stored.entry, *tied_to->entry)) misfits.untied(stored);
+    } else if (!is_constant_table(name)) {
+      misfits.left_over(stored);
+      continue;
+    }
+    made.passed_over_.push_back(name);
+  }
+  misfits.tell(report);
+  if (report.num_errors() > before) return std::nullopt;
+  return made;
+}
+
+void HfParams::read(const Place& place, std::int64_t first, std::span<std::byte> out) {
+  take_rows(place.piece, place.stored->entry->bytes, size_of(place.type), first, out);
 }
 
 }  // namespace lockstep::hf

@@ -2,20 +2,90 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/diagnostic.h"
 #include "lockstep/files/durable.h"
 #include "lockstep/hf/config_json.h"
-#include "lockstep/hf/params.h"
 #include "lockstep/hf/weights.h"
 #include "lockstep/model/arch.h"
+#include "lockstep/model/hf_names.h"
 
 namespace lockstep::hf {
+
+// Between tensors as Hugging Face stores them and parameters as Lockstep has them: transposed where
+// stored [in, out], and cut or joined where several parameters share a tensor.
+
+// One parameter inside a stored tensor.
+struct Piece {
+  std::int64_t begin = 0;    // its first row among the stored tensor's outputs
+  std::int64_t rows = 0;     // outputs
+  std::int64_t columns = 1;  // inputs; 1 of a vector
+  std::int64_t outputs = 0;  // of the whole stored tensor
+  bool transposed = false;
+  std::int64_t numel() const { return rows * columns; }
+};
+
+// REQUIRES: a dense tensor, not one expert's.
+Piece piece_of(const model::HfTensor& tensor, std::size_t index);
+
+// Rows [first, first + out's) of the parameter from the whole stored tensor. Elements keep their
+// type, of `width` bytes. REQUIRES: whole rows.
+void take_rows(const Piece& piece, ByteSpan stored, std::size_t width, std::int64_t first,
+               std::span<std::byte> out);
+
+// Rows [first, ...) of a stored tensor [inputs, outputs] from all of its parameters, each whole.
+// REQUIRES: transposed pieces in order that fill the tensor.
+void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> params,
+                    std::size_t width, std::int64_t first, std::span<std::byte> out);
+
+// Refuses (LS0841) elements [first, ...) of a tensor if one is NaN or infinite: no training goes on
+// from it.
+Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpan elements,
+                          DType type);
+
+// A model's parameters, found in the tensors of a Hugging Face directory.
+
+// Refers to the model and to the weights. Any thread may read.
+class HfParams {
+ public:
+  struct Place {
+    std::string name;  // "blocks.0.attn.q.weight"
+    std::vector<std::int64_t> shape;
+    const Weights::Stored* stored = nullptr;
+    DType type = DType::kF32;  // of the stored elements
+    Piece piece;
+  };
+
+  // Finds every parameter, the tied head excepted. All that does not fit goes to `report` (LS0841):
+  // tensors that are missing, have another shape or a type that is not read, are left over, or
+  // should be tied and differ. Tables that older files hold besides parameters (causal masks,
+  // rotary frequencies) are passed over, and so is the name of the base model before every tensor,
+  // which files of a model without its head leave out.
+  static std::optional<HfParams> find(const model::Model& model, const Weights& weights,
+                                      config::Report& report);
+
+  std::span<const Place> places() const { return places_; }
+
+  // Rows [first, ...) of a parameter into `out`, in the type they are stored in. REQUIRES: whole
+  // rows.
+  static void read(const Place& place, std::int64_t first, std::span<std::byte> out);
+
+  const std::vector<std::string>& passed_over() const { return passed_over_; }  // names, as stored
+
+ private:
+  std::vector<Place> places_;
+  std::vector<std::string> passed_over_;
+};
 
 // A directory whose config.json and weights fit each other. Movable.
 struct Directory {
@@ -37,9 +107,9 @@ struct Imported {
 };
 
 // Makes the folder `out`, which must not exist, with the checkpoint of step 0 and `model.toml`, the
-// model that a run file can name. Elements keep the type they are stored in; who loads them widens them.
-// Holds at most one tensor of the directory and a few megabytes. Refuses weights that are not finite
-// (LS0841) and throws IoError; then it leaves nothing.
+// model that a run file can name. Elements keep the type they are stored in; who loads them widens
+// them. Holds at most one tensor of the directory and a few megabytes. Refuses weights that are not
+// finite (LS0841) and throws IoError; then it leaves nothing.
 Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
                                   const std::string& out, const std::string& lockstep_version);
 

@@ -1,4 +1,4 @@
-#include "lockstep/hf/params.h"
+#include "lockstep/hf/import.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/hf/pieces.h"
+#include "lockstep/hf/import.h"
 
 #include <gtest/gtest.h>
 
