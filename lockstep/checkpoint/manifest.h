@@ -11,7 +11,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/slice.h"
-#include "lockstep/files/element_type.h"
+#include "lockstep/files/elements.h"
 
 namespace lockstep::checkpoint {
 

@@ -1,5 +1,6 @@
 #include "lockstep/files/elements.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,44 @@
 
 namespace lockstep::files {
 namespace {
+
+struct TypeRow {
+  ElementType type;
+  std::string_view name;
+  std::int64_t bits;
+  std::optional<DType> dtype = {};
+};
+
+constexpr std::array kTypeRows = {
+    TypeRow{ElementType::kBool, "BOOL", 8},
+    TypeRow{ElementType::kF4, "F4", 4},
+    TypeRow{ElementType::kF6E2M3, "F6_E2M3", 6},
+    TypeRow{ElementType::kF6E3M2, "F6_E3M2", 6},
+    TypeRow{ElementType::kU8, "U8", 8, DType::kU8},
+    TypeRow{ElementType::kI8, "I8", 8},
+    TypeRow{ElementType::kF8E5M2, "F8_E5M2", 8},
+    TypeRow{ElementType::kF8E4M3, "F8_E4M3", 8},
+    TypeRow{ElementType::kF8E8M0, "F8_E8M0", 8},
+    TypeRow{ElementType::kF8E4M3FNUZ, "F8_E4M3FNUZ", 8},
+    TypeRow{ElementType::kF8E5M2FNUZ, "F8_E5M2FNUZ", 8},
+    TypeRow{ElementType::kI16, "I16", 16},
+    TypeRow{ElementType::kU16, "U16", 16},
+    TypeRow{ElementType::kF16, "F16", 16, DType::kF16},
+    TypeRow{ElementType::kBF16, "BF16", 16, DType::kBF16},
+    TypeRow{ElementType::kI32, "I32", 32, DType::kI32},
+    TypeRow{ElementType::kU32, "U32", 32},
+    TypeRow{ElementType::kF32, "F32", 32, DType::kF32},
+    TypeRow{ElementType::kC64, "C64", 64},
+    TypeRow{ElementType::kF64, "F64", 64, DType::kF64},
+    TypeRow{ElementType::kI64, "I64", 64, DType::kI64},
+    TypeRow{ElementType::kU64, "U64", 64},
+};
+
+const TypeRow& row_of(ElementType type) {
+  const TypeRow& row = kTypeRows.at(static_cast<std::size_t>(type));
+  LS_CHECK(row.type == type);
+  return row;
+}
 
 float from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -85,8 +124,9 @@ std::uint16_t f32_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-// By way of an f32 that is rounded to odd: it keeps in its last bit whether anything was lost, so the
-// second rounding decides as if it were the only one (Boldo and Melquiond, IEEE TC 57(4), 2008).
+// By way of an f32 that is rounded to odd: it keeps in its last bit whether anything was lost, so
+// the second rounding decides as if it were the only one (Boldo and Melquiond, IEEE TC 57(4),
+// 2008).
 std::uint16_t f64_to_bf16(double value) {
   auto near = static_cast<float>(value);
   if (static_cast<double>(near) != value && !std::isnan(value)) {
@@ -116,5 +156,23 @@ std::optional<std::int64_t> first_not_finite(ByteSpan elements, DType type) {
   LS_CHECK(type == DType::kF16, to_text(type));
   return first_with<std::uint16_t>(elements, 0x7c00);
 }
+
+std::int64_t bits_of(ElementType type) { return row_of(type).bits; }
+
+std::string_view to_text(ElementType type) { return row_of(type).name; }
+
+std::optional<ElementType> parse_element_type(std::string_view text) {
+  for (const TypeRow& row : kTypeRows)
+    if (row.name == text) return row.type;
+  return std::nullopt;
+}
+
+ElementType element_type(DType dtype) {
+  for (const TypeRow& row : kTypeRows)
+    if (row.dtype == dtype) return row.type;
+  fail_check("every DType has a row", __FILE__, __LINE__, "");
+}
+
+std::optional<DType> dtype_of(ElementType type) { return row_of(type).dtype; }
 
 }  // namespace lockstep::files

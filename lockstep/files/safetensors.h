@@ -1,5 +1,6 @@
-// The safetensors format (github.com/huggingface/safetensors): u64 length of the header, little-endian;
-// the header as JSON, padded with spaces; the tensors' bytes, row-major and little-endian, without gaps.
+// The safetensors format (github.com/huggingface/safetensors): u64 length of the header,
+// little-endian; the header as JSON, padded with spaces; the tensors' bytes, row-major and
+// little-endian, without gaps.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/base/result.h"
 #include "lockstep/files/durable.h"
-#include "lockstep/files/element_type.h"
+#include "lockstep/files/elements.h"
 
 namespace lockstep::files {
 
-// The format allows 100 MB of header. No known model comes near a tenth of this, and a header is read
-// before anything about its file is known.
+// The format allows 100 MB of header. No known model comes near a tenth of this, and a header is
+// read before anything about its file is known.
 inline constexpr std::int64_t kMaxHeaderBytes = std::int64_t{16} << 20;
 
 // Texts by key; the format has nothing else.
@@ -47,9 +48,9 @@ struct TensorEntry {
 // A file that was read. Any thread may use it.
 class Safetensors {
  public:
-  // Maps the file and checks all that the format demands (LS0821): a header within the file and within
-  // kMaxHeaderBytes, JSON in UTF-8 without doubled keys, known types, sizes that fit types and shapes,
-  // and bytes that cover the data exactly once. Tensor bytes are not touched.
+  // Maps the file and checks all that the format demands (LS0821): a header within the file and
+  // within kMaxHeaderBytes, JSON in UTF-8 without doubled keys, known types, sizes that fit types
+  // and shapes, and bytes that cover the data exactly once. Tensor bytes are not touched.
   static Result<Safetensors> open(const std::string& path);
   // The same of bytes that are in memory and outlive it; messages call them `name`.
   static Result<Safetensors> parse(ByteSpan file, const std::string& name);
@@ -71,8 +72,9 @@ class Safetensors {
 // The order in which files hold tensors: wide types first, so that all are aligned, then by name.
 void sort_canonically(std::vector<TensorInfo>& tensors);
 
-// The file up to the tensors' bytes: their place in the order given. The data begins at a multiple of
-// `align` bytes. REQUIRES: a multiple of 8, no name twice, none "__metadata__", whole bytes of each.
+// The file up to the tensors' bytes: their place in the order given. The data begins at a multiple
+// of `align` bytes. REQUIRES: a multiple of 8, no name twice, none "__metadata__", whole bytes of
+// each.
 std::string safetensors_header(std::span<const TensorInfo> tensors, const Metadata& metadata,
                                std::int64_t align);
 
@@ -81,8 +83,8 @@ inline constexpr std::int64_t kPageAlign = 4096;
 // What other writers of the format do.
 inline constexpr std::int64_t kLeastAlign = 8;
 
-// Writes one file: all tensors are declared first, then their bytes follow in any pieces, in canonical
-// order. One thread at a time. Throws IoError.
+// Writes one file: all tensors are declared first, then their bytes follow in any pieces, in
+// canonical order. One thread at a time. Throws IoError.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(Disk& disk, const std::string& path, std::vector<TensorInfo> tensors,

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/checkpoint/slice.h"
-#include "lockstep/files/element_type.h"
+#include "lockstep/files/elements.h"
 #include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
