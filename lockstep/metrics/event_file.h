@@ -1,7 +1,8 @@
-// Event files as TensorBoard reads them: records framed as TFRecord (length, its masked CRC-32C, bytes,
-// their masked CRC-32C; tensorflow/core/lib/io/record_writer.h), each an Event message (tensorflow/core/
-// util/event.proto) with scalars. The messages are written here, field by field: there are five fields,
-// and a protobuf library beside the one inside LibTorch would have to be kept from clashing with it.
+// Event files as TensorBoard reads them: records framed as TFRecord (length, its masked CRC-32C,
+// bytes, their masked CRC-32C; tensorflow/core/lib/io/record_writer.h), each an Event message
+// (tensorflow/core/ util/event.proto) with scalars. The messages are written here, field by field:
+// there are five fields, and a protobuf library beside the one inside LibTorch would have to be
+// kept from clashing with it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/result.h"
-#include "lockstep/metrics/append_file.h"
+#include "lockstep/metrics/metrics_file.h"
 
 namespace lockstep::metrics {
 
@@ -24,9 +25,9 @@ struct Scalar {
 // One thread at a time.
 class EventFile {
  public:
-  // A new file in `directory`, which TensorBoard reads after those that are there. Of them it forgets
-  // what lies at `first_step` and beyond, because this file begins there. `wall_time`: in seconds
-  // since 1970.
+  // A new file in `directory`, which TensorBoard reads after those that are there. Of them it
+  // forgets what lies at `first_step` and beyond, because this file begins there. `wall_time`: in
+  // seconds since 1970.
   static Result<EventFile> create(const std::string& directory, std::int64_t first_step,
                                   double wall_time);
 

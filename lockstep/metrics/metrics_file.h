@@ -1,22 +1,47 @@
-// metrics.jsonl: what a run did, as one JSON object per line, each with "event" and "step". It is the
-// source of truth; what other programs show is made beside it. docs/metrics.md lists every key.
+// metrics.jsonl: what a run did, as one JSON object per line, each with "event" and "step". It is
+// the source of truth; what other programs show is made beside it. docs/metrics.md lists every key.
 //
-// A line is appended with one write as soon as it is known, so a killed run loses none but at most the
-// end of the last. Each step stands in the file once: a resumed run drops the lines of steps that it
-// makes again.
+// A line is appended with one write as soon as it is known, so a killed run loses none but at most
+// the end of the last. Each step stands in the file once: a resumed run drops the lines of steps
+// that it makes again.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
-#include "lockstep/metrics/append_file.h"
 
 namespace lockstep::metrics {
+
+// A file that grows: what is added is with the operating system when add() returns, so that it
+// outlives the process. One thread at a time.
+class AppendFile {
+ public:
+  static Result<AppendFile> create(const std::string& path);   // refuses one that is there
+  static Result<AppendFile> replace(const std::string& path);  // empties one that is there
+  static Result<AppendFile> extend(const std::string& path);   // goes on at its end
+
+  AppendFile(AppendFile&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  AppendFile& operator=(AppendFile&& other) noexcept;
+  ~AppendFile();
+
+  const std::string& path() const { return path_; }
+  Result<void> add(std::string_view bytes);
+  Result<void> sync();  // until the disk has it
+
+ private:
+  static Result<AppendFile> open(const std::string& path, int flags);
+  AppendFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_ = -1;
+};
 
 // After a step of training.
 struct StepMetrics {
@@ -56,8 +81,9 @@ class MetricsFile {
  public:
   // Refuses a file that is there.
   static Result<MetricsFile> create(const std::string& path);
-  // Drops the lines of steps after `step`, and a last line that was cut short, and goes on. The file
-  // is replaced by rename, so that a crash leaves the old or the new one. It need not be there.
+  // Drops the lines of steps after `step`, and a last line that was cut short, and goes on. The
+  // file is replaced by rename, so that a crash leaves the old or the new one. It need not be
+  // there.
   static Result<MetricsFile> resume(const std::string& path, std::int64_t step);
 
   const std::string& path() const { return file_.path(); }
