@@ -7,8 +7,8 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
-#include "lockstep/checkpoint/coverage.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/files/elements.h"
 
 namespace lockstep::checkpoint {

@@ -1,7 +1,9 @@
-// Writes one file of a checkpoint: its slices are declared first, then their bytes follow. Digests are
-// taken of the bytes in memory, so that what goes wrong on the way to the disk shows when they are read.
+// Writes one file of a checkpoint: its slices are declared first, then their bytes follow. Digests
+// are taken of the bytes in memory, so that what goes wrong on the way to the disk shows when they
+// are read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,7 +37,8 @@ class FileWriter {
   const std::vector<TypedSlice>& order() const { return slices_; }
   // The next bytes, in pieces of any size. REQUIRES: no more than were declared.
   void write(ByteSpan bytes);
-  // Syncs. The files and tensors of a manifest that knows this file alone. REQUIRES: all was written.
+  // Syncs. The files and tensors of a manifest that knows this file alone. REQUIRES: all was
+  // written.
   Manifest finish();
 
  private:
@@ -49,6 +52,22 @@ class FileWriter {
   std::size_t current_ = 0;    // slice
   std::int64_t in_slice_ = 0;  // bytes of it that came
   std::optional<Xxh3> open_;   // piece of which only a part came
+};
+
+// Memory for a copy of a rank's state.
+
+// Owns the memory, which is touched when it is made: a first touch takes longer than the copy for
+// which a step waits.
+class Staging {
+ public:
+  explicit Staging(std::int64_t bytes);
+  std::byte* data() const { return data_.get(); }  // null: no bytes
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> data_;
 };
 
 }  // namespace lockstep::checkpoint

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/check.h"
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/safetensors.h"
 #include "lockstep/model/user_model.h"
 

@@ -1,5 +1,5 @@
-// MANIFEST.json: what a checkpoint holds, where, and the digests of all of it. docs/formats/checkpoint.md
-// describes the text. A plain value; any thread may read it.
+// MANIFEST.json: what a checkpoint holds, where, and the digests of all of it.
+// docs/formats/checkpoint.md describes the text. A plain value; any thread may read it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace lockstep::checkpoint {
 
 inline constexpr std::string_view kManifestName = "MANIFEST.json";
 inline constexpr std::string_view kFormat = "lockstep.checkpoint/1";
-// A slice's bytes are hashed in pieces, from its first byte on, so that who needs a part of it need not
-// read and hash all of it. One piece fits into a core's cache: it is hashed while it is there.
+// A slice's bytes are hashed in pieces, from its first byte on, so that who needs a part of it need
+// not read and hash all of it. One piece fits into a core's cache: it is hashed while it is there.
 inline constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 
 // Settings and their values as texts, in a fixed order.
@@ -76,14 +76,22 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 
 // Refuses (LS0822) another format or version, a text that does not have its digest, keys that are
-// unknown, doubled or missing, counts that no such run has, file names that leave the folder, boxes outside
-// their tensor, ranges outside their box, and digests that do not fit in number. Whether tensors are covered is for
-// coverage.h. Messages call the text `path`.
+// unknown, doubled or missing, counts that no such run has, file names that leave the folder, boxes
+// outside their tensor, ranges outside their box, and digests that do not fit in number. Whether
+// tensors are covered is for check_coverage. Messages call the text `path`.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path);
 
 // Joins what writers know of their own files: slices of one tensor come together, in the order of
 // `parts`. All else is of the first. Refuses writers that disagree about a tensor's shape or type.
 // REQUIRES: at least one part.
 Result<Manifest> join(std::vector<Manifest> parts);
+
+// The proof that a checkpoint is whole: every element of every tensor is in exactly one slice.
+
+// Boxes of a tensor must tile it, and ranges of slices with one box must tile that box; more
+// general covers are never written. Refuses (LS0822) with the tensor and the first elements that
+// are in no slice or in two, and where there is no tensor. Takes time in proportion to slices, and
+// to the square of a tensor's boxes.
+Result<void> check_coverage(const Manifest& manifest, const std::string& path);
 
 }  // namespace lockstep::checkpoint

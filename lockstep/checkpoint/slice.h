@@ -1,6 +1,7 @@
-// What one file holds of one tensor: a box of the global tensor, and of that box, in row-major order,
-// elements [begin, end). Tensor and expert parallelism cut boxes, ZeRO cuts ranges inside them, so the
-// state of any layout is a set of slices, and any other layout finds what it needs by intersecting them.
+// What one file holds of one tensor: a box of the global tensor, and of that box, in row-major
+// order, elements [begin, end). Tensor and expert parallelism cut boxes, ZeRO cuts ranges inside
+// them, so the state of any layout is a set of slices, and any other layout finds what it needs by
+// intersecting them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::checkpoint {
 
@@ -50,9 +54,28 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// Elements that both hold, as runs from one to the other; element 0 of each is its `begin`. Ascending in
-// both. Takes time in proportion to the rows of what boxes share inside their ranges.
+// Elements that both hold, as runs from one to the other; element 0 of each is its `begin`.
+// Ascending in both. Takes time in proportion to the rows of what boxes share inside their ranges.
 // REQUIRES: slices of one tensor.
 std::vector<Run> common_runs(const Slice& from, const Slice& to);
+
+// Which slices a rank's flat buffer of a unit consists of.
+struct UnitSlice {
+  Slice slice;
+  std::int64_t at = 0;  // element of the unit's buffer where it begins; it lies there without gaps
+  // Some other unit or tensor rank holds the same and writes it: a head's copy of the embedding, or
+  // what tensor ranks hold alike and this one is not their first.
+  bool is_copy = false;
+};
+
+// Of elements `range` of the buffer of unit number `unit`, ascending in `at`; gaps and padding are
+// in none. REQUIRES: the unit's layout by flat_layouts(model, place.tp).
+std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
+                                   const model::FlatLayout& layout, model::TensorPlace place,
+                                   model::FlatRange range, Role role);
+
+// Every trained tensor of the model once, whole, in the order of its units: what a checkpoint of it
+// holds.
+std::vector<Slice> model_slices(const model::Model& model, Role role);
 
 }  // namespace lockstep::checkpoint

@@ -13,7 +13,7 @@
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/elements.h"
 #include "lockstep/files/safetensors.h"
 #include "lockstep/hf/unfinished.h"

@@ -9,7 +9,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/identity.h"
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/slice.h"
 #include "lockstep/comm/texts.h"
 #include "lockstep/model/user_model.h"
 #include "lockstep/tensor/as_buffer.h"

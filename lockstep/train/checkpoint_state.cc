@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/slice.h"
 
 namespace lockstep::train {
 namespace {

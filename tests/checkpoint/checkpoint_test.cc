@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "lockstep/checkpoint/coverage.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "tests/checkpoint/recording_disk.h"
 #include "tests/checkpoint/sample.h"
 

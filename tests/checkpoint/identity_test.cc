@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "lockstep/checkpoint/staging.h"
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/file_writer.h"
+#include "lockstep/checkpoint/slice.h"
 #include "lockstep/model/catalog.h"
 #include "lockstep/model/user_model.h"
 #include "tests/support/model_named.h"

@@ -4,7 +4,6 @@
 
 #include <map>
 
-#include "lockstep/checkpoint/unit_slices.h"
 #include "tests/checkpoint/sample.h"
 
 namespace lockstep::checkpoint {

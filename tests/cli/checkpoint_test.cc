@@ -4,7 +4,7 @@
 #include <functional>
 #include <limits>
 
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/slice.h"
 #include "lockstep/model/catalog.h"
 #include "lockstep/model/user_model.h"
 #include "tests/checkpoint/sample.h"

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "lockstep/base/hash.h"
-#include "lockstep/checkpoint/coverage.h"
 #include "lockstep/checkpoint/manifest.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/unit_slices.h"
+#include "lockstep/checkpoint/slice.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/model/user_model.h"
