@@ -19,8 +19,8 @@
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-// toml++ 3.3 marks as unreachable what a letter from U+00A1 to U+0499 outside of texts reaches: whether it is a
-// space. It is not.
+// toml++ 3.3 marks as unreachable what a letter from U+00A1 to U+0499 outside of texts reaches:
+// whether it is a space. It is not.
 #include <toml++/impl/preprocessor.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
@@ -32,8 +32,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/glyphs.h"
-#include "lockstep/config/json_text.h"
-#include "lockstep/config/toml_syntax.h"
+#include "lockstep/config/syntax.h"
 
 namespace lockstep::config {
 namespace {
