@@ -219,7 +219,6 @@ Summary summarize(const std::vector<double>& errors) {
 Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions) {
   Scores scores;
   Baseline baseline;
-  std::vector<RunRequest> requests;  // keeps shapes and clusters of rows alive for the baseline
   for (const PublishedRun& run : table.rows) {
     ScoredRun row;
     row.run = &run;

@@ -1,6 +1,5 @@
 #include "lockstep/cluster/cluster.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -92,25 +91,6 @@ Result<Cluster> validated(Cluster cluster) {
                         static_cast<long long>(inner), count),
                "the outermost tier joins all devices");
   return cluster;
-}
-
-std::size_t tier_of(const Cluster& cluster, std::int64_t span) {
-  LS_CHECK(span >= 1 && span <= cluster.count, "span ", span, " on ", cluster.count, " devices");
-  for (std::size_t i = 0; i + 1 < cluster.tiers.size(); ++i)
-    if (cluster.tiers[i].size % span == 0) return i;
-  return cluster.tiers.size() - 1;
-}
-
-std::size_t tier_of(const Cluster& cluster, const mesh::Group& group) {
-  std::int64_t first = cluster.count, last = -1;
-  for (const Rank rank : group) {
-    first = std::min<std::int64_t>(first, rank.value);
-    last = std::max<std::int64_t>(last, rank.value);
-  }
-  LS_CHECK(last < cluster.count, "rank ", last, " on ", cluster.count, " devices");
-  std::size_t index = 0;
-  while (first / cluster.tiers[index].size != last / cluster.tiers[index].size) ++index;
-  return index;
 }
 
 }  // namespace lockstep::cluster

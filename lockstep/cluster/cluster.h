@@ -11,7 +11,6 @@
 
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
-#include "lockstep/mesh/group.h"
 
 namespace lockstep::cluster {
 
@@ -84,15 +83,5 @@ struct Cluster {
 // grow, each a multiple of the one before, the last equal to `count`, speeds known and positive.
 // Otherwise kBadCluster, naming the tier and both values.
 Result<Cluster> validated(Cluster cluster);
-
-// Index of the innermost tier that holds every aligned block of `span` consecutive devices, that
-// is, the slowest network a mesh group of that span has to cross. Devices are numbered along the
-// innermost tier first, as ranks are. A span that does not divide a tier's size leaks out of it:
-// blocks of 6 on nodes of 8 cross nodes. REQUIRES: a validated cluster, 1 <= span <= count.
-std::size_t tier_of(const Cluster& cluster, std::int64_t span);
-
-// Index of the innermost tier that holds all members of one group, rank r being device r. Looks at
-// every member. REQUIRES: a validated cluster, all ranks below count.
-std::size_t tier_of(const Cluster& cluster, const mesh::Group& group);
 
 }  // namespace lockstep::cluster

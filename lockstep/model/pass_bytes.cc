@@ -13,12 +13,6 @@ std::int64_t extra(const MemoryEvents& events) {
   return most;
 }
 
-std::int64_t net(const MemoryEvents& events) {
-  std::int64_t live = 0;
-  for (const MemoryEvent& event : events) live += event.bytes;
-  return live;
-}
-
 MemoryEvents pass_events(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
                          UnitPass pass) {
   return pass_record(config, unit, sizes, pass).events;

@@ -38,8 +38,6 @@ using MemoryEvents = std::vector<MemoryEvent>;
 
 // Most bytes live during the events, above what was live before them; at least 0.
 std::int64_t extra(const MemoryEvents& events);
-// Live bytes at the end less those at the start.
-std::int64_t net(const MemoryEvents& events);
 
 // Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config, sizes.seq).ok(), a tp
 // that divides the unit, a pass that the unit has.

@@ -2,11 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 #include <string>
-
-#include "lockstep/mesh/mesh.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -20,65 +17,6 @@ Cluster two_tiers(std::int64_t node, std::int64_t count) {
           count,
           {{"node", node, TierKind::kSwitch, {1e11}, {1e-6}},
            {"network", count, TierKind::kSwitch, {1e10}, {1e-5}}}};
-}
-
-// Walks every block of the partition and asks whether it leaves an instance of the tier.
-bool every_block_fits(std::int64_t size, std::int64_t span, std::int64_t count) {
-  for (std::int64_t first = 0; first + span <= count; first += span)
-    if (first / size != (first + span - 1) / size) return false;
-  return true;
-}
-
-TEST(TierOf, IsTheInnermostTierThatNoAlignedBlockLeaves) {
-  Cluster cluster = two_tiers(8, 96);
-  cluster.tiers.insert(cluster.tiers.begin() + 1, {"rail", 48, TierKind::kSwitch, {5e10}, {1e-5}});
-  ASSERT_TRUE(validated(cluster).ok());
-  for (std::int64_t span = 1; span <= cluster.count; ++span) {
-    // Blocks are groups of a mesh, so only spans that divide the whole cluster occur.
-    if (cluster.count % span != 0) continue;
-    std::size_t want = 0;
-    while (!every_block_fits(cluster.tiers[want].size, span, cluster.count)) ++want;
-    EXPECT_EQ(tier_of(cluster, span), want) << "span " << span;
-  }
-}
-
-TEST(TierOf, BlocksOfSixOnNodesOfEightCrossNodes) {
-  EXPECT_EQ(tier_of(two_tiers(8, 48), 6), 1U);
-  EXPECT_EQ(tier_of(two_tiers(8, 48), 4), 0U);
-  EXPECT_EQ(tier_of(two_tiers(8, 48), 16), 1U);
-}
-
-TEST(TierOf, RefusesASpanBeyondTheCluster) {
-  EXPECT_THROW(tier_of(two_tiers(8, 64), 65), BrokenInvariant);
-  EXPECT_THROW(tier_of(two_tiers(8, 64), 0), BrokenInvariant);
-}
-
-// On 4 nodes of 8: tp=4 stays inside, pp crosses nodes unless its order puts it inside.
-TEST(TierOf, AGroupCrossesWhatItsOrderMakesItCross) {
-  const Cluster cluster = two_tiers(8, 32);
-  const mesh::Degrees degrees = {.tp = 4, .pp = 2, .dp = 4};
-  const auto usual = mesh::Mesh::create(degrees);
-  const auto outside = mesh::Mesh::create(degrees, *mesh::Order::parse("tp,cp,dp,pp"));
-  ASSERT_TRUE(usual.ok() && outside.ok());
-  for (std::int32_t r = 0; r < 32; ++r) {
-    EXPECT_EQ(tier_of(cluster, usual->group(Rank{r}, mesh::Axis::kTensor)), 0U);
-    EXPECT_EQ(tier_of(cluster, usual->group(Rank{r}, mesh::Axis::kPipeline)), 0U);
-    EXPECT_EQ(tier_of(cluster, usual->group(Rank{r}, mesh::kDp)), 1U);
-    EXPECT_EQ(tier_of(cluster, outside->group(Rank{r}, mesh::Axis::kPipeline)), 1U);
-  }
-}
-
-// The span form is the worst over the groups of a mesh.
-TEST(TierOf, SpanAgreesWithTheWorstGroup) {
-  for (const std::int64_t tp : {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}) {
-    const Cluster cluster = two_tiers(8, 48);
-    const auto mesh = mesh::Mesh::create({.tp = tp, .dp = 48 / tp});
-    ASSERT_TRUE(mesh.ok());
-    std::size_t worst = 0;
-    for (std::int32_t r = 0; r < 48; ++r)
-      worst = std::max(worst, tier_of(cluster, mesh->group(Rank{r}, mesh::Axis::kTensor)));
-    EXPECT_EQ(tier_of(cluster, tp), worst) << "tp " << tp;
-  }
 }
 
 void expect_refused(const Cluster& cluster, const std::string& part) {

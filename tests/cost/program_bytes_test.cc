@@ -7,6 +7,7 @@
 
 #include "lockstep/model/pass_bytes.h"
 #include "tests/cost/programs.h"
+#include "tests/support/net_bytes.h"
 
 namespace lockstep::cost {
 namespace {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "lockstep/model/catalog.h"
+#include "tests/support/net_bytes.h"
 
 namespace lockstep::model {
 namespace {

@@ -14,6 +14,7 @@
 #include "lockstep/nn/norm.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/oracle.h"
+#include "tests/support/net_bytes.h"
 
 namespace lockstep::nn {
 namespace {

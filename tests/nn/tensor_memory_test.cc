@@ -14,6 +14,7 @@
 #include "lockstep/nn/head.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/sharded.h"
+#include "tests/support/net_bytes.h"
 
 namespace lockstep::nn {
 namespace {
