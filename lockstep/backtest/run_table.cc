@@ -1,11 +1,11 @@
 #include "lockstep/backtest/run_table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/suggest.h"
 
@@ -129,12 +129,8 @@ const std::string& PublishedRun::text(std::string_view column) const {
 }
 
 std::optional<double> PublishedRun::number(std::string_view column) const {
-  const std::string& cell = text(column);
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
+  const auto value = number_in<double>(text(column));
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 std::optional<double> PublishedRun::measured_seconds() const {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 
 namespace lockstep::cluster {
@@ -116,12 +116,8 @@ Error bad_name(std::string message, std::string help) {
 }
 
 std::optional<std::int64_t> parse_count(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
-      number > kMaxDevices)
-    return std::nullopt;
-  return number;
+  const auto number = number_in<std::int64_t>(text);
+  return number && *number >= 1 && *number <= kMaxDevices ? number : std::nullopt;
 }
 
 Cluster with_device(const CatalogRow& row, std::string_view text, std::int64_t count) {

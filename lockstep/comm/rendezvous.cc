@@ -1,7 +1,8 @@
 #include "lockstep/comm/rendezvous.h"
 
-#include <charconv>
 #include <cstdlib>
+
+#include "lockstep/base/text.h"
 
 namespace lockstep::comm {
 namespace {
@@ -16,12 +17,11 @@ Error refuse(const std::string& message) {
 Result<int> whole_number(const Environment& environment, const char* name, int least, int most) {
   const auto text = environment(name);
   if (!text) return refuse(std::string(name) + " is not set");
-  int value = 0;
-  const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (status != std::errc() || end != text->data() + text->size() || value < least || value > most)
+  const auto value = number_in<int>(*text);
+  if (!value || *value < least || *value > most)
     return refuse(std::string(name) + " is '" + *text + "', not a whole number from " +
                   std::to_string(least) + " to " + std::to_string(most));
-  return value;
+  return *value;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/glyphs.h"
 
@@ -283,15 +284,10 @@ std::string lower(std::string_view text) {
 }
 
 std::vector<std::string_view> split_lines(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (true) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
+  std::vector<std::string_view> lines = split(text, '\n');
+  for (std::string_view& line : lines)
     if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    if (end == std::string_view::npos) return lines;
-    text.remove_prefix(end + 1);
-  }
+  return lines;
 }
 
 // Text between the last pair of single quotes: the name in "cannot redefine existing table 'a'".

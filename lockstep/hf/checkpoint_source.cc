@@ -1,12 +1,12 @@
 #include "lockstep/hf/checkpoint_source.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/elements.h"
 #include "lockstep/model/user_model.h"
@@ -22,12 +22,8 @@ DType wider(DType a, DType b) {
 
 // A number above 0 that is all of the text.
 std::optional<double> positive(std::string_view text) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || !(value > 0) ||
-      !std::isfinite(value))
-    return std::nullopt;
-  return value;
+  const auto value = number_in<double>(text);
+  return value && *value > 0 && std::isfinite(*value) ? value : std::nullopt;
 }
 
 }  // namespace

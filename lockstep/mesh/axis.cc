@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 
 namespace lockstep::mesh {
@@ -64,10 +65,7 @@ Result<Order> Order::parse(std::string_view text) {
   Order order;
   AxisSet seen;
   std::size_t count = 0;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string_view name = text.substr(at, comma - at);
-    at = comma + 1;
+  for (const std::string_view name : split(text, ',')) {
     const auto word = find_order_word(name);
     if (!word) return bad_order(text, "names no axis with \"" + std::string(name) + "\"");
     if (seen.covers(word->axes)) return bad_order(text, "names " + std::string(name) + " twice");

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/pipeline/catalog.h"
 
@@ -29,10 +29,8 @@ std::string all_rows() {
 
 // Of digits alone.
 std::optional<int> whole_number(std::string_view text) {
-  int value = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = error == std::errc() && rest == text.data() + text.size() && value >= 0;
-  return is_whole ? std::optional(value) : std::nullopt;
+  const auto value = number_in<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 std::string advice_for(std::string_view word) {
@@ -49,10 +47,7 @@ std::string advice_for(std::string_view word) {
 std::optional<std::vector<int>> parse_counts(std::string_view text, std::string_view& wrong) {
   constexpr int kMostStages = 1 << 16;
   std::vector<int> counts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('+', at), text.size());
-    const std::string_view word = text.substr(at, end - at);
-    at = end + 1;
+  for (const std::string_view word : split(text, '+')) {
     const std::size_t times = std::min(word.find('x'), word.size());
     const auto count = whole_number(word.substr(0, times));
     const auto stages =
@@ -127,10 +122,7 @@ Result<Recompute> parse_recompute(std::string_view text) {
                  std::move(help)};
   };
   Recompute recompute;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('+', at), text.size());
-    const std::string_view word = text.substr(at, end - at);
-    at = end + 1;
+  for (const std::string_view word : split(text, '+')) {
     const auto row = std::ranges::find(kRows, word, &Row::name);
     if (row == kRows.end() && (word == "none" || word == "cheap" || word == "block"))
       return refuse(join_parts("joins `", word, "` to something else"),

@@ -1,12 +1,12 @@
 // The short name of a layout.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/pipeline/catalog.h"
@@ -18,10 +18,7 @@ namespace {
 constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
 
 std::optional<std::int64_t> number(std::string_view digits) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  return whole && digits.front() != '-' ? std::optional(value) : std::nullopt;
+  return digits.starts_with('-') ? std::nullopt : number_in<std::int64_t>(digits);
 }
 
 // A word that is a name followed by a number.

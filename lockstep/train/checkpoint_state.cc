@@ -1,11 +1,11 @@
 #include "lockstep/train/checkpoint_state.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/slice.h"
 
 namespace lockstep::train {
@@ -27,24 +27,19 @@ std::optional<double> parse_hex_real(std::string_view text) {
   if (is_negative) text.remove_prefix(1);
   if (!text.starts_with("0x")) return std::nullopt;
   text.remove_prefix(2);
-  double value = 0;
-  const auto [end, status] =
-      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
-  if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return is_negative ? -value : value;
+  const auto value = number_in<double>(text, std::chars_format::hex);
+  return value && is_negative ? -*value : value;
 }
 
 std::optional<NoiseScale::Averages> noise_averages(const checkpoint::Facts& facts) {
   if (facts.size() != 3 || facts[0].first != kNoiseSteps || facts[1].first != kNoiseGradient ||
       facts[2].first != kNoiseVariance)
     return std::nullopt;
-  const std::string& steps = facts[0].second;
   NoiseScale::Averages read;
-  const auto [end, status] = std::from_chars(steps.data(), steps.data() + steps.size(), read.seen);
+  const auto seen = number_in<decltype(read.seen)>(facts[0].second);
   const auto gradient = parse_hex_real(facts[1].second), variance = parse_hex_real(facts[2].second);
-  if (status != std::errc() || end != steps.data() + steps.size() || read.seen < 0 || !gradient ||
-      !variance)
-    return std::nullopt;
+  if (!seen || *seen < 0 || !gradient || !variance) return std::nullopt;
+  read.seen = *seen;
   read.gradient = *gradient;
   read.variance = *variance;
   return read;
