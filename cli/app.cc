@@ -94,9 +94,9 @@ ExitCode guarded(const std::vector<Verb>& verbs, std::vector<std::string> words,
 constexpr int kNoWidth = std::numeric_limits<int>::max();  // of a pipe
 
 // COLUMNS, else the terminal's own.
-int columns_of(const Surroundings& surroundings) {
-  const int columns = std::atoi(surroundings.lookup("COLUMNS").value_or("").c_str());
-  return columns > 0 ? columns : surroundings.out_is_terminal ? surroundings.width : kNoWidth;
+int columns_of(const Environment& environment) {
+  const int columns = std::atoi(environment.lookup("COLUMNS").value_or("").c_str());
+  return columns > 0 ? columns : environment.out_is_terminal ? environment.width : kNoWidth;
 }
 
 }  // namespace
@@ -111,19 +111,19 @@ bool use_colour(std::string_view choice, const EnvironmentLookup& lookup, bool i
 }
 
 ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> words,
-                      const Surroundings& surroundings, std::ostream& out, std::ostream& err) {
+                      const Environment& environment, std::ostream& out, std::ostream& err) {
   const Common common = take_common(words);
-  const int columns = columns_of(surroundings);
+  const int columns = columns_of(environment);
   Output output{
       .out = out,
       .err = err,
       .json = common.json,
-      .colour = use_colour(common.color, surroundings.lookup, surroundings.out_is_terminal),
-      .err_colour = use_colour(common.color, surroundings.lookup, surroundings.err_is_terminal),
-      .live = surroundings.err_is_terminal && surroundings.lookup("TERM").value_or("") != "dumb" &&
+      .colour = use_colour(common.color, environment.lookup, environment.out_is_terminal),
+      .err_colour = use_colour(common.color, environment.lookup, environment.err_is_terminal),
+      .live = environment.err_is_terminal && environment.lookup("TERM").value_or("") != "dumb" &&
               !common.json,
       // Long lines are hard to read, so a wide window is not filled with text.
-      .width = std::clamp(columns == kNoWidth ? surroundings.width : columns, 40, 100),
+      .width = std::clamp(columns == kNoWidth ? environment.width : columns, 40, 100),
       .table_width = columns};
   const std::vector<std::string> choices = {"auto", "always", "never"};
   if (common.color.empty())
@@ -133,7 +133,7 @@ ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> w
     return fail(output, Error{Code::kBadOptionValue,
                               join_parts("--color has no choice `", common.color, "`"),
                               join_parts("the choices are ", config::listed(choices))});
-  const ExitCode code = guarded(verbs, std::move(words), common, surroundings.lookup, output);
+  const ExitCode code = guarded(verbs, std::move(words), common, environment.lookup, output);
   out.flush();
   if (!out.good() && code == ExitCode::kOk)
     return fail(output, Error{Code::kUnsuitableEnvironment, "writing the output failed",

@@ -11,7 +11,7 @@
 
 namespace lockstep::cli {
 
-struct Surroundings {
+struct Environment {
   EnvironmentLookup lookup;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
@@ -24,6 +24,6 @@ bool use_colour(std::string_view choice, const EnvironmentLookup& lookup, bool i
 
 // Runs one command line. Never throws: an exception that nobody expected is reported as a bug.
 ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> words,
-                      const Surroundings& surroundings, std::ostream& out, std::ostream& err);
+                      const Environment& environment, std::ostream& out, std::ostream& err);
 
 }  // namespace lockstep::cli

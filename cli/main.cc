@@ -26,10 +26,10 @@ int terminal_width() {
 
 int main(int argc, char** argv) {
   lockstep::launch::end_with_parent();
-  const lockstep::cli::Surroundings surroundings = {.lookup = variable,
-                                                    .out_is_terminal = isatty(STDOUT_FILENO) != 0,
-                                                    .err_is_terminal = isatty(STDERR_FILENO) != 0,
-                                                    .width = terminal_width()};
+  const lockstep::cli::Environment environment = {.lookup = variable,
+                                                  .out_is_terminal = isatty(STDOUT_FILENO) != 0,
+                                                  .err_is_terminal = isatty(STDERR_FILENO) != 0,
+                                                  .width = terminal_width()};
   return static_cast<int>(lockstep::cli::run_lockstep(
-      lockstep::cli::catalog(), {argv + 1, argv + argc}, surroundings, std::cout, std::cerr));
+      lockstep::cli::catalog(), {argv + 1, argv + argc}, environment, std::cout, std::cerr));
 }

@@ -324,8 +324,9 @@ class PlanReader {
     planner::Question asked = request_.question;
     planner::Given& given = asked.given;
     asked.pp = r.pp, given.core = {r.tp, r.cp, r.ep, r.etp}, given.sp = r.sp;
-    given.layers = layout.layers, given.remade = layout.recompute.blocks;
-    if (layout.layers.empty() && !given.remade.empty()) given.layers = planner::dealt_layers(r);
+    given.layers = layout.layers, given.recomputed = layout.recompute.blocks;
+    if (layout.layers.empty() && !given.recomputed.empty())
+      given.layers = planner::default_layer_split(r);
     std::vector<std::string> open;
     const auto take = [&](const char* setting, bool is_said, auto& into, auto value) {
       if (is_said)
@@ -337,8 +338,8 @@ class PlanReader {
     take("context", r.cp == 1 || has("context"), given.context, r.context);
     take("microbatch", layout.microbatches || names_microbatch_, given.microbatch, r.microbatch);
     take("order", r.pp == 1 || has("order"), given.placement, r.placement);
-    const cost::Keep rest = r.keep == cost::Keep::kInput ? r.kept_by_rest() : r.keep;
-    take("recompute", has("recompute"), given.kept, planner::Kept{r.keep, r.remade, rest});
+    const cost::Keep rest = r.keep == cost::Keep::kInput ? r.default_keep() : r.keep;
+    take("recompute", has("recompute"), given.kept, planner::Kept{r.keep, r.recomputed, rest});
     take("schedule", r.pp == 1 || has(layout.schedule + " "), asked.schedules,
          std::vector{r.schedule});
     take("zero", has("zero") || layout.degrees.dp_shard, given.sharding,

@@ -17,7 +17,7 @@
 namespace lockstep::cli {
 namespace {
 
-using Kind = Entrant::Kind;
+using Kind = ScheduleCandidate::Kind;
 
 constexpr int kUsualCoords = 4;
 constexpr int kUsualChunks = 2;  // of a schedule that takes any number of them
@@ -47,7 +47,7 @@ class SimulateReader {
 
   std::optional<SimulateRequest> read() {
     if (args_.has("FILE")) read_file();
-    read_entrants();
+    read_candidates();
     if (!args_.has("FILE")) read_shape();
     check_orders();
     read_costs();
@@ -101,8 +101,9 @@ class SimulateReader {
   // What is not given follows from a file with a schedule.
   void read_shape() {
     const auto file = std::ranges::find_if(
-        request_.entrants, [](const Entrant& entrant) { return entrant.order.has_value(); });
-    const bool has_file = file != request_.entrants.end();
+        request_.candidates,
+        [](const ScheduleCandidate& candidate) { return candidate.order.has_value(); });
+    const bool has_file = file != request_.candidates.end();
     request_.coords = number("pp", has_file ? file->order->shape().coords : kUsualCoords);
     request_.microbatches =
         number("microbatches", has_file ? file->order->shape().microbatches : 2 * request_.coords);
@@ -113,11 +114,11 @@ class SimulateReader {
 
   void check_orders() {
     if (args_.has("FILE") && !request_.spec) return;
-    for (const Entrant& entrant : request_.entrants) {
-      if (!entrant.order) continue;
-      const pipeline::Shape& shape = entrant.order->shape();
+    for (const ScheduleCandidate& candidate : request_.candidates) {
+      if (!candidate.order) continue;
+      const pipeline::Shape& shape = candidate.order->shape();
       if (shape.coords == request_.coords && shape.microbatches == request_.microbatches) continue;
-      conflict(join_parts(entrant.name, " is for ", counted(shape.coords, "coordinate"), " and ",
+      conflict(join_parts(candidate.name, " is for ", counted(shape.coords, "coordinate"), " and ",
                           counted(shape.microbatches, "microbatch"), ", asked for are ",
                           request_.coords, " and ", request_.microbatches),
                args_.has("FILE")
@@ -183,7 +184,7 @@ class SimulateReader {
                "--zero 3 gathers while it computes, 1 and 2 once per step; or leave --gather out");
   }
 
-  void read_entrants() {
+  void read_candidates() {
     if (args_.has("schedule") && args_.has("compare"))
       conflict(join_parts("--schedule ", args_.text("schedule"), " and --compare ",
                           args_.text("compare"), " are both given"),
@@ -192,40 +193,40 @@ class SimulateReader {
     request_.compares = args_.has("compare");
     if (!request_.compares) {
       const std::string usual = request_.spec ? request_.spec->layout.schedule : "1f1b";
-      add_entrant("schedule", args_.has("schedule") ? args_.text("schedule") : usual);
+      add_candidate("schedule", args_.has("schedule") ? args_.text("schedule") : usual);
     } else if (args_.text("compare") == "all") {
       request_.is_all = true;
       for (const pipeline::CatalogRow& row : pipeline::catalog())
-        request_.entrants.push_back(
+        request_.candidates.push_back(
             {.name = std::string(row.name), .row = row, .chunks = chunks_of(row)});
     } else {
       for (const std::string& name : comma_separated(args_.text("compare")))
-        add_entrant("compare", name);
+        add_candidate("compare", name);
     }
   }
 
-  void add_entrant(const char* option, const std::string& text) {
+  void add_candidate(const char* option, const std::string& text) {
     if (text.empty())
       return refuse(join_parts("--", option, " `", args_.text(option), "` lacks a schedule"),
                     request_.compares ? "write names separated by commas, such as 1f1b,zbv"
                                       : "write a name, such as 1f1b");
-    for (const Entrant& other : request_.entrants)
+    for (const ScheduleCandidate& other : request_.candidates)
       if (other.name == text)
         return refuse(join_parts("--", option, " names `", text, "` twice"), "name each once");
-    Entrant entrant{.name = text};
+    ScheduleCandidate candidate{.name = text};
     if (text.ends_with(".csv")) {
-      entrant.kind = Kind::kFile;
-      if (!read_order(text, entrant)) return;
+      candidate.kind = Kind::kFile;
+      if (!read_order(text, candidate)) return;
     } else if (text == "auto") {
-      entrant.kind = Kind::kAuto;
-      if (args_.has("chunks")) entrant.chunks = number("chunks", 1);
-    } else if (!find_row(text, entrant)) {
+      candidate.kind = Kind::kAuto;
+      if (args_.has("chunks")) candidate.chunks = number("chunks", 1);
+    } else if (!find_row(text, candidate)) {
       return;
     }
-    request_.entrants.push_back(std::move(entrant));
+    request_.candidates.push_back(std::move(candidate));
   }
 
-  bool read_order(const std::string& name, Entrant& entrant) {
+  bool read_order(const std::string& name, ScheduleCandidate& candidate) {
     if (args_.has("chunks") && !request_.compares)
       conflict(join_parts("--chunks ", args_.text("chunks"), " is said by ", name, " already"),
                "leave --chunks out");
@@ -237,11 +238,11 @@ class SimulateReader {
       error.message = name + ": " + error.message;
       return report_.add(error), false;
     }
-    entrant.order = *std::move(order);
+    candidate.order = *std::move(order);
     return true;
   }
 
-  bool find_row(const std::string& text, Entrant& entrant) {
+  bool find_row(const std::string& text, ScheduleCandidate& candidate) {
     const std::size_t colon = text.find(':');
     const std::string name = text.substr(0, colon);
     const auto row = pipeline::find(name);
@@ -254,8 +255,8 @@ class SimulateReader {
              row.error().code);
       return false;
     }
-    entrant.row = *row;
-    entrant.chunks = chunks_of(*row);
+    candidate.row = *row;
+    candidate.chunks = chunks_of(*row);
     if (colon == std::string::npos) return true;
     const auto chunks = number_in<int>(text.substr(colon + 1));
     if (!chunks || *chunks < 1 || *chunks > kMostCount) {
@@ -263,7 +264,7 @@ class SimulateReader {
              join_parts("write ", name, ":", kUsualChunks));
       return false;
     }
-    entrant.chunks = chunks;
+    candidate.chunks = chunks;
     return true;
   }
 
@@ -278,24 +279,25 @@ class SimulateReader {
   void read_group() {
     if (!args_.has("group")) return;
     request_.group = number("group", 1);
-    const auto takes_groups = [](const Entrant& entrant) {
-      return entrant.kind == Kind::kNamed && entrant.row.build_grouped != nullptr;
+    const auto takes_groups = [](const ScheduleCandidate& candidate) {
+      return candidate.kind == Kind::kNamed && candidate.row.build_grouped != nullptr;
     };
-    if (request_.entrants.empty() || std::ranges::any_of(request_.entrants, takes_groups)) return;
+    if (request_.candidates.empty() || std::ranges::any_of(request_.candidates, takes_groups))
+      return;
     std::vector<std::string> names;
     for (const pipeline::CatalogRow& row : pipeline::catalog())
       if (row.build_grouped != nullptr) names.emplace_back(row.name);
     conflict(join_parts("--group ", *request_.group,
                         " is the number of microbatches that go "
                         "through a chunk together, but `",
-                        request_.entrants.front().name, "` has no groups"),
+                        request_.candidates.front().name, "` has no groups"),
              "schedules with groups are " + config::listed(names));
   }
 
   void read_memory() {
     request_.refill = args_.flag("refill");
-    if (request_.refill && !request_.compares && !request_.entrants.empty() &&
-        request_.entrants.front().kind == Kind::kAuto)
+    if (request_.refill && !request_.compares && !request_.candidates.empty() &&
+        request_.candidates.front().kind == Kind::kAuto)
       conflict("--refill moves weight gradients of a given schedule, but `auto` does so by itself",
                "leave --refill out");
     if (args_.has("memory-cap")) request_.memory_cap = args_.real("memory-cap");
@@ -399,9 +401,9 @@ SimulateRequest request_of(const spec::Spec& spec) {
   request.spec = spec;
   request.coords = static_cast<int>(spec.layout.degrees.pp);
   request.microbatches = static_cast<int>(spec.num_microbatches());
-  request.entrants = {{.name = spec.layout.schedule,
-                       .row = pipeline::find(spec.layout.schedule).value(),
-                       .chunks = spec.layout.chunks}};
+  request.candidates = {{.name = spec.layout.schedule,
+                         .row = pipeline::find(spec.layout.schedule).value(),
+                         .chunks = spec.layout.chunks}};
   return request;
 }
 

@@ -41,7 +41,7 @@ struct TimelineFile {
 };
 
 // One schedule to be timed.
-struct Entrant {
+struct ScheduleCandidate {
   enum class Kind { kNamed, kFile, kAuto };
   std::string name;  // as it was written: "1f1b", "interleaved:4", "mine.csv", "auto"
   Kind kind = Kind::kNamed;
@@ -65,9 +65,9 @@ struct SimulateRequest {
   std::string calibrate;                       // the command that measures the same run anew
   std::optional<TimelineFile> against;
 
-  std::vector<Entrant> entrants;  // at least one
-  bool compares = false;          // a table, of whatever number of schedules
-  bool is_all = false;            // every schedule that takes the shape; others are no mistake
+  std::vector<ScheduleCandidate> candidates;  // at least one
+  bool compares = false;                      // a table, of whatever number of schedules
+  bool is_all = false;  // every schedule that takes the shape; others are no mistake
 
   std::string svg, trace, csv;  // files to write; empty: none
 };

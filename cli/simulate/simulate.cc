@@ -194,10 +194,10 @@ class Report {
   }
 
   void print_one(const Timed& timed) const {
-    const Entrant& entrant = request_.entrants.front();
-    const bool is_named = entrant.kind == Entrant::Kind::kNamed;
+    const ScheduleCandidate& candidate = request_.candidates.front();
+    const bool is_named = candidate.kind == ScheduleCandidate::Kind::kNamed;
     output_.out << output_.paint(style::kBold, timed.figure.title)
-                << wrapped(is_named ? ": " + std::string(entrant.row.summary) : "", 0,
+                << wrapped(is_named ? ": " + std::string(candidate.row.summary) : "", 0,
                            static_cast<int>(timed.figure.title.size()), output_.width)
                 << '\n';
     if (is_lowered()) row("step", step_text());
@@ -392,12 +392,12 @@ ExitCode run_simulate(const Args& args, Output& output) {
   const auto timing = Timing::create(*request);
   if (!timing.ok()) return fail(output, timing.error());
   SimulateResult result;
-  for (const Entrant& entrant : request->entrants) {
-    auto timed = timing->time(entrant);
+  for (const ScheduleCandidate& candidate : request->candidates) {
+    auto timed = timing->time(candidate);
     if (timed.ok())
       result.timed.push_back(*std::move(timed));
     else if (request->is_all)
-      result.refused.push_back({entrant.name, timed.error()});
+      result.refused.push_back({candidate.name, timed.error()});
     else
       report.add(with_help(timed.error(), args));
   }

@@ -362,12 +362,12 @@ Result<Timing> Timing::create(const SimulateRequest& request) {
 
 StepCosts Timing::costs() const { return costs_of(request_, model()); }
 
-Result<Schedule> Timing::order_of(const Entrant& entrant) const {
-  if (entrant.kind == Entrant::Kind::kFile) return *entrant.order;
-  const pipeline::Shape shape = {request_.coords, *entrant.chunks, request_.microbatches};
-  if (request_.group && entrant.row.build_grouped != nullptr)
-    return entrant.row.build_grouped(shape, *request_.group);
-  return entrant.row.build(shape);
+Result<Schedule> Timing::order_of(const ScheduleCandidate& candidate) const {
+  if (candidate.kind == ScheduleCandidate::Kind::kFile) return *candidate.order;
+  const pipeline::Shape shape = {request_.coords, *candidate.chunks, request_.microbatches};
+  if (request_.group && candidate.row.build_grouped != nullptr)
+    return candidate.row.build_grouped(shape, *request_.group);
+  return candidate.row.build(shape);
 }
 
 StageWorkload Timing::stages_of(const pipeline::Shape& shape) const {
@@ -385,14 +385,14 @@ Result<Schedule> Timing::refilled(const Schedule& order) const {
   return refilled;
 }
 
-Result<Timed> Timing::searched(const Entrant& entrant) const {
+Result<Timed> Timing::searched(const ScheduleCandidate& candidate) const {
   pipeline::AutoRequest search{request_.coords, request_.microbatches, {}};
   std::vector<StageWorkload> works;
-  for (const int chunks : entrant.chunks ? std::vector{*entrant.chunks} : std::vector{1, 2}) {
+  for (const int chunks : candidate.chunks ? std::vector{*candidate.chunks} : std::vector{1, 2}) {
     const pipeline::Shape shape = {request_.coords, chunks, request_.microbatches};
     if (auto usable = check_shape(shape); !usable.ok()) return usable.error();
     if (auto enough = check_layers(shape); !enough.ok()) {
-      if (chunks == 1 || entrant.chunks) return enough.error();
+      if (chunks == 1 || candidate.chunks) return enough.error();
       continue;
     }
     works.push_back(stages_of(shape));
@@ -429,21 +429,21 @@ Result<Timed> Timing::timed(Schedule order) const {
   return time_program(std::move(order));
 }
 
-Result<Timed> Timing::given(const Entrant& entrant) const {
-  Result<Schedule> order = order_of(entrant);
+Result<Timed> Timing::given(const ScheduleCandidate& candidate) const {
+  Result<Schedule> order = order_of(candidate);
   if (!order.ok()) return order.error();
   if (request_.refill) order = refilled(*order);
   if (!order.ok()) return order.error();
   return timed(*std::move(order));
 }
 
-Result<Timed> Timing::time(const Entrant& entrant) const {
-  const bool is_auto = entrant.kind == Entrant::Kind::kAuto;
-  Result<Timed> made = is_auto ? searched(entrant) : given(entrant);
+Result<Timed> Timing::time(const ScheduleCandidate& candidate) const {
+  const bool is_auto = candidate.kind == ScheduleCandidate::Kind::kAuto;
+  Result<Timed> made = is_auto ? searched(candidate) : given(candidate);
   if (!made.ok()) return made.error();
-  made->name = entrant.name;
-  made->is_run = entrant.kind == Entrant::Kind::kNamed && !request_.refill;
-  made->figure.title = entrant.name + (request_.refill && !is_auto ? ", refilled" : "");
+  made->name = candidate.name;
+  made->is_run = candidate.kind == ScheduleCandidate::Kind::kNamed && !request_.refill;
+  made->figure.title = candidate.name + (request_.refill && !is_auto ? ", refilled" : "");
   return made;
 }
 

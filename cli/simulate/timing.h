@@ -102,7 +102,7 @@ class Timing {
   // The request must outlive it.
   static Result<Timing> create(const SimulateRequest& request);
 
-  Result<Timed> time(const Entrant& entrant) const;
+  Result<Timed> time(const ScheduleCandidate& candidate) const;
 
   // The fastest row of the catalogue that holds no more than request.memory_cap; none when none
   // does.
@@ -116,9 +116,9 @@ class Timing {
   explicit Timing(const SimulateRequest& request) : request_(request) {}
 
   StageWorkload stages_of(const pipeline::Shape& shape) const;
-  Result<pipeline::Schedule> order_of(const Entrant& entrant) const;
-  Result<Timed> given(const Entrant& entrant) const;
-  Result<Timed> searched(const Entrant& entrant) const;
+  Result<pipeline::Schedule> order_of(const ScheduleCandidate& candidate) const;
+  Result<Timed> given(const ScheduleCandidate& candidate) const;
+  Result<Timed> searched(const ScheduleCandidate& candidate) const;
   Result<Timed> timed(pipeline::Schedule order) const;
   Result<void> check_layers(const pipeline::Shape& shape) const;
   // What cannot be made to fit under the cap stays as it is, above it.

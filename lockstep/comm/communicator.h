@@ -227,7 +227,7 @@ class World {
   PositionCell& position() { return *position_; }
   // Where all ranks were last seen, by rank; none where the backend does not know. For after a
   // failure: takes up to a second. Any thread.
-  virtual std::vector<Sighting> sightings() { return {}; }
+  virtual std::vector<LastSeen> last_seen() { return {}; }
 
  protected:
   // Checks what connect was given and finds this rank in it.

@@ -46,7 +46,7 @@ class PositionCell {
 };
 
 // What is known of a rank from outside.
-struct Sighting {
+struct LastSeen {
   std::optional<Position> position = {};
   bool is_silent = false;  // shows no sign of life
 };

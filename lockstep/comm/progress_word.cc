@@ -104,9 +104,9 @@ Blame follow_waits(Rank asker, Rank suspect, const ProgressWords& before,
   return last;
 }
 
-std::vector<Sighting> to_sightings(const ProgressWords& words, const std::optional<Blame>& blame,
+std::vector<LastSeen> to_last_seen(const ProgressWords& words, const std::optional<Blame>& blame,
                                    int world) {
-  std::vector<Sighting> all(static_cast<std::size_t>(world));
+  std::vector<LastSeen> all(static_cast<std::size_t>(world));
   for (const auto& [rank, word] : words)
     if (word) all.at(static_cast<std::size_t>(rank.value)).position = word->position;
   if (blame && blame->is_silent())

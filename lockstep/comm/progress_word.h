@@ -56,7 +56,7 @@ Blame follow_waits(Rank asker, Rank suspect, const ProgressWords& before,
                    const ProgressWords& after);
 
 // One sighting for each rank of the world.
-std::vector<Sighting> to_sightings(const ProgressWords& words, const std::optional<Blame>& blame,
+std::vector<LastSeen> to_last_seen(const ProgressWords& words, const std::optional<Blame>& blame,
                                    int world);
 
 }  // namespace lockstep::comm

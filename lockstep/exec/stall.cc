@@ -53,17 +53,17 @@ bool is_collective_at_once(OpKind kind) {
 class Inquiry {
  public:
   Inquiry(const program::Program& program, const mesh::Mesh& mesh,
-          std::span<const comm::Sighting> seen)
+          std::span<const comm::LastSeen> seen)
       : program_(program), mesh_(mesh), seen_(seen) {}
 
-  Standing standing(Rank rank) const {
-    Standing own{.rank = rank};
+  RankStatus status(Rank rank) const {
+    RankStatus own{.rank = rank};
     const std::optional<Position> at = position(rank);
     const auto& list = program_.list(coord(rank));
     const bool is_here = at && at->evaluates == evaluates();
     const bool is_inside = is_here && at->op < static_cast<std::int32_t>(list.size());
     if (is_inside) own.op = at->op;
-    if (sighting(rank).is_silent)
+    if (last_seen(rank).is_silent)
       own.what = "shows no sign of life" + (is_inside ? ", last at " + text(rank, at->op) : "");
     else if (!at)
       own.what = "has not begun";
@@ -88,12 +88,12 @@ class Inquiry {
   static std::string name_of(const Position& at) {
     return join_parts(at.evaluates ? "the evaluation after step " : "step ", at.step);
   }
-  const comm::Sighting& sighting(Rank rank) const {
+  const comm::LastSeen& last_seen(Rank rank) const {
     return seen_[static_cast<std::size_t>(rank.value)];
   }
   // What others say of themselves may be anything; outside of the program it is nothing.
   std::optional<Position> position(Rank rank) const {
-    const std::optional<Position> at = sighting(rank).position;
+    const std::optional<Position> at = last_seen(rank).position;
     const auto end = static_cast<std::int32_t>(program_.list(coord(rank)).size());
     const bool is_known = at && (at->op <= end || at->evaluates != evaluates());
     return is_known && at->step >= 0 && at->op >= 0 ? at : std::nullopt;
@@ -104,7 +104,7 @@ class Inquiry {
     return op_text(program_, at, program_.list(at)[static_cast<std::size_t>(op)]);
   }
 
-  void look_at(Standing& own, Position at, const Op& op) const {
+  void look_at(RankStatus& own, Position at, const Op& op) const {
     std::int32_t acting = at.op;  // the op whose end it waits for
     if (op.kind == OpKind::kWait) acting = op.target;
     const Op& target = program_.list(coord(own.rank))[static_cast<std::size_t>(acting)];
@@ -119,7 +119,7 @@ class Inquiry {
     const bool all_came = own.waits_for.empty();
     if (all_came)  // a rank that has stopped may still owe what it has issued
       for (const Member& member : members)
-        if (sighting(member.rank).is_silent) own.waits_for.push_back(member.rank);
+        if (last_seen(member.rank).is_silent) own.waits_for.push_back(member.rank);
     if (at.waits || !own.waits_for.empty())
       own.what = "waits " + wish(own, target, at.step, all_came);
   }
@@ -178,7 +178,8 @@ class Inquiry {
     return static_cast<std::int32_t>(found - list.begin());
   }
 
-  std::string wish(const Standing& own, const Op& target, std::int32_t step, bool all_came) const {
+  std::string wish(const RankStatus& own, const Op& target, std::int32_t step,
+                   bool all_came) const {
     if (target.transfer >= 0) return transfer_wish(own, target, step, all_came);
     const std::string what = text_of(own.rank, target);
     if (own.waits_for.empty())
@@ -191,7 +192,7 @@ class Inquiry {
 
   std::string text_of(Rank rank, const Op& op) const { return op_text(program_, coord(rank), op); }
 
-  std::string transfer_wish(const Standing& own, const Op& target, std::int32_t step,
+  std::string transfer_wish(const RankStatus& own, const Op& target, std::int32_t step,
                             bool all_came) const {
     const Member peer = other_end(own.rank, target);
     const Transfer& transfer = program_.transfers[static_cast<std::size_t>(target.transfer)];
@@ -228,13 +229,13 @@ class Inquiry {
 
   const program::Program& program_;
   const mesh::Mesh& mesh_;
-  std::span<const comm::Sighting> seen_;
+  std::span<const comm::LastSeen> seen_;
 };
 
 // The way from `start` to a rank that waits for nobody, or until it comes back to itself. The nearest
 // such rank, so that a chain is short.
-std::vector<Rank> way_from(const std::vector<Standing>& ranks, Rank start) {
-  const auto of = [&](Rank rank) -> const Standing& {
+std::vector<Rank> way_from(const std::vector<RankStatus>& ranks, Rank start) {
+  const auto of = [&](Rank rank) -> const RankStatus& {
     return ranks[static_cast<std::size_t>(rank.value)];
   };
   std::map<Rank, Rank> reached_from = {{start, start}};
@@ -254,7 +255,7 @@ std::vector<Rank> way_from(const std::vector<Standing>& ranks, Rank start) {
 }
 
 // Neighbours in number that stand alike have one line.
-std::string lines(const std::vector<Standing>& some) {
+std::string lines(const std::vector<RankStatus>& some) {
   std::string text;
   for (std::size_t i = 0; i < some.size();) {
     std::size_t end = i + 1;
@@ -274,16 +275,16 @@ std::string lines(const std::vector<Standing>& some) {
 }  // namespace
 
 StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
-                          std::span<const comm::Sighting> seen) {
-  LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " sightings of ",
+                          std::span<const comm::LastSeen> seen) {
+  LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " last_seen of ",
            mesh.world(), " ranks");
   const Inquiry inquiry(program, mesh, seen);
   StallReport report;
-  for (std::int32_t r = 0; r < mesh.world(); ++r) report.ranks.push_back(inquiry.standing(Rank{r}));
+  for (std::int32_t r = 0; r < mesh.world(); ++r) report.ranks.push_back(inquiry.status(Rank{r}));
   std::map<Rank, int> held_up;
-  for (const Standing& own : report.ranks) {
+  for (const RankStatus& own : report.ranks) {
     const Rank end = way_from(report.ranks, own.rank).back();
-    const Standing& last = report.ranks[static_cast<std::size_t>(end.value)];
+    const RankStatus& last = report.ranks[static_cast<std::size_t>(end.value)];
     const bool waits = !own.waits_for.empty() || own.what.starts_with("waits");
     if (waits && last.waits_for.empty()) ++held_up[end];
   }
@@ -303,11 +304,11 @@ std::string StallReport::chain(Rank rank) const {
 
 std::string StallReport::table() const { return lines(ranks); }
 
-std::string StallReport::told_by(Rank rank) const {
-  std::vector<Standing> links, others;
+std::string StallReport::describe_from(Rank rank) const {
+  std::vector<RankStatus> links, others;
   const std::vector<Rank> way = way_from(ranks, rank);
   for (const Rank link : way) links.push_back(ranks[static_cast<std::size_t>(link.value)]);
-  for (const Standing& other : ranks)
+  for (const RankStatus& other : ranks)
     if (std::ranges::find(way, other.rank) == way.end()) others.push_back(other);
   return lines(links) + (others.empty() ? "" : "\n" + lines(others));
 }

@@ -15,7 +15,7 @@
 namespace lockstep::exec {
 
 // One rank's part in a stall.
-struct Standing {
+struct RankStatus {
   Rank rank = {};
   std::int32_t op = -1;  // of its list, where it stands; -1: before the first or between steps
   std::vector<Rank> waits_for = {};  // those that have not come to what it waits for
@@ -25,7 +25,7 @@ struct Standing {
 };
 
 struct StallReport {
-  std::vector<Standing> ranks;  // by rank
+  std::vector<RankStatus> ranks;  // by rank
   // Ranks that wait for nobody and that others wait for, directly or not; the one that holds up most
   // first. Several where an operation that all members take part in does not end.
   std::vector<Rank> culprits;
@@ -35,7 +35,7 @@ struct StallReport {
   // One line for each rank, alike ones together.
   std::string table() const;
   // The chain from `rank`, a line for each link; then one line for each other rank, as in table().
-  std::string told_by(Rank rank) const;
+  std::string describe_from(Rank rank) const;
 };
 
 // Positions are of the program's lists; a rank never seen has not begun, nor one at a position that its
@@ -43,6 +43,6 @@ struct StallReport {
 // positions last changed, so that a rank which could go on has gone on. REQUIRES: one sighting per
 // rank of the mesh.
 StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
-                          std::span<const comm::Sighting> seen);
+                          std::span<const comm::LastSeen> seen);
 
 }  // namespace lockstep::exec

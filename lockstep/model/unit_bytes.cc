@@ -34,7 +34,7 @@ std::vector<UnitTensor> block_stash(const UnitDims& d, const Drop& drop) {
   return all;
 }
 
-std::vector<UnitTensor> block_work(const UnitDims& d) {
+std::vector<UnitTensor> wgrad_inputs(const UnitDims& d) {
   const std::int64_t path = d.path * d.h * d.s;
   const std::int64_t row_bias = d.linear_bias ? d.h * d.wide : 0;
   const std::int64_t norm_bias = d.layer_norm ? d.h * d.wide : 0;
@@ -71,8 +71,8 @@ std::int64_t total(const std::vector<UnitTensor>& tensors) {
   return sum;
 }
 
-std::vector<Unwritten> unwritten(const ModelConfig& c, std::int64_t seq) {
-  std::vector<Unwritten> found;
+std::vector<UnsupportedFeature> unsupported(const ModelConfig& c, std::int64_t seq) {
+  std::vector<UnsupportedFeature> found;
   const auto needs = [&](bool holds, const char* field, std::string value, std::string nearest) {
     if (!holds) found.push_back({field, std::move(value), std::move(nearest)});
   };
@@ -97,9 +97,9 @@ std::vector<Unwritten> unwritten(const ModelConfig& c, std::int64_t seq) {
 }
 
 Result<void> check_unit_bytes(const ModelConfig& c, std::int64_t seq) {
-  const std::vector<Unwritten> found = unwritten(c, seq);
+  const std::vector<UnsupportedFeature> found = unsupported(c, seq);
   if (found.empty()) return {};
-  const Unwritten& first = found.front();
+  const UnsupportedFeature& first = found.front();
   return Error{Code::kBadModel,
                join_parts("model `", c.name, "`: ", first.field, " is ", first.value,
                           ", which has no table of activations"),
@@ -129,7 +129,7 @@ std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit
   LS_CHECK(check_unit_bytes(config, sizes.seq).ok(), "no tables for ", config.name);
   switch (unit.kind) {
     case UnitKind::kBlock:
-      return block_work(UnitDims(config, sizes));
+      return wgrad_inputs(UnitDims(config, sizes));
     case UnitKind::kEmbed:
       return {{"d_out", boundary_bytes(config, sizes)}};
     default:

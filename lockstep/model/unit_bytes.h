@@ -79,14 +79,14 @@ struct UnitTensor {
 std::int64_t total(const std::vector<UnitTensor>& tensors);
 
 // A trait of a model for which there are no tables, and in nn no passes.
-struct Unwritten {
+struct UnsupportedFeature {
   std::string field;
   std::string value;
   std::string nearest;  // "norm_place = before"
 };
 
 // All of them, for sequences of `seq` tokens: a window that is no shorter is none.
-std::vector<Unwritten> unwritten(const ModelConfig& config, std::int64_t seq);
+std::vector<UnsupportedFeature> unsupported(const ModelConfig& config, std::int64_t seq);
 
 // Refuses, with the field's name, a model that has some. REQUIRES of all below: it does not.
 Result<void> check_unit_bytes(const ModelConfig& config, std::int64_t seq);

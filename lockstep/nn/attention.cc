@@ -53,11 +53,11 @@ Attention::Heads Attention::split(const at::Tensor& qkv) const {
           .v = all.narrow(2, heads_ + kv_heads_, kv_heads_)};
 }
 
-void Attention::turn(const at::Tensor& x) const {
+void Attention::apply_rope(const at::Tensor& x) const {
   rope_->rotate(x.view({batch_ * seq_, -1}), x.size(2));
 }
 
-void Attention::turn_back(const at::Tensor& x) const {
+void Attention::apply_rope_backward(const at::Tensor& x) const {
   rope_->rotate_back(x.view({batch_ * seq_, -1}), x.size(2));
 }
 
@@ -66,9 +66,9 @@ Attention::Heads Attention::read(const at::Tensor& params, const at::Tensor& qkv
   Heads x = split(qkv);
   if (!norms_) return x;
   x.q = norms_->q.forward(params, x.q, x.q_stats);
-  turn(x.q);
+  apply_rope(x.q);
   x.k = norms_->k.forward(params, x.k, x.k_stats);
-  turn(x.k);
+  apply_rope(x.k);
   return x;
 }
 
@@ -89,8 +89,8 @@ at::Tensor Attention::grad(const at::Tensor& params, at::Tensor qkv, const at::T
   if (d.all.defined()) {
     rope_->rotate_back(d.all, heads_ + kv_heads_);
   } else {
-    turn_back(d.q);
-    turn_back(d.k);
+    apply_rope_backward(d.q);
+    apply_rope_backward(d.k);
   }
   if (norms_) {
     const Heads raw = split(qkv);

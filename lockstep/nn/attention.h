@@ -66,8 +66,8 @@ class Attention {
                    const at::Tensor& d_out) const;
   Heads narrow_grads(const Heads& x, const at::Tensor& out, const at::Tensor& lse,
                      const at::Tensor& d_out) const;
-  void turn(const at::Tensor& x) const;
-  void turn_back(const at::Tensor& x) const;
+  void apply_rope(const at::Tensor& x) const;
+  void apply_rope_backward(const at::Tensor& x) const;
 
   std::int64_t batch_, seq_, heads_, kv_heads_, head_dim_;
   const Rope* rope_;

@@ -46,7 +46,7 @@ Block::Block(const model::ModelConfig& config, const model::Unit& unit,
   LS_CHECK(qkv_.has_bias() == config.qkv_bias && attn_out_.has_bias() == config.linear_bias &&
                gate_up_.has_bias() == config.linear_bias && down_.has_bias() == config.linear_bias,
            "a unit with other biases than ", config.name);
-  LS_CHECK(config.ffn % group.size() == 0 && group.path_rows(tokens_) > 0, group.size(),
+  LS_CHECK(config.ffn % group.size() == 0 && group.local_rows(tokens_) > 0, group.size(),
            " tensor ranks do not divide ", config.name);
 }
 
@@ -118,7 +118,7 @@ BlockStash Block::recompute(const at::Tensor& params, at::Tensor input) const {
 }
 
 at::Tensor Block::input_grad(const at::Tensor& params, BlockStash stash, at::Tensor d_out,
-                             BlockWork& work, WeightsFollow follow) const {
+                             WgradInputs& work, WgradTiming follow) const {
   work = {};
   const at::Tensor d_middle = mlp_grad(params, stash, std::move(d_out), work, follow);
   attention_grad(params, stash, d_middle, work, follow);
@@ -132,12 +132,12 @@ at::Tensor Block::input_grad(const at::Tensor& params, BlockStash stash, at::Ten
 }
 
 at::Tensor Block::mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d_out,
-                           BlockWork& work, WeightsFollow follow) const {
+                           WgradInputs& work, WgradTiming follow) const {
   work.d_down_bias = down_.bias_grad(d_out);
   work.product = s.product.defined() ? std::move(s.product) : activate(activation_, s.gate_up);
   at::Tensor rows = group_.enter(d_out);
   at::Tensor d_product = down_.input_grad(params, rows);
-  work.d_out = follow == WeightsFollow::kAtOnce ? rows : d_out;
+  work.d_out = follow == WgradTiming::kImmediate ? rows : d_out;
   rows.reset();
   work.d_gate_up = activate_grad(activation_, s.gate_up, std::move(d_product));
   s.gate_up.reset();
@@ -153,19 +153,19 @@ at::Tensor Block::mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d
 }
 
 void Block::attention_grad(const at::Tensor& params, BlockStash& s, const at::Tensor& d_middle,
-                           BlockWork& work, WeightsFollow follow) const {
+                           WgradInputs& work, WgradTiming follow) const {
   work.d_attn_out_bias = attn_out_.bias_grad(d_middle);
   work.attn_out = std::move(s.attn_out);
   at::Tensor rows = group_.enter(d_middle);
   at::Tensor d_attn = attn_out_.input_grad(params, rows);
-  work.d_middle = follow == WeightsFollow::kAtOnce ? rows : d_middle;
+  work.d_middle = follow == WgradTiming::kImmediate ? rows : d_middle;
   rows.reset();
   work.d_qkv = attention_.grad(params, std::move(s.qkv), work.attn_out, std::move(s.attn_lse),
                                std::move(d_attn), work.d_head_norms);
   work.d_qkv_bias = qkv_.bias_grad(work.d_qkv);
 }
 
-void Block::weight_grad(BlockWork work, const at::Tensor& grads, bool is_first) const {
+void Block::weight_grad(WgradInputs work, const at::Tensor& grads, bool is_first) const {
   const auto all_rows = [&](at::Tensor x) { return x.size(0) == tokens_ ? x : group_.enter(x); };
   const auto add = [&](const Linear& linear, at::Tensor& d_out, at::Tensor& input) {
     const at::Tensor d = all_rows(std::move(d_out));

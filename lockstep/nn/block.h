@@ -48,7 +48,7 @@ struct BlockStash {
 // What W needs: operands of each weight's product, and finished gradients of norms and biases (f32 or
 // wider). Of these, what every rank holds is a summand over the tensor ranks under sequence
 // parallelism; the norms of heads are so without it too.
-struct BlockWork {
+struct WgradInputs {
   at::Tensor attn_normed, d_qkv;     // [P, h], [T, q + 2k]
   at::Tensor attn_out, d_middle;     // [T, q], [P, h] or when W follows at once [T, h]
   at::Tensor mlp_normed, d_gate_up;  // [P, h], [T, g]
@@ -60,7 +60,7 @@ struct BlockWork {
 
 // When the weights' gradients follow those of the input. At once: the work keeps rows that were
 // gathered on the way. Later: it keeps the path's rows, and W gathers them again. Same bits.
-enum class WeightsFollow : std::uint8_t { kAtOnce, kLater };
+enum class WgradTiming : std::uint8_t { kImmediate, kLater };
 
 class Block {
  public:
@@ -81,11 +81,11 @@ class Block {
   // Gradient of the input from the gradient of the output. Takes both arguments over: what W does
   // not need is released as soon as it is used.
   at::Tensor input_grad(const at::Tensor& params, BlockStash stash, at::Tensor d_out,
-                        BlockWork& work, WeightsFollow follow = WeightsFollow::kLater) const;
+                        WgradInputs& work, WgradTiming follow = WgradTiming::kLater) const;
 
   // Writes (is_first) or adds the weights' gradients to `grads`, the unit's flat gradient buffer.
   // Gaps are not touched. Releases each operand as soon as it is used.
-  void weight_grad(BlockWork work, const at::Tensor& grads, bool is_first) const;
+  void weight_grad(WgradInputs work, const at::Tensor& grads, bool is_first) const;
 
  private:
   // The forward pass up to `middle`, from there to `gate_up`, and whole. Without `keep` a tensor is
@@ -100,10 +100,10 @@ class Block {
 
   // Fill `work` from d_out to the gradient of `middle`, which the first returns, and from there to
   // d_qkv.
-  at::Tensor mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d_out, BlockWork& work,
-                      WeightsFollow follow) const;
+  at::Tensor mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d_out, WgradInputs& work,
+                      WgradTiming follow) const;
   void attention_grad(const at::Tensor& params, BlockStash& s, const at::Tensor& d_middle,
-                      BlockWork& work, WeightsFollow follow) const;
+                      WgradInputs& work, WgradTiming follow) const;
 
   TensorGroup group_;
   std::int64_t tokens_;

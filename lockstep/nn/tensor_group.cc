@@ -17,7 +17,7 @@ TensorGroup::TensorGroup(comm::Communicator& comm, bool sequence_parallel, Secon
       shares_rows_(sequence_parallel && comm.size() > 1),
       op_deadline_(op_deadline) {}
 
-std::int64_t TensorGroup::path_rows(std::int64_t tokens) const {
+std::int64_t TensorGroup::local_rows(std::int64_t tokens) const {
   if (!shares_rows_) return tokens;
   LS_CHECK(tokens % size() == 0, tokens, " tokens of a microbatch over ", size(), " tensor ranks");
   return tokens / size();
@@ -36,7 +36,7 @@ at::Tensor TensorGroup::leave(at::Tensor summand) const {
     sum(summand);
     return summand;
   }
-  at::Tensor rows = at::empty({path_rows(summand.size(0)), summand.size(1)}, summand.options());
+  at::Tensor rows = at::empty({local_rows(summand.size(0)), summand.size(1)}, summand.options());
   comm_->reduce_scatter(as_buffer(summand), as_buffer(rows), Deadline::after(op_deadline_)).wait();
   return rows;
 }

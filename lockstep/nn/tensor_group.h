@@ -35,7 +35,7 @@ class TensorGroup {
   bool shares_rows() const { return shares_rows_; }  // sequence parallelism over more than one rank
 
   // The path's rows of T tokens on this rank. REQUIRES: under sequence parallelism, size() divides T.
-  std::int64_t path_rows(std::int64_t tokens) const;
+  std::int64_t local_rows(std::int64_t tokens) const;
 
   // All rows; the argument itself where every rank has them. REQUIRES: contiguous.
   at::Tensor enter(const at::Tensor& path) const;

@@ -151,17 +151,17 @@ Result<void> check_known(const KnownTimes& known, const model::ModelConfig& mode
                     "make one for this run with lockstep calibrate");
 }
 
-std::string crew_of(const KnownTimes& known) {
+std::string ranks_of(const KnownTimes& known) {
   return join_parts("ranks = ", known.calibration.ranks, " (", known.calibration.ranks_are, ")");
 }
 
 // Times of one rank at work and of two that share the machine are not of one machine.
-Result<void> check_one_crew(const std::vector<KnownTimes>& known) {
+Result<void> check_same_ranks(const std::vector<KnownTimes>& known) {
   for (const KnownTimes& one : known)
-    if (crew_of(one) != crew_of(known.front()))
+    if (ranks_of(one) != ranks_of(known.front()))
       return Error{Code::kConflict,
-                   join_parts("`", one.name, "` was measured with ", crew_of(one), ", `",
-                              known.front().name, "` with ", crew_of(known.front())),
+                   join_parts("`", one.name, "` was measured with ", ranks_of(one), ", `",
+                              known.front().name, "` with ", ranks_of(known.front())),
                    "make them together: lockstep calibrate FILE --all --out DIR"};
   return {};
 }
@@ -214,7 +214,7 @@ Result<CalibratedSearch> CalibratedSearch::create(const Question& question,
             check_known(one, model, {.batch = 1, .seq = question.seq, .dtype = dtype});
         !same.ok())
       return same.error();
-  if (const auto same = check_one_crew(known); !same.ok()) return same.error();
+  if (const auto same = check_same_ranks(known); !same.ok()) return same.error();
   if (const std::int64_t size = Lattice(question).size(); size > kMostTimed)
     return Error{Code::kOutOfRange,
                  join_parts(with_commas(size), " layouts of ", question.devices,
@@ -292,7 +292,7 @@ Result<TimedLayout> CalibratedSearch::time(const spec::Spec& spec, const KnownTi
                    .closed_form = closed_form,
                    .simulated = true,
                    .layers = spec.layout.layers,
-                   .remade = spec.layout.recompute.blocks};
+                   .recomputed = spec.layout.recompute.blocks};
   return made;
 }
 

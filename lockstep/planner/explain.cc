@@ -21,8 +21,8 @@ std::string named(const char* axis, double value) { return strf("%s %.0f", axis,
 
 // As few blocks as it takes to fit, if any number does.
 bool remake_least(PriceRequest& r) {
-  const std::optional<double> least = cost::least_remade(r);
-  if (least) r.remake(*least);
+  const std::optional<double> least = cost::least_recomputed(r);
+  if (least) r.set_recomputed(*least);
   return least.has_value();
 }
 
@@ -77,7 +77,7 @@ class Neighbours {
         policy(s.group < chosen_.dp * chosen_.cp ? strf("zero %d over %.0f", s.zero, s.group)
                                                  : strf("zero %d", s.zero),
                [&](PriceRequest& r) { r.zero = s.zero, r.dp_shard = s.group; });
-    for (const cost::ContextWay way : lattice_.contexts(chosen_.tp, chosen_.cp))
+    for (const cost::CpMethod way : lattice_.contexts(chosen_.tp, chosen_.cp))
       if (way != chosen_.context)
         policy(join_parts("context ", to_text(way)), [&](PriceRequest& r) { r.context = way; });
     if (!question_.given.kept)
@@ -93,7 +93,7 @@ class Neighbours {
 
   void recompute(cost::Keep keep) {
     PriceRequest made = chosen_;
-    made.keep = keep, made.remade = 0, made.others = cost::Keep::kAll;
+    made.keep = keep, made.recomputed = 0, made.others = cost::Keep::kAll;
     const spec::Recompute other = layout_of(made).recompute;
     if (other == recompute_) return;
     policy("recompute " + to_text(other), [&](PriceRequest& r) { r = made; });
@@ -112,7 +112,8 @@ class Neighbours {
     if (!lattice_.fits(Sharding{request.zero, request.shard_group()}, m) ||
         !lattice_.fits(Timetable{request.schedule, request.chunks}, request.pp, m))
       return;
-    if (request.remade > 0 && !question_.given.kept && !remake_least(request)) request.remade = 0;
+    if (request.recomputed > 0 && !question_.given.kept && !remake_least(request))
+      request.recomputed = 0;
     const Finalist timed =
         simulate({request, cost::price(request)}, given_stages(question_, request));
     Alternative answer{.change = std::move(change)};
@@ -220,7 +221,7 @@ std::optional<spec::Recompute> fitting_recompute(const Finalist& finalist) {
     PriceRequest r = finalist.priced.request;
     r.others = others;
     if (!remake_least(r)) continue;
-    const Stages stages = evenly_remade(r, stages_of(finalist).layers);
+    const Stages stages = evenly_recomputed(r, stages_of(finalist).layers);
     if (simulate({r, cost::price(r)}, stages).priced.price.fits) return recompute_of(r, stages);
   }
   return std::nullopt;

@@ -25,7 +25,7 @@ int axes_of(const PriceRequest& r) {
 sim::StageCosts stage_costs(const PassTimes& times, const Stages& stages) {
   sim::StageCosts costs;
   for (std::size_t i = 0; i < stages.layers.size(); ++i) {
-    const double backward = stages.layers[i] * times.backward + stages.remade[i] * times.again;
+    const double backward = stages.layers[i] * times.backward + stages.recomputed[i] * times.again;
     costs.forward.push_back({stages.layers[i] * times.forward});
     costs.input_grad.push_back({backward / 2});
     costs.weight_grad.push_back({backward / 2});
@@ -41,7 +41,7 @@ sim::StageCosts stage_costs(const PassTimes& times, const Stages& stages) {
 std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
   const std::size_t last = stages.layers.size() - 1;
   const auto seconds = [&](std::size_t i) {
-    return times.stage(stages.layers[i], stages.remade[i], i == last);
+    return times.stage(stages.layers[i], stages.recomputed[i], i == last);
   };
   std::size_t busiest = 0;
   for (std::size_t i = 1; i <= last; ++i)
@@ -52,11 +52,11 @@ std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
 // A price's terms are of the busiest rank, and suppose that every rank makes as many blocks again. Where they do not,
 // the price gets the number of the busiest, and the head only where that has it; the request gets the most of all.
 void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
-  if (priced.request.remade == 0 || priced.request.chunks > 1) return;
+  if (priced.request.recomputed == 0 || priced.request.chunks > 1) return;
   const std::size_t busiest = busiest_rank(times, stages);
   PriceRequest its = priced.request;
-  its.remake(stages.remade[busiest]);
-  priced.request.remake(std::ranges::max(stages.remade));
+  its.set_recomputed(stages.recomputed[busiest]);
+  priced.request.set_recomputed(std::ranges::max(stages.recomputed));
   priced.price.time = cost::price_time(its);
   if (busiest + 1 < stages.layers.size()) priced.price.time.head = 0;
 }
@@ -65,9 +65,9 @@ void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
 double exposed_data(const PriceRequest& r, const PassTimes& times, const Stages& stages) {
   const bool one_each = r.chunks <= 1;
   const double layers = one_each ? stages.layers[0] : cost::split_layers(r).first;
-  const double remade = one_each ? stages.remade[0] : cost::remade_share(r) * layers;
+  const double recomputed = one_each ? stages.recomputed[0] : cost::recomputed_share(r) * layers;
   return cost::once_exposed_seconds(
-      r, {layers * times.forward, layers * times.backward + remade * times.again}, layers);
+      r, {layers * times.forward, layers * times.backward + recomputed * times.again}, layers);
 }
 
 // Terms of a step in which the busiest rank works and waits for so long; rates follow.
@@ -95,8 +95,9 @@ double slower_devices(const StepTime& time) {
 
 Stages stages_of(const Finalist& finalist) {
   const PriceRequest& r = finalist.priced.request;
-  Stages made = evenly_remade(r, finalist.layers.empty() ? dealt_layers(r) : finalist.layers);
-  if (!finalist.remade.empty()) made.remade = finalist.remade;
+  Stages made =
+      evenly_recomputed(r, finalist.layers.empty() ? default_layer_split(r) : finalist.layers);
+  if (!finalist.recomputed.empty()) made.recomputed = finalist.recomputed;
   return made;
 }
 
@@ -123,8 +124,8 @@ Finalist simulate(const Priced& walked, const Stages& given) {
   found.seconds = price.time.total();
   found.bubble = price.time.bubble + price.time.pipe;
   found.simulated = true;
-  if (stages.layers != dealt_layers(r)) found.layers = stages.layers;
-  if (r.remade > 0) found.remade = stages.remade;
+  if (stages.layers != default_layer_split(r)) found.layers = stages.layers;
+  if (r.recomputed > 0) found.recomputed = stages.recomputed;
   if (r.chunks > 1) return found;
   price.memory = fullest_rank(r, stages);
   price.fits = cost::device_bytes(price.memory) <= price.usable;
@@ -140,8 +141,8 @@ std::vector<Finalist> simulate(std::span<const Priced> walked) {
 
 Stages given_stages(const Question& question, const PriceRequest& request) {
   if (question.given.layers.empty()) return {};
-  Stages stages = evenly_remade(request, question.given.layers);
-  if (!question.given.remade.empty()) stages.remade = question.given.remade;
+  Stages stages = evenly_recomputed(request, question.given.layers);
+  if (!question.given.recomputed.empty()) stages.recomputed = question.given.recomputed;
   return stages;
 }
 

@@ -22,7 +22,7 @@ struct Finalist {
   // Layers of each stage; empty where they are dealt as a run deals them by itself. Memory is that of this split.
   StageLayers layers = {};
   // Blocks of each stage that keep their input alone, chosen one by one; empty: what the request says of all.
-  StageLayers remade = {};
+  StageLayers recomputed = {};
   std::optional<double> by_units =
       {};  // seconds of the whole step op by op, where lowered.h was asked
 };

@@ -58,7 +58,7 @@ Lattice::Lattice(const Question& question) : question_(question) {
   const auto seq = static_cast<double>(question.seq);
   degrees_ = divisors(question.devices);
   if (const auto& core = question.given.core) {
-    for (const cost::ContextWay context : contexts(core->tp, core->cp))
+    for (const cost::CpMethod context : contexts(core->tp, core->cp))
       cores_.push_back({core->tp, core->cp, core->ep, core->etp, context});
     return;
   }
@@ -82,7 +82,7 @@ bool Lattice::cuts_tensors(double tp) const {
 }
 
 void Lattice::add_cores(double tp, double cp) {
-  for (const cost::ContextWay context : contexts(tp, cp)) add_cores({tp, cp, 1, 1, context});
+  for (const cost::CpMethod context : contexts(tp, cp)) add_cores({tp, cp, 1, 1, context});
 }
 
 void Lattice::add_cores(const Core& dense) {
@@ -98,10 +98,10 @@ void Lattice::add_cores(const Core& dense) {
   }
 }
 
-std::span<const cost::ContextWay> Lattice::contexts(double tp, double cp) const {
+std::span<const cost::CpMethod> Lattice::contexts(double tp, double cp) const {
   if (question_.given.context) return {&*question_.given.context, 1};
-  static_assert(cost::kContextWays.back() == cost::ContextWay::kUlysses);
-  const std::span<const cost::ContextWay> all = cost::kContextWays;
+  static_assert(cost::kCpMethods.back() == cost::CpMethod::kUlysses);
+  const std::span<const cost::CpMethod> all = cost::kCpMethods;
   if (cp <= 1) return all.first(1);
   return divides(tp * cp, question_.shape.heads) ? all : all.first(all.size() - 1);
 }

@@ -23,7 +23,7 @@ inline constexpr double kHeadroom = 0.03;
 // The axes that decide what a layer computes and exchanges, and how those of a sequence meet.
 struct Core {
   double tp = 1, cp = 1, ep = 1, etp = 1;
-  cost::ContextWay context = cost::ContextWay::kRing;
+  cost::CpMethod context = cost::CpMethod::kRing;
 };
 
 // ZeRO stage, and how many of dp x cp devices share states.
@@ -40,20 +40,20 @@ struct Timetable {
 // What blocks keep, in the words of cost::PriceRequest; `others` also where none is remade.
 struct Kept {
   cost::Keep keep = cost::Keep::kAll;
-  double remade = 0;
+  double recomputed = 0;
   cost::Keep others = cost::Keep::kAll;
 };
 
 // Settings that a layout has whatever else is chosen; those that are absent, empty or 0 are free.
 struct Given {
   std::optional<Core> core = {};  // with Question::pp all degrees; its `context` is not read
-  std::optional<cost::ContextWay> context = {};
+  std::optional<cost::CpMethod> context = {};
   std::optional<Sharding> sharding = {};
   std::optional<Kept> kept = {};
   std::optional<cost::Placement> placement = {};
   double chunks = 0, microbatch = 0;
-  std::vector<int> layers = {};  // of each stage
-  std::vector<int> remade = {};  // of these, with `kept`
+  std::vector<int> layers = {};      // of each stage
+  std::vector<int> recomputed = {};  // of these, with `kept`
   bool sp = true;
 };
 
@@ -95,7 +95,7 @@ class Lattice {
 
   const Question& question() const { return question_; }
   std::span<const Core> cores() const { return cores_; }
-  std::span<const cost::ContextWay> contexts(double tp, double cp) const;
+  std::span<const cost::CpMethod> contexts(double tp, double cp) const;
   std::span<const cost::Keep> keeps() const;
   std::vector<double> pipelines(const Core& core) const;  // ascending
   double data(const Core& core, double pp) const;         // dp

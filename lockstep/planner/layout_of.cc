@@ -66,7 +66,7 @@ spec::Layout layout_of(const cost::PriceRequest& r) {
   layout.schedule = r.schedule->name;
   layout.chunks = static_cast<int>(r.chunks);
   layout.reduce = spec::default_reduce(r.zero);
-  layout.recompute = recompute_of(r, evenly_remade(r, dealt_layers(r)));
+  layout.recompute = recompute_of(r, evenly_recomputed(r, default_layer_split(r)));
   layout.microbatches = whole(r.microbatches());
   return layout;
 }
@@ -100,7 +100,7 @@ Result<cost::PriceRequest> request_of(const Question& question, const spec::Layo
   request.keep = *keep;
   if (!layout.recompute.blocks.empty()) {
     request.keep = Keep::kInput, request.others = *keep;
-    request.remade = most_remade(request, layout.recompute.blocks);
+    request.recomputed = most_recomputed(request, layout.recompute.blocks);
   }
   request.placement = *placement;
   request.microbatch = static_cast<double>(microbatch);
@@ -113,9 +113,9 @@ Result<Finalist> time_layout(const Question& question, const spec::Layout& layou
   auto request = request_of(question, layout, microbatch);
   if (!request.ok()) return request.error();
   request->headroom = 0;  // it is not sought: whoever names it knows
-  Stages stages =
-      evenly_remade(*request, layout.layers.empty() ? dealt_layers(*request) : layout.layers);
-  if (!layout.recompute.blocks.empty()) stages.remade = layout.recompute.blocks;
+  Stages stages = evenly_recomputed(
+      *request, layout.layers.empty() ? default_layer_split(*request) : layout.layers);
+  if (!layout.recompute.blocks.empty()) stages.recomputed = layout.recompute.blocks;
   return simulate({*request, cost::price(*request)}, stages);
 }
 

@@ -134,7 +134,7 @@ class Lowered {
     step_.replicas = r_.shard_group() < r_.dp * r_.cp;
     step_.tied = r_.shape->tied;
     if (r_.keep == cost::Keep::kInput)
-      step_.recompute = spec::recomputed_units(step_.stage_begin, stages.remade);
+      step_.recompute = spec::recomputed_units(step_.stage_begin, stages.recomputed);
   }
 
   int units() const { return step_.units(); }

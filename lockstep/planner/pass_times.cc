@@ -7,8 +7,8 @@ namespace lockstep::planner {
 PassTimes pass_times(const cost::PriceRequest& request) {
   const bool inputs = request.keep == cost::Keep::kInput;
   cost::PriceRequest r = request;
-  r.others = r.kept_by_rest();
-  r.remade = inputs ? 1 : 0;  // so that others are priced too
+  r.others = r.default_keep();
+  r.recomputed = inputs ? 1 : 0;  // so that others are priced too
   const cost::LayerTimes times = cost::layer_times(r);
   const double share = r.shape->expert_layers() / r.shape->layers;
   const auto layer = [&](const cost::KindTimes& kind) {

@@ -15,8 +15,8 @@ struct PassTimes {
   double layer() const { return forward + backward; }
   double head() const { return head_forward + head_backward; }
   // Of a stage with so many layers, of which some are made again.
-  double stage(int layers, int remade, bool has_head) const {
-    return layers * layer() + remade * again + (has_head ? head() : 0);
+  double stage(int layers, int recomputed, bool has_head) const {
+    return layers * layer() + recomputed * again + (has_head ? head() : 0);
   }
 };
 

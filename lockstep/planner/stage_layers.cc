@@ -21,18 +21,18 @@ constexpr double kCanNot = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
 
 // As the request, with so many blocks of its ranks made again.
-PriceRequest with_remade(PriceRequest request, double remade) {
-  request.others = request.kept_by_rest();
-  request.remake(remade);
+PriceRequest with_recomputed(PriceRequest request, double recomputed) {
+  request.others = request.default_keep();
+  request.set_recomputed(recomputed);
   return request;
 }
 
 // A model of so many layers on every rank has them on this one.
-Memory memory_of(PriceRequest request, int rank, int layers, int remade) {
+Memory memory_of(PriceRequest request, int rank, int layers, int recomputed) {
   cost::ModelShape shape = *request.shape;
   shape.layers = layers * request.pp;
   request.shape = &shape;
-  if (request.keep == Keep::kInput) request = with_remade(request, remade);
+  if (request.keep == Keep::kInput) request = with_recomputed(request, recomputed);
   return cost::stage_memory(request, rank);
 }
 
@@ -47,7 +47,7 @@ class Ranks {
   int layers() const { return layers_; }
 
   double seconds(int rank, int layers) {
-    return times_.stage(layers, at(rank, layers).remade, rank == ranks() - 1);
+    return times_.stage(layers, at(rank, layers).recomputed, rank == ranks() - 1);
   }
   double bytes(int rank, int layers) { return at(rank, layers).bytes; }
 
@@ -62,33 +62,33 @@ class Ranks {
   Stages with(StageLayers split) {
     Stages made{std::move(split), {}};
     for (int rank = 0; rank < ranks(); ++rank)
-      made.remade.push_back(at(rank, made.layers[static_cast<std::size_t>(rank)]).remade);
+      made.recomputed.push_back(at(rank, made.layers[static_cast<std::size_t>(rank)]).recomputed);
     return made;
   }
 
  private:
   struct Rank {
     double bytes = 0;
-    int remade = 0;
+    int recomputed = 0;
   };
 
   const Rank& at(int rank, int layers) {
     std::optional<Rank>& known = known_[static_cast<std::size_t>(rank * (layers_ + 1) + layers)];
     if (!known) {
-      const int remade = remade_on(rank, layers);
-      known = {cost::device_bytes(memory_of(request_, rank, layers, remade)), remade};
+      const int recomputed = recomputed_on(rank, layers);
+      known = {cost::device_bytes(memory_of(request_, rank, layers, recomputed)), recomputed};
     }
     return *known;
   }
 
-  int remade_on(int rank, int layers) const {
+  int recomputed_on(int rank, int layers) const {
     if (request_.keep != Keep::kInput) return 0;
-    if (request_.remade == 0) return layers;
+    if (request_.recomputed == 0) return layers;
     cost::ModelShape shape = *request_.shape;
     shape.layers = layers * request_.pp;
     PriceRequest asked = request_;
     asked.shape = &shape;
-    return count_of(cost::least_remade(asked, rank).value_or(layers));
+    return count_of(cost::least_recomputed(asked, rank).value_or(layers));
   }
 
   template <class Value>
@@ -113,7 +113,7 @@ StageLayers counts(std::span<const std::int32_t> begin) {
 
 Stages balanced(const PriceRequest& request, const PassTimes& times) {
   Ranks ranks(request, times);
-  StageLayers dealt = dealt_layers(request);
+  StageLayers dealt = default_layer_split(request);
   const double room = cost::room_bytes(request);
   const auto fastest =
       pipeline::balance_units(ranks.layers(), ranks.ranks(), [&](int rank, int begin, int end) {
@@ -151,49 +151,49 @@ int rank_of(const PriceRequest& request, std::size_t stage) {
 
 }  // namespace
 
-StageLayers dealt_layers(const PriceRequest& r) {
-  return spec::dealt_layers(count_of(r.shape->layers), count_of(r.pp * r.chunks));
+StageLayers default_layer_split(const PriceRequest& r) {
+  return spec::default_layer_split(count_of(r.shape->layers), count_of(r.pp * r.chunks));
 }
 
 Stages best_stages(const PriceRequest& request, const PassTimes& times) {
   const int layers = count_of(request.shape->layers);
   if (request.chunks > 1)
-    return evenly_remade(request, priced(layers, count_of(request.pp * request.chunks)));
-  return request.pp > 1 ? balanced(request, times) : evenly_remade(request, {layers});
+    return evenly_recomputed(request, priced(layers, count_of(request.pp * request.chunks)));
+  return request.pp > 1 ? balanced(request, times) : evenly_recomputed(request, {layers});
 }
 
-Stages evenly_remade(const PriceRequest& request, StageLayers layers) {
-  StageLayers remade(layers.size(), 0);
-  if (request.keep != Keep::kInput) return {std::move(layers), std::move(remade)};
-  if (request.remade == 0) return {layers, layers};
+Stages evenly_recomputed(const PriceRequest& request, StageLayers layers) {
+  StageLayers recomputed(layers.size(), 0);
+  if (request.keep != Keep::kInput) return {std::move(layers), std::move(recomputed)};
+  if (request.recomputed == 0) return {layers, layers};
   for (int rank = 0; rank < count_of(request.pp); ++rank) {
-    int left = count_of(request.remade);
+    int left = count_of(request.recomputed);
     for (bool is_dealt = true; left > 0 && is_dealt;) {
       is_dealt = false;
       for (std::size_t stage = 0; stage < layers.size() && left > 0; ++stage)
-        if (rank_of(request, stage) == rank && remade[stage] < layers[stage])
-          ++remade[stage], --left, is_dealt = true;
+        if (rank_of(request, stage) == rank && recomputed[stage] < layers[stage])
+          ++recomputed[stage], --left, is_dealt = true;
     }
   }
-  return {std::move(layers), std::move(remade)};
+  return {std::move(layers), std::move(recomputed)};
 }
 
-int most_remade(const PriceRequest& request, const StageLayers& remade) {
+int most_recomputed(const PriceRequest& request, const StageLayers& recomputed) {
   StageLayers ranks(static_cast<std::size_t>(request.pp), 0);
-  for (std::size_t stage = 0; stage < remade.size(); ++stage)
-    ranks[static_cast<std::size_t>(rank_of(request, stage))] += remade[stage];
+  for (std::size_t stage = 0; stage < recomputed.size(); ++stage)
+    ranks[static_cast<std::size_t>(rank_of(request, stage))] += recomputed[stage];
   return std::ranges::max(ranks);
 }
 
 spec::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {
-  const Keep rest = request.keep == Keep::kInput ? request.kept_by_rest() : request.keep;
+  const Keep rest = request.keep == Keep::kInput ? request.default_keep() : request.keep;
   return spec::with_blocks(rest == Keep::kCheap ? spec::kCheap : spec::kKeepAll, stages.layers,
-                           stages.remade);
+                           stages.recomputed);
 }
 
 Memory rank_memory(const PriceRequest& request, const Stages& stages, int rank) {
   const auto at = static_cast<std::size_t>(rank);
-  return memory_of(request, rank, stages.layers[at], stages.remade[at]);
+  return memory_of(request, rank, stages.layers[at], stages.recomputed[at]);
 }
 
 Memory fullest_rank(const PriceRequest& request, const Stages& stages) {

@@ -19,20 +19,20 @@ using StageLayers = std::vector<int>;
 
 struct Stages {
   StageLayers layers;
-  StageLayers remade;  // of them: the first ones, which keep their input alone
+  StageLayers recomputed;  // of them: the first ones, which keep their input alone
 };
 
 // As a run deals them unless it is told otherwise.
-StageLayers dealt_layers(const cost::PriceRequest& request);
+StageLayers default_layer_split(const cost::PriceRequest& request);
 
 // The dealt layers where none are faster. A request with `remade` has the number chosen for each rank, another keeps
 // what it says everywhere. REQUIRES: no more stages than layers, or chunks.
 Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
 // These layers, with request.remade blocks of every rank dealt to its stages in turn.
-Stages evenly_remade(const cost::PriceRequest& request, StageLayers layers);
+Stages evenly_recomputed(const cost::PriceRequest& request, StageLayers layers);
 // The way back: of the rank with most.
-int most_remade(const cost::PriceRequest& request, const StageLayers& remade);
+int most_recomputed(const cost::PriceRequest& request, const StageLayers& recomputed);
 
 // What the blocks make again, as a layout says it. REQUIRES: Keep::kAll, kCheap or kInput.
 spec::Recompute recompute_of(const cost::PriceRequest& request, const Stages& stages);

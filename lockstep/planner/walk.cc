@@ -80,7 +80,7 @@ struct Floor {
 
 // What was found for a timetable and a microbatch, whatever the sharding, with so many blocks made again or more.
 struct Known {
-  double seconds = 0, remade = 0;
+  double seconds = 0, recomputed = 0;
 };
 
 // Points that share what their layers compute and their pipeline degree. Where `keep` does not fit, they make as few
@@ -161,7 +161,7 @@ class Walker {
     PriceRequest request = lattice_.of(group.core);
     request.keep = request.others = group.keep;
     if (const auto& kept = lattice_.question().given.kept)
-      request.keep = kept->keep, request.remade = kept->remade;
+      request.keep = kept->keep, request.recomputed = kept->recomputed;
     request.pp = group.pp;
     request.dp = lattice_.data(group.core, group.pp);
     return request;
@@ -173,7 +173,7 @@ class Walker {
     PriceRequest request = lattice_.of(core);
     request.microbatch = b;
     request.dp = lattice_.data(core, 1);
-    request.keep = cost::Keep::kInput, request.others = keep, request.remade = 1;
+    request.keep = cost::Keep::kInput, request.others = keep, request.recomputed = 1;
     floor.some = cost::layer_times(request);
     floor.kept = {.made = floor.some.others, .others = {}, .head = floor.some.head};
     slower_ = 1 + cost::spread_seconds(request, {.forward = 1});
@@ -215,14 +215,14 @@ class Walker {
   Fit make_fit(PriceRequest& request, double most, double allowed) {
     if (lattice_.question().given.kept) return fits(request) ? Fit::kYes : Fit::kNever;
     if (allowed < most) {
-      request.remake(allowed);
+      request.set_recomputed(allowed);
       // The first rank holds most microbatches.
       if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
         return Fit::kNotInTime;
     }
     ++walk_.memories;
-    const std::optional<double> least = cost::least_remade(request);
-    request.remake(least.value_or(most));
+    const std::optional<double> least = cost::least_recomputed(request);
+    request.set_recomputed(least.value_or(most));
     if (!least) fits(request);  // notes what it would take
     return least ? Fit::kYes : Fit::kNever;
   }
@@ -259,14 +259,14 @@ class Walker {
         limit_ = board_.limit(request);
         Known& known = known_[known_at + i - group.first];
         const double none = bound(request, floor, 0);
-        if (std::max(none, known.remade == 0 ? known.seconds : 0) > limit_) continue;
+        if (std::max(none, known.recomputed == 0 ? known.seconds : 0) > limit_) continue;
         const Fit fit = make_fit(request, most, allowed(request, floor, none, most));
         if (fit == Fit::kNever) break;
         if (fit == Fit::kNotInTime) continue;
         for (const cost::Placement placement : lattice_.placements(group.core, request.pp)) {
-          if (request.remade >= known.remade && known.seconds > limit_) break;
+          if (request.recomputed >= known.recomputed && known.seconds > limit_) break;
           request.placement = placement;
-          known = {price(request, floor), request.remade};
+          known = {price(request, floor), request.recomputed};
         }
       }
       known_at += group.last - group.first;
@@ -289,8 +289,8 @@ class Walker {
   }
 
   // When this share of all blocks is made again.
-  double bound(const PriceRequest& request, const Floor& floor, double remade) const {
-    const double backward = floor.backward + floor.again * remade;
+  double bound(const PriceRequest& request, const Floor& floor, double recomputed) const {
+    const double backward = floor.backward + floor.again * recomputed;
     const double one = 1 / request.microbatches();
     const double bubble = cost::bubble_seconds(request, floor.forward * one, backward * one);
     return (floor.forward + backward + bubble) * slower_;
@@ -318,10 +318,11 @@ bool same_degrees(const PriceRequest& a, const PriceRequest& b) {
 double hoped_seconds(const PriceRequest& r, const StepTime& time, const cost::LayerTimes& layers) {
   if (r.pp <= 1 || r.chunks > 1) return time.total();
   const cost::ModelShape& shape = *r.shape;
-  const double routed = shape.expert_layers() / shape.layers, remade = cost::remade_share(r);
+  const double routed = shape.expert_layers() / shape.layers,
+               recomputed = cost::recomputed_share(r);
   const cost::LayerTime layer =
-      cost::mean_of(cost::mean_of(layers.made.routed, layers.others.routed, remade),
-                    cost::mean_of(layers.made.plain, layers.others.plain, remade), routed);
+      cost::mean_of(cost::mean_of(layers.made.routed, layers.others.routed, recomputed),
+                    cost::mean_of(layers.made.plain, layers.others.plain, recomputed), routed);
   const double one = layer.forward() + layer.backward(),
                head = layers.head.forward + layers.head.backward;
   double slowest = kInfinity;

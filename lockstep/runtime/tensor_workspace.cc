@@ -256,7 +256,7 @@ std::int64_t TensorWorkspace::elements_of(const Value& value) const {
     case ValueKind::kReduced:
       return own_range(value.a).size();
     case ValueKind::kRecvBuffer:
-      return path_rows() * model_.config.hidden;
+      return local_rows() * model_.config.hidden;
     default:
       break;
   }
@@ -264,8 +264,8 @@ std::int64_t TensorWorkspace::elements_of(const Value& value) const {
   return 0;
 }
 
-std::int64_t TensorWorkspace::path_rows() const {
-  return group_.path_rows(settings_.microbatch * settings_.seq);
+std::int64_t TensorWorkspace::local_rows() const {
+  return group_.local_rows(settings_.microbatch * settings_.seq);
 }
 
 Buffer TensorWorkspace::create(const Value& value) {
@@ -273,7 +273,7 @@ Buffer TensorWorkspace::create(const Value& value) {
   const DType dtype = is_grad ? wide_type(settings_.dtype) : settings_.dtype;
   const auto options = at::TensorOptions(tensor::scalar_type_of(dtype)).device(settings_.device);
   at::Tensor made = value.kind == ValueKind::kRecvBuffer
-                        ? at::empty({path_rows(), model_.config.hidden}, options)
+                        ? at::empty({local_rows(), model_.config.hidden}, options)
                         : at::empty({elements_of(value)}, options);
   values_[value] = std::move(made);
   return buffer(value);
@@ -309,7 +309,7 @@ void TensorWorkspace::compute(const Op& op, const Effects& effects) {
     case OpKind::kBackward:
       return backward(op, effects);
     case OpKind::kInputGrad:
-      return input_grad(op, effects, nn::WeightsFollow::kLater);
+      return input_grad(op, effects, nn::WgradTiming::kLater);
     case OpKind::kWeightGrad:
       return weight_grad(op);
     case OpKind::kUpdate:
@@ -391,7 +391,7 @@ void TensorWorkspace::recompute(const Op& op) {
       block.recompute(param(op.unit), std::move(input));
 }
 
-void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::WeightsFollow follow) {
+void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::WgradTiming follow) {
   auto d_out = take<at::Tensor>(effects.kills[0]);
   const Value work = {ValueKind::kWeightWork, op.unit, op.microbatch};
   if (op.unit == 0) {
@@ -399,7 +399,7 @@ void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::Weigh
     return;
   }
   const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
-  nn::BlockWork made;
+  nn::WgradInputs made;
   values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = block.input_grad(
       param(op.unit), take<nn::BlockStash>({ValueKind::kStash, op.unit, op.microbatch}),
       std::move(d_out), made, follow);
@@ -430,7 +430,7 @@ void TensorWorkspace::weight_grad(const Op& op) {
     embedding_->weight_grad(tokens.tokens, take<at::Tensor>(work), grads, is_first(op));
   } else {
     const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
-    block.weight_grad(take<nn::BlockWork>(work), grads, is_first(op));
+    block.weight_grad(take<nn::WgradInputs>(work), grads, is_first(op));
   }
   look_at_noise(op, grads);
 }
@@ -451,7 +451,7 @@ void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
 
 void TensorWorkspace::backward(const Op& op, const Effects& effects) {
   if (is_head(op.unit)) return backward_head(op);
-  input_grad(op, effects, nn::WeightsFollow::kAtOnce);
+  input_grad(op, effects, nn::WgradTiming::kImmediate);
   weight_grad(op);
 }
 

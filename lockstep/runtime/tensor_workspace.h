@@ -120,7 +120,7 @@ class TensorWorkspace final : public exec::Workspace {
   struct Microbatch {
     at::Tensor tokens, labels;  // [sequences, seq]; only those this coordinate needs
   };
-  using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::BlockWork, optim::State>;
+  using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::WgradInputs, optim::State>;
 
   template <class T>
   T take(const program::Value& value);
@@ -141,7 +141,7 @@ class TensorWorkspace final : public exec::Workspace {
   void load(const program::Op& op);
   void forward(const program::Op& op, const program::Effects& effects);
   void recompute(const program::Op& op);
-  void input_grad(const program::Op& op, const program::Effects& effects, nn::WeightsFollow follow);
+  void input_grad(const program::Op& op, const program::Effects& effects, nn::WgradTiming follow);
   void weight_grad(const program::Op& op);
   void backward(const program::Op& op, const program::Effects& effects);
   void backward_head(const program::Op& op);
@@ -153,7 +153,7 @@ class TensorWorkspace final : public exec::Workspace {
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
   std::int64_t elements_of(const program::Value& value) const;
-  std::int64_t path_rows() const;  // of what units hand on, for a microbatch
+  std::int64_t local_rows() const;  // of what units hand on, for a microbatch
 
   const model::Model& model_;
   const program::StepShape given_;

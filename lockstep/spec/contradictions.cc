@@ -50,7 +50,7 @@ class Rules {
       tensor();
       expert_sizes();
     }
-    if (asked_.degrees && asked_.context) context_way();
+    if (asked_.degrees && asked_.context) cp_method();
     if (asked_.degrees) sequence();
   }
 
@@ -341,7 +341,7 @@ class Rules {
     if (given.empty() || stages > model().layers + 2) return;
     const std::vector<int> blocks =
         asked_.layers.empty()
-            ? dealt_layers(static_cast<int>(model().layers), static_cast<int>(stages))
+            ? default_layer_split(static_cast<int>(model().layers), static_cast<int>(stages))
             : asked_.layers;
     const bool is_all = given == blocks && rest_of(asked_.recompute) == kKeepAll;
     if (given.size() == blocks.size() && !is_all &&
@@ -389,7 +389,7 @@ class Rules {
 
   // Ulysses deals whole heads of queries to all ranks of a sequence (arXiv 2309.14509, section 3.1); keys are copied
   // where ranks outnumber their heads.
-  void context_way() {
+  void cp_method() {
     const mesh::Degrees& d = degrees();
     const Side way = {{"layout.context"}, join_parts("context is ", to_text(*asked_.context))};
     if (d.cp == 1 && *asked_.context != Layout().context)
@@ -397,7 +397,7 @@ class Rules {
                     join_parts("context = ", to_text(*asked_.context),
                                " is how ranks of a sequence meet, but cp = 1 divides none"),
                     {way, {{"layout.cp"}, "cp is 1"}}, "the nearest: cp = 2, or leave context out");
-    if (*asked_.context != cost::ContextWay::kUlysses || asked_.model == nullptr) return;
+    if (*asked_.context != cost::CpMethod::kUlysses || asked_.model == nullptr) return;
     const std::int64_t heads = model().heads;
     if (heads % d.tp != 0 || heads / d.tp % d.cp == 0) return;
     refuse(Code::kDoesNotDivide,

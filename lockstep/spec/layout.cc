@@ -171,7 +171,7 @@ const std::vector<std::string>& schedule_names() {
 const std::vector<std::string>& context_names() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> names;
-    for (const cost::ContextWay way : cost::kContextWays) names.emplace_back(to_text(way));
+    for (const cost::CpMethod way : cost::kCpMethods) names.emplace_back(to_text(way));
     return names;
   }();
   return all;

@@ -100,7 +100,7 @@ class Reader {
   }
 
   Result<void> context(std::string_view text, std::string_view value) {
-    const std::optional<cost::ContextWay> parsed = cost::parse_context_way(value);
+    const std::optional<cost::CpMethod> parsed = cost::parse_cp_method(value);
     const std::string near = config::did_you_mean(value, context_names());
     if (!parsed)
       return Error{Code::kUnknownChoice,

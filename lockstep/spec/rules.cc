@@ -143,9 +143,9 @@ std::optional<int> Draft::small(std::string_view key) const {
   return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
-std::optional<cost::ContextWay> Draft::context() const {
+std::optional<cost::CpMethod> Draft::context() const {
   const auto name = settings.text("layout.context");
-  return name ? cost::parse_context_way(*name) : std::nullopt;
+  return name ? cost::parse_cp_method(*name) : std::nullopt;
 }
 
 void apply_rules(Draft& draft, Report& report) {

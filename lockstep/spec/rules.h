@@ -18,7 +18,7 @@ struct Draft {
 
   // A setting whose range is that of int.
   std::optional<int> small(std::string_view key) const;
-  std::optional<cost::ContextWay> context() const;
+  std::optional<cost::CpMethod> context() const;
 };
 
 // Fills in dp when it was left out, then reports every rule that does not hold.

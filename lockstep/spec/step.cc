@@ -32,7 +32,7 @@ std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
   return begin;
 }
 
-std::vector<int> dealt_layers(int layers, int stages) {
+std::vector<int> default_layer_split(int layers, int stages) {
   const std::vector<std::int32_t> begin = program::split_units(layers + 2, stages);
   std::vector<int> dealt;
   for (std::size_t stage = 0; stage + 1 < begin.size(); ++stage)

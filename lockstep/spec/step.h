@@ -17,7 +17,7 @@ std::vector<std::int32_t> first_units(const std::vector<int>& layers);
 
 // The inverse, of units that program::split_units deals evenly: layers of each stage. REQUIRES: both at least 1, at
 // most `layers` + 2 stages.
-std::vector<int> dealt_layers(int layers, int stages);
+std::vector<int> default_layer_split(int layers, int stages);
 
 // Which units make themselves again: Recompute::blocks of each stage's, every block where that is empty; never the
 // embedding or the head.

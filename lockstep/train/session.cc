@@ -31,7 +31,7 @@ nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds
 comm::CommError explained(const comm::CommError& failure, const exec::StallReport& report,
                           Rank rank) {
   Error error = failure.error();
-  std::istringstream lines(report.told_by(rank));
+  std::istringstream lines(report.describe_from(rank));
   for (std::string line; std::getline(lines, line);) error.message += "\n  " + line;
   const std::optional<Rank> culprit =
       report.culprits.size() == 1 ? report.culprits[0] : failure.culprit();
@@ -160,7 +160,7 @@ exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& o
   try {
     return work.executor.run(observer);
   } catch (const comm::CommError& failure) {
-    const std::vector<comm::Sighting> seen = world_.sightings();
+    const std::vector<comm::LastSeen> seen = world_.last_seen();
     if (static_cast<int>(seen.size()) != world_.size()) throw;
     throw explained(failure, exec::explain_stall(work.program, job_.mesh, seen), world_.rank());
   }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Seconds kDeadline = {60.0};
 
-constexpr std::string_view kNoticedNames[kNumNoticed] = {
+constexpr std::string_view kFailureKindNames[kNumFailureKinds] = {
     "nothing", "invariant", "communication", "replicas", "numbers", "bits", "prediction"};
 
 // The same model and batch on one rank, nothing sharded, nothing recomputed.
@@ -32,10 +32,10 @@ data::MockTokens tokens_for(const spec::Spec& spec) {
 }
 
 // The first failure counts; no text, no failure.
-void fail(Verdict& verdict, Noticed noticed, std::string what) {
+void fail(Verdict& verdict, FailureKind failure_kind, std::string what) {
   if (!verdict.failure.empty() || what.empty()) return;
   verdict.failure = std::move(what);
-  verdict.noticed = noticed;
+  verdict.failure_kind = failure_kind;
 }
 
 // One measure of a layout: what was found, the worst so far and what it is held to.
@@ -55,7 +55,7 @@ void note(const Difference& found, Measure measure, std::size_t step, const char
     measure.worst = found.error;
   }
   if (found.error <= measure.bound) return;
-  fail(verdict, Noticed::kNumbers,
+  fail(verdict, FailureKind::kNumbers,
        join_parts(what, found.tensor, " differs by ", strf("%.2g", found.error), " in step ",
                   step + 1, " (bound ", strf("%.2g", measure.bound), ")"));
 }
@@ -109,7 +109,7 @@ void share_findings(comm::World& world, const std::string& label, Verdict& verdi
   for (const RankFinding& found : all) {
     verdict.worst_peak_error = std::max(verdict.worst_peak_error, found.worst_peak_error);
     verdict.foreseen = verdict.foreseen && found.failure[0] == 0;
-    fail(verdict, Noticed::kPrediction, found.failure.data());
+    fail(verdict, FailureKind::kPrediction, found.failure.data());
     if (found.peak_bytes <= verdict.peak_bytes) continue;
     verdict.peak_bytes = found.peak_bytes;
     verdict.predicted_peak = found.predicted_peak;
@@ -118,8 +118,8 @@ void share_findings(comm::World& world, const std::string& label, Verdict& verdi
 
 }  // namespace
 
-std::string_view to_text(Noticed noticed) {
-  return kNoticedNames[static_cast<std::size_t>(noticed)];
+std::string_view to_text(FailureKind failure_kind) {
+  return kFailureKindNames[static_cast<std::size_t>(failure_kind)];
 }
 
 Result<Verifier> Verifier::create(const spec::Spec& asked, int steps, bool equal_bits) {
@@ -220,18 +220,18 @@ template <class Body>
 Verdict Verifier::guarded(const train::Job& job, const Body& body) const {
   const RealClock clock;
   Verdict verdict = blank_verdict(job);
-  const auto break_off = [&](Noticed noticed, const std::exception& error) {
+  const auto break_off = [&](FailureKind failure_kind, const std::exception& error) {
     verdict.failure = error.what();
-    verdict.noticed = noticed;
+    verdict.failure_kind = failure_kind;
     verdict.foreseen = false;
     verdict.bits_class.clear();  // it has shown none
   };
   try {
     body(verdict);
   } catch (const WorldError& error) {
-    break_off(Noticed::kCommunication, error);
+    break_off(FailureKind::kCommunication, error);
   } catch (const std::exception& error) {
-    break_off(Noticed::kInvariant, error);
+    break_off(FailureKind::kInvariant, error);
   }
   verdict.time = clock.now().since_start;
   return verdict;
@@ -271,13 +271,13 @@ Verdict Verifier::check_by_class(const train::Job& job, const First& first) cons
     made.where = first.where;
     made.digest = first.digest;
     made.run = first.run;
-    fail(made, Noticed::kReplicas, trial.disagreement);
+    fail(made, FailureKind::kReplicas, trial.disagreement);
     check_predictions(job, trial, made);
   });
   if (!verdict.ok() || seen == first.run) return verdict;
   verdict = try_out(job, {}, kDeadline);
   if (verdict.run != seen)
-    fail(verdict, Noticed::kBits, "two runs of the same steps differ in their bits");
+    fail(verdict, FailureKind::kBits, "two runs of the same steps differ in their bits");
   return verdict;
 }
 
@@ -315,7 +315,7 @@ Verdict Verifier::blank_verdict(const train::Job& job) const {
 
 void Verifier::judge(const train::Job& job, const TrialResult& trial, Verdict& verdict) const {
   if (!trial.images.empty()) {
-    fail(verdict, Noticed::kReplicas, trial.disagreement);
+    fail(verdict, FailureKind::kReplicas, trial.disagreement);
     compare_images(job, trial.images, verdict);
     compare_bits(trial, verdict);
   }
@@ -384,7 +384,7 @@ void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
   verdict.run = digest_of(free_run);
   const auto first = bits_.find(verdict.bits_class);
   if (!equal_bits_ || first == bits_.end() || first->second.digest == verdict.digest) return;
-  fail(verdict, Noticed::kBits,
+  fail(verdict, FailureKind::kBits,
        join_parts("bits of the state after ", steps_, " steps are not those of ",
                   first->second.name, ", of the same class"));
 }
@@ -406,7 +406,7 @@ void Verifier::check_predictions(const train::Job& job, const TrialResult& trial
                                  Verdict& verdict) const {
   for (const RankRecord& rank : trial.ranks) {
     const PredictionCheck found = verify::check_predictions(job, rank);
-    fail(verdict, Noticed::kPrediction, found.mismatch);
+    fail(verdict, FailureKind::kPrediction, found.mismatch);
     verdict.foreseen = verdict.foreseen && found.mismatch.empty();
     verdict.worst_peak_error = std::max(verdict.worst_peak_error, found.peak_error());
     if (found.peak_bytes <= verdict.peak_bytes) continue;

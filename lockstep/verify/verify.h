@@ -52,7 +52,7 @@ struct Bounds {
 };
 
 // By what a failure showed, the first of these that did.
-enum class Noticed : std::uint8_t {
+enum class FailureKind : std::uint8_t {
   kNothing,
   kInvariant,      // a broken invariant or another exception of the run itself
   kCommunication,  // calls that do not match, a peer that never came
@@ -61,8 +61,8 @@ enum class Noticed : std::uint8_t {
   kBits,           // within the bounds, but not the bits of the class
   kPrediction,     // only bytes sent or live are not as foreseen
 };
-inline constexpr int kNumNoticed = 7;
-std::string_view to_text(Noticed noticed);  // "replicas"
+inline constexpr int kNumFailureKinds = 7;
+std::string_view to_text(FailureKind failure_kind);  // "replicas"
 
 // What is done to a job on purpose, to see that it is noticed.
 struct Fault {
@@ -82,14 +82,14 @@ struct Verdict {
   Bounds bounds = {};        // what they were held to
   std::string where = {};    // the tensor of the larger error in proportion to its bound
   std::string failure = {};  // empty: verified. Names the first differing tensor and its step.
-  Noticed noticed = Noticed::kNothing;  // how the failure was
-  std::string bits_class = {};          // layouts that must agree bit for bit share it
-  Hash128 digest = {};                  // of the state after the free run
-  Hash128 run = {};                     // of all that the free run showed
-  std::int64_t peak_bytes = 0;          // measured, of the rank that needed most
-  std::int64_t predicted_peak = 0;      // of the same rank
-  double worst_peak_error = 0;          // |predicted - measured| / measured over all ranks
-  bool foreseen = true;                 // bytes sent and live tensor bytes were
+  FailureKind failure_kind = FailureKind::kNothing;  // how the failure was
+  std::string bits_class = {};                       // layouts that must agree bit for bit share it
+  Hash128 digest = {};                               // of the state after the free run
+  Hash128 run = {};                                  // of all that the free run showed
+  std::int64_t peak_bytes = 0;                       // measured, of the rank that needed most
+  std::int64_t predicted_peak = 0;                   // of the same rank
+  double worst_peak_error = 0;  // |predicted - measured| / measured over all ranks
+  bool foreseen = true;         // bytes sent and live tensor bytes were
   Seconds time = {};
   bool ok() const { return failure.empty(); }
 };

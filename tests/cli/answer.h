@@ -20,14 +20,14 @@ struct Answer {
 // `width`: of a terminal without colours; 0: a pipe.
 inline Answer answer(const std::vector<Verb>& verbs, const std::vector<std::string>& words,
                      int width = 0) {
-  const Surroundings surroundings = {
+  const Environment environment = {
       .lookup = [](const std::string& name) -> std::optional<std::string> {
         return name == "NO_COLOR" ? std::optional<std::string>("1") : std::nullopt;
       },
       .out_is_terminal = width > 0,
       .width = width > 0 ? width : 80};
   std::ostringstream out, err;
-  const ExitCode code = run_lockstep(verbs, words, surroundings, out, err);
+  const ExitCode code = run_lockstep(verbs, words, environment, out, err);
   return {code, out.str(), err.str()};
 }
 inline Answer answer(const Verb& verb, const std::vector<std::string>& words, int width = 0) {

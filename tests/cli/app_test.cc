@@ -23,7 +23,7 @@ struct Told {
   std::string out, err;
 };
 
-Surroundings surroundings(Variables variables, bool is_terminal = false) {
+Environment environment(Variables variables, bool is_terminal = false) {
   return {.lookup = [variables = std::move(variables)](
                         const std::string& name) -> std::optional<std::string> {
             const auto found = variables.find(name);
@@ -35,7 +35,7 @@ Surroundings surroundings(Variables variables, bool is_terminal = false) {
 }
 
 Told tell(std::vector<std::string> words, const std::vector<Verb>& verbs = catalog(),
-          const Surroundings& around = surroundings({})) {
+          const Environment& around = environment({})) {
   std::ostringstream out, err;
   Told ran;
   ran.code = run_lockstep(verbs, std::move(words), around, out, err);
@@ -429,7 +429,7 @@ TEST(Colour, FollowsFlagThenVariablesThenTerminal) {
       {"never", {{"CLICOLOR_FORCE", "1"}}, true, false},
   };
   for (const Case& c : cases) {
-    const Surroundings around = surroundings(c.variables, c.terminal);
+    const Environment around = environment(c.variables, c.terminal);
     EXPECT_EQ(use_colour(c.choice, around.lookup, c.terminal), c.colour) << c.choice;
     const Told ran = tell({"--color", c.choice, "nothing"}, catalog(), around);
     EXPECT_EQ(ran.err.find('\x1b') != std::string::npos, c.colour) << ran.err;
@@ -485,10 +485,10 @@ TEST(Args, AreReadInEverySpelling) {
 
 TEST(Args, ComeFromTheEnvironmentWhenNotGiven) {
   const std::vector<Verb> verbs = {probe(print_args)};
-  const Surroundings around = surroundings({{"PROBE_COUNT", "7"}});
+  const Environment around = environment({{"PROBE_COUNT", "7"}});
   EXPECT_EQ(tell({"probe"}, verbs, around).out, "7");
   EXPECT_EQ(tell({"probe", "--count", "2"}, verbs, around).out, "2");
-  EXPECT_EQ(tell({"probe"}, verbs, surroundings({{"PROBE_COUNT", "x"}})).code, ExitCode::kUsage);
+  EXPECT_EQ(tell({"probe"}, verbs, environment({{"PROBE_COUNT", "x"}})).code, ExitCode::kUsage);
 }
 
 TEST(Args, AreCheckedAgainstTheTable) {

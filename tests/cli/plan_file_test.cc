@@ -94,7 +94,7 @@ TEST_F(PlanFile, AndSettingsAreNotMixed) {
   }
 }
 
-TEST_F(PlanFile, ThatIsMissingOrNoneIsToldByItsName) {
+TEST_F(PlanFile, ThatIsMissingOrNoneIsDescribeFromItsName) {
   EXPECT_FALSE(put((dir_ / "none.json").string()));
   EXPECT_NE(said_.find("none.json"), std::string::npos) << said_;
   std::ofstream(dir_ / "bad.json") << "{\"layout\": {\"tp\": \"two\"}}";

@@ -240,9 +240,9 @@ TEST_F(ResumingSlow, AnExportedModelSaysHowItsWeightsBegan) {
 TEST(ProgressBarSlow, IsDrawnOnATerminalOnly) {
   for (const bool is_terminal : {true, false}) {
     std::ostringstream out, err;
-    const Surroundings around = {.lookup = [](const std::string&) { return std::nullopt; },
-                                 .err_is_terminal = is_terminal,
-                                 .width = 90};
+    const Environment around = {.lookup = [](const std::string&) { return std::nullopt; },
+                                .err_is_terminal = is_terminal,
+                                .width = 90};
     EXPECT_EQ(run_lockstep(catalog(),
                            {"train", support::source_dir() + "/examples/tiny.toml", "--mock-data",
                             "--set", "train.steps=3"},

@@ -37,7 +37,7 @@ struct LogOf {
   LogOf(const train::Job& of, int columns)
       : job(of),
         output{.out = out, .err = err, .width = columns},
-        log(job, "2 threads", "made-up text", wishes, output) {
+        log(job, "2 threads", "made-up text", options, output) {
     log.begin();
   }
   train::StepReport as_predicted() const {
@@ -53,8 +53,8 @@ struct LogOf {
     return report;
   }
   const train::Job& job;
-  TrainWishes wishes = [] {
-    TrainWishes made;
+  TrainOptions options = [] {
+    TrainOptions made;
     made.every = 10;
     return made;
   }();
@@ -165,7 +165,7 @@ TEST(TrainLog, ARunTakesNoMemoryForStepsBehindIt) {
           "model.vocab=16", "batch.seq=4", "batch.global_batch=2", "batch.microbatch=1",
           "train.steps=3000", more})
       words.insert(words.end(), {"--set", change});
-    const Surroundings around = {.lookup = [](const std::string&) { return std::nullopt; }};
+    const Environment around = {.lookup = [](const std::string&) { return std::nullopt; }};
     EXPECT_EQ(run_lockstep(catalog(), words, around, out, err), ExitCode::kOk) << err.str();
     ASSERT_GE(watching.seen.size(), 31u) << watching.str();  // steps 1, 100, 200, ..., 3000
     // The least of many moments: what the other rank's thread happens to hold at one is no growth.

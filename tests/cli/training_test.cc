@@ -254,7 +254,7 @@ TEST(Refused, IsWhatCanNotBeMeant) {
   };
   for (const Case& c : cases) {
     std::ostringstream out, err;
-    const Surroundings nothing = {.lookup = [](const std::string&) { return std::nullopt; }};
+    const Environment nothing = {.lookup = [](const std::string&) { return std::nullopt; }};
     EXPECT_EQ(run_lockstep(catalog(), c.words, nothing, out, err), c.code) << c.says << err.str();
     EXPECT_NE(err.str().find(c.says), std::string::npos) << c.says << "\n" << err.str();
     EXPECT_EQ(out.str(), "");

@@ -113,9 +113,9 @@ TEST(ProgressWord, ForgedWordsBlameARankOfTheWorld) {
     EXPECT_EQ(parse_blame(to_text(own), kWorld), own);
     const auto verdict = parse_blame(forge(random, to_text(own)), kWorld);
     for (const auto& blame : {std::optional(own), verdict}) {
-      const auto sightings = to_sightings(words[1], blame, kWorld);
-      ASSERT_EQ(sightings.size(), static_cast<std::size_t>(kWorld));
-      for (const Sighting& one : sightings)
+      const auto last_seen = to_last_seen(words[1], blame, kWorld);
+      ASSERT_EQ(last_seen.size(), static_cast<std::size_t>(kWorld));
+      for (const LastSeen& one : last_seen)
         EXPECT_TRUE(!one.position || (one.position->step >= 0 && one.position->op >= 0));
     }
   }

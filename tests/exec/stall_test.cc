@@ -117,7 +117,7 @@ class Stalled {
       train(world);
     } catch (const Released&) {  // so that it does not go on among the failed
     } catch (const comm::CommError&) {
-      StallReport report = explain_stall(job_.program, job_.mesh, world.sightings());
+      StallReport report = explain_stall(job_.program, job_.mesh, world.last_seen());
       const std::lock_guard lock(mutex_);
       reports_.emplace(world.rank(), std::move(report));
       end();
@@ -221,10 +221,10 @@ std::string wrong_of_stop(const Job& job, const Plant& plant, const Stalled& sta
   if (stalled.reports().empty() && !(plant.at.step == 1 && op.kind == OpKind::kUpdate))
     return where + "0 is not held up";
   for (const auto& [reporter, report] : stalled.reports()) {
-    const Standing& standing = report.ranks[static_cast<std::size_t>(rank.value)];
+    const RankStatus& status = report.ranks[static_cast<std::size_t>(rank.value)];
     const std::string chain = report.chain(reporter);
-    const bool is_right = report.culprits == std::vector{rank} && standing.op == plant.at.op &&
-                          (plant.at.waits || standing.what == "is at " + what) &&
+    const bool is_right = report.culprits == std::vector{rank} && status.op == plant.at.op &&
+                          (plant.at.waits || status.what == "is at " + what) &&
                           chain.starts_with(join_parts("rank ", reporter.value, " waits ")) &&
                           chain.find(join_parts("; rank ", rank.value, " ")) != chain.npos;
     if (!is_right)
@@ -339,7 +339,7 @@ TEST(Stall, IsToldInPlainWords) {
       "started B of unit 3, microbatch 0; rank 2 waits for the gradient of unit 3, microbatch "
       "0, from rank 3, which has not started B of unit 4, microbatch 0; rank 3 is at B of "
       "unit 5, microbatch 0");
-  EXPECT_EQ(stalled.reports().at(Rank{2}).told_by(Rank{2}),
+  EXPECT_EQ(stalled.reports().at(Rank{2}).describe_from(Rank{2}),
             "rank 2 waits for the gradient of unit 3, microbatch 0, from rank 3, which has not "
             "started B of unit 4, microbatch 0\n"
             "rank 3 is at B of unit 5, microbatch 0\n"
@@ -355,7 +355,7 @@ TEST(Stall, SilentRanksAndThoseBetweenStepsAreTold) {
   const auto& list = about.program.list({1});
   const auto norm =
       static_cast<std::int32_t>(std::ranges::find(list, OpKind::kNorm, &Op::kind) - list.begin());
-  const std::vector<comm::Sighting> between = {{comm::Position{0, size}},
+  const std::vector<comm::LastSeen> between = {{comm::Position{0, size}},
                                                {comm::Position{1, norm, true}}};
   StallReport report = explain_stall(about.program, about.mesh, between);
   EXPECT_EQ(report.culprits, std::vector{Rank{0}});
@@ -363,14 +363,14 @@ TEST(Stall, SilentRanksAndThoseBetweenStepsAreTold) {
       report.chain(Rank{1}),
       "rank 1 waits for rank 0 in norm, which it has not come to; rank 0 has ended step 0 and "
       "not begun the next");
-  const std::vector<comm::Sighting> silent = {{comm::Position{1, size - 1}, true},
+  const std::vector<comm::LastSeen> silent = {{comm::Position{1, size - 1}, true},
                                               {comm::Position{1, norm, true}}};
   report = explain_stall(about.program, about.mesh, silent);
   EXPECT_EQ(report.culprits, std::vector{Rank{0}});
   EXPECT_EQ(report.table(),
             "rank 0 shows no sign of life, last at update of unit 1\n"
             "rank 1 waits for rank 0 in norm, which it had come to");
-  report = explain_stall(about.program, about.mesh, std::vector<comm::Sighting>(2));
+  report = explain_stall(about.program, about.mesh, std::vector<comm::LastSeen>(2));
   EXPECT_TRUE(report.culprits.empty());
   EXPECT_EQ(report.table(), "each of ranks 0 to 1 has not begun");
 }
@@ -386,7 +386,7 @@ TEST(Stall, APositionOutsideOfTheProgramCountsAsNoneAtAll) {
   };
   for (const Job& job : jobs())
     for (int trial = 0; trial < 1000; ++trial) {
-      std::vector<comm::Sighting> seen, cleaned;
+      std::vector<comm::LastSeen> seen, cleaned;
       for (std::int32_t r = 0; r < job.mesh.world(); ++r) {
         const Coord coord = job.mesh.coord(Rank{r}, Axis::kPipeline);
         const auto size = static_cast<std::int32_t>(job.program.list(coord).size());
@@ -404,7 +404,7 @@ TEST(Stall, APositionOutsideOfTheProgramCountsAsNoneAtAll) {
       const StallReport report = explain_stall(job.program, job.mesh, seen);
       ASSERT_EQ(report.table(), explain_stall(job.program, job.mesh, cleaned).table());
       for (std::int32_t r = 0; r < job.mesh.world(); ++r)
-        ASSERT_FALSE(report.chain(Rank{r}).empty() || report.told_by(Rank{r}).empty());
+        ASSERT_FALSE(report.chain(Rank{r}).empty() || report.describe_from(Rank{r}).empty());
     }
 }
 
@@ -426,19 +426,19 @@ TEST(Stall, StepsAndEvaluationsAreToldApart) {
   const auto last = static_cast<std::int32_t>(about.program.list({0}).size()) - 1;
   StallReport report =
       explain_stall(evaluation, about.mesh,
-                    std::vector<comm::Sighting>{{comm::Position{7, last, true}}, {waits}});
+                    std::vector<comm::LastSeen>{{comm::Position{7, last, true}}, {waits}});
   EXPECT_EQ(report.chain(Rank{1}),
             "rank 1 waits for the output of unit 1, microbatch 0, from rank 0, which has not "
             "started F of unit 1, microbatch 0; rank 0 is in step 7");
   EXPECT_EQ(report.culprits, std::vector{Rank{0}});
   report = explain_stall(about.program, about.mesh,
-                         std::vector<comm::Sighting>{{comm::Position{8, 0, true}}, {waits}});
+                         std::vector<comm::LastSeen>{{comm::Position{8, 0, true}}, {waits}});
   EXPECT_EQ(report.ranks[1].what, "is in the evaluation after step 7");
   EXPECT_EQ(report.ranks[1].op, -1);
   const auto end = static_cast<std::int32_t>(evaluation.list({0}).size());
   report =
       explain_stall(evaluation, about.mesh,
-                    std::vector<comm::Sighting>{{comm::Position{7, end, false, true}}, {waits}});
+                    std::vector<comm::LastSeen>{{comm::Position{7, end, false, true}}, {waits}});
   EXPECT_EQ(report.ranks[0].what, "has ended the evaluation after step 7 and not begun the next");
 }
 

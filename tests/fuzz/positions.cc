@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const Job& about = jobs[*data++ % jobs.size()];
   --size;
-  std::vector<comm::Sighting> seen(static_cast<std::size_t>(about.mesh.world()));
+  std::vector<comm::LastSeen> seen(static_cast<std::size_t>(about.mesh.world()));
   for (std::size_t rank = 0; rank < seen.size() && size >= 9; ++rank, data += 9, size -= 9) {
     comm::Position at;
     std::memcpy(&at.step, data, 4);
@@ -59,9 +59,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const exec::StallReport report = exec::explain_stall(about.program, about.mesh, seen);
   for (const Rank rank : report.culprits) check_rank(about, rank);
-  for (const exec::Standing& one : report.ranks) {
+  for (const exec::RankStatus& one : report.ranks) {
     for (const Rank rank : one.waits_for) check_rank(about, rank);
-    if (report.chain(one.rank).empty() || report.told_by(one.rank).empty()) std::abort();
+    if (report.chain(one.rank).empty() || report.describe_from(one.rank).empty()) std::abort();
   }
   return 0;
 }

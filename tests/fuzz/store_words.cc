@@ -43,8 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (int suspect = 0; suspect < world; ++suspect) {
       const comm::Blame blame = comm::follow_waits(Rank{asker}, Rank{suspect}, before, after);
       check(comm::parse_blame(comm::to_text(blame), world) == blame);
-      check(comm::to_sightings(after, blame, world).size() == static_cast<std::size_t>(world));
+      check(comm::to_last_seen(after, blame, world).size() == static_cast<std::size_t>(world));
     }
-  (void)comm::to_sightings(after, verdict, world);
+  (void)comm::to_last_seen(after, verdict, world);
   return 0;
 }

@@ -108,7 +108,7 @@ TEST(UnitBytes, ModelsWithoutTablesAreRefusedByField) {
   for (const char* row : {"llama2-7b", "llama3.2-1b", "yi-34b", "llama-tiny", "gpt2-small",
                           "qwen2-7b", "qwen3-8b", "mistral-7b"})
     EXPECT_TRUE(check_unit_bytes(find(row)->config, 4096).ok()) << row;
-  EXPECT_EQ(unwritten(find("olmo2-7b")->config, 64).size(), 2U);  // norm_place and qk_norm
+  EXPECT_EQ(unsupported(find("olmo2-7b")->config, 64).size(), 2U);  // norm_place and qk_norm
 }
 
 // The factors 10 + 24 / t and 34 / t of Korthikanti et al. (arXiv 2205.05198, table 2) from our own

@@ -36,7 +36,7 @@ struct Rig {
     Passes got;
     got.out = block.forward(params, input, got.stash);
     if (recompute) got.stash = block.recompute(params, input);
-    BlockWork work;
+    WgradInputs work;
     got.d_input = block.input_grad(params, got.stash, d_out.clone(), work);
     got.grads = at::full_like(params, std::numeric_limits<double>::quiet_NaN());
     block.weight_grad(work, got.grads, /*is_first=*/true);
@@ -140,7 +140,7 @@ TEST(Block, WeightGradientsAddUpAndLeaveGapsAlone) {
   const Rig rig(tiny, at::kDouble);
   const at::Tensor once = rig.run().grads;
   BlockStash stash;
-  BlockWork work;
+  WgradInputs work;
   rig.block.forward(rig.params, rig.input, stash);
   rig.block.input_grad(rig.params, stash, rig.d_out.clone(), work);
   const at::Tensor twice = once.clone();
@@ -174,7 +174,7 @@ TEST(Block, SplittingSequencesOverCallsChangesNoBit) {
             return x.narrow(0, i * part.tokens(), part.tokens());
           };
           BlockStash stash;
-          BlockWork work;
+          WgradInputs work;
           outs.push_back(block.forward(whole.params, rows(whole.input), stash));
           d_inputs.push_back(
               block.input_grad(whole.params, stash, rows(whole.d_out).clone(), work));

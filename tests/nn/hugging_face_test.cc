@@ -122,7 +122,7 @@ struct Whole {
     ExactSum loss;
     at::Tensor d = head.loss_and_grad(params[3], last, labels, 1.0, all[3], true, loss);
     for (int layer = kLayers - 1; layer >= 0; --layer) {
-      BlockWork work;
+      WgradInputs work;
       d = block.input_grad(params[1 + layer], std::move(stash[layer]), std::move(d), work);
       block.weight_grad(std::move(work), all[static_cast<std::size_t>(1 + layer)], true);
     }

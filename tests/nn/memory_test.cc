@@ -206,7 +206,7 @@ TEST_F(NnMemory, PassesOfABlockTakeWhatTheirListsSay) {
         r.give("out").take("d_out", n.rows(n.h));
         at::Tensor d_out = fresh();
         reset(r);
-        BlockWork work;
+        WgradInputs work;
         at::Tensor d_input = block_->input_grad(params_, std::move(stash), std::move(d_out), work);
         replay_input_grad(r, n);
         expect_equal(r, "input_grad");
@@ -263,7 +263,7 @@ TEST_F(NnMemory, StashAndWorkAreTheTableOfTheModel) {
       block_->forward(params_, fresh(), stash);
       const std::int64_t widths = 4 * n.h + 2 * n.q + 2 * n.k + 3 * n.f;
       EXPECT_EQ(account_.live(), n.rows(widths + 2 + n.heads));
-      BlockWork work;
+      WgradInputs work;
       block_->input_grad(params_, std::move(stash), fresh(), work);
       EXPECT_EQ(account_.live(), n.rows(widths) + 2 * n.h * n.s);
     }

@@ -43,7 +43,7 @@ TEST(Narrow, ABlockIsAsAccurateAsAutograd) {
     const at::Tensor d_out = random("d_out", {shape.tokens(), shape.hidden}, kNarrow);
     BlockStash stash;
     const at::Tensor out = block.forward(params, input, stash);
-    BlockWork work;
+    WgradInputs work;
     const at::Tensor d_input = block.input_grad(params, stash, d_out.clone(), work);
     const at::Tensor grads = wide_grads(params);
     block.weight_grad(work, grads, /*is_first=*/true);
@@ -222,7 +222,7 @@ TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
     const ChargeTo charge(account_);
     at::Tensor input = source.clone(), out, d_input;
     BlockStash stash;
-    BlockWork work;
+    WgradInputs work;
     pass(UnitPass::kForward, forward.most(), "forward",
          [&] { out = block.forward(params, std::move(input), stash); });
     out.reset();

@@ -17,14 +17,14 @@
 namespace lockstep::nn {
 namespace {
 
-struct Surroundings : testing::Environment {
+struct Environment : testing::Environment {
   void SetUp() override {
     tensor::request_strict_kernels();
     tensor::install_counting_allocator();
   }
 };
-[[maybe_unused]] const testing::Environment* const kSurroundings =
-    testing::AddGlobalTestEnvironment(new Surroundings);
+[[maybe_unused]] const testing::Environment* const kMargins =
+    testing::AddGlobalTestEnvironment(new Environment);
 
 model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
   model::ModelConfig config;

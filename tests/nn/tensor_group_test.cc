@@ -34,7 +34,7 @@ struct BlockResult {
 struct BlockOrder {
   model::Drop drop = {};
   bool recompute = false;
-  WeightsFollow follow = WeightsFollow::kAtOnce;
+  WgradTiming follow = WgradTiming::kImmediate;
 };
 
 struct BlockRig {
@@ -63,7 +63,7 @@ struct BlockRig {
       outs[i] = mine.forward(own, rows, stash);
       EXPECT_TRUE(at::equal(mine.forward(own, rows), outs[i]));
       if (order.recompute) stash = mine.recompute(own, rows);
-      BlockWork work;
+      WgradInputs work;
       d_inputs[i] = mine.input_grad(own, std::move(stash), sharded.path(d_out, group.index()), work,
                                     order.follow);
       grads[i] = at::full_like(own, kNan);
@@ -78,7 +78,7 @@ struct BlockRig {
     const Block whole = block(tiny.flat(kBlock), {}, {});
     BlockResult got;
     BlockStash stash;
-    BlockWork work;
+    WgradInputs work;
     got.out = whole.forward(params, input, stash);
     got.d_input = whole.input_grad(params, stash, d_out.clone(), work);
     got.grads = at::full_like(params, kNan);
@@ -139,7 +139,7 @@ TEST(TensorGroup, ABlockIsAsAccurateAsTheUncutOneInSinglePrecision) {
 
 void expect_orders_change_no_bit(const BlockRig& rig, const Ways& ways) {
   const BlockResult kept = rig.run(ways);
-  for (const WeightsFollow follow : {WeightsFollow::kAtOnce, WeightsFollow::kLater})
+  for (const WgradTiming follow : {WgradTiming::kImmediate, WgradTiming::kLater})
     for (const bool recompute : {false, true})
       for (int mask = 0; mask < 8; ++mask) {
         const model::Drop drop{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
@@ -301,8 +301,8 @@ TEST(TensorGroup, RefusesWhatItCanNotCut) {
   const Tiny tiny({.seq = 9, .vocab = 50});  // 18 tokens, 2 key-value heads
   const Rope rope(tiny.config(), 9, at::kDouble, at::kCPU);
   on_ranks({4, true}, [&](const TensorGroup& group, comm::Ledger&) {
-    EXPECT_ANY_THROW(group.path_rows(18));
-    EXPECT_EQ(group.path_rows(16), 4);
+    EXPECT_ANY_THROW(group.local_rows(18));
+    EXPECT_EQ(group.local_rows(16), 4);
     EXPECT_ANY_THROW(
         Block(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), 2, 9, {}, rope, group));
     EXPECT_ANY_THROW(Head(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), 1, group));

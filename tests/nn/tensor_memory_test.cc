@@ -140,8 +140,8 @@ class BlockWatch {
         stash_bytes_(total(stash_tensors(tiny.config(), tiny.unit(kBlock), of.sizes))),
         watch_(tiny, kBlock, of.sizes, ledger) {}
 
-  std::int64_t train(WeightsFollow follow, bool recompute) {
-    const bool at_once = follow == WeightsFollow::kAtOnce;
+  std::int64_t train(WgradTiming follow, bool recompute) {
+    const bool at_once = follow == WgradTiming::kImmediate;
     at::Tensor input = rows_.clone();
     BlockStash stash;
     at::Tensor out;
@@ -158,7 +158,7 @@ class BlockWatch {
     }
     EXPECT_EQ(watch_.live(), stash_bytes_);
     at::Tensor d_out = rows_.clone();
-    BlockWork work;
+    WgradInputs work;
     at::Tensor d_input;
     watch_.pass(at_once ? UnitPass::kBackwardInput : UnitPass::kInputGrad, "input_grad", [&] {
       d_input = block_.input_grad(params_, std::move(stash), std::move(d_out), work, follow);
@@ -205,9 +205,9 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
       on_ranks(of.ways, [&](const TensorGroup& group, Ledger& ledger) {
         BlockWatch watch(of, tiny, sharded, rope, params, rows, group, ledger);
         const bool sp = of.ways.sp;
-        EXPECT_EQ(watch.train(WeightsFollow::kAtOnce, false), (sp ? 10 : 8) * volume);
-        EXPECT_EQ(watch.train(WeightsFollow::kLater, false), (sp ? 12 : 8) * volume);
-        EXPECT_EQ(watch.train(WeightsFollow::kAtOnce, true), (sp ? 13 : 10) * volume);
+        EXPECT_EQ(watch.train(WgradTiming::kImmediate, false), (sp ? 10 : 8) * volume);
+        EXPECT_EQ(watch.train(WgradTiming::kLater, false), (sp ? 12 : 8) * volume);
+        EXPECT_EQ(watch.train(WgradTiming::kImmediate, true), (sp ? 13 : 10) * volume);
         watch.evaluate();
       });
     }

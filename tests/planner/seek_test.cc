@@ -224,7 +224,7 @@ TEST(Seek, WhatIsGivenStays) {
   q.given.sp = false;
   const auto expect = [&](const Kept& kept, const std::string& recompute) {
     q.given.kept = kept;
-    for (const cost::ContextWay context : cost::kContextWays)
+    for (const cost::CpMethod context : cost::kCpMethods)
       for (const auto& [placement, order] :
            {std::pair{cost::Placement::kPipeInside, ""},
             std::pair{cost::Placement::kDataInside, " order=tp,cp,dp,pp"}}) {
@@ -239,7 +239,7 @@ TEST(Seek, WhatIsGivenStays) {
   expect({}, "");
   expect({cost::Keep::kCheap, 0, cost::Keep::kCheap}, " recompute=cheap");
   expect({cost::Keep::kInput, 0, cost::Keep::kAll}, " recompute=block");
-  q.given.remade = {4, 3, 2, 1};
+  q.given.recomputed = {4, 3, 2, 1};
   expect({cost::Keep::kInput, 4, cost::Keep::kCheap}, " recompute=cheap+block:4+3+2+1");
 }
 
@@ -256,7 +256,7 @@ TEST(Seek, ShowsTheSmallestWhereNothingFits) {
     for (const cost::Keep others : {cost::Keep::kAll, cost::Keep::kCheap}) {
       cost::PriceRequest r = found->priced.request;
       r.schedule = table.schedule, r.chunks = table.chunks, r.others = others;
-      r.remake(q.shape.layers);
+      r.set_recomputed(q.shape.layers);
       EXPECT_LE(bytes, cost::device_bytes(cost::price_memory(r)) * (1 + 1e-6));
     }
   const Asked few("llama3-70b", "h100:64", 8192, 8);

@@ -24,7 +24,7 @@ cost::PriceRequest asked_for(const Asked& asked, const char* layout) {
 PassTimes times_of(const cost::PriceRequest& r) { return pass_times(r); }
 
 double stage_seconds(const PassTimes& times, const Stages& stages, std::size_t i) {
-  return stages.layers[i] * times.layer() + stages.remade[i] * times.again +
+  return stages.layers[i] * times.layer() + stages.recomputed[i] * times.again +
          (i + 1 == stages.layers.size() ? times.head() : 0);
 }
 
@@ -71,14 +71,14 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
       each_way(made, static_cast<std::size_t>(r.pp), count_of(shape.layers), visit);
     };
     all([&](const StageLayers& layers) {
-      bytes.push_back(cost::device_bytes(fullest_rank(r, evenly_remade(r, layers))));
+      bytes.push_back(cost::device_bytes(fullest_rank(r, evenly_recomputed(r, layers))));
     });
     std::ranges::sort(bytes);
     const double room = bytes[random() % bytes.size()];
     asked.cluster.device.memory.value *= room / cost::room_bytes(r) * 1.0001;
     double best = 1e300, free = 1e300;
     all([&](const StageLayers& layers) {
-      const Stages stages = evenly_remade(r, layers);
+      const Stages stages = evenly_recomputed(r, layers);
       const double seconds = slowest_stage(times, stages);
       free = std::min(free, seconds);
       if (cost::device_bytes(fullest_rank(r, stages)) <= room * 1.0001)
@@ -88,7 +88,8 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
     ASSERT_EQ(std::accumulate(found.layers.begin(), found.layers.end(), 0), count_of(shape.layers));
     ASSERT_NEAR(slowest_stage(times, found) / best, 1, 1e-9) << round;
     ASSERT_LE(cost::device_bytes(fullest_rank(r, found)), room * 1.0002) << round;
-    uneven += found.layers != spec::dealt_layers(count_of(shape.layers), count_of(r.pp)) ? 1 : 0;
+    uneven +=
+        found.layers != spec::default_layer_split(count_of(shape.layers), count_of(r.pp)) ? 1 : 0;
     tight += best > free * 1.001 ? 1 : 0;
   }
   EXPECT_GT(uneven, 10);
@@ -99,7 +100,8 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
 double fastest_that_fits(const cost::PriceRequest& r, const PassTimes& times, Stages stages,
                          std::size_t rank, double room) {
   double best = 1e300;
-  for (stages.remade[rank] = 0; stages.remade[rank] <= stages.layers[rank]; ++stages.remade[rank])
+  for (stages.recomputed[rank] = 0; stages.recomputed[rank] <= stages.layers[rank];
+       ++stages.recomputed[rank])
     if (cost::device_bytes(rank_memory(r, stages, static_cast<int>(rank))) <= room)
       best = std::min(best, stage_seconds(times, stages, rank));
   return best;
@@ -123,7 +125,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
     const double least = cost::device_bytes(cost::price_memory(r));
     const double room = least + (most - least) * static_cast<double>(random() % 100) / 100;
     asked.cluster.device.memory.value *= room / cost::room_bytes(r) * 1.0001;
-    r.remade = 1;  // free
+    r.recomputed = 1;  // free
     const PassTimes times = times_of(r);
     double best = 1e300;
     StageLayers made;
@@ -138,7 +140,8 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
     ASSERT_NEAR(slowest_stage(times, found) / best, 1, 1e-9) << round;
     ASSERT_LE(cost::device_bytes(fullest_rank(r, found)), room * 1.0002) << round;
     some += recompute_of(r, found).blocks.empty() ? 0 : 1;
-    differ += std::ranges::adjacent_find(found.remade, std::not_equal_to()) != found.remade.end();
+    differ +=
+        std::ranges::adjacent_find(found.recomputed, std::not_equal_to()) != found.recomputed.end();
   }
   EXPECT_GT(some, 35);
   EXPECT_GT(differ, 30);
@@ -148,29 +151,30 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
 TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   const Asked asked("llama3-8b", "h100:8", 2048, 64);
   cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved chunks2 recompute=block");
-  EXPECT_EQ(recompute_of(r, evenly_remade(r, {8, 8, 8, 8})), spec::kWholeBlock);
-  r.remade = 5;
-  EXPECT_EQ(evenly_remade(r, {8, 8, 8, 8}).remade, (StageLayers{3, 3, 2, 2}));
-  EXPECT_EQ(evenly_remade(r, {2, 8, 8, 8}).remade, (StageLayers{2, 3, 3, 2}));
-  EXPECT_EQ(evenly_remade(r, {2, 8, 2, 8}).remade, (StageLayers{2, 3, 2, 2}));
-  EXPECT_EQ(most_remade(r, {2, 3, 3, 2}), 5);
+  EXPECT_EQ(recompute_of(r, evenly_recomputed(r, {8, 8, 8, 8})), spec::kWholeBlock);
+  r.recomputed = 5;
+  EXPECT_EQ(evenly_recomputed(r, {8, 8, 8, 8}).recomputed, (StageLayers{3, 3, 2, 2}));
+  EXPECT_EQ(evenly_recomputed(r, {2, 8, 8, 8}).recomputed, (StageLayers{2, 3, 3, 2}));
+  EXPECT_EQ(evenly_recomputed(r, {2, 8, 2, 8}).recomputed, (StageLayers{2, 3, 2, 2}));
+  EXPECT_EQ(most_recomputed(r, {2, 3, 3, 2}), 5);
   const auto back = request_of(asked.question, layout_of(r), 1);
   ASSERT_TRUE(back.ok());
-  EXPECT_EQ(back->remade, 5);
+  EXPECT_EQ(back->recomputed, 5);
   r.schedule = &pipeline::row("zbv");  // 0 1 1 0
-  EXPECT_EQ(evenly_remade(r, {2, 8, 8, 8}).remade, (StageLayers{2, 3, 2, 3}));
-  EXPECT_EQ(most_remade(r, {2, 3, 2, 3}), 5);
+  EXPECT_EQ(evenly_recomputed(r, {2, 8, 8, 8}).recomputed, (StageLayers{2, 3, 2, 3}));
+  EXPECT_EQ(most_recomputed(r, {2, 3, 2, 3}), 5);
 }
 
 // Half the vocabulary's head is as dear as a layer and more: its stage takes fewer, and the step is shorter.
 TEST(StageLayers, AHeavyHeadLeavesItsStageFewer) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
   const cost::PriceRequest r = asked_for(asked, "pp4 dp16 zero1");
-  const StageLayers found = best_stages(r, times_of(r)).layers, dealt = spec::dealt_layers(32, 4);
+  const StageLayers found = best_stages(r, times_of(r)).layers,
+                    dealt = spec::default_layer_split(32, 4);
   EXPECT_EQ(dealt, (StageLayers{8, 8, 8, 8}));
   EXPECT_LT(found.back(), 8);
   const Priced priced{r, cost::price(r)};
-  const Finalist uneven = simulate(priced), even = simulate(priced, evenly_remade(r, dealt));
+  const Finalist uneven = simulate(priced), even = simulate(priced, evenly_recomputed(r, dealt));
   EXPECT_EQ(uneven.layers, found);
   EXPECT_TRUE(even.layers.empty());
   EXPECT_LT(uneven.seconds, 0.95 * even.seconds);
@@ -181,8 +185,9 @@ TEST(StageLayers, AHeavyHeadLeavesItsStageFewer) {
 TEST(StageLayers, MemoryOfEvenStagesIsThePrice) {
   const Asked asked("llama3-70b", "h100:64", 8192, 128);
   const cost::PriceRequest r = asked_for(asked, "tp8 pp4 dp2 zero1");
-  EXPECT_DOUBLE_EQ(fullest_rank(r, evenly_remade(r, spec::dealt_layers(80, 4))).allocated(),
-                   cost::price_memory(r).allocated());
+  EXPECT_DOUBLE_EQ(
+      fullest_rank(r, evenly_recomputed(r, spec::default_layer_split(80, 4))).allocated(),
+      cost::price_memory(r).allocated());
 }
 
 }  // namespace

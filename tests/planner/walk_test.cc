@@ -16,7 +16,7 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::ContextWay;
+using cost::CpMethod;
 using cost::Keep;
 using cost::Placement;
 using cost::PriceRequest;
@@ -55,12 +55,12 @@ class BruteForce {
     if (!cuts(tp, s.shared_ffn) || q_.seq % tp != 0 || q_.global_batch % dp != 0) return;
     if (cp > 1 && (q_.seq % (2 * cp * tp) != 0 || q_.seq / cp < 512)) return;
     if (static_cast<double>(pp) > s.layers) return;
-    way_ = ContextWay::kRing;
+    way_ = CpMethod::kRing;
     experts(tp, cp, pp, dp);
     if (cp == 1) return;
-    way_ = ContextWay::kGather;
+    way_ = CpMethod::kGather;
     experts(tp, cp, pp, dp);
-    way_ = ContextWay::kUlysses;
+    way_ = CpMethod::kUlysses;
     if (static_cast<std::int64_t>(s.heads) % (tp * cp) == 0) experts(tp, cp, pp, dp);
   }
 
@@ -142,7 +142,8 @@ class BruteForce {
         ++points;
         const double layers = std::ceil(q_.shape.layers / r.pp) + 1;  // where ends have fewer
         for (const Keep others : {Keep::kAll, Keep::kCheap})
-          for (r.remade = 0; r.remade < (keep == Keep::kInput ? layers : 1); ++r.remade) {
+          for (r.recomputed = 0; r.recomputed < (keep == Keep::kInput ? layers : 1);
+               ++r.recomputed) {
             r.others = others;
             all.push_back({r, cost::price(r)});
             all.back().hoped = hoped_seconds(r, all.back().price.time, cost::layer_times(r));
@@ -151,7 +152,7 @@ class BruteForce {
   }
 
   const Question& q_;
-  ContextWay way_ = ContextWay::kRing;
+  CpMethod way_ = CpMethod::kRing;
 };
 
 // Small models whose states are near the memory of a few devices, so that bounds have work to do.

@@ -73,10 +73,10 @@ TEST(StepShape, RecomputesSomeBlocksOfAStage) {
   Layout layout{.degrees = {.pp = 4}, .recompute = {.block = true, .blocks = {2, 0, 1, 7}}};
   layout.layers = {9, 8, 8, 7};
   const auto step = step_shape(model, layout, {.seq = 64, .global_batch = 4});
-  std::vector<int> remade;
+  std::vector<int> recomputed;
   for (std::size_t unit = 0; unit < step.recompute.size(); ++unit)
-    if (step.recompute[unit]) remade.push_back(static_cast<int>(unit));
-  EXPECT_EQ(remade, (std::vector<int>{1, 2, 18, 26, 27, 28, 29, 30, 31, 32}));
+    if (step.recompute[unit]) recomputed.push_back(static_cast<int>(unit));
+  EXPECT_EQ(recomputed, (std::vector<int>{1, 2, 18, 26, 27, 28, 29, 30, 31, 32}));
   EXPECT_EQ(step.recompute.size(), 34u);
 }
 

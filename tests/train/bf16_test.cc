@@ -130,7 +130,7 @@ TEST(Bf16, GradientsAddedInBf16AreNoticed) {
       EXPECT_LE(right.step_error, right.bounds.step / 10) << name;
       const verify::Verdict wrong =
           verifier.check_fault(layout, adding_gradients_in_bf16(), Seconds{60});
-      EXPECT_EQ(wrong.noticed, verify::Noticed::kNumbers) << name << ": " << wrong.failure;
+      EXPECT_EQ(wrong.failure_kind, verify::FailureKind::kNumbers) << name << ": " << wrong.failure;
       EXPECT_GE(wrong.step_error, 10 * wrong.bounds.step) << name;
     }
   }

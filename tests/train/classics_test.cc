@@ -294,7 +294,7 @@ struct Classic {
   const char* seen;  // where others met it, if that is public
   bool tied;
   const char* layout;
-  verify::Noticed noticed;
+  verify::FailureKind failure_kind;
   std::function<verify::Fault(const Program&)> plant;
 };
 
@@ -302,82 +302,84 @@ using P = const Program&;
 
 const Classic kClassics[] = {
     {"loss over local tokens", "torchtitan PR 2206", false, "dp2 zero0 m2 step",
-     verify::Noticed::kNumbers, [](P p) { return with_reach(p, OpKind::kCount, Reach::kSelf); }},
+     verify::FailureKind::kNumbers,
+     [](P p) { return with_reach(p, OpKind::kCount, Reach::kSelf); }},
     {"loss as mean of ranks' means", "Megatron-LM 4590", false, "dp2 zero0 m2 step",
-     verify::Noticed::kNumbers,
+     verify::FailureKind::kNumbers,
      [](P) { return counting([](std::int64_t, Inner w) { return 2 * w.valid_tokens(); }); }},
     {"loss over ignored tokens too", "Fast-LLM PR 426", false, "dp2 zero1 m2 step",
-     verify::Noticed::kNumbers, [](P) { return counting(all_tokens); }},
+     verify::FailureKind::kNumbers, [](P) { return counting(all_tokens); }},
     {"clip by the norm of the own shard", "NeMo Automodel PR 3817", false, "dp2 zero1 m2 step",
-     verify::Noticed::kNumbers, [](P) { return clipping_alone(); }},
+     verify::FailureKind::kNumbers, [](P) { return clipping_alone(); }},
     {"clip by the norm of the own stage", "torchtitan 596", false, "pp2 dp1 zero0 1f1b m2 step",
-     verify::Noticed::kNumbers, [](P) { return clipping_alone(); }},
+     verify::FailureKind::kNumbers, [](P) { return clipping_alone(); }},
     {"norm of the own stage", "torchtitan 596", false, "pp2 dp2 zero1 1f1b m2 step",
-     verify::Noticed::kNumbers, [](P p) { return with_reach(p, OpKind::kNorm, Reach::kData); }},
+     verify::FailureKind::kNumbers, [](P p) { return with_reach(p, OpKind::kNorm, Reach::kData); }},
     {"tied weight twice in the norm", "Megatron-LM PR 7227", true, "dp2 zero0 m2 step",
-     verify::Noticed::kNumbers, [](P) { return tied_counted_twice_in_norm(); }},
+     verify::FailureKind::kNumbers, [](P) { return tied_counted_twice_in_norm(); }},
     {"tied gradient counted twice", "", true, "pp2 dp2 zero1 1f1b m2 step",
-     verify::Noticed::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 2); }},
+     verify::FailureKind::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 2); }},
     {"tied gradient not reduced", "piper 13", true, "pp2 dp2 zero1 1f1b m2 step",
-     verify::Noticed::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 0); }},
+     verify::FailureKind::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 0); }},
     {"gradient not reduced", "torchtitan 1805", false, "dp2 zero0 m2 step",
-     verify::Noticed::kReplicas, [](P p) { return with_reach(p, OpKind::kReduce, Reach::kSelf); }},
+     verify::FailureKind::kReplicas,
+     [](P p) { return with_reach(p, OpKind::kReduce, Reach::kSelf); }},
     {"gradient reduced over shards only", "", false, "dp2x2 zero2 m2 mb",
-     verify::Noticed::kReplicas,
+     verify::FailureKind::kReplicas,
      [](P p) { return with_reach(p, OpKind::kReduceAcross, Reach::kSelf); }},
     {"gradient divided by the ranks once more", "", false, "dp2 zero0 m2 step",
-     verify::Noticed::kNumbers, [](P) { return scaling_reduced(0.5); }},
-    {"gradient doubled", "pytorch 160285", false, "dp2 zero0 m2 step", verify::Noticed::kNumbers,
-     [](P) { return scaling_reduced(2.0); }},
-    {"weights not published", "", false, "dp2 zero1 m2 step", verify::Noticed::kNumbers,
+     verify::FailureKind::kNumbers, [](P) { return scaling_reduced(0.5); }},
+    {"gradient doubled", "pytorch 160285", false, "dp2 zero0 m2 step",
+     verify::FailureKind::kNumbers, [](P) { return scaling_reduced(2.0); }},
+    {"weights not published", "", false, "dp2 zero1 m2 step", verify::FailureKind::kNumbers,
      [](P p) { return repeated(p, OpKind::kPublish, 0); }},
     {"weights gathered once and kept over the update", "", false, "dp2 zero3 m2 mb",
-     verify::Noticed::kNumbers, [](P) { return gathering_once(); }},
+     verify::FailureKind::kNumbers, [](P) { return gathering_once(); }},
     {"weights freed before backward reads them", "", false, "dp2 zero3 m2 mb",
-     verify::Noticed::kInvariant, freeing_before_backward},
+     verify::FailureKind::kInvariant, freeing_before_backward},
     {"memory of weights reused before backward", "", false, "dp2 zero3 m2 mb",
-     verify::Noticed::kNumbers, [](P) { return reusing_memory_before_backward(); }},
+     verify::FailureKind::kNumbers, [](P) { return reusing_memory_before_backward(); }},
     {"microbatch overwrites the gradient", "", false, "dp2 zero1 m2 step",
-     verify::Noticed::kNumbers, [](P) { return overwriting(); }},
-    {"backward runs twice", "", false, "pp2 dp1 zero0 1f1b m4 step", verify::Noticed::kInvariant,
-     [](P p) { return repeated(p, OpKind::kBackward, 2); }},
+     verify::FailureKind::kNumbers, [](P) { return overwriting(); }},
+    {"backward runs twice", "", false, "pp2 dp1 zero0 1f1b m4 step",
+     verify::FailureKind::kInvariant, [](P p) { return repeated(p, OpKind::kBackward, 2); }},
     {"weight gradient drained twice", "", false, "pp2 dp1 zero0 1f1b m4 step",
-     verify::Noticed::kNumbers, [](P) { return draining_twice(); }},
+     verify::FailureKind::kNumbers, [](P) { return draining_twice(); }},
     {"output of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
-     verify::Noticed::kNumbers, [](P) { return resending(ValueKind::kAct); }},
+     verify::FailureKind::kNumbers, [](P) { return resending(ValueKind::kAct); }},
     {"gradient of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
-     verify::Noticed::kNumbers, [](P) { return resending(ValueKind::kGrad); }},
+     verify::FailureKind::kNumbers, [](P) { return resending(ValueKind::kGrad); }},
     {"recompute from another checkpoint", "", false, "dp2 zero1 m2 step recompute=block",
-     verify::Noticed::kNumbers, [](P) { return recomputing_from_another(); }},
-    {"update counted twice", "", false, "dp2 zero1 m2 step", verify::Noticed::kNumbers,
+     verify::FailureKind::kNumbers, [](P) { return recomputing_from_another(); }},
+    {"update counted twice", "", false, "dp2 zero1 m2 step", verify::FailureKind::kNumbers,
      [](P) { return counting_updates_twice(); }},
     {"norm gradients not reduced under sequence parallelism", "Megatron-LM 1446", false,
-     "tp2 dp2 zero1 m2 step", verify::Noticed::kReplicas,
+     "tp2 dp2 zero1 m2 step", verify::FailureKind::kReplicas,
      [](P p) { return repeated(p, OpKind::kReduceReplicated, 0); }},
     {"norm gradients summed that every tensor rank has whole", "", false,
-     "tp2 dp1 zero0 m2 step nosp", verify::Noticed::kNumbers, reducing_whole_gains},
+     "tp2 dp1 zero0 m2 step nosp", verify::FailureKind::kNumbers, reducing_whole_gains},
     {"one norm's gradient not reduced under sequence parallelism", "", true,
-     "tp2 dp1 zero0 m2 step", verify::Noticed::kReplicas,
+     "tp2 dp1 zero0 m2 step", verify::FailureKind::kReplicas,
      [](P) { return reducing_all_gains_but_the_last(); }},
     {"norm gradients reduced over the data ranks", "", false, "tp2 dp2 zero0 m2 step",
-     verify::Noticed::kReplicas,
+     verify::FailureKind::kReplicas,
      [](P p) { return with_reach(p, OpKind::kReduceReplicated, Reach::kData); }},
     {"replicated gradients twice in the norm", "", false, "tp2 dp1 zero0 m2 step",
-     verify::Noticed::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
+     verify::FailureKind::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
     {"norm of the own tensor rank", "", false, "tp2 dp1 zero0 m2 step nosp",
-     verify::Noticed::kReplicas,
+     verify::FailureKind::kReplicas,
      [](P p) { return with_reach(p, OpKind::kNorm, Reach::kDataThenPipeline); }},
     {"tokens counted on every tensor rank", "", true, "tp2 dp2 zero1 m2 step",
-     verify::Noticed::kNumbers, [](P) { return tokens_counted_on_every_tensor_rank(); }},
+     verify::FailureKind::kNumbers, [](P) { return tokens_counted_on_every_tensor_rank(); }},
     {"loss over tokens of every tensor rank", "", false, "tp2 dp1 zero0 m2 step",
-     verify::Noticed::kNumbers,
+     verify::FailureKind::kNumbers,
      [](P p) { return with_reach(p, OpKind::kCount, Reach::kDataTensorPipeline); }},
     {"all data ranks read the same samples", "icefall 1616", false, "dp2 zero0 m2 step",
-     verify::Noticed::kNumbers, [](P) { return verify::Fault{.source = &same_samples()}; }},
+     verify::FailureKind::kNumbers, [](P) { return verify::Fault{.source = &same_samples()}; }},
 };
 
 TEST(Classics, AreAllNoticed) {
-  int noticed = 0;
+  int found = 0;
   for (const bool tied : {false, true}) {
     auto verifier = verify::Verifier::create(small_spec(tied), 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
@@ -396,15 +398,15 @@ TEST(Classics, AreAllNoticed) {
       const Program program = verifier->job(*layout)->program;
       const verify::Fault fault = classic.plant(program);
       const verify::Verdict verdict = verifier->check_fault(*layout, fault, kClassicDeadline);
-      EXPECT_EQ(to_text(verdict.noticed), to_text(classic.noticed)) << verdict.failure;
+      EXPECT_EQ(to_text(verdict.failure_kind), to_text(classic.failure_kind)) << verdict.failure;
       EXPECT_EQ(fault.program && program::validate(*fault.program, 1).empty(), false);
-      noticed += verdict.noticed != verify::Noticed::kNothing;
+      found += verdict.failure_kind != verify::FailureKind::kNothing;
       std::cout << classic.name << (*classic.seen ? " (" : "") << classic.seen
-                << (*classic.seen ? ")" : "") << ": " << to_text(verdict.noticed) << ", "
+                << (*classic.seen ? ")" : "") << ": " << to_text(verdict.failure_kind) << ", "
                 << verdict.failure << "\n";
     }
   }
-  std::cout << noticed << " of " << std::size(kClassics) << " classic faults noticed\n";
+  std::cout << found << " of " << std::size(kClassics) << " classic faults noticed\n";
 }
 
 // One gradient of one rank is not a number in the second step. Nobody may update then, though most

@@ -88,8 +88,8 @@ std::vector<Mutant> sampled(const Job& job, std::vector<Mutant> all) {
 
 struct Counts {
   int made = 0;
-  std::map<bool, std::map<verify::Noticed, int>> by_validity;  // of the mutant
-  std::map<MutantKind, std::map<verify::Noticed, int>> by_kind;
+  std::map<bool, std::map<verify::FailureKind, int>> by_validity;  // of the mutant
+  std::map<MutantKind, std::map<verify::FailureKind, int>> by_kind;
   std::map<std::string, int> equivalent;  // by reason
   std::set<OpKind> ops;
 };
@@ -120,26 +120,27 @@ class Trials {
         kEquivalences, [&](const Equivalence& e) { return e.holds(mutation); });
     const bool is_proven = rule != std::end(kEquivalences);
     verify::Verdict verdict = verifier_.check_fault(layout_, {mutant.program}, kMutantDeadline);
-    if (verdict.noticed == verify::Noticed::kCommunication && (is_proven || mutation.is_valid))
+    if (verdict.failure_kind == verify::FailureKind::kCommunication &&
+        (is_proven || mutation.is_valid))
       verdict = verifier_.check_fault(layout_, {mutant.program}, kLongDeadline);
     // What a job says about itself is made from its program, so it is no evidence against it.
-    if (verdict.noticed == verify::Noticed::kPrediction)
-      verdict.noticed = verify::Noticed::kNothing;
+    if (verdict.failure_kind == verify::FailureKind::kPrediction)
+      verdict.failure_kind = verify::FailureKind::kNothing;
     const std::lock_guard lock(mutex_);
-    EXPECT_EQ(verdict.noticed == verify::Noticed::kNothing, is_proven)
+    EXPECT_EQ(verdict.failure_kind == verify::FailureKind::kNothing, is_proven)
         << to_text(layout_) << ", " << mutant.what
         << (is_proven ? join_parts(" should make no difference, as it ", rule->reason)
                       : std::string(" is neither noticed nor proven to make no difference"))
         << "\n"
         << verdict.failure;
     EXPECT_TRUE(is_proven || !mutation.is_valid) << mutant.what << " passes the validator";
-    count(mutation, verdict.noticed, is_proven ? rule->reason : "");
+    count(mutation, verdict.failure_kind, is_proven ? rule->reason : "");
   }
 
-  void count(const Mutation& mutation, verify::Noticed noticed, std::string_view reason) {
+  void count(const Mutation& mutation, verify::FailureKind failure_kind, std::string_view reason) {
     ++counts_.made;
-    ++counts_.by_validity[mutation.is_valid][noticed];
-    ++counts_.by_kind[mutation.mutant.kind][noticed];
+    ++counts_.by_validity[mutation.is_valid][failure_kind];
+    ++counts_.by_kind[mutation.mutant.kind][failure_kind];
     counts_.ops.insert(mutation.op().kind);
     if (reason.empty()) return;
     const bool is_wait = mutation.op().kind == OpKind::kWait;
@@ -156,15 +157,15 @@ class Trials {
 };
 
 template <class Key, class Name>
-void print(const std::map<Key, std::map<verify::Noticed, int>>& table, Name name) {
+void print(const std::map<Key, std::map<verify::FailureKind, int>>& table, Name name) {
   std::cout << std::left << std::setw(12) << "";
-  for (int i = 0; i < verify::kNumNoticed; ++i)
-    std::cout << std::right << std::setw(15) << to_text(static_cast<verify::Noticed>(i));
+  for (int i = 0; i < verify::kNumFailureKinds; ++i)
+    std::cout << std::right << std::setw(15) << to_text(static_cast<verify::FailureKind>(i));
   std::cout << "\n";
   for (const auto& [key, row] : table) {
     std::cout << std::left << std::setw(12) << name(key) << std::right;
-    for (int i = 0; i < verify::kNumNoticed; ++i) {
-      const auto found = row.find(static_cast<verify::Noticed>(i));
+    for (int i = 0; i < verify::kNumFailureKinds; ++i) {
+      const auto found = row.find(static_cast<verify::FailureKind>(i));
       std::cout << std::setw(15) << (found == row.end() ? 0 : found->second);
     }
     std::cout << "\n";
@@ -209,10 +210,10 @@ TEST(MutantRuns, AreNoticedOrProvenToMakeNoDifference) {
   EXPECT_GE(counts.made, 200);
   EXPECT_EQ(counts.by_kind.size(), static_cast<std::size_t>(program::kNumMutantKinds));
   EXPECT_EQ(counts.ops.size(), static_cast<std::size_t>(program::kNumOpKinds));
-  for (const verify::Noticed noticed :
-       {verify::Noticed::kInvariant, verify::Noticed::kCommunication, verify::Noticed::kReplicas,
-        verify::Noticed::kNumbers, verify::Noticed::kBits})
-    EXPECT_GT(counts.by_validity[false][noticed], 0) << to_text(noticed);
+  for (const verify::FailureKind failure_kind :
+       {verify::FailureKind::kInvariant, verify::FailureKind::kCommunication,
+        verify::FailureKind::kReplicas, verify::FailureKind::kNumbers, verify::FailureKind::kBits})
+    EXPECT_GT(counts.by_validity[false][failure_kind], 0) << to_text(failure_kind);
 }
 
 }  // namespace

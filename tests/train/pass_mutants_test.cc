@@ -39,8 +39,8 @@ std::vector<GroupCall> calls_of(const verify::Verifier& verifier, const spec::La
   };
   const verify::Verdict sound = verifier.check_fault(layout, fault, kPassDeadline);
   // The world counts the other groups apart, so predictions of traffic are not asked.
-  EXPECT_TRUE(sound.noticed == verify::Noticed::kNothing ||
-              sound.noticed == verify::Noticed::kPrediction)
+  EXPECT_TRUE(sound.failure_kind == verify::FailureKind::kNothing ||
+              sound.failure_kind == verify::FailureKind::kPrediction)
       << sound.failure;
   EXPECT_EQ(calls.size() % kPassOrders, 0u);
   calls.resize(calls.size() / kPassOrders);
@@ -50,7 +50,7 @@ std::vector<GroupCall> calls_of(const verify::Verifier& verifier, const spec::La
 TEST(PassMutantRuns, AreAllNoticed) {
   auto verifier = verify::Verifier::create(small_spec(true), kPassSteps);
   ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-  std::map<GroupFault, std::map<verify::Noticed, int>> counts;
+  std::map<GroupFault, std::map<verify::FailureKind, int>> counts;
   for (const char* tried : kPassLayouts) {
     const auto layout = spec::parse_layout(tried);
     ASSERT_TRUE(layout.ok()) << layout.error().message;
@@ -79,20 +79,20 @@ TEST(PassMutantRuns, AreAllNoticed) {
             return std::make_unique<FaultyWorld>(inner, is_here ? plan : GroupPlan{});
           };
           const verify::Verdict verdict = verifier->check_fault(*layout, planted, kPassDeadline);
-          EXPECT_TRUE(verdict.noticed == verify::Noticed::kNumbers ||
-                      verdict.noticed == verify::Noticed::kReplicas)
+          EXPECT_TRUE(verdict.failure_kind == verify::FailureKind::kNumbers ||
+                      verdict.failure_kind == verify::FailureKind::kReplicas)
               << tried << ", stage " << stage << ", call " << at << " of " << calls.size()
               << (calls[at].is_sum ? ", sum" : ", gathering") << " of " << calls[at].bytes
-              << " bytes: " << name_of(fault) << " is noticed by " << to_text(verdict.noticed)
+              << " bytes: " << name_of(fault) << " is noticed by " << to_text(verdict.failure_kind)
               << " " << verdict.failure;
-          ++counts[fault][verdict.noticed];
+          ++counts[fault][verdict.failure_kind];
         }
     }
   }
   int all = 0;
   for (const auto& [fault, row] : counts)
-    for (const auto& [noticed, count] : row) {
-      std::cout << name_of(fault) << ", " << to_text(noticed) << ": " << count << "\n";
+    for (const auto& [failure_kind, count] : row) {
+      std::cout << name_of(fault) << ", " << to_text(failure_kind) << ": " << count << "\n";
       all += count;
     }
   std::cout << all << " collectives of tensor groups gone wrong\n";

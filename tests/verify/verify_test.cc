@@ -130,7 +130,7 @@ TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
   const spec::Layout layout = *spec::parse_layout("dp2 zero1 m2");
   const data::MockTokens other(4321, 98, true);
   const Verdict wrong = verifier.check_fault(layout, {.source = &other}, Seconds{20});
-  EXPECT_EQ(wrong.noticed, Noticed::kNumbers);
+  EXPECT_EQ(wrong.failure_kind, FailureKind::kNumbers);
   EXPECT_TRUE(wrong.failure.starts_with("gradient of ")) << wrong.failure;
   EXPECT_NE(wrong.failure.find(" in step 1 (bound 1e-12)"), std::string::npos) << wrong.failure;
   EXPECT_EQ(verifier.check(layout)->failure, "");

@@ -38,10 +38,10 @@ namespace {
 
 // Threads of this process, or where a launcher started it, processes that this one is a rank of.
 // One thread.
-class CalibrateCrew {
+class CalibrationRanks {
  public:
   // Refuses a launcher's world of another size.
-  static Result<CalibrateCrew> join(int ranks);
+  static Result<CalibrationRanks> join(int ranks);
 
   // Complete, with date, versions and processor. Every rank calls it, with the same names in the
   // same order and each of them once.
@@ -74,9 +74,9 @@ std::string processor() {
 // Cores of this machine, at least 1.
 int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-Result<CalibrateCrew> CalibrateCrew::join(int ranks) {
-  CalibrateCrew crew;
-  if (!is_rank()) return crew;
+Result<CalibrationRanks> CalibrationRanks::join(int ranks) {
+  CalibrationRanks members;
+  if (!is_rank()) return members;
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) return rendezvous.error();
   if (rendezvous->world_size != ranks)
@@ -84,12 +84,12 @@ Result<CalibrateCrew> CalibrateCrew::join(int ranks) {
                  join_parts("the world has ", rendezvous->world_size,
                             " ranks, this run is calibrated on ", ranks),
                  "start as many, or use --processes"};
-  crew.world_ = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
-  return crew;
+  members.world_ = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
+  return members;
 }
 
-cost::Calibration CalibrateCrew::measure(const train::Calibrator& calibrator,
-                                         const std::string& name, Seconds budget) {
+cost::Calibration CalibrationRanks::measure(const train::Calibrator& calibrator,
+                                            const std::string& name, Seconds budget) {
   cost::Calibration made;
   if (world_)
     made = calibrator.run(*world_, name, budget);
@@ -232,22 +232,22 @@ class AllReport {
 // What is left of the time is dealt out among those left. The largest microbatches come first:
 // where one step of each probe is more than their share, the others get less.
 ExitCode measure_all(const std::vector<Part>& parts, const std::string& directory, Seconds budget,
-                     CalibrateCrew& crew, Output& output) {
+                     CalibrationRanks& members, Output& output) {
   AllReport report(parts, output);
   const RealClock clock;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Seconds begun = clock.now().since_start;
     const double left = std::max(0.0, (budget - begun).value);
-    if (crew.leads()) report.begin(i);
-    const cost::Calibration made = crew.measure(parts[i].calibrator, parts[i].file,
-                                                {left / static_cast<double>(parts.size() - i)});
-    if (!crew.leads()) continue;
+    if (members.leads()) report.begin(i);
+    const cost::Calibration made = members.measure(parts[i].calibrator, parts[i].file,
+                                                   {left / static_cast<double>(parts.size() - i)});
+    if (!members.leads()) continue;
     const std::string file = (std::filesystem::path(directory) / parts[i].file).string();
     if (auto written = write_text(file, write_calibration(made)); !written.ok())
       return fail(output, written.error());
     report.made(i, made, clock.now().since_start - begun);
   }
-  if (crew.leads()) report.end(directory, clock.now().since_start);
+  if (members.leads()) report.end(directory, clock.now().since_start);
   return ExitCode::kOk;
 }
 
@@ -273,9 +273,9 @@ ExitCode calibrate_all(const Args& args, Output& output) {
   if (const auto can = check_directory(directory, *parts); !can.ok())
     return fail(output, can.error());
   if (args.flag("processes") && !is_rank()) return run_as_processes(ranks, output);
-  auto crew = CalibrateCrew::join(ranks);
-  if (!crew.ok()) return fail(output, crew.error());
-  return measure_all(*parts, directory, {args.has("seconds") ? args.real("seconds") : 60}, *crew,
+  auto members = CalibrationRanks::join(ranks);
+  if (!members.ok()) return fail(output, members.error());
+  return measure_all(*parts, directory, {args.has("seconds") ? args.real("seconds") : 60}, *members,
                      output);
 }
 
@@ -372,11 +372,11 @@ ExitCode run_calibrate(const Args& args, Output& output) {
   if (const auto can = check_writable(file); !can.ok()) return fail(output, can.error());
   if (args.flag("processes") && !is_rank()) return run_as_processes(calibrator->ranks(), output);
   const RealClock clock;
-  auto crew = CalibrateCrew::join(calibrator->ranks());
-  if (!crew.ok()) return fail(output, crew.error());
+  auto members = CalibrationRanks::join(calibrator->ranks());
+  if (!members.ok()) return fail(output, members.error());
   const cost::Calibration made =
-      crew->measure(*calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
-  return crew->leads() ? report(made, file, clock.now().since_start, output) : ExitCode::kOk;
+      members->measure(*calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
+  return members->leads() ? report(made, file, clock.now().since_start, output) : ExitCode::kOk;
 }
 
 }  // namespace lockstep::cli

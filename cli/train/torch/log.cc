@@ -80,7 +80,7 @@ Result<draw::Figure> predicted_figure(const RunFiles& files, const spec::Spec& s
   request.calibration = files.calibration;
   const auto timing = Timing::create(request);
   if (!timing.ok()) return timing.error();
-  const auto timed = timing->time(request.entrants.front());
+  const auto timed = timing->time(request.candidates.front());
   if (!timed.ok()) return timed.error();
   draw::Figure figure = timed->figure;
   figure.title = "predicted";
@@ -127,17 +127,17 @@ ExitCode exit_code_of(train::Ending ending) {
 }
 
 TrainLog::TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
-                   const TrainWishes& wishes, Output& output)
+                   const TrainOptions& options, Output& output)
     : job_(job),
       prediction_(train::predict(job, Rank{0})),
       predictions_{{job.spec.batch.global_batch, prediction_}},
       ranks_(ranks),
       data_(data),
-      wishes_(wishes),
+      options_(options),
       output_(output),
-      form_(output.json     ? Form::kJson
-            : wishes.oracle ? Form::kBits
-                            : Form::kTable) {
+      form_(output.json      ? Form::kJson
+            : options.oracle ? Form::kBits
+                             : Form::kTable) {
   if (job.evaluation) evaluation_ = train::predict(as_evaluation(job), Rank{0});
 }
 
@@ -176,15 +176,17 @@ void TrainLog::begin() {
         join_parts("zero ", spec.layout.zero, " reduces gradients after every microbatch, ", times,
                    " times what layout.reduce = \"step\" sends, which keeps whole "
                    "gradients for it"));
-  if (!wishes_.save.empty())
+  if (!options_.save.empty())
     row("saves",
         join_parts(
-            "to ", wishes_.save,
-            wishes_.save_interval == 0
+            "to ", options_.save,
+            options_.save_interval == 0
                 ? ", at the end"
-                : join_parts(", every ", counted(wishes_.save_interval, "step"), " and at the end"),
-            wishes_.keep == 0 ? "" : join_parts("; the newest ", wishes_.keep, " are kept")));
-  if (!wishes_.metrics.empty() && wishes_.metrics != wishes_.save) row("metrics", wishes_.metrics);
+                : join_parts(", every ", counted(options_.save_interval, "step"),
+                             " and at the end"),
+            options_.keep == 0 ? "" : join_parts("; the newest ", options_.keep, " are kept")));
+  if (!options_.metrics.empty() && options_.metrics != options_.save)
+    row("metrics", options_.metrics);
 }
 
 void TrainLog::drawn(std::int64_t elements) {
@@ -197,12 +199,12 @@ void TrainLog::drawn(std::int64_t elements) {
 }
 
 void TrainLog::loaded(const train::Loaded& loaded) {
-  if (wishes_.start != train::Start::kWeights) first_ = loaded.progress.step;
-  if (wishes_.resumes()) saved_ = loaded.path;
+  if (options_.start != train::Start::kWeights) first_ = loaded.progress.step;
+  if (options_.resumes()) saved_ = loaded.path;
   if (form_ != Form::kTable) return;
   for (const Error& error : loaded.skipped) row("", join_parts("left aside: ", error.message));
-  row(wishes_.start != train::Start::kWeights ? "goes on" : "weights",
-      wishes_.start != train::Start::kWeights
+  row(options_.start != train::Start::kWeights ? "goes on" : "weights",
+      options_.start != train::Start::kWeights
           ? join_parts("from ", loaded.path, " after ", counted(loaded.progress.step, "step"),
                        " and ", counted(loaded.progress.samples, "sample"), ", saved under ",
                        loaded.layout)
@@ -211,7 +213,7 @@ void TrainLog::loaded(const train::Loaded& loaded) {
 
 void TrainLog::saved(const train::SaveEnding& ending) {
   if (ending.path.ok())
-    saved_ = (std::filesystem::path(wishes_.save) / checkpoint::folder_name(ending.step)).string();
+    saved_ = (std::filesystem::path(options_.save) / checkpoint::folder_name(ending.step)).string();
   else
     trouble("save", join_parts("step ", ending.step, " is not saved: ", ending.path.error().message,
                                "; training goes on"));
@@ -231,7 +233,7 @@ void TrainLog::trouble(const std::string& kind, const std::string& text) {
 
 std::string TrainLog::way_back() const {
   const std::string command =
-      join_parts("make room, then: ", own_command(), wishes_.resumes() ? "" : " --resume");
+      join_parts("make room, then: ", own_command(), options_.resumes() ? "" : " --resume");
   return saved_.empty() ? "no checkpoint of this run is there"
                         : join_parts("the last good checkpoint is ", saved_, "; ", command);
 }
@@ -277,8 +279,8 @@ void TrainLog::step(std::int64_t step, const train::StepReport& report,
   left_.add(report.sequences, report.time);
   const bool is_last = step + 1 == job_.spec.train.steps;
   const std::string off = difference(report.peak_bytes, report.sent, prediction(report.sequences));
-  const bool is_due = step == first_ || (step + 1) % wishes_.every == 0 || is_last || report.stop ||
-                      !report.updated || off != off_;
+  const bool is_due = step == first_ || (step + 1) % options_.every == 0 || is_last ||
+                      report.stop || !report.updated || off != off_;
   off_ = off;
   if (is_due) print_step(step, report);
   if (!is_last) print_bar(step, report);
@@ -348,7 +350,7 @@ ExitCode TrainLog::conclude(train::Ending ending, const cost::RunTimeline& measu
   clear_bar();
   Result<std::vector<std::string>> written = std::vector<std::string>();
   if (!measured.steps.empty())
-    written = write_run_files(wishes_.files, job_.spec, job_.program, measured);
+    written = write_run_files(options_.files, job_.spec, job_.program, measured);
   if (form_ == Form::kJson) print_json(output_, json(ending));
   if (!written.ok()) return fail(output_, written.error());
   if (ending == train::Ending::kDiverged) return diverged();

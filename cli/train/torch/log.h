@@ -29,7 +29,7 @@ struct RunFiles {
 };
 
 // Besides what becomes of the run: what is told of it.
-struct TrainWishes : train::RunOptions {
+struct TrainOptions : train::RunOptions {
   std::int64_t every = 1;  // steps between two lines
   bool oracle = false;     // print bits and a digest of the state, and nothing else
   RunFiles files = {};
@@ -43,7 +43,7 @@ class TrainLog final : public train::RunObserver {
  public:
   // `ranks`: "4 threads"; `data`: what is trained on.
   TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
-           const TrainWishes& wishes, Output& output);
+           const TrainOptions& options, Output& output);
 
   // Before the first step.
   void begin();
@@ -92,7 +92,7 @@ class TrainLog final : public train::RunObserver {
   std::map<std::int64_t, train::Prediction> predictions_;  // by sequences
   std::optional<train::Prediction> evaluation_;            // of one, when there are any
   const std::string ranks_, data_;
-  const TrainWishes& wishes_;
+  const TrainOptions& options_;
   Output& output_;
   const Form form_;
   std::mutex mutex_;  // of what draws the bar while weights are drawn

@@ -146,7 +146,7 @@ Error conflict(const char* option, const char* why, const char* help) {
   return {Code::kConflict, join_parts("--", option, ", but ", why), help};
 }
 
-Result<void> read_start(const Args& args, TrainWishes& wishes) {
+Result<void> read_start(const Args& args, TrainOptions& options) {
   const bool loads = args.has("load"), weights = args.has("weights");
   const bool resumes = args.has("resume");
   if (resumes && (loads || weights))
@@ -157,34 +157,34 @@ Result<void> read_start(const Args& args, TrainWishes& wishes) {
     return conflict("load", "there is --weights too",
                     "--load goes on with a run; --weights begins one with its weights alone");
   if (resumes)
-    wishes.start =
+    options.start =
         args.text("resume") == "auto" ? train::Start::kResumeOrNew : train::Start::kResume;
   else if (loads || weights)
-    wishes.start = loads ? train::Start::kContinue : train::Start::kWeights;
-  wishes.from = named(args, loads ? "load" : "weights");
+    options.start = loads ? train::Start::kContinue : train::Start::kWeights;
+  options.from = named(args, loads ? "load" : "weights");
   return {};
 }
 
 // Refuses wishes that contradict each other, and files that cannot be written.
-Result<TrainWishes> read_wishes(const Args& args, const spec::Spec& spec) {
-  TrainWishes wishes;
-  wishes.every = args.integer("every");
-  wishes.oracle = args.flag("oracle");
+Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
+  TrainOptions options;
+  options.every = args.integer("every");
+  options.oracle = args.flag("oracle");
   Result<RunFiles> files = read_files(args, spec);
   if (!files.ok()) return files.error();
-  wishes.files = *std::move(files);
-  wishes.digests = wishes.oracle;
-  wishes.timelines = wishes.files.any() ? kStepsKept : 0;
-  wishes.version = version();
-  wishes.save = named(args, "save");
-  wishes.metrics = args.has("metrics") ? args.text("metrics") : wishes.save;
-  wishes.keep = args.integer("keep");
-  if (args.has("save-interval")) wishes.save_interval = args.integer("save-interval");
-  if (wishes.save.empty())
+  options.files = *std::move(files);
+  options.digests = options.oracle;
+  options.timelines = options.files.any() ? kStepsKept : 0;
+  options.version = version();
+  options.save = named(args, "save");
+  options.metrics = args.has("metrics") ? args.text("metrics") : options.save;
+  options.keep = args.integer("keep");
+  if (args.has("save-interval")) options.save_interval = args.integer("save-interval");
+  if (options.save.empty())
     for (const char* option : {"save-interval", "resume"})
       if (args.has(option)) return conflict(option, "there is no --save", "add --save DIR");
-  if (const Result<void> one = read_start(args, wishes); !one.ok()) return one.error();
-  return wishes;
+  if (const Result<void> one = read_start(args, options); !one.ok()) return one.error();
+  return options;
 }
 
 // Refuses a directory that cannot be made, and one that has metrics unless it may.
@@ -201,21 +201,21 @@ Result<void> check_metrics(const std::string& directory, bool may_exist) {
 // from, so that no run is written over and none begins with random weights by accident. What a run
 // left that ended before its first checkpoint is in nobody's way. To be asked before any rank has
 // written.
-Result<void> check_places(const TrainWishes& wishes) {
-  if (!wishes.save.empty()) {
-    const auto there = checkpoint::candidates(files::real_disk(), wishes.save);
-    if (wishes.start == train::Start::kResume && there.empty())
+Result<void> check_places(const TrainOptions& options) {
+  if (!options.save.empty()) {
+    const auto there = checkpoint::candidates(files::real_disk(), options.save);
+    if (options.start == train::Start::kResume && there.empty())
       return Error{Code::kNoCheckpoint,
-                   join_parts("`", wishes.save, "` has no checkpoint to resume from"),
+                   join_parts("`", options.save, "` has no checkpoint to resume from"),
                    "--resume=auto begins a run there"};
-    if (!wishes.resumes() && !there.empty())
+    if (!options.resumes() && !there.empty())
       return Error{Code::kConflict,
-                   join_parts("`", wishes.save, "` has checkpoints of an earlier run, the newest ",
+                   join_parts("`", options.save, "` has checkpoints of an earlier run, the newest ",
                               std::filesystem::path(there.front()).filename().string()),
                    "--resume goes on with that run; another --save begins a new one"};
   }
-  if (wishes.metrics.empty()) return {};
-  return check_metrics(wishes.metrics, wishes.resumes() || wishes.metrics == wishes.save);
+  if (options.metrics.empty()) return {};
+  return check_metrics(options.metrics, options.resumes() || options.metrics == options.save);
 }
 
 constexpr Seconds kMeetingDeadline = {60};
@@ -240,28 +240,28 @@ Facts facts_of(const config::Document& document, const Args& args) {
   return facts;
 }
 
-train::RunEnding train_rank(const train::Job& job, const TrainData& data, const TrainWishes& wishes,
-                            comm::World& world,
+train::RunEnding train_rank(const train::Job& job, const TrainData& data,
+                            const TrainOptions& options, comm::World& world,
                             std::span<train::RunObserver* const> observers = {}) {
-  return train::train(job, world, {data.training.get(), data.held_out.get(), data.digest}, wishes,
+  return train::train(job, world, {data.training.get(), data.held_out.get(), data.digest}, options,
                       stop_on_signals(), observers);
 }
 
 // Of rank 0, which tells.
 train::RunEnding train_first(const train::Job& job, const TrainData& data,
-                             const TrainWishes& wishes, comm::World& world, TrainLog& log) {
+                             const TrainOptions& options, comm::World& world, TrainLog& log) {
   std::vector<train::RunObserver*> observers = {&log};
   train::RunMetrics metrics(
-      job, {.directory = wishes.metrics,
-            .resumes = wishes.resumes(),
-            .may_set_aside = wishes.metrics == wishes.save,
-            .version = wishes.version,
+      job, {.directory = options.metrics,
+            .resumes = options.resumes(),
+            .may_set_aside = options.metrics == options.save,
+            .version = options.version,
             .on_trouble = [&](const Error& error, std::int64_t lost) {
               log.trouble("metrics",
                           join_parts(counted(lost, "line"), " of metrics lost: ", error.message));
             }});
-  if (!wishes.metrics.empty()) observers.push_back(&metrics);
-  return train_rank(job, data, wishes, world, observers);
+  if (!options.metrics.empty()) observers.push_back(&metrics);
+  return train_rank(job, data, options, world, observers);
 }
 
 ExitCode conclude(TrainLog& log, const train::RunEnding& end, Output& output) {
@@ -301,7 +301,7 @@ void watch_drawing(train::Job& job, TrainLog* log) {
   };
 }
 
-ExitCode run_threads(train::Job& job, const TrainData& data, const TrainWishes& wishes,
+ExitCode run_threads(train::Job& job, const TrainData& data, const TrainOptions& options,
                      Output& output) {
   const int ranks = job.mesh.world();
   if (ranks > kMaxThreads)
@@ -309,20 +309,20 @@ ExitCode run_threads(train::Job& job, const TrainData& data, const TrainWishes& 
                 Error{Code::kUnsuitableEnvironment,
                       join_parts(counted(ranks, "rank"), " do not fit into one process"),
                       "start one process per rank on your machines, with torchrun or srun"});
-  TrainLog log(job, counted(ranks, "thread"), data.title, wishes, output);
+  TrainLog log(job, counted(ranks, "thread"), data.title, options, output);
   log.begin();
   watch_drawing(job, &log);
   train::RunEnding end;
   comm::run_local(ranks, [&](comm::World& world) {
     if (world.rank() == Rank{0})
-      end = train_first(job, data, wishes, world, log);
+      end = train_first(job, data, options, world, log);
     else
-      train_rank(job, data, wishes, world);
+      train_rank(job, data, options, world);
   });
   return conclude(log, end, output);
 }
 
-ExitCode run_rank(train::Job& job, const TrainData& data, const TrainWishes& wishes, Facts facts,
+ExitCode run_rank(train::Job& job, const TrainData& data, const TrainOptions& options, Facts facts,
                   Output& output) {
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) return fail(output, rendezvous.error());
@@ -330,7 +330,7 @@ ExitCode run_rank(train::Job& job, const TrainData& data, const TrainWishes& wis
   if (!fits.ok()) return fail(output, fits.error());
   if (const auto can = check_memory(job, rendezvous->rank, 1); !can.ok())
     return fail(output, can.error());
-  const comm::JoinOptions options = {
+  const comm::JoinOptions joining = {
       .facts = std::move(facts),
       .stop = &stop_on_signals(),
       .tell =
@@ -340,17 +340,17 @@ ExitCode run_rank(train::Job& job, const TrainData& data, const TrainWishes& wis
       // Before waits for that rank expire, so that all are told its name.
       .silence = std::min(Seconds{job.spec.train.op_deadline.value / 2}, kLongestSilence)};
   const auto world =
-      comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(kMeetingDeadline), options);
+      comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(kMeetingDeadline), joining);
   if (rendezvous->rank != Rank{0}) {
     watch_drawing(job, nullptr);
-    const train::RunEnding end = train_rank(job, data, wishes, *world);
+    const train::RunEnding end = train_rank(job, data, options, *world);
     const std::optional<Error>& error = end.refused ? end.refused : end.unsaved;
     return error ? exit_code_of(error->code) : exit_code_of(end.ending);
   }
-  TrainLog log(job, counted(rendezvous->world_size, "process"), data.title, wishes, output);
+  TrainLog log(job, counted(rendezvous->world_size, "process"), data.title, options, output);
   log.begin();
   watch_drawing(job, &log);
-  return conclude(log, train_first(job, data, wishes, *world, log), output);
+  return conclude(log, train_first(job, data, options, *world, log), output);
 }
 
 // What is on disk is looked at before ranks start, or by rank 0 of a launcher's: another would see
@@ -376,18 +376,19 @@ ExitCode run_train(const Args& args, Output& output) {
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
   Result<train::Job> job = train::make_job(*spec);
   if (!job.ok()) return fail(output, job.error());
-  const Result<TrainWishes> wishes = read_wishes(args, *spec);
-  if (!wishes.ok()) return fail(output, wishes.error());
+  const Result<TrainOptions> options = read_options(args, *spec);
+  if (!options.ok()) return fail(output, options.error());
   if (looks_at_places())
-    if (const Result<void> can = check_places(*wishes); !can.ok()) return fail(output, can.error());
+    if (const Result<void> can = check_places(*options); !can.ok())
+      return fail(output, can.error());
   const Result<TrainData> data =
       args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec);
   if (!data.ok()) return fail(output, data.error());
-  if (is_rank()) return run_rank(*job, *data, *wishes, facts_of(*document, args), output);
+  if (is_rank()) return run_rank(*job, *data, *options, facts_of(*document, args), output);
   if (const auto can = check_memory(*job, Rank{0}, job->mesh.world()); !can.ok())
     return fail(output, can.error());
   if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
-  return run_threads(*job, *data, *wishes, output);
+  return run_threads(*job, *data, *options, output);
 }
 
 }  // namespace lockstep::cli

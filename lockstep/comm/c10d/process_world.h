@@ -22,7 +22,7 @@ class ProcessWorld : public World {
 
   Rank rank() const override { return rendezvous_.rank; }
   int size() const override { return rendezvous_.world_size; }
-  std::vector<Sighting> sightings() override { return board_->sightings(); }
+  std::vector<LastSeen> last_seen() override { return board_->last_seen(); }
   std::unique_ptr<Communicator> connect(std::string name, std::string axis,
                                         std::vector<Rank> members, Deadline deadline) override;
 

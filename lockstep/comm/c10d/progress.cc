@@ -76,7 +76,7 @@ struct ProgressBoard::Shared {
   std::optional<Rank> died;
   SteadyPoint written = std::chrono::steady_clock::now();
   Seconds silence_limit = {};             // 0: nobody watches
-  std::vector<comm::Sighting> sightings;  // at the search for the culprit
+  std::vector<comm::LastSeen> last_seen;  // at the search for the culprit
 
   bool hosts_store() const { return rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store; }
 
@@ -253,17 +253,17 @@ struct ProgressBoard::Shared {
             .value_or(own);
     const std::lock_guard lock(mutex);
     if (ranks.size() == static_cast<std::size_t>(rendezvous.world_size))
-      sightings = comm::to_sightings(after, blame, rendezvous.world_size);
+      last_seen = comm::to_last_seen(after, blame, rendezvous.world_size);
     return blame;
   }
 
   // Empty where there are too many words to read.
-  std::vector<comm::Sighting> look_around() {
+  std::vector<comm::LastSeen> look_around() {
     const std::vector<Rank> ranks = witnesses(Rank{0});
     if (ranks.size() != static_cast<std::size_t>(rendezvous.world_size)) return {};
     const comm::ProgressWords words = read_words(ranks);
     const std::lock_guard lock(mutex);
-    return comm::to_sightings(words, verdict, rendezvous.world_size);
+    return comm::to_last_seen(words, verdict, rendezvous.world_size);
   }
 
   // Blocks until every other rank has left or, after a failure, every survivor knows the verdict; at
@@ -352,10 +352,10 @@ ProgressBoard::Waiting::~Waiting() {
   board_.shared_->waits.erase(key_);
 }
 
-std::vector<comm::Sighting> ProgressBoard::sightings() {
+std::vector<comm::LastSeen> ProgressBoard::last_seen() {
   {
     const std::lock_guard lock(shared_->mutex);
-    if (!shared_->sightings.empty()) return shared_->sightings;
+    if (!shared_->last_seen.empty()) return shared_->last_seen;
     if (std::chrono::steady_clock::now() - shared_->written > kStuck) return {};
   }
   try {

@@ -66,7 +66,7 @@ class ProgressBoard {
 
   // Where all ranks were when their words were last read, by rank: at the search for a culprit, else
   // now, which takes at most 0.3 s. None where the store does not answer or has too many to read.
-  std::vector<comm::Sighting> sightings();
+  std::vector<comm::LastSeen> last_seen();
 
  private:
   struct Shared;

@@ -191,9 +191,9 @@ void LocalHub::show(Rank rank, std::shared_ptr<const PositionCell> position) {
   positions_[rank] = std::move(position);
 }
 
-std::vector<Sighting> LocalHub::sightings() {
+std::vector<LastSeen> LocalHub::last_seen() {
   const std::lock_guard lock(mutex_);
-  std::vector<Sighting> all(static_cast<std::size_t>(size_));
+  std::vector<LastSeen> all(static_cast<std::size_t>(size_));
   for (const auto& [rank, cell] : positions_)
     all[static_cast<std::size_t>(rank.value)].position = cell->get();
   return all;

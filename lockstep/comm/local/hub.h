@@ -71,7 +71,7 @@ class LocalHub {
 
   int size() const { return size_; }
   void show(Rank rank, std::shared_ptr<const PositionCell> position);
-  std::vector<Sighting> sightings();
+  std::vector<LastSeen> last_seen();
   std::shared_ptr<LocalGroup> group(const Membership& membership);
 
   // Takes part in an operation. A group that has failed yields an op that has failed.

@@ -123,7 +123,7 @@ class LocalRank final : public World {
 
   Rank rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
-  std::vector<Sighting> sightings() override { return hub_->sightings(); }
+  std::vector<LastSeen> last_seen() override { return hub_->last_seen(); }
   std::unique_ptr<Communicator> connect(std::string name, std::string axis,
                                         std::vector<Rank> members,
                                         Deadline /*never blocks*/) override {

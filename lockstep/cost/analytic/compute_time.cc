@@ -98,7 +98,7 @@ void add_ring_merges(const PriceRequest& r, const Device& device, ComputeTime& t
 
 void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
-  const bool is_ring = r.cp > 1 && r.context == ContextWay::kRing;
+  const bool is_ring = r.cp > 1 && r.context == CpMethod::kRing;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
   // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % (Shah et al. 2024, arXiv 2407.08608).
@@ -202,9 +202,10 @@ double again(const PriceRequest& r, Keep keep, const Device& device, const Compu
       add_attention(r, device, attention);
       if (keep == Keep::kProducts) return passes.forward + attention.forward;
       const ModelShape& s = *r.shape;
-      const double remade = s.q() + s.k() + s.ffn;
+      const double recomputed = s.q() + s.k() + s.ffn;
       const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;
-      return passes.forward + (layer.forward - passes.forward - attention.forward) * remade / all;
+      return passes.forward +
+             (layer.forward - passes.forward - attention.forward) * recomputed / all;
     }
     case Keep::kAll:
       break;

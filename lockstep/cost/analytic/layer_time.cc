@@ -72,13 +72,13 @@ double ulysses_exposed(const Layer& p) {
 void add_context(const Layer& p, LayerTime& layer) {
   if (p.r.cp <= 1) return;
   switch (p.r.context) {
-    case ContextWay::kRing:
+    case CpMethod::kRing:
       layer.context = ring_exposed(p);
       break;
-    case ContextWay::kGather:
+    case CpMethod::kGather:
       layer.context = gather_exposed(p);
       break;
-    case ContextWay::kUlysses:
+    case CpMethod::kUlysses:
       layer.context = ulysses_exposed(p);
       break;
   }
@@ -102,7 +102,7 @@ void add_expert(const Layer& p, LayerTime& layer) {
 // kernels, from a queue that needs no interpreter.
 void raise_to_host(const Layer& p, LayerTime& layer) {
   // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are attention's.
-  const double rounds = p.r.context == ContextWay::kRing ? p.r.cp - 1 : 0;
+  const double rounds = p.r.context == CpMethod::kRing ? p.r.cp - 1 : 0;
   const double host = p.rate(Term::kHost) * p.r.stack.host_factor * (1 + 0.1 * rounds);
   const double forward = layer.forward(), backward = layer.backward();
   layer.compute.forward += std::max(0.0, host - forward);
@@ -128,9 +128,9 @@ void add_kind(const Layer& p, bool expert_layer, LayerTime& made, LayerTime& oth
   ComputeTime compute = layer_compute(p.r, expert_layer);
   const bool again = p.r.keep == Keep::kInput;
   // A block that is made again drops what others drop, and makes that again too.
-  if (again && p.r.remade > 0) compute.recompute += compute.recompute_others;
+  if (again && p.r.recomputed > 0) compute.recompute += compute.recompute_others;
   made = layer_time(p, expert_layer, compute, again);
-  if (p.r.remade == 0) return;
+  if (p.r.recomputed == 0) return;
   compute.recompute = compute.recompute_others;
   others = layer_time(p, expert_layer, compute, p.r.others == Keep::kInput);
 }

@@ -19,7 +19,7 @@
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/cluster/rates.h"
-#include "lockstep/cost/analytic/context_way.h"
+#include "lockstep/cost/analytic/cp_method.h"
 #include "lockstep/cost/analytic/model_shape.h"
 #include "lockstep/pipeline/catalog.h"
 
@@ -98,22 +98,26 @@ struct PriceRequest {
   double chunks = 1;
   double first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
   Keep keep = Keep::kAll;
-  double remade = 0;         // blocks of each pipeline rank that `keep` is of, its first; 0: all
+  double recomputed = 0;     // blocks of each pipeline rank that `keep` is of, its first; 0: all
   Keep others = Keep::kAll;  // where `remade` is set: what the rest of them keep
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
-  ContextWay context = ContextWay::kRing;  // nothing when cp is 1
-  double headroom = 0;                     // share of a device's memory that must stay free
-  double imbalance = 1;                    // load of the busiest expert rank over the mean
+  CpMethod context = CpMethod::kRing;  // nothing when cp is 1
+  double headroom = 0;                 // share of a device's memory that must stay free
+  double imbalance = 1;                // load of the busiest expert rank over the mean
   Stack stack = {};
 
   double devices() const { return tp * cp * pp * dp; }
   double microbatches() const { return global_batch / (dp * microbatch); }
   double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
-  double remade_of(double layers) const { return remade > 0 && remade < layers ? remade : layers; }
+  double recomputed_of(double layers) const {
+    return recomputed > 0 && recomputed < layers ? recomputed : layers;
+  }
   // So many blocks of each rank keep their input alone, the rest what `others` says.
-  void remake(double blocks) { remade = blocks, keep = blocks > 0 ? Keep::kInput : others; }
-  Keep kept_by_rest() const { return remade > 0 ? others : Keep::kAll; }
+  void set_recomputed(double blocks) {
+    recomputed = blocks, keep = blocks > 0 ? Keep::kInput : others;
+  }
+  Keep default_keep() const { return recomputed > 0 ? others : Keep::kAll; }
   double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
 };
 

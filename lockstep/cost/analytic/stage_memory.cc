@@ -43,15 +43,15 @@ double gathered(const PriceRequest& r, PeakEvent event) {
 // What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted on
 // sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom); between them where
 // this share of blocks is.
-double holes_share(double remade) { return 0.05 + 0.2 * remade; }
+double holes_share(double recomputed) { return 0.05 + 0.2 * recomputed; }
 
 // Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange for another where
 // heads move. A ring's two blocks are as small as the step's other buffers.
 double met(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
-  if (r.cp <= 1 || r.context == ContextWay::kRing) return 0;
+  if (r.cp <= 1 || r.context == CpMethod::kRing) return 0;
   const double tokens = element_bytes(r) * r.tokens() / r.tp;
-  return tokens * (r.context == ContextWay::kGather ? 2 * s.k() * r.cp : s.q());
+  return tokens * (r.context == CpMethod::kGather ? 2 * s.k() * r.cp : s.q());
 }
 
 // While unfused attention runs backwards: gradients of its probabilities, which a fused softmax turns into those of its
@@ -81,14 +81,14 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   const double experts = expert_layers_on(r, split, stage);
   const double plain = layers_on(r, split, stage) - experts;
   const double tokens = r.tokens();
-  const double layers = plain + experts, remade = r.remade_of(layers);
-  const Keep rest = r.kept_by_rest();
+  const double layers = plain + experts, recomputed = r.recomputed_of(layers);
+  const Keep rest = r.default_keep();
   const auto kept_by = [&](Keep keep) {
     return (plain > 0 ? plain / layers * kept_bytes_per_token(r, keep, false) : 0) +
            (experts > 0 ? experts / layers * kept_bytes_per_token(r, keep, true) : 0);
   };
-  const double others = remade < layers ? (layers - remade) * kept_by(rest) : 0;
-  memory.activations = in_flight(r, stage) * tokens * (remade * kept_by(r.keep) + others);
+  const double others = recomputed < layers ? (layers - recomputed) * kept_by(rest) : 0;
+  memory.activations = in_flight(r, stage) * tokens * (recomputed * kept_by(r.keep) + others);
   // A block that is made again holds what others keep while its backward pass runs, its input being there already; by
   // then those after it have let go of what they kept of this microbatch.
   double again = 0;
@@ -120,14 +120,14 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   }
   memory.transients += r.stack.bucket_bytes;
   if (!memory.is_host)
-    memory.holes = holes_share(r.keep == Keep::kInput ? remade / std::max(1.0, layers) : 0) *
+    memory.holes = holes_share(r.keep == Keep::kInput ? recomputed / std::max(1.0, layers) : 0) *
                    (memory.activations + memory.logits + memory.transients);
   return memory;
 }
 
-std::optional<double> least_remade(const PriceRequest& request, double stage) {
+std::optional<double> least_recomputed(const PriceRequest& request, double stage) {
   PriceRequest r = request;
-  r.keep = r.others, r.remade = 0;
+  r.keep = r.others, r.recomputed = 0;
   const double room = room_bytes(r);
   const auto bytes = [&] { return device_bytes(stage_memory(r, stage)); };
   const double none = bytes();
@@ -136,22 +136,22 @@ std::optional<double> least_remade(const PriceRequest& request, double stage) {
   r.keep = Keep::kInput;
   if (layers > 1) {
     // Bytes fall by as much with every block but the last, for which no other lets go of any.
-    r.remade = 1;
+    r.recomputed = 1;
     const double each = none - bytes();
     constexpr double kRounding = 1e-9;
     const double guess = std::ceil((none - room) / each - kRounding);
-    for (r.remade = std::max(1.0, guess); r.remade < layers; ++r.remade)
-      if (bytes() <= room) return r.remade;
+    for (r.recomputed = std::max(1.0, guess); r.recomputed < layers; ++r.recomputed)
+      if (bytes() <= room) return r.recomputed;
   }
-  r.remade = layers;
+  r.recomputed = layers;
   return layers > 0 && bytes() <= room ? std::optional(layers) : std::nullopt;
 }
 
-std::optional<double> least_remade(const PriceRequest& r) {
-  std::optional<double> most = least_remade(r, 0);
+std::optional<double> least_recomputed(const PriceRequest& r) {
+  std::optional<double> most = least_recomputed(r, 0);
   for (const double stage : {1.0, r.pp - 1}) {
     if (!most || stage < 1 || stage > r.pp - 1) continue;
-    const std::optional<double> other = least_remade(r, stage);
+    const std::optional<double> other = least_recomputed(r, stage);
     most = other ? std::max(most, other) : other;
   }
   return most;

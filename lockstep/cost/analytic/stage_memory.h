@@ -13,8 +13,8 @@ Memory stage_memory(const PriceRequest& request, double stage);
 
 // How many blocks of that rank must keep their input alone for it to fit when the rest keep what `request.others` says:
 // the fewest, 0 where none must; nothing where all are not enough. `request.keep` and `.remade` are not read.
-std::optional<double> least_remade(const PriceRequest& request, double stage);
+std::optional<double> least_recomputed(const PriceRequest& request, double stage);
 // The same number on every rank: the most that one needs.
-std::optional<double> least_remade(const PriceRequest& request);
+std::optional<double> least_recomputed(const PriceRequest& request);
 
 }  // namespace lockstep::cost

@@ -47,10 +47,10 @@ double most_layers(const PriceRequest& r) {
   return std::max({split.first, split.middle, split.last});
 }
 
-double remade_share(const PriceRequest& r) {
-  if (r.remade == 0) return 1;
+double recomputed_share(const PriceRequest& r) {
+  if (r.recomputed == 0) return 1;
   const double most = most_layers(r);
-  return r.remade_of(most) / most;
+  return r.recomputed_of(most) / most;
 }
 
 double in_flight(const PriceRequest& r, double stage) {

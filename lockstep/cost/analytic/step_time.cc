@@ -170,7 +170,7 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   const Pricing p(r);
   const ModelShape& s = *r.shape;
   const StageSplit split = split_layers(r);
-  const double some = remade_share(r);
+  const double some = recomputed_share(r);
   const LayerTime plain = mean_of(times.made.plain, times.others.plain, some);
   const LayerTime routed = mean_of(times.made.routed, times.others.routed, some);
   const ComputeTime& head = times.head;

@@ -15,7 +15,7 @@ void choose_of_deepspeed(NearestLayout& near) {
   if (l.zero != 3) near.use_whole_shards();  // MiCS shards in groups, stage 3 alone
   near.use_data_inside();
   near.use_etp_one();
-  near.use_context(cost::ContextWay::kUlysses, "");
+  near.use_context(cost::CpMethod::kUlysses, "");
   near.use_recompute(l.recompute == spec::kKeepAll ? spec::kKeepAll : spec::kWholeBlock);
   near.drop_own_settings();
   if (l.degrees.tp > 1 && l.sp) {

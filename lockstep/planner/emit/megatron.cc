@@ -10,7 +10,7 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::ContextWay;
+using cost::CpMethod;
 
 class Flags {
  public:
@@ -40,8 +40,9 @@ spec::Recompute as_many_everywhere(const spec::Layout& layout, std::int64_t laye
   const std::vector<int>& asked = layout.recompute.blocks;
   const auto joined = (static_cast<int>(asked.size()) + stages - 1) / stages;
   const int most = joined * std::ranges::max(asked);
-  const std::vector<int> all =
-      layout.layers.empty() ? spec::dealt_layers(static_cast<int>(layers), stages) : layout.layers;
+  const std::vector<int> all = layout.layers.empty()
+                                   ? spec::default_layer_split(static_cast<int>(layers), stages)
+                                   : layout.layers;
   std::vector<int> made;
   for (const int blocks : all) made.push_back(std::min(most, blocks));
   return spec::with_blocks(spec::kKeepAll, all, made);
@@ -64,17 +65,17 @@ void choose_recompute(NearestLayout& near, const model::ModelConfig& model) {
 void choose_context(NearestLayout& near, const model::ModelConfig& model) {
   const spec::Layout& l = near.layout();
   const std::int64_t ranks = l.degrees.tp * l.degrees.cp;
-  if (l.context == ContextWay::kUlysses && model.kv_heads % ranks != 0)
-    near.use_context(ContextWay::kGather,
+  if (l.context == CpMethod::kUlysses && model.kv_heads % ranks != 0)
+    near.use_context(CpMethod::kGather,
                      join_parts(" of ", model.kv_heads, " key-value heads on ", ranks, " ranks"));
 }
 
 void add_context(const spec::Layout& layout, Flags& flags) {
   flags.add("context-parallel-size", layout.degrees.cp);
   if (layout.degrees.cp == 1) return;
-  flags.add("cp-comm-type", layout.context == ContextWay::kRing     ? "p2p"
-                            : layout.context == ContextWay::kGather ? "all_gather"
-                                                                    : "a2a");
+  flags.add("cp-comm-type", layout.context == CpMethod::kRing     ? "p2p"
+                            : layout.context == CpMethod::kGather ? "all_gather"
+                                                                  : "a2a");
 }
 
 void add_recompute(const spec::Recompute& recompute, Flags& flags) {

@@ -62,7 +62,7 @@ void NearestLayout::use_etp_one() {
   layout().degrees.etp = 1;
 }
 
-void NearestLayout::use_context(cost::ContextWay made, const std::string& why) {
+void NearestLayout::use_context(cost::CpMethod made, const std::string& why) {
   if (layout().degrees.cp == 1 || layout().context == made) return;
   miss(join_parts("context=", to_text(layout().context), why, ": ranks of a sequence meet by ",
                   to_text(made), " instead"));

@@ -28,7 +28,7 @@ class NearestLayout {
   void use_data_inside();                           // order tp, cp, dp, pp
   void use_recompute(const spec::Recompute& made);  // when it differs
   void use_etp_one();
-  void use_context(cost::ContextWay made, const std::string& why);  // where cp > 1
+  void use_context(cost::CpMethod made, const std::string& why);  // where cp > 1
   // Settings of Lockstep's own runtime that no other framework has.
   void drop_own_settings();
 

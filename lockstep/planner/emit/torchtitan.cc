@@ -52,7 +52,7 @@ Emitted emit_torchtitan(const Job& job) {
   if (near.layout().zero == 1) near.use_zero(near.layout().degrees.dp == 1 ? 0 : 2, "");
   near.use_data_inside();
   near.use_etp_one();
-  near.use_context(cost::ContextWay::kGather, "");
+  near.use_context(cost::CpMethod::kGather, "");
   const spec::Recompute& asked = near.layout().recompute;
   near.use_recompute(asked == spec::kKeepAll ? spec::kKeepAll : spec::kWholeBlock);
   near.drop_own_settings();

@@ -39,19 +39,19 @@ TEST_F(Progress, ShowsWhereRanksWereAndWhoIsSilent) {
   cell->set({2, 17, true});
   auto zero = board(0, cell), one = board(1), two = board(2);
   store_->set("progress/3", "17 -1 0 4 5 0 ");
-  const std::vector<comm::Sighting> before = two->sightings();
+  const std::vector<comm::LastSeen> before = two->last_seen();
   ASSERT_EQ(before.size(), 4u);
   EXPECT_EQ(before[0].position, (comm::Position{2, 17, true}));
   EXPECT_EQ(before[1].position, std::nullopt);
   EXPECT_EQ(before[3].position, (comm::Position{4, 5, false}));
   EXPECT_FALSE(before[3].is_silent);
   one->find_culprit(Rank{3});
-  const std::vector<comm::Sighting> after = one->sightings();
+  const std::vector<comm::LastSeen> after = one->last_seen();
   ASSERT_EQ(after.size(), 4u);
   EXPECT_TRUE(after[3].is_silent && !after[0].is_silent);
   EXPECT_EQ(after[0].position, (comm::Position{2, 17, true}));
   store_.reset();
-  EXPECT_TRUE(two->sightings().empty());
+  EXPECT_TRUE(two->last_seen().empty());
 }
 
 TEST_F(Progress, NamesALivingRankThatDoesNotTakePart) {
@@ -99,7 +99,7 @@ TEST_F(Progress, ForgedWordsAndVerdictsAreAsIfNeverWritten) {
     auto zero = board(0), one = board(1), two = board(2);
     store_->set("progress/3", word);
     EXPECT_EQ(zero->find_culprit(Rank{3}).verdict, "rank 3 shows no sign of life");
-    const std::vector<comm::Sighting> seen = zero->sightings();
+    const std::vector<comm::LastSeen> seen = zero->last_seen();
     ASSERT_EQ(seen.size(), 4u);
     EXPECT_TRUE(seen[3].is_silent && !seen[3].position);
   }

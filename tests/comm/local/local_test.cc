@@ -146,7 +146,7 @@ TEST(Local, RanksSeeWhereOthersAre) {
     if (world.rank() != Rank{2}) world.position().set({4, world.rank().value, true});
     comm->barrier(soon()).wait();
     if (world.rank() == Rank{1})
-      for (const Sighting& sighting : world.sightings()) seen.push_back(sighting.position);
+      for (const LastSeen& last_seen : world.last_seen()) seen.push_back(last_seen.position);
     comm->barrier(soon()).wait();
   });
   EXPECT_EQ(seen, (std::vector<std::optional<Position>>{Position{4, 0, true}, Position{4, 1, true},

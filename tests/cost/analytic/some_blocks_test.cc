@@ -15,12 +15,13 @@ namespace {
 constexpr int kBlocks = 5;  // of either rank
 
 // Bytes at the peak of the first rank when its first blocks are made again, as the program itself holds them.
-double walked(int remade, bool cheap) {
+double walked(int recomputed, bool cheap) {
   model::ModelConfig config = model::find("llama3-8b")->config;
   config.layers = 2 * kBlocks;
   const model::Model model = *model::describe(config);
   std::vector<bool> recompute(static_cast<std::size_t>(model.num_units()), false);
-  for (int block = 1; block <= remade; ++block) recompute[static_cast<std::size_t>(block)] = true;
+  for (int block = 1; block <= recomputed; ++block)
+    recompute[static_cast<std::size_t>(block)] = true;
   const program::Program program =
       program_of({.pp = 2, .microbatches = 4, .recompute = recompute}, model.num_units());
   StepSizes sizes{.unit = {.seq = 4096, .dtype = DType::kBF16}};
@@ -29,13 +30,13 @@ double walked(int remade, bool cheap) {
   return static_cast<double>(program::walk(program, {0}, bytes).peak);
 }
 
-Memory priced(Rig& rig, int remade, bool cheap) {
+Memory priced(Rig& rig, int recomputed, bool cheap) {
   PriceRequest& r = rig.request;
   rig.shape.layers = 2 * kBlocks;
   r.seq = 4096, r.global_batch = 4, r.pp = 2, r.zero = 0;
   r.others = cheap ? Keep::kCheap : Keep::kAll;
-  r.keep = remade > 0 ? Keep::kInput : r.others;
-  r.remade = remade;
+  r.keep = recomputed > 0 ? Keep::kInput : r.others;
+  r.recomputed = recomputed;
   return stage_memory(r, 0);
 }
 
@@ -45,11 +46,11 @@ TEST(SomeBlocks, FreeWhatTheProgramFrees) {
   Rig rig("llama3-8b", "h100:8");
   for (const bool cheap : {false, true}) {
     const double block = walked(0, false) - walked(1, false);
-    for (int remade = 1; remade <= kBlocks; ++remade) {
-      const double freed = walked(remade - 1, cheap) - walked(remade, cheap);
-      const double said =
-          priced(rig, remade - 1, cheap).allocated() - priced(rig, remade, cheap).allocated();
-      EXPECT_NEAR(said / block, freed / block, 0.01) << remade << (cheap ? ", cheap" : "");
+    for (int recomputed = 1; recomputed <= kBlocks; ++recomputed) {
+      const double freed = walked(recomputed - 1, cheap) - walked(recomputed, cheap);
+      const double said = priced(rig, recomputed - 1, cheap).allocated() -
+                          priced(rig, recomputed, cheap).allocated();
+      EXPECT_NEAR(said / block, freed / block, 0.01) << recomputed << (cheap ? ", cheap" : "");
     }
   }
 }
@@ -62,7 +63,7 @@ TEST(SomeBlocks, OthersCountOnlyWhereThereAreSome) {
   const double alone = stage_memory(r, 0).allocated();
   r.others = Keep::kCheap;
   EXPECT_EQ(stage_memory(r, 0).allocated(), alone);
-  r.remade = rig.shape.layers;
+  r.recomputed = rig.shape.layers;
   EXPECT_LT(stage_memory(r, 0).allocated(), alone);
 }
 
@@ -77,16 +78,16 @@ TEST(SomeBlocks, AreAsFewAsTryingAllFinds) {
           r.tp = 8, r.pp = 4, r.dp = 8, r.seq = 8192, r.global_batch = 256, r.microbatch = b;
           if (rig.shape.has_experts()) r.ep = 8;
           r.schedule = &pipeline::row(pipe), r.others = others;
-          const auto fits = [&](double remade) {
-            r.keep = remade > 0 ? Keep::kInput : others;
-            r.remade = remade;
+          const auto fits = [&](double recomputed) {
+            r.keep = recomputed > 0 ? Keep::kInput : others;
+            r.recomputed = recomputed;
             return device_bytes(price_memory(r)) <= capacity_bytes(rig.machine.device);
           };
           const double most = std::ceil(rig.shape.layers / r.pp);
           double fewest = 0;
           while (fewest <= most && !fits(fewest)) ++fewest;
-          r.keep = Keep::kHalf, r.remade = 3;  // are not read
-          const std::optional<double> found = least_remade(r);
+          r.keep = Keep::kHalf, r.recomputed = 3;  // are not read
+          const std::optional<double> found = least_recomputed(r);
           EXPECT_EQ(found.value_or(most + 1), fewest) << name << " " << b;
           some += fewest > 0 && fewest < most ? 1 : 0;
         }
@@ -103,12 +104,12 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
     r.others = r.keep = Keep::kCheap;
     const StepTime none = price_time(r);
     const double layers = rig.shape.layers;
-    r.keep = Keep::kInput, r.remade = layers;
+    r.keep = Keep::kInput, r.recomputed = layers;
     const StepTime all = price_time(r);
-    for (const double remade : {1.0, layers / 2, layers - 1, layers}) {
-      r.remade = remade;
+    for (const double recomputed : {1.0, layers / 2, layers - 1, layers}) {
+      r.recomputed = recomputed;
       const StepTime some = price_time(r);
-      const double share = remade / layers;
+      const double share = recomputed / layers;
       for (const StepTerm& term : kStepTerms) {
         if (term.seconds == &StepTime::data || term.seconds == &StepTime::spread) continue;
         EXPECT_NEAR(some.*term.seconds,
@@ -119,7 +120,7 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
       EXPECT_GT(some.total(), none.total());
     }
     // Where all keep their input alone, what others would do is not asked; else they make the same rows again.
-    r.remade = 0;
+    r.recomputed = 0;
     EXPECT_NEAR(all.recompute - price_time(r).recompute, none.recompute, 1e-9 * all.total());
   }
 }
@@ -129,12 +130,12 @@ TEST(SomeBlocks, LayerTimesServeEveryPipelineAndSharding) {
   Rig rig("mixtral-8x7b", "h100:64");
   PriceRequest& r = rig.request;
   r.tp = 2, r.dp = 32, r.ep = 8, r.seq = 4096, r.global_batch = 256;
-  r.keep = Keep::kInput, r.others = Keep::kCheap, r.remade = 1;
+  r.keep = Keep::kInput, r.others = Keep::kCheap, r.recomputed = 1;
   const LayerTimes times = layer_times(r);
   for (const double pp : {1.0, 2.0, 4.0, 8.0})
     for (const int zero : {0, 1, 3})
-      for (const double remade : {1.0, 3.0, 32.0}) {
-        r.pp = pp, r.dp = 32 / pp, r.zero = zero, r.remade = remade;
+      for (const double recomputed : {1.0, 3.0, 32.0}) {
+        r.pp = pp, r.dp = 32 / pp, r.zero = zero, r.recomputed = recomputed;
         EXPECT_EQ(price_time(r, times).total(), price_time(r).total()) << pp << " " << zero;
       }
 }

@@ -52,9 +52,9 @@ Read read_megatron(const std::string& text, std::int64_t ranks, std::int64_t lay
                .pp = number(flags, "pipeline-model-parallel-size"),
                .ep = number(flags, "expert-model-parallel-size"),
                .etp = number(flags, "expert-tensor-parallel-size")};
-  const std::map<std::string, cost::ContextWay> ways = {{"p2p", cost::ContextWay::kRing},
-                                                        {"all_gather", cost::ContextWay::kGather},
-                                                        {"a2a", cost::ContextWay::kUlysses}};
+  const std::map<std::string, cost::CpMethod> ways = {{"p2p", cost::CpMethod::kRing},
+                                                      {"all_gather", cost::CpMethod::kGather},
+                                                      {"a2a", cost::CpMethod::kUlysses}};
   EXPECT_EQ(flags.contains("cp-comm-type"), l.degrees.cp > 1);
   if (l.degrees.cp > 1) l.context = ways.at(flags["cp-comm-type"]);
   l.sp = l.degrees.tp == 1 || flags.contains("sequence-parallel");
@@ -77,7 +77,8 @@ Read read_megatron(const std::string& text, std::int64_t ranks, std::int64_t lay
   l.recompute.block = flags["recompute-granularity"] == "full";
   if (flags["recompute-method"] == "block") {
     const std::vector<int> all =
-        l.layers.empty() ? spec::dealt_layers(int(layers), int(l.degrees.pp * l.chunks)) : l.layers;
+        l.layers.empty() ? spec::default_layer_split(int(layers), int(l.degrees.pp * l.chunks))
+                         : l.layers;
     for (const int blocks : all)
       l.recompute.blocks.push_back(std::min(int(number(flags, "recompute-num-layers")), blocks));
   }
@@ -103,7 +104,7 @@ Read read_torchtitan(const std::string& text, std::int64_t ranks, std::int64_t l
                .cp = number(keys, "context_parallel_degree"),
                .pp = number(keys, "pipeline_parallel_degree"),
                .ep = number(keys, "expert_parallel_degree")};
-  if (l.degrees.cp > 1) l.context = cost::ContextWay::kGather;
+  if (l.degrees.cp > 1) l.context = cost::CpMethod::kGather;
   l.sp = keys["enable_sequence_parallel"] == "true";
   const std::map<std::string, std::string> names = {
       {"\"GPipe\"", "gpipe"},
@@ -146,7 +147,7 @@ Read read_deepspeed(const std::string& text, std::int64_t ranks, std::int64_t se
                .cp = context == nullptr ? 1 : context->as_int(),
                .pp = inner("pipeline", "stages", 1),
                .ep = inner("expert_parallel", "autoep_size", 1)};
-  if (l.degrees.cp > 1) l.context = cost::ContextWay::kUlysses;
+  if (l.degrees.cp > 1) l.context = cost::CpMethod::kUlysses;
   l.sp = l.degrees.tp == 1;
   l.zero = int(inner("zero_optimization", "stage", 0));
   l.recompute.block = inner("activation_checkpointing", "number_checkpoints", 0) > 0;
@@ -174,7 +175,7 @@ Drawn draw(const model::ModelConfig& model, std::mt19937& random) {
     spec::Layout& l = drawn.layout;
     l.degrees = {.tp = pick({1, 2, 8}), .cp = pick({1, 1, 2}), .pp = pick({1, 2, 4, 16})};
     l.degrees.dp = pick({1, 2, 8, 64});
-    if (l.degrees.cp > 1) l.context = cost::kContextWays[random() % cost::kContextWays.size()];
+    if (l.degrees.cp > 1) l.context = cost::kCpMethods[random() % cost::kCpMethods.size()];
     if (model.moe.experts > 0) l.degrees.ep = pick({1, 2}), l.degrees.etp = pick({1, 1, 2});
     l.zero = pick({0, 1, 2, 3});
     if (l.degrees.dp > 2 && l.zero % 2 == 1 && random() % 3 == 0) l.degrees.dp_shard = 2;

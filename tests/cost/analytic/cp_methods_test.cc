@@ -9,7 +9,7 @@
 namespace lockstep::cost {
 namespace {
 
-constexpr ContextWay kWays[] = {ContextWay::kRing, ContextWay::kGather, ContextWay::kUlysses};
+constexpr CpMethod kWays[] = {CpMethod::kRing, CpMethod::kGather, CpMethod::kUlysses};
 
 void long_sequence(PriceRequest& r, double cp) {
   r.seq = 131072;
@@ -19,11 +19,11 @@ void long_sequence(PriceRequest& r, double cp) {
   r.global_batch = 64;
 }
 
-TEST(ContextWays, AreOneWithoutContextParallelism) {
+TEST(CpMethods, AreOneWithoutContextParallelism) {
   Rig rig("llama3-405b", "h100:512");
   long_sequence(rig.request, 1);
   const double alone = price_time(rig.request).total();
-  for (const ContextWay way : kWays) {
+  for (const CpMethod way : kWays) {
     rig.request.context = way;
     EXPECT_EQ(price_time(rig.request).total(), alone);
     EXPECT_EQ(price_time(rig.request).context, 0);
@@ -31,11 +31,11 @@ TEST(ContextWays, AreOneWithoutContextParallelism) {
 }
 
 // Llama 3 gathers 4 k b s / t bytes once forward, once backward, and sums as many gradients.
-TEST(ContextWays, GatherMovesKeysAndValuesThreeTimes) {
+TEST(CpMethods, GatherMovesKeysAndValuesThreeTimes) {
   Rig rig("llama3-405b", "h100:512");
   PriceRequest& r = rig.request;
   long_sequence(r, 16);
-  r.context = ContextWay::kGather;
+  r.context = CpMethod::kGather;
   const double bytes = 4 * rig.shape.k() * r.seq / r.tp;
   const double once = gather_seconds({r.cluster, r.rates}, bytes, {16, 8});
   EXPECT_NEAR(price_time(r).context, r.microbatches() * rig.shape.layers * 3 * once, 1e-9);
@@ -43,7 +43,7 @@ TEST(ContextWays, GatherMovesKeysAndValuesThreeTimes) {
       stage_memory(r, 0).transients,
       [&] {
         PriceRequest ring = r;
-        ring.context = ContextWay::kRing;
+        ring.context = CpMethod::kRing;
         return stage_memory(ring, 0).event == PeakEvent::kLoss
                    ? stage_memory(ring, 0).transients
                    : stage_memory(ring, 0).transients + bytes;
@@ -53,23 +53,22 @@ TEST(ContextWays, GatherMovesKeysAndValuesThreeTimes) {
 
 // With as many heads of keys as of queries, heads move fewer bytes than keys of all ranks do: 4 (c - 1) / c against
 // 2 (c - 1) parts of a rank's activations (arXiv 2309.14509, section 3.2). Few heads of keys turn it round.
-TEST(ContextWays, FewHeadsOfKeysFavourTheGather) {
-  const auto seconds = [](const char* model, ContextWay way) {
+TEST(CpMethods, FewHeadsOfKeysFavourTheGather) {
+  const auto seconds = [](const char* model, CpMethod way) {
     Rig rig(model, "h100:512");
     long_sequence(rig.request, 8);
     rig.request.tp = 1;
     rig.request.context = way;
     return price_time(rig.request).context;
   };
-  EXPECT_LT(seconds("gpt3-175b", ContextWay::kUlysses), seconds("gpt3-175b", ContextWay::kGather));
-  EXPECT_GT(seconds("llama3-405b", ContextWay::kUlysses),
-            seconds("llama3-405b", ContextWay::kGather));
+  EXPECT_LT(seconds("gpt3-175b", CpMethod::kUlysses), seconds("gpt3-175b", CpMethod::kGather));
+  EXPECT_GT(seconds("llama3-405b", CpMethod::kUlysses), seconds("llama3-405b", CpMethod::kGather));
 }
 
 // Cutting a sequence that fits costs time on the same devices: kernels see shorter parts, outputs are merged, and
 // ranks wait. What a longer sequence makes possible is memory's business.
-TEST(ContextWays, CuttingAShortSequenceNeverPays) {
-  for (const ContextWay way : kWays)
+TEST(CpMethods, CuttingAShortSequenceNeverPays) {
+  for (const CpMethod way : kWays)
     for (const double cp : {2.0, 4.0, 8.0}) {
       Rig rig("llama3-405b", "h100:512");
       PriceRequest& r = rig.request;

@@ -9,17 +9,16 @@
 
 namespace lockstep::cost {
 
-enum class ContextWay : std::uint8_t {
+enum class CpMethod : std::uint8_t {
   kRing,     // blocks of keys and values go round while attention computes (arXiv 2310.01889)
   kGather,   // all keys and values are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2)
   kUlysses,  // heads are exchanged for positions and back (DeepSpeed Ulysses, arXiv 2309.14509)
 };
 
 // Every one once, the default first.
-inline constexpr std::array kContextWays = {ContextWay::kRing, ContextWay::kGather,
-                                            ContextWay::kUlysses};
+inline constexpr std::array kCpMethods = {CpMethod::kRing, CpMethod::kGather, CpMethod::kUlysses};
 
-std::string_view to_text(ContextWay way);  // "ring"
-std::optional<ContextWay> parse_context_way(std::string_view text);
+std::string_view to_text(CpMethod way);  // "ring"
+std::optional<CpMethod> parse_cp_method(std::string_view text);
 
 }  // namespace lockstep::cost
