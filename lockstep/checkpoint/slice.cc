@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -17,7 +18,7 @@ std::string global_name(const model::Model& model, int unit, const model::Param&
   return model::name_at(table->name, model::Model::layer(0));
 }
 
-constexpr std::string_view kSliceRoles[] = {"weight", "first_moment", "second_moment"};
+constexpr EnumNames<Role, 3> kSliceRoles = {{"weight", "first_moment", "second_moment"}};
 
 std::vector<std::int64_t> strides_of(const Box& box) {
   std::vector<std::int64_t> strides(box.extent.size(), 1);
@@ -105,13 +106,8 @@ class Meeting {
 
 }  // namespace
 
-std::string_view to_text(Role role) { return kSliceRoles[static_cast<std::size_t>(role)]; }
-
-std::optional<Role> parse_role(std::string_view text) {
-  for (const Role role : kAllRoles)
-    if (to_text(role) == text) return role;
-  return std::nullopt;
-}
+std::string_view to_text(Role role) { return kSliceRoles.name_of(role); }
+std::optional<Role> parse_role(std::string_view text) { return kSliceRoles.find(text); }
 
 std::int64_t Box::volume() const {
   std::int64_t volume = 1;

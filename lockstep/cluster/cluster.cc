@@ -2,10 +2,13 @@
 
 #include <utility>
 
-#include "lockstep/base/check.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::cluster {
 namespace {
+
+constexpr EnumNames<Origin, 4> kOrigins = {{"published", "recalled", "uncalibrated", "user"}};
+constexpr EnumNames<TierKind, 3> kTierKinds = {{"switch", "ring", "line"}};
 
 Error bad(std::string message, std::string help = {}) {
   return {Code::kBadCluster, std::move(message), std::move(help)};
@@ -42,33 +45,8 @@ Result<void> check_tier(const Tier& tier, std::int64_t inner) {
 
 }  // namespace
 
-std::string_view to_text(Origin origin) {
-  switch (origin) {
-    case Origin::kPublished:
-      return "published";
-    case Origin::kRecalled:
-      return "recalled";
-    case Origin::kUncalibrated:
-      return "uncalibrated";
-    case Origin::kUser:
-      return "user";
-  }
-  LS_CHECK(false, "origin ", static_cast<int>(origin));
-  return {};
-}
-
-std::string_view to_text(TierKind kind) {
-  switch (kind) {
-    case TierKind::kSwitch:
-      return "switch";
-    case TierKind::kRing:
-      return "ring";
-    case TierKind::kLine:
-      return "line";
-  }
-  LS_CHECK(false, "tier kind ", static_cast<int>(kind));
-  return {};
-}
+std::string_view to_text(Origin origin) { return kOrigins.name_of(origin); }
+std::string_view to_text(TierKind kind) { return kTierKinds.name_of(kind); }
 
 Result<Cluster> validated(Cluster cluster) {
   const auto count = static_cast<long long>(cluster.count);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/pipeline/catalog.h"
@@ -21,6 +22,7 @@ constexpr std::array kRows = {Row{"attn_norm.output", &Recompute::attn_normed},
                               Row{"mlp.product", &Recompute::product}};
 
 constexpr std::string_view kSomeBlocks = "block:";
+constexpr EnumNames<Period, 2> kPeriods = {{"step", "microbatch"}};
 
 std::string all_rows() {
   return "a layout may recompute `none`, `cheap`, `block`, `block:` and how many blocks of each "
@@ -179,13 +181,8 @@ const std::vector<std::string>& context_names() {
 
 Period default_reduce(int zero) { return zero < 2 ? Period::kStep : Period::kMicrobatch; }
 
-std::string_view name_of(Period reduce) { return reduce == Period::kStep ? "step" : "microbatch"; }
-
-std::optional<Period> parse_reduce(std::string_view text) {
-  for (const Period period : {Period::kStep, Period::kMicrobatch})
-    if (text == name_of(period)) return period;
-  return std::nullopt;
-}
+std::string_view name_of(Period reduce) { return kPeriods.name_of(reduce); }
+std::optional<Period> parse_reduce(std::string_view text) { return kPeriods.find(text); }
 
 std::int64_t num_microbatches(const Layout& layout, const Batch& batch) {
   return batch.global_batch / layout.degrees.dp / batch.microbatch;

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <utility>
+
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::spec {
 namespace {
 
-constexpr std::pair<Decay, std::string_view> kNames[] = {{Decay::kConstant, "constant"},
-                                                         {Decay::kLinear, "linear"},
-                                                         {Decay::kCosine, "cosine"},
-                                                         {Decay::kWsd, "wsd"}};
+constexpr EnumNames<Decay, 4> kDecays = {{"constant", "linear", "cosine", "wsd"}};
 
 }  // namespace
 
@@ -27,19 +25,8 @@ double LearningRate::at(std::int64_t step, std::int64_t steps) const {
   return end + (peak - end) * left;
 }
 
-std::string_view to_text(Decay decay) {
-  return std::ranges::find(kNames, decay, &std::pair<Decay, std::string_view>::first)->second;
-}
-
-std::optional<Decay> parse_decay(std::string_view text) {
-  const auto* row = std::ranges::find(kNames, text, &std::pair<Decay, std::string_view>::second);
-  return row == std::end(kNames) ? std::nullopt : std::optional(row->first);
-}
-
-std::vector<std::string> decay_names() {
-  std::vector<std::string> names;
-  for (const auto& [decay, name] : kNames) names.emplace_back(name);
-  return names;
-}
+std::string_view to_text(Decay decay) { return kDecays.name_of(decay); }
+std::optional<Decay> parse_decay(std::string_view text) { return kDecays.find(text); }
+std::vector<std::string> decay_names() { return kDecays.names(); }
 
 }  // namespace lockstep::spec

@@ -1,23 +1,14 @@
 #include "lockstep/cost/analytic/cp_method.h"
 
+#include "lockstep/base/enum_names.h"
+
 namespace lockstep::cost {
 
-std::string_view to_text(CpMethod way) {
-  switch (way) {
-    case CpMethod::kGather:
-      return "gather";
-    case CpMethod::kUlysses:
-      return "ulysses";
-    case CpMethod::kRing:
-      break;
-  }
-  return "ring";
-}
+namespace {
+constexpr EnumNames<CpMethod, 3> kContextNames = {{"ring", "gather", "ulysses"}};
+}  // namespace
 
-std::optional<CpMethod> parse_cp_method(std::string_view text) {
-  for (const CpMethod way : kCpMethods)
-    if (text == to_text(way)) return way;
-  return std::nullopt;
-}
+std::string_view to_text(CpMethod way) { return kContextNames.name_of(way); }
+std::optional<CpMethod> parse_cp_method(std::string_view text) { return kContextNames.find(text); }
 
 }  // namespace lockstep::cost
