@@ -13,7 +13,6 @@
 #include "lockstep/files/elements.h"
 #include "lockstep/files/safetensors.h"
 #include "lockstep/hf/import.h"
-#include "lockstep/hf/unfinished.h"
 #include "lockstep/model/hf_names.h"
 
 namespace lockstep::hf {
@@ -195,7 +194,7 @@ Result<Exported> write_directory(const model::Model& model, const Json& config, 
   const std::string fresh = join_parts(final_name, ".tmp-", ::getpid());
   Exported done;
   disk.make_folder(fresh);
-  Unfinished unfinished(disk, fresh);
+  files::Unfinished unfinished(disk, fresh);
   if (const auto written = write_weights(model, params, disk, fresh, settings, done); !written.ok())
     return written.error();
   write_json(disk, fresh + "/config.json", config);

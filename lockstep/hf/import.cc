@@ -16,7 +16,6 @@
 #include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/elements.h"
 #include "lockstep/files/safetensors.h"
-#include "lockstep/hf/unfinished.h"
 #include "lockstep/model/user_model.h"
 
 namespace lockstep::hf {
@@ -217,14 +216,14 @@ Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
   if (slash != std::string::npos && slash > 0)
     checkpoint::make_folders(disk, folder.substr(0, slash));
   disk.make_folder(folder);
-  Unfinished unfinished(disk, folder);
+  files::Unfinished unfinished(disk, folder);
   files::replace_file(disk, folder + "/model.toml",
                       "# Of a Hugging Face " + directory.model_type +
                           " directory. A run file takes it as model.name.\n" +
                           model::model_text(directory.config.model));
   const std::string nonce = std::to_string(::getpid());
   const std::string fresh = checkpoint::begin_save(disk, folder, 0, nonce);
-  Unfinished weights(disk, fresh);
+  files::Unfinished weights(disk, fresh);
   Result<checkpoint::Manifest> manifest = write_weights(directory, disk, fresh, done);
   if (!manifest.ok()) return manifest.error();
   manifest->model = model::model_facts(directory.config.model);
