@@ -3,10 +3,15 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/model/families.h"
 
 namespace lockstep::model {
 namespace {
+
+constexpr EnumNames<UnitKind, 4> kUnitKinds = {{"embed", "block", "mtp", "head"}};
+constexpr EnumNames<Role, 8> kParamRoles = {
+    {"embedding", "norm", "attention", "mlp", "router", "expert", "shared", "head"}};
 
 Model describe_family(const ModelConfig& config) {
   switch (config.family) {
@@ -85,15 +90,7 @@ std::string name_at(const std::string& pattern, std::int64_t layer) {
   return name;
 }
 
-std::string_view to_text(UnitKind kind) {
-  constexpr std::string_view kNames[] = {"embed", "block", "mtp", "head"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string_view to_text(Role role) {
-  constexpr std::string_view kNames[] = {"embedding", "norm",   "attention", "mlp",
-                                         "router",    "expert", "shared",    "head"};
-  return kNames[static_cast<std::size_t>(role)];
-}
+std::string_view to_text(UnitKind kind) { return kUnitKinds.name_of(kind); }
+std::string_view to_text(Role role) { return kParamRoles.name_of(role); }
 
 }  // namespace lockstep::model

@@ -3,10 +3,16 @@
 #include <cmath>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/units.h"
 
 namespace lockstep::model {
 namespace {
+
+constexpr EnumNames<Family, 5> kFamilies = {{"gpt2", "llama", "moe", "deepseek", "gemma2"}};
+constexpr EnumNames<NormKind, 4> kNormKinds = {{"layernorm", "rmsnorm", "rmsnorm+1", "plain"}};
+constexpr EnumNames<NormPlace, 3> kNormPlaces = {{"before", "after", "both"}};
+constexpr EnumNames<QkNorm, 3> kQkNorms = {{"none", "per-head", "wide"}};
 
 // Far above any model and far below what 64 bits can count.
 constexpr double kMaxParameters = 1e16;
@@ -232,25 +238,10 @@ Positions positions(const ModelConfig& config) {
   return config.family == Family::kGpt2 ? Positions::kLearned : Positions::kRotary;
 }
 
-std::string_view to_text(Family family) {
-  constexpr std::string_view kNames[] = {"gpt2", "llama", "moe", "deepseek", "gemma2"};
-  return kNames[static_cast<std::size_t>(family)];
-}
-
-std::string_view to_text(NormKind norm) {
-  constexpr std::string_view kNames[] = {"layernorm", "rmsnorm", "rmsnorm+1", "plain"};
-  return kNames[static_cast<std::size_t>(norm)];
-}
-
-std::string_view to_text(NormPlace place) {
-  constexpr std::string_view kNames[] = {"before", "after", "both"};
-  return kNames[static_cast<std::size_t>(place)];
-}
-
-std::string_view to_text(QkNorm norm) {
-  constexpr std::string_view kNames[] = {"none", "per-head", "wide"};
-  return kNames[static_cast<std::size_t>(norm)];
-}
+std::string_view to_text(Family family) { return kFamilies.name_of(family); }
+std::string_view to_text(NormKind norm) { return kNormKinds.name_of(norm); }
+std::string_view to_text(NormPlace place) { return kNormPlaces.name_of(place); }
+std::string_view to_text(QkNorm norm) { return kQkNorms.name_of(norm); }
 
 std::vector<Problem> problems_by_field(const ModelConfig& config) {
   Findings found(config);
