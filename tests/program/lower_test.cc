@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/check.h"
 #include "lockstep/pipeline/generators/generators.h"
 #include "tests/program/program_text.h"
 #include "tests/program/replay.h"
@@ -54,6 +57,23 @@ TEST(Lower, PartialGradientsAreSummedOncePerStep) {
     text += "## ZeRO-" + std::to_string(zero) + "\n" + to_lines(program) + to_text(program);
   }
   EXPECT_TRUE(support::matches_golden("schedule/partial_gradients.txt", text));
+}
+
+// docs/life-of-a-step.md shows this program; LOCKSTEP_UPDATE_GOLDEN=1 writes it there.
+TEST(Lower, TheStepOfThePage) {
+  const StepShape step = {.stage_begin = {0, 2, 4}, .zero = 3, .period = Period::kMicrobatch};
+  const Program program = lowered(pipeline::one_f_one_b({2, 1, 2}), step);
+  std::ifstream file(support::source_dir() + "/docs/life-of-a-step.md");
+  std::stringstream read;
+  read << file.rdbuf();
+  std::string page = read.str();
+  for (std::size_t coord = 0; coord < program.lists.size(); ++coord) {
+    const std::string mark = join_parts("<!-- coordinate ", coord, " -->\n```\n");
+    ASSERT_NE(page.find(mark), std::string::npos) << mark;
+    const std::size_t begin = page.find(mark) + mark.size();
+    page.replace(begin, page.find("```", begin) - begin, to_lines(program.lists[coord]));
+  }
+  EXPECT_TRUE(support::matches_golden("../../docs/life-of-a-step.md", page));
 }
 
 TEST(Lower, EverythingAtOnce) {
