@@ -18,7 +18,7 @@ double predicted_bytes(const cost::Memory& memory, const std::string& kind) {
 }
 
 void price_row(ScoredRun& row) {
-  const auto request = request_of(*row.run);
+  auto request = request_of(*row.run);
   row.seconds = row.run->measured_seconds();
   row.bytes = row.run->measured_bytes();
   if (!request.ok()) {
@@ -26,9 +26,9 @@ void price_row(ScoredRun& row) {
     return;
   }
   const Priced priced = price_run(*request);
+  row.asked = *std::move(request);
   row.request = priced.request;
   row.price = priced.price;
-  row.calibrated = priced.request.rates->calibrated;
   if (row.seconds && row.run->text("outcome") == "ok")
     row.time_error = std::log(priced.price.time.total() / *row.seconds);
   if (row.bytes)
@@ -46,17 +46,25 @@ void exclude_row(const std::vector<Exclusion>& rules, ScoredRun& row) {
   row.in_headline = row.time_error && row.excluded.empty() && (grade == "A" || grade == "B");
 }
 
-// Rows keep no pointers into their request: what a ScoredRun holds of it is numbers and the device's rates.
-void detach(ScoredRun& row) { row.request.shape = nullptr, row.request.cluster = nullptr; }
-
 bool counts_for_memory(const ScoredRun& row) { return row.memory_error && !row.excluded_memory; }
 
-template <class Pick>
-std::vector<double> errors_of(const std::vector<ScoredRun>& runs, Pick pick) {
+// Of one error in the rows that `counts` takes and that have it.
+template <class Counts>
+Summary summary_of(const Scores& scores, std::optional<double> ScoredRun::* error, Counts counts) {
   std::vector<double> errors;
-  for (const ScoredRun& row : runs)
-    if (const std::optional<double> error = pick(row)) errors.push_back(*error);
-  return errors;
+  for (const ScoredRun& row : scores.runs)
+    if (row.*error && counts(row)) errors.push_back(*(row.*error));
+  return summarize(errors);
+}
+
+template <class Here>
+void summarize_rows(const Scores& scores, Here here, Summary& time, Summary& baseline,
+                    Summary& memory) {
+  const auto in_headline = [&](const ScoredRun& row) { return here(row) && row.in_headline; };
+  time = summary_of(scores, &ScoredRun::time_error, in_headline);
+  baseline = summary_of(scores, &ScoredRun::baseline_error, in_headline);
+  memory = summary_of(scores, &ScoredRun::memory_error,
+                      [&](const ScoredRun& row) { return here(row) && !row.excluded_memory; });
 }
 
 void score_sources(Scores& scores) {
@@ -69,16 +77,7 @@ void score_sources(Scores& scores) {
     one.source = name;
     const auto here = [&](const ScoredRun& row) { return row.run->text("source") == name; };
     one.heldout = std::ranges::find_if(scores.runs, here)->run->is_heldout();
-    using Error = std::optional<double>;
-    one.time = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-      return here(row) && row.in_headline ? row.time_error : Error();
-    }));
-    one.baseline = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-      return here(row) && row.in_headline ? row.baseline_error : Error();
-    }));
-    one.memory = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-      return here(row) && counts_for_memory(row) ? row.memory_error : Error();
-    }));
+    summarize_rows(scores, here, one.time, one.baseline, one.memory);
     scores.sources.push_back(std::move(one));
   }
 }
@@ -182,22 +181,13 @@ void score_terms(Scores& scores) {
 }
 
 void score_splits(Scores& scores) {
-  using Error = std::optional<double>;
-  for (const int split : {0, 1}) {
-    const auto here = [&](const ScoredRun& row) { return row.run->is_heldout() == (split == 1); };
-    scores.time[split] = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-      return here(row) && row.in_headline ? row.time_error : Error();
-    }));
-    scores.baseline[split] = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-      return here(row) && row.in_headline ? row.baseline_error : Error();
-    }));
-    scores.memory[split] = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-      return here(row) && counts_for_memory(row) ? row.memory_error : Error();
-    }));
-  }
-  scores.excluded_time = summarize(errors_of(scores.runs, [&](const ScoredRun& row) {
-    return !row.excluded.empty() && row.run->is_heldout() ? row.time_error : Error();
-  }));
+  for (const int split : {0, 1})
+    summarize_rows(
+        scores, [&](const ScoredRun& row) { return row.run->is_heldout() == (split == 1); },
+        scores.time[split], scores.baseline[split], scores.memory[split]);
+  scores.excluded_time = summary_of(scores, &ScoredRun::time_error, [](const ScoredRun& row) {
+    return !row.excluded.empty() && row.run->is_heldout();
+  });
 }
 
 }  // namespace
@@ -224,28 +214,15 @@ Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions) {
     row.run = &run;
     price_row(row);
     exclude_row(exclusions, row);
-    detach(row);
     scores.runs.push_back(std::move(row));
   }
-  const auto whole = [](const ScoredRun& row, auto use) {
-    const auto request = request_of(*row.run);
-    if (!request.ok()) return;
-    cost::PriceRequest one = row.request;
-    one.shape = request->shape.get();
-    one.cluster = request->cluster.get();
-    use(one);
-  };
   for (const ScoredRun& row : scores.runs)
-    if (row.time_error && !row.run->is_heldout())
-      whole(row, [&](const cost::PriceRequest& one) { baseline.add(one, *row.seconds); });
+    if (row.time_error && !row.run->is_heldout()) baseline.add(row.request, *row.seconds);
   scores.baseline_from_file = !baseline.empty();
   baseline.finish();
   for (ScoredRun& row : scores.runs)
-    if (row.time_error)
-      whole(row, [&](const cost::PriceRequest& one) {
-        if (const auto seconds = baseline.predict(one))
-          row.baseline_error = std::log(*seconds / *row.seconds);
-      });
+    if (const auto seconds = row.time_error ? baseline.predict(row.request) : std::nullopt)
+      row.baseline_error = std::log(*seconds / *row.seconds);
   score_splits(scores);
   score_sources(scores);
   score_memory_kinds(scores);

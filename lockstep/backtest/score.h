@@ -19,8 +19,8 @@ struct ScoredRun {
   std::string not_priced;  // the reason; empty: priced
   std::string excluded;    // the reason of the first rule that matches; empty: none
   bool excluded_memory = false;
-  bool calibrated = false;  // the device's family has calibration rows
-  cost::PriceRequest request;
+  RunRequest asked;            // if priced
+  cost::PriceRequest request;  // of `asked`, which owns what it points to
   cost::Price price;
   std::optional<double> seconds, bytes;            // measured
   std::optional<double> time_error, memory_error;  // ln(predicted / measured)
