@@ -63,11 +63,8 @@ Tier read_tier(const config::Value& value) {
   return tier;
 }
 
-// Reports `error` at the place where `entry` was written, if it was.
-void add_at(const config::Entry* entry, const Error& error, config::Report& report) {
-  config::Diagnostic diagnostic = config::to_diagnostic(error);
-  if (entry != nullptr) diagnostic.primary.span = entry->key_span;
-  report.add(std::move(diagnostic));
+config::Span span_of(const config::Entry* entry) {
+  return entry != nullptr ? entry->key_span : config::Span{};
 }
 
 // h100:64/4 is a name in spite of its slash.
@@ -161,11 +158,12 @@ std::optional<Cluster> read_cluster(const config::Document& document, config::Re
   } else if (base) {
     const auto usual =
         cluster_from_name(*base + strf(":%lld", static_cast<long long>(cluster.count)));
-    if (!usual.ok()) return add_at(document.find("devices"), usual.error(), report), std::nullopt;
+    if (!usual.ok())
+      return report.add(usual.error(), span_of(document.find("devices"))), std::nullopt;
     cluster.tiers = usual->tiers;
   }
   auto result = validated(std::move(cluster));
-  if (!result.ok()) return add_at(tiers, result.error(), report), std::nullopt;
+  if (!result.ok()) return report.add(result.error(), span_of(tiers)), std::nullopt;
   return std::move(*result);
 }
 

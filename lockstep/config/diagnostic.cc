@@ -1,6 +1,7 @@
 #include "lockstep/config/diagnostic.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -67,6 +68,11 @@ bool Sources::is_file(std::string_view name) const {
   return found == sources_.end() || found->second.is_file;
 }
 
+std::string Sources::beside(const Span& span, const std::string& name) const {
+  if (!span.known() || !is_file(span.file)) return name;
+  return (std::filesystem::path(span.file).parent_path() / name).string();
+}
+
 std::string_view Sources::line(std::string_view name, int number) const {
   const auto found = sources_.find(name);
   if (found == sources_.end()) return {};
@@ -80,6 +86,11 @@ std::string_view Sources::line(std::string_view name, int number) const {
 }
 
 void Report::add(Diagnostic diagnostic) { diagnostics_.push_back(std::move(diagnostic)); }
+
+void Report::add(const Error& error, const Span& span) {
+  diagnostics_.push_back(to_diagnostic(error));
+  diagnostics_.back().primary.span = span;
+}
 
 int Report::num_errors() const {
   return static_cast<int>(

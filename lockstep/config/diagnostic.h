@@ -57,6 +57,8 @@ class Sources {
   int append_line(const std::string& name, std::string_view line);
   void merge(const Sources& other);
   bool is_file(std::string_view name) const;
+  // Where a file lies that is called so at `span`: beside the file that names it, if one does.
+  std::string beside(const Span& span, const std::string& name) const;
   // Line `number` without its line end; empty when there is none.
   std::string_view line(std::string_view name, int number) const;
 
@@ -79,7 +81,7 @@ class Report {
   Sources sources;
 
   void add(Diagnostic diagnostic);
-  void add(const Error& error) { add(to_diagnostic(error)); }
+  void add(const Error& error, const Span& span = {});  // at that place, which may be unknown
   std::span<const Diagnostic> diagnostics() const { return diagnostics_; }
   int num_errors() const;
   bool ok() const { return num_errors() == 0; }

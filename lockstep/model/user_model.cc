@@ -457,9 +457,7 @@ std::optional<ModelConfig> model_from(const config::Value& table, config::Report
       model.name = row->config.name + "-variant";
       choose(settings, "family", kAllFamilies, model.family);
     } else {
-      config::Diagnostic unknown = config::to_diagnostic(row.error());
-      unknown.primary.span = settings.span("like");
-      report.add(std::move(unknown));
+      report.add(row.error(), settings.span("like"));
     }
   }
   for (Key& key : all_keys(model)) fill(settings, key);

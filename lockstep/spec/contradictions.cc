@@ -11,15 +11,15 @@
 #include "lockstep/spec/step.h"
 
 namespace lockstep::spec {
-namespace {
 
-constexpr std::int64_t kLongestProgram = std::int64_t{1} << 24;  // what program::lower takes
-
-// "4 or 8": the multiples of `unit` around `wanted`, none below 1.
 std::string nearest_multiples(std::int64_t wanted, std::int64_t unit) {
   const std::int64_t below = wanted / unit * unit;
   return below > 0 ? join_parts(below, " or ", below + unit) : std::to_string(below + unit);
 }
+
+namespace {
+
+constexpr std::int64_t kLongestProgram = std::int64_t{1} << 24;  // what program::lower takes
 
 class Rules {
  public:

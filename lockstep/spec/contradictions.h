@@ -54,6 +54,8 @@ struct Contradiction {
   // Help in place of the error's where one of these keys was set over a run file, and so is the one to change.
   std::vector<std::pair<std::string, std::string>> nearest = {};
 };
+// "4 or 8": the multiples of `unit` around `wanted`, none below 1.
+std::string nearest_multiples(std::int64_t wanted, std::int64_t unit);
 
 // Every rule that does not hold, in a fixed order; the header of spec.h lists them. Degrees whose
 // product cannot be counted are reported alone.

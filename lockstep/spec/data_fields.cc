@@ -1,7 +1,6 @@
 #include "lockstep/spec/data_fields.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
@@ -62,12 +61,6 @@ void check_seed(const config::Settings& settings, std::vector<Contradiction>& fo
                     {{"data.seed"}, "follows train.seed where it is not set"}}});
 }
 
-std::string beside(const std::string& file, const config::Span& span,
-                   const config::Sources& sources) {
-  if (!span.known() || !sources.is_file(span.file)) return file;
-  return (std::filesystem::path(span.file).parent_path() / file).string();
-}
-
 }  // namespace
 
 std::vector<config::Field> data_fields() {
@@ -125,7 +118,7 @@ data::Corpus read_corpus(const config::Settings& settings, const config::Sources
   data::Corpus corpus;
   if (!settings.is_set("data.files")) return corpus;
   for (const std::string& file : settings.texts("data.files"))
-    corpus.files.push_back(beside(file, settings.span("data.files"), sources));
+    corpus.files.push_back(sources.beside(settings.span("data.files"), file));
   corpus.weights = settings.reals("data.weights");
   corpus.shares = {};
   std::ranges::copy(settings.reals("data.split"), corpus.shares.begin());

@@ -1,6 +1,5 @@
 #include "lockstep/spec/spec.h"
 
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -18,12 +17,6 @@ namespace {
 using config::Report;
 using config::Settings;
 
-void add_at(const config::Span& span, const Error& error, Report& report) {
-  config::Diagnostic diagnostic = config::to_diagnostic(error);
-  diagnostic.primary.span = span;
-  report.add(std::move(diagnostic));
-}
-
 // What `parse` makes of the text at `path`; nothing when it was refused, here or before.
 template <class T>
 std::optional<T> parsed(const Settings& settings, const char* path,
@@ -32,17 +25,16 @@ std::optional<T> parsed(const Settings& settings, const char* path,
   if (!text) return std::nullopt;
   const Result<T> made = parse(*text);
   if (made.ok()) return *made;
-  add_at(settings.span(path), made.error(), report);
+  report.add(made.error(), settings.span(path));
   return std::nullopt;
 }
 
 // A file that a run file names lies beside it. A `:` is that of a cluster, as in h100:64/4.
-std::string beside(const std::string& name, const config::Span& from, const Report& report) {
+std::string found_at(const std::string& name, const config::Span& from, const Report& report) {
   const bool is_file =
       config::looks_like_a_file(name) &&
       (name.find(':') == std::string::npos || name.ends_with(".toml") || name.ends_with(".json"));
-  if (!is_file || !from.known() || !report.sources.is_file(from.file)) return name;
-  return (std::filesystem::path(from.file).parent_path() / name).string();
+  return is_file ? report.sources.beside(from, name) : name;
 }
 
 // Takes over what was found while reading something that `from` names, apart from the first
@@ -86,14 +78,14 @@ std::optional<model::ModelConfig> read_model(const config::Value& root, Report& 
   if (name != nullptr && name->value.kind != config::ValueKind::kString) return std::nullopt;
   Report own;
   if (name != nullptr && table.entries.size() == 1) {
-    auto model = model::find_model(beside(name->value.text, name->value.span, report), own);
+    auto model = model::find_model(found_at(name->value.text, name->value.span, report), own);
     take_over(own, name->value.span, report);
     return model;
   }
   const config::Span from = name == nullptr ? section->key_span : name->value.span;
   if (name != nullptr && table.find("like") == nullptr) {
     const Result<model::CatalogRow> row = model::find(name->value.text);
-    if (!row.ok() && !describes(table)) return add_at(from, row.error(), report), std::nullopt;
+    if (!row.ok() && !describes(table)) return report.add(row.error(), from), std::nullopt;
     if (row.ok()) table.entries.push_back({"like", name->key_span, name->value});
   }
   Report already_reported;
@@ -128,7 +120,7 @@ std::optional<cluster::Cluster> read_cluster(const Settings& settings, Report& r
   if (!name) return std::nullopt;
   const config::Span span = settings.span("cluster.name");
   Report own;
-  auto found = cluster::find_cluster(beside(*name, span, report), own);
+  auto found = cluster::find_cluster(found_at(*name, span, report), own);
   take_over(own, span, report);
   return found;
 }
@@ -204,12 +196,6 @@ std::int64_t Spec::num_microbatches() const { return spec::num_microbatches(layo
 
 std::string to_text(const Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
-  const auto counted = [](std::int64_t n, const char* what) {
-    return join_parts(with_commas(n), " ", what,
-                      n == 1                                   ? ""
-                      : what == std::string_view("microbatch") ? "es"
-                                                               : "s");
-  };
   const std::string where = spec.cluster ? spec.cluster->name : counted(spec.world(), "rank");
   const std::string model = spec.model.name.empty() ? "a model of its own" : spec.model.name;
   std::string text =
