@@ -41,50 +41,6 @@ class Curve {
   std::vector<Level> levels_;
 };
 
-Ink ink_of(PassKind kind) {
-  switch (kind) {
-    case PassKind::kForward:
-      return Ink::kForward;
-    case PassKind::kBackward:
-      return Ink::kBackward;
-    case PassKind::kInputGrad:
-      return Ink::kInputGrad;
-    case PassKind::kWeightGrad:
-      return Ink::kWeightGrad;
-  }
-  return Ink::kOther;
-}
-
-Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
-  const auto passes = schedule.passes(coord);
-  const auto& timed = times.coords[static_cast<std::size_t>(coord.value)];
-  LS_CHECK(timed.size() == passes.size(), "times of ", timed.size(), " of ", passes.size(),
-           " passes");
-  Lane compute = {LaneKind::kCompute, "compute", {}};
-  Curve memory;
-  memory.hold({}, 0);
-  int held = 0;
-  const auto hold = [&](Seconds time) {
-    memory.hold(time, static_cast<double>(held) / schedule.shape().chunks);
-  };
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    const pipeline::Pass& pass = passes[i];
-    if (pass.kind == PassKind::kForward) ++held;
-    hold(timed[i].start);
-    if (pass.kind == PassKind::kBackward || pass.kind == PassKind::kWeightGrad) --held;
-    hold(timed[i].end);
-    if (timed[i].start == timed[i].end) continue;
-    compute.bars.push_back({.start = timed[i].start,
-                            .end = timed[i].end,
-                            .ink = ink_of(pass.kind),
-                            .microbatch = pass.microbatch.value,
-                            .stage = pass.stage.value,
-                            .chunk = pass.stage.value / schedule.shape().coords,
-                            .name = to_text(pass)});
-  }
-  return {coord, {std::move(compute)}, memory.take()};
-}
-
 Ink ink_of(OpKind kind) {
   switch (kind) {
     case OpKind::kForward:
@@ -118,6 +74,36 @@ Ink ink_of(OpKind kind) {
       return Ink::kOther;
   }
   return Ink::kOther;
+}
+
+Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
+  const auto passes = schedule.passes(coord);
+  const auto& timed = times.coords[static_cast<std::size_t>(coord.value)];
+  LS_CHECK(timed.size() == passes.size(), "times of ", timed.size(), " of ", passes.size(),
+           " passes");
+  Lane compute = {LaneKind::kCompute, "compute", {}};
+  Curve memory;
+  memory.hold({}, 0);
+  int held = 0;
+  const auto hold = [&](Seconds time) {
+    memory.hold(time, static_cast<double>(held) / schedule.shape().chunks);
+  };
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    const pipeline::Pass& pass = passes[i];
+    if (pass.kind == PassKind::kForward) ++held;
+    hold(timed[i].start);
+    if (pass.kind == PassKind::kBackward || pass.kind == PassKind::kWeightGrad) --held;
+    hold(timed[i].end);
+    if (timed[i].start == timed[i].end) continue;
+    compute.bars.push_back({.start = timed[i].start,
+                            .end = timed[i].end,
+                            .ink = ink_of(program::op_kind(pass.kind)),
+                            .microbatch = pass.microbatch.value,
+                            .stage = pass.stage.value,
+                            .chunk = pass.stage.value / schedule.shape().coords,
+                            .name = to_text(pass)});
+  }
+  return {coord, {std::move(compute)}, memory.take()};
 }
 
 // The bars and levels of one program's coordinates.

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "lockstep/base/check.h"
+
 namespace lockstep::program {
 namespace {
 
@@ -48,6 +50,21 @@ static_assert(static_cast<int>(Reach::kDataTensorPipeline) + 1 == kNumReaches);
 const OpRow& op_row(OpKind kind) { return kRows[static_cast<std::size_t>(kind)]; }
 
 std::span<const OpRow> op_table() { return kRows; }
+
+OpKind op_kind(pipeline::PassKind kind) {
+  using pipeline::PassKind;
+  switch (kind) {
+    case PassKind::kForward:
+      return OpKind::kForward;
+    case PassKind::kBackward:
+      return OpKind::kBackward;
+    case PassKind::kInputGrad:
+      return OpKind::kInputGrad;
+    case PassKind::kWeightGrad:
+      return OpKind::kWeightGrad;
+  }
+  LS_CHECK(false, "pass of kind ", static_cast<int>(kind));
+}
 
 Reach usual_reach(const StepShape& step, OpKind kind) {
   switch (kind) {

@@ -35,6 +35,8 @@ std::span<const OpRow> op_table();  // in the order of OpKind
 // Whether all it meets come to it at once, in the order of their lists, and the last is waited for.
 inline bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
 
+OpKind op_kind(pipeline::PassKind kind);  // of the ops that a pass is made of
+
 // The reach that the kind needs in such a step.
 Reach usual_reach(const StepShape& step, OpKind kind);
 

@@ -1,29 +1,15 @@
 #include <utility>
 
-#include "lockstep/base/check.h"
+#include "lockstep/program/op_table.h"
 #include "lockstep/program/passes/passes.h"
 
 namespace lockstep::program {
 namespace {
 
-OpKind unit_kind(pipeline::PassKind kind) {
-  switch (kind) {
-    case pipeline::PassKind::kForward:
-      return OpKind::kForward;
-    case pipeline::PassKind::kBackward:
-      return OpKind::kBackward;
-    case pipeline::PassKind::kInputGrad:
-      return OpKind::kInputGrad;
-    case pipeline::PassKind::kWeightGrad:
-      return OpKind::kWeightGrad;
-  }
-  LS_CHECK(false, "pass of kind ", static_cast<int>(kind));
-}
-
 void append_units(const StepShape& step, const pipeline::Pass& pass, std::vector<Op>& compute) {
   const auto stage = static_cast<std::size_t>(pass.stage.value);
   const std::int32_t first = step.stage_begin[stage], last = step.stage_begin[stage + 1] - 1;
-  const OpKind kind = unit_kind(pass.kind);
+  const OpKind kind = op_kind(pass.kind);
   const auto append = [&](std::int32_t unit) {
     const bool is_split = kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
     if (unit == step.head() && kind == OpKind::kWeightGrad) return;
