@@ -27,7 +27,7 @@ struct UnitTimes {
   double gather = 0, reduce = 0, reduce_across = 0, update = 0;
 };
 
-// Groups and volumes as cost/step_time.cc has them, a unit at a time.
+// Volumes as cost/step_time.cc has them, a unit at a time.
 class UnitPrices {
  public:
   UnitPrices(const PriceRequest& r, const PassTimes& passes)
@@ -44,10 +44,10 @@ class UnitPrices {
     head_ = unit(head);
     if (s.tied && !shares_embedding)
       tied_ = reduce_seconds(fabric_, head.tensor / r.tp * r.stack.reduce_bytes,
-                             {2, stride_of_pipe() * (r.pp - 1)});
+                             {2, r.pipe_stride() * (r.pp - 1)});
     norm_ = reduce_seconds(fabric_, 8, {r.devices(), 1});
     const double bytes = 2 * r.tokens() * s.hidden / r.tp;
-    send_ = r.pp > 1 ? std::min(hop_seconds(fabric_, bytes, stride_of_pipe()), passes.hop) : 0;
+    send_ = r.pp > 1 ? std::min(hop_seconds(fabric_, bytes, r.pipe_stride()), passes.hop) : 0;
   }
 
   double time(const Op& op, int last) const {
@@ -87,20 +87,10 @@ class UnitPrices {
   double latency() const { return passes_.hop - send_; }
 
  private:
-  double stride_of_data() const {
-    return r_.placement == cost::Placement::kDataInside ? r_.tp : r_.tp * r_.pp;
-  }
-  double stride_of_pipe() const {
-    return r_.placement == cost::Placement::kDataInside ? r_.tp * r_.cp * r_.dp : r_.tp * r_.cp;
-  }
-
   UnitTimes unit(const PartParams& params) const {
-    const double dense = params.tensor / r_.tp + params.replicated;
-    const double expert = params.expert / (r_.ep * r_.etp);
-    const double copies = std::max(1.0, r_.tp * r_.cp * r_.dp / (r_.ep * r_.etp));
-    const cost::Members shards{r_.shard_group(), stride_of_data()};
-    const cost::Members experts{
-        copies, r_.ep * r_.etp * (r_.placement == cost::Placement::kDataInside ? 1 : r_.pp)};
+    const auto [dense, expert] = on_rank(r_, params);
+    const cost::Members shards{r_.shard_group(), r_.data_stride()};
+    const cost::Members experts{r_.expert_copies(), r_.expert_stride()};
     const auto gather = [&](double bytes) {
       return gather_seconds(fabric_, dense * bytes, shards) +
              gather_seconds(fabric_, expert * bytes, experts);
@@ -110,9 +100,9 @@ class UnitPrices {
     times.reduce = gather(r_.stack.reduce_bytes) * (r_.zero == 0 ? 2 : 1);
     times.reduce_across =
         reduce_seconds(fabric_, dense * r_.stack.reduce_bytes / r_.shard_group(),
-                       {r_.dp * r_.cp / r_.shard_group(), stride_of_data() * r_.shard_group()});
+                       {r_.dp * r_.cp / r_.shard_group(), r_.data_stride() * r_.shard_group()});
     times.update = cost::optimizer_seconds(
-        r_, r_.zero >= 1 ? dense / r_.shard_group() + expert / copies : dense + expert);
+        r_, r_.zero >= 1 ? dense / r_.shard_group() + expert / r_.expert_copies() : dense + expert);
     return times;
   }
 

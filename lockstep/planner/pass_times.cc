@@ -10,11 +10,8 @@ PassTimes pass_times(const cost::PriceRequest& request) {
   r.others = r.default_keep();
   r.recomputed = inputs ? 1 : 0;  // so that others are priced too
   const cost::LayerTimes times = cost::layer_times(r);
-  const double share = r.shape->expert_layers() / r.shape->layers;
-  const auto layer = [&](const cost::KindTimes& kind) {
-    return cost::mean_of(kind.routed, kind.plain, share);
-  };
-  const cost::LayerTime made = layer(times.made), kept = inputs ? layer(times.others) : made;
+  const cost::LayerTime made = mean_of(*r.shape, times.made);
+  const cost::LayerTime kept = inputs ? mean_of(*r.shape, times.others) : made;
   PassTimes found;
   found.forward = kept.forward();
   found.backward = kept.backward();

@@ -178,10 +178,8 @@ class Walker {
     floor.kept = {.made = floor.some.others, .others = {}, .head = floor.some.head};
     slower_ = 1 + cost::spread_seconds(request, {.forward = 1});
     const cost::ModelShape& shape = *request.shape;
-    const auto layer = [&](const cost::KindTimes& kind) {
-      return cost::mean_of(kind.routed, kind.plain, shape.expert_layers() / shape.layers);
-    };
-    const cost::LayerTime kept = layer(floor.kept.made), made = layer(floor.some.made);
+    const cost::LayerTime kept = mean_of(shape, floor.kept.made);
+    const cost::LayerTime made = mean_of(shape, floor.some.made);
     const double all = request.microbatches() * shape.layers * kRounding;
     floor.forward = all * kept.forward();
     floor.backward = all * kept.backward();
@@ -318,11 +316,10 @@ bool same_degrees(const PriceRequest& a, const PriceRequest& b) {
 double hoped_seconds(const PriceRequest& r, const StepTime& time, const cost::LayerTimes& layers) {
   if (r.pp <= 1 || r.chunks > 1) return time.total();
   const cost::ModelShape& shape = *r.shape;
-  const double routed = shape.expert_layers() / shape.layers,
-               recomputed = cost::recomputed_share(r);
+  const double recomputed = cost::recomputed_share(r);
   const cost::LayerTime layer =
-      cost::mean_of(cost::mean_of(layers.made.routed, layers.others.routed, recomputed),
-                    cost::mean_of(layers.made.plain, layers.others.plain, recomputed), routed);
+      mean_of(shape, {.plain = mean_of(layers.made.plain, layers.others.plain, recomputed),
+                      .routed = mean_of(layers.made.routed, layers.others.routed, recomputed)});
   const double one = layer.forward() + layer.backward(),
                head = layers.head.forward + layers.head.backward;
   double slowest = kInfinity;

@@ -36,6 +36,11 @@ LayerTimes layer_times(const PriceRequest& request);
 // Where this share of the layers is as `made`, their mean with the others.
 LayerTime mean_of(const LayerTime& made, const LayerTime& others, double share);
 
+// Of the layers of a model, some with experts.
+inline LayerTime mean_of(const ModelShape& shape, const KindTimes& kinds) {
+  return mean_of(kinds.routed, kinds.plain, shape.expert_layers() / shape.layers);
+}
+
 // Share by which that many ranks that meet after every pass lengthen it.
 double wait_share(const PriceRequest& request, double ranks);
 

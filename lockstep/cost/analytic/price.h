@@ -12,6 +12,7 @@
 // Pure functions of plain values; any thread may call them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -119,7 +120,23 @@ struct PriceRequest {
   }
   Keep default_keep() const { return recomputed > 0 ? others : Keep::kAll; }
   double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
+  // From a rank to the next that shares its states, and to that of the next stage.
+  double data_stride() const { return placement == Placement::kDataInside ? tp : tp * pp; }
+  double pipe_stride() const {
+    return placement == Placement::kDataInside ? tp * cp * dp : tp * cp;
+  }
+  // Ranks that hold the same experts, and from one to the next.
+  double expert_copies() const { return std::max(1.0, tp * cp * dp / (ep * etp)); }
+  double expert_stride() const { return ep * etp * (placement == Placement::kDataInside ? 1 : pp); }
 };
+
+// Parameters of one rank, before sharding over data.
+struct RankParams {
+  double dense = 0, expert = 0;
+};
+inline RankParams on_rank(const PriceRequest& r, const PartParams& params) {
+  return {params.tensor / r.tp + params.replicated, params.expert / (r.ep * r.etp)};
+}
 
 // Seconds of one step on the slowest rank. The total is the sum of all others.
 struct StepTime {

@@ -10,13 +10,10 @@ namespace lockstep::cost {
 namespace {
 
 void add_states(const PriceRequest& r, const StageSplit& split, double stage, Memory& memory) {
-  const PartParams params = stage_params(r, split, stage);
-  const double dense = params.tensor / r.tp + params.replicated;
-  const double expert = params.expert / (r.ep * r.etp);
-  const double n = r.shard_group();
-  const double edp = std::max(1.0, r.tp * r.cp * r.dp / (r.ep * r.etp));
+  const RankParams own = on_rank(r, stage_params(r, split, stage));
+  const double n = r.shard_group(), edp = r.expert_copies();
   const auto share = [&](int from, double bytes) {
-    return bytes * (dense / (r.zero >= from ? n : 1) + expert / (r.zero >= from ? edp : 1));
+    return bytes * (own.dense / (r.zero >= from ? n : 1) + own.expert / (r.zero >= from ? edp : 1));
   };
   memory.weights = share(3, r.stack.weight_bytes);
   // A pipeline adds up gradients of microbatches, so stage 2 keeps them whole unless each is reduced.
@@ -27,8 +24,9 @@ void add_states(const PriceRequest& r, const StageSplit& split, double stage, Me
 
 double layer_params_on_rank(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
-  const PartParams one = s.has_experts() ? expert_layer_params(s) : plain_layer_params(s);
-  return one.tensor / r.tp + one.replicated + one.expert / (r.ep * r.etp);
+  const RankParams one =
+      on_rank(r, s.has_experts() ? expert_layer_params(s) : plain_layer_params(s));
+  return one.dense + one.expert;
 }
 
 // What ZeRO-3 gathers, in 16 bits. In the backward pass of a block: the block and the one before it, the whole

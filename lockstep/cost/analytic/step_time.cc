@@ -18,29 +18,19 @@ struct Pricing {
   explicit Pricing(const PriceRequest& request)
       : r(request), fabric{request.cluster, request.rates, 1} {}
   double rate(Term term) const { return (*r.rates)[term]; }
-  double stride_of_data() const {
-    return r.placement == Placement::kDataInside ? r.tp : r.tp * r.pp;
-  }
-  double stride_of_pipe() const {
-    return r.placement == Placement::kDataInside ? r.tp * r.cp * r.dp : r.tp * r.cp;
-  }
 };
 
 double overlapped(double compute, double communication, double tax) {
   return std::max(compute, communication) + tax * std::min(compute, communication);
 }
 
-struct Parameters {
-  double dense = 0, expert = 0;  // of one rank, before sharding over data
-};
-
-Parameters busiest_parameters(const PriceRequest& r, const StageSplit& split) {
-  Parameters most;
+RankParams busiest_parameters(const PriceRequest& r, const StageSplit& split) {
+  RankParams most;
   for (const double stage : {0.0, 1.0, r.pp - 1}) {
     if (stage > r.pp - 1) continue;
-    const PartParams params = stage_params(r, split, stage);
-    most.dense = std::max(most.dense, params.tensor / r.tp + params.replicated);
-    most.expert = std::max(most.expert, params.expert / (r.ep * r.etp));
+    const RankParams own = on_rank(r, stage_params(r, split, stage));
+    most.dense = std::max(most.dense, own.dense);
+    most.expert = std::max(most.expert, own.expert);
   }
   return most;
 }
@@ -50,11 +40,10 @@ struct DataTime {
 };
 
 // Gradients once reduced and, where the optimizer is sharded, parameters once gathered.
-DataTime data_time(const Pricing& p, const Parameters& own) {
+DataTime data_time(const Pricing& p, const RankParams& own) {
   const PriceRequest& r = p.r;
-  const Members dense{r.shard_group(), p.stride_of_data()};
-  const Members experts{std::max(1.0, r.tp * r.cp * r.dp / (r.ep * r.etp)),
-                        r.ep * r.etp * (r.placement == Placement::kDataInside ? 1 : r.pp)};
+  const Members dense{r.shard_group(), r.data_stride()};
+  const Members experts{r.expert_copies(), r.expert_stride()};
   const double replicas = r.dp * r.cp / r.shard_group();
   DataTime time;
   const double grads = r.stack.reduce_bytes, weights = 2;
@@ -67,7 +56,7 @@ DataTime data_time(const Pricing& p, const Parameters& own) {
   if (r.zero == 0) time.gather = 0;
   if (replicas > 1)
     time.reduce += reduce_seconds(fabric, own.dense * grads / r.shard_group(),
-                                  {replicas, p.stride_of_data() * r.shard_group()});
+                                  {replicas, r.data_stride() * r.shard_group()});
   return time;
 }
 
@@ -135,7 +124,7 @@ void add_pipe(const Pricing& p, StepTime& time) {
 double hop_seconds(const PriceRequest& r) {
   if (r.pp <= 1) return 0;
   const Pricing p(r);
-  return hop_seconds(p.fabric, 2 * r.tokens() * r.shape->hidden / r.tp, p.stride_of_pipe());
+  return hop_seconds(p.fabric, 2 * r.tokens() * r.shape->hidden / r.tp, r.pipe_stride());
 }
 
 double spread_seconds(const PriceRequest& r, const StepTime& time) {
@@ -179,7 +168,7 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   const double forward = mixed([](const LayerTime& l) { return l.forward(); });
   const double backward = mixed([](const LayerTime& l) { return l.backward(); });
 
-  const Parameters own = busiest_parameters(r, split);
+  const RankParams own = busiest_parameters(r, split);
   const DataTime data = data_time(p, own);
   const double m = r.microbatches(), head_time = head.forward + head.backward;
   const auto exposed = [&](double layers) {
@@ -205,7 +194,7 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   time.bubble = bubble(p, data, {inside, forward, backward}, head, busy(layers, time.head / m));
   add_pipe(p, time);
   const double shards = r.zero >= 1 ? r.shard_group() : 1;
-  const double expert_shards = r.zero >= 1 ? std::max(1.0, r.tp * r.cp * r.dp / (r.ep * r.etp)) : 1;
+  const double expert_shards = r.zero >= 1 ? r.expert_copies() : 1;
   time.optimizer = optimizer_seconds(r, own.dense / shards + own.expert / expert_shards);
   time.spread = spread_seconds(r, time);
   return time;
