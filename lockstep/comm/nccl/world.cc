@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/c10d/process_world.h"
 #include "lockstep/tensor/as_buffer.h"
 
@@ -131,8 +132,11 @@ class NcclCommunicator final : public comm::Communicator {
 
 c10::DeviceIndex own_device(const Rendezvous& rendezvous) {
   const std::optional<std::string> local = process_environment("LOCAL_RANK");
-  const int index = local ? std::atoi(local->c_str()) : rendezvous.rank.value;
-  return static_cast<c10::DeviceIndex>(index % std::max<int>(1, c10::cuda::device_count()));
+  const std::optional<int> index = local ? number_in<int>(*local) : rendezvous.rank.value;
+  if (!index || *index < 0)
+    throw WorldError({Code::kUnsuitableEnvironment, "LOCAL_RANK is no number: " + *local,
+                      "start ranks by torchrun, or set LOCAL_RANK to a device's number"});
+  return static_cast<c10::DeviceIndex>(*index % std::max<int>(1, c10::cuda::device_count()));
 }
 
 class NcclWorld final : public ProcessWorld {
