@@ -1,4 +1,4 @@
-// lockstep train: its command line. What it does is in torch/train.cc.
+// lockstep train: its command line. What it does is in torch/run.cc.
 #include <vector>
 
 #include "cli/engine.h"

@@ -1,7 +1,7 @@
 // What share of its data sheet a device reaches, term by term: the numbers that turn FLOPs and bytes into
 // seconds. Each was fitted on published runs of the calibration split (bench/fit_rates.cc, docs/accuracy.md)
 // or taken from a source, and carries the band within which it is known. There is no factor over a whole
-// step. A `calibrate` file of one's own machine replaces them (cost/calibrated_prices.h).
+// step. A `calibrate` file of one's own machine replaces them (cost/measured/calibrated_prices.h).
 #pragma once
 
 #include <array>

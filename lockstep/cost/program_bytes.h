@@ -1,5 +1,5 @@
 // Sizes of every value of a program for a model: what the memory walk adds up. Tensors of passes come
-// from arch (unit_bytes.h, pass_bytes.h), states from the flat layout of each unit.
+// from model (unit_bytes.h, pass_bytes.h), states from the flat layout of each unit.
 #pragma once
 
 #include <cstdint>

@@ -276,8 +276,8 @@ std::string lines(const std::vector<RankStatus>& some) {
 
 StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
                           std::span<const comm::LastSeen> seen) {
-  LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " last_seen of ",
-           mesh.world(), " ranks");
+  LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " of ",
+           mesh.world(), " ranks were looked for");
   const Inquiry inquiry(program, mesh, seen);
   StallReport report;
   for (std::int32_t r = 0; r < mesh.world(); ++r) report.ranks.push_back(inquiry.status(Rank{r}));

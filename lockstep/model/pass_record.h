@@ -1,5 +1,5 @@
 // Writes down what a pass of a unit does: memory taken and given back, collectives of the tensor
-// ranks. Internal to arch: block_passes.cc and end_passes.cc walk through the passes of nn with it.
+// ranks. Internal to model: block_passes.cc and end_passes.cc walk through the passes of nn with it.
 #pragma once
 
 #include <cstdint>

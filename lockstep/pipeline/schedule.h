@@ -1,5 +1,5 @@
 // A pipeline schedule as plain data: for each pipeline coordinate, its compute in order, at the
-// grain of stages. Communication, ZeRO and the optimizer are added by lowering (lower.h).
+// grain of stages. Communication, ZeRO and the optimizer are added by lowering (program/lower.h).
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ struct UnitTimes {
   double gather = 0, reduce = 0, reduce_across = 0, update = 0;
 };
 
-// Volumes as cost/step_time.cc has them, a unit at a time.
+// Volumes as cost/analytic/step_time.cc has them, a unit at a time.
 class UnitPrices {
  public:
   UnitPrices(const PriceRequest& r, const PassTimes& passes)

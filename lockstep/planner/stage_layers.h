@@ -2,7 +2,7 @@
 // first one holds most microbatches, so it may have to make blocks again that later ones keep. Of a pipeline with one
 // stage per rank: the split whose slowest stage is fastest and whose every rank fits, with as few blocks made again on
 // each as that takes, found by dynamic programming (pipeline/balance.h). With chunks, whose stages are small: the one
-// that prices assume (cost/stage_split.h), with as many made again on every rank.
+// that prices assume (cost/analytic/stage_split.h), with as many made again on every rank.
 // Pure functions of plain values.
 #pragma once
 

@@ -1,5 +1,5 @@
 // What must not be lost and must not hang, seen from a shell: run folders, damaged checkpoints, full
-// disks, ranks that differ, signals while a job starts. tests/faults/kills.py has the kills.
+// disks, ranks that differ, signals while a job starts. tests/oracles/survivors_test.py has the kills.
 #include <gtest/gtest.h>
 
 #if LOCKSTEP_WITH_TORCH

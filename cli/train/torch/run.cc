@@ -165,7 +165,7 @@ Result<void> read_start(const Args& args, TrainOptions& options) {
   return {};
 }
 
-// Refuses wishes that contradict each other, and files that cannot be written.
+// Refuses options that contradict each other, and files that cannot be written.
 Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
   TrainOptions options;
   options.every = args.integer("every");

@@ -1,7 +1,7 @@
 // Memory of the rank that holds most, as a maximum over moments of the step, not a sum of maxima.
 //
 // States: ZeRO, Rajbhandari et al. (arXiv 1910.02054), section 5. Activations: tensor by tensor as
-// arch/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the formulas of
+// model/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the formulas of
 // Korthikanti et al. (arXiv 2205.05198), section 4. Moments and their transients: SimuMax's measured B200 runs
 // need them, and nothing fitted (docs/accuracy.md).
 #pragma once
