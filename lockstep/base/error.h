@@ -1,7 +1,6 @@
 // What can go wrong, in three families.
 // - Error: wrong input or an infeasible request. Data, returned in a Result.
-// - WorldError: the world failed us (a peer, the network, a disk). Thrown, caught only where work
-// is
+// - WorldError: the world failed us (a peer, the network, a disk). Thrown, caught only where work is
 //   restarted.
 // - BrokenInvariant: a bug of ours. Thrown by LS_CHECK (check.h), caught only by main and by tests.
 #pragma once
@@ -19,9 +18,6 @@ struct Error {
   std::string message;  // one sentence, no full stop: the field, its value, the limit
   std::string help;     // what to do, with the nearest legal values; may be empty
 };
-
-// "error[LS0203]: <message>" and, on a second line, the help.
-std::string to_text(const Error& error);
 
 class WorldError : public std::runtime_error {
  public:

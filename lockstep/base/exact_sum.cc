@@ -72,23 +72,6 @@ void ExactSum::add_non_finite(double x) {
   has_negative_infinity_ |= x == -kInfinity;
 }
 
-void ExactSum::add(std::span<const double> xs) {
-  for (const double x : xs) add(x);
-}
-
-void ExactSum::add(std::span<const float> xs) {
-  for (const float x : xs) add(static_cast<double>(x));
-}
-
-void ExactSum::add(const ExactSum& other) {
-  // Two loads together still fit; `other` may be *this.
-  for (std::size_t i = 0; i < kNumDigits; ++i) digits_[i] += other.digits_[i];
-  carry();
-  has_nan_ |= other.has_nan_;
-  has_positive_infinity_ |= other.has_positive_infinity_;
-  has_negative_infinity_ |= other.has_negative_infinity_;
-}
-
 double ExactSum::result() const {
   if (has_nan_ || (has_positive_infinity_ && has_negative_infinity_))
     return std::bit_cast<double>(kNanBits);

@@ -14,7 +14,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace lockstep {
 
@@ -30,9 +29,6 @@ class ExactSum {
   static constexpr std::int64_t kMaxMergedWords = std::int64_t{1} << 30;
 
   void add(double x);
-  void add(std::span<const double> xs);
-  void add(std::span<const float> xs);
-  void add(const ExactSum& other);
 
   // The nearest double to the exact sum, ties to even; beyond the largest double, infinity.
   double result() const;

@@ -59,17 +59,6 @@ std::string to_text(Seconds seconds) {
   return strf("%.1f days", s / 86400);
 }
 
-std::string to_text(Flops flops) {
-  static constexpr std::array<Multiple, 7> kMultiples = {{{"FLOP", 1},
-                                                          {"kFLOP", 1e3},
-                                                          {"MFLOP", 1e6},
-                                                          {"GFLOP", 1e9},
-                                                          {"TFLOP", 1e12},
-                                                          {"PFLOP", 1e15},
-                                                          {"EFLOP", 1e18}}};
-  return scaled(flops.value, kMultiples);
-}
-
 Result<Bytes> parse_bytes(std::string_view text) {
   static constexpr std::array<Multiple, 10> kMultiples = {{{"", 1},
                                                            {"B", 1},

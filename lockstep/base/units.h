@@ -35,8 +35,6 @@ inline constexpr double kGib = 1024.0 * 1024 * 1024;  // bytes
 std::string to_text(Bytes bytes);
 // "12 us", "3.4 ms", "2.75 s", "3 h 12 min".
 std::string to_text(Seconds seconds);
-// "989 TFLOP", "2.52 TFLOP".
-std::string to_text(Flops flops);
 
 // "67108864", "64MiB", "64 MiB", "1.5GB" (decimal multiples for kB MB GB TB, binary for KiB MiB GiB
 // TiB). Refuses negative, fractional-byte and overflowing sizes.

@@ -5,13 +5,6 @@
 namespace lockstep {
 namespace {
 
-TEST(Error, ReadsAsADiagnosticWithItsCode) {
-  EXPECT_EQ(to_text(Error{Code::kDoesNotDivide, "tp = 3 does not divide 32 heads", ""}),
-            "error[LS0203]: tp = 3 does not divide 32 heads");
-  EXPECT_EQ(to_text(Error{Code::kDoesNotDivide, "tp = 3 does not divide 32 heads", "use 2 or 4"}),
-            "error[LS0203]: tp = 3 does not divide 32 heads\n  help: use 2 or 4");
-}
-
 TEST(Error, WorldErrorsCarryTheWholeError) {
   try {
     throw IoError(Error{Code::kFileUnreadable, "cannot read a.toml", "check its permissions"});

@@ -29,7 +29,7 @@ std::uint64_t bits(double x) { return std::bit_cast<std::uint64_t>(x); }
 
 double exact_sum(const Addends& xs) {
   ExactSum sum;
-  sum.add(xs);
+  for (const double x : xs) sum.add(x);
   return sum.result();
 }
 
@@ -188,16 +188,6 @@ std::vector<ExactSum> parts_of(const Addends& xs, Random& random) {
   return parts;
 }
 
-ExactSum merged_in_random_tree(std::vector<ExactSum> parts, Random& random) {
-  while (parts.size() > 1) {
-    std::shuffle(parts.begin(), parts.end(), random);
-    const ExactSum last = parts.back();
-    parts.pop_back();
-    parts.back().add(last);
-  }
-  return parts.front();
-}
-
 ExactSum merged_as_words(const std::vector<ExactSum>& parts) {
   ExactSum::Words total{};
   for (const ExactSum& part : parts) {
@@ -205,6 +195,16 @@ ExactSum merged_as_words(const std::vector<ExactSum>& parts) {
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += words[i];
   }
   return ExactSum::from_words(total);
+}
+
+ExactSum merged_in_random_tree(std::vector<ExactSum> parts, Random& random) {
+  while (parts.size() > 1) {
+    std::shuffle(parts.begin(), parts.end(), random);
+    const ExactSum last = parts.back();
+    parts.pop_back();
+    parts.back() = merged_as_words({parts.back(), last});
+  }
+  return parts.front();
 }
 
 TEST(ExactSum, IsTheNearestDoubleInAnyOrderAndAnyPartition) {
@@ -268,14 +268,12 @@ TEST(ExactSum, WholeNumbersAddAsIntegers) {
   Random random(7);
   std::int64_t want = 0;
   ExactSum doubles, floats;
-  std::vector<float> small(1000);
   for (int i = 0; i < 1000; ++i) {
     const auto x = static_cast<std::int64_t>(below(random, 1 << 24)) - (1 << 23);
     want += x;
     doubles.add(static_cast<double>(x));
-    small[static_cast<std::size_t>(i)] = static_cast<float>(x);
+    floats.add(static_cast<float>(x));
   }
-  floats.add(small);
   EXPECT_EQ(doubles.result(), static_cast<double>(want));
   EXPECT_EQ(floats.to_words(), doubles.to_words());
 }
@@ -300,16 +298,11 @@ TEST(ExactSum, ManyMergesCarryInTime) {
   ExactSum full;
   for (int i = 0; i < 1023; ++i) full.add(kHeaviest);  // as loaded as it gets without a carry
   ExactSum chain;
-  for (int i = 0; i < 5000; ++i) {
-    ExactSum next = full;
-    next.add(chain);
-    chain = next;
-  }
+  for (int i = 0; i < 5000; ++i) chain = merged_as_words({full, chain});
   ExactSum want;
   for (int i = 0; i < 5000 * 1023; ++i) want.add(kHeaviest);
   EXPECT_EQ(chain.to_words(), want.to_words());
-  chain.add(chain);  // with itself
-  EXPECT_EQ(chain.result(), 2 * want.result());
+  EXPECT_EQ(merged_as_words({chain, chain}).result(), 2 * want.result());
 }
 
 TEST(ExactSum, AsManyWordsAsPromisedAddWithoutOverflow) {
@@ -320,18 +313,15 @@ TEST(ExactSum, AsManyWordsAsPromisedAddWithoutOverflow) {
     for (std::int64_t& word : words)
       ASSERT_FALSE(__builtin_mul_overflow(word, ExactSum::kMaxMergedWords, &word));
     const ExactSum merged = ExactSum::from_words(words);
-    for (int doubling = 1; doubling < ExactSum::kMaxMergedWords; doubling *= 2) {
-      const ExactSum half = sum;
-      sum.add(half);
-    }
+    for (int doubling = 1; doubling < ExactSum::kMaxMergedWords; doubling *= 2)
+      sum = merged_as_words({sum, sum});
     EXPECT_EQ(merged.to_words(), sum.to_words()) << x;
 
     // And then take as many addends as any other, and a merge.
     ExactSum more = merged;
     for (int i = 0; i < 1023; ++i) more.add(kHeaviest), sum.add(kHeaviest);
-    more.add(ExactSum(more));
-    sum.add(ExactSum(sum));
-    EXPECT_EQ(more.to_words(), sum.to_words()) << x;
+    EXPECT_EQ(merged_as_words({more, more}).to_words(), merged_as_words({sum, sum}).to_words())
+        << x;
   }
 }
 

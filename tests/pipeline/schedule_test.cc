@@ -34,7 +34,7 @@ TEST(Schedule, KeepsWhatItWasGiven) {
   Timetable legal = timetable;
   std::swap(legal[1][3], legal[1][4]);
   const auto made = Schedule::create({2, 1, 2}, Placement::kV, legal);
-  ASSERT_TRUE(made.ok()) << to_text(made.error());
+  ASSERT_TRUE(made.ok()) << made.error().message;
   EXPECT_EQ(to_text(*made), "0F0,0F1,0B0,0I1,0W1\n1F1,1F0,1I0,1W0,1B1\n");
   EXPECT_EQ(made->placement(), Placement::kV);
   EXPECT_TRUE(std::ranges::equal(made->passes({1}), legal[1]));

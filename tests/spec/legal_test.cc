@@ -186,7 +186,8 @@ TEST(Legal, EveryRefusalNamesBothSettingsAndTheNearestLegalOnes) {
       text += join_parts(refusal.what, ": ", to_text(asked.layout), "\n");
       for (const Error& error : errors) {
         EXPECT_NE(error.help, "") << error.message;
-        text += to_text(error) + "\n";
+        text += join_parts("error[", to_text(error.code), "]: ", error.message,
+                           "\n  help: ", error.help, "\n");
       }
       text += "\n";
       refusal.nearest(asked);

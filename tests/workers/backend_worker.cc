@@ -70,7 +70,7 @@ int run_until_failure(comm::World& world, double deadline, Rank victim, int sign
 int run(int argc, char** argv) {
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) {
-    std::fprintf(stderr, "%s\n", to_text(rendezvous.error()).c_str());
+    std::fprintf(stderr, "%s\n", rendezvous.error().message.c_str());
     return 3;
   }
   const auto rows = comm::backends();

@@ -58,7 +58,7 @@ int run(const std::vector<std::string>& arguments) {
   const Job job = job_of(tiny_spec(true, DType::kF32), arguments[0]);
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) {
-    std::fprintf(stderr, "%s\n", to_text(rendezvous.error()).c_str());
+    std::fprintf(stderr, "%s\n", rendezvous.error().message.c_str());
     return 3;
   }
   const auto world = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
@@ -79,7 +79,7 @@ int run(const std::vector<std::string>& arguments) {
     return trial.disagreement.empty() ? 0 : 1;
   } catch (const comm::CommError& error) {
     std::printf("culprit %d\n%s\n", error.culprit() ? error.culprit()->value : -1,
-                to_text(error.error()).c_str());
+                (error.error().message + "\n" + error.error().help).c_str());
     return 4;
   }
 }
