@@ -15,8 +15,8 @@ namespace lockstep {
 
 struct Error {
   Code code = Code::kBug;
-  std::string message;  // one sentence, no full stop: the field, its value, the limit
-  std::string help;     // what to do, with the nearest legal values; may be empty
+  std::string message;    // one sentence, no full stop: the field, its value, the limit
+  std::string help = {};  // what to do, with the nearest legal values; may be empty
 };
 
 class WorldError : public std::runtime_error {

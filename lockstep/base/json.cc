@@ -231,7 +231,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   const char* furthest_;
   std::vector<Open> open_;
   Json root_;
-  Error error_{Code::kSyntax, "not JSON", ""};
+  Error error_{Code::kSyntax, "not JSON"};
 };
 
 // What `json` holds, if it is of that kind.

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 Error unreadable(const std::string& path, const std::string& reason) {
-  return {Code::kFileUnreadable, "cannot read `" + path + "`: " + reason, ""};
+  return {Code::kFileUnreadable, "cannot read `" + path + "`: " + reason};
 }
 
 std::string system_reason() { return std::generic_category().message(errno); }

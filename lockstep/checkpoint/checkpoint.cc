@@ -202,20 +202,18 @@ Result<void> Checkpoint::read(const Slice& wanted, DType dtype, std::span<std::b
   const auto found = by_name_.find({wanted.tensor, wanted.role});
   const std::string who = join_parts(to_text(wanted.role), " of tensor `", wanted.tensor, "`");
   if (found == by_name_.end())
-    return Error{Code::kOtherCheckpoint, "`" + path_ + "` has no " + who, ""};
+    return Error{Code::kOtherCheckpoint, "`" + path_ + "` has no " + who};
   const TensorRecord& tensor = manifest_.tensors[found->second];
   if (tensor.shape != wanted.shape)
     return Error{
         Code::kOtherCheckpoint,
         join_parts("`", path_, "` has ", who, " of shape ", files::shape_text(tensor.shape),
-                   ", here it has ", files::shape_text(wanted.shape)),
-        ""};
+                   ", here it has ", files::shape_text(wanted.shape))};
   const auto from = files::dtype_of(tensor.type);
   if (!from || !files::widens(*from, dtype))
     return Error{Code::kOtherCheckpoint,
                  join_parts("`", path_, "` has ", who, " as ", files::to_text(tensor.type),
-                            ", which cannot become ", to_text(dtype), " without rounding"),
-                 ""};
+                            ", which cannot become ", to_text(dtype), " without rounding")};
   for (const StoredSlice& stored : tensor.slices)
     if (const auto read = read_from(tensor, stored, wanted, dtype, target); !read.ok())
       return read.error();

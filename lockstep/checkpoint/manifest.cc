@@ -367,8 +367,7 @@ Result<Manifest> join(std::vector<Manifest> parts) {
       TensorRecord& same = made.tensors[at->second];
       if (same.shape != tensor.shape || same.type != tensor.type)
         return Error{Code::kBadManifest,
-                     "writers disagree about the shape or type of tensor `" + tensor.name + "`",
-                     ""};
+                     "writers disagree about the shape or type of tensor `" + tensor.name + "`"};
       std::ranges::move(tensor.slices, std::back_inserter(same.slices));
     }
   }

@@ -10,7 +10,7 @@
 namespace lockstep::config {
 namespace {
 
-Json to_json(const Label& label) {
+Json label_json(const Label& label) {
   return Json::object({{"file", label.span.file},
                        {"line", label.span.line},
                        {"column", label.span.column},
@@ -18,29 +18,20 @@ Json to_json(const Label& label) {
                        {"label", label.text}});
 }
 
-Json to_json(const Diagnostic& d) {
-  Json secondary = Json::array();
-  for (const Label& label : d.secondary) secondary.push(to_json(label));
-  Json notes = Json::array();
-  for (const std::string& note : d.notes) notes.push(note);
+Json diagnostic_json(const Diagnostic& d) {
   return Json::object({{"severity", d.severity == Severity::kError ? "error" : "warning"},
                        {"code", to_text(d.code)},
                        {"message", d.message},
-                       {"primary", d.primary.span.known() ? to_json(d.primary) : Json()},
-                       {"secondary", std::move(secondary)},
-                       {"notes", std::move(notes)},
+                       {"primary", d.primary.span.known() ? label_json(d.primary) : Json()},
+                       {"secondary", Json::list(d.secondary, label_json)},
+                       {"notes", Json::list(d.notes)},
                        {"help", d.help.empty() ? Json() : Json(d.help)}});
 }
 
 }  // namespace
 
 Diagnostic to_diagnostic(const Error& error) {
-  return {.code = error.code,
-          .message = error.message,
-          .primary = {},
-          .secondary = {},
-          .notes = {},
-          .help = error.help};
+  return {.code = error.code, .message = error.message, .help = error.help};
 }
 
 void Sources::add(std::string name, std::string text, bool is_file) {
@@ -87,9 +78,9 @@ std::string_view Sources::line(std::string_view name, int number) const {
 
 void Report::add(Diagnostic diagnostic) { diagnostics_.push_back(std::move(diagnostic)); }
 
-void Report::add(const Error& error, const Span& span) {
+void Report::add(const Error& error, Label place) {
   diagnostics_.push_back(to_diagnostic(error));
-  diagnostics_.back().primary.span = span;
+  diagnostics_.back().primary = std::move(place);
 }
 
 int Report::num_errors() const {
@@ -145,13 +136,11 @@ std::string Report::where(std::string_view subject) const {
 }
 
 Json Report::json(std::string_view subject) const {
-  Json list = Json::array();
-  for (const Diagnostic& d : diagnostics_) list.push(to_json(d));
   return Json::object({{"schema", "lockstep.diagnostics/1"},
                        {"subject", subject.empty() ? Json() : Json(where(subject))},
                        {"errors", num_errors()},
                        {"warnings", static_cast<int>(diagnostics_.size()) - num_errors()},
-                       {"diagnostics", std::move(list)}});
+                       {"diagnostics", Json::list(diagnostics_, diagnostic_json)}});
 }
 
 }  // namespace lockstep::config

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/codes.h"
@@ -29,6 +30,9 @@ struct Span {
 };
 
 struct Label {
+  Label(Span where = {}, std::string words = "")  // NOLINT(google-explicit-constructor)
+      : span(std::move(where)), text(std::move(words)) {}
+
   Span span;
   std::string text;  // written after the carets; may be empty
 };
@@ -38,14 +42,14 @@ enum class Severity { kError, kWarning };
 struct Diagnostic {
   Severity severity = Severity::kError;
   Code code = Code::kBug;
-  std::string message;           // as in Error: names the key, the value, the limit
-  Label primary;                 // drawn with ^^^; its span may be unknown
-  std::vector<Label> secondary;  // drawn with ---
-  std::vector<std::string> notes;
-  std::string help;  // what to write instead; may be empty
+  std::string message;                // as in Error: names the key, the value, the limit
+  Label primary = {};                 // drawn with ^^^; its span may be unknown
+  std::vector<Label> secondary = {};  // drawn with ---
+  std::vector<std::string> notes = {};
+  std::string help = {};  // what to write instead; may be empty
 };
 
-// No span: the message and the help.
+// No place: the message and the help.
 Diagnostic to_diagnostic(const Error& error);
 
 // The texts that spans point into. A source that is no file (an override, an environment variable)
@@ -81,7 +85,7 @@ class Report {
   Sources sources;
 
   void add(Diagnostic diagnostic);
-  void add(const Error& error, const Span& span = {});  // at that place, which may be unknown
+  void add(const Error& error, Label place = {});
   std::span<const Diagnostic> diagnostics() const { return diagnostics_; }
   int num_errors() const;
   bool ok() const { return num_errors() == 0; }

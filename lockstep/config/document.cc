@@ -148,22 +148,14 @@ bool clip_number(const toml::parse_error& error, std::string& text,
   return oversized.emplace(std::pair(line, column), written).second;
 }
 
-void refuse(Report& report, Code code, std::string message, Label primary, std::string help) {
-  report.add({.code = code,
-              .message = std::move(message),
-              .primary = std::move(primary),
-              .secondary = {},
-              .notes = {},
-              .help = std::move(help)});
-}
-
 std::optional<Value> parse_toml(std::string_view text, const std::string& name, Report& report) {
   if (const auto at = find_deep_nesting(text, kMaxNesting); at != std::string_view::npos) {
     const std::string_view before = text.substr(0, at);
     const int line = 1 + static_cast<int>(std::ranges::count(before, '\n'));
     const int column = 1 + count_code_points(before.substr(before.rfind('\n') + 1));
-    refuse(report, Code::kSyntax, strf("nested deeper than %d levels", kMaxNesting),
-           {{name, line, column, 1}, ""}, "no setting lies that deep; is this the right file?");
+    report.add({Code::kSyntax, strf("nested deeper than %d levels", kMaxNesting),
+                "no setting lies that deep; is this the right file?"},
+               Span{name, line, column, 1});
     return std::nullopt;
   }
   TomlReader::Oversized oversized;
@@ -207,8 +199,8 @@ std::string reason_of(int error) {
 
 std::optional<std::string> read_file(const std::string& path, Span from, Report& report) {
   const auto unreadable = [&](const std::string& why, const std::string& help) {
-    refuse(report, Code::kFileUnreadable, "cannot read `" + path + "`: " + why,
-           {from, from.known() ? "named here" : ""}, help);
+    report.add({Code::kFileUnreadable, "cannot read `" + path + "`: " + why, help},
+               {from, from.known() ? "named here" : ""});
     return std::nullopt;
   };
   std::error_code ignored;
@@ -232,8 +224,8 @@ std::optional<Document> load(const std::string& path, std::vector<std::string>& 
                              const Span& from, Report& report) {
   const std::string normal = std::filesystem::path(path).lexically_normal().string();
   if (std::ranges::find(chain, normal) != chain.end()) {
-    refuse(report, Code::kConflict, "`" + path + "` extends itself", {from, "leads back to it"},
-           "remove this `extends`");
+    report.add({Code::kConflict, "`" + path + "` extends itself", "remove this `extends`"},
+               {from, "leads back to it"});
     return std::nullopt;
   }
   std::optional<std::string> text = read_file(path, from, report);
@@ -245,9 +237,9 @@ std::optional<Document> load(const std::string& path, std::vector<std::string>& 
   const Entry* extends = document ? document->find("extends") : nullptr;
   if (extends == nullptr) return document;
   if (extends->value.kind != ValueKind::kString) {
-    refuse(report, Code::kWrongType, "`extends` must be the name of a file",
-           {extends->value.span, "this is " + std::string(to_text(extends->value.kind))},
-           "write extends = \"base.toml\"");
+    report.add(
+        {Code::kWrongType, "`extends` must be the name of a file", "write extends = \"base.toml\""},
+        {extends->value.span, "this is " + std::string(to_text(extends->value.kind))});
     return std::nullopt;
   }
   const auto base_path = std::filesystem::path(path).parent_path() / extends->value.text;
@@ -290,8 +282,9 @@ std::optional<Value> read_assigned(std::string_view text, const std::string& sou
     value = parsed->entries.front().value;
   } else if (!text.empty() &&
              std::string_view("[{\"'").find(text.front()) != std::string_view::npos) {
-    refuse(report, Code::kSyntax, "this is not a TOML value", {span, ""},
-           "quote the whole argument for the shell: --set 'key=[1, 2]'");
+    report.add({Code::kSyntax, "this is not a TOML value",
+                "quote the whole argument for the shell: --set 'key=[1, 2]'"},
+               span);
     return std::nullopt;
   } else {
     value.kind = ValueKind::kString;
@@ -456,13 +449,15 @@ bool apply_override(std::string_view assignment, Document& document, Report& rep
   while (path.ends_with(' ')) path.remove_suffix(1);
   const Span key_span{"--set", line, first, std::max(1, count_code_points(path))};
   if (equals == std::string_view::npos || equals + 1 == assignment.size()) {
-    refuse(report, Code::kBadOptionValue, "this override gives no value", {key_span, ""},
-           join_parts("write --set ", path.empty() ? "layout.tp" : path, "=VALUE"));
+    report.add({Code::kBadOptionValue, "this override gives no value",
+                join_parts("write --set ", path.empty() ? "layout.tp" : path, "=VALUE")},
+               key_span);
     return false;
   }
   if (!is_dotted_path(path)) {
-    refuse(report, Code::kBadOptionValue, join_parts("`", path, "` is not a key"), {key_span, ""},
-           strf("a key is at most %d words joined by dots, such as layout.tp", kMaxNesting));
+    report.add({Code::kBadOptionValue, join_parts("`", path, "` is not a key"),
+                strf("a key is at most %d words joined by dots, such as layout.tp", kMaxNesting)},
+               key_span);
     return false;
   }
   std::string_view text = assignment.substr(equals + 1);

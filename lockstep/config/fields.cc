@@ -107,12 +107,7 @@ class ValueCheck {
 
   bool refuse(Code code, std::string message, const Value& value, std::string label,
               std::string help) {
-    report_.add({.code = code,
-                 .message = std::move(message),
-                 .primary = {value.span, std::move(label)},
-                 .secondary = {},
-                 .notes = {},
-                 .help = std::move(help)});
+    report_.add({code, std::move(message), std::move(help)}, {value.span, std::move(label)});
     return false;
   }
 
@@ -222,35 +217,29 @@ class Walk {
       const std::size_t dot = field.path.rfind('.');
       const std::string section = dot == std::string::npos ? "" : field.path.substr(0, dot);
       const Entry* table = section.empty() ? nullptr : find(root, section);
-      Diagnostic d{.code = Code::kMissingKey,
-                   .message = "`" + where_ + field.path + "` is missing",
-                   .primary = {},
-                   .secondary = {},
-                   .notes = {},
-                   .help = {}};
+      const std::string key = last_word(field.path);
+      Label place;
       if (table != nullptr)
-        d.primary = {table->key_span, "`" + last_word(field.path) + "` is not set here"};
+        place = {table->key_span, "`" + key + "` is not set here"};
       else if (section.empty())
-        d.primary = {root.span, ""};
+        place = root.span;
       // "tier[0]." is no table that could be written.
       std::string owner = where_.find('[') == std::string::npos ? where_ + section : section;
       if (owner.ends_with('.')) owner.pop_back();
-      d.help = "add " + last_word(field.path) + " = ..." +
-               (owner.empty() ? "" : " to [" + owner + "]") + ": " + field.doc;
-      report_.add(std::move(d));
+      if (!owner.empty()) owner = " to [" + owner + "]";
+      report_.add({Code::kMissingKey, "`" + where_ + field.path + "` is missing",
+                   "add " + key + " = ..." + owner + ": " + field.doc},
+                  place);
     }
   }
 
  private:
   void not_a_table(const Entry& entry, const std::string& path) {
     excuse_below(path);
-    report_.add({.code = Code::kWrongType,
-                 .message = "`" + where_ + path + "` must be a table, not " +
-                            std::string(to_text(entry.value.kind)),
-                 .primary = {entry.value.span, "this is " + std::string(to_text(entry.value.kind))},
-                 .secondary = {},
-                 .notes = {},
-                 .help = "write [" + path + "] and its keys below it"});
+    const std::string kind(to_text(entry.value.kind));
+    report_.add({Code::kWrongType, "`" + where_ + path + "` must be a table, not " + kind,
+                 "write [" + path + "] and its keys below it"},
+                {entry.value.span, "this is " + kind});
   }
 
   void unknown(const Entry& entry, const std::string& prefix) {
@@ -258,13 +247,11 @@ class Walk {
     const std::string inside = prefix.empty()
                                    ? "the " + table_.what() + " file"
                                    : "[" + where_ + prefix.substr(0, prefix.size() - 1) + "]";
-    report_.add({.code = Code::kUnknownKey,
-                 .message = (is_table ? "no table [" + where_ + prefix + shown(entry.key) + "]"
-                                      : "no key `" + shown(entry.key) + "` in " + inside),
-                 .primary = {entry.key_span, is_table ? "unknown table" : "unknown key"},
-                 .secondary = {},
-                 .notes = {},
-                 .help = advice(entry.key, prefix)});
+    report_.add({Code::kUnknownKey,
+                 is_table ? "no table [" + where_ + prefix + shown(entry.key) + "]"
+                          : "no key `" + shown(entry.key) + "` in " + inside,
+                 advice(entry.key, prefix)},
+                {entry.key_span, is_table ? "unknown table" : "unknown key"});
   }
 
   // What was meant: a foreign name for a field, a near name here, the same or a near name in
@@ -415,12 +402,9 @@ void check_variables(const FieldTable& table, std::span<const std::string> names
     if (!ours || std::ranges::find(known, name) != known.end()) continue;
     const int line = report.sources.append_line("environment", name);
     const std::string advice = did_you_mean(name, known);
-    report.add({.code = Code::kUnknownKey,
-                .message = "no key belongs to the variable `" + name + "`",
-                .primary = {{"environment", line, 1, static_cast<int>(name.size())}, ""},
-                .secondary = {},
-                .notes = {},
-                .help = advice.empty() ? "unset it" : advice});
+    report.add({Code::kUnknownKey, "no key belongs to the variable `" + name + "`",
+                advice.empty() ? "unset it" : advice},
+               Span{"environment", line, 1, static_cast<int>(name.size())});
   }
 }
 
@@ -548,8 +532,6 @@ std::string fields_text(const FieldTable& table, int width) {
 Json fields_json(const FieldTable& table) {
   Json list = Json::array();
   for (const Field& field : table.fields()) {
-    Json choices = Json::array();
-    for (const std::string& choice : field.choices) choices.push(choice);
     const Value* initial = table.initial_of(field.path);
     const auto limit = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
     list.push(Json::object(
@@ -558,7 +540,7 @@ Json fields_json(const FieldTable& table) {
          {"unit", field.unit.empty() ? Json() : Json(field.unit)},
          {"min", limit(field.min)},
          {"max", limit(field.max)},
-         {"choices", std::move(choices)},
+         {"choices", Json::list(field.choices)},
          {"required", field.required},
          {"required_unless", field.required_unless.empty() ? Json() : Json(field.required_unless)},
          {"default", initial ? to_json(*initial) : Json()},

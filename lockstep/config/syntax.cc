@@ -368,7 +368,7 @@ class Explainer {
     else
       say("key `" + name + "` is set twice", span_of(key_), "keep one of the two", "again here");
     if (const std::optional<Span> first = first_definition(is_header, name))
-      found_.secondary.push_back({*first, "first here"});
+      found_.secondary.emplace_back(*first, "first here");
     return true;
   }
 
@@ -537,12 +537,7 @@ std::optional<Value> parse_json_text(std::string_view text, const std::string& f
   if (!root) {
     Span span = reader.span(refusal.at, refusal.at);
     span.length = refusal.length;
-    report.add({.code = Code::kSyntax,
-                .message = refusal.message,
-                .primary = {span, ""},
-                .secondary = {},
-                .notes = {},
-                .help = refusal.help});
+    report.add({Code::kSyntax, refusal.message, refusal.help}, span);
   }
   return root;
 }

@@ -21,8 +21,7 @@ namespace {
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int reason = errno) {
   throw IoError({Code::kDiskFailed,
-                 "cannot " + what + " `" + path + "`: " + std::generic_category().message(reason),
-                 ""});
+                 "cannot " + what + " `" + path + "`: " + std::generic_category().message(reason)});
 }
 
 std::string parent_of(const std::string& path) {

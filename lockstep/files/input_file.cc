@@ -19,7 +19,7 @@ std::string reason(int number) { return std::generic_category().message(number);
 
 Result<InputFile> InputFile::open(const std::string& path) {
   const auto refused = [&](const std::string& why) {
-    return Error{Code::kFileUnreadable, "cannot read `" + path + "`: " + why, ""};
+    return Error{Code::kFileUnreadable, "cannot read `" + path + "`: " + why};
   };
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return refused(reason(errno));
@@ -53,7 +53,7 @@ bool InputFile::read(std::int64_t at, std::span<std::byte> into) const {
     const ssize_t got = ::pread(file_, into.data(), into.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw IoError({Code::kDiskFailed, "cannot read `" + path_ + "`: " + reason(errno), ""});
+      throw IoError({Code::kDiskFailed, "cannot read `" + path_ + "`: " + reason(errno)});
     if (got == 0) return false;
     into = into.subspan(static_cast<std::size_t>(got));
     at += got;

@@ -153,8 +153,7 @@ Result<Safetensors> Safetensors::open(const std::string& path) {
 Result<Safetensors> Safetensors::parse(ByteSpan file, const std::string& name) {
   HeaderReader reader;
   if (const auto trouble = reader.read(file))
-    return Error{Code::kBadSafetensors, "`" + name + "` is not a safetensors file: " + *trouble,
-                 ""};
+    return Error{Code::kBadSafetensors, "`" + name + "` is not a safetensors file: " + *trouble};
   Safetensors made;
   made.metadata_ = std::move(reader.metadata);
   made.data_begin_ = reader.data_begin;

@@ -35,7 +35,7 @@ CheckpointSource::CheckpointSource(checkpoint::Checkpoint checkpoint, model::Mod
 Result<CheckpointSource> CheckpointSource::open(checkpoint::Checkpoint checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   const auto refuse = [&](const std::string& why) {
-    return Error{Code::kOtherCheckpoint, "`" + checkpoint.path() + "` " + why, ""};
+    return Error{Code::kOtherCheckpoint, "`" + checkpoint.path() + "` " + why};
   };
   Result<model::ModelConfig> model = model::model_of(manifest.model);
   if (!model.ok()) return refuse("holds no model that is known here: " + model.error().message);

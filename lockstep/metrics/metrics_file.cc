@@ -63,7 +63,7 @@ Result<void> replace(const std::string& path, const std::string& text) {
   std::filesystem::rename(fresh, path, failed);
   if (!failed) return {};
   return Error{Code::kUnsuitableEnvironment,
-               join_parts("cannot replace `", path, "`: ", failed.message()), ""};
+               join_parts("cannot replace `", path, "`: ", failed.message())};
 }
 
 }  // namespace
