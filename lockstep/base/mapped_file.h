@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/base/result.h"
 
@@ -19,11 +21,12 @@ class MappedFile {
   // Refuses what is not a regular file that can be read (LS0004), with the system's reason.
   static Result<MappedFile> open(const std::string& path);
 
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
-
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const std::byte> bytes() const {
+    return {start_.get(), start_ == nullptr ? 0 : start_.get_deleter().size};
+  }
+  std::string_view text() const {  // the same
+    return {reinterpret_cast<const char*>(bytes().data()), bytes().size()};
+  }
   const std::string& path() const { return path_; }
 
   // These bytes will be read soon: starts to bring them from the disk. What lies beyond the file is passed
@@ -31,10 +34,13 @@ class MappedFile {
   void expect(std::size_t first, std::size_t count) const;
 
  private:
-  MappedFile(std::string path, std::span<const std::byte> bytes);
+  struct Unmap {
+    std::size_t size;
+    void operator()(std::byte* start) const;
+  };
 
   std::string path_;
-  std::span<const std::byte> bytes_;
+  std::unique_ptr<std::byte, Unmap> start_;
 };
 
 // Gives back the memory of the pages that lie wholly inside `part` of a MappedFile's bytes; whoever

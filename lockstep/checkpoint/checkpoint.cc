@@ -36,13 +36,11 @@ struct Checkpoint::OpenFile {
 
 Result<Checkpoint> Checkpoint::open(const std::string& path) {
   const std::string name = path + "/" + std::string(kManifestName);
-  const Result<MappedFile> text = MappedFile::open(name);
-  if (!text.ok())
-    return Error{Code::kNoCheckpoint, "`" + path + "` is no checkpoint: " + text.error().message,
+  const Result<MappedFile> file = MappedFile::open(name);
+  if (!file.ok())
+    return Error{Code::kNoCheckpoint, "`" + path + "` is no checkpoint: " + file.error().message,
                  "a checkpoint is a folder with a " + std::string(kManifestName)};
-  const std::string_view view(reinterpret_cast<const char*>(text->bytes().data()),
-                              text->bytes().size());
-  Result<Manifest> manifest = parse_manifest(view, name);
+  Result<Manifest> manifest = parse_manifest(file->text(), name);
   if (!manifest.ok()) return manifest.error();
   if (const auto covered = check_coverage(*manifest, name); !covered.ok()) return covered.error();
   if (const auto step = step_of(last_name(path)); step && *step != manifest->step)

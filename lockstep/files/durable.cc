@@ -13,15 +13,16 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 
 namespace lockstep::files {
 namespace {
 
-[[noreturn]] void fail(const std::string& what, const std::string& path, int reason = errno) {
+[[noreturn]] void fail(const std::string& what, const std::string& path) {
   throw IoError({Code::kDiskFailed,
-                 "cannot " + what + " `" + path + "`: " + std::generic_category().message(reason)});
+                 "cannot " + what + " `" + path + "`: " + std::generic_category().message(errno)});
 }
 
 std::string parent_of(const std::string& path) {
@@ -31,21 +32,10 @@ std::string parent_of(const std::string& path) {
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// An open folder; -1 where there is none, or where O_NOFOLLOW met a link.
-class Descriptor {
- public:
-  Descriptor(int at, const std::string& name, int flags)
-      : fd_(::openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator int() const { return fd_; }  // NOLINT(google-explicit-constructor): as the calls want it
-
- private:
-  const int fd_;
-};
+// None where there is no such folder, or where O_NOFOLLOW met a link.
+Descriptor open_folder(int at, const std::string& name, int flags = 0) {
+  return Descriptor(::openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags));
+}
 
 // Names in a folder; nothing when it cannot be listed.
 std::optional<std::vector<std::string>> names_in(DIR* folder) {
@@ -66,9 +56,8 @@ std::optional<std::vector<std::string>> names_in(DIR* folder) {
 
 // Names in a folder of the program's own files alone; nothing when there is anything else.
 std::optional<std::vector<std::string>> own_files(int folder, const OwnNames& is_own) {
-  const int again =
-      ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // closedir closes it
-  auto names = again < 0 ? std::nullopt : names_in(::fdopendir(again));
+  Descriptor again = open_folder(folder, ".");
+  auto names = again < 0 ? std::nullopt : names_in(::fdopendir(again.release()));
   if (!names) return std::nullopt;
   for (const std::string& name : *names) {
     struct stat status = {};
@@ -81,12 +70,7 @@ std::optional<std::vector<std::string>> own_files(int folder, const OwnNames& is
 
 class RealFile final : public OutputFile {
  public:
-  RealFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
-  RealFile(const RealFile&) = delete;
-  RealFile& operator=(const RealFile&) = delete;
-  ~RealFile() override {
-    if (file_ >= 0) ::close(file_);
-  }
+  RealFile(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
 
   // Large aligned pieces go to the device without a copy in the page cache; others through it. The
   // kernel keeps the two in order.
@@ -108,7 +92,7 @@ class RealFile final : public OutputFile {
   }
 
   void close() override {
-    const int file = std::exchange(file_, -1);
+    const int file = file_.release();
     if (file >= 0 && ::close(file) != 0) fail("close", path_);
   }
 
@@ -137,7 +121,7 @@ class RealFile final : public OutputFile {
   }
 
   const std::string path_;
-  int file_;
+  Descriptor file_;
   std::size_t at_ = 0;  // bytes written
   bool is_direct_ = false;
 };
@@ -145,14 +129,13 @@ class RealFile final : public OutputFile {
 class RealDisk final : public Disk {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path, std::int64_t size) override {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file < 0) fail("create", path);
-    auto made = std::make_unique<RealFile>(path, file);
     // posix_fallocate would write zeros where the file system cannot do it; then it is left out.
     if (size > 0 && ::fallocate(file, FALLOC_FL_KEEP_SIZE, 0, size) != 0 && errno != EOPNOTSUPP &&
         errno != ENOSYS)
       fail("reserve " + std::to_string(size) + " bytes for", path);
-    return made;
+    return std::make_unique<RealFile>(path, std::move(file));
   }
 
   void make_folder(const std::string& path) override {
@@ -164,11 +147,9 @@ class RealDisk final : public Disk {
   }
 
   void sync_folder(const std::string& path) override {
-    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const Descriptor folder = open_folder(AT_FDCWD, path);
     if (folder < 0) fail("open folder", path);
-    const int failed = ::fsync(folder) == 0 ? 0 : errno;
-    ::close(folder);
-    if (failed != 0) fail("sync folder", path, failed);
+    if (::fsync(folder) != 0) fail("sync folder", path);
   }
 
   void remove_file(const std::string& path) override {
@@ -176,8 +157,8 @@ class RealDisk final : public Disk {
   }
 
   bool remove_folder(const std::string& path, const OwnNames& is_own) override {
-    const Descriptor parent(AT_FDCWD, parent_of(path), 0);
-    const Descriptor folder(parent, name_of(path), O_NOFOLLOW);
+    const Descriptor parent = open_folder(AT_FDCWD, parent_of(path));
+    const Descriptor folder = open_folder(parent, name_of(path), O_NOFOLLOW);
     const auto names = own_files(folder, is_own);
     if (!names) return false;
     for (const std::string& name : *names)
@@ -217,8 +198,7 @@ void replace_file(Disk& disk, const std::string& path, std::string_view text) {
 }
 
 bool holds_only(const std::string& path, const OwnNames& is_own) {
-  const Descriptor folder(AT_FDCWD, path, O_NOFOLLOW);
-  return own_files(folder, is_own).has_value();
+  return own_files(open_folder(AT_FDCWD, path, O_NOFOLLOW), is_own).has_value();
 }
 
 }  // namespace lockstep::files

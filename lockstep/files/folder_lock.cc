@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -38,9 +37,8 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
                         "`: " + std::generic_category().message(errno),
                     "runs are kept apart by a lock there (flock)"});
   };
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (fd < 0) throw fail("open");
-  FolderLock lock(fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) throw fail("lock");
     const std::string owner = owner_in(fd);
@@ -51,13 +49,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
   const std::string owner = own_name() + "\n";
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, owner.data(), owner.size(), 0) < 0)
     throw fail("write to");
-  return lock;
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0) ::close(fd_);
+  return FolderLock(std::move(fd));
 }
 
 }  // namespace lockstep::files

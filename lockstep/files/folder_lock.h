@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/result.h"
 
 namespace lockstep::files {
@@ -14,13 +16,10 @@ class FolderLock {
   // REQUIRES: the folder exists. LS0106 when another holds it, with its process and host; throws IoError
   // where the file system cannot lock.
   static Result<FolderLock> take(const std::string& folder);
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&&) = delete;
-  ~FolderLock();
 
  private:
-  explicit FolderLock(int fd) : fd_(fd) {}
-  int fd_;
+  explicit FolderLock(Descriptor file) : file_(std::move(file)) {}
+  Descriptor file_;
 };
 
 }  // namespace lockstep::files

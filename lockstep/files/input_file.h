@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/result.h"
 
 namespace lockstep::files {
@@ -15,22 +17,19 @@ class InputFile {
  public:
   // Refuses what is not a regular file that can be read (LS0004), with the system's reason.
   static Result<InputFile> open(const std::string& path);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
-  ~InputFile();
 
   const std::string& path() const { return path_; }
-  std::int64_t size() const { return size_; }  // when it was opened
+  std::int64_t size() const { return opened_.size; }  // when it was opened
 
   // Fills `into` with the bytes from `at` on. False when the file ends before. Throws IoError.
   bool read(std::int64_t at, std::span<std::byte> into) const;
 
  private:
-  InputFile(std::string path, int file, std::int64_t size);
+  InputFile(std::string path, RegularFile opened)
+      : path_(std::move(path)), opened_(std::move(opened)) {}
 
   std::string path_;
-  int file_ = -1;
-  std::int64_t size_ = 0;
+  RegularFile opened_;
 };
 
 }  // namespace lockstep::files

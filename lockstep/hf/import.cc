@@ -138,8 +138,7 @@ constexpr std::int64_t kImportChunk = std::int64_t{8} << 20;
 std::optional<Json> read_json(const std::string& path, config::Report& report) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok()) return report.add(file.error()), std::nullopt;
-  const std::span<const std::byte> bytes = file->bytes();
-  Result<Json> json = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  Result<Json> json = Json::parse(file->text());
   if (json.ok()) return *std::move(json);
   report.add(Error{Code::kBadHfConfig, path + ":" + json.error().message, json.error().help});
   return std::nullopt;

@@ -34,9 +34,7 @@ Result<TokenizerFiles> tokenizer_files(const std::string& folder) {
   if (has(folder + "/" + kGeneration)) found.paths.push_back(folder + "/" + kGeneration);
   const Result<MappedFile> config = MappedFile::open(folder + "/config.json");
   if (!config.ok()) return found;
-  const auto bytes = config->bytes();
-  const Result<Json> json =
-      Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const Result<Json> json = Json::parse(config->text());
   if (!json.ok() || !json->is_object()) return found;
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (const Json* const token = json->find(key)) found.special.set(key, *token);

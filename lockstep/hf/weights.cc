@@ -34,9 +34,7 @@ using WeightMap = std::map<std::string, std::string>;
 std::optional<WeightMap> read_index(const std::string& path, config::Report& report) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok()) return report.add(file.error()), std::nullopt;
-  const auto bytes = file->bytes();
-  const Result<Json> json =
-      Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const Result<Json> json = Json::parse(file->text());
   if (!json.ok())
     return report.add(misfit("`" + path + "`: " + json.error().message)), std::nullopt;
   const Json* const map = json->is_object() ? json->find("weight_map") : nullptr;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
@@ -26,21 +27,16 @@ class AppendFile {
   static Result<AppendFile> replace(const std::string& path);  // empties one that is there
   static Result<AppendFile> extend(const std::string& path);   // goes on at its end
 
-  AppendFile(AppendFile&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-  AppendFile& operator=(AppendFile&& other) noexcept;
-  ~AppendFile();
-
   const std::string& path() const { return path_; }
   Result<void> add(std::string_view bytes);
   Result<void> sync();  // until the disk has it
 
  private:
   static Result<AppendFile> open(const std::string& path, int flags);
-  AppendFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  AppendFile(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 // After a step of training.
