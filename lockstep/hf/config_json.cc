@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/model/hf_names.h"
 #include "lockstep/model/user_model.h"
 
@@ -15,121 +16,83 @@ namespace lockstep::hf {
 namespace {
 
 // Typed look-up in an object of a config.json: every wrong value is reported, every key asked for
-// is remembered, so that the others can be told apart.
-
-// Refers to its arguments. A key whose value is null counts as absent.
+// is remembered, so that the others can be told apart. Refers to its arguments. A key whose value is
+// null counts as absent.
 class ConfigKeys {
  public:
   // `where` goes before the keys in messages: "config.json: rope_scaling.". REQUIRES: an object.
-  ConfigKeys(const Json& object, std::string where, config::Report& report);
+  ConfigKeys(const Json& object, std::string where, config::Report& report)
+      : object_(object), where_(std::move(where)), report_(report) {}
 
-  const Json* find(const std::string& key);  // null pointer: absent
-  bool is_null(const std::string& key) const;
+  const Json* find(const std::string& key) {  // null pointer: absent
+    read_.insert(key);
+    const Json* const value = object_.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  bool is_null(const std::string& key) const {
+    const Json* const value = object_.find(key);
+    return value != nullptr && value->is_null();
+  }
 
   // Absent is an error.
-  std::int64_t size(const std::string& key);
-  double real(const std::string& key);
+  std::int64_t size(const std::string& key) { return require(key), size(key, 0); }
+  double real(const std::string& key) { return require(key), real(key, 0.0); }
   // Absent means `otherwise`. After an error, too.
-  std::int64_t size(const std::string& key, std::int64_t otherwise);
-  double real(const std::string& key, double otherwise);
-  bool flag(const std::string& key, bool otherwise);
-  std::string text(const std::string& key, const std::string& otherwise);
+  std::int64_t size(const std::string& key, std::int64_t otherwise) {
+    const Json* const value = typed(key, &Json::is_int, "a whole number");
+    return value == nullptr ? otherwise : value->as_int();
+  }
+  double real(const std::string& key, double otherwise) {
+    const Json* const value = typed(key, &Json::is_number, "a number");
+    return value == nullptr ? otherwise : value->as_real();
+  }
+  bool flag(const std::string& key, bool otherwise) {
+    const Json* const value = typed(key, &Json::is_bool, "true or false");
+    return value == nullptr ? otherwise : value->as_bool();
+  }
+  std::string text(const std::string& key, const std::string& otherwise) {
+    const Json* const value = typed(key, &Json::is_text, "text");
+    return value == nullptr ? otherwise : value->as_text();
+  }
 
   // "config.json: `key` is `value`, " and why that cannot be.
-  void refuse(const std::string& key, const std::string& why, const std::string& help = "");
+  void refuse(const std::string& key, const std::string& why, const std::string& help = "") {
+    const Json* const value = find(key);
+    const std::string shown = value == nullptr ? "" : " is " + value->dump();
+    report_.add(Error{Code::kBadHfConfig, where_ + key + shown + ", " + why, help});
+  }
   // Refuses the key unless it is absent or says `wanted`.
-  void only(const std::string& key, bool wanted, const std::string& why);
+  void only(const std::string& key, bool wanted, const std::string& why) {
+    if (flag(key, wanted) != wanted) refuse(key, why);
+  }
 
   // Keys that were not asked for, in the order of the file.
-  std::vector<std::string> unread() const;
+  std::vector<std::string> unread() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : object_.members())
+      if (!read_.contains(key)) keys.push_back(key);
+    return keys;
+  }
 
  private:
-  void wrong_type(const std::string& key, const char* wanted);
-  void missing(const std::string& key);
+  // Null pointer: absent, or refused.
+  const Json* typed(const std::string& key, bool (Json::*is_wanted)() const, const char* wanted) {
+    const Json* const value = find(key);
+    if (value == nullptr || (value->*is_wanted)()) return value;
+    refuse(key, std::string("but it must be ") + wanted);
+    return nullptr;
+  }
+  void require(const std::string& key) {
+    if (find(key) == nullptr)
+      report_.add(Error{Code::kBadHfConfig, where_ + key + " is missing",
+                        "a directory that save_pretrained() of transformers wrote has it"});
+  }
 
   const Json& object_;
   const std::string where_;
   config::Report& report_;
   std::set<std::string, std::less<>> read_;
 };
-
-ConfigKeys::ConfigKeys(const Json& object, std::string where, config::Report& report)
-    : object_(object), where_(std::move(where)), report_(report) {}
-
-const Json* ConfigKeys::find(const std::string& key) {
-  read_.insert(key);
-  const Json* const value = object_.find(key);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-bool ConfigKeys::is_null(const std::string& key) const {
-  const Json* const value = object_.find(key);
-  return value != nullptr && value->is_null();
-}
-
-std::int64_t ConfigKeys::size(const std::string& key) {
-  if (find(key) == nullptr) return missing(key), 0;
-  return size(key, 0);
-}
-
-double ConfigKeys::real(const std::string& key) {
-  if (find(key) == nullptr) return missing(key), 0.0;
-  return real(key, 0.0);
-}
-
-std::int64_t ConfigKeys::size(const std::string& key, std::int64_t otherwise) {
-  const Json* const value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_int()) return wrong_type(key, "a whole number"), otherwise;
-  return value->as_int();
-}
-
-double ConfigKeys::real(const std::string& key, double otherwise) {
-  const Json* const value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_number()) return wrong_type(key, "a number"), otherwise;
-  return value->as_real();
-}
-
-bool ConfigKeys::flag(const std::string& key, bool otherwise) {
-  const Json* const value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_bool()) return wrong_type(key, "true or false"), otherwise;
-  return value->as_bool();
-}
-
-std::string ConfigKeys::text(const std::string& key, const std::string& otherwise) {
-  const Json* const value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_text()) return wrong_type(key, "text"), otherwise;
-  return value->as_text();
-}
-
-void ConfigKeys::refuse(const std::string& key, const std::string& why, const std::string& help) {
-  const Json* const value = find(key);
-  const std::string shown = value == nullptr ? "" : " is " + value->dump();
-  report_.add(Error{Code::kBadHfConfig, where_ + key + shown + ", " + why, help});
-}
-
-void ConfigKeys::only(const std::string& key, bool wanted, const std::string& why) {
-  if (flag(key, wanted) != wanted) refuse(key, why);
-}
-
-std::vector<std::string> ConfigKeys::unread() const {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : object_.members())
-    if (!read_.contains(key)) keys.push_back(key);
-  return keys;
-}
-
-void ConfigKeys::wrong_type(const std::string& key, const char* wanted) {
-  refuse(key, std::string("but it must be ") + wanted);
-}
-
-void ConfigKeys::missing(const std::string& key) {
-  report_.add(Error{Code::kBadHfConfig, where_ + key + " is missing",
-                    "a directory that save_pretrained() of transformers wrote has it"});
-}
 
 using model::Family;
 using model::ModelConfig;
@@ -146,40 +109,14 @@ constexpr std::array kTypes = {Type{"gpt2", "GPT2LMHeadModel"}, Type{"llama", "L
 // Keys that say nothing about what the model computes: where it comes from, which tokens are
 // special, how transformers stores, caches and generates, and settings of its other classes
 // (classifiers).
-constexpr std::array<std::string_view, 34> kSilent = {"architectures",
-                                                      "model_type",
-                                                      "torch_dtype",
-                                                      "dtype",
-                                                      "transformers_version",
-                                                      "_name_or_path",
-                                                      "name_or_path",
-                                                      "bos_token_id",
-                                                      "eos_token_id",
-                                                      "pad_token_id",
-                                                      "sep_token_id",
-                                                      "cls_token_id",
-                                                      "decoder_start_token_id",
-                                                      "use_cache",
-                                                      "pretraining_tp",
-                                                      "n_ctx",
-                                                      "summary_type",
-                                                      "summary_use_proj",
-                                                      "summary_activation",
-                                                      "summary_proj_to_labels",
-                                                      "summary_first_dropout",
-                                                      "task_specific_params",
-                                                      "gradient_checkpointing",
-                                                      "id2label",
-                                                      "label2id",
-                                                      "tokenizer_class",
-                                                      "output_attentions",
-                                                      "output_hidden_states",
-                                                      "return_dict",
-                                                      "is_encoder_decoder",
-                                                      "problem_type",
-                                                      "reorder_and_upcast_attn",
-                                                      "chunk_size_feed_forward",
-                                                      "_attn_implementation_autoset"};
+constexpr std::string_view kSilent =
+    "architectures model_type torch_dtype dtype transformers_version _name_or_path name_or_path "
+    "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id decoder_start_token_id "
+    "use_cache pretraining_tp n_ctx summary_type summary_use_proj summary_activation "
+    "summary_proj_to_labels summary_first_dropout task_specific_params gradient_checkpointing "
+    "id2label label2id tokenizer_class output_attentions output_hidden_states return_dict "
+    "is_encoder_decoder problem_type reorder_and_upcast_attn chunk_size_feed_forward "
+    "_attn_implementation_autoset";
 
 // --- read ---
 
@@ -314,9 +251,10 @@ class Reader {
   }
 
   void note_ignored() {
+    const std::vector<std::string_view> silent = split(kSilent, ' ');
     std::string unknown;
     for (const std::string& key : keys_.unread())
-      if (std::ranges::find(kSilent, key) == kSilent.end())
+      if (std::ranges::find(silent, key) == silent.end())
         unknown += (unknown.empty() ? "" : ", ") + key;
     if (!unknown.empty())
       read_.notes.push_back("keys that transformers' class does not use are ignored: " + unknown);
@@ -366,14 +304,9 @@ Json sorted(const Json& json) {
 }
 
 std::string_view torch_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBF16:
-      return "bfloat16";
-    case DType::kF16:
-      return "float16";
-    default:
-      return dtype == DType::kF64 ? "float64" : "float32";
-  }
+  if (dtype == DType::kBF16) return "bfloat16";
+  if (dtype == DType::kF16) return "float16";
+  return dtype == DType::kF64 ? "float64" : "float32";
 }
 
 // What `read` lacks of `model`.
