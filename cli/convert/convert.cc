@@ -13,11 +13,9 @@
 #include "lockstep/base/units.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/files/durable.h"
-#include "lockstep/hf/checkpoint_source.h"
 #include "lockstep/hf/config_json.h"
 #include "lockstep/hf/export.h"
 #include "lockstep/hf/import.h"
-#include "lockstep/hf/tokenizer_files.h"
 #include "lockstep/model/arch.h"
 
 namespace lockstep::cli {

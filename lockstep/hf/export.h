@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/files/durable.h"
 #include "lockstep/model/arch.h"
+#include "lockstep/model/model_config.h"
 
 namespace lockstep::hf {
 
@@ -27,6 +30,39 @@ class ParamSource {
   virtual Result<void> read(const std::string& name, const std::vector<std::int64_t>& shape,
                             std::int64_t first, std::span<std::byte> out) = 0;
 };
+
+// The weights of a checkpoint. One thread at a time.
+class CheckpointSource final : public ParamSource {
+ public:
+  // Refuses (LS0824) a checkpoint that does not say which model it holds, or whose weights have a type
+  // that cannot be written.
+  static Result<CheckpointSource> open(checkpoint::Checkpoint checkpoint);
+
+  const checkpoint::Manifest& manifest() const { return checkpoint_.manifest(); }
+  const model::ModelConfig& model() const { return model_; }  // nameless; init_std of the run
+
+  // The widest that its weights are stored in.
+  DType type() const override { return type_; }
+  Result<void> read(const std::string& name, const std::vector<std::int64_t>& shape,
+                    std::int64_t first, std::span<std::byte> out) override;
+
+ private:
+  CheckpointSource(checkpoint::Checkpoint checkpoint, model::ModelConfig model, DType type)
+      : checkpoint_(std::move(checkpoint)), model_(std::move(model)), type_(type) {}
+
+  checkpoint::Checkpoint checkpoint_;
+  model::ModelConfig model_;
+  DType type_;
+};
+
+// What a Hugging Face directory has besides its model: a tokenizer, and how to generate.
+struct TokenizerFiles {
+  std::vector<std::string> paths;
+  Json special = Json::object();  // keys of its config.json that name tokens: bos_token_id, ...
+};
+
+// LS0004 when the folder has none of the files that transformers' tokenizers write.
+Result<TokenizerFiles> tokenizer_files(const std::string& folder);
 
 // What transformers' own writer takes as default.
 inline constexpr Bytes kShardLimit{5'000'000'000};

@@ -13,11 +13,6 @@ namespace {
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-bool is_file(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored);
-}
-
 config::Diagnostic misfit(const std::string& message, std::vector<std::string> notes = {},
                           const std::string& help = "") {
   config::Diagnostic made;
@@ -104,6 +99,11 @@ std::optional<Weights> Weights::open(const std::string& folder, config::Report& 
                       std::move(absent)));
   if (report.num_errors() > before) return std::nullopt;
   return made;
+}
+
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
 }
 
 const Weights::Stored* Weights::find(std::string_view name) const {

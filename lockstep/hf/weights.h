@@ -15,6 +15,8 @@
 
 namespace lockstep::hf {
 
+bool is_file(const std::string& path);  // a regular one
+
 // Files stay mapped as long as it lives. Movable. Any thread may read.
 class Weights {
  public:

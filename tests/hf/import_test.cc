@@ -8,8 +8,7 @@
 #include <iterator>
 
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/hf/checkpoint_source.h"
-#include "lockstep/hf/tokenizer_files.h"
+#include "lockstep/hf/export.h"
 #include "tests/hf/tiny.h"
 #include "tests/support/model_named.h"
 
