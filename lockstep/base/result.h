@@ -53,6 +53,7 @@ class [[nodiscard]] Result<void> {
   Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return !error_.has_value(); }
+  void value() const { LS_CHECK(ok(), "a failed Result: ", error_->message); }  // REQUIRES: ok()
   const Error& error() const {
     LS_CHECK(!ok(), "no error in a Result that succeeded");
     return *error_;
@@ -63,3 +64,13 @@ class [[nodiscard]] Result<void> {
 };
 
 }  // namespace lockstep
+
+// The value of a Result; where there is none, the enclosing function returns its Error. To be the
+// whole of a statement or of an initializer: `const Json json = LS_TRY(Json::parse(text));`.
+#define LS_TRY(...)                   \
+  __extension__({                     \
+    auto ls_result = (__VA_ARGS__);   \
+    if (!ls_result.ok()) [[unlikely]] \
+      return ls_result.error();       \
+    std::move(ls_result).value();     \
+  })

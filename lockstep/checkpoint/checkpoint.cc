@@ -40,15 +40,14 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
   if (!file.ok())
     return Error{Code::kNoCheckpoint, "`" + path + "` is no checkpoint: " + file.error().message,
                  "a checkpoint is a folder with a " + std::string(kManifestName)};
-  Result<Manifest> manifest = parse_manifest(file->text(), name);
-  if (!manifest.ok()) return manifest.error();
-  if (const auto covered = check_coverage(*manifest, name); !covered.ok()) return covered.error();
-  if (const auto step = step_of(last_name(path)); step && *step != manifest->step)
+  Manifest manifest = LS_TRY(parse_manifest(file->text(), name));
+  LS_TRY(check_coverage(manifest, name));
+  if (const auto step = step_of(last_name(path)); step && *step != manifest.step)
     return Error{Code::kBadManifest,
-                 join_parts("`", name, "` is of step ", manifest->step,
+                 join_parts("`", name, "` is of step ", manifest.step,
                             ", but its folder is called `", last_name(path), "`"),
-                 "give the folder its name back: " + folder_name(manifest->step)};
-  return Checkpoint(path, *std::move(manifest));
+                 "give the folder its name back: " + folder_name(manifest.step)};
+  return Checkpoint(path, std::move(manifest));
 }
 
 Checkpoint::Checkpoint(std::string path, Manifest manifest)
@@ -107,8 +106,7 @@ Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
 }
 
 Result<void> Checkpoint::check_files() {
-  for (std::size_t i = 0; i < manifest_.files.size(); ++i)
-    if (const auto opened = file(static_cast<int>(i)); !opened.ok()) return opened.error();
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) LS_TRY(file(static_cast<int>(i)));
   return {};
 }
 
@@ -126,9 +124,8 @@ Result<const files::TensorEntry*> Checkpoint::entry_of(OpenFile& file, const Ten
 Result<void> Checkpoint::read_piece(OpenFile& file, const TensorRecord& tensor,
                                     const StoredSlice& stored, std::int64_t piece,
                                     std::span<std::byte> into) const {
-  const auto entry = entry_of(file, tensor, stored);
-  if (!entry.ok()) return entry.error();
-  const std::int64_t at = (*entry)->begin + piece * kPieceBytes;
+  const auto entry = LS_TRY(entry_of(file, tensor, stored));
+  const std::int64_t at = entry->begin + piece * kPieceBytes;
   const std::string& name = manifest_.files[static_cast<std::size_t>(stored.file)].name;
   const auto where = [&] {
     return join_parts(": bytes ", piece * kPieceBytes, " to ",
@@ -153,8 +150,7 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
                                    const Slice& wanted, DType dtype, std::span<std::byte> target) {
   const auto runs = common_runs(slice_of(tensor, stored), wanted);
   if (runs.empty()) return {};
-  const Result<OpenFile*> opened = file(stored.file);
-  if (!opened.ok()) return opened.error();
+  OpenFile* const opened = LS_TRY(file(stored.file));
   const DType from = *files::dtype_of(tensor.type);
   const auto from_size = static_cast<std::int64_t>(size_of(from));
   const auto to_size = static_cast<std::int64_t>(size_of(dtype));
@@ -169,16 +165,13 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
       // A whole piece goes where it belongs, without a stop.
       if (from == dtype && source == piece * per_piece && run.length - done >= elements) {
         const auto at = static_cast<std::size_t>((run.target + done) * to_size);
-        const auto read =
-            read_piece(**opened, tensor, stored, piece, target.subspan(at, piece_bytes));
-        if (!read.ok()) return read.error();
+        LS_TRY(read_piece(*opened, tensor, stored, piece, target.subspan(at, piece_bytes)));
         done += elements;
         continue;
       }
       if (piece != loaded) {
         piece_.resize(piece_bytes);
-        if (const auto read = read_piece(**opened, tensor, stored, piece, piece_); !read.ok())
-          return read.error();
+        LS_TRY(read_piece(*opened, tensor, stored, piece, piece_));
         loaded = piece;
       }
       const std::int64_t in_piece = source - piece * per_piece;
@@ -213,23 +206,20 @@ Result<void> Checkpoint::read(const Slice& wanted, DType dtype, std::span<std::b
                  join_parts("`", path_, "` has ", who, " as ", files::to_text(tensor.type),
                             ", which cannot become ", to_text(dtype), " without rounding")};
   for (const StoredSlice& stored : tensor.slices)
-    if (const auto read = read_from(tensor, stored, wanted, dtype, target); !read.ok())
-      return read.error();
+    LS_TRY(read_from(tensor, stored, wanted, dtype, target));
   return {};
 }
 
 Result<void> Checkpoint::verify(const std::function<void(std::int64_t)>& on_bytes) {
-  if (const auto checked = check_files(); !checked.ok()) return checked.error();
+  LS_TRY(check_files());
   for (const TensorRecord& tensor : manifest_.tensors)
     for (const StoredSlice& stored : tensor.slices) {
       OpenFile& opened = **file(stored.file);
-      if (const auto entry = entry_of(opened, tensor, stored); !entry.ok()) return entry.error();
+      LS_TRY(entry_of(opened, tensor, stored));
       const std::int64_t bytes = bytes_of_slice(tensor, stored);
       for (std::int64_t at = 0; at < bytes; at += kPieceBytes) {
         piece_.resize(static_cast<std::size_t>(std::min(bytes - at, kPieceBytes)));
-        if (const auto read = read_piece(opened, tensor, stored, at / kPieceBytes, piece_);
-            !read.ok())
-          return read.error();
+        LS_TRY(read_piece(opened, tensor, stored, at / kPieceBytes, piece_));
         if (on_bytes) on_bytes(static_cast<std::int64_t>(piece_.size()));
       }
     }
@@ -259,12 +249,11 @@ Result<Choice> newest(files::Disk& disk, const std::string& folder,
 
 Result<Checkpoint> open_at(files::Disk& disk, const std::string& path) {
   if (is_checkpoint(path)) return Checkpoint::open(path);
-  Result<Choice> found = newest(disk, path);
-  if (!found.ok()) return found.error();
-  if (!found->skipped.empty())
-    return Error{found->skipped[0].code, found->skipped[0].message,
-                 "to take an older one, name it: " + found->checkpoint.path()};
-  return std::move(found->checkpoint);
+  Choice found = LS_TRY(newest(disk, path));
+  if (!found.skipped.empty())
+    return Error{found.skipped[0].code, found.skipped[0].message,
+                 "to take an older one, name it: " + found.checkpoint.path()};
+  return std::move(found.checkpoint);
 }
 
 bool is_checkpoint(const std::string& path) {

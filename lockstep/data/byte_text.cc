@@ -8,13 +8,13 @@ Result<void> ByteDocuments::feed(std::string_view text) {
   for (const char letter : text) {
     document_.push_back(static_cast<unsigned char>(letter));
     if (letter != '\n') continue;
-    if (const Result<void> done = end_line(); !done.ok()) return done;
+    LS_TRY(end_line());
   }
   return {};
 }
 
 Result<void> ByteDocuments::end_file() {
-  if (const Result<void> done = end_line(); !done.ok()) return done;
+  LS_TRY(end_line());
   return end_document();
 }
 

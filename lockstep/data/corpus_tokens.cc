@@ -19,9 +19,8 @@ Result<std::vector<TokenFile>> open_files(const Corpus& corpus) {
   LS_CHECK(!corpus.files.empty(), "a corpus without files");
   std::vector<TokenFile> files;
   for (const std::string& name : corpus.files) {
-    Result<TokenFile> file = TokenFile::open(name);
-    if (!file.ok()) return file.error();
-    files.push_back(*std::move(file));
+    TokenFile file = LS_TRY(TokenFile::open(name));
+    files.push_back(std::move(file));
   }
   return files;
 }
@@ -37,11 +36,9 @@ struct CorpusTokens::Share {
 Result<std::unique_ptr<CorpusTokens>> CorpusTokens::open(const Corpus& corpus, Split split,
                                                          const Demand& demand) {
   LS_CHECK(demand.seq > 0 && demand.samples >= 0 && demand.vocab >= 0, "a demand of nothing");
-  Result<std::vector<TokenFile>> files = open_files(corpus);
-  if (!files.ok()) return files.error();
   std::unique_ptr<CorpusTokens> made(new CorpusTokens(demand));
-  made->files_ = *std::move(files);
-  if (const Result<void> done = made->lay_out(corpus, split); !done.ok()) return done.error();
+  made->files_ = LS_TRY(open_files(corpus));
+  LS_TRY(made->lay_out(corpus, split));
   return made;
 }
 
@@ -86,12 +83,11 @@ Result<void> CorpusTokens::lay_out(const Corpus& corpus, Split split) {
   const std::vector<double> weights = weigh(corpus, shares);
   std::vector<std::int64_t> limits;
   for (std::size_t i = 0; i < files_.size(); ++i) {
-    Result<SampleOrder> order = SampleOrder::build(files_[i].lengths(), pieces_[i],
-                                                   {demand_.seq, shares[i].samples, corpus.seed},
-                                                   what_of(files_[i], split));
-    if (!order.ok()) return order.error();
-    limits.push_back(order->samples());
-    orders_.push_back(*std::move(order));
+    SampleOrder order = LS_TRY(SampleOrder::build(files_[i].lengths(), pieces_[i],
+                                                  {demand_.seq, shares[i].samples, corpus.seed},
+                                                  what_of(files_[i], split)));
+    limits.push_back(order.samples());
+    orders_.push_back(std::move(order));
   }
   if (weights.empty()) {
     samples_ = demand_.samples > 0 ? demand_.samples : orders_[0].samples();

@@ -50,20 +50,18 @@ Result<TokenFile> TokenFile::open(const std::string& name) {
   TokenFile file(name, *std::move(bin));
   const std::span<const std::byte> bytes = file.bin_.bytes();
   if (name.ends_with(".bin") && looks_like_llmc(bytes)) {
-    const Result<LlmcHeader> header = read_llmc_header(bytes, name);
-    if (!header.ok()) return header.error();
-    file.type_ = header->type;
-    file.tokens_ = header->tokens;
+    const LlmcHeader header = LS_TRY(read_llmc_header(bytes, name));
+    file.type_ = header.type;
+    file.tokens_ = header.tokens;
     file.data_begin_ = kLlmcHeaderBytes;
-    file.only_length_ = {static_cast<std::int32_t>(header->tokens)};
+    file.only_length_ = {static_cast<std::int32_t>(header.tokens)};
     return file;
   }
-  Result<TokenIndex> index =
-      TokenIndex::open(prefix + ".idx", static_cast<std::int64_t>(bytes.size()));
-  if (!index.ok()) return index.error();
-  file.type_ = index->type();
-  file.tokens_ = index->tokens();
-  file.index_ = *std::move(index);
+  TokenIndex index =
+      LS_TRY(TokenIndex::open(prefix + ".idx", static_cast<std::int64_t>(bytes.size())));
+  file.type_ = index.type();
+  file.tokens_ = index.tokens();
+  file.index_ = std::move(index);
   return file;
 }
 

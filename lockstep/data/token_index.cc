@@ -184,10 +184,9 @@ Result<TokenIndex> TokenIndex::parse(std::span<const std::byte> bytes, const std
 }
 
 Result<TokenIndex> TokenIndex::open(const std::string& path, std::int64_t bin_bytes) {
-  Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) return file.error();
-  Result<TokenIndex> index = parse(file->bytes(), path, bin_bytes);
-  if (index.ok()) index->file_ = *std::move(file);
+  MappedFile file = LS_TRY(MappedFile::open(path));
+  Result<TokenIndex> index = parse(file.bytes(), path, bin_bytes);
+  if (index.ok()) index->file_ = std::move(file);
   return index;
 }
 

@@ -10,9 +10,8 @@
 namespace lockstep::files {
 
 Result<InputFile> InputFile::open(const std::string& path) {
-  Result<RegularFile> opened = open_regular(path);
-  if (!opened.ok()) return opened.error();
-  return InputFile(path, *std::move(opened));
+  RegularFile opened = LS_TRY(open_regular(path));
+  return InputFile(path, std::move(opened));
 }
 
 bool InputFile::read(std::int64_t at, std::span<std::byte> into) const {

@@ -143,10 +143,9 @@ std::int64_t bytes_of(const TensorInfo& info) {
 }
 
 Result<Safetensors> Safetensors::open(const std::string& path) {
-  Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) return file.error();
-  Result<Safetensors> made = parse(file->bytes(), path);
-  if (made.ok()) made->file_ = *std::move(file);
+  MappedFile file = LS_TRY(MappedFile::open(path));
+  Result<Safetensors> made = parse(file.bytes(), path);
+  if (made.ok()) made->file_ = std::move(file);
   return made;
 }
 

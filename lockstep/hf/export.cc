@@ -36,8 +36,7 @@ class TensorStream {
   Result<void> write(const model::HfTensor& tensor) {
     written_ = 0;
     if (tensor.transposed) return transposed(tensor);
-    for (std::size_t i = 0; i < tensor.pieces.size(); ++i)
-      if (const auto done = plain(tensor, i); !done.ok()) return done;
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) LS_TRY(plain(tensor, i));
     return {};
   }
 
@@ -53,8 +52,8 @@ class TensorStream {
     const std::int64_t stride = kExportChunk / static_cast<std::int64_t>(width_);
     for (std::int64_t first = 0; first < numel; first += stride) {
       chunk_.resize(static_cast<std::size_t>(std::min(stride, numel - first)) * width_);
-      if (const auto done = read(tensor, index, first, chunk_); !done.ok()) return done;
-      if (const auto done = put(tensor, chunk_); !done.ok()) return done;
+      LS_TRY(read(tensor, index, first, chunk_));
+      LS_TRY(put(tensor, chunk_));
     }
     return {};
   }
@@ -65,7 +64,7 @@ class TensorStream {
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
       pieces.push_back(piece_of(tensor, i));
       whole.emplace_back(static_cast<std::size_t>(pieces.back().numel()) * width_);
-      if (const auto done = read(tensor, i, 0, whole.back()); !done.ok()) return done;
+      LS_TRY(read(tensor, i, 0, whole.back()));
     }
     const std::vector<ByteSpan> views(whole.begin(), whole.end());
     const std::int64_t row = pieces[0].outputs * static_cast<std::int64_t>(width_);
@@ -74,7 +73,7 @@ class TensorStream {
     for (std::int64_t first = 0; first < rows; first += stride) {
       chunk_.resize(static_cast<std::size_t>(std::min(stride, rows - first) * row));
       put_transposed(pieces, views, width_, first, chunk_);
-      if (const auto done = put(tensor, chunk_); !done.ok()) return done;
+      LS_TRY(put(tensor, chunk_));
     }
     return {};
   }
@@ -133,8 +132,7 @@ Result<void> write_shard(const Shard& shard, ParamSource& params, files::Disk& d
   files::SafetensorsWriter file(disk, path, std::move(infos), {{"format", "pt"}},
                                 files::kLeastAlign);
   TensorStream stream(params, stored, file);
-  for (const files::TensorInfo& info : file.order())
-    if (const auto done = stream.write(*by_name.at(info.name)); !done.ok()) return done;
+  for (const files::TensorInfo& info : file.order()) LS_TRY(stream.write(*by_name.at(info.name)));
   file.finish();
   return {};
 }
@@ -151,9 +149,8 @@ void write_json(files::Disk& disk, const std::string& path, const Json& json) {
 }
 
 Result<void> copy_into(files::Disk& disk, const std::string& folder, const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) return file.error();
-  write_bytes(disk, folder + path.substr(path.rfind('/')), file->bytes());
+  const MappedFile file = LS_TRY(MappedFile::open(path));
+  write_bytes(disk, folder + path.substr(path.rfind('/')), file.bytes());
   return {};
 }
 
@@ -166,10 +163,7 @@ Result<void> write_weights(const model::Model& model, ParamSource& params, files
     const std::string name = shards.size() == 1
                                  ? "model.safetensors"
                                  : strf("model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    if (const auto written =
-            write_shard(shards[i], params, disk, folder + "/" + name, settings.stored);
-        !written.ok())
-      return written;
+    LS_TRY(write_shard(shards[i], params, disk, folder + "/" + name, settings.stored));
     for (const model::HfTensor& tensor : shards[i].tensors) map.push_back({tensor.name, name});
     done.bytes.value += shards[i].bytes;
   }
@@ -223,11 +217,9 @@ Result<Exported> write_directory(const model::Model& model, const Json& config, 
   Exported done;
   disk.make_folder(fresh);
   files::Unfinished unfinished(disk, fresh);
-  if (const auto written = write_weights(model, params, disk, fresh, settings, done); !written.ok())
-    return written.error();
+  LS_TRY(write_weights(model, params, disk, fresh, settings, done));
   write_json(disk, fresh + "/config.json", config);
-  for (const std::string& path : settings.beside)
-    if (const auto copied = copy_into(disk, fresh, path); !copied.ok()) return copied.error();
+  for (const std::string& path : settings.beside) LS_TRY(copy_into(disk, fresh, path));
   disk.sync_folder(fresh);
   disk.rename(fresh, final_name);
   unfinished.finished();

@@ -152,9 +152,7 @@ Result<void> stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
   for (std::int64_t first = 0; first < place.piece.rows; first += stride) {
     chunk.resize(static_cast<std::size_t>(std::min(stride, place.piece.rows - first) * row));
     HfParams::read(place, first, chunk);
-    if (auto finite = check_finite(place.name, first * place.piece.columns, chunk, place.type);
-        !finite.ok())
-      return finite;
+    LS_TRY(check_finite(place.name, first * place.piece.columns, chunk, place.type));
     file.write(chunk);
     // A transposed one needs pages of the whole tensor for every chunk.
     if (!place.piece.transposed)
@@ -183,8 +181,7 @@ Result<checkpoint::Manifest> write_weights(const Directory& directory, files::Di
   checkpoint::FileWriter file(disk, folder, checkpoint::file_name(0), std::move(slices));
   std::vector<std::byte> chunk;
   for (const checkpoint::TypedSlice& typed : file.order())
-    if (auto streamed = stream(*places.at(typed.slice.tensor), chunk, file); !streamed.ok())
-      return streamed.error();
+    LS_TRY(stream(*places.at(typed.slice.tensor), chunk, file));
   return file.finish();
 }
 
@@ -223,12 +220,11 @@ Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
   const std::string nonce = std::to_string(::getpid());
   const std::string fresh = checkpoint::begin_save(disk, folder, 0, nonce);
   files::Unfinished weights(disk, fresh);
-  Result<checkpoint::Manifest> manifest = write_weights(directory, disk, fresh, done);
-  if (!manifest.ok()) return manifest.error();
-  manifest->model = model::model_facts(directory.config.model);
-  manifest->layout = "a Hugging Face " + directory.model_type + " directory";
-  manifest->lockstep = lockstep_version;
-  done.checkpoint = checkpoint::publish(disk, folder, fresh, *manifest);
+  checkpoint::Manifest manifest = LS_TRY(write_weights(directory, disk, fresh, done));
+  manifest.model = model::model_facts(directory.config.model);
+  manifest.layout = "a Hugging Face " + directory.model_type + " directory";
+  manifest.lockstep = lockstep_version;
+  done.checkpoint = checkpoint::publish(disk, folder, fresh, manifest);
   weights.finished();
   done.model_file = folder + "/model.toml";
   unfinished.finished();

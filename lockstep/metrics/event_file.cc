@@ -110,13 +110,12 @@ Result<EventFile> EventFile::create(const std::string& directory, std::int64_t f
   const std::string path = (std::filesystem::path(directory) /
                             join_parts(kPrefix, second, ".", host_name(), ".", ::getpid()))
                                .string();
-  Result<AppendFile> opened = AppendFile::create(path);
-  if (!opened.ok()) return opened.error();
-  EventFile file(*std::move(opened));
+  AppendFile opened = LS_TRY(AppendFile::create(path));
+  EventFile file(std::move(opened));
   for (const std::string& message :
        {field(1, wall_time) + field(3, std::string_view("brain.Event:2")),
         event(wall_time, first_step) + field(7, kStart)})
-    if (const Result<void> done = file.write_record(message); !done.ok()) return done.error();
+    LS_TRY(file.write_record(message));
   return file;
 }
 

@@ -55,10 +55,9 @@ Result<Kept> lines_until(const std::string& path, std::int64_t step) {
 
 Result<void> replace(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
-  Result<AppendFile> file = AppendFile::replace(fresh);
-  if (!file.ok()) return file.error();
-  if (const Result<void> done = file->add(text); !done.ok()) return done.error();
-  if (const Result<void> done = file->sync(); !done.ok()) return done.error();
+  AppendFile file = LS_TRY(AppendFile::replace(fresh));
+  LS_TRY(file.add(text));
+  LS_TRY(file.sync());
   std::error_code failed;
   std::filesystem::rename(fresh, path, failed);
   if (!failed) return {};
@@ -104,23 +103,19 @@ Json to_json(const EvalMetrics& eval) {
 }
 
 Result<MetricsFile> MetricsFile::create(const std::string& path) {
-  Result<AppendFile> file = AppendFile::create(path);
-  if (!file.ok()) return file.error();
-  return MetricsFile(*std::move(file), 0);
+  AppendFile file = LS_TRY(AppendFile::create(path));
+  return MetricsFile(std::move(file), 0);
 }
 
 Result<MetricsFile> MetricsFile::resume(const std::string& path, std::int64_t step) {
   std::int64_t dropped = 0;
   if (std::filesystem::exists(path)) {
-    const Result<Kept> kept = lines_until(path, step);
-    if (!kept.ok()) return kept.error();
-    dropped = kept->dropped;
-    if (dropped > 0)
-      if (const Result<void> done = replace(path, kept->text); !done.ok()) return done.error();
+    const Kept kept = LS_TRY(lines_until(path, step));
+    dropped = kept.dropped;
+    if (dropped > 0) LS_TRY(replace(path, kept.text));
   }
-  Result<AppendFile> file = AppendFile::extend(path);
-  if (!file.ok()) return file.error();
-  return MetricsFile(*std::move(file), dropped);
+  AppendFile file = LS_TRY(AppendFile::extend(path));
+  return MetricsFile(std::move(file), dropped);
 }
 
 Result<void> MetricsFile::add(const Json& line) {
