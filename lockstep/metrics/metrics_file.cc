@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -67,39 +66,8 @@ Result<void> replace(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-double StepMetrics::tokens_per_second() const {
-  return time.value > 0 ? static_cast<double>(tokens) / time.value : 0.0;
-}
-
-double EvalMetrics::perplexity() const { return std::exp(loss); }
-
 Json event_line(const std::string& name, std::int64_t step) {
   return Json::object({{"event", name}, {"step", step}});
-}
-
-Json to_json(const StepMetrics& step) {
-  Json line = event_line(step.updated ? "step" : "skip", step.step);
-  line.set("samples", step.samples)
-      .set("tokens", step.tokens)
-      .set("loss", step.loss)
-      .set("grad_norm", step.grad_norm)
-      .set("lr", step.lr)
-      .set("seconds", step.time.value)
-      .set("tokens_per_second", step.tokens_per_second())
-      .set("peak_bytes", step.peak_bytes)
-      .set("sent_bytes", step.sent.value);
-  if (step.noise_scale) line.set("noise_scale", *step.noise_scale);
-  return line;
-}
-
-Json to_json(const EvalMetrics& eval) {
-  Json line = event_line("eval", eval.step);
-  line.set("samples", eval.samples)
-      .set("tokens", eval.tokens)
-      .set("loss", eval.loss)
-      .set("perplexity", eval.perplexity())
-      .set("seconds", eval.time.value);
-  return line;
 }
 
 Result<MetricsFile> MetricsFile::create(const std::string& path) {

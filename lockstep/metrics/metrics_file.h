@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
-#include "lockstep/base/units.h"
 
 namespace lockstep::metrics {
 
@@ -39,37 +37,7 @@ class AppendFile {
   Descriptor file_;
 };
 
-// After a step of training.
-struct StepMetrics {
-  std::int64_t step = 0;     // from 1
-  std::int64_t samples = 0;  // that the run has taken, those of this step included
-  std::int64_t tokens = 0;   // of this step that took part in the loss
-  double loss = 0;           // mean over them
-  double grad_norm = 0;      // before clipping
-  double lr = 0;
-  Seconds time = {};            // of this step, as rank 0 saw it
-  std::int64_t peak_bytes = 0;  // tensor memory of rank 0
-  Bytes sent = {};              // by rank 0
-  bool updated = true;          // false: not finite, and skipped
-  std::optional<double> noise_scale = {};
-
-  double tokens_per_second() const;
-};
-
-// Of the held-out split, after step `step`.
-struct EvalMetrics {
-  std::int64_t step = 0;
-  std::int64_t samples = 0;  // looked at
-  std::int64_t tokens = 0;
-  double loss = 0;
-  Seconds time = {};
-
-  double perplexity() const;
-};
-
-Json to_json(const StepMetrics& step);
-Json to_json(const EvalMetrics& eval);
-// A line of another kind: {"event": name, "step": step}, to which more may be set.
+// {"event": name, "step": step}, to which more may be set.
 Json event_line(const std::string& name, std::int64_t step);
 
 // One thread at a time.

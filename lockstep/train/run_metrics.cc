@@ -1,6 +1,7 @@
 #include "lockstep/train/run_metrics.h"
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -13,21 +14,6 @@ namespace {
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-metrics::StepMetrics metrics_of(const Job& job, std::int64_t step, const StepReport& report) {
-  const spec::StepBatch batch = job.batch(step);
-  return {.step = step + 1,
-          .samples = batch.first + batch.sequences,
-          .tokens = report.tokens,
-          .loss = report.loss,
-          .grad_norm = report.grad_norm,
-          .lr = job.adamw(step).others.lr,
-          .time = report.time,
-          .peak_bytes = report.peak_bytes,
-          .sent = report.sent,
-          .updated = report.updated,
-          .noise_scale = report.noise_scale};
 }
 
 void move_aside(const std::filesystem::path& path) {
@@ -95,30 +81,46 @@ void RunMetrics::add(std::int64_t step, std::span<const metrics::Scalar> scalars
 
 void RunMetrics::step(std::int64_t step, const StepReport& report,
                       std::optional<std::uint64_t> /*digest*/) {
-  const metrics::StepMetrics line = metrics_of(job_, step, report);
-  add(to_json(line));
+  const spec::StepBatch batch = job_.batch(step);
+  const double lr = job_.adamw(step).others.lr, seconds = report.time.value;
+  const double speed = seconds > 0 ? static_cast<double>(report.tokens) / seconds : 0.0;
+  Json line = metrics::event_line(report.updated ? "step" : "skip", step + 1);
+  line.set("samples", batch.first + batch.sequences)
+      .set("tokens", report.tokens)
+      .set("loss", report.loss)
+      .set("grad_norm", report.grad_norm)
+      .set("lr", lr)
+      .set("seconds", seconds)
+      .set("tokens_per_second", speed)
+      .set("peak_bytes", report.peak_bytes)
+      .set("sent_bytes", report.sent.value);
   std::vector<metrics::Scalar> scalars = {
-      {"train/loss", line.loss},
-      {"train/grad_norm", line.grad_norm},
-      {"train/lr", line.lr},
-      {"speed/tokens_per_second", line.tokens_per_second()},
-      {"speed/seconds", line.time.value},
-      {"memory/peak_bytes", static_cast<double>(line.peak_bytes)},
-      {"traffic/sent_bytes", static_cast<double>(line.sent.value)}};
-  if (line.noise_scale) scalars.push_back({"train/noise_scale", *line.noise_scale});
-  add(line.step, scalars);
+      {"train/loss", report.loss},
+      {"train/grad_norm", report.grad_norm},
+      {"train/lr", lr},
+      {"speed/tokens_per_second", speed},
+      {"speed/seconds", seconds},
+      {"memory/peak_bytes", static_cast<double>(report.peak_bytes)},
+      {"traffic/sent_bytes", static_cast<double>(report.sent.value)}};
+  if (report.noise_scale) {
+    line.set("noise_scale", *report.noise_scale);
+    scalars.push_back({"train/noise_scale", *report.noise_scale});
+  }
+  add(line);
+  add(step + 1, scalars);
 }
 
 void RunMetrics::evaluation(std::int64_t step, const EvalReport& report) {
-  const metrics::EvalMetrics line = {.step = step + 1,
-                                     .samples = job_.spec.train.eval_samples,
-                                     .tokens = report.tokens,
-                                     .loss = report.loss,
-                                     .time = report.time};
-  add(to_json(line));
-  const metrics::Scalar scalars[] = {{"eval/loss", line.loss},
-                                     {"eval/perplexity", line.perplexity()}};
-  add(line.step, scalars);
+  const double perplexity = std::exp(report.loss);
+  Json line = metrics::event_line("eval", step + 1);
+  line.set("samples", job_.spec.train.eval_samples)
+      .set("tokens", report.tokens)
+      .set("loss", report.loss)
+      .set("perplexity", perplexity)
+      .set("seconds", report.time.value);
+  add(line);
+  const metrics::Scalar scalars[] = {{"eval/loss", report.loss}, {"eval/perplexity", perplexity}};
+  add(step + 1, scalars);
 }
 
 void RunMetrics::event(const std::string& name, std::int64_t steps, const Json& more) {
