@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/units.h"
 
@@ -27,7 +28,12 @@ struct Buffer {
 
   std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
   // `num` elements from element `first`. REQUIRES: 0 <= first, first + num <= count.
-  Buffer slice(std::int64_t first, std::int64_t num) const;
+  Buffer slice(std::int64_t first, std::int64_t num) const {
+    LS_CHECK(first >= 0 && num >= 0 && first <= count && num <= count - first, num,
+             " elements from element ", first, " of ", count);
+    return {static_cast<std::byte*>(data) + first * static_cast<std::int64_t>(size_of(dtype)), num,
+            dtype, device};
+  }
 };
 
 struct ConstBuffer {

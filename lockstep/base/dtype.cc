@@ -10,13 +10,10 @@ struct DTypeRow {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr std::array<DTypeRow, kAllDTypes.size()> kDTypeRows = {{{DType::kU8, "u8", 1},
-                                                                 {DType::kI32, "i32", 4},
-                                                                 {DType::kI64, "i64", 8},
-                                                                 {DType::kBF16, "bf16", 2},
-                                                                 {DType::kF16, "f16", 2},
-                                                                 {DType::kF32, "f32", 4},
-                                                                 {DType::kF64, "f64", 8}}};
+constexpr DTypeRow kDTypeRows[] = {{DType::kU8, "u8", 1},   {DType::kI32, "i32", 4},
+                                   {DType::kI64, "i64", 8}, {DType::kBF16, "bf16", 2},
+                                   {DType::kF16, "f16", 2}, {DType::kF32, "f32", 4},
+                                   {DType::kF64, "f64", 8}};
 
 const DTypeRow& row(DType dtype) {
   for (const DTypeRow& r : kDTypeRows)

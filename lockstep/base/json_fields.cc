@@ -11,11 +11,6 @@ const Json& no_object() {
   return kNone;
 }
 
-const Json::Array& no_items() {
-  static const Json::Array kNone;
-  return kNone;
-}
-
 }  // namespace
 
 std::optional<std::vector<std::int64_t>> counts_in(const Json& json) {
@@ -53,20 +48,22 @@ const Json* JsonFields::get(std::string_view key) {
   return found;
 }
 
-std::string JsonFields::text(std::string_view key) {
+const Json* JsonFields::get(std::string_view key, bool (Json::*is_wanted)() const,
+                            const char* trouble) {
   const Json* const found = get(key);
-  if (found == nullptr) return {};
-  if (found->is_text()) return found->as_text();
-  refuse(key, "is no text");
-  return {};
+  if (found == nullptr || (found->*is_wanted)()) return found;
+  refuse(key, trouble);
+  return nullptr;
+}
+
+std::string JsonFields::text(std::string_view key) {
+  const Json* const found = get(key, &Json::is_text, "is no text");
+  return found == nullptr ? "" : found->as_text();
 }
 
 std::int64_t JsonFields::integer(std::string_view key) {
-  const Json* const found = get(key);
-  if (found == nullptr) return 0;
-  if (found->is_int()) return found->as_int();
-  refuse(key, "is no whole number");
-  return 0;
+  const Json* const found = get(key, &Json::is_int, "is no whole number");
+  return found == nullptr ? 0 : found->as_int();
 }
 
 std::int64_t JsonFields::count(std::string_view key) {
@@ -94,11 +91,9 @@ std::vector<std::int64_t> JsonFields::counts(std::string_view key) {
 }
 
 const Json::Array& JsonFields::list(std::string_view key) {
-  const Json* const found = get(key);
-  if (found == nullptr) return no_items();
-  if (found->is_array()) return found->items();
-  refuse(key, "is no list");
-  return no_items();
+  static const Json::Array kNone;
+  const Json* const found = get(key, &Json::is_array, "is no list");
+  return found == nullptr ? kNone : found->items();
 }
 
 std::vector<std::pair<std::string, std::string>> JsonFields::texts(std::string_view key) {

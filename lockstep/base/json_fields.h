@@ -42,6 +42,8 @@ class JsonFields {
   const Json& json() const { return object_; }  // an object, if need be an empty one
 
  private:
+  // Null too, and refused, where it is another kind of value.
+  const Json* get(std::string_view key, bool (Json::*is_wanted)() const, const char* trouble);
   std::string place_of(std::string_view key) const;
 
   const Json& object_;

@@ -7,6 +7,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <limits>
+#include <span>
 
 namespace lockstep {
 namespace {
@@ -26,8 +27,7 @@ std::string short_number(double x) {
   return text;
 }
 
-template <std::size_t N>
-std::string scaled(double x, const std::array<Multiple, N>& multiples) {
+std::string scaled(double x, std::span<const Multiple> multiples) {
   const Multiple* chosen = &multiples[0];
   for (const Multiple& m : multiples)
     if (std::abs(x) >= m.factor) chosen = &m;
@@ -38,18 +38,13 @@ std::string scaled(double x, const std::array<Multiple, N>& multiples) {
 }  // namespace
 
 std::string to_text(Bytes bytes) {
-  static constexpr std::array<Multiple, 6> kMultiples = {{{"B", 1},
-                                                          {"KiB", 0x1p10},
-                                                          {"MiB", 0x1p20},
-                                                          {"GiB", 0x1p30},
-                                                          {"TiB", 0x1p40},
-                                                          {"PiB", 0x1p50}}};
+  static constexpr Multiple kMultiples[] = {{"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                                            {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"PiB", 0x1p50}};
   return scaled(static_cast<double>(bytes.value), kMultiples);
 }
 
 std::string to_text(Seconds seconds) {
-  static constexpr std::array<Multiple, 4> kMultiples = {
-      {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+  static constexpr Multiple kMultiples[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
   const double s = seconds.value;
   if (s == 0) return "0 s";
   if (std::abs(s) < 120) return scaled(s, kMultiples);
@@ -60,16 +55,9 @@ std::string to_text(Seconds seconds) {
 }
 
 Result<Bytes> parse_bytes(std::string_view text) {
-  static constexpr std::array<Multiple, 10> kMultiples = {{{"", 1},
-                                                           {"B", 1},
-                                                           {"kB", 1e3},
-                                                           {"MB", 1e6},
-                                                           {"GB", 1e9},
-                                                           {"TB", 1e12},
-                                                           {"KiB", 0x1p10},
-                                                           {"MiB", 0x1p20},
-                                                           {"GiB", 0x1p30},
-                                                           {"TiB", 0x1p40}}};
+  static constexpr Multiple kMultiples[] = {
+      {"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   const auto refuse = [&](const std::string& why) {
     return Error{
         Code::kBadOptionValue, "size '" + std::string(text) + "' " + why,

@@ -2,8 +2,10 @@
 // which rank reads which of them is decided elsewhere and changes nothing here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace lockstep::data {
 
@@ -19,7 +21,11 @@ class TokenSource {
                     std::span<std::int64_t> labels) const = 0;
   // How many labels of a sequence of `seq` tokens are not ignored: as read() would tell. A source
   // that knows without reading says so; this one reads.
-  virtual std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const;
+  virtual std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const {
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(seq)), labels(tokens.size());
+    read(sample, tokens, labels);
+    return seq - std::ranges::count(labels, kIgnoredLabel);
+  }
   // Says that the `count` samples from `first` on will be read soon, so that they are on their way
   // from the disk by then. Returns at once, changes nothing that can be read, and may be left out.
   virtual void expect(std::int64_t first, std::int64_t count) const {

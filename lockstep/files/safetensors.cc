@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json_fields.h"
 
 namespace lockstep::files {
 namespace {
@@ -82,14 +82,13 @@ class HeaderReader {
     const Json* const shape = value.find("shape");
     const Json* const offsets = value.find("data_offsets");
     if (type == nullptr || !type->is_text()) return who + "has no dtype";
-    if (shape == nullptr || !are_sizes(*shape)) return who + "has no shape of whole numbers";
-    if (offsets == nullptr || !are_sizes(*offsets) || offsets->items().size() != 2)
-      return who + "has no data_offsets of two whole numbers";
+    auto sizes = shape == nullptr ? std::nullopt : counts_in(*shape);
+    if (!sizes) return who + "has no shape of whole numbers";
+    const auto places = offsets == nullptr ? std::nullopt : counts_in(*offsets);
+    if (!places || places->size() != 2) return who + "has no data_offsets of two whole numbers";
     const auto known = parse_element_type(type->as_text());
     if (!known) return who + "has the unknown dtype `" + type->as_text() + "`";
-    Declared made{{name, *known, {}}, offsets->items()[0].as_int(), offsets->items()[1].as_int()};
-    for (const Json& size : shape->items()) made.info.shape.push_back(size.as_int());
-    return keep(std::move(made), who);
+    return keep({{name, *known, *std::move(sizes)}, places->at(0), places->at(1)}, who);
   }
 
   Trouble keep(Declared made, const std::string& who) {
@@ -101,12 +100,6 @@ class HeaderReader {
                         "), but its type and shape take ", *bits / 8);
     tensors.push_back(std::move(made));
     return std::nullopt;
-  }
-
-  static bool are_sizes(const Json& list) {
-    return list.is_array() && std::ranges::all_of(list.items(), [](const Json& item) {
-             return item.is_int() && item.as_int() >= 0;
-           });
   }
 
   // Sorted by place, they must follow each other from the first byte of the data to the last.
