@@ -268,30 +268,30 @@ bool is_dotted_path(std::string_view path) {
   return !last_was_dot && std::ranges::count(path, '.') < kMaxNesting;
 }
 
-// The value after "key=" in a line of an artificial source; `column` is where it begins.
-std::optional<Value> read_assigned(std::string_view text, const std::string& source, int line,
-                                   int column, Report& report) {
-  constexpr std::string_view kLead = "v=";
-  const Span span{source, line, column, std::max(1, count_code_points(text))};
-  Report scratch;
-  const std::string toml = std::string(kLead) + std::string(text);
-  std::optional<Value> parsed;
-  if (text.find('\n') == std::string_view::npos) parsed = parse_toml(toml, source, scratch);
+// Sets `path` to `text`, which stands at `column` of the line of an artificial source that `key` lies in.
+bool assign(std::string_view path, const Span& key, std::string_view text, int column,
+            Origin origin, Document& document, Report& report) {
   Value value;
+  Report unread;
+  std::optional<Value> parsed;
+  if (text.find('\n') == std::string_view::npos)
+    parsed = parse_toml("v=" + std::string(text), key.file, unread);
+  const Span span{key.file, key.line, column, std::max(1, count_code_points(text))};
   if (parsed) {
     value = parsed->entries.front().value;
-  } else if (!text.empty() &&
-             std::string_view("[{\"'").find(text.front()) != std::string_view::npos) {
+  } else if (text.find_first_of("[{\"'") == 0) {
     report.add({Code::kSyntax, "this is not a TOML value",
                 "quote the whole argument for the shell: --set 'key=[1, 2]'"},
                span);
-    return std::nullopt;
+    return false;
   } else {
     value.kind = ValueKind::kString;
     value.text = std::string(text);
   }
   value.span = span;
-  return value;
+  set_origin(value, origin);
+  document.set(path, key, std::move(value));
+  return true;
 }
 
 std::string quoted_toml(std::string_view text) {
@@ -384,7 +384,7 @@ const Entry* find(const Value& root, std::string_view path) {
 }
 
 Json to_json(const Value& value) {
-  Json json;
+  Json json = Json::object();
   switch (value.kind) {
     case ValueKind::kBool:
       return value.boolean;
@@ -396,13 +396,9 @@ Json to_json(const Value& value) {
     case ValueKind::kDate:
       return value.text;
     case ValueKind::kList:
-      json = Json::array();
-      for (const Value& item : value.items) json.push(to_json(item));
-      return json;
+      return Json::list(value.items, [](const Value& item) { return to_json(item); });
     case ValueKind::kTable:
-      json = Json::object();
       for (const Entry& entry : value.entries) json.set(entry.key, to_json(entry.value));
-      return json;
   }
   return json;
 }
@@ -463,23 +459,15 @@ bool apply_override(std::string_view assignment, Document& document, Report& rep
   std::string_view text = assignment.substr(equals + 1);
   int column = first + count_code_points(assignment.substr(0, equals + 1));
   for (; text.starts_with(' '); text.remove_prefix(1)) ++column;
-  std::optional<Value> value = read_assigned(text, "--set", line, column, report);
-  if (!value) return false;
-  set_origin(*value, Origin::kFlag);
-  document.set(path, key_span, std::move(*value));
-  return true;
+  return assign(path, key_span, text, column, Origin::kFlag, document, report);
 }
 
 bool apply_variable(const std::string& variable, std::string_view path, std::string_view text,
                     Document& document, Report& report) {
   const int line = report.sources.append_line("environment", variable + "=" + std::string(text));
   const int name_length = static_cast<int>(variable.size());
-  const Span key_span{"environment", line, 1, name_length};
-  std::optional<Value> value = read_assigned(text, "environment", line, name_length + 2, report);
-  if (!value) return false;
-  set_origin(*value, Origin::kEnvironment);
-  document.set(path, key_span, std::move(*value));
-  return true;
+  return assign(path, {"environment", line, 1, name_length}, text, name_length + 2,
+                Origin::kEnvironment, document, report);
 }
 
 }  // namespace lockstep::config

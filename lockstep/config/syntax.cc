@@ -19,13 +19,6 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-struct Refusal {
-  std::size_t at = 0;  // byte offset
-  int length = 1;
-  std::string message;
-  std::string help;
-};
-
 void append_utf8(std::uint32_t c, std::string& out) {
   if (c < 0x80) {
     out += static_cast<char>(c);
@@ -59,22 +52,28 @@ bool is_json_number(std::string_view digits) {
 // Recursive descent over RFC 8259. Stops at the first refusal.
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {
+  Reader(std::string_view text, const std::string& file, Report& report)
+      : text_(text), file_(file), report_(report) {
     if (text_.starts_with(kByteOrderMark)) at_ = line_starts_[0] = kByteOrderMark.size();
     for (std::size_t i = at_; i < text_.size(); ++i)
       if (text_[i] == '\n') line_starts_.push_back(i + 1);
   }
 
-  std::optional<Value> read(Refusal& refusal) {
+  std::optional<Value> read() {
     Value root;
     skip_space();
-    const bool read_all = read_value(root, 0) && (skip_space(), at_end_or_refuse());
-    if (read_all && root.kind == ValueKind::kTable) return root;
-    if (read_all) refuse(0, "the file holds no object", "wrap the keys in { ... }");
-    refusal = std::move(refusal_);
+    if (!read_value(root, 0)) return std::nullopt;
+    skip_space();
+    if (at_ < text_.size())
+      refuse(at_, "there is more text after the end of the object");
+    else if (root.kind != ValueKind::kTable)
+      refuse(0, "the file holds no object", "wrap the keys in { ... }");
+    else
+      return root;
     return std::nullopt;
   }
 
+ private:
   Span span(std::size_t begin, std::size_t end) const {
     begin = std::max(begin, line_starts_[0]);
     const auto after = std::ranges::upper_bound(line_starts_, begin);
@@ -85,13 +84,12 @@ class Reader {
             count_code_points(text_.substr(begin, std::min(end, line_end) - begin))};
   }
 
- private:
+  // `at` is a byte of the text.
   bool refuse(std::size_t at, std::string message, std::string help = "", int length = 1) {
-    refusal_ = {at, length, std::move(message), std::move(help)};
+    Span place = span(at, at);
+    place.length = length;
+    report_.add({Code::kSyntax, std::move(message), std::move(help)}, place);
     return false;
-  }
-  bool at_end_or_refuse() {
-    return at_ == text_.size() || refuse(at_, "there is more text after the end of the object");
   }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip_space() {
@@ -117,21 +115,36 @@ class Reader {
   }
 
   bool read_object(Value& value, int depth) {
-    const std::size_t begin = at_++;
     value.kind = ValueKind::kTable;
+    return read_all('}', "object", "entry", "entries", [&] { return read_entry(value, depth); });
+  }
+
+  bool read_list(Value& value, int depth) {
+    value.kind = ValueKind::kList;
+    return read_all(']', "list", "item", "items",
+                    [&] { return read_value(value.items.emplace_back(), depth + 1); });
+  }
+
+  // From an open bracket to its `close`.
+  template <class ReadItem>
+  bool read_all(char close, const char* whole, const char* item, const char* items,
+                ReadItem read_item) {
+    const std::size_t begin = at_++;
     skip_space();
-    if (peek() == '}') return ++at_, true;
+    if (peek() == close) return ++at_, true;
     while (true) {
-      if (!read_entry(value, depth)) return false;
+      if (!read_item()) return false;
       skip_space();
-      if (peek() == '}') return ++at_, true;
-      if (at_ == text_.size()) return refuse(begin, "this object is never closed", "add a `}`");
+      if (peek() == close) return ++at_, true;
+      if (at_ == text_.size())
+        return refuse(begin, strf("this %s is never closed", whole), strf("add a `%c`", close));
       if (peek() != ',')
-        return refuse(at_, "two entries without a comma between them", "add a `,`");
+        return refuse(at_, strf("two %s without a comma between them", items), "add a `,`");
       const std::size_t comma = at_++;
       skip_space();
-      if (peek() == '}')
-        return refuse(comma, "a comma after the last entry", "JSON does not allow it; remove it");
+      if (peek() == close)
+        return refuse(comma, strf("a comma after the last %s", item),
+                      "JSON does not allow it; remove it");
     }
   }
 
@@ -153,24 +166,6 @@ class Reader {
     table.entries.push_back(std::move(entry));
     skip_space();
     return true;
-  }
-
-  bool read_list(Value& value, int depth) {
-    const std::size_t begin = at_++;
-    value.kind = ValueKind::kList;
-    skip_space();
-    if (peek() == ']') return ++at_, true;
-    while (true) {
-      if (!read_value(value.items.emplace_back(), depth + 1)) return false;
-      skip_space();
-      if (peek() == ']') return ++at_, true;
-      if (at_ == text_.size()) return refuse(begin, "this list is never closed", "add a `]`");
-      if (peek() != ',') return refuse(at_, "two items without a comma between them", "add a `,`");
-      const std::size_t comma = at_++;
-      skip_space();
-      if (peek() == ']')
-        return refuse(comma, "a comma after the last item", "JSON does not allow it; remove it");
-    }
   }
 
   bool read_string(std::string& out) {
@@ -260,9 +255,9 @@ class Reader {
 
   std::string_view text_;
   const std::string& file_;
+  Report& report_;
   std::size_t at_ = 0;
   std::vector<std::size_t> line_starts_ = {0};
-  Refusal refusal_;
 };
 
 bool has(std::string_view text, std::string_view part) {
@@ -531,15 +526,7 @@ std::size_t find_deep_nesting(std::string_view text, int limit) {
 
 std::optional<Value> parse_json_text(std::string_view text, const std::string& file,
                                      Report& report) {
-  Reader reader(text, file);
-  Refusal refusal;
-  std::optional<Value> root = reader.read(refusal);
-  if (!root) {
-    Span span = reader.span(refusal.at, refusal.at);
-    span.length = refusal.length;
-    report.add({Code::kSyntax, refusal.message, refusal.help}, span);
-  }
-  return root;
+  return Reader(text, file, report).read();
 }
 
 }  // namespace lockstep::config
