@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/cost/measured/calibrated_prices.h"
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/model/flops.h"
 #include "lockstep/model/unit_bytes.h"
 #include "lockstep/pipeline/search/auto_schedule.h"
 #include "lockstep/pipeline/search/refill.h"
+#include "lockstep/planner/calibrated.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/spec/contradictions.h"
 #include "lockstep/spec/step.h"
@@ -75,18 +74,18 @@ UnitWorkload blocks(const SimulateRequest& request, const pipeline::Shape& shape
   work.step.stage_begin = program::split_units(units, shape.stages());
   work.step.zero = plain.zero;
   work.step.period = spec::default_reduce(plain.zero);
-  work.units.resize(static_cast<std::size_t>(units));
+  work.times.units.resize(static_cast<std::size_t>(units));
   const StepCosts& costs = request.costs;
   const double scale = decimal_scale(costs), parts = shape.chunks * plain.layers;
-  UnitTimes block;
-  block.forward = in_ticks(costs.forward, scale, 1);
+  cost::UnitTimes block;
+  block.forward = block.recompute = in_ticks(costs.forward, scale, 1);
   block.input_grad = in_ticks(costs.input_grad, scale, 1);
   block.weight_grad = in_ticks(costs.weight_grad, scale, 1);
   block.gather = in_ticks(costs.gather, scale, 1);
   block.reduce = in_ticks(costs.reduce, scale, 1);
-  for (int i = 1; i + 1 < units; ++i) work.units[static_cast<std::size_t>(i)] = block;
+  for (int i = 1; i + 1 < units; ++i) work.times.units[static_cast<std::size_t>(i)] = block;
   if (plain.recompute) {
-    work.step.recompute.assign(work.units.size(), true);
+    work.step.recompute.assign(work.times.units.size(), true);
     work.step.recompute.front() = work.step.recompute.back() = false;
   }
   work.hop = in_ticks(costs.hop, scale, parts);
@@ -117,14 +116,14 @@ UnitWorkload units_of(const SimulateRequest& request, const model::Model& model,
     const UnitFlops one = flops_of(model.unit(i), spec.batch.seq);
     const auto parameters = static_cast<double>(count(model.unit(i)).total);
     const auto all_parameters = static_cast<double>(count(model).total);
-    UnitTimes unit;
-    unit.forward = share(costs.forward, one.forward, all.forward);
+    cost::UnitTimes unit;
+    unit.forward = unit.recompute = share(costs.forward, one.forward, all.forward);
     unit.input_grad = share(costs.input_grad, one.input_grad, all.input_grad);
     unit.weight_grad = share(costs.weight_grad, one.weight_grad, all.weight_grad);
     unit.gather = share(costs.gather, parameters, all_parameters);
     unit.reduce = share(costs.reduce, parameters, all_parameters);
     unit.reduce_across = {unit.reduce.value / shards};
-    work.units.push_back(unit);
+    work.times.units.push_back(unit);
   }
   work.hop = {costs.hop};
   return work;
@@ -142,22 +141,15 @@ UnitWorkload measured_units(const SimulateRequest& request, const model::Model& 
       const auto found = passes.find(kind + letter);
       return found == passes.end() ? Seconds{} : found->second.time;
     };
-    UnitTimes unit;
+    cost::UnitTimes unit;
     unit.forward = time(".F");
     unit.weight_grad = time(".W");
     const bool is_split = passes.contains(kind + ".I");
     unit.input_grad = is_split ? time(".I") : time(".B");
-    work.units.push_back(unit);
+    work.times.units.push_back(unit);
   }
   return work;
 }
-
-// What a calibration's prices refer to, alive as long as they are.
-struct Priced {
-  mesh::Mesh mesh;
-  cost::StepSizes sizes;
-  std::optional<cost::CalibratedPrices> prices;
-};
 
 Seconds in_units(Seconds time, double ticks) { return {time.value / ticks}; }
 
@@ -233,59 +225,6 @@ std::string why_no_bytes(const spec::Spec& spec) {
 
 }  // namespace
 
-Result<StepPricing> price(const SimulateRequest& request, const model::Model* model,
-                          const UnitWorkload& work, const program::Program& program) {
-  if (!request.calibration)
-    return StepPricing{[&work](Coord, const program::Op& op) { return work.time(op); },
-                       {.latency = [&work](Coord, const program::Op&) { return work.hop; }}};
-  const spec::Spec& spec = *request.spec;
-  Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
-  if (!mesh.ok()) return mesh.error();
-  const auto priced =
-      std::make_shared<Priced>(Priced{*std::move(mesh), spec::step_sizes(spec), {}});
-  const auto& [name, calibration] = *request.calibration;
-  Result<cost::CalibratedPrices> prices = cost::CalibratedPrices::create(
-      calibration, program, *model, priced->sizes, priced->mesh, name);
-  if (!prices.ok() && !request.calibrate.empty())
-    return Error{prices.error().code, prices.error().message,
-                 join_parts("`", request.calibrate, "` measures it, on ",
-                            counted(priced->mesh.world(), "core"), " or more")};
-  if (!prices.ok()) return prices.error();
-  priced->prices.emplace(*std::move(prices));
-  StepPricing pricing;
-  pricing.cost = [priced](Coord c, const program::Op& op) { return priced->prices->time(c, op); };
-  pricing.conditions.host = [priced](Coord c, const program::Op& op) {
-    return priced->prices->host(c, op);
-  };
-  pricing.conditions.slowdown = {calibration.slowdown, calibration.slowdown};
-  return pricing;
-}
-
-Seconds UnitWorkload::time(const program::Op& op) const {
-  if (op.unit < 0) return {};
-  const UnitTimes& unit = units[static_cast<std::size_t>(op.unit)];
-  switch (op.kind) {
-    case OpKind::kForward:
-    case OpKind::kRecompute:
-      return unit.forward;
-    case OpKind::kBackward:
-      return unit.input_grad + unit.weight_grad;
-    case OpKind::kInputGrad:
-      return unit.input_grad;
-    case OpKind::kWeightGrad:
-      return unit.weight_grad;
-    case OpKind::kGather:
-    case OpKind::kPublish:
-      return unit.gather;
-    case OpKind::kReduce:
-      return unit.reduce;
-    case OpKind::kReduceAcross:
-      return unit.reduce_across;
-    default:
-      return {};
-  }
-}
-
 StageWorkload UnitWorkload::stages() const {
   StageWorkload work{{}, ticks};
   work.costs.hop = hop;
@@ -294,7 +233,7 @@ StageWorkload UnitWorkload::stages() const {
     const auto begin = step.stage_begin[static_cast<std::size_t>(stage)];
     const auto end = step.stage_begin[static_cast<std::size_t>(stage) + 1];
     for (std::int32_t i = begin; i < end; ++i) {
-      const UnitTimes& unit = units[static_cast<std::size_t>(i)];
+      const cost::UnitTimes& unit = times.units[static_cast<std::size_t>(i)];
       forward += unit.forward;
       input_grad += unit.input_grad;
       if (step.recomputes(i)) input_grad += unit.forward;
@@ -470,9 +409,7 @@ Result<Timed> Timing::time_program(Schedule order) const {
   const UnitWorkload work = unit_workload(request_, model(), order.shape());
   const Result<program::Program> program = lower(order, work.step);
   if (!program.ok()) return program.error();
-  const Result<StepPricing> pricing = price(request_, model(), work, *program);
-  if (!pricing.ok()) return pricing.error();
-  Result<sim::Simulation> made = sim::simulate(*program, pricing->cost, pricing->conditions);
+  Result<sim::Simulation> made = simulate(*program, work);
   if (!made.ok()) return made.error();
   sim::Simulation& simulation = *made;
   Seconds busiest, total, longest;
@@ -509,6 +446,21 @@ Result<Timed> Timing::time_program(Schedule order) const {
     if (auto compared = compare(*program, simulation, timed); !compared.ok())
       return compared.error();
   return timed;
+}
+
+Result<sim::Simulation> Timing::simulate(const program::Program& program,
+                                         const UnitWorkload& work) const {
+  if (!request_.calibration)
+    return sim::simulate(program, [&](Coord, const program::Op& op) { return work.times.time(op); },
+                         {.latency = [&](Coord, const program::Op&) { return work.hop; }});
+  const auto& [name, calibration] = *request_.calibration;
+  Result<sim::Simulation> made =
+      planner::simulate_measured(program, *request_.spec, *model(), calibration, name);
+  const bool is_unknown = !made.ok() && made.error().code == Code::kConflict;
+  if (!is_unknown || request_.calibrate.empty()) return made;
+  return Error{made.error().code, made.error().message,
+               join_parts("`", request_.calibrate, "` measures it, on ",
+                          counted(request_.spec->world(), "core"), " or more")};
 }
 
 Result<void> Timing::compare(const program::Program& program, const sim::Simulation& simulation,

@@ -12,7 +12,7 @@
 
 #include "cli/simulate/request.h"
 #include "lockstep/base/result.h"
-#include "lockstep/cost/program_bytes.h"
+#include "lockstep/cost/op_cost.h"
 #include "lockstep/draw/figure.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/pipeline/schedule.h"
@@ -23,12 +23,6 @@
 
 namespace lockstep::cli {
 
-struct UnitTimes {
-  Seconds forward, input_grad, weight_grad;
-  Seconds gather, reduce;
-  Seconds reduce_across;  // of the reduced shard, over replicas
-};
-
 struct StageWorkload {
   sim::StageCosts costs;
   double ticks = 1;  // of one unit of the request's costs
@@ -36,28 +30,14 @@ struct StageWorkload {
 
 struct UnitWorkload {
   program::StepShape step;
-  std::vector<UnitTimes> units;
+  // A Send takes no time: a hop is latency, which tensors on their way share, as sim/stage_sim.h has it.
+  cost::OpTimes times;
   Seconds hop;
   double ticks = 1;
 
-  // As sim::Cost wants it. A Send takes none: a hop is latency, which tensors on their way share,
-  // as sim/stage_sim.h has it.
-  Seconds time(const program::Op& op) const;
   // The same stage by stage; a unit that is recomputed counts its forward pass with I.
   StageWorkload stages() const;
 };
-
-// How long the ops of one program take, as the simulator asks for it. What it was made from must
-// outlive it.
-struct StepPricing {
-  sim::Cost cost;
-  sim::Conditions conditions;
-};
-
-// From the calibration of the request where there is one, else from `work`. Refuses a program that
-// the calibration does not cover.
-Result<StepPricing> price(const SimulateRequest& request, const model::Model* model,
-                          const UnitWorkload& work, const program::Program& program);
 
 // The costs that hold: those asked for, or, of a model, F = 1 for a mean coordinate and I and W in
 // proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention twice that
@@ -125,6 +105,8 @@ class Timing {
   Result<pipeline::Schedule> refilled(const pipeline::Schedule& order) const;
   Timed time_stages(pipeline::Schedule order) const;
   Result<Timed> time_program(pipeline::Schedule order) const;
+  // With measured times where the request has them, else with those of `work`.
+  Result<sim::Simulation> simulate(const program::Program& program, const UnitWorkload& work) const;
   Result<void> compare(const program::Program& program, const sim::Simulation& simulation,
                        Timed& timed) const;
   void add_bytes(const program::Program& program, const sim::Simulation& simulation,

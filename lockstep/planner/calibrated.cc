@@ -180,22 +180,27 @@ std::string unknown_text(const spec::Spec& spec) {
 
 }  // namespace
 
-Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
-                             const KnownTimes& known) {
+Result<sim::Simulation> simulate_measured(const program::Program& program, const spec::Spec& spec,
+                                          const model::Model& model, const cost::Calibration& times,
+                                          const std::string& name) {
   const auto mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
   if (!mesh.ok()) return mesh.error();
-  Result<program::Program> program = spec::program_for(model, spec.layout, spec.batch);
-  if (!program.ok()) return program.error();
   const cost::StepSizes sizes = spec::step_sizes(spec);
-  const cost::Calibration& times = known.calibration;
-  const auto prices =
-      cost::CalibratedPrices::create(times, *program, model, sizes, *mesh, known.name);
+  const auto prices = cost::CalibratedPrices::create(times, program, model, sizes, *mesh, name);
   if (!prices.ok()) return prices.error();
   sim::Conditions conditions;
   conditions.host = [&](Coord c, const Op& op) { return prices->host(c, op); };
   conditions.slowdown = {times.slowdown, times.slowdown};
-  Result<sim::Simulation> simulation = sim::simulate(
-      *program, [&](Coord c, const Op& op) { return prices->time(c, op); }, conditions);
+  return sim::simulate(
+      program, [&](Coord c, const Op& op) { return prices->time(c, op); }, conditions);
+}
+
+Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
+                             const KnownTimes& known) {
+  Result<program::Program> program = spec::program_for(model, spec.layout, spec.batch);
+  if (!program.ok()) return program.error();
+  Result<sim::Simulation> simulation =
+      simulate_measured(*program, spec, model, known.calibration, known.name);
   if (!simulation.ok()) return simulation.error();
   return TimedStep{*std::move(program), *std::move(simulation)};
 }

@@ -25,13 +25,17 @@ struct KnownTimes {
   cost::Calibration calibration;
 };
 
-// The step of a run on a virtual clock.
+// A program of the run on a virtual clock, with the times of a calibration and the name of its file. Refuses what
+// CalibratedPrices does. REQUIRES: a spec whose model `model` describes and whose units the calibration measured.
+Result<sim::Simulation> simulate_measured(const program::Program& program, const spec::Spec& spec,
+                                          const model::Model& model, const cost::Calibration& times,
+                                          const std::string& name);
+
 struct TimedStep {
   program::Program program;
   sim::Simulation simulation;
 };
-// Refuses what CalibratedPrices does. REQUIRES: a spec that spec::legal accepts, whose model `model` describes and
-// whose units the calibration measured.
+// The same of the run's own step. REQUIRES: a spec that spec::legal accepts.
 Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
                              const KnownTimes& known);
 

@@ -6,6 +6,7 @@
 #include "lockstep/cost/analytic/compute_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/cost/analytic/stage_split.h"
+#include "lockstep/cost/op_cost.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/program/lower.h"
@@ -18,105 +19,64 @@ namespace {
 using cost::PartParams;
 using cost::PriceRequest;
 using program::Op;
-using program::OpKind;
 
 constexpr std::size_t kLowered = 3;  // finalists
 
-// What the ops of one unit take besides its passes.
-struct UnitTimes {
-  double gather = 0, reduce = 0, reduce_across = 0, update = 0;
-};
+// Seconds of the ops of a unit besides its passes. Volumes as cost/analytic/step_time.cc has them.
+cost::UnitTimes unit_times(const PriceRequest& r, const PartParams& params) {
+  const cost::Fabric fabric{r.cluster, r.rates};
+  const auto [dense, expert] = on_rank(r, params);
+  const cost::Members shards{r.shard_group(), r.data_stride()};
+  const cost::Members experts{r.expert_copies(), r.expert_stride()};
+  const auto gather = [&](double bytes) {
+    return gather_seconds(fabric, dense * bytes, shards) +
+           gather_seconds(fabric, expert * bytes, experts);
+  };
+  cost::UnitTimes times;
+  times.gather = {gather(2)};
+  times.reduce = {gather(r.stack.reduce_bytes) * (r.zero == 0 ? 2 : 1)};
+  times.reduce_across = {
+      reduce_seconds(fabric, dense * r.stack.reduce_bytes / r.shard_group(),
+                     {r.dp * r.cp / r.shard_group(), r.data_stride() * r.shard_group()})};
+  times.update = {cost::optimizer_seconds(
+      r, r.zero >= 1 ? dense / r.shard_group() + expert / r.expert_copies() : dense + expert)};
+  return times;
+}
 
-// Volumes as cost/analytic/step_time.cc has them, a unit at a time.
-class UnitPrices {
- public:
-  UnitPrices(const PriceRequest& r, const PassTimes& passes)
-      : r_(r), passes_(passes), fabric_{r.cluster, r.rates} {
-    const cost::ModelShape& s = *r.shape;
-    const double share = s.expert_layers() / s.layers;
-    PartParams block = plain_layer_params(s) * (1 - share);
-    if (share > 0) block += expert_layer_params(s) * share;
-    block_ = unit(block);
-    embedding_ = unit(embedding_params(s));
-    PartParams head = head_params(s);
-    const bool shares_embedding = s.tied && cost::holds_head(r, 0);
-    if (shares_embedding) head.tensor = 0;
-    head_ = unit(head);
-    if (s.tied && !shares_embedding)
-      tied_ = reduce_seconds(fabric_, head.tensor / r.tp * r.stack.reduce_bytes,
-                             {2, r.pipe_stride() * (r.pp - 1)});
-    norm_ = reduce_seconds(fabric_, 8, {r.devices(), 1});
-    const double bytes = 2 * r.tokens() * s.hidden / r.tp;
-    send_ = r.pp > 1 ? std::min(hop_seconds(fabric_, bytes, r.pipe_stride()), passes.hop) : 0;
-  }
+cost::OpTimes op_times(const PriceRequest& r, const PassTimes& passes) {
+  const cost::Fabric fabric{r.cluster, r.rates};
+  const cost::ModelShape& s = *r.shape;
+  const double share = s.expert_layers() / s.layers;
+  PartParams block = plain_layer_params(s) * (1 - share);
+  if (share > 0) block += expert_layer_params(s) * share;
+  cost::UnitTimes layer = unit_times(r, block);
+  layer.forward = {passes.forward};
+  layer.recompute = {passes.again};
+  layer.input_grad = layer.weight_grad = {passes.backward / 2};
+  PartParams head_part = head_params(s);
+  const bool shares_embedding = s.tied && cost::holds_head(r, 0);
+  if (shares_embedding) head_part.tensor = 0;
+  cost::UnitTimes head = unit_times(r, head_part);
+  head.forward = {passes.head_forward};
+  head.input_grad = head.weight_grad = {passes.head_backward / 2};
 
-  double time(const Op& op, int last) const {
-    const bool is_block = op.unit > 0 && op.unit < last;
-    const UnitTimes& other = is_block ? block_ : op.unit == 0 ? embedding_ : head_;
-    const double backward = is_block ? passes_.backward : op.unit == 0 ? 0 : passes_.head_backward;
-    switch (op.kind) {
-      case OpKind::kForward:
-        return is_block ? passes_.forward : op.unit == 0 ? 0 : passes_.head_forward;
-      case OpKind::kRecompute:
-        return passes_.again;
-      case OpKind::kBackward:
-        return backward;
-      case OpKind::kInputGrad:
-      case OpKind::kWeightGrad:
-        return backward / 2;
-      case OpKind::kSend:
-        return send_;
-      case OpKind::kGather:
-      case OpKind::kPublish:
-        return other.gather;
-      case OpKind::kReduce:
-        return other.reduce;
-      case OpKind::kReduceAcross:
-        return other.reduce_across;
-      case OpKind::kUpdate:
-        return other.update;
-      case OpKind::kReduceTied:
-        return tied_;
-      case OpKind::kNorm:
-        return norm_;
-      default:
-        return 0;
-    }
-  }
-  // What a hop takes besides moving: waiting for a neighbour.
-  double latency() const { return passes_.hop - send_; }
-
- private:
-  UnitTimes unit(const PartParams& params) const {
-    const auto [dense, expert] = on_rank(r_, params);
-    const cost::Members shards{r_.shard_group(), r_.data_stride()};
-    const cost::Members experts{r_.expert_copies(), r_.expert_stride()};
-    const auto gather = [&](double bytes) {
-      return gather_seconds(fabric_, dense * bytes, shards) +
-             gather_seconds(fabric_, expert * bytes, experts);
-    };
-    UnitTimes times;
-    times.gather = gather(2);
-    times.reduce = gather(r_.stack.reduce_bytes) * (r_.zero == 0 ? 2 : 1);
-    times.reduce_across =
-        reduce_seconds(fabric_, dense * r_.stack.reduce_bytes / r_.shard_group(),
-                       {r_.dp * r_.cp / r_.shard_group(), r_.data_stride() * r_.shard_group()});
-    times.update = cost::optimizer_seconds(
-        r_, r_.zero >= 1 ? dense / r_.shard_group() + expert / r_.expert_copies() : dense + expert);
-    return times;
-  }
-
-  const PriceRequest& r_;
-  const PassTimes& passes_;
-  const cost::Fabric fabric_;
-  UnitTimes block_, embedding_, head_;
-  double tied_ = 0, norm_ = 0, send_ = 0;
-};
+  cost::OpTimes times;
+  times.units.assign(static_cast<std::size_t>(s.layers) + 2, layer);
+  times.units.front() = unit_times(r, embedding_params(s));
+  times.units.back() = head;
+  if (s.tied && !shares_embedding)
+    times.tied = {reduce_seconds(fabric, head_part.tensor / r.tp * r.stack.reduce_bytes,
+                                 {2, r.pipe_stride() * (r.pp - 1)})};
+  times.norm = {reduce_seconds(fabric, 8, {r.devices(), 1})};
+  const double bytes = 2 * r.tokens() * s.hidden / r.tp;
+  if (r.pp > 1) times.send = {std::min(hop_seconds(fabric, bytes, r.pipe_stride()), passes.hop)};
+  return times;
+}
 
 class Lowered {
  public:
   explicit Lowered(const Finalist& finalist)
-      : r_(finalist.priced.request), passes_(pass_times(r_)), prices_(r_, passes_) {
+      : r_(finalist.priced.request), passes_(pass_times(r_)), times_(op_times(r_, passes_)) {
     const Stages stages = stages_of(finalist);
     step_.stage_begin = spec::first_units(stages.layers);
     step_.zero = r_.zero;
@@ -135,20 +95,20 @@ class Lowered {
     if (!built.ok()) return std::nullopt;
     const auto program = program::lower(*built, step_);
     if (!program.ok()) return std::nullopt;
-    const int last = units() - 1;
     sim::Conditions conditions;
-    conditions.latency = [this](Coord, const Op&) { return Seconds{prices_.latency()}; };
+    // What a hop takes besides moving: waiting for a neighbour.
+    conditions.latency = [this](Coord, const Op&) { return Seconds{passes_.hop} - times_.send; };
     // Computation that an exchange of X seconds runs beside loses tax X: step_time.cc's rule.
     conditions.slowdown.compute = 1 / (1 - (*r_.rates)[cluster::Term::kOverlapTax]);
-    const auto timed = sim::simulate(
-        *program, [&](Coord, const Op& op) { return Seconds{prices_.time(op, last)}; }, conditions);
+    const auto timed =
+        sim::simulate(*program, [&](Coord, const Op& op) { return times_.time(op); }, conditions);
     return timed.ok() ? std::optional(timed->makespan.value) : std::nullopt;
   }
 
  private:
   const PriceRequest& r_;
   const PassTimes passes_;
-  const UnitPrices prices_;
+  const cost::OpTimes times_;
   program::StepShape step_;
 };
 
