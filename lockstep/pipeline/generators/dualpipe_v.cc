@@ -2,9 +2,9 @@
 // that no coordinate holds two copies, as in the dualpipev.py of their repository. There a forward
 // and a backward pass of the main phase share a coordinate to hide the exchange between experts; here
 // they run one after the other, F first.
-#include <string>
 #include <vector>
 
+#include "lockstep/base/check.h"
 #include "lockstep/pipeline/generators/generators.h"
 #include "lockstep/pipeline/generators/v_list.h"
 
@@ -62,13 +62,11 @@ std::vector<Pass> list_of(const Shape& shape, int r) {
 Result<Schedule> dualpipe_v(const Shape& shape) {
   if (Result<void> fits = check_two_chunks("dualpipe-v", shape); !fits.ok()) return fits.error();
   if (shape.microbatches < 2 * shape.coords)
-    return Error{
-        Code::kOutOfRange,
-        "schedule `dualpipe-v` fills the pipeline from both ends and needs two microbatches "
-        "per coordinate, microbatches = " +
-            std::to_string(shape.microbatches) + " is less than " +
-            std::to_string(2 * shape.coords),
-        "use " + std::to_string(2 * shape.coords) + " microbatches or more, or `zbv`"};
+    return Error{Code::kOutOfRange,
+                 join_parts("schedule `dualpipe-v` fills the pipeline from both ends and needs two "
+                            "microbatches per coordinate, microbatches = ",
+                            shape.microbatches, " is less than ", 2 * shape.coords),
+                 join_parts("use ", 2 * shape.coords, " microbatches or more, or `zbv`")};
   std::vector<std::vector<Pass>> timetable;
   for (int r = 0; r < shape.coords; ++r) timetable.push_back(list_of(shape, r));
   return Schedule::create(shape, Placement::kV, std::move(timetable));

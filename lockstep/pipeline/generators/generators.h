@@ -29,7 +29,7 @@ Result<Schedule> v_half(const Shape& shape);
 Result<Schedule> v_min(const Shape& shape);
 Result<Schedule> dualpipe_v(const Shape& shape);
 
-// What 1F1B and its eager kin share: on coordinate r, `warm_ups[r]` forward passes (at most all of
+// 1F1B with a warm-up of one's own: on coordinate r, `warm_ups[r]` forward passes (at most all of
 // them), then one forward and one backward in turn. REQUIRES: check_one_chunk accepts the shape, one
 // warm-up per coordinate.
 Result<Schedule> alternating(const Shape& shape, const std::vector<int>& warm_ups);

@@ -16,10 +16,6 @@
 namespace lockstep::pipeline {
 namespace {
 
-using pipeline::Placement;
-using pipeline::Schedule;
-using pipeline::Shape;
-
 // A climb times about this many F, I and W, and tries no more often than that.
 constexpr int kClimbPasses = 17'000'000, kMostTries = 60'000;
 // Larger shapes are searched for a while, which often is enough; yet larger ones not at all.
@@ -58,8 +54,7 @@ Result<std::vector<StageProblem>> problems_of(const AutoRequest& request) {
   std::string too_little;
   for (const ChunkOption& option : request.options) {
     const Shape shape = {request.coords, option.chunks, request.microbatches};
-    if (const Result<void> usable = pipeline::check_shape(shape); !usable.ok())
-      return usable.error();
+    if (const Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
     if (const auto usable = check_costs(option, shape.stages()); !usable.ok())
       return usable.error();
     if (option.max_held < option.chunks) {

@@ -25,7 +25,7 @@ struct AutoRequest {
 };
 
 struct AutoChoice {
-  pipeline::Schedule schedule;
+  Schedule schedule;
   std::string origin;  // "zb-h1", "interleaved in groups of 12, refilled, 3 moves"
   sim::StageTimes times;
   // No schedule of any option, in a loop or as a V, is faster than this. Equal to times.makespan: the

@@ -10,8 +10,6 @@
 namespace lockstep::pipeline {
 namespace {
 
-using pipeline::Schedule;
-using pipeline::Shape;
 using Try = std::function<void(const std::string&, const Schedule&)>;
 
 std::vector<int> group_sizes(const Shape& shape) {
@@ -27,7 +25,7 @@ void try_catalog(const StageProblem& problem, const Try& try_one) {
   const auto offer = [&](const std::string& name, const Result<Schedule>& made) {
     if (made.ok() && made->placement() == problem.placement) try_one(name, *made);
   };
-  for (const pipeline::CatalogRow& row : pipeline::catalog()) {
+  for (const CatalogRow& row : catalog()) {
     const std::string name(row.name);
     offer(name, row.build(problem.shape));
     if (row.build_grouped == nullptr || problem.shape.chunks == 1) continue;
@@ -38,12 +36,12 @@ void try_catalog(const StageProblem& problem, const Try& try_one) {
 
 void try_warm_ups(const StageProblem& problem, const Try& try_one) {
   const int p = problem.shape.coords;
-  if (problem.shape.chunks != 1 || problem.placement != pipeline::Placement::kLoop) return;
+  if (problem.shape.chunks != 1 || problem.placement != Placement::kLoop) return;
   for (int more = 1; more + 1 < p; ++more) {
     std::vector<int> warm_ups;
     for (int r = 0; r < p; ++r) warm_ups.push_back(p - 1 - r + std::min(more, p - 1 - r));
     try_one("1f1b with " + std::to_string(more) + " more to warm up",
-            pipeline::alternating(problem.shape, warm_ups).value());
+            alternating(problem.shape, warm_ups).value());
   }
 }
 

@@ -17,8 +17,8 @@ namespace lockstep::pipeline {
 //   - the list scheduler under each of its rules, for the costs and as if all passes took the same and
 //     hops nothing: that finds regular orders, which uneven times hide and hardly hurt.
 // They may hold more than max_held; those of the list scheduler do not.
-void for_each_candidate(const StageProblem& problem,
-                        const std::function<void(const std::string& name,
-                                                 const pipeline::Schedule& schedule)>& try_one);
+void for_each_candidate(
+    const StageProblem& problem,
+    const std::function<void(const std::string& name, const Schedule& schedule)>& try_one);
 
 }  // namespace lockstep::pipeline

@@ -11,10 +11,6 @@
 namespace lockstep::pipeline {
 namespace {
 
-using pipeline::Pass;
-using pipeline::PassKind;
-using pipeline::Schedule;
-
 enum Kind : std::uint8_t { kF, kI, kW };
 constexpr PassKind kPassKinds[] = {PassKind::kForward, PassKind::kInputGrad, PassKind::kWeightGrad};
 
@@ -59,7 +55,6 @@ class Exhaustive {
     visit();
     Search search;
     search.is_complete = visits_ < max_visits_;
-    search.visits = visits_;
     if (best_trail_.empty()) return search;
     std::vector<std::vector<Pass>> timetable(coords_.size());
     std::vector<std::array<int, 3>> next(stages_.size());

@@ -11,9 +11,8 @@
 namespace lockstep::pipeline {
 
 struct Search {
-  std::optional<pipeline::Schedule> faster;  // the fastest found; nothing: none found
-  bool is_complete = false;  // whether no schedule is faster than `faster`, or than `limit`
-  std::int64_t visits = 0;
+  std::optional<Schedule> faster;  // the fastest found; nothing: none found
+  bool is_complete = false;        // whether no schedule is faster than `faster`, or than `limit`
 };
 
 // Seeks a schedule that takes less than `limit` and gives up after `max_visits` states.

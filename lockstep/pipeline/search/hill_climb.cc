@@ -13,10 +13,6 @@
 namespace lockstep::pipeline {
 namespace {
 
-using pipeline::Pass;
-using pipeline::PassKind;
-using pipeline::Schedule;
-
 constexpr Seconds kNever = {std::numeric_limits<double>::infinity()};
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 constexpr int kLongestShift = 3;

@@ -7,7 +7,7 @@
 namespace lockstep::pipeline {
 
 struct Climb {
-  pipeline::Schedule schedule;
+  Schedule schedule;
   int moves = 0;  // kept that made it faster
 };
 
@@ -18,6 +18,6 @@ struct Climb {
 // Deterministic; any thread may call it.
 //
 // REQUIRES: a schedule of the problem's shape and placement that holds at most max_held.
-Climb climb(const pipeline::Schedule& schedule, const StageProblem& problem, int tries);
+Climb climb(const Schedule& schedule, const StageProblem& problem, int tries);
 
 }  // namespace lockstep::pipeline

@@ -11,10 +11,6 @@
 namespace lockstep::pipeline {
 namespace {
 
-using pipeline::Pass;
-using pipeline::PassKind;
-using pipeline::Schedule;
-
 struct Start {
   Pass pass;
   Seconds at;

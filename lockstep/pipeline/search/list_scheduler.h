@@ -23,6 +23,6 @@ struct ListRules {
 // F runs only if room for one activation of every deeper chunk of its coordinate stays free: those
 // are on the microbatch's way to its gradient, so memory can never block all. The result holds at
 // most max_held and runs W apart from I. Deterministic; any thread may call it.
-pipeline::Schedule list_schedule(const StageProblem& problem, const ListRules& rules);
+Schedule list_schedule(const StageProblem& problem, const ListRules& rules);
 
 }  // namespace lockstep::pipeline

@@ -11,10 +11,6 @@
 namespace lockstep::pipeline {
 namespace {
 
-using pipeline::Pass;
-using pipeline::PassKind;
-using pipeline::Schedule;
-
 // Twentieths of a W's time that a gap must have.
 constexpr int kShares[] = {1, 5, 10, 15, 20};
 

@@ -18,7 +18,6 @@ namespace lockstep::pipeline {
 //
 // kOutOfRange when the order of F and I needs more activations than max_held whatever W does; the
 // error names the pass and the coordinate. REQUIRES: as simulate_stages.
-Result<pipeline::Schedule> refill(const pipeline::Schedule& schedule, const sim::StageCosts& costs,
-                                  int max_held);
+Result<Schedule> refill(const Schedule& schedule, const sim::StageCosts& costs, int max_held);
 
 }  // namespace lockstep::pipeline

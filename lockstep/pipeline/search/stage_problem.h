@@ -15,13 +15,13 @@ namespace lockstep::pipeline {
 // activation in every chunk of a coordinate before the first is freed. That much is enough for one
 // microbatch after the other.
 struct StageProblem {
-  pipeline::Shape shape;
-  pipeline::Placement placement = pipeline::Placement::kLoop;
+  Shape shape;
+  Placement placement = Placement::kLoop;
   sim::StageCosts costs;
   int max_held = 1;  // stage activations on one coordinate, as StageTimes::peak
 
   std::size_t coord(int stage) const {
-    return static_cast<std::size_t>(pipeline::coord_of(placement, {stage}, shape.coords).value);
+    return static_cast<std::size_t>(coord_of(placement, {stage}, shape.coords).value);
   }
   // What a tensor takes between two neighbouring stages.
   Seconds hop(int stage, int next) const {
