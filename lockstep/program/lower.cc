@@ -10,11 +10,10 @@ namespace lockstep::program {
 namespace {
 
 Program attach_all(Draft draft) {
-  draft = add_loads(std::move(draft));
   draft = add_transfers(std::move(draft));
-  draft = add_parameters(std::move(draft));
-  draft = add_reductions(std::move(draft));
-  draft = add_update(std::move(draft));
+  for (std::size_t c = 0; c < draft.lists.size(); ++c)
+    for (const auto add : {add_loads, add_parameters, add_reductions, add_update})
+      add(draft, {static_cast<std::int32_t>(c)}, draft.lists[c]);
   return flatten(std::move(draft));
 }
 
@@ -25,7 +24,7 @@ Result<Program> lower(const pipeline::Schedule& schedule, StepShape step) {
   step.placement = schedule.placement();
   step.forward_only = false;
   if (Result<void> fits = check_step(step); !fits.ok()) return fits.error();
-  return attach_all(add_recompute(expand_units(schedule, std::move(step))));
+  return attach_all(expand_units(schedule, std::move(step)));
 }
 
 Result<Program> lower_forward_only(StepShape step) {

@@ -1,8 +1,6 @@
 #include "lockstep/program/passes/passes.h"
 
 namespace lockstep::program {
-namespace {
-
 void add_loads(const Draft& draft, Coord coord, DraftList& list) {
   const StepShape& step = draft.step();
   std::vector<bool> is_loaded(static_cast<std::size_t>(step.shape.microbatches));
@@ -18,14 +16,6 @@ void add_loads(const Draft& draft, Coord coord, DraftList& list) {
       needs_count = false;
     }
   });
-}
-
-}  // namespace
-
-Draft add_loads(Draft draft) {
-  for (std::size_t coord = 0; coord < draft.lists.size(); ++coord)
-    add_loads(draft, {static_cast<std::int32_t>(coord)}, draft.lists[coord]);
-  return draft;
 }
 
 }  // namespace lockstep::program

@@ -53,18 +53,13 @@ void gather_and_free(const StepShape& step, const Uses& uses, DraftList& list) {
 
 }  // namespace
 
-Draft add_parameters(Draft draft) {
+void add_parameters(const Draft& draft, Coord coord, DraftList& list) {
   const StepShape& step = draft.step();
-  if (step.zero == 0) return draft;
-  for (std::size_t coord = 0; coord < draft.lists.size(); ++coord) {
-    DraftList& list = draft.lists[coord];
-    const Uses uses = uses_of(draft, {static_cast<std::int32_t>(coord)});
-    if (step.zero == 3)
-      gather_and_free(step, uses, list);
-    else
-      publish(uses, list);
-  }
-  return draft;
+  if (step.zero == 0) return;
+  if (step.zero == 3)
+    gather_and_free(step, uses_of(draft, coord), list);
+  else
+    publish(uses_of(draft, coord), list);
 }
 
 }  // namespace lockstep::program

@@ -51,6 +51,8 @@ class Reductions {
   std::int32_t replicated_ = -1;
 };
 
+}  // namespace
+
 void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
   std::map<Value, std::int32_t> last_of;  // per gradient, the last op that adds to it
   draft.for_each_compute(coord, [&](std::int32_t at, const Effects& effects) {
@@ -64,14 +66,6 @@ void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
   for (const auto& [at, value] : in_order) reductions.issue(at, value.a, value.b);
   reductions.finish(list.end());
   reductions.finish_replicated(list.end());
-}
-
-}  // namespace
-
-Draft add_reductions(Draft draft) {
-  for (std::size_t coord = 0; coord < draft.lists.size(); ++coord)
-    add_reductions(draft, {static_cast<std::int32_t>(coord)}, draft.lists[coord]);
-  return draft;
 }
 
 }  // namespace lockstep::program

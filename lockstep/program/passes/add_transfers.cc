@@ -1,25 +1,31 @@
+#include <algorithm>
 #include <map>
 
-#include "lockstep/program/passes/channels.h"
+#include "lockstep/base/check.h"
+#include "lockstep/program/inventory.h"
 #include "lockstep/program/passes/passes.h"
 
 namespace lockstep::program {
 namespace {
 
-std::vector<Transfer> all_transfers(const StepShape& step) {
-  std::vector<Transfer> transfers;
-  for (const bool is_grad : {false, true}) {
-    if (is_grad && step.forward_only) continue;
-    for (std::size_t stage = 1; stage + 1 < step.stage_begin.size(); ++stage) {
-      const std::int32_t unit = step.stage_begin[stage] - 1;
-      const Coord lower = step.coord_of(unit), upper = step.coord_of(unit + 1);
-      if (lower == upper) continue;
-      for (std::int32_t mb = 0; mb < step.shape.microbatches; ++mb)
-        transfers.push_back({is_grad, unit, mb, is_grad ? upper : lower, is_grad ? lower : upper});
-    }
-  }
-  return transfers;
-}
+// One transfer; the places are indices of compute ops.
+struct Hop {
+  std::int32_t transfer = -1;
+  std::int32_t producer = -1;  // in the sender's list
+  std::int32_t consumer = -1;  // in the receiver's list
+  std::int32_t post = -1;      // in the receiver's list: PostRecv stands before this op
+};
+
+// Everything that one coordinate sends to another, outputs and gradients alike. At most one transfer
+// is in flight: a Send is issued after its producer, once the Send before it is done.
+struct Channel {
+  Coord from;
+  Coord to;
+  std::vector<Hop> hops;  // in the sender's order
+};
+
+// Per coordinate, how long each of its compute ops takes, in any unit; none is below 1.
+using NominalTimes = std::vector<std::vector<std::int32_t>>;
 
 // Finds the producer and the consumer of every transfer.
 class Scan {
@@ -76,6 +82,86 @@ NominalTimes nominal_times(const Draft& draft) {
   return times;
 }
 
+// When every compute op ends if transfers take no time and nothing but its input holds it.
+class Rehearsal {
+ public:
+  Rehearsal(const std::vector<Channel>& channels, const NominalTimes& times) : times_(times) {
+    for (const auto& list : times) inputs_.emplace_back(list.size());
+    for (const Channel& channel : channels)
+      for (const Hop& hop : channel.hops)
+        inputs_[index(channel.to)][static_cast<std::size_t>(hop.consumer)] = {channel.from.value,
+                                                                              hop.producer};
+    ends_.resize(times.size());
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t coord = 0; coord < times.size(); ++coord)
+        while (advance(coord)) moved = true;
+    }
+    for (std::size_t coord = 0; coord < times.size(); ++coord)
+      LS_CHECK(ends_[coord].size() == times[coord].size(),
+               "compute ops wait for each other in a circle");
+  }
+
+  std::int64_t end_of(Coord coord, std::int32_t op) const {
+    return ends_[index(coord)][static_cast<std::size_t>(op)];
+  }
+
+  // The first op that does not end before; what stands before it is issued earlier than that.
+  std::int32_t op_at(Coord coord, std::int64_t time) const {
+    const auto& ends = ends_[index(coord)];
+    return static_cast<std::int32_t>(std::ranges::lower_bound(ends, time) - ends.begin());
+  }
+
+ private:
+  struct Input {
+    std::int32_t coord = -1;  // -1: nothing is received
+    std::int32_t producer = -1;
+  };
+
+  static std::size_t index(Coord coord) { return static_cast<std::size_t>(coord.value); }
+
+  bool advance(std::size_t coord) {
+    std::vector<std::int64_t>& ends = ends_[coord];
+    const std::size_t at = ends.size();
+    if (at == times_[coord].size()) return false;
+    std::int64_t start = ends.empty() ? 0 : ends.back();
+    if (const Input& input = inputs_[coord][at]; input.coord >= 0) {
+      const auto& made = ends_[static_cast<std::size_t>(input.coord)];
+      const auto producer = static_cast<std::size_t>(input.producer);
+      if (producer >= made.size()) return false;
+      start = std::max(start, made[producer]);
+    }
+    ends.push_back(start + times_[coord][at]);
+    return true;
+  }
+
+  const NominalTimes& times_;
+  std::vector<std::vector<Input>> inputs_;       // per coordinate and op
+  std::vector<std::vector<std::int64_t>> ends_;  // of the ops done so far
+};
+
+// Sets every Hop::post, in the sender's order: where the receiver stands when the Send before leaves
+// (the first: when it leaves itself), if all took their nominal times and transfers none; at the
+// latest one compute op before the consumer. So in those times no sender waits, and a transfer may
+// last as long as the sender computes between two Sends. Other times may make senders wait, never in
+// a circle: the rehearsal is a run that ends, and where one ends all do (deadlock.h). The price is
+// the buffer, which the receiver holds from there on.
+// REQUIRES: the compute ops can run in the given orders if sending takes no time and never waits.
+void place_posts(std::vector<Channel>& channels, const NominalTimes& times) {
+  const Rehearsal rehearsal(channels, times);
+  for (Channel& channel : channels) {
+    std::int32_t latest = channel.hops.back().consumer;
+    for (std::size_t i = channel.hops.size(); i-- > 0;) {
+      Hop& hop = channel.hops[i];
+      const Hop& before = channel.hops[i == 0 ? 0 : i - 1];
+      const std::int64_t leaves = rehearsal.end_of(channel.from, before.producer);
+      latest =
+          std::min({latest, std::max(hop.consumer - 1, 0), rehearsal.op_at(channel.to, leaves)});
+      hop.post = latest;
+    }
+  }
+}
+
 void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver) {
   const auto end = [](OpKind kind, const Hop& hop) {
     return Op{.kind = kind, .reach = Reach::kPeer, .transfer = hop.transfer};
@@ -94,7 +180,7 @@ void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver)
 }  // namespace
 
 Draft add_transfers(Draft draft) {
-  draft.program.transfers = all_transfers(draft.step());
+  draft.program.transfers = usual_transfers(draft.step());
   std::vector<Channel> channels = Scan(draft).channels();
   place_posts(channels, nominal_times(draft));
   for (const Channel& channel : channels)

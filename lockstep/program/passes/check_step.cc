@@ -36,12 +36,16 @@ Result<void> check_stages(const StepShape& step) {
   return {};
 }
 
+Result<void> check_per_unit(const char* name, const std::vector<bool>& given, int units) {
+  if (given.empty() || given.size() == static_cast<std::size_t>(units)) return {};
+  return refuse(name + (" has " + std::to_string(given.size())) + " entries for " +
+                    std::to_string(units) + " units",
+                "give one entry per unit, or none");
+}
+
 Result<void> check_recompute(const StepShape& step) {
-  if (step.recompute.empty()) return {};
-  if (step.recompute.size() != static_cast<std::size_t>(step.units()))
-    return refuse("recompute has " + std::to_string(step.recompute.size()) + " entries for " +
-                      std::to_string(step.units()) + " units",
-                  "give one entry per unit, or none");
+  if (auto fits = check_per_unit("recompute", step.recompute, step.units()); !fits.ok())
+    return fits;
   for (const int unit : {0, step.head()})
     if (step.recomputes(unit))
       return refuse("unit " + std::to_string(unit) + ", the " + (unit == 0 ? "embedding" : "head") +
@@ -51,12 +55,8 @@ Result<void> check_recompute(const StepShape& step) {
 }
 
 Result<void> check_partial(const StepShape& step) {
-  if (step.partial.empty()) return {};
-  if (step.partial.size() != static_cast<std::size_t>(step.units()))
-    return refuse("partial has " + std::to_string(step.partial.size()) + " entries for " +
-                      std::to_string(step.units()) + " units",
-                  "give one entry per unit, or none");
-  if (!step.tensor_parallel)
+  if (auto fits = check_per_unit("partial", step.partial, step.units()); !fits.ok()) return fits;
+  if (!step.partial.empty() && !step.tensor_parallel)
     return refuse("partial gradients are given without tensor parallelism",
                   "set tensor_parallel, or leave partial empty");
   return {};

@@ -13,6 +13,9 @@ void append_units(const StepShape& step, const pipeline::Pass& pass, std::vector
   const auto append = [&](std::int32_t unit) {
     const bool is_split = kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
     if (unit == step.head() && kind == OpKind::kWeightGrad) return;
+    if ((kind == OpKind::kBackward || kind == OpKind::kInputGrad) && step.recomputes(unit))
+      compute.push_back(
+          {.kind = OpKind::kRecompute, .unit = unit, .microbatch = pass.microbatch.value});
     compute.push_back({.kind = unit == step.head() && is_split ? OpKind::kBackward : kind,
                        .unit = unit,
                        .microbatch = pass.microbatch.value});
