@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,14 +16,43 @@ using config::FieldType;
 constexpr double kMaxSize = 2147483647;  // of a tensor dimension or a degree
 constexpr double kMaxCount = 1e15;       // of steps and sequences
 
-Field degree(std::string name, std::string doc, std::vector<std::string> known_as) {
-  return {.path = "layout." + name,
+struct Range {
+  double min;
+  double max = std::numeric_limits<double>::infinity();
+};
+
+Field whole(std::string path, std::string doc, std::string initial, Range range,
+            std::vector<std::string> known_as = {}, std::string unit = "") {
+  return {.path = std::move(path),
           .type = FieldType::kInt,
           .doc = std::move(doc),
-          .initial = "1",
-          .min = 1,
-          .max = kMaxSize,
+          .initial = std::move(initial),
+          .unit = std::move(unit),
+          .min = range.min,
+          .max = range.max,
           .known_as = std::move(known_as)};
+}
+
+Field real(std::string path, std::string doc, std::string initial, Range range,
+           std::vector<std::string> known_as = {}) {
+  Field field =
+      whole(std::move(path), std::move(doc), std::move(initial), range, std::move(known_as));
+  field.type = FieldType::kReal;
+  return field;
+}
+
+Field required(Field field) {
+  field.required = true;
+  return field;
+}
+
+Field above_min(Field field) {
+  field.above_min = true;
+  return field;
+}
+
+Field degree(const std::string& name, std::string doc, std::vector<std::string> known_as) {
+  return whole("layout." + name, std::move(doc), "1", {1, kMaxSize}, std::move(known_as));
 }
 
 // The keys of a model file, of which a run needs only the name.
@@ -61,19 +91,13 @@ std::vector<Field> degree_fields() {
        .known_as = {"cp_comm_type"}},
       degree("pp", "Pipeline-parallel degree: the blocks are divided.",
              {"pipeline_model_parallel_size", "pipeline_parallel_degree", "pipeline_parallel"}),
-      {.path = "layout.dp",
-       .type = FieldType::kInt,
-       .doc = "Data-parallel degree: the batch is divided. Without it, what tp x cp x pp leaves of "
-              "the cluster; without a cluster, 1.",
-       .min = 1,
-       .max = kMaxSize,
-       .known_as = {"data_parallel_size", "data_parallel_degree"}},
-      {.path = "layout.dp_shard",
-       .type = FieldType::kInt,
-       .doc = "Ranks that share one sharded copy (hybrid sharding); divides dp. Without it, dp.",
-       .min = 1,
-       .max = kMaxSize,
-       .known_as = {"data_parallel_shard_degree"}},
+      whole("layout.dp",
+            "Data-parallel degree: the batch is divided. Without it, what tp x cp x pp leaves of "
+            "the cluster; without a cluster, 1.",
+            "", {1, kMaxSize}, {"data_parallel_size", "data_parallel_degree"}),
+      whole("layout.dp_shard",
+            "Ranks that share one sharded copy (hybrid sharding); divides dp. Without it, dp.", "",
+            {1, kMaxSize}, {"data_parallel_shard_degree"}),
       degree("ep", "Expert-parallel degree: the experts are divided.",
              {"expert_model_parallel_size", "expert_parallel_degree"}),
       degree("etp", "Tensor-parallel degree inside an expert.", {"expert_tensor_parallel_size"}),
@@ -87,14 +111,10 @@ std::vector<Field> policy_fields() {
        .doc = "Divide norms and residuals along the sequence over the tensor axis.",
        .initial = "true",
        .known_as = {"sequence_parallel"}},
-      {.path = "layout.zero",
-       .type = FieldType::kInt,
-       .doc = "What the data axis shards: 0 nothing, 1 optimizer state, 2 gradients too, 3 "
-              "parameters too.",
-       .initial = "1",
-       .min = 0,
-       .max = 3,
-       .known_as = {"zero_stage", "use_distributed_optimizer"}},
+      whole("layout.zero",
+            "What the data axis shards: 0 nothing, 1 optimizer state, 2 gradients too, 3 "
+            "parameters too.",
+            "1", {0, 3}, {"zero_stage", "use_distributed_optimizer"}),
       {.path = "layout.order",
        .type = FieldType::kString,
        .doc = "Order of the axes over the ranks, the axis of neighbours first.",
@@ -105,14 +125,11 @@ std::vector<Field> policy_fields() {
        .initial = "\"" + Layout().schedule + "\"",
        .choices = schedule_names(),
        .known_as = {"pipeline_parallel_schedule", "pp_schedule", "pp_engine"}},
-      {.path = "layout.chunks",
-       .type = FieldType::kInt,
-       .doc = "Stages per pipeline coordinate, for the schedules that interleave them.",
-       .initial = "1",
-       .min = 1,
-       .max = kMaxSize,
-       .known_as = {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size",
-                    "vpp"}},
+      whole(
+          "layout.chunks",
+          "Stages per pipeline coordinate, for the schedules that interleave them.", "1",
+          {1, kMaxSize},
+          {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size", "vpp"}),
       {.path = "layout.layers",
        .type = FieldType::kString,
        .doc = "Layers of each stage, in their order, joined by +: `9x2+8+6` is 9 on two "
@@ -142,90 +159,41 @@ std::vector<Field> policy_fields() {
 
 std::vector<Field> gather_fields() {
   return {
-      {.path = "layout.resident",
-       .type = FieldType::kInt,
-       .doc = "With zero 3: gathered units kept at a time, the one in use included. Without it, 1.",
-       .min = 1,
-       .max = kMaxSize,
-       .known_as = {"stage3_max_live_parameters"}},
-      {.path = "layout.prefetch",
-       .type = FieldType::kInt,
-       .doc = "With zero 3: units are gathered this many computations early. Without it, 1.",
-       .min = 0,
-       .max = kMaxSize,
-       .known_as = {"stage3_prefetch_bucket_size"}},
+      whole("layout.resident",
+            "With zero 3: gathered units kept at a time, the one in use included. Without it, 1.",
+            "", {1, kMaxSize}, {"stage3_max_live_parameters"}),
+      whole("layout.prefetch",
+            "With zero 3: units are gathered this many computations early. Without it, 1.", "",
+            {0, kMaxSize}, {"stage3_prefetch_bucket_size"}),
   };
 }
 
 std::vector<Field> batch_fields() {
   return {
-      {.path = "batch.seq",
-       .type = FieldType::kInt,
-       .doc = "Length of a sequence.",
-       .required = true,
-       .unit = "tokens",
-       .min = 1,
-       .max = kMaxSize,
-       .known_as = {"seq_length", "seq_len", "sequence_length"}},
-      {.path = "batch.global_batch",
-       .type = FieldType::kInt,
-       .doc = "Sequences in one step, over all ranks.",
-       .required = true,
-       .unit = "sequences",
-       .min = 1,
-       .max = kMaxCount,
-       .known_as = {"global_batch_size", "train_batch_size"}},
-      {.path = "batch.microbatch",
-       .type = FieldType::kInt,
-       .doc = "Sequences that go through the pipeline together.",
-       .initial = "1",
-       .unit = "sequences",
-       .min = 1,
-       .max = kMaxCount,
-       .known_as = {"micro_batch_size", "local_batch_size", "train_micro_batch_size_per_gpu"}},
-      {.path = "batch.ramp_start",
-       .type = FieldType::kInt,
-       .doc = "Sequences in the first step, where the batch grows to `global_batch`; 0 for a batch "
-              "that does not.",
-       .initial = "0",
-       .unit = "sequences",
-       .min = 0,
-       .max = kMaxCount,
-       .known_as = {"rampup_batch_size"}},
-      {.path = "batch.ramp_increment",
-       .type = FieldType::kInt,
-       .doc = "Sequences that a growing batch gets more at a time.",
-       .initial = "0",
-       .unit = "sequences",
-       .min = 0,
-       .max = kMaxCount},
-      {.path = "batch.ramp_samples",
-       .type = FieldType::kInt,
-       .doc = "Sequences over which the increments are spread evenly.",
-       .initial = "0",
-       .unit = "sequences",
-       .min = 0,
-       .max = kMaxCount},
+      required(whole("batch.seq", "Length of a sequence.", "", {1, kMaxSize},
+                     {"seq_length", "seq_len", "sequence_length"}, "tokens")),
+      required(whole("batch.global_batch", "Sequences in one step, over all ranks.", "",
+                     {1, kMaxCount}, {"global_batch_size", "train_batch_size"}, "sequences")),
+      whole("batch.microbatch", "Sequences that go through the pipeline together.", "1",
+            {1, kMaxCount},
+            {"micro_batch_size", "local_batch_size", "train_micro_batch_size_per_gpu"},
+            "sequences"),
+      whole("batch.ramp_start",
+            "Sequences in the first step, where the batch grows to `global_batch`; 0 for a batch "
+            "that does not.",
+            "0", {0, kMaxCount}, {"rampup_batch_size"}, "sequences"),
+      whole("batch.ramp_increment", "Sequences that a growing batch gets more at a time.", "0",
+            {0, kMaxCount}, {}, "sequences"),
+      whole("batch.ramp_samples", "Sequences over which the increments are spread evenly.", "0",
+            {0, kMaxCount}, {}, "sequences"),
   };
 }
 
 std::vector<Field> rate_fields() {
   return {
-      {.path = "train.lr",
-       .type = FieldType::kReal,
-       .doc = "Peak learning rate.",
-       .initial = "3e-4",
-       .min = 0,
-       .max = 1e3,
-       .above_min = true,
-       .known_as = {"learning_rate"}},
-      {.path = "train.warmup",
-       .type = FieldType::kInt,
-       .doc = "Steps over which the learning rate rises to its peak.",
-       .initial = "0",
-       .min = 0,
-       .max = kMaxCount,
-       .known_as = {"lr_warmup_iters", "warmup_steps"}},
+      above_min(real("train.lr", "Peak learning rate.", "3e-4", {0, 1e3}, {"learning_rate"})),
+      whole("train.warmup", "Steps over which the learning rate rises to its peak.", "0",
+            {0, kMaxCount}, {"lr_warmup_iters", "warmup_steps"}),
       {.path = "train.lr_decay",
        .type = FieldType::kChoice,
        .doc = "How the learning rate falls after the warmup: not at all, straight or along half a "
@@ -233,32 +201,18 @@ std::vector<Field> rate_fields() {
        .initial = "\"constant\"",
        .choices = decay_names(),
        .known_as = {"lr_decay_style", "lr_scheduler_type"}},
-      {.path = "train.min_lr",
-       .type = FieldType::kReal,
-       .doc = "Learning rate at the end of the fall.",
-       .initial = "0.0",
-       .min = 0,
-       .max = 1e3,
-       .known_as = {"lr_min", "min_learning_rate"}},
-      {.path = "train.decay_steps",
-       .type = FieldType::kInt,
-       .doc = "Steps of the fall at the end of the run, with lr_decay = \"wsd\".",
-       .initial = "0",
-       .min = 0,
-       .max = kMaxCount,
-       .known_as = {"lr_wsd_decay_iters"}},
+      real("train.min_lr", "Learning rate at the end of the fall.", "0.0", {0, 1e3},
+           {"lr_min", "min_learning_rate"}),
+      whole("train.decay_steps",
+            "Steps of the fall at the end of the run, with lr_decay = \"wsd\".", "0",
+            {0, kMaxCount}, {"lr_wsd_decay_iters"}),
   };
 }
 
 std::vector<Field> train_fields() {
   return {
-      {.path = "train.steps",
-       .type = FieldType::kInt,
-       .doc = "Optimizer updates to make.",
-       .initial = "1000",
-       .min = 1,
-       .max = kMaxCount,
-       .known_as = {"train_iters", "max_steps"}},
+      whole("train.steps", "Optimizer updates to make.", "1000", {1, kMaxCount},
+            {"train_iters", "max_steps"}),
       {.path = "train.dtype",
        .type = FieldType::kChoice,
        .doc = "Type the model computes in; master weights and gradients of bf16 are f32.",
@@ -268,33 +222,20 @@ std::vector<Field> train_fields() {
                    {"f16", "it needs loss scaling and offers nothing that bf16 lacks"},
                    {"fp8", "it needs a GPU back end, which does not exist yet"}},
        .known_as = {"precision", "torch_dtype"}},
-      {.path = "train.weight_decay",
-       .type = FieldType::kReal,
-       .doc = "Decoupled weight decay of AdamW; norms and biases have none.",
-       .initial = "0.1",
-       .min = 0,
-       .max = 1e3},
+      real("train.weight_decay", "Decoupled weight decay of AdamW; norms and biases have none.",
+           "0.1", {0, 1e3}),
       {.path = "train.decay_embeddings",
        .type = FieldType::kBool,
        .doc = "Whether embeddings decay too, and with them a head that shares their weight.",
        .initial = "true"},
-      {.path = "train.clip",
-       .type = FieldType::kReal,
-       .doc = "Limit of the global gradient norm; 0 for none.",
-       .initial = "1.0",
-       .min = 0,
-       .known_as = {"clip_grad", "max_norm", "gradient_clipping"}},
-      {.path = "train.seed",
-       .type = FieldType::kInt,
-       .doc = "Initial weights and the order of the data follow from it, in every layout.",
-       .initial = "1234",
-       .min = 0},
-      {.path = "train.noise_scale",
-       .type = FieldType::kInt,
-       .doc = "Steps over which the gradient noise scale is averaged; 0 not to measure it.",
-       .initial = "0",
-       .min = 0,
-       .max = kMaxCount},
+      real("train.clip", "Limit of the global gradient norm; 0 for none.", "1.0", {0},
+           {"clip_grad", "max_norm", "gradient_clipping"}),
+      whole("train.seed",
+            "Initial weights and the order of the data follow from it, in every layout.", "1234",
+            {0}),
+      whole("train.noise_scale",
+            "Steps over which the gradient noise scale is averaged; 0 not to measure it.", "0",
+            {0, kMaxCount}),
       {.path = "train.on_nonfinite",
        .type = FieldType::kChoice,
        .doc = "What a step whose loss or gradient norm is not finite does, apart from changing "
@@ -307,70 +248,39 @@ std::vector<Field> train_fields() {
 }
 
 Field beta(std::string name, std::string initial) {
-  return {.path = "train." + name,
-          .type = FieldType::kReal,
-          .doc = "How much AdamW keeps of a moment from step to step.",
-          .initial = std::move(initial),
-          .min = 0,
-          .max = 0.999999,
-          .known_as = {"adam_" + name}};
+  return real("train." + name, "How much AdamW keeps of a moment from step to step.",
+              std::move(initial), {0, 0.999999}, {"adam_" + name});
 }
 
 std::vector<Field> step_fields() {
   return {
       beta("beta1", "0.9"),
       beta("beta2", "0.95"),
-      {.path = "train.eps",
-       .type = FieldType::kReal,
-       .doc = "What AdamW adds to the root of the second moment before it divides by it.",
-       .initial = "1e-8",
-       .min = 0,
-       .max = 1,
-       .above_min = true,
-       .known_as = {"adam_eps", "adam_epsilon"}},
-      {.path = "train.head_chunk",
-       .type = FieldType::kInt,
-       .doc = "Tokens of a microbatch whose logits exist at once; 0 for all of them.",
-       .initial = "0",
-       .unit = "tokens",
-       .min = 0,
-       .max = kMaxSize,
-       .known_as = {"loss_chunk_size", "ce_chunk_size"}},
-      {.path = "train.threads",
-       .type = FieldType::kInt,
-       .doc = "Threads of a rank that share the work of one operation (intra-op threads).",
-       .initial = "1",
-       .min = 1,
-       .max = 1024,
-       .known_as = {"num_threads", "intra_op_threads"}},
-      {.path = "train.op_deadline",
-       .type = FieldType::kReal,
-       .doc = "Seconds after which a collective, or a rank without a heartbeat, ends the run. The "
-              "death of a rank ends it at once.",
-       .initial = "600.0",
-       .min = 1,
-       .max = 1e6,
-       .known_as = {"distributed_timeout", "timeout"}},
+      above_min(real("train.eps",
+                     "What AdamW adds to the root of the second moment before it divides by it.",
+                     "1e-8", {0, 1}, {"adam_eps", "adam_epsilon"})),
+      whole("train.head_chunk",
+            "Tokens of a microbatch whose logits exist at once; 0 for all of them.", "0",
+            {0, kMaxSize}, {"loss_chunk_size", "ce_chunk_size"}, "tokens"),
+      whole("train.threads",
+            "Threads of a rank that share the work of one operation (intra-op threads).", "1",
+            {1, 1024}, {"num_threads", "intra_op_threads"}),
+      real("train.op_deadline",
+           "Seconds after which a collective, or a rank without a heartbeat, ends the run. The "
+           "death of a rank ends it at once.",
+           "600.0", {1, 1e6}, {"distributed_timeout", "timeout"}),
   };
 }
 
 std::vector<Field> evaluation_fields() {
   return {
-      {.path = "train.eval_interval",
-       .type = FieldType::kInt,
-       .doc = "Steps between two evaluations on the held-out split; the last step is followed by "
-              "one too. 0 for none.",
-       .initial = "0",
-       .min = 0,
-       .max = kMaxCount,
-       .known_as = {"eval_steps", "val_interval"}},
-      {.path = "train.eval_samples",
-       .type = FieldType::kInt,
-       .doc = "Sequences that an evaluation looks at, always the same. Without it, global_batch.",
-       .unit = "sequences",
-       .min = 1,
-       .max = kMaxCount,
-       .known_as = {"eval_iters"}},
+      whole("train.eval_interval",
+            "Steps between two evaluations on the held-out split; the last step is followed by "
+            "one too. 0 for none.",
+            "0", {0, kMaxCount}, {"eval_steps", "val_interval"}),
+      whole("train.eval_samples",
+            "Sequences that an evaluation looks at, always the same. Without it, global_batch.", "",
+            {1, kMaxCount}, {"eval_iters"}, "sequences"),
   };
 }
 
