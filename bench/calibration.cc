@@ -88,7 +88,8 @@ spec::Spec spec_for(const std::string& name, std::int64_t hidden) {
 std::vector<spec::Spec> planned(std::int64_t hidden) {
   const spec::Spec run = small_run(hidden, 16);
   const cluster::Cluster machine = cluster::cluster_from_name("cpu-gloo:2").value();
-  const planner::Question question = planner::runnable({.shape = cost::shape_of(run.model),
+  const cost::ModelShape shape = cost::shape_of(run.model);
+  const planner::Question question = planner::runnable({.shape = &shape,
                                                         .cluster = &machine,
                                                         .rates = &cluster::rates_of(machine.device),
                                                         .devices = kRanks,

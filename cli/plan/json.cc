@@ -5,8 +5,8 @@
 
 #include "cli/plan/report.h"
 #include "lockstep/base/check.h"
+#include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"
-#include "lockstep/planner/placement_rules.h"
 
 namespace lockstep::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "cli/table.h"
 #include "lockstep/base/check.h"
 #include "lockstep/draw/stacks.h"
+#include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"
-#include "lockstep/planner/placement_rules.h"
 
 namespace lockstep::cli {
 namespace {

@@ -199,7 +199,8 @@ class PlanReader {
 
   void ask() {
     planner::Question& q = request_.question;
-    q.shape = cost::shape_of(request_.model);
+    request_.shape = cost::shape_of(request_.model);
+    q.shape = &request_.shape;
     q.cluster = &request_.cluster;
     q.rates = &cluster::rates_of(request_.cluster.device);
     q.devices = request_.cluster.count;

@@ -26,8 +26,9 @@ struct OwnLayout {
 struct PlanRequest {
   model::ModelConfig model = {};
   cluster::Cluster cluster = {};
-  std::string cluster_text = {};              // as it was named: a short name or a file
-  planner::Question question = {};            // refers to `cluster`: a request is not copied
+  std::string cluster_text = {};  // as it was named: a short name or a file
+  cost::ModelShape shape = {};
+  planner::Question question = {};            // refers to both: a request is not copied
   std::optional<config::Document> run = {};   // of FILE
   std::optional<OwnLayout> own = {};          // of --layout, or of FILE when that has one
   bool only_own = false;                      // --layout: nothing else is sought

@@ -58,12 +58,8 @@ class Neighbours {
     asked.tp = chosen_.tp, asked.cp = chosen_.cp, asked.pp = chosen_.pp, asked.ep = chosen_.ep;
     asked.*member = value;
     Alternative answer = best_of(asked, named(axis, value));
-    if (answer.found) {
-      PriceRequest& r = answer.found->priced.request;
-      r.shape = &question_.shape;
-      if (member == &Question::cp && value > 1)
-        answer.change += join_parts(" (", to_text(r.context), ")");
-    }
+    if (answer.found && member == &Question::cp && value > 1)
+      answer.change += join_parts(" (", to_text(answer.found->priced.request.context), ")");
     found_.push_back(std::move(answer));
   }
 
@@ -188,10 +184,7 @@ Alternative what_if(const Question& question, const Change& change, const Finali
     if (kept.priced.price.fits && (!answer.found || kept.seconds < answer.found->seconds))
       answer.found = kept;
   }
-  if (answer.found) {
-    answer.found->priced.request.shape = &question.shape;
-    answer.found->priced.request.cluster = question.cluster;
-  }
+  if (answer.found) answer.found->priced.request.cluster = question.cluster;
   return answer;
 }
 
@@ -207,13 +200,24 @@ Alternative rule_of_thumb(const Question& question) {
     last = best_of(asked, "rule of thumb");
     if (last.found) break;
   }
-  for (double pp = 2; !last.found && pp <= question.shape.layers; ++pp) {
+  for (double pp = 2; !last.found && pp <= question.shape->layers; ++pp) {
     if (!divides(pp, static_cast<double>(question.devices) / node)) continue;
     asked.tp = node, asked.pp = pp;
     last = best_of(asked, "rule of thumb");
   }
-  if (last.found) last.found->priced.request.shape = &question.shape;
   return last;
+}
+
+Alternative sharding_rule(const Question& question) {
+  Question asked = question;
+  asked.cp = asked.pp = 1;
+  Alternative answer{.change = "zero 3"};
+  const auto node = static_cast<double>(question.cluster->tiers.front().size);
+  for (double tp = 1; tp <= node && !answer.found; tp *= 2) {
+    asked.tp = tp;
+    answer = best_of(asked, "zero 3");
+  }
+  return answer;
 }
 
 std::optional<spec::Recompute> fitting_recompute(const Finalist& finalist) {

@@ -19,7 +19,7 @@ struct Alternative {
   double least_bytes = 0;  // of the smallest, when nothing fits; 0: nothing can be divided so
 };
 
-// The best of a question by a short walk. Its request refers to the shape of this question, which must outlive it.
+// The best of a question by a short walk.
 Alternative best_of(const Question& question, std::string change);
 
 // With one degree halved or doubled, the best of everything else; then one policy changed and nothing else.
@@ -41,6 +41,10 @@ Alternative what_if(const Question& question, const Change& change, const Finali
 // parallel" (Narayanan et al., arXiv 2104.04473, section 3): the smallest tp, then the smallest pp, that fit without
 // sharding more than the optimizer.
 Alternative rule_of_thumb(const Question& question);
+
+// The same with states sharded over nodes in place of stages (Rajbhandari et al., arXiv 1910.02054): the smallest tp of
+// a node that fits with everything sharded (ZeRO-3) and no pipeline.
+Alternative sharding_rule(const Question& question);
 
 // Of a layout that does not fit: what its blocks could make again so that it does, the least.
 std::optional<spec::Recompute> fitting_recompute(const Finalist& finalist);

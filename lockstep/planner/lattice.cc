@@ -49,8 +49,9 @@ std::vector<double> divisors(std::int64_t n) {
 }
 
 Lattice::Lattice(const Question& question) : question_(question) {
-  LS_CHECK(question.cluster != nullptr && question.rates != nullptr && question.devices > 0,
-           "a question names its cluster");
+  LS_CHECK(question.shape != nullptr && question.cluster != nullptr && question.rates != nullptr &&
+               question.devices > 0,
+           "a question names its model and its cluster");
   batch_divisors_ = divisors(question.global_batch);
   std::erase_if(batch_divisors_, [](double b) { return b > kLargestMicrobatch; });
   if (question.given.microbatch > 0) batch_divisors_ = {question.given.microbatch};
@@ -75,7 +76,7 @@ Lattice::Lattice(const Question& question) : question_(question) {
 }
 
 bool Lattice::cuts_tensors(double tp) const {
-  const cost::ModelShape& s = question_.shape;
+  const cost::ModelShape& s = *question_.shape;
   const bool has_mlp = !s.has_experts() || s.dense_layers > 0 || s.moe_every > 1;
   return divides(tp, s.heads) && divides(tp, s.kv_heads) && (!has_mlp || divides(tp, s.ffn)) &&
          divides(tp, s.shared_ffn);
@@ -86,7 +87,7 @@ void Lattice::add_cores(double tp, double cp) {
 }
 
 void Lattice::add_cores(const Core& dense) {
-  const cost::ModelShape& s = question_.shape;
+  const cost::ModelShape& s = *question_.shape;
   if (!s.has_experts()) return cores_.push_back(dense);
   for (const double ep : divisors(static_cast<std::int64_t>(s.experts))) {
     if (!is_free(question_.ep, ep)) continue;
@@ -103,7 +104,7 @@ std::span<const cost::CpMethod> Lattice::contexts(double tp, double cp) const {
   static_assert(cost::kCpMethods.back() == cost::CpMethod::kUlysses);
   const std::span<const cost::CpMethod> all = cost::kCpMethods;
   if (cp <= 1) return all.first(1);
-  return divides(tp * cp, question_.shape.heads) ? all : all.first(all.size() - 1);
+  return divides(tp * cp, question_.shape->heads) ? all : all.first(all.size() - 1);
 }
 
 std::span<const Keep> Lattice::keeps() const {
@@ -119,7 +120,7 @@ double Lattice::data(const Core& core, double pp) const {
 std::vector<double> Lattice::pipelines(const Core& core) const {
   const auto left = static_cast<double>(question_.devices) / (core.tp * core.cp);
   std::vector<double> found;
-  for (double pp = 1; pp <= std::min(left, question_.shape.layers); ++pp) {
+  for (double pp = 1; pp <= std::min(left, question_.shape->layers); ++pp) {
     if (!divides(pp, left) || !is_free(question_.pp, pp)) continue;
     if (!divides(left / pp, static_cast<double>(question_.global_batch))) continue;
     if (divides(core.ep * core.etp, core.tp * core.cp * left / pp)) found.push_back(pp);
@@ -159,7 +160,7 @@ std::vector<Timetable> Lattice::timetables(double pp) const {
   if (pp <= 1) return {Timetable{}};
   const double given = question_.given.chunks;
   const bool is_given = question_.schedules.size() == 1 && given > 0;
-  const auto even = [&, layers = question_.shape.layers](double chunks) {
+  const auto even = [&, layers = question_.shape->layers](double chunks) {
     const double stages = pp * chunks;
     return stages <= layers &&
            (question_.given.core || std::ceil(layers / stages) * stages - layers <= 2);
@@ -203,7 +204,7 @@ std::span<const Placement> Lattice::placements(const Core& core, double pp) cons
 
 cost::PriceRequest Lattice::blank(const Question& question) {
   cost::PriceRequest request;
-  request.shape = &question.shape;
+  request.shape = question.shape;
   request.cluster = question.cluster;
   request.rates = question.rates;
   request.seq = static_cast<double>(question.seq);

@@ -59,8 +59,8 @@ struct Given {
 
 // What is asked: train this model with such batches on that many devices of the cluster.
 struct Question {
-  cost::ModelShape shape = {};
-  const cluster::Cluster* cluster = nullptr;  // not owned
+  const cost::ModelShape* shape = nullptr;  // none of the three is owned
+  const cluster::Cluster* cluster = nullptr;
   const cluster::DeviceRates* rates = nullptr;
   std::int64_t devices = 0;  // that are used, all of them
   std::int64_t seq = 0, global_batch = 0;

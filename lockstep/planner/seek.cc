@@ -56,7 +56,6 @@ class Seeker {
 
   void add(Finalist timed) {
     simulated_ += timed.simulated ? 1 : 0;
-    timed.priced.request.shape = &question_.shape;
     if (timed.priced.price.fits) return pool_.push_back(std::move(timed));
     least_bytes_ = std::min(least_bytes_, cost::device_bytes(timed.priced.price.memory));
   }
@@ -125,10 +124,7 @@ std::optional<Finalist> seek_one(const Question& question) {
   Question asked = question;
   for (double least = 0; std::isfinite(least);) {
     Sought found = seek(asked);
-    if (!found.best.empty()) {
-      found.best.front().priced.request.shape = &question.shape;
-      return found.best.front();
-    }
+    if (!found.best.empty()) return found.best.front();
     least = found.least_bytes;
     asked.headroom = 1 - least * kEnough / capacity;
   }

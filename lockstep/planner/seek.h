@@ -21,7 +21,7 @@ struct Sought {
 Sought seek(const Question& question);
 
 // The first of them; where none fits, the one that needs least memory: the first on devices that by
-// closed form are just large enough. Absent where nothing divides. Refers to the question's shape.
+// closed form are just large enough. Absent where nothing divides.
 std::optional<Finalist> seek_one(const Question& question);
 
 }  // namespace lockstep::planner

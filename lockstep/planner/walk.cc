@@ -218,7 +218,6 @@ class Walker {
       if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
         return Fit::kNotInTime;
     }
-    ++walk_.memories;
     const std::optional<double> least = cost::least_recomputed(request);
     request.set_recomputed(least.value_or(most));
     if (!least) fits(request);  // notes what it would take
@@ -233,7 +232,6 @@ class Walker {
   }
 
   bool fits(const PriceRequest& request) {
-    ++walk_.memories;
     const double bytes = cost::device_bytes(cost::price_memory(request));
     if (bytes > memory()) walk_.least_bytes = std::min(walk_.least_bytes, bytes);
     return bytes <= memory();

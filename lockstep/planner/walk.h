@@ -21,7 +21,7 @@
 namespace lockstep::planner {
 
 struct Priced {
-  cost::PriceRequest request;  // refers to the shape in the question
+  cost::PriceRequest request;  // refers to what the question refers to
   cost::Price price;
   double hoped = 0;  // hoped_seconds()
   double seconds() const { return price.time.total(); }
@@ -36,9 +36,8 @@ struct Walk {
   // Fastest first as hoped, one for each schedule with its chunks and set of degrees; for each
   // microbatch size too where the question gives the core.
   std::vector<Priced> best;
-  std::int64_t layouts = 0;   // points of the lattice
-  std::int64_t memories = 0;  // of which memory was priced
-  std::int64_t times = 0;     // and time
+  std::int64_t layouts = 0;  // points of the lattice
+  std::int64_t times = 0;    // of which time was priced
   // When none fits: a device of so many bytes is needed at least; some states alone are more.
   double least_bytes = 0;
 };

@@ -61,7 +61,7 @@ TEST(Lowered, ASlowNetworkIsAllThereIs) {
   Asked asked("llama3-8b", "h100:64", 8192, 512);
   asked.cluster.tiers.back().bytes_per_s.value /= 1000;
   const cost::Fabric fabric{&asked.cluster, asked.question.rates};
-  const double parameters = total_params(asked.question.shape);
+  const double parameters = total_params(asked.shape);
   const double reduce = gather_seconds(fabric, 4 * parameters, {64, 1});
   const double gather = gather_seconds(fabric, 2 * parameters, {64, 1});
   const std::pair<const char*, double> cases[] = {{"dp64 zero0", 2 * reduce},

@@ -12,7 +12,8 @@ namespace lockstep::planner {
 struct Asked {
   Asked(const char* model, const char* machine, std::int64_t seq, std::int64_t batch)
       : cluster(*cluster::cluster_from_name(machine)),
-        question{.shape = cost::shape_of(model::find(model)->config),
+        shape(cost::shape_of(model::find(model)->config)),
+        question{.shape = &shape,
                  .cluster = &cluster,
                  .rates = &cluster::rates_of(cluster.device),
                  .devices = cluster.count,
@@ -22,6 +23,7 @@ struct Asked {
   Asked& operator=(const Asked&) = delete;
 
   cluster::Cluster cluster;
+  cost::ModelShape shape;
   Question question;
 };
 

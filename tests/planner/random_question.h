@@ -23,7 +23,8 @@ class RandomQuestions {
                    8 << pick({0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11}));
     name_ = models_[random_() % models_.size()];
     cluster_ = *cluster::cluster_from_name(machine);
-    Question q{.shape = cost::shape_of(model::find(name_)->config),
+    shape_ = cost::shape_of(model::find(name_)->config);
+    Question q{.shape = &shape_,
                .cluster = &cluster_,
                .rates = &cluster::rates_of(cluster_.device),
                .devices = cluster_.count,
@@ -49,6 +50,7 @@ class RandomQuestions {
   std::mt19937 random_;
   std::vector<std::string> models_;
   cluster::Cluster cluster_;
+  cost::ModelShape shape_;
   std::string name_;
 };
 

@@ -192,7 +192,7 @@ TEST(Seek, FillsWhatIsNotGiven) {
   EXPECT_TRUE(found->priced.price.fits);
   const spec::Layout made = layout_of(*found);
   EXPECT_TRUE(to_text(made).starts_with("tp4 pp4 dp32 zero1 interleaved")) << to_text(made);
-  EXPECT_EQ(found->priced.request.shape, &q.shape);
+  EXPECT_EQ(found->priced.request.shape, q.shape);
   for (const int chunks : {2, 3, 4, 5, 7, 10, 14}) {
     spec::Layout other = made;
     other.chunks = chunks, other.recompute = spec::kCheap, other.layers = {};
@@ -256,7 +256,7 @@ TEST(Seek, ShowsTheSmallestWhereNothingFits) {
     for (const cost::Keep others : {cost::Keep::kAll, cost::Keep::kCheap}) {
       cost::PriceRequest r = found->priced.request;
       r.schedule = table.schedule, r.chunks = table.chunks, r.others = others;
-      r.set_recomputed(q.shape.layers);
+      r.set_recomputed(q.shape->layers);
       EXPECT_LE(bytes, cost::device_bytes(cost::price_memory(r)) * (1 + 1e-6));
     }
   const Asked few("llama3-70b", "h100:64", 8192, 8);

@@ -58,7 +58,7 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
   int uneven = 0, tight = 0;
   for (int round = 0; round < 60; ++round) {
     Asked asked("llama3-8b", "h100:8", 2048, 64);
-    cost::ModelShape& shape = asked.question.shape;
+    cost::ModelShape& shape = asked.shape;
     shape.layers = 6 + static_cast<double>(random() % 5);
     shape.vocab = 32000.0 * static_cast<double>(1 + random() % 16);
     const char* names[] = {"pp2 dp4 zero1", "pp4 dp2 zero1 gpipe", "pp4 dp2 zero0 zb-h1",
@@ -114,7 +114,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
   int some = 0, differ = 0;
   for (int round = 0; round < 60; ++round) {
     Asked asked("llama3-8b", "h100:8", 8192, 64);
-    cost::ModelShape& shape = asked.question.shape;
+    cost::ModelShape& shape = asked.shape;
     shape.layers = 8 + static_cast<double>(random() % 5);
     const char* names[] = {"pp4 dp2 zero1", "pp4 dp2 zero1 gpipe", "tp2 pp4 zero1 zb-h1",
                            "pp4 dp2 zero1 recompute=cheap"};

@@ -23,6 +23,7 @@ using cost::PriceRequest;
 
 struct Case {
   cluster::Cluster cluster;
+  cost::ModelShape shape;
   Question question;
 };
 
@@ -49,7 +50,7 @@ class BruteForce {
   }
 
   void dense(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp) {
-    const cost::ModelShape& s = q_.shape;
+    const cost::ModelShape& s = *q_.shape;
     if (tp > q_.cluster->tiers[0].size || !cuts(tp, s.heads) || !cuts(tp, s.kv_heads)) return;
     if ((s.experts == 0 || s.dense_layers > 0 || s.moe_every > 1) && !cuts(tp, s.ffn)) return;
     if (!cuts(tp, s.shared_ffn) || q_.seq % tp != 0 || q_.global_batch % dp != 0) return;
@@ -65,7 +66,7 @@ class BruteForce {
   }
 
   void experts(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp) {
-    const cost::ModelShape& s = q_.shape;
+    const cost::ModelShape& s = *q_.shape;
     if (s.experts == 0) return batch(tp, cp, pp, dp, 1, 1);
     for (std::int64_t ep = 1; static_cast<double>(ep) <= s.experts; ++ep)
       for (const std::int64_t etp : {std::int64_t{1}, tp}) {
@@ -78,7 +79,7 @@ class BruteForce {
   void batch(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp, std::int64_t ep,
              std::int64_t etp) {
     PriceRequest r;
-    r.shape = &q_.shape, r.cluster = q_.cluster, r.rates = q_.rates;
+    r.shape = q_.shape, r.cluster = q_.cluster, r.rates = q_.rates;
     r.seq = double(q_.seq), r.global_batch = double(q_.global_batch);
     r.tp = double(tp), r.cp = double(cp), r.pp = double(pp), r.dp = double(dp);
     r.ep = double(ep), r.etp = double(etp);
@@ -91,7 +92,7 @@ class BruteForce {
   }
 
   void timetable(PriceRequest& r, std::int64_t m) {
-    const auto pp = std::int64_t(r.pp), layers = std::int64_t(q_.shape.layers);
+    const auto pp = std::int64_t(r.pp), layers = std::int64_t(q_.shape->layers);
     for (const char* name :
          {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "v-half", "v-min", "dualpipe-v"})
       for (std::int64_t v = 1; v <= 16; ++v) {
@@ -140,7 +141,7 @@ class BruteForce {
         if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
         r.keep = keep, r.placement = placement;
         ++points;
-        const double layers = std::ceil(q_.shape.layers / r.pp) + 1;  // where ends have fewer
+        const double layers = std::ceil(q_.shape->layers / r.pp) + 1;  // where ends have fewer
         for (const Keep others : {Keep::kAll, Keep::kCheap})
           for (r.recomputed = 0; r.recomputed < (keep == Keep::kInput ? layers : 1);
                ++r.recomputed) {
@@ -166,7 +167,7 @@ Case random_case(std::mt19937& random) {
   if (!cluster.ok()) cluster = cluster::cluster_from_name("h100:16");
   made.cluster = *cluster;
   Question& q = made.question;
-  cost::ModelShape& s = q.shape;
+  cost::ModelShape& s = made.shape;
   s.layers = pick({4, 6, 14, 16, 30, 31}), s.hidden = pick({1024, 4096, 8192});
   s.heads = pick({8, 16, 24}), s.kv_heads = pick({4, 8, s.heads}), s.qk_dim = s.v_dim = 128;
   s.ffn = pick({4096, 11008, 28672}), s.vocab = pick({32000, 128256}), s.tied = random() % 2 == 0;
@@ -201,6 +202,7 @@ void compare(int rounds, unsigned seed) {
   for (int round = 0; round < rounds; ++round) {
     Case made = random_case(random);
     Question& q = made.question;
+    q.shape = &made.shape;
     q.cluster = &made.cluster;
     q.rates = &cluster::rates_of(made.cluster.device);
     BruteForce brute(q);
@@ -266,7 +268,8 @@ TEST(Walk, MillionsOfDevicesAreNoMoreLayouts) {
   for (const char* name : {"h100:16384", "h100:1048576"}) {
     const auto cluster = cluster::cluster_from_name(name);
     ASSERT_TRUE(cluster.ok());
-    Question q{.shape = cost::shape_of(model->config),
+    const cost::ModelShape shape = cost::shape_of(model->config);
+    Question q{.shape = &shape,
                .cluster = &*cluster,
                .rates = &cluster::rates_of(cluster->device),
                .devices = cluster->count,

@@ -125,8 +125,9 @@ std::string file_name(const spec::Spec& spec) {
 Result<std::vector<spec::Spec>> needed(const spec::Spec& run, int ranks) {
   const auto machine = cluster::cluster_from_name(join_parts("cpu-gloo:", ranks));
   if (!machine.ok()) return machine.error();
+  const cost::ModelShape shape = cost::shape_of(run.model);
   const planner::Question question =
-      planner::runnable({.shape = cost::shape_of(run.model),
+      planner::runnable({.shape = &shape,
                          .cluster = &*machine,
                          .rates = &cluster::rates_of(machine->device),
                          .devices = ranks,
