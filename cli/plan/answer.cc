@@ -8,7 +8,7 @@
 #include "lockstep/backtest/unseen.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/planner/lowered.h"
 #include "lockstep/planner/seek.h"

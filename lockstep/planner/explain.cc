@@ -8,7 +8,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/divides.h"
 #include "lockstep/base/units.h"
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/planner/layout_of.h"
 
 namespace lockstep::planner {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/pipeline/balance.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/spec/step.h"

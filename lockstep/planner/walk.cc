@@ -9,7 +9,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/cost/analytic/layer_time.h"
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/cost/analytic/stage_split.h"
 
 namespace lockstep::planner {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/planner/finalists.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/spec/step.h"

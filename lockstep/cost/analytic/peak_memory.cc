@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/cost/analytic/stage_memory.h"
 #include "lockstep/cost/analytic/stage_split.h"
 
 namespace lockstep::cost {
@@ -112,6 +111,154 @@ PartParams stage_params(const PriceRequest& r, const StageSplit& split, double s
   if (has_head && !(s.tied && is_first)) sum.tensor += vocabulary;
   if (has_head) sum.replicated += head_params(s).replicated;
   return sum;
+}
+
+namespace {
+
+void add_states(const PriceRequest& r, const StageSplit& split, double stage, Memory& memory) {
+  const RankParams own = on_rank(r, stage_params(r, split, stage));
+  const double n = r.shard_group(), edp = r.expert_copies();
+  const auto share = [&](int from, double bytes) {
+    return bytes * (own.dense / (r.zero >= from ? n : 1) + own.expert / (r.zero >= from ? edp : 1));
+  };
+  memory.weights = share(3, r.stack.weight_bytes);
+  // A pipeline adds up gradients of microbatches, so stage 2 keeps them whole unless each is reduced.
+  const bool whole_grads = r.zero == 2 && r.microbatches() > 1 && !r.stack.reduce_each_microbatch;
+  memory.grads = share(whole_grads ? 4 : 2, r.stack.grad_bytes);
+  memory.optimizer = share(1, r.stack.optimizer_bytes);
+}
+
+double layer_params_on_rank(const PriceRequest& r) {
+  const ModelShape& s = *r.shape;
+  const RankParams one =
+      on_rank(r, s.has_experts() ? expert_layer_params(s) : plain_layer_params(s));
+  return one.dense + one.expert;
+}
+
+// What ZeRO-3 gathers, in 16 bits. In the backward pass of a block: the block and the one before it, the whole
+// gradient and its f32 copy on the way into the reduction. At the loss: the head, its gradient and a block.
+double gathered(const PriceRequest& r, PeakEvent event) {
+  if (r.zero < 3 || r.shard_group() <= 1) return 0;
+  const double layer = layer_params_on_rank(r);
+  if (event != PeakEvent::kLoss) return 10 * layer;
+  return 2 * layer + 4 * padded_vocab(r) * r.shape->hidden / r.tp;
+}
+
+// What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted on
+// sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom); between them where
+// this share of blocks is.
+double holes_share(double recomputed) { return 0.05 + 0.2 * recomputed; }
+
+// Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange for another where
+// heads move. A ring's two blocks are as small as the step's other buffers.
+double met(const PriceRequest& r) {
+  const ModelShape& s = *r.shape;
+  if (r.cp <= 1 || r.context == CpMethod::kRing) return 0;
+  const double tokens = element_bytes(r) * r.tokens() / r.tp;
+  return tokens * (r.context == CpMethod::kGather ? 2 * s.k() * r.cp : s.q());
+}
+
+// While unfused attention runs backwards: gradients of its probabilities, which a fused softmax turns into those of its
+// scores in place, and a mask's and the softmax's own where each is a kernel.
+double score_gradients(const PriceRequest& r) {
+  if (r.stack.flash) return 0;
+  const double one = element_bytes(r) * r.tokens() * r.shape->heads * r.seq / r.tp;
+  return (r.stack.fused_softmax ? 1 : 2) * one;
+}
+
+// Bytes of a logit at the worst moment. PyTorch's loss holds the log-softmax, the gradient of the loss and its own,
+// in f32, while the caller still has the logits; Megatron's holds as many f32 tensors.
+double logit_bytes(const PriceRequest& r) {
+  if (r.stack.loss == Loss::kFused) return 2 * element_bytes(r);
+  return 12 + element_bytes(r) + (r.stack.whole_logits && r.tp > 1 ? 4 : 0);  // gathered in f32
+}
+
+}  // namespace
+
+Memory stage_memory(const PriceRequest& r, double stage) {
+  const ModelShape& s = *r.shape;
+  const StageSplit split = split_layers(r);
+  Memory memory;
+  memory.stage = static_cast<int>(stage);
+  memory.is_host = r.cluster->device.is_host;
+  add_states(r, split, stage, memory);
+  const double experts = expert_layers_on(r, split, stage);
+  const double plain = layers_on(r, split, stage) - experts;
+  const double tokens = r.tokens();
+  const double layers = plain + experts, recomputed = r.recomputed_of(layers);
+  const Keep rest = r.default_keep();
+  const auto kept_by = [&](Keep keep) {
+    return (plain > 0 ? plain / layers * kept_bytes_per_token(r, keep, false) : 0) +
+           (experts > 0 ? experts / layers * kept_bytes_per_token(r, keep, true) : 0);
+  };
+  const double others = recomputed < layers ? (layers - recomputed) * kept_by(rest) : 0;
+  memory.activations = in_flight(r, stage) * tokens * (recomputed * kept_by(r.keep) + others);
+  // A block that is made again holds what others keep while its backward pass runs, its input being there already; by
+  // then those after it have let go of what they kept of this microbatch.
+  double again = 0;
+  if (r.keep == Keep::kHalf) again = tokens * whole_bytes_per_token(r, experts > 0);
+  if (r.keep == Keep::kInput)
+    again = tokens * std::max(0.0, kept_bytes_per_token(r, rest, experts > 0) -
+                                       kept_bytes_per_token(r, experts > 0) - others);
+  const bool has_head = holds_head(r, stage);
+  const double vocabulary = padded_vocab(r);
+  if (r.stack.weight_grad_scratch) {
+    if (!s.has_experts()) memory.transients += 2 * plain_layer_params(s).tensor / r.tp;
+    if (has_head) memory.transients += 2 * vocabulary * s.hidden / r.tp;
+  }
+  const double width = experts > 0 ? std::max(s.shared_ffn, s.top_k * s.expert_ffn) : s.ffn;
+  const double wide = element_bytes(r);
+  const double block = ((s.mlp_matrices > 2 ? 3 : 2) * width / r.tp + 2 * s.hidden) * wide * tokens;
+  const double columns = vocabulary / (r.stack.whole_logits ? 1 : r.tp);
+  const double logits = has_head ? tokens * (columns * logit_bytes(r) + wide * s.hidden) : 0;
+  const double at_loss = logits + gathered(r, PeakEvent::kLoss);
+  const double in_block =
+      std::max(block, score_gradients(r)) + again + gathered(r, PeakEvent::kBlockBackward) + met(r);
+  if (has_head && at_loss > in_block) {
+    memory.logits = logits;
+    memory.transients += at_loss - logits;
+    memory.event = PeakEvent::kLoss;
+  } else {
+    memory.transients += in_block;
+    memory.event = PeakEvent::kBlockBackward;
+  }
+  memory.transients += r.stack.bucket_bytes;
+  if (!memory.is_host)
+    memory.holes = holes_share(r.keep == Keep::kInput ? recomputed / std::max(1.0, layers) : 0) *
+                   (memory.activations + memory.logits + memory.transients);
+  return memory;
+}
+
+std::optional<double> least_recomputed(const PriceRequest& request, double stage) {
+  PriceRequest r = request;
+  r.keep = r.others, r.recomputed = 0;
+  const double room = room_bytes(r);
+  const auto bytes = [&] { return device_bytes(stage_memory(r, stage)); };
+  const double none = bytes();
+  if (none <= room) return 0;
+  const double layers = layers_on(r, split_layers(r), stage);
+  r.keep = Keep::kInput;
+  if (layers > 1) {
+    // Bytes fall by as much with every block but the last, for which no other lets go of any.
+    r.recomputed = 1;
+    const double each = none - bytes();
+    constexpr double kRounding = 1e-9;
+    const double guess = std::ceil((none - room) / each - kRounding);
+    for (r.recomputed = std::max(1.0, guess); r.recomputed < layers; ++r.recomputed)
+      if (bytes() <= room) return r.recomputed;
+  }
+  r.recomputed = layers;
+  return layers > 0 && bytes() <= room ? std::optional(layers) : std::nullopt;
+}
+
+std::optional<double> least_recomputed(const PriceRequest& r) {
+  std::optional<double> most = least_recomputed(r, 0);
+  for (const double stage : {1.0, r.pp - 1}) {
+    if (!most || stage < 1 || stage > r.pp - 1) continue;
+    const std::optional<double> other = least_recomputed(r, stage);
+    most = other ? std::max(most, other) : other;
+  }
+  return most;
 }
 
 Memory price_memory(const PriceRequest& r) {

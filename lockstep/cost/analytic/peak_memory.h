@@ -1,10 +1,13 @@
-// Memory of the rank that holds most, as a maximum over moments of the step, not a sum of maxima.
+// Memory of a rank of a pipeline by class, as a maximum over moments of the step, not a sum of maxima; price_memory() is
+// that of the rank which holds most.
 //
 // States: ZeRO, Rajbhandari et al. (arXiv 1910.02054), section 5. Activations: tensor by tensor as
 // model/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the formulas of
 // Korthikanti et al. (arXiv 2205.05198), section 4. Moments and their transients: SimuMax's measured B200 runs
 // need them, and nothing fitted (docs/accuracy.md).
 #pragma once
+
+#include <optional>
 
 #include "lockstep/cost/analytic/price.h"
 #include "lockstep/cost/analytic/stage_split.h"
@@ -26,5 +29,14 @@ double element_bytes(const PriceRequest& request);
 
 // The vocabulary as Megatron pads it, to a multiple of 128 tp.
 double padded_vocab(const PriceRequest& request);
+
+// Bytes on every device of pipeline rank `stage`, 0 to request.pp - 1, at its own worst moment.
+Memory stage_memory(const PriceRequest& request, double stage);
+
+// How many blocks of that rank must keep their input alone for it to fit when the rest keep what `request.others` says:
+// the fewest, 0 where none must; nothing where all are not enough. `request.keep` and `.remade` are not read.
+std::optional<double> least_recomputed(const PriceRequest& request, double stage);
+// The same number on every rank: the most that one needs.
+std::optional<double> least_recomputed(const PriceRequest& request);
 
 }  // namespace lockstep::cost

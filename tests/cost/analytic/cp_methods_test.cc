@@ -3,7 +3,7 @@
 
 #include "lockstep/cost/analytic/collective_time.h"
 #include "lockstep/cost/analytic/compute_time.h"
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "tests/cost/analytic/requests.h"
 
 namespace lockstep::cost {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "lockstep/cost/analytic/stage_memory.h"
 #include "lockstep/model/unit_bytes.h"
 #include "tests/cost/analytic/requests.h"
 #include "tests/support/activation_bytes.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "lockstep/cost/analytic/layer_time.h"
-#include "lockstep/cost/analytic/stage_memory.h"
+#include "lockstep/cost/analytic/peak_memory.h"
 #include "tests/cost/analytic/requests.h"
 #include "tests/cost/programs.h"
 
