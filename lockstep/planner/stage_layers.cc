@@ -27,13 +27,12 @@ PriceRequest with_recomputed(PriceRequest request, double recomputed) {
   return request;
 }
 
-// A model of so many layers on every rank has them on this one.
+// Where every rank has so many layers, this one has.
+cost::StageSplit even_split(double layers) { return {layers, layers, layers}; }
+
 Memory memory_of(PriceRequest request, int rank, int layers, int recomputed) {
-  cost::ModelShape shape = *request.shape;
-  shape.layers = layers * request.pp;
-  request.shape = &shape;
   if (request.keep == Keep::kInput) request = with_recomputed(request, recomputed);
-  return cost::stage_memory(request, rank);
+  return cost::stage_memory(request, even_split(layers), rank);
 }
 
 // Ranks of a pipeline with one stage each, by how many layers they hold.
@@ -84,11 +83,7 @@ class Ranks {
   int recomputed_on(int rank, int layers) const {
     if (request_.keep != Keep::kInput) return 0;
     if (request_.recomputed == 0) return layers;
-    cost::ModelShape shape = *request_.shape;
-    shape.layers = layers * request_.pp;
-    PriceRequest asked = request_;
-    asked.shape = &shape;
-    return count_of(cost::least_recomputed(asked, rank).value_or(layers));
+    return count_of(cost::least_recomputed(request_, even_split(layers), rank).value_or(layers));
   }
 
   template <class Value>

@@ -324,9 +324,7 @@ double hoped_seconds(const PriceRequest& r, const StepTime& time, const cost::La
   for (double last = 0; last * r.pp <= shape.layers; ++last)
     slowest = std::min(
         slowest, std::max(std::ceil((shape.layers - last) / (r.pp - 1)) * one, last * one + head));
-  const double busy = time.forward + time.backward + time.recompute + time.head + time.tensor +
-                      time.context + time.expert;
-  const double gain = std::max(0.0, busy - r.microbatches() * slowest);
+  const double gain = std::max(0.0, time.passes() - r.microbatches() * slowest);
   return time.total() - gain * time.total() / (time.total() - time.spread);
 }
 

@@ -32,14 +32,20 @@ std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
   return begin;
 }
 
-std::vector<int> default_layer_split(int layers, int stages) {
-  const std::vector<std::int32_t> begin = program::split_units(layers + 2, stages);
+std::vector<int> default_layer_split(std::int64_t layers, std::int64_t stages) {
+  const std::vector<std::int32_t> begin =
+      program::split_units(static_cast<int>(layers) + 2, static_cast<int>(stages));
   std::vector<int> dealt;
   for (std::size_t stage = 0; stage + 1 < begin.size(); ++stage)
     dealt.push_back(begin[stage + 1] - begin[stage]);
   --dealt.front();  // the embedding
   --dealt.back();   // the head
   return dealt;
+}
+
+std::vector<int> stage_layers(const Layout& layout, std::int64_t layers) {
+  if (!layout.layers.empty()) return layout.layers;
+  return default_layer_split(layers, layout.degrees.pp * layout.chunks);
 }
 
 std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
@@ -60,9 +66,7 @@ program::StepShape step_shape(const model::Model& model, const Layout& layout, c
   step.shape = {.coords = static_cast<int>(d.pp),
                 .chunks = layout.chunks,
                 .microbatches = static_cast<int>(num_microbatches(layout, batch))};
-  step.stage_begin = layout.layers.empty()
-                         ? program::split_units(model.num_units(), step.shape.stages())
-                         : first_units(layout.layers);
+  step.stage_begin = first_units(stage_layers(layout, model.num_units() - 2));
   step.zero = layout.zero;
   step.period = layout.reduce;
   step.replicas = d.dp_shard.value_or(d.dp) < d.dp;

@@ -17,16 +17,17 @@ std::vector<std::int32_t> first_units(const std::vector<int>& layers);
 
 // The inverse, of units that program::split_units deals evenly: layers of each stage. REQUIRES: both at least 1, at
 // most `layers` + 2 stages.
-std::vector<int> default_layer_split(int layers, int stages);
+std::vector<int> default_layer_split(std::int64_t layers, std::int64_t stages);
+// Layers of each stage of a model with so many: as the layout says, else dealt evenly. REQUIRES: the same.
+std::vector<int> stage_layers(const Layout& layout, std::int64_t layers);
 
 // Which units make themselves again: Recompute::blocks of each stage's, every block where that is empty; never the
 // embedding or the head.
 std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
                                    const std::vector<int>& blocks);
 
-// What a step of this layout is lowered for; the placement is left to the schedule. The units are
-// dealt to the stages as layout.layers says, else by program::split_units. `recompute` of single rows does not show here: what
-// a block keeps is the block's own affair. Gradients of replicated parameters are partial over the
+// What a step of this layout is lowered for; the placement is left to the schedule. `recompute` of single rows does not
+// show here: what a block keeps is the block's own affair. Gradients of replicated parameters are partial over the
 // tensor group under sequence parallelism, those of gains that every head uses without it too.
 // REQUIRES: a layout that legal() accepts for this batch.
 program::StepShape step_shape(const model::Model& model, const Layout& layout, const Batch& batch);

@@ -176,8 +176,11 @@ double logit_bytes(const PriceRequest& r) {
 }  // namespace
 
 Memory stage_memory(const PriceRequest& r, double stage) {
+  return stage_memory(r, split_layers(r), stage);
+}
+
+Memory stage_memory(const PriceRequest& r, const StageSplit& split, double stage) {
   const ModelShape& s = *r.shape;
-  const StageSplit split = split_layers(r);
   Memory memory;
   memory.stage = static_cast<int>(stage);
   memory.is_host = r.cluster->device.is_host;
@@ -229,14 +232,15 @@ Memory stage_memory(const PriceRequest& r, double stage) {
   return memory;
 }
 
-std::optional<double> least_recomputed(const PriceRequest& request, double stage) {
+std::optional<double> least_recomputed(const PriceRequest& request, const StageSplit& split,
+                                       double stage) {
   PriceRequest r = request;
   r.keep = r.others, r.recomputed = 0;
   const double room = room_bytes(r);
-  const auto bytes = [&] { return device_bytes(stage_memory(r, stage)); };
+  const auto bytes = [&] { return device_bytes(stage_memory(r, split, stage)); };
   const double none = bytes();
   if (none <= room) return 0;
-  const double layers = layers_on(r, split_layers(r), stage);
+  const double layers = layers_on(r, split, stage);
   r.keep = Keep::kInput;
   if (layers > 1) {
     // Bytes fall by as much with every block but the last, for which no other lets go of any.
@@ -252,10 +256,11 @@ std::optional<double> least_recomputed(const PriceRequest& request, double stage
 }
 
 std::optional<double> least_recomputed(const PriceRequest& r) {
-  std::optional<double> most = least_recomputed(r, 0);
+  const StageSplit split = split_layers(r);
+  std::optional<double> most = least_recomputed(r, split, 0);
   for (const double stage : {1.0, r.pp - 1}) {
     if (!most || stage < 1 || stage > r.pp - 1) continue;
-    const std::optional<double> other = least_recomputed(r, stage);
+    const std::optional<double> other = least_recomputed(r, split, stage);
     most = other ? std::max(most, other) : other;
   }
   return most;

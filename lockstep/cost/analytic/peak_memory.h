@@ -30,13 +30,16 @@ double element_bytes(const PriceRequest& request);
 // The vocabulary as Megatron pads it, to a multiple of 128 tp.
 double padded_vocab(const PriceRequest& request);
 
-// Bytes on every device of pipeline rank `stage`, 0 to request.pp - 1, at its own worst moment.
+// Bytes on every device of pipeline rank `stage`, 0 to request.pp - 1, at its own worst moment; without a split, of
+// split_layers().
+Memory stage_memory(const PriceRequest& request, const StageSplit& split, double stage);
 Memory stage_memory(const PriceRequest& request, double stage);
 
 // How many blocks of that rank must keep their input alone for it to fit when the rest keep what `request.others` says:
 // the fewest, 0 where none must; nothing where all are not enough. `request.keep` and `.remade` are not read.
-std::optional<double> least_recomputed(const PriceRequest& request, double stage);
-// The same number on every rank: the most that one needs.
+std::optional<double> least_recomputed(const PriceRequest& request, const StageSplit& split,
+                                       double stage);
+// The same number on every rank of split_layers(): the most that one needs.
 std::optional<double> least_recomputed(const PriceRequest& request);
 
 }  // namespace lockstep::cost

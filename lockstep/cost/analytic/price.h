@@ -143,10 +143,11 @@ struct StepTime {
   double forward = 0, backward = 0, recompute = 0, head = 0;       // compute of the busiest stage
   double tensor = 0, context = 0, expert = 0, pipe = 0, data = 0;  // exposed communication by axis
   double bubble = 0, optimizer = 0, spread = 0;
-  double total() const {
-    return forward + backward + recompute + head + tensor + context + expert + pipe + data +
-           bubble + optimizer + spread;
+  // Of passes, with what they wait for themselves.
+  double passes() const {
+    return forward + backward + recompute + head + tensor + context + expert;
   }
+  double total() const { return passes() + pipe + data + bubble + optimizer + spread; }
 };
 
 struct StepTerm {

@@ -129,9 +129,7 @@ double hop_seconds(const PriceRequest& r) {
 
 double spread_seconds(const PriceRequest& r, const StepTime& time) {
   // Neighbours of a pipeline meet in pairs, after each pass with all that it waits for itself.
-  const double passes = time.forward + time.backward + time.recompute + time.head + time.tensor +
-                        time.context + time.expert;
-  const double met = r.pp > 1 ? wait_share(r, 2) * passes : 0;
+  const double met = r.pp > 1 ? wait_share(r, 2) * time.passes() : 0;
   // The slowest of N devices whose speeds vary by cv: sqrt(2 ln N) deviations (extreme values).
   const double slowest =
       (*r.rates)[Term::kSpread] * std::sqrt(2 * std::log(std::max(1.0, r.devices())));

@@ -40,9 +40,7 @@ spec::Recompute as_many_everywhere(const spec::Layout& layout, std::int64_t laye
   const std::vector<int>& asked = layout.recompute.blocks;
   const auto joined = (static_cast<int>(asked.size()) + stages - 1) / stages;
   const int most = joined * std::ranges::max(asked);
-  const std::vector<int> all = layout.layers.empty()
-                                   ? spec::default_layer_split(static_cast<int>(layers), stages)
-                                   : layout.layers;
+  const std::vector<int> all = spec::stage_layers(layout, layers);
   std::vector<int> made;
   for (const int blocks : all) made.push_back(std::min(most, blocks));
   return spec::with_blocks(spec::kKeepAll, all, made);
