@@ -12,7 +12,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/pipeline/csv.h"
-#include "lockstep/spec/step_sizes.h"
+#include "lockstep/spec/step.h"
 
 namespace lockstep::cli {
 namespace {

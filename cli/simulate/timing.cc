@@ -16,7 +16,6 @@
 #include "lockstep/program/lower.h"
 #include "lockstep/spec/contradictions.h"
 #include "lockstep/spec/step.h"
-#include "lockstep/spec/step_sizes.h"
 
 namespace lockstep::cli {
 namespace {

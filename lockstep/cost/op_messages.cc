@@ -163,4 +163,11 @@ StateBytes OpMessages::states(int unit) const {
   return state_bytes(layout(unit), step_.zero, sizes_);
 }
 
+double OpMessages::owned_elements() const {
+  double elements = 0;
+  for (int unit = 0; unit < step_.units(); ++unit)
+    if (step_.holds(coord_, unit)) elements += static_cast<double>(states(unit).owned);
+  return elements;
+}
+
 }  // namespace lockstep::cost

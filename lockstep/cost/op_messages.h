@@ -38,6 +38,7 @@ class OpMessages {
 
   Coord coord() const { return coord_; }
   StateBytes states(int unit) const;
+  double owned_elements() const;  // that the rank updates, of all its units
 
  private:
   struct Party {

@@ -14,7 +14,6 @@
 #include "lockstep/program/op_table.h"
 #include "lockstep/spec/legal.h"
 #include "lockstep/spec/step.h"
-#include "lockstep/spec/step_sizes.h"
 
 namespace lockstep::planner {
 namespace {
@@ -108,9 +107,8 @@ StepTime terms_of_lists(const TimedStep& step) {
     }
     sum.bubble += (times.makespan - before).value;
   }
-  for (double* term : {&sum.forward, &sum.backward, &sum.recompute, &sum.tensor, &sum.pipe,
-                       &sum.data, &sum.bubble, &sum.optimizer})
-    *term /= static_cast<double>(times.coords.size());
+  for (const cost::StepTerm& term : cost::kStepTerms)
+    sum.*term.seconds /= static_cast<double>(times.coords.size());
   return sum;
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/program/replay.h"
+#include "lockstep/program/list_checks.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-#include "lockstep/program/structure.h"
+#include "lockstep/program/list_checks.h"
 
 #include <algorithm>
 #include <array>

@@ -5,9 +5,8 @@
 
 #include "lockstep/base/result.h"
 #include "lockstep/program/inventory.h"
+#include "lockstep/program/list_checks.h"
 #include "lockstep/program/passes/passes.h"
-#include "lockstep/program/replay.h"
-#include "lockstep/program/structure.h"
 #include "lockstep/program/text.h"
 
 namespace lockstep::program {

@@ -10,8 +10,8 @@
 
 namespace lockstep::program {
 
-// All problems of the shape, the transfers, the ops of each list (structure.h) and the values they
-// use (replay.h), at most `limit`. Later checks are left out where earlier ones say that they would
+// All problems of the shape, the transfers, the ops of each list and the values they use
+// (list_checks.h), at most `limit`. Later checks are left out where earlier ones say that they would
 // make no sense. Time is n log n in the number of ops.
 std::vector<Problem> validate(const Program& program, std::size_t limit = 20);
 

@@ -1,13 +1,14 @@
-// From a layout to the program of its step.
+// From a run and its layout to the program of its step, and what its bytes depend on.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "lockstep/base/result.h"
+#include "lockstep/cost/program_bytes.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/program/program.h"
-#include "lockstep/spec/layout.h"
+#include "lockstep/spec/spec.h"
 
 namespace lockstep::spec {
 
@@ -37,5 +38,9 @@ Result<program::Program> program_for(const model::Model& model, const Layout& la
                                      const Batch& batch);
 // The same of a step_shape() that was changed.
 Result<program::Program> program_for(const Layout& layout, const program::StepShape& step);
+
+// What the bytes of a run's steps depend on besides model and program, of any rank; which of them looks at noise is left
+// open. REQUIRES: a layout that legal() accepts.
+cost::StepSizes step_sizes(const Spec& spec);
 
 }  // namespace lockstep::spec

@@ -4,7 +4,7 @@
 
 #include "lockstep/program/memory_walk.h"
 #include "lockstep/program/text.h"
-#include "lockstep/spec/step_sizes.h"
+#include "lockstep/spec/step.h"
 #include "lockstep/tensor/memory.h"
 
 namespace lockstep::train {

@@ -13,7 +13,6 @@
 #include "lockstep/cost/measured/calibrated_prices.h"
 #include "lockstep/program/text.h"
 #include "lockstep/spec/step.h"
-#include "lockstep/spec/step_sizes.h"
 #include "tests/cli/answer.h"
 #include "tests/cost/measured/calibrations.h"
 #include "tests/support/golden.h"

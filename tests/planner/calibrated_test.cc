@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lockstep/planner/layout_of.h"
-#include "lockstep/spec/step_sizes.h"
+#include "lockstep/spec/step.h"
 #include "tests/cost/measured/calibrations.h"
 #include "tests/planner/questions.h"
 

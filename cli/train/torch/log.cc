@@ -18,7 +18,7 @@
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/draw/trace.h"
 #include "lockstep/pipeline/catalog.h"
-#include "lockstep/spec/step_sizes.h"
+#include "lockstep/spec/step.h"
 
 namespace lockstep::cli {
 namespace {

@@ -18,11 +18,7 @@ CalibratedPrices::CalibratedPrices(const Calibration& calibration, const program
     mesh::Coords coords;
     coords[mesh::Axis::kPipeline] = {c};
     by_coord_.emplace_back(program, model, sizes, mesh, mesh.rank(coords));
-    double elements = 0;
-    for (int unit = 0; unit < program.step.units(); ++unit)
-      if (program.step.holds({c}, unit))
-        elements += static_cast<double>(by_coord_.back().states(unit).owned);
-    norm_elements_ = std::max(norm_elements_, elements);
+    norm_elements_ = std::max(norm_elements_, by_coord_.back().owned_elements());
   }
 }
 

@@ -63,11 +63,7 @@ class Fit {
       Meeting norm;
       for (const RankTimeline& rank : step.ranks) {
         const OpMessages messages(probe.program, probe.model, probe.sizes, probe.mesh, rank.rank);
-        double elements = 0;
-        for (int unit = 0; unit < probe.program.step.units(); ++unit)
-          if (probe.program.step.holds(rank.coord, unit))
-            elements += static_cast<double>(messages.states(unit).owned);
-        norm.elements = std::max(norm.elements, elements);
+        norm.elements = std::max(norm.elements, messages.owned_elements());
         for (const TimedOp& timed : rank.ops)
           if (op_of(probe, rank, timed).kind == OpKind::kNorm)
             norm.begin = std::max(norm.begin, timed.start);
