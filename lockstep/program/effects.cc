@@ -1,6 +1,6 @@
 #include "lockstep/program/effects.h"
 
-#include "lockstep/base/check.h"
+#include "lockstep/program/op_table.h"
 
 namespace lockstep::program {
 namespace {
@@ -29,6 +29,7 @@ class Row {
 
   void fill() {
     out_.reach = op_.reach;
+    out_.lane = op_row(op_.kind).lane;
     switch (op_.kind) {
       case OpKind::kLoad:
         return load();
@@ -98,13 +99,9 @@ class Row {
 
   void load() { out_.defines = {tokens(op_.microbatch)}; }
 
-  void count() {
-    out_.lane = Lane::kCollective;
-    out_.defines = {kCountValue};
-  }
+  void count() { out_.defines = {kCountValue}; }
 
   void forward() {
-    out_.lane = Lane::kCompute;
     const int mb = op_.microbatch;
     if (is_embed()) {
       out_.reads = {param(0), tokens(mb)};
@@ -136,14 +133,12 @@ class Row {
   }
 
   void recompute() {
-    out_.lane = Lane::kCompute;
     out_.reads = {param(op_.unit), checkpoint(op_.unit, op_.microbatch)};
     out_.defines = {stash(op_.unit, op_.microbatch)};
     out_.kills = {checkpoint(op_.unit, op_.microbatch)};
   }
 
   void input_grad() {
-    out_.lane = Lane::kCompute;
     const int mb = op_.microbatch;
     take(output_grad());
     out_.defines = {weight_work(op_.unit, mb)};
@@ -155,7 +150,6 @@ class Row {
   }
 
   void weight_grad() {
-    out_.lane = Lane::kCompute;
     out_.reads.push_back(weight_work(op_.unit, op_.microbatch));
     out_.kills.push_back(weight_work(op_.unit, op_.microbatch));
     if (is_embed()) use_tokens_up();
@@ -175,7 +169,6 @@ class Row {
   }
 
   void backward() {
-    out_.lane = Lane::kCompute;
     if (is_head()) return backward_head();
     const int mb = op_.microbatch;
     take(output_grad());
@@ -204,35 +197,23 @@ class Row {
     const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op_.transfer)];
     const Value moved = transfer.is_grad ? grad(transfer.unit, transfer.microbatch)
                                          : act(transfer.unit, transfer.microbatch);
-    out_.lane = Lane::kSend;
     out_.reads = {moved};
     out_.defines = {{ValueKind::kSendBuffer, op_.transfer}};
     out_.kills = {moved};
   }
 
-  void post_recv() {
-    out_.lane = Lane::kRecv;
-    out_.defines = {{ValueKind::kRecvBuffer, op_.transfer}};
-  }
+  void post_recv() { out_.defines = {{ValueKind::kRecvBuffer, op_.transfer}}; }
 
   void gather() {
-    out_.lane = Lane::kCollective;
     out_.reads = {{ValueKind::kParamShard, op_.unit}};
     out_.defines = {param(op_.unit)};
   }
 
-  void free() {
-    out_.lane = Lane::kCompute;
-    out_.kills = {param(op_.unit)};
-  }
+  void free() { out_.kills = {param(op_.unit)}; }
 
-  void publish() {
-    out_.lane = Lane::kCollective;
-    out_.mutates = {param(op_.unit)};
-  }
+  void publish() { out_.mutates = {param(op_.unit)}; }
 
   void reduce() {
-    out_.lane = Lane::kCollective;
     if (step_.zero == 0) {
       out_.mutates = {main_grad()};
       return;
@@ -241,24 +222,16 @@ class Row {
     out_.defines = {reduced()};
   }
 
-  void reduce_across() {
-    out_.lane = Lane::kCollective;
-    out_.mutates = {reduced()};
-  }
+  void reduce_across() { out_.mutates = {reduced()}; }
 
-  void reduce_replicated() {
-    out_.lane = Lane::kCollective;
-    out_.mutates = {final_grad(step_, op_.unit)};
-  }
+  void reduce_replicated() { out_.mutates = {final_grad(step_, op_.unit)}; }
 
   void reduce_tied() {
-    out_.lane = Lane::kCollective;
     for (int unit : {0, step_.head()})
       if (step_.holds(coord_, unit)) out_.mutates.push_back(final_grad(step_, unit));
   }
 
   void norm() {
-    out_.lane = Lane::kCollective;
     for (int unit = 0; unit < step_.units() && !step_.forward_only; ++unit)
       if (step_.holds(coord_, unit)) out_.reads.push_back(final_grad(step_, unit));
     if (step_.holds(coord_, step_.head())) out_.reads.push_back(kLossValue);
@@ -267,7 +240,6 @@ class Row {
   }
 
   void update() {
-    out_.lane = Lane::kCompute;
     out_.reads = {kNormValue, final_grad(step_, op_.unit)};
     out_.mutates = {{ValueKind::kOptimizer, op_.unit}, owned_param(step_, op_.unit)};
     out_.kills = {final_grad(step_, op_.unit)};
@@ -334,20 +306,7 @@ Effects effects(const Program& program, Coord coord, const Op& op) {
   return out;
 }
 
-bool is_async(OpKind kind) {
-  switch (kind) {
-    case OpKind::kSend:
-    case OpKind::kPostRecv:
-    case OpKind::kGather:
-    case OpKind::kPublish:
-    case OpKind::kReduce:
-    case OpKind::kReduceAcross:
-    case OpKind::kReduceReplicated:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_async(OpKind kind) { return op_row(kind).is_async; }
 
 std::vector<Value> persistent(const StepShape& step, Coord coord) {
   std::vector<Value> values;

@@ -7,6 +7,25 @@
 namespace lockstep::program {
 namespace {
 
+// Of a unit's values, in the order of ValueKind; numbers have no memory of their own.
+constexpr std::array<std::int64_t UnitBytes::*, kNumValueKinds> kBytesOf = {
+    nullptr,  // kTokens: of a coordinate
+    &UnitBytes::act,
+    &UnitBytes::checkpoint,
+    &UnitBytes::stash,
+    &UnitBytes::act,  // kGrad
+    &UnitBytes::weight_work,
+    &UnitBytes::param,
+    &UnitBytes::param_shard,
+    &UnitBytes::main_grad,
+    &UnitBytes::grad_shard,  // kReduced
+    &UnitBytes::main_grad,   // kAccGrad
+    &UnitBytes::grad_shard,
+    &UnitBytes::optimizer,
+    &UnitBytes::act,  // kSendBuffer
+    &UnitBytes::act,  // kRecvBuffer
+};
+
 std::int64_t surge_of(const ProgramBytes& bytes, const Op& op, const Effects& fx) {
   if (op.unit < 0) return 0;
   const bool is_first =
@@ -92,41 +111,13 @@ class Walk {
 
 std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes& bytes,
                          const Value& value) {
+  if (value.kind == ValueKind::kTokens) return bytes.tokens[static_cast<std::size_t>(coord.value)];
+  const auto member = kBytesOf[static_cast<std::size_t>(value.kind)];
+  if (member == nullptr) return 0;
+  const bool is_buffer =
+      value.kind == ValueKind::kSendBuffer || value.kind == ValueKind::kRecvBuffer;
   const auto at = static_cast<std::size_t>(value.a);
-  switch (value.kind) {
-    case ValueKind::kTokens:
-      return bytes.tokens[static_cast<std::size_t>(coord.value)];
-    case ValueKind::kAct:
-    case ValueKind::kGrad:
-      return bytes.units[at].act;
-    case ValueKind::kCheckpoint:
-      return bytes.units[at].checkpoint;
-    case ValueKind::kStash:
-      return bytes.units[at].stash;
-    case ValueKind::kWeightWork:
-      return bytes.units[at].weight_work;
-    case ValueKind::kParam:
-      return bytes.units[at].param;
-    case ValueKind::kParamShard:
-      return bytes.units[at].param_shard;
-    case ValueKind::kMainGrad:
-    case ValueKind::kAccGrad:
-      return bytes.units[at].main_grad;
-    case ValueKind::kReduced:
-    case ValueKind::kGradShard:
-      return bytes.units[at].grad_shard;
-    case ValueKind::kOptimizer:
-      return bytes.units[at].optimizer;
-    case ValueKind::kSendBuffer:
-    case ValueKind::kRecvBuffer:
-      return bytes.units[static_cast<std::size_t>(program.transfers[at].unit)].act;
-    case ValueKind::kCount:
-    case ValueKind::kLoss:
-    case ValueKind::kNorm:
-    case ValueKind::kNoise:
-      return 0;
-  }
-  return 0;
+  return bytes.units[is_buffer ? static_cast<std::size_t>(program.transfers[at].unit) : at].*member;
 }
 
 MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes) {

@@ -7,30 +7,39 @@
 namespace lockstep::program {
 namespace {
 
-//                             unit mb period transfer target
+constexpr std::uint8_t kUnit = 1, kMicrobatch = 2, kPeriod = 4, kTransfer = 8, kTarget = 16;
+constexpr bool kAsync = true;
+
 constexpr std::array<OpRow, kNumOpKinds> kRows = {{
-    {OpKind::kLoad, "load", "load", {false, true, false, false, false}},
-    {OpKind::kCount, "count", "count of valid tokens", {false, false, false, false, false}},
-    {OpKind::kForward, "F", "F", {true, true, false, false, false}},
-    {OpKind::kRecompute, "R", "R", {true, true, false, false, false}},
-    {OpKind::kBackward, "B", "B", {true, true, false, false, false}},
-    {OpKind::kInputGrad, "I", "I", {true, true, false, false, false}},
-    {OpKind::kWeightGrad, "W", "W", {true, true, false, false, false}},
-    {OpKind::kSend, "send", "send", {false, false, false, true, false}},
-    {OpKind::kPostRecv, "recv", "receive", {false, false, false, true, false}},
-    {OpKind::kGather, "gather", "gather", {true, false, false, false, false}},
-    {OpKind::kFree, "free", "free", {true, false, false, false, false}},
-    {OpKind::kReduce, "reduce", "reduce", {true, false, true, false, false}},
-    {OpKind::kReduceAcross, "across", "reduce across replicas", {true, false, true, false, false}},
-    {OpKind::kReduceTied, "tied", "tied reduction", {false, false, false, false, false}},
-    {OpKind::kNorm, "norm", "norm", {false, false, false, false, false}},
-    {OpKind::kUpdate, "update", "update", {true, false, false, false, false}},
-    {OpKind::kPublish, "publish", "publish", {true, false, false, false, false}},
-    {OpKind::kWait, "wait", "wait", {false, false, false, false, true}},
+    {OpKind::kLoad, "load", "load", {kMicrobatch}, Lane::kHost},
+    {OpKind::kCount, "count", "count of valid tokens", {}, Lane::kCollective},
+    {OpKind::kForward, "F", "F", {kUnit | kMicrobatch}, Lane::kCompute},
+    {OpKind::kRecompute, "R", "R", {kUnit | kMicrobatch}, Lane::kCompute},
+    {OpKind::kBackward, "B", "B", {kUnit | kMicrobatch}, Lane::kCompute},
+    {OpKind::kInputGrad, "I", "I", {kUnit | kMicrobatch}, Lane::kCompute},
+    {OpKind::kWeightGrad, "W", "W", {kUnit | kMicrobatch}, Lane::kCompute},
+    {OpKind::kSend, "send", "send", {kTransfer}, Lane::kSend, kAsync},
+    {OpKind::kPostRecv, "recv", "receive", {kTransfer}, Lane::kRecv, kAsync},
+    {OpKind::kGather, "gather", "gather", {kUnit}, Lane::kCollective, kAsync},
+    {OpKind::kFree, "free", "free", {kUnit}, Lane::kCompute},
+    {OpKind::kReduce, "reduce", "reduce", {kUnit | kPeriod}, Lane::kCollective, kAsync},
+    {OpKind::kReduceAcross,
+     "across",
+     "reduce across replicas",
+     {kUnit | kPeriod},
+     Lane::kCollective,
+     kAsync},
+    {OpKind::kReduceTied, "tied", "tied reduction", {}, Lane::kCollective},
+    {OpKind::kNorm, "norm", "norm", {}, Lane::kCollective},
+    {OpKind::kUpdate, "update", "update", {kUnit}, Lane::kCompute},
+    {OpKind::kPublish, "publish", "publish", {kUnit}, Lane::kCollective, kAsync},
+    {OpKind::kWait, "wait", "wait", {kTarget}, Lane::kHost},
     {OpKind::kReduceReplicated,
      "replicated",
      "reduce replicated parameters",
-     {true, false, false, false, false}},
+     {kUnit},
+     Lane::kCollective,
+     kAsync},
 }};
 
 constexpr bool rows_follow_kinds() {

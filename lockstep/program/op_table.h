@@ -1,11 +1,12 @@
-// One row per kind of op: its token, its name for people, and which of its numbers
-// it uses; and which ranks each kind meets.
+// One row per kind of op: its token, its name for people, which of its numbers it uses and where it
+// runs; and which ranks each kind meets.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "lockstep/program/effects.h"
 #include "lockstep/program/program.h"
 
 namespace lockstep::program {
@@ -22,11 +23,19 @@ inline constexpr OpField kOpFields[] = {{"unit", &Op::unit},
                                         {"target", &Op::target}};
 inline constexpr int kNumOpFields = 5;
 
+// Which of kOpFields; an unused number is -1.
+struct UsedFields {
+  std::uint8_t bits = 0;
+  constexpr bool operator[](int field) const { return (bits >> field & 1) != 0; }
+};
+
 struct OpRow {
   OpKind kind;
-  std::string_view token;   // "gather"
-  std::string_view words;   // "gather"; what it is applied to follows
-  bool uses[kNumOpFields];  // as kOpFields; an unused number is -1
+  std::string_view token;  // "gather"
+  std::string_view words;  // "gather"; what it is applied to follows
+  UsedFields uses;
+  Lane lane;              // a Wait is on that of its target
+  bool is_async = false;  // it returns before it is done and needs a Wait
 };
 
 const OpRow& op_row(OpKind kind);
