@@ -71,15 +71,9 @@ double& term_of_op(StepTime& time, OpKind kind) {
     case OpKind::kPostRecv:
     case OpKind::kReduceTied:
       return time.pipe;
-    case OpKind::kLoad:
-    case OpKind::kCount:
-    case OpKind::kFree:
-    case OpKind::kNorm:
-    case OpKind::kUpdate:
-    case OpKind::kWait:
-      break;
+    default:
+      return time.optimizer;
   }
-  return time.optimizer;
 }
 
 // Where the time of the lists went, a Wait to what it waits for; mean of coordinates. Standing still before a

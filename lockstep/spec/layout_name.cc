@@ -73,10 +73,14 @@ class Reader {
     if (text == "nosp") return layout_.sp = false, once("sp", text);
     if (const std::size_t is = text.find('='); is != std::string_view::npos) {
       const std::string_view value = text.substr(is + 1);
-      if (text.starts_with("context=")) return context(text, value);
-      if (text.starts_with("recompute=")) return recompute(text, value);
-      if (text.starts_with("order=")) return order(text, value);
-      if (text.starts_with("layers=")) return layers(text, value);
+      if (text.starts_with("context="))
+        return set("context", text, context(value), layout_.context);
+      if (text.starts_with("recompute="))
+        return set("recompute", text, parse_recompute(value), layout_.recompute);
+      if (text.starts_with("order="))
+        return set("order", text, mesh::Order::parse(value), layout_.order);
+      if (text.starts_with("layers="))
+        return set("layers", text, parse_layers(value), layout_.layers);
     }
     if (text.starts_with("dp") && text.find('x') != std::string_view::npos) return hybrid(text);
     const std::size_t digit = std::min(text.find_first_of("0123456789"), text.size());
@@ -99,36 +103,19 @@ class Reader {
     return {};
   }
 
-  Result<void> context(std::string_view text, std::string_view value) {
-    const std::optional<cost::CpMethod> parsed = cost::parse_cp_method(value);
+  template <class T>
+  Result<void> set(const char* setting, std::string_view text, const Result<T>& parsed, T& member) {
+    if (!parsed.ok()) return parsed.error();
+    member = *parsed;
+    return once(setting, text);
+  }
+
+  static Result<cost::CpMethod> context(std::string_view value) {
+    if (const auto parsed = cost::parse_cp_method(value)) return *parsed;
     const std::string near = config::did_you_mean(value, context_names());
-    if (!parsed)
-      return Error{Code::kUnknownChoice,
-                   join_parts("context = \"", value, "\" is no way of context parallelism"),
-                   near.empty() ? config::there_are(context_names()) : near};
-    layout_.context = *parsed;
-    return once("context", text);
-  }
-
-  Result<void> recompute(std::string_view text, std::string_view value) {
-    const Result<Recompute> parsed = parse_recompute(value);
-    if (!parsed.ok()) return parsed.error();
-    layout_.recompute = *parsed;
-    return once("recompute", text);
-  }
-
-  Result<void> order(std::string_view text, std::string_view value) {
-    const Result<mesh::Order> parsed = mesh::Order::parse(value);
-    if (!parsed.ok()) return parsed.error();
-    layout_.order = *parsed;
-    return once("order", text);
-  }
-
-  Result<void> layers(std::string_view text, std::string_view value) {
-    const Result<std::vector<int>> parsed = parse_layers(value);
-    if (!parsed.ok()) return parsed.error();
-    layout_.layers = *parsed;
-    return once("layers", text);
+    return Error{Code::kUnknownChoice,
+                 join_parts("context = \"", value, "\" is no way of context parallelism"),
+                 near.empty() ? config::there_are(context_names()) : near};
   }
 
   // "dp2x4": 2 replicas of 4 shards.

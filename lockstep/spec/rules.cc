@@ -9,8 +9,7 @@
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/spec/contradictions.h"
 #include "lockstep/spec/data_fields.h"
-#include "lockstep/spec/evaluation.h"
-#include "lockstep/spec/noise_scale.h"
+#include "lockstep/spec/train_rules.h"
 
 namespace lockstep::spec {
 namespace {

@@ -9,10 +9,9 @@
 #include "lockstep/program/lower.h"
 #include "lockstep/program/text.h"
 #include "lockstep/program/validate.h"
-#include "lockstep/spec/evaluation.h"
 #include "lockstep/spec/legal.h"
-#include "lockstep/spec/noise_scale.h"
 #include "lockstep/spec/step.h"
+#include "lockstep/spec/train_rules.h"
 
 namespace lockstep::train {
 

@@ -1,8 +1,20 @@
-#include "lockstep/spec/noise_scale.h"
+#include "lockstep/spec/train_rules.h"
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::spec {
+
+std::vector<Contradiction> against_evaluation(std::int64_t samples, std::int64_t dp,
+                                              const Batch& batch) {
+  const std::int64_t unit = dp * batch.microbatch;
+  if (samples % unit == 0) return {};
+  return {{{Code::kDoesNotDivide,
+            join_parts("eval_samples = ", samples, " is not a multiple of dp x microbatch = ", dp,
+                       " x ", batch.microbatch, " = ", unit),
+            "the nearest eval_samples: " + nearest_multiples(samples, unit)},
+           {{{"train.eval_samples"}, join_parts(samples, " sequences")},
+            {{"layout.dp", "batch.microbatch", "cluster.name"}, join_parts(unit, " at a time")}}}};
+}
 
 std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
                                                const Batch& batch) {

@@ -1,0 +1,22 @@
+// Whether a run can evaluate, and measure its gradient noise scale: every reason why not.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/model/model_config.h"
+#include "lockstep/spec/contradictions.h"
+
+namespace lockstep::spec {
+
+// Each data-parallel rank takes as many whole microbatches as the others, as in
+// training, so that no sample counts twice and none is left out.
+std::vector<Contradiction> against_evaluation(std::int64_t samples, std::int64_t dp,
+                                              const Batch& batch);
+
+// It compares the gradient of a step's first microbatch with that of the batch;
+// so there must be others in the batch, and no parameter may get its gradient from two units.
+std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
+                                               const Batch& batch);
+
+}  // namespace lockstep::spec
