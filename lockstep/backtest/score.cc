@@ -101,9 +101,9 @@ void score_oom(Scores& scores) {
     const bool counts = row.not_priced.empty() && !row.excluded_memory &&
                         std::ranges::find(sources, row.run->text("source")) != sources.end();
     if (!counts) continue;
-    const bool is_oom = row.run->text("outcome") == "oom", foreseen = !row.price.fits;
-    ++(is_oom ? (foreseen ? scores.oom.hits : scores.oom.misses)
-              : (foreseen ? scores.oom.false_alarms : scores.oom.passes));
+    const bool is_oom = row.run->text("outcome") == "oom", predicted = !row.price.fits;
+    ++(is_oom ? (predicted ? scores.oom.hits : scores.oom.misses)
+              : (predicted ? scores.oom.false_alarms : scores.oom.passes));
   }
   scores.oom.right = scores.oom.hits + scores.oom.passes;
   scores.oom.total = scores.oom.right + scores.oom.misses + scores.oom.false_alarms;

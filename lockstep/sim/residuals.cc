@@ -143,11 +143,11 @@ Residuals residuals(const program::Program& program, const Simulation& predicted
     simulated.push_back({rank.coord, predicted.coords[c], predicted.lanes[c]});
     run.push_back({rank.coord, rank.ops, rank.lanes});
   }
-  const Accounts foreseen(program, simulated), seen(program, run);
-  Account keys = foreseen.account();
+  const Accounts expected(program, simulated), seen(program, run);
+  Account keys = expected.account();
   keys.insert(seen.account().begin(), seen.account().end());
   Residuals result;
-  result.predicted = foreseen.makespan();
+  result.predicted = expected.makespan();
   result.measured = seen.makespan();
   for (const auto& [key, unused] : keys) {
     const auto of = [&key = key](const Account& account) {
@@ -157,7 +157,7 @@ Residuals residuals(const program::Program& program, const Simulation& predicted
     const bool is_outside = key.second >= kBetween;
     const std::string prefix = key.first == Cause::kWait && !is_outside ? "for " : "";
     result.rows.push_back(
-        {key.first, prefix + kind_text(key.second), of(foreseen.account()), of(seen.account())});
+        {key.first, prefix + kind_text(key.second), of(expected.account()), of(seen.account())});
   }
   return result;
 }

@@ -9,7 +9,6 @@
 #include "lockstep/base/check.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/verify/check_predictions.h"
-#include "lockstep/verify/compare.h"
 
 namespace lockstep::verify {
 namespace {
@@ -60,6 +59,14 @@ void note(const Difference& found, Measure measure, std::size_t step, const char
                   step + 1, " (bound ", strf("%.2g", measure.bound), ")"));
 }
 
+void note(const PredictionCheck& found, Verdict& verdict) {
+  fail(verdict, FailureKind::kPrediction, found.mismatch);
+  verdict.as_predicted = verdict.as_predicted && found.mismatch.empty();
+  if (found.peak_bytes <= verdict.peak_bytes) return;
+  verdict.peak_bytes = found.peak_bytes;
+  verdict.predicted_peak = found.predicted_peak;
+}
+
 // Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one.
 std::string bits_class_of(const train::Job& job) {
   const mesh::Degrees& degrees = job.spec.layout.degrees;
@@ -96,23 +103,17 @@ struct RankFinding {
 
 void share_findings(comm::World& world, const std::string& label, Verdict& verdict) {
   RankFinding own{verdict.peak_bytes, verdict.predicted_peak, verdict.worst_peak_error, {}};
-  if (!verdict.foreseen) verdict.failure.copy(own.failure.data(), own.failure.size() - 1);
+  if (!verdict.as_predicted) verdict.failure.copy(own.failure.data(), own.failure.size() - 1);
   std::vector<RankFinding> all(static_cast<std::size_t>(world.size()));
-  std::vector<Rank> everyone;
-  for (int rank = 0; rank < world.size(); ++rank) everyone.push_back({rank});
   const Deadline deadline = Deadline::after(kDeadline);
   const auto bytes = static_cast<std::int64_t>(sizeof own);
-  world.connect(label + "findings", "findings", everyone, deadline)
+  world.connect_all(label + "findings", "findings", deadline)
       ->all_gather({&own, bytes, DType::kU8, {}},
                    {all.data(), bytes * world.size(), DType::kU8, {}}, deadline)
       .wait();
   for (const RankFinding& found : all) {
     verdict.worst_peak_error = std::max(verdict.worst_peak_error, found.worst_peak_error);
-    verdict.foreseen = verdict.foreseen && found.failure[0] == 0;
-    fail(verdict, FailureKind::kPrediction, found.failure.data());
-    if (found.peak_bytes <= verdict.peak_bytes) continue;
-    verdict.peak_bytes = found.peak_bytes;
-    verdict.predicted_peak = found.predicted_peak;
+    note(PredictionCheck{found.failure.data(), found.peak_bytes, found.predicted_peak}, verdict);
   }
 }
 
@@ -169,9 +170,7 @@ std::vector<StepOrder> Verifier::orders() const {
 void Verifier::find_truth() {
   spec::Spec spec = on_one_rank(spec_);
   spec.train.dtype = DType::kF64;
-  const Result<train::Job> job = train::make_job(spec);
-  LS_CHECK(job.ok(), job.ok() ? "" : job.error().message);
-  truth_ = run_trial(*job, tokens_for(spec_), orders(), kDeadline).images;
+  truth_ = run_trial(train::make_job(spec).value(), tokens_for(spec_), orders(), kDeadline).images;
 }
 
 // How far one rank is from the truth. The size of a microbatch is kept, because it decides how many
@@ -183,10 +182,9 @@ void Verifier::measure_bounds(const train::Job& job) {
   spec::Spec spec = on_one_rank(spec_);
   spec.batch.microbatch = microbatch;
   const auto steps_of = [&] {
-    const Result<train::Job> made = train::make_job(spec);
-    LS_CHECK(made.ok(), made.ok() ? "" : made.error().message);
-    std::vector<StepImage> images = run_trial(*made, tokens_for(spec_), orders(), kDeadline).images;
-    if (is_narrow()) near_[passes_of(*made)] = images;
+    const train::Job made = train::make_job(spec).value();
+    std::vector<StepImage> images = run_trial(made, tokens_for(spec_), orders(), kDeadline).images;
+    if (is_narrow()) near_[passes_of(made)] = images;
     return images;
   };
   if (!bounds_.contains(microbatch)) {
@@ -223,7 +221,7 @@ Verdict Verifier::guarded(const train::Job& job, const Body& body) const {
   const auto break_off = [&](FailureKind failure_kind, const std::exception& error) {
     verdict.failure = error.what();
     verdict.failure_kind = failure_kind;
-    verdict.foreseen = false;
+    verdict.as_predicted = false;
     verdict.bits_class.clear();  // it has shown none
   };
   try {
@@ -297,10 +295,9 @@ Result<Verdict> Verifier::check_in(comm::World& world, const spec::Layout& layou
 
 Verdict Verifier::check_fault(const spec::Layout& layout, const Fault& fault,
                               Seconds op_deadline) const {
-  Result<train::Job> job = this->job(layout);
-  LS_CHECK(job.ok(), job.ok() ? "" : job.error().message);
-  if (fault.program) job->program = *fault.program;
-  return try_out(*job, fault, op_deadline);
+  train::Job job = this->job(layout).value();
+  if (fault.program) job.program = *fault.program;
+  return try_out(job, fault, op_deadline);
 }
 
 Verdict Verifier::blank_verdict(const train::Job& job) const {
@@ -406,12 +403,8 @@ void Verifier::check_predictions(const train::Job& job, const TrialResult& trial
                                  Verdict& verdict) const {
   for (const RankRecord& rank : trial.ranks) {
     const PredictionCheck found = verify::check_predictions(job, rank);
-    fail(verdict, FailureKind::kPrediction, found.mismatch);
-    verdict.foreseen = verdict.foreseen && found.mismatch.empty();
     verdict.worst_peak_error = std::max(verdict.worst_peak_error, found.peak_error());
-    if (found.peak_bytes <= verdict.peak_bytes) continue;
-    verdict.peak_bytes = found.peak_bytes;
-    verdict.predicted_peak = found.predicted_peak;
+    note(found, verdict);
   }
 }
 

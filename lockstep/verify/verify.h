@@ -20,7 +20,7 @@
 //            first of a class; a later one whose free run shows the same bits in every step and role
 //            has that one's errors;
 //   replicas ranks that hold the same piece of state hold the same bits;
-//   foreseen bytes sent per axis and operation, and tensor bytes after every op, are what the job
+//   predicted bytes sent per axis and operation, and tensor bytes after every op, are what the job
 //            predicted, exactly.
 #pragma once
 
@@ -59,7 +59,7 @@ enum class FailureKind : std::uint8_t {
   kReplicas,       // ranks that hold the same state hold different bits
   kNumbers,        // state, gradients, loss or norm beyond the bounds
   kBits,           // within the bounds, but not the bits of the class
-  kPrediction,     // only bytes sent or live are not as foreseen
+  kPrediction,     // only bytes sent or live are not as predicted
 };
 inline constexpr int kNumFailureKinds = 7;
 std::string_view to_text(FailureKind failure_kind);  // "replicas"
@@ -89,7 +89,7 @@ struct Verdict {
   std::int64_t peak_bytes = 0;                       // measured, of the rank that needed most
   std::int64_t predicted_peak = 0;                   // of the same rank
   double worst_peak_error = 0;  // |predicted - measured| / measured over all ranks
-  bool foreseen = true;         // bytes sent and live tensor bytes were
+  bool as_predicted = true;     // bytes sent and live tensor bytes were
   Seconds time = {};
   bool ok() const { return failure.empty(); }
 };

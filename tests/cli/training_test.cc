@@ -331,7 +331,7 @@ TEST(VerifyReport, NamesWhatFailed) {
               .where = "blocks.0.attn.q.weight",
               .failure = "gradient of blocks.0.attn.q.weight differs by 0.5 in step 1",
               .bits_class = "a",
-              .foreseen = false});
+              .as_predicted = false});
   report.conclude(Seconds{1});
   EXPECT_EQ(report.failed(), 1);
   for (const char* text :

@@ -50,13 +50,13 @@ TEST(Residuals, AddUpToTheStep) {
     const Simulation predicted = simulate(program, random_cost(seed)).value();
     const Simulation other = simulate(program, random_cost(seed + 7), with_host(seed)).value();
     const Residuals found = residuals(program, predicted, as_measured(other));
-    double foreseen = 0, seen = 0;
+    double expected = 0, seen = 0;
     for (const Residual& row : found.rows) {
-      foreseen += row.predicted.value;
+      expected += row.predicted.value;
       seen += row.measured.value;
     }
     // Costs are whole numbers and there are two ranks of each list, so only the mean rounds.
-    EXPECT_NEAR(foreseen, predicted.makespan.value, 1e-9 * predicted.makespan.value);
+    EXPECT_NEAR(expected, predicted.makespan.value, 1e-9 * predicted.makespan.value);
     EXPECT_NEAR(seen, other.makespan.value, 1e-9 * other.makespan.value);
     EXPECT_EQ(found.measured, other.makespan);
   }

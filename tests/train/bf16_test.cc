@@ -38,7 +38,7 @@ TEST(Bf16, LayoutsOfOneClassHaveTheSameMastersAndAreForeseen) {
   for (const char* name : kOneClass) {
     const verify::Verdict verdict = verifier.check(spec::parse_layout(name).value()).value();
     EXPECT_EQ(verdict.failure, "") << name;
-    EXPECT_TRUE(verdict.foreseen) << name;
+    EXPECT_TRUE(verdict.as_predicted) << name;
     EXPECT_LE(verdict.worst_peak_error, 0.02) << name;
     const auto [first, is_new] = digests.try_emplace(verdict.bits_class, verdict.digest);
     EXPECT_EQ(first->second, verdict.digest) << name;

@@ -14,7 +14,7 @@
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/train/checkpoint_state.h"
-#include "lockstep/verify/compare.h"
+#include "lockstep/verify/image.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
 

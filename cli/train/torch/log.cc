@@ -48,9 +48,9 @@ std::string off_by(std::int64_t measured, std::int64_t predicted, const char* wh
 }
 
 // What of memory and traffic was not as predicted; empty: all was.
-std::string difference(std::int64_t peak_bytes, Bytes sent, const train::Prediction& foreseen) {
-  const std::string peak = off_by(peak_bytes, foreseen.peak_bytes, "peak");
-  const std::string traffic = off_by(sent.value, foreseen.sent().value, "sent");
+std::string difference(std::int64_t peak_bytes, Bytes sent, const train::Prediction& predicted) {
+  const std::string peak = off_by(peak_bytes, predicted.peak_bytes, "peak");
+  const std::string traffic = off_by(sent.value, predicted.sent().value, "sent");
   if (peak.empty() && traffic.empty()) return "";
   return join_parts("not as predicted: ", peak, peak.empty() || traffic.empty() ? "" : ", ",
                     traffic);

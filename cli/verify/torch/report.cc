@@ -199,10 +199,10 @@ void VerifyReport::print_summary(Seconds time) const {
                                        " of equal tensor and data degree, microbatch and reduction",
                                        failed() == 0 ? ": equal bits in each" : ""));
   double sum = 0;
-  int foreseen = 0;
+  int as_predicted = 0;
   for (const Verdict& verdict : verdicts_) {
     sum += verdict.worst_peak_error;
-    foreseen += verdict.foreseen ? 1 : 0;
+    as_predicted += verdict.as_predicted ? 1 : 0;
   }
   const double most = largest(&Verdict::worst_peak_error);
   const auto all = static_cast<double>(verdicts_.size());
@@ -210,10 +210,10 @@ void VerifyReport::print_summary(Seconds time) const {
                           ? "every peak as predicted, to the byte"
                           : strf("peaks %.2g %% from their prediction on average, %.2g %% at worst",
                                  100 * sum / all, 100 * most));
-  print_row("traffic",
-            foreseen == static_cast<int>(verdicts_.size())
-                ? "every byte sent as predicted"
-                : join_parts("as predicted in ", foreseen, " of ", verdicts_.size(), " layouts"));
+  print_row("traffic", as_predicted == static_cast<int>(verdicts_.size())
+                           ? "every byte sent as predicted"
+                           : join_parts("as predicted in ", as_predicted, " of ", verdicts_.size(),
+                                        " layouts"));
   const std::string layouts = counted(static_cast<std::int64_t>(verdicts_.size()), "layout");
   output_.out << '\n'
               << (verdicts_.size() < request_.layouts.size() ? "stopped as asked; " : "")
@@ -264,7 +264,7 @@ Json VerifyReport::json(Seconds time) const {
                                                {"peak_bytes", v.peak_bytes},
                                                {"predicted_peak_bytes", v.predicted_peak},
                                                {"worst_peak_error", v.worst_peak_error},
-                                               {"as_predicted", v.foreseen},
+                                               {"as_predicted", v.as_predicted},
                                                {"seconds", v.time.value},
                                                {"class", v.bits_class},
                                                {"digest", to_hex(v.digest)}});
