@@ -62,10 +62,8 @@ std::string three_digits(double value) {
 }
 
 std::vector<Measurement> measure_in(comm::World& world, const Request& request) {
-  std::vector<Rank> all;
-  for (int r = 0; r < world.size(); ++r) all.push_back(Rank{r});
   const Deadline deadline = Deadline::after(Seconds{600});
-  auto comm = world.connect("bench", "bench", all, deadline);
+  auto comm = world.connect_all("bench", "bench", deadline);
   return comm::measure(*comm, world.ledger(), kOps, request.sizes, request.budget, deadline);
 }
 

@@ -51,8 +51,7 @@ Finding check_local() {
   try {
     comm::run_local(2, [&](comm::World& world) {
       const Deadline deadline = Deadline::after(Seconds{20});
-      const std::vector<Rank> both = {Rank{0}, Rank{1}};
-      auto group = world.connect("doctor", "doctor", both, deadline);
+      auto group = world.connect_all("doctor", "doctor", deadline);
       std::array<float, 2> data = {1, static_cast<float>(world.rank().value)};
       group->all_reduce({data.data(), 2, DType::kF32, {}}, deadline).wait();
       if (world.rank() == Rank{0}) added = data == std::array<float, 2>{2, 1};

@@ -252,6 +252,13 @@ void Communicator::throw_if_poisoned(OpKind op) const {
       op, first_failure_->culprit());
 }
 
+std::unique_ptr<Communicator> World::connect_all(std::string name, std::string axis,
+                                                 Deadline deadline) {
+  std::vector<Rank> everyone;
+  for (int rank = 0; rank < size(); ++rank) everyone.push_back({rank});
+  return connect(std::move(name), std::move(axis), std::move(everyone), deadline);
+}
+
 Membership World::membership(std::string name, std::string axis, std::vector<Rank> members) const {
   const auto found = std::ranges::find(members, rank());
   LS_CHECK(found != members.end(), "rank ", rank().value, " connects group ", name,

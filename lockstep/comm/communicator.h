@@ -217,6 +217,8 @@ class World {
   // once for a given name. `members` holds world ranks in group order and contains rank().
   virtual std::unique_ptr<Communicator> connect(std::string name, std::string axis,
                                                 std::vector<Rank> members, Deadline deadline) = 0;
+  // The group of all ranks, in their order.
+  std::unique_ptr<Communicator> connect_all(std::string name, std::string axis, Deadline deadline);
 
   Ledger& ledger() { return ledger_; }
 

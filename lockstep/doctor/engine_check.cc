@@ -65,7 +65,7 @@ void try_backend(const comm::Backend& backend) {
         const comm::Rendezvous meeting{Rank{r}, 2, "127.0.0.1", store->port(),
                                        /*agent_hosts_store=*/true};
         const auto world = backend.join(meeting, deadline, {});
-        const auto group = world->connect("doctor", "doctor", {Rank{0}, Rank{1}}, deadline);
+        const auto group = world->connect_all("doctor", "doctor", deadline);
         sums[static_cast<std::size_t>(r)] = static_cast<float>(r + 1);
         group->all_reduce({&sums[static_cast<std::size_t>(r)], 1, DType::kF32, {}}, deadline)
             .wait();

@@ -49,14 +49,14 @@ cost::RunTimeline run_probe(const Job& job, comm::World& world, const std::strin
 double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds measured) {
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
   const auto prices = cost::CalibratedPrices::create(known, job.program, job.model, sizes, job.mesh,
-                                                     "the calibration");
-  LS_CHECK(prices.ok(), prices.ok() ? "" : prices.error().message);
+                                                     "the calibration")
+                          .value();
   const auto length = [&](double factor) {
     sim::Conditions conditions;
-    conditions.host = [&](Coord c, const program::Op& op) { return prices->host(c, op); };
+    conditions.host = [&](Coord c, const program::Op& op) { return prices.host(c, op); };
     conditions.slowdown = {factor, factor};
     return sim::simulate(
-               job.program, [&](Coord c, const program::Op& op) { return prices->time(c, op); },
+               job.program, [&](Coord c, const program::Op& op) { return prices.time(c, op); },
                conditions)
         .value()
         .makespan;
@@ -68,20 +68,6 @@ double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds m
     (length(middle) < measured ? low : high) = middle;
   }
   return (low + high) / 2;
-}
-
-std::vector<Bytes> as_sizes(const std::set<std::int64_t>& bytes) {
-  std::vector<Bytes> sizes;
-  for (const std::int64_t size : bytes) sizes.push_back(Bytes{size});
-  return sizes;
-}
-
-// Those that layouts of as many ranks can have.
-std::vector<int> group_sizes(int ranks) {
-  std::vector<int> sizes;
-  for (int size = 2; size <= ranks; ++size)
-    if (ranks % size == 0) sizes.push_back(size);
-  return sizes;
 }
 
 cost::CollectiveTime fitted(comm::OpKind kind, std::int64_t members,
@@ -158,22 +144,23 @@ void Calibrator::split_backward(Job& job) const {
   }
   order.push_back({PassKind::kWeightGrad, {0}, {shape.microbatches - 1}});
   const auto timetable = pipeline::Schedule::create(shape, pipeline::Placement::kLoop, {order});
-  LS_CHECK(timetable.ok(), timetable.ok() ? "" : timetable.error().message);
-  job.program = program::lower(*timetable, job.program.step).value();
+  job.program = program::lower(timetable.value(), job.program.step).value();
 }
 
 void Calibrator::measure_collectives(comm::World& world, const std::string& name, Seconds budget,
                                      cost::Calibration& into) const {
   const Job& job = probes_.front().job;
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
-  std::set<std::int64_t> units = {256, 4096}, tensors = {256};
+  std::set<Bytes> units = {{256}, {4096}}, tensors = {{256}};
   for (const model::FlatLayout& flat : model::flat_layouts(job.model, sizes.unit.tp))
     for (const std::int64_t width : {sizes.unit.width(), sizes.unit.wide()})
-      units.insert(flat.padded(1) * width);
+      units.insert({flat.padded(1) * width});
   for (const std::int64_t part : {4, 2, 1})
-    tensors.insert(boundary_bytes(job.model.config, sizes.unit) / part);
+    tensors.insert({boundary_bytes(job.model.config, sizes.unit) / part});
   using comm::OpKind;
-  const std::vector<int> groups = group_sizes(ranks_);
+  std::vector<int> groups;  // sizes that layouts of as many ranks can have
+  for (int size = 2; size <= ranks_; ++size)
+    if (ranks_ % size == 0) groups.push_back(size);
   const auto parts = static_cast<double>(groups.size() * (3 * units.size() + tensors.size()));
   const Seconds each = {budget.value / std::max(parts, 1.0)};
   for (const int size : groups) {
@@ -185,9 +172,11 @@ void Calibrator::measure_collectives(comm::World& world, const std::string& name
                                     "calibrate", members, deadline);
     for (const OpKind kind : {OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllReduce})
       into.collectives.push_back(
-          fitted(kind, size, comm::measure_phases(*comm, kind, as_sizes(units), each, deadline)));
+          fitted(kind, size,
+                 comm::measure_phases(*comm, kind, {units.begin(), units.end()}, each, deadline)));
     if (size != 2) continue;
-    const auto sent = comm::measure_phases(*comm, OpKind::kSend, as_sizes(tensors), each, deadline);
+    const auto sent = comm::measure_phases(*comm, OpKind::kSend, {tensors.begin(), tensors.end()},
+                                           each, deadline);
     for (const OpKind kind : {OpKind::kSend, OpKind::kRecv})
       into.collectives.push_back(fitted(kind, size, sent));
   }
@@ -198,8 +187,7 @@ cost::Calibration Calibrator::run(comm::World& world, const std::string& name,
   LS_CHECK(world.size() == ranks_, "a world of ", world.size(), " ranks for ", ranks_);
   cost::Calibration made;
   made.ranks = ranks_;
-  const cost::StepSizes first_sizes = sizes_of(probes_.front().job, Rank{0});
-  made.print = cost::fingerprint(spec_.model, first_sizes.unit);
+  made.print = cost::fingerprint(spec_.model, sizes_of(probes_.front().job, Rank{0}).unit);
   measure_collectives(world, name, {budget.value * kCollectiveShare}, made);
   const Seconds each = {budget.value * (1 - kCollectiveShare) / kRounds /
                         static_cast<double>(probes_.size())};

@@ -12,14 +12,16 @@
 #include "lockstep/checkpoint/slice.h"
 #include "lockstep/comm/texts.h"
 #include "lockstep/model/user_model.h"
+#include "lockstep/spec/identity.h"
 #include "lockstep/tensor/as_buffer.h"
-#include "lockstep/train/checkpoint_agreement.h"
 #include "lockstep/train/checkpoint_state.h"
 
 namespace lockstep::train {
 namespace {
 
 using checkpoint::Checkpoint;
+using comm::decoded;
+using comm::encoded;
 using runtime::StateRole;
 
 std::span<std::byte> bytes_in(const at::Tensor& tensor, std::int64_t at, std::int64_t count) {
@@ -42,7 +44,7 @@ class Loader {
         session_(session),
         is_first_(world.rank().value == 0),
         wanted_(std::move(wanted)),
-        all_(connect_all(world, label + "load", Deadline::after(deadline))),
+        all_(world.connect_all(label + "load", kCheckpointAxis, Deadline::after(deadline))),
         deadline_(deadline) {}
 
   Result<Loaded> load(const std::string& path) {
@@ -101,7 +103,8 @@ class Loader {
       return Error{Code::kOtherCheckpoint,
                    "`" + from.path() + "` holds weights alone, without a training to go on with",
                    "start a training from its weights"};
-    same = checkpoint::check_same("training", from.path(), manifest.config, config_facts(job_));
+    same = checkpoint::check_same("training", from.path(), manifest.config,
+                                  spec::saved_identity(job_.spec));
     if (!same.ok()) return same;
     if (manifest.data == *wanted_.data) return {};
     return Error{
@@ -147,9 +150,8 @@ class Loader {
 
   // Whether all ranks are done; else the first failure by rank.
   Result<std::string> agree_all(const Result<void>& own) {
-    const Result<std::string> mine =
-        own.ok() ? Result<std::string>(std::string()) : Result<std::string>(own.error());
-    std::string verdict = encoded(mine);
+    std::string verdict =
+        encoded(own.ok() ? Result<std::string>("") : Result<std::string>(own.error()));
     for (const std::string& text : comm::gather_texts(*all_, verdict, Deadline::after(deadline_)))
       if (!decoded(text).ok()) {
         verdict = text;

@@ -20,15 +20,17 @@
 #include "lockstep/comm/texts.h"
 #include "lockstep/files/folder_lock.h"
 #include "lockstep/model/user_model.h"
+#include "lockstep/spec/identity.h"
 #include "lockstep/tensor/torch_version.h"
 #include "lockstep/train/checkpoint.h"
-#include "lockstep/train/checkpoint_agreement.h"
 #include "lockstep/train/checkpoint_state.h"
 
 namespace lockstep::train {
 namespace {
 
 using checkpoint::Manifest;
+using comm::decoded;
+using comm::encoded;
 
 std::string make_nonce() {
   std::random_device device;
@@ -73,7 +75,7 @@ class Saver::Impl {
         deadline_(deadline),
         slices_(own_slices(job, session)),
         staging_(bytes_of(slices_)),
-        all_(connect_all(world, label + "save", Deadline::after(deadline))) {
+        all_(world.connect_all(label + "save", kCheckpointAxis, Deadline::after(deadline))) {
     first_does([&] {
       checkpoint::make_folders(disk_, settings_.folder);
       auto taken = files::FolderLock::take(settings_.folder);
@@ -156,13 +158,19 @@ class Saver::Impl {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
-  // On rank 0; all ranks get what it returns, or throw what it could not do.
+  // The same, or throws what it could not do.
   template <class Body>
   std::string first_does(Body body) {
-    const Result<std::string> done = decoded(comm::share_text(
-        *all_, is_first() ? encoded(attempt(body)) : std::string(), Deadline::after(deadline_)));
+    const Result<std::string> done = from_first(body);
     if (!done.ok()) throw IoError(done.error());
     return *done;
+  }
+
+  // What the body says on rank 0, on all ranks.
+  template <class Body>
+  Result<std::string> from_first(Body body) {
+    return decoded(comm::share_text(*all_, is_first() ? encoded(attempt(body)) : std::string(),
+                                    Deadline::after(deadline_)));
   }
 
   // What the disk says becomes data, so that other ranks hear of it.
@@ -191,22 +199,13 @@ class Saver::Impl {
 
   // On the other thread, which alone uses all_ while it runs.
   Result<std::string> write(Manifest about) {
-    const auto until = [&] { return Deadline::after(deadline_); };
-    const Result<std::string> begun =
-        decoded(comm::share_text(*all_,
-                                 is_first() ? encoded(attempt([&] {
-                                   return Result<std::string>(checkpoint::begin_save(
-                                       disk_, settings_.folder, about.step, make_nonce()));
-                                 }))
-                                            : std::string(),
-                                 until()));
+    const Result<std::string> begun = from_first(
+        [&] { return checkpoint::begin_save(disk_, settings_.folder, about.step, make_nonce()); });
     if (!begun.ok()) return begun.error();
-    const Result<std::string> own =
-        attempt([&] { return Result<std::string>(to_text(write_file(*begun))); });
-    const std::vector<std::string> parts = comm::gather_texts(*all_, encoded(own), until());
-    return decoded(comm::share_text(
-        *all_, is_first() ? encoded(conclude(*begun, parts, std::move(about))) : std::string(),
-        until()));
+    const Result<std::string> own = attempt([&] { return to_text(write_file(*begun)); });
+    const std::vector<std::string> parts =
+        comm::gather_texts(*all_, encoded(own), Deadline::after(deadline_));
+    return from_first([&] { return conclude(*begun, parts, std::move(about)); });
   }
 
   Manifest write_file(const std::string& folder) const {
@@ -247,7 +246,7 @@ class Saver::Impl {
     about.files = std::move(joined->files);
     about.tensors = std::move(joined->tensors);
     about.model = model::model_facts(job_.model.config);
-    about.config = config_facts(job_);
+    about.config = spec::saved_identity(job_.spec);
     about.data = settings_.data;
     about.layout = to_text(job_.spec.layout);
     about.lockstep = settings_.lockstep;

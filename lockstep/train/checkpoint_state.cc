@@ -81,37 +81,6 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   return slices;
 }
 
-checkpoint::Facts config_facts(const Job& job) {
-  const spec::Train& train = job.spec.train;
-  const spec::Batch& batch = job.spec.batch;
-  const auto whole = [](std::int64_t value) { return std::to_string(value); };
-  checkpoint::Facts facts = {{"seq", whole(batch.seq)},
-                             {"global_batch", whole(batch.global_batch)},
-                             {"dtype", std::string(to_text(train.dtype))},
-                             {"seed", whole(train.seed)},
-                             {"init_std", shortest(job.model.config.init_std)},
-                             {"lr", shortest(train.lr.peak)},
-                             {"warmup", whole(train.lr.warmup)},
-                             {"decay", std::string(spec::to_text(train.lr.decay))},
-                             {"weight_decay", shortest(train.weight_decay)},
-                             {"decay_embeddings", train.decay_embeddings ? "yes" : "no"},
-                             {"clip", shortest(train.clip)}};
-  if (train.lr.decay != spec::Decay::kConstant) {  // else a run may be made longer
-    facts.emplace_back("min_lr", shortest(train.lr.end));
-    facts.emplace_back("decay_steps", whole(train.lr.decay_steps));
-    facts.emplace_back("steps", whole(train.steps));
-  }
-  const spec::Train usual;  // left out, as before they could be set
-  for (const auto& [name, value, before] : {std::tuple{"beta1", train.beta1, usual.beta1},
-                                            {"beta2", train.beta2, usual.beta2},
-                                            {"eps", train.eps, usual.eps}})
-    if (value != before) facts.emplace_back(name, shortest(value));
-  if (!batch.ramp.is_none())
-    facts.emplace_back("ramp", join_parts("from ", batch.ramp.start, " by ", batch.ramp.increment,
-                                          " over ", batch.ramp.samples, " samples"));
-  return facts;
-}
-
 checkpoint::Facts running_state(Session& session) {
   if (session.noise_scale() == nullptr) return {};
   const NoiseScale::Averages& now = session.noise_scale()->averages();

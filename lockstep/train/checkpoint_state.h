@@ -28,9 +28,6 @@ inline constexpr runtime::StateRole kStateRolesSaved[] = {runtime::StateRole::kP
 // a file.
 std::vector<OwnSlice> own_slices(const Job& job, Session& session);
 
-// Settings besides layout and model that decide what is trained.
-checkpoint::Facts config_facts(const Job& job);
-
 checkpoint::Facts running_state(Session& session);
 // Goes on with it. Averages of a noise scale that this run does not measure are left, and without any in
 // the checkpoint they begin anew. Refuses facts that it does not know or cannot read (LS0824).

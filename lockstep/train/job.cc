@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/model/user_model.h"
 #include "lockstep/nn/wide_product.h"
 #include "lockstep/program/deadlock.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/program/text.h"
 #include "lockstep/program/validate.h"
+#include "lockstep/spec/identity.h"
 #include "lockstep/spec/legal.h"
 #include "lockstep/spec/step.h"
 #include "lockstep/spec/train_rules.h"
@@ -42,30 +44,12 @@ runtime::Place Job::place(Rank rank) const {
   return place;
 }
 
-// Everything that changes what is computed; text, so that it does not depend on how structs lie in
-// memory.
+// Text, so that it does not depend on how structs lie in memory.
 Hash128 Job::digest() const {
-  const spec::Train& train = spec.train;
-  const model::ModelConfig& config = model.config;
-  const model::RopeScaling& scaling = config.rope_scaling;
-  const bool falls = train.lr.decay != spec::Decay::kConstant;  // else a run may be made longer
-  return xxh3_128(join_parts(
-      to_hex(program_hash(program)), " ", config.layers, " ", config.hidden, " ", config.heads, " ",
-      config.kv_heads, " ", config.head_dim, " ", config.ffn, " ", config.vocab, " ",
-      config.max_positions, " ", config.tied, " ", to_text(config.family), " ",
-      to_text(config.norm), " ", config.qkv_bias, " ", config.linear_bias, " ",
-      to_text(config.qk_norm), " ",
-      strf("%a %a %a ", config.norm_eps, config.rope_theta, config.init_std),
-      strf("%a %a %a ", scaling.factor, scaling.low_freq, scaling.high_freq),
-      scaling.original_positions, " ", to_text(spec.layout), " ", spec.batch.seq, " ",
-      spec.batch.global_batch, " ", spec.batch.microbatch, " ", to_text(train.dtype), " ",
-      train.seed, " ", falls ? train.steps : 0, " ", train.lr.warmup, " ",
-      spec::to_text(train.lr.decay), " ", train.lr.decay_steps,
-      strf(" %a %a %a %a ", train.lr.peak, train.lr.end, train.weight_decay, train.clip),
-      strf("%a %a %a ", train.beta1, train.beta2, train.eps), train.head_chunk, " ", train.threads,
-      " ", train.decay_embeddings, " ", spec::to_text(train.on_nonfinite), " ", train.eval_interval,
-      " ", train.eval_interval > 0 ? train.eval_samples : 0, " ", spec.batch.ramp.start, " ",
-      spec.batch.ramp.increment, " ", spec.batch.ramp.samples));
+  std::string text = join_parts(to_hex(program_hash(program)), "\n", to_text(spec.layout), "\n");
+  for (const auto& facts : {model::model_facts(model.config), spec::ranks_identity(spec)})
+    for (const auto& [name, value] : facts) text += join_parts(name, " ", value, "\n");
+  return xxh3_128(text);
 }
 
 namespace {
@@ -77,10 +61,6 @@ spec::Spec sized(spec::Spec spec, std::int64_t sequences) {
   spec.layout.microbatches.reset();  // it said how the whole batch is cut, which is done
   return spec;
 }
-
-}  // namespace
-
-namespace {
 
 void check_program(const program::Program& program) {
   const auto problems = program::validate(program, 1);
@@ -107,9 +87,7 @@ Result<std::optional<program::Program>> evaluation_of(const spec::Spec& spec,
 }  // namespace
 
 Job with_batch(const Job& job, std::int64_t sequences) {
-  Result<Job> made = make_job(sized(job.spec, sequences));
-  LS_CHECK(made.ok(), made.ok() ? "" : made.error().message);
-  return *std::move(made);
+  return make_job(sized(job.spec, sequences)).value();
 }
 
 Job as_evaluation(const Job& job) {

@@ -87,7 +87,6 @@ Session::Sized Session::sized(std::int64_t sequences) {
 StepReport Session::step(std::int64_t step, const exec::Executor::Observer& observer) {
   const tensor::ChargeTo charge(account_);
   const at::AutoDispatchBelowADInplaceOrView no_graph;  // nothing here asks autograd
-  account_.reset_peak();
   step_ = step;
   const spec::StepBatch batch = job_.batch(step);
   const Sized work = sized(batch.sequences);
@@ -97,20 +96,13 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   workspace_->begin_step(batch.first,
                          static_cast<int>(spec::num_microbatches(job_.spec.layout, cut)),
                          job_.adamw(step));
-  const Bytes sent_before = bytes_sent(world_.ledger());
-  const RealClock clock;
   const std::int64_t updates = workspace_->updates();
-  const exec::StepSums sums = run(work, observer);
   StepReport report;
+  const exec::StepSums sums = run(work, observer, report);
   report.sequences = batch.sequences;
-  report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
   report.grad_norm = std::sqrt(sums.squares.result());
-  report.tokens = sums.tokens;
   report.stop = sums.stops > 0;
   report.updated = workspace_->updates() > updates;
-  report.time = clock.now().since_start;
-  report.peak_bytes = account_.peak();
-  report.sent = bytes_sent(world_.ledger()) - sent_before;
   measure_noise(sums, report);
   return report;
 }
@@ -120,17 +112,9 @@ EvalReport Session::evaluate(const data::TokenSource& held_out,
   LS_CHECK(evaluation_, "a job that does not evaluate");
   const tensor::ChargeTo charge(account_);
   const at::AutoDispatchBelowADInplaceOrView no_graph;
-  account_.reset_peak();
   workspace_->begin_evaluation(held_out, job_.evaluation->step.shape.microbatches);
-  const Bytes sent_before = bytes_sent(world_.ledger());
-  const RealClock clock;
-  const exec::StepSums sums = run({*job_.evaluation, *evaluation_}, observer);
   EvalReport report;
-  report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
-  report.tokens = sums.tokens;
-  report.time = clock.now().since_start;
-  report.peak_bytes = account_.peak();
-  report.sent = bytes_sent(world_.ledger()) - sent_before;
+  run({*job_.evaluation, *evaluation_}, observer, report);
   return report;
 }
 
@@ -156,9 +140,19 @@ void Session::measure_noise(const exec::StepSums& sums, StepReport& report) {
   report.noise_scale = noise_scale_->value();
 }
 
-exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer) {
+exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer,
+                            EvalReport& report) {
+  account_.reset_peak();
+  const Bytes sent_before = bytes_sent(world_.ledger());
+  const RealClock clock;
   try {
-    return work.executor.run(observer);
+    const exec::StepSums sums = work.executor.run(observer);
+    report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
+    report.tokens = sums.tokens;
+    report.time = clock.now().since_start;
+    report.peak_bytes = account_.peak();
+    report.sent = bytes_sent(world_.ledger()) - sent_before;
+    return sums;
   } catch (const comm::CommError& failure) {
     const std::vector<comm::LastSeen> seen = world_.last_seen();
     if (static_cast<int>(seen.size()) != world_.size()) throw;

@@ -18,28 +18,24 @@
 
 namespace lockstep::train {
 
-struct StepReport {
-  std::int64_t sequences = 0;   // samples of the step, over all ranks
-  double loss = 0;              // mean over the step's valid tokens
-  double grad_norm = 0;         // before clipping
+// Of the held-out samples, with the parameters that the last step left.
+struct EvalReport {
+  double loss = 0;              // mean over valid tokens
   std::int64_t tokens = 0;      // valid ones
-  bool stop = false;            // some rank asked to stop; all of them see it at the same step
-  bool updated = true;          // false: loss or norm was not finite, and no rank changed anything
   Seconds time;                 // of this rank
-  std::int64_t peak_bytes = 0;  // tensor memory of this rank during the step
-  Bytes sent;                   // by this rank during the step
+  std::int64_t peak_bytes = 0;  // tensor memory of this rank
+  Bytes sent;                   // by this rank
+};
+
+// Of the samples of a step, and what it did with them.
+struct StepReport : EvalReport {
+  std::int64_t sequences = 0;  // samples of the step, over all ranks
+  double grad_norm = 0;        // before clipping
+  bool stop = false;           // some rank asked to stop; all of them see it at the same step
+  bool updated = true;         // false: loss or norm was not finite, and no rank changed anything
   // Where the noise scale is measured:
   MeanGradient first;                 // of the step's first microbatch, before clipping
   std::optional<double> noise_scale;  // in tokens, averaged over steps; absent: not to be told yet
-};
-
-// Of the held-out samples, with the parameters that the last step left.
-struct EvalReport {
-  double loss = 0;          // mean over their valid tokens
-  std::int64_t tokens = 0;  // valid ones
-  Seconds time;             // of this rank
-  std::int64_t peak_bytes = 0;
-  Bytes sent;
 };
 
 // Makes what the executor sees in place of a rank's workspace, to watch what passes between them or
@@ -98,7 +94,8 @@ class Session {
   Sized sized(std::int64_t sequences);
   std::unique_ptr<exec::Executor> make_executor(const program::Program& program);
   void measure_noise(const exec::StepSums& sums, StepReport& report);
-  exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer);
+  exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer,
+                     EvalReport& report);
 
   const Job& job_;
   comm::World& world_;

@@ -63,9 +63,7 @@ cost::RunTimeline StepRecord::collect(const Job& job, comm::World& world, const 
                                       Deadline deadline) const {
   const StepRow layout(job.program);
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<Rank> all;
-  for (int r = 0; r < world.size(); ++r) all.push_back({r});
-  const auto group = world.connect("record " + label, "record", all, deadline);
+  const auto group = world.connect_all("record " + label, "record", deadline);
   std::vector<double> own(layout.size()), rows(layout.size() * ranks);
   cost::RunTimeline result;
   result.print = cost::fingerprint(job.model.config, sizes_of(job, Rank{0}).unit);
@@ -87,7 +85,8 @@ cost::RunTimeline StepRecord::collect(const Job& job, comm::World& world, const 
     program::StepTimeline step{kept.step, {}};
     for (std::size_t r = 0; r < ranks; ++r) {
       const double* row = rows.data() + r * own.size();
-      RankTimeline rank{all[r], job.place(all[r]).coord, {}, {}};
+      const Rank number = {static_cast<int>(r)};
+      RankTimeline rank{number, job.place(number).coord, {}, {}};
       layout.read(row, last - first > kMostSkew ? row[0] : first,
                   job.program.list(rank.coord).size(), rank);
       step.ranks.push_back(std::move(rank));

@@ -170,10 +170,8 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
   };
   result.ranks.push_back(RankTrial(job, world, label, source, op_deadline, wrap, sink).run(orders));
 
-  std::vector<Rank> everyone;
-  for (int rank = 0; rank < world.size(); ++rank) everyone.push_back({rank});
   const Deadline deadline = Deadline::after(op_deadline);
-  const auto all = world.connect(label + "pieces", "pieces", everyone, deadline);
+  const auto all = world.connect_all(label + "pieces", "pieces", deadline);
   std::vector<std::byte> packed = pack(pieces);
   auto size = static_cast<std::int64_t>(packed.size());
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(world.size()));

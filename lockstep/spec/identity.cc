@@ -1,0 +1,95 @@
+#include "lockstep/spec/identity.h"
+
+#include "lockstep/base/text.h"
+#include "lockstep/base/units.h"
+
+namespace lockstep::spec {
+namespace {
+
+template <auto Part, auto Value>
+std::string text_of(const Spec& spec) {
+  const auto& value = spec.*Part.*Value;
+  using Type = std::remove_cvref_t<decltype(value)>;
+  if constexpr (std::is_same_v<Type, bool>)
+    return value ? "yes" : "no";
+  else if constexpr (std::is_floating_point_v<Type>)
+    return shortest(value);
+  else if constexpr (std::is_integral_v<Type>)
+    return std::to_string(value);
+  else
+    return std::string(to_text(value));
+}
+
+template <auto Value>
+constexpr auto kOfBatch = text_of<&Spec::batch, Value>;
+template <auto Value>
+constexpr auto kOfTrain = text_of<&Spec::train, Value>;
+
+// A learning rate that does not fall asks for no end: such a run may be made longer.
+bool stays(const Spec& spec) { return spec.train.lr.decay == Decay::kConstant; }
+
+// Left out at the value that it had before it could be set.
+template <auto Value>
+bool is_usual(const Spec& spec) {
+  return spec.train.*Value == Train().*Value;
+}
+
+bool never_evaluates(const Spec& spec) { return spec.train.eval_interval == 0; }
+
+std::string ramp_text(const Spec& spec) {
+  const BatchRamp& ramp = spec.batch.ramp;
+  return join_parts("from ", ramp.start, " by ", ramp.increment, " over ", ramp.samples,
+                    " samples");
+}
+
+constexpr IdentityKey kKeys[] = {
+    {"batch.seq", "seq", kOfBatch<&Batch::seq>},
+    {"batch.global_batch", "global_batch", kOfBatch<&Batch::global_batch>},
+    {"train.dtype", "dtype", kOfTrain<&Train::dtype>},
+    {"train.seed", "seed", kOfTrain<&Train::seed>},
+    {"model.init_std", "init_std", text_of<&Spec::model, &model::ModelConfig::init_std>},
+    {"train.lr", "lr", [](const Spec& spec) { return shortest(spec.train.lr.peak); }},
+    {"train.warmup", "warmup",
+     [](const Spec& spec) { return std::to_string(spec.train.lr.warmup); }},
+    {"train.lr_decay", "decay",
+     [](const Spec& spec) { return std::string(to_text(spec.train.lr.decay)); }},
+    {"train.weight_decay", "weight_decay", kOfTrain<&Train::weight_decay>},
+    {"train.decay_embeddings", "decay_embeddings", kOfTrain<&Train::decay_embeddings>},
+    {"train.clip", "clip", kOfTrain<&Train::clip>},
+    {"train.min_lr", "min_lr", [](const Spec& spec) { return shortest(spec.train.lr.end); }, stays},
+    {"train.decay_steps", "decay_steps",
+     [](const Spec& spec) { return std::to_string(spec.train.lr.decay_steps); }, stays},
+    {"train.steps", "steps", kOfTrain<&Train::steps>, stays},
+    {"train.beta1", "beta1", kOfTrain<&Train::beta1>, is_usual<&Train::beta1>},
+    {"train.beta2", "beta2", kOfTrain<&Train::beta2>, is_usual<&Train::beta2>},
+    {"train.eps", "eps", kOfTrain<&Train::eps>, is_usual<&Train::eps>},
+    {"batch.ramp_start", "ramp", ramp_text,
+     [](const Spec& spec) { return spec.batch.ramp.is_none(); }},
+    {"batch.microbatch", "", kOfBatch<&Batch::microbatch>},
+    {"train.head_chunk", "", kOfTrain<&Train::head_chunk>},
+    {"train.threads", "", kOfTrain<&Train::threads>},
+    {"train.on_nonfinite", "", kOfTrain<&Train::on_nonfinite>},
+    {"train.eval_interval", "", kOfTrain<&Train::eval_interval>},
+    {"train.eval_samples", "", kOfTrain<&Train::eval_samples>, never_evaluates},
+};
+
+}  // namespace
+
+std::span<const IdentityKey> identity_keys() { return kKeys; }
+
+Facts saved_identity(const Spec& spec) {
+  Facts facts;
+  for (const IdentityKey& key : kKeys)
+    if (!key.fact.empty() && !(key.is_idle && key.is_idle(spec)))
+      facts.emplace_back(key.fact, key.text(spec));
+  return facts;
+}
+
+Facts ranks_identity(const Spec& spec) {
+  Facts facts;
+  for (const IdentityKey& key : kKeys)
+    if (!(key.is_idle && key.is_idle(spec))) facts.emplace_back(key.path, key.text(spec));
+  return facts;
+}
+
+}  // namespace lockstep::spec
