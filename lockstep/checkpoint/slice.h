@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/model/flat_layout.h"
-#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::checkpoint {
 

@@ -2,9 +2,8 @@
 
 #include <utility>
 
-#include "lockstep/base/check.h"
 #include "lockstep/base/enum_names.h"
-#include "lockstep/model/families.h"
+#include "lockstep/model/unit_builder.h"
 
 namespace lockstep::model {
 namespace {
@@ -12,23 +11,6 @@ namespace {
 constexpr EnumNames<UnitKind, 4> kUnitKinds = {{"embed", "block", "mtp", "head"}};
 constexpr EnumNames<Role, 8> kParamRoles = {
     {"embedding", "norm", "attention", "mlp", "router", "expert", "shared", "head"}};
-
-Model describe_family(const ModelConfig& config) {
-  switch (config.family) {
-    case Family::kGpt2:
-      return describe_gpt2(config);
-    case Family::kLlama:
-      return describe_llama(config);
-    case Family::kMoe:
-      return describe_moe(config);
-    case Family::kDeepSeek:
-      return describe_deepseek(config);
-    case Family::kGemma2:
-      return describe_gemma2(config);
-  }
-  LS_CHECK(false, "family ", static_cast<int>(config.family));
-  return {};
-}
 
 }  // namespace
 
@@ -55,7 +37,7 @@ ParamCount operator*(const ParamCount& one, std::int64_t times) {
 Result<Model> describe(const ModelConfig& config) {
   std::vector<Error> found = problems(config);
   if (!found.empty()) return std::move(found.front());
-  return describe_family(config);
+  return config.family == Family::kGpt2 ? describe_gpt2(config) : describe_rotary(config);
 }
 
 ParamCount count(const Unit& unit) {

@@ -1,8 +1,5 @@
 // GPT-2 and GPT-3: Radford et al. 2019; Brown et al. 2020 (arXiv 2005.14165). GPT-3's locally
 // banded layers are described as dense, as Megatron trains them.
-#include <utility>
-
-#include "lockstep/model/families.h"
 #include "lockstep/model/unit_builder.h"
 
 namespace lockstep::model {

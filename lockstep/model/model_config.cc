@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/units.h"
 
@@ -34,19 +35,19 @@ class Findings {
   }
   void require_size(const char* field, std::int64_t value) {
     if (!is_size(value))
-      add({field}, strf("%s is %s", field, with_commas(value).c_str()),
-          strf("%s must be between 1 and %s", field, with_commas(kMaxSize).c_str()));
+      add({field}, join_parts(field, " is ", with_commas(value)),
+          join_parts(field, " must be between 1 and ", with_commas(kMaxSize)));
   }
   void require_zero(const char* field, std::int64_t value, Family family) {
     if (value != 0)
       add({field, "family"},
-          strf("%s is %s, but family `%s` has none", field, with_commas(value).c_str(),
-               std::string(to_text(family)).c_str()),
-          strf("remove %s or choose another family", field));
+          join_parts(field, " is ", with_commas(value), ", but family `", to_text(family),
+                     "` has none"),
+          join_parts("remove ", field, " or choose another family"));
   }
   void refuse(const char* field, std::string_view value, Family family) {
-    add({field, "family"}, strf("%s is %s, which family `%s` does not have", field,
-                                std::string(value).c_str(), std::string(to_text(family)).c_str()));
+    add({field, "family"},
+        join_parts(field, " is ", value, ", which family `", to_text(family), "` does not have"));
   }
   bool empty() const { return problems_.empty(); }
   std::vector<Problem> take() { return std::move(problems_); }
@@ -72,10 +73,9 @@ void check_sizes(const ModelConfig& c, Findings& found) {
   found.require_size("vocab", c.vocab);
   found.require_size("max_positions", c.max_positions);
   if (c.moe.experts == 0 || c.moe.dense_layers > 0) found.require_size("ffn", c.ffn);
-  if (c.window < 0) found.add({"window"}, strf("window is %lld", static_cast<long long>(c.window)));
+  if (c.window < 0) found.add({"window"}, join_parts("window is ", c.window));
   if (c.window_every < 1)
-    found.add({"window_every"},
-              strf("window_every is %lld", static_cast<long long>(c.window_every)),
+    found.add({"window_every"}, join_parts("window_every is ", c.window_every),
               "1 makes every layer local, 2 every second one");
   else if (c.window_every > 1 && c.family != Family::kGemma2)
     found.refuse("window_every", std::to_string(c.window_every), c.family);
@@ -91,24 +91,20 @@ void check_sizes(const ModelConfig& c, Findings& found) {
 void check_attention(const ModelConfig& c, Findings& found) {
   if (c.heads > 0 && c.kv_heads > 0 && c.heads % c.kv_heads != 0)
     found.add({"kv_heads", "heads"},
-              strf("heads is %lld, which kv_heads %lld does not divide",
-                   static_cast<long long>(c.heads), static_cast<long long>(c.kv_heads)),
+              join_parts("heads is ", c.heads, ", which kv_heads ", c.kv_heads, " does not divide"),
               "kv_heads may be " + divisors_of(c.heads));
   if (c.family == Family::kGpt2) {
     if (is_size(c.heads) && is_size(c.head_dim) && c.heads * c.head_dim != c.hidden)
-      found.add(
-          {"head_dim", "heads", "hidden"},
-          strf("heads %lld x head_dim %lld is %lld, but hidden is %lld",
-               static_cast<long long>(c.heads), static_cast<long long>(c.head_dim),
-               static_cast<long long>(c.heads * c.head_dim), static_cast<long long>(c.hidden)),
-          "in family `gpt2` the heads together are as wide as hidden");
+      found.add({"head_dim", "heads", "hidden"},
+                join_parts("heads ", c.heads, " x head_dim ", c.head_dim, " is ",
+                           c.heads * c.head_dim, ", but hidden is ", c.hidden),
+                "in family `gpt2` the heads together are as wide as hidden");
     if (c.kv_heads != c.heads)
       found.add({"kv_heads", "heads"},
-                strf("kv_heads is %lld, but heads is %lld", static_cast<long long>(c.kv_heads),
-                     static_cast<long long>(c.heads)),
+                join_parts("kv_heads is ", c.kv_heads, ", but heads is ", c.heads),
                 "family `gpt2` has one key-value head per head");
   } else if (c.mla.kv_rank == 0 && c.head_dim % 2 != 0) {
-    found.add({"head_dim"}, strf("head_dim is %lld", static_cast<long long>(c.head_dim)),
+    found.add({"head_dim"}, join_parts("head_dim is ", c.head_dim),
               "rotary positions turn pairs, so it must be even");
   }
   if (c.family == Family::kGemma2 && c.window == 0)
@@ -124,8 +120,8 @@ void check_rope_scaling(const ModelConfig& c, Findings& found) {
   if (r.factor == 1.0) {
     if (r.original_positions != 0)
       found.add({kFactor, kOriginal},
-                strf("%s is 1, that is no scaling, but %s is %s", kFactor, kOriginal,
-                     with_commas(r.original_positions).c_str()),
+                join_parts(kFactor, " is 1, that is no scaling, but ", kOriginal, " is ",
+                           with_commas(r.original_positions)),
                 "remove the table, or set a factor above 1");
     return;
   }
@@ -164,19 +160,16 @@ void check_experts(const ModelConfig& c, Findings& found) {
   found.require_size("moe.expert_ffn", moe.expert_ffn);
   if (moe.top_k > moe.experts)
     found.add({"moe.top_k", "moe.experts"},
-              strf("moe.top_k is %lld, but there are %lld experts",
-                   static_cast<long long>(moe.top_k), static_cast<long long>(moe.experts)),
-              strf("moe.top_k may be 1 to %lld", static_cast<long long>(moe.experts)));
+              join_parts("moe.top_k is ", moe.top_k, ", but there are ", moe.experts, " experts"),
+              join_parts("moe.top_k may be 1 to ", moe.experts));
   if (moe.shared_ffn < 0 || moe.shared_ffn > kMaxSize)
-    found.add({"moe.shared_ffn"},
-              strf("moe.shared_ffn is %lld", static_cast<long long>(moe.shared_ffn)));
+    found.add({"moe.shared_ffn"}, join_parts("moe.shared_ffn is ", moe.shared_ffn));
   if (moe.shared_gate && moe.shared_ffn == 0)
     found.add({"moe.shared_gate", "moe.shared_ffn"},
               "moe.shared_gate is on, but moe.shared_ffn is 0");
   if (moe.dense_layers < 0 || moe.dense_layers > c.layers)
-    found.add({"moe.dense_layers", "layers"},
-              strf("moe.dense_layers is %lld, but there are %lld layers",
-                   static_cast<long long>(moe.dense_layers), static_cast<long long>(c.layers)));
+    found.add({"moe.dense_layers", "layers"}, join_parts("moe.dense_layers is ", moe.dense_layers,
+                                                         ", but there are ", c.layers, " layers"));
 }
 
 void check_latent_attention(const ModelConfig& c, Findings& found) {
@@ -195,24 +188,20 @@ void check_latent_attention(const ModelConfig& c, Findings& found) {
   found.require_size("mla.rope_dim", mla.rope_dim);
   found.require_size("mla.v_dim", mla.v_dim);
   if (mla.q_rank < 0 || mla.q_rank > kMaxSize)
-    found.add({"mla.q_rank"}, strf("mla.q_rank is %lld", static_cast<long long>(mla.q_rank)));
+    found.add({"mla.q_rank"}, join_parts("mla.q_rank is ", mla.q_rank));
   if (mla.rope_dim % 2 != 0)
-    found.add({"mla.rope_dim"}, strf("mla.rope_dim is %lld", static_cast<long long>(mla.rope_dim)),
+    found.add({"mla.rope_dim"}, join_parts("mla.rope_dim is ", mla.rope_dim),
               "rotary positions turn pairs, so it must be even");
   if (is_size(mla.nope_dim) && is_size(mla.rope_dim) && c.head_dim != mla.nope_dim + mla.rope_dim)
     found.add({"head_dim", "mla.nope_dim", "mla.rope_dim"},
-              strf("head_dim is %lld, but mla.nope_dim %lld + mla.rope_dim %lld is %lld",
-                   static_cast<long long>(c.head_dim), static_cast<long long>(mla.nope_dim),
-                   static_cast<long long>(mla.rope_dim),
-                   static_cast<long long>(mla.nope_dim + mla.rope_dim)));
+              join_parts("head_dim is ", c.head_dim, ", but mla.nope_dim ", mla.nope_dim,
+                         " + mla.rope_dim ", mla.rope_dim, " is ", mla.nope_dim + mla.rope_dim));
   if (c.kv_heads != c.heads)
     found.add({"kv_heads", "heads"},
-              strf("kv_heads is %lld, but heads is %lld", static_cast<long long>(c.kv_heads),
-                   static_cast<long long>(c.heads)),
+              join_parts("kv_heads is ", c.kv_heads, ", but heads is ", c.heads),
               "latent attention has one key-value head per head");
   if (c.mtp_layers < 0 || c.mtp_layers > 16)
-    found.add({"mtp_layers"}, strf("mtp_layers is %lld", static_cast<long long>(c.mtp_layers)),
-              "it may be 0 to 16");
+    found.add({"mtp_layers"}, join_parts("mtp_layers is ", c.mtp_layers), "it may be 0 to 16");
 }
 
 // An upper bound in floating point, so that the exact counts below can never overflow.

@@ -171,16 +171,4 @@ Model assemble(const ModelConfig& config, Unit embed, Unit block, Unit head) {
   return model;
 }
 
-Unit rotary_embed(const ModelConfig& config) {
-  UnitBuilder embed(config, UnitKind::kEmbed, "embed.", "model.");
-  embed.token_embedding("embed_tokens.weight");
-  return embed.take();
-}
-
-Unit rotary_head(const ModelConfig& config) {
-  UnitBuilder head(config, UnitKind::kHead, "head.", "");
-  head.vocabulary_head("model.norm", "lm_head.weight");
-  return head.take();
-}
-
 }  // namespace lockstep::model

@@ -64,8 +64,8 @@ class UnitBuilder {
 // embed, `layers` positions of `block`, head.
 Model assemble(const ModelConfig& config, Unit embed, Unit block, Unit head);
 
-// The embedding and head that every family but gpt2 has.
-Unit rotary_embed(const ModelConfig& config);
-Unit rotary_head(const ModelConfig& config);
+// The families, of which describe() in arch.h picks one. REQUIRES: problems(config) is empty.
+Model describe_gpt2(const ModelConfig& config);
+Model describe_rotary(const ModelConfig& config);  // all others
 
 }  // namespace lockstep::model

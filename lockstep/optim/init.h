@@ -15,7 +15,6 @@
 
 #include "lockstep/model/arch.h"
 #include "lockstep/model/flat_layout.h"
-#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::optim {
 

@@ -7,7 +7,6 @@
 
 #include "lockstep/base/exact_sum.h"
 #include "lockstep/model/flat_layout.h"
-#include "lockstep/model/flat_runs.h"
 
 namespace lockstep::optim {
 

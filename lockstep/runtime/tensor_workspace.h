@@ -18,7 +18,6 @@
 #include "lockstep/exec/workspace.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/flat_layout.h"
-#include "lockstep/model/flat_runs.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"

@@ -16,7 +16,6 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/flat_layout.h"
-#include "lockstep/model/flat_runs.h"
 #include "lockstep/optim/adamw.h"
 
 namespace lockstep::verify {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/mock_tokens.h"
-#include "lockstep/model/flat_runs.h"
+#include "lockstep/model/flat_layout.h"
 #include "lockstep/verify/verify.h"
 #include "tests/train/hooked_workspace.h"
 #include "tests/train/sessions.h"
