@@ -9,7 +9,6 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "lockstep/backtest/report.h"
-#include "lockstep/backtest/rows_csv.h"
 #include "lockstep/backtest/score.h"
 #include "lockstep/draw/scatter.h"
 

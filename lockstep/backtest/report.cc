@@ -1,7 +1,9 @@
 #include "lockstep/backtest/report.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "lockstep/backtest/unseen.h"
@@ -104,17 +106,12 @@ std::string rates_table() {
   return text;
 }
 
-int within(const Scores& scores, bool heldout, double limit) {
-  int count = 0;
-  for (const Sweep& sweep : scores.sweeps)
-    count += sweep.heldout == heldout && sweep.regret <= limit;
-  return count;
-}
-
-int sweeps_in(const Scores& scores, bool heldout) {
-  int count = 0;
-  for (const Sweep& sweep : scores.sweeps) count += sweep.heldout == heldout;
-  return count;
+// Of a split, those whose regret is within the limit.
+int sweeps_in(const Scores& scores, bool heldout,
+              double limit = std::numeric_limits<double>::infinity()) {
+  return static_cast<int>(std::ranges::count_if(scores.sweeps, [&](const Sweep& sweep) {
+    return sweep.heldout == heldout && sweep.regret <= limit;
+  }));
 }
 
 struct Wins {
@@ -149,7 +146,7 @@ std::string headline(const Scores& scores) {
       "The first choice lies within 5 %% of the best listed layout in %d of %d held-out sweeps and "
       "%d of "
       "%d calibration sweeps.\n",
-      within(scores, true, 0.05), sweeps_in(scores, true), within(scores, false, 0.05),
+      sweeps_in(scores, true, 0.05), sweeps_in(scores, true), sweeps_in(scores, false, 0.05),
       sweeps_in(scores, false));
   return text;
 }
@@ -157,17 +154,48 @@ std::string headline(const Scores& scores) {
 std::string unseen_table() {
   std::string text =
       "Held-out sources were looked at, if seldom; these never were (`backtest/unseen.h`). They "
-      "say what to\nexpect "
-      "of a new source. Errors within one are alike, so a run of your own tells most.\n\n| runs | "
-      "sources | timed | "
-      "median | p90 | constant utilisation | memory rows | memory median | out of memory: right | "
-      "missed | false "
-      "alarms |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "say what to\nexpect of a new source. Errors within one are alike, so a run of your own "
+      "tells most.\n\n| runs | sources | timed | median | p90 | constant utilisation | memory "
+      "rows | memory median | out of memory: right | missed | false alarms |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const UnseenSet& set : kUnseen)
     text += strf("| %d | %d | %d | %.1f | %.1f | %.1f | %d | %.1f | %d of %d | %d | %d |\n",
                  set.runs, set.sources, set.timed, set.median, set.p90, set.constant, set.sized,
                  set.memory, set.right, set.verdicts, set.missed, set.false_alarms);
   return text;
+}
+
+std::string number(std::optional<double> value) { return value ? strf("%.6g", *value) : ""; }
+
+std::string gigabytes(std::optional<double> bytes) {
+  return bytes ? strf("%.2f", *bytes / 1e9) : "";
+}
+
+std::string quoted(const std::string& text) {
+  std::string made = "\"";
+  for (const char c : text) made += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return made + "\"";
+}
+
+void add_line(const ScoredRun& row, std::string& csv) {
+  const bool is_priced = row.not_priced.empty();
+  const auto priced = [&](double value) {
+    return is_priced ? std::optional<double>(value) : std::nullopt;
+  };
+  const cost::Price& price = row.price;
+  csv += row.run->text("id") + "," + quoted(row.run->text("source")) +
+         (row.run->is_heldout() ? ",held out," : ",calibration,") + row.run->text("outcome") +
+         (row.in_headline ? ",1," : ",0,") + number(row.seconds) + "," +
+         number(priced(price.time.total())) + "," + number(row.time_error);
+  for (const cost::StepTerm& term : cost::kStepTerms)
+    csv += "," + number(priced(price.time.*term.seconds));
+  csv += "," + gigabytes(row.bytes);
+  for (const double bytes :
+       {price.memory.allocated(), reserved_bytes(price.memory), shown_bytes(price.memory)})
+    csv += "," + gigabytes(priced(bytes));
+  csv += "," + number(priced(price.fits ? 1 : 0)) + ",";
+  const std::string& reason = row.excluded.empty() ? row.not_priced : row.excluded;
+  csv += (reason.empty() ? "" : quoted(reason)) + "\n";
 }
 
 }  // namespace
@@ -207,9 +235,9 @@ Json to_json(const Scores& scores) {
                              {"missed", scores.oom.misses},
                              {"false_alarms", scores.oom.false_alarms},
                              {"fitting", scores.oom.passes}})},
-       {"ranking", Json::object({{"heldout_within_5_percent", within(scores, true, 0.05)},
+       {"ranking", Json::object({{"heldout_within_5_percent", sweeps_in(scores, true, 0.05)},
                                  {"heldout_sweeps", sweeps_in(scores, true)},
-                                 {"calibration_within_5_percent", within(scores, false, 0.05)},
+                                 {"calibration_within_5_percent", sweeps_in(scores, false, 0.05)},
                                  {"calibration_sweeps", sweeps_in(scores, false)}})},
        {"baseline_beaten", Json::object({{"sources", wins.all}, {"better", wins.better}})},
        {"baseline_from_file", scores.baseline_from_file},
@@ -225,14 +253,11 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
   text +=
       "Every row is a training run that somebody else measured and published. An error is\n"
       "ln(predicted / measured) in percent; median and p90 are of its size, bias is its signed "
-      "median. Headlines\n"
-      "count rows of grade A and B that ran. Rates were fitted on calibration rows alone, term by "
-      "term\n"
-      "(`bench/fit_rates.cc`); rows outside the model are excluded by "
-      "`bench/backtest/excluded.toml`, which was\n"
-      "fixed before any held-out row was priced. The held-out figure is not clean: held-out rows "
-      "were looked at\n"
-      "while the model's structure was worked on. How often, and what was changed, is in\n"
+      "median. Headlines\ncount rows of grade A and B that ran. Rates were fitted on calibration "
+      "rows alone, term by term\n(`bench/fit_rates.cc`); rows outside the model are excluded by "
+      "`bench/backtest/excluded.toml`, which was\nfixed before any held-out row was priced. The "
+      "held-out figure is not clean: held-out rows were looked at\nwhile the model's structure "
+      "was worked on. How often, and what was changed, is in\n"
       "[bench/backtest](../bench/backtest/README.md).\n\n## Headline\n\n";
   text += headline(scores);
   text += "\n## Sources never looked at\n\n" + unseen_table();
@@ -260,6 +285,14 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
   text += "\n## Rows left out\n\nOutside the model:\n\n" + reasons_table(scores, true);
   text += "\nNot priced, because the row does not say enough:\n\n" + reasons_table(scores, false);
   return text;
+}
+
+std::string rows_csv(const Scores& scores) {
+  std::string csv = "id,source,split,outcome,counted,measured_s,predicted_s,error";
+  for (const cost::StepTerm& term : cost::kStepTerms) csv += strf(",%s_s", term.name);
+  csv += ",measured_gb,allocated_gb,reserved_gb,shown_gb,fits,reason\n";
+  for (const ScoredRun& row : scores.runs) add_line(row, csv);
+  return csv;
 }
 
 }  // namespace lockstep::backtest

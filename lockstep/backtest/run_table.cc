@@ -12,6 +12,16 @@
 namespace lockstep::backtest {
 namespace {
 
+// The first line of a table.
+constexpr std::string_view kHeader =
+    "id,source,source_locator,year,model,params_b,layers,hidden,ffn_hidden,heads,kv_heads,"
+    "vocab,seq_len,arch,moe_experts,moe_topk,gpu,gpu_mem_gb,gpus,gpus_per_node,"
+    "interconnect_intra,interconnect_inter,tp,pp,cp,ep,dp,vpp,zero_stage,seq_parallel,"
+    "recompute,flash_attention,precision,micro_batch,global_batch,schedule,step_time_s,"
+    "tflops_per_gpu,flops_convention,mfu_pct,tokens_per_s_per_gpu,peak_mem_gb,notes,head_dim,"
+    "mem_kind,mfu_peak_tflops,attn_flops,outcome,derived_step_time_s,"
+    "derived_tokens_per_s_per_gpu,flops_check,grade,split";
+
 Error bad_table(std::string message, std::string help = {}) {
   return {Code::kBadRunTable, std::move(message), std::move(help)};
 }
@@ -66,59 +76,11 @@ Result<void> check_columns(const std::vector<std::string>& columns) {
 }  // namespace
 
 const std::vector<std::string>& required_columns() {
-  static const std::vector<std::string> names = {"id",
-                                                 "source",
-                                                 "source_locator",
-                                                 "year",
-                                                 "model",
-                                                 "params_b",
-                                                 "layers",
-                                                 "hidden",
-                                                 "ffn_hidden",
-                                                 "heads",
-                                                 "kv_heads",
-                                                 "vocab",
-                                                 "seq_len",
-                                                 "arch",
-                                                 "moe_experts",
-                                                 "moe_topk",
-                                                 "gpu",
-                                                 "gpu_mem_gb",
-                                                 "gpus",
-                                                 "gpus_per_node",
-                                                 "interconnect_intra",
-                                                 "interconnect_inter",
-                                                 "tp",
-                                                 "pp",
-                                                 "cp",
-                                                 "ep",
-                                                 "dp",
-                                                 "vpp",
-                                                 "zero_stage",
-                                                 "seq_parallel",
-                                                 "recompute",
-                                                 "flash_attention",
-                                                 "precision",
-                                                 "micro_batch",
-                                                 "global_batch",
-                                                 "schedule",
-                                                 "step_time_s",
-                                                 "tflops_per_gpu",
-                                                 "flops_convention",
-                                                 "mfu_pct",
-                                                 "tokens_per_s_per_gpu",
-                                                 "peak_mem_gb",
-                                                 "notes",
-                                                 "head_dim",
-                                                 "mem_kind",
-                                                 "mfu_peak_tflops",
-                                                 "attn_flops",
-                                                 "outcome",
-                                                 "derived_step_time_s",
-                                                 "derived_tokens_per_s_per_gpu",
-                                                 "flops_check",
-                                                 "grade",
-                                                 "split"};
+  static const std::vector<std::string> names = [] {
+    std::string_view header = kHeader;
+    int line = 1;
+    return take_record(header, line);
+  }();
   return names;
 }
 

@@ -5,10 +5,61 @@
 #include <map>
 #include <utility>
 
-#include "lockstep/backtest/baseline.h"
+#include "lockstep/cost/analytic/compute_time.h"
 
 namespace lockstep::backtest {
 namespace {
+
+std::string class_of(const cost::PriceRequest& r) {
+  return std::string(r.rates->family) + (r.precision == cost::Precision::kFp8 ? "/8" : "/16") +
+         (r.keep == cost::Keep::kInput ? "/full" : "");
+}
+
+// Seconds at full utilisation.
+double ideal_seconds(const cost::PriceRequest& r) {
+  const cost::ForwardFlops flops = forward_flops(*r.shape, r.seq);
+  return 3 * (flops.matmul + flops.attention_full) * r.global_batch * r.seq /
+         (r.devices() * peak_of(r, cost::Precision::kBf16));
+}
+
+// The baseline a planner has to beat: one constant utilisation per family of devices, width of products and
+// whether blocks are made again, the median over calibration rows. FLOPs count full attention, against the
+// 16-bit peak.
+class Baseline {
+ public:
+  // A calibration row.
+  void add(const cost::PriceRequest& request, double seconds) {
+    if (request.rates->calibrated)
+      utilisations_[class_of(request)].push_back(ideal_seconds(request) / seconds);
+  }
+
+  bool empty() const { return utilisations_.empty(); }
+
+  // Takes medians, or the constants of the published calibration rows when none were added.
+  void finish() {
+    constants_.clear();
+    for (auto& [name, values] : utilisations_) {
+      std::ranges::sort(values);
+      constants_[name] = values[values.size() / 2];
+    }
+    // Medians of the calibration split of the published runs, for files that hold none.
+    if (constants_.empty())
+      constants_ = {{"ampere/16", 0.5101},   {"ampere/16/full", 0.3235}, {"blackwell/16", 0.3738},
+                    {"blackwell/8", 0.6153}, {"hopper/16", 0.4948},      {"hopper/16/full", 0.4026},
+                    {"hopper/8", 0.7424},    {"hopper/8/full", 0.2847}};
+  }
+
+  // Seconds of a step; nothing for a class without calibration rows.
+  std::optional<double> predict(const cost::PriceRequest& request) const {
+    const auto found = constants_.find(class_of(request));
+    if (found == constants_.end() || !request.rates->calibrated) return std::nullopt;
+    return ideal_seconds(request) / found->second;
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> utilisations_;
+  std::map<std::string, double> constants_;
+};
 
 double predicted_bytes(const cost::Memory& memory, const std::string& kind) {
   if (kind.starts_with("allocated")) return memory.allocated();
@@ -190,6 +241,20 @@ void score_splits(Scores& scores) {
   });
 }
 
+std::vector<std::string> texts_of(const config::Value& table, std::string_view key) {
+  std::vector<std::string> texts;
+  const config::Entry* entry = table.find(key);
+  if (entry == nullptr) return texts;
+  for (const config::Value& item : entry->value.items)
+    if (item.kind == config::ValueKind::kString && !item.text.empty()) texts.push_back(item.text);
+  return texts;
+}
+
+std::string text_of(const config::Value& table, std::string_view key) {
+  const config::Entry* entry = table.find(key);
+  return entry == nullptr ? std::string() : entry->value.text;
+}
+
 }  // namespace
 
 Summary summarize(const std::vector<double>& errors) {
@@ -230,6 +295,40 @@ Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions) {
   score_sweeps(scores);
   score_terms(scores);
   return scores;
+}
+
+bool Exclusion::matches(const PublishedRun& run) const {
+  const std::string& text = run.text(column);
+  const auto any = [](const std::vector<std::string>& parts, auto test) {
+    return std::ranges::any_of(parts, test);
+  };
+  return any(is, [&](const std::string& part) { return text == part; }) ||
+         any(begins, [&](const std::string& part) { return text.starts_with(part); }) ||
+         any(contains,
+             [&](const std::string& part) { return text.find(part) != std::string::npos; });
+}
+
+Result<std::vector<Exclusion>> read_exclusions(const config::Document& document) {
+  std::vector<Exclusion> rules;
+  const config::Entry* tables = document.find("exclude");
+  if (tables == nullptr) return rules;
+  for (const config::Value& table : tables->value.items) {
+    Exclusion rule{text_of(table, "column"),
+                   texts_of(table, "is"),
+                   texts_of(table, "begins"),
+                   texts_of(table, "contains"),
+                   text_of(table, "figures") == "time",
+                   text_of(table, "reason")};
+    const bool known =
+        std::ranges::find(required_columns(), rule.column) != required_columns().end();
+    if (!known || rule.reason.empty() ||
+        (rule.is.empty() && rule.begins.empty() && rule.contains.empty()))
+      return Error{Code::kBadRunTable,
+                   "an [[exclude]] table for column `" + rule.column + "` is not complete",
+                   "it needs a column of the runs, a reason, and one of is, begins, contains"};
+    rules.push_back(std::move(rule));
+  }
+  return rules;
 }
 
 }  // namespace lockstep::backtest

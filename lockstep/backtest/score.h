@@ -9,10 +9,25 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backtest/exclusions.h"
 #include "lockstep/backtest/run_request.h"
+#include "lockstep/backtest/run_table.h"
+#include "lockstep/config/document.h"
 
 namespace lockstep::backtest {
+
+// Rows that lie outside the cost model, by rules on what a row says of its run (bench/backtest/excluded.toml).
+struct Exclusion {
+  std::string column;
+  std::vector<std::string> is, begins, contains;  // a row matches when any of them does
+  bool time_only = false;                         // its memory is still scored
+  std::string reason;
+
+  bool matches(const PublishedRun& run) const;
+};
+
+// The [[exclude]] tables of a file. A table without a known column, without values or without a reason is
+// kBadRunTable.
+Result<std::vector<Exclusion>> read_exclusions(const config::Document& document);
 
 struct ScoredRun {
   const PublishedRun* run = nullptr;
@@ -68,7 +83,7 @@ struct Scores {
   std::vector<TermScore> terms;
   OomScore oom;
   std::vector<Sweep> sweeps;
-  bool baseline_from_file = false;  // else the constants in baseline.cc
+  bool baseline_from_file = false;  // else the constants in score.cc
 };
 
 Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions);
