@@ -4,7 +4,11 @@
 
 #include <ATen/ops/full.h>
 #include <sys/resource.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#if __has_include(<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>)
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#else
+#include <torch/csrc/distributed/c10d/gloo/ProcessGroupGloo.hpp>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +20,6 @@
 
 #include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/c10d/store.h"
-#include "lockstep/comm/gloo/link.h"
 #include "lockstep/launch/spawn.h"
 
 namespace lockstep {
@@ -63,9 +66,13 @@ int run_rank(std::int64_t bytes, int repetitions) {
   for (int r = 0; r < world->size(); ++r) all.push_back(Rank{r});
   auto comm = world->connect("bench", "bench", all, deadline);
   auto store = comm::Store::connect(rendezvous.host, rendezvous.port, deadline);
-  auto link = comm::GlooLink::connect(*store, "c10d", rendezvous.rank.value, world->size(),
-                                      "127.0.0.1", deadline);
-  c10d::Backend& own = link->native();
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  options->threads = 1;
+  options->timeout = comm::in_milliseconds(deadline);
+  c10d::ProcessGroupGloo own(
+      c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store->native()),
+      rendezvous.rank.value, world->size(), options);
 
   const std::int64_t full_count = bytes / 4, piece_count = full_count / world->size();
   at::Tensor full = at::full({full_count}, 1.0), piece = at::full({piece_count}, 1.0);

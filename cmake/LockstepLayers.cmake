@@ -9,7 +9,7 @@ include(CheckLibraryExists)
 check_library_exists(xxhash XXH3_64bits_dispatch "" LOCKSTEP_XXHASH_HAS_DISPATCH)
 
 # The one translation unit that includes ProcessGroupGloo.hpp needs headers the wheel does not ship.
-set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/gloo/link.cc" PROPERTIES
+set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/gloo/world.cc" PROPERTIES
   COMPILE_OPTIONS "-isystem;${CMAKE_SOURCE_DIR}/lockstep/comm/gloo/stub")
 
 function(lockstep_area folder above_fence deps)

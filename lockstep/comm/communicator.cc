@@ -10,21 +10,9 @@
 namespace lockstep::comm {
 namespace {
 
-bool same_place(const void* a, const void* b) { return a == b; }
-
-void copy_local(ConstBuffer from, Buffer to) {
-  if (same_place(from.data, to.data) || from.count == 0) return;
-  LS_CHECK(from.device.kind == DeviceKind::kCpu,
-           "a group of one on a device copies through its backend");
-  std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
-}
-
-// The two halves of an all_reduce, and the padded copy they worked on when the count did not
-// divide.
+// The two halves of an all_reduce, and the padded copy they worked on where the count did not divide.
 class AllReduceHalves final : public Pending {
  public:
-  AllReduceHalves(Work reduce, Work gather)
-      : reduce_(std::move(reduce)), gather_(std::move(gather)) {}
   AllReduceHalves(Work reduce, Work gather, std::vector<std::byte> padded, Buffer target)
       : padded_(std::move(padded)),
         target_(target),
@@ -100,29 +88,35 @@ Siblings::Place::~Place() {
 Communicator::Communicator(Membership membership, Ledger& ledger, Siblings& siblings)
     : membership_(std::move(membership)), ledger_(ledger), siblings_(siblings) {}
 
-void Communicator::count(OpKind op, std::int64_t bytes) {
-  ledger_.count(membership_.axis, op, Bytes{bytes});
+Work Communicator::issue(const Operation& operation, std::int64_t sent) {
+  throw_if_poisoned(operation.kind);
+  ledger_.count(membership_.axis, operation.kind, Bytes{sent});
+  const ConstBuffer in = operation.in;
+  const Buffer out = operation.out;
+  if (size() == 1) {
+    if (in.count == 0 || out.count == 0 || in.data == out.data) return {};
+    LS_CHECK(in.device.kind == DeviceKind::kCpu,
+             "a group of one on a device copies through its backend");
+    std::memcpy(out.data, in.data, static_cast<std::size_t>(in.bytes()));
+    return {};
+  }
+  // Members that have nothing to exchange still take part while others do.
+  const bool needs_all = operation.kind == OpKind::kBarrier || operation.kind == OpKind::kAllToAll;
+  if (in.count == 0 && out.count == 0 && !needs_all) return {};
+  return start(operation);
 }
 
 Work Communicator::all_gather(ConstBuffer in, Buffer out, Deadline deadline) {
   LS_CHECK(in.dtype == out.dtype && in.count * size() == out.count, describe(), ": all_gather of ",
            in.count, " ", to_text(in.dtype), " into ", out.count, " ", to_text(out.dtype));
-  throw_if_poisoned(OpKind::kAllGather);
-  count(OpKind::kAllGather, in.bytes() * (size() - 1));
-  if (size() == 1) return copy_local(in, out), Work();
-  if (in.count == 0) return {};
-  return start_all_gather(in, out, deadline);
+  return issue({OpKind::kAllGather, in, out, deadline}, in.bytes() * (size() - 1));
 }
 
 Work Communicator::reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) {
   LS_CHECK(in.dtype == out.dtype && out.count * size() == in.count && can_sum(in.dtype), describe(),
            ": reduce_scatter of ", in.count, " ", to_text(in.dtype), " into ", out.count, " ",
            to_text(out.dtype));
-  throw_if_poisoned(OpKind::kReduceScatter);
-  count(OpKind::kReduceScatter, out.bytes() * (size() - 1));
-  if (size() == 1) return copy_local(in, out), Work();
-  if (in.count == 0) return {};
-  return start_reduce_scatter(in, out, deadline);
+  return issue({OpKind::kReduceScatter, in, out, deadline}, out.bytes() * (size() - 1));
 }
 
 Work Communicator::all_reduce(Buffer data, Deadline deadline) {
@@ -130,26 +124,23 @@ Work Communicator::all_reduce(Buffer data, Deadline deadline) {
   throw_if_poisoned(OpKind::kAllReduce);
   const std::int64_t piece = (data.count + size() - 1) / size();
   const auto width = static_cast<std::int64_t>(size_of(data.dtype));
-  count(OpKind::kAllReduce, 2 * piece * width * (size() - 1));
+  ledger_.count(membership_.axis, OpKind::kAllReduce, Bytes{2 * piece * width * (size() - 1)});
   if (size() == 1 || data.count == 0) return {};
 
-  if (piece * size() == data.count) {
-    const Buffer own = data.slice(piece * index(), piece);
-    Work reduce = start_reduce_scatter(data, own, deadline);
-    Work gather = start_all_gather(own, data, deadline);
-    return {*this, std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather))};
+  std::vector<std::byte> scratch;  // moving it keeps its memory where it is
+  Buffer padded = data;
+  if (piece * size() != data.count) {
+    LS_CHECK(data.device.kind == DeviceKind::kCpu, describe(), ": all_reduce of ", data.count,
+             " elements on a device; pad it to a multiple of ", size());
+    scratch.resize(static_cast<std::size_t>(piece * size() * width));
+    padded = {scratch.data(), piece * size(), data.dtype, data.device};
+    const auto bytes = static_cast<std::size_t>(data.bytes());
+    std::memcpy(padded.data, data.data, bytes);
+    std::memset(data.data, 0xff, bytes);  // undefined until waited for: make it show
   }
-  LS_CHECK(data.device.kind == DeviceKind::kCpu, describe(), ": all_reduce of ", data.count,
-           " elements on a device; pad it to a multiple of ", size());
-  std::vector<std::byte> scratch(static_cast<std::size_t>(piece * size() * width));
-  std::memcpy(scratch.data(), data.data, static_cast<std::size_t>(data.bytes()));
-  const Buffer padded{scratch.data(), piece * size(), data.dtype, data.device};
   const Buffer own = padded.slice(piece * index(), piece);
-  Work reduce = start_reduce_scatter(padded, own, deadline);
-  Work gather = start_all_gather(own, padded, deadline);
-  // Moving a vector keeps its memory where it is, so the buffers in flight stay valid.
-  std::memset(data.data, 0xff,
-              static_cast<std::size_t>(data.bytes()));  // undefined until waited for: make it show
+  Work reduce = start({OpKind::kReduceScatter, padded, own, deadline});
+  Work gather = start({OpKind::kAllGather, own, padded, deadline});
   return {*this, std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather),
                                                    std::move(scratch), data)};
 }
@@ -159,53 +150,43 @@ Work Communicator::all_to_all(ConstBuffer in, std::span<const std::int64_t> send
   const auto total = [](std::span<const std::int64_t> counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   };
-  const auto members = static_cast<std::size_t>(size());
+  const auto members = static_cast<std::size_t>(size()), self = static_cast<std::size_t>(index());
   LS_CHECK(in.dtype == out.dtype && send_counts.size() == members &&
                recv_counts.size() == members && total(send_counts) == in.count &&
-               total(recv_counts) == out.count &&
-               send_counts[static_cast<std::size_t>(index())] ==
-                   recv_counts[static_cast<std::size_t>(index())],
+               total(recv_counts) == out.count && send_counts[self] == recv_counts[self],
            describe(), ": all_to_all of ", in.count, " ", to_text(in.dtype), " into ", out.count,
            " ", to_text(out.dtype), " with counts that do not add up");
-  throw_if_poisoned(OpKind::kAllToAll);
   const auto width = static_cast<std::int64_t>(size_of(in.dtype));
-  count(OpKind::kAllToAll, (in.count - send_counts[static_cast<std::size_t>(index())]) * width);
-  if (size() == 1) return copy_local(in, out), Work();
-  return start_all_to_all(in, {send_counts.begin(), send_counts.end()}, out,
-                          {recv_counts.begin(), recv_counts.end()}, deadline);
+  return issue({.kind = OpKind::kAllToAll,
+                .in = in,
+                .out = out,
+                .deadline = deadline,
+                .send_counts = {send_counts.begin(), send_counts.end()},
+                .recv_counts = {recv_counts.begin(), recv_counts.end()}},
+               (in.count - send_counts[self]) * width);
 }
 
 Work Communicator::send(ConstBuffer data, int to, int tag, Deadline deadline) {
   LS_CHECK(to >= 0 && to < size() && to != index() && tag >= 0 && tag < (1 << 30), describe(),
            ": send to ", to, " with tag ", tag);
-  throw_if_poisoned(OpKind::kSend);
-  count(OpKind::kSend, data.bytes());
-  if (data.count == 0) return {};
-  return start_send(data, to, tag, deadline);
+  return issue({OpKind::kSend, data, {}, deadline, to, tag}, data.bytes());
 }
 
 Work Communicator::recv(Buffer data, int from, int tag, Deadline deadline) {
   LS_CHECK(from >= 0 && from < size() && from != index() && tag >= 0 && tag < (1 << 30), describe(),
            ": recv from ", from, " with tag ", tag);
-  throw_if_poisoned(OpKind::kRecv);
-  count(OpKind::kRecv, 0);
-  if (data.count == 0) return {};
-  return start_recv(data, from, tag, deadline);
+  return issue({OpKind::kRecv, {}, data, deadline, from, tag}, 0);
 }
 
 Work Communicator::broadcast(Buffer data, int root, Deadline deadline) {
   LS_CHECK(root >= 0 && root < size(), describe(), ": broadcast from ", root);
-  throw_if_poisoned(OpKind::kBroadcast);
-  count(OpKind::kBroadcast, root == index() ? data.bytes() * (size() - 1) : 0);
-  if (size() == 1 || data.count == 0) return {};
-  return start_broadcast(data, root, deadline);
+  if (root == index())
+    return issue({OpKind::kBroadcast, data, {}, deadline, root}, data.bytes() * (size() - 1));
+  return issue({OpKind::kBroadcast, {}, data, deadline, root}, 0);
 }
 
 Work Communicator::barrier(Deadline deadline) {
-  throw_if_poisoned(OpKind::kBarrier);
-  count(OpKind::kBarrier, 0);
-  if (size() == 1) return {};
-  return start_barrier(deadline);
+  return issue({OpKind::kBarrier, {}, {}, deadline}, 0);
 }
 
 void Communicator::abort(const std::string& reason) {

@@ -126,6 +126,17 @@ struct Membership {
   Rank rank() const { return members[static_cast<std::size_t>(index)]; }
 };
 
+// One member's part in one operation, as a backend gets it.
+struct Operation {
+  OpKind kind;
+  ConstBuffer in;  // of broadcast: at the root; none of recv and barrier
+  Buffer out;      // of broadcast: at the others; none of send and barrier
+  Deadline deadline;
+  int peer = 0;  // of send and recv: the other member; of broadcast: the root
+  int tag = 0;   // of send and recv
+  std::vector<std::int64_t> send_counts = {}, recv_counts = {};  // of all_to_all
+};
+
 class Communicator {
  public:
   // Both must outlive the communicator.
@@ -174,15 +185,8 @@ class Communicator {
 
  protected:
   // What a backend implements. Arguments have been checked, traffic has been counted, groups of one
-  // member and empty transfers have been dealt with.
-  virtual Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) = 0;
-  virtual Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) = 0;
-  virtual Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
-                                std::vector<std::int64_t> recv_counts, Deadline deadline) = 0;
-  virtual Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) = 0;
-  virtual Work start_recv(Buffer data, int from, int tag, Deadline deadline) = 0;
-  virtual Work start_broadcast(Buffer data, int root, Deadline deadline) = 0;
-  virtual Work start_barrier(Deadline deadline) = 0;
+  // member and empty transfers have been dealt with. It never sees an all_reduce.
+  virtual Work start(const Operation& operation) = 0;
   virtual void start_abort(const CommError& reason) = 0;
   virtual std::string backend_name() const = 0;
 
@@ -194,7 +198,8 @@ class Communicator {
   [[noreturn]] void throw_first_failure(OpKind op) const;
 
  private:
-  void count(OpKind op, std::int64_t bytes);
+  // Counts what this member sends; starts what has anything to do.
+  Work issue(const Operation& operation, std::int64_t sent);
   void remember(const CommError& first);
 
   const Membership membership_;

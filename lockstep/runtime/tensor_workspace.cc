@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -23,21 +22,10 @@ using program::Op;
 using program::OpKind;
 using program::Value;
 using program::ValueKind;
+using tensor::as_tensor;
 using tensor::ChargeTo;
 
-namespace {
-
 static_assert(nn::kIgnored == data::kIgnoredLabel);
-
-at::Tensor as_tensor(const Buffer& buffer) {
-  const auto device = buffer.device.kind == DeviceKind::kCuda
-                          ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(buffer.device.index))
-                          : at::Device(at::kCPU);
-  return at::from_blob(buffer.data, {buffer.count},
-                       at::TensorOptions(tensor::scalar_type_of(buffer.dtype)).device(device));
-}
-
-}  // namespace
 
 TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,

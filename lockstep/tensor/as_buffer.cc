@@ -1,5 +1,7 @@
 #include "lockstep/tensor/as_buffer.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <array>
 #include <utility>
 
@@ -39,6 +41,14 @@ Buffer as_buffer(const at::Tensor& tensor) {
   const Device device{tensor.is_cpu() ? DeviceKind::kCpu : DeviceKind::kCuda,
                       static_cast<std::int16_t>(tensor.is_cpu() ? 0 : tensor.device().index())};
   return {tensor.mutable_data_ptr(), tensor.numel(), dtype_of(tensor.scalar_type()), device};
+}
+
+at::Tensor as_tensor(const Buffer& buffer) {
+  const auto device = buffer.device.kind == DeviceKind::kCuda
+                          ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(buffer.device.index))
+                          : at::Device(at::kCPU);
+  return at::from_blob(buffer.data, {buffer.count},
+                       at::TensorOptions(scalar_type_of(buffer.dtype)).device(device));
 }
 
 }  // namespace lockstep::tensor

@@ -1,4 +1,4 @@
-// A tensor's memory as the torch-free layers see it.
+// A tensor's memory as the torch-free layers see it, and back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,9 @@ namespace lockstep::tensor {
 // REQUIRES: contiguous, of a type DType knows, on the CPU or a CUDA device. The tensor must stay
 // alive and unmoved.
 Buffer as_buffer(const at::Tensor& tensor);
+
+// Of one dimension, on the same memory, which must outlive it.
+at::Tensor as_tensor(const Buffer& buffer);
 
 DType dtype_of(at::ScalarType type);
 at::ScalarType scalar_type_of(DType dtype);

@@ -49,7 +49,30 @@ class FaultyGroup final : public comm::Communicator {
         plan_(plan) {}
 
  protected:
-  comm::Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override {
+  comm::Work start(const comm::Operation& op) override {
+    switch (op.kind) {
+      case comm::OpKind::kAllGather:
+        return gather(op.in, op.out, op.deadline);
+      case comm::OpKind::kReduceScatter:
+        return reduce(op.in, op.out, op.deadline);
+      case comm::OpKind::kAllToAll:
+        return inner_->all_to_all(op.in, op.send_counts, op.out, op.recv_counts, op.deadline);
+      case comm::OpKind::kSend:
+        return inner_->send(op.in, op.peer, op.tag, op.deadline);
+      case comm::OpKind::kRecv:
+        return inner_->recv(op.out, op.peer, op.tag, op.deadline);
+      case comm::OpKind::kBroadcast:
+        return inner_->broadcast(op.peer == index() ? writable(op.in) : op.out, op.peer,
+                                 op.deadline);
+      default:
+        return inner_->barrier(op.deadline);
+    }
+  }
+  void start_abort(const comm::CommError& reason) override { inner_->abort(reason.what()); }
+  std::string backend_name() const override { return "faulty"; }
+
+ private:
+  comm::Work gather(ConstBuffer in, Buffer out, Deadline deadline) {
     if (!is_wrong(in, false)) return inner_->all_gather(in, out, deadline);
     const std::vector<double> own(numbers(in), numbers(in) + in.count);
     if (plan_.fault == GroupFault::kRotate) {
@@ -61,7 +84,7 @@ class FaultyGroup final : public comm::Communicator {
     return {};
   }
 
-  comm::Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) override {
+  comm::Work reduce(ConstBuffer in, Buffer out, Deadline deadline) {
     if (!is_wrong(in, true)) return inner_->reduce_scatter(in, out, deadline);
     std::vector<double> all(numbers(in), numbers(in) + in.count);
     if (plan_.fault == GroupFault::kDrop) {
@@ -82,25 +105,10 @@ class FaultyGroup final : public comm::Communicator {
     return {};
   }
 
-  comm::Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
-                              std::vector<std::int64_t> recv_counts, Deadline deadline) override {
-    return inner_->all_to_all(in, send_counts, out, recv_counts, deadline);
-  }
-  comm::Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) override {
-    return inner_->send(data, to, tag, deadline);
-  }
-  comm::Work start_recv(Buffer data, int from, int tag, Deadline deadline) override {
-    return inner_->recv(data, from, tag, deadline);
-  }
-  comm::Work start_broadcast(Buffer data, int root, Deadline deadline) override {
-    return inner_->broadcast(data, root, deadline);
-  }
-  comm::Work start_barrier(Deadline deadline) override { return inner_->barrier(deadline); }
-  void start_abort(const comm::CommError& reason) override { inner_->abort(reason.what()); }
-  std::string backend_name() const override { return "faulty"; }
-
- private:
   static const double* numbers(ConstBuffer b) { return static_cast<const double*>(b.data); }
+  static Buffer writable(ConstBuffer b) {
+    return {const_cast<void*>(b.data), b.count, b.dtype, b.device};
+  }
   static double* numbers(Buffer b) { return static_cast<double*>(b.data); }
 
   bool is_wrong(ConstBuffer in, bool is_sum) {

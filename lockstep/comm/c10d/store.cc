@@ -20,6 +20,8 @@
 namespace lockstep::comm {
 namespace {
 
+using namespace std::chrono_literals;
+
 std::vector<std::uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string as_text(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
@@ -30,6 +32,11 @@ void quiet_c10d() {
 }
 
 }  // namespace
+
+std::chrono::milliseconds in_milliseconds(Deadline deadline) {
+  const double seconds = std::clamp(deadline.remaining().value, 0.001, 1e6);
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds + 0.5));
+}
 
 struct Store::Impl {
   c10::intrusive_ptr<c10d::TCPStore> store;
@@ -56,8 +63,8 @@ std::unique_ptr<Store> Store::host(int listening_socket) {
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = listening_socket;
-  options.port = comm::port_of(listening_socket);
-  const std::string own = comm::address_of(listening_socket);
+  options.port = port_of(listening_socket);
+  const std::string own = address_of(listening_socket);
   return std::unique_ptr<Store>(new Store(
       std::make_unique<Impl>(Impl{c10::make_intrusive<c10d::TCPStore>(own, options), own})));
 }
@@ -70,10 +77,9 @@ std::unique_ptr<Store::Impl> Store::Impl::greet(int connection, const std::strin
   c10d::TCPStoreOptions options;
   options.port = port;
   options.waitWorkers = false;
-  const double seconds = std::clamp(deadline.remaining().value, 0.001, 3600.0);
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
+  options.timeout = std::min<std::chrono::milliseconds>(in_milliseconds(deadline), 1h);
   // c10d greets the server and waits for its answer for ever.
-  auto made = comm::call_beside(
+  auto made = call_beside(
       [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); },
       [&] {
         if (stop != nullptr && *stop)
@@ -89,12 +95,12 @@ std::unique_ptr<Store> Store::connect(const std::string& host, std::uint16_t por
                                       Deadline deadline, const std::atomic<bool>* stop,
                                       const std::function<void(const std::string&)>& tell) {
   quiet_c10d();
-  const int connection = comm::await_and_connect(host, port, deadline, stop, tell);
+  const int connection = await_and_connect(host, port, deadline, stop, tell);
   return std::unique_ptr<Store>(new Store(Impl::greet(connection, host, port, deadline, stop)));
 }
 
 std::unique_ptr<Store> Store::connect_again(Deadline deadline) const {
-  const int connection = comm::connect_to(impl_->host, port(), deadline);
+  const int connection = connect_to(impl_->host, port(), deadline);
   return std::unique_ptr<Store>(
       new Store(Impl::greet(connection, impl_->host, port(), deadline, impl_->stop)));
 }
@@ -113,9 +119,6 @@ std::string Store::set_once(const std::string& key, const std::string& value) {
   return as_text(impl_->store->compareSet(key, {}, as_bytes(value)));
 }
 bool Store::has(const std::string& key) { return impl_->store->check({key}); }
-std::int64_t Store::add(const std::string& key, std::int64_t amount) {
-  return impl_->store->add(key, amount);
-}
 c10d::Store& Store::native() const { return *impl_->store; }
 
 }  // namespace lockstep::comm

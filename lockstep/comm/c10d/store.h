@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,9 @@ class Store;
 }
 
 namespace lockstep::comm {
+
+// What is left until the deadline, for c10d: at least 1 ms.
+std::chrono::milliseconds in_milliseconds(Deadline deadline);
 
 // One connection to the store. Any thread may call it, but calls on one connection wait for each
 // other, and a store whose host is stopped answers never: who must not hang uses a connection of
@@ -43,7 +47,6 @@ class Store {
   // Sets the key unless it is set already; returns what it holds then.
   std::string set_once(const std::string& key, const std::string& value);
   bool has(const std::string& key);
-  std::int64_t add(const std::string& key, std::int64_t amount);
 
   c10d::Store& native() const;
 

@@ -394,12 +394,12 @@ void LocalHub::fail_if_late(LocalGroup& group, const LocalOp& op) {
               missing[0]);
 }
 
-void LocalHub::wait(LocalGroup& group, LocalOp& op, Deadline deadline) {
+void LocalHub::wait(LocalGroup& group, LocalOp& op) {
   std::unique_lock lock(mutex_);
   const auto finished = [&] {
     return op.state == LocalOp::State::kStaged || op.state == LocalOp::State::kFailed;
   };
-  if (!op.finished.wait_until(lock, deadline.point(), finished)) {
+  if (!op.finished.wait_until(lock, op.deadline.point(), finished)) {
     if (op.state == LocalOp::State::kPosted) fail_if_late(group, op);
     op.finished.wait(lock, finished);  // the engine has it, or has it next; it ends soon
   }

@@ -24,17 +24,12 @@
 namespace lockstep::comm {
 
 // One member's part in one operation.
-struct LocalOp {
+struct LocalOp : Operation {
   enum class State : std::uint8_t { kPosted, kExecuting, kStaged, kFailed };
 
-  OpKind kind;
-  int member = 0;
-  ConstBuffer in;
-  Buffer out;
-  int peer = 0;  // send, recv: the other member; broadcast: the root
-  int tag = 0;
-  std::vector<std::int64_t> send_counts, recv_counts;  // all_to_all
+  LocalOp(const Operation& operation, int by) : Operation(operation), member(by) {}
 
+  const int member;
   State state = State::kPosted;  // guarded by the hub's mutex
   Error failure;                 // when kFailed
   Ran ran = {};                  // on the engine, when kStaged
@@ -76,8 +71,8 @@ class LocalHub {
 
   // Takes part in an operation. A group that has failed yields an op that has failed.
   void post(const std::shared_ptr<LocalGroup>& group, const std::shared_ptr<LocalOp>& op);
-  // Blocks until the op is staged and delivers it; throws CommError.
-  void wait(LocalGroup& group, LocalOp& op, Deadline deadline);
+  // Blocks until the op is staged and delivers it; throws CommError, at its deadline too.
+  void wait(LocalGroup& group, LocalOp& op);
 
   void fail(LocalGroup& group, Error error, std::optional<Rank> culprit);
   void lose(Rank rank, const std::string& why);

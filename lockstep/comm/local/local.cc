@@ -11,21 +11,6 @@
 namespace lockstep::comm {
 namespace {
 
-class LocalPending final : public Pending {
- public:
-  LocalPending(std::shared_ptr<LocalHub> hub, std::shared_ptr<LocalGroup> group,
-               std::shared_ptr<LocalOp> op, Deadline deadline)
-      : hub_(std::move(hub)), group_(std::move(group)), op_(std::move(op)), deadline_(deadline) {}
-  void wait() override { hub_->wait(*group_, *op_, deadline_); }
-  std::optional<Ran> ran() const override { return op_->ran; }
-
- private:
-  std::shared_ptr<LocalHub> hub_;
-  std::shared_ptr<LocalGroup> group_;
-  std::shared_ptr<LocalOp> op_;
-  Deadline deadline_;
-};
-
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<LocalHub> hub, Membership membership, Ledger& ledger,
@@ -36,31 +21,10 @@ class LocalCommunicator final : public Communicator {
         place_(siblings, *this) {}
 
  protected:
-  Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override {
-    return start(OpKind::kAllGather, in, out, deadline);
-  }
-  Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) override {
-    return start(OpKind::kReduceScatter, in, out, deadline);
-  }
-  Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
-                        std::vector<std::int64_t> recv_counts, Deadline deadline) override {
-    auto op = make(OpKind::kAllToAll, in, out);
-    op->send_counts = std::move(send_counts);
-    op->recv_counts = std::move(recv_counts);
-    return post(std::move(op), deadline);
-  }
-  Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) override {
-    return start(OpKind::kSend, data, {}, deadline, to, tag);
-  }
-  Work start_recv(Buffer data, int from, int tag, Deadline deadline) override {
-    return start(OpKind::kRecv, {}, data, deadline, from, tag);
-  }
-  Work start_broadcast(Buffer data, int root, Deadline deadline) override {
-    return root == index() ? start(OpKind::kBroadcast, data, {}, deadline, root)
-                           : start(OpKind::kBroadcast, {}, data, deadline, root);
-  }
-  Work start_barrier(Deadline deadline) override {
-    return start(OpKind::kBarrier, {}, {}, deadline);
+  Work start(const Operation& operation) override {
+    const auto op = std::make_shared<LocalOp>(operation, index());
+    hub_->post(group_, op);
+    return {*this, std::make_unique<LocalPending>(*this, op)};
   }
   void start_abort(const CommError& reason) override {
     hub_->fail(*group_, reason.error(), reason.culprit());
@@ -68,46 +32,24 @@ class LocalCommunicator final : public Communicator {
   std::string backend_name() const override { return "local"; }
 
  private:
-  // Waits like any other and poisons this communicator when the wait fails.
-  class Guarded final : public Pending {
+  class LocalPending final : public Pending {
    public:
-    Guarded(LocalCommunicator& owner, LocalPending pending)
-        : owner_(owner), pending_(std::move(pending)) {}
+    LocalPending(LocalCommunicator& owner, std::shared_ptr<LocalOp> op)
+        : owner_(owner), op_(std::move(op)) {}
     void wait() override {
       try {
-        pending_.wait();
+        owner_.hub_->wait(*owner_.group_, *op_);
       } catch (const CommError& error) {
         if (!owner_.is_poisoned()) owner_.poison(error);  // else it was aborted
         throw;
       }
     }
-    std::optional<Ran> ran() const override { return pending_.ran(); }
+    std::optional<Ran> ran() const override { return op_->ran; }
 
    private:
     LocalCommunicator& owner_;
-    LocalPending pending_;
+    std::shared_ptr<LocalOp> op_;
   };
-
-  std::shared_ptr<LocalOp> make(OpKind kind, ConstBuffer in, Buffer out) const {
-    auto op = std::make_shared<LocalOp>();
-    op->kind = kind;
-    op->member = index();
-    op->in = in;
-    op->out = out;
-    return op;
-  }
-  Work start(OpKind kind, ConstBuffer in, Buffer out, Deadline deadline, int peer = 0,
-             int tag = 0) {
-    auto op = make(kind, in, out);
-    op->peer = peer;
-    op->tag = tag;
-    return post(std::move(op), deadline);
-  }
-  Work post(std::shared_ptr<LocalOp> op, Deadline deadline) {
-    hub_->post(group_, op);
-    return {*this,
-            std::make_unique<Guarded>(*this, LocalPending(hub_, group_, std::move(op), deadline))};
-  }
 
   std::shared_ptr<LocalHub> hub_;
   std::shared_ptr<LocalGroup> group_;

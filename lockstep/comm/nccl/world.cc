@@ -1,6 +1,5 @@
 #include "lockstep/comm/nccl/world.h"
 
-#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAFunctions.h>
 #if __has_include(<torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>)
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -20,30 +19,14 @@
 namespace lockstep::comm {
 namespace {
 
-using comm::CommError;
-using comm::OpKind;
-using comm::Work;
-
-std::chrono::milliseconds in_milliseconds(Deadline deadline) {
-  const double seconds = std::clamp(deadline.remaining().value, 0.001, 1e6);
-  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds + 0.5));
-}
-
-at::Tensor as_tensor(void* data, std::int64_t count, DType dtype, Device device) {
-  LS_CHECK(device.kind == DeviceKind::kCuda, "the nccl row moves device memory");
-  return at::from_blob(data, {count},
-                       at::TensorOptions()
-                           .dtype(tensor::scalar_type_of(dtype))
-                           .device(at::kCUDA, static_cast<c10::DeviceIndex>(device.index)));
-}
-at::Tensor as_tensor(Buffer b) { return as_tensor(b.data, b.count, b.dtype, b.device); }
 at::Tensor as_tensor(ConstBuffer b) {
-  return as_tensor(const_cast<void*>(b.data), b.count, b.dtype, b.device);
+  LS_CHECK(b.device.kind == DeviceKind::kCuda, "the nccl row moves device memory");
+  return tensor::as_tensor({const_cast<void*>(b.data), b.count, b.dtype, b.device});
 }
 
-class NcclCommunicator final : public comm::Communicator {
+class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(comm::Membership membership, comm::Ledger& ledger, comm::Siblings& siblings,
+  NcclCommunicator(Membership membership, Ledger& ledger, Siblings& siblings,
                    c10::intrusive_ptr<c10d::ProcessGroupNCCL> group,
                    std::shared_ptr<ProgressBoard> board)
       : Communicator(std::move(membership), ledger, siblings),
@@ -52,42 +35,15 @@ class NcclCommunicator final : public comm::Communicator {
         place_(siblings, *this) {}
 
  protected:
-  Work start_all_gather(ConstBuffer in, Buffer out, Deadline deadline) override {
-    at::Tensor target = as_tensor(out), source = as_tensor(in);
-    return follow(OpKind::kAllGather, deadline, group_->_allgather_base(target, source));
-  }
-  Work start_reduce_scatter(ConstBuffer in, Buffer out, Deadline deadline) override {
-    at::Tensor target = as_tensor(out), source = as_tensor(in);
-    return follow(OpKind::kReduceScatter, deadline, group_->_reduce_scatter_base(target, source));
-  }
-  Work start_all_to_all(ConstBuffer in, std::vector<std::int64_t> send_counts, Buffer out,
-                        std::vector<std::int64_t> recv_counts, Deadline deadline) override {
-    at::Tensor target = as_tensor(out), source = as_tensor(in);
-    return follow(OpKind::kAllToAll, deadline,
-                  group_->alltoall_base(target, source, recv_counts, send_counts));
-  }
-  Work start_send(ConstBuffer data, int to, int tag, Deadline deadline) override {
-    std::vector<at::Tensor> message{as_tensor(data)};
-    return follow(OpKind::kSend, deadline, group_->send(message, to, tag));
-  }
-  Work start_recv(Buffer data, int from, int tag, Deadline deadline) override {
-    std::vector<at::Tensor> message{as_tensor(data)};
-    return follow(OpKind::kRecv, deadline, group_->recv(message, from, tag));
-  }
-  Work start_broadcast(Buffer data, int root, Deadline deadline) override {
-    std::vector<at::Tensor> message{as_tensor(data)};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return follow(OpKind::kBroadcast, deadline, group_->broadcast(message, options));
-  }
-  Work start_barrier(Deadline deadline) override {
-    return follow(OpKind::kBarrier, deadline, group_->barrier());
+  Work start(const Operation& operation) override {
+    return {*this,
+            std::make_unique<NcclWork>(*this, operation.kind, operation.deadline, post(operation))};
   }
   void start_abort(const CommError&) override { group_->abort(); }
   std::string backend_name() const override { return "nccl"; }
 
  private:
-  class NcclWork final : public comm::Pending {
+  class NcclWork final : public Pending {
    public:
     NcclWork(NcclCommunicator& owner, OpKind op, Deadline deadline,
              c10::intrusive_ptr<c10d::Work> work)
@@ -107,8 +63,22 @@ class NcclCommunicator final : public comm::Communicator {
     c10::intrusive_ptr<c10d::Work> work_;
   };
 
-  Work follow(OpKind op, Deadline deadline, c10::intrusive_ptr<c10d::Work> work) {
-    return {*this, std::make_unique<NcclWork>(*this, op, deadline, std::move(work))};
+  c10::intrusive_ptr<c10d::Work> post(const Operation& op) {
+    if (op.kind == OpKind::kBarrier) return group_->barrier();
+    if (op.kind == OpKind::kSend || op.kind == OpKind::kRecv || op.kind == OpKind::kBroadcast) {
+      std::vector<at::Tensor> message{as_tensor(op.in.count > 0 ? op.in : op.out)};
+      if (op.kind == OpKind::kSend) return group_->send(message, op.peer, op.tag);
+      if (op.kind == OpKind::kRecv) return group_->recv(message, op.peer, op.tag);
+      c10d::BroadcastOptions options;
+      options.rootRank = op.peer;
+      return group_->broadcast(message, options);
+    }
+    at::Tensor out = as_tensor(op.out), in = as_tensor(op.in);
+    if (op.kind == OpKind::kAllGather) return group_->_allgather_base(out, in);
+    if (op.kind == OpKind::kReduceScatter) return group_->_reduce_scatter_base(out, in);
+    LS_CHECK(op.kind == OpKind::kAllToAll);
+    std::vector<std::int64_t> recv_counts = op.recv_counts, send_counts = op.send_counts;
+    return group_->alltoall_base(out, in, recv_counts, send_counts);
   }
 
   // NCCL does not say which peer failed; the search starts at the next member.
@@ -127,7 +97,7 @@ class NcclCommunicator final : public comm::Communicator {
 
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
   std::shared_ptr<ProgressBoard> board_;
-  const comm::Siblings::Place place_;
+  const Siblings::Place place_;
 };
 
 c10::DeviceIndex own_device(const Rendezvous& rendezvous) {

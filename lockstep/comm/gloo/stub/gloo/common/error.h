@@ -1,2 +1,2 @@
 #pragma once
-// Nothing of this header is used; see gloo_stub/gloo/context.h.
+// Nothing of this header is used; see stub/gloo/context.h.
