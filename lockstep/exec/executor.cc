@@ -51,10 +51,11 @@ std::optional<comm::Ran> Executor::wait_for(comm::Work& work) {
   return work.wait();
 }
 
-// Adds up and waits for it.
-void Executor::meet(comm::Communicator& group, Buffer data) {
-  comm::Work work = group.all_reduce(data, deadline());
-  wait_for(work);
+void Executor::add_up(program::Reach reach, Buffer data) {
+  for (comm::Communicator* group : groups_.of(reach)) {
+    comm::Work work = group->all_reduce(data, deadline());
+    wait_for(work);
+  }
 }
 
 // What an operation in flight defines or changes is nobody's; what it reads may be read.
@@ -112,31 +113,54 @@ void Executor::run_op(Prepared& prepared) {
     case OpKind::kWait:
       return wait(prepared);
     case OpKind::kSend:
-      prepared.work = send(prepared);
-      return;
     case OpKind::kPostRecv:
-      prepared.work = post_recv(prepared);
-      return;
     case OpKind::kGather:
-      prepared.work = gather(prepared);
-      return;
     case OpKind::kPublish:
-      prepared.work = publish(prepared);
-      return;
     case OpKind::kReduce:
-      prepared.work = reduce(prepared);
-      return;
     case OpKind::kReduceAcross:
-      prepared.work = reduce_across(prepared);
-      return;
     case OpKind::kReduceReplicated:
-      prepared.work = reduce_replicated(prepared);
+      prepared.work = start(prepared);
       return;
   }
 }
 
-comm::Communicator& Executor::group(const Prepared& prepared) const {
-  const auto groups = groups_.of(prepared.op.reach);
+// An op that its Wait ends.
+comm::Work Executor::start(const Prepared& prepared) {
+  const Op& op = prepared.op;
+  const Effects& effects = prepared.effects;
+  switch (op.kind) {
+    case OpKind::kSend:
+      workspace_.move(effects.kills[0], effects.defines[0]);
+      return group(op).send(workspace_.buffer(effects.defines[0]), transfer(op).to.value,
+                            tag_of(op.transfer), deadline());
+    case OpKind::kPostRecv:
+      return group(op).recv(workspace_.create(effects.defines[0]), transfer(op).from.value,
+                            tag_of(op.transfer), deadline());
+    case OpKind::kGather: {
+      const Buffer shard = workspace_.buffer(effects.reads[0]);
+      return group(op).all_gather(shard, workspace_.create(effects.defines[0]), deadline());
+    }
+    case OpKind::kPublish:
+      return group(op).all_gather(workspace_.own_part(op.unit),
+                                  workspace_.buffer(effects.mutates[0]), deadline());
+    case OpKind::kReduceReplicated: {
+      const Buffer part = workspace_.replicated_part(op.unit);
+      return part.count == 0 ? comm::Work() : group(op).all_reduce(part, deadline());
+    }
+    case OpKind::kReduce:
+    case OpKind::kReduceAcross: {
+      if (effects.defines.empty())
+        return group(op).all_reduce(workspace_.buffer(effects.mutates[0]), deadline());
+      const Buffer whole = workspace_.buffer(effects.reads[0]);
+      return group(op).reduce_scatter(whole, workspace_.create(effects.defines[0]), deadline());
+    }
+    default:
+      LS_CHECK(false, "not an asynchronous op");
+  }
+}
+
+comm::Communicator& Executor::group(const Op& op) const {
+  const auto groups = groups_.of(op.reach);
   LS_CHECK(groups.size() == 1, "an op that meets ", groups.size(), " groups");
   return *groups[0];
 }
@@ -151,54 +175,8 @@ int Executor::tag_of(int transfer) const {
 
 void Executor::count(const Prepared& prepared) {
   std::int64_t tokens = workspace_.valid_tokens();
-  for (comm::Communicator* group : groups_.of(prepared.op.reach))
-    meet(*group, {&tokens, 1, DType::kI64, {}});
+  add_up(prepared.op.reach, {&tokens, 1, DType::kI64, {}});
   workspace_.set_count(tokens);
-}
-
-comm::Work Executor::send(const Prepared& prepared) {
-  const program::Transfer& transfer =
-      program_.transfers[static_cast<std::size_t>(prepared.op.transfer)];
-  const Value buffer = prepared.effects.defines[0];
-  workspace_.move(prepared.effects.kills[0], buffer);
-  return group(prepared).send(workspace_.buffer(buffer), peer_of(transfer.to),
-                              tag_of(prepared.op.transfer), deadline());
-}
-
-comm::Work Executor::post_recv(const Prepared& prepared) {
-  const program::Transfer& transfer =
-      program_.transfers[static_cast<std::size_t>(prepared.op.transfer)];
-  return group(prepared).recv(workspace_.create(prepared.effects.defines[0]),
-                              peer_of(transfer.from), tag_of(prepared.op.transfer), deadline());
-}
-
-comm::Work Executor::gather(const Prepared& prepared) {
-  const Buffer shard = workspace_.buffer(prepared.effects.reads[0]);
-  return group(prepared).all_gather(shard, workspace_.create(prepared.effects.defines[0]),
-                                    deadline());
-}
-
-comm::Work Executor::publish(const Prepared& prepared) {
-  return group(prepared).all_gather(workspace_.own_part(prepared.op.unit),
-                                    workspace_.buffer(prepared.effects.mutates[0]), deadline());
-}
-
-comm::Work Executor::reduce(const Prepared& prepared) {
-  if (prepared.effects.defines.empty())
-    return group(prepared).all_reduce(workspace_.buffer(prepared.effects.mutates[0]), deadline());
-  const Buffer whole = workspace_.buffer(prepared.effects.reads[0]);
-  return group(prepared).reduce_scatter(whole, workspace_.create(prepared.effects.defines[0]),
-                                        deadline());
-}
-
-comm::Work Executor::reduce_across(const Prepared& prepared) {
-  return group(prepared).all_reduce(workspace_.buffer(prepared.effects.mutates[0]), deadline());
-}
-
-comm::Work Executor::reduce_replicated(const Prepared& prepared) {
-  const Buffer part = workspace_.replicated_part(prepared.op.unit);
-  if (part.count == 0) return {};
-  return group(prepared).all_reduce(part, deadline());
 }
 
 void Executor::reduce_tied(const Prepared& prepared) {
@@ -210,7 +188,7 @@ void Executor::reduce_tied(const Prepared& prepared) {
     workspace_.copy(parts[0], parts[1]);
     return;
   }
-  for (comm::Communicator* group : groups_.of(prepared.op.reach)) meet(*group, parts[0]);
+  add_up(prepared.op.reach, parts[0]);
 }
 
 namespace {
@@ -254,8 +232,8 @@ StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
 void Executor::norm(const Prepared& prepared) {
   const bool has_noise = program_.step.noise;
   std::vector<std::int64_t> words = to_words(workspace_.sums(), has_noise);
-  for (comm::Communicator* group : groups_.of(prepared.op.reach))
-    meet(*group, {words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}});
+  add_up(prepared.op.reach,
+         {words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}});
   sums_ = from_words(words, has_noise);
   workspace_.set_sums(sums_);
 }

@@ -54,23 +54,20 @@ class Executor {
   void check_before(const Prepared& prepared) const;
   void check_after(const Prepared& prepared) const;
 
+  comm::Work start(const Prepared& prepared);
   void count(const Prepared& prepared);
-  comm::Work send(const Prepared& prepared);
-  comm::Work post_recv(const Prepared& prepared);
-  comm::Work gather(const Prepared& prepared);
-  comm::Work publish(const Prepared& prepared);
-  comm::Work reduce(const Prepared& prepared);
-  comm::Work reduce_across(const Prepared& prepared);
-  comm::Work reduce_replicated(const Prepared& prepared);
   void reduce_tied(const Prepared& prepared);
   void norm(const Prepared& prepared);
   void wait(const Prepared& prepared);
 
-  comm::Communicator& group(const Prepared& prepared) const;
+  comm::Communicator& group(const program::Op& op) const;  // of an op that has one
+  const program::Transfer& transfer(const program::Op& op) const {
+    return program_.transfers[static_cast<std::size_t>(op.transfer)];
+  }
   int tag_of(int transfer) const;
-  int peer_of(Coord coord) const { return coord.value; }
   void place(std::size_t op, bool waits);
-  void meet(comm::Communicator& group, Buffer data);
+  // Over one group after the other, waiting for each.
+  void add_up(program::Reach reach, Buffer data);
   std::optional<comm::Ran> wait_for(comm::Work& work);
   Deadline deadline() const { return Deadline::after(options_.op_deadline); }
 
