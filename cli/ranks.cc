@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/launch/spawn.h"
 
@@ -148,6 +149,13 @@ ExitCode run_as_processes(int ranks, Output& output) {
                             join_parts("rank ", rank.value, " was ended by signal ", ending.signal,
                                        " (", ::strsignal(ending.signal), ")"),
                             ending.signal == SIGKILL ? "did this machine run out of memory?" : ""});
+}
+
+void run_on_ranks(comm::World* world, int threads, const std::function<void(comm::World&)>& body) {
+  if (world != nullptr)
+    body(*world);
+  else
+    comm::run_local(threads, body);
 }
 
 }  // namespace lockstep::cli

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 
 #include "cli/verb.h"
+#include "lockstep/comm/communicator.h"
 
 namespace lockstep::cli {
 
@@ -24,5 +26,12 @@ bool is_rank();
 // notice, or one is stopped and so does not hear a signal, they are killed after five seconds; after a
 // second SIGINT or SIGTERM, at once.
 ExitCode run_as_processes(int ranks, Output& output);
+
+// Runs `body` on the ranks of this process: on `world`, which a launcher's processes have joined, or where
+// there is none on so many threads.
+void run_on_ranks(comm::World* world, int threads, const std::function<void(comm::World&)>& body);
+
+// Whether this process tells what came of it: it has rank 0.
+inline bool leads(const comm::World* world) { return world == nullptr || world->rank() == Rank{0}; }
 
 }  // namespace lockstep::cli

@@ -7,13 +7,12 @@
 
 #include "cli/engine.h"
 #include "cli/help.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
-#include "lockstep/comm/local/local.h"
 #include "lockstep/comm/measure.h"
 #include "lockstep/comm/rendezvous.h"
-#include "lockstep/launch/spawn.h"
 
 namespace lockstep::cli {
 namespace {
@@ -97,13 +96,14 @@ void report(const Request& request, int ranks, const std::vector<Measurement>& r
                     0, 0, output.width);
 }
 
-ExitCode run_threads(const Request& request, Output& output) {
+ExitCode run(comm::World* world, const Request& request, Output& output) {
   std::vector<Measurement> results;
-  comm::run_local(request.ranks, [&](comm::World& world) {
-    auto own = measure_in(world, request);
-    if (world.rank() == Rank{0}) results = std::move(own);
+  run_on_ranks(world, request.ranks, [&](comm::World& own) {
+    auto measured = measure_in(own, request);
+    if (own.rank() == Rank{0}) results = std::move(measured);
   });
-  report(request, request.ranks, results, output);
+  if (leads(world))
+    report(request, world != nullptr ? world->size() : request.ranks, results, output);
   return ExitCode::kOk;
 }
 
@@ -114,12 +114,10 @@ ExitCode run_rank(const comm::Backend& backend, const Request& request, Output& 
     return fail(output,
                 Error{Code::kUnsuitableEnvironment, "a job of one rank has nobody to talk to", ""});
   const auto world = backend.join(*rendezvous, Deadline::after(Seconds{60}), {});
-  const auto results = measure_in(*world, request);
-  if (world->rank() == Rank{0}) report(request, world->size(), results, output);
-  return ExitCode::kOk;
+  return run(world.get(), request, output);
 }
 
-ExitCode run_processes(const Request& request, const Args& args, Output& output) {
+ExitCode run_processes(const Request& request, Output& output) {
   const auto engine = load_engine("the " + request.backend + " backend");
   if (!engine.ok()) {
     Error error = engine.error();
@@ -136,26 +134,14 @@ ExitCode run_processes(const Request& request, const Args& args, Output& output)
                               "--backend " + request.backend + " does not move host memory",
                               "one of " + names});
   }
-  if (comm::process_environment("RANK")) return run_rank(*backend, request, output);
-  std::vector<std::string> arguments = {"bench",     "comm",
-                                        "--backend", request.backend,
-                                        "--sizes",   args.text("sizes"),
-                                        "--seconds", std::to_string(request.budget.value)};
-  if (output.json) arguments.emplace_back("--json");
-  auto job = launch::RankProcesses::start({"/proc/self/exe", arguments, request.ranks, {}, ""});
-  if (!job.ok()) return fail(output, job.error());
-  for (int r = 0; r < request.ranks; ++r)
-    if (const auto ending = job->wait(Rank{r}, Deadline::never()); !ending->ok())
-      return fail(output, Error{Code::kPeerLost,
-                                "rank " + std::to_string(r) + " of the benchmark failed", ""});
-  return ExitCode::kOk;
+  return is_rank() ? run_rank(*backend, request, output) : run_as_processes(request.ranks, output);
 }
 
 ExitCode run_bench_comm(const Args& args, Output& output) {
   const Result<Request> request = read_request(args);
   if (!request.ok()) return fail(output, request.error());
-  if (request->backend == "local") return run_threads(*request, output);
-  return run_processes(*request, args, output);
+  if (request->backend == "local") return run(nullptr, *request, output);
+  return run_processes(*request, output);
 }
 
 }  // namespace

@@ -23,7 +23,6 @@
 #include "lockstep/cluster/rates.h"
 #include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/communicator.h"
-#include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/cost/measured/calibration.h"
 #include "lockstep/planner/calibrated.h"
@@ -35,24 +34,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-// Threads of this process, or where a launcher started it, processes that this one is a rank of.
-// One thread.
-class CalibrationRanks {
- public:
-  // Refuses a launcher's world of another size.
-  static Result<CalibrationRanks> join(int ranks);
-
-  // Complete, with date, versions and processor. Every rank calls it, with the same names in the
-  // same order and each of them once.
-  cost::Calibration measure(const train::Calibrator& calibrator, const std::string& name,
-                            Seconds budget);
-  // Whether this process is the one that tells what was measured.
-  bool leads() const { return !world_ || world_->rank() == Rank{0}; }
-
- private:
-  std::unique_ptr<comm::World> world_;  // of processes
-};
 
 std::string today() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -74,9 +55,10 @@ std::string processor() {
 // Cores of this machine, at least 1.
 int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-Result<CalibrationRanks> CalibrationRanks::join(int ranks) {
-  CalibrationRanks members;
-  if (!is_rank()) return members;
+// Joins the processes that a launcher started; nothing where it started none, and ranks are threads.
+// Refuses a world of another size.
+Result<std::unique_ptr<comm::World>> join(int ranks) {
+  if (!is_rank()) return std::unique_ptr<comm::World>();
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) return rendezvous.error();
   if (rendezvous->world_size != ranks)
@@ -84,25 +66,23 @@ Result<CalibrationRanks> CalibrationRanks::join(int ranks) {
                  join_parts("the world has ", rendezvous->world_size,
                             " ranks, this run is calibrated on ", ranks),
                  "start as many, or use --processes"};
-  members.world_ = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
-  return members;
+  return comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
 }
 
-cost::Calibration CalibrationRanks::measure(const train::Calibrator& calibrator,
-                                            const std::string& name, Seconds budget) {
+// Complete, with date, versions and processor, where this process leads. Every rank calls it, with the
+// same names in the same order and each of them once.
+cost::Calibration measure(comm::World* world, const train::Calibrator& calibrator,
+                          const std::string& name, Seconds budget) {
   cost::Calibration made;
-  if (world_)
-    made = calibrator.run(*world_, name, budget);
-  else
-    comm::run_local(calibrator.ranks(), [&](comm::World& world) {
-      cost::Calibration own = calibrator.run(world, name, budget);
-      if (world.rank() == Rank{0}) made = std::move(own);
-    });
+  run_on_ranks(world, calibrator.ranks(), [&](comm::World& rank) {
+    cost::Calibration own = calibrator.run(rank, name, budget);
+    if (rank.rank() == Rank{0}) made = std::move(own);
+  });
   made.date = today();
   made.lockstep = version();
   made.torch = tensor::torch_version();
   made.cpu = processor();
-  made.ranks_are = world_ ? "processes" : "threads";
+  made.ranks_are = world != nullptr ? "processes" : "threads";
   return made;
 }
 
@@ -233,22 +213,22 @@ class AllReport {
 // What is left of the time is dealt out among those left. The largest microbatches come first:
 // where one step of each probe is more than their share, the others get less.
 ExitCode measure_all(const std::vector<Part>& parts, const std::string& directory, Seconds budget,
-                     CalibrationRanks& members, Output& output) {
+                     comm::World* world, Output& output) {
   AllReport report(parts, output);
   const RealClock clock;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Seconds begun = clock.now().since_start;
     const double left = std::max(0.0, (budget - begun).value);
-    if (members.leads()) report.begin(i);
-    const cost::Calibration made = members.measure(parts[i].calibrator, parts[i].file,
-                                                   {left / static_cast<double>(parts.size() - i)});
-    if (!members.leads()) continue;
+    if (leads(world)) report.begin(i);
+    const cost::Calibration made = measure(world, parts[i].calibrator, parts[i].file,
+                                           {left / static_cast<double>(parts.size() - i)});
+    if (!leads(world)) continue;
     const std::string file = (std::filesystem::path(directory) / parts[i].file).string();
     if (auto written = write_text(file, write_calibration(made)); !written.ok())
       return fail(output, written.error());
     report.made(i, made, clock.now().since_start - begun);
   }
-  if (members.leads()) report.end(directory, clock.now().since_start);
+  if (leads(world)) report.end(directory, clock.now().since_start);
   return ExitCode::kOk;
 }
 
@@ -274,10 +254,10 @@ ExitCode calibrate_all(const Args& args, Output& output) {
   if (const auto can = check_directory(directory, *parts); !can.ok())
     return fail(output, can.error());
   if (args.flag("processes") && !is_rank()) return run_as_processes(ranks, output);
-  auto members = CalibrationRanks::join(ranks);
-  if (!members.ok()) return fail(output, members.error());
-  return measure_all(*parts, directory, {args.has("seconds") ? args.real("seconds") : 60}, *members,
-                     output);
+  const auto world = join(ranks);
+  if (!world.ok()) return fail(output, world.error());
+  return measure_all(*parts, directory, {args.has("seconds") ? args.real("seconds") : 60},
+                     world->get(), output);
 }
 
 std::string rate_text(double seconds_per_byte) {
@@ -373,11 +353,11 @@ ExitCode run_calibrate(const Args& args, Output& output) {
   if (const auto can = check_writable(file); !can.ok()) return fail(output, can.error());
   if (args.flag("processes") && !is_rank()) return run_as_processes(calibrator->ranks(), output);
   const RealClock clock;
-  auto members = CalibrationRanks::join(calibrator->ranks());
-  if (!members.ok()) return fail(output, members.error());
+  const auto world = join(calibrator->ranks());
+  if (!world.ok()) return fail(output, world.error());
   const cost::Calibration made =
-      members->measure(*calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
-  return members->leads() ? report(made, file, clock.now().since_start, output) : ExitCode::kOk;
+      measure(world->get(), *calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
+  return leads(world->get()) ? report(made, file, clock.now().since_start, output) : ExitCode::kOk;
 }
 
 }  // namespace lockstep::cli

@@ -30,7 +30,7 @@ ExitCode verify(const VerifyRequest& request, const Args& args, comm::World* wor
   auto verifier =
       verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), strict);
   if (!verifier.ok()) return fail(output, verifier.error());
-  const bool tells = world == nullptr || world->rank() == Rank{0};
+  const bool tells = leads(world);
   VerifyReport report(
       request, {world == nullptr ? "threads of this process" : "processes, over gloo", strict},
       {form_of(args, output), args.flag("verbose")}, output);
