@@ -20,7 +20,7 @@ std::string share_text(Communicator& group, std::string text, Deadline deadline)
 // On member 0, what each member passes, by member; elsewhere nothing.
 std::vector<std::string> gather_texts(Communicator& group, std::string text, Deadline deadline);
 
-// A Result as a text, to be sent. What encoded() does not make throws WorldError.
+// A Result as a text, to be sent or left in a store. What encoded() does not make throws WorldError.
 std::string encoded(const Result<std::string>& result);
 Result<std::string> decoded(const std::string& text);
 

@@ -11,6 +11,7 @@
 #include "lockstep/comm/address.h"
 #include "lockstep/comm/call_beside.h"
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/texts.h"
 
 namespace lockstep::comm {
 namespace {
@@ -23,16 +24,16 @@ std::string key_of_arrival(int rank) { return "join/" + std::to_string(rank); }
 std::string key_of_ready(int rank) { return key_of_arrival(rank) + "/ready"; }
 std::string key_of_leaving(int rank) { return key_of_arrival(rank) + "/leaves"; }
 
-std::string text_in(const Json& json, const char* key) {
+std::string text_in(const Json& json, const std::string& key, const char* otherwise = "") {
   const Json* const found = json.is_object() ? json.find(key) : nullptr;
-  return found != nullptr && found->is_text() ? found->as_text() : std::string();
+  return found != nullptr && found->is_text() ? found->as_text() : otherwise;
 }
 
 // "process 4711 on host-3".
 std::string process_of(const Json& arrival) { return text_in(arrival, "process"); }
 
 [[noreturn]] void throw_error(Error error) {
-  throw comm::CommError(std::move(error), comm::OpKind::kBarrier, {});
+  throw CommError(std::move(error), OpKind::kBarrier, {});
 }
 
 [[noreturn]] void refuse(const std::string& message, const std::string& help) {
@@ -46,15 +47,10 @@ std::string named(const std::vector<int>& ranks) {
   return ranks.size() > kMostNamed ? text + ", ..." : text;
 }
 
-Json verdict_of(const Error& error) {
-  return Json::object(
-      {{"code", static_cast<int>(error.code)}, {"message", error.message}, {"help", error.help}});
-}
-
 }  // namespace
 
-Meeting::Meeting(std::shared_ptr<Store> store, const comm::Rendezvous& rendezvous,
-                 Deadline deadline, const JoinOptions& options, std::function<void()> check_others)
+Meeting::Meeting(std::shared_ptr<Store> store, const Rendezvous& rendezvous, Deadline deadline,
+                 const JoinOptions& options, std::function<void()> check_others)
     : store_(std::move(store)),
       rendezvous_(rendezvous),
       deadline_(deadline),
@@ -63,7 +59,7 @@ Meeting::Meeting(std::shared_ptr<Store> store, const comm::Rendezvous& rendezvou
 
 template <class Call, class Check>
 auto Meeting::ask_until(Deadline until, Check check, Call call) const {
-  return comm::call_beside(
+  return call_beside(
       [store = store_, call] { return call(*store); },
       [&] {
         check();
@@ -121,11 +117,11 @@ void Meeting::arrive(const std::string& address) {
 }
 
 std::string Meeting::await(const std::string& key) {
-  Told told;
+  NextNotice notice;
   const Deadline until = Deadline::after(deadline_.remaining() + Seconds{1});
   while (!has(key)) {
     try {
-      pause(told,
+      pause(notice,
             join_parts("rank ", rendezvous_.rank.value, " waits at ", where(), " for the others"));
     } catch (const WorldError&) {  // what rank 0 left says more than that a rank is lost
       if (!has(key)) throw;
@@ -139,13 +135,9 @@ std::string Meeting::await(const std::string& key) {
 
 std::string Meeting::await_verdict() {
   try {
-    const Result<Json> verdict = Json::parse(await(kMeetingVerdict));
-    if (!verdict.ok() || !verdict->is_object())
-      refuse("what rank 0 left at " + where() + " cannot be read", "");
-    if (const Json* const code = verdict->find("code"); code != nullptr && code->is_int())
-      throw_error({static_cast<Code>(code->as_int()), text_in(*verdict, "message"),
-                   text_in(*verdict, "help")});
-    return text_in(*verdict, "far");
+    const Result<std::string> verdict = decoded(await(kMeetingVerdict));
+    if (!verdict.ok()) throw_error(verdict.error());
+    return *verdict;
   } catch (const WorldError&) {
     give_up();
     throw;
@@ -186,13 +178,13 @@ std::string Meeting::conclude() {
     std::string far;
     for (const auto& [rank, arrival] : arrived)
       if (const std::string address = text_in(arrival, "address");
-          far.empty() && !address.empty() && !comm::is_loopback(address))
+          far.empty() && !address.empty() && !is_loopback(address))
         far = address;
-    leave(kMeetingVerdict, Json::object({{"far", far}}).dump());
+    leave(kMeetingVerdict, encoded(far));
     return far;
   } catch (const WorldError& error) {
-    leave(kMeetingVerdict, verdict_of(error.error()).dump());
-    const auto* const lost = dynamic_cast<const comm::CommError*>(&error);
+    leave(kMeetingVerdict, encoded(error.error()));
+    const auto* const lost = dynamic_cast<const CommError*>(&error);
     await_others(lost != nullptr ? lost->culprit() : std::nullopt);
     throw;
   }
@@ -200,7 +192,7 @@ std::string Meeting::conclude() {
 
 std::map<int, Json> Meeting::await_all() {
   std::map<int, Json> arrived;
-  Told told;
+  NextNotice notice;
   for (;;) {
     std::vector<int> missing;
     for (int rank = 0; rank < rendezvous_.world_size; ++rank) {
@@ -215,7 +207,7 @@ std::map<int, Json> Meeting::await_all() {
     if (missing.empty()) return arrived;
     const std::string absent =
         join_parts(missing.size(), " of ", rendezvous_.world_size, " ranks: ", named(missing));
-    pause(told, "waiting at " + where() + " for " + absent);
+    pause(notice, "waiting at " + where() + " for " + absent);
     if (deadline_.expired())
       throw_error(
           {Code::kStoreLost, "missing at " + where() + " when time was up: " + absent,
@@ -225,16 +217,12 @@ std::map<int, Json> Meeting::await_all() {
 
 void Meeting::compare(const std::map<int, Json>& arrived) const {
   for (const auto& [rank, arrival] : arrived) {
-    std::map<std::string, std::string> theirs;
-    if (const Json* const facts = arrival.find("facts"); facts != nullptr && facts->is_object())
-      for (const Json::Member& member : facts->members())
-        if (member.value.is_text()) theirs[member.key] = member.value.as_text();
+    const Json* const facts = arrival.find("facts");
     std::vector<std::string> differences;
     for (const auto& [name, value] : options_.facts)
-      if (const auto found = theirs.find(name); found == theirs.end() || found->second != value)
-        differences.push_back(join_parts(name, " is ",
-                                         found == theirs.end() ? "absent" : found->second,
-                                         " there and ", value, " on rank 0"));
+      if (const std::string theirs = text_in(facts != nullptr ? *facts : Json(), name, "absent");
+          theirs != value)
+        differences.push_back(join_parts(name, " is ", theirs, " there and ", value, " on rank 0"));
     if (differences.empty()) continue;
     std::string text = join_parts("rank ", rank, " (", process_of(arrival), ") means another job");
     const std::size_t shown = std::min(differences.size(), kMostNamed);
@@ -245,11 +233,11 @@ void Meeting::compare(const std::map<int, Json>& arrived) const {
   }
 }
 
-void Meeting::pause(Told& told, const std::string& text) const {
+void Meeting::pause(NextNotice& notice, const std::string& text) const {
   check();
-  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - told.begin;
-  if (waited.count() >= told.next) {
-    told.next *= 2;
+  if (notice.due.expired()) {
+    notice.due = Deadline::after(notice.after);  // twice as long since the begin
+    notice.after.value *= 2;
     if (options_.tell) options_.tell(text);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(10));

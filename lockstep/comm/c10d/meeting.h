@@ -21,7 +21,7 @@ namespace lockstep::comm {
 class Meeting {
  public:
   // `check_others` is called while it waits, and throws when a rank that had come was lost.
-  Meeting(std::shared_ptr<Store> store, const comm::Rendezvous& rendezvous, Deadline deadline,
+  Meeting(std::shared_ptr<Store> store, const Rendezvous& rendezvous, Deadline deadline,
           const JoinOptions& options, std::function<void()> check_others);
 
   // First of all. `address`: a numeric one, at which the others reach this rank.
@@ -36,9 +36,9 @@ class Meeting {
   std::string conclude();
 
  private:
-  struct Told {
-    SteadyPoint begin = std::chrono::steady_clock::now();
-    double next = 2;  // seconds, doubled each time
+  struct NextNotice {     // when somebody who waits is told for whom
+    Seconds after = {2};  // doubled each time
+    Deadline due = Deadline::after(after);
   };
 
   // A call of the store, which may be stopped; or one that only time and `check` end.
@@ -55,11 +55,12 @@ class Meeting {
   void await_others(std::optional<Rank> lost) const noexcept;
   std::map<int, Json> await_all();
   void compare(const std::map<int, Json>& arrived) const;
-  void pause(Told& told, const std::string& text) const;
+  // A moment, and a notice of `text` when one is due.
+  void pause(NextNotice& notice, const std::string& text) const;
   std::string where() const;
 
   const std::shared_ptr<Store> store_;
-  const comm::Rendezvous& rendezvous_;
+  const Rendezvous& rendezvous_;
   const Deadline deadline_;
   const JoinOptions& options_;
   const std::function<void()> check_others_;

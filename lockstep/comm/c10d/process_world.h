@@ -33,7 +33,6 @@ class ProcessWorld : public World {
   // While a group is connected: throws when a rank is lost, when asked to stop, when time is up.
   void check_connecting(Deadline deadline) const;
 
-  const Rendezvous& rendezvous() const { return rendezvous_; }
   const std::shared_ptr<Store>& store() const { return store_; }
   const std::shared_ptr<ProgressBoard>& board() const { return board_; }
   const std::string& own_address() const { return own_address_; }  // numeric, as others reach it

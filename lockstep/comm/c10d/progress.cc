@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -27,15 +26,15 @@ constexpr std::size_t kWordsAtOnce = 1024;
 constexpr Seconds kWorthTelling = {2};  // without a heartbeat
 constexpr const char* kVerdictKey = "progress/verdict";
 
-struct NoAnswer : std::runtime_error {
-  NoAnswer() : std::runtime_error("the store does not answer") {}
-};
+constexpr const char* kNoAnswer = "does not answer";
+
+struct NoAnswer : std::exception {};
 
 // What `call` returns, which must own all that it uses; throws NoAnswer after `patience`.
 template <class Call>
 auto call_within(milliseconds patience, Call call) {
   const auto end = std::chrono::steady_clock::now() + patience;
-  return comm::call_beside(std::move(call), [end] {
+  return call_beside(std::move(call), [end] {
     if (std::chrono::steady_clock::now() > end) throw NoAnswer();
   });
 }
@@ -46,8 +45,8 @@ std::string key_of(Rank rank) { return "progress/" + std::to_string(rank.value);
 
 // Outlives the board when a thread is stuck in a call to a store that will never answer.
 struct ProgressBoard::Shared {
-  comm::Rendezvous rendezvous;
-  std::shared_ptr<const comm::PositionCell> position;
+  Rendezvous rendezvous;
+  std::shared_ptr<const PositionCell> position;
   std::unique_ptr<Store> writer, reader;
   milliseconds period{kBeat};
 
@@ -75,13 +74,13 @@ struct ProgressBoard::Shared {
   bool to_publish = false;  // the verdict, by the writing thread
   std::optional<Rank> died;
   SteadyPoint written = std::chrono::steady_clock::now();
-  Seconds silence_limit = {};             // 0: nobody watches
-  std::vector<comm::LastSeen> last_seen;  // at the search for the culprit
+  Seconds silence_limit = {};       // 0: nobody watches
+  std::vector<LastSeen> last_seen;  // at the search for the culprit
 
   bool hosts_store() const { return rendezvous.rank == Rank{0} && !rendezvous.agent_hosts_store; }
 
   void write_word(Store& store) {
-    comm::ProgressWord word;
+    ProgressWord word;
     {
       std::lock_guard lock(mutex);
       word.beat = leaving ? 0 : ++beat;
@@ -92,7 +91,7 @@ struct ProgressBoard::Shared {
         word.operation = waits.begin()->second.second;
       }
     }
-    store.set(key_of(rendezvous.rank), comm::to_text(word));
+    store.set(key_of(rendezvous.rank), to_text(word));
     const std::lock_guard lock(mutex);
     written = std::chrono::steady_clock::now();
   }
@@ -116,7 +115,7 @@ struct ProgressBoard::Shared {
       const std::lock_guard lock(mutex);
       if (std::exchange(to_publish, false)) own = verdict;
     }
-    if (own) writer->set_once(kVerdictKey, comm::to_text(*own));
+    if (own) writer->set_once(kVerdictKey, to_text(*own));
   }
 
   void learn_verdict() {
@@ -129,7 +128,7 @@ struct ProgressBoard::Shared {
 
   std::optional<Blame> published_verdict(Store& store) const {
     if (!store.has(kVerdictKey)) return std::nullopt;
-    return comm::parse_blame(store.get(kVerdictKey), rendezvous.world_size);
+    return parse_blame(store.get(kVerdictKey), rendezvous.world_size);
   }
 
   void keep_writing() {
@@ -142,13 +141,11 @@ struct ProgressBoard::Shared {
       try {
         publish_verdict();
         learn_verdict();
-        if (dead) settle(comm::silent(*dead), true);
+        if (dead) settle(silent(*dead), true);
         write_word(*writer);
         watch_others();
       } catch (const std::exception&) {
-        settle(dead ? comm::silent(*dead)
-                    : Blame{Rank{0}, "the store of " + store_host() + " is gone"},
-               false);
+        settle(dead ? silent(*dead) : blame_store("is gone"), false);
         lock.lock();
         break;
       }
@@ -161,8 +158,9 @@ struct ProgressBoard::Shared {
     wake.notify_all();
   }
 
-  std::string store_host() const {
-    return rendezvous.agent_hosts_store ? "the launcher" : "rank 0";
+  Blame blame_store(const char* what) const {
+    const char* const host = rendezvous.agent_hosts_store ? "the launcher" : "rank 0";
+    return {Rank{0}, join_parts("the store of ", host, " ", what)};
   }
 
   // Beside the writing thread, which is stuck when the store's host is stopped.
@@ -172,7 +170,7 @@ struct ProgressBoard::Shared {
     while (!wake.wait_for(lock, period, [this] { return stop || verdict.has_value(); })) {
       if (std::chrono::steady_clock::now() - written < longest) continue;
       lock.unlock();
-      return settle({Rank{0}, "the store of " + store_host() + " does not answer"}, false);
+      return settle(blame_store(kNoAnswer), false);
     }
   }
 
@@ -194,16 +192,16 @@ struct ProgressBoard::Shared {
     const std::vector<std::string> texts = writer->get_all(keys);
     for (std::size_t i = 0; i < ranks.size(); ++i)
       if (ranks[i] != rendezvous.rank)
-        judge(ranks[i], comm::parse_word(texts[i], rendezvous.world_size), limit);
+        judge(ranks[i], parse_word(texts[i], rendezvous.world_size), limit);
   }
 
-  void judge(Rank rank, const std::optional<comm::ProgressWord>& word, Seconds limit) {
+  void judge(Rank rank, const std::optional<ProgressWord>& word, Seconds limit) {
     const SteadyPoint now = std::chrono::steady_clock::now();
     Seen& last = seen.try_emplace(rank, Seen{0, now, {}}).first->second;
     if (word && word->beat != last.beat) last = {word->beat, now, {}};
     if (word && word->beat == 0) return;  // has left
     const Seconds silence = {std::chrono::duration<double>(now - last.since).count()};
-    if (silence >= limit) return settle(comm::silent(rank), true);
+    if (silence >= limit) return settle(silent(rank), true);
     if (silence < kWorthTelling || silence.value < 2 * last.told.value) return;
     last.told = silence;
     const std::lock_guard lock(calling);
@@ -222,12 +220,12 @@ struct ProgressBoard::Shared {
     }
   }
 
-  comm::ProgressWords read_words(const std::vector<Rank>& ranks) const {
-    comm::ProgressWords words;
+  ProgressWords read_words(const std::vector<Rank>& ranks) const {
+    ProgressWords words;
     for (const Rank rank : ranks) {
       const std::string key = key_of(rank);
-      words[rank] = reader->has(key) ? comm::parse_word(reader->get(key), rendezvous.world_size)
-                                     : std::nullopt;
+      words[rank] =
+          reader->has(key) ? parse_word(reader->get(key), rendezvous.world_size) : std::nullopt;
     }
     return words;
   }
@@ -244,32 +242,32 @@ struct ProgressBoard::Shared {
   Blame investigate(Rank suspect) {
     if (const auto known = published_verdict(*reader)) return *known;
     const std::vector<Rank> ranks = witnesses(suspect);
-    const comm::ProgressWords before = read_words(ranks);
+    const ProgressWords before = read_words(ranks);
     std::this_thread::sleep_for(kSilence);
-    const comm::ProgressWords after = read_words(ranks);
-    const Blame own = comm::follow_waits(rendezvous.rank, suspect, before, after);
+    const ProgressWords after = read_words(ranks);
+    const Blame own = follow_waits(rendezvous.rank, suspect, before, after);
     const Blame blame =
-        comm::parse_blame(reader->set_once(kVerdictKey, comm::to_text(own)), rendezvous.world_size)
+        parse_blame(reader->set_once(kVerdictKey, to_text(own)), rendezvous.world_size)
             .value_or(own);
     const std::lock_guard lock(mutex);
     if (ranks.size() == static_cast<std::size_t>(rendezvous.world_size))
-      last_seen = comm::to_last_seen(after, blame, rendezvous.world_size);
+      last_seen = to_last_seen(after, blame, rendezvous.world_size);
     return blame;
   }
 
   // Empty where there are too many words to read.
-  std::vector<comm::LastSeen> look_around() {
+  std::vector<LastSeen> look_around() {
     const std::vector<Rank> ranks = witnesses(Rank{0});
     if (ranks.size() != static_cast<std::size_t>(rendezvous.world_size)) return {};
-    const comm::ProgressWords words = read_words(ranks);
+    const ProgressWords words = read_words(ranks);
     const std::lock_guard lock(mutex);
-    return comm::to_last_seen(words, verdict, rendezvous.world_size);
+    return to_last_seen(words, verdict, rendezvous.world_size);
   }
 
   // Blocks until every other rank has left or, after a failure, every survivor knows the verdict; at
   // most kHostStays. Whether they do.
   bool stay_for_others(const std::optional<Blame>& known) const {
-    const auto needs_store = [&](Rank rank, const std::optional<comm::ProgressWord>& word) {
+    const auto needs_store = [&](Rank rank, const std::optional<ProgressWord>& word) {
       if (rank == rendezvous.rank || (word && word->beat == 0)) return false;
       return !known || (!(word && word->knows_verdict) && rank != known->rank);
     };
@@ -285,9 +283,8 @@ struct ProgressBoard::Shared {
   }
 };
 
-ProgressBoard::ProgressBoard(const Store& store, const comm::Rendezvous& rendezvous,
-                             Deadline deadline, std::shared_ptr<const comm::PositionCell> position,
-                             OnVerdict on_verdict)
+ProgressBoard::ProgressBoard(const Store& store, const Rendezvous& rendezvous, Deadline deadline,
+                             std::shared_ptr<const PositionCell> position, OnVerdict on_verdict)
     : shared_(std::make_shared<Shared>()) {
   shared_->on_verdict = std::move(on_verdict);
   shared_->rendezvous = rendezvous;
@@ -352,7 +349,7 @@ ProgressBoard::Waiting::~Waiting() {
   board_.shared_->waits.erase(key_);
 }
 
-std::vector<comm::LastSeen> ProgressBoard::last_seen() {
+std::vector<LastSeen> ProgressBoard::last_seen() {
   {
     const std::lock_guard lock(shared_->mutex);
     if (!shared_->last_seen.empty()) return shared_->last_seen;
@@ -371,12 +368,11 @@ Blame ProgressBoard::find_culprit(Rank suspect) {
     std::lock_guard lock(shared->mutex);
     if (shared->verdict) return *shared->verdict;
     if (std::chrono::steady_clock::now() - shared->written > kStuck)
-      return shared->verdict.emplace(
-          Blame{Rank{0}, "the store of " + shared->store_host() + " does not answer"});
+      return shared->verdict.emplace(shared->blame_store(kNoAnswer));
   }
   // Others may follow this rank's word meanwhile.
   const Waiting waiting(*this, suspect, "the search for a culprit");
-  Blame blame{Rank{0}, "the store of " + shared->store_host() + " does not answer"};
+  Blame blame;
   try {
     blame = call_within(kPatience, [shared, suspect] {
       const Blame found = shared->investigate(suspect);
@@ -388,8 +384,9 @@ Blame ProgressBoard::find_culprit(Rank suspect) {
       return found;
     });
   } catch (const NoAnswer&) {
+    blame = shared->blame_store(kNoAnswer);
   } catch (const std::exception&) {
-    blame.verdict = "the store of " + shared->store_host() + " is gone";
+    blame = shared->blame_store("is gone");
   }
   std::lock_guard lock(shared->mutex);
   if (!shared->verdict) shared->verdict = blame;

@@ -21,8 +21,6 @@
 
 namespace lockstep::comm {
 
-using comm::Blame;
-
 // Any thread may call it.
 class ProgressBoard {
  public:
@@ -34,9 +32,8 @@ class ProgressBoard {
 
   // On connections of its own to the store; starts writing, `position` with it where there is one.
   // Throws std::exception when it cannot.
-  ProgressBoard(const Store& store, const comm::Rendezvous& rendezvous, Deadline deadline,
-                std::shared_ptr<const comm::PositionCell> position = nullptr,
-                OnVerdict on_verdict = {});
+  ProgressBoard(const Store& store, const Rendezvous& rendezvous, Deadline deadline,
+                std::shared_ptr<const PositionCell> position = nullptr, OnVerdict on_verdict = {});
   // The rank that hosts the store stays up to 0.8 s, until the others have left or, after a failure,
   // know the verdict.
   ~ProgressBoard();
@@ -66,7 +63,7 @@ class ProgressBoard {
 
   // Where all ranks were when their words were last read, by rank: at the search for a culprit, else
   // now, which takes at most 0.3 s. None where the store does not answer or has too many to read.
-  std::vector<comm::LastSeen> last_seen();
+  std::vector<LastSeen> last_seen();
 
  private:
   struct Shared;

@@ -54,7 +54,7 @@ Store::~Store() = default;
 
 // Not a socket of c10d's own, which would listen on all interfaces.
 std::unique_ptr<Store> Store::host(const std::string& address, std::uint16_t port) {
-  return host(comm::listen_at(address, port));
+  return host(listen_at(address, port));
 }
 
 std::unique_ptr<Store> Store::host(int listening_socket) {
@@ -84,7 +84,7 @@ std::unique_ptr<Store::Impl> Store::Impl::greet(int connection, const std::strin
       [&] {
         if (stop != nullptr && *stop)
           throw WorldError({Code::kInterrupted, "asked to stop while connecting to the store", ""});
-        if (comm::is_closed(connection)) throw std::runtime_error("its host is gone");
+        if (is_closed(connection)) throw std::runtime_error("its host is gone");
         if (deadline.expired())
           throw std::runtime_error("it accepts connections, but does not answer");
       });
