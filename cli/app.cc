@@ -17,77 +17,78 @@ namespace {
 
 ExitCode show_version(Output& output) {
   if (output.json)
-    print_json(output, Json::object({{"schema", "lockstep.version/1"},
-                                     {"version", version()},
-                                     {"torch", LOCKSTEP_WITH_TORCH != 0}}));
-  else
-    output.out << "lockstep " << version() << '\n';
+    return print_json(output, Json::object({{"schema", "lockstep.version/1"},
+                                            {"version", version()},
+                                            {"torch", LOCKSTEP_WITH_TORCH != 0}}));
+  output.out << "lockstep " << version() << '\n';
   return ExitCode::kOk;
 }
 
 ExitCode show_help(const std::vector<Verb>& verbs, const Found& found, Output& output) {
   if (output.json)
-    print_json(output, help_json(found.verb == nullptr ? verbs : std::vector<Verb>{*found.verb}));
-  else if (found.verb == nullptr)
-    output.out << main_help(verbs, output.width, output.colour);
-  else
-    output.out << verb_help(*found.verb, found.path, output.width, output.colour);
+    return print_json(output,
+                      help_json(found.verb == nullptr ? verbs : std::vector<Verb>{*found.verb}));
+  output.out << (found.verb == nullptr
+                     ? main_help(verbs, output.width, output.colour)
+                     : verb_help(*found.verb, found.path, output.width, output.colour));
   return ExitCode::kOk;
 }
 
-ExitCode help_on(const std::vector<Verb>& verbs, std::vector<std::string> words, Output& output) {
+Result<ExitCode> help_on(const std::vector<Verb>& verbs, std::vector<std::string> words,
+                         Output& output) {
   if (words == std::vector<std::string>{"help"}) words.clear();
-  const Result<Found> found = find_verb(verbs, words);
-  if (!found.ok()) return fail(output, found.error());
+  const Found found = LS_TRY(find_verb(verbs, words));
   if (!words.empty())
-    return fail(output,
-                Error{Code::kUnknownOption,
-                      join_parts("`help` takes the name of a command, not `", words.front(), "`"),
-                      "usage: lockstep help [COMMAND]"});
-  return show_help(verbs, *found, output);
+    return Error{Code::kUnknownOption,
+                 join_parts("`help` takes the name of a command, not `", words.front(), "`"),
+                 "usage: lockstep help [COMMAND]"};
+  return show_help(verbs, found, output);
 }
 
-ExitCode dispatch(const std::vector<Verb>& verbs, std::vector<std::string> words,
-                  const Common& common, const EnvironmentLookup& lookup, Output& output) {
+Result<void> check_colour(const std::string& choice) {
+  const std::vector<std::string> choices = {"auto", "always", "never"};
+  if (std::ranges::find(choices, choice) != choices.end()) return {};
+  return Error{
+      Code::kBadOptionValue,
+      choice.empty() ? "--color needs a value" : join_parts("--color has no choice `", choice, "`"),
+      join_parts("the choices are ", config::listed(choices))};
+}
+
+Result<ExitCode> dispatch(const std::vector<Verb>& verbs, std::vector<std::string> words,
+                          const Common& common, const EnvironmentLookup& lookup, Output& output) {
+  LS_TRY(check_colour(common.color));
   if (words.empty()) return common.version ? show_version(output) : show_help(verbs, {}, output);
   if (words.front() == "help") return words.erase(words.begin()), help_on(verbs, words, output);
-  const Result<Found> found = find_verb(verbs, words);
-  if (!found.ok()) return fail(output, found.error());
-  const Verb& verb = *found->verb;
-  if (common.help) return show_help(verbs, *found, output);
+  const Found found = LS_TRY(find_verb(verbs, words));
+  const Verb& verb = *found.verb;
+  if (common.help) return show_help(verbs, found, output);
   if (common.version) return show_version(output);
-  if (!verb.verbs.empty()) {
-    std::vector<std::string> names;
-    for (const Verb& inner : verb.verbs) names.push_back(inner.name);
-    return fail(output, Error{Code::kUnknownCommand,
-                              join_parts("`lockstep ", found->path, "` needs a command"),
-                              config::there_are(names)});
-  }
-  const Result<Args> args = parse_args(verb, found->path, words, lookup);
-  if (!args.ok()) return fail(output, args.error());
-  if (verb.run != nullptr) return verb.run(*args, output);
-  const auto engine = load_engine(join_parts("`lockstep ", found->path, "`"));
-  if (!engine.ok()) return fail(output, engine.error());
-  return ((*engine)->*verb.engine)(*args, output);
+  if (!verb.verbs.empty())
+    return Error{Code::kUnknownCommand, join_parts("`lockstep ", found.path, "` needs a command"),
+                 config::there_are(names_of(verb.verbs))};
+  const Args args = LS_TRY(parse_args(verb, found.path, words, lookup));
+  if (verb.run != nullptr) return verb.run(args, output);
+  const Engine* engine = LS_TRY(load_engine(join_parts("`lockstep ", found.path, "`")));
+  return (engine->*verb.engine)(args, output);
 }
 
-ExitCode bug(Output& output, const char* what) {
-  return fail(output, Error{Code::kBug, what,
-                            "this is a bug in Lockstep; please report it with the command line"});
+Error bug(const char* what) {
+  return {Code::kBug, what, "this is a bug in Lockstep; please report it with the command line"};
 }
 
-ExitCode guarded(const std::vector<Verb>& verbs, std::vector<std::string> words,
-                 const Common& common, const EnvironmentLookup& lookup, Output& output) {
+// What goes wrong, however it is told, is an Error.
+Result<ExitCode> guarded(const std::vector<Verb>& verbs, std::vector<std::string> words,
+                         const Common& common, const EnvironmentLookup& lookup, Output& output) {
   try {
     return dispatch(verbs, std::move(words), common, lookup, output);
   } catch (const WorldError& error) {
-    return fail(output, error.error());
+    return error.error();
   } catch (const std::bad_alloc&) {
-    return fail(output, Error{Code::kUnsuitableEnvironment, "out of memory", ""});
+    return Error{Code::kUnsuitableEnvironment, "out of memory", ""};
   } catch (const std::exception& error) {
-    return bug(output, error.what());
+    return bug(error.what());
   } catch (...) {
-    return bug(output, "an exception of unknown type");
+    return bug("an exception of unknown type");
   }
 }
 
@@ -125,15 +126,9 @@ ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> w
       // Long lines are hard to read, so a wide window is not filled with text.
       .width = std::clamp(columns == kNoWidth ? environment.width : columns, 40, 100),
       .table_width = columns};
-  const std::vector<std::string> choices = {"auto", "always", "never"};
-  if (common.color.empty())
-    return fail(output, Error{Code::kBadOptionValue, "--color needs a value",
-                              join_parts("the choices are ", config::listed(choices))});
-  if (std::ranges::find(choices, common.color) == choices.end())
-    return fail(output, Error{Code::kBadOptionValue,
-                              join_parts("--color has no choice `", common.color, "`"),
-                              join_parts("the choices are ", config::listed(choices))});
-  const ExitCode code = guarded(verbs, std::move(words), common, environment.lookup, output);
+  const Result<ExitCode> ended =
+      guarded(verbs, std::move(words), common, environment.lookup, output);
+  const ExitCode code = ended.ok() ? *ended : fail(output, ended.error());
   out.flush();
   if (!out.good() && code == ExitCode::kOk)
     return fail(output, Error{Code::kUnsuitableEnvironment, "writing the output failed",

@@ -15,17 +15,17 @@
 namespace lockstep::cli {
 
 struct Engine {
-  ExitCode (*train)(const Args& args, Output& output);
-  ExitCode (*verify)(const Args& args, Output& output);
-  ExitCode (*calibrate)(const Args& args, Output& output);
+  Result<ExitCode> (*train)(const Args& args, Output& output);
+  Result<ExitCode> (*verify)(const Args& args, Output& output);
+  Result<ExitCode> (*calibrate)(const Args& args, Output& output);
   std::span<const comm::Backend> (*backends)();
   std::vector<Finding> (*check)();  // what of it works on this machine
 };
 
 // The functions of that table, each in torch/run.cc of its verb.
-ExitCode run_train(const Args& args, Output& output);
-ExitCode run_verify(const Args& args, Output& output);
-ExitCode run_calibrate(const Args& args, Output& output);
+Result<ExitCode> run_train(const Args& args, Output& output);
+Result<ExitCode> run_verify(const Args& args, Output& output);
+Result<ExitCode> run_calibrate(const Args& args, Output& output);
 
 // For `user`, named in the error: a build without LibTorch has no engine, and the module or
 // LibTorch may fail to load. The engine lives as long as the process. Any thread.

@@ -14,8 +14,6 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kColorChoices = "auto, always or never";
-
 std::string more_help(const std::string& path) {
   return join_parts("`lockstep ", path, path.empty() ? "" : " ", "--help` lists what it takes");
 }
@@ -157,9 +155,8 @@ Result<Given> sort_words(const Verb& verb, const std::string& path,
       continue;
     }
     const bool is_option = !only_positionals && looks_like_option(words[at]);
-    const Result<void> taken = is_option ? take_option(verb, path, words, at, given)
-                                         : take_positional(verb, path, words[at], given);
-    if (!taken.ok()) return taken.error();
+    LS_TRY(is_option ? take_option(verb, path, words, at, given)
+                     : take_positional(verb, path, words[at], given));
   }
   return given;
 }
@@ -174,11 +171,12 @@ Result<void> set_from(const Option& option, std::vector<std::string> given,
   if (given.empty() && !option.env.empty())
     if (const auto text = lookup(option.env); text && !text->empty()) given = {*text};
   if (given.empty() && !option.initial.empty()) given = {option.initial};
-  for (const std::string& text : given)
-    if (const Result<void> good = check_value(option, text); !good.ok()) return good.error();
+  for (const std::string& text : given) LS_TRY(check_value(option, text));
   args.set(option.name, std::move(given));
   return {};
 }
+
+}  // namespace
 
 std::vector<std::string> names_of(const std::vector<Verb>& verbs) {
   std::vector<std::string> names;
@@ -186,16 +184,13 @@ std::vector<std::string> names_of(const std::vector<Verb>& verbs) {
   return names;
 }
 
-}  // namespace
-
 std::vector<Option> common_options() {
-  return {
-      flag("json", "Write one JSON object; errors too, on stderr"),
-      choice("color", "WHEN", {"auto", "always", "never"}, join_parts("Colour: ", kColorChoices))
-          .initially("auto")
-          .from_variable("NO_COLOR, CLICOLOR_FORCE"),
-      flag("help", "Show this help").short_name('h'),
-      flag("version", "Show the version").short_name('V')};
+  return {flag("json", "Write one JSON object; errors too, on stderr"),
+          choice("color", "WHEN", {"auto", "always", "never"}, "Colour: auto, always or never")
+              .initially("auto")
+              .from_variable("NO_COLOR, CLICOLOR_FORCE"),
+          flag("help", "Show this help").short_name('h'),
+          flag("version", "Show the version").short_name('V')};
 }
 
 Common take_common(std::vector<std::string>& words) {
@@ -252,17 +247,14 @@ Result<Found> find_verb(const std::vector<Verb>& verbs, std::vector<std::string>
 
 Result<Args> parse_args(const Verb& verb, const std::string& path,
                         const std::vector<std::string>& words, const EnvironmentLookup& lookup) {
-  const Result<Given> sorted = sort_words(verb, path, words);
-  if (!sorted.ok()) return sorted.error();
+  const Given sorted = LS_TRY(sort_words(verb, path, words));
   const auto values_of = [&](const std::string& name) {
-    const auto found = sorted->find(name);
-    return found == sorted->end() ? std::vector<std::string>{} : found->second;
+    const auto found = sorted.find(name);
+    return found == sorted.end() ? std::vector<std::string>{} : found->second;
   };
   Args args;
-  for (const Option& option : verb.options) {
-    const auto set = set_from(option, values_of(option.name), lookup, args);
-    if (!set.ok()) return set.error();
-  }
+  for (const Option& option : verb.options)
+    LS_TRY(set_from(option, values_of(option.name), lookup, args));
   for (const Positional& positional : verb.positionals) {
     std::vector<std::string> values = values_of(positional.name);
     if (values.empty() && positional.required)

@@ -41,6 +41,8 @@ struct Found {
 };
 Result<Found> find_verb(const std::vector<Verb>& verbs, std::vector<std::string>& words);
 
+std::vector<std::string> names_of(const std::vector<Verb>& verbs);
+
 // The arguments of one verb. `path` is used in messages.
 Result<Args> parse_args(const Verb& verb, const std::string& path,
                         const std::vector<std::string>& words, const EnvironmentLookup& lookup);

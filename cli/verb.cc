@@ -136,6 +136,9 @@ ExitCode fail(Output& output, const config::Report& report, std::string_view sub
   return ExitCode::kOk;
 }
 
-void print_json(Output& output, const Json& json) { output.out << json.dump(2) << '\n'; }
+ExitCode print_json(Output& output, const Json& json) {
+  output.out << json.dump(2) << '\n';
+  return ExitCode::kOk;
+}
 
 }  // namespace lockstep::cli

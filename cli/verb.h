@@ -25,6 +25,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/result.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/diagnostic.h"
 
@@ -161,17 +162,17 @@ struct Verb {
   std::vector<Positional> positionals = {};
   std::vector<Verb> verbs = {};  // of a verb like `config`; then it has no run function
   // One of the two; the engine's where it takes LibTorch.
-  ExitCode (*run)(const Args& args, Output& output) = nullptr;
-  ExitCode (*Engine::*engine)(const Args& args, Output& output) = nullptr;
+  Result<ExitCode> (*run)(const Args& args, Output& output) = nullptr;
+  Result<ExitCode> (*Engine::*engine)(const Args& args, Output& output) = nullptr;
 };
 
 // Report an error on output.err, as text or, with --json, as "lockstep.diagnostics/1"; return the
-// exit code that belongs to it. A verb writes `return fail(output, result.error());`.
+// exit code that belongs to it. Who runs a verb does so with the Error that it returns.
 ExitCode fail(Output& output, const Error& error);
 ExitCode fail(Output& output, const config::Report& report, std::string_view subject);
 
-// One JSON value, indented, and a line end on output.out. Verbs begin theirs with
+// One JSON value, indented, and a line end on output.out; returns kOk. Verbs begin theirs with
 // "schema": "lockstep.<verb>/1".
-void print_json(Output& output, const Json& json);
+ExitCode print_json(Output& output, const Json& json);
 
 }  // namespace lockstep::cli

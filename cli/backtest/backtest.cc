@@ -22,9 +22,7 @@ Result<std::vector<backtest::Exclusion>> rules_of(const Args& args) {
   std::string text = excluded_toml(), name = "excluded.toml";
   if (args.has("excluded")) {
     name = args.text("excluded");
-    auto read = read_text(name);
-    if (!read.ok()) return read.error();
-    text = *std::move(read);
+    text = LS_TRY(read_text(name));
   }
   config::Report report;
   const auto document =
@@ -98,31 +96,21 @@ void print_scores(Output& output, const Scores& scores) {
       excluded, unpriced);
 }
 
-ExitCode run_backtest(const Args& args, Output& output) {
+Result<ExitCode> run_backtest(const Args& args, Output& output) {
   const std::string name = args.text("FILE");
-  const auto text = read_text(name);
-  if (!text.ok()) return fail(output, text.error());
+  const auto text = LS_TRY(read_text(name));
   backtest::RunTable table;
-  if (const auto ok = backtest::read_runs(*text, table); !ok.ok()) return fail(output, ok.error());
-  const auto rules = rules_of(args);
-  if (!rules.ok()) return fail(output, rules.error());
-  const Scores scores = backtest::score(table, *rules);
-  if (args.has("svg"))
-    if (const auto ok = write_text(args.text("svg"), draw::scatter_svg(scatter_of(scores)));
-        !ok.ok())
-      return fail(output, ok.error());
+  LS_TRY(backtest::read_runs(text, table));
+  const auto rules = LS_TRY(rules_of(args));
+  const Scores scores = backtest::score(table, rules);
+  if (args.has("svg")) LS_TRY(write_text(args.text("svg"), draw::scatter_svg(scatter_of(scores))));
   if (args.has("report")) {
     const std::string shown = name.substr(name.find_last_of('/') + 1);
-    if (const auto ok = write_text(args.text("report"), accuracy_page(scores, shown)); !ok.ok())
-      return fail(output, ok.error());
+    LS_TRY(write_text(args.text("report"), accuracy_page(scores, shown)));
   }
-  if (args.has("rows"))
-    if (const auto ok = write_text(args.text("rows"), backtest::rows_csv(scores)); !ok.ok())
-      return fail(output, ok.error());
-  if (output.json)
-    print_json(output, to_json(scores));
-  else
-    print_scores(output, scores);
+  if (args.has("rows")) LS_TRY(write_text(args.text("rows"), backtest::rows_csv(scores)));
+  if (output.json) return print_json(output, to_json(scores));
+  print_scores(output, scores);
   return ExitCode::kOk;
 }
 

@@ -137,11 +137,10 @@ ExitCode run_processes(const Request& request, Output& output) {
   return is_rank() ? run_rank(*backend, request, output) : run_as_processes(request.ranks, output);
 }
 
-ExitCode run_bench_comm(const Args& args, Output& output) {
-  const Result<Request> request = read_request(args);
-  if (!request.ok()) return fail(output, request.error());
-  if (request->backend == "local") return run(nullptr, *request, output);
-  return run_processes(*request, output);
+Result<ExitCode> run_bench_comm(const Args& args, Output& output) {
+  const Request request = LS_TRY(read_request(args));
+  if (request.backend == "local") return run(nullptr, request, output);
+  return run_processes(request, output);
 }
 
 }  // namespace

@@ -72,12 +72,12 @@ Json head_json(const Checkpoint& of) {
                        {"torch", m.torch}});
 }
 
-ExitCode run_ls(const Args& args, Output& output) {
+Result<ExitCode> run_ls(const Args& args, Output& output) {
   const std::string folder = args.has("FOLDER") ? args.text("FOLDER") : ".";
   const std::vector<Listed> all = list_folder(folder);
   if (all.empty())
-    return fail(output, Error{Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
-                              "checkpoints are folders step-N in it"});
+    return Error{Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
+                 "checkpoints are folders step-N in it"};
   if (output.json) {
     Json list = Json::array();
     for (const Listed& one : all)
@@ -185,18 +185,14 @@ void print_card(Output& output, const Checkpoint& of) {
   print_facts(output, "running averages", m.state);
 }
 
-ExitCode run_checkpoint_show(const Args& args, Output& output) {
-  const Result<Checkpoint> opened =
-      checkpoint::open_at(files::real_disk(), args.text("CHECKPOINT"));
-  if (!opened.ok()) return fail(output, opened.error());
-  if (output.json) {
-    print_json(output, show_json(*opened));
-    return ExitCode::kOk;
-  }
-  print_card(output, *opened);
+Result<ExitCode> run_checkpoint_show(const Args& args, Output& output) {
+  const Checkpoint opened =
+      LS_TRY(checkpoint::open_at(files::real_disk(), args.text("CHECKPOINT")));
+  if (output.json) return print_json(output, show_json(opened));
+  print_card(output, opened);
   if (!args.flag("tensors")) return ExitCode::kOk;
   Rows rows = {{"tensor", "role", "type", "shape", "slices"}};
-  for (const TensorRecord& tensor : opened->manifest().tensors)
+  for (const TensorRecord& tensor : opened.manifest().tensors)
     rows.push_back({tensor.name, std::string(checkpoint::to_text(tensor.role)),
                     std::string(files::to_text(tensor.type)), files::shape_text(tensor.shape),
                     with_commas(static_cast<std::int64_t>(tensor.slices.size()))});
@@ -247,13 +243,13 @@ Verified verify_one(const std::string& path, Output& output) {
   return {path, opened->file_bytes(), clock.now().since_start, result};
 }
 
-ExitCode run_checkpoint_verify(const Args& args, Output& output) {
+Result<ExitCode> run_checkpoint_verify(const Args& args, Output& output) {
   const std::string path = args.text("PATH");
   std::vector<std::string> paths = {path};
   if (!checkpoint::is_checkpoint(path)) paths = checkpoint::candidates(files::real_disk(), path);
   if (paths.empty())
-    return fail(output, Error{Code::kNoCheckpoint, "there is no checkpoint in `" + path + "`",
-                              "checkpoints are folders step-N in it"});
+    return Error{Code::kNoCheckpoint, "there is no checkpoint in `" + path + "`",
+                 "checkpoints are folders step-N in it"};
   Json list = Json::array();
   bool all_whole = true;
   for (const std::string& each : paths) {
@@ -419,18 +415,16 @@ Json diff_json(const std::vector<FactRow>& facts, const std::vector<TensorDiffer
                        {"tensors", std::move(list)}});
 }
 
-ExitCode run_checkpoint_diff(const Args& args, Output& output) {
-  Result<Checkpoint> a = Checkpoint::open(args.text("A")), b = Checkpoint::open(args.text("B"));
-  if (!a.ok()) return fail(output, a.error());
-  if (!b.ok()) return fail(output, b.error());
-  const auto tensors = compare_tensors(*a, *b);
-  if (!tensors.ok()) return fail(output, tensors.error());
-  const auto facts = compare_facts(a->manifest(), b->manifest());
-  const bool same = facts.empty() && std::ranges::all_of(*tensors, &TensorDifference::is_equal);
+Result<ExitCode> run_checkpoint_diff(const Args& args, Output& output) {
+  Checkpoint a = LS_TRY(Checkpoint::open(args.text("A")));
+  Checkpoint b = LS_TRY(Checkpoint::open(args.text("B")));
+  const auto tensors = LS_TRY(compare_tensors(a, b));
+  const auto facts = compare_facts(a.manifest(), b.manifest());
+  const bool same = facts.empty() && std::ranges::all_of(tensors, &TensorDifference::is_equal);
   if (output.json)
-    print_json(output, diff_json(facts, *tensors, same));
+    print_json(output, diff_json(facts, tensors, same));
   else
-    print_diff(output, facts, *tensors);
+    print_diff(output, facts, tensors);
   return same ? ExitCode::kOk : ExitCode::kCheckFailed;
 }
 

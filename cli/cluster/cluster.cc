@@ -160,34 +160,29 @@ ExitCode list_devices(Output& output) {
 ExitCode list_cluster_fields(Output& output) {
   const config::FieldTable& file = cluster::cluster_fields();
   const config::FieldTable& tier = cluster::tier_fields();
-  if (output.json) {
-    print_json(output, Json::object({{"schema", "lockstep.cluster-fields/1"},
-                                     {"cluster", config::fields_json(file)},
-                                     {"tier", config::fields_json(tier)}}));
-  } else {
-    output.out << config::fields_text(file, output.width) << "\nIn each [[tier]]:\n\n"
-               << config::fields_text(tier, output.width);
-  }
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.cluster-fields/1"},
+                                            {"cluster", config::fields_json(file)},
+                                            {"tier", config::fields_json(tier)}}));
+  output.out << config::fields_text(file, output.width) << "\nIn each [[tier]]:\n\n"
+             << config::fields_text(tier, output.width);
   return ExitCode::kOk;
 }
 
-ExitCode run_cluster(const Args& args, Output& output) {
+Result<ExitCode> run_cluster(const Args& args, Output& output) {
   if (const auto error = alone(args, {"fields", "CLUSTER"})) return fail(output, *error);
   if (args.flag("list")) return list_devices(output);
   if (args.flag("fields")) return list_cluster_fields(output);
   if (!args.has("CLUSTER"))
-    return fail(output, Error{Code::kBadOptionValue, "no cluster was named",
-                              "name one, for example `lockstep cluster h100:64`; `lockstep "
-                              "cluster --list` shows the known devices"});
+    return Error{Code::kBadOptionValue, "no cluster was named",
+                 "name one, for example `lockstep cluster h100:64`; `lockstep "
+                 "cluster --list` shows the known devices"};
   const std::string text = args.text("CLUSTER");
   config::Report report;
   const auto found = cluster::find_cluster(text, report);
   if (!found) return fail(output, report, text);
-  if (output.json) {
-    print_json(output, cluster_json(*found));
-  } else {
-    print_card(output.out, *found);
-  }
+  if (output.json) return print_json(output, cluster_json(*found));
+  print_card(output.out, *found);
   return ExitCode::kOk;
 }
 

@@ -38,19 +38,17 @@ Json to_json(const spec::Spec& spec) {
                        {"microbatches", spec.num_microbatches()}});
 }
 
-ExitCode run_check(const Args& args, Output& output) {
+Result<ExitCode> run_check(const Args& args, Output& output) {
   config::Report report;
   const auto document = load_run(args, report);
   const auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
-  if (output.json) {
-    print_json(output, Json::object({{"schema", "lockstep.config.check/1"},
-                                     {"file", args.text("FILE")},
-                                     {"ok", true},
-                                     {"warnings", *report.json("").find("diagnostics")},
-                                     {"spec", to_json(*spec)}}));
-    return ExitCode::kOk;
-  }
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.config.check/1"},
+                                            {"file", args.text("FILE")},
+                                            {"ok", true},
+                                            {"warnings", *report.json("").find("diagnostics")},
+                                            {"spec", to_json(*spec)}}));
   output.err << report.text(subject_of(args), output.err_colour);
   output.out << args.text("FILE") << " is valid\n" << to_text(*spec) << '\n';
   return ExitCode::kOk;
@@ -133,7 +131,7 @@ void show_text(const std::vector<Shown>& shown, const config::Sources& sources, 
   }
 }
 
-ExitCode run_show(const Args& args, Output& output) {
+Result<ExitCode> run_show(const Args& args, Output& output) {
   config::Report report;
   const auto document = load_run(args, report);
   if (document && args.has("FILE")) config::check(*document, spec::run_fields(), report);
@@ -155,7 +153,7 @@ ExitCode run_show(const Args& args, Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode print_run_fields(const Args& args, Output& output) {
+Result<ExitCode> print_run_fields(const Args& args, Output& output) {
   const config::FieldTable& table = spec::run_fields();
   std::vector<config::Field> chosen;
   const std::string key = args.has("KEY") ? args.text("KEY") : "";
@@ -172,15 +170,14 @@ ExitCode print_run_fields(const Args& args, Output& output) {
   }
   if (chosen.empty()) {
     const std::string advice = config::did_you_mean(key, names);
-    return fail(output, Error{Code::kUnknownKey, join_parts("no key or table `", key, "`"),
-                              advice.empty() ? "`lockstep config fields` lists all" : advice});
+    return Error{Code::kUnknownKey, join_parts("no key or table `", key, "`"),
+                 advice.empty() ? "`lockstep config fields` lists all" : advice};
   }
   const config::FieldTable shown(table.what(), std::move(chosen));
   if (output.json)
-    print_json(output, Json::object({{"schema", "lockstep.config.fields/1"},
-                                     {"fields", config::fields_json(shown)}}));
-  else
-    output.out << config::fields_text(shown, output.width);
+    return print_json(output, Json::object({{"schema", "lockstep.config.fields/1"},
+                                            {"fields", config::fields_json(shown)}}));
+  output.out << config::fields_text(shown, output.width);
   return ExitCode::kOk;
 }
 

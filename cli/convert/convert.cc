@@ -76,14 +76,12 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > kMost ? join_parts(text, " and ", names.size() - kMost, " more") : text;
 }
 
-ExitCode import(const std::string& from, const std::string& to, Output& output) {
+Result<ExitCode> import(const std::string& from, const std::string& to, Output& output) {
   config::Report report;
   const auto directory = hf::open_directory(from, report);
   if (!directory) return fail(output, report, from);
-  const Result<hf::Imported> made =
-      hf::write_checkpoint(*directory, files::real_disk(), to, LOCKSTEP_VERSION);
-  if (!made.ok()) return fail(output, made.error());
-  const hf::Imported& done = *made;
+  const hf::Imported done =
+      LS_TRY(hf::write_checkpoint(*directory, files::real_disk(), to, LOCKSTEP_VERSION));
   Told told("checkpoint");
   tell_model(directory->config.model, directory->model_type, count(directory->model).total, told);
   told.row("read",
@@ -121,77 +119,69 @@ Result<DType> stored_type(const Args& args, const hf::CheckpointSource& source) 
   return source.type() == DType::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
-ExitCode export_to(const Args& args, const std::string& from, const std::string& to,
-                   Output& output) {
-  Result<checkpoint::Checkpoint> opened = checkpoint::open_at(files::real_disk(), from);
-  if (!opened.ok()) return fail(output, opened.error());
-  const std::string path = opened->path();
-  Result<hf::CheckpointSource> source = hf::CheckpointSource::open(*std::move(opened));
-  if (!source.ok()) return fail(output, source.error());
-  const Result<DType> stored = stored_type(args, *source);
-  if (!stored.ok()) return fail(output, stored.error());
-  ModelConfig model = source->model();
+Result<ExitCode> export_to(const Args& args, const std::string& from, const std::string& to,
+                           Output& output) {
+  checkpoint::Checkpoint opened = LS_TRY(checkpoint::open_at(files::real_disk(), from));
+  const std::string path = opened.path();
+  hf::CheckpointSource source = LS_TRY(hf::CheckpointSource::open(std::move(opened)));
+  const DType stored = LS_TRY(stored_type(args, source));
+  ModelConfig model = source.model();
   model.name = last_name(to);
-  Result<Json> config = hf::config_json(model, *stored);
-  if (!config.ok()) return fail(output, config.error());
+  Json config = LS_TRY(hf::config_json(model, stored));
   hf::TokenizerFiles tokenizer;
   if (args.has("tokenizer")) {
-    Result<hf::TokenizerFiles> found = hf::tokenizer_files(args.text("tokenizer"));
-    if (!found.ok()) return fail(output, found.error());
-    tokenizer = *std::move(found);
-    for (const auto& [key, token] : tokenizer.special.members()) config->set(key, token);
+    tokenizer = LS_TRY(hf::tokenizer_files(args.text("tokenizer")));
+    for (const auto& [key, token] : tokenizer.special.members()) config.set(key, token);
   }
   const model::Model described = *model::describe(model);
-  const auto done = hf::write_directory(
-      described, *config, *source, files::real_disk(), to,
-      {*stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000}, tokenizer.paths});
-  if (!done.ok()) return fail(output, done.error());
+  const auto done = LS_TRY(hf::write_directory(
+      described, config, source, files::real_disk(), to,
+      {stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000}, tokenizer.paths}));
   Told told("huggingface");
-  tell_model(model, config->find("model_type")->as_text(), done->parameters, told);
-  told.row("read", join_parts(path, ", after step ", with_commas(source->manifest().step)));
-  told.row("written", join_parts(to, ": config.json, ", counted(done->tensors, "tensor"), " in ",
-                                 counted(done->files, "file"), ", ", to_text(*stored), ", ",
-                                 to_text(done->bytes)));
+  tell_model(model, config.find("model_type")->as_text(), done.parameters, told);
+  told.row("read", join_parts(path, ", after step ", with_commas(source.manifest().step)));
+  told.row("written", join_parts(to, ": config.json, ", counted(done.tensors, "tensor"), " in ",
+                                 counted(done.files, "file"), ", ", to_text(stored), ", ",
+                                 to_text(done.bytes)));
   if (!tokenizer.paths.empty())
     told.row("", join_parts(counted(static_cast<std::int64_t>(tokenizer.paths.size()), "file"),
                             " of the tokenizer in ", args.text("tokenizer")));
   else
     told.row("note", "it has no tokenizer; --tokenizer DIR copies one");
-  const bool rounds = size_of(*stored) < size_of(source->type());
+  const bool rounds = size_of(stored) < size_of(source.type());
   if (rounds)
-    told.row("note", join_parts("weights were rounded from ", to_text(source->type()), " to ",
-                                to_text(*stored)));
+    told.row("note", join_parts("weights were rounded from ", to_text(source.type()), " to ",
+                                to_text(stored)));
   told.set("checkpoint", path);
-  told.set("step", source->manifest().step);
+  told.set("step", source.manifest().step);
   told.set("directory", to);
-  told.set("dtype", to_text(*stored));
+  told.set("dtype", to_text(stored));
   told.set("rounded", rounds);
-  told.set("tensors", done->tensors);
-  told.set("files", done->files);
-  told.set("bytes", done->bytes.value);
+  told.set("tensors", done.tensors);
+  told.set("files", done.files);
+  told.set("bytes", done.bytes.value);
   return told.print(output, "In Python:\n\n  AutoModelForCausalLM.from_pretrained(\"" + to + "\")");
 }
 
-ExitCode run_convert(const Args& args, Output& output) {
+Result<ExitCode> run_convert(const Args& args, Output& output) {
   const std::string from = args.text("FROM");
   const std::string to = args.text("TO");
   const bool is_directory = exists(from + "/config.json");
   if (!exists(from))
-    return fail(output,
-                Error{Code::kFileUnreadable, "cannot read `" + from + "`: it is not there", ""});
+    return Error{Code::kFileUnreadable, "cannot read `" + from + "`: it is not there", ""};
   if (exists(to))
-    return fail(output, conflict("`" + to + "` exists already, and nothing is overwritten",
-                                 "give another name, or remove it"));
+    return conflict("`" + to + "` exists already, and nothing is overwritten",
+                    "give another name, or remove it");
   if (!is_directory) return export_to(args, from, to, output);
   if (checkpoint::is_checkpoint(from))
-    return fail(output, conflict("`" + from + "` has a config.json and a MANIFEST.json",
-                                 "keep Hugging Face directories and checkpoints apart"));
+    return conflict("`" + from + "` has a config.json and a MANIFEST.json",
+                    "keep Hugging Face directories and checkpoints apart");
   for (const char* option : {"dtype", "shard", "tokenizer"})
     if (args.has(option))
-      return fail(output, conflict(join_parts("--", option, " is for writing a Hugging Face ",
-                                              "directory, but `", from, "` is one"),
-                                   "leave it out: a checkpoint keeps the types of the tensors it "
-                                   "is made of, in one file"));
+      return conflict(join_parts("--", option, " is for writing a Hugging Face ",
+                                 "directory, but `", from, "` is one"),
+                      "leave it out: a checkpoint keeps the types of the tensors it "
+                      "is made of, in one file");
   return import(from, to, output);
 }
 

@@ -88,19 +88,18 @@ Json to_json(const TokenFile& file) {
                        {"first_tokens", Json::list(first_tokens(file))}});
 }
 
-ExitCode run_inspect(const Args& args, Output& output) {
+Result<ExitCode> run_inspect(const Args& args, Output& output) {
   Json files = Json::array();
   bool is_first = true;
   for (const std::string& name : args.texts("FILE")) {
-    const Result<TokenFile> file = TokenFile::open(name);
-    if (!file.ok()) return fail(output, file.error());
+    const TokenFile file = LS_TRY(TokenFile::open(name));
     if (output.json) {
-      files.push(to_json(*file));
+      files.push(to_json(file));
       continue;
     }
     output.out << (is_first ? "" : "\n");
     is_first = false;
-    print(*file, output);
+    print(file, output);
   }
   if (output.json)
     print_json(output,
@@ -189,7 +188,7 @@ Json to_json(const Checked& checked, const data::ScanWish& wish) {
                        {"problems", Json::list(problems_of(checked, wish))}});
 }
 
-ExitCode run_verify(const Args& args, Output& output) {
+Result<ExitCode> run_verify(const Args& args, Output& output) {
   data::ScanWish wish;
   if (args.has("vocab")) wish.vocab = args.integer("vocab");
   if (args.has("end")) wish.end = args.integer("end");
@@ -247,7 +246,7 @@ Result<void> feed(std::istream& in, const std::string& name, data::ByteDocuments
     if (const auto odd = std::ranges::find_if(text, is_of_no_text); odd != text.end())
       return unreadable(join_parts("`", name, "` is no text: byte ", before + (odd - text.begin()),
                                    strf(" is 0x%02x", static_cast<unsigned char>(*odd))));
-    if (auto done = documents.feed(text); !done.ok()) return done;
+    LS_TRY(documents.feed(text));
     before += in.gcount();
   }
   if (in.bad()) return unreadable(join_parts("cannot read `", name, "`: reading failed"));
@@ -275,7 +274,7 @@ std::optional<Error> taken(const std::string& prefix) {
   return std::nullopt;
 }
 
-ExitCode run_text(const Args& args, Output& output) {
+Result<ExitCode> run_text(const Args& args, Output& output) {
   const std::string prefix = args.text("out");
   if (!args.flag("overwrite"))
     if (const auto error = taken(prefix)) return fail(output, *error);
@@ -289,21 +288,18 @@ ExitCode run_text(const Args& args, Output& output) {
         is_empty = false;
         return writer.add(tokens);
       });
-  for (const std::string& name : names)
-    if (const auto done = feed_file(name, documents); !done.ok()) return fail(output, done.error());
+  for (const std::string& name : names) LS_TRY(feed_file(name, documents));
   if (is_empty)
-    return fail(output, unreadable(join_parts("there is no text in `", names[0], "`",
-                                              names.size() > 1 ? " and the others" : "")));
+    return unreadable(join_parts("there is no text in `", names[0], "`",
+                                 names.size() > 1 ? " and the others" : ""));
   const data::Written written = writer.finish();
-  if (output.json) {
-    print_json(output, Json::object({{"schema", "lockstep.data.from-text/1"},
-                                     {"prefix", prefix},
-                                     {"documents", written.documents},
-                                     {"tokens", written.tokens},
-                                     {"vocab", data::kByteVocab},
-                                     {"end", data::kByteEnd}}));
-    return ExitCode::kOk;
-  }
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.data.from-text/1"},
+                                            {"prefix", prefix},
+                                            {"documents", written.documents},
+                                            {"tokens", written.tokens},
+                                            {"vocab", data::kByteVocab},
+                                            {"end", data::kByteEnd}}));
   output.out << "wrote " << prefix << ".bin and " << prefix
              << ".idx: " << counted(written.documents, "document") << ", "
              << counted(written.tokens, "token") << " below " << data::kByteVocab << ", "

@@ -95,21 +95,19 @@ Json to_json(const Laid& laid) {
                         })}});
 }
 
-ExitCode run_blend(const Args& args, Output& output) {
+Result<ExitCode> run_blend(const Args& args, Output& output) {
   ExitCode code = ExitCode::kOk;
   const auto spec = load_run_with_data(args, output, code);
   if (!spec) return code;
   const std::vector<Laid> all = lay_out(*spec);
   if (!all[0].tokens.ok()) return fail(output, all[0].tokens.error());
-  if (output.json) {
-    print_json(output,
-               Json::object(
-                   {{"schema", "lockstep.data.blend/1"},
-                    {"seq", spec->batch.seq},
-                    {"seed", spec->data.seed},
-                    {"splits", Json::list(all, [](const Laid& laid) { return to_json(laid); })}}));
-    return ExitCode::kOk;
-  }
+  if (output.json)
+    return print_json(
+        output, Json::object(
+                    {{"schema", "lockstep.data.blend/1"},
+                     {"seq", spec->batch.seq},
+                     {"seed", spec->data.seed},
+                     {"splits", Json::list(all, [](const Laid& laid) { return to_json(laid); })}}));
   for (const Laid& laid : all) {
     if (&laid != all.data()) output.out << "\n";
     if (laid.tokens.ok())
@@ -147,27 +145,26 @@ void print(std::int64_t sample, const std::vector<std::int64_t>& text, Output& o
   output.out << line << "\n";
 }
 
-ExitCode run_sample(const Args& args, Output& output) {
+Result<ExitCode> run_sample(const Args& args, Output& output) {
   ExitCode code = ExitCode::kOk;
   const auto spec = load_run_with_data(args, output, code);
   if (!spec) return code;
   const Split split = split_of(args.text("split"));
   const auto tokens =
-      CorpusTokens::open(spec->data, split,
-                         {.seq = spec->batch.seq,
-                          .samples = split == Split::kTrain ? spec::num_samples(*spec) : 0,
-                          .vocab = spec->model.vocab});
-  if (!tokens.ok()) return fail(output, tokens.error());
-  const std::int64_t first = args.integer("first"), all = (*tokens)->samples();
+      LS_TRY(CorpusTokens::open(spec->data, split,
+                                {.seq = spec->batch.seq,
+                                 .samples = split == Split::kTrain ? spec::num_samples(*spec) : 0,
+                                 .vocab = spec->model.vocab}));
+  const std::int64_t first = args.integer("first"), all = tokens->samples();
   if (first >= all)
-    return fail(output, Error{Code::kBadOptionValue,
-                              join_parts("there is no sample ", with_commas(first), ": the ",
-                                         to_text(split), " split has ", with_commas(all)),
-                              join_parts("give --first from 0 to ", all - 1)});
+    return Error{Code::kBadOptionValue,
+                 join_parts("there is no sample ", with_commas(first), ": the ", to_text(split),
+                            " split has ", with_commas(all)),
+                 join_parts("give --first from 0 to ", all - 1)};
   const std::int64_t end = std::min(all, first + args.integer("count"));
   Json samples = Json::array();
   for (std::int64_t sample = first; sample < end; ++sample) {
-    const auto text = text_of(**tokens, sample, spec->batch.seq);
+    const auto text = text_of(*tokens, sample, spec->batch.seq);
     if (!output.json) {
       print(sample, text, output);
       continue;

@@ -101,7 +101,7 @@ void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& o
                                     })}}));
 }
 
-ExitCode run_doctor(const Args& /*args*/, Output& output) {
+Result<ExitCode> run_doctor(const Args& /*args*/, Output& output) {
   std::vector<Finding> findings = check_machine();
   findings.push_back(check_local());
   for (Finding& finding : check_torch()) findings.push_back(std::move(finding));

@@ -41,24 +41,23 @@ ExitCode list_codes(Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode run_explain(const Args& args, Output& output) {
+Result<ExitCode> run_explain(const Args& args, Output& output) {
   if (!args.has("CODE")) return list_codes(output);
   const std::string text = args.text("CODE");
   const std::optional<Code> code = parse_code(text);
   for (const CodeRow& row : code_table()) {
     if (row.code != code) continue;
     if (output.json)
-      print_json(output, Json::object({{"schema", "lockstep.explain/1"},
-                                       {"codes", Json::array({to_json(row)})}}));
-    else
-      print_page(row, output);
+      return print_json(output, Json::object({{"schema", "lockstep.explain/1"},
+                                              {"codes", Json::array({to_json(row)})}}));
+    print_page(row, output);
     return ExitCode::kOk;
   }
   std::vector<std::string> known;
   for (const CodeRow& row : code_table()) known.push_back(to_text(row.code));
   const std::string advice = config::did_you_mean(text, known);
-  return fail(output, Error{Code::kBadOptionValue, join_parts("no error code `", text, "`"),
-                            advice.empty() ? "`lockstep explain` lists all codes" : advice});
+  return Error{Code::kBadOptionValue, join_parts("no error code `", text, "`"),
+               advice.empty() ? "`lockstep explain` lists all codes" : advice};
 }
 
 }  // namespace

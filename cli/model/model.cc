@@ -247,16 +247,15 @@ Json model_json(const Model& model, std::int64_t seq) {
        {"state_bytes_f32_grads", states(DType::kF32)}});
 }
 
-ExitCode list_models(Output& output) {
+Result<ExitCode> list_models(Output& output) {
   Rows rows = {
       {"model", "family", "parameters", "active", "layers", "hidden", "heads", "positions", ""}};
   Json models = Json::array();
   constexpr int kWidthWithSources = 130;
   for (const model::CatalogRow& row : model::catalog()) {
     const ModelConfig& c = row.config;
-    const Result<Model> model = describe(c);
-    if (!model.ok()) return fail(output, model.error());
-    const ParamCount all = count(*model);
+    const Model model = LS_TRY(describe(c));
+    const ParamCount all = count(model);
     models.push(Json::object({{"name", c.name},
                               {"also", Json::list(row.also)},
                               {"family", to_text(c.family)},
@@ -272,51 +271,44 @@ ExitCode list_models(Output& output) {
                     output.table_width >= kWidthWithSources ? std::string(row.source) : ""});
   }
   if (output.json)
-    print_json(output,
-               Json::object({{"schema", "lockstep.model-list/1"}, {"models", std::move(models)}}));
-  else
-    print_table(output.out, rows, "llrrrrrrl");
+    return print_json(
+        output, Json::object({{"schema", "lockstep.model-list/1"}, {"models", std::move(models)}}));
+  print_table(output.out, rows, "llrrrrrrl");
   return ExitCode::kOk;
 }
 
 ExitCode list_fields(Output& output) {
-  if (output.json)
-    print_json(output, config::fields_json(model::model_fields()));
-  else
-    output.out << config::fields_text(model::model_fields(), output.width);
+  if (output.json) return print_json(output, config::fields_json(model::model_fields()));
+  output.out << config::fields_text(model::model_fields(), output.width);
   return ExitCode::kOk;
 }
 
-ExitCode run_model(const Args& args, Output& output) {
+Result<ExitCode> run_model(const Args& args, Output& output) {
   if (const auto error = alone(args, {"fields", "seq", "MODEL"})) return fail(output, *error);
   if (args.flag("list")) return list_models(output);
   if (args.flag("fields")) return list_fields(output);
   if (!args.has("MODEL"))
-    return fail(output, Error{Code::kBadOptionValue, "no model was named",
-                              "name one, for example `lockstep model llama3-8b`; `lockstep model "
-                              "--list` shows the known ones"});
+    return Error{Code::kBadOptionValue, "no model was named",
+                 "name one, for example `lockstep model llama3-8b`; `lockstep model "
+                 "--list` shows the known ones"};
   const std::string name = args.text("MODEL");
   config::Report report;
   const std::optional<ModelConfig> config = model::find_model(name, report);
   if (!config) return fail(output, report, name);
-  const Result<Model> model = describe(*config);
-  if (!model.ok()) return fail(output, model.error());
+  const Model model = LS_TRY(describe(*config));
   const std::int64_t seq =
       args.has("seq") ? args.integer("seq") : std::min(config->max_positions, kLongestDefaultSeq);
-  if (output.json) {
-    print_json(output, model_json(*model, seq));
-    return ExitCode::kOk;
-  }
-  const ParamCount all = count(*model);
+  if (output.json) return print_json(output, model_json(model, seq));
+  const ParamCount all = count(model);
   output.out << output.paint(style::kBold, config->name) << ": " << billions(all.total)
              << " parameters";
   if (all.active != all.total) output.out << ", " << billions(all.active) << " active per token";
   output.out << "\n\n";
   print_shape(output.out, *config);
   output.out << "\n";
-  print_parameters(output.out, *model);
+  print_parameters(output.out, model);
   output.out << "\n";
-  print_costs(output.out, *model, seq);
+  print_costs(output.out, model, seq);
   return ExitCode::kOk;
 }
 

@@ -27,16 +27,14 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
   for (const planner::Framework& framework : planner::frameworks()) {
     if (framework.name != args.text("emit")) continue;
     const planner::Emitted made = framework.emit(job);
-    if (output.json) {
-      print_json(output, Json::object({{"schema", "lockstep.plan-emit/1"},
-                                       {"framework", framework.name},
-                                       {"layout", to_text(job.layout)},
-                                       {"written", to_text(made.layout)},
-                                       {"text", made.text},
-                                       {"missing", Json::list(made.missing)},
-                                       {"notes", Json::list(made.notes)}}));
-      return ExitCode::kOk;
-    }
+    if (output.json)
+      return print_json(output, Json::object({{"schema", "lockstep.plan-emit/1"},
+                                              {"framework", framework.name},
+                                              {"layout", to_text(job.layout)},
+                                              {"written", to_text(made.layout)},
+                                              {"text", made.text},
+                                              {"missing", Json::list(made.missing)},
+                                              {"notes", Json::list(made.notes)}}));
     output.out << made.text;
     output.err << "layout: " << to_text(job.layout) << "\n";
     for (const std::string& one : made.missing) output.err << "cannot express: " << one << "\n";
@@ -54,10 +52,7 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
 
 ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                Output& output) {
-  if (output.json) {
-    print_json(output, plan_json(args, request, answer));
-    return ExitCode::kOk;
-  }
+  if (output.json) return print_json(output, plan_json(args, request, answer));
   print_plan(args, request, answer, output);
   if (args.flag("memory")) print_memory(answer, output);
   if (args.flag("explain")) print_explanation(request, answer, output);
@@ -65,26 +60,22 @@ ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& a
   return ExitCode::kOk;
 }
 
-ExitCode run_plan(const Args& args, Output& output) {
+Result<ExitCode> run_plan(const Args& args, Output& output) {
   config::Report report;
   PlanRequest request;
   const bool can_be_read = read_plan_request(args, request, report);
   if (!can_be_read || !report.ok()) return fail(output, report, subject_of(args));
   PlanAnswer answer;
   answer_plan(args, request, answer);
-  if (answer.refused) return fail(output, *answer.refused);
+  if (answer.refused) return *answer.refused;
   if (answer.rows.empty()) {
     fail(output, nothing_found(request, answer));
     return ExitCode::kCheckFailed;
   }
   const PlanRow& best = answer.rows.front();
-  if (args.has("svg"))
-    if (const auto written = write_text(args.text("svg"), memory_svg(request, best)); !written.ok())
-      return fail(output, written.error());
-  if (args.has("out")) {
-    const auto written = write_text(args.text("out"), run_json(args, request, best).dump(2) + "\n");
-    if (!written.ok()) return fail(output, written.error());
-  }
+  if (args.has("svg")) LS_TRY(write_text(args.text("svg"), memory_svg(request, best)));
+  if (args.has("out"))
+    LS_TRY(write_text(args.text("out"), run_json(args, request, best).dump(2) + "\n"));
   const ExitCode code =
       args.has("emit") ? emit(args, request, best, output) : print(args, request, answer, output);
   return best.finalist.priced.price.fits ? code : ExitCode::kCheckFailed;

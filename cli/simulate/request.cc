@@ -385,15 +385,11 @@ class SimulateReader {
 }  // namespace
 
 Result<CalibrationFile> read_calibration_for(const std::string& name, const spec::Spec& spec) {
-  const Result<std::string> text = read_text(name);
-  if (!text.ok()) return text.error();
-  Result<cost::Calibration> read = cost::read_calibration(*text, name);
-  if (!read.ok()) return read.error();
-  const auto same =
-      check_same(read->print, cost::fingerprint(spec.model, spec::step_sizes(spec).unit), name,
-                 "make one for this run with lockstep calibrate");
-  if (!same.ok()) return same.error();
-  return CalibrationFile{name, *std::move(read)};
+  const std::string text = LS_TRY(read_text(name));
+  cost::Calibration read = LS_TRY(cost::read_calibration(text, name));
+  LS_TRY(check_same(read.print, cost::fingerprint(spec.model, spec::step_sizes(spec).unit), name,
+                    "make one for this run with lockstep calibrate"));
+  return CalibrationFile{name, std::move(read)};
 }
 
 SimulateRequest request_of(const spec::Spec& spec) {

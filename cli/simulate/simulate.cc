@@ -117,8 +117,9 @@ class Report {
       : request_(request), timing_(timing), result_(result), output_(output) {}
 
   void print() const {
-    if (output_.json) return print_json(output_, json());
-    if (request_.compares)
+    if (output_.json)
+      print_json(output_, json());
+    else if (request_.compares)
       print_table_of_all();
     else
       print_one(result_.timed.front());
@@ -385,15 +386,14 @@ Error with_help(Error error, const Args& args) {
   return error;
 }
 
-ExitCode run_simulate(const Args& args, Output& output) {
+Result<ExitCode> run_simulate(const Args& args, Output& output) {
   config::Report report;
   const auto request = read_simulate_request(args, report);
   if (!request) return fail(output, report, subject_of(args));
-  const auto timing = Timing::create(*request);
-  if (!timing.ok()) return fail(output, timing.error());
+  const auto timing = LS_TRY(Timing::create(*request));
   SimulateResult result;
   for (const ScheduleCandidate& candidate : request->candidates) {
-    auto timed = timing->time(candidate);
+    auto timed = timing.time(candidate);
     if (timed.ok())
       result.timed.push_back(*std::move(timed));
     else if (request->is_all)
@@ -404,11 +404,9 @@ ExitCode run_simulate(const Args& args, Output& output) {
   if (!report.ok()) return fail(output, report, subject_of(args));
   const bool is_over = !request->compares && request->memory_cap &&
                        result.timed.front().max_peak() > *request->memory_cap;
-  if (is_over) return over_the_cap(*request, *timing, result.timed.front(), output);
-  if (!request->compares)
-    if (const auto written = write_files(*request, result); !written.ok())
-      return fail(output, written.error());
-  print_simulation(*request, *timing, result, output);
+  if (is_over) return over_the_cap(*request, timing, result.timed.front(), output);
+  if (!request->compares) LS_TRY(write_files(*request, result));
+  print_simulation(*request, timing, result, output);
   return ExitCode::kOk;
 }
 

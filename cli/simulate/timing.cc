@@ -286,9 +286,7 @@ bool Timed::splits_backward() const {
 Result<Timing> Timing::create(const SimulateRequest& request) {
   Timing timing(request);
   if (!request.spec) return timing;
-  Result<model::Model> model = model::describe(request.spec->model);
-  if (!model.ok()) return model.error();
-  timing.model_ = *std::move(model);
+  timing.model_ = LS_TRY(model::describe(request.spec->model));
   timing.no_bytes_ = why_no_bytes(*request.spec);
   if (request.calibration && !timing.no_bytes_.empty())
     return Error{Code::kNotRunYet,
@@ -328,7 +326,7 @@ Result<Timed> Timing::searched(const ScheduleCandidate& candidate) const {
   std::vector<StageWorkload> works;
   for (const int chunks : candidate.chunks ? std::vector{*candidate.chunks} : std::vector{1, 2}) {
     const pipeline::Shape shape = {request_.coords, chunks, request_.microbatches};
-    if (auto usable = check_shape(shape); !usable.ok()) return usable.error();
+    LS_TRY(check_shape(shape));
     if (auto enough = check_layers(shape); !enough.ok()) {
       if (chunks == 1 || candidate.chunks) return enough.error();
       continue;
@@ -340,12 +338,10 @@ Result<Timed> Timing::searched(const ScheduleCandidate& candidate) const {
   const double ticks = works.back().ticks;
   for (std::size_t i = 0; i < works.size(); ++i)
     search.options[i].costs = in_ticks(std::move(works[i].costs), ticks / works[i].ticks);
-  const Result<pipeline::AutoChoice> choice = pipeline::auto_schedule(search);
-  if (!choice.ok()) return choice.error();
-  Result<Timed> found = timed(choice->schedule);
-  if (!found.ok()) return found;
-  found->origin = join_parts(choice->origin, ", under a cap of ", strf("%g", auto_cap(request_)));
-  if (!request_.spec && !request_.step) found->lower_bound = in_units(choice->lower_bound, ticks);
+  const pipeline::AutoChoice choice = LS_TRY(pipeline::auto_schedule(search));
+  Timed found = LS_TRY(timed(choice.schedule));
+  found.origin = join_parts(choice.origin, ", under a cap of ", strf("%g", auto_cap(request_)));
+  if (!request_.spec && !request_.step) found.lower_bound = in_units(choice.lower_bound, ticks);
   return found;
 }
 
@@ -368,20 +364,17 @@ Result<Timed> Timing::timed(Schedule order) const {
 }
 
 Result<Timed> Timing::given(const ScheduleCandidate& candidate) const {
-  Result<Schedule> order = order_of(candidate);
-  if (!order.ok()) return order.error();
-  if (request_.refill) order = refilled(*order);
-  if (!order.ok()) return order.error();
-  return timed(*std::move(order));
+  Schedule order = LS_TRY(order_of(candidate));
+  if (request_.refill) order = LS_TRY(refilled(order));
+  return timed(std::move(order));
 }
 
 Result<Timed> Timing::time(const ScheduleCandidate& candidate) const {
   const bool is_auto = candidate.kind == ScheduleCandidate::Kind::kAuto;
-  Result<Timed> made = is_auto ? searched(candidate) : given(candidate);
-  if (!made.ok()) return made.error();
-  made->name = candidate.name;
-  made->is_run = candidate.kind == ScheduleCandidate::Kind::kNamed && !request_.refill;
-  made->figure.title = candidate.name + (request_.refill && !is_auto ? ", refilled" : "");
+  Timed made = LS_TRY(is_auto ? searched(candidate) : given(candidate));
+  made.name = candidate.name;
+  made.is_run = candidate.kind == ScheduleCandidate::Kind::kNamed && !request_.refill;
+  made.figure.title = candidate.name + (request_.refill && !is_auto ? ", refilled" : "");
   return made;
 }
 
@@ -404,18 +397,15 @@ Timed Timing::time_stages(Schedule order) const {
 }
 
 Result<Timed> Timing::time_program(Schedule order) const {
-  if (auto enough = check_layers(order.shape()); !enough.ok()) return enough.error();
+  LS_TRY(check_layers(order.shape()));
   const UnitWorkload work = unit_workload(request_, model(), order.shape());
-  const Result<program::Program> program = lower(order, work.step);
-  if (!program.ok()) return program.error();
-  Result<sim::Simulation> made = simulate(*program, work);
-  if (!made.ok()) return made.error();
-  sim::Simulation& simulation = *made;
+  const program::Program program = LS_TRY(lower(order, work.step));
+  sim::Simulation simulation = LS_TRY(simulate(program, work));
   Seconds busiest, total, longest;
   for (std::size_t c = 0; c < simulation.coords.size(); ++c) {
     Seconds sum, first{-1}, last;
     for (const program::TimedOp& op : simulation.coords[c]) {
-      if (!is_compute(program->lists[c][static_cast<std::size_t>(op.op)].kind)) continue;
+      if (!is_compute(program.lists[c][static_cast<std::size_t>(op.op)].kind)) continue;
       if (first < Seconds{}) first = op.start;
       last = op.end;
       sum += op.end - op.start;
@@ -428,7 +418,7 @@ Result<Timed> Timing::time_program(Schedule order) const {
   const double idle = idle_share(total, simulation.makespan, order.shape().coords);
   const sim::StageTimes times = simulate_stages(order, work.stages().costs);
   to_units(simulation, work.ticks);
-  Timed timed{.schedule = order, .figure = draw::figure_of(*program, simulation)};
+  Timed timed{.schedule = order, .figure = draw::figure_of(program, simulation)};
   timed.makespan = simulation.makespan;
   timed.work = in_units(busiest, work.ticks);
   timed.bubble = in_units(bubble, work.ticks);
@@ -439,11 +429,9 @@ Result<Timed> Timing::time_program(Schedule order) const {
     timed.peak.clear();
     for (const draw::Band& band : timed.figure.bands) timed.peak.push_back(draw::peak(band));
   }
-  if (request_.spec && no_bytes_.empty()) add_bytes(*program, simulation, timed);
+  if (request_.spec && no_bytes_.empty()) add_bytes(program, simulation, timed);
   if (!request_.calibration) timed.figure.time_unit = "";
-  if (request_.against)
-    if (auto compared = compare(*program, simulation, timed); !compared.ok())
-      return compared.error();
+  if (request_.against) LS_TRY(compare(program, simulation, timed));
   return timed;
 }
 
@@ -466,10 +454,9 @@ Result<void> Timing::compare(const program::Program& program, const sim::Simulat
                              Timed& timed) const {
   const auto& [name, timeline] = *request_.against;
   const spec::Spec& spec = *request_.spec;
-  const auto fits =
-      check_timeline(timeline, program, cost::fingerprint(spec.model, spec::step_sizes(spec).unit),
-                     to_text(spec.layout), name);
-  if (!fits.ok()) return fits.error();
+  LS_TRY(check_timeline(timeline, program,
+                        cost::fingerprint(spec.model, spec::step_sizes(spec).unit),
+                        to_text(spec.layout), name));
   timed.residuals = residuals(program, simulation, timeline.typical());
   return {};
 }

@@ -52,6 +52,20 @@ TEST(Result, OfNothingSucceedsUnlessItIsGivenAnError) {
   const Result<void> failed = refusal();
   EXPECT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().message, "tp is 3");
+  EXPECT_NO_THROW(done.value());
+  EXPECT_THROW(failed.value(), BrokenInvariant);
+}
+
+Result<int> sum(const Result<void>& first, Result<std::unique_ptr<int>> second) {
+  LS_TRY(first);
+  const std::unique_ptr<int> taken = LS_TRY(std::move(second));
+  return *taken + 1;
+}
+
+TEST(Result, TryTakesTheValueOrReturnsTheError) {
+  EXPECT_EQ(*sum({}, std::make_unique<int>(5)), 6);
+  EXPECT_EQ(sum(refusal(), std::make_unique<int>(5)).error().message, "tp is 3");
+  EXPECT_EQ(sum({}, refusal()).error().help, "use 2 or 4");
 }
 
 }  // namespace

@@ -436,7 +436,7 @@ TEST(Colour, FollowsFlagThenVariablesThenTerminal) {
   }
 }
 
-Verb probe(ExitCode (*body)(const Args&, Output&)) {
+Verb probe(Result<ExitCode> (*body)(const Args&, Output&)) {
   return {.name = "probe",
           .summary = "Test",
           .options = {{.name = "count",
@@ -459,7 +459,7 @@ Verb probe(ExitCode (*body)(const Args&, Output&)) {
           .run = body};
 }
 
-ExitCode print_args(const Args& args, Output& output) {
+Result<ExitCode> print_args(const Args& args, Output& output) {
   output.out << args.integer("count") << (args.flag("loud") ? " loud" : "");
   if (args.has("rate")) output.out << " rate " << args.real("rate");
   if (args.has("size")) output.out << " size " << args.bytes("size").value;
@@ -513,27 +513,34 @@ TEST(Args, AreCheckedAgainstTheTable) {
 }
 
 TEST(ExitCodes, FollowTheKindOfFailure) {
-  const auto code_of = [](ExitCode (*body)(const Args&, Output&)) {
+  const auto code_of = [](Result<ExitCode> (*body)(const Args&, Output&)) {
     return tell({"probe"}, {probe(body)});
   };
-  EXPECT_EQ(code_of([](const Args&, Output&) { return ExitCode::kCheckFailed; }).code,
-            ExitCode::kCheckFailed);
-  const Told bug = code_of([](const Args&, Output&) -> ExitCode {
+  EXPECT_EQ(
+      code_of([](const Args&, Output&) -> Result<ExitCode> { return ExitCode::kCheckFailed; }).code,
+      ExitCode::kCheckFailed);
+  const Told refused = code_of([](const Args&, Output&) -> Result<ExitCode> {
+    return Error{Code::kFileUnreadable, "no file", "look"};
+  });
+  EXPECT_EQ(refused.code, ExitCode::kEnvironment);
+  EXPECT_TRUE(refused.err.starts_with(join_parts("error[", to_text(Code::kFileUnreadable), "]")));
+  const Told bug = code_of([](const Args&, Output&) -> Result<ExitCode> {
     LS_CHECK(false, "planted");
     return ExitCode::kOk;
   });
   EXPECT_EQ(bug.code, ExitCode::kBug);
   EXPECT_NE(bug.err.find("planted"), std::string::npos);
   EXPECT_NE(bug.err.find("bug in Lockstep"), std::string::npos);
-  EXPECT_EQ(code_of([](const Args&, Output&) -> ExitCode {
+  EXPECT_EQ(code_of([](const Args&, Output&) -> Result<ExitCode> {
               throw WorldError({Code::kPeerLost, "rank 3 is gone", ""});
             }).code,
             ExitCode::kRunFailed);
-  EXPECT_EQ(code_of([](const Args&, Output&) -> ExitCode {
+  EXPECT_EQ(code_of([](const Args&, Output&) -> Result<ExitCode> {
               throw IoError({Code::kFileUnreadable, "no file", ""});
             }).code,
             ExitCode::kEnvironment);
-  EXPECT_EQ(code_of([](const Args&, Output&) -> ExitCode { throw 3; }).code, ExitCode::kBug);
+  EXPECT_EQ(code_of([](const Args&, Output&) -> Result<ExitCode> { throw 3; }).code,
+            ExitCode::kBug);
 }
 
 TEST(ExitCodes, EveryCodeHasOne) {

@@ -186,14 +186,15 @@ class AllReport {
 
   void end(const std::string& directory, Seconds took) {
     if (output_.json)
-      return print_json(output_, Json::object({{"schema", "lockstep.calibrate/1"},
-                                               {"written", directory},
-                                               {"ranks", parts_.front().calibrator.ranks()},
-                                               {"seconds", took.value},
-                                               {"files", files_}}));
-    output_.out << "\nwrote " << counted(static_cast<std::int64_t>(parts_.size()), "file")
-                << " into " << directory << " after " << to_text(took)
-                << "; plan with --calibration " << directory << '\n';
+      print_json(output_, Json::object({{"schema", "lockstep.calibrate/1"},
+                                        {"written", directory},
+                                        {"ranks", parts_.front().calibrator.ranks()},
+                                        {"seconds", took.value},
+                                        {"files", files_}}));
+    else
+      output_.out << "\nwrote " << counted(static_cast<std::int64_t>(parts_.size()), "file")
+                  << " into " << directory << " after " << to_text(took)
+                  << "; plan with --calibration " << directory << '\n';
   }
 
  private:
@@ -331,7 +332,7 @@ ExitCode report(const cost::Calibration& made, const std::string& file, Seconds 
 
 }  // namespace
 
-ExitCode run_calibrate(const Args& args, Output& output) {
+Result<ExitCode> run_calibrate(const Args& args, Output& output) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   if (args.flag("all")) return calibrate_all(args, output);

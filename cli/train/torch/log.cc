@@ -78,14 +78,12 @@ Result<draw::Figure> predicted_figure(const RunFiles& files, const spec::Spec& s
                                       Seconds measured) {
   SimulateRequest request = request_of(spec);
   request.calibration = files.calibration;
-  const auto timing = Timing::create(request);
-  if (!timing.ok()) return timing.error();
-  const auto timed = timing->time(request.candidates.front());
-  if (!timed.ok()) return timed.error();
-  draw::Figure figure = timed->figure;
+  const auto timing = LS_TRY(Timing::create(request));
+  const auto timed = LS_TRY(timing.time(request.candidates.front()));
+  draw::Figure figure = timed.figure;
   figure.title = "predicted";
   if (request.calibration) return figure;
-  scale(figure, measured.value / timed->makespan.value);
+  scale(figure, measured.value / timed.makespan.value);
   figure.time_unit = "s";
   figure.title = "predicted by FLOPs";
   return figure;
@@ -99,21 +97,18 @@ Result<std::vector<std::string>> write_run_files(const RunFiles& files, const sp
                                                  const cost::RunTimeline& measured) {
   std::vector<std::string> written;
   if (!files.timeline.empty()) {
-    if (auto done = write_text(files.timeline, write_timeline(measured)); !done.ok())
-      return done.error();
+    LS_TRY(write_text(files.timeline, write_timeline(measured)));
     written.push_back(files.timeline);
   }
   if (files.trace.empty()) return written;
   const program::StepTimeline& step = measured.steps.back();
-  Result<model::Model> model = model::describe(spec.model);
-  if (!model.ok()) return model.error();
+  const model::Model model = LS_TRY(model::describe(spec.model));
   draw::Figure run = draw::figure_of(
-      program, step, cost::program_bytes(*model, program.step, spec::step_sizes(spec)));
+      program, step, cost::program_bytes(model, program.step, spec::step_sizes(spec)));
   run.title = join_parts("measured, step ", step.step + 1);
-  Result<draw::Figure> predicted = predicted_figure(files, spec, run.makespan);
-  if (!predicted.ok()) return predicted.error();
-  const std::vector<draw::Figure> both = {*std::move(predicted), std::move(run)};
-  if (auto done = write_text(files.trace, draw::trace(both)); !done.ok()) return done.error();
+  const draw::Figure predicted = LS_TRY(predicted_figure(files, spec, run.makespan));
+  const std::vector<draw::Figure> both = {predicted, std::move(run)};
+  LS_TRY(write_text(files.trace, draw::trace(both)));
   written.push_back(files.trace);
   return written;
 }
@@ -333,17 +328,16 @@ void TrainLog::evaluation(std::int64_t step, const train::EvalReport& report) {
   output_.out << std::flush;
 }
 
-ExitCode TrainLog::diverged() const {
+Error TrainLog::diverged() const {
   const std::int64_t steps = first_ + done_;
   const bool skips = job_.spec.train.on_nonfinite == spec::OnNonfinite::kSkip;
-  return fail(output_,
-              Error{Code::kDiverged,
-                    skips ? join_parts("loss or gradient norm of ", train::kMostSkipped + 1,
-                                       " steps in a row is not finite, up to step ", steps)
-                          : join_parts("loss or gradient norm of step ", steps, " is not finite"),
-                    skips ? "they changed nothing; try a smaller train.lr, or train.clip = 1"
-                          : "that step changed nothing; try a smaller train.lr, or "
-                            "train.clip = 1"});
+  return {Code::kDiverged,
+          skips ? join_parts("loss or gradient norm of ", train::kMostSkipped + 1,
+                             " steps in a row is not finite, up to step ", steps)
+                : join_parts("loss or gradient norm of step ", steps, " is not finite"),
+          skips ? "they changed nothing; try a smaller train.lr, or train.clip = 1"
+                : "that step changed nothing; try a smaller train.lr, or "
+                  "train.clip = 1"};
 }
 
 ExitCode TrainLog::conclude(train::Ending ending, const cost::RunTimeline& measured) {
@@ -353,7 +347,7 @@ ExitCode TrainLog::conclude(train::Ending ending, const cost::RunTimeline& measu
     written = write_run_files(options_.files, job_.spec, job_.program, measured);
   if (form_ == Form::kJson) print_json(output_, json(ending));
   if (!written.ok()) return fail(output_, written.error());
-  if (ending == train::Ending::kDiverged) return diverged();
+  if (ending == train::Ending::kDiverged) return fail(output_, diverged());
   if (form_ == Form::kTable) print_ending(ending);
   if (form_ == Form::kTable)
     for (const std::string& file : *written) output_.out << "wrote " << file << '\n';

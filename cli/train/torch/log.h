@@ -75,7 +75,7 @@ class TrainLog final : public train::RunObserver {
   std::string line(std::vector<std::string> cells, const std::string& noise) const;
   void remark(const std::string& text) const;
   const train::Prediction& prediction(std::int64_t sequences);
-  ExitCode diverged() const;
+  Error diverged() const;
   Json json(train::Ending ending) const;
 
   struct Told {

@@ -359,7 +359,7 @@ bool looks_at_places() { return comm::process_environment("RANK").value_or("0") 
 
 }  // namespace
 
-ExitCode run_train(const Args& args, Output& output) {
+Result<ExitCode> run_train(const Args& args, Output& output) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   stop_on_signals();

@@ -62,7 +62,7 @@ ExitCode verify_as_rank(const VerifyRequest& request, const Args& args, Output& 
 
 }  // namespace
 
-ExitCode run_verify(const Args& args, Output& output) {
+Result<ExitCode> run_verify(const Args& args, Output& output) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   config::Report report;
