@@ -1,14 +1,24 @@
 #include "cli/table.h"
 
 #include <algorithm>
+#include <numeric>
 #include <ostream>
 
 namespace lockstep::cli {
 
-void print_table(std::ostream& out, const Rows& rows, const std::string& sides) {
+namespace {
+
+std::vector<std::size_t> widths_of(const Rows& rows) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  return widths;
+}
+
+}  // namespace
+
+void print_table(std::ostream& out, const Rows& rows, const std::string& sides) {
+  const std::vector<std::size_t> widths = widths_of(rows);
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -18,6 +28,11 @@ void print_table(std::ostream& out, const Rows& rows, const std::string& sides) 
     }
     out << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
   }
+}
+
+int width_of(const Rows& rows) {
+  const std::vector<std::size_t> widths = widths_of(rows);
+  return static_cast<int>(std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1)));
 }
 
 std::string listed(const std::vector<std::string>& items) {

@@ -274,10 +274,10 @@ std::vector<cost::Memory> PlanRow::stages() const {
   return found;
 }
 
-RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price) {
-  const double hours = tokens / (row.tokens_per_s() * row.goodput.share) / 3600;
+RunCost run_cost(const Args& args, const PlanRow& row) {
+  const double hours = args.real("tokens") / (row.tokens_per_s() * row.goodput.share) / 3600;
   RunCost cost{.days = hours / 24, .device_hours = hours * static_cast<double>(row.devices)};
-  if (price) cost.money = cost.device_hours * *price;
+  if (args.has("price")) cost.money = cost.device_hours * args.real("price");
   return cost;
 }
 

@@ -71,7 +71,8 @@ struct PlanAnswer {
 // Fills in an answer, which stays where it is.
 void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer);
 
-RunCost run_cost(const PlanRow& row, double tokens, std::optional<double> price);
+// Of --tokens, at --price. REQUIRES: --tokens.
+RunCost run_cost(const Args& args, const PlanRow& row);
 
 // Why nothing was found, for people.
 Error nothing_found(const PlanRequest& request, const PlanAnswer& answer);

@@ -76,9 +76,7 @@ Json row_json(const Args& args, const PlanRow& row) {
                return memory_json(row, held);
              }));
   if (args.has("tokens")) {
-    const RunCost cost =
-        run_cost(row, args.real("tokens"),
-                 args.has("price") ? std::optional(args.real("price")) : std::nullopt);
+    const RunCost cost = run_cost(args, row);
     json.set("run", Json::object({{"tokens", args.real("tokens")},
                                   {"days", cost.days},
                                   {"device_hours", cost.device_hours},

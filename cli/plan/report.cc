@@ -50,16 +50,6 @@ double exposed(const StepTime& time) {
   return time.tensor + time.context + time.expert + time.data;
 }
 
-// A column of the table: shown where some row differs from what goes without saying.
-struct Column {
-  const char* title;
-  char side;
-  std::function<std::string(const PlanRow&)> text;
-  std::string usual = {};       // hidden when every row says this; empty: always shown
-  int spare = 0;                // the highest goes first where the window is narrow; 0: stays
-  const char* percent_of = "";  // where cells are percent: what they are, in words
-};
-
 const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
 
 // Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
@@ -71,50 +61,37 @@ std::string recompute_text(const spec::Layout& layout, double layers) {
                     std::accumulate(blocks.begin(), blocks.end(), 0), "/", whole(layers));
 }
 
-// What a token budget takes; only with --tokens and --price.
-std::vector<Column> budget_columns(const Args& args) {
-  if (!args.has("tokens")) return {};
-  const double tokens = args.real("tokens");
-  std::vector<Column> list = {
-      {"days", 'r',
-       [tokens](const PlanRow& row) { return strf("%.3g", run_cost(row, tokens, {}).days); }, "",
-       3}};
-  if (args.has("price"))
-    list.push_back({"cost", 'r', [tokens, price = args.real("price")](const PlanRow& row) {
-                      return amount(*run_cost(row, tokens, price).money);
-                    }});
-  return list;
-}
+using PlanColumns = std::vector<Column<PlanRow>>;
 
-std::vector<Column> columns(std::int64_t devices) {
+PlanColumns columns(std::int64_t devices) {
   const auto degree = [](double PriceRequest::* axis) {
     return [axis](const PlanRow& row) { return whole(request_in(row).*axis); };
   };
   return {
-      {"devices", 'r', [](const PlanRow& row) { return with_commas(row.devices); },
+      {"devices", 'r', [](const PlanRow& row) { return with_commas(row.devices); }, 0,
        with_commas(devices)},
       {"tp", 'r', degree(&PriceRequest::tp)},
-      {"cp", 'l', [](const PlanRow& row) { return context_text(request_in(row)); }, "1"},
+      {"cp", 'l', [](const PlanRow& row) { return context_text(request_in(row)); }, 0, "1"},
       {"pp", 'r', degree(&PriceRequest::pp)},
       {"dp", 'r', degree(&PriceRequest::dp)},
-      {"ep", 'r', degree(&PriceRequest::ep), "1"},
-      {"etp", 'r', degree(&PriceRequest::etp), "1"},
+      {"ep", 'r', degree(&PriceRequest::ep), 0, "1"},
+      {"etp", 'r', degree(&PriceRequest::etp), 0, "1"},
       {"zero", 'r', [](const PlanRow& row) { return zero_text(request_in(row)); }},
-      {"schedule", 'l', [](const PlanRow& row) { return schedule_text(request_in(row)); }, "-"},
+      {"schedule", 'l', [](const PlanRow& row) { return schedule_text(request_in(row)); }, 0, "-"},
       {"batch", 'r',
        [](const PlanRow& row) {
          return strf("%.0fx%.0f", request_in(row).microbatch, request_in(row).microbatches());
        },
-       "", 2},
+       2},
       {"recompute", 'l',
        [](const PlanRow& row) {
          return recompute_text(planner::layout_of(row.finalist), request_in(row).shape->layers);
        },
-       "none", 1},
+       1, "none"},
       {"step", 'r', [](const PlanRow& row) { return to_text(Seconds{row.seconds()}); }},
-      {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }, "", 0,
+      {"MFU", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); }, 0, "",
        "MFU"},
-      {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, "", 7,
+      {"full", 'r', [](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_full()); }, 7, "",
        "MFU without a causal mask (full)"},
       {"GiB", 'r',
        [](const PlanRow& row) {
@@ -122,15 +99,15 @@ std::vector<Column> columns(std::int64_t devices) {
          return strf(gib < 0.1 ? "%.1g" : "%.1f", gib);
        }},
       {"bubble", 'r',
-       [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, "", 4,
+       [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, 4, "",
        "bubble (of the step; Megatron's (p-1)/m is of its work)"},
       {"comm", 'r',
        [](const PlanRow& row) {
          return strf("%.1f", 100 * row.share(exposed(row.finalist.priced.price.time)));
        },
-       "", 5, "exposed communication"},
-      {"tokens/s", 'r', [](const PlanRow& row) { return amount(row.tokens_per_s()); }, "", 6},
-      {"runs", 'l', [](const PlanRow& row) { return row.runs ? "yes" : "no"; }, "", 8},
+       5, "", "exposed communication"},
+      {"tokens/s", 'r', [](const PlanRow& row) { return amount(row.tokens_per_s()); }, 6},
+      {"runs", 'l', [](const PlanRow& row) { return row.runs ? "yes" : "no"; }, 8},
   };
 }
 
@@ -158,47 +135,21 @@ class PlanReport {
 
  private:
   void table() {
-    std::vector<Column> shown, all = columns(request_.cluster.count);
-    for (Column& column : budget_columns(args_)) all.push_back(std::move(column));
-    for (Column& column : all)
-      if (column.usual.empty() || std::ranges::any_of(answer_.rows, [&](const PlanRow& row) {
-            return column.text(row) != column.usual;
-          }))
-        shown.push_back(std::move(column));
-    Rows rows = rows_of(shown);
-    while (width_of(rows) > static_cast<std::size_t>(output_.table_width)) {
-      const auto first = std::ranges::max_element(shown, {}, &Column::spare);
-      if (first->spare == 0) break;
-      left_out_.emplace_back(first->title);
-      shown.erase(first);
-      rows = rows_of(shown);
-    }
-    std::string sides = "r";
-    for (const Column& column : shown) {
-      sides += column.side;
+    PlanColumns shown = columns(request_.cluster.count);
+    shown.insert(shown.begin(), {"", 'r', [this](const PlanRow& row) {
+                                   return std::to_string(&row - answer_.rows.data() + 1);
+                                 }});
+    if (args_.has("tokens"))
+      shown.push_back(
+          {"days", 'r',
+           [this](const PlanRow& row) { return strf("%.3g", run_cost(args_, row).days); }, 3});
+    if (args_.has("price"))
+      shown.push_back({"cost", 'r',
+                       [this](const PlanRow& row) { return amount(*run_cost(args_, row).money); }});
+    left_out_ = fit(shown, answer_.rows, output_.table_width);
+    for (const Column<PlanRow>& column : shown)
       if (*column.percent_of != '\0') percents_.emplace_back(column.percent_of);
-    }
-    print_table(output_.out, rows, sides);
-  }
-
-  Rows rows_of(const std::vector<Column>& shown) const {
-    Rows rows(1, {""});
-    for (const Column& column : shown) rows[0].emplace_back(column.title);
-    for (std::size_t i = 0; i < answer_.rows.size(); ++i) {
-      rows.push_back({std::to_string(i + 1)});
-      for (const Column& column : shown) rows.back().push_back(column.text(answer_.rows[i]));
-    }
-    return rows;
-  }
-
-  static std::size_t width_of(const Rows& rows) {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < rows[0].size(); ++i) {
-      std::size_t widest = 0;
-      for (const auto& row : rows) widest = std::max(widest, row[i].size());
-      sum += widest + (i > 0 ? 2 : 0);
-    }
-    return sum;
+    print_table(output_.out, shown, answer_.rows);
   }
 
   void line(const char* title, const std::string& text) {
@@ -271,11 +222,9 @@ class PlanReport {
                                   to_text(Seconds{row.goodput.interval_s}));
     line("goodput", text);
     if (!args_.has("tokens")) return;
-    const double tokens = args_.real("tokens");
-    const RunCost cost = run_cost(
-        row, tokens, args_.has("price") ? std::optional(args_.real("price")) : std::nullopt);
-    text = join_parts(strf("%.3g", cost.days), " days for ", amount(tokens), " tokens, ",
-                      amount(cost.device_hours), " device-hours");
+    const RunCost cost = run_cost(args_, row);
+    text = join_parts(strf("%.3g", cost.days), " days for ", amount(args_.real("tokens")),
+                      " tokens, ", amount(cost.device_hours), " device-hours");
     if (cost.money)
       text += join_parts(", ", amount(*cost.money), " at ", strf("%g", args_.real("price")),
                          " an hour");

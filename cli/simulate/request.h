@@ -60,7 +60,7 @@ struct SimulateRequest {
   StepCosts costs;
   bool has_costs = false;                      // --costs was given
   std::optional<spec::Spec> spec;              // of a run file
-  std::optional<PlainStep> step;               // neither of both: stages are timed whole
+  std::optional<PlainStep> step;               // in place of `spec`
   std::optional<CalibrationFile> calibration;  // of a run; times are then in seconds
   std::string calibrate;                       // the command that measures the same run anew
   std::optional<TimelineFile> against;
@@ -70,6 +70,11 @@ struct SimulateRequest {
   bool is_all = false;  // every schedule that takes the shape; others are no mistake
 
   std::string svg, trace, csv;  // files to write; empty: none
+
+  bool is_lowered() const { return spec || step; }  // else stages are timed whole
+  // REQUIRES: is_lowered().
+  int zero() const { return spec ? spec->layout.zero : step->zero; }
+  bool recomputes() const { return spec ? spec->layout.recompute.block : step && step->recompute; }
 };
 
 // Most of one time, so that sums stay exact, and of coordinates, microbatches and so on.

@@ -2,7 +2,6 @@
 // schedule with its drawing, a table of several, or JSON.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -156,33 +155,24 @@ class Report {
     if (request_.spec)
       text += request_.has_costs ? ", dealt to its units by FLOPs" : ", in proportion to FLOPs";
     text += "; a hop " + number_text(costs.hop);
-    if (is_lowered() && zero() > 0)
+    if (request_.is_lowered() && request_.zero() > 0)
       text += ", gathering its parameters " + number_text(costs.gather);
-    if (is_lowered()) text += ", reducing its gradients " + number_text(costs.reduce);
+    if (request_.is_lowered()) text += ", reducing its gradients " + number_text(costs.reduce);
     return text;
-  }
-
-  bool is_lowered() const { return request_.spec || request_.step; }
-  int zero() const { return request_.spec ? request_.spec->layout.zero : request_.step->zero; }
-  bool recomputes() const {
-    return request_.spec ? request_.spec->layout.recompute.block
-                         : request_.step && request_.step->recompute;
   }
 
   std::string step_text() const {
     if (request_.spec) return to_text(*request_.spec);
-    return join_parts(counted(request_.step->layers, "block"), " per stage, ZeRO ", zero(),
-                      zero() == 0   ? ""
-                      : zero() == 1 ? ""
-                                    : ", reduced after each microbatch",
-                      recomputes() ? ", blocks recomputed" : "");
+    return join_parts(counted(request_.step->layers, "block"), " per stage, ZeRO ", request_.zero(),
+                      request_.zero() <= 1 ? "" : ", reduced after each microbatch",
+                      request_.recomputes() ? ", blocks recomputed" : "");
   }
 
   // What the drawing does not say.
   std::string memory_text(const Timed& timed) const {
     std::string text = join_parts("activations of ", microbatches_text(timed.max_peak()),
                                   " on coordinate ", timed.peak_coord());
-    if (recomputes()) text += ", besides the inputs of blocks";
+    if (request_.recomputes()) text += ", besides the inputs of blocks";
     return request_.spec && timed.peak_bytes.empty() ? text + "; bytes are " + timing_.no_bytes()
                                                      : text;
   }
@@ -201,13 +191,13 @@ class Report {
                 << wrapped(is_named ? ": " + std::string(candidate.row.summary) : "", 0,
                            static_cast<int>(timed.figure.title.size()), output_.width)
                 << '\n';
-    if (is_lowered()) row("step", step_text());
+    if (request_.is_lowered()) row("step", step_text());
     row("times", times_text());
     if (timed.bubble_without_barrier != timed.bubble)
       row("bubble", time_text(timed.bubble_without_barrier) +
                         " when the next step need not wait for all coordinates");
     if (!timed.origin.empty()) row("found", found_text(timed));
-    if (is_lowered()) row("memory", memory_text(timed));
+    if (request_.is_lowered()) row("memory", memory_text(timed));
     if (is_named && !timed.is_run) row("runs", "no: refilled, it can be simulated only");
     draw::Figure figure = timed.figure;
     figure.title.clear();
@@ -217,7 +207,7 @@ class Report {
 
   void print_table_of_all() const {
     output_.out << output_.paint(style::kBold, shape_text()) << "\n\n";
-    if (is_lowered()) row("step", step_text());
+    if (request_.is_lowered()) row("step", step_text());
     row("times", times_text());
     if (request_.memory_cap)
       row("cap", join_parts("activations of ", microbatches_text(*request_.memory_cap),
@@ -230,59 +220,32 @@ class Report {
                   << wrapped(refused.error.message, 18, 18, output_.width);
   }
 
-  struct Column {
-    std::string title;
-    char side;
-    std::function<std::string(const Timed& timed)> cell;
-  };
-
   // In a narrow terminal those go first that others tell nearly as well.
-  std::vector<Column> columns() const {
-    std::vector<Column> all = {
+  void print_rows() const {
+    std::vector<Column<Timed>> columns = {
         {"schedule", 'l', [](const Timed& t) { return t.name; }},
-        {"chunks", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); }},
+        {"chunks", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); },
+         2},
         {"makespan", 'r', [this](const Timed& t) { return time_text(t.makespan); }},
         {"bubble", 'r', [this](const Timed& t) { return time_text(t.bubble); }},
-        {"idle", 'r', [](const Timed& t) { return percent(t.idle_share); }},
+        {"idle", 'r', [](const Timed& t) { return percent(t.idle_share); }, 5},
         {"peak", 'r', [](const Timed& t) { return number_text(t.max_peak()); }},
-        {"on", 'r', [](const Timed& t) { return std::to_string(t.peak_coord()); }},
-        {"W", 'l',
-         [](const Timed& t) { return std::string(t.splits_backward() ? "split" : "fused"); }},
-        {"runs", 'l', [](const Timed& t) { return std::string(t.is_run ? "yes" : "no"); }}};
+        {"on", 'r', [](const Timed& t) { return std::to_string(t.peak_coord()); }, 6},
+        {"W", 'l', [](const Timed& t) { return t.splits_backward() ? "split" : "fused"; }, 4},
+        {"runs", 'l', [](const Timed& t) { return t.is_run ? "yes" : "no"; }, 3}};
     if (!result_.timed.front().peak_bytes.empty())
-      all.insert(all.begin() + 7,
-                 {"memory", 'r', [](const Timed& t) { return to_text(Bytes{most_bytes(t)}); }});
-    for (const char* title : {"on", "idle", "W", "runs", "chunks", "memory"})
-      if (width_of(all) > output_.table_width)
-        std::erase_if(all, [&](const Column& column) { return column.title == title; });
-    return all;
+      columns.insert(
+          columns.begin() + 7,
+          {"memory", 'r', [](const Timed& t) { return to_text(Bytes{most_bytes(t)}); }, 1});
+    fit(columns, result_.timed, output_.table_width - (request_.memory_cap ? 2 : 0));
+    for (Column<Timed>& column : columns)
+      if (column.title == std::string_view("peak"))
+        column.text = [this](const Timed& t) { return mark(t) + number_text(t.max_peak()); };
+    print_table(output_.out, columns, result_.timed);
   }
 
-  int width_of(const std::vector<Column>& columns) const {
-    std::size_t sum = 2 * (columns.size() - 1);
-    for (const Column& column : columns) {
-      std::size_t widest = column.title.size();
-      for (const Timed& timed : result_.timed) widest = std::max(widest, column.cell(timed).size());
-      sum += widest;
-    }
-    return static_cast<int>(sum) + (request_.memory_cap ? 2 : 0);
-  }
-
-  void print_rows() const {
-    Rows rows(1);
-    std::string sides;
-    const std::vector<Column> shown = columns();
-    for (const Column& column : shown) {
-      rows.front().push_back(column.title);
-      sides += column.side;
-    }
-    for (const Timed& timed : result_.timed) {
-      rows.emplace_back();
-      const bool is_over = request_.memory_cap && timed.max_peak() > *request_.memory_cap;
-      for (const Column& column : shown)
-        rows.back().push_back((is_over && column.title == "peak" ? "! " : "") + column.cell(timed));
-    }
-    print_table(output_.out, rows, sides);
+  std::string mark(const Timed& timed) const {
+    return request_.memory_cap && timed.max_peak() > *request_.memory_cap ? "! " : "";
   }
 
   Json json() const {
@@ -303,8 +266,8 @@ class Report {
          {"time_unit", request_.calibration ? Json("s") : Json()},
          {"calibration", request_.calibration ? Json(request_.calibration->name) : Json()},
          {"model", request_.spec ? Json(request_.spec->model.name) : Json()},
-         {"zero", is_lowered() ? Json(zero()) : Json()},
-         {"recompute", recomputes()},
+         {"zero", request_.is_lowered() ? Json(request_.zero()) : Json()},
+         {"recompute", request_.recomputes()},
          {"refill", request_.refill},
          {"memory_cap", request_.memory_cap ? Json(*request_.memory_cap) : Json()},
          {"schedules",
@@ -343,11 +306,6 @@ class Report {
   const SimulateResult& result_;
   Output& output_;
 };
-
-void print_simulation(const SimulateRequest& request, const Timing& timing,
-                      const SimulateResult& result, Output& output) {
-  Report(request, timing, result, output).print();
-}
 
 Result<void> write_files(const SimulateRequest& request, SimulateResult& result) {
   const Timed& timed = result.timed.front();
@@ -406,7 +364,7 @@ Result<ExitCode> run_simulate(const Args& args, Output& output) {
                        result.timed.front().max_peak() > *request->memory_cap;
   if (is_over) return over_the_cap(*request, timing, result.timed.front(), output);
   if (!request->compares) LS_TRY(write_files(*request, result));
-  print_simulation(*request, timing, result, output);
+  Report(*request, timing, result, output).print();
   return ExitCode::kOk;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/cost/op_cost.h"
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/model/flops.h"
@@ -24,6 +25,48 @@ using pipeline::Pass;
 using pipeline::PassKind;
 using pipeline::Schedule;
 using program::OpKind;
+
+// How long parts of a step take once the shape of its schedule is known. Times are whole numbers of
+// a tick wherever the costs are decimal numbers and stages are equal, so that sums of them are exact
+// (sim/stage_sim.h); only the end result is divided by `ticks`.
+
+struct StageWorkload {
+  sim::StageCosts costs;
+  double ticks = 1;  // of one unit of the request's costs
+};
+
+struct UnitWorkload {
+  program::StepShape step;
+  // A Send takes no time: a hop is latency, which tensors on their way share, as sim/stage_sim.h
+  // has it.
+  cost::OpTimes times;
+  Seconds hop;
+  double ticks = 1;
+
+  // The same stage by stage; a unit that is recomputed counts its forward pass with I.
+  StageWorkload stages() const;
+};
+
+StageWorkload UnitWorkload::stages() const {
+  StageWorkload work{{}, ticks};
+  work.costs.hop = hop;
+  for (int stage = 0; stage < step.shape.stages(); ++stage) {
+    Seconds forward, input_grad, weight_grad;
+    const auto begin = step.stage_begin[static_cast<std::size_t>(stage)];
+    const auto end = step.stage_begin[static_cast<std::size_t>(stage) + 1];
+    for (std::int32_t i = begin; i < end; ++i) {
+      const cost::UnitTimes& unit = times.units[static_cast<std::size_t>(i)];
+      forward += unit.forward;
+      input_grad += unit.input_grad;
+      if (step.recomputes(i)) input_grad += unit.forward;
+      weight_grad += unit.weight_grad;
+    }
+    work.costs.forward.push_back(forward);
+    work.costs.input_grad.push_back(input_grad);
+    work.costs.weight_grad.push_back(weight_grad);
+  }
+  return work;
+}
 
 // The power of ten that makes whole numbers of all costs; 1 when none up to a million does.
 double decimal_scale(const StepCosts& costs) {
@@ -65,6 +108,17 @@ UnitFlops flops_of(const model::Model& model, std::int64_t seq) {
   return sum;
 }
 
+StepCosts costs_of(const SimulateRequest& request, const model::Model* model) {
+  if (model == nullptr || request.has_costs) return request.costs;
+  const UnitFlops all = flops_of(*model, request.spec->batch.seq);
+  StepCosts costs = request.costs;
+  costs.forward = 1;
+  costs.input_grad = all.input_grad / all.forward;
+  costs.weight_grad = all.weight_grad / all.forward;
+  return costs;
+}
+
+// Equal blocks.
 UnitWorkload blocks(const SimulateRequest& request, const pipeline::Shape& shape) {
   const PlainStep& plain = *request.step;
   UnitWorkload work;
@@ -99,6 +153,7 @@ program::StepShape step_of(const SimulateRequest& request, const model::Model& m
   return spec::step_shape(model, layout, request.spec->batch);
 }
 
+// The units of a model, whose costs are dealt in proportion to FLOPs and parameters.
 UnitWorkload units_of(const SimulateRequest& request, const model::Model& model,
                       const pipeline::Shape& shape) {
   const spec::Spec& spec = *request.spec;
@@ -150,6 +205,47 @@ UnitWorkload measured_units(const SimulateRequest& request, const model::Model& 
   return work;
 }
 
+// Equal stages, timed whole.
+StageWorkload stage_workload(const SimulateRequest& request, const pipeline::Shape& shape) {
+  const StepCosts& costs = request.costs;
+  const double scale = decimal_scale(costs), parts = shape.chunks;
+  const auto all = [&](double cost) { return in_ticks(cost, scale, parts); };
+  return {sim::even_costs(shape, all(costs.forward), all(costs.input_grad), all(costs.weight_grad),
+                          all(costs.hop)),
+          scale * parts};
+}
+
+UnitWorkload unit_workload(const SimulateRequest& request, const model::Model* model,
+                           const pipeline::Shape& shape) {
+  LS_CHECK(request.step || (request.spec && model != nullptr), "nothing to lower");
+  if (request.step) return blocks(request, shape);
+  return request.calibration ? measured_units(request, *model, shape)
+                             : units_of(request, *model, shape);
+}
+
+StageWorkload stages_of(const SimulateRequest& request, const model::Model* model,
+                        const pipeline::Shape& shape) {
+  return request.is_lowered() ? unit_workload(request, model, shape).stages()
+                              : stage_workload(request, shape);
+}
+
+// The ops priced by the calibration of the request where there is one, else by `work`. Refuses a
+// program that the calibration does not cover.
+Result<sim::Simulation> simulated(const SimulateRequest& request, const model::Model* model,
+                                  const UnitWorkload& work, const program::Program& program) {
+  if (!request.calibration)
+    return sim::simulate(program, [&](Coord, const program::Op& op) { return work.times.time(op); },
+                         {.latency = [&](Coord, const program::Op&) { return work.hop; }});
+  const auto& [name, calibration] = *request.calibration;
+  Result<sim::Simulation> made =
+      planner::simulate_measured(program, *request.spec, *model, calibration, name);
+  const bool is_unknown = !made.ok() && made.error().code == Code::kConflict;
+  if (!is_unknown || request.calibrate.empty()) return made;
+  return Error{made.error().code, made.error().message,
+               join_parts("`", request.calibrate, "` measures it, on ",
+                          counted(request.spec->world(), "core"), " or more")};
+}
+
 Seconds in_units(Seconds time, double ticks) { return {time.value / ticks}; }
 
 void to_units(sim::StageTimes& times, double ticks) {
@@ -174,8 +270,16 @@ bool is_compute(OpKind kind) {
          kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
 }
 
-double idle_share(Seconds total_work, Seconds makespan, int coords) {
-  return makespan.value > 0 ? 1 - total_work.value / (makespan.value * coords) : 0;
+// `makespan` and the rest are in ticks, so that differences are rounded once; `total` is the work of
+// all coordinates.
+void set_times(Timed& timed, Seconds makespan, Seconds work, Seconds without_barrier, Seconds total,
+               double ticks) {
+  timed.makespan = in_units(makespan, ticks);
+  timed.work = in_units(work, ticks);
+  timed.bubble = in_units(makespan - work, ticks);
+  timed.bubble_without_barrier = in_units(without_barrier, ticks);
+  const int coords = timed.schedule.shape().coords;
+  timed.idle_share = makespan.value > 0 ? 1 - total.value / (makespan.value * coords) : 0;
 }
 
 std::vector<double> in_microbatches(const std::vector<int>& held, int chunks) {
@@ -222,55 +326,61 @@ std::string why_no_bytes(const spec::Spec& spec) {
   return known.ok() ? "" : "not known: " + known.error().message;
 }
 
+Result<Schedule> order_of(const SimulateRequest& request, const ScheduleCandidate& candidate) {
+  if (candidate.kind == ScheduleCandidate::Kind::kFile) return *candidate.order;
+  const pipeline::Shape shape = {request.coords, *candidate.chunks, request.microbatches};
+  if (request.group && candidate.row.build_grouped != nullptr)
+    return candidate.row.build_grouped(shape, *request.group);
+  return candidate.row.build(shape);
+}
+
+// What cannot be made to fit under the cap stays as it is, above it.
+Result<Schedule> refilled(const SimulateRequest& request, const Schedule& order,
+                          const sim::StageCosts& costs) {
+  const int cap = request.memory_cap ? held_under(*request.memory_cap, order.shape().chunks)
+                                     : simulate_stages(order, costs).max_peak();
+  Result<Schedule> refilled = pipeline::refill(order, costs, cap);
+  if (!refilled.ok() && request.memory_cap) return order;
+  return refilled;
+}
+
+// The rules of a run file, of which the number of chunks was not known to them.
+Result<void> check_layers(const SimulateRequest& request, const pipeline::Shape& shape) {
+  if (!request.spec) return {};
+  spec::Request asked;
+  asked.model = &request.spec->model;
+  asked.degrees = request.spec->layout.degrees;
+  asked.chunks = shape.chunks;
+  for (const spec::Contradiction& found : contradictions(asked))
+    if (!found.is_warning) return found.error;
+  return {};
+}
+
+Timed time_stages(const SimulateRequest& request, const Schedule& order) {
+  const StageWorkload work = stage_workload(request, order.shape());
+  const sim::StageTimes times = simulate_stages(order, work.costs);
+  sim::StageTimes drawn = times;
+  to_units(drawn, work.ticks);
+  Timed timed{.schedule = order, .figure = draw::figure_of(order, drawn)};
+  timed.figure.time_unit = "";
+  set_times(timed, times.makespan, times.work, times.bubble_without_barrier(),
+            total_work(order, work.costs), work.ticks);
+  timed.peak = in_microbatches(times.peak, order.shape().chunks);
+  return timed;
+}
+
+// Compares with the measured run that the request names.
+Result<sim::Residuals> compared(const SimulateRequest& request, const program::Program& program,
+                                const sim::Simulation& simulation) {
+  const auto& [name, timeline] = *request.against;
+  const spec::Spec& spec = *request.spec;
+  LS_TRY(check_timeline(timeline, program,
+                        cost::fingerprint(spec.model, spec::step_sizes(spec).unit),
+                        to_text(spec.layout), name));
+  return residuals(program, simulation, timeline.typical());
+}
+
 }  // namespace
-
-StageWorkload UnitWorkload::stages() const {
-  StageWorkload work{{}, ticks};
-  work.costs.hop = hop;
-  for (int stage = 0; stage < step.shape.stages(); ++stage) {
-    Seconds forward, input_grad, weight_grad;
-    const auto begin = step.stage_begin[static_cast<std::size_t>(stage)];
-    const auto end = step.stage_begin[static_cast<std::size_t>(stage) + 1];
-    for (std::int32_t i = begin; i < end; ++i) {
-      const cost::UnitTimes& unit = times.units[static_cast<std::size_t>(i)];
-      forward += unit.forward;
-      input_grad += unit.input_grad;
-      if (step.recomputes(i)) input_grad += unit.forward;
-      weight_grad += unit.weight_grad;
-    }
-    work.costs.forward.push_back(forward);
-    work.costs.input_grad.push_back(input_grad);
-    work.costs.weight_grad.push_back(weight_grad);
-  }
-  return work;
-}
-
-StepCosts costs_of(const SimulateRequest& request, const model::Model* model) {
-  if (model == nullptr || request.has_costs) return request.costs;
-  const UnitFlops all = flops_of(*model, request.spec->batch.seq);
-  StepCosts costs = request.costs;
-  costs.forward = 1;
-  costs.input_grad = all.input_grad / all.forward;
-  costs.weight_grad = all.weight_grad / all.forward;
-  return costs;
-}
-
-StageWorkload stage_workload(const SimulateRequest& request, const pipeline::Shape& shape) {
-  const StepCosts& costs = request.costs;
-  const double scale = decimal_scale(costs), parts = shape.chunks;
-  const auto all = [&](double cost) { return in_ticks(cost, scale, parts); };
-  return {sim::even_costs(shape, all(costs.forward), all(costs.input_grad), all(costs.weight_grad),
-                          all(costs.hop)),
-          scale * parts};
-}
-
-UnitWorkload unit_workload(const SimulateRequest& request, const model::Model* model,
-                           const pipeline::Shape& shape) {
-  LS_CHECK(request.step || (request.spec && model != nullptr), "nothing to lower");
-  if (request.step) return blocks(request, shape);
-  return request.calibration ? measured_units(request, *model, shape)
-                             : units_of(request, *model, shape);
-}
 
 int Timed::peak_coord() const {
   return static_cast<int>(std::ranges::max_element(peak) - peak.begin());
@@ -298,40 +408,17 @@ Result<Timing> Timing::create(const SimulateRequest& request) {
 
 StepCosts Timing::costs() const { return costs_of(request_, model()); }
 
-Result<Schedule> Timing::order_of(const ScheduleCandidate& candidate) const {
-  if (candidate.kind == ScheduleCandidate::Kind::kFile) return *candidate.order;
-  const pipeline::Shape shape = {request_.coords, *candidate.chunks, request_.microbatches};
-  if (request_.group && candidate.row.build_grouped != nullptr)
-    return candidate.row.build_grouped(shape, *request_.group);
-  return candidate.row.build(shape);
-}
-
-StageWorkload Timing::stages_of(const pipeline::Shape& shape) const {
-  const bool is_whole = !request_.spec && !request_.step;
-  return is_whole ? stage_workload(request_, shape)
-                  : unit_workload(request_, model(), shape).stages();
-}
-
-Result<Schedule> Timing::refilled(const Schedule& order) const {
-  const StageWorkload work = stages_of(order.shape());
-  const int cap = request_.memory_cap ? held_under(*request_.memory_cap, order.shape().chunks)
-                                      : simulate_stages(order, work.costs).max_peak();
-  Result<Schedule> refilled = pipeline::refill(order, work.costs, cap);
-  if (!refilled.ok() && request_.memory_cap) return order;
-  return refilled;
-}
-
 Result<Timed> Timing::searched(const ScheduleCandidate& candidate) const {
   pipeline::AutoRequest search{request_.coords, request_.microbatches, {}};
   std::vector<StageWorkload> works;
   for (const int chunks : candidate.chunks ? std::vector{*candidate.chunks} : std::vector{1, 2}) {
     const pipeline::Shape shape = {request_.coords, chunks, request_.microbatches};
     LS_TRY(check_shape(shape));
-    if (auto enough = check_layers(shape); !enough.ok()) {
+    if (auto enough = check_layers(request_, shape); !enough.ok()) {
       if (chunks == 1 || candidate.chunks) return enough.error();
       continue;
     }
-    works.push_back(stages_of(shape));
+    works.push_back(stages_of(request_, model(), shape));
     search.options.push_back({chunks, {}, held_under(auto_cap(request_), chunks)});
   }
   // Lengths of different options are compared, so they must be in one tick.
@@ -341,32 +428,20 @@ Result<Timed> Timing::searched(const ScheduleCandidate& candidate) const {
   const pipeline::AutoChoice choice = LS_TRY(pipeline::auto_schedule(search));
   Timed found = LS_TRY(timed(choice.schedule));
   found.origin = join_parts(choice.origin, ", under a cap of ", strf("%g", auto_cap(request_)));
-  if (!request_.spec && !request_.step) found.lower_bound = in_units(choice.lower_bound, ticks);
+  if (!request_.is_lowered()) found.lower_bound = in_units(choice.lower_bound, ticks);
   return found;
 }
 
-// The rules of a run file, of which the number of chunks was not known to them.
-Result<void> Timing::check_layers(const pipeline::Shape& shape) const {
-  if (!request_.spec) return {};
-  spec::Request asked;
-  asked.model = &request_.spec->model;
-  asked.degrees = request_.spec->layout.degrees;
-  asked.chunks = shape.chunks;
-  for (const spec::Contradiction& found : contradictions(asked))
-    if (!found.is_warning) return found.error;
-  return {};
-}
-
-Result<Timed> Timing::timed(Schedule order) const {
-  const bool is_whole = !request_.spec && !request_.step;
-  if (is_whole) return time_stages(std::move(order));
-  return time_program(std::move(order));
+Result<Timed> Timing::timed(const Schedule& order) const {
+  if (!request_.is_lowered()) return time_stages(request_, order);
+  return time_program(order);
 }
 
 Result<Timed> Timing::given(const ScheduleCandidate& candidate) const {
-  Schedule order = LS_TRY(order_of(candidate));
-  if (request_.refill) order = LS_TRY(refilled(order));
-  return timed(std::move(order));
+  Schedule order = LS_TRY(order_of(request_, candidate));
+  if (request_.refill)
+    order = LS_TRY(refilled(request_, order, stages_of(request_, model(), order.shape()).costs));
+  return timed(order);
 }
 
 Result<Timed> Timing::time(const ScheduleCandidate& candidate) const {
@@ -378,29 +453,11 @@ Result<Timed> Timing::time(const ScheduleCandidate& candidate) const {
   return made;
 }
 
-Timed Timing::time_stages(Schedule order) const {
-  const StageWorkload work = stage_workload(request_, order.shape());
-  sim::StageTimes times = simulate_stages(order, work.costs);
-  const Seconds bubble = times.bubble(), without = times.bubble_without_barrier();
-  const double idle =
-      idle_share(total_work(order, work.costs), times.makespan, order.shape().coords);
-  to_units(times, work.ticks);
-  Timed timed{.schedule = order, .figure = draw::figure_of(order, times)};
-  timed.figure.time_unit = "";
-  timed.makespan = times.makespan;
-  timed.work = times.work;
-  timed.bubble = in_units(bubble, work.ticks);
-  timed.bubble_without_barrier = in_units(without, work.ticks);
-  timed.idle_share = idle;
-  timed.peak = in_microbatches(times.peak, order.shape().chunks);
-  return timed;
-}
-
-Result<Timed> Timing::time_program(Schedule order) const {
-  LS_TRY(check_layers(order.shape()));
+Result<Timed> Timing::time_program(const Schedule& order) const {
+  LS_TRY(check_layers(request_, order.shape()));
   const UnitWorkload work = unit_workload(request_, model(), order.shape());
   const program::Program program = LS_TRY(lower(order, work.step));
-  sim::Simulation simulation = LS_TRY(simulate(program, work));
+  sim::Simulation simulation = LS_TRY(simulated(request_, model(), work, program));
   Seconds busiest, total, longest;
   for (std::size_t c = 0; c < simulation.coords.size(); ++c) {
     Seconds sum, first{-1}, last;
@@ -414,60 +471,25 @@ Result<Timed> Timing::time_program(Schedule order) const {
     longest = std::max(longest, last - first);
     total += sum;
   }
-  const Seconds bubble = simulation.makespan - busiest;
-  const double idle = idle_share(total, simulation.makespan, order.shape().coords);
-  const sim::StageTimes times = simulate_stages(order, work.stages().costs);
+  const Seconds makespan = simulation.makespan;
   to_units(simulation, work.ticks);
   Timed timed{.schedule = order, .figure = draw::figure_of(program, simulation)};
-  timed.makespan = simulation.makespan;
-  timed.work = in_units(busiest, work.ticks);
-  timed.bubble = in_units(bubble, work.ticks);
-  timed.bubble_without_barrier = in_units(longest - busiest, work.ticks);
-  timed.idle_share = idle;
-  timed.peak = in_microbatches(times.peak, order.shape().chunks);
-  if (!work.step.recompute.empty()) {
-    timed.peak.clear();
+  set_times(timed, makespan, busiest, longest - busiest, total, work.ticks);
+  if (work.step.recompute.empty())
+    timed.peak =
+        in_microbatches(simulate_stages(order, work.stages().costs).peak, order.shape().chunks);
+  else
     for (const draw::Band& band : timed.figure.bands) timed.peak.push_back(draw::peak(band));
+  if (request_.spec && no_bytes_.empty()) {
+    const program::ProgramBytes bytes =
+        cost::program_bytes(*model_, program.step, spec::step_sizes(*request_.spec));
+    for (int coord = 0; coord < program.step.shape.coords; ++coord)
+      timed.peak_bytes.push_back(walk(program, {coord}, bytes).peak);
+    timed.figure = draw::figure_of(program, simulation, bytes);
   }
-  if (request_.spec && no_bytes_.empty()) add_bytes(program, simulation, timed);
   if (!request_.calibration) timed.figure.time_unit = "";
-  if (request_.against) LS_TRY(compare(program, simulation, timed));
+  if (request_.against) timed.residuals = LS_TRY(compared(request_, program, simulation));
   return timed;
-}
-
-Result<sim::Simulation> Timing::simulate(const program::Program& program,
-                                         const UnitWorkload& work) const {
-  if (!request_.calibration)
-    return sim::simulate(program, [&](Coord, const program::Op& op) { return work.times.time(op); },
-                         {.latency = [&](Coord, const program::Op&) { return work.hop; }});
-  const auto& [name, calibration] = *request_.calibration;
-  Result<sim::Simulation> made =
-      planner::simulate_measured(program, *request_.spec, *model(), calibration, name);
-  const bool is_unknown = !made.ok() && made.error().code == Code::kConflict;
-  if (!is_unknown || request_.calibrate.empty()) return made;
-  return Error{made.error().code, made.error().message,
-               join_parts("`", request_.calibrate, "` measures it, on ",
-                          counted(request_.spec->world(), "core"), " or more")};
-}
-
-Result<void> Timing::compare(const program::Program& program, const sim::Simulation& simulation,
-                             Timed& timed) const {
-  const auto& [name, timeline] = *request_.against;
-  const spec::Spec& spec = *request_.spec;
-  LS_TRY(check_timeline(timeline, program,
-                        cost::fingerprint(spec.model, spec::step_sizes(spec).unit),
-                        to_text(spec.layout), name));
-  timed.residuals = residuals(program, simulation, timeline.typical());
-  return {};
-}
-
-void Timing::add_bytes(const program::Program& program, const sim::Simulation& simulation,
-                       Timed& timed) const {
-  const program::ProgramBytes bytes =
-      cost::program_bytes(*model_, program.step, spec::step_sizes(*request_.spec));
-  for (int coord = 0; coord < program.step.shape.coords; ++coord)
-    timed.peak_bytes.push_back(walk(program, {coord}, bytes).peak);
-  timed.figure = draw::figure_of(program, simulation, bytes);
 }
 
 std::optional<Timed> Timing::fastest_that_fits() const {
