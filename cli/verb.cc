@@ -1,12 +1,12 @@
 #include "cli/verb.h"
 
 #include <cctype>
-#include <charconv>
 #include <ostream>
 #include <utility>
 
 #include "cli/help.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::cli {
 namespace {
@@ -18,11 +18,9 @@ const std::string& only(const std::vector<std::string>& values, std::string_view
 
 template <class Number>
 Number number_of(const std::string& text, std::string_view name) {
-  Number number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  LS_CHECK(parsed.ec == std::errc() && parsed.ptr == end, name, " = ", text);
-  return number;
+  const auto number = number_in<Number>(text);
+  LS_CHECK(number, name, " = ", text);
+  return *number;
 }
 
 Option of_type(OptionType type, Option option) {

@@ -10,6 +10,7 @@
 #include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 #include "lockstep/comm/measure.h"
 #include "lockstep/comm/rendezvous.h"
@@ -36,18 +37,15 @@ Result<Request> read_request(const Args& args) {
                   {},
                   Seconds{args.real("seconds")}};
   const std::string sizes = args.text("sizes");
-  for (std::size_t begin = 0; begin <= sizes.size();) {
-    const std::size_t end = std::min(sizes.find(',', begin), sizes.size());
-    const std::string item = sizes.substr(begin, end - begin);
-    begin = end + 1;
-    const auto refuse = [&](const std::string& what) {
-      return Error{Code::kBadOptionValue, "--sizes " + what,
-                   "write sizes separated by commas, such as 4KiB,64MiB"};
-    };
+  const auto refuse = [&](const std::string& what) {
+    return Error{Code::kBadOptionValue, "--sizes " + what,
+                 "write sizes separated by commas, such as 4KiB,64MiB"};
+  };
+  for (const std::string_view item : split(sizes, ',')) {
     if (item.empty()) return refuse("`" + sizes + "` lacks a size");
     const Result<Bytes> size = parse_bytes(item);
     if (!size.ok()) return refuse("cannot be read: " + size.error().message);
-    if (size->value < 1) return refuse("must be above 0, not " + item);
+    if (size->value < 1) return refuse(join_parts("must be above 0, not ", item));
     request.sizes.push_back(*size);
   }
   return request;

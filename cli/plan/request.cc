@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "cli/table.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/cluster/catalog.h"
 #include "lockstep/cluster/cluster_file.h"
 #include "lockstep/cluster/rates.h"
@@ -34,26 +34,17 @@ constexpr std::array<std::pair<const char*, planner::Resource>, 5> kResources = 
     {"batch", planner::Resource::kBatch},
 }};
 
-std::vector<std::string> split_at(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // What commas and spaces separate; the axes of an order belong to it.
 std::vector<std::string> layout_words(std::string text) {
   std::ranges::replace(text, ',', ' ');
   std::vector<std::string> words;
-  for (std::string& word : split_at(text, ' ')) {
+  for (const std::string_view word : split(text, ' ')) {
+    if (word.empty()) continue;
     const bool is_axis = word == "tp" || word == "cp" || word == "pp" || word == "dp";
     if (is_axis && !words.empty() && words.back().starts_with("order="))
-      words.back() += "," + word;
+      words.back() += join_parts(",", word);
     else
-      words.push_back(std::move(word));
+      words.emplace_back(word);
   }
   return words;
 }
@@ -263,7 +254,9 @@ class PlanReader {
 
   void read_schedules() {
     if (!args_.has("schedules")) return;
-    for (const std::string& name : split_at(args_.text("schedules"), ',')) {
+    const std::string names = args_.text("schedules");
+    for (const std::string_view name : split(names, ',')) {
+      if (name.empty()) continue;
       const auto row = planner::find_planned(name);
       if (row.ok())
         request_.question.schedules.push_back(*row);
@@ -283,10 +276,9 @@ class PlanReader {
       const std::string key = word.substr(0, is);
       if (key == "microbatch") {
         names_microbatch_ = true;
-        const char* end = word.data() + word.size();
-        const char* begin = word.data() + std::min(is + 1, word.size());
-        const auto read = std::from_chars(begin, end, own.microbatch);
-        if (read.ec != std::errc() || read.ptr != end || own.microbatch < 1)
+        own.microbatch =
+            number_in<std::int64_t>(word.substr(std::min(is, word.size() - 1) + 1)).value_or(0);
+        if (own.microbatch < 1)
           return refuse(Code::kOutOfRange, join_parts("`", word, "` in --layout is no number"),
                         "the nearest: microbatch=1");
         continue;
@@ -397,10 +389,8 @@ class PlanReader {
       }
       std::string value = is < text.size() ? text.substr(is + 1) : "";
       if (value.ends_with('x')) value.pop_back();
-      double factor = 0;
-      const auto read = std::from_chars(value.data(), value.data() + value.size(), factor);
-      if (read.ec != std::errc() || read.ptr != value.data() + value.size() || !(factor > 0) ||
-          factor > 1e6)
+      const double factor = number_in<double>(value).value_or(0);
+      if (!(factor > 0) || factor > 1e6)
         refuse(Code::kBadOptionValue, join_parts("--what-if ", text, " says no factor"),
                join_parts("for example `--what-if ", key, "=2x`"));
       else

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "cli/simulate/timing.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/pipeline/csv.h"
 #include "lockstep/spec/step.h"
@@ -21,25 +21,6 @@ using Kind = ScheduleCandidate::Kind;
 
 constexpr int kUsualCoords = 4;
 constexpr int kUsualChunks = 2;  // of a schedule that takes any number of them
-
-std::vector<std::string> comma_separated(const std::string& text) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    items.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
-
-template <class Number>
-std::optional<Number> number_in(const std::string& text) {
-  Number number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return number;
-}
 
 class SimulateReader {
  public:
@@ -139,7 +120,7 @@ class SimulateReader {
     StepCosts& costs = request_.costs;
     request_.has_costs = true;
     const std::string text = args_.text("costs");
-    const std::vector<std::string> items = comma_separated(text);
+    const std::vector<std::string_view> items = split(text, ',');
     const char* help = "write the times of F, I and W, for example --costs 1,1,1";
     if (items.size() != 3)
       return refuse(join_parts("--costs takes three numbers, F,I,W, not `", text, "`"), help);
@@ -157,14 +138,8 @@ class SimulateReader {
       refuse("--costs: F, I and W cannot all be 0", help);
   }
 
-  bool is_lowered() const {
-    return args_.has("FILE") || args_.has("zero") || args_.flag("recompute");
-  }
-
-  int zero() const { return request_.spec ? request_.spec->layout.zero : number("zero", 0); }
-
   void read_step() {
-    if (!is_lowered()) {
+    if (!args_.has("FILE") && !args_.has("zero") && !args_.flag("recompute")) {
       for (const char* option : {"gather", "reduce", "layers"})
         if (args_.has(option))
           conflict(join_parts("--", option, " ", args_.text(option),
@@ -175,10 +150,8 @@ class SimulateReader {
       return;
     }
     if (!args_.has("FILE"))
-      request_.step = {number("layers", 1), zero(), args_.flag("recompute")};
-    else if (!request_.spec)
-      return;
-    if (args_.has("gather") && zero() == 0)
+      request_.step = {number("layers", 1), number("zero", 0), args_.flag("recompute")};
+    if (request_.is_lowered() && args_.has("gather") && request_.zero() == 0)
       conflict(join_parts("--gather ", args_.text("gather"),
                           " is the time to gather parameters, but zero = 0 shards none"),
                "--zero 3 gathers while it computes, 1 and 2 once per step; or leave --gather out");
@@ -200,8 +173,9 @@ class SimulateReader {
         request_.candidates.push_back(
             {.name = std::string(row.name), .row = row, .chunks = chunks_of(row)});
     } else {
-      for (const std::string& name : comma_separated(args_.text("compare")))
-        add_candidate("compare", name);
+      const std::string names = args_.text("compare");
+      for (const std::string_view name : split(names, ','))
+        add_candidate("compare", std::string(name));
     }
   }
 
@@ -301,9 +275,7 @@ class SimulateReader {
       conflict("--refill moves weight gradients of a given schedule, but `auto` does so by itself",
                "leave --refill out");
     if (args_.has("memory-cap")) request_.memory_cap = args_.real("memory-cap");
-    const bool recomputes = request_.spec ? request_.spec->layout.recompute.block
-                                          : request_.step && request_.step->recompute;
-    if (request_.memory_cap && recomputes)
+    if (request_.memory_cap && request_.recomputes())
       conflict(join_parts("--memory-cap ", args_.text("memory-cap"),
                           " counts activations that are kept, but recompute keeps only the inputs "
                           "of blocks"),

@@ -9,6 +9,7 @@
 #include "cli/run_file.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "lockstep/base/text.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/user_model.h"
 #include "lockstep/spec/layout_space.h"
@@ -179,11 +180,10 @@ class Reader {
   }
 
   void add_named(const std::string& text) {
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find(';', begin), text.size());
-      const std::string name = text.substr(begin, end - begin);
-      begin = end + 1;
-      if (name.find_first_not_of(' ') == std::string::npos && begin > text.size() && end > 0) break;
+    std::vector<std::string_view> names = split(text, ';');
+    const bool ends_with_separator = names.back().find_first_not_of(' ') == std::string::npos;
+    if (ends_with_separator && !text.empty()) names.pop_back();
+    for (const std::string_view name : names) {
       const Result<spec::Layout> layout = spec::parse_layout(name);
       if (layout.ok())
         add(*layout);
