@@ -1,6 +1,7 @@
 #include "cli/help.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "cli/parse.h"
@@ -9,20 +10,21 @@
 namespace lockstep::cli {
 namespace {
 
-// Two columns: a term and its text, the text wrapped.
-using HelpRows = std::vector<std::pair<std::string, std::string>>;
+using HelpRow = std::pair<std::string, std::string>;  // a term and its text
 
 class Page {
  public:
   Page(int width, bool colour) : width_(std::max(40, width)), colour_(colour) {}
 
   void line(const std::string& text) { out_ += text + "\n"; }
-  void paragraph(const std::string& text) { wrap(text, 0, 0); }
-  void heading(const std::string& text) {
-    out_ += "\n" + painted(style::kBold, text + ":", colour_) + "\n";
-  }
+  void paragraph(const std::string& text) { out_ += wrapped(text, 0, 0, width_); }
 
-  void rows(const HelpRows& rows) {
+  // A title, and two columns with a row for each of `range`: a term and its text, wrapped.
+  template <class Range, class To>
+  void section(const std::string& title, Range&& range, To to) {
+    out_ += "\n" + painted(style::kBold, title + ":", colour_) + "\n";
+    std::vector<HelpRow> rows;
+    for (const auto& item : range) rows.push_back(to(item));
     std::size_t longest = 0;
     for (const auto& [term, text] : rows)
       if (term.size() <= kMaxTerm) longest = std::max(longest, term.size());
@@ -31,7 +33,7 @@ class Page {
       out_ += "  " + painted(style::kBoldCyan, term, colour_);
       const bool fits = term.size() <= longest;
       if (!fits) out_ += "\n";
-      wrap(text, indent, fits ? static_cast<int>(term.size()) + 2 : 0);
+      out_ += wrapped(text, indent, fits ? static_cast<int>(term.size()) + 2 : 0, width_);
     }
   }
 
@@ -39,10 +41,6 @@ class Page {
 
  private:
   static constexpr std::size_t kMaxTerm = 40;
-
-  void wrap(const std::string& text, int indent, int at) {
-    out_ += wrapped(text, indent, at, width_);
-  }
 
   int width_;
   bool colour_;
@@ -71,23 +69,17 @@ std::string text_of(const Option& option) {
 
 void examples(Page& page, const std::vector<Example>& list) {
   if (list.empty()) return;
-  page.heading("Examples");
-  HelpRows rows;
-  for (const Example& example : list) rows.emplace_back(example.command, example.what);
-  page.rows(rows);
+  page.section("Examples", list,
+               [](const Example& example) { return HelpRow(example.command, example.what); });
 }
 
 void options(Page& page, const std::vector<Option>& list) {
   std::vector<std::string> groups;
   for (const Option& option : list)
     if (std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
-  for (const std::string& group : groups) {
-    page.heading(group);
-    HelpRows rows;
-    for (const Option& option : list)
-      if (option.group == group) rows.emplace_back(term_of(option), text_of(option));
-    page.rows(rows);
-  }
+  for (const std::string& group : groups)
+    page.section(group, std::views::filter(list, [&](const Option& o) { return o.group == group; }),
+                 [](const Option& option) { return HelpRow(term_of(option), text_of(option)); });
 }
 
 std::vector<Option> common_group() {
@@ -97,10 +89,8 @@ std::vector<Option> common_group() {
 }
 
 void commands(Page& page, const std::vector<Verb>& verbs) {
-  page.heading("Commands");
-  HelpRows rows;
-  for (const Verb& verb : verbs) rows.emplace_back(verb.name, verb.summary);
-  page.rows(rows);
+  page.section("Commands", verbs,
+               [](const Verb& verb) { return HelpRow(verb.name, verb.summary); });
 }
 
 Json to_json(const Option& option) {
@@ -181,13 +171,10 @@ std::string verb_help(const Verb& verb, const std::string& path, int width, bool
   examples(page, verb.examples);
   page.line("\nUsage: " + usage(verb, path));
   if (!verb.verbs.empty()) commands(page, verb.verbs);
-  if (!verb.positionals.empty()) {
-    page.heading("Arguments");
-    HelpRows rows;
-    for (const Positional& positional : verb.positionals)
-      rows.emplace_back(positional.name + (positional.repeated ? "..." : ""), positional.help);
-    page.rows(rows);
-  }
+  if (!verb.positionals.empty())
+    page.section("Arguments", verb.positionals, [](const Positional& positional) {
+      return HelpRow(positional.name + (positional.repeated ? "..." : ""), positional.help);
+    });
   options(page, verb.options);
   options(page, common_group());
   return page.take();

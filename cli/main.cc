@@ -1,21 +1,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <string>
 
 #include "cli/app.h"
+#include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "lockstep/launch/spawn.h"
 
 namespace {
-
-std::optional<std::string> variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 int terminal_width() {
   winsize size = {};
@@ -26,7 +19,7 @@ int terminal_width() {
 
 int main(int argc, char** argv) {
   lockstep::launch::end_with_parent();
-  const lockstep::cli::Environment environment = {.lookup = variable,
+  const lockstep::cli::Environment environment = {.lookup = lockstep::cli::variable,
                                                   .out_is_terminal = isatty(STDOUT_FILENO) != 0,
                                                   .err_is_terminal = isatty(STDERR_FILENO) != 0,
                                                   .width = terminal_width()};

@@ -14,14 +14,6 @@
 namespace lockstep::cli {
 namespace {
 
-std::string more_help(const std::string& path) {
-  return join_parts("`lockstep ", path, path.empty() ? "" : " ", "--help` lists what it takes");
-}
-
-std::string with_more(std::string advice, const std::string& path) {
-  return advice.empty() ? more_help(path) : std::move(advice);
-}
-
 Result<void> in_range(const Option& option, double number, const std::string& text) {
   if (number >= option.min && number <= option.max && std::isfinite(number)) return {};
   std::string range;
@@ -88,8 +80,10 @@ Error unexpected(const Verb& verb, const std::string& path, const std::string& w
     const std::string name = word.substr(0, word.find('='));
     const std::size_t dashes = name.find_first_not_of('-');
     const std::string full = "--" + (dashes == std::string::npos ? "" : name.substr(dashes));
-    return {Code::kUnknownOption, join_parts("`lockstep ", path, "` has no option `", name, "`"),
-            with_more(config::did_you_mean(full, option_names(verb)), path)};
+    const std::string advice = config::did_you_mean(full, option_names(verb));
+    return {
+        Code::kUnknownOption, join_parts("`lockstep ", path, "` has no option `", name, "`"),
+        advice.empty() ? join_parts("`lockstep ", path, " --help` lists what it takes") : advice};
   }
   return {Code::kUnknownOption,
           join_parts("`lockstep ", path, "` takes no further argument: `", word, "`"),

@@ -3,21 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/rendezvous.h"
 #include "lockstep/config/fields.h"
-#include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
 namespace {
-
-std::optional<std::string> variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 std::vector<std::string> variable_names() {
   std::vector<std::string> names;
@@ -30,6 +24,10 @@ std::vector<std::string> variable_names() {
 }
 
 }  // namespace
+
+std::optional<std::string> variable(const std::string& name) {
+  return comm::process_environment(name.c_str());
+}
 
 Option set_option() {
   return text("set", "KEY=VALUE", "Set one key over the file and the environment").repeats();
@@ -47,6 +45,12 @@ std::optional<config::Document> load_run(const Args& args, config::Report& repor
   for (const std::string& assignment : args.texts("set"))
     config::apply_override(assignment, document, report);
   return document;
+}
+
+std::optional<spec::Spec> load_spec(const Args& args, config::Report& report) {
+  const auto document = load_run(args, report);
+  auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
+  return report.ok() ? spec : std::nullopt;
 }
 
 config::Document without(const config::Document& document,

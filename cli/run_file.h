@@ -8,8 +8,12 @@
 
 #include "cli/verb.h"
 #include "lockstep/config/document.h"
+#include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
+
+// Of the environment.
+std::optional<std::string> variable(const std::string& name);
 
 // --set KEY=VALUE, repeated.
 Option set_option();
@@ -18,6 +22,9 @@ Option set_option();
 // each over the one before. Nothing when the file cannot be read at all; mistakes are in `report`.
 std::optional<config::Document> load_run(const Args& args, config::Report& report,
                                          const std::string& built_in = "");
+
+// The same, read and checked. Nothing when there is any mistake.
+std::optional<spec::Spec> load_spec(const Args& args, config::Report& report);
 
 // A copy without these keys of its first level.
 config::Document without(const config::Document& document,

@@ -107,7 +107,7 @@ double Args::real(std::string_view name) const { return number_of<double>(text(n
 Bytes Args::bytes(std::string_view name) const { return parse_bytes(text(name)).value(); }
 std::vector<std::string> Args::texts(std::string_view name) const { return values(name); }
 
-std::optional<Error> alone(const Args& args, const std::vector<std::string>& others) {
+Result<void> check_alone(const Args& args, const std::vector<std::string>& others) {
   for (const char* list : {"list", "fields"})
     for (const std::string& other : others)
       if (args.has(list) && args.has(other) && other != list)
@@ -115,7 +115,7 @@ std::optional<Error> alone(const Args& args, const std::vector<std::string>& oth
                      join_parts("--", list, " lists all there are, but ",
                                 std::islower(other[0]) != 0 ? "--" : "", other, " is given too"),
                      "leave one of the two out"};
-  return std::nullopt;
+  return {};
 }
 
 ExitCode fail(Output& output, const Error& error) {

@@ -149,9 +149,8 @@ class Args {
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
 };
 
-// Why --list or --fields is refused beside one of `others`: a verb answers them with a listing
-// alone.
-std::optional<Error> alone(const Args& args, const std::vector<std::string>& others);
+// Refuses --list or --fields beside one of `others`: a verb answers them with a listing alone.
+Result<void> check_alone(const Args& args, const std::vector<std::string>& others);
 
 struct Verb {
   std::string name = {};

@@ -32,24 +32,16 @@ std::string metric(double value, const std::string& unit) {
 class Figures {
  public:
   std::string text(const Figure& figure, const char* unit) {
-    if (!figure.known()) return "-";
-    recalled_ |= figure.origin == Origin::kRecalled;
-    uncalibrated_ |= figure.origin == Origin::kUncalibrated;
-    return metric(figure.value, unit) + mark(figure.origin);
+    return figure.known() ? metric(figure.value, unit) + mark(figure) : "-";
   }
   // A number alone, for a column whose title has the unit; marks stand in a column of their own.
   std::string number(const Figure& figure, double unit) {
     if (!figure.known()) return "- ";
-    recalled_ |= figure.origin == Origin::kRecalled;
-    uncalibrated_ |= figure.origin == Origin::kUncalibrated;
-    const std::string marked = mark(figure.origin);
+    const std::string marked = mark(figure);
     return strf("%.4g", figure.value / unit) + (marked.empty() ? " " : marked);
   }
   std::string latency(const Figure& figure) {
-    if (!figure.known()) return "-";
-    recalled_ |= figure.origin == Origin::kRecalled;
-    uncalibrated_ |= figure.origin == Origin::kUncalibrated;
-    return to_text(Seconds{figure.value}) + mark(figure.origin);
+    return figure.known() ? to_text(Seconds{figure.value}) + mark(figure) : "-";
   }
   std::string footnotes() const {
     return std::string(recalled_ || uncalibrated_ ? "\n" : "") +
@@ -58,8 +50,12 @@ class Figures {
   }
 
  private:
-  static std::string mark(Origin origin) {
-    return origin == Origin::kRecalled ? "*" : origin == Origin::kUncalibrated ? "?" : "";
+  std::string mark(const Figure& figure) {
+    recalled_ |= figure.origin == Origin::kRecalled;
+    uncalibrated_ |= figure.origin == Origin::kUncalibrated;
+    return figure.origin == Origin::kRecalled       ? "*"
+           : figure.origin == Origin::kUncalibrated ? "?"
+                                                    : "";
   }
   bool recalled_ = false;
   bool uncalibrated_ = false;
@@ -150,11 +146,11 @@ Json cluster_json(const cluster::Cluster& c) {
 
 ExitCode list_devices(Output& output) {
   if (!output.json) return print_list(output.out), ExitCode::kOk;
-  Json devices = Json::array();
-  for (const cluster::CatalogRow& row : cluster::catalog()) devices.push(device_json(row.device));
-  print_json(output, Json::object(
-                         {{"schema", "lockstep.cluster-list/1"}, {"devices", std::move(devices)}}));
-  return ExitCode::kOk;
+  return print_json(output,
+                    Json::object({{"schema", "lockstep.cluster-list/1"},
+                                  {"devices", Json::list(cluster::catalog(), [](const auto& row) {
+                                     return device_json(row.device);
+                                   })}}));
 }
 
 ExitCode list_cluster_fields(Output& output) {
@@ -170,7 +166,7 @@ ExitCode list_cluster_fields(Output& output) {
 }
 
 Result<ExitCode> run_cluster(const Args& args, Output& output) {
-  if (const auto error = alone(args, {"fields", "CLUSTER"})) return fail(output, *error);
+  LS_TRY(check_alone(args, {"fields", "CLUSTER"}));
   if (args.flag("list")) return list_devices(output);
   if (args.flag("fields")) return list_cluster_fields(output);
   if (!args.has("CLUSTER"))

@@ -40,9 +40,8 @@ Json to_json(const spec::Spec& spec) {
 
 Result<ExitCode> run_check(const Args& args, Output& output) {
   config::Report report;
-  const auto document = load_run(args, report);
-  const auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
-  if (!spec || !report.ok()) return fail(output, report, subject_of(args));
+  const auto spec = load_spec(args, report);
+  if (!spec) return fail(output, report, subject_of(args));
   if (output.json)
     return print_json(output, Json::object({{"schema", "lockstep.config.check/1"},
                                             {"file", args.text("FILE")},

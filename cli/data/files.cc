@@ -264,20 +264,19 @@ Result<void> feed_file(const std::string& name, data::ByteDocuments& documents) 
 }
 
 // Both names must be free, or --overwrite given.
-std::optional<Error> taken(const std::string& prefix) {
+Result<void> check_free(const std::string& prefix) {
   for (const char* ending : {".bin", ".idx"}) {
     std::error_code ignored;
     if (std::filesystem::exists(prefix + ending, ignored))
       return Error{Code::kBadOptionValue, join_parts("`", prefix, ending, "` exists"),
                    "choose another --out, or give --overwrite"};
   }
-  return std::nullopt;
+  return {};
 }
 
 Result<ExitCode> run_text(const Args& args, Output& output) {
   const std::string prefix = args.text("out");
-  if (!args.flag("overwrite"))
-    if (const auto error = taken(prefix)) return fail(output, *error);
+  if (!args.flag("overwrite")) LS_TRY(check_free(prefix));
   std::vector<std::string> names = args.texts("TEXT");
   if (names.empty()) names = {"-"};
   data::TokenWriter writer(files::real_disk(), prefix, data::TokenType::kU16);

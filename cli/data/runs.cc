@@ -15,23 +15,11 @@
 namespace lockstep::cli {
 namespace {
 
-// Nothing when the file has mistakes or names no data, after telling so; `code` is then what to
-// return.
-std::optional<spec::Spec> load_run_with_data(const Args& args, Output& output, ExitCode& code) {
-  config::Report report;
-  const auto document = load_run(args, report);
-  auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
-  if (!spec || !report.ok()) {
-    code = fail(output, report, subject_of(args));
-    return std::nullopt;
-  }
-  if (!spec->data.files.empty()) return spec;
-  code =
-      fail(output,
-           Error{Code::kMissingKey,
-                 join_parts("`", args.text("FILE"), "` names no data: `data.files` is ", "not set"),
-                 "add files = [\"prefix\"] to [data]"});
-  return std::nullopt;
+Result<void> check_names_data(const Args& args, const spec::Spec& spec) {
+  if (!spec.data.files.empty()) return {};
+  return Error{Code::kMissingKey,
+               join_parts("`", args.text("FILE"), "` names no data: `data.files` is not set"),
+               "add files = [\"prefix\"] to [data]"};
 }
 
 using data::CorpusTokens;
@@ -96,11 +84,12 @@ Json to_json(const Laid& laid) {
 }
 
 Result<ExitCode> run_blend(const Args& args, Output& output) {
-  ExitCode code = ExitCode::kOk;
-  const auto spec = load_run_with_data(args, output, code);
-  if (!spec) return code;
+  config::Report report;
+  const auto spec = load_spec(args, report);
+  if (!spec) return fail(output, report, subject_of(args));
+  LS_TRY(check_names_data(args, *spec));
   const std::vector<Laid> all = lay_out(*spec);
-  if (!all[0].tokens.ok()) return fail(output, all[0].tokens.error());
+  if (!all[0].tokens.ok()) return all[0].tokens.error();
   if (output.json)
     return print_json(
         output, Json::object(
@@ -146,9 +135,10 @@ void print(std::int64_t sample, const std::vector<std::int64_t>& text, Output& o
 }
 
 Result<ExitCode> run_sample(const Args& args, Output& output) {
-  ExitCode code = ExitCode::kOk;
-  const auto spec = load_run_with_data(args, output, code);
-  if (!spec) return code;
+  config::Report report;
+  const auto spec = load_spec(args, report);
+  if (!spec) return fail(output, report, subject_of(args));
+  LS_TRY(check_names_data(args, *spec));
   const Split split = split_of(args.text("split"));
   const auto tokens =
       LS_TRY(CorpusTokens::open(spec->data, split,

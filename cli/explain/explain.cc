@@ -28,36 +28,27 @@ void print_page(const CodeRow& row, Output& output) {
              << "\nWhat to do:\n  " << text(row.remedy, 2);
 }
 
-ExitCode list_codes(Output& output) {
-  if (output.json) {
-    print_json(output, Json::object({{"schema", "lockstep.explain/1"},
-                                     {"codes", Json::list(code_table(), [](const CodeRow& row) {
-                                        return to_json(row);
-                                      })}}));
-    return ExitCode::kOk;
-  }
-  for (const CodeRow& row : code_table())
-    output.out << to_text(row.code) << "  " << row.title << '\n';
-  return ExitCode::kOk;
-}
-
 Result<ExitCode> run_explain(const Args& args, Output& output) {
-  if (!args.has("CODE")) return list_codes(output);
-  const std::string text = args.text("CODE");
-  const std::optional<Code> code = parse_code(text);
-  for (const CodeRow& row : code_table()) {
-    if (row.code != code) continue;
-    if (output.json)
-      return print_json(output, Json::object({{"schema", "lockstep.explain/1"},
-                                              {"codes", Json::array({to_json(row)})}}));
-    print_page(row, output);
-    return ExitCode::kOk;
+  std::vector<CodeRow> rows(code_table().begin(), code_table().end());
+  if (args.has("CODE")) {
+    const std::string text = args.text("CODE");
+    std::vector<std::string> known;
+    for (const CodeRow& row : rows) known.push_back(to_text(row.code));
+    const std::optional<Code> code = parse_code(text);
+    std::erase_if(rows, [&](const CodeRow& row) { return row.code != code; });
+    const std::string advice = config::did_you_mean(text, known);
+    if (rows.empty())
+      return Error{Code::kBadOptionValue, join_parts("no error code `", text, "`"),
+                   advice.empty() ? "`lockstep explain` lists all codes" : advice};
   }
-  std::vector<std::string> known;
-  for (const CodeRow& row : code_table()) known.push_back(to_text(row.code));
-  const std::string advice = config::did_you_mean(text, known);
-  return Error{Code::kBadOptionValue, join_parts("no error code `", text, "`"),
-               advice.empty() ? "`lockstep explain` lists all codes" : advice};
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.explain/1"},
+                                            {"codes", Json::list(rows, [](const CodeRow& row) {
+                                               return to_json(row);
+                                             })}}));
+  if (args.has("CODE")) return print_page(rows.front(), output), ExitCode::kOk;
+  for (const CodeRow& row : rows) output.out << to_text(row.code) << "  " << row.title << '\n';
+  return ExitCode::kOk;
 }
 
 }  // namespace

@@ -284,7 +284,7 @@ ExitCode list_fields(Output& output) {
 }
 
 Result<ExitCode> run_model(const Args& args, Output& output) {
-  if (const auto error = alone(args, {"fields", "seq", "MODEL"})) return fail(output, *error);
+  LS_TRY(check_alone(args, {"fields", "seq", "MODEL"}));
   if (args.flag("list")) return list_models(output);
   if (args.flag("fields")) return list_fields(output);
   if (!args.has("MODEL"))
