@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lockstep/cost/analytic/collective_time.h"
 #include "lockstep/cost/analytic/compute_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/cost/analytic/stage_split.h"
@@ -24,7 +23,7 @@ constexpr std::size_t kLowered = 3;  // finalists
 
 // Seconds of the ops of a unit besides its passes. Volumes as cost/analytic/step_time.cc has them.
 cost::UnitTimes unit_times(const PriceRequest& r, const PartParams& params) {
-  const cost::Fabric fabric{r.cluster, r.rates};
+  const cost::Fabric fabric = r.fabric();
   const auto [dense, expert] = on_rank(r, params);
   const cost::Members shards{r.shard_group(), r.data_stride()};
   const cost::Members experts{r.expert_copies(), r.expert_stride()};
@@ -44,7 +43,7 @@ cost::UnitTimes unit_times(const PriceRequest& r, const PartParams& params) {
 }
 
 cost::OpTimes op_times(const PriceRequest& r, const PassTimes& passes) {
-  const cost::Fabric fabric{r.cluster, r.rates};
+  const cost::Fabric fabric = r.fabric();
   const cost::ModelShape& s = *r.shape;
   const double share = s.expert_layers() / s.layers;
   PartParams block = plain_layer_params(s) * (1 - share);
@@ -99,7 +98,7 @@ class Lowered {
     // What a hop takes besides moving: waiting for a neighbour.
     conditions.latency = [this](Coord, const Op&) { return Seconds{passes_.hop} - times_.send; };
     // Computation that an exchange of X seconds runs beside loses tax X: step_time.cc's rule.
-    conditions.slowdown.compute = 1 / (1 - (*r_.rates)[cluster::Term::kOverlapTax]);
+    conditions.slowdown.compute = 1 / (1 - r_.rate(cluster::Term::kOverlapTax));
     const auto timed =
         sim::simulate(*program, [&](Coord, const Op& op) { return times_.time(op); }, conditions);
     return timed.ok() ? std::optional(timed->makespan.value) : std::nullopt;

@@ -3,30 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/cost/analytic/collective_time.h"
-
 namespace lockstep::cost {
 namespace {
 
 using cluster::Term;
 
-struct Layer {
-  const PriceRequest& r;
-  const Fabric fabric{r.cluster, r.rates, 1};
-  double rate(Term term) const { return (*r.rates)[term]; }
-};
-
 // Two all_reduces of the hidden state forward, two backward and, where a block is made again, two more;
 // with sequence parallelism a gather and a scatter each, the same bytes. Inputs are then kept in shards and gathered
 // once more for the weights' gradients, under those of the inputs (Korthikanti et al., section 4.2.2).
-void add_tensor(const Layer& p, bool expert_layer, LayerTime& layer) {
-  const PriceRequest& r = p.r;
+void add_tensor(const PriceRequest& r, bool expert_layer, LayerTime& layer) {
   if (r.tp <= 1) return;
   const double bytes = 2 * r.tokens() * r.shape->hidden;
-  const double one = reduce_seconds(p.fabric, bytes, {r.tp, 1});
+  const double one = reduce_seconds(r.fabric(), bytes, {r.tp, 1});
   // Chunks of a product hide chunks of a collective only where devices write to each other's memory.
-  const bool is_inside = nodes_of(p.fabric, {r.tp, 1}) <= 1;
-  const double exposed = r.stack.overlap_tensor && is_inside ? 1 - p.rate(Term::kTensorHidden) : 1;
+  const bool is_inside = nodes_of(r.fabric(), {r.tp, 1}) <= 1;
+  const double exposed = r.stack.overlap_tensor && is_inside ? 1 - r.rate(Term::kTensorHidden) : 1;
   // Experts that are not cut by etp exchange tokens instead of summing their outputs.
   const double parts = expert_layer && r.etp <= 1 ? 1 : 2;
   const double wait = wait_share(r, r.tp);
@@ -43,9 +34,8 @@ double keys_and_values(const PriceRequest& r) {
 
 // c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides under a block of
 // attention, but for the first. Ranks meet at every hop.
-double ring_exposed(const Layer& p) {
-  const PriceRequest& r = p.r;
-  const double hop = hop_seconds(p.fabric, keys_and_values(r), r.tp * (r.cp - 1));
+double ring_exposed(const PriceRequest& r) {
+  const double hop = hop_seconds(r.fabric(), keys_and_values(r), r.tp * (r.cp - 1));
   const ComputeTime attention = attention_compute(r);
   const double forward = std::max(0.0, hop - attention.forward / r.cp);
   const double backward = std::max(0.0, 2 * hop - attention.backward / r.cp);
@@ -54,56 +44,53 @@ double ring_exposed(const Layer& p) {
 }
 
 // One gather forward; backward one more and the sum of the gradients. Nothing hides them.
-double gather_exposed(const Layer& p) {
-  const PriceRequest& r = p.r;
-  return 3 * gather_seconds(p.fabric, keys_and_values(r) * r.cp, {r.cp, r.tp});
+double gather_exposed(const PriceRequest& r) {
+  return 3 * gather_seconds(r.fabric(), keys_and_values(r) * r.cp, {r.cp, r.tp});
 }
 
 // Queries, keys and values to the ranks of their heads and outputs back, forward and backward; keys are copied
 // where ranks outnumber their heads.
-double ulysses_exposed(const Layer& p) {
-  const PriceRequest& r = p.r;
+double ulysses_exposed(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
   const double keys = std::max(s.k(), r.tp * r.cp * s.qk_dim);
   const double bytes = 2 * (s.q() + s.values() + 2 * keys) * r.tokens() / r.tp;
-  return 2 * exchange_seconds(p.fabric, bytes, {r.cp, r.tp});
+  return 2 * exchange_seconds(r.fabric(), bytes, {r.cp, r.tp});
 }
 
-void add_context(const Layer& p, LayerTime& layer) {
-  if (p.r.cp <= 1) return;
-  switch (p.r.context) {
+void add_context(const PriceRequest& r, LayerTime& layer) {
+  if (r.cp <= 1) return;
+  switch (r.context) {
     case CpMethod::kRing:
-      layer.context = ring_exposed(p);
+      layer.context = ring_exposed(r);
       break;
     case CpMethod::kGather:
-      layer.context = gather_exposed(p);
+      layer.context = gather_exposed(r);
       break;
     case CpMethod::kUlysses:
-      layer.context = ulysses_exposed(p);
+      layer.context = ulysses_exposed(r);
       break;
   }
 }
 
 // Dispatch and combination, forward and backward: K tokens of h in 16 bits each.
-void add_expert(const Layer& p, LayerTime& layer) {
-  const PriceRequest& r = p.r;
+void add_expert(const PriceRequest& r, LayerTime& layer) {
   const double bytes = 2 * r.shape->top_k * r.tokens() / r.tp * r.shape->hidden;
   const Members group{r.ep, r.etp};
   // Between nodes a token is sent once per distinct node: n (1 - (1 - 1/n)^K) of n on average.
-  const double nodes = nodes_of(p.fabric, group), k = r.shape->top_k;
+  const double nodes = nodes_of(r.fabric(), group), k = r.shape->top_k;
   double distinct = nodes * (1 - std::pow(1 - 1 / nodes, k));
   if (r.shape->routed_nodes > 0) distinct = std::min(distinct, r.shape->routed_nodes);
-  if (r.ep > 1) layer.expert += 4 * exchange_seconds(p.fabric, bytes, group, distinct / k);
-  if (r.etp > 1) layer.expert += 4 * gather_seconds(p.fabric, bytes * r.etp, {r.etp, 1});
+  if (r.ep > 1) layer.expert += 4 * exchange_seconds(r.fabric(), bytes, group, distinct / k);
+  if (r.etp > 1) layer.expert += 4 * gather_seconds(r.fabric(), bytes * r.etp, {r.etp, 1});
   if (layer.again) layer.expert *= 1.5;
 }
 
 // A layer's passes never end before the host has launched them; backward passes launch about twice as many
 // kernels, from a queue that needs no interpreter.
-void raise_to_host(const Layer& p, LayerTime& layer) {
+void raise_to_host(const PriceRequest& r, LayerTime& layer) {
   // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are attention's.
-  const double rounds = p.r.context == CpMethod::kRing ? p.r.cp - 1 : 0;
-  const double host = p.rate(Term::kHost) * p.r.stack.host_factor * (1 + 0.1 * rounds);
+  const double rounds = r.context == CpMethod::kRing ? r.cp - 1 : 0;
+  const double host = r.rate(Term::kHost) * r.stack.host_factor * (1 + 0.1 * rounds);
   const double forward = layer.forward(), backward = layer.backward();
   layer.compute.forward += std::max(0.0, host - forward);
   const double again = layer.again ? host : 0;
@@ -115,33 +102,33 @@ ComputeTime with_gaps(const PriceRequest& r, const ComputeTime& time) {
   return {time.forward * longer, time.backward * longer, time.recompute * longer};
 }
 
-LayerTime layer_time(const Layer& p, bool expert_layer, const ComputeTime& compute, bool again) {
-  LayerTime layer{.compute = with_gaps(p.r, compute), .again = again};
-  add_tensor(p, expert_layer, layer);
-  add_context(p, layer);
-  if (expert_layer) add_expert(p, layer);
-  raise_to_host(p, layer);
+LayerTime layer_time(const PriceRequest& r, bool expert_layer, const ComputeTime& compute,
+                     bool again) {
+  LayerTime layer{.compute = with_gaps(r, compute), .again = again};
+  add_tensor(r, expert_layer, layer);
+  add_context(r, layer);
+  if (expert_layer) add_expert(r, layer);
+  raise_to_host(r, layer);
   return layer;
 }
 
-void add_kind(const Layer& p, bool expert_layer, LayerTime& made, LayerTime& others) {
-  ComputeTime compute = layer_compute(p.r, expert_layer);
-  const bool again = p.r.keep == Keep::kInput;
+void add_kind(const PriceRequest& r, bool expert_layer, LayerTime& made, LayerTime& others) {
+  ComputeTime compute = layer_compute(r, expert_layer);
+  const bool again = r.keep == Keep::kInput;
   // A block that is made again drops what others drop, and makes that again too.
-  if (again && p.r.recomputed > 0) compute.recompute += compute.recompute_others;
-  made = layer_time(p, expert_layer, compute, again);
-  if (p.r.recomputed == 0) return;
+  if (again && r.recomputed > 0) compute.recompute += compute.recompute_others;
+  made = layer_time(r, expert_layer, compute, again);
+  if (r.recomputed == 0) return;
   compute.recompute = compute.recompute_others;
-  others = layer_time(p, expert_layer, compute, p.r.others == Keep::kInput);
+  others = layer_time(r, expert_layer, compute, r.others == Keep::kInput);
 }
 
 }  // namespace
 
 LayerTimes layer_times(const PriceRequest& r) {
-  const Layer p{r};
   LayerTimes times;
-  if (r.shape->plain_layers() > 0) add_kind(p, false, times.made.plain, times.others.plain);
-  if (r.shape->has_experts()) add_kind(p, true, times.made.routed, times.others.routed);
+  if (r.shape->plain_layers() > 0) add_kind(r, false, times.made.plain, times.others.plain);
+  if (r.shape->has_experts()) add_kind(r, true, times.made.routed, times.others.routed);
   times.head = with_gaps(r, head_compute(r));
   return times;
 }

@@ -20,6 +20,7 @@
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/cluster/rates.h"
+#include "lockstep/cost/analytic/collective_time.h"
 #include "lockstep/cost/analytic/cp_method.h"
 #include "lockstep/cost/analytic/model_shape.h"
 #include "lockstep/pipeline/catalog.h"
@@ -108,6 +109,8 @@ struct PriceRequest {
   double imbalance = 1;                // load of the busiest expert rank over the mean
   Stack stack = {};
 
+  Fabric fabric() const { return {cluster, rates}; }
+  double rate(cluster::Term term) const { return (*rates)[term]; }
   double devices() const { return tp * cp * pp * dp; }
   double microbatches() const { return global_batch / (dp * microbatch); }
   double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T

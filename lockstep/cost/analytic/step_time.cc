@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/cost/analytic/collective_time.h"
 #include "lockstep/cost/analytic/layer_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/cost/analytic/price.h"
@@ -11,14 +10,6 @@ namespace lockstep::cost {
 namespace {
 
 using cluster::Term;
-
-struct Pricing {
-  const PriceRequest& r;
-  Fabric fabric;
-  explicit Pricing(const PriceRequest& request)
-      : r(request), fabric{request.cluster, request.rates, 1} {}
-  double rate(Term term) const { return (*r.rates)[term]; }
-};
 
 double overlapped(double compute, double communication, double tax) {
   return std::max(compute, communication) + tax * std::min(compute, communication);
@@ -40,8 +31,7 @@ struct DataTime {
 };
 
 // Gradients once reduced and, where the optimizer is sharded, parameters once gathered.
-DataTime data_time(const Pricing& p, const RankParams& own) {
-  const PriceRequest& r = p.r;
+DataTime data_time(const PriceRequest& r, const RankParams& own) {
   const Members dense{r.shard_group(), r.data_stride()};
   const Members experts{r.expert_copies(), r.expert_stride()};
   const double replicas = r.dp * r.cp / r.shard_group();
@@ -61,9 +51,8 @@ DataTime data_time(const Pricing& p, const RankParams& own) {
 }
 
 // Stages 0 to 2: communication once a step, hidden under the last backward and the first forward passes.
-double once_exposed(const Pricing& p, const DataTime& data, double forward, double backward,
+double once_exposed(const PriceRequest& r, const DataTime& data, double forward, double backward,
                     double layers) {
-  const PriceRequest& r = p.r;
   if (!r.stack.overlap_data) return data.reduce + data.gather;
   // With chunks, the last microbatches of all but the first chunk still run when gradients are ready.
   const double times =
@@ -71,26 +60,26 @@ double once_exposed(const Pricing& p, const DataTime& data, double forward, doub
   const auto exposed = [&](double communication, double window) {
     const double hidden = std::min(communication, window * times);
     return std::max(communication / std::max(1.0, layers), communication - hidden) +
-           p.rate(Term::kOverlapTax) * hidden;
+           r.rate(Term::kOverlapTax) * hidden;
   };
   const double reductions = r.zero == 2 && r.stack.reduce_each_microbatch ? r.microbatches() : 1;
   return reductions * exposed(data.reduce, backward) + exposed(data.gather, forward);
 }
 
 // Stage 3: every layer is gathered for its forward and its backward pass and reduced after it, for each microbatch.
-PassPair sharded(const Pricing& p, const DataTime& data, const PassPair& passes) {
-  const double tax = p.rate(Term::kOverlapTax);
+PassPair sharded(const PriceRequest& r, const DataTime& data, const PassPair& passes) {
+  const double tax = r.rate(Term::kOverlapTax);
   return {overlapped(passes.forward, data.gather, tax),
           overlapped(passes.backward, data.gather + data.reduce, tax)};
 }
 
 // Of a rank whose passes take so long.
-double data_exposed(const Pricing& p, const DataTime& data, double forward, double backward,
+double data_exposed(const PriceRequest& r, const DataTime& data, double forward, double backward,
                     double layers) {
-  if (p.r.dp * p.r.cp <= 1) return 0;
-  if (p.r.zero < 3) return once_exposed(p, data, forward, backward, layers);
-  const PassPair passes = sharded(p, data, {forward, backward});
-  return p.r.microbatches() * (passes.forward - forward + passes.backward - backward);
+  if (r.dp * r.cp <= 1) return 0;
+  if (r.zero < 3) return once_exposed(r, data, forward, backward, layers);
+  const PassPair passes = sharded(r, data, {forward, backward});
+  return r.microbatches() * (passes.forward - forward + passes.backward - backward);
 }
 
 struct Stage {
@@ -98,13 +87,12 @@ struct Stage {
 };
 
 // Of stages alike, each with its share of the head; the busiest rank is busy for so long.
-double bubble(const Pricing& p, const DataTime& data, const Stage& most, const ComputeTime& head,
-              double busy) {
-  const PriceRequest& r = p.r;
+double bubble(const PriceRequest& r, const DataTime& data, const Stage& most,
+              const ComputeTime& head, double busy) {
   if (r.pp <= 1) return 0;
   PassPair passes = {most.layers * most.forward, most.layers * most.backward};
   const bool is_sharded = r.zero >= 3 && r.dp * r.cp > 1;
-  if (is_sharded) passes = sharded(p, data, passes);
+  if (is_sharded) passes = sharded(r, data, passes);
   const double share = r.shape->layers / r.pp / most.layers;
   const PassPair mean = {share * passes.forward + head.forward / r.pp,
                          share * passes.backward + head.backward / r.pp};
@@ -112,8 +100,7 @@ double bubble(const Pricing& p, const DataTime& data, const Stage& most, const C
                         busy - r.microbatches() * (mean.forward + mean.backward));
 }
 
-void add_pipe(const Pricing& p, StepTime& time) {
-  const PriceRequest& r = p.r;
+void add_pipe(const PriceRequest& r, StepTime& time) {
   if (r.pp <= 1) return;
   const double steady = r.chunks > 1 && r.stack.overlap_pipe ? 0 : r.microbatches() * r.chunks;
   time.pipe = 2 * hop_seconds(r) * (steady + r.pp - 1);
@@ -123,8 +110,7 @@ void add_pipe(const Pricing& p, StepTime& time) {
 
 double hop_seconds(const PriceRequest& r) {
   if (r.pp <= 1) return 0;
-  const Pricing p(r);
-  return hop_seconds(p.fabric, 2 * r.tokens() * r.shape->hidden / r.tp, r.pipe_stride());
+  return hop_seconds(r.fabric(), 2 * r.tokens() * r.shape->hidden / r.tp, r.pipe_stride());
 }
 
 double spread_seconds(const PriceRequest& r, const StepTime& time) {
@@ -132,29 +118,26 @@ double spread_seconds(const PriceRequest& r, const StepTime& time) {
   const double met = r.pp > 1 ? wait_share(r, 2) * time.passes() : 0;
   // The slowest of N devices whose speeds vary by cv: sqrt(2 ln N) deviations (extreme values).
   const double slowest =
-      (*r.rates)[Term::kSpread] * std::sqrt(2 * std::log(std::max(1.0, r.devices())));
+      r.rate(Term::kSpread) * std::sqrt(2 * std::log(std::max(1.0, r.devices())));
   return met + (time.total() - time.spread + met) * slowest;
 }
 
 PassPair sharded_layer(const PriceRequest& r, const PassPair& passes) {
   if (r.zero < 3 || r.dp * r.cp <= 1) return passes;
-  const Pricing p(r);
-  const DataTime data = data_time(p, busiest_parameters(r, split_layers(r)));
+  const DataTime data = data_time(r, busiest_parameters(r, split_layers(r)));
   const double layers = most_layers(r);
-  return sharded(p, {data.reduce / layers, data.gather / layers}, passes);
+  return sharded(r, {data.reduce / layers, data.gather / layers}, passes);
 }
 
 double once_exposed_seconds(const PriceRequest& r, const PassPair& passes, double layers) {
   if (r.dp * r.cp <= 1) return 0;
-  const Pricing p(r);
-  return once_exposed(p, data_time(p, busiest_parameters(r, split_layers(r))), passes.forward,
+  return once_exposed(r, data_time(r, busiest_parameters(r, split_layers(r))), passes.forward,
                       passes.backward, layers);
 }
 
 StepTime price_time(const PriceRequest& r) { return price_time(r, layer_times(r)); }
 
 StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
-  const Pricing p(r);
   const ModelShape& s = *r.shape;
   const StageSplit split = split_layers(r);
   const double some = recomputed_share(r);
@@ -167,10 +150,10 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   const double backward = mixed([](const LayerTime& l) { return l.backward(); });
 
   const RankParams own = busiest_parameters(r, split);
-  const DataTime data = data_time(p, own);
+  const DataTime data = data_time(r, own);
   const double m = r.microbatches(), head_time = head.forward + head.backward;
   const auto exposed = [&](double layers) {
-    return data_exposed(p, data, layers * forward, layers * backward, layers);
+    return data_exposed(r, data, layers * forward, layers * backward, layers);
   };
   const auto busy = [&](double layers, double head_seconds) {
     return m * (layers * (forward + backward) + head_seconds) + exposed(layers);
@@ -189,8 +172,8 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   time.expert = m * layers * share * routed.expert;
   time.head = head_binds ? m * head_time : 0;
   time.data = exposed(layers);
-  time.bubble = bubble(p, data, {inside, forward, backward}, head, busy(layers, time.head / m));
-  add_pipe(p, time);
+  time.bubble = bubble(r, data, {inside, forward, backward}, head, busy(layers, time.head / m));
+  add_pipe(r, time);
   const double shards = r.zero >= 1 ? r.shard_group() : 1;
   const double expert_shards = r.zero >= 1 ? r.expert_copies() : 1;
   time.optimizer = optimizer_seconds(r, own.dense / shards + own.expert / expert_shards);
