@@ -9,22 +9,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep {
-
-struct Xxh3::State {
-  XXH3_state_t* xxh;
-};
-
 namespace {
 
 // FIPS 180-4, 5.3.3 and 4.2.2: the first 32 bits of the fractions of the square roots of the first
 // 8 primes and of the cube roots of the first 64.
-constexpr std::array<std::uint32_t, 8> kInitialState = {
-    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+using Sha256State = std::array<std::uint32_t, 8>;
+constexpr Sha256State kInitialState = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 constexpr std::array<std::uint32_t, 64> kRoundConstants = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -34,6 +29,8 @@ constexpr std::array<std::uint32_t, 64> kRoundConstants = {
     0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+constexpr std::size_t kBlockBytes = 64;
 
 Hash128 from_xxh(XXH128_hash_t hash) { return {hash.high64, hash.low64}; }
 
@@ -49,42 +46,8 @@ void store_big_endian(Word word, std::byte* to) {
     to[i] = static_cast<std::byte>(word >> 8 * (sizeof(Word) - 1 - i) & 0xff);
 }
 
-}  // namespace
-
-std::uint64_t xxh3_64(ByteSpan bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-std::uint64_t xxh3_64(std::string_view text) { return xxh3_64(as_byte_span(text)); }
-Hash128 xxh3_128(ByteSpan bytes) { return from_xxh(XXH3_128bits(bytes.data(), bytes.size())); }
-Hash128 xxh3_128(std::string_view text) { return xxh3_128(as_byte_span(text)); }
-
-void Xxh3::Free::operator()(State* state) const {
-  XXH3_freeState(state->xxh);
-  delete state;
-}
-
-// Reset and update are the same for both widths of XXH3; only the digest differs.
-Xxh3::Xxh3() : state_(new State{XXH3_createState()}) {
-  LS_CHECK(state_->xxh != nullptr && XXH3_64bits_reset(state_->xxh) == XXH_OK);
-}
-
-void Xxh3::update(ByteSpan bytes) {
-  LS_CHECK(XXH3_64bits_update(state_->xxh, bytes.data(), bytes.size()) == XXH_OK);
-}
-
-std::uint64_t Xxh3::digest64() const { return XXH3_64bits_digest(state_->xxh); }
-Hash128 Xxh3::digest128() const { return from_xxh(XXH3_128bits_digest(state_->xxh)); }
-
-Sha256Digest sha256(ByteSpan bytes) {
-  Sha256 stream;
-  stream.update(bytes);
-  return stream.digest();
-}
-
-Sha256Digest sha256(std::string_view text) { return sha256(as_byte_span(text)); }
-
-Sha256::Sha256() : state_(kInitialState), pending_{} {}
-
 // Names of FIPS 180-4, 6.2.2.
-void Sha256::absorb(const std::byte* block) {
+void absorb(Sha256State& state, const std::byte* block) {
   using std::rotr;
   std::array<std::uint32_t, 64> w;
   for (std::size_t t = 0; t < 16; ++t) w[t] = load_big_endian(block + 4 * t);
@@ -93,8 +56,8 @@ void Sha256::absorb(const std::byte* block) {
     const std::uint32_t s1 = rotr(w[t - 2], 17) ^ rotr(w[t - 2], 19) ^ w[t - 2] >> 10;
     w[t] = w[t - 16] + s0 + w[t - 7] + s1;
   }
-  std::uint32_t a = state_[0], b = state_[1], c = state_[2], d = state_[3];
-  std::uint32_t e = state_[4], f = state_[5], g = state_[6], h = state_[7];
+  std::uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+  std::uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
   for (std::size_t t = 0; t < 64; ++t) {
     const std::uint32_t sum1 = rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25);
     const std::uint32_t choice = (e & f) ^ (~e & g);
@@ -111,36 +74,48 @@ void Sha256::absorb(const std::byte* block) {
     a = t1 + sum0 + majority;
   }
   const std::array<std::uint32_t, 8> mixed = {a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < mixed.size(); ++i) state_[i] += mixed[i];
+  for (std::size_t i = 0; i < mixed.size(); ++i) state[i] += mixed[i];
 }
 
-void Sha256::update(ByteSpan bytes) {
-  while (!bytes.empty()) {
-    const std::size_t filled = num_bytes_ % kBlockBytes;
-    const std::size_t taken = std::min(bytes.size(), kBlockBytes - filled);
-    if (taken == kBlockBytes) {
-      absorb(bytes.data());
-    } else {
-      std::memcpy(pending_.data() + filled, bytes.data(), taken);
-      if (filled + taken == kBlockBytes) absorb(pending_.data());
-    }
-    num_bytes_ += taken;
-    bytes = bytes.subspan(taken);
-  }
+}  // namespace
+
+std::uint64_t xxh3_64(ByteSpan bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::uint64_t xxh3_64(std::string_view text) { return xxh3_64(as_byte_span(text)); }
+Hash128 xxh3_128(ByteSpan bytes) { return from_xxh(XXH3_128bits(bytes.data(), bytes.size())); }
+Hash128 xxh3_128(std::string_view text) { return xxh3_128(as_byte_span(text)); }
+
+void Xxh3::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
+// Reset and update are the same for both widths of XXH3; only the digest differs.
+Xxh3::Xxh3() : state_(XXH3_createState()) {
+  LS_CHECK(state_ != nullptr && XXH3_64bits_reset(state_.get()) == XXH_OK);
 }
 
-Sha256Digest Sha256::digest() const {
-  Sha256 last = *this;
-  std::array<std::byte, 2 * kBlockBytes> padding{std::byte{0x80}};
+void Xxh3::update(ByteSpan bytes) {
+  LS_CHECK(XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()) == XXH_OK);
+}
+
+std::uint64_t Xxh3::digest64() const { return XXH3_64bits_digest(state_.get()); }
+Hash128 Xxh3::digest128() const { return from_xxh(XXH3_128bits_digest(state_.get())); }
+
+Sha256Digest sha256(ByteSpan bytes) {
+  Sha256State state = kInitialState;
+  const std::uint64_t num_bits = bytes.size() * 8;
+  for (; bytes.size() >= kBlockBytes; bytes = bytes.subspan(kBlockBytes))
+    absorb(state, bytes.data());
   // One 1 bit, zeros up to 8 bytes before a block ends, then the length in bits.
-  const std::size_t zeros_end = (2 * kBlockBytes - 8 - num_bytes_ % kBlockBytes - 1) % kBlockBytes;
-  store_big_endian(num_bytes_ * 8, padding.data() + 1 + zeros_end);
-  last.update(ByteSpan(padding).first(1 + zeros_end + 8));
+  std::array<std::byte, 2 * kBlockBytes> end{};
+  std::ranges::copy(bytes, end.begin());
+  end[bytes.size()] = std::byte{0x80};
+  const std::size_t end_bytes = bytes.size() + 9 > kBlockBytes ? 2 * kBlockBytes : kBlockBytes;
+  store_big_endian(num_bits, end.data() + end_bytes - 8);
+  for (std::size_t at = 0; at < end_bytes; at += kBlockBytes) absorb(state, end.data() + at);
   Sha256Digest digest;
-  for (std::size_t i = 0; i < last.state_.size(); ++i)
-    store_big_endian(last.state_[i], digest.data() + 4 * i);
+  for (std::size_t i = 0; i < state.size(); ++i) store_big_endian(state[i], digest.data() + 4 * i);
   return digest;
 }
+
+Sha256Digest sha256(std::string_view text) { return sha256(as_byte_span(text)); }
 
 std::string to_hex(ByteSpan bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";

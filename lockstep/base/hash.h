@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+struct XXH3_state_s;  // of xxhash.h
+
 namespace lockstep {
 
 using ByteSpan = std::span<const std::byte>;
@@ -43,35 +45,17 @@ class Xxh3 {
   Hash128 digest128() const;
 
  private:
-  struct State;
   struct Free {
-    void operator()(State* state) const;
+    void operator()(XXH3_state_s* state) const;
   };
-  std::unique_ptr<State, Free> state_;
+  std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 using Sha256Digest = std::array<std::byte, 32>;
 
+// FIPS 180-4. Written here because no dependency of the project offers it.
 Sha256Digest sha256(ByteSpan bytes);
 Sha256Digest sha256(std::string_view text);
-
-// FIPS 180-4. Written here because no dependency of the project offers it.
-class Sha256 {
- public:
-  Sha256();
-  void update(ByteSpan bytes);
-  void update(std::string_view text) { update(as_byte_span(text)); }
-  Sha256Digest digest() const;  // of everything so far; more may follow
-
- private:
-  static constexpr std::size_t kBlockBytes = 64;
-
-  void absorb(const std::byte* block);
-
-  std::array<std::uint32_t, 8> state_;
-  std::array<std::byte, kBlockBytes> pending_;
-  std::uint64_t num_bytes_ = 0;  // pending_ holds the last num_bytes_ % kBlockBytes of them
-};
 
 // Lower case, most significant digit first; numbers are padded to their full width.
 std::string to_hex(ByteSpan bytes);
