@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <cstring>
 #include <type_traits>
 
 #include "lockstep/base/check.h"
@@ -14,12 +13,31 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
+// From the type that is stored to the one that is added, and back.
+template <class T>
+T widen(T x) {
+  return x;
+}
 float widen(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
 
-BFloat16 narrow(float x) {
+template <class T>
+void narrow(T x, T& stored) {
+  stored = x;
+}
+void narrow(float x, BFloat16& stored) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
-  if (x != x) return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};  // stays a NaN
-  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+  stored.bits = static_cast<std::uint16_t>(x != x ? (bits >> 16) | 0x40  // stays a NaN
+                                                  : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+template <class A>
+A plus(A a, A b) {
+  if constexpr (std::is_integral_v<A>) {
+    using U = std::make_unsigned_t<A>;
+    return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
+  } else {
+    return a + b;
+  }
 }
 
 // A tile fits the first-level cache together with the partial sums of a deep tree.
@@ -36,36 +54,23 @@ class TileSummer {
   // Leaves tree(in[lo], ..., in[hi-1]) in `sum`.
   void sum_range(std::size_t lo, std::size_t hi, int depth, A* sum) {
     LS_CHECK(depth < kMaxDepth);
-    if (hi - lo == 1) return load(lo, sum);
+    if (hi - lo == 1) {
+      for (std::int64_t i = 0; i < length_; ++i) sum[i] = widen(leaf(lo)[i]);
+      return;
+    }
     const std::size_t half = std::bit_ceil(hi - lo) / 2;
     sum_range(lo, lo + half, depth + 1, sum);
-    if (hi - lo - half == 1 && std::is_same_v<T, A>) return add(leaf(lo + half), sum);
+    if (hi - lo - half == 1) return add(leaf(lo + half), sum);
     A* right = partials_[static_cast<std::size_t>(depth)].data();
     sum_range(lo + half, hi, depth + 1, right);
-    for (std::int64_t i = 0; i < length_; ++i) sum[i] = plus(sum[i], right[i]);
+    add(right, sum);
   }
 
  private:
-  static A plus(A a, A b) {
-    if constexpr (std::is_integral_v<A>) {
-      using U = std::make_unsigned_t<A>;
-      return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
-    } else {
-      return a + b;
-    }
-  }
   const T* leaf(std::size_t i) const { return static_cast<const T*>(in_[i]) + first_; }
-  void load(std::size_t i, A* sum) const {
-    const T* from = leaf(i);
-    if constexpr (std::is_same_v<T, A>) {
-      std::memmove(sum, from, static_cast<std::size_t>(length_) * sizeof(T));
-    } else {
-      for (std::int64_t k = 0; k < length_; ++k) sum[k] = widen(from[k]);
-    }
-  }
-  void add(const T* from, A* sum) const {
-    if constexpr (std::is_same_v<T, A>)
-      for (std::int64_t i = 0; i < length_; ++i) sum[i] = plus(sum[i], from[i]);
+  template <class Summand>
+  void add(const Summand* summands, A* sum) const {
+    for (std::int64_t i = 0; i < length_; ++i) sum[i] = plus(sum[i], widen(summands[i]));
   }
 
   std::span<const void* const> in_;
@@ -74,25 +79,21 @@ class TileSummer {
 };
 
 template <class T, class A>
-void sum_tiles(std::span<const void* const> in, T* out, std::int64_t count) {
+void sum_all(std::span<const void* const> in, void* result, std::int64_t count) {
+  T* const out = static_cast<T*>(result);
+  if constexpr (std::is_floating_point_v<T>)
+    if (in.size() == 2) {  // the common case; one pass without a tile in between
+      const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+      for (std::int64_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+      return;
+    }
   std::array<A, kTile> sum;
   for (std::int64_t first = 0; first < count; first += kTile) {
     const std::int64_t length = std::min(kTile, count - first);
-    TileSummer<T, A> tile(in, first, length);
-    tile.sum_range(0, in.size(), 0, sum.data());
-    if constexpr (std::is_same_v<T, A>) {
-      std::memcpy(out + first, sum.data(), static_cast<std::size_t>(length) * sizeof(T));
-    } else {
-      for (std::int64_t i = 0; i < length; ++i)
-        out[first + i] = narrow(sum[static_cast<std::size_t>(i)]);
-    }
+    TileSummer<T, A>(in, first, length).sum_range(0, in.size(), 0, sum.data());
+    for (std::int64_t i = 0; i < length; ++i)
+      narrow(sum[static_cast<std::size_t>(i)], out[first + i]);
   }
-}
-
-// Two ranks are the common case; one pass without a tile in between.
-template <class T>
-void sum_pair(const T* a, const T* b, T* out, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
 }
 
 }  // namespace
@@ -106,21 +107,15 @@ void tree_sum(std::span<const void* const> in, void* out, std::int64_t count, DT
   LS_CHECK(!in.empty() && can_sum(dtype), "tree_sum of ", in.size(), " inputs of ", to_text(dtype));
   switch (dtype) {
     case DType::kF64:
-      if (in.size() == 2)
-        return sum_pair(static_cast<const double*>(in[0]), static_cast<const double*>(in[1]),
-                        static_cast<double*>(out), count);
-      return sum_tiles<double, double>(in, static_cast<double*>(out), count);
+      return sum_all<double, double>(in, out, count);
     case DType::kF32:
-      if (in.size() == 2)
-        return sum_pair(static_cast<const float*>(in[0]), static_cast<const float*>(in[1]),
-                        static_cast<float*>(out), count);
-      return sum_tiles<float, float>(in, static_cast<float*>(out), count);
+      return sum_all<float, float>(in, out, count);
     case DType::kBF16:
-      return sum_tiles<BFloat16, float>(in, static_cast<BFloat16*>(out), count);
+      return sum_all<BFloat16, float>(in, out, count);
     case DType::kI64:
-      return sum_tiles<std::int64_t, std::int64_t>(in, static_cast<std::int64_t*>(out), count);
+      return sum_all<std::int64_t, std::int64_t>(in, out, count);
     case DType::kI32:
-      return sum_tiles<std::int32_t, std::int32_t>(in, static_cast<std::int32_t*>(out), count);
+      return sum_all<std::int32_t, std::int32_t>(in, out, count);
     default:
       LS_CHECK(false);
   }
