@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cli/parse.h"
-#include "lockstep/base/check.h"
 
 namespace lockstep::cli {
 namespace {

@@ -6,9 +6,7 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/verb.h"

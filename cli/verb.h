@@ -17,7 +17,6 @@
 #include <iosfwd>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -13,7 +13,6 @@
 
 #include "cli/table.h"
 #include "cli/verbs.h"
-#include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/units.h"
 #include "lockstep/checkpoint/checkpoint.h"

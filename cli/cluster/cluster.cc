@@ -1,5 +1,4 @@
 // lockstep cluster: what a device and the networks of a cluster can do, and how far to trust it.
-#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>

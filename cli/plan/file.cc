@@ -1,6 +1,5 @@
 #include "cli/plan/file.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cli/run_file.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "cli/verb.h"
 #include "lockstep/config/document.h"

@@ -14,7 +14,6 @@
 #include "lockstep/cluster/cluster_file.h"
 #include "lockstep/cluster/rates.h"
 #include "lockstep/config/suggest.h"
-#include "lockstep/mesh/divisors.h"
 #include "lockstep/model/user_model.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/planner/emit/emit.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cli/run_file.h"
-#include "cli/simulate/timing.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"

@@ -7,7 +7,6 @@
 
 #include "cli/engine.h"
 #include "cli/run_file.h"
-#include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/arch.h"
