@@ -27,21 +27,16 @@ using checkpoint::Checkpoint;
 using checkpoint::Manifest;
 using checkpoint::TensorRecord;
 
-// What `ls` knows of one folder: its checkpoint, or why there is none.
-struct Listed {
-  std::string path;
-  Result<Checkpoint> opened;
-};
+Error no_checkpoint(const std::string& folder) {
+  return {Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
+          "checkpoints are folders step-N in it"};
+}
 
-std::vector<Listed> list_folder(const std::string& folder) {
-  std::vector<Listed> all;
-  for (const std::string& path : checkpoint::candidates(files::real_disk(), folder)) {
-    Result<Checkpoint> opened = Checkpoint::open(path);
-    if (opened.ok())
-      if (const auto checked = opened->check_files(); !checked.ok()) opened = checked.error();
-    all.push_back({path, std::move(opened)});
-  }
-  return all;
+// One that is there with all its files, which are not read.
+Result<Checkpoint> open_whole(const std::string& path) {
+  Checkpoint opened = LS_TRY(Checkpoint::open(path));
+  LS_TRY(opened.check_files());
+  return opened;
 }
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -71,40 +66,38 @@ Json head_json(const Checkpoint& of) {
                        {"torch", m.torch}});
 }
 
+Json ls_json(const std::string& path, const Result<Checkpoint>& opened) {
+  if (opened.ok()) return head_json(*opened);
+  return Json::object({{"path", path}, {"whole", false}, {"error", opened.error().message}});
+}
+
 Result<ExitCode> run_ls(const Args& args, Output& output) {
   const std::string folder = args.has("FOLDER") ? args.text("FOLDER") : ".";
-  const std::vector<Listed> all = list_folder(folder);
-  if (all.empty())
-    return Error{Code::kNoCheckpoint, "there is no checkpoint in `" + folder + "`",
-                 "checkpoints are folders step-N in it"};
-  if (output.json) {
-    Json list = Json::array();
-    for (const Listed& one : all)
-      list.push(one.opened.ok() ? head_json(*one.opened)
-                                : Json::object({{"path", one.path},
-                                                {"whole", false},
-                                                {"error", one.opened.error().message}}));
-    print_json(output, Json::object({{"schema", "lockstep.checkpoint.ls/1"},
-                                     {"folder", folder},
-                                     {"checkpoints", std::move(list)}}));
-    return ExitCode::kOk;
-  }
+  const auto paths = checkpoint::candidates(files::real_disk(), folder);
+  if (paths.empty()) return no_checkpoint(folder);
+  Json list = Json::array();
   Rows rows = {{"checkpoint", "step", "tokens", "size", "files", "contents", "layout"}};
-  std::vector<std::string> troubles;
-  for (const Listed& one : all) {
-    if (!one.opened.ok()) {
-      rows.push_back({name_of(one.path), "-", "-", "-", "-", "not whole", "-"});
-      troubles.push_back(one.opened.error().message);
+  std::string troubles;
+  for (const std::string& path : paths) {
+    const Result<Checkpoint> opened = open_whole(path);
+    list.push(ls_json(path, opened));
+    if (!opened.ok()) {
+      rows.push_back({name_of(path), "-", "-", "-", "-", "not whole", "-"});
+      troubles += "\nnot whole: " + opened.error().message + "\n";
       continue;
     }
-    const Manifest& m = one.opened->manifest();
-    rows.push_back({name_of(one.path), with_commas(m.step), with_commas(m.tokens),
-                    to_text(Bytes{one.opened->file_bytes()}),
+    const Manifest& m = opened->manifest();
+    rows.push_back({name_of(path), with_commas(m.step), with_commas(m.tokens),
+                    to_text(Bytes{opened->file_bytes()}),
                     with_commas(static_cast<std::int64_t>(m.files.size())), contents_of(m),
                     m.layout.empty() ? "-" : m.layout});
   }
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.checkpoint.ls/1"},
+                                            {"folder", folder},
+                                            {"checkpoints", std::move(list)}}));
   print_table(output.out, rows, "lrrrrll");
-  for (const std::string& trouble : troubles) output.err << "\nnot whole: " << trouble << '\n';
+  output.err << troubles;
   return ExitCode::kOk;
 }
 
@@ -214,8 +207,7 @@ class ReadProgress {
     if (!output_.live || done_ - told_ < (std::int64_t{64} << 20)) return;
     told_ = done_;
     shown_ = true;
-    output_.err << "\r\x1b[K" << to_text(Bytes{done_}) << " of " << to_text(Bytes{all_})
-                << std::flush;
+    output_.status(join_parts(to_text(Bytes{done_}), " of ", to_text(Bytes{all_})));
   }
 
  private:
@@ -226,7 +218,6 @@ class ReadProgress {
 };
 
 struct Verified {
-  std::string path;
   std::int64_t bytes = 0;
   Seconds time;
   Result<void> result;
@@ -235,20 +226,18 @@ struct Verified {
 Verified verify_one(const std::string& path, Output& output) {
   const RealClock clock;
   Result<Checkpoint> opened = Checkpoint::open(path);
-  if (!opened.ok()) return {path, 0, {}, opened.error()};
+  if (!opened.ok()) return {0, {}, opened.error()};
   ReadProgress progress(output, opened->file_bytes());
   Result<void> result = opened->verify([&](std::int64_t bytes) { progress.add(bytes); });
   if (result.ok()) result = checkpoint::check_holds_model(opened->manifest(), path);
-  return {path, opened->file_bytes(), clock.now().since_start, result};
+  return {opened->file_bytes(), clock.now().since_start, result};
 }
 
 Result<ExitCode> run_checkpoint_verify(const Args& args, Output& output) {
   const std::string path = args.text("PATH");
   std::vector<std::string> paths = {path};
   if (!checkpoint::is_checkpoint(path)) paths = checkpoint::candidates(files::real_disk(), path);
-  if (paths.empty())
-    return Error{Code::kNoCheckpoint, "there is no checkpoint in `" + path + "`",
-                 "checkpoints are folders step-N in it"};
+  if (paths.empty()) return no_checkpoint(path);
   Json list = Json::array();
   bool all_whole = true;
   for (const std::string& each : paths) {
