@@ -40,7 +40,6 @@ class Answering {
 
   void run() {
     const RealClock clock;
-    const Objective objective = objective_of(args_);
     if (request_.own) own();
     if (request_.only_own) {
       if (answer_.own) answer_.rows.push_back(*answer_.own);
@@ -49,7 +48,7 @@ class Answering {
       seek_timed();
     } else {
       seek(request_.question);
-      if (objective != Objective::kTime) seek_with_fewer(objective);
+      if (args_.text("objective") != "time") seek_with_fewer();
     }
     for (PlanRow& row : answer_.rows)
       row.tied = planner::is_tied(row.finalist, answer_.rows.front().finalist);
@@ -100,6 +99,12 @@ class Answering {
       say("your own layout is not timed: " + timed.error().message);
   }
 
+  template <class T>
+  void keep_top(std::vector<T>& best) const {
+    if (const auto top = args_.integer("top"); std::ssize(best) > top)
+      best.erase(best.begin() + top, best.end());
+  }
+
   void seek_timed() {
     const RealClock clock;
     planner::CalibratedWalk found = request_.calibrated->walk();
@@ -107,8 +112,7 @@ class Answering {
     answer_.layouts = found.layouts;
     answer_.priced = answer_.simulated = found.timed;
     if (found.best.empty()) answer_.least_bytes = found.least_bytes;
-    const auto top = static_cast<std::size_t>(args_.integer("top"));
-    if (found.best.size() > top) found.best.resize(top);
+    keep_top(found.best);
     for (planner::TimedLayout& timed : found.best) answer_.rows.push_back(row_of(std::move(timed)));
     if (found.unknown.empty()) return;
     std::vector<std::string> parts;
@@ -135,9 +139,8 @@ class Answering {
     answer_.simulated += found.simulated;
     if (finalists.empty() && std::isfinite(found.least_bytes))
       answer_.least_bytes = found.least_bytes;
-    const auto top = static_cast<std::size_t>(args_.integer("top"));
     planner::time_by_units(finalists);
-    if (finalists.size() > top) finalists.resize(top);
+    keep_top(finalists);
     for (const planner::Finalist& finalist : finalists) {
       answer_.rows.push_back(row_of(finalist));
       answer_.rows.back().runs = runs_here(request_, finalist);
@@ -146,7 +149,7 @@ class Answering {
 
   // Half as many devices, and half of that: where failures or money count, all of them may be too
   // many.
-  void seek_with_fewer(Objective objective) {
+  void seek_with_fewer() {
     const auto& tiers = request_.cluster.tiers;
     const std::int64_t node = tiers.size() > 1 ? tiers[tiers.size() - 2].size : 1;
     for (std::int64_t count = request_.cluster.count;
@@ -161,14 +164,12 @@ class Answering {
       seek(question);
       if (answer_.rows.size() == before) break;  // even fewer hold even less
     }
+    const bool by_cost = args_.text("objective") == "cost";
     std::ranges::stable_sort(answer_.rows, {}, [&](const PlanRow& row) {
       const double useful = row.tokens_per_s() * row.goodput.share;
-      return objective == Objective::kCost ? static_cast<double>(row.devices) / useful : -useful;
+      return by_cost ? static_cast<double>(row.devices) / useful : -useful;
     });
-    const auto top = static_cast<std::size_t>(args_.integer("top"));
-    if (answer_.rows.size() > top)
-      answer_.rows.erase(answer_.rows.begin() + static_cast<std::ptrdiff_t>(top),
-                         answer_.rows.end());
+    keep_top(answer_.rows);
   }
 
   void warn() {
@@ -306,13 +307,6 @@ Error nothing_found(const PlanRequest& request, const PlanAnswer& answer) {
           join_parts("no degrees divide ", counted(q.devices, "device"), " for ",
                      request.model.name, " and sequences of ", q.seq),
           "use a number of devices with more divisors, such as a multiple of 8"};
-}
-
-Objective objective_of(const Args& args) {
-  const std::string text = args.text("objective");
-  return text == "cost"      ? Objective::kCost
-         : text == "goodput" ? Objective::kGoodput
-                             : Objective::kTime;
 }
 
 }  // namespace lockstep::cli

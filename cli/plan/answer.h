@@ -15,8 +15,6 @@
 
 namespace lockstep::cli {
 
-enum class Objective : std::uint8_t { kTime, kGoodput, kCost };
-
 struct PlanRow {
   planner::Finalist finalist = {};
   planner::Goodput goodput = {};
@@ -76,7 +74,5 @@ RunCost run_cost(const Args& args, const PlanRow& row);
 
 // Why nothing was found, for people.
 Error nothing_found(const PlanRequest& request, const PlanAnswer& answer);
-
-Objective objective_of(const Args& args);
 
 }  // namespace lockstep::cli

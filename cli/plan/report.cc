@@ -110,6 +110,8 @@ PlanColumns columns(std::int64_t devices) {
   };
 }
 
+std::string percent_text(double share) { return strf("%.1f %%", 100 * share); }
+
 class PlanReport {
  public:
   PlanReport(const Args& args, const PlanRequest& request, const PlanAnswer& answer, Output& output)
@@ -267,6 +269,25 @@ class PlanReport {
 
 using planner::Alternative;
 
+// "tp8 pp16 dp128 zero1".
+std::string degrees_name(const cost::PriceRequest& r) {
+  std::string text;
+  for (const auto& [axis, degree] :
+       {std::pair{"tp", r.tp}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}, {"ep", r.ep}})
+    if (degree > 1) text += strf("%s%s%.0f", text.empty() ? "" : " ", axis, degree);
+  return text + (text.empty() ? "zero" : " zero") + zero_text(r);
+}
+
+// Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
+std::string short_name(const planner::Finalist& finalist) {
+  const cost::PriceRequest& r = finalist.priced.request;
+  std::string text = degrees_name(r);
+  if (r.pp > 1) text += " " + schedule_text(r);
+  if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
+  const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
+  return recompute == "none" ? text : text + " recompute=" + recompute;
+}
+
 // "+12.3 %": how much longer a token takes. "0.0 %" has no sign.
 std::string loss(const PlanRow& best, const planner::Finalist& other) {
   const double tokens =
@@ -371,27 +392,9 @@ void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& 
   PlanReport(args, request, answer, output).print();
 }
 
-std::string degrees_name(const cost::PriceRequest& r) {
-  std::string text;
-  for (const auto& [axis, degree] :
-       {std::pair{"tp", r.tp}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}, {"ep", r.ep}})
-    if (degree > 1) text += strf("%s%s%.0f", text.empty() ? "" : " ", axis, degree);
-  return text + (text.empty() ? "zero" : " zero") + zero_text(r);
-}
-
-std::string short_name(const planner::Finalist& finalist) {
-  const cost::PriceRequest& r = finalist.priced.request;
-  std::string text = degrees_name(r);
-  if (r.pp > 1) text += " " + schedule_text(r);
-  if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
-  const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
-  return recompute == "none" ? text : text + " recompute=" + recompute;
-}
-
 std::string gibibytes(double bytes) {
   return bytes < 0.1 * kGib ? to_text(Bytes{std::llround(bytes)}) : strf("%.1f GiB", bytes / kGib);
 }
-std::string percent_text(double share) { return strf("%.1f %%", 100 * share); }
 
 void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Output& output) {
   const PlanRow& best = answer.rows.front();

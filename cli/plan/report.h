@@ -25,10 +25,6 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
 // A run file in JSON, to be written as --out says, for `lockstep train`.
 Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row);
 
-std::string degrees_name(const cost::PriceRequest& request);  // "tp8 pp16 dp128 zero1"
-// Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
-std::string short_name(const planner::Finalist& finalist);
 std::string gibibytes(double bytes);  // "71.3 GiB", "2.31 MiB" of less than 0.1 GiB
-std::string percent_text(double share);
 
 }  // namespace lockstep::cli
