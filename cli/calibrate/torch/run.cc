@@ -103,17 +103,15 @@ std::string file_name(const spec::Spec& spec) {
 
 // A layout for each calibration that the layouts of the run on so many ranks need.
 Result<std::vector<spec::Spec>> needed(const spec::Spec& run, int ranks) {
-  const auto machine = cluster::cluster_from_name(join_parts("cpu-gloo:", ranks));
-  if (!machine.ok()) return machine.error();
+  const auto machine = LS_TRY(cluster::cluster_from_name(join_parts("cpu-gloo:", ranks)));
   const cost::ModelShape shape = cost::shape_of(run.model);
-  const planner::Question question =
-      planner::runnable({.shape = &shape,
-                         .cluster = &*machine,
-                         .rates = &cluster::rates_of(machine->device),
-                         .devices = ranks,
-                         .seq = run.batch.seq,
-                         .global_batch = run.batch.global_batch},
-                        run.train.dtype);
+  const planner::Question question = planner::runnable({.shape = &shape,
+                                                        .cluster = &machine,
+                                                        .rates = &cluster::rates_of(machine.device),
+                                                        .devices = ranks,
+                                                        .seq = run.batch.seq,
+                                                        .global_batch = run.batch.global_batch},
+                                                       run.train.dtype);
   const auto search = planner::CalibratedSearch::create(question, run.model, run.train.dtype, {});
   if (!search.ok())
     return Error{search.error().code, search.error().message, "calibrate fewer --ranks"};
@@ -128,20 +126,18 @@ Result<std::vector<spec::Spec>> needed(const spec::Spec& run, int ranks) {
 }
 
 Result<std::vector<Part>> parts_of(const spec::Spec& run, int ranks) {
-  const auto specs = needed(run, ranks);
-  if (!specs.ok()) return specs.error();
+  const auto specs = LS_TRY(needed(run, ranks));
   std::vector<Part> parts;
-  for (const spec::Spec& spec : *specs) {
-    auto calibrator = train::Calibrator::create(spec, ranks);
-    if (!calibrator.ok()) return calibrator.error();
-    parts.push_back({file_name(spec), *std::move(calibrator)});
+  for (const spec::Spec& spec : specs) {
+    train::Calibrator calibrator = LS_TRY(train::Calibrator::create(spec, ranks));
+    parts.push_back({file_name(spec), std::move(calibrator)});
   }
   return parts;
 }
 
 // `plan` reads all of the directory, so nothing else may be in it.
 Result<void> check_directory(const std::string& directory, const std::vector<Part>& parts) {
-  if (auto made = make_directory(directory); !made.ok()) return made.error();
+  LS_TRY(make_directory(directory));
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
@@ -213,8 +209,8 @@ class AllReport {
 
 // What is left of the time is dealt out among those left. The largest microbatches come first:
 // where one step of each probe is more than their share, the others get less.
-ExitCode measure_all(const std::vector<Part>& parts, const std::string& directory, Seconds budget,
-                     comm::World* world, Output& output) {
+Result<ExitCode> measure_all(const std::vector<Part>& parts, const std::string& directory,
+                             Seconds budget, comm::World* world, Output& output) {
   AllReport report(parts, output);
   const RealClock clock;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -225,8 +221,7 @@ ExitCode measure_all(const std::vector<Part>& parts, const std::string& director
                                            {left / static_cast<double>(parts.size() - i)});
     if (!leads(world)) continue;
     const std::string file = (std::filesystem::path(directory) / parts[i].file).string();
-    if (auto written = write_text(file, write_calibration(made)); !written.ok())
-      return fail(output, written.error());
+    LS_TRY(write_text(file, write_calibration(made)));
     report.made(i, made, clock.now().since_start - begun);
   }
   if (leads(world)) report.end(directory, clock.now().since_start);
@@ -235,7 +230,7 @@ ExitCode measure_all(const std::vector<Part>& parts, const std::string& director
 
 // --all: a file for each microbatch, tensor degree and set of recomputed rows, in the directory
 // --out, which is what `lockstep plan --calibration` needs to time every layout.
-ExitCode calibrate_all(const Args& args, Output& output) {
+Result<ExitCode> calibrate_all(const Args& args, Output& output) {
   config::Report mistakes;
   const auto document = load_run(args, mistakes);
   // A layout is what `plan` will choose, and a cluster would count ranks.
@@ -245,20 +240,17 @@ ExitCode calibrate_all(const Args& args, Output& output) {
   const int cores = cores_here();
   const int ranks = args.has("ranks") ? static_cast<int>(args.integer("ranks")) : cores;
   if (ranks > cores)
-    return fail(output, Error{Code::kUnsuitableEnvironment,
-                              join_parts("--ranks ", ranks, " cannot be busy at once on ",
-                                         counted(cores, "core")),
-                              join_parts("at most --ranks ", cores)});
-  const auto parts = parts_of(*spec, ranks);
-  if (!parts.ok()) return fail(output, parts.error());
+    return Error{
+        Code::kUnsuitableEnvironment,
+        join_parts("--ranks ", ranks, " cannot be busy at once on ", counted(cores, "core")),
+        join_parts("at most --ranks ", cores)};
+  const auto parts = LS_TRY(parts_of(*spec, ranks));
   const std::string directory = args.has("out") ? args.text("out") : "calibrations";
-  if (const auto can = check_directory(directory, *parts); !can.ok())
-    return fail(output, can.error());
+  LS_TRY(check_directory(directory, parts));
   if (args.flag("processes") && !is_rank()) return run_as_processes(ranks, output);
-  const auto world = join(ranks);
-  if (!world.ok()) return fail(output, world.error());
-  return measure_all(*parts, directory, {args.has("seconds") ? args.real("seconds") : 60},
-                     world->get(), output);
+  const auto world = LS_TRY(join(ranks));
+  return measure_all(parts, directory, {args.has("seconds") ? args.real("seconds") : 60},
+                     world.get(), output);
 }
 
 std::string rate_text(double seconds_per_byte) {
@@ -304,18 +296,15 @@ void print_lines(const cost::Calibration& made, Output& output) {
   print_table(output.out, rows, "lrrrrrr");
 }
 
-ExitCode report(const cost::Calibration& made, const std::string& file, Seconds took,
-                Output& output) {
-  if (auto written = write_text(file, write_calibration(made)); !written.ok())
-    return fail(output, written.error());
-  if (output.json) {
-    print_json(output, Json::object({{"schema", "lockstep.calibrate/1"},
-                                     {"written", file},
-                                     {"ranks", made.ranks},
-                                     {"seconds", took.value},
-                                     {"slowdown", made.slowdown}}));
-    return ExitCode::kOk;
-  }
+Result<ExitCode> report(const cost::Calibration& made, const std::string& file, Seconds took,
+                        Output& output) {
+  LS_TRY(write_text(file, write_calibration(made)));
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.calibrate/1"},
+                                            {"written", file},
+                                            {"ranks", made.ranks},
+                                            {"seconds", took.value},
+                                            {"slowdown", made.slowdown}}));
   output.out << counted(made.ranks, made.ranks_are == "threads" ? "thread" : "process") << " busy, "
              << made.cpu << ", torch " << made.torch << "\n\n";
   print_passes(made, output);
@@ -337,9 +326,9 @@ Result<ExitCode> run_calibrate(const Args& args, Output& output) {
   tensor::install_counting_allocator();
   if (args.flag("all")) return calibrate_all(args, output);
   if (args.has("ranks"))
-    return fail(output, Error{Code::kConflict,
-                              "--ranks is for --all; without it a run has the ranks of its layout",
-                              "add --all, or set them: --set layout.dp=2"});
+    return Error{Code::kConflict,
+                 "--ranks is for --all; without it a run has the ranks of its layout",
+                 "add --all, or set them: --set layout.dp=2"};
   config::Report mistakes;
   const auto document = load_run(args, mistakes);
   const auto spec = document ? spec::read_spec(*document, mistakes) : std::nullopt;
@@ -348,17 +337,16 @@ Result<ExitCode> run_calibrate(const Args& args, Output& output) {
          spec::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       mistakes.add(error);
   if (!spec || !mistakes.ok()) return fail(output, mistakes, subject_of(args));
-  const auto calibrator = train::Calibrator::create(*spec, cores_here());
-  if (!calibrator.ok()) return fail(output, calibrator.error());
+  const auto calibrator = LS_TRY(train::Calibrator::create(*spec, cores_here()));
   const std::string file = args.has("out") ? args.text("out") : "calibration.json";
-  if (const auto can = check_writable(file); !can.ok()) return fail(output, can.error());
-  if (args.flag("processes") && !is_rank()) return run_as_processes(calibrator->ranks(), output);
+  LS_TRY(check_writable(file));
+  if (args.flag("processes") && !is_rank()) return run_as_processes(calibrator.ranks(), output);
   const RealClock clock;
-  const auto world = join(calibrator->ranks());
-  if (!world.ok()) return fail(output, world.error());
+  const auto world = LS_TRY(join(calibrator.ranks()));
   const cost::Calibration made =
-      measure(world->get(), *calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
-  return leads(world->get()) ? report(made, file, clock.now().since_start, output) : ExitCode::kOk;
+      measure(world.get(), calibrator, "", {args.has("seconds") ? args.real("seconds") : 15});
+  if (!leads(world.get())) return ExitCode::kOk;
+  return report(made, file, clock.now().since_start, output);
 }
 
 }  // namespace lockstep::cli

@@ -104,17 +104,13 @@ Result<TrainData> open_data(const spec::Spec& spec) {
     return Error{Code::kMissingKey, "`data.files` is missing: there is nothing to train on",
                  "name token files in [data], `lockstep data from-text` makes some of any text; or "
                  "train on made-up text with --mock-data"};
-  Result<std::unique_ptr<data::CorpusTokens>> training = spec::open_training(spec);
-  if (!training.ok()) return training.error();
+  std::unique_ptr<data::CorpusTokens> training = LS_TRY(spec::open_training(spec));
   TrainData data;
-  data.title = title_of(spec, **training);
-  data.digest = to_hex((*training)->digest());
-  data.training = *std::move(training);
+  data.title = title_of(spec, *training);
+  data.digest = to_hex(training->digest());
+  data.training = std::move(training);
   if (spec.train.eval_interval == 0) return data;
-  Result<std::unique_ptr<data::CorpusTokens>> held_out =
-      spec::open_validation(spec, spec.train.eval_samples);
-  if (!held_out.ok()) return held_out.error();
-  data.held_out = *std::move(held_out);
+  data.held_out = LS_TRY(spec::open_validation(spec, spec.train.eval_samples));
   return data;
 }
 
@@ -132,13 +128,10 @@ Result<RunFiles> read_files(const Args& args, const spec::Spec& spec) {
                    join_parts("--calibration ", args.text("calibration"),
                               " is for what a trace shows as predicted, but there is no --trace"),
                    "add --trace OUT, or leave --calibration out"};
-    Result<CalibrationFile> read = read_calibration_for(args.text("calibration"), spec);
-    if (!read.ok()) return read.error();
-    files.calibration = *std::move(read);
+    files.calibration = LS_TRY(read_calibration_for(args.text("calibration"), spec));
   }
   for (const std::string& file : {files.trace, files.timeline})
-    if (const auto can = file.empty() ? Result<void>{} : check_writable(file); !can.ok())
-      return can.error();
+    if (!file.empty()) LS_TRY(check_writable(file));
   return files;
 }
 
@@ -170,9 +163,7 @@ Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
   TrainOptions options;
   options.every = args.integer("every");
   options.oracle = args.flag("oracle");
-  Result<RunFiles> files = read_files(args, spec);
-  if (!files.ok()) return files.error();
-  options.files = *std::move(files);
+  options.files = LS_TRY(read_files(args, spec));
   options.digests = options.oracle;
   options.timelines = options.files.any() ? kStepsKept : 0;
   options.version = version();
@@ -183,13 +174,13 @@ Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
   if (options.save.empty())
     for (const char* option : {"save-interval", "resume"})
       if (args.has(option)) return conflict(option, "there is no --save", "add --save DIR");
-  if (const Result<void> one = read_start(args, options); !one.ok()) return one.error();
+  LS_TRY(read_start(args, options));
   return options;
 }
 
 // Refuses a directory that cannot be made, and one that has metrics unless it may.
 Result<void> check_metrics(const std::string& directory, bool may_exist) {
-  if (const auto made = make_directory(directory); !made.ok()) return made.error();
+  LS_TRY(make_directory(directory));
   const std::string path = train::metrics_path(directory);
   if (!std::filesystem::exists(path)) return {};
   if (may_exist) return check_writable(path);
@@ -363,8 +354,7 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   stop_on_signals();
-  if (const auto alone = comm::check_alone(comm::process_environment); !alone.ok())
-    return fail(output, alone.error());
+  LS_TRY(comm::check_alone(comm::process_environment));
   config::Report report;
   auto document = load_run(args, report);
   if (document) document = with_plan(args, *std::move(document), report);
@@ -374,21 +364,15 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
          spec::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       report.add(error);
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
-  Result<train::Job> job = train::make_job(*spec);
-  if (!job.ok()) return fail(output, job.error());
-  const Result<TrainOptions> options = read_options(args, *spec);
-  if (!options.ok()) return fail(output, options.error());
-  if (looks_at_places())
-    if (const Result<void> can = check_places(*options); !can.ok())
-      return fail(output, can.error());
-  const Result<TrainData> data =
-      args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec);
-  if (!data.ok()) return fail(output, data.error());
-  if (is_rank()) return run_rank(*job, *data, *options, facts_of(*document, args), output);
-  if (const auto can = check_memory(*job, Rank{0}, job->mesh.world()); !can.ok())
-    return fail(output, can.error());
-  if (args.flag("processes")) return run_as_processes(job->mesh.world(), output);
-  return run_threads(*job, *data, *options, output);
+  train::Job job = LS_TRY(train::make_job(*spec));
+  const TrainOptions options = LS_TRY(read_options(args, *spec));
+  if (looks_at_places()) LS_TRY(check_places(options));
+  const TrainData data =
+      LS_TRY(args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec));
+  if (is_rank()) return run_rank(job, data, options, facts_of(*document, args), output);
+  LS_TRY(check_memory(job, Rank{0}, job.mesh.world()));
+  if (args.flag("processes")) return run_as_processes(job.mesh.world(), output);
+  return run_threads(job, data, options, output);
 }
 
 }  // namespace lockstep::cli
