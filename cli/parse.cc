@@ -80,10 +80,9 @@ Error unexpected(const Verb& verb, const std::string& path, const std::string& w
     const std::string name = word.substr(0, word.find('='));
     const std::size_t dashes = name.find_first_not_of('-');
     const std::string full = "--" + (dashes == std::string::npos ? "" : name.substr(dashes));
-    const std::string advice = config::did_you_mean(full, option_names(verb));
-    return {
-        Code::kUnknownOption, join_parts("`lockstep ", path, "` has no option `", name, "`"),
-        advice.empty() ? join_parts("`lockstep ", path, " --help` lists what it takes") : advice};
+    return {Code::kUnknownOption, join_parts("`lockstep ", path, "` has no option `", name, "`"),
+            config::did_you_mean(full, option_names(verb),
+                                 join_parts("`lockstep ", path, " --help` lists what it takes"))};
   }
   return {Code::kUnknownOption,
           join_parts("`lockstep ", path, "` takes no further argument: `", word, "`"),

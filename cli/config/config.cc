@@ -167,11 +167,9 @@ Result<ExitCode> print_run_fields(const Args& args, Output& output) {
     if (key.empty() || field.path == key || field.path.starts_with(key + "."))
       chosen.push_back(field);
   }
-  if (chosen.empty()) {
-    const std::string advice = config::did_you_mean(key, names);
+  if (chosen.empty())
     return Error{Code::kUnknownKey, join_parts("no key or table `", key, "`"),
-                 advice.empty() ? "`lockstep config fields` lists all" : advice};
-  }
+                 config::did_you_mean(key, names, "`lockstep config fields` lists all")};
   const config::FieldTable shown(table.what(), std::move(chosen));
   if (output.json)
     return print_json(output, Json::object({{"schema", "lockstep.config.fields/1"},

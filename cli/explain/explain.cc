@@ -36,10 +36,9 @@ Result<ExitCode> run_explain(const Args& args, Output& output) {
     for (const CodeRow& row : rows) known.push_back(to_text(row.code));
     const std::optional<Code> code = parse_code(text);
     std::erase_if(rows, [&](const CodeRow& row) { return row.code != code; });
-    const std::string advice = config::did_you_mean(text, known);
     if (rows.empty())
       return Error{Code::kBadOptionValue, join_parts("no error code `", text, "`"),
-                   advice.empty() ? "`lockstep explain` lists all codes" : advice};
+                   config::did_you_mean(text, known, "`lockstep explain` lists all codes")};
   }
   if (output.json)
     return print_json(output, Json::object({{"schema", "lockstep.explain/1"},

@@ -1,7 +1,6 @@
 #include "cli/plan/request.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "cli/table.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cluster/catalog.h"
 #include "lockstep/cluster/cluster_file.h"
@@ -25,13 +25,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::array<std::pair<const char*, planner::Resource>, 5> kResources = {{
-    {"memory", planner::Resource::kMemory},
-    {"network", planner::Resource::kNetwork},
-    {"scale-up", planner::Resource::kScaleUp},
-    {"flops", planner::Resource::kFlops},
-    {"batch", planner::Resource::kBatch},
-}};
+constexpr EnumNames<planner::Resource, 5> kResources = {
+    {"memory", "network", "scale-up", "flops", "batch"}};
 
 // What commas and spaces separate; the axes of an order belong to it.
 std::vector<std::string> layout_words(std::string text) {
@@ -376,14 +371,11 @@ class PlanReader {
     for (const std::string& text : args_.texts("what-if")) {
       const std::size_t is = std::min(text.find('='), text.size());
       const std::string key = text.substr(0, is);
-      const auto row = std::ranges::find_if(
-          kResources, [&](const auto& resource) { return key == resource.first; });
-      std::vector<std::string> names;
-      for (const auto& resource : kResources) names.emplace_back(resource.first);
-      if (row == kResources.end()) {
-        const std::string near = config::did_you_mean(key, names);
+      const std::optional<planner::Resource> resource = kResources.find(key);
+      if (!resource) {
+        const std::vector<std::string> names = kResources.names();
         refuse(Code::kBadOptionValue, join_parts("--what-if knows no `", key, "`"),
-               near.empty() ? config::there_are(names) : near);
+               config::did_you_mean(key, names, config::there_are(names)));
         continue;
       }
       std::string value = is < text.size() ? text.substr(is + 1) : "";
@@ -393,7 +385,7 @@ class PlanReader {
         refuse(Code::kBadOptionValue, join_parts("--what-if ", text, " says no factor"),
                join_parts("for example `--what-if ", key, "=2x`"));
       else
-        request_.changes.push_back({row->second, factor});
+        request_.changes.push_back({*resource, factor});
     }
   }
 

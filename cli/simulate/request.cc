@@ -222,9 +222,9 @@ class SimulateReader {
     if (!row.ok()) {
       std::vector<std::string> names = {"auto"};
       for (const pipeline::CatalogRow& known : pipeline::catalog()) names.emplace_back(known.name);
-      const std::string near = config::did_you_mean(name, names);
       refuse(row.error().message,
-             near.empty() ? row.error().help + ", `auto`, or a file ending in .csv" : near,
+             config::did_you_mean(name, names,
+                                  row.error().help + ", `auto`, or a file ending in .csv"),
              row.error().code);
       return false;
     }

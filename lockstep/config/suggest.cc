@@ -66,9 +66,10 @@ std::vector<std::string> nearest(std::string_view word, std::span<const std::str
   return result;
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string> names) {
+std::string did_you_mean(std::string_view word, std::span<const std::string> names,
+                         std::string otherwise) {
   const std::vector<std::string> close = nearest(word, names);
-  return close.empty() ? "" : "did you mean " + listed(close, "or") + "?";
+  return close.empty() ? otherwise : "did you mean " + listed(close, "or") + "?";
 }
 
 std::string listed(std::span<const std::string> names, std::string_view last_word) {

@@ -21,8 +21,9 @@ bool is_within(int limit, std::string_view a, std::string_view b);
 std::vector<std::string> nearest(std::string_view word, std::span<const std::string> names,
                                  std::size_t limit = 3);
 
-// "did you mean `a`?", "did you mean `a` or `b`?"; empty when nothing is near.
-std::string did_you_mean(std::string_view word, std::span<const std::string> names);
+// "did you mean `a`?", "did you mean `a` or `b`?"; `otherwise` when nothing is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> names,
+                         std::string otherwise = "");
 
 // "a, b and c" with each name in backquotes.
 std::string listed(std::span<const std::string> names, std::string_view last_word = "and");
