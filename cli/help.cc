@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/parse.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::cli {
 namespace {
@@ -120,30 +121,6 @@ Json to_json(const Verb& verb) {
 }  // namespace
 
 std::string version() { return LOCKSTEP_VERSION; }
-
-std::string wrapped(const std::string& text, int indent, int at, int width) {
-  std::string out;
-  int column = at;
-  bool first = true;
-  for (std::size_t begin = 0; begin < text.size();) {
-    // "[default: 4]" and "4 %" stay in one piece.
-    const std::size_t close = text[begin] == '[' ? text.find(']', begin) : begin;
-    std::size_t end = std::min(text.find(' ', std::min(close, text.size())), text.size());
-    if (text.compare(end, 2, " %") == 0) end = std::min(text.find(' ', end + 2), text.size());
-    const auto length = static_cast<int>(end - begin);
-    if (!first && column + 1 + length > width) {
-      out += "\n";
-      column = 0;
-      first = true;
-    }
-    const int gap = first ? std::max(0, indent - column) : 1;
-    out.append(static_cast<std::size_t>(gap), ' ').append(text, begin, end - begin);
-    column += gap + length;
-    first = false;
-    begin = end + 1;
-  }
-  return out + "\n";
-}
 
 std::string main_help(const std::vector<Verb>& verbs, int width, bool colour) {
   Page page(width, colour);

@@ -16,10 +16,6 @@ std::string main_help(const std::vector<Verb>& verbs, int width, bool colour);
 // The page of one verb; `path` is how it is called: "config check".
 std::string verb_help(const Verb& verb, const std::string& path, int width, bool colour);
 
-// `text` broken at spaces into lines of at most `width`, each from column `indent` on; the first
-// line has `at` columns already. Ends with a line end.
-std::string wrapped(const std::string& text, int indent, int at, int width);
-
 // The same tables for programs.
 Json help_json(const std::vector<Verb>& verbs);
 

@@ -4,7 +4,6 @@
 #include <ostream>
 #include <utility>
 
-#include "cli/help.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 

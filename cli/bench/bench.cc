@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/engine.h"
-#include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"

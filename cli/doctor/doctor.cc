@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cli/engine.h"
-#include "cli/help.h"
 #include "cli/verbs.h"
 #include "lockstep/base/finding.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 #include "lockstep/comm/local/local.h"
 

@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/help.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/codes.h"
+#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 
 namespace lockstep::cli {

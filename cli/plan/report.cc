@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/help.h"
 #include "cli/table.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/draw/stacks.h"
 #include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"

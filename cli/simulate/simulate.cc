@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/help.h"
 #include "cli/run_file.h"
 #include "cli/simulate/request.h"
 #include "cli/simulate/timing.h"
@@ -16,6 +15,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/draw/svg.h"
 #include "lockstep/draw/terminal.h"
 #include "lockstep/draw/trace.h"

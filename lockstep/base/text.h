@@ -1,8 +1,9 @@
-// Small readings of plain text.
+// Small readings of plain text, and its lines on a page.
 #pragma once
 
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -28,5 +29,9 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   parts.push_back(text);
   return parts;
 }
+
+// `text` broken at spaces into lines of at most `width`, each from column `indent` on; the first
+// line has `at` columns already. Ends with a line end.
+std::string wrapped(const std::string& text, int indent, int at, int width);
 
 }  // namespace lockstep

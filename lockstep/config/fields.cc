@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 
 namespace lockstep::config {
@@ -301,23 +302,6 @@ class Walk {
   std::set<std::string> excused_;
 };
 
-// `text` broken at spaces into lines of at most `width`, each after `indent` spaces.
-std::string wrapped(const std::string& text, int indent, int width) {
-  const std::string lead(static_cast<std::size_t>(indent), ' ');
-  std::string out;
-  std::string line;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!line.empty() &&
-        lead.size() + line.size() + 1 + word.size() > static_cast<std::size_t>(width))
-      out += lead + line + "\n", line.clear();
-    line += (line.empty() ? "" : " ") + word;
-    at = end + 1;
-  }
-  return line.empty() ? out : out + lead + line + "\n";
-}
-
 double as_real(const Value& value) {
   return value.kind == ValueKind::kInt ? static_cast<double>(value.integer) : value.real;
 }
@@ -523,8 +507,8 @@ std::string fields_text(const FieldTable& table, int width) {
     else
       out += field.initial.empty() ? "  (optional)" : " = " + field.initial;
     out += '\n';
-    out += wrapped(field.doc, 4, width);
-    out += wrapped(join_parts("Takes ", accepts(field), "."), 4, width);
+    out += wrapped(field.doc, 4, 0, width);
+    out += wrapped(join_parts("Takes ", accepts(field), "."), 4, 0, width);
   }
   return out;
 }

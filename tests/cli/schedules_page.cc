@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/help.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/pipeline/catalog.h"
 #include "tests/cli/answer.h"
 

@@ -19,6 +19,7 @@
 #include "cli/text_file.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/result.h"
+#include "lockstep/base/text.h"
 #include "lockstep/cluster/catalog.h"
 #include "lockstep/cluster/rates.h"
 #include "lockstep/comm/backends/backends.h"

@@ -7,12 +7,12 @@
 #include <ostream>
 #include <utility>
 
-#include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/simulate/timing.h"
 #include "cli/table.h"
 #include "cli/text_file.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure_of.h"
