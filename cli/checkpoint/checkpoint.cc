@@ -59,7 +59,7 @@ Json head_json(const Checkpoint& of) {
                        {"samples", m.samples},
                        {"tokens", m.tokens},
                        {"bytes", of.file_bytes()},
-                       {"files", static_cast<std::int64_t>(m.files.size())},
+                       {"files", std::ssize(m.files)},
                        {"contents", contents_of(m)},
                        {"layout", m.layout},
                        {"lockstep", m.lockstep},
@@ -88,9 +88,8 @@ Result<ExitCode> run_ls(const Args& args, Output& output) {
     }
     const Manifest& m = opened->manifest();
     rows.push_back({name_of(path), with_commas(m.step), with_commas(m.tokens),
-                    to_text(Bytes{opened->file_bytes()}),
-                    with_commas(static_cast<std::int64_t>(m.files.size())), contents_of(m),
-                    m.layout.empty() ? "-" : m.layout});
+                    to_text(Bytes{opened->file_bytes()}), with_commas(std::ssize(m.files)),
+                    contents_of(m), m.layout.empty() ? "-" : m.layout});
   }
   if (output.json)
     return print_json(output, Json::object({{"schema", "lockstep.checkpoint.ls/1"},
@@ -128,7 +127,7 @@ Json show_json(const Checkpoint& of) {
                                {"role", checkpoint::to_text(tensor.role)},
                                {"dtype", files::to_text(tensor.type)},
                                {"shape", Json::list(tensor.shape)},
-                               {"slices", static_cast<std::int64_t>(tensor.slices.size())}}));
+                               {"slices", std::ssize(tensor.slices)}}));
   for (const checkpoint::FileRecord& file : m.files)
     files_json.push(Json::object({{"name", file.name}, {"bytes", file.bytes}}));
   Json json = Json::object({{"schema", "lockstep.checkpoint.show/1"}});
@@ -157,7 +156,7 @@ void print_facts(Output& output, const char* title, const checkpoint::Facts& fac
 void print_card(Output& output, const Checkpoint& of) {
   const Manifest& m = of.manifest();
   output.out << of.path() << ": " << to_text(Bytes{of.file_bytes()}) << " in "
-             << counted(static_cast<std::int64_t>(m.files.size()), "file") << "\n\n";
+             << counted(std::ssize(m.files), "file") << "\n\n";
   Rows rows = {{"step", with_commas(m.step)},
                {"samples", with_commas(m.samples)},
                {"tokens", with_commas(m.tokens)}};
@@ -187,7 +186,7 @@ Result<ExitCode> run_checkpoint_show(const Args& args, Output& output) {
   for (const TensorRecord& tensor : opened.manifest().tensors)
     rows.push_back({tensor.name, std::string(checkpoint::to_text(tensor.role)),
                     std::string(files::to_text(tensor.type)), files::shape_text(tensor.shape),
-                    with_commas(static_cast<std::int64_t>(tensor.slices.size()))});
+                    with_commas(std::ssize(tensor.slices))});
   output.out << '\n';
   print_table(output.out, rows, "llllr");
   return ExitCode::kOk;
@@ -399,7 +398,7 @@ Json diff_json(const std::vector<FactRow>& facts, const std::vector<TensorDiffer
   return Json::object({{"schema", "lockstep.checkpoint.diff/1"},
                        {"same", same},
                        {"facts", std::move(facts_json)},
-                       {"compared", static_cast<std::int64_t>(tensors.size())},
+                       {"compared", std::ssize(tensors)},
                        {"tensors", std::move(list)}});
 }
 

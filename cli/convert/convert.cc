@@ -84,11 +84,8 @@ Result<ExitCode> import(const std::string& from, const std::string& to, Output& 
       LS_TRY(hf::write_checkpoint(*directory, files::real_disk(), to, LOCKSTEP_VERSION));
   Told told("checkpoint");
   tell_model(directory->config.model, directory->model_type, count(directory->model).total, told);
-  told.row("read",
-           join_parts(counted(static_cast<std::int64_t>(directory->weights.all().size()), "tensor"),
-                      " from ",
-                      counted(static_cast<std::int64_t>(directory->weights.num_files()), "file"),
-                      " of ", from));
+  told.row("read", join_parts(counted(std::ssize(directory->weights.all()), "tensor"), " from ",
+                              counted(directory->weights.num_files(), "file"), " of ", from));
   told.row("written", join_parts(done.checkpoint, ": ", counted(done.tensors, "parameter tensor"),
                                  ", ", to_text(done.bytes)));
   told.row("", done.model_file);
@@ -144,8 +141,8 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
                                  counted(done.files, "file"), ", ", to_text(stored), ", ",
                                  to_text(done.bytes)));
   if (!tokenizer.paths.empty())
-    told.row("", join_parts(counted(static_cast<std::int64_t>(tokenizer.paths.size()), "file"),
-                            " of the tokenizer in ", args.text("tokenizer")));
+    told.row("", join_parts(counted(std::ssize(tokenizer.paths), "file"), " of the tokenizer in ",
+                            args.text("tokenizer")));
   else
     told.row("note", "it has no tokenizer; --tokenizer DIR copies one");
   const bool rounds = size_of(stored) < size_of(source.type());

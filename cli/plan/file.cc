@@ -26,59 +26,6 @@ cost::Fingerprint planned_for(const spec::Spec& spec) {
   return print;
 }
 
-class PlanPut {
- public:
-  PlanPut(const Args& args, config::Report& report)
-      : report_(report), name_(args.text("plan")), args_(args) {}
-
-  std::optional<config::Document> into(config::Document run) {
-    if (!args_.has("FILE")) {
-      refuse("takes the layout of a run from a plan, but no run file is given",
-             join_parts("a plan is a run file itself: `lockstep train ", name_, "`"));
-      return std::nullopt;
-    }
-    for (const std::string& assignment : args_.texts("set"))
-      if (assignment.starts_with("layout.") || assignment.starts_with("batch.microbatch"))
-        refuse(join_parts("and --set ", assignment, " both say how the run is divided"),
-               "leave one of them out");
-    if (!report_.ok() || !same_run(run)) return std::nullopt;
-    run = without(run, {"layout"});
-    if (const config::Entry* layout = plan_->find("layout"); layout != nullptr)
-      run.set("layout", layout->key_span, layout->value);
-    if (const config::Entry* one = plan_->find("batch.microbatch"); one != nullptr)
-      run.set("batch.microbatch", one->key_span, one->value);
-    return run;
-  }
-
- private:
-  void refuse(const std::string& message, std::string help) {
-    report_.add(
-        Error{Code::kConflict, join_parts("--plan ", name_, " ", message), std::move(help)});
-  }
-
-  // Clusters and layouts are left out: what counts is what is trained.
-  bool same_run(const config::Document& run) {
-    plan_ = config::load_document(name_, report_);
-    if (!plan_) return false;
-    const auto planned = spec::read_spec(without(*plan_, {"cluster", "data"}), report_);
-    const auto own = spec::read_spec(without(run, {"cluster", "layout"}), report_);
-    if (!planned || !own) return false;
-    const cost::Fingerprint ours = planned_for(*own), theirs = planned_for(*planned);
-    for (std::size_t i = 0; i < ours.size(); ++i)
-      if (ours[i].value != theirs[i].value)
-        refuse(join_parts("is for ", ours[i].name, " = ", theirs[i].value, ", but ",
-                          args_.text("FILE"), " has ", ours[i].value),
-               join_parts("plan for this run: `lockstep plan ", args_.text("FILE"),
-                          " --cluster CLUSTER --out ", name_, "`"));
-    return report_.ok();
-  }
-
-  config::Report& report_;
-  const std::string name_;
-  const Args& args_;
-  std::optional<config::Document> plan_;
-};
-
 }  // namespace
 
 Option plan_option() {
@@ -90,7 +37,38 @@ Option plan_option() {
 std::optional<config::Document> with_plan(const Args& args, config::Document run,
                                           config::Report& report) {
   if (!args.has("plan")) return run;
-  return PlanPut(args, report).into(std::move(run));
+  const std::string name = args.text("plan");
+  const auto refuse = [&](const std::string& message, std::string help) {
+    report.add(Error{Code::kConflict, join_parts("--plan ", name, " ", message), std::move(help)});
+  };
+  if (!args.has("FILE")) {
+    refuse("takes the layout of a run from a plan, but no run file is given",
+           join_parts("a plan is a run file itself: `lockstep train ", name, "`"));
+    return std::nullopt;
+  }
+  for (const std::string& assignment : args.texts("set"))
+    if (assignment.starts_with("layout.") || assignment.starts_with("batch.microbatch"))
+      refuse(join_parts("and --set ", assignment, " both say how the run is divided"),
+             "leave one of them out");
+  const auto plan = report.ok() ? config::load_document(name, report) : std::nullopt;
+  if (!plan) return std::nullopt;
+  // Clusters and layouts are left out: what counts is what is trained.
+  const auto planned = spec::read_spec(without(*plan, {"cluster", "data"}), report);
+  const auto own = spec::read_spec(without(run, {"cluster", "layout"}), report);
+  if (!planned || !own) return std::nullopt;
+  const cost::Fingerprint ours = planned_for(*own), theirs = planned_for(*planned);
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    if (ours[i].value != theirs[i].value)
+      refuse(join_parts("is for ", ours[i].name, " = ", theirs[i].value, ", but ",
+                        args.text("FILE"), " has ", ours[i].value),
+             join_parts("plan for this run: `lockstep plan ", args.text("FILE"),
+                        " --cluster CLUSTER --out ", name, "`"));
+  if (!report.ok()) return std::nullopt;
+  run = without(run, {"layout"});
+  for (const char* key : {"layout", "batch.microbatch"})
+    if (const config::Entry* entry = plan->find(key); entry != nullptr)
+      run.set(key, entry->key_span, entry->value);
+  return run;
 }
 
 }  // namespace lockstep::cli

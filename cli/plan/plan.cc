@@ -1,4 +1,5 @@
 // lockstep plan: the best layout for a model and a cluster, what it costs, and why.
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -24,29 +25,26 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
                          {request.question.seq, request.question.global_batch,
                           static_cast<std::int64_t>(priced.microbatch)},
                          priced.precision == cost::Precision::kFp8};
-  for (const planner::Framework& framework : planner::frameworks()) {
-    if (framework.name != args.text("emit")) continue;
-    const planner::Emitted made = framework.emit(job);
-    if (output.json)
-      return print_json(output, Json::object({{"schema", "lockstep.plan-emit/1"},
-                                              {"framework", framework.name},
-                                              {"layout", to_text(job.layout)},
-                                              {"written", to_text(made.layout)},
-                                              {"text", made.text},
-                                              {"missing", Json::list(made.missing)},
-                                              {"notes", Json::list(made.notes)}}));
-    output.out << made.text;
-    output.err << "layout: " << to_text(job.layout) << "\n";
-    for (const std::string& one : made.missing) output.err << "cannot express: " << one << "\n";
-    if (const auto again =
-            planner::time_layout(request.question, made.layout, job.batch.microbatch);
-        again.ok() && !made.missing.empty()) {
-      output.err << "as written: " << to_text(Seconds{again->seconds}) << " a step instead of "
-                 << to_text(Seconds{row.seconds()})
-                 << (again->priced.price.fits ? "" : ", and it does not fit") << "\n";
-    }
-    for (const std::string& one : made.notes) output.err << "note: " << one << "\n";
-  }
+  const auto& framework =
+      *std::ranges::find(planner::frameworks(), args.text("emit"), &planner::Framework::name);
+  const planner::Emitted made = framework.emit(job);
+  if (output.json)
+    return print_json(output, Json::object({{"schema", "lockstep.plan-emit/1"},
+                                            {"framework", framework.name},
+                                            {"layout", to_text(job.layout)},
+                                            {"written", to_text(made.layout)},
+                                            {"text", made.text},
+                                            {"missing", Json::list(made.missing)},
+                                            {"notes", Json::list(made.notes)}}));
+  output.out << made.text;
+  output.err << "layout: " << to_text(job.layout) << "\n";
+  for (const std::string& one : made.missing) output.err << "cannot express: " << one << "\n";
+  const auto again = planner::time_layout(request.question, made.layout, job.batch.microbatch);
+  if (again.ok() && !made.missing.empty())
+    output.err << "as written: " << to_text(Seconds{again->seconds}) << " a step instead of "
+               << to_text(Seconds{row.seconds()})
+               << (again->priced.price.fits ? "" : ", and it does not fit") << "\n";
+  for (const std::string& one : made.notes) output.err << "note: " << one << "\n";
   return ExitCode::kOk;
 }
 

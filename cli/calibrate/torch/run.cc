@@ -189,9 +189,9 @@ class AllReport {
                                         {"seconds", took.value},
                                         {"files", files_}}));
     else
-      output_.out << "\nwrote " << counted(static_cast<std::int64_t>(parts_.size()), "file")
-                  << " into " << directory << " after " << to_text(took)
-                  << "; plan with --calibration " << directory << '\n';
+      output_.out << "\nwrote " << counted(std::ssize(parts_), "file") << " into " << directory
+                  << " after " << to_text(took) << "; plan with --calibration " << directory
+                  << '\n';
   }
 
  private:

@@ -78,9 +78,7 @@ std::string title_of(const spec::Spec& spec, const data::CorpusTokens& tokens) {
     passes = std::max(passes, part.epochs);
   }
   constexpr std::size_t kMostNames = 4;
-  return join_parts(names.size() > kMostNames
-                        ? counted(static_cast<std::int64_t>(names.size()), "file")
-                        : listed(names),
+  return join_parts(names.size() > kMostNames ? counted(std::ssize(names), "file") : listed(names),
                     ": ", counted(all, "token"), " to train on; the run takes ",
                     with_commas(tokens.samples() * spec.batch.seq), ", in ",
                     names.size() > 1 ? "up to " : "", counted(passes, "pass"));

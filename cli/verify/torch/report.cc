@@ -84,10 +84,9 @@ VerifyReport::VerifyReport(const VerifyRequest& request, Circumstances around, S
 std::string VerifyReport::heading() const {
   const spec::Train& train = request_.spec.train;
   const bool is_one = request_.ranks == std::vector<std::string>{"1"};
-  return join_parts(counted(static_cast<std::int64_t>(request_.layouts.size()), "layout"), " on ",
-                    listed(request_.ranks), is_one ? " rank, " : " ranks, ",
-                    counted(train.steps, "step"), request_.layouts.size() == 1 ? ", " : " each, ",
-                    to_text(train.dtype));
+  return join_parts(counted(std::ssize(request_.layouts), "layout"), " on ", listed(request_.ranks),
+                    is_one ? " rank, " : " ranks, ", counted(train.steps, "step"),
+                    request_.layouts.size() == 1 ? ", " : " each, ", to_text(train.dtype));
 }
 
 void VerifyReport::begin(const model::Model& model) const {
@@ -214,7 +213,7 @@ void VerifyReport::print_summary(Seconds time) const {
                            ? "every byte sent as predicted"
                            : join_parts("as predicted in ", as_predicted, " of ", verdicts_.size(),
                                         " layouts"));
-  const std::string layouts = counted(static_cast<std::int64_t>(verdicts_.size()), "layout");
+  const std::string layouts = counted(std::ssize(verdicts_), "layout");
   output_.out << '\n'
               << (verdicts_.size() < request_.layouts.size() ? "stopped as asked; " : "")
               << (failed() == 0 ? output_.paint(style::kGreen, "verified ") + layouts
