@@ -10,11 +10,12 @@ constexpr double kNoise = 0.1;
 
 }  // namespace
 
-MockTokens::MockTokens(std::uint64_t seed, std::int64_t vocab, bool ignore_some)
+MockTokens::MockTokens(std::uint64_t seed, std::int64_t vocab, bool ignore_some, std::int64_t first)
     : tokens_(seed, "mock.tokens"),
       choices_(seed, "mock.choices"),
       ignored_(seed, "mock.ignored"),
       vocab_(vocab),
+      first_(first),
       ignore_some_(ignore_some) {
   LS_CHECK(vocab >= 2, "a vocabulary of ", vocab);
 }
@@ -23,7 +24,7 @@ void MockTokens::read(std::int64_t sample, std::span<std::int64_t> tokens,
                       std::span<std::int64_t> labels) const {
   LS_CHECK(tokens.size() == labels.size() && tokens.size() < kMaxLength, "a sample of ",
            tokens.size(), " tokens and ", labels.size(), " labels");
-  const std::uint64_t base = static_cast<std::uint64_t>(sample) * kMaxLength;
+  const std::uint64_t base = static_cast<std::uint64_t>(first_ + sample) * kMaxLength;
   const auto bound = static_cast<std::uint64_t>(vocab_);
   const double share = 0.5 * ignored_.uniform(base + kMaxLength - 1);
   auto token = static_cast<std::int64_t>(tokens_.below(bound, base));

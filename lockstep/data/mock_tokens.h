@@ -12,8 +12,9 @@ namespace lockstep::data {
 class MockTokens final : public TokenSource {
  public:
   // With `ignore_some`, up to half of a sequence's labels are ignored, a different share in every
-  // sample: a loss divided by anything but the global count is then wrong.
-  MockTokens(std::uint64_t seed, std::int64_t vocab, bool ignore_some);
+  // sample: a loss divided by anything but the global count is then wrong. Samples count from
+  // `first` on.
+  MockTokens(std::uint64_t seed, std::int64_t vocab, bool ignore_some, std::int64_t first = 0);
 
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
             std::span<std::int64_t> labels) const override;
@@ -21,7 +22,7 @@ class MockTokens final : public TokenSource {
 
  private:
   RandomStream tokens_, choices_, ignored_;
-  std::int64_t vocab_;
+  std::int64_t vocab_, first_;
   bool ignore_some_;
 };
 

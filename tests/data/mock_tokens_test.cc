@@ -27,6 +27,7 @@ TEST(MockTokens, AreAFunctionOfSeedAndSample) {
   EXPECT_EQ(read(MockTokens(7, 50, true), 9), later);
   EXPECT_NE(read(MockTokens(8, 50, true), 9), later);
   EXPECT_NE(read(source, 10), later);
+  EXPECT_EQ(read(MockTokens(7, 50, true, 5), 4), later);
 }
 
 TEST(MockTokens, LabelsAreTheFollowingTokens) {

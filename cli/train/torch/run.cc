@@ -50,24 +50,6 @@ struct TrainData {
   std::string digest;                           // differs where samples do
 };
 
-// The same made-up text, far behind all that steps take.
-class FarTokens final : public data::TokenSource {
- public:
-  explicit FarTokens(const data::MockTokens& tokens) : tokens_(tokens) {}
-
-  void read(std::int64_t sample, std::span<std::int64_t> tokens,
-            std::span<std::int64_t> labels) const override {
-    tokens_.read(kFar + sample, tokens, labels);
-  }
-  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override {
-    return tokens_.valid_labels(kFar + sample, seq);
-  }
-
- private:
-  static constexpr std::int64_t kFar = std::int64_t{1} << 30;
-  data::MockTokens tokens_;
-};
-
 // "web and code: 12,345 tokens to train on; the run takes 20,480, in up to 2 passes".
 std::string title_of(const spec::Spec& spec, const data::CorpusTokens& tokens) {
   std::vector<std::string> names;
@@ -84,13 +66,16 @@ std::string title_of(const spec::Spec& spec, const data::CorpusTokens& tokens) {
                     names.size() > 1 ? "up to " : "", counted(passes, "pass"));
 }
 
-// Made-up text. What is held out are samples that no step reaches.
+// Made-up text. What is held out lies far behind all that steps take.
 TrainData made_up_data(const spec::Spec& spec) {
-  const data::MockTokens tokens(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab,
-                                /*ignore_some=*/false);
+  constexpr std::int64_t kFar = std::int64_t{1} << 30;
+  const auto text = [&](std::int64_t first) {
+    return std::make_unique<data::MockTokens>(static_cast<std::uint64_t>(spec.train.seed),
+                                              spec.model.vocab, /*ignore_some=*/false, first);
+  };
   TrainData data;
-  data.training = std::make_unique<data::MockTokens>(tokens);
-  if (spec.train.eval_interval > 0) data.held_out = std::make_unique<FarTokens>(tokens);
+  data.training = text(0);
+  if (spec.train.eval_interval > 0) data.held_out = text(kFar);
   data.title = join_parts("made-up text, seed ", spec.train.seed);
   data.digest = join_parts("made-up ", spec.train.seed);
   return data;
