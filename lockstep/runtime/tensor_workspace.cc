@@ -49,17 +49,17 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
   const std::int64_t tokens = settings.microbatch * settings.seq;
   for (int unit = 0; unit < step.units(); ++unit) {
     if (!step.holds(place.coord, unit)) continue;
-    const int kind = model.order[static_cast<std::size_t>(unit)];
     const model::Unit& shape = model.unit(unit);
     if (unit == 0) {
       embedding_.emplace(model.config, shape, layout(unit), group);
     } else if (is_head(unit)) {
       head_.emplace(model.config, shape, layout(unit),
                     settings.head_chunk > 0 ? settings.head_chunk : tokens, group);
-    } else if (!blocks_.contains(kind)) {
+    } else if (!blocks_.contains(kind_of(unit))) {
       if (!rope_) rope_.emplace(model.config, settings.seq, type, settings.device);
-      blocks_.emplace(kind, nn::Block(model.config, shape, layout(unit), settings.microbatch,
-                                      settings.seq, settings.drop, *rope_, group));
+      blocks_.emplace(kind_of(unit),
+                      nn::Block(model.config, shape, layout(unit), settings.microbatch,
+                                settings.seq, settings.drop, *rope_, group));
     }
     create_state(unit);
   }
@@ -149,16 +149,14 @@ void TensorWorkspace::begin_step(std::int64_t first_sample, int microbatches, co
 }
 
 void TensorWorkspace::begin_evaluation(const data::TokenSource& held_out, int microbatches) {
-  first_sample_ = 0;
-  step_ = given_;
-  step_.shape.microbatches = microbatches;
+  begin_step(0, microbatches, adamw_);
   step_.forward_only = true;
   step_.noise = false;
   read_from_ = &held_out;
 }
 
 const model::FlatLayout& TensorWorkspace::layout(int unit) const {
-  return layouts_[static_cast<std::size_t>(model_.order[static_cast<std::size_t>(unit)])];
+  return layouts_[static_cast<std::size_t>(kind_of(unit))];
 }
 
 model::FlatRange TensorWorkspace::own_range(int unit) const {
@@ -359,7 +357,7 @@ void TensorWorkspace::forward(const Op& op, const Effects& effects) {
     }
     return;
   }
-  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
+  const nn::Block& block = block_of(op.unit);
   if (step_.forward_only) {
     values_[out] = block.forward(param(op.unit), std::move(input));
   } else if (step_.recomputes(op.unit)) {
@@ -373,10 +371,8 @@ void TensorWorkspace::forward(const Op& op, const Effects& effects) {
 }
 
 void TensorWorkspace::recompute(const Op& op) {
-  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
-  auto input = take<at::Tensor>({ValueKind::kCheckpoint, op.unit, op.microbatch});
-  values_[{ValueKind::kStash, op.unit, op.microbatch}] =
-      block.recompute(param(op.unit), std::move(input));
+  values_[{ValueKind::kStash, op.unit, op.microbatch}] = block_of(op.unit).recompute(
+      param(op.unit), take<at::Tensor>({ValueKind::kCheckpoint, op.unit, op.microbatch}));
 }
 
 void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::WgradTiming follow) {
@@ -386,9 +382,8 @@ void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::Wgrad
     values_[work] = std::move(d_out);
     return;
   }
-  const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
   nn::WgradInputs made;
-  values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = block.input_grad(
+  values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = block_of(op.unit).input_grad(
       param(op.unit), take<nn::BlockStash>({ValueKind::kStash, op.unit, op.microbatch}),
       std::move(d_out), made, follow);
   values_[work] = std::move(made);
@@ -417,8 +412,7 @@ void TensorWorkspace::weight_grad(const Op& op) {
     const auto tokens = take<Microbatch>({ValueKind::kTokens, op.microbatch});
     embedding_->weight_grad(tokens.tokens, take<at::Tensor>(work), grads, is_first(op));
   } else {
-    const nn::Block& block = blocks_.at(model_.order[static_cast<std::size_t>(op.unit)]);
-    block.weight_grad(take<nn::WgradInputs>(work), grads, is_first(op));
+    block_of(op.unit).weight_grad(take<nn::WgradInputs>(work), grads, is_first(op));
   }
   look_at_noise(op, grads);
 }

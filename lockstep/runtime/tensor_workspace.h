@@ -148,6 +148,8 @@ class TensorWorkspace final : public exec::Workspace {
   void look_at_noise(const program::Op& op, const at::Tensor& grads);
 
   bool is_head(int unit) const { return unit == step_.head(); }
+  int kind_of(int unit) const { return model_.order[static_cast<std::size_t>(unit)]; }
+  const nn::Block& block_of(int unit) const { return blocks_.at(kind_of(unit)); }
   bool is_first(const program::Op& op) const;
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
