@@ -45,7 +45,7 @@ std::vector<std::string> own_words() {
 class Watch {
  public:
   Watch(launch::RankProcesses& job, int ranks, std::ostream& err)
-      : job_(job), endings_(ranks), err_(err) {}
+      : job_(job), ranks_(ranks), err_(err) {}
 
   // False when not all ranks ended by themselves.
   bool wait_for_all() {
@@ -58,53 +58,48 @@ class Watch {
     return true;
   }
 
-  // The first rank that failed; one that a signal ended, if there is any.
-  std::optional<Rank> culprit() const { return culprit_; }
-  const Ending& ending(Rank rank) const { return *endings_[static_cast<std::size_t>(rank.value)]; }
+  // Of the first rank that failed, or of one that a signal ended, if there is any.
+  const std::optional<std::pair<Rank, Ending>>& failure() const { return failure_; }
 
  private:
   // Notes who has ended; some rank that has not, if there is one.
   std::optional<Rank> look() {
     std::optional<Rank> running;
-    for (std::size_t i = 0; i < endings_.size(); ++i) {
-      const Rank rank{static_cast<int>(i)};
-      if (endings_[i]) continue;
-      endings_[i] = job_.wait(rank, Deadline::after(Seconds{0}));
-      if (!endings_[i])
+    for (Rank rank{0}; rank.value < ranks_; ++rank.value) {
+      const std::optional<Ending> ending = job_.wait(rank, Deadline::after(Seconds{0}));
+      if (!ending)
         running = rank;
-      else if (!endings_[i]->ok())
-        note_failure(rank);
+      else if (!ending->ok())
+        note_failure(rank, *ending);
     }
     return running;
   }
 
-  void note_failure(Rank rank) {
-    if (!culprit_ || (ending(*culprit_).exit_code && !ending(rank).exit_code)) culprit_ = rank;
+  void note_failure(Rank rank, const Ending& ending) {
+    if (!failure_ || (failure_->second.exit_code && !ending.exit_code)) failure_ = {rank, ending};
     if (patience_.is_never())
-      patience_ = Deadline::after(ending(rank).exit_code ? kPatience : kPatienceWithTheDead);
+      patience_ = Deadline::after(ending.exit_code ? kPatience : kPatienceWithTheDead);
   }
 
   // A rank that stands still is named, and does not keep those from ending who were asked to.
   void look_for_stopped() {
-    for (std::size_t i = 0; i < endings_.size(); ++i) {
-      const Rank rank{static_cast<int>(i)};
-      if (endings_[i] || !job_.is_stopped(rank)) continue;
+    for (Rank rank{0}; rank.value < ranks_; ++rank.value) {
+      if (!job_.is_stopped(rank)) continue;
       if (told_stopped_.insert(rank).second)
-        err_ << "lockstep: rank " << i << " (process " << job_.pid(rank) << ") is stopped"
+        err_ << "lockstep: rank " << rank.value << " (process " << job_.pid(rank) << ") is stopped"
              << std::endl;
       if (stop && patience_.is_never()) patience_ = Deadline::after(kPatience);
     }
   }
 
   void pass_on() {
-    for (std::size_t i = 0; i < endings_.size(); ++i)
-      job_.signal(Rank{static_cast<int>(i)}, SIGUSR1);
+    for (int rank = 0; rank < ranks_; ++rank) job_.signal(Rank{rank}, SIGUSR1);
     passed_on_ = true;
   }
 
   launch::RankProcesses& job_;
-  std::vector<std::optional<Ending>> endings_;
-  std::optional<Rank> culprit_;
+  const int ranks_;
+  std::optional<std::pair<Rank, Ending>> failure_;
   Deadline patience_ = Deadline::never();
   bool passed_on_ = false;
   std::set<Rank> told_stopped_;
@@ -140,9 +135,8 @@ ExitCode run_as_processes(int ranks, Output& output) {
   if (!job.ok()) return fail(output, job.error());
   Watch watch(*job, ranks, output.err);
   const bool all_ended = watch.wait_for_all();
-  if (!watch.culprit()) return all_ended ? ExitCode::kOk : ExitCode::kTerminated;
-  const Rank rank = *watch.culprit();
-  const Ending& ending = watch.ending(rank);
+  if (!watch.failure()) return all_ended ? ExitCode::kOk : ExitCode::kTerminated;
+  const auto& [rank, ending] = *watch.failure();
   if (ending.exit_code) return static_cast<ExitCode>(*ending.exit_code);
   if (stop) return ExitCode::kTerminated;
   return fail(output, Error{Code::kPeerLost,

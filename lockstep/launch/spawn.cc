@@ -140,6 +140,7 @@ std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline dea
 }
 
 bool RankProcesses::is_stopped(Rank rank) const {
+  if (endings_[static_cast<std::size_t>(rank.value)]) return false;
   std::ifstream file("/proc/" + std::to_string(pid(rank)) + "/stat");
   std::string text;
   std::getline(file, text);
