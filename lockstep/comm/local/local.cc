@@ -1,7 +1,7 @@
 #include "lockstep/comm/local/local.h"
 
 #include <exception>
-#include <thread>
+#include <future>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -105,27 +105,24 @@ void LocalWorld::mark_lost(Rank rank, const std::string& why) { hub_->lose(rank,
 
 void run_local(int size, const std::function<void(World&)>& body, LocalOptions options) {
   LocalWorld world(size, std::move(options));
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) {
-    threads.emplace_back([&, r] {
+  std::vector<std::future<void>> ranks;
+  for (int r = 0; r < size; ++r)
+    ranks.push_back(std::async(std::launch::async, [&, r] {
       const auto end = world.join(Rank{r});
       try {
         body(*end);
       } catch (...) {
-        failures[static_cast<std::size_t>(r)] = std::current_exception();
         world.mark_lost(Rank{r}, "ended with an error");
+        throw;
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }));
+  for (const auto& rank : ranks) rank.wait();
   std::exception_ptr consequence;
-  for (const std::exception_ptr& failure : failures) {
-    if (!failure) continue;
+  for (auto& rank : ranks) {
     try {
-      std::rethrow_exception(failure);
+      rank.get();
     } catch (const CommError&) {
-      if (!consequence) consequence = failure;
+      if (!consequence) consequence = std::current_exception();
     }  // anything else leaves from here: it is the cause
   }
   if (consequence) std::rethrow_exception(consequence);
