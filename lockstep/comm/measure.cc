@@ -30,7 +30,44 @@ class Meter {
               0.0f),  // stays finite however often it is summed
         other_(full_) {}
 
- protected:
+  Measurement whole(OpKind op, Ledger& ledger, Seconds budget) {
+    const auto once = [&] {
+      comm_.barrier(deadline_).wait();
+      const SteadyPoint begin = std::chrono::steady_clock::now();
+      if (op == OpKind::kSend)
+        ping_pong();
+      else
+        start(op).wait();
+      return seconds_between(begin, std::chrono::steady_clock::now());
+    };
+    once();  // warms caches and connections
+    ledger.clear();
+    const double first = once();
+    const Bytes sent = ledger.entry(comm_.membership().axis, op).sent;
+    const std::int64_t repetitions = agree(budget.value / first, 5, 1000);
+    std::vector<double> times;
+    for (std::int64_t i = 0; i < repetitions; ++i) times.push_back(once());
+    const double median = median_of(times);
+    return {op, bytes(), Seconds{op == OpKind::kSend ? median / 2 : median}, repetitions, sent};
+  }
+
+  std::vector<PhaseTimes> phases(OpKind op, Seconds budget) {
+    const SteadyPoint begin = std::chrono::steady_clock::now();
+    Samples samples;
+    time_phases(op, samples);  // warms caches and connections
+    samples = {};
+    time_phases(op, samples);
+    const double first = seconds_between(begin, std::chrono::steady_clock::now()) / 2;
+    const std::int64_t times = agree(budget.value / std::max(first, 1e-6), 7, 2000);
+    for (std::int64_t i = 1; i < times; ++i) time_phases(op, samples);
+    return gathered(op, samples);
+  }
+
+ private:
+  struct Samples {
+    std::vector<double> issue, lane, finish;
+  };
+
   static Buffer buffer(std::vector<float>& data) {
     return {data.data(), static_cast<std::int64_t>(data.size()), DType::kF32, {}};
   }
@@ -68,39 +105,6 @@ class Meter {
   Work send(int to, int tag) { return comm_.send(buffer(full_), to, tag, deadline_); }
   Work recv(int from, int tag) { return comm_.recv(buffer(other_), from, tag, deadline_); }
 
-  Communicator& comm_;
-  const Deadline deadline_;
-  const std::int64_t piece_;  // elements
-  std::vector<float> full_, other_;
-};
-
-class WholeMeter : Meter {
- public:
-  WholeMeter(Communicator& comm, Ledger& ledger, Bytes bytes, Deadline deadline)
-      : Meter(comm, bytes, deadline), ledger_(ledger) {}
-
-  Measurement run(OpKind op, Seconds budget) {
-    const auto once = [&] {
-      comm_.barrier(deadline_).wait();
-      const SteadyPoint begin = std::chrono::steady_clock::now();
-      if (op == OpKind::kSend)
-        ping_pong();
-      else
-        start(op).wait();
-      return seconds_between(begin, std::chrono::steady_clock::now());
-    };
-    once();  // warms caches and connections
-    ledger_.clear();
-    const double first = once();
-    const Bytes sent = ledger_.entry(comm_.membership().axis, op).sent;
-    const std::int64_t repetitions = agree(budget.value / first, 5, 1000);
-    std::vector<double> times;
-    for (std::int64_t i = 0; i < repetitions; ++i) times.push_back(once());
-    const double median = median_of(times);
-    return {op, bytes(), Seconds{op == OpKind::kSend ? median / 2 : median}, repetitions, sent};
-  }
-
- private:
   void ping_pong() {
     if (comm_.index() > 1) return;
     const int peer = 1 - comm_.index();
@@ -109,66 +113,44 @@ class WholeMeter : Meter {
     if (comm_.index() == 1) send(peer, 1).wait();
   }
 
-  Ledger& ledger_;
-};
-
-class PhaseMeter : Meter {
- public:
-  PhaseMeter(Communicator& comm, OpKind op, Bytes bytes, Deadline deadline)
-      : Meter(comm, bytes, deadline), op_(op) {}
-
-  std::vector<PhaseTimes> run(Seconds budget) {
-    const SteadyPoint begin = std::chrono::steady_clock::now();
-    once();  // warms caches and connections
-    issue_.clear(), lane_.clear(), finish_.clear();
-    once();
-    const double first = seconds_between(begin, std::chrono::steady_clock::now()) / 2;
-    const std::int64_t times = agree(budget.value / std::max(first, 1e-6), 7, 2000);
-    for (std::int64_t i = 1; i < times; ++i) once();
-    return gathered();
-  }
-
- private:
-  bool is_send() const { return op_ == OpKind::kSend; }
+  // In the phases of a send, members are in pairs.
   bool receives() const { return comm_.index() % 2 == 1; }
-  bool is_alone() const { return is_send() && !receives() && comm_.index() + 1 == comm_.size(); }
-
-  Work start() {
-    if (!is_send()) return Meter::start(op_);
-    return receives() ? recv(comm_.index() - 1, 0) : send(comm_.index() + 1, 0);
-  }
+  bool has_peer() const { return receives() || comm_.index() + 1 < comm_.size(); }
 
   // A receiver has called before its sender begins, as programs have it.
-  void once() {
+  void time_phases(OpKind op, Samples& samples) {
+    const bool is_send = op == OpKind::kSend;
     comm_.barrier(deadline_).wait();
-    if (is_alone()) return comm_.barrier(deadline_).wait(), void();
-    const bool is_second = is_send() && !receives();
-    if (is_second) comm_.barrier(deadline_).wait();
+    if (is_send && !receives()) comm_.barrier(deadline_).wait();
+    if (is_send && !has_peer()) return;
     const SteadyPoint begin = std::chrono::steady_clock::now();
-    Work work = start();
+    Work work = !is_send     ? start(op)
+                : receives() ? recv(comm_.index() - 1, 0)
+                             : send(comm_.index() + 1, 0);
     const SteadyPoint called = std::chrono::steady_clock::now();
-    if (is_send() && receives()) comm_.barrier(deadline_).wait();
+    if (is_send && receives()) comm_.barrier(deadline_).wait();
     const std::optional<Ran> ran = work.wait();
     const SteadyPoint end = std::chrono::steady_clock::now();
     const SteadyPoint complete = ran ? std::clamp(ran->end, called, end) : end;
-    issue_.push_back(seconds_between(begin, called));
-    lane_.push_back(seconds_between(called, complete));
-    finish_.push_back(seconds_between(complete, end));
+    samples.issue.push_back(seconds_between(begin, called));
+    samples.lane.push_back(seconds_between(called, complete));
+    samples.finish.push_back(seconds_between(complete, end));
   }
 
-  std::vector<PhaseTimes> gathered() {
+  std::vector<PhaseTimes> gathered(OpKind op, Samples& samples) {
     std::array<double, 3> mine = {};
-    if (!is_alone()) mine = {median_of(issue_), median_of(lane_), median_of(finish_)};
+    if (!samples.issue.empty())
+      mine = {median_of(samples.issue), median_of(samples.lane), median_of(samples.finish)};
     std::vector<double> all(3 * static_cast<std::size_t>(comm_.size()));
     comm_
         .all_gather({mine.data(), 3, DType::kF64, {}},
                     {all.data(), static_cast<std::int64_t>(all.size()), DType::kF64, {}}, deadline_)
         .wait();
     const auto of = [&](int member) { return all.data() + 3 * member; };
-    if (is_send())
+    if (op == OpKind::kSend)
       return {{OpKind::kSend, bytes(), {of(0)[0]}, {of(0)[1]}, {of(0)[2]}},
               {OpKind::kRecv, bytes(), {of(1)[0]}, {of(0)[1]}, {of(1)[2]}}};
-    PhaseTimes mean{op_, bytes(), {}, {of(0)[1]}, {}};
+    PhaseTimes mean{op, bytes(), {}, {of(0)[1]}, {}};
     for (int member = 0; member < comm_.size(); ++member) {
       mean.issue.value += of(member)[0] / comm_.size();
       mean.lane.value = std::min(mean.lane.value, of(member)[1]);
@@ -177,8 +159,10 @@ class PhaseMeter : Meter {
     return {mean};
   }
 
-  const OpKind op_;
-  std::vector<double> issue_, lane_, finish_;
+  Communicator& comm_;
+  const Deadline deadline_;
+  const std::int64_t piece_;  // elements
+  std::vector<float> full_, other_;
 };
 
 }  // namespace
@@ -190,7 +174,7 @@ std::vector<Measurement> measure(Communicator& comm, Ledger& ledger, const std::
   std::vector<Measurement> results;
   for (const OpKind op : ops)
     for (const Bytes size : sizes)
-      results.push_back(WholeMeter(comm, ledger, size, deadline).run(op, budget));
+      results.push_back(Meter(comm, size, deadline).whole(op, ledger, budget));
   return results;
 }
 
@@ -203,7 +187,7 @@ std::vector<PhaseTimes> measure_phases(Communicator& comm, OpKind op,
            "no phases of ", to_text(op));
   std::vector<PhaseTimes> all;
   for (const Bytes size : sizes)
-    for (const PhaseTimes& times : PhaseMeter(comm, op, size, deadline).run(budget))
+    for (const PhaseTimes& times : Meter(comm, size, deadline).phases(op, budget))
       all.push_back(times);
   return all;
 }
