@@ -13,6 +13,7 @@
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/program/timeline.h"
+#include "tests/support/lateness.h"
 #include "tests/support/synthetic.h"
 #include "tests/train/hooked_workspace.h"
 

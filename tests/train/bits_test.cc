@@ -22,6 +22,7 @@
 #include "lockstep/spec/legal.h"
 #include "lockstep/verify/trial.h"
 #include "tests/support/fuse.h"
+#include "tests/support/lateness.h"
 #include "tests/support/starvation.h"
 #include "tests/train/tiny.h"
 

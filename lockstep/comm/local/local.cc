@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/random.h"
 #include "lockstep/comm/local/hub.h"
 
 namespace lockstep::comm {
@@ -80,15 +79,6 @@ class LocalRank final : public World {
 };
 
 }  // namespace
-
-Lateness seeded_lateness(std::uint64_t seed, Seconds most) {
-  return [seed, most](const Delivery& d) {
-    const RandomStream stream(seed, join_parts(d.group, " ", static_cast<int>(d.kind), " ", d.from,
-                                               " ", d.to, " ", d.tag));
-    const double drawn = stream.uniform(static_cast<std::uint64_t>(d.number));
-    return Seconds{most.value * drawn * drawn * drawn};
-  };
-}
 
 LocalWorld::LocalWorld(int size, LocalOptions options)
     : hub_(std::make_shared<LocalHub>(size, std::move(options))) {

@@ -37,10 +37,6 @@ struct Delivery {
 // the world, one at a time.
 using Lateness = std::function<Seconds(const Delivery&)>;
 
-// Anything from 0 to `most`, mostly little; a pure function of the seed and the operation, so that a
-// seed holds back the same ones in every run.
-Lateness seeded_lateness(std::uint64_t seed, Seconds most);
-
 struct LocalOptions {
   std::uint64_t seed = 0;  // order in which ready operations complete
   Lateness lateness = {};  // absent: none

@@ -12,6 +12,7 @@
 
 #include "tests/comm/short_calls.h"
 #include "tests/contract/contract.h"
+#include "tests/support/lateness.h"
 
 namespace lockstep::comm {
 namespace {
