@@ -8,45 +8,17 @@
 #include "lockstep/comm/tree_sum.h"
 
 namespace lockstep::comm {
-namespace {
-
-// The two halves of an all_reduce, and the padded copy they worked on where the count did not divide.
-class AllReduceHalves final : public Pending {
- public:
-  AllReduceHalves(Work reduce, Work gather, std::vector<std::byte> padded, Buffer target)
-      : padded_(std::move(padded)),
-        target_(target),
-        reduce_(std::move(reduce)),
-        gather_(std::move(gather)) {}
-
-  void wait() override {
-    const std::optional<Ran> reduced = reduce_.wait(), gathered = gather_.wait();
-    if (reduced && gathered) ran_ = {reduced->begin, gathered->end};
-    if (!padded_.empty())
-      std::memcpy(target_.data, padded_.data(), static_cast<std::size_t>(target_.bytes()));
-  }
-  std::optional<Ran> ran() const override { return ran_; }
-
- private:
-  std::vector<std::byte> padded_;  // outlives the halves, which are destroyed first
-  Buffer target_;
-  Work reduce_, gather_;
-  std::optional<Ran> ran_;
-};
-
-}  // namespace
-
 Work& Work::operator=(Work&& other) noexcept {
   if (this != &other) {
     const Work old = std::move(*this);
     owner_ = other.owner_;
-    pending_ = std::move(other.pending_);
+    finish_ = std::exchange(other.finish_, nullptr);
   }
   return *this;
 }
 
 Work::~Work() {
-  if (!pending_) return;
+  if (!finish_) return;
   try {
     owner_->abort("an operation was given up");
     wait();  // ends at once; after it nothing is on the way any more
@@ -55,10 +27,8 @@ Work::~Work() {
 }
 
 std::optional<Ran> Work::wait() {
-  if (!pending_) return std::nullopt;
-  const std::unique_ptr<Pending> pending = std::move(pending_);
-  pending->wait();
-  return pending->ran();
+  const Finish finish = std::exchange(finish_, nullptr);
+  return finish ? finish() : std::nullopt;
 }
 
 void Siblings::fail(const CommError& first) {
@@ -127,22 +97,33 @@ Work Communicator::all_reduce(Buffer data, Deadline deadline) {
   ledger_.count(membership_.axis, OpKind::kAllReduce, Bytes{2 * piece * width * (size() - 1)});
   if (size() == 1 || data.count == 0) return {};
 
-  std::vector<std::byte> scratch;  // moving it keeps its memory where it is
+  struct Halves {
+    std::vector<std::byte> scratch;  // outlives the halves, which are destroyed first
+    Work reduce, gather;
+  };
+  const auto halves = std::make_shared<Halves>();
   Buffer padded = data;
   if (piece * size() != data.count) {
     LS_CHECK(data.device.kind == DeviceKind::kCpu, describe(), ": all_reduce of ", data.count,
              " elements on a device; pad it to a multiple of ", size());
-    scratch.resize(static_cast<std::size_t>(piece * size() * width));
-    padded = {scratch.data(), piece * size(), data.dtype, data.device};
+    halves->scratch.resize(static_cast<std::size_t>(piece * size() * width));
+    padded = {halves->scratch.data(), piece * size(), data.dtype, data.device};
     const auto bytes = static_cast<std::size_t>(data.bytes());
     std::memcpy(padded.data, data.data, bytes);
     std::memset(data.data, 0xff, bytes);  // undefined until waited for: make it show
   }
   const Buffer own = padded.slice(piece * index(), piece);
-  Work reduce = start({OpKind::kReduceScatter, padded, own, deadline});
-  Work gather = start({OpKind::kAllGather, own, padded, deadline});
-  return {*this, std::make_unique<AllReduceHalves>(std::move(reduce), std::move(gather),
-                                                   std::move(scratch), data)};
+  halves->reduce = start({OpKind::kReduceScatter, padded, own, deadline});
+  halves->gather = start({OpKind::kAllGather, own, padded, deadline});
+  return {*this, [halves, data]() -> std::optional<Ran> {
+            const std::optional<Ran> reduced = halves->reduce.wait();
+            const std::optional<Ran> gathered = halves->gather.wait();
+            if (!halves->scratch.empty())
+              std::memcpy(data.data, halves->scratch.data(),
+                          static_cast<std::size_t>(data.bytes()));
+            if (!reduced || !gathered) return std::nullopt;
+            return Ran{reduced->begin, gathered->end};
+          }};
 }
 
 Work Communicator::all_to_all(ConstBuffer in, std::span<const std::int64_t> send_counts, Buffer out,

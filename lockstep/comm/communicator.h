@@ -22,12 +22,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/buffer.h"
@@ -57,15 +59,6 @@ struct Ran {
   SteadyPoint begin, end;
 };
 
-// The part of an operation that is still to happen. Implemented by backends.
-class Pending {
- public:
-  virtual ~Pending() = default;
-  virtual void wait() = 0;  // called at most once; throws CommError
-  // After wait; nothing where the backend does not learn of the end before it is waited for.
-  virtual std::optional<Ran> ran() const { return std::nullopt; }
-};
-
 class Communicator;
 
 // One started operation. Must be waited for before its buffers are touched. Destruction before that
@@ -73,10 +66,14 @@ class Communicator;
 // touch the buffers.
 class Work {
  public:
+  // What a backend has left to do: waits for the end, and tells when it ran where it learns of that
+  // before it is waited for. Called at most once; throws CommError.
+  using Finish = std::function<std::optional<Ran>()>;
+
   Work() = default;  // already done
-  Work(Communicator& owner, std::unique_ptr<Pending> pending)
-      : owner_(&owner), pending_(std::move(pending)) {}
-  Work(Work&&) = default;
+  Work(Communicator& owner, Finish finish) : owner_(&owner), finish_(std::move(finish)) {}
+  Work(Work&& other) noexcept
+      : owner_(other.owner_), finish_(std::exchange(other.finish_, nullptr)) {}
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
@@ -85,7 +82,7 @@ class Work {
 
  private:
   Communicator* owner_ = nullptr;
-  std::unique_ptr<Pending> pending_;
+  Finish finish_;
 };
 
 // The communicators of one rank. The first failure of any ends all of them, because a peer that waits

@@ -178,12 +178,15 @@ class GlooCommunicator final : public Communicator {
   Work start(const Operation& operation) override {
     if (operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv) {
       const Call call(operation, message_tag(operation.tag));
-      Posted posted = operation.kind == OpKind::kSend
-                          ? post_send(call.in.data, call.in.bytes(), call.peer, call)
-                          : post_recv(call.out.data, call.out.bytes(), call.peer, call);
-      return {*this, std::make_unique<MessageWork>(*this, call, std::move(posted))};
+      const Posted posted = operation.kind == OpKind::kSend
+                                ? post_send(call.in.data, call.in.bytes(), call.peer, call)
+                                : post_recv(call.out.data, call.out.bytes(), call.peer, call);
+      return {*this, [this, call, posted]() -> std::optional<Ran> {
+                finish(posted, call);
+                return std::nullopt;
+              }};
     }
-    auto call = std::make_shared<Call>(operation, 0);
+    const auto call = std::make_shared<Call>(operation, 0);
     {
       std::lock_guard lock(mutex_);
       call->tag = collective_tag(next_tag_);
@@ -191,7 +194,12 @@ class GlooCommunicator final : public Communicator {
       calls_.push_back(call);
     }
     lane_wake_.notify_one();
-    return {*this, std::make_unique<LaneWork>(*this, std::move(call))};
+    return {*this, [this, call]() -> std::optional<Ran> {
+              std::unique_lock done(mutex_);
+              done_wake_.wait(done, [&] { return call->done; });  // the lane keeps the deadline
+              if (call->failure) throw *call->failure;
+              return call->ran;
+            }};
   }
 
   void start_abort(const CommError&) override {
@@ -209,35 +217,6 @@ class GlooCommunicator final : public Communicator {
     Ran ran = {};
     bool done = false;
     std::optional<CommError> failure = {};
-  };
-
-  class LaneWork final : public Pending {
-   public:
-    LaneWork(GlooCommunicator& owner, std::shared_ptr<Call> call)
-        : owner_(owner), call_(std::move(call)) {}
-    void wait() override {
-      std::unique_lock lock(owner_.mutex_);
-      owner_.done_wake_.wait(lock, [&] { return call_->done; });  // the lane keeps the deadline
-      if (call_->failure) throw *call_->failure;
-    }
-    std::optional<Ran> ran() const override { return call_->ran; }
-
-   private:
-    GlooCommunicator& owner_;
-    std::shared_ptr<Call> call_;
-  };
-
-  // A message, waited for by the caller itself.
-  class MessageWork final : public Pending {
-   public:
-    MessageWork(GlooCommunicator& owner, Call call, Posted posted)
-        : owner_(owner), call_(std::move(call)), posted_(std::move(posted)) {}
-    void wait() override { owner_.finish(posted_, call_); }
-
-   private:
-    GlooCommunicator& owner_;
-    const Call call_;
-    const Posted posted_;
   };
 
   void run_lane() {

@@ -23,7 +23,15 @@ class LocalCommunicator final : public Communicator {
   Work start(const Operation& operation) override {
     const auto op = std::make_shared<LocalOp>(operation, index());
     hub_->post(group_, op);
-    return {*this, std::make_unique<LocalPending>(*this, op)};
+    return {*this, [this, op]() -> std::optional<Ran> {
+              try {
+                hub_->wait(*group_, *op);
+              } catch (const CommError& error) {
+                if (!is_poisoned()) poison(error);  // else it was aborted
+                throw;
+              }
+              return op->ran;
+            }};
   }
   void start_abort(const CommError& reason) override {
     hub_->fail(*group_, reason.error(), reason.culprit());
@@ -31,25 +39,6 @@ class LocalCommunicator final : public Communicator {
   std::string backend_name() const override { return "local"; }
 
  private:
-  class LocalPending final : public Pending {
-   public:
-    LocalPending(LocalCommunicator& owner, std::shared_ptr<LocalOp> op)
-        : owner_(owner), op_(std::move(op)) {}
-    void wait() override {
-      try {
-        owner_.hub_->wait(*owner_.group_, *op_);
-      } catch (const CommError& error) {
-        if (!owner_.is_poisoned()) owner_.poison(error);  // else it was aborted
-        throw;
-      }
-    }
-    std::optional<Ran> ran() const override { return op_->ran; }
-
-   private:
-    LocalCommunicator& owner_;
-    std::shared_ptr<LocalOp> op_;
-  };
-
   std::shared_ptr<LocalHub> hub_;
   std::shared_ptr<LocalGroup> group_;
   const Siblings::Place place_;

@@ -36,33 +36,22 @@ class NcclCommunicator final : public Communicator {
 
  protected:
   Work start(const Operation& operation) override {
-    return {*this,
-            std::make_unique<NcclWork>(*this, operation.kind, operation.deadline, post(operation))};
+    const auto work = post(operation);
+    return {
+        *this,
+        [this, work, op = operation.kind, deadline = operation.deadline]() -> std::optional<Ran> {
+          try {
+            work->wait(in_milliseconds(deadline));
+          } catch (const std::exception& error) {
+            fail(op, deadline, error);
+          }
+          return std::nullopt;
+        }};
   }
   void start_abort(const CommError&) override { group_->abort(); }
   std::string backend_name() const override { return "nccl"; }
 
  private:
-  class NcclWork final : public Pending {
-   public:
-    NcclWork(NcclCommunicator& owner, OpKind op, Deadline deadline,
-             c10::intrusive_ptr<c10d::Work> work)
-        : owner_(owner), op_(op), deadline_(deadline), work_(std::move(work)) {}
-    void wait() override {
-      try {
-        work_->wait(in_milliseconds(deadline_));
-      } catch (const std::exception& error) {
-        owner_.fail(op_, deadline_, error);
-      }
-    }
-
-   private:
-    NcclCommunicator& owner_;
-    OpKind op_;
-    Deadline deadline_;
-    c10::intrusive_ptr<c10d::Work> work_;
-  };
-
   c10::intrusive_ptr<c10d::Work> post(const Operation& op) {
     if (op.kind == OpKind::kBarrier) return group_->barrier();
     if (op.kind == OpKind::kSend || op.kind == OpKind::kRecv || op.kind == OpKind::kBroadcast) {
