@@ -1,5 +1,6 @@
 #include "lockstep/base/block_cache.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <new>
@@ -63,6 +64,12 @@ void BlockCache::give(void* block, std::size_t bytes) {
     }
   }
   std::free(block);
+}
+
+std::shared_ptr<std::byte[]> BlockCache::lend(std::size_t bytes) {
+  const std::size_t some = std::max<std::size_t>(bytes, 1);
+  return {static_cast<std::byte*>(take(some)),
+          [this, some](std::byte* block) { give(block, some); }};
 }
 
 std::size_t BlockCache::kept() const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -23,6 +24,8 @@ class BlockCache {
   void* take(std::size_t bytes);
   // Returns what take(bytes) gave; `bytes` must be the same number.
   void give(void* block, std::size_t bytes);
+  // A block that is returned by itself. The cache must outlive it.
+  std::shared_ptr<std::byte[]> lend(std::size_t bytes);
 
   std::size_t kept() const;  // bytes in the cache now
   void trim();               // returns all of them to the system

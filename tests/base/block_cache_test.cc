@@ -19,6 +19,13 @@ TEST(BlockCache, GivesTheSameBlockBackForTheSameSize) {
   cache.give(first, 100'000);
 }
 
+TEST(BlockCache, WhatIsLentComesBackByItself) {
+  BlockCache cache(1 << 20);
+  cache.lend(100'000)[99'999] = std::byte{1};
+  EXPECT_GE(cache.kept(), 100'000u);
+  cache.lend(0);
+}
+
 TEST(BlockCache, EverySizeIsServedInFullAndAligned) {
   BlockCache cache(1 << 26);
   for (std::size_t size = 1; size < (1 << 24); size = size * 9 / 8 + 1) {

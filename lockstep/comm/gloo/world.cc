@@ -61,24 +61,10 @@ std::byte* at_byte(void* data, std::int64_t offset) {
   return static_cast<std::byte*>(data) + offset;
 }
 
-class Scratch {
- public:
-  explicit Scratch(std::int64_t bytes)
-      : bytes_(static_cast<std::size_t>(bytes)),
-        data_(static_cast<std::byte*>(cache().take(bytes_))) {}
-  ~Scratch() { cache().give(data_, bytes_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  static BlockCache& cache() {
-    static auto* shared = new BlockCache(std::size_t{256} << 20);  // lanes may outlive main
-    return *shared;
-  }
-  std::size_t bytes_;
-  std::byte* data_;
-};
+BlockCache& scratch_cache() {
+  static auto* cache = new BlockCache(std::size_t{256} << 20);  // lanes may outlive main
+  return *cache;
+}
 
 // A member's piece in parts that travel one by one.
 struct Segments {
@@ -405,9 +391,10 @@ class GlooCommunicator final : public Communicator {
     const auto width = static_cast<std::int64_t>(size_of(reduce.in.dtype));
     const Segments segments(piece, kReduceSegmentBytes);
     const std::int64_t depth = std::min(segments.count, kSegmentsInFlight);
-    const Scratch scratch(depth * (size() - 1) * segments.length(0));
+    const auto scratch =
+        scratch_cache().lend(static_cast<std::size_t>(depth * (size() - 1) * segments.length(0)));
     const auto slot = [&](std::int64_t s, int step) {
-      return scratch.data() + ((s % depth) * (size() - 1) + step - 1) * segments.length(0);
+      return scratch.get() + ((s % depth) * (size() - 1) + step - 1) * segments.length(0);
     };
 
     std::vector<std::vector<Posted>> received(static_cast<std::size_t>(segments.count));

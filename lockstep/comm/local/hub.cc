@@ -27,15 +27,9 @@ void fill_unusable(Buffer buffer) {
 }
 
 // Snapshots and staged results come and go at every operation.
-BlockCache& blocks() {
-  static BlockCache cache(std::size_t{1} << 30);
-  return cache;
-}
-
 std::shared_ptr<std::byte[]> allocate(std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
-  return {static_cast<std::byte*>(blocks().take(size)),
-          [size](std::byte* block) { blocks().give(block, size); }};
+  static BlockCache cache(std::size_t{1} << 30);
+  return cache.lend(static_cast<std::size_t>(bytes));
 }
 
 void copy(void* to, const void* from, std::int64_t bytes) {
