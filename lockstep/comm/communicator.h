@@ -1,5 +1,5 @@
 // Collective operations of one group of ranks on plain buffers. Backends are rows of a catalogue
-// (backend.h, tensor/backends.h): `local` (threads), `gloo` (processes), `nccl`; one contract test
+// (backend.h, backends/backends.h): `local` (threads), `gloo` (processes), `nccl`; one contract test
 // runs over every CPU row.
 //
 // What every backend promises:

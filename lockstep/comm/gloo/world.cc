@@ -212,8 +212,8 @@ class GlooCommunicator final : public Communicator {
       if (calls_.empty()) return;
       const std::shared_ptr<Call> call = calls_.front();
       calls_.pop_front();
-      const std::shared_ptr<Call> second = take_gather_of(*call);
       lock.unlock();
+      const std::shared_ptr<Call> second = take_gather_of(*call);
       call->ran.begin = std::chrono::steady_clock::now();
       run(*call, second.get());
       call->ran.end = std::chrono::steady_clock::now();
@@ -230,8 +230,9 @@ class GlooCommunicator final : public Communicator {
 
   // The second half of an all_reduce, if it is next: only the pair that all_reduce issues, in place,
   // piece for piece. Whether a member finds it in time makes no difference to the others: the
-  // messages are the same. REQUIRES: holds mutex_.
+  // messages are the same.
   std::shared_ptr<Call> take_gather_of(const Call& reduce) {
+    const std::lock_guard lock(mutex_);
     if (reduce.kind != OpKind::kReduceScatter || calls_.empty()) return nullptr;
     const std::shared_ptr<Call> next = calls_.front();
     const void* own = at_byte(reduce.in.data, index() * reduce.out.bytes());
