@@ -234,11 +234,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   Error error_{Code::kSyntax, "not JSON"};
 };
 
-// What `json` holds, if it is of that kind.
+// What the value holds, if it is of that kind.
 template <class T, class Variant>
 auto& require(Variant& value, Json::Kind kind, const char* wanted) {
+  static constexpr std::string_view kNames[] = {"null", "bool",  "int",   "real",
+                                                "text", "array", "object"};
   auto* held = std::get_if<T>(&value);
-  LS_CHECK(held != nullptr, "JSON value is ", to_text(kind), ", not ", wanted);
+  LS_CHECK(held != nullptr, "JSON value is ", kNames[static_cast<std::size_t>(kind)], ", not ",
+           wanted);
   return *held;
 }
 
@@ -310,11 +313,5 @@ std::string Json::dump(int indent) const {
 Result<Json> Json::parse(std::string_view text) { return Builder(text).build(); }
 
 bool Json::operator==(const Json& other) const = default;
-
-std::string_view to_text(Json::Kind kind) {
-  static constexpr std::array<std::string_view, 7> kNames = {"null", "bool",  "int",   "real",
-                                                             "text", "array", "object"};
-  return kNames.at(static_cast<std::size_t>(kind));
-}
 
 }  // namespace lockstep

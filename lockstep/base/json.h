@@ -114,6 +114,4 @@ Json Json::list(const Range& range, To to) {
   return array(std::move(made));
 }
 
-std::string_view to_text(Json::Kind kind);  // "null", "bool", "int", "real", "text", ...
-
 }  // namespace lockstep

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{256} << 10;
 
 // Of a folder "a/b/" too.
-std::string last_name(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path.substr(path.rfind('/') + 1);
+std::string last_name(const std::string& path) {
+  const std::string plain = files::without_end_slashes(path);
+  return plain.substr(plain.rfind('/') + 1);
 }
 
 std::int64_t bytes_of_slice(const TensorRecord& tensor, const StoredSlice& stored) {
@@ -28,11 +28,6 @@ std::int64_t bytes_of_slice(const TensorRecord& tensor, const StoredSlice& store
 }
 
 }  // namespace
-
-struct Checkpoint::OpenFile {
-  files::InputFile input;
-  files::Safetensors view;
-};
 
 Result<Checkpoint> Checkpoint::open(const std::string& path) {
   const std::string name = path + "/" + std::string(kManifestName);
@@ -56,10 +51,6 @@ Checkpoint::Checkpoint(std::string path, Manifest manifest)
     by_name_.emplace(std::pair(manifest_.tensors[i].name, manifest_.tensors[i].role), i);
 }
 
-Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
-Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
-Checkpoint::~Checkpoint() = default;
-
 std::int64_t Checkpoint::file_bytes() const {
   std::int64_t sum = 0;
   for (const FileRecord& file : manifest_.files) sum += file.bytes;
@@ -73,7 +64,7 @@ Error Checkpoint::damaged(const std::string& file, const std::string& what) cons
 }
 
 Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
-  if (const auto known = open_.find(index); known != open_.end()) return known->second.get();
+  if (const auto known = open_.find(index); known != open_.end()) return &known->second;
   const FileRecord& record = manifest_.files[static_cast<std::size_t>(index)];
   const std::string name = path_ + "/" + record.name;
   // What is lost with it, for the message.
@@ -101,8 +92,7 @@ Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
   std::vector<std::byte> header(static_cast<std::size_t>(view->data_begin()));
   if (!input->read(0, header) || xxh3_128(ByteSpan(header)) != record.header)
     return damaged(record.name, holds() + ", has another header than when it was written");
-  auto made = std::make_unique<OpenFile>(OpenFile{*std::move(input), *std::move(view)});
-  return open_.emplace(index, std::move(made)).first->second.get();
+  return &open_.emplace(index, OpenFile{*std::move(input), *std::move(view)}).first->second;
 }
 
 Result<void> Checkpoint::check_files() {

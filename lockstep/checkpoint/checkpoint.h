@@ -26,9 +26,6 @@ class Checkpoint {
   // Reads the manifest of folder `path` alone, and proves that its slices cover every tensor. Refuses a
   // folder whose name tells another step (LS0822).
   static Result<Checkpoint> open(const std::string& path);
-  Checkpoint(Checkpoint&&) noexcept;
-  Checkpoint& operator=(Checkpoint&&) noexcept;
-  ~Checkpoint();
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& path() const { return path_; }
@@ -47,7 +44,10 @@ class Checkpoint {
   Result<void> verify(const std::function<void(std::int64_t)>& on_bytes = {});
 
  private:
-  struct OpenFile;
+  struct OpenFile {
+    files::InputFile input;
+    files::Safetensors view;
+  };
 
   Checkpoint(std::string path, Manifest manifest);
   Result<OpenFile*> file(int index);
@@ -62,7 +62,7 @@ class Checkpoint {
   std::string path_;
   Manifest manifest_;
   std::map<std::pair<std::string, Role>, std::size_t> by_name_;
-  std::map<int, std::unique_ptr<OpenFile>> open_;
+  std::map<int, OpenFile> open_;
   std::vector<std::byte> piece_;
 };
 

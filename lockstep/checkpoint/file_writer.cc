@@ -33,16 +33,13 @@ const files::Metadata& metadata() {
 
 std::int64_t TypedSlice::bytes() const { return slice.size() * files::bits_of(type) / 8; }
 
-void sort_for_file(std::vector<TypedSlice>& slices) {
-  std::ranges::sort(slices, [](const TypedSlice& a, const TypedSlice& b) {
-    return std::pair(b.type, entry_name(a.slice)) < std::pair(a.type, entry_name(b.slice));
-  });
-}
-
 FileWriter::FileWriter(files::Disk& disk, const std::string& folder, std::string name,
                        std::vector<TypedSlice> slices)
     : slices_(std::move(slices)), pieces_(slices_.size()) {
-  sort_for_file(slices_);
+  // As the file holds them.
+  std::ranges::sort(slices_, [](const TypedSlice& a, const TypedSlice& b) {
+    return std::pair(b.type, entry_name(a.slice)) < std::pair(a.type, entry_name(b.slice));
+  });
   std::vector<files::TensorInfo> infos;
   for (const TypedSlice& slice : slices_) infos.push_back(info_of(slice));
   const std::string header = files::safetensors_header(infos, metadata(), files::kPageAlign);

@@ -24,9 +24,6 @@ struct TypedSlice {
   std::int64_t bytes() const;
 };
 
-// The order in which a file holds them.
-void sort_for_file(std::vector<TypedSlice>& slices);
-
 // One thread at a time. Throws IoError.
 class FileWriter {
  public:

@@ -74,10 +74,7 @@ std::string file_name(int writer) { return strf("rank-%05d.safetensors", writer)
 
 void make_folders(files::Disk& disk, const std::string& folder) {
   if (folder.empty() || exists(folder)) return;
-  const auto slash = folder.find_last_not_of('/') == std::string::npos
-                         ? std::string::npos
-                         : folder.rfind('/', folder.find_last_not_of('/'));
-  if (slash != std::string::npos && slash > 0) make_folders(disk, folder.substr(0, slash));
+  make_folders(disk, files::parent_of(files::without_end_slashes(folder)));
   disk.make_folder(folder);
 }
 

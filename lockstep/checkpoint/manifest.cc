@@ -76,33 +76,33 @@ std::string digest_text(std::string_view body) { return to_hex(ByteSpan(sha256(b
 
 // --- writing ---
 
-Json to_json(const Facts& facts) {
+Json facts_json(const Facts& facts) {
   Json::Object members;
   for (const auto& [key, value] : facts) members.push_back({key, value});
   return Json::object(std::move(members));
 }
 
-Json to_json(const std::vector<std::int64_t>& counts) {
-  return Json::array(Json::Array(counts.begin(), counts.end()));
+Json file_json(const FileRecord& file) {
+  return Json::object(
+      {{"name", file.name}, {"bytes", file.bytes}, {"header_xxh3", to_hex(file.header)}});
 }
 
-Json to_json(const StoredSlice& slice) {
+Json slice_json(const StoredSlice& slice) {
   std::string digests;
   for (const std::uint64_t piece : slice.pieces) digests += to_hex(piece);
-  return Json::object({{"file", slice.file},
-                       {"box", Json::array({to_json(slice.box.begin), to_json(slice.box.extent)})},
-                       {"range", Json::array({slice.begin, slice.end})},
-                       {"xxh3", std::move(digests)}});
+  return Json::object(
+      {{"file", slice.file},
+       {"box", Json::array({Json::list(slice.box.begin), Json::list(slice.box.extent)})},
+       {"range", Json::array({slice.begin, slice.end})},
+       {"xxh3", std::move(digests)}});
 }
 
-Json to_json(const TensorRecord& tensor) {
-  Json slices = Json::array();
-  for (const StoredSlice& slice : tensor.slices) slices.push(to_json(slice));
+Json tensor_json(const TensorRecord& tensor) {
   return Json::object({{"name", tensor.name},
                        {"role", to_text(tensor.role)},
                        {"dtype", files::to_text(tensor.type)},
-                       {"shape", to_json(tensor.shape)},
-                       {"slices", std::move(slices)}});
+                       {"shape", Json::list(tensor.shape)},
+                       {"slices", Json::list(tensor.slices, slice_json)}});
 }
 
 // --- reading ---
@@ -297,26 +297,21 @@ const TensorRecord* Manifest::find(std::string_view name, Role role) const {
 }
 
 std::string to_text(const Manifest& manifest) {
-  Json files = Json::array(), tensors = Json::array();
-  for (const FileRecord& file : manifest.files)
-    files.push(Json::object(
-        {{"name", file.name}, {"bytes", file.bytes}, {"header_xxh3", to_hex(file.header)}}));
-  for (const TensorRecord& tensor : manifest.tensors) tensors.push(to_json(tensor));
   const std::string body = Json::object({{"format", kFormat},
                                          {"piece_bytes", kPieceBytes},
                                          {"step", manifest.step},
                                          {"updates", manifest.updates},
                                          {"samples", manifest.samples},
                                          {"tokens", manifest.tokens},
-                                         {"model", to_json(manifest.model)},
-                                         {"config", to_json(manifest.config)},
+                                         {"model", facts_json(manifest.model)},
+                                         {"config", facts_json(manifest.config)},
                                          {"data", manifest.data},
-                                         {"state", to_json(manifest.state)},
+                                         {"state", facts_json(manifest.state)},
                                          {"layout", manifest.layout},
                                          {"lockstep", manifest.lockstep},
                                          {"torch", manifest.torch},
-                                         {"files", std::move(files)},
-                                         {"tensors", std::move(tensors)}})
+                                         {"files", Json::list(manifest.files, file_json)},
+                                         {"tensors", Json::list(manifest.tensors, tensor_json)}})
                                .dump();
   std::string text(kBeforeDigest);
   text += digest_text(body);

@@ -232,7 +232,7 @@ std::optional<Document> load(const std::string& path, std::vector<std::string>& 
   if (!text) return std::nullopt;
   const std::size_t first = text->find_first_not_of(" \t\r\n\xef\xbb\xbf");
   const bool looks_json = first != std::string::npos && (*text)[first] == '{';
-  const Format format = looks_json ? Format::kJson : format_of(path);
+  const Format format = looks_json || path.ends_with(".json") ? Format::kJson : Format::kToml;
   std::optional<Document> document = parse_document(std::move(*text), path, format, report);
   const Entry* extends = document ? document->find("extends") : nullptr;
   if (extends == nullptr) return document;
@@ -356,10 +356,6 @@ std::string to_text(const Value& value) {
       return out.empty() ? "{}" : "{ " + out + " }";
   }
   return out;
-}
-
-Format format_of(std::string_view file_name) {
-  return file_name.ends_with(".json") ? Format::kJson : Format::kToml;
 }
 
 bool looks_like_a_file(std::string_view word) {

@@ -58,9 +58,6 @@ Json to_json(const Value& value);  // a date becomes text
 
 enum class Format : std::uint8_t { kToml, kJson };
 
-// kJson for a name that ends in ".json".
-Format format_of(std::string_view file_name);
-
 // Whether a word that may be a name or a file looks like a file: it ends in .toml or .json, or
 // contains a `/`. And whether there is a file or directory of that name.
 bool looks_like_a_file(std::string_view word);

@@ -35,17 +35,10 @@ std::string range_text(const Field& field, bool with_large_limits) {
 }
 
 std::string with_article(FieldType type) {
-  switch (type) {
-    case FieldType::kBool:
-      return "true or false";
-    case FieldType::kString:
-    case FieldType::kChoice:
-      return "text";
-    case FieldType::kBytes:
-      return "a size in bytes";
-    default:
-      return "a " + std::string(to_text(type));
-  }
+  if (type == FieldType::kBool) return "true or false";
+  if (type == FieldType::kString || type == FieldType::kChoice) return "text";
+  if (type == FieldType::kBytes) return "a size in bytes";
+  return "a " + std::string(to_text(type));
 }
 
 // A key as messages quote it.
@@ -189,6 +182,11 @@ class ValueCheck {
   const Entry& entry_;
   Report& report_;
 };
+
+// Whether the value may stand in `field`; a diagnostic under the name `path` when not.
+bool check_value(const Field& field, const std::string& path, const Entry& entry, Report& report) {
+  return ValueCheck(field, path, entry, report).run();
+}
 
 // Walks a table of the document beside the table of fields.
 class Walk {
@@ -479,10 +477,6 @@ std::string accepts(const Field& field) {
   if (!range.empty()) text += ", " + range;
   if (!field.unit.empty()) text += " (" + field.unit + ")";
   return field.type == FieldType::kList ? "a list, each item " + text : text;
-}
-
-bool check_value(const Field& field, const std::string& path, const Entry& entry, Report& report) {
-  return ValueCheck(field, path, entry, report).run();
 }
 
 void check(const Value& table_value, const FieldTable& table, Report& report,

@@ -91,9 +91,6 @@ void check(const Value& table_value, const FieldTable& table, Report& report,
            const std::string& where = "");
 void check(const Document& document, const FieldTable& table, Report& report);
 
-// Whether `value` may stand in `field`; a diagnostic under the name `path` when not.
-bool check_value(const Field& field, const std::string& path, const Entry& entry, Report& report);
-
 // Sets every key for which `lookup("LOCKSTEP_" + path in capitals, dots as underscores)` gives a
 // value. Pass std::getenv wrapped, or a fake.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string&)>;

@@ -49,7 +49,7 @@ Result<TokenFile> TokenFile::open(const std::string& name) {
   }
   TokenFile file(name, *std::move(bin));
   const std::span<const std::byte> bytes = file.bin_.bytes();
-  if (name.ends_with(".bin") && looks_like_llmc(bytes)) {
+  if (name.ends_with(".bin") && kind_of(bytes) != nullptr) {
     const LlmcHeader header = LS_TRY(read_llmc_header(bytes, name));
     file.type_ = header.type;
     file.tokens_ = header.tokens;
@@ -102,8 +102,6 @@ void TokenFile::expect(std::int64_t piece, std::int64_t offset, std::int64_t cou
   const auto first = static_cast<std::size_t>(tokens_before(piece) + offset);
   bin_.expect(data_begin_ + first * width, static_cast<std::size_t>(count) * width);
 }
-
-bool looks_like_llmc(std::span<const std::byte> bytes) { return kind_of(bytes) != nullptr; }
 
 Result<LlmcHeader> read_llmc_header(std::span<const std::byte> bytes, const std::string& name) {
   const auto wrong = [&](std::size_t at, const std::string& what) {

@@ -25,9 +25,6 @@ struct LlmcHeader {
   std::int64_t tokens = 0;
 };
 
-// Whether bytes begin with one of the two magic numbers.
-bool looks_like_llmc(std::span<const std::byte> bytes);
-
 // Refuses (LS0801) unknown versions and a count that is not that of the bytes.
 Result<LlmcHeader> read_llmc_header(std::span<const std::byte> bytes, const std::string& name);
 

@@ -20,11 +20,6 @@ void append(std::vector<std::byte>& bytes, Number number) {
   std::memcpy(bytes.data() + at, &number, sizeof number);
 }
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
 }  // namespace
 
 TokenWriter::TokenWriter(files::Disk& disk, const std::string& prefix, TokenType type)
@@ -108,7 +103,7 @@ Written TokenWriter::finish() {
   disk_.rename(bin_part_, prefix_ + ".bin");
   disk_.rename(idx_part_, prefix_ + ".idx");
   is_finished_ = true;
-  disk_.sync_folder(folder_of(prefix_));
+  disk_.sync_folder(files::parent_of(prefix_));
   return {static_cast<std::int64_t>(lengths_.size()), tokens_};
 }
 

@@ -25,11 +25,6 @@ namespace {
                  "cannot " + what + " `" + path + "`: " + std::generic_category().message(errno)});
 }
 
-std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
-}
-
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // None where there is no such folder, or where O_NOFOLLOW met a link.
@@ -180,6 +175,16 @@ class RealDisk final : public Disk {
 Disk& real_disk() {
   static RealDisk disk;
   return disk;
+}
+
+std::string parent_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+std::string without_end_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
 }
 
 void replace_file(Disk& disk, const std::string& path, std::string_view text) {

@@ -164,13 +164,6 @@ const TensorEntry* Safetensors::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &entries_[found->second];
 }
 
-void sort_canonically(std::vector<TensorInfo>& tensors) {
-  std::ranges::sort(tensors, [](const TensorInfo& a, const TensorInfo& b) {
-    return std::pair(b.type, std::string_view(a.name)) <
-           std::pair(a.type, std::string_view(b.name));
-  });
-}
-
 std::string safetensors_header(std::span<const TensorInfo> tensors, const Metadata& metadata,
                                std::int64_t align) {
   LS_CHECK(align > 0 && align % kLeastAlign == 0);
@@ -204,7 +197,10 @@ SafetensorsWriter::SafetensorsWriter(Disk& disk, const std::string& path,
                                      std::vector<TensorInfo> tensors, const Metadata& metadata,
                                      std::int64_t align)
     : tensors_(std::move(tensors)) {
-  sort_canonically(tensors_);
+  std::ranges::sort(tensors_, [](const TensorInfo& a, const TensorInfo& b) {
+    return std::pair(b.type, std::string_view(a.name)) <
+           std::pair(a.type, std::string_view(b.name));
+  });
   const std::string header = safetensors_header(tensors_, metadata, align);
   for (const TensorInfo& tensor : tensors_) left_ += bytes_of(tensor);
   file_bytes_ = static_cast<std::int64_t>(header.size()) + left_;

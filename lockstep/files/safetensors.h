@@ -69,9 +69,6 @@ class Safetensors {
   std::int64_t data_begin_ = 0;
 };
 
-// The order in which files hold tensors: wide types first, so that all are aligned, then by name.
-void sort_canonically(std::vector<TensorInfo>& tensors);
-
 // The file up to the tensors' bytes: their place in the order given. The data begins at a multiple
 // of `align` bytes. REQUIRES: a multiple of 8, no name twice, none "__metadata__", whole bytes of
 // each.
@@ -83,8 +80,8 @@ inline constexpr std::int64_t kPageAlign = 4096;
 // What other writers of the format do.
 inline constexpr std::int64_t kLeastAlign = 8;
 
-// Writes one file: all tensors are declared first, then their bytes follow in any pieces, in
-// canonical order. One thread at a time. Throws IoError.
+// Writes one file: all tensors are declared first, then their bytes follow in any pieces, in this
+// order: wide types first, so that all are aligned, then by name. One thread at a time. Throws IoError.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(Disk& disk, const std::string& path, std::vector<TensorInfo> tensors,

@@ -207,11 +207,8 @@ Result<Exported> write_directory(const model::Model& model, const Json& config, 
                                  files::Disk& disk, const std::string& folder,
                                  const ExportSettings& settings) {
   LS_CHECK(files::can_round_to(settings.stored), "weights in ", to_text(settings.stored));
-  std::string final_name = folder;
-  while (final_name.size() > 1 && final_name.ends_with('/')) final_name.pop_back();
-  const std::size_t slash = final_name.rfind('/');
-  const std::string parent =
-      slash == std::string::npos ? "." : final_name.substr(0, std::max<std::size_t>(slash, 1));
+  const std::string final_name = files::without_end_slashes(folder);
+  const std::string parent = files::parent_of(final_name);
   checkpoint::make_folders(disk, parent);
   const std::string fresh = join_parts(final_name, ".tmp-", ::getpid());
   Exported done;

@@ -96,14 +96,11 @@ class Misfits {
   static void tell(config::Report& report, std::vector<std::string>& list, const std::string& in,
                    const std::string& what, const std::string& help) {
     if (list.empty()) return;
-    config::Diagnostic made;
-    made.code = Code::kBadHfWeights;
-    made.message = join_parts(with_commas(static_cast<std::int64_t>(list.size())),
-                              list.size() == 1 ? " tensor" : " tensors", in,
-                              list.size() == 1 ? "is " : "are ", what);
-    made.notes = std::move(list);
-    made.help = help;
-    report.add(std::move(made));
+    const auto count = static_cast<std::int64_t>(list.size());
+    report.add({.code = Code::kBadHfWeights,
+                .message = counted(count, "tensor") + in + (count == 1 ? "is " : "are ") + what,
+                .notes = std::move(list),
+                .help = help});
   }
 
   const Weights& weights_;
@@ -206,11 +203,8 @@ std::optional<Directory> open_directory(const std::string& folder, config::Repor
 Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
                                   const std::string& out, const std::string& lockstep_version) {
   Imported done;
-  std::string folder = out;
-  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
-  const std::size_t slash = folder.rfind('/');
-  if (slash != std::string::npos && slash > 0)
-    checkpoint::make_folders(disk, folder.substr(0, slash));
+  const std::string folder = files::without_end_slashes(out);
+  checkpoint::make_folders(disk, files::parent_of(folder));
   disk.make_folder(folder);
   files::Unfinished unfinished(disk, folder);
   files::replace_file(disk, folder + "/model.toml",

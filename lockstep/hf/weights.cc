@@ -15,12 +15,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 config::Diagnostic misfit(const std::string& message, std::vector<std::string> notes = {},
                           const std::string& help = "") {
-  config::Diagnostic made;
-  made.code = Code::kBadHfWeights;
-  made.message = message;
-  made.notes = std::move(notes);
-  made.help = help;
-  return made;
+  return {.code = Code::kBadHfWeights, .message = message, .notes = std::move(notes), .help = help};
 }
 
 // File of each tensor, as the index has it.
