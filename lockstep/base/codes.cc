@@ -1,9 +1,9 @@
 #include "lockstep/base/codes.h"
 
-#include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdio>
+
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -222,13 +222,9 @@ std::string to_text(Code code) {
 std::optional<Code> parse_code(std::string_view text) {
   if (text.size() > 2 && std::tolower(text[0]) == 'l' && std::tolower(text[1]) == 's')
     text.remove_prefix(2);
-  if (text.empty() || text.size() > 4 ||
-      !std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); }))
-    return std::nullopt;
-  int number = 0;
-  for (char c : text) number = number * 10 + (c - '0');
+  const auto number = text.size() > 4 ? std::nullopt : number_in<int>(text);
   for (const CodeRow& row : kCodeRows)
-    if (static_cast<int>(row.code) == number) return row.code;
+    if (number == static_cast<int>(row.code)) return row.code;
   return std::nullopt;
 }
 

@@ -19,8 +19,7 @@ constexpr std::size_t kReadBytes = std::size_t{256} << 10;
 
 // Of a folder "a/b/" too.
 std::string last_name(const std::string& path) {
-  const std::string plain = files::without_end_slashes(path);
-  return plain.substr(plain.rfind('/') + 1);
+  return files::name_of(files::without_end_slashes(path));
 }
 
 std::int64_t bytes_of_slice(const TensorRecord& tensor, const StoredSlice& stored) {

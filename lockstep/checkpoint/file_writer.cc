@@ -24,11 +24,6 @@ files::TensorInfo info_of(const TypedSlice& typed) {
   return {entry_name(slice), typed.type, std::move(shape)};
 }
 
-const files::Metadata& metadata() {
-  static const files::Metadata kMade = {{"format", "pt"}};
-  return kMade;
-}
-
 }  // namespace
 
 std::int64_t TypedSlice::bytes() const { return slice.size() * files::bits_of(type) / 8; }
@@ -42,10 +37,10 @@ FileWriter::FileWriter(files::Disk& disk, const std::string& folder, std::string
   });
   std::vector<files::TensorInfo> infos;
   for (const TypedSlice& slice : slices_) infos.push_back(info_of(slice));
-  const std::string header = files::safetensors_header(infos, metadata(), files::kPageAlign);
   file_ = std::make_unique<files::SafetensorsWriter>(disk, folder + "/" + name, std::move(infos),
-                                                     metadata(), files::kPageAlign);
-  record_ = {std::move(name), file_->file_bytes(), xxh3_128(header)};
+                                                     files::Metadata{{"format", "pt"}},
+                                                     files::kPageAlign);
+  record_ = {std::move(name), file_->file_bytes(), file_->header_digest()};
   leave_full_slices();
 }
 

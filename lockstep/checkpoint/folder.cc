@@ -22,8 +22,6 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 bool is_own_file(std::string_view name) {
   int writer = 0;
   constexpr std::string_view kRank = "rank-";
@@ -45,7 +43,8 @@ bool is_temporary(std::string_view name) {
 // Out of sight first, so that a removal that stops half way leaves nothing that looks whole.
 void remove_checkpoint(files::Disk& disk, const std::string& folder, const std::string& path) {
   if (!files::holds_only(path, is_own_file)) return;
-  const std::string hidden = folder + "/" + last_part(path) + std::string(kTemporary) + "removed";
+  const std::string hidden =
+      folder + "/" + files::name_of(path) + std::string(kTemporary) + "removed";
   if (exists(hidden) && !disk.remove_folder(hidden, is_own_file)) return;
   disk.rename(path, hidden);
   disk.remove_folder(hidden, is_own_file);

@@ -49,6 +49,10 @@ std::string shown(const std::string& key) {
 
 std::string last_word(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
+double as_real(const Value& value) {
+  return value.kind == ValueKind::kInt ? static_cast<double>(value.integer) : value.real;
+}
+
 // Checks one value, or one item of a list, against one field.
 class ValueCheck {
  public:
@@ -67,35 +71,19 @@ class ValueCheck {
  private:
   bool fits(FieldType type, const Value& value, const std::string& path) {
     const ValueKind kind = value.kind;
-    switch (type) {
-      case FieldType::kInt:
-        if (kind != ValueKind::kInt) break;
-        return in_range(static_cast<double>(value.integer), value, path);
-      case FieldType::kReal:
-        if (kind == ValueKind::kInt)
-          return in_range(static_cast<double>(value.integer), value, path);
-        if (kind == ValueKind::kReal) return in_range(value.real, value, path);
-        break;
-      case FieldType::kBool:
-        if (kind == ValueKind::kBool) return true;
-        break;
-      case FieldType::kString:
-        if (kind == ValueKind::kString) return not_empty(value, path);
-        break;
-      case FieldType::kChoice:
-        if (kind == ValueKind::kString) return one_of(value, path);
-        break;
-      case FieldType::kBytes:
-        return size(value, path);
-      case FieldType::kList:
-        break;
-      case FieldType::kTables:
-        if (kind == ValueKind::kList && std::ranges::all_of(value.items, [](const Value& item) {
-              return item.kind == ValueKind::kTable;
-            }))
-          return true;
-        break;
-    }
+    const bool is_text = kind == ValueKind::kString;
+    const bool is_number =
+        kind == ValueKind::kInt || (kind == ValueKind::kReal && type == FieldType::kReal);
+    const auto is_table = [](const Value& item) { return item.kind == ValueKind::kTable; };
+    if (type == FieldType::kBytes) return size(value, path);
+    if ((type == FieldType::kInt || type == FieldType::kReal) && is_number)
+      return in_range(as_real(value), value, path);
+    if (type == FieldType::kBool && kind == ValueKind::kBool) return true;
+    if (type == FieldType::kString && is_text) return not_empty(value, path);
+    if (type == FieldType::kChoice && is_text) return one_of(value, path);
+    if (type == FieldType::kTables && kind == ValueKind::kList &&
+        std::ranges::all_of(value.items, is_table))
+      return true;
     return wrong_type(type, value, path);
   }
 
@@ -299,10 +287,6 @@ class Walk {
   std::string where_;
   std::set<std::string> excused_;
 };
-
-double as_real(const Value& value) {
-  return value.kind == ValueKind::kInt ? static_cast<double>(value.integer) : value.real;
-}
 
 }  // namespace
 

@@ -15,16 +15,6 @@ std::string what_of(const TokenFile& file, Split split) {
   return join_parts("the ", to_text(split), " split of `", file.name(), "`");
 }
 
-Result<std::vector<TokenFile>> open_files(const Corpus& corpus) {
-  LS_CHECK(!corpus.files.empty(), "a corpus without files");
-  std::vector<TokenFile> files;
-  for (const std::string& name : corpus.files) {
-    TokenFile file = LS_TRY(TokenFile::open(name));
-    files.push_back(std::move(file));
-  }
-  return files;
-}
-
 }  // namespace
 
 // What a file is asked for.
@@ -36,8 +26,12 @@ struct CorpusTokens::Share {
 Result<std::unique_ptr<CorpusTokens>> CorpusTokens::open(const Corpus& corpus, Split split,
                                                          const Demand& demand) {
   LS_CHECK(demand.seq > 0 && demand.samples >= 0 && demand.vocab >= 0, "a demand of nothing");
+  LS_CHECK(!corpus.files.empty(), "a corpus without files");
   std::unique_ptr<CorpusTokens> made(new CorpusTokens(demand));
-  made->files_ = LS_TRY(open_files(corpus));
+  for (const std::string& name : corpus.files) {
+    TokenFile file = LS_TRY(TokenFile::open(name));
+    made->files_.push_back(std::move(file));
+  }
   LS_TRY(made->lay_out(corpus, split));
   return made;
 }

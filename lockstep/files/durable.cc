@@ -25,8 +25,6 @@ namespace {
                  "cannot " + what + " `" + path + "`: " + std::generic_category().message(errno)});
 }
 
-std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 // None where there is no such folder, or where O_NOFOLLOW met a link.
 Descriptor open_folder(int at, const std::string& name, int flags = 0) {
   return Descriptor(::openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags));
@@ -181,6 +179,8 @@ std::string parent_of(const std::string& path) {
   const auto slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
 }
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string without_end_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();

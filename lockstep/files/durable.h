@@ -58,8 +58,10 @@ class Disk {
 // The machine's own.
 Disk& real_disk();
 
-// The folder that a path lies in, "." for a plain name; and a path without slashes at its end.
+// The folder that a path lies in, "." for a plain name; its name there; and a path without slashes at
+// its end.
 std::string parent_of(const std::string& path);
+std::string name_of(const std::string& path);
 std::string without_end_slashes(std::string path);
 
 // Writes a small file under a temporary name beside it, synced, and gives it its name: readers see

@@ -204,6 +204,7 @@ SafetensorsWriter::SafetensorsWriter(Disk& disk, const std::string& path,
   const std::string header = safetensors_header(tensors_, metadata, align);
   for (const TensorInfo& tensor : tensors_) left_ += bytes_of(tensor);
   file_bytes_ = static_cast<std::int64_t>(header.size()) + left_;
+  header_digest_ = xxh3_128(header);
   file_ = disk.create(path, file_bytes_);
   file_->write(as_byte_span(header));
 }

@@ -89,6 +89,7 @@ class SafetensorsWriter {
 
   const std::vector<TensorInfo>& order() const { return tensors_; }
   std::int64_t file_bytes() const { return file_bytes_; }
+  Hash128 header_digest() const { return header_digest_; }  // XXH3 of what lies before the tensors
 
   // REQUIRES: no more bytes than were declared.
   void write(ByteSpan bytes);
@@ -98,6 +99,7 @@ class SafetensorsWriter {
  private:
   std::vector<TensorInfo> tensors_;
   std::int64_t file_bytes_ = 0;
+  Hash128 header_digest_;
   std::int64_t left_ = 0;
   std::unique_ptr<OutputFile> file_;
 };

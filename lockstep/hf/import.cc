@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -59,53 +60,36 @@ bool is_constant_table(std::string_view name) {
 // Gathers what does not fit, by kind, so that each kind is one message with all its tensors.
 class Misfits {
  public:
-  explicit Misfits(const Weights& weights) : weights_(weights) {}
+  enum Kind : std::size_t { kMissing, kShape, kType, kLeftOver, kUntied };
 
-  void missing(const model::HfTensor& tensor) {
-    missing_.push_back(tensor.name + " " + files::shape_text(tensor.shape));
-  }
-  void shape(const model::HfTensor& tensor, const Weights::Stored& stored) {
-    shapes_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " is ",
-                                 files::shape_text(stored.entry->info.shape), ", not ",
-                                 files::shape_text(tensor.shape)));
-  }
-  void type(const Weights::Stored& stored) {
-    types_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " is ",
-                                files::to_text(stored.entry->info.type)));
-  }
-  void left_over(const Weights::Stored& stored) {
-    extra_.push_back(join_parts(stored.file, ": ", stored.entry->info.name, " ",
-                                files::shape_text(stored.entry->info.shape)));
-  }
-  void untied(const Weights::Stored& stored) {
-    untied_.push_back(join_parts(stored.file, ": ", stored.entry->info.name));
-  }
+  void add(Kind kind, std::string tensor) { tensors_[kind].push_back(std::move(tensor)); }
 
-  void tell(config::Report& report) {
-    const std::string in = " of `" + weights_.folder() + "` ";
-    tell(report, missing_, in, "missing", "config.json asks for more than the files have");
-    tell(report, shapes_, in, "of another shape than config.json implies", "");
-    tell(report, types_, in, "of a type that is not read", "F32, BF16 and F16 are");
-    tell(report, extra_, in, "no parameter of the model",
-         "config.json describes another model than the files hold");
-    tell(report, untied_, in, "not the embedding's weight, though tie_word_embeddings is true",
-         "one of both is wrong");
+  void tell(const std::string& folder, config::Report& report) {
+    constexpr std::pair<const char*, const char*> kWhatAndHelp[] = {
+        {"missing", "config.json asks for more than the files have"},
+        {"of another shape than config.json implies", ""},
+        {"of a type that is not read", "F32, BF16 and F16 are"},
+        {"no parameter of the model", "config.json describes another model than the files hold"},
+        {"not the embedding's weight, though tie_word_embeddings is true", "one of both is wrong"}};
+    for (std::size_t kind = 0; kind < tensors_.size(); ++kind) {
+      const auto& [what, help] = kWhatAndHelp[kind];
+      const auto count = static_cast<std::int64_t>(tensors_[kind].size());
+      if (count == 0) continue;
+      report.add({.code = Code::kBadHfWeights,
+                  .message = join_parts(counted(count, "tensor"), " of `", folder, "` ",
+                                        count == 1 ? "is " : "are ", what),
+                  .notes = std::move(tensors_[kind]),
+                  .help = help});
+    }
   }
 
  private:
-  static void tell(config::Report& report, std::vector<std::string>& list, const std::string& in,
-                   const std::string& what, const std::string& help) {
-    if (list.empty()) return;
-    const auto count = static_cast<std::int64_t>(list.size());
-    report.add({.code = Code::kBadHfWeights,
-                .message = counted(count, "tensor") + in + (count == 1 ? "is " : "are ") + what,
-                .notes = std::move(list),
-                .help = help});
-  }
-
-  const Weights& weights_;
-  std::vector<std::string> missing_, shapes_, types_, extra_, untied_;
+  std::array<std::vector<std::string>, 5> tensors_;
 };
+
+std::string place_of(const Weights::Stored& stored) {
+  return stored.file + ": " + stored.entry->info.name;
+}
 
 // What comes before the names of all but the head's tensors: "model.", "transformer.".
 std::string base_prefix(const model::Model& model) {
@@ -287,18 +271,24 @@ std::optional<HfParams> HfParams::find(const model::Model& model, const Weights&
   const bool bare = weights.find(embedding) == nullptr &&
                     weights.find(embedding.substr(prefix.size())) != nullptr;
   HfParams made;
-  Misfits misfits(weights);
+  Misfits misfits;
   std::set<std::string, std::less<>> used;
   model::for_each_hf_tensor(model, [&](const model::HfTensor& tensor) {
     const bool strip = bare && tensor.name.starts_with(prefix);
     const Weights::Stored* stored =
         weights.find(strip ? tensor.name.substr(prefix.size()) : tensor.name);
-    if (stored == nullptr) return misfits.missing(tensor);
+    const std::string wanted = files::shape_text(tensor.shape);
+    if (stored == nullptr) return misfits.add(Misfits::kMissing, tensor.name + " " + wanted);
     const files::TensorInfo& info = stored->entry->info;
     used.insert(info.name);
-    if (info.shape != tensor.shape) return misfits.shape(tensor, *stored);
+    if (info.shape != tensor.shape)
+      return misfits.add(
+          Misfits::kShape,
+          join_parts(place_of(*stored), " is ", files::shape_text(info.shape), ", not ", wanted));
     const std::optional<DType> type = files::dtype_of(info.type);
-    if (!type || !is_weight_type(*type)) return misfits.type(*stored);
+    if (!type || !is_weight_type(*type))
+      return misfits.add(Misfits::kType,
+                         join_parts(place_of(*stored), " is ", files::to_text(info.type)));
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
       const model::Param& param = *tensor.pieces[i].param;
       made.places_.push_back({model::name_at(param.name, tensor.layer), param.shape, stored, *type,
@@ -310,14 +300,16 @@ std::optional<HfParams> HfParams::find(const model::Model& model, const Weights&
   for (const auto& [name, stored] : weights.all()) {
     if (used.contains(name)) continue;
     if (name == "lm_head.weight" && model.config.tied && tied_to != nullptr) {
-      if (!same_bytes(*stored.entry, *tied_to->entry)) misfits.untied(stored);
+      if (!same_bytes(*stored.entry, *tied_to->entry))
+        misfits.add(Misfits::kUntied, place_of(stored));
     } else if (!is_constant_table(name)) {
-      misfits.left_over(stored);
+      misfits.add(Misfits::kLeftOver,
+                  place_of(stored) + " " + files::shape_text(stored.entry->info.shape));
       continue;
     }
     made.passed_over_.push_back(name);
   }
-  misfits.tell(report);
+  misfits.tell(weights.folder(), report);
   if (report.num_errors() > before) return std::nullopt;
   return made;
 }
