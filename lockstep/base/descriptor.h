@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -28,12 +30,24 @@ class Descriptor {
   int fd_;
 };
 
-struct RegularFile {
-  Descriptor file;
-  std::int64_t size = 0;  // bytes, when it was opened
-};
+// A file to read pieces of. In contrast to a mapping, a file that is cut short while it is read is an
+// answer and not the end of the process. Movable. Any thread may read.
+class InputFile {
+ public:
+  // Refuses what is not a regular file that can be read (LS0004), with the system's reason.
+  static Result<InputFile> open(const std::string& path);
 
-// For reading. Refuses what is not a regular file that can be read (LS0004), with the system's reason.
-Result<RegularFile> open_regular(const std::string& path);
+  const std::string& path() const { return path_; }
+  std::int64_t size() const { return size_; }  // bytes, when it was opened
+  const Descriptor& descriptor() const { return file_; }
+
+  // Fills `into` with the bytes from `at` on. False when the file ends before. Throws IoError.
+  bool read(std::int64_t at, std::span<std::byte> into) const;
+
+ private:
+  std::string path_;
+  Descriptor file_;
+  std::int64_t size_ = 0;
+};
 
 }  // namespace lockstep

@@ -80,9 +80,7 @@ void absorb(Sha256State& state, const std::byte* block) {
 }  // namespace
 
 std::uint64_t xxh3_64(ByteSpan bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-std::uint64_t xxh3_64(std::string_view text) { return xxh3_64(as_byte_span(text)); }
 Hash128 xxh3_128(ByteSpan bytes) { return from_xxh(XXH3_128bits(bytes.data(), bytes.size())); }
-Hash128 xxh3_128(std::string_view text) { return xxh3_128(as_byte_span(text)); }
 
 void Xxh3::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
@@ -114,8 +112,6 @@ Sha256Digest sha256(ByteSpan bytes) {
   for (std::size_t i = 0; i < state.size(); ++i) store_big_endian(state[i], digest.data() + 4 * i);
   return digest;
 }
-
-Sha256Digest sha256(std::string_view text) { return sha256(as_byte_span(text)); }
 
 std::string to_hex(ByteSpan bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";

@@ -29,9 +29,9 @@ struct Hash128 {
 };
 
 std::uint64_t xxh3_64(ByteSpan bytes);
-std::uint64_t xxh3_64(std::string_view text);
+inline std::uint64_t xxh3_64(std::string_view text) { return xxh3_64(as_byte_span(text)); }
 Hash128 xxh3_128(ByteSpan bytes);
-Hash128 xxh3_128(std::string_view text);
+inline Hash128 xxh3_128(std::string_view text) { return xxh3_128(as_byte_span(text)); }
 
 // The same digests over bytes that come in pieces; how they are cut makes no difference.
 class Xxh3 {
@@ -55,7 +55,7 @@ using Sha256Digest = std::array<std::byte, 32>;
 
 // FIPS 180-4. Written here because no dependency of the project offers it.
 Sha256Digest sha256(ByteSpan bytes);
-Sha256Digest sha256(std::string_view text);
+inline Sha256Digest sha256(std::string_view text) { return sha256(as_byte_span(text)); }
 
 // Lower case, most significant digit first; numbers are padded to their full width.
 std::string to_hex(ByteSpan bytes);

@@ -31,36 +31,27 @@ std::string number_text(double x) {
   return shortest;
 }
 
+std::string scalar(const Json& json) {
+  if (json.is_null()) return "null";
+  if (json.is_bool()) return json.as_bool() ? "true" : "false";
+  if (json.is_int()) return std::to_string(json.as_int());
+  return json.is_text() ? quoted(json.as_text()) : number_text(json.as_real());
+}
+
 class Dumper {
  public:
   explicit Dumper(int indent) : indent_(indent) {}
 
   void write(const Json& json) {
-    switch (json.kind()) {
-      case Json::Kind::kNull:
-        out_ += "null";
-        break;
-      case Json::Kind::kBool:
-        out_ += json.as_bool() ? "true" : "false";
-        break;
-      case Json::Kind::kInt:
-        out_ += std::to_string(json.as_int());
-        break;
-      case Json::Kind::kReal:
-        out_ += number_text(json.as_real());
-        break;
-      case Json::Kind::kText:
-        out_ += quoted(json.as_text());
-        break;
-      case Json::Kind::kArray:
-        write_list('[', json.items(), ']', [&](const Json& item) { write(item); });
-        break;
-      case Json::Kind::kObject:
-        write_list('{', json.members(), '}', [&](const Json::Member& member) {
-          out_ += quoted(member.key) + (indent_ > 0 ? ": " : ":");
-          write(member.value);
-        });
-        break;
+    if (json.is_array()) {
+      write_list('[', json.items(), ']', [&](const Json& item) { write(item); });
+    } else if (json.is_object()) {
+      write_list('{', json.members(), '}', [&](const Json::Member& member) {
+        out_ += quoted(member.key) + (indent_ > 0 ? ": " : ":");
+        write(member.value);
+      });
+    } else {
+      out_ += scalar(json);
     }
   }
 

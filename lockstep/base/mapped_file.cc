@@ -13,12 +13,12 @@
 namespace lockstep {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const RegularFile opened = LS_TRY(open_regular(path));
+  const InputFile file = LS_TRY(InputFile::open(path));
   MappedFile made;
   made.path_ = path;
-  const auto size = static_cast<std::size_t>(opened.size);
+  const auto size = static_cast<std::size_t>(file.size());
   if (size == 0) return made;
-  void* const start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, opened.file, 0);
+  void* const start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (start == MAP_FAILED)
     return Error{Code::kFileUnreadable,
                  "cannot read `" + path + "`: " + std::generic_category().message(errno)};

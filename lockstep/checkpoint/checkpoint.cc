@@ -80,7 +80,7 @@ Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
     return join_parts(", which holds tensor `", first, "`", others > 0 ? " and " : "",
                       others > 0 ? std::to_string(others) + " more" : "");
   };
-  Result<files::InputFile> input = files::InputFile::open(name);
+  Result<InputFile> input = InputFile::open(name);
   if (!input.ok())
     return damaged(record.name, holds() + ", cannot be read: " + input.error().message);
   if (input->size() != record.bytes)

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/durable.h"
-#include "lockstep/files/input_file.h"
 #include "lockstep/files/safetensors.h"
 
 namespace lockstep::checkpoint {
@@ -45,7 +45,7 @@ class Checkpoint {
 
  private:
   struct OpenFile {
-    files::InputFile input;
+    InputFile input;
     files::Safetensors view;
   };
 

@@ -24,18 +24,10 @@ void append_utf8(std::uint32_t c, std::string& out) {
     out += static_cast<char>(c);
     return;
   }
-  if (c < 0x800) {
-    out += static_cast<char>(0xC0 | (c >> 6));
-  } else {
-    if (c < 0x10000) {
-      out += static_cast<char>(0xE0 | (c >> 12));
-    } else {
-      out += static_cast<char>(0xF0 | (c >> 18));
-      out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
-    }
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-  }
-  out += static_cast<char>(0x80 | (c & 0x3F));
+  constexpr std::uint32_t kLead[] = {0, 0xC0, 0xE0, 0xF0};
+  int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;  // bytes that follow, with six bits each
+  out += static_cast<char>(kLead[more] | c >> 6 * more);
+  while (more-- > 0) out += static_cast<char>(0x80 | (c >> 6 * more & 0x3F));
 }
 
 // What from_chars takes and JSON does not: a leading zero, a point without digits on both sides.

@@ -191,14 +191,9 @@ std::optional<double> positive(std::string_view text) {
   return value && *value > 0 && std::isfinite(*value) ? value : std::nullopt;
 }
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
-                                           "tokenizer_config.json",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "tokenizer.model",
-                                           "chat_template.jinja"};
+constexpr std::string_view kTokenizerFiles =
+    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json "
+    "merges.txt tokenizer.model chat_template.jinja";
 constexpr const char* kGeneration = "generation_config.json";
 
 }  // namespace
@@ -262,8 +257,9 @@ Result<void> CheckpointSource::read(const std::string& name, const std::vector<s
 
 Result<TokenizerFiles> tokenizer_files(const std::string& folder) {
   TokenizerFiles found;
-  for (const char* name : kTokenizerFiles)
-    if (is_file(folder + "/" + name)) found.paths.push_back(folder + "/" + name);
+  for (const std::string_view name : split(kTokenizerFiles, ' '))
+    if (const std::string path = join_parts(folder, "/", name); is_file(path))
+      found.paths.push_back(path);
   if (found.paths.empty())
     return Error{Code::kFileUnreadable, "`" + folder + "` has no tokenizer",
                  "tokenizer.json is the usual name of its file"};

@@ -47,20 +47,16 @@ std::string varint(std::uint64_t number) {
     text += static_cast<char>(static_cast<unsigned char>(number | 0x80));
   return text + static_cast<char>(number);
 }
-std::string field(int number, std::uint64_t value) {
-  return varint(static_cast<std::uint64_t>(number) << 3) + varint(value);
+std::string key(unsigned number, unsigned wire_type) { return varint(number << 3 | wire_type); }
+std::string field(unsigned number, std::uint64_t value) { return key(number, 0) + varint(value); }
+std::string field(unsigned number, double value) {
+  return key(number, 1) + fixed(std::bit_cast<std::uint64_t>(value));
 }
-std::string field(int number, double value) {
-  return varint(static_cast<std::uint64_t>(number) << 3 | 1) +
-         fixed(std::bit_cast<std::uint64_t>(value));
+std::string field(unsigned number, float value) {
+  return key(number, 5) + fixed(std::bit_cast<std::uint32_t>(value));
 }
-std::string field(int number, float value) {
-  return varint(static_cast<std::uint64_t>(number) << 3 | 5) +
-         fixed(std::bit_cast<std::uint32_t>(value));
-}
-std::string field(int number, std::string_view text) {
-  return varint(static_cast<std::uint64_t>(number) << 3 | 2) + varint(text.size()) +
-         std::string(text);
+std::string field(unsigned number, std::string_view text) {
+  return key(number, 2) + varint(text.size()) + std::string(text);
 }
 
 // Numbers of Event, Summary, Summary.Value and SessionLog.

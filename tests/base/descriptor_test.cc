@@ -1,4 +1,4 @@
-#include "lockstep/files/input_file.h"
+#include "lockstep/base/descriptor.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <utility>
 
-namespace lockstep::files {
+namespace lockstep {
 namespace {
 
 TEST(InputFile, ReadsPiecesAndTellsWhereItEnds) {
@@ -33,4 +33,4 @@ TEST(InputFile, RefusesWhatIsNoFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::files
+}  // namespace lockstep
