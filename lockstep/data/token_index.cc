@@ -55,15 +55,21 @@ Number load(std::span<const std::byte> bytes, std::size_t at) {
   return number;
 }
 
-// Reads one index; what is wrong with it goes into one Error with the byte where that shows.
-class Reading {
- public:
-  Reading(std::span<const std::byte> bytes, const std::string& name)
-      : bytes_(bytes), name_(name), size_(bytes.size()) {}
+}  // namespace
 
-  std::optional<Error> header() {
-    if (size_ < kHeader)
-      return wrong(size_, join_parts("the file ends; an index has at least ", kHeader, " bytes"));
+std::int32_t PieceLengths::operator[](std::int64_t piece) const {
+  return load<std::int32_t>(bytes_, kWidth * static_cast<std::size_t>(piece));
+}
+
+// Reads one index; what is wrong with it is an Error with the byte where that shows.
+class TokenIndex::Reader {
+ public:
+  Reader(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+
+  Result<void> header() {
+    if (bytes_.size() < kHeader)
+      return wrong(bytes_.size(),
+                   join_parts("the file ends; an index has at least ", kHeader, " bytes"));
     if (std::memcmp(bytes_.data(), kMagic.data(), kMagic.size()) != 0)
       return wrong(0, "it does not begin like a Megatron index (MMIDIDX)");
     if (const auto version = load<std::uint64_t>(bytes_, kVersionAt); version != 1)
@@ -74,23 +80,21 @@ class Reading {
       return wrong(kTypeAt, join_parts("type ", int{code},
                                        code == 6 || code == 7 ? " is a real, which no token is"
                                                               : " is unknown"));
-    type = *known;
+    made.type_ = *known;
     return counts();
   }
 
   // Pieces follow each other in PREFIX.bin and fill it.
-  std::optional<Error> pieces(std::int64_t bin_bytes) {
-    const std::int64_t width = width_of(type);
-    const auto lengths = PieceLengths(bytes_.subspan(kHeader, 4 * num_pieces));
-    const std::size_t offsets_at = kHeader + 4 * num_pieces;
+  Result<void> pieces(std::int64_t bin_bytes) {
+    const std::int64_t width = width_of(made.type_);
     std::int64_t next = 0;
-    for (std::size_t i = 0; i < num_pieces; ++i) {
-      const std::int32_t length = lengths[static_cast<std::int64_t>(i)];
-      const auto offset = load<std::int64_t>(bytes_, offsets_at + 8 * i);
+    for (std::size_t i = 0; i < num_pieces_; ++i) {
+      const std::int32_t length = made.lengths_[static_cast<std::int64_t>(i)];
+      const auto offset = load<std::int64_t>(made.offsets_, 8 * i);
       if (length < 0)
         return wrong(kHeader + 4 * i, join_parts("piece ", i, " has ", length, " tokens"));
       if (offset != next)
-        return wrong(offsets_at + 8 * i,
+        return wrong(kHeader + 4 * num_pieces_ + 8 * i,
                      join_parts("piece ", i, " begins at byte ", offset,
                                 " of the tokens; the one before ends at ", next));
       next += length * width;
@@ -98,42 +102,40 @@ class Reading {
         return wrong(kHeader + 4 * i, join_parts("piece ", i, " ends at byte ", next,
                                                  " of the tokens, which have ", bin_bytes));
     }
-    tokens = next / width;
-    if (next == bin_bytes) return std::nullopt;
-    return wrong(size_, join_parts("all pieces together have ", next,
-                                   " bytes, but the tokens beside them ", bin_bytes));
+    made.tokens_ = next / width;
+    if (next == bin_bytes) return {};
+    return wrong(bytes_.size(), join_parts("all pieces together have ", next,
+                                           " bytes, but the tokens beside them ", bin_bytes));
   }
 
-  std::optional<Error> documents() {
-    const std::size_t from = kHeader + kPerPiece * num_pieces;
+  Result<void> documents() {
+    const std::size_t from = kHeader + kPerPiece * num_pieces_;
     std::int64_t last = 0;
-    for (std::size_t i = 0; i < num_boundaries; ++i) {
-      const auto piece = load<std::int64_t>(bytes_, from + kPerBoundary * i);
+    for (std::int64_t i = 0; i <= made.documents_; ++i) {
+      const std::int64_t piece = made.first_piece(i);
       if (i == 0 && piece != 0)
         return wrong(from, join_parts("the first document begins at piece ", piece, ", not at 0"));
-      if (piece < last || piece > static_cast<std::int64_t>(num_pieces))
-        return wrong(from + kPerBoundary * i,
+      if (piece < last || piece > made.pieces())
+        return wrong(from + kPerBoundary * static_cast<std::size_t>(i),
                      join_parts("document ", i, " begins at piece ", piece, "; it must lie from ",
-                                last, " to ", num_pieces));
+                                last, " to ", num_pieces_));
       last = piece;
     }
-    if (last == static_cast<std::int64_t>(num_pieces)) return std::nullopt;
-    return wrong(size_ - kPerBoundary,
-                 join_parts("documents end at piece ", last, " of ", num_pieces));
+    if (last == made.pieces()) return {};
+    return wrong(bytes_.size() - kPerBoundary,
+                 join_parts("documents end at piece ", last, " of ", num_pieces_));
   }
 
-  TokenType type = TokenType::kU16;
-  std::size_t num_pieces = 0, num_boundaries = 0;
-  std::int64_t tokens = 0;
+  TokenIndex made;
 
  private:
-  std::optional<Error> counts() {
+  Result<void> counts() {
     const auto pieces = load<std::uint64_t>(bytes_, kPiecesAt);
     const auto boundaries = load<std::uint64_t>(bytes_, kDocumentsAt);
-    const std::size_t room = size_ - kHeader;
+    const std::size_t size = bytes_.size(), room = size - kHeader;
     if (pieces > room / kPerPiece)
       return wrong(kPiecesAt,
-                   join_parts(pieces, " pieces need more than the ", size_, " bytes of the file"));
+                   join_parts(pieces, " pieces need more than the ", size, " bytes of the file"));
     if (pieces > kMostPieces)
       return wrong(kPiecesAt, join_parts(pieces, " pieces; at most ", kMostPieces,
                                          " can be numbered: divide the file"));
@@ -143,11 +145,14 @@ class Reading {
                                             " bytes after the pieces"));
     const std::size_t rest = left - kPerBoundary * boundaries;
     if (rest != 0 && rest == pieces)
-      return wrong(size_ - rest, "pieces have modes: multimodal files are not supported");
-    if (rest != 0) return wrong(size_ - rest, join_parts(rest, " bytes too many at the end"));
-    num_pieces = pieces;
-    num_boundaries = boundaries;
-    return std::nullopt;
+      return wrong(size - rest, "pieces have modes: multimodal files are not supported");
+    if (rest != 0) return wrong(size - rest, join_parts(rest, " bytes too many at the end"));
+    num_pieces_ = pieces;
+    made.documents_ = static_cast<std::int64_t>(boundaries) - 1;
+    made.lengths_ = PieceLengths(bytes_.subspan(kHeader, 4 * pieces));
+    made.offsets_ = bytes_.subspan(kHeader + 4 * pieces, 8 * pieces);
+    made.boundaries_ = bytes_.subspan(kHeader + kPerPiece * pieces);
+    return {};
   }
 
   Error wrong(std::size_t at, const std::string& what) const {
@@ -157,30 +162,16 @@ class Reading {
 
   std::span<const std::byte> bytes_;
   const std::string& name_;
-  std::size_t size_;
+  std::size_t num_pieces_ = 0;
 };
-
-}  // namespace
-
-std::int32_t PieceLengths::operator[](std::int64_t piece) const {
-  return load<std::int32_t>(bytes_, kWidth * static_cast<std::size_t>(piece));
-}
 
 Result<TokenIndex> TokenIndex::parse(std::span<const std::byte> bytes, const std::string& name,
                                      std::int64_t bin_bytes) {
-  Reading reading(bytes, name);
-  if (auto error = reading.header()) return *std::move(error);
-  if (auto error = reading.pieces(bin_bytes)) return *std::move(error);
-  if (auto error = reading.documents()) return *std::move(error);
-  TokenIndex index;
-  index.type_ = reading.type;
-  index.tokens_ = reading.tokens;
-  index.documents_ = static_cast<std::int64_t>(reading.num_boundaries) - 1;
-  const std::size_t pieces = reading.num_pieces;
-  index.lengths_ = PieceLengths(bytes.subspan(kHeader, 4 * pieces));
-  index.offsets_ = bytes.subspan(kHeader + 4 * pieces, 8 * pieces);
-  index.boundaries_ = bytes.subspan(kHeader + kPerPiece * pieces);
-  return index;
+  Reader reader(bytes, name);
+  LS_TRY(reader.header());
+  LS_TRY(reader.pieces(bin_bytes));
+  LS_TRY(reader.documents());
+  return std::move(reader.made);
 }
 
 Result<TokenIndex> TokenIndex::open(const std::string& path, std::int64_t bin_bytes) {

@@ -78,6 +78,8 @@ class TokenIndex {
   std::int64_t document_of(std::int64_t piece) const;
 
  private:
+  class Reader;
+
   MappedFile file_;
   TokenType type_ = TokenType::kU16;
   std::int64_t documents_ = 0;
