@@ -7,8 +7,8 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/mesh/divisors.h"
-#include "lockstep/spec/contradictions.h"
 #include "lockstep/spec/data_fields.h"
+#include "lockstep/spec/learning_rate.h"
 #include "lockstep/spec/train_rules.h"
 
 namespace lockstep::spec {
@@ -49,17 +49,17 @@ void show(const Contradiction& found, const Settings& settings, Report& report) 
 }
 
 // What the other degrees leave of the cluster. False when dp cannot be told, after saying why.
-bool fill_dp(Draft& draft, Report& report) {
-  if (draft.settings.is_set("layout.dp")) return true;
-  if (!draft.cluster) return !draft.settings.is_set("cluster.name");
-  mesh::Degrees& d = *draft.degrees;
-  const auto left = data_degree(d, *draft.cluster);
+bool fill_dp(const Settings& settings, Request& asked, Report& report) {
+  if (settings.is_set("layout.dp")) return true;
+  if (asked.cluster == nullptr) return !settings.is_set("cluster.name");
+  mesh::Degrees& d = *asked.degrees;
+  const auto left = data_degree(d, *asked.cluster);
   // Beyond what can be counted, the rules will say so.
   if (!left.ok() && left.error().code == Code::kDegreesDoNotMatchWorld)
     show({left.error(),
           {{{"layout.tp", "layout.pp", "layout.cp"}, counted(d.tp * d.cp * d.pp, "rank")},
-           {{"cluster.name"}, counted(draft.cluster->count, "device")}}},
-         draft.settings, report);
+           {{"cluster.name"}, counted(asked.cluster->count, "device")}}},
+         settings, report);
   if (left.ok()) d.dp = *left;
   return left.ok();
 }
@@ -110,15 +110,16 @@ void check_decay(const Settings& settings, Report& report) {
            {{{"train.decay_steps"}, join_parts(*fall, " steps")}, by});
 }
 
-void check_noise(const Draft& draft, const Batch& batch, Report& report) {
-  const auto steps = draft.settings.integer("train.noise_scale");
-  if (!steps || !draft.model || batch.global_batch < 1 || batch.microbatch < 1) return;
-  for (const Contradiction& found : against_noise_scale(*steps, *draft.model, batch))
-    show(found, draft.settings, report);
+void check_noise(const Settings& settings, const Request& asked, const Batch& batch,
+                 Report& report) {
+  const auto steps = settings.integer("train.noise_scale");
+  if (!steps || asked.model == nullptr || batch.global_batch < 1 || batch.microbatch < 1) return;
+  for (const Contradiction& found : against_noise_scale(*steps, *asked.model, batch))
+    show(found, settings, report);
 }
 
-void check_evaluation(const Draft& draft, bool dp_is_known, const Batch& batch, Report& report) {
-  const Settings& settings = draft.settings;
+void check_evaluation(const Settings& settings, const Request& asked, const Batch& batch,
+                      Report& report) {
   const auto interval = settings.integer("train.eval_interval");
   const auto samples = settings.integer("train.eval_samples");
   if (!interval || !samples) return;
@@ -130,53 +131,23 @@ void check_evaluation(const Draft& draft, bool dp_is_known, const Batch& batch, 
          {{{"train.eval_samples"}, "of an evaluation"},
           {{"train.eval_interval"}, "there is none"}}},
         settings, report);
-  if (!dp_is_known || !draft.degrees || batch.microbatch < 1) return;
-  for (const Contradiction& found : against_evaluation(*samples, draft.degrees->dp, batch))
+  if (!asked.dp_is_known || !asked.degrees || batch.microbatch < 1) return;
+  for (const Contradiction& found : against_evaluation(*samples, asked.degrees->dp, batch))
     show(found, settings, report);
 }
 
 }  // namespace
 
-std::optional<int> Draft::small(std::string_view key) const {
-  const auto value = settings.integer(key);
-  return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
-}
-
-std::optional<cost::CpMethod> Draft::context() const {
-  const auto name = settings.text("layout.context");
-  return name ? cost::parse_cp_method(*name) : std::nullopt;
-}
-
-void apply_rules(Draft& draft, Report& report) {
-  const Settings& settings = draft.settings;
+void apply_rules(const Settings& settings, Request& asked, Report& report) {
   check_warmup(settings, report);
   check_decay(settings, report);
   for (const Contradiction& found : data_contradictions(settings)) show(found, settings, report);
-  const bool dp_is_known = draft.degrees && fill_dp(draft, report);
-  const Request request{.model = draft.model ? &*draft.model : nullptr,
-                        .cluster = draft.cluster ? &*draft.cluster : nullptr,
-                        .degrees = draft.degrees,
-                        .dp_is_known = dp_is_known,
-                        .context = draft.context(),
-                        .sp = settings.boolean("layout.sp"),
-                        .zero = draft.small("layout.zero"),
-                        .schedule = settings.text("layout.schedule"),
-                        .chunks = draft.small("layout.chunks"),
-                        .resident = draft.small("layout.resident"),
-                        .prefetch = draft.small("layout.prefetch"),
-                        .layers = draft.layers,
-                        .recompute = draft.recompute,
-                        .seq = settings.integer("batch.seq"),
-                        .global_batch = settings.integer("batch.global_batch"),
-                        .microbatch = settings.integer("batch.microbatch"),
-                        .ramp = {settings.integer("batch.ramp_start").value_or(0),
-                                 settings.integer("batch.ramp_increment").value_or(0),
-                                 settings.integer("batch.ramp_samples").value_or(0)}};
-  for (const Contradiction& found : contradictions(request)) show(found, settings, report);
-  const Batch batch = {request.seq.value_or(0), request.global_batch.value_or(0),
-                       request.microbatch.value_or(0), request.ramp};
-  check_noise(draft, batch, report);
-  check_evaluation(draft, dp_is_known, batch, report);
+  asked.dp_is_known = asked.degrees && fill_dp(settings, asked, report);
+  for (const Contradiction& found : contradictions(asked)) show(found, settings, report);
+  const Batch batch = {asked.seq.value_or(0), asked.global_batch.value_or(0),
+                       asked.microbatch.value_or(0), asked.ramp};
+  check_noise(settings, asked, batch, report);
+  check_evaluation(settings, asked, batch, report);
 }
 
 }  // namespace lockstep::spec

@@ -125,35 +125,51 @@ std::optional<cluster::Cluster> read_cluster(const Settings& settings, Report& r
   return found;
 }
 
-Layout read_layout(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
-  const Settings& settings = draft.settings;
-  Layout layout{.degrees = *draft.degrees,
-                .order = order,
-                .context = *draft.context(),
-                .sp = *settings.boolean("layout.sp"),
-                .zero = *draft.small("layout.zero"),
-                .schedule = *settings.text("layout.schedule"),
-                .chunks = *draft.small("layout.chunks"),
-                .recompute = recompute,
-                .resident = draft.small("layout.resident"),
-                .prefetch = draft.small("layout.prefetch"),
-                .layers = draft.layers};
-  const auto reduce = settings.text("layout.reduce");
-  layout.reduce = reduce ? *parse_reduce(*reduce) : default_reduce(layout.zero);
-  return layout;
+// What is known of the request: a part is absent when a mistake in it has been reported.
+Request read_request(const Settings& settings, const std::optional<model::ModelConfig>& model,
+                     const std::optional<cluster::Cluster>& cluster) {
+  const auto small = [&](const char* key) {
+    const auto value = settings.integer(key);
+    return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
+  };
+  const auto context = settings.text("layout.context");
+  return {.model = model ? &*model : nullptr,
+          .cluster = cluster ? &*cluster : nullptr,
+          .degrees = read_degrees(settings),
+          .context = context ? cost::parse_cp_method(*context) : std::nullopt,
+          .sp = settings.boolean("layout.sp"),
+          .zero = small("layout.zero"),
+          .schedule = settings.text("layout.schedule"),
+          .chunks = small("layout.chunks"),
+          .resident = small("layout.resident"),
+          .prefetch = small("layout.prefetch"),
+          .seq = settings.integer("batch.seq"),
+          .global_batch = settings.integer("batch.global_batch"),
+          .microbatch = settings.integer("batch.microbatch"),
+          .ramp = {settings.integer("batch.ramp_start").value_or(0),
+                   settings.integer("batch.ramp_increment").value_or(0),
+                   settings.integer("batch.ramp_samples").value_or(0)}};
 }
 
-Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& recompute) {
-  const Settings& settings = draft.settings;
+// REQUIRES: nothing was refused.
+Spec assemble(const Settings& settings, const Request& asked, const mesh::Order& order) {
   Spec spec;
-  spec.model = *draft.model;
-  spec.cluster = draft.cluster;
-  spec.layout = read_layout(draft, order, recompute);
-  spec.batch = {*settings.integer("batch.seq"),
-                *settings.integer("batch.global_batch"),
-                *settings.integer("batch.microbatch"),
-                {*settings.integer("batch.ramp_start"), *settings.integer("batch.ramp_increment"),
-                 *settings.integer("batch.ramp_samples")}};
+  spec.model = *asked.model;
+  if (asked.cluster != nullptr) spec.cluster = *asked.cluster;
+  const auto reduce = settings.text("layout.reduce");
+  spec.layout = {.degrees = *asked.degrees,
+                 .order = order,
+                 .context = *asked.context,
+                 .sp = *asked.sp,
+                 .zero = *asked.zero,
+                 .schedule = *asked.schedule,
+                 .chunks = *asked.chunks,
+                 .reduce = reduce ? *parse_reduce(*reduce) : default_reduce(*asked.zero),
+                 .recompute = asked.recompute,
+                 .resident = asked.resident,
+                 .prefetch = asked.prefetch,
+                 .layers = asked.layers};
+  spec.batch = {*asked.seq, *asked.global_batch, *asked.microbatch, asked.ramp};
   spec.train = {
       .steps = *settings.integer("train.steps"),
       .lr = {.peak = *settings.real("train.lr"),
@@ -170,7 +186,7 @@ Spec assemble(const Draft& draft, const mesh::Order& order, const Recompute& rec
       .beta2 = *settings.real("train.beta2"),
       .eps = *settings.real("train.eps"),
       .head_chunk = *settings.integer("train.head_chunk"),
-      .threads = *draft.small("train.threads"),
+      .threads = static_cast<int>(*settings.integer("train.threads")),
       .noise_scale = *settings.integer("train.noise_scale"),
       .on_nonfinite = *settings.text("train.on_nonfinite") == to_text(OnNonfinite::kSkip)
                           ? OnNonfinite::kSkip
@@ -213,18 +229,17 @@ std::optional<Spec> read_spec(const config::Document& document, Report& report) 
   const int errors_before = report.num_errors();
   config::check(document, run_fields(), report);
   const Settings settings(document.root(), run_fields());
-  Draft draft{.settings = settings,
-              .model = read_model(document.root(), report),
-              .cluster = read_cluster(settings, report),
-              .degrees = read_degrees(settings)};
+  const auto model = read_model(document.root(), report);
+  const auto cluster = read_cluster(settings, report);
+  Request asked = read_request(settings, model, cluster);
   const auto order = parsed(settings, "layout.order", mesh::Order::parse, report);
-  const auto recompute = parsed(settings, "layout.recompute", parse_recompute, report);
-  if (recompute) draft.recompute = *recompute;
-  draft.layers =
+  asked.recompute =
+      parsed(settings, "layout.recompute", parse_recompute, report).value_or(Recompute());
+  asked.layers =
       parsed(settings, "layout.layers", parse_layers, report).value_or(std::vector<int>());
-  apply_rules(draft, report);
+  apply_rules(settings, asked, report);
   if (report.num_errors() > errors_before) return std::nullopt;
-  Spec spec = assemble(draft, *order, *recompute);
+  Spec spec = assemble(settings, asked, *order);
   spec.data = read_corpus(settings, report.sources);
   return spec;
 }
