@@ -16,46 +16,35 @@ using program::UnitBytes;
 
 constexpr std::int64_t kTokenBytes = 8;  // i64
 
-// The surges of one unit's passes.
-class Surges {
- public:
-  Surges(const model::Model& model, const program::StepShape& step, const StepSizes& sizes,
-         int unit)
-      : config_(model.config),
-        unit_(model.unit(unit)),
-        sizes_(sizes.unit),
-        step_(step),
-        index_(unit) {}
-
-  void fill(UnitBytes& bytes) const {
-    bytes.forward = surge(OpKind::kForward, 0);
-    if (unit_.kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute, 0);
-    if (unit_.kind != UnitKind::kHead) {
-      bytes.input_grad = surge(OpKind::kInputGrad, 0);
-      bytes.weight_grad = surge(OpKind::kWeightGrad, 0);
-      bytes.first_weight_grad = surge(OpKind::kWeightGrad, bytes.main_grad);
-    }
-    bytes.backward = surge(OpKind::kBackward, 0);
-    bytes.first_backward = surge(OpKind::kBackward, bytes.main_grad);
+// Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
+std::int64_t surge_of(const model::Model& model, const program::StepShape& step,
+                      const StepSizes& sizes, const program::Op& op, std::int64_t main_grad) {
+  const model::Unit& unit = model.unit(op.unit);
+  MemoryEvents all;
+  for (const UnitPass pass : op_passes(step, unit, op)) {
+    if (writes_gradients(pass)) all.push_back({"main_grad", main_grad});
+    for (auto& event : pass_events(model.config, unit, sizes.unit, pass))
+      all.push_back(std::move(event));
   }
+  return extra(all);
+}
 
- private:
-  // Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
-  std::int64_t surge(OpKind kind, std::int64_t main_grad) const {
-    MemoryEvents all;
-    for (const UnitPass pass : op_passes(step_, unit_, {.kind = kind, .unit = index_})) {
-      if (writes_gradients(pass)) all.push_back({"main_grad", main_grad});
-      for (auto& event : pass_events(config_, unit_, sizes_, pass)) all.push_back(std::move(event));
-    }
-    return extra(all);
+void add_surges(const model::Model& model, const program::StepShape& step, const StepSizes& sizes,
+                int index, UnitBytes& bytes) {
+  const auto surge = [&](OpKind kind, std::int64_t main_grad = 0) {
+    return surge_of(model, step, sizes, {.kind = kind, .unit = index}, main_grad);
+  };
+  const UnitKind kind = model.unit(index).kind;
+  bytes.forward = surge(OpKind::kForward);
+  if (kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute);
+  if (kind != UnitKind::kHead) {
+    bytes.input_grad = surge(OpKind::kInputGrad);
+    bytes.weight_grad = surge(OpKind::kWeightGrad);
+    bytes.first_weight_grad = surge(OpKind::kWeightGrad, bytes.main_grad);
   }
-
-  const model::ModelConfig& config_;
-  const model::Unit& unit_;
-  const model::UnitSizes& sizes_;
-  const program::StepShape& step_;
-  const int index_;
-};
+  bytes.backward = surge(OpKind::kBackward);
+  bytes.first_backward = surge(OpKind::kBackward, bytes.main_grad);
+}
 
 }  // namespace
 
@@ -95,7 +84,7 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
     bytes.optimizer = unit == step.head() && step.shares_state() ? 0 : states.optimizer;
     if (sizes.looks_at_noise && step.is_partial(unit))
       bytes.noise = layouts[kind].partial(sizes.unit.sequence_parallel).size() * sizes.unit.wide();
-    Surges(model, step, sizes, unit).fill(bytes);
+    add_surges(model, step, sizes, unit, bytes);
     all.units.push_back(bytes);
   }
   for (int coord = 0; coord < step.shape.coords; ++coord) {

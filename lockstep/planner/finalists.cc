@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/cost/analytic/stage_split.h"
-#include "lockstep/planner/pass_times.h"
+#include "lockstep/planner/stage_layers.h"
 #include "lockstep/planner/step_quantiles.h"
 #include "lockstep/sim/stage_sim.h"
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "lockstep/cost/analytic/layer_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/pipeline/balance.h"
 #include "lockstep/program/lower.h"
@@ -145,6 +146,34 @@ int rank_of(const PriceRequest& request, std::size_t stage) {
 }
 
 }  // namespace
+
+PassTimes pass_times(const cost::PriceRequest& request) {
+  const bool inputs = request.keep == cost::Keep::kInput;
+  cost::PriceRequest r = request;
+  r.others = r.default_keep();
+  r.recomputed = inputs ? 1 : 0;  // so that others are priced too
+  const cost::LayerTimes times = cost::layer_times(r);
+  const cost::LayerTime made = mean_of(*r.shape, times.made);
+  const cost::LayerTime kept = inputs ? mean_of(*r.shape, times.others) : made;
+  PassTimes found;
+  found.forward = kept.forward();
+  found.backward = kept.backward();
+  found.again = made.forward() + made.backward() - found.layer();
+  found.head_forward = times.head.forward;
+  found.head_backward = times.head.backward;
+  found.hop = cost::hop_seconds(request);
+  return found;
+}
+
+PassTimes sharded_pass_times(const cost::PriceRequest& request) {
+  PassTimes found = pass_times(request);
+  const cost::PassPair kept = cost::sharded_layer(request, {found.forward, found.backward});
+  const cost::PassPair made =
+      cost::sharded_layer(request, {found.forward, found.backward + found.again});
+  found.forward = kept.forward, found.backward = kept.backward;
+  found.again = made.backward - kept.backward;
+  return found;
+}
 
 StageLayers default_layer_split(const PriceRequest& r) {
   return spec::default_layer_split(count_of(r.shape->layers), count_of(r.pp * r.chunks));

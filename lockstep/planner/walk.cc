@@ -37,15 +37,13 @@ class Board {
 
   // Of layouts with this schedule and these degrees: the best of them may be there already.
   double limit(const PriceRequest& like) const {
-    const auto same =
-        std::ranges::find_if(best_, [&](const Priced& one) { return is_rival(one.request, like); });
+    const auto same = rival_of(like);
     return same == best_.end() ? limit() : std::min(limit(), same->hoped);
   }
 
   void add(const Priced& found) {
     if (found.hoped > limit()) return;
-    const auto same = std::ranges::find_if(
-        best_, [&](const Priced& one) { return is_rival(one.request, found.request); });
+    const auto same = rival_of(found.request);
     if (same != best_.end()) {
       if (!better(found, *same)) return;
       best_.erase(same);
@@ -58,9 +56,12 @@ class Board {
   std::vector<Priced> take() { return std::exchange(best_, {}); }
 
  private:
-  bool is_rival(const PriceRequest& a, const PriceRequest& b) const {
-    return a.schedule == b.schedule && a.chunks == b.chunks && same_degrees(a, b) &&
-           (a.microbatch == b.microbatch || !by_microbatch_);
+  std::vector<Priced>::const_iterator rival_of(const PriceRequest& a) const {
+    return std::ranges::find_if(best_, [&](const Priced& one) {
+      const PriceRequest& b = one.request;
+      return a.schedule == b.schedule && a.chunks == b.chunks && same_degrees(a, b) &&
+             (a.microbatch == b.microbatch || !by_microbatch_);
+    });
   }
 
   std::size_t count_;

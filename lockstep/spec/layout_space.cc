@@ -24,16 +24,17 @@ Many each(const Many& from, const Vary& vary) {
   return made;
 }
 
+// `base`, changed by `set`.
+template <class Set>
+void add(const Layout& base, Many& made, const Set& set) {
+  set(made.emplace_back(base));
+}
+
 void vary_tensor(const Layout& base, std::int64_t ranks, Many& made) {
   for (std::int64_t tp = 1; tp <= ranks; ++tp) {
     if (ranks % tp != 0) continue;
-    for (const bool sp : {true, false}) {
-      if (tp == 1 && !sp) continue;
-      Layout next = base;
-      next.degrees.tp = tp;
-      next.sp = sp;
-      made.push_back(next);
-    }
+    for (const bool sp : {true, false})
+      if (tp > 1 || sp) add(base, made, [&](Layout& l) { l.degrees.tp = tp, l.sp = sp; });
   }
 }
 
@@ -44,30 +45,22 @@ void vary_mesh(const Layout& base, std::int64_t ranks, Many& made) {
     const std::int64_t dp = left / pp;
     for (std::int64_t shard = dp; shard >= 1; --shard) {
       if (dp % shard != 0) continue;
-      Layout next = base;
-      next.degrees.pp = pp;
-      next.degrees.dp = dp;
-      if (shard < dp) next.degrees.dp_shard = shard;
-      made.push_back(next);
+      add(base, made, [&](Layout& l) {
+        l.degrees.pp = pp, l.degrees.dp = dp;
+        if (shard < dp) l.degrees.dp_shard = shard;
+      });
     }
   }
 }
 
 void vary_zero(const Layout& base, Many& made) {
-  for (int zero = 0; zero <= 3; ++zero) {
-    Layout next = base;
-    next.zero = zero;
-    made.push_back(next);
-  }
+  for (int zero = 0; zero <= 3; ++zero) add(base, made, [&](Layout& l) { l.zero = zero; });
 }
 
 void vary_microbatches(const Layout& base, const Batch& batch, Many& made) {
-  for (const std::int64_t m : {1, 2, 4}) {
-    if (batch.global_batch % (base.degrees.dp * m) != 0) continue;
-    Layout next = base;
-    next.microbatches = m;
-    made.push_back(next);
-  }
+  for (const std::int64_t m : {1, 2, 4})
+    if (batch.global_batch % (base.degrees.dp * m) == 0)
+      add(base, made, [&](Layout& l) { l.microbatches = m; });
 }
 
 void vary_schedule(const Layout& base, Many& made) {
@@ -81,10 +74,7 @@ void vary_schedule(const Layout& base, Many& made) {
                                        .microbatches = static_cast<int>(*base.microbatches)});
       if (!timetable.ok() || std::ranges::find(seen, *timetable) != seen.end()) continue;
       seen.push_back(*timetable);
-      Layout next = base;
-      next.schedule = name;
-      next.chunks = chunks;
-      made.push_back(next);
+      add(base, made, [&](Layout& l) { l.schedule = name, l.chunks = chunks; });
     }
 }
 
@@ -100,12 +90,8 @@ Recompute some_blocks(const Layout& base) {
 void vary_policies(const Layout& base, Many& made) {
   for (const Period reduce : {Period::kStep, Period::kMicrobatch}) {
     if (reduce == Period::kMicrobatch && *base.microbatches == 1) continue;
-    for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock, some_blocks(base)}) {
-      Layout next = base;
-      next.reduce = reduce;
-      next.recompute = recompute;
-      made.push_back(next);
-    }
+    for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock, some_blocks(base)})
+      add(base, made, [&](Layout& l) { l.reduce = reduce, l.recompute = recompute; });
   }
 }
 
