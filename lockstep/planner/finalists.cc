@@ -94,11 +94,7 @@ double slower_devices(const StepTime& time) {
 }
 
 Stages stages_of(const Finalist& finalist) {
-  const PriceRequest& r = finalist.priced.request;
-  Stages made =
-      evenly_recomputed(r, finalist.layers.empty() ? default_layer_split(r) : finalist.layers);
-  if (!finalist.recomputed.empty()) made.recomputed = finalist.recomputed;
-  return made;
+  return stages_of(finalist.priced.request, finalist.layers, finalist.recomputed);
 }
 
 Finalist simulate(const Priced& walked, const Stages& given) {
@@ -140,10 +136,8 @@ std::vector<Finalist> simulate(std::span<const Priced> walked) {
 }
 
 Stages given_stages(const Question& question, const PriceRequest& request) {
-  if (question.given.layers.empty()) return {};
-  Stages stages = evenly_recomputed(request, question.given.layers);
-  if (!question.given.recomputed.empty()) stages.recomputed = question.given.recomputed;
-  return stages;
+  const Given& given = question.given;
+  return given.layers.empty() ? Stages{} : stages_of(request, given.layers, given.recomputed);
 }
 
 void rank(std::vector<Finalist>& finalists) {

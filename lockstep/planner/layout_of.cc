@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/spec/step.h"
 
 namespace lockstep::planner {
 namespace {
@@ -113,10 +112,8 @@ Result<Finalist> time_layout(const Question& question, const spec::Layout& layou
   auto request = request_of(question, layout, microbatch);
   if (!request.ok()) return request.error();
   request->headroom = 0;  // it is not sought: whoever names it knows
-  Stages stages =
-      evenly_recomputed(*request, spec::stage_layers(layout, count_of(request->shape->layers)));
-  if (!layout.recompute.blocks.empty()) stages.recomputed = layout.recompute.blocks;
-  return simulate({*request, cost::price(*request)}, stages);
+  return simulate({*request, cost::price(*request)},
+                  stages_of(*request, layout.layers, layout.recompute.blocks));
 }
 
 }  // namespace lockstep::planner

@@ -202,6 +202,13 @@ Stages evenly_recomputed(const PriceRequest& request, StageLayers layers) {
   return {std::move(layers), std::move(recomputed)};
 }
 
+Stages stages_of(const PriceRequest& request, const StageLayers& layers,
+                 const StageLayers& recomputed) {
+  Stages made = evenly_recomputed(request, layers.empty() ? default_layer_split(request) : layers);
+  if (!recomputed.empty()) made.recomputed = recomputed;
+  return made;
+}
+
 int most_recomputed(const PriceRequest& request, const StageLayers& recomputed) {
   StageLayers ranks(static_cast<std::size_t>(request.pp), 0);
   for (std::size_t stage = 0; stage < recomputed.size(); ++stage)

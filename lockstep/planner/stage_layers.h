@@ -52,6 +52,9 @@ Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
 // These layers, with request.remade blocks of every rank dealt to its stages in turn.
 Stages evenly_recomputed(const cost::PriceRequest& request, StageLayers layers);
+// What is given of layers and of those made again; the rest as a run deals them, and evenly.
+Stages stages_of(const cost::PriceRequest& request, const StageLayers& layers,
+                 const StageLayers& recomputed);
 // The way back: of the rank with most.
 int most_recomputed(const cost::PriceRequest& request, const StageLayers& recomputed);
 

@@ -139,14 +139,16 @@ class Row {
   }
 
   void input_grad() {
-    const int mb = op_.microbatch;
     take(output_grad());
-    out_.defines = {weight_work(op_.unit, mb)};
-    if (is_embed()) return;
+    out_.defines = {weight_work(op_.unit, op_.microbatch)};
+    if (!is_embed()) use_stash_up();
+  }
+
+  void use_stash_up() {
     out_.reads.push_back(param(op_.unit));
-    out_.reads.push_back(stash(op_.unit, mb));
-    out_.kills.push_back(stash(op_.unit, mb));
-    out_.defines.push_back(grad(op_.unit - 1, mb));
+    out_.reads.push_back(stash(op_.unit, op_.microbatch));
+    out_.kills.push_back(stash(op_.unit, op_.microbatch));
+    out_.defines.push_back(grad(op_.unit - 1, op_.microbatch));
   }
 
   void weight_grad() {
@@ -170,16 +172,11 @@ class Row {
 
   void backward() {
     if (is_head()) return backward_head();
-    const int mb = op_.microbatch;
     take(output_grad());
-    if (is_embed()) {
+    if (is_embed())
       use_tokens_up();
-    } else {
-      out_.reads.push_back(param(op_.unit));
-      out_.reads.push_back(stash(op_.unit, mb));
-      out_.kills.push_back(stash(op_.unit, mb));
-      out_.defines.push_back(grad(op_.unit - 1, mb));
-    }
+    else
+      use_stash_up();
     add_to_main_grad();
   }
 
