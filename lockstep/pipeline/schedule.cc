@@ -1,5 +1,6 @@
 #include "lockstep/pipeline/schedule.h"
 
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -21,11 +22,7 @@ constexpr std::uint8_t bit(PassKind kind) {
 constexpr std::uint8_t kF = bit(PassKind::kForward), kB = bit(PassKind::kBackward),
                        kI = bit(PassKind::kInputGrad), kW = bit(PassKind::kWeightGrad);
 
-PassKind lowest_kind(std::uint8_t bits) {
-  int kind = 0;
-  while ((bits >> kind & 1) == 0) ++kind;
-  return static_cast<PassKind>(kind);
-}
+PassKind lowest_kind(std::uint8_t bits) { return static_cast<PassKind>(std::countr_zero(bits)); }
 
 // Finds the first reason to refuse a timetable.
 class Inspection {
@@ -70,16 +67,12 @@ class Inspection {
   }
 
   std::optional<ScheduleFault> enter(const Pass& pass, int coord) {
-    const auto name = [&] {
-      return "pass " + to_text(pass) + " of coordinate " + std::to_string(coord);
-    };
+    const auto name = [&] { return join_parts("pass ", to_text(pass), " of coordinate ", coord); };
     if (!in_range(pass))
-      return refuse(pass, name() + " is outside " + std::to_string(shape_.stages()) +
-                              " stages and " + std::to_string(shape_.microbatches) +
-                              " microbatches");
+      return refuse(pass, join_parts(name(), " is outside ", shape_.stages(), " stages and ",
+                                     shape_.microbatches, " microbatches"));
     if (home(pass.stage).value != coord)
-      return refuse(pass,
-                    name() + " belongs to coordinate " + std::to_string(home(pass.stage).value));
+      return refuse(pass, join_parts(name(), " belongs to coordinate ", home(pass.stage).value));
     Kinds& kinds = listed_[index(pass.stage, pass.microbatch)];
     if ((kinds & bit(pass.kind)) != 0) return refuse(pass, name() + " is there twice");
     kinds |= bit(pass.kind);
@@ -196,12 +189,11 @@ Result<void> check_shape(const Shape& shape) {
   std::int64_t passes = 1;
   for (const auto& [name, value] : fields) {
     if (value < 1)
-      return out_of_range(std::string(name) + " = " + std::to_string(value) + " is less than 1",
-                          "give at least 1");
+      return out_of_range(join_parts(name, " = ", value, " is less than 1"), "give at least 1");
     passes *= value;
     if (passes > kMaxStagePasses)
       return out_of_range(
-          "coordinates x chunks x microbatches is more than " + std::to_string(kMaxStagePasses),
+          join_parts("coordinates x chunks x microbatches is more than ", kMaxStagePasses),
           "use fewer microbatches");
   }
   return {};
@@ -218,12 +210,11 @@ std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
   if (Result<void> usable = check_shape(shape); !usable.ok())
     return ScheduleFault{usable.error(), std::nullopt};
   if (timetable.size() != static_cast<std::size_t>(shape.coords))
-    return ScheduleFault{
-        {Code::kBadSchedule,
-         "there are " + std::to_string(timetable.size()) + " lists of passes for " +
-             std::to_string(shape.coords) + " coordinates",
-         "give one list per coordinate"},
-        std::nullopt};
+    return ScheduleFault{{Code::kBadSchedule,
+                          join_parts("there are ", timetable.size(), " lists of passes for ",
+                                     shape.coords, " coordinates"),
+                          "give one list per coordinate"},
+                         std::nullopt};
   return Inspection(shape, placement, timetable).fault();
 }
 

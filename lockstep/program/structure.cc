@@ -16,20 +16,14 @@ namespace {
 
 std::int32_t as_int(std::size_t number) { return static_cast<std::int32_t>(number); }
 
-// One past the largest value of each number, in the order of kOpFields.
-std::array<std::int32_t, kNumOpFields> number_limits(const Program& program, Coord coord) {
-  const StepShape& step = program.step;
-  return {step.units(), step.shape.microbatches, step.periods(), as_int(program.transfers.size()),
-          as_int(program.list(coord).size())};
-}
-
 class NumberCheck {
  public:
   NumberCheck(const Program& program, Coord coord, Problems& problems)
       : program_(program),
         coord_(coord),
         problems_(problems),
-        limits_(number_limits(program, coord)) {
+        limits_{program.step.units(), program.step.shape.microbatches, program.step.periods(),
+                as_int(program.transfers.size()), as_int(program.list(coord).size())} {
     for (int unit = 0; unit < program.step.units(); ++unit)
       is_own_.push_back(program.step.holds(coord, unit));
   }
@@ -74,6 +68,7 @@ class NumberCheck {
   const Program& program_;
   Coord coord_;
   Problems& problems_;
+  // One past the largest value of each number, in the order of kOpFields.
   std::array<std::int32_t, kNumOpFields> limits_;
   std::vector<bool> is_own_;
 };

@@ -105,9 +105,7 @@ class Rules {
                         within("batch.ramp_start", asked_.ramp.start, 0, kCount),
                         within("batch.ramp_increment", asked_.ramp.increment, 0, kCount),
                         within("batch.ramp_samples", asked_.ramp.samples, 0, kCount)};
-    for (const bool one : all)
-      if (!one) return false;
-    return true;
+    return std::ranges::find(all, false) == std::end(all);
   }
 
   // Whether the ranks can be counted at all; the rules below multiply degrees freely.

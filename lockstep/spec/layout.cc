@@ -171,11 +171,7 @@ const std::vector<std::string>& schedule_names() {
 }
 
 const std::vector<std::string>& context_names() {
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> names;
-    for (const cost::CpMethod way : cost::kCpMethods) names.emplace_back(to_text(way));
-    return names;
-  }();
+  static const std::vector<std::string> all = cost::kCpMethodNames.names();
   return all;
 }
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "lockstep/base/enum_names.h"
+
 namespace lockstep::cost {
 
 enum class CpMethod : std::uint8_t {
@@ -18,7 +20,10 @@ enum class CpMethod : std::uint8_t {
 // Every one once, the default first.
 inline constexpr std::array kCpMethods = {CpMethod::kRing, CpMethod::kGather, CpMethod::kUlysses};
 
-std::string_view to_text(CpMethod way);  // "ring"
-std::optional<CpMethod> parse_cp_method(std::string_view text);
+inline constexpr EnumNames<CpMethod, 3> kCpMethodNames = {{"ring", "gather", "ulysses"}};
+inline std::string_view to_text(CpMethod way) { return kCpMethodNames.name_of(way); }
+inline std::optional<CpMethod> parse_cp_method(std::string_view text) {
+  return kCpMethodNames.find(text);
+}
 
 }  // namespace lockstep::cost
