@@ -394,7 +394,7 @@ class PlanReader {
   config::Report& report_;
   spec::Batch batch_;
   bool names_cluster_ = false, names_microbatch_ = false;
-  std::vector<planner::KnownTimes> known_;
+  std::vector<cost::CalibrationFile> known_;
 };
 
 }  // namespace

@@ -299,7 +299,7 @@ class SimulateReader {
                             " both say how long it takes"),
                  "leave one of them out");
     if (!request_.spec) return;
-    Result<CalibrationFile> read = read_calibration_for(name, *request_.spec);
+    Result<cost::CalibrationFile> read = read_calibration_for(name, *request_.spec);
     if (!read.ok()) return report_.add(read.error());
     request_.calibration = *std::move(read);
     request_.calibrate = join_parts("lockstep calibrate ", args_.text("FILE"));
@@ -355,12 +355,13 @@ class SimulateReader {
 
 }  // namespace
 
-Result<CalibrationFile> read_calibration_for(const std::string& name, const spec::Spec& spec) {
+Result<cost::CalibrationFile> read_calibration_for(const std::string& name,
+                                                   const spec::Spec& spec) {
   const std::string text = LS_TRY(read_text(name));
   cost::Calibration read = LS_TRY(cost::read_calibration(text, name));
   LS_TRY(check_same(read.print, cost::fingerprint(spec.model, spec::step_sizes(spec).unit), name,
                     "make one for this run with lockstep calibrate"));
-  return CalibrationFile{name, std::move(read)};
+  return cost::CalibrationFile{name, std::move(read)};
 }
 
 SimulateRequest request_of(const spec::Spec& spec) {

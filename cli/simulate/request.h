@@ -28,12 +28,6 @@ struct PlainStep {
   bool recompute = false;
 };
 
-// Measured times to price a run's ops with, and the file they are from.
-struct CalibrationFile {
-  std::string name;
-  cost::Calibration calibration;
-};
-
 // A measured run to compare with.
 struct TimelineFile {
   std::string name;
@@ -58,11 +52,11 @@ struct SimulateRequest {
   bool refill = false;
 
   StepCosts costs;
-  bool has_costs = false;                      // --costs was given
-  std::optional<spec::Spec> spec;              // of a run file
-  std::optional<PlainStep> step;               // in place of `spec`
-  std::optional<CalibrationFile> calibration;  // of a run; times are then in seconds
-  std::string calibrate;                       // the command that measures the same run anew
+  bool has_costs = false;                            // --costs was given
+  std::optional<spec::Spec> spec;                    // of a run file
+  std::optional<PlainStep> step;                     // neither of both: stages are timed whole
+  std::optional<cost::CalibrationFile> calibration;  // of a run; times are then in seconds
+  std::string calibrate;                             // the command that measures the same run anew
   std::optional<TimelineFile> against;
 
   std::vector<ScheduleCandidate> candidates;  // at least one
@@ -85,7 +79,7 @@ inline constexpr double kMostCount = 1e6;
 SimulateRequest request_of(const spec::Spec& spec);
 
 // The times in that file, if they are of such units.
-Result<CalibrationFile> read_calibration_for(const std::string& name, const spec::Spec& spec);
+Result<cost::CalibrationFile> read_calibration_for(const std::string& name, const spec::Spec& spec);
 
 // Nothing, and every mistake in `report`.
 std::optional<SimulateRequest> read_simulate_request(const Args& args, config::Report& report);

@@ -236,9 +236,8 @@ Result<sim::Simulation> simulated(const SimulateRequest& request, const model::M
   if (!request.calibration)
     return sim::simulate(program, [&](Coord, const program::Op& op) { return work.times.time(op); },
                          {.latency = [&](Coord, const program::Op&) { return work.hop; }});
-  const auto& [name, calibration] = *request.calibration;
   Result<sim::Simulation> made =
-      planner::simulate_measured(program, *request.spec, *model, calibration, name);
+      planner::simulate_measured(program, *request.spec, *model, *request.calibration);
   const bool is_unknown = !made.ok() && made.error().code == Code::kConflict;
   if (!is_unknown || request.calibrate.empty()) return made;
   return Error{made.error().code, made.error().message,

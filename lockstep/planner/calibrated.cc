@@ -132,7 +132,7 @@ Memory walked_memory(const program::Program& program, Coord coord,
 constexpr std::array<std::string_view, 4> kVaried = {"batch.microbatch", "layout.tp", "layout.sp",
                                                      "rows recomputed"};
 
-Result<void> check_known(const KnownTimes& known, const model::ModelConfig& model,
+Result<void> check_known(const cost::CalibrationFile& known, const model::ModelConfig& model,
                          model::UnitSizes sizes) {
   cost::Fingerprint asked = cost::fingerprint(model, sizes);
   for (cost::Trait& trait : asked)
@@ -143,13 +143,13 @@ Result<void> check_known(const KnownTimes& known, const model::ModelConfig& mode
                     "make one for this run with lockstep calibrate");
 }
 
-std::string ranks_of(const KnownTimes& known) {
+std::string ranks_of(const cost::CalibrationFile& known) {
   return join_parts("ranks = ", known.calibration.ranks, " (", known.calibration.ranks_are, ")");
 }
 
 // Times of one rank at work and of two that share the machine are not of one machine.
-Result<void> check_same_ranks(const std::vector<KnownTimes>& known) {
-  for (const KnownTimes& one : known)
+Result<void> check_same_ranks(const std::vector<cost::CalibrationFile>& known) {
+  for (const cost::CalibrationFile& one : known)
     if (ranks_of(one) != ranks_of(known.front()))
       return Error{Code::kConflict,
                    join_parts("`", one.name, "` was measured with ", ranks_of(one), ", `",
@@ -173,12 +173,14 @@ std::string unknown_text(const spec::Spec& spec) {
 }  // namespace
 
 Result<sim::Simulation> simulate_measured(const program::Program& program, const spec::Spec& spec,
-                                          const model::Model& model, const cost::Calibration& times,
-                                          const std::string& name) {
+                                          const model::Model& model,
+                                          const cost::CalibrationFile& known) {
   const auto mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
   if (!mesh.ok()) return mesh.error();
   const cost::StepSizes sizes = spec::step_sizes(spec);
-  const auto prices = cost::CalibratedPrices::create(times, program, model, sizes, *mesh, name);
+  const cost::Calibration& times = known.calibration;
+  const auto prices =
+      cost::CalibratedPrices::create(times, program, model, sizes, *mesh, known.name);
   if (!prices.ok()) return prices.error();
   sim::Conditions conditions;
   conditions.host = [&](Coord c, const Op& op) { return prices->host(c, op); };
@@ -188,11 +190,10 @@ Result<sim::Simulation> simulate_measured(const program::Program& program, const
 }
 
 Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
-                             const KnownTimes& known) {
+                             const cost::CalibrationFile& known) {
   Result<program::Program> program = spec::program_for(model, spec.layout, spec.batch);
   if (!program.ok()) return program.error();
-  Result<sim::Simulation> simulation =
-      simulate_measured(*program, spec, model, known.calibration, known.name);
+  Result<sim::Simulation> simulation = simulate_measured(*program, spec, model, known);
   if (!simulation.ok()) return simulation.error();
   return TimedStep{*std::move(program), *std::move(simulation)};
 }
@@ -205,8 +206,8 @@ Question runnable(Question question, DType dtype) {
 
 Result<CalibratedSearch> CalibratedSearch::create(const Question& question,
                                                   const model::ModelConfig& model, DType dtype,
-                                                  std::vector<KnownTimes> known) {
-  for (const KnownTimes& one : known)
+                                                  std::vector<cost::CalibrationFile> known) {
+  for (const cost::CalibrationFile& one : known)
     if (const auto same =
             check_known(one, model, {.batch = 1, .seq = question.seq, .dtype = dtype});
         !same.ok())
@@ -257,14 +258,15 @@ std::vector<spec::Spec> CalibratedSearch::unmeasured() const {
   return found;
 }
 
-const KnownTimes* CalibratedSearch::times_for(const spec::Spec& spec) const {
+const cost::CalibrationFile* CalibratedSearch::times_for(const spec::Spec& spec) const {
   const cost::Fingerprint print = print_of(spec);
   const auto found = std::ranges::find_if(
-      known_, [&](const KnownTimes& one) { return one.calibration.print == print; });
+      known_, [&](const cost::CalibrationFile& one) { return one.calibration.print == print; });
   return found == known_.end() ? nullptr : &*found;
 }
 
-Result<TimedLayout> CalibratedSearch::time(const spec::Spec& spec, const KnownTimes& known) const {
+Result<TimedLayout> CalibratedSearch::time(const spec::Spec& spec,
+                                           const cost::CalibrationFile& known) const {
   const auto request = request_of(question_, spec.layout, spec.batch.microbatch);
   if (!request.ok()) return request.error();
   const Result<TimedStep> step = timed_step(spec, model_, known);
@@ -299,7 +301,7 @@ Result<TimedLayout> CalibratedSearch::time(const spec::Layout& layout,
   if (const auto refused = spec::legal(spec.model, spec.layout, spec.batch, dtype_);
       !refused.empty())
     return refused.front();
-  const KnownTimes* known = times_for(spec);
+  const cost::CalibrationFile* known = times_for(spec);
   if (known == nullptr)
     return Error{Code::kConflict,
                  join_parts("no calibration is of ", unknown_text(spec), ", as ", to_text(layout),
@@ -312,7 +314,7 @@ CalibratedWalk CalibratedSearch::walk() const {
   CalibratedWalk found;
   for (const spec::Spec& spec : layouts()) {
     ++found.layouts;
-    const KnownTimes* known = times_for(spec);
+    const cost::CalibrationFile* known = times_for(spec);
     if (known == nullptr) {
       ++found.unknown[unknown_text(spec)];
       continue;

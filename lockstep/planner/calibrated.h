@@ -20,16 +20,10 @@
 
 namespace lockstep::planner {
 
-struct KnownTimes {
-  std::string name;  // of the file
-  cost::Calibration calibration;
-};
-
-// A program of the run on a virtual clock, with the times of a calibration and the name of its file. Refuses what
-// CalibratedPrices does. REQUIRES: a spec whose model `model` describes and whose units the calibration measured.
+// A program of the run on a virtual clock, with measured times. Refuses what CalibratedPrices does. REQUIRES: a spec whose model `model` describes and whose units the calibration measured.
 Result<sim::Simulation> simulate_measured(const program::Program& program, const spec::Spec& spec,
-                                          const model::Model& model, const cost::Calibration& times,
-                                          const std::string& name);
+                                          const model::Model& model,
+                                          const cost::CalibrationFile& known);
 
 struct TimedStep {
   program::Program program;
@@ -37,7 +31,7 @@ struct TimedStep {
 };
 // The same of the run's own step. REQUIRES: a spec that spec::legal accepts.
 Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
-                             const KnownTimes& known);
+                             const cost::CalibrationFile& known);
 
 // Its price has the terms of the simulated step, as a mean of pipeline ranks, and the walked bytes of the rank that
 // holds most: nothing of a closed form but the FLOPs in its MFU. Collectives of tensor parallelism are inside passes.
@@ -64,7 +58,7 @@ class CalibratedSearch {
   // and a lattice of more than kMostTimed points.
   static constexpr std::int64_t kMostTimed = 20'000;
   static Result<CalibratedSearch> create(const Question& question, const model::ModelConfig& model,
-                                         DType dtype, std::vector<KnownTimes> known);
+                                         DType dtype, std::vector<cost::CalibrationFile> known);
 
   // Layouts of the lattice that run here, in its order.
   std::vector<spec::Spec> layouts() const;
@@ -78,16 +72,16 @@ class CalibratedSearch {
 
  private:
   CalibratedSearch(const Question& question, model::Model model, DType dtype,
-                   std::vector<KnownTimes> known)
+                   std::vector<cost::CalibrationFile> known)
       : question_(question), model_(std::move(model)), dtype_(dtype), known_(std::move(known)) {}
   spec::Spec spec_of(const spec::Layout& layout, std::int64_t microbatch) const;
-  const KnownTimes* times_for(const spec::Spec& spec) const;
-  Result<TimedLayout> time(const spec::Spec& spec, const KnownTimes& known) const;
+  const cost::CalibrationFile* times_for(const spec::Spec& spec) const;
+  Result<TimedLayout> time(const spec::Spec& spec, const cost::CalibrationFile& known) const;
 
   const Question& question_;
   model::Model model_;
   DType dtype_;
-  std::vector<KnownTimes> known_;
+  std::vector<cost::CalibrationFile> known_;
 };
 
 }  // namespace lockstep::planner

@@ -58,8 +58,6 @@ static_assert(static_cast<int>(Reach::kDataTensorPipeline) + 1 == kNumReaches);
 
 const OpRow& op_row(OpKind kind) { return kRows[static_cast<std::size_t>(kind)]; }
 
-std::span<const OpRow> op_table() { return kRows; }
-
 OpKind op_kind(pipeline::PassKind kind) {
   using pipeline::PassKind;
   switch (kind) {

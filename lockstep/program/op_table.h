@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "lockstep/program/effects.h"
@@ -39,7 +38,6 @@ struct OpRow {
 };
 
 const OpRow& op_row(OpKind kind);
-std::span<const OpRow> op_table();  // in the order of OpKind
 
 // Whether all it meets come to it at once, in the order of their lists, and the last is waited for.
 inline bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }

@@ -63,6 +63,10 @@ class Rules {
     found_.push_back({{code, std::move(message), std::move(help)}, std::move(sides), is_warning});
   }
 
+  void refuse(const Error& error, std::vector<Side> sides) {
+    refuse(error.code, error.message, std::move(sides), error.help);
+  }
+
   // Of what was found last: legal values of `key`, "4 or 8".
   void add_nearest(const std::string& key, const std::string& values) {
     const std::string name = key.substr(key.find('.') + 1);
@@ -115,9 +119,7 @@ class Rules {
     dense.ep = dense.etp = 1;
     const auto made = mesh::Mesh::create(dense);
     if (made.ok()) return true;
-    refuse(made.error().code, made.error().message,
-           {{{"layout.dp", "layout.tp", "layout.pp", "layout.cp"}, "the degrees"}},
-           made.error().help);
+    refuse(made.error(), {{{"layout.dp", "layout.tp", "layout.pp", "layout.cp"}, "the degrees"}});
     return false;
   }
 
@@ -126,11 +128,9 @@ class Rules {
     const mesh::Degrees& d = degrees();
     const Result<void> fits = mesh::check_world(d, asked_.cluster->count);
     if (fits.ok()) return;
-    refuse(fits.error().code, fits.error().message,
-           {{{"layout.dp", "layout.tp", "layout.pp", "layout.cp"},
-             counted(d.tp * d.cp * d.pp * d.dp, "rank") + " in all"},
-            {{"cluster.name"}, counted(asked_.cluster->count, "device")}},
-           fits.error().help);
+    refuse(fits.error(), {{{"layout.dp", "layout.tp", "layout.pp", "layout.cp"},
+                           counted(d.tp * d.cp * d.pp * d.dp, "rank") + " in all"},
+                          {{"cluster.name"}, counted(asked_.cluster->count, "device")}});
   }
 
   void shard() {
@@ -138,10 +138,8 @@ class Rules {
     if (!asked_.dp_is_known || !d.dp_shard) return;
     const auto made = mesh::Mesh::create({.dp = d.dp, .dp_shard = d.dp_shard});
     if (made.ok()) return;
-    refuse(made.error().code, made.error().message,
-           {{{"layout.dp_shard"}, join_parts("shards of ", *d.dp_shard)},
-            {{"layout.dp", "cluster.name"}, join_parts("dp is ", d.dp)}},
-           made.error().help);
+    refuse(made.error(), {{{"layout.dp_shard"}, join_parts("shards of ", *d.dp_shard)},
+                          {{"layout.dp", "cluster.name"}, join_parts("dp is ", d.dp)}});
   }
 
   void unsharded() {
@@ -186,9 +184,8 @@ class Rules {
     one_stage.dp_shard.reset();
     const auto made = mesh::Mesh::create(one_stage);
     if (made.ok()) return;
-    refuse(made.error().code, made.error().message,
-           {{{"layout." + name}, "expert axes"}, {{"layout.dp", "layout.tp"}, "dense axes"}},
-           made.error().help);
+    refuse(made.error(),
+           {{{"layout." + name}, "expert axes"}, {{"layout.dp", "layout.tp"}, "dense axes"}});
   }
 
   void batch() {
@@ -289,11 +286,10 @@ class Rules {
                                   .chunks = *asked_.chunks,
                                   .microbatches = static_cast<int>(m)});
     if (made.ok()) return;
-    refuse(made.error().code, made.error().message,
+    refuse(made.error(),
            {{{"layout.chunks", "layout.pp", "batch.global_batch"},
              join_parts("pp ", pp, ", chunks ", *asked_.chunks, ", ", counted(m, "microbatch"))},
-            {{"layout.schedule"}, join_parts("takes ", row->accepts)}},
-           made.error().help);
+            {{"layout.schedule"}, join_parts("takes ", row->accepts)}});
   }
 
   void pipeline() {

@@ -26,7 +26,7 @@ class Machine : public ::testing::Test {
 
   static model::ModelConfig model() { return model::find("llama-tiny")->config; }
 
-  KnownTimes known(std::int64_t microbatch, std::int64_t tp) const {
+  cost::CalibrationFile known(std::int64_t microbatch, std::int64_t tp) const {
     spec::Spec spec;
     spec.model = model();
     spec.batch = {kSeq, kBatch, microbatch};
@@ -35,13 +35,13 @@ class Machine : public ::testing::Test {
     return known(spec);
   }
 
-  static KnownTimes known(const spec::Spec& spec) {
-    KnownTimes times{"cal.json", cost::some_calibration(2)};
+  static cost::CalibrationFile known(const spec::Spec& spec) {
+    cost::CalibrationFile times{"cal.json", cost::some_calibration(2)};
     times.calibration.print = cost::fingerprint(spec.model, spec::step_sizes(spec).unit);
     return times;
   }
 
-  CalibratedSearch search(std::vector<KnownTimes> times) const {
+  CalibratedSearch search(std::vector<cost::CalibrationFile> times) const {
     return CalibratedSearch::create(asked_.question, model(), DType::kF32, std::move(times))
         .value();
   }
@@ -71,7 +71,7 @@ TEST_F(Machine, EveryLayoutIsTimedOrCounted) {
 // What it asks to be measured is enough, and none of it is too much.
 TEST_F(Machine, KnowsWhatToMeasure) {
   const std::vector<spec::Spec> asked = search({}).unmeasured();
-  std::vector<KnownTimes> times;
+  std::vector<cost::CalibrationFile> times;
   for (const spec::Spec& spec : asked) times.push_back(known(spec));
   EXPECT_EQ(asked.size(),
             16U);  // microbatches 1, 2, 4 and 8, tp 1 and 2, with and without cheap rows
@@ -82,7 +82,7 @@ TEST_F(Machine, KnowsWhatToMeasure) {
   const CalibratedWalk found = all.walk();
   EXPECT_EQ(found.timed, found.layouts);
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    std::vector<KnownTimes> others = times;
+    std::vector<cost::CalibrationFile> others = times;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     const std::vector<spec::Spec> missing = search(others).unmeasured();
     ASSERT_EQ(missing.size(), 1U);
@@ -125,14 +125,14 @@ TEST_F(Machine, AxesHaveTheirOwnTerms) {
 }
 
 TEST_F(Machine, RefusesTimesOfAnotherRun) {
-  const auto refused = [&](const KnownTimes& times, const std::string& says) {
+  const auto refused = [&](const cost::CalibrationFile& times, const std::string& says) {
     const auto made =
         CalibratedSearch::create(asked_.question, model(), DType::kF32, {known(1, 1), times});
     ASSERT_FALSE(made.ok());
     EXPECT_NE(made.error().message.find(says), std::string::npos) << made.error().message;
   };
   const auto changed = [&](const std::string& name) {
-    KnownTimes times = known(1, 1);
+    cost::CalibrationFile times = known(1, 1);
     for (cost::Trait& trait : times.calibration.print)
       if (trait.name == name) trait.value = "77";
     return times;
@@ -140,7 +140,7 @@ TEST_F(Machine, RefusesTimesOfAnotherRun) {
   refused(changed("model.hidden"), "model.hidden = 77");
   refused(changed("batch.seq"), "batch.seq = 77, asked for is 64");
   refused(changed("train.dtype"), "train.dtype = 77, asked for is f32");
-  KnownTimes alone = known(1, 1);
+  cost::CalibrationFile alone = known(1, 1);
   alone.name = "alone.json";
   alone.calibration.ranks = 1;
   refused(

@@ -82,8 +82,8 @@ bool parse_number(std::string_view text, std::int32_t& number) {
 }
 
 const OpRow* find_row(std::string_view token) {
-  for (const OpRow& row : op_table())
-    if (row.token == token) return &row;
+  for (int kind = 0; kind < kNumOpKinds; ++kind)
+    if (const OpRow& row = op_row(static_cast<OpKind>(kind)); row.token == token) return &row;
   return nullptr;
 }
 

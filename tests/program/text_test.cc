@@ -51,7 +51,7 @@ Program random_program(Dice& dice) {
   program.lists.resize(static_cast<std::size_t>(step.shape.coords));
   for (auto& list : program.lists)
     for (int i = dice.between(0, 20); i > 0; --i) {
-      const OpRow& row = op_table()[static_cast<std::size_t>(dice.between(0, kNumOpKinds - 1))];
+      const OpRow& row = op_row(static_cast<OpKind>(dice.between(0, kNumOpKinds - 1)));
       Op& op = list.emplace_back();
       op.kind = row.kind;
       op.reach = dice.coin() ? usual_reach(step, op.kind)

@@ -23,8 +23,8 @@ namespace lockstep::cli {
 // Times that a run leaves behind: a trace in which prediction and run stand one above the other,
 // and a timeline that `lockstep simulate --against` reads.
 struct RunFiles {
-  std::string trace, timeline;                 // names; empty: not wanted
-  std::optional<CalibrationFile> calibration;  // of the same run, to predict seconds with
+  std::string trace, timeline;                       // names; empty: not wanted
+  std::optional<cost::CalibrationFile> calibration;  // of the same run, to predict seconds with
   bool any() const { return !trace.empty() || !timeline.empty(); }
 };
 

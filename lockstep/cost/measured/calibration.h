@@ -74,6 +74,11 @@ struct Calibration {
   bool operator==(const Calibration&) const = default;
 };
 
+struct CalibrationFile {
+  std::string name;  // of the file
+  Calibration calibration;
+};
+
 // What a compute op is filed under: "block.F", "block.B.first" for the first of a period, whose
 // gradients overwrite, "block.C" for F of a unit that is recomputed. Empty for other ops.
 std::string pass_name(const program::StepShape& step, const model::Unit& unit,
