@@ -26,6 +26,17 @@ bool remake_least(PriceRequest& r) {
   return least.has_value();
 }
 
+// By a short walk.
+Alternative best_of(const Question& question, std::string change) {
+  const Walk found = walk(Lattice(question), 8, 1.05);
+  Alternative answer{.change = std::move(change)};
+  if (found.best.empty())
+    answer.least_bytes = std::isfinite(found.least_bytes) ? found.least_bytes : 0;
+  else
+    answer.found = simulate(found.best).front();
+  return answer;
+}
+
 class Neighbours {
  public:
   Neighbours(const Question& question, const Finalist& chosen)
@@ -128,16 +139,6 @@ class Neighbours {
 };
 
 }  // namespace
-
-Alternative best_of(const Question& question, std::string change) {
-  const Walk found = walk(Lattice(question), 8, 1.05);
-  Alternative answer{.change = std::move(change)};
-  if (found.best.empty())
-    answer.least_bytes = std::isfinite(found.least_bytes) ? found.least_bytes : 0;
-  else
-    answer.found = simulate(found.best).front();
-  return answer;
-}
 
 std::vector<Alternative> neighbours(const Question& question, const Finalist& chosen) {
   return Neighbours(question, chosen).take();

@@ -19,9 +19,6 @@ struct Alternative {
   double least_bytes = 0;  // of the smallest, when nothing fits; 0: nothing can be divided so
 };
 
-// The best of a question by a short walk.
-Alternative best_of(const Question& question, std::string change);
-
 // With one degree halved or doubled, the best of everything else; then one policy changed and nothing else.
 std::vector<Alternative> neighbours(const Question& question, const Finalist& chosen);
 

@@ -27,15 +27,7 @@ double widest_tensor(const cluster::Cluster& cluster) {
   return static_cast<double>(cluster.tiers[tier].size);
 }
 
-}  // namespace
-
-std::vector<const pipeline::CatalogRow*> planned_schedules() {
-  std::vector<const pipeline::CatalogRow*> rows;
-  for (const pipeline::CatalogRow& row : pipeline::catalog())
-    if (row.is_planned) rows.push_back(&row);
-  return rows;
-}
-
+// Ascending.
 std::vector<double> divisors(std::int64_t n) {
   std::vector<double> low, high;
   for (std::int64_t d = 1; d * d <= n; ++d) {
@@ -46,6 +38,15 @@ std::vector<double> divisors(std::int64_t n) {
   }
   low.insert(low.end(), high.rbegin(), high.rend());
   return low;
+}
+
+}  // namespace
+
+std::vector<const pipeline::CatalogRow*> planned_schedules() {
+  std::vector<const pipeline::CatalogRow*> rows;
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
+    if (row.is_planned) rows.push_back(&row);
+  return rows;
 }
 
 Lattice::Lattice(const Question& question) : question_(question) {

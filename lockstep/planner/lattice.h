@@ -132,7 +132,4 @@ class Lattice {
 // The rows of pipeline::catalog() that are planned, in its order.
 std::vector<const pipeline::CatalogRow*> planned_schedules();
 
-// All of them, ascending. REQUIRES: n >= 1.
-std::vector<double> divisors(std::int64_t n);
-
 }  // namespace lockstep::planner

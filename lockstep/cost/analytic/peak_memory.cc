@@ -8,6 +8,9 @@
 namespace lockstep::cost {
 namespace {
 
+// Of an activation.
+double element_bytes(const PriceRequest& r) { return r.precision == Precision::kFp32 ? 4 : 2; }
+
 // Bytes per token of one layer in classes that layouts treat differently.
 struct KeptTensors {
   double path = 0;            // between tensor-parallel parts: inputs and outputs of norms
@@ -60,8 +63,6 @@ double half_bytes_per_token(const PriceRequest& r, bool expert_layer) {
 }
 
 }  // namespace
-
-double element_bytes(const PriceRequest& r) { return r.precision == Precision::kFp32 ? 4 : 2; }
 
 double padded_vocab(const PriceRequest& r) {
   const double multiple = 128 * r.tp;

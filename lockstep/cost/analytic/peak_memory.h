@@ -24,9 +24,6 @@ double whole_bytes_per_token(const PriceRequest& request, bool expert_layer);
 // Parameters of one pipeline rank, whole (not divided by tp or ep).
 PartParams stage_params(const PriceRequest& request, const StageSplit& split, double stage);
 
-// Of an activation: 4 where products are in f32.
-double element_bytes(const PriceRequest& request);
-
 // The vocabulary as Megatron pads it, to a multiple of 128 tp.
 double padded_vocab(const PriceRequest& request);
 
