@@ -205,7 +205,7 @@ constexpr CodeRow kCodeRows[] = {
      "model `gemma2-2b` has capped logits",
      "Keep the checkpoint, or train a model without the trait that the message names."},
     {Code::kBug, "a bug in Lockstep", "An invariant of the program itself does not hold.",
-     "lockstep/mesh/grid.cc:88: rank < world failed: 8 < 8",
+     "lockstep/mesh/group.cc:88: rank < world failed: 8 < 8",
      "Please report the message together with the output of `lockstep doctor --json`."},
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 
@@ -130,38 +131,34 @@ Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::stri
   const auto count = parse_count(amount.substr(0, slash));
   auto node = std::optional<std::int64_t>(row.node_size);
   if (slash != std::string_view::npos) node = parse_count(amount.substr(slash + 1));
-  const std::string shown(text);
-  const auto full = static_cast<long long>(row.node_size);
+  const std::string& device = row.device.name;
   if (amount.find('x') != std::string_view::npos)
-    return bad_name("`" + shown + "`: " + row.device.name + " is not a torus, so it has no axes",
-                    "give the number of devices, for example " + row.device.name + ":64");
+    return bad_name(join_parts("`", text, "`: ", device, " is not a torus, so it has no axes"),
+                    "give the number of devices, for example " + device + ":64");
   if (!count || !node)
     return bad_name(
-        "`" + shown + "`: the number of devices must be a whole number of at least 1 and at most " +
-            std::to_string(kMaxDevices),
-        "write " + row.device.name + ":64, or " + row.device.name +
-            ":64/4 for nodes that use four devices each");
+        join_parts("`", text, "`: the number of devices must be a whole number of at least 1 and ",
+                   "at most ", kMaxDevices),
+        join_parts("write ", device, ":64, or ", device,
+                   ":64/4 for nodes that use four devices each"));
   if (*node > row.node_size)
-    return bad_name("`" + shown +
-                        strf("`: %lld devices per node, but ", static_cast<long long>(*node)) +
-                        row.device.name + strf(" has at most %lld", full),
+    return bad_name(join_parts("`", text, "`: ", *node, " devices per node, but ", device,
+                               " has at most ", row.node_size),
                     "describe an unusual machine in a cluster file");
   Cluster cluster = with_device(row, text, *count);
   const std::int64_t inner = std::min(*node, *count);
-  if (*count % inner != 0) {
-    const auto n = static_cast<long long>(*count), size = static_cast<long long>(inner);
-    return bad_name(
-        "`" + shown + strf("`: %lld devices do not fill nodes of %lld", n, size),
-        strf("the nearest counts are %lld and %lld", n / size * size, (n / size + 1) * size));
-  }
+  if (*count % inner != 0)
+    return bad_name(join_parts("`", text, "`: ", *count, " devices do not fill nodes of ", inner),
+                    join_parts("the nearest counts are ", *count / inner * inner, " and ",
+                               (*count / inner + 1) * inner));
   cluster.tiers.push_back({std::string(row.scale_up), inner, TierKind::kSwitch,
                            row.scale_up_bytes_per_s, row.scale_up_latency_s});
   if (*count > inner) {
     if (!row.network_bytes_per_s.known())
-      return bad_name("`" + shown +
-                          strf("`: there is no usual network between nodes of %lld ", full) +
-                          row.device.name,
-                      strf("use at most %lld, or describe the network in a cluster file", full));
+      return bad_name(
+          join_parts("`", text, "`: there is no usual network between nodes of ", row.node_size,
+                     " ", device),
+          join_parts("use at most ", row.node_size, ", or describe the network in a cluster file"));
     cluster.tiers.push_back(
         {"network", *count, TierKind::kSwitch, row.network_bytes_per_s, row.network_latency_s});
   }
@@ -191,8 +188,8 @@ Result<Cluster> torus(const CatalogRow& row, std::string_view text, std::string_
                              row.scale_up_latency_s});
   }
   if (num_axes != row.torus_axes)
-    return bad_name(strf("`%s`: %s is a torus; give the lengths of its %d axes",
-                         std::string(text).c_str(), row.device.name.c_str(), row.torus_axes),
+    return bad_name(join_parts("`", text, "`: ", row.device.name,
+                               " is a torus; give the lengths of its ", row.torus_axes, " axes"),
                     "for example " + example);
   if (cluster.tiers.empty())
     cluster.tiers.push_back({std::string(row.scale_up) + "-x", 1, TierKind::kLine,

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/enum_names.h"
 
 namespace lockstep::cluster {
@@ -18,19 +19,17 @@ std::string label(const Tier& tier) { return "tier `" + tier.name + "`"; }
 
 Result<void> check_tier(const Tier& tier, std::int64_t inner) {
   if (tier.name.empty()) return bad("a tier has no name");
-  const auto size = static_cast<long long>(tier.size);
-  const auto inside = static_cast<long long>(inner);
-  if (tier.size < 1)
-    return bad(label(tier) + strf(" has size %lld; a tier joins at least one device", size));
-  if (inner > 0 && tier.size <= inner)
-    return bad(label(tier) + strf(" has size %lld, but the tier inside it has %lld", size, inside),
+  const std::int64_t size = tier.size;
+  const std::string sized = join_parts(label(tier), " has size ", size);
+  if (size < 1) return bad(sized + "; a tier joins at least one device");
+  if (inner > 0 && size <= inner)
+    return bad(join_parts(sized, ", but the tier inside it has ", inner),
                "list tiers from the innermost outwards; each must be larger than the one before");
-  if (inner > 0 && tier.size % inner != 0)
-    return bad(label(tier) + strf(" has size %lld, which is not a multiple of %lld, the size of "
-                                  "the tier inside it",
-                                  size, inside),
-               strf("the nearest sizes are %lld and %lld", size / inside * inside,
-                    (size / inside + 1) * inside));
+  if (inner > 0 && size % inner != 0)
+    return bad(join_parts(sized, ", which is not a multiple of ", inner,
+                          ", the size of the tier inside it"),
+               join_parts("the nearest sizes are ", size / inner * inner, " and ",
+                          (size / inner + 1) * inner));
   if (!tier.bytes_per_s.known())
     return bad(label(tier) +
                strf(" has bytes_per_s %g; it must be positive", tier.bytes_per_s.value));
@@ -49,12 +48,10 @@ std::string_view to_text(Origin origin) { return kOrigins.name_of(origin); }
 std::string_view to_text(TierKind kind) { return kTierKinds.name_of(kind); }
 
 Result<Cluster> validated(Cluster cluster) {
-  const auto count = static_cast<long long>(cluster.count);
-  if (cluster.count < 1)
-    return bad(strf("the cluster has %lld devices; it needs at least one", count));
+  const std::string counted = join_parts("the cluster has ", cluster.count, " devices");
+  if (cluster.count < 1) return bad(counted + "; it needs at least one");
   if (cluster.count > kMaxDevices)
-    return bad(strf("the cluster has %lld devices; ranks are counted up to %lld", count,
-                    static_cast<long long>(kMaxDevices)));
+    return bad(join_parts(counted, "; ranks are counted up to ", kMaxDevices));
   if (!cluster.device.memory.known())
     return bad("device `" + cluster.device.name + "` has no memory size");
   if (cluster.tiers.empty()) return bad("the cluster has no tiers; even one device has its own");
@@ -64,9 +61,8 @@ Result<Cluster> validated(Cluster cluster) {
     inner = tier.size;
   }
   if (inner != cluster.count)
-    return bad("the outermost " + label(cluster.tiers.back()) +
-                   strf(" has size %lld, but the cluster has %lld devices",
-                        static_cast<long long>(inner), count),
+    return bad(join_parts("the outermost ", label(cluster.tiers.back()), " has size ", inner,
+                          ", but ", counted),
                "the outermost tier joins all devices");
   return cluster;
 }

@@ -156,8 +156,7 @@ std::optional<Cluster> read_cluster(const config::Document& document, config::Re
   if (has_tiers) {
     for (const config::Value& item : tiers->value.items) cluster.tiers.push_back(read_tier(item));
   } else if (base) {
-    const auto usual =
-        cluster_from_name(*base + strf(":%lld", static_cast<long long>(cluster.count)));
+    const auto usual = cluster_from_name(*base + ":" + std::to_string(cluster.count));
     if (!usual.ok())
       return report.add(usual.error(), span_of(document.find("devices"))), std::nullopt;
     cluster.tiers = usual->tiers;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/units.h"
 
 namespace lockstep::mesh {
 namespace {
@@ -26,8 +26,7 @@ std::optional<Word> find_order_word(std::string_view text) {
 }
 
 Error bad_order(std::string_view text, const std::string& reason) {
-  return {Code::kUnknownChoice,
-          strf("order = \"%.*s\" %s", static_cast<int>(text.size()), text.data(), reason.c_str()),
+  return {Code::kUnknownChoice, join_parts("order = \"", text, "\" ", reason),
           "an order is a permutation of tp,cp,pp,dp with the fastest axis first; the default is "
           "tp,cp,pp,dp"};
 }

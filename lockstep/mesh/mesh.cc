@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/units.h"
 #include "lockstep/mesh/divisors.h"
 
 namespace lockstep::mesh {
@@ -22,23 +21,23 @@ std::array<NamedDegree, 4> dense_degrees(const Degrees& d) {
 }
 
 std::string product_text(const Degrees& d) {
-  return strf("tp x cp x pp x dp = %lld x %lld x %lld x %lld", static_cast<long long>(d.tp),
-              static_cast<long long>(d.cp), static_cast<long long>(d.pp),
-              static_cast<long long>(d.dp));
+  return join_parts("tp x cp x pp x dp = ", d.tp, " x ", d.cp, " x ", d.pp, " x ", d.dp);
+}
+
+Error below_one(const NamedDegree& degree) {
+  return {Code::kBadDegree, join_parts(degree.name, " = ", degree.value, " is less than 1"),
+          join_parts("set ", degree.name, " = 1 to leave the axis out")};
 }
 
 // The number of ranks, or why there cannot be that many.
 Result<std::int64_t> count_ranks(const Degrees& d) {
   std::int64_t world = 1;
-  for (const auto& [name, value] : dense_degrees(d)) {
-    if (value < 1)
-      return Error{Code::kBadDegree,
-                   std::string(name) + " = " + std::to_string(value) + " is less than 1",
-                   std::string("set ") + name + " = 1 to leave the axis out"};
-    const auto product = checked_product(world, value);
+  for (const NamedDegree& degree : dense_degrees(d)) {
+    if (degree.value < 1) return below_one(degree);
+    const auto product = checked_product(world, degree.value);
     if (!product || *product > kMaxWorld)
       return Error{Code::kBadDegree,
-                   product_text(d) + " is more than " + std::to_string(kMaxWorld) + " ranks",
+                   join_parts(product_text(d), " is more than ", kMaxWorld, " ranks"),
                    "lower a degree"};
     world = *product;
   }
@@ -48,36 +47,28 @@ Result<std::int64_t> count_ranks(const Degrees& d) {
 Result<void> check_shard(const Degrees& d) {
   const std::int64_t shard = d.dp_shard.value_or(d.dp);
   if (shard < 1)
-    return Error{Code::kBadDegree, "dp_shard = " + std::to_string(shard) + " is less than 1",
+    return Error{Code::kBadDegree, join_parts("dp_shard = ", shard, " is less than 1"),
                  "leave dp_shard out to shard over all of dp"};
   if (d.dp % shard != 0)
-    return Error{
-        Code::kDoesNotDivide,
-        "dp_shard = " + std::to_string(shard) + " does not divide dp = " + std::to_string(d.dp),
-        "the nearest values that do: " + to_text(nearest_divisors(d.dp, shard))};
+    return Error{Code::kDoesNotDivide,
+                 join_parts("dp_shard = ", shard, " does not divide dp = ", d.dp),
+                 "the nearest values that do: " + to_text(nearest_divisors(d.dp, shard))};
   return {};
 }
 
 Result<void> check_experts(const Degrees& d) {
-  for (const auto& [name, value] : {NamedDegree{"ep", d.ep}, NamedDegree{"etp", d.etp}})
-    if (value < 1)
-      return Error{Code::kBadDegree,
-                   std::string(name) + " = " + std::to_string(value) + " is less than 1",
-                   std::string("set ") + name + " = 1 to leave the axis out"};
+  for (const NamedDegree& degree : {NamedDegree{"ep", d.ep}, NamedDegree{"etp", d.etp}})
+    if (degree.value < 1) return below_one(degree);
   const std::int64_t ranks = d.tp * d.cp * d.dp;
   const auto product = checked_product(d.ep, d.etp);
   if (product && ranks % *product == 0) return {};
-  std::string help;
-  if (ranks % d.etp == 0)
-    help = "with etp = " + std::to_string(d.etp) +
-           ", the nearest values of ep that fit: " + to_text(nearest_divisors(ranks / d.etp, d.ep));
-  else
-    help = "the nearest values of etp that divide " + std::to_string(ranks) + ": " +
-           to_text(nearest_divisors(ranks, d.etp));
-  return Error{Code::kDoesNotDivide,
-               "ep x etp = " + std::to_string(d.ep) + " x " + std::to_string(d.etp) +
-                   " does not divide tp x cp x dp = " + std::to_string(ranks),
-               help};
+  return Error{
+      Code::kDoesNotDivide,
+      join_parts("ep x etp = ", d.ep, " x ", d.etp, " does not divide tp x cp x dp = ", ranks),
+      ranks % d.etp == 0 ? join_parts("with etp = ", d.etp, ", the nearest values of ep that fit: ",
+                                      to_text(nearest_divisors(ranks / d.etp, d.ep)))
+                         : join_parts("the nearest values of etp that divide ", ranks, ": ",
+                                      to_text(nearest_divisors(ranks, d.etp)))};
 }
 
 std::string fitting_degrees(const Degrees& d, std::int64_t product, std::int64_t world) {
@@ -85,17 +76,14 @@ std::string fitting_degrees(const Degrees& d, std::int64_t product, std::int64_t
   for (const auto& [name, value] : dense_degrees(d)) {
     const std::int64_t others = product / value;
     if (world % others != 0) continue;
-    fits +=
-        (fits.empty() ? "" : " or ") + std::string(name) + " = " + std::to_string(world / others);
+    fits += join_parts(fits.empty() ? "" : " or ", name, " = ", world / others);
   }
   if (!fits.empty()) return "with the other degrees as they are, " + fits + " fits";
   const std::int64_t model = product / d.dp;
   const std::int64_t below = world / model;
-  std::string help = "the nearest with tp x cp x pp = " + std::to_string(model) + ": ";
-  if (below >= 1)
-    help += "dp = " + std::to_string(below) + " on " + std::to_string(below * model) + " ranks or ";
-  return help + "dp = " + std::to_string(below + 1) + " on " + std::to_string((below + 1) * model) +
-         " ranks";
+  std::string help = join_parts("the nearest with tp x cp x pp = ", model, ": ");
+  if (below >= 1) help += join_parts("dp = ", below, " on ", below * model, " ranks or ");
+  return help + join_parts("dp = ", below + 1, " on ", (below + 1) * model, " ranks");
 }
 
 // Numbers the places of a view: pp slowest, otherwise the earlier axis faster.
@@ -120,13 +108,12 @@ Result<void> check_world(const Degrees& degrees, std::int64_t world) {
   if (*product == world) return {};
   if (world < 1 || world > kMaxWorld)
     return Error{Code::kDegreesDoNotMatchWorld,
-                 "a world of " + std::to_string(world) + " ranks is not between 1 and " +
-                     std::to_string(kMaxWorld),
-                 product_text(degrees) + " needs " + std::to_string(*product) + " ranks"};
-  return Error{Code::kDegreesDoNotMatchWorld,
-               product_text(degrees) + " = " + std::to_string(*product) + ", but the world has " +
-                   std::to_string(world) + " ranks",
-               fitting_degrees(degrees, *product, world)};
+                 join_parts("a world of ", world, " ranks is not between 1 and ", kMaxWorld),
+                 join_parts(product_text(degrees), " needs ", *product, " ranks")};
+  return Error{
+      Code::kDegreesDoNotMatchWorld,
+      join_parts(product_text(degrees), " = ", *product, ", but the world has ", world, " ranks"),
+      fitting_degrees(degrees, *product, world)};
 }
 
 Mesh::Mesh()

@@ -9,7 +9,6 @@
 #include "lockstep/base/ids.h"
 #include "lockstep/base/result.h"
 #include "lockstep/mesh/axis.h"
-#include "lockstep/mesh/grid.h"
 #include "lockstep/mesh/group.h"
 
 namespace lockstep::mesh {

@@ -69,9 +69,7 @@ class Saver {
   // The ending of a save that was not told yet, the oldest first, without waiting for one.
   std::optional<SaveEnding> ended();
 
-  // Of the last save: from the call to its return, and of that the wait for the one before it.
-  Seconds paused() const;
-  Seconds waited() const;
+  Seconds paused() const;  // of the last save: from the call to its return
 
  private:
   class Impl;

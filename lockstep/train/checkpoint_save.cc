@@ -111,7 +111,6 @@ class Saver::Impl {
   void save(const Progress& progress) {
     const RealClock clock;
     join();
-    waited = clock.now().since_start;
     copy_state();
     Manifest about;
     about.step = progress.step;
@@ -147,7 +146,7 @@ class Saver::Impl {
     return first;
   }
 
-  Seconds paused, waited;
+  Seconds paused;
 
  private:
   bool is_first() const { return rank_.value == 0; }
@@ -291,6 +290,5 @@ std::vector<std::string> Saver::begin_at(std::int64_t first_step,
   return impl_->begin_at(first_step, damaged);
 }
 Seconds Saver::paused() const { return impl_->paused; }
-Seconds Saver::waited() const { return impl_->waited; }
 
 }  // namespace lockstep::train

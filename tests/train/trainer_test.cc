@@ -361,46 +361,5 @@ TEST(Run, SavesAndResumesWithoutTheCommandLine) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(RunMetrics, LinesReadBackToTheSameBits) {
-  const Job job = job_of(tiny_spec(false, DType::kF32), "dp1 zero0");
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / join_parts("metrics-", ::getpid());
-  std::filesystem::create_directories(folder);
-  StepReport report;
-  report.tokens = 2048;
-  report.loss = 0.1 + 0.2;
-  report.grad_norm = std::nextafter(1.0, 2.0);
-  report.time = {0.5};
-  report.noise_scale = 1e9;
-  StepReport skipped = report;
-  skipped.updated = false;
-  skipped.loss = std::numeric_limits<double>::quiet_NaN();
-  skipped.noise_scale.reset();
-  {
-    RunMetrics metrics(job, {.directory = folder});
-    metrics.begins({}, false);
-    metrics.step(6, report, std::nullopt);
-    metrics.step(7, skipped, std::nullopt);
-    EvalReport held_out;
-    held_out.loss = std::log(20.0);
-    metrics.evaluation(7, held_out);
-  }
-  std::ifstream file(metrics_path(folder));
-  std::vector<Json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line).value());
-  ASSERT_EQ(lines.size(), 4u);
-  EXPECT_EQ(lines[1].find("event")->as_text(), "step");
-  EXPECT_EQ(lines[1].find("step")->as_int(), 7);
-  EXPECT_EQ(lines[1].find("loss")->as_real(), report.loss);
-  EXPECT_EQ(lines[1].find("grad_norm")->as_real(), report.grad_norm);
-  EXPECT_EQ(lines[1].find("tokens_per_second")->as_real(), 4096);
-  EXPECT_EQ(lines[1].find("noise_scale")->as_real(), 1e9);
-  EXPECT_EQ(lines[2].find("event")->as_text(), "skip");
-  EXPECT_EQ(lines[2].find("noise_scale"), nullptr);
-  EXPECT_NE(lines[2].dump().find("\"loss\":\"NaN\""), std::string::npos);
-  EXPECT_DOUBLE_EQ(lines[3].find("perplexity")->as_real(), 20);
-  std::filesystem::remove_all(folder);
-}
-
 }  // namespace
 }  // namespace lockstep::train
