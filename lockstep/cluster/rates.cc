@@ -19,52 +19,32 @@ constexpr std::string_view kPublished = "published measurements of collectives";
 constexpr Rate published(double value) { return {value, 0.15, kPublished}; }
 
 // clang-format off
-constexpr DeviceRates kAmpere = {"ampere", 108, true, {{
-    fit(0.7852, 0.05),  // gemm
-    held(0.6002),  // gemm8
-    held(0.7),  // grouped
-    held(0.5625),  // operands
-    held(0.6085),  // waves
-    fit(0.75, 0.20),  // attention
-    fit(0.6868, 0.30),  // stream
-    held(0.0003),  // host_s
-    published(0.78),  // scale_up
-    published(0.9),  // network
-    held(0.503),  // tensor_hidden
-    held(0.1608),  // overlap_tax
-    held(0.003937),  // spread
-}}};
-constexpr DeviceRates kHopper = {"hopper", 132, true, {{
-    fit(0.7328, 0.05),  // gemm
-    fit(0.5797, 0.10),  // gemm8
-    fit(0.841, 0.10),  // grouped
-    fit(1.3, 0.30),  // operands
-    held(0.5462),  // waves
-    fit(0.442, 0.10),  // attention
-    fit(0.6935, 0.30),  // stream
-    held(0.0003),  // host_s
-    published(0.8),  // scale_up
-    published(0.9),  // network
-    fit(0.7012, 0.50),  // tensor_hidden
-    held(0.2379),  // overlap_tax
-    held(0.0047),  // spread
-}}};
-constexpr DeviceRates kBlackwell = {"blackwell", 148, true, {{
-    fit(0.6546, 0.10),  // gemm
-    fit(0.6205, 0.15),  // gemm8
-    fit(1, 0.50),  // grouped
-    fit(3.438, 0.15),  // operands
-    held(0.5775),  // waves
-    fit(0.3, 0.50),  // attention
-    fit(0.7382, 0.50),  // stream
-    held(0.0003),  // host_s
-    published(0.742),  // scale_up
-    published(0.9),  // network
-    fit(0.6469, 0.50),  // tensor_hidden
-    held(0.1432),  // overlap_tax
-    held(0.003765),  // spread
-}}};
+constexpr Rate kTable[kNumTerms][3] = {
+    // ampere           hopper              blackwell
+    {fit(0.7852, 0.05), fit(0.7328, 0.05),  fit(0.6546, 0.10)}, // gemm
+    {held(0.6002),      fit(0.5797, 0.10),  fit(0.6205, 0.15)}, // gemm8
+    {held(0.7),         fit(0.841, 0.10),   fit(1, 0.50)},      // grouped
+    {held(0.5625),      fit(1.3, 0.30),     fit(3.438, 0.15)},  // operands
+    {held(0.6085),      held(0.5462),       held(0.5775)},      // waves
+    {fit(0.75, 0.20),   fit(0.442, 0.10),   fit(0.3, 0.50)},    // attention
+    {fit(0.6868, 0.30), fit(0.6935, 0.30),  fit(0.7382, 0.50)}, // stream
+    {held(0.0003),      held(0.0003),       held(0.0003)},      // host_s
+    {published(0.78),   published(0.8),     published(0.742)},  // scale_up
+    {published(0.9),    published(0.9),     published(0.9)},    // network
+    {held(0.503),       fit(0.7012, 0.50),  fit(0.6469, 0.50)}, // tensor_hidden
+    {held(0.1608),      held(0.2379),       held(0.1432)},      // overlap_tax
+    {held(0.003937),    held(0.0047),       held(0.003765)},    // spread
+};
 // clang-format on
+
+constexpr DeviceRates fitted(std::string_view family, double processors, std::size_t column) {
+  DeviceRates made = {family, processors, /*calibrated=*/true, {}};
+  for (std::size_t term = 0; term < kNumTerms; ++term) made.terms[term] = kTable[term][column];
+  return made;
+}
+constexpr DeviceRates kAmpere = fitted("ampere", 108, 0);
+constexpr DeviceRates kHopper = fitted("hopper", 132, 1);
+constexpr DeviceRates kBlackwell = fitted("blackwell", 148, 2);
 
 DeviceRates borrowed(const DeviceRates& from, std::string_view family) {
   DeviceRates made = from;
