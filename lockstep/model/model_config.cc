@@ -4,16 +4,10 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/units.h"
 
 namespace lockstep::model {
 namespace {
-
-constexpr EnumNames<Family, 5> kFamilies = {{"gpt2", "llama", "moe", "deepseek", "gemma2"}};
-constexpr EnumNames<NormKind, 4> kNormKinds = {{"layernorm", "rmsnorm", "rmsnorm+1", "plain"}};
-constexpr EnumNames<NormPlace, 3> kNormPlaces = {{"before", "after", "both"}};
-constexpr EnumNames<QkNorm, 3> kQkNorms = {{"none", "per-head", "wide"}};
 
 // Far above any model and far below what 64 bits can count.
 constexpr double kMaxParameters = 1e16;
@@ -226,11 +220,6 @@ Activation activation(const ModelConfig& config) {
 Positions positions(const ModelConfig& config) {
   return config.family == Family::kGpt2 ? Positions::kLearned : Positions::kRotary;
 }
-
-std::string_view to_text(Family family) { return kFamilies.name_of(family); }
-std::string_view to_text(NormKind norm) { return kNormKinds.name_of(norm); }
-std::string_view to_text(NormPlace place) { return kNormPlaces.name_of(place); }
-std::string_view to_text(QkNorm norm) { return kQkNorms.name_of(norm); }
 
 std::vector<Problem> problems_by_field(const ModelConfig& config) {
   Findings found(config);

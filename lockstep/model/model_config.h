@@ -2,12 +2,12 @@
 // data; any thread may read it. Sizes count elements; a zero means "this model has none".
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -19,8 +19,7 @@ enum class Family : std::uint8_t {
   kDeepSeek,  // latent attention (MLA), shared and routed experts
   kGemma2,    // norms before and after each half, soft caps, every second layer local
 };
-inline constexpr std::array kAllFamilies = {Family::kGpt2, Family::kLlama, Family::kMoe,
-                                            Family::kDeepSeek, Family::kGemma2};
+inline constexpr EnumNames<Family, 5> kFamilies = {{"gpt2", "llama", "moe", "deepseek", "gemma2"}};
 
 enum class NormKind : std::uint8_t {
   kLayerNorm,       // gain and bias
@@ -28,23 +27,22 @@ enum class NormKind : std::uint8_t {
   kRmsNormPlusOne,  // stores gain - 1, so its initial value is zero (gemma)
   kPlain,           // LayerNorm without parameters (OLMo 1)
 };
-inline constexpr std::array kAllNormKinds = {NormKind::kLayerNorm, NormKind::kRmsNorm,
-                                             NormKind::kRmsNormPlusOne, NormKind::kPlain};
+inline constexpr EnumNames<NormKind, 4> kNormKinds = {
+    {"layernorm", "rmsnorm", "rmsnorm+1", "plain"}};
 
 enum class NormPlace : std::uint8_t {
   kBefore,  // normalizes the input of attention and of the MLP
   kAfter,   // normalizes their output, before the residual sum (OLMo 2)
   kBoth,    // both (gemma 2)
 };
-inline constexpr std::array kAllNormPlaces = {NormPlace::kBefore, NormPlace::kAfter,
-                                              NormPlace::kBoth};
+inline constexpr EnumNames<NormPlace, 3> kNormPlaces = {{"before", "after", "both"}};
 
 enum class QkNorm : std::uint8_t {
   kNone,
   kPerHead,  // one gain of head_dim shared by all heads (qwen3)
   kWide,     // one gain over all heads together (OLMo 2)
 };
-inline constexpr std::array kAllQkNorms = {QkNorm::kNone, QkNorm::kPerHead, QkNorm::kWide};
+inline constexpr EnumNames<QkNorm, 3> kQkNorms = {{"none", "per-head", "wide"}};
 
 // What lies between the matrices of an MLP.
 enum class Activation : std::uint8_t {
@@ -132,10 +130,10 @@ Activation activation(const ModelConfig& config);
 Positions positions(const ModelConfig& config);
 
 // "llama"; the same words are accepted in model files.
-std::string_view to_text(Family family);
-std::string_view to_text(NormKind norm);
-std::string_view to_text(NormPlace place);
-std::string_view to_text(QkNorm norm);
+inline std::string_view to_text(Family family) { return kFamilies.name_of(family); }
+inline std::string_view to_text(NormKind norm) { return kNormKinds.name_of(norm); }
+inline std::string_view to_text(NormPlace place) { return kNormPlaces.name_of(place); }
+inline std::string_view to_text(QkNorm norm) { return kQkNorms.name_of(norm); }
 
 // Something wrong with a config: a kBadModel error that names the fields and their values, and the
 // fields again, as they are called in a model file, the one to change first.

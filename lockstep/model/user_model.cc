@@ -19,7 +19,7 @@ using config::FieldType;
 // A key and the member of one ModelConfig that it fills.
 struct Key {
   const char* path;
-  std::variant<std::int64_t*, bool*, double*> slot;
+  std::variant<std::int64_t*, bool*, double*, Family*, NormKind*, NormPlace*, QkNorm*> slot;
   const char* doc;
   double min;  // of numbers; inclusive for whole ones
   std::vector<std::string> known_as = {};
@@ -32,6 +32,23 @@ constexpr const char* kUnlessLike = "`like` is given";
 // Sizes that no family derives from others.
 constexpr std::array<std::string_view, 5> kOwnSizes = {"layers", "hidden", "heads", "vocab",
                                                        "max_positions"};
+
+// The words of a choice.
+const auto& names_of(Family) { return kFamilies; }
+const auto& names_of(NormKind) { return kNormKinds; }
+const auto& names_of(NormPlace) { return kNormPlaces; }
+const auto& names_of(QkNorm) { return kQkNorms; }
+
+std::vector<Key> choice_keys(ModelConfig& c) {
+  return {
+      Key("family", &c.family, "The kind of model; without it llama, or that of `like`.", 0,
+          {"model_type"}),
+      Key("norm", &c.norm, "Kind of norm; the family decides when absent.", 0, {"normalization"}),
+      Key("norm_place", &c.norm_place,
+          "Where attention and MLP are normalized; the family decides when absent.", 0),
+      Key("qk_norm", &c.qk_norm, "Norm of queries and keys.", 0, {"qk_layernorm"}),
+  };
+}
 
 std::vector<Key> shape_keys(ModelConfig& c) {
   return {
@@ -128,23 +145,33 @@ std::vector<Key> expert_keys(ModelConfig& c) {
 }
 
 std::vector<Key> all_keys(ModelConfig& config) {
-  std::vector<Key> keys = shape_keys(config);
-  for (auto* more : {trait_keys, rope_scaling_keys, expert_keys})
+  std::vector<Key> keys = choice_keys(config);
+  for (auto* more : {shape_keys, trait_keys, rope_scaling_keys, expert_keys})
     for (Key& key : more(config)) keys.push_back(std::move(key));
   return keys;
 }
 
 Field field_of(const Key& key) {
   Field field{.path = key.path, .doc = key.doc, .known_as = key.known_as};
-  if (std::holds_alternative<bool*>(key.slot)) {
-    field.type = FieldType::kBool;
-    return field;
-  }
-  const bool whole = std::holds_alternative<std::int64_t*>(key.slot);
-  field.type = whole ? FieldType::kInt : FieldType::kReal;
-  field.min = key.min;
-  field.above_min = key.above_min;
-  if (whole) field.max = 2147483648.0;
+  const auto number = [&](FieldType type) {
+    field.type = type;
+    field.min = key.min;
+    field.above_min = key.above_min;
+  };
+  const auto describe_value = [&]<class T>(const T*) {
+    if constexpr (std::is_enum_v<T>) {
+      field.type = FieldType::kChoice;
+      field.choices = names_of(T()).names();
+    } else if constexpr (std::is_same_v<T, bool>) {
+      field.type = FieldType::kBool;
+    } else if constexpr (std::is_same_v<T, double>) {
+      number(FieldType::kReal);
+    } else {
+      number(FieldType::kInt);
+      field.max = 2147483648.0;
+    }
+  };
+  std::visit(describe_value, key.slot);
   if (std::ranges::find(kOwnSizes, field.path) != kOwnSizes.end())
     field.required_unless = kUnlessLike;
   if (field.path == "ffn")
@@ -156,19 +183,17 @@ Field field_of(const Key& key) {
 // Leaves the member alone when the key is absent or was refused.
 void fill(const config::Settings& settings, Key& key) {
   if (!settings.is_set(key.path)) return;
-  if (auto** slot = std::get_if<std::int64_t*>(&key.slot))
-    **slot = settings.integer(key.path).value_or(**slot);
-  if (auto** slot = std::get_if<bool*>(&key.slot))
-    **slot = settings.boolean(key.path).value_or(**slot);
-  if (auto** slot = std::get_if<double*>(&key.slot))
-    **slot = settings.real(key.path).value_or(**slot);
-}
-
-template <class Values>
-std::vector<std::string> words_of(const Values& values) {
-  std::vector<std::string> words;
-  for (const auto value : values) words.emplace_back(to_text(value));
-  return words;
+  const auto take = [&]<class T>(T* slot) {
+    if constexpr (std::is_enum_v<T>)
+      *slot = names_of(T()).find(settings.text(key.path).value_or("")).value_or(*slot);
+    else if constexpr (std::is_same_v<T, bool>)
+      *slot = settings.boolean(key.path).value_or(*slot);
+    else if constexpr (std::is_same_v<T, double>)
+      *slot = settings.real(key.path).value_or(*slot);
+    else
+      *slot = settings.integer(key.path).value_or(*slot);
+  };
+  std::visit(take, key.slot);
 }
 
 Field rope_type_field() {
@@ -192,25 +217,6 @@ std::vector<Field> all_fields() {
       {.path = "like",
        .type = FieldType::kString,
        .doc = "A model of the catalogue whose values hold where this file has none."},
-      {.path = "family",
-       .type = FieldType::kChoice,
-       .doc = "The kind of model; without it llama, or that of `like`.",
-       .choices = words_of(kAllFamilies),
-       .known_as = {"model_type"}},
-      {.path = "norm",
-       .type = FieldType::kChoice,
-       .doc = "Kind of norm; the family decides when absent.",
-       .choices = words_of(kAllNormKinds),
-       .known_as = {"normalization"}},
-      {.path = "norm_place",
-       .type = FieldType::kChoice,
-       .doc = "Where attention and MLP are normalized; the family decides when absent.",
-       .choices = words_of(kAllNormPlaces)},
-      {.path = "qk_norm",
-       .type = FieldType::kChoice,
-       .doc = "Norm of queries and keys.",
-       .choices = words_of(kAllQkNorms),
-       .known_as = {"qk_layernorm"}},
   };
   ModelConfig unused;
   for (const Key& key : all_keys(unused)) {
@@ -240,21 +246,12 @@ void check_keys(const config::Value& table, config::Report& report, const std::s
   const bool family_is_known = !settings.is_set("family") || settings.text("family");
   std::vector<Field> fields = all_fields();
   if (!settings.is_set("like") && family_is_known) {
-    Family family = Family::kLlama;
-    for (const Family candidate : kAllFamilies)
-      if (to_text(candidate) == settings.text("family").value_or("")) family = candidate;
+    const Family family =
+        kFamilies.find(settings.text("family").value_or("")).value_or(Family::kLlama);
     const bool has_dense_layers = settings.integer("moe.dense_layers").value_or(0) > 0;
     for (Field& field : fields) field.required = is_needed(field.path, family, has_dense_layers);
   }
   config::check(table, config::FieldTable("model", std::move(fields)), report, where);
-}
-
-template <class Values, class Enum>
-void choose(const config::Settings& settings, const char* path, const Values& values, Enum& out) {
-  const std::optional<std::string> word = settings.text(path);
-  if (!word) return;
-  for (const auto value : values)
-    if (to_text(value) == *word) out = value;
 }
 
 // What a family takes for granted.
@@ -325,10 +322,15 @@ config::Diagnostic placed(const Problem& problem, const config::Settings& settin
 
 // Of a key's value; reals with the fewest digits that read back to the same bits.
 std::string value_text(const Key& key) {
-  if (const auto* const* slot = std::get_if<std::int64_t*>(&key.slot))
-    return std::to_string(**slot);
-  if (const auto* const* slot = std::get_if<bool*>(&key.slot)) return **slot ? "true" : "false";
-  return Json(**std::get_if<double*>(&key.slot)).dump();
+  const auto text = []<class T>(const T* slot) -> std::string {
+    if constexpr (std::is_enum_v<T>)
+      return std::string(to_text(*slot));
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return std::to_string(*slot);
+    else
+      return Json(*slot).dump();
+  };
+  return std::visit(text, key.slot);
 }
 
 // Lines of TOML. Texts are quoted as JSON quotes them, which TOML understands.
@@ -356,24 +358,19 @@ std::optional<ModelConfig> model_from(const config::Value& table, config::Report
   check_keys(table, report, where);
   const config::Settings settings(table, model_fields());
 
-  Family family = Family::kLlama;
-  choose(settings, "family", kAllFamilies, family);
-  ModelConfig model = usual(family);
+  ModelConfig model =
+      usual(kFamilies.find(settings.text("family").value_or("")).value_or(Family::kLlama));
   const std::optional<std::string> like = settings.text("like");
   if (like) {
     const Result<CatalogRow> row = find(*like);
     if (row.ok()) {
       model = row->config;
       model.name = row->config.name + "-variant";
-      choose(settings, "family", kAllFamilies, model.family);
     } else {
       report.add(row.error(), settings.span("like"));
     }
   }
   for (Key& key : all_keys(model)) fill(settings, key);
-  choose(settings, "norm", kAllNormKinds, model.norm);
-  choose(settings, "norm_place", kAllNormPlaces, model.norm_place);
-  choose(settings, "qk_norm", kAllQkNorms, model.qk_norm);
   model.name = settings.text("name").value_or(model.name);
   derive(settings, like.has_value(), model);
 
@@ -402,10 +399,7 @@ std::optional<ModelConfig> find_model(std::string_view name, config::Report& rep
 
 ModelFacts model_facts(const ModelConfig& model) {
   ModelConfig own = model;
-  ModelFacts facts = {{"family", std::string(to_text(model.family))},
-                      {"norm", std::string(to_text(model.norm))},
-                      {"norm_place", std::string(to_text(model.norm_place))},
-                      {"qk_norm", std::string(to_text(model.qk_norm))}};
+  ModelFacts facts;
   for (const Key& key : all_keys(own)) {
     const std::string_view path = key.path;
     const bool is_idle =
