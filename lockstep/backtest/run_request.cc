@@ -168,33 +168,32 @@ Result<PriceRequest> degrees_of(const PublishedRun& run) {
   return r;
 }
 
+// What the text begins with; 0 where that is no number.
+double number_at(std::string_view text) {
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
 // "FSDP group 128", "FSDP over 128, replicated twice".
 double shard_group_of(const PublishedRun& run) {
-  const std::string& notes = run.text("notes");
-  for (const std::string_view words : {"FSDP group ", "FSDP over "}) {
-    const std::size_t at = notes.find(words);
-    if (at == std::string::npos) continue;
-    double size = 0;
-    std::from_chars(notes.data() + at + words.size(), notes.data() + notes.size(), size);
-    return size;
-  }
+  const std::string_view notes = run.text("notes");
+  for (const std::string_view words : {"FSDP group ", "FSDP over "})
+    if (const std::size_t at = notes.find(words); at != std::string_view::npos)
+      return number_at(notes.substr(at + words.size()));
   return 0;
 }
 
 // "layers per stage incl. embedding/head: [7, 9, 9, 9]": the ends have one layer less.
 void set_ends(const PublishedRun& run, PriceRequest& r) {
   constexpr std::string_view kWords = "layers per stage incl. embedding/head: [";
-  const std::string& notes = run.text("notes");
+  const std::string_view notes = run.text("notes");
   const std::size_t at = notes.find(kWords);
-  const std::size_t end = at == std::string::npos ? at : notes.find(']', at);
-  if (end == std::string::npos || r.pp <= 1) return;
-  const auto number = [&](std::size_t begin) {
-    double value = 0;
-    std::from_chars(notes.data() + begin, notes.data() + end, value);
-    return value;
-  };
-  r.first_layers = std::max(0.0, number(at + kWords.size()) - 1);
-  r.last_layers = std::max(0.0, number(notes.find_last_of("[ ", end) + 1) - 1);
+  const std::size_t end = at == std::string_view::npos ? at : notes.find(']', at);
+  if (end == std::string_view::npos || r.pp <= 1) return;
+  const std::string_view list = notes.substr(0, end);
+  r.first_layers = std::max(0.0, number_at(list.substr(at + kWords.size())) - 1);
+  r.last_layers = std::max(0.0, number_at(list.substr(notes.find_last_of("[ ", end) + 1)) - 1);
 }
 
 void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest& r) {

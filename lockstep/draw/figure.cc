@@ -91,6 +91,10 @@ constexpr InkRow kInks[kNumInks] = {
     {'R', "recompute"}, {'G', "gather"},         {'S', "reduce"},          {'T', "transfer"},
     {'U', "update"},    {'O', "other"}};
 
+std::size_t shown_every(std::size_t count, int most) {
+  return (count + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
+}
+
 std::string with_unit(double number, std::string unit) {
   constexpr std::string_view kMany = "microbatches";
   const std::string text = svg_number(number);
@@ -198,17 +202,15 @@ std::vector<int> dealt(std::span<const Run> runs, Seconds span, int columns) {
 }
 
 std::vector<std::size_t> shown(std::size_t count, int most) {
-  const std::size_t every =
-      (count + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
+  const std::size_t every = std::max<std::size_t>(1, shown_every(count, most));
   std::vector<std::size_t> result;
-  for (std::size_t i = 0; i < count; i += std::max<std::size_t>(1, every)) result.push_back(i);
+  for (std::size_t i = 0; i < count; i += every) result.push_back(i);
   if (!result.empty() && result.back() + 1 != count) result.push_back(count - 1);
   return result;
 }
 
 std::string shown_text(std::size_t count, int most) {
-  const std::size_t every =
-      (count + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
+  const std::size_t every = shown_every(count, most);
   if (every <= 1) return "";
   const std::string ordinal = every == 2   ? "2nd"
                               : every == 3 ? "3rd"

@@ -31,21 +31,20 @@ LogRange range_of(const Scatter& scatter) {
 }
 
 std::string text_at(double x, double y, const char* anchor, double size, std::string_view text,
-                    const char* more = "") {
-  return strf("<text x=\"%s\" y=\"%s\" text-anchor=\"%s\" font-size=\"%s\"%s>",
-              svg_number(x).c_str(), svg_number(y).c_str(), anchor, svg_number(size).c_str(),
-              more) +
-         xml_escaped(text) + "</text>\n";
+                    const std::string& more = "") {
+  return "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" text-anchor=\"" + anchor +
+         "\" font-size=\"" + svg_number(size) + "\"" + more + ">" + xml_escaped(text) + "</text>\n";
 }
+
+std::string point(double x, double y) { return svg_number(x) + " " + svg_number(y); }
 
 std::string axes(const Scatter& scatter, const LogRange& range) {
   std::string out;
   for (double decade = range.low; decade <= range.high; ++decade) {
     const double at = range.place(std::pow(10, decade));
-    const std::string x = svg_number(kLeft + at), y = svg_number(kTop + kSide - at);
-    out += strf("<path d=\"M%s %s V%s M%s %s H%s\" stroke=\"#ddd\"/>\n", x.c_str(),
-                svg_number(kTop).c_str(), svg_number(kTop + kSide).c_str(),
-                svg_number(kLeft).c_str(), y.c_str(), svg_number(kLeft + kSide).c_str());
+    out += "<path d=\"M" + point(kLeft + at, kTop) + " V" + svg_number(kTop + kSide) + " M" +
+           point(kLeft, kTop + kSide - at) + " H" + svg_number(kLeft + kSide) +
+           "\" stroke=\"#ddd\"/>\n";
     const std::string label = strf("%g", std::pow(10, decade));
     out += text_at(kLeft + at, kTop + kSide + 18, "middle", 12, label);
     out += text_at(kLeft - 8, kTop + kSide - at + 4, "end", 12, label);
@@ -53,7 +52,7 @@ std::string axes(const Scatter& scatter, const LogRange& range) {
   const double middle = kTop + kSide / 2;
   out += text_at(kLeft + kSide / 2, kTop + kSide + 40, "middle", 13, scatter.x_title);
   out += text_at(20, middle, "middle", 13, scatter.y_title,
-                 strf(" transform=\"rotate(-90 20 %s)\"", svg_number(middle).c_str()).c_str());
+                 " transform=\"rotate(-90 " + point(20, middle) + ")\"");
   return out;
 }
 
@@ -64,15 +63,10 @@ std::string diagonal(const Scatter& scatter, const LogRange& range) {
   return strf(
              "<clipPath id=\"c\"><rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/></clipPath>\n",
              left, kTop, kSide, kSide) +
-         strf(
-             "<path clip-path=\"url(#c)\" d=\"M%s %s L%s %s L%s %s L%s %s Z\" fill=\"#f0e442\" "
-             "fill-opacity=\"0.35\"/>\n",
-             svg_number(left).c_str(), svg_number(bottom - up).c_str(), svg_number(right).c_str(),
-             svg_number(kTop - up).c_str(), svg_number(right).c_str(),
-             svg_number(kTop + down).c_str(), svg_number(left).c_str(),
-             svg_number(bottom + down).c_str()) +
-         strf("<path d=\"M%s %s L%s %s\" stroke=\"#666\"/>\n", svg_number(left).c_str(),
-              svg_number(bottom).c_str(), svg_number(right).c_str(), svg_number(kTop).c_str());
+         "<path clip-path=\"url(#c)\" d=\"M" + point(left, bottom - up) + " L" +
+         point(right, kTop - up) + " L" + point(right, kTop + down) + " L" +
+         point(left, bottom + down) + " Z\" fill=\"#f0e442\" fill-opacity=\"0.35\"/>\n<path d=\"M" +
+         point(left, bottom) + " L" + point(right, kTop) + "\" stroke=\"#666\"/>\n";
 }
 
 }  // namespace

@@ -14,9 +14,8 @@ struct RowShape {
 };
 
 ModelConfig shaped(const char* name, Family family, const RowShape& s) {
-  ModelConfig c;
+  ModelConfig c = usual(family);
   c.name = name;
-  c.family = family;
   c.layers = s.layers;
   c.hidden = s.hidden;
   c.heads = s.heads;
@@ -30,14 +29,8 @@ ModelConfig shaped(const char* name, Family family, const RowShape& s) {
 
 ModelConfig gpt(const char* name, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
                 std::int64_t vocab, std::int64_t positions) {
-  ModelConfig c =
-      shaped(name, Family::kGpt2,
-             {layers, hidden, heads, heads, hidden / heads, 4 * hidden, vocab, positions});
-  c.tied = true;
-  c.norm = NormKind::kLayerNorm;
-  c.qkv_bias = true;
-  c.linear_bias = true;
-  return c;
+  return shaped(name, Family::kGpt2,
+                {layers, hidden, heads, heads, hidden / heads, 4 * hidden, vocab, positions});
 }
 
 ModelConfig llama(const char* name, const RowShape& shape, double rope_theta,
@@ -78,16 +71,11 @@ ModelConfig olmo2(const char* name, const RowShape& shape) {
 
 ModelConfig gemma2(const char* name, const RowShape& shape, double query_scale_dim) {
   ModelConfig c = shaped(name, Family::kGemma2, shape);
-  c.tied = true;
-  c.norm = NormKind::kRmsNormPlusOne;
-  c.norm_place = NormPlace::kBoth;
   c.norm_eps = 1e-6;
   c.window = 4096;
-  c.window_every = 2;
   c.attention_softcap = 50.0;
   c.logit_softcap = 30.0;
   c.query_scale_dim = query_scale_dim;
-  c.scaled_embedding = true;
   return c;
 }
 

@@ -213,6 +213,21 @@ double parameter_bound(const ModelConfig& c) {
 
 }  // namespace
 
+ModelConfig usual(Family family) {
+  ModelConfig c;
+  c.family = family;
+  if (family == Family::kGpt2) {
+    c.norm = NormKind::kLayerNorm;
+    c.qkv_bias = c.linear_bias = c.tied = true;
+  } else if (family == Family::kGemma2) {
+    c.norm = NormKind::kRmsNormPlusOne;
+    c.norm_place = NormPlace::kBoth;
+    c.window_every = 2;
+    c.tied = c.scaled_embedding = true;
+  }
+  return c;
+}
+
 Activation activation(const ModelConfig& config) {
   return config.family == Family::kGpt2 ? Activation::kGelu : Activation::kSwiGlu;
 }

@@ -125,6 +125,9 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// What a family takes for granted.
+ModelConfig usual(Family family);
+
 // Traits that the family decides.
 Activation activation(const ModelConfig& config);
 Positions positions(const ModelConfig& config);

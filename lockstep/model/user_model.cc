@@ -254,22 +254,6 @@ void check_keys(const config::Value& table, config::Report& report, const std::s
   config::check(table, config::FieldTable("model", std::move(fields)), report, where);
 }
 
-// What a family takes for granted.
-ModelConfig usual(Family family) {
-  ModelConfig c;
-  c.family = family;
-  if (family == Family::kGpt2) {
-    c.norm = NormKind::kLayerNorm;
-    c.qkv_bias = c.linear_bias = c.tied = true;
-  } else if (family == Family::kGemma2) {
-    c.norm = NormKind::kRmsNormPlusOne;
-    c.norm_place = NormPlace::kBoth;
-    c.window_every = 2;
-    c.tied = c.scaled_embedding = true;
-  }
-  return c;
-}
-
 // Derived sizes follow what was written, also over those of `like`.
 void derive(const config::Settings& settings, bool has_base, ModelConfig& c) {
   const auto moved = [&](std::initializer_list<const char*> paths) {

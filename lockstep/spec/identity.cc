@@ -6,9 +6,10 @@
 namespace lockstep::spec {
 namespace {
 
-template <auto Part, auto Value>
+// Of the member at the end of the path.
+template <auto... Members>
 std::string text_of(const Spec& spec) {
-  const auto& value = spec.*Part.*Value;
+  const auto& value = (spec.*....*Members);
   using Type = std::remove_cvref_t<decltype(value)>;
   if constexpr (std::is_same_v<Type, bool>)
     return value ? "yes" : "no";
@@ -19,11 +20,12 @@ std::string text_of(const Spec& spec) {
   else
     return std::string(to_text(value));
 }
-
-template <auto Value>
-constexpr auto kOfBatch = text_of<&Spec::batch, Value>;
-template <auto Value>
-constexpr auto kOfTrain = text_of<&Spec::train, Value>;
+template <auto... Members>
+constexpr auto kOfBatch = text_of<&Spec::batch, Members...>;
+template <auto... Members>
+constexpr auto kOfTrain = text_of<&Spec::train, Members...>;
+template <auto Member>
+constexpr auto kOfRate = text_of<&Spec::train, &Train::lr, Member>;
 
 // A learning rate that does not fall asks for no end: such a run may be made longer.
 bool stays(const Spec& spec) { return spec.train.lr.decay == Decay::kConstant; }
@@ -48,17 +50,14 @@ constexpr IdentityKey kKeys[] = {
     {"train.dtype", "dtype", kOfTrain<&Train::dtype>},
     {"train.seed", "seed", kOfTrain<&Train::seed>},
     {"model.init_std", "init_std", text_of<&Spec::model, &model::ModelConfig::init_std>},
-    {"train.lr", "lr", [](const Spec& spec) { return shortest(spec.train.lr.peak); }},
-    {"train.warmup", "warmup",
-     [](const Spec& spec) { return std::to_string(spec.train.lr.warmup); }},
-    {"train.lr_decay", "decay",
-     [](const Spec& spec) { return std::string(to_text(spec.train.lr.decay)); }},
+    {"train.lr", "lr", kOfRate<&LearningRate::peak>},
+    {"train.warmup", "warmup", kOfRate<&LearningRate::warmup>},
+    {"train.lr_decay", "decay", kOfRate<&LearningRate::decay>},
     {"train.weight_decay", "weight_decay", kOfTrain<&Train::weight_decay>},
     {"train.decay_embeddings", "decay_embeddings", kOfTrain<&Train::decay_embeddings>},
     {"train.clip", "clip", kOfTrain<&Train::clip>},
-    {"train.min_lr", "min_lr", [](const Spec& spec) { return shortest(spec.train.lr.end); }, stays},
-    {"train.decay_steps", "decay_steps",
-     [](const Spec& spec) { return std::to_string(spec.train.lr.decay_steps); }, stays},
+    {"train.min_lr", "min_lr", kOfRate<&LearningRate::end>, stays},
+    {"train.decay_steps", "decay_steps", kOfRate<&LearningRate::decay_steps>, stays},
     {"train.steps", "steps", kOfTrain<&Train::steps>, stays},
     {"train.beta1", "beta1", kOfTrain<&Train::beta1>, is_usual<&Train::beta1>},
     {"train.beta2", "beta2", kOfTrain<&Train::beta2>, is_usual<&Train::beta2>},
@@ -77,18 +76,11 @@ constexpr IdentityKey kKeys[] = {
 
 std::span<const IdentityKey> identity_keys() { return kKeys; }
 
-Facts saved_identity(const Spec& spec) {
+Facts identity(const Spec& spec, std::string_view IdentityKey::* name) {
   Facts facts;
   for (const IdentityKey& key : kKeys)
-    if (!key.fact.empty() && !(key.is_idle && key.is_idle(spec)))
-      facts.emplace_back(key.fact, key.text(spec));
-  return facts;
-}
-
-Facts ranks_identity(const Spec& spec) {
-  Facts facts;
-  for (const IdentityKey& key : kKeys)
-    if (!(key.is_idle && key.is_idle(spec))) facts.emplace_back(key.path, key.text(spec));
+    if (!(key.*name).empty() && !(key.is_idle && key.is_idle(spec)))
+      facts.emplace_back(key.*name, key.text(spec));
   return facts;
 }
 

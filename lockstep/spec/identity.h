@@ -27,7 +27,7 @@ std::span<const IdentityKey> identity_keys();
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-Facts saved_identity(const Spec& spec);  // by fact: what a checkpoint holds
-Facts ranks_identity(const Spec& spec);  // by path: all of it
+// What is not idle, by IdentityKey::fact what a checkpoint holds, by IdentityKey::path all of it.
+Facts identity(const Spec& spec, std::string_view IdentityKey::* name);
 
 }  // namespace lockstep::spec

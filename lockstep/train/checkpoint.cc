@@ -104,7 +104,7 @@ class Loader {
                    "`" + from.path() + "` holds weights alone, without a training to go on with",
                    "start a training from its weights"};
     same = checkpoint::check_same("training", from.path(), manifest.config,
-                                  spec::saved_identity(job_.spec));
+                                  spec::identity(job_.spec, &spec::IdentityKey::fact));
     if (!same.ok()) return same;
     if (manifest.data == *wanted_.data) return {};
     return Error{

@@ -245,7 +245,7 @@ class Saver::Impl {
     about.files = std::move(joined->files);
     about.tensors = std::move(joined->tensors);
     about.model = model::model_facts(job_.model.config);
-    about.config = spec::saved_identity(job_.spec);
+    about.config = spec::identity(job_.spec, &spec::IdentityKey::fact);
     about.data = settings_.data;
     about.layout = to_text(job_.spec.layout);
     about.lockstep = settings_.lockstep;

@@ -47,7 +47,8 @@ runtime::Place Job::place(Rank rank) const {
 // Text, so that it does not depend on how structs lie in memory.
 Hash128 Job::digest() const {
   std::string text = join_parts(to_hex(program_hash(program)), "\n", to_text(spec.layout), "\n");
-  for (const auto& facts : {model::model_facts(model.config), spec::ranks_identity(spec)})
+  for (const auto& facts :
+       {model::model_facts(model.config), spec::identity(spec, &spec::IdentityKey::path)})
     for (const auto& [name, value] : facts) text += join_parts(name, " ", value, "\n");
   return xxh3_128(text);
 }

@@ -43,7 +43,7 @@ TEST(Identity, FactsOfACheckpointStayAsTheyAre) {
                           {"weight_decay", "0.1"},
                           {"decay_embeddings", "yes"},
                           {"clip", "1"}};
-  EXPECT_EQ(saved_identity(spec), constant);
+  EXPECT_EQ(identity(spec, &IdentityKey::fact), constant);
   spec.train.lr.decay = Decay::kCosine;
   spec.train.beta2 = 0.99;
   spec.batch.ramp = {2, 1, 8};
@@ -55,7 +55,7 @@ TEST(Identity, FactsOfACheckpointStayAsTheyAre) {
                                              {"beta2", "0.99"},
                                              {"ramp", "from 2 by 1 over 8 samples"}})
     falling.push_back(more);
-  EXPECT_EQ(saved_identity(spec), falling);
+  EXPECT_EQ(identity(spec, &IdentityKey::fact), falling);
 }
 
 }  // namespace
