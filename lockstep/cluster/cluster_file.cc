@@ -21,10 +21,11 @@ std::vector<std::string> device_names() {
   return names;
 }
 
-Field positive(std::string path, std::string unit, std::string doc) {
+Field positive(std::string path, std::string unit, std::string doc, bool required = false) {
   return {.path = std::move(path),
           .type = FieldType::kReal,
           .doc = std::move(doc),
+          .required = required,
           .unit = std::move(unit),
           .min = 0,
           .above_min = true};
@@ -107,35 +108,31 @@ const config::FieldTable& cluster_fields() {
 
 const config::FieldTable& tier_fields() {
   static const config::FieldTable table(
-      "tier", {{.path = "name", .doc = "What to call the tier.", .required = true},
-               {.path = "devices",
-                .type = FieldType::kInt,
-                .doc = "Devices inside one instance of the tier.",
-                .required = true,
-                .min = 1},
-               {.path = "kind",
-                .type = FieldType::kChoice,
-                .doc = "How they are joined; a torus is one ring or line per axis.",
-                .initial = "\"switch\"",
-                .choices = {"switch", "ring", "line"}},
-               {.path = "bandwidth",
-                .type = FieldType::kReal,
-                .doc = "Per device, one direction; on a ring or line per link.",
-                .required = true,
-                .unit = "GB/s",
-                .min = 0,
-                .above_min = true},
-               {.path = "latency",
-                .type = FieldType::kReal,
-                .doc = "Per step of a ring algorithm.",
-                .initial = "0.0",
-                .unit = "us",
-                .min = 0},
-               {.path = "oversubscription",
-                .type = FieldType::kReal,
-                .doc = "Divides the bandwidth when all devices talk at once.",
-                .initial = "1.0",
-                .min = 1}});
+      "tier",
+      {{.path = "name", .doc = "What to call the tier.", .required = true},
+       {.path = "devices",
+        .type = FieldType::kInt,
+        .doc = "Devices inside one instance of the tier.",
+        .required = true,
+        .min = 1},
+       {.path = "kind",
+        .type = FieldType::kChoice,
+        .doc = "How they are joined; a torus is one ring or line per axis.",
+        .initial = "\"switch\"",
+        .choices = {"switch", "ring", "line"}},
+       positive("bandwidth", "GB/s", "Per device, one direction; on a ring or line per link.",
+                /*required=*/true),
+       {.path = "latency",
+        .type = FieldType::kReal,
+        .doc = "Per step of a ring algorithm.",
+        .initial = "0.0",
+        .unit = "us",
+        .min = 0},
+       {.path = "oversubscription",
+        .type = FieldType::kReal,
+        .doc = "Divides the bandwidth when all devices talk at once.",
+        .initial = "1.0",
+        .min = 1}});
   return table;
 }
 

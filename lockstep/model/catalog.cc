@@ -42,8 +42,10 @@ ModelConfig llama(const char* name, const RowShape& shape, double rope_theta,
 }
 
 // Llama 3.1 and later: trained on 8192 positions, then stretched.
-ModelConfig stretched_llama(const char* name, const RowShape& shape, double factor) {
+ModelConfig stretched_llama(const char* name, const RowShape& shape, double factor,
+                            bool tied = false) {
   ModelConfig c = llama(name, shape, 5e5);
+  c.tied = tied;
   c.rope_scaling = {.factor = factor, .original_positions = 8192};
   return c;
 }
@@ -129,12 +131,6 @@ std::vector<CatalogRow> gpt_rows() {
 std::vector<CatalogRow> llama_rows() {
   ModelConfig mistral = llama("mistral-7b", {32, 4096, 32, 8, 128, 14336, 32000, 32768}, 10000.0);
   mistral.window = 4096;
-  ModelConfig small =
-      stretched_llama("llama3.2-1b", {16, 2048, 32, 8, 64, 8192, 128256, 131072}, 32);
-  small.tied = true;
-  ModelConfig medium =
-      stretched_llama("llama3.2-3b", {28, 3072, 24, 8, 128, 8192, 128256, 131072}, 32);
-  medium.tied = true;
   return {
       row(llama("llama2-7b", {32, 4096, 32, 32, 128, 11008, 32000, 4096}, 10000.0),
           "meta-llama/Llama-2-7b-hf config.json"),
@@ -152,8 +148,10 @@ std::vector<CatalogRow> llama_rows() {
           "meta-llama/Llama-3.1-70B config.json", {"llama3.3-70b"}),
       row(stretched_llama("llama3-405b", {126, 16384, 128, 8, 128, 53248, 128256, 131072}, 8),
           "meta-llama/Llama-3.1-405B config.json; arXiv 2407.21783 table 3", {"llama3.1-405b"}),
-      row(std::move(small), "meta-llama/Llama-3.2-1B config.json"),
-      row(std::move(medium), "meta-llama/Llama-3.2-3B config.json"),
+      row(stretched_llama("llama3.2-1b", {16, 2048, 32, 8, 64, 8192, 128256, 131072}, 32, true),
+          "meta-llama/Llama-3.2-1B config.json"),
+      row(stretched_llama("llama3.2-3b", {28, 3072, 24, 8, 128, 8192, 128256, 131072}, 32, true),
+          "meta-llama/Llama-3.2-3B config.json"),
       row(std::move(mistral), "mistralai/Mistral-7B-v0.1 config.json; arXiv 2310.06825 table 1"),
       row(llama("yi-6b", {32, 4096, 32, 4, 128, 11008, 64000, 4096}, 5e6),
           "01-ai/Yi-6B config.json; arXiv 2403.04652 table 1"),
