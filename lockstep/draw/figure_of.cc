@@ -109,12 +109,8 @@ Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, C
 // The bars and levels of one program's coordinates.
 class ProgramBands {
  public:
-  // Of one coordinate, or of one rank that ran its list.
-  struct Row {
-    Coord coord;
-    const program::Timeline& ops;
-    const program::Timeline& lanes;
-  };
+  // A row of bands for each coordinate, or for each rank that ran a coordinate's list.
+  using Row = program::RankTimeline;
 
   ProgramBands(const program::Program& program, std::vector<Row> rows)
       : program_(program), rows_(std::move(rows)) {
@@ -131,7 +127,7 @@ class ProgramBands {
              "times of ", simulation.coords.size(), " of ", program.lists.size(), " coordinates");
     std::vector<Row> rows;
     for (std::size_t c = 0; c < program.lists.size(); ++c)
-      rows.push_back({{static_cast<int>(c)}, simulation.coords[c], simulation.lanes[c]});
+      rows.push_back({{}, {static_cast<int>(c)}, simulation.coords[c], simulation.lanes[c]});
     return rows;
   }
 
@@ -292,11 +288,8 @@ Figure figure_of(const program::Program& program, const program::StepTimeline& m
                  const program::ProgramBytes& bytes) {
   Figure figure = empty_figure(program, measured.makespan());
   figure.memory_unit = "B";
-  std::vector<ProgramBands::Row> rows;
-  for (const program::RankTimeline& rank : measured.ranks)
-    rows.push_back({rank.coord, rank.ops, rank.lanes});
-  const ProgramBands bands(program, rows);
-  for (std::size_t r = 0; r < rows.size(); ++r) {
+  const ProgramBands bands(program, measured.ranks);
+  for (std::size_t r = 0; r < measured.ranks.size(); ++r) {
     figure.bands.push_back(bands.band(r, bytes, 1));
     figure.bands.back().name = "rank " + std::to_string(measured.ranks[r].rank.value);
     for (Lane& lane : figure.bands.back().lanes) part(lane.bars);

@@ -13,13 +13,7 @@ namespace {
 
 using program::Op;
 using program::OpKind;
-using program::Timeline;
-
-struct RankTimes {
-  Coord coord;
-  const Timeline& ops;
-  const Timeline& lanes;
-};
+using program::RankTimeline;
 
 // Rows that are no kind of op, behind those that are.
 enum Outside : int { kBetween = program::kNumOpKinds, kBefore, kAfter };
@@ -57,15 +51,15 @@ Cause cause_of(const Op& op) {
 // Where the time of each rank's list went.
 class Accounts {
  public:
-  Accounts(const program::Program& program, const std::vector<RankTimes>& ranks)
+  Accounts(const program::Program& program, const std::vector<RankTimeline>& ranks)
       : program_(program) {
-    for (const RankTimes& rank : ranks)
+    for (const RankTimeline& rank : ranks)
       for (const program::TimedOp& timed : rank.ops) {
         makespan_ = std::max(makespan_, timed.end);
         const OpKind kind = op_of(rank, timed.op).kind;
         if (is_meeting(kind)) met_[kind] = std::max(met_[kind], timed.start);
       }
-    for (const RankTimes& rank : ranks) add(rank);
+    for (const RankTimeline& rank : ranks) add(rank);
     for (auto& [key, sum] : account_) sum /= static_cast<double>(ranks.size());
   }
 
@@ -73,7 +67,7 @@ class Accounts {
   const Account& account() const { return account_; }
 
  private:
-  const Op& op_of(const RankTimes& rank, std::int32_t op) const {
+  const Op& op_of(const RankTimeline& rank, std::int32_t op) const {
     return program_.list(rank.coord)[static_cast<std::size_t>(op)];
   }
 
@@ -81,7 +75,7 @@ class Accounts {
     if (time != Seconds{}) account_[{cause, what}] += time.value;
   }
 
-  void add(const RankTimes& rank) {
+  void add(const RankTimeline& rank) {
     std::map<std::int32_t, Seconds> begins;  // of ops on their lanes
     for (const program::TimedOp& lane : rank.lanes) begins[lane.op] = lane.start;
     Seconds before;
@@ -135,15 +129,14 @@ Residual Residuals::total(Cause cause) const {
 
 Residuals residuals(const program::Program& program, const Simulation& predicted,
                     const program::StepTimeline& measured) {
-  std::vector<RankTimes> simulated, run;
-  for (const program::RankTimeline& rank : measured.ranks) {
+  std::vector<RankTimeline> simulated;
+  for (const RankTimeline& rank : measured.ranks) {
     const auto c = static_cast<std::size_t>(rank.coord.value);
     LS_CHECK(c < predicted.coords.size() && rank.ops.size() == predicted.coords[c].size(), "rank ",
              rank.rank.value, " has times of another program");
-    simulated.push_back({rank.coord, predicted.coords[c], predicted.lanes[c]});
-    run.push_back({rank.coord, rank.ops, rank.lanes});
+    simulated.push_back({rank.rank, rank.coord, predicted.coords[c], predicted.lanes[c]});
   }
-  const Accounts expected(program, simulated), seen(program, run);
+  const Accounts expected(program, simulated), seen(program, measured.ranks);
   Account keys = expected.account();
   keys.insert(seen.account().begin(), seen.account().end());
   Residuals result;
