@@ -22,7 +22,6 @@ namespace {
 using checkpoint::Checkpoint;
 using comm::decoded;
 using comm::encoded;
-using runtime::StateRole;
 
 std::span<std::byte> bytes_in(const at::Tensor& tensor, std::int64_t at, std::int64_t count) {
   LS_CHECK(tensor.is_contiguous() && tensor.is_cpu() && at >= 0 && at + count <= tensor.numel());
@@ -32,7 +31,7 @@ std::span<std::byte> bytes_in(const at::Tensor& tensor, std::int64_t at, std::in
 
 // What is loaded, and how a checkpoint has to fit.
 struct Wanted {
-  std::span<const StateRole> roles;
+  std::span<const SavedRole> roles;
   std::optional<std::string> data;  // absent: any settings and data do
 };
 
@@ -119,7 +118,7 @@ class Loader {
   Result<void> restore(Checkpoint& from) {
     for (int unit = 0; unit < job_.model.num_units(); ++unit) {
       if (!job_.program.step.holds(session_.coord(), unit)) continue;
-      for (const StateRole role : wanted_.roles)
+      for (const SavedRole& role : wanted_.roles)
         if (const auto done = restore(from, unit, role); !done.ok()) return done;
     }
     if (!wanted_.data) return {};
@@ -130,17 +129,18 @@ class Loader {
     return Error{why.code, "`" + from.path() + "`: " + why.message, why.help};
   }
 
-  Result<void> restore(Checkpoint& from, int unit, StateRole role) {
+  Result<void> restore(Checkpoint& from, int unit, const SavedRole& role) {
     Result<void> done;
     runtime::TensorWorkspace& workspace = session_.workspace();
-    workspace.fill_state(unit, role, [&](const model::FlatRange& range, const at::Tensor& into) {
-      for (const checkpoint::UnitSlice& part :
-           checkpoint::unit_slices(job_.model, unit, workspace.layout(unit),
-                                   session_.place().tensor, range, role_of(role)))
-        if (done.ok())
-          done = from.read(part.slice, tensor::dtype_of(into.scalar_type()),
-                           bytes_in(into, part.at - range.begin, part.slice.size()));
-    });
+    workspace.fill_state(
+        unit, role.state, [&](const model::FlatRange& range, const at::Tensor& into) {
+          for (const checkpoint::UnitSlice& part :
+               checkpoint::unit_slices(job_.model, unit, workspace.layout(unit),
+                                       session_.place().tensor, range, role.saved_as))
+            if (done.ok())
+              done = from.read(part.slice, tensor::dtype_of(into.scalar_type()),
+                               bytes_in(into, part.at - range.begin, part.slice.size()));
+        });
     return done;
   }
 
@@ -181,14 +181,13 @@ class Loader {
 
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
                     const std::string& path, const std::string& data, Seconds deadline) {
-  return Loader(job, session, world, label, {kStateRolesSaved, data}, deadline).load(path);
+  return Loader(job, session, world, label, {kSavedRoles, data}, deadline).load(path);
 }
 
 Result<Loaded> load_weights(const Job& job, Session& session, comm::World& world,
                             const std::string& label, const std::string& path, Seconds deadline) {
-  static constexpr StateRole kWeights[] = {StateRole::kParameter};
-  Result<Loaded> loaded =
-      Loader(job, session, world, label, {kWeights, std::nullopt}, deadline).load(path);
+  const Wanted weights = {std::span(kSavedRoles).first(1), std::nullopt};
+  Result<Loaded> loaded = Loader(job, session, world, label, weights, deadline).load(path);
   if (loaded.ok()) loaded->progress = {};
   return loaded;
 }

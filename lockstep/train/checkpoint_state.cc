@@ -47,17 +47,6 @@ std::optional<NoiseScale::Averages> noise_averages(const checkpoint::Facts& fact
 
 }  // namespace
 
-checkpoint::Role role_of(runtime::StateRole role) {
-  switch (role) {
-    case runtime::StateRole::kFirstMoment:
-      return checkpoint::Role::kFirstMoment;
-    case runtime::StateRole::kSecondMoment:
-      return checkpoint::Role::kSecondMoment;
-    default:
-      return checkpoint::Role::kWeight;
-  }
-}
-
 std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   const runtime::TensorWorkspace& workspace = session.workspace();
   const runtime::Place& place = session.place();
@@ -70,10 +59,10 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   for (int unit = 0; unit < job.model.num_units(); ++unit) {
     if (!job.program.step.holds(session.coord(), unit)) continue;
     const model::FlatRange own = workspace.own_range(unit);
-    for (const runtime::StateRole role : kStateRolesSaved)
+    for (const auto& [role, saved_as] : kSavedRoles)
       for (checkpoint::UnitSlice& part :
            checkpoint::unit_slices(job.model, unit, workspace.layout(unit), place.tensor,
-                                   share_of(own, writers, writer), role_of(role)))
+                                   share_of(own, writers, writer), saved_as))
         if (!part.is_copy)
           slices.push_back({{std::move(part.slice), type}, unit, role, part.at - own.begin});
   }

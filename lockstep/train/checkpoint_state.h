@@ -19,10 +19,15 @@ struct OwnSlice {
   std::int64_t at = 0;
 };
 
-checkpoint::Role role_of(runtime::StateRole role);
-inline constexpr runtime::StateRole kStateRolesSaved[] = {runtime::StateRole::kParameter,
-                                                          runtime::StateRole::kFirstMoment,
-                                                          runtime::StateRole::kSecondMoment};
+// What is saved of a unit, weights first.
+struct SavedRole {
+  runtime::StateRole state;
+  checkpoint::Role saved_as;
+};
+inline constexpr SavedRole kSavedRoles[] = {
+    {runtime::StateRole::kParameter, checkpoint::Role::kWeight},
+    {runtime::StateRole::kFirstMoment, checkpoint::Role::kFirstMoment},
+    {runtime::StateRole::kSecondMoment, checkpoint::Role::kSecondMoment}};
 
 // Of all ranks together every element once: ranks that hold the same share the writing. In the order of
 // a file.

@@ -139,7 +139,9 @@ Verifier::Verifier(spec::Spec spec, train::Job reference_job, int steps, bool eq
       equal_bits_(equal_bits) {
   reference_ = run_trial(reference_job_, tokens_for(spec_), free_run(), kDeadline).images;
   if (spec_.train.dtype != DType::kF64) find_truth();
-  bits_[bits_class_of(reference_job_)] = {"one rank", reference_.back().digest()};
+  Verdict& alone = bits_[bits_class_of(reference_job_)];
+  alone.name = "one rank";
+  alone.digest = reference_.back().digest();
 }
 
 Result<train::Job> Verifier::job(const spec::Layout& layout) const {
@@ -259,7 +261,7 @@ Result<Verdict> Verifier::check(const spec::Layout& layout) {
 // Where every bit of every step of the free run is that of a layout that was verified, all that was
 // measured of that one holds of this one, and steps from the reference's state would say nothing new.
 // Else the whole trial says what is wrong, and must see the same bits again.
-Verdict Verifier::check_by_class(const train::Job& job, const First& first) const {
+Verdict Verifier::check_by_class(const train::Job& job, const Verdict& first) const {
   Hash128 seen;
   Verdict verdict = guarded(job, [&](Verdict& made) {
     const TrialResult trial = run_trial(job, tokens_for(spec_), free_run(), kDeadline);
@@ -389,14 +391,11 @@ void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
 // Of a layout that was verified, where it was: ranks of processes other than the first know no state.
 void Verifier::remember_bits(const Verdict& verdict) {
   if (!verdict.ok() || verdict.digest == Hash128{}) return;
-  First& first = bits_[verdict.bits_class];
-  if (first.run == Hash128{})
-    first = {first.name.empty() ? verdict.name : first.name,
-             verdict.digest,
-             verdict.run,
-             verdict.step_error,
-             verdict.run_error,
-             verdict.where};
+  Verdict& first = bits_[verdict.bits_class];
+  if (first.run != Hash128{}) return;
+  const std::string name = first.name.empty() ? verdict.name : first.name;
+  first = verdict;
+  first.name = name;
 }
 
 void Verifier::check_predictions(const train::Job& job, const TrialResult& trial,

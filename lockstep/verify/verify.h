@@ -118,14 +118,6 @@ class Verifier {
   Result<train::Job> job(const spec::Layout& layout) const;  // must not outlive it
 
  private:
-  // What is known of a class from its first layout.
-  struct First {
-    std::string name;
-    Hash128 digest = {}, run = {};  // as in its verdict
-    double step_error = 0, run_error = 0;
-    std::string where = {};
-  };
-
   Verifier(spec::Spec spec, train::Job reference_job, int steps, bool equal_bits);
   std::vector<StepOrder> free_run() const;
   std::vector<StepOrder> orders() const;
@@ -136,7 +128,7 @@ class Verifier {
   Verdict try_out(const train::Job& job, const Fault& fault, Seconds op_deadline) const;
   template <class Body>
   Verdict guarded(const train::Job& job, const Body& body) const;
-  Verdict check_by_class(const train::Job& job, const First& first) const;
+  Verdict check_by_class(const train::Job& job, const Verdict& first) const;
   Verdict blank_verdict(const train::Job& job) const;
   void judge(const train::Job& job, const TrialResult& trial, Verdict& verdict) const;
   void compare_images(const train::Job& job, const std::vector<StepImage>& images,
@@ -161,7 +153,7 @@ class Verifier {
   std::map<std::int64_t, double>
       bounds_;  // of f32, bf16: of distances to it, by size of a microbatch
   std::map<std::string, std::vector<StepImage>> near_;  // of bf16: by passes, what orders() give
-  std::map<std::string, First> bits_;                   // by class
+  std::map<std::string, Verdict> bits_;                 // by class: of its first layout
 };
 
 }  // namespace lockstep::verify
