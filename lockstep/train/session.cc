@@ -9,7 +9,6 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/exec/stall.h"
-#include "lockstep/train/state_digest.h"
 
 namespace lockstep::train {
 namespace {
@@ -116,18 +115,6 @@ EvalReport Session::evaluate(const data::TokenSource& held_out,
   EvalReport report;
   run({*job_.evaluation, *evaluation_}, observer, report);
   return report;
-}
-
-std::uint64_t Session::state_digest() {
-  const std::uint64_t own = own_digest(job_.model, job_.program.step, place_, *workspace_);
-  // In halves, whose sums over a world do not overflow.
-  std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
-                           static_cast<std::int64_t>(own >> 32)};
-  for (comm::Communicator* group : groups_->of(program::Reach::kDataTensorPipeline))
-    group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
-  const std::uint64_t sum =
-      static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32);
-  return whole_digest(sum, workspace_->updates());
 }
 
 // The first microbatch's summand of a mean over all tokens becomes the mean over its own.

@@ -70,7 +70,7 @@ class Session {
   EvalReport evaluate(const data::TokenSource& held_out,
                       const exec::Executor::Observer& observer = {});
 
-  // Of all parameters and moments of the job, and the number of updates (state_digest.h). All ranks
+  // Of all parameters and moments of the job, and the number of updates (state_digest.cc). All ranks
   // call it, and get the same.
   std::uint64_t state_digest();
 

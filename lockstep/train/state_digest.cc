@@ -1,11 +1,15 @@
-#include "lockstep/train/state_digest.h"
-
+// A digest of a job's whole state that no layout changes and that nobody gathers the state for. Every
+// element of every parameter and moment is hashed with its place in the whole tensor, the hashes are
+// added modulo 2^64, and ranks add up their sums; each element counts once, on one of the ranks that
+// hold it. A sum does not depend on the order, so neither does the digest on who holds what. It finds
+// accidents (two states that differ collide by chance once in 2^64), not forgeries.
 #include <bit>
 #include <string_view>
 #include <type_traits>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/train/session.h"
 
 namespace lockstep::train {
 namespace {
@@ -36,8 +40,7 @@ std::uint64_t sum_of(const Element* elements, std::int64_t count, std::uint64_t 
 
 constexpr std::string_view kRoleWords[] = {"parameter", "first moment", "second moment"};
 
-}  // namespace
-
+// This rank's summand. Of bf16 runs the master weights count.
 std::uint64_t own_digest(const model::Model& model, const program::StepShape& step,
                          const runtime::Place& place, const runtime::TensorWorkspace& workspace) {
   const bool brings = step.zero == 0 ? place.data_index() == 0 : place.replica == 0;
@@ -64,8 +67,18 @@ std::uint64_t own_digest(const model::Model& model, const program::StepShape& st
   return sum;
 }
 
-std::uint64_t whole_digest(std::uint64_t sum, std::int64_t updates) {
-  return mix(sum + kGolden * static_cast<std::uint64_t>(updates));
+}  // namespace
+
+std::uint64_t Session::state_digest() {
+  const std::uint64_t own = own_digest(job_.model, job_.program.step, place_, *workspace_);
+  // In halves, whose sums over a world do not overflow.
+  std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
+                           static_cast<std::int64_t>(own >> 32)};
+  for (comm::Communicator* group : groups_->of(program::Reach::kDataTensorPipeline))
+    group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
+  const std::uint64_t sum =
+      static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32);
+  return mix(sum + kGolden * static_cast<std::uint64_t>(workspace_->updates()));
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,3 @@
-#include "lockstep/train/state_digest.h"
-
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/model/flat_layout.h"
+#include "lockstep/train/session.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
 
