@@ -1,7 +1,6 @@
 #include "lockstep/mesh/axis.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
@@ -18,12 +17,6 @@ struct Word {
 };
 constexpr std::array<Word, 4> kOrderWords = {Word{"tp", Axis::kTensor}, Word{"cp", Axis::kContext},
                                              Word{"pp", Axis::kPipeline}, Word{"dp", kDp}};
-
-std::optional<Word> find_order_word(std::string_view text) {
-  const auto* found = std::ranges::find(kOrderWords, text, &Word::text);
-  if (found == kOrderWords.end()) return std::nullopt;
-  return *found;
-}
 
 Error bad_order(std::string_view text, const std::string& reason) {
   return {Code::kUnknownChoice, join_parts("order = \"", text, "\" ", reason),
@@ -65,8 +58,9 @@ Result<Order> Order::parse(std::string_view text) {
   AxisSet seen;
   std::size_t count = 0;
   for (const std::string_view name : split(text, ',')) {
-    const auto word = find_order_word(name);
-    if (!word) return bad_order(text, "names no axis with \"" + std::string(name) + "\"");
+    const auto* const word = std::ranges::find(kOrderWords, name, &Word::text);
+    if (word == kOrderWords.end())
+      return bad_order(text, "names no axis with \"" + std::string(name) + "\"");
     if (seen.covers(word->axes)) return bad_order(text, "names " + std::string(name) + " twice");
     seen = seen | word->axes;
     for (Axis axis : kDenseView)

@@ -116,11 +116,9 @@ class Loader {
   }
 
   Result<void> restore(Checkpoint& from) {
-    for (int unit = 0; unit < job_.model.num_units(); ++unit) {
-      if (!job_.program.step.holds(session_.coord(), unit)) continue;
+    for (const int unit : session_.own_units())
       for (const SavedRole& role : wanted_.roles)
         if (const auto done = restore(from, unit, role); !done.ok()) return done;
-    }
     if (!wanted_.data) return {};
     session_.workspace().set_updates(from.manifest().updates);
     const auto going_on = set_running_state(session_, from.manifest().state);

@@ -56,8 +56,7 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   const std::int64_t writer = all_alike ? place.data_index() : place.replica;
   const auto type = files::element_type(wide_type(job.workspace.dtype));
   std::vector<OwnSlice> slices;
-  for (int unit = 0; unit < job.model.num_units(); ++unit) {
-    if (!job.program.step.holds(session.coord(), unit)) continue;
+  for (const int unit : session.own_units()) {
     const model::FlatRange own = workspace.own_range(unit);
     for (const auto& [role, saved_as] : kSavedRoles)
       for (checkpoint::UnitSlice& part :

@@ -73,6 +73,13 @@ std::unique_ptr<exec::Executor> Session::make_executor(const program::Program& p
           }});
 }
 
+std::vector<int> Session::own_units() const {
+  std::vector<int> units;
+  for (int unit = 0; unit < job_.model.num_units(); ++unit)
+    if (job_.program.step.holds(place_.coord, unit)) units.push_back(unit);
+  return units;
+}
+
 Session::Sized Session::sized(std::int64_t sequences) {
   if (sequences == job_.spec.batch.global_batch) return {job_.program, *executor_};
   auto known = small_.find(sequences);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/token_source.h"
@@ -84,6 +85,7 @@ class Session {
   SteadyPoint begun() const { return last_->begun(); }
   Coord coord() const { return place_.coord; }
   const runtime::Place& place() const { return place_; }
+  std::vector<int> own_units() const;  // those that this rank holds, ascending
 
  private:
   // The program of a step of some size, and what runs it.

@@ -41,12 +41,15 @@ std::uint64_t sum_of(const Element* elements, std::int64_t count, std::uint64_t 
 constexpr std::string_view kRoleWords[] = {"parameter", "first moment", "second moment"};
 
 // This rank's summand. Of bf16 runs the master weights count.
-std::uint64_t own_digest(const model::Model& model, const program::StepShape& step,
-                         const runtime::Place& place, const runtime::TensorWorkspace& workspace) {
-  const bool brings = step.zero == 0 ? place.data_index() == 0 : place.replica == 0;
+std::uint64_t own_digest(Session& session) {
+  const model::Model& model = session.job().model;
+  const runtime::Place& place = session.place();
+  const runtime::TensorWorkspace& workspace = session.workspace();
+  const bool is_first_copy =
+      session.job().program.step.zero == 0 ? place.data_index() == 0 : place.replica == 0;
+  if (!is_first_copy) return 0;
   std::uint64_t sum = 0;
-  for (int unit = 0; unit < step.units() && brings; ++unit) {
-    if (!step.holds(place.coord, unit)) continue;
+  for (const int unit : session.own_units()) {
     const model::FlatRange own = workspace.own_range(unit);
     const auto runs = model::flat_runs(model.unit(unit), workspace.layout(unit), place.tensor, own);
     for (const StateRole role :
@@ -70,7 +73,7 @@ std::uint64_t own_digest(const model::Model& model, const program::StepShape& st
 }  // namespace
 
 std::uint64_t Session::state_digest() {
-  const std::uint64_t own = own_digest(job_.model, job_.program.step, place_, *workspace_);
+  const std::uint64_t own = own_digest(*this);
   // In halves, whose sums over a world do not overflow.
   std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
                            static_cast<std::int64_t>(own >> 32)};

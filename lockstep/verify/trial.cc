@@ -41,19 +41,12 @@ class RankTrial {
   }
 
  private:
-  template <class Body>
-  void for_own_units(Body body) {
-    for (int unit = 0; unit < job_.model.num_units(); ++unit)
-      if (job_.program.step.holds(session_.coord(), unit)) body(unit);
-  }
-
   void restart(const StepOrder& order) {
     session_.workspace().set_updates(order.step);
-    for_own_units([&](int unit) {
+    for (const int unit : session_.own_units())
       for (const auto& [role, state] : kStateRoles)
         session_.workspace().load_state(
             unit, state, order.from->at(job_.model, unit, role, session_.place().tensor));
-    });
   }
 
   RankStep run_step(const StepOrder& order, int index) {
@@ -63,15 +56,13 @@ class RankTrial {
     record.report = session_.step(order.step, [&](int op) {
       record.live.push_back(session_.memory().live());
       if (list[static_cast<std::size_t>(op)].kind == program::OpKind::kNorm)
-        for_own_units([&](int unit) {
+        for (const int unit : session_.own_units())
           put(index, unit, Role::kGradient, session_.workspace().reduced_grad(unit));
-        });
     });
     record.ledger = world_.ledger().entries();
-    for_own_units([&](int unit) {
+    for (const int unit : session_.own_units())
       for (const auto& [role, state] : kStateRoles)
         put(index, unit, role, session_.workspace().state(unit, state));
-    });
     return record;
   }
 
