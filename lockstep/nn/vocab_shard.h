@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "lockstep/base/check.h"
 #include "lockstep/nn/tensor_group.h"
 
 namespace lockstep::nn {
@@ -14,7 +15,12 @@ struct VocabShard {
   std::int64_t first = 0;
   std::int64_t count = 0;
   // REQUIRES: the group's size divides `vocab`.
-  static VocabShard of(std::int64_t vocab, const TensorGroup& group);
+  static VocabShard of(std::int64_t vocab, const TensorGroup& group) {
+    LS_CHECK(vocab % group.size() == 0, "a vocabulary of ", vocab, " over ", group.size(),
+             " tensor ranks");
+    const std::int64_t count = vocab / group.size();
+    return {group.index() * count, count};
+  }
 };
 
 // Where `tokens` ([n] of i64) lie in the shard. One that lies elsewhere, or is no token at all, has
@@ -22,7 +28,11 @@ struct VocabShard {
 struct TokenRows {
   at::Tensor row;        // [n], i64 in [0, count)
   at::Tensor elsewhere;  // [n], bool
-  TokenRows(const at::Tensor& tokens, VocabShard shard);
+  TokenRows(const at::Tensor& tokens, VocabShard shard) {
+    const at::Tensor shifted = tokens.sub(shard.first);
+    row = shifted.clamp(0, shard.count - 1);
+    elsewhere = shifted.ne(row);
+  }
 };
 
 }  // namespace lockstep::nn
