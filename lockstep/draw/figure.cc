@@ -81,15 +81,21 @@ class Dealer {
   std::vector<Share> shares_;
 };
 
-struct InkRow {
-  char letter;
-  std::string_view words;
+// Blue, orange, vermilion, purple, yellow and green after Okabe and Ito, whose palette colour-blind
+// readers can tell apart, on paper moved in lightness until the inks of compute also differ in grey
+// (L* of F 34, B 54, I 73, W 85).
+constexpr InkLook kInks[kNumInks] = {
+    {'F', "forward", {0x00, 0x54, 0x8c}, true, {{25, 24}, {74, 110}}, '-'},
+    {'I', "input gradient", {0xf0, 0xa5, 0x00}, false, {{214, 178}, {222, 186}}, '~'},
+    {'W', "weight gradient", {0xa8, 0xdf, 0xc9}, false, {{115, 79}, {158, 194}}, '+'},
+    {'B', "backward", {0xd5, 0x5e, 0x00}, false, {{166, 130}, {209, 173}}, '='},
+    {'R', "recompute", {0xa8, 0x57, 0x8a}, true, {{132, 96}, {175, 139}}, ':'},
+    {'G', "gather", {0xf0, 0xe4, 0x42}, false, {{227, 185}, {227, 185}}, '<'},
+    {'S', "reduce", {0x00, 0x9e, 0x73}, false, {{35, 29}, {35, 29}}, '>'},
+    {'T', "transfer", {0x8a, 0x8a, 0x8a}, false, {{245, 243}, {245, 243}}, '_'},
+    {'U', "update", {0x30, 0x30, 0x30}, true, {{238, 240}, {238, 240}}, '#'},
+    {'O', "other", {0xb8, 0xb8, 0xb8}, false, {{250, 247}, {250, 247}}, '*'},
 };
-
-constexpr InkRow kInks[kNumInks] = {
-    {'F', "forward"},   {'I', "input gradient"}, {'W', "weight gradient"}, {'B', "backward"},
-    {'R', "recompute"}, {'G', "gather"},         {'S', "reduce"},          {'T', "transfer"},
-    {'U', "update"},    {'O', "other"}};
 
 std::size_t shown_every(std::size_t count, int most) {
   return (count + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
@@ -104,8 +110,7 @@ std::string with_unit(double number, std::string unit) {
 
 }  // namespace
 
-char letter(Ink ink) { return kInks[static_cast<std::size_t>(ink)].letter; }
-std::string_view to_text(Ink ink) { return kInks[static_cast<std::size_t>(ink)].words; }
+const InkLook& look_of(Ink ink) { return kInks[static_cast<std::size_t>(ink)]; }
 
 Seconds work(const Figure& figure) {
   Seconds most;

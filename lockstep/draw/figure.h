@@ -28,8 +28,19 @@ enum class Ink : std::uint8_t {
 };
 inline constexpr int kNumInks = 10;
 
-char letter(Ink ink);               // 'F'
-std::string_view to_text(Ink ink);  // "forward"
+struct InkLook {
+  char letter;             // 'F'
+  std::string_view words;  // "forward"
+  int rgb[3];              // on paper, of the first chunk
+  bool is_dark;            // what stands on it is white
+  int terminal[2]
+              [2];  // indices into 256 colours: even and odd chunks; of each a base and a shade for
+                    // bars that touch one of their own kind
+  char filling;     // of a bar without colour
+};
+const InkLook& look_of(Ink ink);
+inline char letter(Ink ink) { return look_of(ink).letter; }
+inline std::string_view to_text(Ink ink) { return look_of(ink).words; }
 
 struct Bar {
   Seconds start;  // since the step began

@@ -1,7 +1,6 @@
 #include "lockstep/draw/svg.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -12,42 +11,20 @@
 namespace lockstep::draw {
 namespace {
 
-// Colours of inks on paper. Blue, orange, vermilion, purple, yellow and green after Okabe and Ito,
-// whose palette colour-blind readers can tell apart, moved in lightness until the inks of compute
-// also differ in grey (L* of F 34, B 54, I 73, W 85).
-struct Paint {
-  std::array<int, 3> rgb;
-  bool is_dark;
-};
-
-constexpr Paint kPaints[kNumInks] = {
-    {{0x00, 0x54, 0x8c}, true},   // forward
-    {{0xf0, 0xa5, 0x00}, false},  // input gradient
-    {{0xa8, 0xdf, 0xc9}, false},  // weight gradient
-    {{0xd5, 0x5e, 0x00}, false},  // backward
-    {{0xa8, 0x57, 0x8a}, true},   // recompute
-    {{0xf0, 0xe4, 0x42}, false},  // gather
-    {{0x00, 0x9e, 0x73}, false},  // reduce
-    {{0x8a, 0x8a, 0x8a}, false},  // transfer
-    {{0x30, 0x30, 0x30}, true},   // update
-    {{0xb8, 0xb8, 0xb8}, false},  // other
-};
 constexpr double kLightest = 0.3;  // share of white in the last chunk
-
-const Paint& paint(Ink ink) { return kPaints[static_cast<std::size_t>(ink)]; }
 
 // "#00548c". The first chunk has the ink itself, later ones are lighter.
 // REQUIRES: 0 <= chunk < chunks.
 std::string colour_of(Ink ink, int chunk, int chunks) {
   const double white = chunks > 1 ? kLightest * chunk / (chunks - 1) : 0;
   std::string text = "#";
-  for (const int part : paint(ink).rgb)
+  for (const int part : look_of(ink).rgb)
     text += strf("%02x", static_cast<int>(std::lround(part + (255 - part) * white)));
   return text;
 }
 
 // What is read best on it: "#fff" or "#000".
-std::string text_colour_on(Ink ink) { return paint(ink).is_dark ? "#fff" : "#000"; }
+std::string text_colour_on(Ink ink) { return look_of(ink).is_dark ? "#fff" : "#000"; }
 
 // One lane of an SVG picture.
 
@@ -70,7 +47,7 @@ std::string style_name(Ink ink, int chunk) {
 }
 
 // Chunks are told apart where it matters, in compute.
-int look_of(const Lane& lane, int chunk) { return lane.kind == LaneKind::kCompute ? chunk : 0; }
+int tint_of(const Lane& lane, int chunk) { return lane.kind == LaneKind::kCompute ? chunk : 0; }
 
 std::string tooltip(const Figure& figure, const Bar& bar) {
   std::string text = bar.name + ": " + std::string(to_text(bar.ink));
@@ -127,7 +104,7 @@ std::string every_bar(const Figure& figure, const Lane& lane, const LaneScale& s
   for (const Bar& bar : lane.bars) {
     const double left = bar.start.value * scale.per_second;
     const double width = bar.end.value * scale.per_second - left;
-    const int chunk = look_of(lane, bar.chunk);
+    const int chunk = tint_of(lane, bar.chunk);
     out += "<rect class=\"" + style_name(bar.ink, chunk) + (width < kOutlined ? " thin" : "") +
            "\" x=\"" + svg_number(left) + "\" width=\"" + svg_number(width) + "\" height=\"" +
            svg_number(scale.height) + "\"><title>" + xml_escaped(tooltip(figure, bar)) +
@@ -145,7 +122,7 @@ std::string merged_bars(const Figure& figure, const Lane& lane, const LaneScale&
     const int run = speaker[i];
     if (run < 0) return std::pair(-1, 0);
     const Run& speaks = all[static_cast<std::size_t>(run)];
-    return std::pair(static_cast<int>(speaks.ink), look_of(lane, speaks.chunk));
+    return std::pair(static_cast<int>(speaks.ink), tint_of(lane, speaks.chunk));
   };
   std::map<std::pair<int, int>, std::string> paths;
   Marks marks(scale);

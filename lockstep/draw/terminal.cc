@@ -13,29 +13,10 @@ namespace {
 
 // One row of a terminal drawing: the bars of a lane on so many columns.
 
-// Indices into the 256 colours of a terminal: even and odd chunks; of each a base and a shade for
-// bars that touch one of their own kind. After Okabe and Ito's palette for colour-blind readers.
-struct InkColours {
-  int colour[2][2];
-  char filling;
-};
-constexpr InkColours kColours[kNumInks] = {
-    {{{25, 24}, {74, 110}}, '-'},     // forward: blue
-    {{{214, 178}, {222, 186}}, '~'},  // input gradient: orange
-    {{{115, 79}, {158, 194}}, '+'},   // weight gradient: mint
-    {{{166, 130}, {209, 173}}, '='},  // backward: vermilion
-    {{{132, 96}, {175, 139}}, ':'},   // recompute: purple
-    {{{227, 185}, {227, 185}}, '<'},  // gather: yellow
-    {{{35, 29}, {35, 29}}, '>'},      // reduce: green
-    {{{245, 243}, {245, 243}}, '_'},  // transfer
-    {{{238, 240}, {238, 240}}, '#'},  // update
-    {{{250, 247}, {250, 247}}, '*'},  // other
-};
 constexpr int kIdle = -1;
 constexpr int kIdleText = 244, kWhite = 231, kBlack = 16;
 constexpr int kEighths = 8;
 
-const InkColours& colours(Ink ink) { return kColours[static_cast<std::size_t>(ink)]; }
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // Relative luminance of one of the 6 x 6 x 6 colours or greys, roughly.
@@ -109,7 +90,7 @@ std::vector<int> run_colours(std::span<const Run> runs) {
                          runs[i - 1].ink == runs[i].ink &&
                          runs[i - 1].chunk % 2 == runs[i].chunk % 2;
     shade = touches ? 1 - shade : 0;
-    result.push_back(colours(runs[i].ink).colour[runs[i].chunk % 2][shade]);
+    result.push_back(look_of(runs[i].ink).terminal[runs[i].chunk % 2][shade]);
   }
   return result;
 }
@@ -220,7 +201,7 @@ std::string plain_row(std::span<const Run> runs, Seconds span, int columns) {
       std::string text(1, run.chunk % 2 == 0 ? upper : static_cast<char>(std::tolower(upper)));
       const std::string number = run.microbatch < 0 ? "" : std::to_string(run.microbatch);
       if (text.size() + number.size() <= end - begin) text += number;
-      text.resize(end - begin, colours(run.ink).filling);
+      text.resize(end - begin, look_of(run.ink).filling);
       row += text;
     }
     begin = end;
@@ -254,10 +235,10 @@ std::string coloured_thin_row(std::span<const Run> runs, Seconds span, int colum
 }
 
 // Samples for a legend, two columns wide.
-std::string plain_sample(Ink ink) { return {letter(ink), colours(ink).filling}; }
+std::string plain_sample(Ink ink) { return {letter(ink), look_of(ink).filling}; }
 
 std::string coloured_sample(Ink ink, int chunk) {
-  const int colour = colours(ink).colour[chunk % 2][0];
+  const int colour = look_of(ink).terminal[chunk % 2][0];
   return written({solid(colour), solid(colour)});
 }
 
