@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -231,12 +232,12 @@ int chunks(const Figure& figure) {
   return most + 1;
 }
 
-bool has_ink(const Figure& figure, Ink ink) {
+std::vector<Ink> inks(const Figure& figure) {
+  std::set<Ink> found;
   for (const Band& band : figure.bands)
     for (const Lane& lane : band.lanes)
-      for (const Bar& bar : lane.bars)
-        if (bar.ink == ink) return true;
-  return false;
+      for (const Bar& bar : lane.bars) found.insert(bar.ink);
+  return {found.begin(), found.end()};
 }
 
 }  // namespace lockstep::draw

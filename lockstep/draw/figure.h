@@ -140,7 +140,7 @@ std::vector<std::size_t> shown(std::size_t count, int most);
 // "every 4th of 128 coordinates, and the last"; empty when all are shown.
 std::string shown_text(std::size_t count, int most);
 
-int chunks(const Figure& figure);  // most of any bar
-bool has_ink(const Figure& figure, Ink ink);
+int chunks(const Figure& figure);             // most of any bar
+std::vector<Ink> inks(const Figure& figure);  // of its bars, each once
 
 }  // namespace lockstep::draw

@@ -328,10 +328,8 @@ class Picture {
       out += shifted(x, y_, "", sample) + svg_text(x + kSample + 5, y_ + 11, kText, words);
       x += width + 2 * kSpace;
     };
-    for (int i = 0; i < kNumInks; ++i) {
-      const Ink ink = static_cast<Ink>(i);
-      if (has_ink(figure_, ink)) add(svg_sample(ink, 0, kSample, 13), std::string(to_text(ink)));
-    }
+    for (const Ink ink : inks(figure_))
+      add(svg_sample(ink, 0, kSample, 13), std::string(to_text(ink)));
     if (chunks_ > 1)
       for (int chunk = 0; chunk < std::min(chunks_, 4); ++chunk)
         add(svg_sample(Ink::kForward, chunk, kSample, 13), "chunk " + std::to_string(chunk));

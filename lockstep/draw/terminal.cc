@@ -348,11 +348,9 @@ class Drawing {
       items.push_back({sample + " " + std::string(words), 3 + static_cast<int>(words.size())});
     };
     const bool has_chunks = chunks(figure_) > 1;
-    for (int i = 0; i < kNumInks; ++i) {
-      const Ink ink = static_cast<Ink>(i);
-      if (ink == Ink::kTransfer || !has_ink(figure_, ink)) continue;
-      add(style_.colour ? coloured_sample(ink, 0) : plain_sample(ink), to_text(ink));
-    }
+    for (const Ink ink : inks(figure_))
+      if (ink != Ink::kTransfer)
+        add(style_.colour ? coloured_sample(ink, 0) : plain_sample(ink), to_text(ink));
     add(idle_sample(style_.colour), "idle");
     const auto note = [&](const std::string& words) {
       items.push_back({words, static_cast<int>(words.size())});
