@@ -237,8 +237,8 @@ std::string coloured_thin_row(std::span<const Run> runs, Seconds span, int colum
 // Samples for a legend, two columns wide.
 std::string plain_sample(Ink ink) { return {letter(ink), look_of(ink).filling}; }
 
-std::string coloured_sample(Ink ink, int chunk) {
-  const int colour = look_of(ink).terminal[chunk % 2][0];
+std::string coloured_sample(Ink ink) {
+  const int colour = look_of(ink).terminal[0][0];
   return written({solid(colour), solid(colour)});
 }
 
@@ -350,7 +350,7 @@ class Drawing {
     const bool has_chunks = chunks(figure_) > 1;
     for (const Ink ink : inks(figure_))
       if (ink != Ink::kTransfer)
-        add(style_.colour ? coloured_sample(ink, 0) : plain_sample(ink), to_text(ink));
+        add(style_.colour ? coloured_sample(ink) : plain_sample(ink), to_text(ink));
     add(idle_sample(style_.colour), "idle");
     const auto note = [&](const std::string& words) {
       items.push_back({words, static_cast<int>(words.size())});
