@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Files and functions stay short enough to read: a file above 400 lines is named, one above 900 is refused, so that
-what belongs together can stay together; a function has at most 60."""
+what belongs together can stay together; a function has at most 60; a line of C++ has at most 100 columns, except in
+literals of several lines and in tables that clang-format is told to leave."""
 
 import re
 
 import house
 from house import Plant
 
-WARN_LINES, MOST_LINES, MOST_OF_FUNCTION = 400, 900, 60
+WARN_LINES, MOST_LINES, MOST_OF_FUNCTION, COLUMNS = 400, 900, 60, 100
 CODE = {".h", ".cc", ".py", ".cmake"}
 
 
@@ -65,6 +66,13 @@ def functions(text):
     return found
 
 
+def wide_lines(text):
+    """(line, columns) of each line above the cap that could be broken."""
+    free = r'R"(\w*)\(.*?\)\1"|// clang-format off.*?// clang-format on'
+    kept = re.sub(free, lambda m: "\n" * m.group(0).count("\n"), text, flags=re.DOTALL)
+    return [(n, len(line)) for n, line in enumerate(kept.split("\n"), 1) if len(line) > COLUMNS]
+
+
 def check(place):
     problems = []
     for path in house.files(place.root):
@@ -80,6 +88,8 @@ def check(place):
             for line, length in functions(text):
                 if length > MOST_OF_FUNCTION:
                     problems.append(f"{path}:{line}: a function has {length} lines; the cap is {MOST_OF_FUNCTION}")
+            for line, columns in wide_lines(text):
+                problems.append(f"{path}:{line}: the line has {columns} columns; the cap is {COLUMNS}")
     return problems
 
 
@@ -88,6 +98,7 @@ def lines(count):
 
 
 BODY = "  f();\n" * 61
+WIDE = "// " + "x" * 98 + "\n"
 PLANTS = [
     Plant("lockstep/base/bad.h", lines(901), "lockstep/base/bad.h:1: the file has 901 lines; the cap is 900"),
     Plant("tests/base/bad_test.cc", lines(901), "the file has 901 lines"),
@@ -95,6 +106,8 @@ PLANTS = [
     Plant("lockstep/base/bad.cc", "namespace a {\nvoid f(int x = 3) {\n" + BODY + "}\n}\n", "bad.cc:2: a function has 63 lines"),
     Plant("lockstep/base/bad.cc", "template <class T>\nT g() {\n" + BODY + "}\n", "bad.cc:2: a function has 63 lines"),
     Plant("lockstep/base/bad.cc", "struct A {\n  A() : b_{1} {\n" + BODY + "  }\n};\n", "bad.cc:2: a function has 63 lines"),
+    Plant("lockstep/base/bad.h", 'auto s = R"(a\nb)";\n' + WIDE, "bad.h:3: the line has 101 columns; the cap is 100"),
+    Plant("lockstep/base/bad.cc", "// clang-format off\n" + WIDE + "// clang-format on\n" + WIDE, "bad.cc:4: the line has 101"),
     Plant("tests/base/bad_test.cc", "TEST(A, B) {\n" + BODY + "}\n", "a function has 63 lines"),
 ]
 
