@@ -54,7 +54,7 @@ def text_of(root, path):
     return (root / path).read_text(encoding="utf-8")
 
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\s\\]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
     re.DOTALL,
 )
@@ -68,7 +68,7 @@ def bare_code(text):
         lines = "\n" * token.count("\n")
         return lines if token.startswith("/") else '""' + lines
 
-    return _TOKEN.sub(blank, text)
+    return TOKEN.sub(blank, text)
 
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
