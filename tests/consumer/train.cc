@@ -11,9 +11,9 @@
 #include "lockstep/train/run_metrics.h"
 #include "lockstep/train/trainer.h"
 
-int main(int, char** words) {
+int main(int, char** argv) {
   using namespace lockstep;
-  const std::string folder = std::string(words[0]) + ".run";  // of checkpoints and metrics
+  const std::string folder = std::string(argv[0]) + ".run";  // of checkpoints and metrics
   std::filesystem::remove_all(folder);
   config::Report mistakes;
   spec::Spec spec;
@@ -34,7 +34,7 @@ int main(int, char** words) {
     });
   }
   std::ifstream lines(train::metrics_path(folder));
-  int told = 0;
-  for (std::string line; std::getline(lines, line); ++told) std::puts(line.c_str());
-  return told == 12 ? 0 : 1;  // start, resume, 4 steps, 2 evaluations, 2 saves, 2 ends
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) std::puts(line.c_str());
+  return count == 12 ? 0 : 1;  // start, resume, 4 steps, 2 evaluations, 2 saves, 2 ends
 }
