@@ -1,14 +1,17 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 extern char** environ;
 
@@ -17,9 +20,26 @@ namespace {
 
 int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
 
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> found;
+  for (std::string& text : texts) found.push_back(text.data());
+  found.push_back(nullptr);
+  return found;
+}
+
+// One that nobody has waited for yet has ended too.
+bool has_ended(int process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(") ");
+  return name_end == std::string::npos || text[name_end + 2] == 'Z' || text[name_end + 2] == 'X';
+}
+
 }  // namespace
 
-Running::Running(const std::vector<std::string>& arguments) {
+Running::Running(const std::vector<std::string>& arguments,
+                 const std::vector<std::string>& variables) {
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   fd_ = ends[0];
@@ -29,10 +49,11 @@ Running::Running(const std::vector<std::string>& arguments) {
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   std::vector<std::string> words = {LOCKSTEP_BINARY};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  EXPECT_EQ(::posix_spawn(&pid_, LOCKSTEP_BINARY, &actions, nullptr, pointers.data(), environ), 0);
+  std::vector<std::string> settings = variables;  // the first of a name counts
+  for (char** entry = environ; *entry != nullptr; ++entry) settings.emplace_back(*entry);
+  EXPECT_EQ(::posix_spawn(&pid_, LOCKSTEP_BINARY, &actions, nullptr, pointers(words).data(),
+                          pointers(settings).data()),
+            0);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
 }
@@ -45,35 +66,57 @@ Running::~Running() {
   ::close(fd_);
 }
 
-bool Running::wait_for(const std::string& text) {
+bool Running::read_more(Deadline deadline) {
+  pollfd waiting = {fd_, POLLIN, 0};
+  const double milliseconds = std::clamp(1000 * deadline.remaining().value, 0.0, 2e9);
+  if (::poll(&waiting, 1, static_cast<int>(milliseconds)) <= 0) return false;
   char buffer[4096];
-  while (out_.find(text) == std::string::npos) {
-    const auto got = ::read(fd_, buffer, sizeof buffer);
-    if (got <= 0) return false;
-    out_.append(buffer, static_cast<std::size_t>(got));
-  }
+  const auto got = ::read(fd_, buffer, sizeof buffer);
+  if (got <= 0) return false;
+  out_.append(buffer, static_cast<std::size_t>(got));
+  return true;
+}
+
+bool Running::wait_for(const std::string& text, Deadline deadline) {
+  while (out_.find(text) == std::string::npos)
+    if (!read_more(deadline)) return false;
   return true;
 }
 
 void Running::signal(int number) const { ::kill(pid_, number); }
 
-void Running::signal_child(int number) const {
+std::vector<int> Running::children() const {
   const std::string task = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_);
   std::ifstream file(task + "/children");
-  int last = -1;
-  for (int child = 0; file >> child;) last = child;
-  ASSERT_GT(last, 0);
-  ::kill(last, number);
+  std::vector<int> found;
+  for (int child = 0; file >> child;) found.push_back(child);
+  return found;
 }
 
-Ran Running::finish() {
-  char buffer[4096];
-  for (ssize_t got = 0; (got = ::read(fd_, buffer, sizeof buffer)) > 0;)
-    out_.append(buffer, static_cast<std::size_t>(got));
+void Running::signal_child(int number) const {
+  const std::vector<int> all = children();
+  ASSERT_FALSE(all.empty());
+  ::kill(all.back(), number);
+}
+
+Ran Running::finish(Deadline deadline) {
+  while (read_more(deadline)) {
+  }
+  if (deadline.expired()) ::kill(pid_, SIGKILL);
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;
   return {code_of(status), out_, ""};
+}
+
+bool have_ended(const std::vector<int>& processes) {
+  const Deadline deadline = Deadline::after(Seconds{10});
+  const auto all = [&] { return std::ranges::all_of(processes, has_ended); };
+  while (!all() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (all()) return true;
+  for (const int process : processes)
+    if (!has_ended(process)) ::kill(process, SIGKILL);
+  return false;
 }
 
 void Binary::SetUp() {

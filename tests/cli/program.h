@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/clock.h"
+
 namespace lockstep::cli {
 
 struct Ran {
@@ -18,21 +20,32 @@ struct Ran {
 // Started and still running; ended at the latest when it goes out of scope.
 class Running {
  public:
-  explicit Running(const std::vector<std::string>& arguments);
+  // `variables`, "NAME=value", are added to the environment of this process.
+  explicit Running(const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& variables = {});
   ~Running();
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
-  // Reads what it prints until `text` has appeared; false when it ends before.
-  bool wait_for(const std::string& text);
+  // Reads what it prints until `text` has appeared; false when it ends, or time is up, before.
+  bool wait_for(const std::string& text, Deadline deadline = Deadline::never());
+  int pid() const { return pid_; }
   void signal(int number) const;
-  void signal_child(int number) const;  // the last process it started
-  Ran finish();                         // err stays empty: both streams are in `out`
+  std::vector<int> children() const;    // ids of the processes it started, in that order
+  void signal_child(int number) const;  // the last of them
+  // err stays empty: both streams are in `out`. It is killed at the deadline.
+  Ran finish(Deadline deadline = Deadline::never());
 
  private:
+  // False at the end of what it prints, and when time is up.
+  bool read_more(Deadline deadline);
+
   int pid_ = -1, fd_ = -1;
   std::string out_;
 };
+
+// Whether these processes have ended, or do so within seconds; any that does not is killed.
+bool have_ended(const std::vector<int>& processes);
 
 class Binary : public testing::Test {
  protected:

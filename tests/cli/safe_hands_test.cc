@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -50,10 +51,24 @@ class SafeHandsSlow : public Binary {
   static std::string with_file_limit(int blocks) {
     return "sh -c 'trap \"\" XFSZ; ulimit -f " + std::to_string(blocks) + "; exec \"$@\"' sh";
   }
-  // One of two ranks, or both, started as a launcher would.
-  std::string place(int rank, int port) {
-    return "RANK=" + std::to_string(rank) +
-           " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port);
+  // What a launcher tells one of its ranks; the same for a shell.
+  static std::vector<std::string> variables(int rank, int port, int ranks = 2) {
+    return {"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(ranks),
+            "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)};
+  }
+  static std::string place(int rank, int port, int ranks = 2) {
+    std::string text;
+    for (const std::string& variable : variables(rank, port, ranks)) text += variable + " ";
+    return text;
+  }
+  static std::vector<std::string> endless() {
+    return {"train",
+            support::source_dir() + "/examples/tiny.toml",
+            "--mock-data",
+            "--set",
+            "train.steps=1000000",
+            "--set",
+            "layout.dp=2"};
   }
   static int free_port() {
     const int listener = comm::listen_at("127.0.0.1", 0);
@@ -199,6 +214,40 @@ TEST_F(SafeHandsSlow, ARankThatComesTwiceIsRefusedAndTheFirstGoesOn) {
   EXPECT_TRUE(has(first.err + second.err, "rank 1 has come to 127.0.0.1:")) << first.err;
 }
 
+// Addresses at which a process listens, as the kernel writes them: 0100007F is 127.0.0.1.
+std::vector<std::string> listens_at(int process) {
+  const fs::path of_process = "/proc/" + std::to_string(process);
+  std::set<std::string> sockets;
+  for (const auto& entry : fs::directory_iterator(of_process / "fd")) {
+    std::error_code gone;
+    sockets.insert(fs::read_symlink(entry, gone));
+  }
+  std::vector<std::string> found;
+  for (const char* family : {"net/tcp", "net/tcp6"}) {
+    std::ifstream file(of_process / family);
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream text(line);
+      std::string number, local, remote, state, skipped, inode;
+      text >> number >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) text >> skipped;
+      text >> inode;
+      if (state == "0A" && sockets.contains("socket:[" + inode + "]"))
+        found.push_back(local.substr(0, local.find(':')));
+    }
+  }
+  return found;
+}
+
+TEST_F(SafeHandsSlow, AJobOnLoopbackListensNowhereElse) {
+  const int port = free_port();
+  Running zero(endless(), variables(0, port)), one(endless(), variables(1, port));
+  ASSERT_TRUE(zero.wait_for("tokens/s"));
+  const std::vector<std::string> at = listens_at(zero.pid());
+  EXPECT_GE(at.size(), 2u) << "the store and lifelines of others";
+  for (const Running* const rank : {&zero, &one})
+    for (const std::string& address : listens_at(rank->pid())) EXPECT_EQ(address, "0100007F");
+}
+
 TEST_F(SafeHandsSlow, TooFewDescriptorsAreRefused) {
   const std::string words = train("--set layout.dp=2 " + of(3));
   const std::string limit = "sh -c 'ulimit -n 40; exec \"$@\"' sh";
@@ -219,15 +268,7 @@ TEST_F(SafeHandsSlow, WhatCannotFitIntoMemoryIsRefusedBeforeWeightsAreDrawn) {
 // A rank that waits for others says so, and ends when it is asked to.
 TEST_F(SafeHandsSlow, AStartCanBeInterrupted) {
   for (const int rank : {0, 1}) {
-    const std::string port = std::to_string(free_port());
-    ::setenv("RANK", std::to_string(rank).c_str(), 1);
-    for (const auto& [name, value] : {std::pair<const char*, const char*>("WORLD_SIZE", "2"),
-                                      {"MASTER_ADDR", "127.0.0.1"},
-                                      {"MASTER_PORT", port.c_str()}})
-      ::setenv(name, value, 1);
-    Running waits({"train", support::source_dir() + "/examples/tiny.toml", "--mock-data", "--set",
-                   "layout.dp=2"});
-    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+    Running waits(endless(), variables(rank, free_port()));
     ASSERT_TRUE(waits.wait_for("127.0.0.1")) << rank;
     const RealClock clock;
     waits.signal(SIGINT);

@@ -41,6 +41,13 @@ TEST(Store, AHostThatGoesAwayBeforeItAnswersIsNotWaitedFor) {
   leaves.join();
 }
 
+// Another address of the same interface stands for all that are not loopback.
+TEST(Store, ListensAtItsOwnAddressAlone) {
+  const auto host = Store::host("127.0.0.1", 0);
+  EXPECT_TRUE(Store::connect("127.0.0.1", host->port(), later()));
+  EXPECT_THROW(::close(comm::connect_to("127.0.0.2", host->port(), later())), WorldError);
+}
+
 // Between the two nobody would notice its death.
 TEST(Meeting, ARankThatArrivedAndCameNoFurtherIsMissing) {
   const std::shared_ptr<Store> store = Store::host("127.0.0.1", 0);
