@@ -214,6 +214,32 @@ TEST_F(SafeHandsSlow, ARankThatComesTwiceIsRefusedAndTheFirstGoesOn) {
   EXPECT_TRUE(has(first.err + second.err, "rank 1 has come to 127.0.0.1:")) << first.err;
 }
 
+// Even where it has ranks that the first has not.
+TEST_F(SafeHandsSlow, ASecondJobAtAPortIsRefusedOnEveryRankAndTheFirstGoesOn) {
+  const int port = free_port();
+  Running zero(endless(), variables(0, port)), one(endless(), variables(1, port));
+  ASSERT_TRUE(zero.wait_for("tokens/s"));
+  Ran second[4];
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 4; ++i)
+    ranks.emplace_back(
+        [&, i] { second[i] = run(train("--set layout.dp=4 " + of(3)), place(i, port, 4)); });
+  for (std::thread& rank : ranks) rank.join();
+  const std::string where = "127.0.0.1:" + std::to_string(port);
+  const std::string known = "rank 1 has come to " + where + " already: process ";
+  const std::string strange = " of 4 has come to a job of 2 ranks at " + where;
+  EXPECT_TRUE(has(second[0].err, "it is in use, perhaps by another job")) << second[0].err;
+  EXPECT_TRUE(has(second[1].err, known + std::to_string(one.pid()) + " on ")) << second[1].err;
+  EXPECT_TRUE(has(second[2].err, "rank 2" + strange)) << second[2].err;
+  EXPECT_TRUE(has(second[3].err, "rank 3" + strange)) << second[3].err;
+  for (const Ran& ran : second) EXPECT_EQ(ran.code, 4) << ran.out << ran.err;
+  for (Running* const first : {&zero, &one}) first->signal(SIGTERM);
+  for (Running* const first : {&zero, &one}) {
+    const Ran ran = first->finish(Deadline::after(Seconds{20}));
+    EXPECT_EQ(ran.code, 143) << ran.out;
+  }
+}
+
 // Addresses at which a process listens, as the kernel writes them: 0100007F is 127.0.0.1.
 std::vector<std::string> listens_at(int process) {
   const fs::path of_process = "/proc/" + std::to_string(process);

@@ -112,12 +112,23 @@ void ProcessWorld::open_lifeline(Meeting& meeting, Deadline deadline) {
     std::random_device device;
     const std::uint64_t secret = static_cast<std::uint64_t>(device()) << 32 | device();
     lifeline_ = std::make_unique<Lifeline>(rendezvous_.host, secret, rendezvous_.world_size, lost);
-    return meeting.leave(kLifelineKey, join_parts(lifeline_->port(), " ", secret));
+    return meeting.leave(kLifelineKey,
+                         join_parts(lifeline_->port(), " ", secret, " ", rendezvous_.world_size));
   }
   std::istringstream text(meeting.await(kLifelineKey));
   std::uint16_t port = 0;
   std::uint64_t secret = 0;
-  text >> port >> secret;
+  int ranks = 0;
+  text >> port >> secret >> ranks;
+  // Rank 0 drops the lifeline of a rank that its job does not have, and would seem dead to it.
+  if (rendezvous_.rank.value >= ranks)
+    throw CommError({Code::kMismatchedCalls,
+                     join_parts("rank ", rendezvous_.rank.value, " of ", rendezvous_.world_size,
+                                " has come to a job of ", counted(ranks, "rank"), " at ",
+                                rendezvous_.host, ":", rendezvous_.port),
+                     "start every rank with the same WORLD_SIZE, and jobs that run side by side "
+                     "with a MASTER_PORT of their own"},
+                    OpKind::kBarrier, {});
   lifeline_ =
       std::make_unique<Lifeline>(rendezvous_.host, port, secret, rendezvous_.rank, deadline, lost);
 }
