@@ -73,7 +73,8 @@ std::string file_name(int writer) { return strf("rank-%05d.safetensors", writer)
 
 void make_folders(files::Disk& disk, const std::string& folder) {
   if (folder.empty() || exists(folder)) return;
-  make_folders(disk, files::parent_of(files::without_end_slashes(folder)));
+  const std::string parent = files::parent_of(files::without_end_slashes(folder));
+  if (parent != folder) make_folders(disk, parent);
   disk.make_folder(folder);
 }
 
