@@ -9,7 +9,7 @@
 // A name is a checkpoint when it is step-N with a manifest that parses and files that have the sizes
 // in it. What is removed, is removed only where its name and the names of all files in it are ones that
 // this program gives; a link to a checkpoint, or one with a person's notes in it, stays. Whoever removes
-// or renames holds the folder's lock (files/folder_lock.h). All functions throw IoError.
+// or renames holds the folder's lock (files::FolderLock). All functions throw IoError.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/result.h"
 
 namespace lockstep::files {
 
@@ -72,6 +74,20 @@ void replace_file(Disk& disk, const std::string& path, std::string_view text);
 // Whether `path` is a folder, and no symbolic link to one, in which every entry is a regular file
 // with a name that is_own accepts.
 bool holds_only(const std::string& path, const OwnNames& is_own);
+
+// A folder of which one process at a time is the owner. The lock is a descriptor on the file `.lock` in
+// it (flock), so that the death of the owner releases it, however it came; the file itself stays.
+// Held from take() to destruction. Movable.
+class FolderLock {
+ public:
+  // REQUIRES: the folder exists. LS0106 when another holds it, with its process and host; throws IoError
+  // where the file system cannot lock.
+  static Result<FolderLock> take(const std::string& folder);
+
+ private:
+  explicit FolderLock(Descriptor file) : file_(std::move(file)) {}
+  Descriptor file_;
+};
 
 // A folder that is removed unless what is being written there comes to its end.
 class Unfinished {

@@ -18,7 +18,7 @@
 #include "lockstep/checkpoint/identity.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/comm/texts.h"
-#include "lockstep/files/folder_lock.h"
+#include "lockstep/files/durable.h"
 #include "lockstep/model/user_model.h"
 #include "lockstep/spec/identity.h"
 #include "lockstep/tensor/torch_version.h"
