@@ -27,7 +27,7 @@ void drain(VList& list, int count) {
   }
 }
 
-std::vector<Pass> list_of(const Shape& shape, int r) {
+std::vector<Pass> dualpipe_list(const Shape& shape, int r) {
   const int p = shape.coords, m = shape.microbatches, behind = p - 1 - r;
   VList list(shape, r);
   for (int i = 0; i < 2 * behind; ++i) list.forward(0);
@@ -68,7 +68,7 @@ Result<Schedule> dualpipe_v(const Shape& shape) {
                             shape.microbatches, " is less than ", 2 * shape.coords),
                  join_parts("use ", 2 * shape.coords, " microbatches or more, or `zbv`")};
   std::vector<std::vector<Pass>> timetable;
-  for (int r = 0; r < shape.coords; ++r) timetable.push_back(list_of(shape, r));
+  for (int r = 0; r < shape.coords; ++r) timetable.push_back(dualpipe_list(shape, r));
   return Schedule::create(shape, Placement::kV, std::move(timetable));
 }
 

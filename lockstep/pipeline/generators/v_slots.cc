@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kInterval = 6;  // F, I and W of two chunks
 
-std::vector<Pass> list_of(const Shape& shape, int r, const VSlots& slots) {
+std::vector<Pass> slots_list(const Shape& shape, int r, const VSlots& slots) {
   VList list(shape, r);
   const int end = slots.input_grad_down + kInterval * (shape.microbatches - 1);
   for (int slot = 0; slot <= end; ++slot) {
@@ -39,7 +39,7 @@ Result<Schedule> from_slots(std::string_view name, const Shape& shape, VSlots (*
   if (Result<void> fits = check_two_chunks(name, shape); !fits.ok()) return fits.error();
   std::vector<std::vector<Pass>> timetable;
   for (int r = 0; r < shape.coords; ++r)
-    timetable.push_back(list_of(shape, r, slots(shape.coords, r)));
+    timetable.push_back(slots_list(shape, r, slots(shape.coords, r)));
   return Schedule::create(shape, Placement::kV, std::move(timetable));
 }
 

@@ -16,7 +16,7 @@ void input_then_weight(VList& list, int chunk) {
   list.weight_grad(chunk);
 }
 
-std::vector<Pass> list_of(const Shape& shape, int r) {
+std::vector<Pass> zbv_list(const Shape& shape, int r) {
   const int p = shape.coords, n = std::max(shape.microbatches, 2 * p - 1);
   VList list(shape, r);
   for (int i = 0; i < 2 * (p - r) - 1; ++i) list.forward(0);
@@ -49,7 +49,7 @@ std::vector<Pass> list_of(const Shape& shape, int r) {
 Result<Schedule> zbv(const Shape& shape) {
   if (Result<void> fits = check_two_chunks("zbv", shape); !fits.ok()) return fits.error();
   std::vector<std::vector<Pass>> timetable;
-  for (int r = 0; r < shape.coords; ++r) timetable.push_back(list_of(shape, r));
+  for (int r = 0; r < shape.coords; ++r) timetable.push_back(zbv_list(shape, r));
   return Schedule::create(shape, Placement::kV, std::move(timetable));
 }
 
