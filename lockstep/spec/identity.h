@@ -1,5 +1,6 @@
 // What makes two runs the same training, besides their model and layout: the keys of [batch] and [train]
-// that decide what is computed. Checkpoints and the agreement of ranks both read this one table.
+// that decide what is computed, and how weights are drawn. Checkpoints and the agreement of ranks both
+// read this one table.
 #pragma once
 
 #include <span>
