@@ -161,8 +161,9 @@ void VerifyReport::print_line(const Verdict& verdict) const {
 
 void VerifyReport::conclude(Seconds time) {
   clear_line();
-  if (style_.form == Form::kJson) return print_json(output_, json(time));
-  if (style_.form == Form::kMarkdown) return print_markdown();
+  if (style_.form == Form::kJson) print_json(output_, json(time));
+  if (style_.form == Form::kMarkdown) print_markdown();
+  if (style_.form != Form::kText) return;
   const bool has_lines = style_.every_layout || failed() > 0;
   if (has_lines) output_.out << '\n';
   if (verdicts_.size() > 1) print_factors();
