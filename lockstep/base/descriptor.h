@@ -30,8 +30,8 @@ class Descriptor {
   int fd_;
 };
 
-// A file to read pieces of. In contrast to a mapping, a file that is cut short while it is read is an
-// answer and not the end of the process. Movable. Any thread may read.
+// A file to read pieces of. In contrast to a mapping, a file that is cut short while it is read is
+// an answer and not the end of the process. Movable. Any thread may read.
 class InputFile {
  public:
   // Refuses what is not a regular file that can be read (LS0004), with the system's reason.

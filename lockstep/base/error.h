@@ -1,7 +1,7 @@
 // What can go wrong, in three families.
 // - Error: wrong input or an infeasible request. Data, returned in a Result.
-// - WorldError: the world failed us (a peer, the network, a disk). Thrown, caught only where work is
-//   restarted.
+// - WorldError: the world failed us (a peer, the network, a disk). Thrown, caught only where work
+//   is restarted.
 // - BrokenInvariant: a bug of ours. Thrown by LS_CHECK (check.h), caught only by main and by tests.
 #pragma once
 

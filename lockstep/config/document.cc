@@ -268,7 +268,8 @@ bool is_dotted_path(std::string_view path) {
   return !last_was_dot && std::ranges::count(path, '.') < kMaxNesting;
 }
 
-// Sets `path` to `text`, which stands at `column` of the line of an artificial source that `key` lies in.
+// Sets `path` to `text`, which stands at `column` of the line of an artificial source that `key`
+// lies in.
 bool assign(std::string_view path, const Span& key, std::string_view text, int column,
             Origin origin, Document& document, Report& report) {
   Value value;

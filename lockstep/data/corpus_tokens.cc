@@ -36,8 +36,8 @@ Result<std::unique_ptr<CorpusTokens>> CorpusTokens::open(const Corpus& corpus, S
   return made;
 }
 
-// Gives each file its weight and its request. Megatron: weights are normalised for the requests, and
-// once more for the choices; without weights, files count by their samples in one epoch.
+// Gives each file its weight and its request. Megatron: weights are normalised for the requests,
+// and once more for the choices; without weights, files count by their samples in one epoch.
 std::vector<double> CorpusTokens::weigh(const Corpus& corpus, std::vector<Share>& shares) const {
   if (files_.size() == 1 && corpus.weights.empty()) {
     if (demand_.samples > 0) shares[0].samples = demand_.samples;
@@ -118,8 +118,8 @@ void CorpusTokens::describe(const std::vector<double>& weights, std::uint32_t se
   digest_ = xxh3_128(text);
 }
 
-// Calls `visit(file, piece, offset, count)` for the runs of tokens that make up a sample and its last
-// label.
+// Calls `visit(file, piece, offset, count)` for the runs of tokens that make up a sample and its
+// last label.
 template <class Visit>
 void CorpusTokens::walk(std::int64_t sample, Visit visit) const {
   const Blend::Choice choice = blend_ ? blend_->at(sample) : Blend::Choice{0, sample};

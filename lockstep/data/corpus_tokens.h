@@ -46,9 +46,9 @@ struct Part {
   std::int64_t taken = 0;         // of them, how many the demand draws
 };
 
-// A thread that does what may wait for a disk, so that nobody else has to: it calls `work` with each
-// range that was asked for, in order. It starts with the first; ranges that wait when this ends are
-// dropped, and so is the oldest when too many wait: they are wishes, not duties.
+// A thread that does what may wait for a disk, so that nobody else has to: it calls `work` with
+// each range that was asked for, in order. It starts with the first; ranges that wait when this
+// ends are dropped, and so is the oldest when too many wait: they are wishes, not duties.
 class ReadAhead {
  public:
   using Work = std::function<void(std::int64_t first, std::int64_t count)>;

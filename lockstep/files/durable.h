@@ -60,8 +60,8 @@ class Disk {
 // The machine's own.
 Disk& real_disk();
 
-// The folder that a path lies in, "." for a plain name; its name there; and a path without slashes at
-// its end.
+// The folder that a path lies in, "." for a plain name; its name there; and a path without slashes
+// at its end.
 std::string parent_of(const std::string& path);
 std::string name_of(const std::string& path);
 std::string without_end_slashes(std::string path);
@@ -75,13 +75,13 @@ void replace_file(Disk& disk, const std::string& path, std::string_view text);
 // with a name that is_own accepts.
 bool holds_only(const std::string& path, const OwnNames& is_own);
 
-// A folder of which one process at a time is the owner. The lock is a descriptor on the file `.lock` in
-// it (flock), so that the death of the owner releases it, however it came; the file itself stays.
-// Held from take() to destruction. Movable.
+// A folder of which one process at a time is the owner. The lock is a descriptor on the file
+// `.lock` in it (flock), so that the death of the owner releases it, however it came; the file
+// itself stays. Held from take() to destruction. Movable.
 class FolderLock {
  public:
-  // REQUIRES: the folder exists. LS0106 when another holds it, with its process and host; throws IoError
-  // where the file system cannot lock.
+  // REQUIRES: the folder exists. LS0106 when another holds it, with its process and host; throws
+  // IoError where the file system cannot lock.
   static Result<FolderLock> take(const std::string& folder);
 
  private:

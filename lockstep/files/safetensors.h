@@ -81,7 +81,8 @@ inline constexpr std::int64_t kPageAlign = 4096;
 inline constexpr std::int64_t kLeastAlign = 8;
 
 // Writes one file: all tensors are declared first, then their bytes follow in any pieces, in this
-// order: wide types first, so that all are aligned, then by name. One thread at a time. Throws IoError.
+// order: wide types first, so that all are aligned, then by name. One thread at a time. Throws
+// IoError.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(Disk& disk, const std::string& path, std::vector<TensorInfo> tensors,

@@ -16,8 +16,8 @@ namespace lockstep::hf {
 namespace {
 
 // Typed look-up in an object of a config.json: every wrong value is reported, every key asked for
-// is remembered, so that the others can be told apart. Refers to its arguments. A key whose value is
-// null counts as absent.
+// is remembered, so that the others can be told apart. Refers to its arguments. A key whose value
+// is null counts as absent.
 class ConfigKeys {
  public:
   // `where` goes before the keys in messages: "config.json: rope_scaling.". REQUIRES: an object.

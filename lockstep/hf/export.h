@@ -34,8 +34,8 @@ class ParamSource {
 // The weights of a checkpoint. One thread at a time.
 class CheckpointSource final : public ParamSource {
  public:
-  // Refuses (LS0824) a checkpoint that does not say which model it holds, or whose weights have a type
-  // that cannot be written.
+  // Refuses (LS0824) a checkpoint that does not say which model it holds, or whose weights have a
+  // type that cannot be written.
   static Result<CheckpointSource> open(checkpoint::Checkpoint checkpoint);
 
   const checkpoint::Manifest& manifest() const { return checkpoint_.manifest(); }
