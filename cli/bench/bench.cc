@@ -104,22 +104,20 @@ ExitCode run(comm::World* world, const Request& request, Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode run_rank(const comm::Backend& backend, const Request& request, Output& output) {
-  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
-  if (!rendezvous.ok()) return fail(output, rendezvous.error());
-  if (rendezvous->world_size < 2)
-    return fail(output,
-                Error{Code::kUnsuitableEnvironment, "a job of one rank has nobody to talk to", ""});
-  const auto world = backend.join(*rendezvous, Deadline::after(Seconds{60}), {});
+Result<ExitCode> run_rank(const comm::Backend& backend, const Request& request, Output& output) {
+  const auto rendezvous = LS_TRY(comm::rendezvous_from(comm::process_environment));
+  if (rendezvous.world_size < 2)
+    return Error{Code::kUnsuitableEnvironment, "a job of one rank has nobody to talk to", ""};
+  const auto world = backend.join(rendezvous, Deadline::after(Seconds{60}), {});
   return run(world.get(), request, output);
 }
 
-ExitCode run_processes(const Request& request, Output& output) {
+Result<ExitCode> run_processes(const Request& request, Output& output) {
   const auto engine = load_engine("the " + request.backend + " backend");
   if (!engine.ok()) {
     Error error = engine.error();
     error.help += ", or measure --backend local";
-    return fail(output, error);
+    return error;
   }
   const auto rows = (*engine)->backends();
   const auto backend = std::ranges::find(rows, request.backend, &comm::Backend::name);
@@ -127,9 +125,8 @@ ExitCode run_processes(const Request& request, Output& output) {
     std::string names = "local";
     for (const comm::Backend& row : rows)
       if (row.device == DeviceKind::kCpu) names += join_parts(", ", row.name);
-    return fail(output, Error{Code::kUnknownChoice,
-                              "--backend " + request.backend + " does not move host memory",
-                              "one of " + names});
+    return Error{Code::kUnknownChoice,
+                 "--backend " + request.backend + " does not move host memory", "one of " + names};
   }
   return is_rank() ? run_rank(*backend, request, output) : run_as_processes(request.ranks, output);
 }

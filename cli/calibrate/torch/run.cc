@@ -60,14 +60,13 @@ int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_con
 // Refuses a world of another size.
 Result<std::unique_ptr<comm::World>> join(int ranks) {
   if (!is_rank()) return std::unique_ptr<comm::World>();
-  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
-  if (!rendezvous.ok()) return rendezvous.error();
-  if (rendezvous->world_size != ranks)
+  const auto rendezvous = LS_TRY(comm::rendezvous_from(comm::process_environment));
+  if (rendezvous.world_size != ranks)
     return Error{Code::kDegreesDoNotMatchWorld,
-                 join_parts("the world has ", rendezvous->world_size,
+                 join_parts("the world has ", rendezvous.world_size,
                             " ranks, this run is calibrated on ", ranks),
                  "start as many, or use --processes"};
-  return comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
+  return comm::join(DeviceKind::kCpu, rendezvous, Deadline::after(Seconds{60}));
 }
 
 // Complete, with date, versions and processor, where this process leads. Every rank calls it, with the

@@ -275,14 +275,13 @@ void watch_drawing(train::Job& job, TrainLog* log) {
   };
 }
 
-ExitCode run_threads(train::Job& job, const TrainData& data, const TrainOptions& options,
-                     Output& output) {
+Result<ExitCode> run_threads(train::Job& job, const TrainData& data, const TrainOptions& options,
+                             Output& output) {
   const int ranks = job.mesh.world();
   if (ranks > kMaxThreads)
-    return fail(output,
-                Error{Code::kUnsuitableEnvironment,
-                      join_parts(counted(ranks, "rank"), " do not fit into one process"),
-                      "start one process per rank on your machines, with torchrun or srun"});
+    return Error{Code::kUnsuitableEnvironment,
+                 join_parts(counted(ranks, "rank"), " do not fit into one process"),
+                 "start one process per rank on your machines, with torchrun or srun"};
   TrainLog log(job, counted(ranks, "thread"), data.title, options, output);
   log.begin();
   watch_drawing(job, &log);
@@ -296,14 +295,11 @@ ExitCode run_threads(train::Job& job, const TrainData& data, const TrainOptions&
   return conclude(log, end, output);
 }
 
-ExitCode run_rank(train::Job& job, const TrainData& data, const TrainOptions& options, Facts facts,
-                  Output& output) {
-  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
-  if (!rendezvous.ok()) return fail(output, rendezvous.error());
-  const auto fits = mesh::check_world(job.spec.layout.degrees, rendezvous->world_size);
-  if (!fits.ok()) return fail(output, fits.error());
-  if (const auto can = check_memory(job, rendezvous->rank, 1); !can.ok())
-    return fail(output, can.error());
+Result<ExitCode> run_rank(train::Job& job, const TrainData& data, const TrainOptions& options,
+                          Facts facts, Output& output) {
+  const auto rendezvous = LS_TRY(comm::rendezvous_from(comm::process_environment));
+  LS_TRY(mesh::check_world(job.spec.layout.degrees, rendezvous.world_size));
+  LS_TRY(check_memory(job, rendezvous.rank, 1));
   const comm::JoinOptions joining = {
       .facts = std::move(facts),
       .stop = &stop_on_signals(),
@@ -314,14 +310,14 @@ ExitCode run_rank(train::Job& job, const TrainData& data, const TrainOptions& op
       // Before waits for that rank expire, so that all are told its name.
       .silence = std::min(Seconds{job.spec.train.op_deadline.value / 2}, kLongestSilence)};
   const auto world =
-      comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(kMeetingDeadline), joining);
-  if (rendezvous->rank != Rank{0}) {
+      comm::join(DeviceKind::kCpu, rendezvous, Deadline::after(kMeetingDeadline), joining);
+  if (rendezvous.rank != Rank{0}) {
     watch_drawing(job, nullptr);
     const train::RunEnding end = train_rank(job, data, options, *world);
     const std::optional<Error>& error = end.refused ? end.refused : end.unsaved;
     return error ? exit_code_of(error->code) : exit_code_of(end.ending);
   }
-  TrainLog log(job, counted(rendezvous->world_size, "process"), data.title, options, output);
+  TrainLog log(job, counted(rendezvous.world_size, "process"), data.title, options, output);
   log.begin();
   watch_drawing(job, &log);
   return conclude(log, train_first(job, data, options, *world, log), output);

@@ -23,26 +23,25 @@ VerifyReport::Form form_of(const Args& args, const Output& output) {
 }
 
 // Verifies one layout after the other; on threads, or in `world` when there is one.
-ExitCode verify(const VerifyRequest& request, const Args& args, comm::World* world,
-                Output& output) {
+Result<ExitCode> verify(const VerifyRequest& request, const Args& args, comm::World* world,
+                        Output& output) {
   const RealClock clock;
   const bool strict = tensor::test_strict_kernels().holds();
-  auto verifier =
-      verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), strict);
-  if (!verifier.ok()) return fail(output, verifier.error());
+  auto verifier = LS_TRY(
+      verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), strict));
   const bool tells = leads(world);
   VerifyReport report(
       request, {world == nullptr ? "threads of this process" : "processes, over gloo", strict},
       {form_of(args, output), args.flag("verbose")}, output);
-  if (tells) report.begin(verifier->model());
+  if (tells) report.begin(verifier.model());
   bool stopped = false;
   for (const spec::Layout& layout : request.layouts) {
     stopped = world == nullptr && stop_on_signals();
     if (stopped) break;
     if (tells) report.running(layout);
-    auto verdict = world == nullptr ? verifier->check(layout) : verifier->check_in(*world, layout);
-    if (!verdict.ok()) return fail(output, verdict.error());
-    if (tells) report.add(*std::move(verdict));
+    auto verdict =
+        LS_TRY(world == nullptr ? verifier.check(layout) : verifier.check_in(*world, layout));
+    if (tells) report.add(std::move(verdict));
   }
   if (!tells) return ExitCode::kOk;
   report.conclude(clock.now().since_start);
@@ -50,13 +49,11 @@ ExitCode verify(const VerifyRequest& request, const Args& args, comm::World* wor
   return report.failed() == 0 ? ExitCode::kOk : ExitCode::kCheckFailed;
 }
 
-ExitCode verify_as_rank(const VerifyRequest& request, const Args& args, Output& output) {
-  const auto rendezvous = comm::rendezvous_from(comm::process_environment);
-  if (!rendezvous.ok()) return fail(output, rendezvous.error());
+Result<ExitCode> verify_as_rank(const VerifyRequest& request, const Args& args, Output& output) {
+  const auto rendezvous = LS_TRY(comm::rendezvous_from(comm::process_environment));
   for (const spec::Layout& layout : request.layouts)
-    if (const auto fits = mesh::check_world(layout.degrees, rendezvous->world_size); !fits.ok())
-      return fail(output, fits.error());
-  const auto world = comm::join(DeviceKind::kCpu, *rendezvous, Deadline::after(Seconds{60}));
+    LS_TRY(mesh::check_world(layout.degrees, rendezvous.world_size));
+  const auto world = comm::join(DeviceKind::kCpu, rendezvous, Deadline::after(Seconds{60}));
   return verify(request, args, world.get(), output);
 }
 
