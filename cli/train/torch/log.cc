@@ -182,6 +182,7 @@ void TrainLog::begin() {
             options_.keep == 0 ? "" : join_parts("; the newest ", options_.keep, " are kept")));
   if (!options_.metrics.empty() && options_.metrics != options_.save)
     row("metrics", options_.metrics);
+  output_.out << std::flush;  // weights are drawn next
 }
 
 void TrainLog::drawn(std::int64_t elements) {

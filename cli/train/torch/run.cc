@@ -268,8 +268,8 @@ Result<void> check_memory(const train::Job& job, Rank first, int ranks) {
 
 // A signal ends the draw of weights, which may take minutes; rank 0 tells how far it is.
 void watch_drawing(train::Job& job, TrainLog* log) {
-  job.workspace.drawing.between = [log](std::int64_t elements) {
-    if (stop_on_signals())
+  job.workspace.drawing.between = [log, &stop = stop_on_signals()](std::int64_t elements) {
+    if (stop)
       throw WorldError({Code::kInterrupted, "asked to stop while initial weights were drawn", ""});
     if (log != nullptr) log->drawn(elements);
   };
