@@ -140,10 +140,12 @@ std::string set_aside(files::Disk& disk, const std::string& path) {
 
 std::vector<std::string> candidates(files::Disk& disk, const std::string& folder) {
   struct stat status = {};
-  if (::stat(folder.c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
+  if (::stat(folder.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) {
+    const std::size_t slash = folder.rfind('/');
     throw IoError({Code::kNoCheckpoint, "`" + folder + "` is a file, and checkpoints are folders",
                    "name a folder step-N or one that holds them: `" +
-                       folder.substr(0, folder.rfind('/')) + "`?"});
+                       (slash == std::string::npos ? "." : folder.substr(0, slash)) + "`?"});
+  }
   std::vector<std::pair<std::int64_t, std::string>> found;
   for (const std::string& name : disk.list(folder))
     if (const auto step = step_of(name)) found.emplace_back(*step, name);

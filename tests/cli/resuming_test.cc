@@ -168,10 +168,13 @@ TEST_F(ResumingSlow, IsRefusedWhereItWouldSurprise) {
     std::string says;
   };
   ASSERT_EQ(run(tiny() + "--set train.steps=2 --save out").code, 0);
+  write("file", "");
   const Case cases[] = {
       {"--save out", 2, "error[LS0106]: `out` has checkpoints of an earlier run, the newest "},
       {"--save none --resume", 3, "error[LS0825]: `none` has no checkpoint to resume from"},
       {"--load none", 3, "error[LS0825]"},
+      {"--load out/metrics.jsonl", 3, "`out/metrics.jsonl` is a file, and checkpoints are folders"},
+      {"--load file", 3, "name a folder step-N or one that holds them: `.`?"},
       {"--resume", 2, "--resume, but there is no --save"},
       {"--save-interval 3", 2, "--save-interval, but there is no --save"},
       {"--save out --resume --load out", 2, "--resume, but there is --load too"},
