@@ -15,6 +15,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/config/document.h"
 #include "lockstep/cost/analytic/price.h"
+#include "lockstep/planner/step_quantiles.h"
 #include "lockstep/spec/spec.h"
 #include "tests/cli/answer.h"
 
@@ -330,6 +331,44 @@ TEST(PlanVerb, TheTableIsWholeInAPipe) {
         << narrow.out;
   }
   EXPECT_NE(titles_of(answer(plan_verb(), hard, 200)).find(" runs "), std::string::npos);
+}
+
+// Percent of the step, hops among them; Megatron's (p-1)/m is of the step without its bubble.
+TEST(PlanVerb, SaysWhatABubbleIsAShareOf) {
+  const Answer ran = run_plan();
+  EXPECT_NE(flat(ran.out).find("bubble (of the step; Megatron's (p-1)/m is of its work)"),
+            std::string::npos)
+      << ran.out;
+  const std::string titles = titles_of(ran);
+  std::size_t row = ran.out.find(titles.substr(0, titles.size() - 1));
+  int pipelines = 0;
+  const Json json = json_of({});
+  for (const Json& plan : json.find("plans")->items()) {
+    row = ran.out.find('\n', row) + 1;
+    const Json& step = *plan.find("step_s");
+    const double idle = step.find("bubble")->as_real() + step.find("pipe")->as_real();
+    EXPECT_EQ(ran.out.substr(row + titles.find(" bubble ") + 1, 6),
+              strf("%6.1f", 100 * idle / step.find("total")->as_real()))
+        << ran.out;
+    pipelines += plan.find("layout")->find("pp")->as_int() > 1 ? 1 : 0;
+  }
+  EXPECT_GT(pipelines, 0);
+}
+
+// As far as predictions can tell: within the error that published runs had.
+TEST(PlanVerb, JsonSaysWhichRowsAreTiedWithTheFirst) {
+  const Json json = json_of({"--top", "64"});
+  const double error = planner::published_errors(true).median / 100;
+  int tied = 0, slower = 0;
+  const auto seconds = [](const Json& row) { return row.find("step_s")->find("total")->as_real(); };
+  const std::vector<Json>& rows = json.find("plans")->items();
+  for (const Json& row : rows) {
+    const bool is_tied = std::abs(std::log(seconds(row) / seconds(rows[0]))) <= error;
+    EXPECT_EQ(row.find("tied")->as_bool(), is_tied) << row.find("name")->as_text();
+    ++(is_tied ? tied : slower);
+  }
+  EXPECT_GT(tied, 1);
+  EXPECT_GT(slower, 0);
 }
 
 TEST(PlanVerb, SeeksWhatRunsWhenAsked) {

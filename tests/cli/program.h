@@ -30,6 +30,7 @@ class Running {
   // Reads what it prints until `text` has appeared; false when it ends, or time is up, before.
   bool wait_for(const std::string& text, Deadline deadline = Deadline::never());
   int pid() const { return pid_; }
+  const std::string& told() const { return out_; }  // what was read so far
   void signal(int number) const;
   std::vector<int> children() const;    // ids of the processes it started, in that order
   void signal_child(int number) const;  // the last of them

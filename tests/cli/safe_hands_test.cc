@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #if LOCKSTEP_WITH_TORCH
+#include <linux/capability.h>
+#include <sys/prctl.h>
+
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -50,6 +55,15 @@ class SafeHandsSlow : public Binary {
   // Files cannot grow beyond so many blocks of 512 bytes: the kernel refuses, as a full disk does.
   static std::string with_file_limit(int blocks) {
     return "sh -c 'trap \"\" XFSZ; ulimit -f " + std::to_string(blocks) + "; exec \"$@\"' sh";
+  }
+  static void allow(const std::string& folder, fs::perms what) { fs::permissions(folder, what); }
+  // Processes that `body` starts are bound by the modes of files, whoever runs this test: root is not
+  // otherwise.
+  static void bound_by_modes(const std::function<void()>& body) {
+    std::thread([&] {
+      ::prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);  // of this thread; no right of others
+      body();
+    }).join();
   }
   // What a launcher tells one of its ranks; the same for a shell.
   static std::vector<std::string> variables(int rank, int port, int ranks = 2) {
@@ -165,7 +179,8 @@ TEST_F(SafeHandsSlow, AFullDiskFailsSavesAndNotTheRun) {
       run(train(of(6) + "--save run --save-interval 1 --resume --every 1"), with_file_limit(64));
   EXPECT_EQ(ran.code, 3) << ran.out << ran.err;
   EXPECT_TRUE(has(ran.out, "\n      6 ")) << ran.out;
-  EXPECT_TRUE(has(ran.err, "is not saved: ")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "step 3 is not saved: ")) << ran.err;
+  EXPECT_FALSE(has(ran.err, "step 4 is not saved: ")) << "said more than once a minute" << ran.err;
   EXPECT_TRUE(has(ran.err, "the last good checkpoint is run/step-00000002")) << ran.err;
   EXPECT_TRUE(has(ran.err, "--resume")) << ran.err;
   EXPECT_TRUE(fs::exists(dir_ / "run/step-00000002"));
@@ -175,6 +190,47 @@ TEST_F(SafeHandsSlow, AFullDiskFailsSavesAndNotTheRun) {
   const Ran again = run(train(of(6) + "--save run --resume"));
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_TRUE(fs::exists(dir_ / "run/step-00000006"));
+}
+
+// A folder that turns read-only while a run saves to it after every step fails its saves, which is said
+// once, not every step. The next save that can be written is.
+TEST_F(SafeHandsSlow, AReadOnlyFolderFailsSavesAndNotTheRun) {
+  const std::string folder = (dir_ / "run").string();
+  const std::vector<std::string> words = {"train",
+                                          support::source_dir() + "/examples/tiny.toml",
+                                          "--mock-data",
+                                          "--set",
+                                          "train.steps=100000",
+                                          "--save",
+                                          folder,
+                                          "--save-interval",
+                                          "1",
+                                          "--oracle"};
+  std::optional<Running> job;
+  bound_by_modes([&] { job.emplace(words); });
+  ASSERT_TRUE(job->wait_for("step 4 "));
+  allow(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  ASSERT_TRUE(job->wait_for("is not saved: ")) << "the run has died";
+  const std::string before = job->told();
+  const int failed = std::stoi(before.substr(before.rfind("\nstep ") + 6));
+  ASSERT_TRUE(job->wait_for("step " + std::to_string(failed + 20) + " ")) << "the run has died";
+  allow(folder, fs::perms::owner_all);
+  job->signal(SIGTERM);
+  const Ran ran = job->finish();
+  EXPECT_EQ(ran.code, 143) << ran.out;
+  EXPECT_EQ(ran.out.find("is not saved"), ran.out.rfind("is not saved")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "; training goes on\n")) << ran.out;
+  const Ran listed = run("checkpoint verify run");
+  EXPECT_EQ(listed.code, 0) << listed.out << listed.err;
+  const std::string last = ran.out.substr(ran.out.rfind("\nstep ") + 6);
+  EXPECT_TRUE(has(listed.out, strf("step-%08d", std::stoi(last)))) << last << listed.out;
+  // One that begins there is refused before it trains.
+  allow(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  Ran refused;
+  bound_by_modes([&] { refused = run(train(of(9) + "--save run --resume")); });
+  EXPECT_EQ(refused.code, 3) << refused.out << refused.err;
+  EXPECT_TRUE(has(refused.err, ": permission denied")) << refused.err;
+  allow(folder, fs::perms::owner_all);
 }
 
 // Metrics alone may be lost too.
@@ -289,6 +345,29 @@ TEST_F(SafeHandsSlow, WhatCannotFitIntoMemoryIsRefusedBeforeWeightsAreDrawn) {
     EXPECT_EQ(ran.code, 3) << ran.err;
     EXPECT_TRUE(has(ran.err, "tensors of 2 ranks take ")) << ran.err;
   }
+}
+
+// What is trained is told before initial weights are drawn, in a pipe too, and their draw, which takes
+// seconds here, ends when it is asked to.
+TEST_F(SafeHandsSlow, ADrawOfWeightsCanBeInterrupted) {
+  for (const char* more : {"--every=1", "--processes"})
+    for (const int number : {SIGINT, SIGTERM}) {
+      std::vector<std::string> words = {"train", support::source_dir() + "/examples/tiny.toml",
+                                        "--mock-data", more};
+      for (const char* change :
+           {"layout.dp=2", "model.hidden=1024", "model.ffn=4096", "batch.seq=4",
+            "batch.global_batch=2", "batch.microbatch=1", "train.steps=1"})
+        words.insert(words.end(), {"--set", change});
+      Running job(words);
+      ASSERT_TRUE(job.wait_for(" of tensors at the peak of rank 0")) << more;
+      const RealClock clock;
+      job.signal(number);
+      const Ran ran = job.finish();
+      EXPECT_EQ(ran.code, 143) << more << ran.out;
+      EXPECT_TRUE(has(ran.out, "asked to stop while initial weights were drawn")) << ran.out;
+      EXPECT_FALSE(has(ran.out, "grad norm")) << ran.out;
+      EXPECT_LT(clock.now().since_start.value, 10) << more;
+    }
 }
 
 // A rank that waits for others says so, and ends when it is asked to.

@@ -37,7 +37,7 @@ struct LogOf {
   LogOf(const train::Job& of, int columns)
       : job(of),
         output{.out = out, .err = err, .width = columns},
-        log(job, "2 threads", "made-up text", options, output) {
+        log(job, "2 threads", "made-up text", options, output, [this] { return now; }) {
     log.begin();
   }
   train::StepReport as_predicted() const {
@@ -60,6 +60,7 @@ struct LogOf {
   }();
   std::ostringstream out, err;
   Output output;
+  TimePoint now;
   TrainLog log;
 };
 
@@ -103,6 +104,35 @@ TEST(TrainLog, SpeaksUpOnlyWhenSomethingIsNotAsPredicted) {
   const std::size_t before = told.out.str().size();
   told.log.step(26, off, std::nullopt);  // said already
   EXPECT_EQ(told.out.str().size(), before) << told.out.str();
+}
+
+// Saves that fail after every step are told at once, then once a minute; another trouble does not wait
+// for that minute.
+TEST(TrainLog, TellsATroubleOnceAMinute) {
+  const train::Job job = job_with("");
+  LogOf told(job, 80);
+  std::vector<std::string> expected;
+  for (int second = 0; second <= 150; ++second) {
+    told.now = {Seconds{static_cast<double>(second)}};
+    told.log.saved({second, Error{Code::kDiskFailed, "the disk is full", ""}});
+    if (second == 10) told.log.trouble("metrics", "1 line of metrics lost");
+    if (second % 60 == 0)
+      expected.push_back(
+          strf("lockstep: step %d is not saved: the disk is full; training goes on", second));
+    if (second == 10) expected.emplace_back("lockstep: 1 line of metrics lost");
+  }
+  EXPECT_EQ(lines_of(told.err.str()), expected) << told.err.str();
+}
+
+// "1 microbatch", not "1 microbatches".
+TEST(TrainLog, OneOfAThingIsSingular) {
+  const train::Job job = job_with(
+      "layout.dp = 1\nbatch.seq = 1\nbatch.global_batch = 1\nbatch.microbatch = 1\n"
+      "train.eval_interval = 1\ntrain.eval_samples = 1");
+  const std::string text = LogOf(job, 80).out.str();
+  EXPECT_NE(text.find(" 1 sequence of 1 token a step: 1 microbatch of 1\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(" 1 sequence, looked at every 1 step\n"), std::string::npos) << text;
 }
 
 TEST(TrainLog, WarnsOfReductionsOfEveryMicrobatch) {

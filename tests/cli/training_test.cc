@@ -315,6 +315,49 @@ TEST_F(Training, OfCountedBlocksIsVerifiedOnAsManyAsAreLeft) {
 }
 
 // Nothing in the tree fails, so a verdict is made up.
+// A free run in bf16 always comes near what AdamW can reach, so that is no bound to be near to: the
+// worst is the step nearest to its own.
+TEST(VerifyReport, NarrowTypesAreNearTheBoundOfAStepAndNoOther) {
+  VerifyRequest request;
+  request.spec.train.dtype = DType::kBF16;
+  request.layouts.resize(2);
+  request.ranks = {"2"};
+  std::ostringstream out, err;
+  Output output{.out = out, .err = err};
+  VerifyReport report(request, {"threads", true}, {}, output);
+  report.add({.name = "dp2 zero0 step",
+              .step_error = 2e-6,
+              .run_error = 0.5,
+              .bounds = {.step = 8e-6, .run = 1, .far = 0.01},
+              .where = "blocks.1.mlp.up.weight"});
+  report.add({.name = "dp2 zero3 step",
+              .step_error = 1e-6,
+              .run_error = 0.999,
+              .bounds = {.step = 8e-6, .run = 1, .far = 0.01},
+              .where = "blocks.0.attn.q.weight"});
+  report.conclude(Seconds{1});
+  for (const char* text : {" 25 % of its bound: blocks.1.mlp.up.weight of dp2 zero0 step\n",
+                           " at most 2.0e-06 in the gradients of a step, 1.0e+00 of how far"})
+    EXPECT_NE(out.str().find(text), std::string::npos) << text << "\n" << out.str();
+}
+
+// What is printed of a run is what its numbers say.
+TEST_F(Training, InBf16IsFarBelowTheBoundOfAStepAndVerifySaysHowFar) {
+  const std::string words =
+      "verify " + example() + " --dtype bf16 --layouts \"dp2 zero1\" --steps 2";
+  const Result<Json> json = Json::parse(run(words + " --json").out);
+  ASSERT_TRUE(json.ok());
+  const Json& row = json->find("rows")->items().at(0);
+  const double share = row.find("step_error")->as_real() / row.find("step_bound")->as_real();
+  EXPECT_GT(share, 0);
+  EXPECT_LE(share, 0.1);
+  const Ran told = run(words);
+  EXPECT_EQ(told.code, 0) << told.err;
+  const std::string text = strf(" %.2g %% of its bound: ", 100 * share) +
+                           row.find("where")->as_text() + " of " + row.find("name")->as_text();
+  EXPECT_NE(told.out.find(text), std::string::npos) << text << "\n" << told.out;
+}
+
 TEST(VerifyReport, NamesWhatFailed) {
   VerifyRequest request;
   request.spec.train.dtype = DType::kF64;

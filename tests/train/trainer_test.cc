@@ -330,7 +330,9 @@ TEST(Run, SavesAndResumesWithoutTheCommandLine) {
   };
   const auto train_to = [&](std::int64_t steps, const RunOptions& options) {
     spec.train.steps = steps;
-    const Job job = job_of(spec, "dp2 zero1");
+    Job job = job_of(spec, "dp2 zero1");
+    std::atomic<std::int64_t> drawn = 0;
+    job.workspace.drawing.between = [&](std::int64_t elements) { drawn += elements; };
     Watch watch;
     RunMetrics metrics(job, {.directory = folder, .resumes = true});
     comm::run_local(2, [&](comm::World& world) {
@@ -341,6 +343,7 @@ TEST(Run, SavesAndResumesWithoutTheCommandLine) {
       EXPECT_EQ(end.ending, Ending::kFinished);
       EXPECT_FALSE(end.refused || end.unsaved);
     });
+    EXPECT_EQ(drawn > 0, watch.told.starts_with("begins 0\n")) << "drawn without need: " << drawn;
     return watch.told;
   };
   const std::string whole = train_to(4, {.digests = true});

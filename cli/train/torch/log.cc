@@ -122,7 +122,7 @@ ExitCode exit_code_of(train::Ending ending) {
 }
 
 TrainLog::TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
-                   const TrainOptions& options, Output& output)
+                   const TrainOptions& options, Output& output, std::function<TimePoint()> now)
     : job_(job),
       prediction_(train::predict(job, Rank{0})),
       predictions_{{job.spec.batch.global_batch, prediction_}},
@@ -132,7 +132,8 @@ TrainLog::TrainLog(const train::Job& job, const std::string& ranks, const std::s
       output_(output),
       form_(output.json      ? Form::kJson
             : options.oracle ? Form::kBits
-                             : Form::kTable) {
+                             : Form::kTable),
+      now_(std::move(now)) {
   if (job.evaluation) evaluation_ = train::predict(as_evaluation(job), Rank{0});
 }
 
@@ -189,8 +190,8 @@ void TrainLog::drawn(std::int64_t elements) {
   const std::lock_guard lock(mutex_);
   elements_ += elements;
   const TimePoint last = std::max(drawn_, TimePoint{});  // a short start shows nothing
-  if (!output_.live || form_ != Form::kTable || clock_.now() - last < kBetweenBars) return;
-  drawn_ = clock_.now();
+  if (!output_.live || form_ != Form::kTable || now_() - last < kBetweenBars) return;
+  drawn_ = now_();
   output_.status("drawing initial weights: " + with_commas(elements_));
 }
 
@@ -220,9 +221,9 @@ void TrainLog::set_aside(const std::string& path) {
 }
 
 void TrainLog::trouble(const std::string& kind, const std::string& text) {
-  const auto [told, is_new] = troubles_.try_emplace(kind, clock_.now());
-  if (!is_new && clock_.now() - told->second < kBetweenTroubles) return;
-  told->second = clock_.now();
+  const auto [told, is_new] = troubles_.try_emplace(kind, now_());
+  if (!is_new && now_() - told->second < kBetweenTroubles) return;
+  told->second = now_();
   clear_bar();
   output_.err << "lockstep: " << text << std::endl;
 }
@@ -300,8 +301,8 @@ void TrainLog::print_step(std::int64_t step, const train::StepReport& report) {
 }
 
 void TrainLog::print_bar(std::int64_t step, const train::StepReport& report) {
-  if (!output_.live || clock_.now() - bar_ < kBetweenBars) return;
-  bar_ = clock_.now();
+  if (!output_.live || now_() - bar_ < kBetweenBars) return;
+  bar_ = now_();
   const spec::StepBatch now = job_.batch(step), end = job_.batch(job_.spec.train.steps);
   const metrics::Progress progress = {
       .step = step + 1,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -41,9 +42,11 @@ ExitCode exit_code_of(train::Ending ending);
 // Belongs to the thread of rank 0. The job must outlive it. Steps are numbers from 0.
 class TrainLog final : public train::RunObserver {
  public:
-  // `ranks`: "4 threads"; `data`: what is trained on.
-  TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
-           const TrainOptions& options, Output& output);
+  // `ranks`: "4 threads"; `data`: what is trained on; `now`: on a clock that begins with the log.
+  TrainLog(
+      const train::Job& job, const std::string& ranks, const std::string& data,
+      const TrainOptions& options, Output& output,
+      std::function<TimePoint()> now = [clock = RealClock()] { return clock.now(); });
 
   // Before the first step.
   void begin();
@@ -109,7 +112,7 @@ class TrainLog final : public train::RunObserver {
   std::vector<Told> reports_;
   std::vector<Evaluated> evaluations_;
   metrics::TimeLeft left_;
-  RealClock clock_;
+  const std::function<TimePoint()> now_;
   TimePoint drawn_ = {Seconds{-1}},
             bar_ = {Seconds{-1}};  // when weights and the bar were told last
   Seconds time_;                   // since the last line, as are those below
