@@ -66,29 +66,29 @@ void bench_rank(const Job& job, comm::World& world, const std::string& folder, i
   std::vector<char> target(static_cast<std::size_t>(own));
   Saver saver(job, session, world, "", {.folder = folder, .keep = 0, .data = "bench"}, kDeadline);
   const auto all = world.connect("bench", "bench", {{0}, {1}}, Deadline::after(kDeadline));
-  const auto meet = [&] { all->barrier(Deadline::after(kDeadline)).wait(); };
+  const auto barrier = [&] { all->barrier(Deadline::after(kDeadline)).wait(); };
   for (int round = 0; round < rounds; ++round) {
     Round now;
-    meet();
+    barrier();
     now.copy = bare_copy(job, session, target);
-    meet();
+    barrier();
     const double cpu = cpu_seconds();
     const RealClock saving;
     saver.save({round + 1, 0, 0});
     now.stall = saver.paused().value;
     saver.finish();
-    meet();
+    barrier();
     now.save = seconds(saving);
     now.save_cpu = cpu_seconds() - cpu;
     for (double* time : {&now.load_cold, &now.load}) {
-      meet();
+      barrier();
       const double before = cpu_seconds();
       const RealClock loading;
       const auto loaded =
           load(job, session, world, std::to_string(round) + (time == &now.load ? "b" : "a"), folder,
                "bench", kDeadline);
       if (!loaded.ok()) std::printf("%s\n", loaded.error().message.c_str());
-      meet();
+      barrier();
       *time = seconds(loading);
       now.load_cpu = cpu_seconds() - before;
     }

@@ -74,7 +74,7 @@ def pipeline(size, dtype):
     half = max(1, SIZES[size]["micro_batch"] // 2)
     extra = ["--micro-batch", str(half), "--microbatches", "8"]
     members = []
-    for theirs, ours in (("1F1B", "1f1b"), ("Interleaved1F1B", "interleaved,chunks2"), ("ZBVZeroBubble", "zbv,chunks2")):
+    for theirs, ours in (("1F1B", "1f1b"), ("Interleaved1F1B", "interleaved,vpp2"), ("ZBVZeroBubble", "zbv,vpp2")):
         members.append((f"lockstep {theirs}", lockstep(size, dtype, 1, 2, f"pp2,dp1,zero0,{ours}", micro_batch=half,
                                                        microbatches=8)))
         members.append((theirs, run.case(f"pp-{theirs}", size, dtype, 1, 2, extra=extra)))

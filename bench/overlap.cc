@@ -65,7 +65,7 @@ class Bench {
         program_(zero3_program()),
         mesh_(*mesh::Mesh::create({.dp = kRanks})),
         groups_(world, "", mesh_, false, Deadline::after(Seconds{60})),
-        lone_(*groups_.of(program::Reach::kShard)[0]),
+        lone_(*groups_.of(program::CommGroup::kShard)[0]),
         elements_(mib * 1024 * 1024 / 4) {}
 
   // Of gathers that have nothing beside them, one after another as in the step.

@@ -42,9 +42,10 @@ class Bench {
 
   std::vector<Row> run() const {
     std::vector<Row> rows;
-    std::printf("%d coordinates, %d microbatches, F = I = W = %.0f ms on a whole coordinate\n\n",
-                coords_, microbatches_, 1e3 * forward_.value);
-    std::printf("schedule        chunks  simulated   measured    error\n");
+    std::printf(
+        "%d pipeline ranks, %d microbatches, F = I = W = %.0f ms on a whole pipeline rank\n\n",
+        coords_, microbatches_, 1e3 * forward_.value);
+    std::printf("schedule           vpp  simulated   measured    error\n");
     for (const pipeline::CatalogRow& known : pipeline::catalog())
       for (const int chunks : {1, 2, 4}) {
         const auto timetable = known.build({coords_, chunks, microbatches_});
@@ -90,7 +91,7 @@ class Bench {
           program, coord, 0, [](const program::Value&) { return std::int64_t{16}; }, length);
       exec::Executor executor(program, coord, groups, workspace, {Seconds{600}});
       for (std::size_t step = 0; step < begins.size(); ++step) {
-        groups.of(program::Reach::kPipeline)[0]->barrier(deadline).wait();
+        groups.of(program::CommGroup::kPipeline)[0]->barrier(deadline).wait();
         const SteadyPoint begin = std::chrono::steady_clock::now();
         executor.run();
         const std::lock_guard lock(mutex);
@@ -133,7 +134,7 @@ bool summarize(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.name != "zbv" && row.name != "zb-h1" && row.name != "interleaved-zb") continue;
     const double share = (base->measured - row.measured) / (base->simulated - row.simulated);
-    std::printf("%s, %d chunks: %.0f %% of the predicted gain over 1f1b (at least 80)\n",
+    std::printf("%s, %d virtual stages: %.0f %% of the predicted gain over 1f1b (at least 80)\n",
                 row.name.c_str(), row.chunks, 100 * share);
     gains = gains && share >= 0.8;
   }

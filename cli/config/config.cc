@@ -27,12 +27,12 @@ Json to_json(const spec::Spec& spec) {
                                                 {"dp_shard", d.dp_shard.value_or(d.dp)},
                                                 {"ep", d.ep},
                                                 {"etp", d.etp},
-                                                {"context", to_text(spec.layout.context)},
+                                                {"cp_comm_type", to_text(spec.layout.context)},
                                                 {"sp", spec.layout.sp},
                                                 {"zero", spec.layout.zero},
                                                 {"order", to_text(spec.layout.order)},
                                                 {"schedule", spec.layout.schedule},
-                                                {"chunks", spec.layout.chunks},
+                                                {"vpp", spec.layout.chunks},
                                                 {"reduce", spec::name_of(spec.layout.reduce)},
                                                 {"recompute", to_text(spec.layout.recompute)}})},
                        {"microbatches", spec.num_microbatches()}});
@@ -43,7 +43,7 @@ Result<ExitCode> run_check(const Args& args, Output& output) {
   const auto spec = load_spec(args, report);
   if (!spec) return fail(output, report, subject_of(args));
   if (output.json)
-    return print_json(output, Json::object({{"schema", "lockstep.config.check/1"},
+    return print_json(output, Json::object({{"schema", "lockstep.config.check/2"},
                                             {"file", args.text("FILE")},
                                             {"ok", true},
                                             {"warnings", *report.json("").find("diagnostics")},

@@ -38,9 +38,9 @@ Error conflict(const std::string& message, const std::string& help) {
 }
 
 // What was done, as rows of a label and a text, and as JSON.
-class Told {
+class Summary {
  public:
-  explicit Told(std::string direction)
+  explicit Summary(std::string direction)
       : json_(Json::object({{"schema", "lockstep.convert/1"}, {"to", std::move(direction)}})) {}
 
   void row(const char* label, const std::string& text) { rows_.push_back({label, text}); }
@@ -59,12 +59,12 @@ class Told {
 };
 
 void tell_model(const ModelConfig& model, const std::string& type, std::int64_t parameters,
-                Told& told) {
-  told.row("model", join_parts(model.name, ": ", type, ", ", with_commas(parameters), " parameters",
-                               model.tied ? ", head tied to the embedding" : ""));
-  told.set("model", model.name);
-  told.set("model_type", type);
-  told.set("parameters", parameters);
+                Summary& summary) {
+  summary.row("model", join_parts(model.name, ": ", type, ", ", with_commas(parameters),
+                                  " parameters", model.tied ? ", head tied to the embedding" : ""));
+  summary.set("model", model.name);
+  summary.set("model_type", type);
+  summary.set("parameters", parameters);
 }
 
 // A list short enough for a row.
@@ -82,29 +82,31 @@ Result<ExitCode> import(const std::string& from, const std::string& to, Output& 
   if (!directory) return fail(output, report, from);
   const hf::Imported done =
       LS_TRY(hf::write_checkpoint(*directory, files::real_disk(), to, LOCKSTEP_VERSION));
-  Told told("checkpoint");
-  tell_model(directory->config.model, directory->model_type, count(directory->model).total, told);
-  told.row("read", join_parts(counted(std::ssize(directory->weights.all()), "tensor"), " from ",
-                              counted(directory->weights.num_files(), "file"), " of ", from));
-  told.row("written", join_parts(done.checkpoint, ": ", counted(done.tensors, "parameter tensor"),
-                                 ", ", to_text(done.bytes)));
-  told.row("", done.model_file);
+  Summary summary("checkpoint");
+  tell_model(directory->config.model, directory->model_type, count(directory->model).total,
+             summary);
+  summary.row("read", join_parts(counted(std::ssize(directory->weights.all()), "tensor"), " from ",
+                                 counted(directory->weights.num_files(), "file"), " of ", from));
+  summary.row("written",
+              join_parts(done.checkpoint, ": ", counted(done.tensors, "parameter tensor"), ", ",
+                         to_text(done.bytes)));
+  summary.row("", done.model_file);
   Json notes = Json::array();
   const auto note = [&](const std::string& text) {
-    told.row("note", text);
+    summary.row("note", text);
     notes.push(text);
   };
   for (const std::string& text : directory->config.notes) note(text);
   if (const auto& passed = directory->params.passed_over(); !passed.empty())
     note("no parameters, so left out: " + some_of(passed));
-  told.set("checkpoint", done.checkpoint);
-  told.set("model_file", done.model_file);
-  told.set("tensors", done.tensors);
-  told.set("bytes", done.bytes.value);
-  told.set("notes", std::move(notes));
-  return told.print(output,
-                    join_parts("To train it:\n\n  lockstep train run.toml --set model.name=",
-                               done.model_file, " --weights ", to));
+  summary.set("checkpoint", done.checkpoint);
+  summary.set("model_file", done.model_file);
+  summary.set("tensors", done.tensors);
+  summary.set("bytes", done.bytes.value);
+  summary.set("notes", std::move(notes));
+  return summary.print(output,
+                       join_parts("To train it:\n\n  lockstep train run.toml --set model.name=",
+                                  done.model_file, " --weights ", to));
 }
 
 // As narrow as loses nothing, unless asked for.
@@ -134,30 +136,31 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
   const auto done = LS_TRY(hf::write_directory(
       described, config, source, files::real_disk(), to,
       {stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000}, tokenizer.paths}));
-  Told told("huggingface");
-  tell_model(model, config.find("model_type")->as_text(), done.parameters, told);
-  told.row("read", join_parts(path, ", after step ", with_commas(source.manifest().step)));
-  told.row("written", join_parts(to, ": config.json, ", counted(done.tensors, "tensor"), " in ",
-                                 counted(done.files, "file"), ", ", to_text(stored), ", ",
-                                 to_text(done.bytes)));
+  Summary summary("huggingface");
+  tell_model(model, config.find("model_type")->as_text(), done.parameters, summary);
+  summary.row("read", join_parts(path, ", after step ", with_commas(source.manifest().step)));
+  summary.row("written", join_parts(to, ": config.json, ", counted(done.tensors, "tensor"), " in ",
+                                    counted(done.files, "file"), ", ", to_text(stored), ", ",
+                                    to_text(done.bytes)));
   if (!tokenizer.paths.empty())
-    told.row("", join_parts(counted(std::ssize(tokenizer.paths), "file"), " of the tokenizer in ",
-                            args.text("tokenizer")));
+    summary.row("", join_parts(counted(std::ssize(tokenizer.paths), "file"),
+                               " of the tokenizer in ", args.text("tokenizer")));
   else
-    told.row("note", "it has no tokenizer; --tokenizer DIR copies one");
+    summary.row("note", "it has no tokenizer; --tokenizer DIR copies one");
   const bool rounds = size_of(stored) < size_of(source.type());
   if (rounds)
-    told.row("note", join_parts("weights were rounded from ", to_text(source.type()), " to ",
-                                to_text(stored)));
-  told.set("checkpoint", path);
-  told.set("step", source.manifest().step);
-  told.set("directory", to);
-  told.set("dtype", to_text(stored));
-  told.set("rounded", rounds);
-  told.set("tensors", done.tensors);
-  told.set("files", done.files);
-  told.set("bytes", done.bytes.value);
-  return told.print(output, "In Python:\n\n  AutoModelForCausalLM.from_pretrained(\"" + to + "\")");
+    summary.row("note", join_parts("weights were rounded from ", to_text(source.type()), " to ",
+                                   to_text(stored)));
+  summary.set("checkpoint", path);
+  summary.set("step", source.manifest().step);
+  summary.set("directory", to);
+  summary.set("dtype", to_text(stored));
+  summary.set("rounded", rounds);
+  summary.set("tensors", done.tensors);
+  summary.set("files", done.files);
+  summary.set("bytes", done.bytes.value);
+  return summary.print(output,
+                       "In Python:\n\n  AutoModelForCausalLM.from_pretrained(\"" + to + "\")");
 }
 
 Result<ExitCode> run_convert(const Args& args, Output& output) {

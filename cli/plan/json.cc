@@ -43,9 +43,9 @@ Json layout_json(const spec::Layout& l) {
   Json json = Json::object({{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}});
   if (d.dp_shard) json.set("dp_shard", *d.dp_shard);
   json.set("ep", d.ep).set("etp", d.etp);
-  if (d.cp > 1) json.set("context", to_text(l.context));
+  if (d.cp > 1) json.set("cp_comm_type", to_text(l.context));
   json.set("sp", l.sp).set("zero", l.zero);
-  json.set("order", to_text(l.order)).set("schedule", l.schedule).set("chunks", l.chunks);
+  json.set("order", to_text(l.order)).set("schedule", l.schedule).set("vpp", l.chunks);
   if (!l.layers.empty()) json.set("layers", spec::layers_text(l.layers));
   json.set("reduce", spec::name_of(l.reduce)).set("recompute", to_text(l.recompute));
   return json;
@@ -134,7 +134,7 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
   const std::string dtype =
       request.calibrated ? std::string(to_text(request.dtype)) : args.text("dtype");
   Json json = Json::object(
-      {{"schema", "lockstep.plan/1"},
+      {{"schema", "lockstep.plan/2"},
        {"model", request.model.name},
        {"cluster", request.cluster.name},
        {"dtype", dtype},

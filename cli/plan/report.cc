@@ -77,7 +77,7 @@ PlanColumns columns(std::int64_t devices) {
       {"etp", 'r', degree(&PriceRequest::etp), 0, "1"},
       {"zero", 'r', [](const PlanRow& row) { return zero_text(request_in(row)); }},
       {"schedule", 'l', [](const PlanRow& row) { return schedule_text(request_in(row)); }, 0, "-"},
-      {"batch", 'r',
+      {"mbs x m", 'r',
        [](const PlanRow& row) {
          return strf("%.0fx%.0f", request_in(row).microbatch, request_in(row).microbatches());
        },
@@ -165,7 +165,7 @@ class PlanReport {
     const double compute = time.forward + time.backward + time.head;
     std::string text = to_text(Seconds{row.seconds()}) + (f.simulated ? " simulated" : "") + ":";
     std::vector<std::pair<const char*, double>> parts = {
-        {"compute", compute}, {"recompute", time.recompute}, {"bubble and hops", f.bubble},
+        {"compute", compute}, {"recompute", time.recompute}, {"bubble and P2P", f.bubble},
         {"tp", time.tensor},  {"cp", time.context},          {"ep", time.expert},
         {"dp", time.data},    {"optimizer", time.optimizer}, {"slowest device", time.spread}};
     for (const auto& [name, seconds] : parts)
@@ -283,7 +283,7 @@ std::string short_name(const planner::Finalist& finalist) {
   const cost::PriceRequest& r = finalist.priced.request;
   std::string text = degrees_name(r);
   if (r.pp > 1) text += " " + schedule_text(r);
-  if (r.cp > 1) text += join_parts(" context=", to_text(r.context));
+  if (r.cp > 1) text += join_parts(" cp_comm_type=", to_text(r.context));
   const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
   return recompute == "none" ? text : text + " recompute=" + recompute;
 }

@@ -278,9 +278,8 @@ class PlanReader {
         continue;
       }
       if (key == "schedule") word = word.substr(is + 1);
-      if (key == "vpp") word = "chunks" + word.substr(is + 1);
-      if (is != std::string::npos && key != "context" && key != "recompute" && key != "order" &&
-          key != "layers" && key != "schedule" && key != "vpp")
+      if (is != std::string::npos && key != "cp_comm_type" && key != "recompute" &&
+          key != "order" && key != "layers" && key != "schedule")
         word.erase(is, 1);
       has_dp = has_dp || word.starts_with("dp");
       words += word + " ";
@@ -290,13 +289,13 @@ class PlanReader {
     own.layout = *std::move(layout);
     if (!has_dp && !fill_data(own.layout.degrees)) return;
     // A whole name, as `plan` prints it, leaves nothing open.
-    const bool is_open = !request_.calibrated &&
-                         !((says(words, "step ") || says(words, "mb ")) && own.layout.microbatches);
+    const bool is_whole = has_dp && says(words, "zero") && own.layout.microbatches &&
+                          (own.layout.degrees.pp == 1 || says(words, own.layout.schedule + " "));
+    const bool is_open = !request_.calibrated && !is_whole;
     const bool has_stages = own.layout.degrees.pp == 1 || !own.layout.layers.empty() ||
                             !own.layout.recompute.blocks.empty();
     const int needed = pipeline::find(own.layout.schedule)->chunks;
-    if (is_open && !has_stages && !says(words, "chunks"))
-      own.layout.chunks = needed > 0 ? needed : 2;
+    if (is_open && !has_stages && !says(words, "vpp")) own.layout.chunks = needed > 0 ? needed : 2;
     request_.own = std::move(own);
     request_.only_own = true;
     check_own();
@@ -321,8 +320,8 @@ class PlanReader {
       else
         open.emplace_back(setting);
     };
-    take("chunks", has_stages || has("chunks"), given.chunks, r.chunks);
-    take("context", r.cp == 1 || has("context"), given.context, r.context);
+    take("vpp", has_stages || has("vpp"), given.chunks, r.chunks);
+    take("cp_comm_type", r.cp == 1 || has("cp_comm_type"), given.context, r.context);
     take("microbatch", layout.microbatches || names_microbatch_, given.microbatch, r.microbatch);
     take("order", r.pp == 1 || has("order"), given.placement, r.placement);
     const cost::Keep rest = r.keep == cost::Keep::kInput ? r.default_keep() : r.keep;
@@ -335,8 +334,8 @@ class PlanReader {
     const auto found = planner::seek_one(asked);
     if (!found)
       return refuse(Code::kNothingDivides,
-                    join_parts("no number of chunks or microbatches suits ", layout.schedule,
-                               " with pp = ", layout.degrees.pp),
+                    join_parts("no number of virtual stages or microbatches suits ",
+                               layout.schedule, " with pp = ", layout.degrees.pp),
                     "say another schedule, or leave it out");
     layout = planner::layout_of(*found);
     microbatch = static_cast<std::int64_t>(found->priced.request.microbatch);

@@ -98,8 +98,8 @@ class SimulateReader {
       if (!candidate.order) continue;
       const pipeline::Shape& shape = candidate.order->shape();
       if (shape.coords == request_.coords && shape.microbatches == request_.microbatches) continue;
-      conflict(join_parts(candidate.name, " is for ", counted(shape.coords, "coordinate"), " and ",
-                          counted(shape.microbatches, "microbatch"), ", asked for are ",
+      conflict(join_parts(candidate.name, " is for ", counted(shape.coords, "pipeline rank"),
+                          " and ", counted(shape.microbatches, "microbatch"), ", asked for are ",
                           request_.coords, " and ", request_.microbatches),
                args_.has("FILE")
                    ? join_parts("choose a run of that shape, with --set layout.pp=", shape.coords)
@@ -192,7 +192,7 @@ class SimulateReader {
       if (!read_order(text, candidate)) return;
     } else if (text == "auto") {
       candidate.kind = Kind::kAuto;
-      if (args_.has("chunks")) candidate.chunks = number("chunks", 1);
+      if (args_.has("vpp")) candidate.chunks = number("vpp", 1);
     } else if (!find_row(text, candidate)) {
       return;
     }
@@ -200,9 +200,9 @@ class SimulateReader {
   }
 
   bool read_order(const std::string& name, ScheduleCandidate& candidate) {
-    if (args_.has("chunks") && !request_.compares)
-      conflict(join_parts("--chunks ", args_.text("chunks"), " is said by ", name, " already"),
-               "leave --chunks out");
+    if (args_.has("vpp") && !request_.compares)
+      conflict(join_parts("--vpp ", args_.text("vpp"), " is said by ", name, " already"),
+               "leave --vpp out");
     const Result<std::string> text = read_text(name);
     if (!text.ok()) return report_.add(text.error()), false;
     Result<pipeline::Schedule> order = pipeline::from_csv(*text);
@@ -233,7 +233,7 @@ class SimulateReader {
     if (colon == std::string::npos) return true;
     const auto chunks = number_in<int>(text.substr(colon + 1));
     if (!chunks || *chunks < 1 || *chunks > kMostCount) {
-      refuse(join_parts("`", text, "` has no number of chunks behind the colon"),
+      refuse(join_parts("`", text, "` has no number of virtual stages behind the colon"),
              join_parts("write ", name, ":", kUsualChunks));
       return false;
     }
@@ -243,7 +243,7 @@ class SimulateReader {
 
   // What was asked for, else what the run or the schedule itself says.
   int chunks_of(const pipeline::CatalogRow& row) const {
-    if (args_.has("chunks")) return number("chunks", 1);
+    if (args_.has("vpp")) return number("vpp", 1);
     if (request_.spec && request_.spec->layout.schedule == row.name)
       return request_.spec->layout.chunks;
     return row.chunks > 0 ? row.chunks : kUsualChunks;
@@ -260,11 +260,11 @@ class SimulateReader {
     std::vector<std::string> names;
     for (const pipeline::CatalogRow& row : pipeline::catalog())
       if (row.build_grouped != nullptr) names.emplace_back(row.name);
-    conflict(join_parts("--group ", *request_.group,
-                        " is the number of microbatches that go "
-                        "through a chunk together, but `",
-                        request_.candidates.front().name, "` has no groups"),
-             "schedules with groups are " + config::listed(names));
+    conflict(
+        join_parts("--group ", *request_.group,
+                   " is the number of microbatches that go through a virtual stage together, but `",
+                   request_.candidates.front().name, "` has no groups"),
+        "schedules with groups are " + config::listed(names));
   }
 
   void read_memory() {

@@ -131,7 +131,7 @@ class Report {
   }
 
   std::string shape_text() const {
-    return counted(request_.coords, "coordinate") + ", " +
+    return counted(request_.coords, "pipeline rank") + ", " +
            counted(request_.microbatches, "microbatch");
   }
 
@@ -150,11 +150,11 @@ class Report {
     const StepCosts costs = timing_.costs();
     std::string text =
         strf("F %.4g, I %.4g, W %.4g", costs.forward, costs.input_grad, costs.weight_grad);
-    text += request_.spec ? " for a microbatch on a mean coordinate"
-                          : " for a microbatch on a whole coordinate";
+    text += request_.spec ? " for a microbatch on a mean pipeline rank"
+                          : " for a microbatch on a whole pipeline rank";
     if (request_.spec)
       text += request_.has_costs ? ", dealt to its units by FLOPs" : ", in proportion to FLOPs";
-    text += "; a hop " + number_text(costs.hop);
+    text += "; P2P " + number_text(costs.hop);
     if (request_.is_lowered() && request_.zero() > 0)
       text += ", gathering its parameters " + number_text(costs.gather);
     if (request_.is_lowered()) text += ", reducing its gradients " + number_text(costs.reduce);
@@ -171,7 +171,7 @@ class Report {
   // What the drawing does not say.
   std::string memory_text(const Timed& timed) const {
     std::string text = join_parts("activations of ", microbatches_text(timed.max_peak()),
-                                  " on coordinate ", timed.peak_coord());
+                                  " on pipeline rank ", timed.peak_coord());
     if (request_.recomputes()) text += ", besides the inputs of blocks";
     return request_.spec && timed.peak_bytes.empty() ? text + "; bytes are " + timing_.no_bytes()
                                                      : text;
@@ -195,7 +195,7 @@ class Report {
     row("times", times_text());
     if (timed.bubble_without_barrier != timed.bubble)
       row("bubble", time_text(timed.bubble_without_barrier) +
-                        " when the next step need not wait for all coordinates");
+                        " when the next step need not wait for all pipeline ranks");
     if (!timed.origin.empty()) row("found", found_text(timed));
     if (request_.is_lowered()) row("memory", memory_text(timed));
     if (is_named && !timed.is_run) row("runs", "no: refilled, it can be simulated only");
@@ -224,9 +224,8 @@ class Report {
   void print_rows() const {
     std::vector<Column<Timed>> columns = {
         {"schedule", 'l', [](const Timed& t) { return t.name; }},
-        {"chunks", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); },
-         2},
-        {"makespan", 'r', [this](const Timed& t) { return time_text(t.makespan); }},
+        {"vpp", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); }, 2},
+        {"step time", 'r', [this](const Timed& t) { return time_text(t.makespan); }},
         {"bubble", 'r', [this](const Timed& t) { return time_text(t.bubble); }},
         {"idle", 'r', [](const Timed& t) { return percent(t.idle_share); }, 5},
         {"peak", 'r', [](const Timed& t) { return number_text(t.max_peak()); }},
@@ -254,7 +253,7 @@ class Report {
     for (const Refused& one : result_.refused)
       refused.push(Json::object({{"schedule", one.name}, {"reason", one.error.message}}));
     return Json::object(
-        {{"schema", "lockstep.simulate/1"},
+        {{"schema", "lockstep.simulate/2"},
          {"pp", request_.coords},
          {"microbatches", request_.microbatches},
          {"costs", Json::object({{"forward", costs.forward},
@@ -278,8 +277,8 @@ class Report {
 
   Json json_of(const Timed& timed) const {
     Json json = Json::object({{"schedule", timed.name},
-                              {"chunks", timed.schedule.shape().chunks},
-                              {"makespan", timed.makespan.value},
+                              {"vpp", timed.schedule.shape().chunks},
+                              {"step_time", timed.makespan.value},
                               {"work", timed.work.value},
                               {"bubble", timed.bubble.value},
                               {"bubble_share", bubble_share(timed)},
@@ -324,23 +323,23 @@ Result<void> write_files(const SimulateRequest& request, SimulateResult& result)
 ExitCode over_the_cap(const SimulateRequest& request, const Timing& timing, const Timed& timed,
                       Output& output) {
   const auto nearest = timing.fastest_that_fits();
-  fail(output,
-       Error{Code::kConflict,
-             join_parts("schedule `", timed.name, "` holds activations of ",
-                        microbatches_text(timed.max_peak()), " on coordinate ", timed.peak_coord(),
-                        ", --memory-cap allows ", number_text(*request.memory_cap)),
-             nearest ? join_parts("the fastest that fits: --schedule ", nearest->name,
-                                  ", which holds ", number_text(nearest->max_peak()), " and takes ",
-                                  number_text(nearest->makespan.value))
-                     : "no known schedule of this shape holds so little"});
+  fail(output, Error{Code::kConflict,
+                     join_parts("schedule `", timed.name, "` holds activations of ",
+                                microbatches_text(timed.max_peak()), " on pipeline rank ",
+                                timed.peak_coord(), ", --memory-cap allows ",
+                                number_text(*request.memory_cap)),
+                     nearest ? join_parts("the fastest that fits: --schedule ", nearest->name,
+                                          ", which holds ", number_text(nearest->max_peak()),
+                                          " and takes ", number_text(nearest->makespan.value))
+                             : "no known schedule of this shape holds so little"});
   return ExitCode::kCheckFailed;
 }
 
 // One number of chunks seldom suits all that are compared.
 Error with_help(Error error, const Args& args) {
-  if (args.has("compare") && args.has("chunks"))
-    error.help = join_parts("leave --chunks out, and give them one by one, as interleaved:",
-                            args.text("chunks"));
+  if (args.has("compare") && args.has("vpp"))
+    error.help =
+        join_parts("leave --vpp out, and give them one by one, as interleaved:", args.text("vpp"));
   return error;
 }
 
@@ -377,23 +376,24 @@ Option time(const char* name, const char* help) {
 }
 
 std::vector<Option> schedules() {
-  return {text("schedule", "NAME",
-               "A schedule of docs/schedules.md, `auto` to search for the fastest under "
-               "--memory-cap, or a file.csv in PyTorch's form. NAME:N is NAME with N chunks "
-               "[default: that of FILE, else 1f1b]"),
-          text("compare", "NAMES",
-               "One table of several, as 1f1b,interleaved:4,zbv; `all` for every schedule that "
-               "takes the shape"),
-          count("pp", "Pipeline coordinates [default: 4]"),
-          count("chunks",
-                "Stages per coordinate [default: what the schedule needs; 2 when it takes any]"),
-          count("microbatches", "Microbatches of a step [default: 2 x pp]"),
-          count("group", "Microbatches that go through a chunk together [default: pp]"),
-          real("memory-cap", "N",
-               "Most activations a coordinate may hold, in those of one microbatch; exit code 1 "
-               "when the schedule holds more [default: none; for `auto`, what 1f1b holds]")
-              .between(1, kMostCount),
-          flag("refill", "Move weight gradients to where a coordinate would stand idle")};
+  return {
+      text("schedule", "NAME",
+           "A schedule of docs/schedules.md, `auto` to search for the fastest under "
+           "--memory-cap, or a file.csv in PyTorch's form. NAME:N is NAME with N virtual stages "
+           "[default: that of FILE, else 1f1b]"),
+      text("compare", "NAMES",
+           "One table of several, as 1f1b,interleaved:4,zbv; `all` for every schedule that "
+           "takes the shape"),
+      count("pp", "Pipeline ranks [default: 4]"),
+      count("vpp",
+            "Stages per pipeline rank [default: what the schedule needs; 2 when it takes any]"),
+      count("microbatches", "Microbatches of a step [default: 2 x pp]"),
+      count("group", "Microbatches that go through a virtual stage together [default: pp]"),
+      real("memory-cap", "N",
+           "Most activations a pipeline rank may hold, in those of one microbatch; exit code 1 "
+           "when the schedule holds more [default: none; for `auto`, what 1f1b holds]")
+          .between(1, kMostCount),
+      flag("refill", "Move weight gradients to where a pipeline rank would stand idle")};
 }
 
 std::vector<Option> whole_step() {
@@ -404,11 +404,11 @@ std::vector<Option> whole_step() {
 
 std::vector<Option> times() {
   return {text("costs", "F,I,W",
-               "Of one microbatch on a whole coordinate: forward pass, gradient of the input, "
+               "Of one microbatch on a whole pipeline rank: forward pass, gradient of the input, "
                "gradients of the weights [default: 1,1,1; with FILE in proportion to its FLOPs]"),
-          time("p2p", "One tensor to the next coordinate [default: 0]"),
-          time("gather", "With ZeRO 1 to 3: all parameters of a coordinate [default: 0]"),
-          time("reduce", "With --zero or FILE: all gradients of a coordinate [default: 0]")};
+          time("p2p", "One tensor to the next pipeline rank [default: 0]"),
+          time("gather", "With ZeRO 1 to 3: all parameters of a pipeline rank [default: 0]"),
+          time("reduce", "With --zero or FILE: all gradients of a pipeline rank [default: 0]")};
 }
 
 std::vector<Option> measured_times() {
@@ -436,31 +436,32 @@ std::vector<Option> simulate_options() {
 }  // namespace
 
 Verb simulate_verb() {
-  return {.name = "simulate",
-          .summary = "Time pipeline schedules, compare and draw them",
-          .description =
-              "Runs one step of a pipeline on a virtual clock and shows who computes what when, "
-              "how long the step takes, how much of that is bubble (time in which the busiest "
-              "coordinate stands idle) and how many activations are held. Stages are timed whole, "
-              "and a tensor arrives a hop after it was made. With --zero, --recompute or a run "
-              "file the whole step is timed op by op, with its transfers, gathers and reductions. "
-              "Communication takes no time unless told. docs/schedules.md describes the schedules.",
-          .examples = {{"lockstep simulate --schedule zbv", "draw a schedule"},
-                       {"lockstep simulate --pp 8 --microbatches 32 --compare all --p2p 0.05",
-                        "one table of all"},
-                       {"lockstep simulate --pp 8 --schedule auto --memory-cap 6",
-                        "search for the fastest that holds six microbatches"},
-                       {"lockstep simulate --zero 3 --gather 0.5 --reduce 1 --svg step.svg",
-                        "a whole step with its collectives, as a picture"},
-                       {"lockstep simulate run.toml --schedule interleaved:4 --trace step.json",
-                        "a run, for Perfetto"},
-                       {"lockstep simulate run.toml --calibration cal.json --against run.timeline",
-                        "in seconds, and what a measured run says to that"}},
-          .options = simulate_options(),
-          .positionals = {{.name = "FILE",
-                           .help = "Run file, in TOML or JSON: gives model, layout and batch",
-                           .required = false}},
-          .run = run_simulate};
+  return {
+      .name = "simulate",
+      .summary = "Time pipeline schedules, compare and draw them",
+      .description =
+          "Runs one step of a pipeline on a virtual clock and shows who computes what when, how "
+          "long the step takes, how much of that is bubble (time in which the busiest pipeline "
+          "rank stands idle) and how many activations are held. Stages are timed whole, and a "
+          "tensor arrives one P2P transfer after it was made. With --zero, --recompute or a run "
+          "file the whole step is timed op by op, with its transfers, gathers and reductions. "
+          "Communication takes no time unless told. docs/schedules.md describes the schedules.",
+      .examples = {{"lockstep simulate --schedule zbv", "draw a schedule"},
+                   {"lockstep simulate --pp 8 --microbatches 32 --compare all --p2p 0.05",
+                    "one table of all"},
+                   {"lockstep simulate --pp 8 --schedule auto --memory-cap 6",
+                    "search for the fastest that holds six microbatches"},
+                   {"lockstep simulate --zero 3 --gather 0.5 --reduce 1 --svg step.svg",
+                    "a whole step with its collectives, as a picture"},
+                   {"lockstep simulate run.toml --schedule interleaved:4 --trace step.json",
+                    "a run, for Perfetto"},
+                   {"lockstep simulate run.toml --calibration cal.json --against run.timeline",
+                    "in seconds, and what a measured run says to that"}},
+      .options = simulate_options(),
+      .positionals = {{.name = "FILE",
+                       .help = "Run file, in TOML or JSON: gives model, layout and batch",
+                       .required = false}},
+      .run = run_simulate};
 }
 
 }  // namespace lockstep::cli

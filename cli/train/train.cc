@@ -57,7 +57,7 @@ Verb train_verb() {
               "Ranks are threads of this process, or with --processes one process each. Started by "
               "torchrun or another launcher (RANK is set) it is one rank of that job. Ctrl-C, "
               "SIGTERM, SIGHUP and SIGUSR1 end training after the running step, saved where --save "
-              "says, with exit code 143; a second Ctrl-C or SIGTERM ends it at once. A run goes on "
+              "says, with exit code 143; a second Ctrl-C or SIGTERM ends it at once. A run resumes "
               "from its checkpoints in any layout.",
           .examples = {{"lockstep train examples/tiny.toml --mock-data",
                         "a small model on made-up text"},
@@ -66,7 +66,7 @@ Verb train_verb() {
                        {"lockstep train run.toml --save out --resume --set layout.dp=4",
                         "the same run, from its newest checkpoint on, over four threads"},
                        {"lockstep train run.toml --save out --resume=auto",
-                        "for a job that is requeued: begins, or goes on"},
+                        "for a job that is requeued: starts, or resumes"},
                        {"lockstep train run.toml --plan plan.json --save out",
                         "divided as `lockstep plan run.toml --out plan.json` found best"},
                        {"lockstep train run.toml --mock-data --trace run.json",

@@ -139,9 +139,10 @@ std::string headline(const Scores& scores) {
   text += "| memory, calibration " + cells(scores.memory[0]) + "|\n";
   text += "| step time, held out but excluded " + cells(scores.excluded_time) + "|\n\n";
   text += strf("Better than the baseline on %d of %d held-out sources. ", wins.better, wins.all);
-  text += strf("Out of memory: %d of %d verdicts right (%d foreseen, %d missed, %d false alarms). ",
-               scores.oom.right, scores.oom.total, scores.oom.hits, scores.oom.misses,
-               scores.oom.false_alarms);
+  text +=
+      strf("Out of memory: %d of %d verdicts right (%d predicted, %d missed, %d false alarms). ",
+           scores.oom.right, scores.oom.total, scores.oom.hits, scores.oom.misses,
+           scores.oom.false_alarms);
   text += strf(
       "The first choice lies within 5 %% of the best listed layout in %d of %d held-out sweeps and "
       "%d of "
@@ -223,7 +224,7 @@ Json to_json(const Scores& scores) {
     if (!row.not_priced.empty())
       unpriced.push(Json::object({{"id", row.run->text("id")}, {"reason", row.not_priced}}));
   return Json::object(
-      {{"schema", "lockstep.backtest/1"},
+      {{"schema", "lockstep.backtest/2"},
        {"error", "ln(predicted / measured); median and p90 of its size, as fractions"},
        {"rows", static_cast<std::int64_t>(scores.runs.size())},
        {"heldout", split_json(scores, 1)},
@@ -231,7 +232,7 @@ Json to_json(const Scores& scores) {
        {"excluded_heldout_step_time", to_json(scores.excluded_time)},
        {"oom", Json::object({{"right", scores.oom.right},
                              {"total", scores.oom.total},
-                             {"foreseen", scores.oom.hits},
+                             {"predicted", scores.oom.hits},
                              {"missed", scores.oom.misses},
                              {"false_alarms", scores.oom.false_alarms},
                              {"fitting", scores.oom.passes}})},

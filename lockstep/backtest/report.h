@@ -8,7 +8,7 @@
 
 namespace lockstep::backtest {
 
-// "lockstep.backtest/1". Errors are fractions: 0.08 is 8 %. `heldout.step_time.median`, `.p90`, `.rows`,
+// "lockstep.backtest/2". Errors are fractions: 0.08 is 8 %. `heldout.step_time.median`, `.p90`, `.rows`,
 // `heldout.memory.median`, `oom.right`, `oom.total`; the same under `calibration`, and per source.
 Json to_json(const Scores& scores);
 

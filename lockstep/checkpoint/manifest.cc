@@ -22,7 +22,7 @@ std::string box_text(const Box& box) {
   return files::shape_text(box.begin) + " to " + files::shape_text(end);
 }
 
-bool meet(const Box& a, const Box& b) {
+bool overlap(const Box& a, const Box& b) {
   for (std::size_t dim = 0; dim < a.begin.size(); ++dim)
     if (a.begin[dim] >= b.begin[dim] + b.extent[dim] ||
         b.begin[dim] >= a.begin[dim] + a.extent[dim])
@@ -53,7 +53,7 @@ std::optional<std::string> trouble_in(const TensorRecord& tensor) {
   for (auto a = boxes.begin(); a != boxes.end(); ++a) {
     volume += a->first.volume();
     for (auto b = std::next(a); b != boxes.end(); ++b)
-      if (meet(a->first, b->first))
+      if (overlap(a->first, b->first))
         return join_parts("boxes ", box_text(a->first), " and ", box_text(b->first), " overlap");
     if (auto trouble = trouble_in_box(a->first, a->second)) return trouble;
   }

@@ -18,7 +18,7 @@ Seconds OpTimes::time(const program::Op& op) const {
     case OpKind::kWeightGrad:
       return unit.weight_grad;
     case OpKind::kGather:
-    case OpKind::kPublish:
+    case OpKind::kAllGatherUpdated:
       return unit.gather;
     case OpKind::kReduce:
       return unit.reduce;

@@ -6,9 +6,9 @@
 namespace lockstep::cost {
 
 using mesh::Axis;
+using program::CommGroup;
 using program::Op;
 using program::OpKind;
-using program::Reach;
 
 namespace {
 
@@ -33,7 +33,7 @@ OpMessages::OpMessages(const program::Program& program, const model::Model& mode
       shard_(mesh.coord(rank, mesh::kDenseShard).value),
       layouts_(model::flat_layouts(model, sizes.unit.tp)) {
   LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ", step_.shape.coords,
-           " coordinates on a mesh of ", mesh.degree(Axis::kPipeline));
+           " pipeline ranks on a mesh of ", mesh.degree(Axis::kPipeline));
   LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
            " shards on a mesh of ", mesh.degree(mesh::kDenseShard));
   LS_CHECK(
@@ -45,7 +45,7 @@ std::vector<Message> OpMessages::of(const Op& op) const {
   const std::int64_t grad_width = sizes_.unit.wide();
   const auto pieces = [&](comm::OpKind kind, std::int64_t piece) {
     std::vector<Message> all;
-    for (const Party& party : parties(op.reach))
+    for (const Party& party : parties(op.group))
       all.push_back({party.axis, party.size, kind, piece * party.size, piece * (party.size - 1)});
     return all;
   };
@@ -55,7 +55,7 @@ std::vector<Message> OpMessages::of(const Op& op) const {
     case OpKind::kNorm:
       return all_reduce(op, norm_words(step_), kWordBytes);
     case OpKind::kGather:
-    case OpKind::kPublish:
+    case OpKind::kAllGatherUpdated:
       return pieces(comm::OpKind::kAllGather, states(op.unit).param_shard);
     case OpKind::kReduce:
       if (step_.zero == 0) return all_reduce(op, states(op.unit).elements, grad_width);
@@ -112,7 +112,7 @@ std::vector<Message> OpMessages::reduce_part(const Op& op, int unit,
 std::vector<Message> OpMessages::all_reduce(const Op& op, std::int64_t elements,
                                             std::int64_t width) const {
   std::vector<Message> all;
-  for (const Party& party : parties(op.reach)) all.push_back(all_reduce(party, elements, width));
+  for (const Party& party : parties(op.group)) all.push_back(all_reduce(party, elements, width));
   return all;
 }
 
@@ -127,28 +127,28 @@ OpMessages::Party OpMessages::along(mesh::AxisSet axes) const {
   return {to_text(axes), mesh_.degree(axes)};
 }
 
-std::vector<OpMessages::Party> OpMessages::parties(Reach reach) const {
-  switch (reach) {
-    case Reach::kNone:
+std::vector<OpMessages::Party> OpMessages::parties(CommGroup group) const {
+  switch (group) {
+    case CommGroup::kNone:
       return {};
-    case Reach::kSelf:
+    case CommGroup::kSelf:
       return {{"self", 1}};
-    case Reach::kShard:
+    case CommGroup::kShard:
       return {along(mesh::kDenseShard)};
-    case Reach::kReplicate:
+    case CommGroup::kReplicate:
       return {along(Axis::kDataReplicate)};
-    case Reach::kData:
+    case CommGroup::kData:
       return {along(mesh::kData)};
-    case Reach::kPipeline:
-    case Reach::kPeer:
+    case CommGroup::kPipeline:
+    case CommGroup::kPeer:
       return {along(Axis::kPipeline)};
-    case Reach::kDataThenPipeline:
+    case CommGroup::kDataThenPipeline:
       return {along(mesh::kData), along(Axis::kPipeline)};
-    case Reach::kTensor:
+    case CommGroup::kTensor:
       return {along(Axis::kTensor)};
-    case Reach::kDataTensorPipeline:
+    case CommGroup::kDataTensorPipeline:
       return {along(mesh::kData), along(Axis::kTensor), along(Axis::kPipeline)};
-    case Reach::kTied:
+    case CommGroup::kTied:
       return {{"tied", 2}};
   }
   return {};

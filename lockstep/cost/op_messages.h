@@ -55,7 +55,7 @@ class OpMessages {
                                    const model::FlatRange& range) const;
   std::vector<Message> transfer(comm::OpKind kind, std::int64_t parts) const;
   Party along(mesh::AxisSet axes) const;
-  std::vector<Party> parties(program::Reach reach) const;
+  std::vector<Party> parties(program::CommGroup group) const;
   const model::FlatLayout& layout(int unit) const;
 
   const program::StepShape& step_;

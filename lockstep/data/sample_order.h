@@ -28,7 +28,7 @@
 
 namespace lockstep::data {
 
-// The text a run learns from: token files, how they are mixed, and which part of them is held out.
+// The text a run learns from: token files, how they are mixed, and which part of them is for validation.
 // Plain data; any thread may read it.
 
 // The parts a corpus is divided into, always in this order.

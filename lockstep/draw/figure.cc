@@ -157,7 +157,7 @@ std::string held_text(const Figure& figure, double held) {
 std::string summary(const Figure& figure) {
   const double share =
       figure.makespan.value > 0 ? 100 * bubble(figure).value / figure.makespan.value : 0;
-  return "makespan " + time_text(figure, figure.makespan) + ", bubble " +
+  return "step time " + time_text(figure, figure.makespan) + ", bubble " +
          time_text(figure, bubble(figure)) + strf(" (%.1f %%)", share) + ", peak " +
          memory_text(figure, peak(figure));
 }
@@ -221,7 +221,7 @@ std::string shown_text(std::size_t count, int most) {
   const std::string ordinal = every == 2   ? "2nd"
                               : every == 3 ? "3rd"
                                            : std::to_string(every) + "th";
-  return "every " + ordinal + " of " + std::to_string(count) + " coordinates, and the last";
+  return "every " + ordinal + " of " + std::to_string(count) + " pipeline ranks, and the last";
 }
 
 int chunks(const Figure& figure) {

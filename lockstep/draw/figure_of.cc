@@ -17,8 +17,8 @@ using program::Op;
 using program::OpKind;
 
 std::string shape_text(const pipeline::Shape& shape) {
-  std::string text = counted(shape.coords, "coordinate") + ", ";
-  if (shape.chunks > 1) text += counted(shape.chunks, "chunk") + ", ";
+  std::string text = counted(shape.coords, "pipeline rank") + ", ";
+  if (shape.chunks > 1) text += counted(shape.chunks, "virtual stage") + ", ";
   return text + counted(shape.microbatches, "microbatch");
 }
 
@@ -57,7 +57,7 @@ Ink ink_of(OpKind kind) {
     case OpKind::kPostRecv:
       return Ink::kTransfer;
     case OpKind::kGather:
-    case OpKind::kPublish:
+    case OpKind::kAllGatherUpdated:
       return Ink::kGather;
     case OpKind::kReduce:
     case OpKind::kReduceAcross:
@@ -116,15 +116,16 @@ class ProgramBands {
       : program_(program), rows_(std::move(rows)) {
     for (const Row& row : rows_)
       for (const program::TimedOp& timed : row.ops)
-        if (const OpKind kind = op_of(row, timed).kind; is_meeting(kind))
-          met_[kind] = std::max(met_[kind], timed.start);
+        if (const OpKind kind = op_of(row, timed).kind; is_blocking_collective(kind))
+          last_arrival_[kind] = std::max(last_arrival_[kind], timed.start);
   }
 
   static std::vector<Row> rows_of(const program::Program& program,
                                   const sim::Simulation& simulation) {
     LS_CHECK(simulation.coords.size() == program.lists.size() &&
                  simulation.lanes.size() == program.lists.size(),
-             "times of ", simulation.coords.size(), " of ", program.lists.size(), " coordinates");
+             "times of ", simulation.coords.size(), " of ", program.lists.size(),
+             " pipeline ranks");
     std::vector<Row> rows;
     for (std::size_t c = 0; c < program.lists.size(); ++c)
       rows.push_back({{}, {static_cast<int>(c)}, simulation.coords[c], simulation.lanes[c]});
@@ -152,7 +153,7 @@ class ProgramBands {
       const OpKind kind = op_of(row, timed).kind;
       if (kind == OpKind::kWait) continue;
       // A coordinate arrives early and stands still until the last one has come.
-      if (is_meeting(kind)) timed.start = met_.at(kind);
+      if (is_blocking_collective(kind)) timed.start = last_arrival_.at(kind);
       if (timed.start < timed.end) compute.bars.push_back(bar(row, timed));
     }
     std::map<LaneKey, Lane> others;
@@ -171,13 +172,13 @@ class ProgramBands {
   }
 
   LaneKey key(const Op& op) const {
-    if (op.transfer < 0) return {0, static_cast<int>(op.reach)};
+    if (op.transfer < 0) return {0, static_cast<int>(op.group)};
     const bool is_send = op.kind == OpKind::kSend;
     return {is_send ? 1 : 2, is_send ? transfer_of(op).to.value : transfer_of(op).from.value};
   }
 
   Lane empty_lane(const Op& op) const {
-    if (op.transfer < 0) return {LaneKind::kCollective, std::string(to_text(op.reach)), {}};
+    if (op.transfer < 0) return {LaneKind::kCollective, std::string(to_text(op.group)), {}};
     const program::Transfer& transfer = transfer_of(op);
     return {LaneKind::kTransfer,
             op.kind == OpKind::kSend ? "send to " + std::to_string(transfer.to.value)
@@ -218,7 +219,7 @@ class ProgramBands {
 
   const program::Program& program_;
   const std::vector<Row> rows_;
-  std::map<OpKind, Seconds> met_;  // when the last coordinate came
+  std::map<OpKind, Seconds> last_arrival_;  // when the last coordinate came
 };
 
 // Measured transfers between two ranks may overlap; a lane shows the earlier one whole.
@@ -244,7 +245,7 @@ Figure empty_figure(const program::Program& program, Seconds makespan) {
 
 Figure figure_of(const pipeline::Schedule& schedule, const sim::StageTimes& times) {
   LS_CHECK(times.coords.size() == static_cast<std::size_t>(schedule.shape().coords), "times of ",
-           times.coords.size(), " of ", schedule.shape().coords, " coordinates");
+           times.coords.size(), " of ", schedule.shape().coords, " pipeline ranks");
   Figure figure;
   figure.shape = shape_text(schedule.shape());
   figure.makespan = times.makespan;

@@ -332,7 +332,8 @@ class Picture {
       add(svg_sample(ink, 0, kSample, 13), std::string(to_text(ink)));
     if (chunks_ > 1)
       for (int chunk = 0; chunk < std::min(chunks_, 4); ++chunk)
-        add(svg_sample(Ink::kForward, chunk, kSample, 13), "chunk " + std::to_string(chunk));
+        add(svg_sample(Ink::kForward, chunk, kSample, 13),
+            "virtual stage " + std::to_string(chunk));
     add(svg_rect(0, 0, kSample, 13, "class=\"idle\""), "idle");
     const std::string unit = figure_.memory_unit == "B" ? "" : ", " + figure_.memory_unit;
     add("<path class=\"held\" d=\"M0 13V8H7V2H15V8H22V13\"/>\n", "memory held" + unit);

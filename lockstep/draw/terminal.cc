@@ -254,7 +254,7 @@ class Drawing {
   Drawing(const Figure& figure, const TerminalStyle& style)
       : figure_(figure), style_(style), shown_(shown(figure.bands.size(), style.most_coords)) {
     LS_CHECK(style.width >= kLeastWidth && style.most_coords >= 2, "a drawing of ", style.width,
-             " columns and ", style.most_coords, " coordinates");
+             " columns and ", style.most_coords, " pipeline ranks");
     for (const std::size_t c : shown_) {
       const Band& band = figure.bands[c];
       label_ = std::max(label_, static_cast<int>(std::to_string(band.coord.value).size()));
@@ -355,7 +355,8 @@ class Drawing {
     const auto note = [&](const std::string& words) {
       items.push_back({words, static_cast<int>(words.size())});
     };
-    if (has_chunks) note(style_.colour ? "lighter: odd chunks" : "lower case: odd chunks");
+    if (has_chunks)
+      note(style_.colour ? "lighter: odd virtual stages" : "lower case: odd virtual stages");
     if (peak_ >= 0)
       note("right: peak" +
            (figure_.memory_unit == "B" ? "" : ", " + printable(figure_.memory_unit)));

@@ -61,7 +61,7 @@ class Writer {
 
   void describe(const Figure& figure, const Band& band) {
     const std::string place =
-        band.name.empty() ? "coordinate " + std::to_string(band.coord.value) : band.name;
+        band.name.empty() ? "pipeline rank " + std::to_string(band.coord.value) : band.name;
     const std::string name = figures_.size() == 1 ? place : figure.title + ": " + place;
     events_.push(event("M", 0, 0, "process_name", Json::object({{"name", name}})));
     events_.push(
@@ -76,7 +76,7 @@ class Writer {
     for (const Bar& bar : lane.bars) {
       Json args = Json::object();
       if (bar.microbatch >= 0) args.set("microbatch", bar.microbatch);
-      if (bar.stage >= 0) args.set("stage", bar.stage).set("chunk", bar.chunk);
+      if (bar.stage >= 0) args.set("stage", bar.stage).set("virtual_stage", bar.chunk);
       if (bar.unit >= 0) args.set("unit", bar.unit);
       Json drawn = event("X", thread_, at(bar.start), bar.name, std::move(args));
       drawn.set("dur", microseconds(at(bar.end) - at(bar.start)));

@@ -51,8 +51,8 @@ std::optional<comm::Ran> Executor::wait_for(comm::Work& work) {
   return work.wait();
 }
 
-void Executor::add_up(program::Reach reach, Buffer data) {
-  for (comm::Communicator* group : groups_.of(reach)) {
+void Executor::add_up(program::CommGroup group, Buffer data) {
+  for (comm::Communicator* group : groups_.of(group)) {
     comm::Work work = group->all_reduce(data, deadline());
     wait_for(work);
   }
@@ -115,7 +115,7 @@ void Executor::run_op(Prepared& prepared) {
     case OpKind::kSend:
     case OpKind::kPostRecv:
     case OpKind::kGather:
-    case OpKind::kPublish:
+    case OpKind::kAllGatherUpdated:
     case OpKind::kReduce:
     case OpKind::kReduceAcross:
     case OpKind::kReduceReplicated:
@@ -140,7 +140,7 @@ comm::Work Executor::start(const Prepared& prepared) {
       const Buffer shard = workspace_.buffer(effects.reads[0]);
       return group(op).all_gather(shard, workspace_.create(effects.defines[0]), deadline());
     }
-    case OpKind::kPublish:
+    case OpKind::kAllGatherUpdated:
       return group(op).all_gather(workspace_.own_part(op.unit),
                                   workspace_.buffer(effects.mutates[0]), deadline());
     case OpKind::kReduceReplicated: {
@@ -160,7 +160,7 @@ comm::Work Executor::start(const Prepared& prepared) {
 }
 
 comm::Communicator& Executor::group(const Op& op) const {
-  const auto groups = groups_.of(op.reach);
+  const auto groups = groups_.of(op.group);
   LS_CHECK(groups.size() == 1, "an op that meets ", groups.size(), " groups");
   return *groups[0];
 }
@@ -175,7 +175,7 @@ int Executor::tag_of(int transfer) const {
 
 void Executor::count(const Prepared& prepared) {
   std::int64_t tokens = workspace_.valid_tokens();
-  add_up(prepared.op.reach, {&tokens, 1, DType::kI64, {}});
+  add_up(prepared.op.group, {&tokens, 1, DType::kI64, {}});
   workspace_.set_count(tokens);
 }
 
@@ -188,7 +188,7 @@ void Executor::reduce_tied(const Prepared& prepared) {
     workspace_.copy(parts[0], parts[1]);
     return;
   }
-  add_up(prepared.op.reach, parts[0]);
+  add_up(prepared.op.group, parts[0]);
 }
 
 namespace {
@@ -232,7 +232,7 @@ StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
 void Executor::norm(const Prepared& prepared) {
   const bool has_noise = program_.step.noise;
   std::vector<std::int64_t> words = to_words(workspace_.sums(), has_noise);
-  add_up(prepared.op.reach,
+  add_up(prepared.op.group,
          {words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}});
   sums_ = from_words(words, has_noise);
   workspace_.set_sums(sums_);

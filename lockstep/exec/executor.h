@@ -67,7 +67,7 @@ class Executor {
   int tag_of(int transfer) const;
   void place(std::size_t op, bool waits);
   // Over one group after the other, waiting for each.
-  void add_up(program::Reach reach, Buffer data);
+  void add_up(program::CommGroup group, Buffer data);
   std::optional<comm::Ran> wait_for(comm::Work& work);
   Deadline deadline() const { return Deadline::after(options_.op_deadline); }
 

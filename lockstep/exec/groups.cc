@@ -41,31 +41,31 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
     tied_ = world.connect(label + "tied:" + pipeline.name(), "tied", {first, last}, deadline);
 }
 
-std::vector<comm::Communicator*> Groups::of(program::Reach reach) const {
-  using program::Reach;
+std::vector<comm::Communicator*> Groups::of(program::CommGroup group) const {
+  using program::CommGroup;
   using Several = std::vector<comm::Communicator*>;
-  switch (reach) {
-    case Reach::kNone:
+  switch (group) {
+    case CommGroup::kNone:
       return {};
-    case Reach::kSelf:
+    case CommGroup::kSelf:
       return {self_.get()};
-    case Reach::kShard:
+    case CommGroup::kShard:
       return {shard_.get()};
-    case Reach::kReplicate:
+    case CommGroup::kReplicate:
       return {replicate_.get()};
-    case Reach::kData:
+    case CommGroup::kData:
       return {data_.get()};
-    case Reach::kPipeline:
-    case Reach::kPeer:
+    case CommGroup::kPipeline:
+    case CommGroup::kPeer:
       return {pipeline_.get()};
-    case Reach::kDataThenPipeline:
+    case CommGroup::kDataThenPipeline:
       return {data_.get(), pipeline_.get()};
-    case Reach::kDataTensorPipeline:
+    case CommGroup::kDataTensorPipeline:
       return tensor_ ? Several{data_.get(), tensor_.get(), pipeline_.get()}
                      : Several{data_.get(), pipeline_.get()};
-    case Reach::kTensor:
+    case CommGroup::kTensor:
       return tensor_ ? Several{tensor_.get()} : Several{};
-    case Reach::kTied:
+    case CommGroup::kTied:
       return tied_ ? Several{tied_.get()} : Several{};
   }
   return {};
@@ -81,7 +81,7 @@ void Groups::agree(const Hash128& digest, Deadline deadline) const {
   };
   // Axis by axis, each passing on the verdicts of the one before: everyone hears of everyone.
   Verdict own = {digest, -1, 0};
-  for (comm::Communicator* group : of(program::Reach::kDataTensorPipeline)) {
+  for (comm::Communicator* group : of(program::CommGroup::kDataTensorPipeline)) {
     std::vector<Verdict> all(static_cast<std::size_t>(group->size()));
     group->all_gather(words({&own, 1}), words(all), deadline).wait();
     own = {all[0].digest, -1, 0};

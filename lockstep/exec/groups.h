@@ -1,4 +1,4 @@
-// The communicators that a program's ops reach, of one rank.
+// The communicators of a program's ops, of one rank.
 #pragma once
 
 #include <memory>
@@ -23,9 +23,9 @@ class Groups {
   Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
          Deadline deadline);
 
-  // The communicators an op of this reach uses, one after the other; none for kNone, for a tied
+  // The communicators an op of this group uses, one after the other; none for kNone, for a tied
   // weight whose two copies are on this rank, and for a unit that this rank does not share.
-  std::vector<comm::Communicator*> of(program::Reach reach) const;
+  std::vector<comm::Communicator*> of(program::CommGroup group) const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.

@@ -14,33 +14,33 @@ namespace {
 
 using comm::Position;
 using mesh::Axis;
+using program::CommGroup;
 using program::Op;
 using program::OpKind;
-using program::Reach;
 using program::Transfer;
 
 std::string name(Rank rank) { return join_parts("rank ", rank.value); }
 
-mesh::AxisSet axes_of(Reach reach) {
-  switch (reach) {
-    case Reach::kNone:
-    case Reach::kSelf:
+mesh::AxisSet axes_of(CommGroup group) {
+  switch (group) {
+    case CommGroup::kNone:
+    case CommGroup::kSelf:
       return {};
-    case Reach::kShard:
+    case CommGroup::kShard:
       return mesh::kDenseShard;
-    case Reach::kReplicate:
+    case CommGroup::kReplicate:
       return Axis::kDataReplicate;
-    case Reach::kData:
+    case CommGroup::kData:
       return mesh::kData;
-    case Reach::kTensor:
+    case CommGroup::kTensor:
       return Axis::kTensor;
-    case Reach::kPipeline:
-    case Reach::kPeer:
-    case Reach::kTied:
+    case CommGroup::kPipeline:
+    case CommGroup::kPeer:
+    case CommGroup::kTied:
       return Axis::kPipeline;
-    case Reach::kDataThenPipeline:
+    case CommGroup::kDataThenPipeline:
       return mesh::kData | Axis::kPipeline;
-    case Reach::kDataTensorPipeline:
+    case CommGroup::kDataTensorPipeline:
       return mesh::kWorld;
   }
   return {};
@@ -135,8 +135,8 @@ class Inquiry {
   std::vector<Member> members_of(Rank rank, std::int32_t op) const {
     const Op& target = program_.list(coord(rank))[static_cast<std::size_t>(op)];
     if (target.transfer >= 0) return {other_end(rank, target)};
-    std::vector<Member> members = group(rank, op, axes_of(target.reach));
-    if (target.reach == Reach::kTied)
+    std::vector<Member> members = group(rank, op, axes_of(target.group));
+    if (target.group == CommGroup::kTied)
       std::erase_if(members, [&](const Member& member) {
         return !program_.step.holds(coord(member.rank), 0) &&
                !program_.step.holds(coord(member.rank), program_.step.head());

@@ -68,15 +68,15 @@ class BlockPasses {
     const std::vector<UnitTensor> work = work_tensors(config_, unit_, sizes_);
     for (const UnitTensor& tensor : work) {
       const bool stayed = at_once && (tensor.name == "d_middle" || tensor.name == "d_out");
-      r_.hold(stayed ? r_.entered(tensor.name) : tensor.name, stayed ? r_.whole() : tensor.bytes);
+      r_.hold(stayed ? r_.gathered(tensor.name) : tensor.name, stayed ? r_.whole() : tensor.bytes);
     }
     const auto add = [&](const std::string& d_out, const std::string& input) {
       r_.give(d_out);
       r_.give(input);
     };
     const auto gathered = [&](const std::string& x, bool stayed = false) {
-      if (r_.gathers() && !stayed) r_.enter(x), r_.give(x);
-      return r_.entered(x);
+      if (r_.gathers() && !stayed) r_.gather_rows(x), r_.give(x);
+      return r_.gathered(x);
     };
     add("d_qkv", gathered("attn_normed"));
     add(gathered("d_middle", at_once), "attn_out");
@@ -149,16 +149,16 @@ class BlockPasses {
 
   // A product of all rows of `x`, which is given back as soon as nothing reads it.
   void multiply(const std::string& x, bool keep, const std::string& result, std::int64_t bytes) {
-    r_.enter(x);
+    r_.gather_rows(x);
     if (r_.gathers() && !keep) r_.give(x);
     r_.take(result, bytes);
-    if (r_.gathers() || !keep) r_.give(r_.entered(x));
+    if (r_.gathers() || !keep) r_.give(r_.gathered(x));
   }
 
   // The last product of a cut part, and its sum over the ranks.
   void finish_part(const std::string& sum) {
     r_.take(r_.summand(sum), r_.whole());
-    r_.leave(sum);
+    r_.reduce_rows(sum);
   }
 
   void attend(bool keep, bool keep_input) {
@@ -185,10 +185,10 @@ class BlockPasses {
   void mlp_grad(bool at_once) {
     bias_grad(d_.linear_bias, "d_down_bias", d_.h);
     if (sizes_.drop.product) r_.take("product", product());
-    r_.enter("d_out");
+    r_.gather_rows("d_out");
     const bool in_place = d_.g == d_.f;  // the activation's gradient
     r_.take(in_place ? "d_gate_up" : "d_product", product());
-    if (r_.gathers() && !at_once) r_.give(r_.entered("d_out"));
+    if (r_.gathers() && !at_once) r_.give(r_.gathered("d_out"));
     if (!in_place) {
       r_.take("d_gate_up", gate_up());
       r_.give("d_product");
@@ -213,9 +213,9 @@ class BlockPasses {
 
   void attention_grad(bool at_once) {
     bias_grad(d_.linear_bias, "d_attn_out_bias", d_.h);
-    r_.enter("d_middle");
+    r_.gather_rows("d_middle");
     r_.take("d_attn", d_.tokens * d_.q * d_.s);
-    if (r_.gathers() && !at_once) r_.give(r_.entered("d_middle"));
+    if (r_.gathers() && !at_once) r_.give(r_.gathered("d_middle"));
     read_heads();
     take_head_grads();
     r_.moment("flash_scratch", flash_backward());

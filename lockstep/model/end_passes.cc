@@ -32,7 +32,7 @@ class EmbedPasses {
     if (tp_ > 1) take_token_rows(r_, d_.tokens);
     r_.take(r_.summand("out"), r_.whole());
     if (tp_ > 1) give_token_rows(r_);
-    r_.leave("out");
+    r_.reduce_rows("out");
     return r_.finish();
   }
 
@@ -40,12 +40,12 @@ class EmbedPasses {
     r_.hold("d_out", r_.path());
     if (d_.is_narrow() && !d_.rotary)
       r_.moment("wide_positions", d_.wide_block(std::min(seq_, d_.path), d_.h));
-    r_.enter("d_out");
+    r_.gather_rows("d_out");
     if (r_.gathers()) r_.give("d_out");
     if (tp_ > 1) take_token_rows(r_, d_.tokens);
     if (d_.is_narrow()) r_.moment("wide_rows", d_.wide_block(d_.tokens, d_.h));
     if (tp_ > 1) give_token_rows(r_);
-    r_.give(r_.entered("d_out"));
+    r_.give(r_.gathered("d_out"));
     return r_.finish();
   }
 
@@ -67,7 +67,7 @@ class HeadPasses {
              config.vocab, " rows of a vocabulary");
     r_.hold("input", r_.path());
     r_.norm("input", "normed", d_.unit_rows());
-    r_.enter("normed");
+    r_.gather_rows("normed");
     if (r_.gathers()) r_.give("normed");
   }
 
@@ -80,7 +80,7 @@ class HeadPasses {
         chunk_loss(n);
       r_.give("logits");
     });
-    r_.give(r_.entered("normed"));
+    r_.give(r_.gathered("normed"));
     r_.give("input");
     return r_.finish();
   }
@@ -94,8 +94,8 @@ class HeadPasses {
         chunk_grad(n);
       r_.give(d_.is_narrow() ? "d_logits" : "logits");
     });
-    r_.give(r_.entered("normed"));
-    r_.leave("d_in");
+    r_.give(r_.gathered("normed"));
+    r_.reduce_rows("d_in");
     r_.norm_grad("d_norm", d_.unit_rows());
     r_.give("d_norm");
     if (d_.layer_norm) r_.give("d_norm_bias");

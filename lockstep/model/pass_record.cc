@@ -28,13 +28,13 @@ void PassRecorder::moment(const std::string& name, std::int64_t bytes) {
   give(name);
 }
 
-void PassRecorder::enter(const std::string& x) {
+void PassRecorder::gather_rows(const std::string& x) {
   if (!gathers_) return;
-  take(entered(x), whole());
+  take(gathered(x), whole());
   collective(TensorOp::kAllGather, x, d_.tokens * d_.h, d_.s);
 }
 
-void PassRecorder::leave(const std::string& x) {
+void PassRecorder::reduce_rows(const std::string& x) {
   if (gathers_) take(x, path());
   if (tp_ > 1)
     collective(gathers_ ? TensorOp::kReduceScatter : TensorOp::kAllReduce, x, d_.tokens * d_.h,

@@ -42,12 +42,13 @@ class PassRecorder {
   std::int64_t path() const { return d_.path * d_.h * d_.s; }
   bool gathers() const { return gathers_; }  // whether the path's rows are fewer
 
-  // nn's TensorGroup. enter(x): all rows of `x`, under the name entered(x), beside it where it has not
-  // all. leave(x): of the product that ends a cut part, live under the name summand(x), becomes `x`.
-  std::string entered(const std::string& x) const { return gathers_ ? x + "_gathered" : x; }
+  // nn's TensorGroup. gather_rows(x): all rows of `x`, under the name gathered(x), beside it where it
+  // has not all. reduce_rows(x): the product that ends a cut part, live under the name summand(x),
+  // becomes `x`.
+  std::string gathered(const std::string& x) const { return gathers_ ? x + "_gathered" : x; }
   std::string summand(const std::string& x) const { return gathers_ ? x + "_summand" : x; }
-  void enter(const std::string& x);
-  void leave(const std::string& x);
+  void gather_rows(const std::string& x);
+  void reduce_rows(const std::string& x);
   // `elements` of every rank in the wide type, beside this rank's.
   void gather(const std::string& x, std::int64_t elements);
 

@@ -54,7 +54,7 @@ at::Tensor Block::finish_part(const at::Tensor& params, const Linear& linear, co
                               const at::Tensor& residual) const {
   const at::Tensor weight = linear.weight(params).t();
   at::Tensor sum = group_.size() == 1 ? at::addmm(residual, x, weight)
-                                      : group_.leave(at::mm(x, weight)).add_(residual);
+                                      : group_.reduce_rows(at::mm(x, weight)).add_(residual);
   if (linear.has_bias()) sum.add_(linear.bias(params));
   return sum;
 }
@@ -62,7 +62,7 @@ at::Tensor Block::finish_part(const at::Tensor& params, const Linear& linear, co
 void Block::attend(const at::Tensor& params, BlockStash& s, bool keep) const {
   s.attn_normed = attn_norm_.forward(params, s.input, s.input_stats);
   if (!keep) s.input_stats = {};
-  at::Tensor rows = group_.enter(s.attn_normed);
+  at::Tensor rows = group_.gather_rows(s.attn_normed);
   if (!keep || drop_.attn_normed) s.attn_normed.reset();
   s.qkv = qkv_.forward(params, rows);
   rows.reset();
@@ -81,7 +81,7 @@ void Block::attend(const at::Tensor& params, BlockStash& s, bool keep) const {
 void Block::widen(const at::Tensor& params, BlockStash& s, bool keep) const {
   s.mlp_normed = mlp_norm_.forward(params, s.middle, s.middle_stats);
   if (!keep) s.middle_stats = {};
-  const at::Tensor rows = group_.enter(s.mlp_normed);
+  const at::Tensor rows = group_.gather_rows(s.mlp_normed);
   if (!keep || drop_.mlp_normed) s.mlp_normed.reset();
   s.gate_up = gate_up_.forward(params, rows);
 }
@@ -125,8 +125,8 @@ at::Tensor Block::input_grad(const at::Tensor& params, BlockStash stash, at::Ten
 
   work.attn_normed = stash.attn_normed.defined()
                          ? std::move(stash.attn_normed)
-                         : attn_norm_.again(params, stash.input, stash.input_stats);
-  at::Tensor d = group_.leave(qkv_.input_grad(params, work.d_qkv));
+                         : attn_norm_.recompute(params, stash.input, stash.input_stats);
+  at::Tensor d = group_.reduce_rows(qkv_.input_grad(params, work.d_qkv));
   d = attn_norm_.grad(params, std::move(d), stash.input, stash.input_stats, work.d_attn_norm);
   return d.add_(d_middle);
 }
@@ -135,7 +135,7 @@ at::Tensor Block::mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d
                            WgradInputs& work, WgradTiming follow) const {
   work.d_down_bias = down_.bias_grad(d_out);
   work.product = s.product.defined() ? std::move(s.product) : activate(activation_, s.gate_up);
-  at::Tensor rows = group_.enter(d_out);
+  at::Tensor rows = group_.gather_rows(d_out);
   at::Tensor d_product = down_.input_grad(params, rows);
   work.d_out = follow == WgradTiming::kImmediate ? rows : d_out;
   rows.reset();
@@ -144,8 +144,8 @@ at::Tensor Block::mlp_grad(const at::Tensor& params, BlockStash& s, at::Tensor d
   work.d_gate_up_bias = gate_up_.bias_grad(work.d_gate_up);
 
   work.mlp_normed = s.mlp_normed.defined() ? std::move(s.mlp_normed)
-                                           : mlp_norm_.again(params, s.middle, s.middle_stats);
-  at::Tensor d = group_.leave(gate_up_.input_grad(params, work.d_gate_up));
+                                           : mlp_norm_.recompute(params, s.middle, s.middle_stats);
+  at::Tensor d = group_.reduce_rows(gate_up_.input_grad(params, work.d_gate_up));
   d = mlp_norm_.grad(params, std::move(d), s.middle, s.middle_stats, work.d_mlp_norm);
   s.middle.reset();
   s.middle_stats = {};
@@ -156,7 +156,7 @@ void Block::attention_grad(const at::Tensor& params, BlockStash& s, const at::Te
                            WgradInputs& work, WgradTiming follow) const {
   work.d_attn_out_bias = attn_out_.bias_grad(d_middle);
   work.attn_out = std::move(s.attn_out);
-  at::Tensor rows = group_.enter(d_middle);
+  at::Tensor rows = group_.gather_rows(d_middle);
   at::Tensor d_attn = attn_out_.input_grad(params, rows);
   work.d_middle = follow == WgradTiming::kImmediate ? rows : d_middle;
   rows.reset();
@@ -166,7 +166,9 @@ void Block::attention_grad(const at::Tensor& params, BlockStash& s, const at::Te
 }
 
 void Block::weight_grad(WgradInputs work, const at::Tensor& grads, bool is_first) const {
-  const auto all_rows = [&](at::Tensor x) { return x.size(0) == tokens_ ? x : group_.enter(x); };
+  const auto all_rows = [&](at::Tensor x) {
+    return x.size(0) == tokens_ ? x : group_.gather_rows(x);
+  };
   const auto add = [&](const Linear& linear, at::Tensor& d_out, at::Tensor& input) {
     const at::Tensor d = all_rows(std::move(d_out));
     const at::Tensor x = all_rows(std::move(input));

@@ -75,7 +75,7 @@ at::Tensor Embedding::forward(const at::Tensor& params, const at::Tensor& tokens
     rows = at::index_select(table, 0, at.row);
     rows.masked_fill_(at.elsewhere.unsqueeze(1), 0.0);
   }
-  rows = group_.leave(std::move(rows));
+  rows = group_.reduce_rows(std::move(rows));
   add_positions(params, rows, tokens.size(1));
   return rows;
 }
@@ -108,7 +108,7 @@ void Embedding::weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at
   add_position_grads(grads, d_out, tokens.size(1), is_first);
   if (is_first) table.zero_();
   if (group_.size() == 1) return add_rows(table, tokens.reshape({-1}), d_out);
-  const at::Tensor rows = group_.enter(d_out);
+  const at::Tensor rows = group_.gather_rows(d_out);
   d_out.reset();
   const TokenRows at(tokens.reshape({-1}), shard_);
   rows.masked_fill_(at.elsewhere.unsqueeze(1), 0.0);

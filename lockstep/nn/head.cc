@@ -36,7 +36,7 @@ void Head::loss(const at::Tensor& params, const at::Tensor& input, const at::Ten
                 ExactSum& loss) const {
   const at::Tensor flat_labels = labels.reshape({-1});
   RowStats stats;
-  const at::Tensor normed = group_.enter(norm_.forward(params, input, stats));
+  const at::Tensor normed = group_.gather_rows(norm_.forward(params, input, stats));
   stats = {};
   const std::int64_t tokens = normed.size(0);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
@@ -51,7 +51,7 @@ at::Tensor Head::loss_and_grad(const at::Tensor& params, at::Tensor input, const
                                ExactSum& loss) const {
   const at::Tensor flat_labels = labels.reshape({-1});
   RowStats stats;
-  at::Tensor normed = group_.enter(norm_.forward(params, input, stats));
+  at::Tensor normed = group_.gather_rows(norm_.forward(params, input, stats));
   at::Tensor summand = at::empty_like(normed);
   const std::int64_t tokens = normed.size(0);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_) {
@@ -65,7 +65,8 @@ at::Tensor Head::loss_and_grad(const at::Tensor& params, at::Tensor input, const
     projection_.add_weight_grad(grads, d_logits, chunk_normed, is_first && begin == 0);
   }
   normed.reset();
-  at::Tensor d = group_.leave(std::move(summand));  // by itself, so that the summand ends here
+  at::Tensor d =
+      group_.reduce_rows(std::move(summand));  // by itself, so that the summand ends here
   NormGrads made;
   d = norm_.grad(params, std::move(d), input, stats, made);
   norm_.add_grads(made, grads, is_first);

@@ -137,7 +137,8 @@ at::Tensor Norm::forward(const at::Tensor& params, const at::Tensor& x, RowStats
   return y;
 }
 
-at::Tensor Norm::again(const at::Tensor& params, const at::Tensor& x, const RowStats& stats) const {
+at::Tensor Norm::recompute(const at::Tensor& params, const at::Tensor& x,
+                           const RowStats& stats) const {
   if (!has_bias()) return rms_scale(x, stats.rstd, vector_at(params, gain_));
   RowStats same;
   return forward(params, x, same);

@@ -43,7 +43,7 @@ class Norm {
   // spaced tokens. `params` is the unit's flat buffer.
   at::Tensor forward(const at::Tensor& params, const at::Tensor& x, RowStats& stats) const;
   // y again from the statistics, the same bits. LayerNorm makes its statistics again for a moment.
-  at::Tensor again(const at::Tensor& params, const at::Tensor& x, const RowStats& stats) const;
+  at::Tensor recompute(const at::Tensor& params, const at::Tensor& x, const RowStats& stats) const;
 
   // The gradient of x from that of y, and those of the parameters. Takes `d` over: RMS overwrites it
   // and needs x's size and a number a row more for a moment; LayerNorm's result is another tensor, and

@@ -23,14 +23,14 @@ std::int64_t TensorGroup::local_rows(std::int64_t tokens) const {
   return tokens / size();
 }
 
-at::Tensor TensorGroup::enter(const at::Tensor& path) const {
+at::Tensor TensorGroup::gather_rows(const at::Tensor& path) const {
   if (!shares_rows_) return path;
   at::Tensor all = at::empty({path.size(0) * size(), path.size(1)}, path.options());
   comm_->all_gather(as_buffer(path), as_buffer(all), Deadline::after(op_deadline_)).wait();
   return all;
 }
 
-at::Tensor TensorGroup::leave(at::Tensor summand) const {
+at::Tensor TensorGroup::reduce_rows(at::Tensor summand) const {
   if (comm_ == nullptr) return summand;
   if (!shares_rows_) {
     sum(summand);

@@ -7,10 +7,12 @@
 // parallelism T / t of them: rank i has rows [i T / t, (i + 1) T / t).
 //
 //                                          tensor parallel    sequence parallel too
-//   enter: path to part, [T, h]            nothing            all_gather of rows
-//   leave: summands [T, h] to path         all_reduce         reduce_scatter of rows
+//   gather_rows: path to part, [T, h]      nothing            all_gather of rows
+//   reduce_rows: summands [T, h] to path   all_reduce         reduce_scatter of rows
 //
-// Each is the other's gradient. A group of one does nothing, counts nothing and copies nothing.
+// Each is the other's gradient. In Megatron they are copy_to_tensor_model_parallel_region and
+// reduce_from_..., with sequence parallelism gather_from_sequence_parallel_region and
+// reduce_scatter_to_... A group of one does nothing, counts nothing and copies nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,9 +40,9 @@ class TensorGroup {
   std::int64_t local_rows(std::int64_t tokens) const;
 
   // All rows; the argument itself where every rank has them. REQUIRES: contiguous.
-  at::Tensor enter(const at::Tensor& path) const;
+  at::Tensor gather_rows(const at::Tensor& path) const;
   // The path's rows of the sum. Takes the summand over and may return it, overwritten.
-  at::Tensor leave(at::Tensor summand) const;
+  at::Tensor reduce_rows(at::Tensor summand) const;
   // Adds up over the members, in place. REQUIRES: contiguous, of one shape on all of them.
   void sum(const at::Tensor& summand) const;
   // [t, ...]: the tensors of all members. REQUIRES: contiguous, of one shape on all of them.

@@ -11,7 +11,7 @@ namespace lockstep::pipeline {
 namespace {
 
 constexpr std::string_view kGroups =
-    "any chunks; N >= p microbatches to a group, the last one too, or one group; other sizes where "
+    "any vpp; N >= p microbatches to a group, the last one too, or one group; other sizes where "
     "no circle of waits arises";
 
 bool always(const PipelineTerms&) { return true; }
@@ -75,7 +75,7 @@ constexpr CatalogRow kRows[] = {
             "the first backward pass. Its bubble is that of 1f1b, its memory grows with the "
             "microbatches.",
      .source = "Huang et al. 2019, arXiv 1811.06965",
-     .accepts = "chunks = 1, any microbatches",
+     .accepts = "vpp = 1, any microbatches",
      .is_planned = true,
      .bubble = "(p-1)(tF+tB+tW)",
      .peak = "m",
@@ -86,10 +86,10 @@ constexpr CatalogRow kRows[] = {
      .build = one_f_one_b,
      .summary = "alternates forward and backward passes after a short warm-up",
      .use = "The one to start with: any number of microbatches, the least memory of those that "
-            "keep the backward pass whole, the fewest hops.",
+            "keep the backward pass whole, the fewest P2P transfers.",
      .source = "PipeDream-Flush: Narayanan et al. 2021, arXiv 2006.09503; DAPPLE: Fan et al. "
                "2021, arXiv 2007.01045",
-     .accepts = "chunks = 1, any microbatches",
+     .accepts = "vpp = 1, any microbatches",
      .is_planned = true,
      .bubble = "(p-1)(tF+tB+tW)",
      .peak = "min(m, p-r)",
@@ -98,12 +98,12 @@ constexpr CatalogRow kRows[] = {
      .holds = always},
     {.name = "eager-1f1b",
      .build = eager_1f1b,
-     .summary = "1f1b with twice the warm-up, which hides hops",
-     .use =
-         "Where hops between coordinates are slow and memory is left: it pays for hops while the "
-         "pipeline fills and drains, 1f1b for nearly two with every microbatch.",
+     .summary = "1f1b with twice the warm-up, which hides P2P transfers",
+     .use = "Where P2P transfers between pipeline ranks are slow and memory is left: it pays for "
+            "P2P transfers while the pipeline fills and drains, 1f1b for nearly two with every "
+            "microbatch.",
      .source = "Zhuang et al. 2023, arXiv 2211.05322",
-     .accepts = "chunks = 1, any microbatches",
+     .accepts = "vpp = 1, any microbatches",
      .bubble = "(p-1)(tF+tB+tW)",
      .peak = "min(m, 2(p-1-r)+1)",
      .idle = fused,
@@ -111,10 +111,10 @@ constexpr CatalogRow kRows[] = {
      .holds = always},
     {.name = "interleaved",
      .build = interleaved,
-     .summary = "1f1b over several short stages per coordinate",
-     .use = "To divide the bubble of 1f1b by the chunks without taking the backward pass apart. "
-            "Costs memory and as many times the hops; stops paying when a hop takes as long as a "
-            "chunk.",
+     .summary = "1f1b over several short stages per pipeline rank",
+     .use = "To divide the bubble of 1f1b by the virtual stages without taking the backward pass "
+            "apart. Costs memory and as many times the P2P transfers; stops paying when a P2P "
+            "transfer takes as long as a virtual stage.",
      .source = "Narayanan et al. 2021, arXiv 2104.04473; free groups: Llama 3, 2024, arXiv "
                "2407.21783",
      .accepts = kGroups,
@@ -129,11 +129,11 @@ constexpr CatalogRow kRows[] = {
      .build_grouped = interleaved},
     {.name = "looped-bfs",
      .build = looped_bfs,
-     .summary = "all microbatches through a chunk before the next chunk",
-     .use = "With ZeRO-3: a chunk's parameters are gathered once for all microbatches. Holds the "
-            "activations of all of them, so it wants few microbatches or recompute.",
+     .summary = "all microbatches through a virtual stage before the next virtual stage",
+     .use = "With ZeRO-3: a virtual stage's parameters are gathered once for all microbatches. "
+            "Holds the activations of all of them, so it wants few microbatches or recompute.",
      .source = "Lamy-Poirier 2023, arXiv 2211.05953",
-     .accepts = "any chunks, any microbatches",
+     .accepts = "any vpp, any microbatches",
      .chunks = 0,
      .bubble = "(p-1)(tF+tB+tW)/v where m >= p",
      .peak = "m",
@@ -144,10 +144,10 @@ constexpr CatalogRow kRows[] = {
      .build = zb_h1,
      .summary = "1f1b with weight gradients delayed into the bubble",
      .use = "With F, I and W of equal length a third of the bubble of 1f1b, at its peak memory, "
-            "which every coordinate then holds. The first to try once backward passes can be "
+            "which every pipeline rank then holds. The first to try once backward passes can be "
             "taken apart.",
      .source = "Qi et al. 2024, arXiv 2401.10241",
-     .accepts = "chunks = 1, any microbatches",
+     .accepts = "vpp = 1, any microbatches",
      .is_planned = true,
      .bubble = "(p-1)max(tF, tB, tF+tB-tW) where m >= p",
      .peak = "min(m, p)",
@@ -157,8 +157,9 @@ constexpr CatalogRow kRows[] = {
     {.name = "interleaved-zb",
      .build = interleaved_zb,
      .summary = "interleaved, with weight gradients delayed into the bubble",
-     .use = "The smallest bubble where hops cost next to nothing. With slow hops and many chunks "
-            "it is the first to lose: its warm-up is half that of interleaved.",
+     .use = "The smallest bubble where P2P transfers cost next to nothing. With slow P2P transfers "
+            "and many virtual stages it is the first to lose: its warm-up is half that of "
+            "interleaved.",
      .source = "PyTorch's interleaved zero bubble schedule, 2024, after arXiv 2401.10241",
      .accepts = kGroups,
      .chunks = 0,
@@ -170,12 +171,12 @@ constexpr CatalogRow kRows[] = {
      .build_grouped = interleaved_zb},
     {.name = "zbv",
      .build = zbv,
-     .summary = "a V of two chunks whose delayed weight gradients fill the bubble",
+     .summary = "a V of two virtual stages whose delayed weight gradients fill the bubble",
      .use = "Half the bubble of zb-h1 at the same memory, with first and last stage on one "
-            "coordinate, so that tied weights need no transfer. Made for F, I and W of equal "
+            "pipeline rank, so that tied weights need no transfer. Made for F, I and W of equal "
             "length.",
      .source = "Qi et al. 2024, arXiv 2401.10241",
-     .accepts = "chunks = 2, any microbatches",
+     .accepts = "vpp = 2, any microbatches",
      .chunks = 2,
      .placement = Placement::kV,
      .is_planned = true,
@@ -186,11 +187,11 @@ constexpr CatalogRow kRows[] = {
      .holds = [](const PipelineTerms& c) { return is_even(c) && c.m >= 2 * c.p - 1; }},
     {.name = "v-half",
      .build = v_half,
-     .summary = "a V of two chunks that holds half of what 1f1b holds",
-     .use = "When 1f1b does not fit: half its activations, evenly over the coordinates, for a "
+     .summary = "a V of two virtual stages that holds half of what 1f1b holds",
+     .use = "When 1f1b does not fit: half its activations, evenly over the pipeline ranks, for a "
             "bubble that refilling brings to half of 1f1b's.",
      .source = "Qi et al. 2024, arXiv 2405.15362",
-     .accepts = "chunks = 2, any microbatches",
+     .accepts = "vpp = 2, any microbatches",
      .chunks = 2,
      .placement = Placement::kV,
      .is_planned = true,
@@ -205,11 +206,11 @@ constexpr CatalogRow kRows[] = {
          }},
     {.name = "v-min",
      .build = v_min,
-     .summary = "a V of two chunks that holds a third of what 1f1b holds",
+     .summary = "a V of two virtual stages that holds a third of what 1f1b holds",
      .use = "When nothing else fits, and only with F, I and W of equal length: otherwise it loses "
             "time with every microbatch.",
      .source = "Qi et al. 2024, arXiv 2405.15362",
-     .accepts = "chunks = 2, any microbatches",
+     .accepts = "vpp = 2, any microbatches",
      .chunks = 2,
      .placement = Placement::kV,
      .is_planned = true,
@@ -224,12 +225,12 @@ constexpr CatalogRow kRows[] = {
          }},
     {.name = "dualpipe-v",
      .build = dualpipe_v,
-     .summary = "a V of two chunks filled from both ends; its F and B in turn",
-     .use = "For many microbatches and hops or expert exchanges worth hiding: a forward and a "
-            "backward pass of different microbatches stand side by side all through the middle of "
-            "a step.",
+     .summary = "a V of two virtual stages filled from both ends; its F and B in turn",
+     .use = "For many microbatches and P2P transfers or expert exchanges worth hiding: a forward "
+            "and a backward pass of different microbatches stand side by side all through the "
+            "middle of a step.",
      .source = "DualPipe, DeepSeek-V3, 2024, arXiv 2412.19437; its V form: Sea AI Lab 2025",
-     .accepts = "chunks = 2, microbatches >= 2p",
+     .accepts = "vpp = 2, microbatches >= 2p",
      .chunks = 2,
      .placement = Placement::kV,
      .is_planned = true,

@@ -228,7 +228,7 @@ Result<CsvSheet> parse_csv(std::string_view text) {
       row.push_back(*cell);
     }
   }
-  if (sheet.rows.empty()) return Error{Code::kSyntax, "no rows", "give one row per coordinate"};
+  if (sheet.rows.empty()) return Error{Code::kSyntax, "no rows", "give one row per pipeline rank"};
   return sheet;
 }
 

@@ -67,12 +67,14 @@ class Inspection {
   }
 
   std::optional<ScheduleFault> enter(const Pass& pass, int coord) {
-    const auto name = [&] { return join_parts("pass ", to_text(pass), " of coordinate ", coord); };
+    const auto name = [&] {
+      return join_parts("pass ", to_text(pass), " of pipeline rank ", coord);
+    };
     if (!in_range(pass))
       return refuse(pass, join_parts(name(), " is outside ", shape_.stages(), " stages and ",
                                      shape_.microbatches, " microbatches"));
     if (home(pass.stage).value != coord)
-      return refuse(pass, join_parts(name(), " belongs to coordinate ", home(pass.stage).value));
+      return refuse(pass, join_parts(name(), " belongs to pipeline rank ", home(pass.stage).value));
     Kinds& kinds = listed_[index(pass.stage, pass.microbatch)];
     if ((kinds & bit(pass.kind)) != 0) return refuse(pass, name() + " is there twice");
     kinds |= bit(pass.kind);
@@ -159,8 +161,8 @@ class Inspection {
     };
     std::vector<bool> is_passed(timetable_.size());
     for (; !is_passed[coord]; coord = follow(coord)) is_passed[coord] = true;
-    std::string text = "pass " + to_text(stuck(coord)) + " of coordinate " + std::to_string(coord) +
-                       " can never run: it waits for ";
+    std::string text = "pass " + to_text(stuck(coord)) + " of pipeline rank " +
+                       std::to_string(coord) + " can never run: it waits for ";
     std::size_t at = coord;
     do {
       const Pass needed = *awaited(stuck(at), done);
@@ -168,7 +170,7 @@ class Inspection {
       at = follow(at);
       text += to_text(needed);
       if (needed == stuck(at)) continue;
-      text += ", which coordinate " + std::to_string(at) + " has behind " + to_text(stuck(at));
+      text += ", which pipeline rank " + std::to_string(at) + " has behind " + to_text(stuck(at));
     } while (at != coord);
     return refuse(stuck(coord), std::move(text),
                   "one of these passes must come earlier in its list");
@@ -183,8 +185,8 @@ class Inspection {
 }  // namespace
 
 Result<void> check_shape(const Shape& shape) {
-  const std::pair<const char*, int> fields[] = {{"coordinates", shape.coords},
-                                                {"chunks", shape.chunks},
+  const std::pair<const char*, int> fields[] = {{"pipeline ranks", shape.coords},
+                                                {"virtual stages", shape.chunks},
                                                 {"microbatches", shape.microbatches}};
   std::int64_t passes = 1;
   for (const auto& [name, value] : fields) {
@@ -192,9 +194,8 @@ Result<void> check_shape(const Shape& shape) {
       return out_of_range(join_parts(name, " = ", value, " is less than 1"), "give at least 1");
     passes *= value;
     if (passes > kMaxStagePasses)
-      return out_of_range(
-          join_parts("coordinates x chunks x microbatches is more than ", kMaxStagePasses),
-          "use fewer microbatches");
+      return out_of_range(join_parts("pp x vpp x microbatches is more than ", kMaxStagePasses),
+                          "use fewer microbatches");
   }
   return {};
 }
@@ -212,8 +213,8 @@ std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
   if (timetable.size() != static_cast<std::size_t>(shape.coords))
     return ScheduleFault{{Code::kBadSchedule,
                           join_parts("there are ", timetable.size(), " lists of passes for ",
-                                     shape.coords, " coordinates"),
-                          "give one list per coordinate"},
+                                     shape.coords, " pipeline ranks"),
+                          "give one list per pipeline rank"},
                          std::nullopt};
   return Inspection(shape, placement, timetable).fault();
 }
@@ -225,7 +226,7 @@ Result<Schedule> Schedule::create(Shape shape, Placement placement,
 }
 
 std::span<const Pass> Schedule::passes(Coord coord) const {
-  LS_CHECK(coord.value >= 0 && coord.value < shape_.coords, "coordinate ", coord.value, " of ",
+  LS_CHECK(coord.value >= 0 && coord.value < shape_.coords, "pipeline rank ", coord.value, " of ",
            shape_.coords);
   return timetable_[static_cast<std::size_t>(coord.value)];
 }

@@ -61,7 +61,7 @@ double& term_of_op(StepTime& time, OpKind kind) {
     case OpKind::kRecompute:
       return time.recompute;
     case OpKind::kGather:
-    case OpKind::kPublish:
+    case OpKind::kAllGatherUpdated:
     case OpKind::kReduce:
     case OpKind::kReduceAcross:
       return time.data;
@@ -80,12 +80,12 @@ double& term_of_op(StepTime& time, OpKind kind) {
 // meeting until the last has come is bubble. The sum is the makespan.
 StepTime terms_of_lists(const TimedStep& step) {
   const sim::Simulation& times = step.simulation;
-  std::map<OpKind, Seconds> met;
+  std::map<OpKind, Seconds> arrived;
   for (std::size_t c = 0; c < times.coords.size(); ++c)
     for (const program::TimedOp& timed : times.coords[c])
       if (const OpKind kind = step.program.lists[c][static_cast<std::size_t>(timed.op)].kind;
-          is_meeting(kind))
-        met[kind] = std::max(met[kind], timed.start);
+          is_blocking_collective(kind))
+        arrived[kind] = std::max(arrived[kind], timed.start);
   StepTime sum;
   for (std::size_t c = 0; c < times.coords.size(); ++c) {
     const auto& list = step.program.lists[c];
@@ -93,8 +93,9 @@ StepTime terms_of_lists(const TimedStep& step) {
     for (const program::TimedOp& timed : times.coords[c]) {
       const Op& op = list[static_cast<std::size_t>(timed.op)];
       const Op& cause = op.kind == OpKind::kWait ? list[static_cast<std::size_t>(op.target)] : op;
-      const Seconds begin =
-          is_meeting(op.kind) ? std::clamp(met[op.kind], timed.start, timed.end) : timed.start;
+      const Seconds begin = is_blocking_collective(op.kind)
+                                ? std::clamp(arrived[op.kind], timed.start, timed.end)
+                                : timed.start;
       sum.bubble += (begin - before).value;
       term_of_op(sum, cause.kind) += (timed.end - begin).value;
       before = timed.end;

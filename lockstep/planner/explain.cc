@@ -86,15 +86,16 @@ class Neighbours {
                [&](PriceRequest& r) { r.zero = s.zero, r.dp_shard = s.group; });
     for (const cost::CpMethod way : lattice_.contexts(chosen_.tp, chosen_.cp))
       if (way != chosen_.context)
-        policy(join_parts("context ", to_text(way)), [&](PriceRequest& r) { r.context = way; });
+        policy(join_parts("cp_comm_type ", to_text(way)),
+               [&](PriceRequest& r) { r.context = way; });
     if (!question_.given.kept)
       for (const cost::Keep keep : lattice_.keeps()) recompute(keep);
     for (const Timetable& t : lattice_.timetables(chosen_.pp))
       if (t.schedule != chosen_.schedule || t.chunks != chosen_.chunks) timetable(t);
     for (const cost::Placement placement : lattice_.placements(core, chosen_.pp))
       if (placement != chosen_.placement)
-        policy(placement == cost::Placement::kPipeInside ? "stages side by side"
-                                                         : "data ranks side by side",
+        policy(placement == cost::Placement::kPipeInside ? "rank order tp,cp,pp,dp"
+                                                         : "rank order tp,cp,dp,pp",
                [&](PriceRequest& r) { r.placement = placement; });
   }
 
@@ -262,7 +263,7 @@ std::string difference(const StepTime& from, const StepTime& to) {
       {to.tensor - from.tensor, "tp"},
       {to.context - from.context, "cp"},
       {to.expert - from.expert, "ep"},
-      {to.pipe - from.pipe, "hops"},
+      {to.pipe - from.pipe, "P2P"},
       {to.data - from.data, "dp"},
       {to.bubble - from.bubble, "bubble"},
       {to.optimizer - from.optimizer, "optimizer"}};

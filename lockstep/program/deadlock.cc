@@ -68,8 +68,8 @@ class Meetings {
   }
 
   static bool meets_others(const Op& op) {
-    return is_transfer(op) || op.reach == Reach::kTied || op.reach == Reach::kPipeline ||
-           op.reach == Reach::kDataThenPipeline || op.reach == Reach::kDataTensorPipeline;
+    return is_transfer(op) || op.group == CommGroup::kTied || op.group == CommGroup::kPipeline ||
+           op.group == CommGroup::kDataThenPipeline || op.group == CommGroup::kDataTensorPipeline;
   }
 
   // Coordinates that op meets, its own included.
@@ -79,7 +79,7 @@ class Meetings {
       return {transfer.from.value, transfer.to.value};
     }
     std::vector<std::int32_t> members;
-    if (op.reach == Reach::kTied) {
+    if (op.group == CommGroup::kTied) {
       members = {program_.step.coord_of(0).value,
                  program_.step.coord_of(program_.step.head()).value};
       if (members[0] == members[1]) members.pop_back();
@@ -246,7 +246,7 @@ class Chain {
            op_text(program_, {coord}, program_.list({coord})[static_cast<std::size_t>(op)]) + ")";
   }
 
-  static std::string who(std::int32_t coord) { return "coordinate " + std::to_string(coord); }
+  static std::string who(std::int32_t coord) { return "pipeline rank " + std::to_string(coord); }
 
   // Says where the list waits and returns for what.
   std::int32_t hold(std::int32_t coord) {

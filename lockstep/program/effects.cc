@@ -28,7 +28,7 @@ class Row {
       : program_(program), step_(program.step), coord_(coord), op_(op), out_(out) {}
 
   void fill() {
-    out_.reach = op_.reach;
+    out_.group = op_.group;
     out_.lane = op_row(op_.kind).lane;
     switch (op_.kind) {
       case OpKind::kLoad:
@@ -65,8 +65,8 @@ class Row {
         return norm();
       case OpKind::kUpdate:
         return update();
-      case OpKind::kPublish:
-        return publish();
+      case OpKind::kAllGatherUpdated:
+        return all_gather_updated();
       case OpKind::kWait:
         return wait();
     }
@@ -208,7 +208,7 @@ class Row {
 
   void free() { out_.kills = {param(op_.unit)}; }
 
-  void publish() { out_.mutates = {param(op_.unit)}; }
+  void all_gather_updated() { out_.mutates = {param(op_.unit)}; }
 
   void reduce() {
     if (step_.zero == 0) {
@@ -289,7 +289,7 @@ constexpr std::string_view kValueNames[] = {"tokens",    "act",         "checkpo
 void Effects::clear() {
   for (auto* values : {&reads, &defines, &mutates, &kills}) values->clear();
   lane = Lane::kHost;
-  reach = Reach::kNone;
+  group = CommGroup::kNone;
 }
 
 void write_effects(const Program& program, Coord coord, const Op& op, Effects& out) {

@@ -61,7 +61,7 @@ struct Effects {
   std::vector<Value> mutates;
   std::vector<Value> kills;  // memory is given back or moved into what is defined
   Lane lane = Lane::kHost;
-  Reach reach = Reach::kNone;
+  CommGroup group = CommGroup::kNone;
 
   void clear();  // keeps the memory of its lists
 };

@@ -25,7 +25,7 @@ class Inventory {
  private:
   void add(OpKind kind, Op op = {}) {
     op.kind = kind;
-    op.reach = usual_reach(step_, kind);
+    op.group = usual_group(step_, kind);
     ops_.push_back(op);
   }
 
@@ -55,7 +55,7 @@ class Inventory {
         add(OpKind::kBackward, at);
       }
     }
-    if (step_.zero == 1 || step_.zero == 2) add(OpKind::kPublish, {.unit = unit});
+    if (step_.zero == 1 || step_.zero == 2) add(OpKind::kAllGatherUpdated, {.unit = unit});
     if (!step_.forward_only) add_unit_end(unit);
   }
 

@@ -14,7 +14,7 @@ namespace lockstep::program {
 // of Program::transfers. REQUIRES: a sound shape.
 std::vector<Transfer> usual_transfers(const StepShape& step);
 
-// Every op the coordinate must run exactly once, with its usual reach, in no particular order. The
+// Every op the coordinate must run exactly once, with its usual group, in no particular order. The
 // list at hand decides one thing: where it runs I or W of a unit other than the head, I and W are
 // required in place of B. REQUIRES: a sound shape, usual transfers, numbers in range.
 std::vector<Op> required_ops(const StepShape& step, Coord coord,

@@ -8,7 +8,7 @@
 namespace lockstep::program {
 
 // Numbers of every op of the coordinate: in range where its kind uses them, -1 elsewhere; units on
-// their own coordinate; waits of asynchronous ops; the usual reach. Only a list without such problems
+// their own coordinate; waits of asynchronous ops; the usual group. Only a list without such problems
 // may be given to the other checks and to effects().
 // REQUIRES: a sound shape and usual transfers (inventory.h), one list per coordinate.
 void check_numbers(const Program& program, Coord coord, Problems& problems);

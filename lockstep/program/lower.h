@@ -23,9 +23,9 @@ namespace lockstep::program {
 Result<Program> lower(const pipeline::Schedule& schedule, StepShape step);
 
 // Evaluation: forward passes, microbatches in order, and the sum of the loss, which the last op,
-// Norm, carries. It may follow any step, so ZeRO 1 and 2 publish first. Every coordinate takes a microbatch through all its stages before the next, so
-// more chunks make evaluation slower. Refuses what lower() refuses, and shapes that check_shape
-// does.
+// Norm, carries. It may follow any step, so ZeRO 1 and 2 gather updated parameters first. Every
+// coordinate takes a microbatch through all its stages before the next, so more chunks make
+// evaluation slower. Refuses what lower() refuses, and shapes that check_shape does.
 Result<Program> lower_forward_only(StepShape step);
 
 // First unit of each stage, then the number of units, as StepShape wants it. The blocks, all units

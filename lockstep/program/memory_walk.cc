@@ -125,7 +125,7 @@ MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes) 
            bytes.units.size(), " units");
   LS_CHECK(
       bytes.tokens.size() == program.lists.size() && bytes.constants.size() == program.lists.size(),
-      "sizes for other coordinates");
+      "sizes for other pipeline ranks");
   return Walk(program, coord, bytes).run();
 }
 

@@ -32,7 +32,12 @@ constexpr std::array<OpRow, kNumOpKinds> kRows = {{
     {OpKind::kReduceTied, "tied", "tied reduction", {}, Lane::kCollective},
     {OpKind::kNorm, "norm", "norm", {}, Lane::kCollective},
     {OpKind::kUpdate, "update", "update", {kUnit}, Lane::kCompute},
-    {OpKind::kPublish, "publish", "publish", {kUnit}, Lane::kCollective, kAsync},
+    {OpKind::kAllGatherUpdated,
+     "allgather",
+     "all-gather of updated parameters",
+     {kUnit},
+     Lane::kCollective,
+     kAsync},
     {OpKind::kWait, "wait", "wait", {kTarget}, Lane::kHost},
     {OpKind::kReduceReplicated,
      "replicated",
@@ -49,10 +54,10 @@ constexpr bool rows_follow_kinds() {
 }
 static_assert(rows_follow_kinds());
 
-constexpr std::string_view kReachNames[kNumReaches] = {
+constexpr std::string_view kCommGroupNames[kNumCommGroups] = {
     "none", "self", "shard",  "replicate",           "data", "pipeline", "data_then_pipeline",
     "tied", "peer", "tensor", "data_tensor_pipeline"};
-static_assert(static_cast<int>(Reach::kDataTensorPipeline) + 1 == kNumReaches);
+static_assert(static_cast<int>(CommGroup::kDataTensorPipeline) + 1 == kNumCommGroups);
 
 }  // namespace
 
@@ -73,31 +78,33 @@ OpKind op_kind(pipeline::PassKind kind) {
   LS_CHECK(false, "pass of kind ", static_cast<int>(kind));
 }
 
-Reach usual_reach(const StepShape& step, OpKind kind) {
+CommGroup usual_group(const StepShape& step, OpKind kind) {
   switch (kind) {
     case OpKind::kCount:
-      return Reach::kData;
+      return CommGroup::kData;
     case OpKind::kSend:
     case OpKind::kPostRecv:
-      return Reach::kPeer;
+      return CommGroup::kPeer;
     case OpKind::kGather:
-    case OpKind::kPublish:
-      return Reach::kShard;
+    case OpKind::kAllGatherUpdated:
+      return CommGroup::kShard;
     case OpKind::kReduce:
-      return step.zero == 0 ? Reach::kData : Reach::kShard;
+      return step.zero == 0 ? CommGroup::kData : CommGroup::kShard;
     case OpKind::kReduceAcross:
-      return Reach::kReplicate;
+      return CommGroup::kReplicate;
     case OpKind::kReduceReplicated:
-      return Reach::kTensor;
+      return CommGroup::kTensor;
     case OpKind::kReduceTied:
-      return Reach::kTied;
+      return CommGroup::kTied;
     case OpKind::kNorm:
-      return step.tensor_parallel ? Reach::kDataTensorPipeline : Reach::kDataThenPipeline;
+      return step.tensor_parallel ? CommGroup::kDataTensorPipeline : CommGroup::kDataThenPipeline;
     default:
-      return Reach::kNone;
+      return CommGroup::kNone;
   }
 }
 
-std::string_view to_text(Reach reach) { return kReachNames[static_cast<std::size_t>(reach)]; }
+std::string_view to_text(CommGroup group) {
+  return kCommGroupNames[static_cast<std::size_t>(group)];
+}
 
 }  // namespace lockstep::program

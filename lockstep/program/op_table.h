@@ -1,5 +1,5 @@
 // One row per kind of op: its token, its name for people, which of its numbers it uses and where it
-// runs; and which ranks each kind meets.
+// runs; and which ranks take part in each kind.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,15 @@ struct OpRow {
 const OpRow& op_row(OpKind kind);
 
 // Whether all it meets come to it at once, in the order of their lists, and the last is waited for.
-inline bool is_meeting(OpKind kind) { return kind == OpKind::kNorm || kind == OpKind::kReduceTied; }
+inline bool is_blocking_collective(OpKind kind) {
+  return kind == OpKind::kNorm || kind == OpKind::kReduceTied;
+}
 
 OpKind op_kind(pipeline::PassKind kind);  // of the ops that a pass is made of
 
-// The reach that the kind needs in such a step.
-Reach usual_reach(const StepShape& step, OpKind kind);
+// The group that the kind needs in such a step.
+CommGroup usual_group(const StepShape& step, OpKind kind);
 
-std::string_view to_text(Reach reach);  // "data_then_pipeline"
+std::string_view to_text(CommGroup group);  // "data_then_pipeline"
 
 }  // namespace lockstep::program

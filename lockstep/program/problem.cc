@@ -6,7 +6,7 @@ namespace lockstep::program {
 
 std::string to_text(const Problem& problem) {
   if (problem.coord.value < 0) return problem.what;
-  std::string text = "coordinate " + std::to_string(problem.coord.value);
+  std::string text = "pipeline rank " + std::to_string(problem.coord.value);
   if (problem.op >= 0) text += ", op " + std::to_string(problem.op) + ", " + problem.op_text;
   return text + ": " + problem.what;
 }

@@ -28,19 +28,19 @@ enum class OpKind : std::uint8_t {
   kGather,      // unit: whole parameters from shards
   kFree,        // unit: drops them
   kReduce,  // unit, period: sums gradients over the data group (over the shard group when sharded)
-  kReduceAcross,  // unit, period: sums reduced shards over the replicas of hybrid sharding
-  kReduceTied,    // embedding's and head's gradients of one shared weight
-  kNorm,          // global gradient norm, loss
-  kUpdate,        // unit: optimizer
-  kPublish,       // unit: whole parameters from updated pieces, at the start of the next step
-  kWait,          // completes an asynchronous op of the same list
+  kReduceAcross,      // unit, period: sums reduced shards over the replicas of hybrid sharding
+  kReduceTied,        // embedding's and head's gradients of one shared weight
+  kNorm,              // global gradient norm, loss
+  kUpdate,            // unit: optimizer
+  kAllGatherUpdated,  // unit: whole parameters from updated pieces, at the start of the next step
+  kWait,              // completes an asynchronous op of the same list
   // Behind the others, so that programs without it keep their hashes.
   kReduceReplicated,  // unit: sums partial gradients of replicated parameters over the tensor group
 };
 inline constexpr int kNumOpKinds = 19;
 
-// Which ranks an op meets.
-enum class Reach : std::uint8_t {
+// The ranks that take part in an op's communication.
+enum class CommGroup : std::uint8_t {
   kNone,
   kSelf,                // a group of one; never emitted by lowering
   kShard,               // ranks that hold the shards of one copy
@@ -53,11 +53,11 @@ enum class Reach : std::uint8_t {
   kTensor,              // ranks that share the units of one coordinate
   kDataTensorPipeline,  // all three, one after the other
 };
-inline constexpr int kNumReaches = 11;
+inline constexpr int kNumCommGroups = 11;
 
 struct Op {
   OpKind kind = OpKind::kLoad;
-  Reach reach = Reach::kNone;
+  CommGroup group = CommGroup::kNone;
   std::int32_t unit = -1;
   std::int32_t microbatch = -1;
   std::int32_t period = -1;    // of a reduction

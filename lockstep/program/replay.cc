@@ -39,10 +39,10 @@ class Replay {
         problems_(problems),
         is_waited_for_(list_.size(), false) {
     states_.reserve(list_.size());
-    const bool is_published = step_.zero == 1 || step_.zero == 2;
+    const bool is_gathered = step_.zero == 1 || step_.zero == 2;
     for (const Value& value : persistent(step_, coord))
       states_[value] = {.is_live = true,
-                        .is_stale = is_published && value.kind == ValueKind::kParam};
+                        .is_stale = is_gathered && value.kind == ValueKind::kParam};
   }
 
   void run() {
@@ -82,7 +82,7 @@ class Replay {
   }
 
   void apply(const Op& op, const Effects& fx) {
-    if (op.kind == OpKind::kPublish)
+    if (op.kind == OpKind::kAllGatherUpdated)
       for (const Value& value : fx.mutates) states_[value].is_stale = false;
     for (const Value& value : fx.reads) need_complete(value, "reads ");
     for (const Value& value : fx.mutates) need_alone(value, "changes ");
@@ -110,7 +110,7 @@ class Replay {
     else if (state.maker >= 0)
       report(does + to_text(value) + " before a wait for " + name(state.maker));
     else if (state.is_stale)
-      report(does + to_text(value) + " before it is published");
+      report(does + to_text(value) + " before it is all-gathered");
   }
 
   void need_alone(const Value& value, const char* does) {

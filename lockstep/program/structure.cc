@@ -47,13 +47,13 @@ class NumberCheck {
     }
     if (op.unit >= 0 && !is_own_[static_cast<std::size_t>(op.unit)])
       problems_.add(coord_, index,
-                    "the unit belongs to coordinate " +
+                    "the unit belongs to pipeline rank " +
                         std::to_string(program_.step.coord_of(op.unit).value));
     if (op.kind == OpKind::kWait) check_wait(index, op);
-    const Reach needed = usual_reach(program_.step, op.kind);
-    if (op.reach != needed)
+    const CommGroup needed = usual_group(program_.step, op.kind);
+    if (op.group != needed)
       problems_.add(coord_, index,
-                    "reaches '" + std::string(to_text(op.reach)) + "' instead of '" +
+                    "takes part in '" + std::string(to_text(op.group)) + "' instead of '" +
                         std::string(to_text(needed)) + "'");
   }
 
@@ -182,7 +182,7 @@ void check_inventory(const Program& program, Coord coord, Problems& problems) {
   const auto report_others = [&](const Op* before) {
     for (; next < found.size(); ++next) {
       if (before != nullptr && found[next].identity >= identity_of(*before)) return;
-      problems.add(coord, found[next].index, "is no part of this step on this coordinate");
+      problems.add(coord, found[next].index, "is no part of this step on this pipeline rank");
     }
   };
   for (const Op& op : required) {

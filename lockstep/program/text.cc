@@ -18,7 +18,7 @@ std::string without_wait_text(const Program& program, const Op& op) {
     const Transfer& transfer = program.transfers[at];
     const bool is_send = op.kind == OpKind::kSend;
     return text + " of " + transfer_text(transfer) +
-           (is_send ? ", to coordinate " : ", from coordinate ") +
+           (is_send ? ", to pipeline rank " : ", from pipeline rank ") +
            std::to_string(is_send ? transfer.to.value : transfer.from.value);
   }
   const char* separator = " of ";
@@ -44,7 +44,7 @@ class Digest {
     for (const auto number : numbers) add(number);
   }
   void add(const Op& op) {
-    add(static_cast<std::int64_t>(op.kind) << 8 | static_cast<std::int64_t>(op.reach));
+    add(static_cast<std::int64_t>(op.kind) << 8 | static_cast<std::int64_t>(op.group));
     for (const OpField& field : kOpFields) add(op.*field.member);
   }
   void flush() {
@@ -82,7 +82,7 @@ std::string op_token(const StepShape& step, const Op& op) {
     text.append(separator).append(std::to_string(op.*kOpFields[i].member));
     separator = ".";
   }
-  if (op.reach != usual_reach(step, op.kind)) text.append(":").append(to_text(op.reach));
+  if (op.group != usual_group(step, op.kind)) text.append(":").append(to_text(op.group));
   for (int i = 0; i < kNumOpFields; ++i) {
     const std::int32_t number = op.*kOpFields[i].member;
     if (row.uses[i] || number == -1) continue;

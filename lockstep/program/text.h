@@ -2,12 +2,12 @@
 //   F3.1 R3.1 B3.1 I3.1 W3.1      unit 3, microbatch 1
 //   load1 count                   microbatch 1
 //   send4 recv4                   transfer 4
-//   gather3 free3 update3 publish3
+//   gather3 free3 update3 allgather3
 //   reduce3.0 across3.0           unit 3, period 0
 //   replicated3                   unit 3
 //   tied norm
 //   wait@17                       for op 17 of the same list, counted from 0
-// A reach follows only where it is not the usual one of the kind, `norm:self`, and a number that the
+// A group follows only where it is not the usual one of the kind, `norm:self`, and a number that the
 // kind does not use only where it is not -1, `F3.1+period=2`.
 #pragma once
 

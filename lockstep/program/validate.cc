@@ -18,7 +18,7 @@ void check_frame(const Program& program, Problems& problems) {
   const auto coords = static_cast<std::size_t>(program.step.shape.coords);
   if (program.lists.size() != coords)
     return problems.add(std::to_string(program.lists.size()) + " lists for " +
-                        std::to_string(coords) + " coordinates");
+                        std::to_string(coords) + " pipeline ranks");
   const std::vector<Transfer> usual = usual_transfers(program.step);
   const auto [given, needed] = std::ranges::mismatch(program.transfers, usual);
   if (needed != usual.end())
@@ -26,7 +26,7 @@ void check_frame(const Program& program, Problems& problems) {
                  " is not, as it should be, that of the " + transfer_text(*needed));
   else if (given != program.transfers.end())
     problems.add("transfer " + std::to_string(given - program.transfers.begin()) + ", of the " +
-                 transfer_text(*given) + ", crosses no boundary between coordinates");
+                 transfer_text(*given) + ", crosses no boundary between pipeline ranks");
 }
 
 }  // namespace

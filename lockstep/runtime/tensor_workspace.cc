@@ -148,11 +148,11 @@ void TensorWorkspace::begin_step(std::int64_t first_sample, int microbatches, co
   adamw_ = adamw;
 }
 
-void TensorWorkspace::begin_evaluation(const data::TokenSource& held_out, int microbatches) {
+void TensorWorkspace::begin_evaluation(const data::TokenSource& validation, int microbatches) {
   begin_step(0, microbatches, adamw_);
   step_.forward_only = true;
   step_.noise = false;
-  read_from_ = &held_out;
+  read_from_ = &validation;
 }
 
 const model::FlatLayout& TensorWorkspace::layout(int unit) const {

@@ -73,9 +73,9 @@ class TensorWorkspace final : public exec::Workspace {
     optim::AdamW others, embeddings;
   };
   void begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw);
-  // The same for an evaluation, by a program that is forward_only: the first samples of `held_out`,
+  // The same for an evaluation, by a program that is forward_only: the first samples of `validation`,
   // which must outlive it.
-  void begin_evaluation(const data::TokenSource& held_out, int microbatches);
+  void begin_evaluation(const data::TokenSource& validation, int microbatches);
   // Every rank learns from the coming step's sums that this one wants to stop.
   void ask_to_stop() { wants_stop_ = true; }
   // Initial weights, zero moments, no updates: where what was to be loaded is not there.
@@ -162,7 +162,7 @@ class TensorWorkspace final : public exec::Workspace {
   const Place place_;
   const WorkspaceSettings settings_;
   const data::TokenSource& source_;
-  const data::TokenSource* read_from_;  // by the current step: source_, or held-out samples
+  const data::TokenSource* read_from_;  // by the current step: source_, or validation samples
   const nn::TensorGroup group_;
   const std::vector<model::FlatLayout> layouts_;  // of the model's distinct units
   const std::int64_t buffer_shards_;              // what buffers are padded for

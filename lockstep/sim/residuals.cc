@@ -44,8 +44,9 @@ std::string kind_text(int kind) {
 
 Cause cause_of(const Op& op) {
   if (op.transfer >= 0) return Cause::kHop;
-  return is_async(op.kind) || is_meeting(op.kind) || op.kind == OpKind::kCount ? Cause::kCollective
-                                                                               : Cause::kCompute;
+  return is_async(op.kind) || is_blocking_collective(op.kind) || op.kind == OpKind::kCount
+             ? Cause::kCollective
+             : Cause::kCompute;
 }
 
 // Where the time of each rank's list went.
@@ -57,7 +58,8 @@ class Accounts {
       for (const program::TimedOp& timed : rank.ops) {
         makespan_ = std::max(makespan_, timed.end);
         const OpKind kind = op_of(rank, timed.op).kind;
-        if (is_meeting(kind)) met_[kind] = std::max(met_[kind], timed.start);
+        if (is_blocking_collective(kind))
+          last_arrival_[kind] = std::max(last_arrival_[kind], timed.start);
       }
     for (const RankTimeline& rank : ranks) add(rank);
     for (auto& [key, sum] : account_) sum /= static_cast<double>(ranks.size());
@@ -85,8 +87,8 @@ class Accounts {
           timed.start - before);
       before = timed.end;
       const Op& op = op_of(rank, timed.op);
-      if (is_meeting(op.kind))
-        split(op, timed, met_.at(op.kind));
+      if (is_blocking_collective(op.kind))
+        split(op, timed, last_arrival_.at(op.kind));
       else if (op.kind != OpKind::kWait)
         add(cause_of(op), static_cast<int>(op.kind), timed.end - timed.start);
       else if (const auto begin = begins.find(op.target); begin != begins.end())
@@ -105,7 +107,7 @@ class Accounts {
   }
 
   const program::Program& program_;
-  std::map<OpKind, Seconds> met_;  // when the last rank came
+  std::map<OpKind, Seconds> last_arrival_;  // when the last rank came
   Seconds makespan_;
   Account account_;
 };
@@ -113,7 +115,7 @@ class Accounts {
 }  // namespace
 
 std::string_view to_text(Cause cause) {
-  constexpr std::string_view kNames[] = {"compute", "hop", "collective", "wait", "list"};
+  constexpr std::string_view kNames[] = {"compute", "p2p", "collective", "wait", "list"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 
@@ -136,12 +138,12 @@ Residuals residuals(const program::Program& program, const Simulation& predicted
              rank.rank.value, " has times of another program");
     simulated.push_back({rank.rank, rank.coord, predicted.coords[c], predicted.lanes[c]});
   }
-  const Accounts expected(program, simulated), seen(program, measured.ranks);
+  const Accounts expected(program, simulated), actual(program, measured.ranks);
   Account keys = expected.account();
-  keys.insert(seen.account().begin(), seen.account().end());
+  keys.insert(actual.account().begin(), actual.account().end());
   Residuals result;
   result.predicted = expected.makespan();
-  result.measured = seen.makespan();
+  result.measured = actual.makespan();
   for (const auto& [key, unused] : keys) {
     const auto of = [&key = key](const Account& account) {
       const auto found = account.find(key);
@@ -150,7 +152,7 @@ Residuals residuals(const program::Program& program, const Simulation& predicted
     const bool is_outside = key.second >= kBetween;
     const std::string prefix = key.first == Cause::kWait && !is_outside ? "for " : "";
     result.rows.push_back(
-        {key.first, prefix + kind_text(key.second), of(expected.account()), of(seen.account())});
+        {key.first, prefix + kind_text(key.second), of(expected.account()), of(actual.account())});
   }
   return result;
 }

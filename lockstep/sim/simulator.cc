@@ -16,12 +16,12 @@
 namespace lockstep::sim {
 namespace {
 
-using program::kNumReaches;
+using program::CommGroup;
+using program::kNumCommGroups;
 using program::Op;
 using program::OpKind;
-using program::Reach;
 
-// One number per lane: computation of each coordinate, then its collectives by reach, then channels,
+// One number per lane: computation of each coordinate, then its collectives by group, then channels,
 // each of which carries the transfers of one sender to one receiver.
 class Lanes {
  public:
@@ -41,21 +41,21 @@ class Lanes {
   }
 
   std::size_t size() const {
-    return static_cast<std::size_t>(coords_ * (1 + kNumReaches)) + channels_.size();
+    return static_cast<std::size_t>(coords_ * (1 + kNumCommGroups)) + channels_.size();
   }
-  int collective(int coord, Reach reach) const {
-    return coords_ * (1 + static_cast<int>(reach)) + coord;
+  int collective(int coord, CommGroup group) const {
+    return coords_ * (1 + static_cast<int>(group)) + coord;
   }
   int channel(int transfer) const {
-    return coords_ * (1 + kNumReaches) + channel_of_[static_cast<std::size_t>(transfer)];
+    return coords_ * (1 + kNumCommGroups) + channel_of_[static_cast<std::size_t>(transfer)];
   }
 
   bool is_compute(int lane) const { return lane < coords_; }
-  bool is_channel(int lane) const { return lane >= coords_ * (1 + kNumReaches); }
+  bool is_channel(int lane) const { return lane >= coords_ * (1 + kNumCommGroups); }
   // Both ends of a channel; for a collective the coordinate twice.
   Channel ends(int lane) const {
     if (!is_channel(lane)) return {{lane % coords_}, {lane % coords_}};
-    return channels_[static_cast<std::size_t>(lane - coords_ * (1 + kNumReaches))];
+    return channels_[static_cast<std::size_t>(lane - coords_ * (1 + kNumCommGroups))];
   }
 
  private:
@@ -154,12 +154,12 @@ class Run {
     const Op& op = op_at(c);
     if (op.kind == OpKind::kFree) return true;
     if (op.kind == OpKind::kWait) return wait(c, op.target) && !begin_host(c);
-    if (is_meeting(op.kind)) return meet(c, op.kind);
+    if (is_blocking_collective(op.kind)) return arrive(c, op.kind);
     if (is_async(op.kind)) return !begin_host(c) && (enter_lane(c, op), true);
     const Seconds work = cost_({c}, op);
     if (work == Seconds{}) return true;
     clock_.begin(c, work);
-    at(c).is_computing = op.reach == Reach::kNone;
+    at(c).is_computing = op.group == CommGroup::kNone;
     touch(c);
     return false;
   }
@@ -190,7 +190,7 @@ class Run {
     const auto number = static_cast<std::int32_t>(state.next);
     state.slots[state.next] = static_cast<std::int32_t>(state.lanes.size());
     state.lanes.push_back({number, {}, {}});
-    if (op.transfer < 0) return enqueue(lanes_.collective(c, op.reach), number);
+    if (op.transfer < 0) return enqueue(lanes_.collective(c, op.group), number);
     TransferState& transfer = transfers_[index(op.transfer)];
     (op.kind == OpKind::kSend ? transfer.send : transfer.receive) = number;
     if (transfer.send != kNone && transfer.receive != kNone)
@@ -268,7 +268,7 @@ class Run {
   }
 
   // All coordinates that the meeting spans leave it when the last has come and its own cost is over.
-  bool meet(int c, OpKind kind) {
+  bool arrive(int c, OpKind kind) {
     std::vector<int>& arrived = arrived_[kind == OpKind::kNorm ? 0 : 1];
     arrived.push_back(c);
     if (static_cast<int>(arrived.size()) < members(kind)) return false;
@@ -311,7 +311,7 @@ class Run {
     for (int other = c; other < num_coords(); ++other) {
       if (has_ended(other)) continue;
       message +=
-          join_parts(message.empty() ? "" : "; ", "coordinate ", other, " stands at op ",
+          join_parts(message.empty() ? "" : "; ", "pipeline rank ", other, " stands at op ",
                      coords_[index(other)].next, ": ", op_text(program_, {other}, op_at(other)));
     }
     return {Code::kMismatchedCalls, "the program cannot finish: " + message, ""};

@@ -29,7 +29,7 @@ using Cost = std::function<Seconds(Coord coord, const program::Op& op)>;
 
 // What computation and communication on one coordinate do to each other's speed, as they share
 // memory, caches and, on GPUs, multiprocessors. While an asynchronous collective runs on the
-// coordinate, or a transfer occupies it, ops that meet nobody (Reach::kNone) progress at 1/compute of
+// coordinate, or a transfer occupies it, ops that meet nobody (CommGroup::kNone) progress at 1/compute of
 // their speed. While such an op runs, collectives on the coordinate and transfers at either of whose
 // ends it runs progress at 1/comm. Meetings over coordinates and latency keep their time. The step of a
 // lowered program never becomes shorter, nor longer than by the larger factor; yet a larger factor may

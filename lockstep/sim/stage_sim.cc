@@ -61,7 +61,7 @@ StageTimes simulate_stages(const pipeline::Schedule& schedule, const StageCosts&
   for (int coord = 0; coord < coords; ++coord) {
     const auto& timed = times.coords[static_cast<std::size_t>(coord)];
     const std::span<const pipeline::Pass> passes = schedule.passes({coord});
-    LS_CHECK(timed.size() == passes.size(), "coordinate ", coord, " stands at ",
+    LS_CHECK(timed.size() == passes.size(), "pipeline rank ", coord, " stands at ",
              to_text(passes[timed.size()]));
     Seconds work;
     for (const pipeline::Pass& pass : passes) work += board.duration(pass);

@@ -99,7 +99,7 @@ class Rules {
     };
     constexpr std::int64_t kSize = 2147483647, kCount = 1'000'000'000'000'000;
     const bool all[] = {within("layout.zero", asked_.zero, 0, 3),
-                        within("layout.chunks", asked_.chunks, 1, kSize),
+                        within("layout.vpp", asked_.chunks, 1, kSize),
                         within("layout.resident", asked_.resident, 1, kSize),
                         within("layout.prefetch", asked_.prefetch, 0, kSize),
                         within("layout.m", asked_.microbatches, 1, kSize),
@@ -286,10 +286,10 @@ class Rules {
                                   .chunks = *asked_.chunks,
                                   .microbatches = static_cast<int>(m)});
     if (made.ok()) return;
-    refuse(made.error(),
-           {{{"layout.chunks", "layout.pp", "batch.global_batch"},
-             join_parts("pp ", pp, ", chunks ", *asked_.chunks, ", ", counted(m, "microbatch"))},
-            {{"layout.schedule"}, join_parts("takes ", row->accepts)}});
+    refuse(made.error(), {{{"layout.vpp", "layout.pp", "batch.global_batch"},
+                           join_parts("pp ", pp, ", virtual stages ", *asked_.chunks, ", ",
+                                      counted(m, "microbatch"))},
+                          {{"layout.schedule"}, join_parts("takes ", row->accepts)}});
   }
 
   void pipeline() {
@@ -298,12 +298,12 @@ class Rules {
     if (pp <= layers / chunks) return;
     const bool plain = chunks == 1;
     refuse(Code::kBadDegree,
-           join_parts(plain ? "pp = " : "pp x chunks = ", pp,
+           join_parts(plain ? "pp = " : "pp x vpp = ", pp,
                       plain ? "" : join_parts(" x ", chunks, " = ", pp * chunks), " needs ",
                       pp * chunks, " layers, but ", title(), " has ", layers),
            {{{"layout.pp"}, counted(pp * chunks, "stage")}, model_side("layers", layers, "layers")},
            join_parts("a stage needs at least one layer: ",
-                      chunks <= layers ? "pp = " : "chunks = 1 and pp = ",
+                      chunks <= layers ? "pp = " : "vpp = 1 and pp = ",
                       chunks <= layers ? layers / chunks : layers, " or less"));
   }
 
@@ -321,7 +321,7 @@ class Rules {
         join_parts("layers = ", layers_text(given),
                    hollow ? " leaves a stage between the first and the last without any"
                           : join_parts(" are ", sum, " layers on ", count, " stages, but ", title(),
-                                       " has ", model().layers, " and pp x chunks is ", stages)),
+                                       " has ", model().layers, " and pp x vpp is ", stages)),
         {{{"layout.layers"}, join_parts(counted(sum, "layer"), " on ", counted(count, "stage"))},
          {{"layout.pp"}, counted(stages, "stage")},
          model_side("layers", model().layers, "layers")},
@@ -383,22 +383,25 @@ class Rules {
   // where ranks outnumber their heads.
   void cp_method() {
     const mesh::Degrees& d = degrees();
-    const Side way = {{"layout.context"}, join_parts("context is ", to_text(*asked_.context))};
+    const Side way = {{"layout.cp_comm_type"},
+                      join_parts("cp_comm_type is ", to_text(*asked_.context))};
     if (d.cp == 1 && *asked_.context != Layout().context)
       return refuse(Code::kConflict,
-                    join_parts("context = ", to_text(*asked_.context),
+                    join_parts("cp_comm_type = ", to_text(*asked_.context),
                                " is how ranks of a sequence meet, but cp = 1 divides none"),
-                    {way, {{"layout.cp"}, "cp is 1"}}, "the nearest: cp = 2, or leave context out");
+                    {way, {{"layout.cp"}, "cp is 1"}},
+                    "the nearest: cp = 2, or leave cp_comm_type out");
     if (*asked_.context != cost::CpMethod::kUlysses || asked_.model == nullptr) return;
     const std::int64_t heads = model().heads;
     if (heads % d.tp != 0 || heads / d.tp % d.cp == 0) return;
-    refuse(Code::kDoesNotDivide,
-           join_parts("tp x cp = ", d.tp, " x ", d.cp, " = ", d.tp * d.cp, " does not divide the ",
-                      heads, " heads of ", title(), ", which context = ulysses deals to ranks"),
-           {{{"layout.cp"}, join_parts("cp is ", d.cp)}, way, model_side("heads", heads, "heads")},
-           join_parts(
-               "the nearest cp that does: ", to_text(mesh::nearest_divisors(heads / d.tp, d.cp)),
-               "; or context = ring or gather"));
+    refuse(
+        Code::kDoesNotDivide,
+        join_parts("tp x cp = ", d.tp, " x ", d.cp, " = ", d.tp * d.cp, " does not divide the ",
+                   heads, " heads of ", title(), ", which cp_comm_type = ulysses deals to ranks"),
+        {{{"layout.cp"}, join_parts("cp is ", d.cp)}, way, model_side("heads", heads, "heads")},
+        join_parts(
+            "the nearest cp that does: ", to_text(mesh::nearest_divisors(heads / d.tp, d.cp)),
+            "; or cp_comm_type = ring or gather"));
   }
 
   void sequence() {

@@ -36,13 +36,17 @@ constexpr std::array kCounted = {
     Counted{"ep", 1, kMax, [](Layout& l, std::int64_t n) { l.degrees.ep = n; }},
     Counted{"etp", 1, kMax, [](Layout& l, std::int64_t n) { l.degrees.etp = n; }},
     Counted{"zero", 0, 3, [](Layout& l, std::int64_t n) { l.zero = static_cast<int>(n); }},
-    Counted{"chunks", 1, kMax, [](Layout& l, std::int64_t n) { l.chunks = static_cast<int>(n); }},
+    Counted{"vpp", 1, kMax, [](Layout& l, std::int64_t n) { l.chunks = static_cast<int>(n); }},
     Counted{"m", 1, kMax, [](Layout& l, std::int64_t n) { l.microbatches = n; }},
     Counted{"resident=", 1, kMax,
             [](Layout& l, std::int64_t n) { l.resident = static_cast<int>(n); }},
     Counted{"prefetch=", 0, kMax,
             [](Layout& l, std::int64_t n) { l.prefetch = static_cast<int>(n); }},
 };
+
+// What words were called before.
+using Renamed = std::pair<std::string_view, std::string_view>;
+constexpr Renamed kRetired[] = {{"chunks", "vpp"}, {"context=", "cp_comm_type="}};
 
 class Reader {
  public:
@@ -58,7 +62,7 @@ class Reader {
     }
     if (seen_.empty())
       return Error{Code::kUnknownChoice, "a layout needs at least one word",
-                   "write one such as `pp2 dp2 zero1 1f1b m4 step`"};
+                   "write one such as `pp2 dp2 zero1 1f1b m4`"};
     if (!seen_.contains("reduce")) layout_.reduce = default_reduce(layout_.zero);
     return layout_;
   }
@@ -73,8 +77,8 @@ class Reader {
     if (text == "nosp") return layout_.sp = false, once("sp", text);
     if (const std::size_t is = text.find('='); is != std::string_view::npos) {
       const std::string_view value = text.substr(is + 1);
-      if (text.starts_with("context="))
-        return set("context", text, context(value), layout_.context);
+      if (text.starts_with("cp_comm_type="))
+        return set("cp_comm_type", text, context(value), layout_.context);
       if (text.starts_with("recompute="))
         return set("recompute", text, parse_recompute(value), layout_.recompute);
       if (text.starts_with("order="))
@@ -114,7 +118,7 @@ class Reader {
     if (const auto parsed = cost::parse_cp_method(value)) return *parsed;
     const std::string near = config::did_you_mean(value, context_names());
     return Error{Code::kUnknownChoice,
-                 join_parts("context = \"", value, "\" is no way of context parallelism"),
+                 join_parts("cp_comm_type = \"", value, "\" is no way of context parallelism"),
                  near.empty() ? config::there_are(context_names()) : near};
   }
 
@@ -140,15 +144,19 @@ class Reader {
     std::string digits;
     for (const char c : text)
       if (c >= '0' && c <= '9') digits += c;
+    for (const auto& [retired, name] : kRetired)
+      if (text.starts_with(retired))
+        return {Code::kUnknownChoice, join_parts("a layout has no word `", text, "`"),
+                join_parts("here it is called `", name, text.substr(retired.size()), "`")};
     std::vector<std::string> names;
     for (const Counted& row : kCounted) names.push_back(row.name + (digits.empty() ? "1" : digits));
     for (const char* name :
-         {"step", "mb", "nosp", "context=gather", "recompute=cheap", "recompute=block"})
+         {"step", "mb", "nosp", "cp_comm_type=gather", "recompute=cheap", "recompute=block"})
       names.emplace_back(name);
     names.insert(names.end(), schedule_names().begin(), schedule_names().end());
     const std::vector<std::string> near = config::nearest(text, names, 1);
     return {Code::kUnknownChoice, join_parts("a layout has no word `", text, "`"),
-            near.empty() ? "a layout is written like `pp2 dp2x2 zero3 1f1b m4 mb recompute=cheap`"
+            near.empty() ? "a layout is written like `pp2 dp2x2 zero3 1f1b m4 recompute=cheap`"
                          : join_parts("did you mean `", near[0], "`?")};
   }
 
@@ -182,10 +190,11 @@ std::string to_text(const Layout& layout) {
   add("zero", layout.zero);
   const Layout plain;
   if (d.pp > 1 || layout.schedule != plain.schedule) add(layout.schedule);
-  degree("chunks", layout.chunks);
+  degree("vpp", layout.chunks);
   if (layout.microbatches) add("m", *layout.microbatches);
-  add(layout.reduce == Period::kStep ? "step" : "mb");
-  if (d.cp > 1 || layout.context != plain.context) add("context=", to_text(layout.context));
+  if (layout.reduce != default_reduce(layout.zero))
+    add(layout.reduce == Period::kStep ? "step" : "mb");
+  if (d.cp > 1 || layout.context != plain.context) add("cp_comm_type=", to_text(layout.context));
   if (layout.recompute != plain.recompute) add("recompute=", to_text(layout.recompute));
   if (layout.resident) add("resident=", *layout.resident);
   if (layout.prefetch) add("prefetch=", *layout.prefetch);

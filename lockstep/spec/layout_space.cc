@@ -124,7 +124,7 @@ constexpr std::array kFactors = {
     Factor{"zero", [](const Layout& l) { return std::to_string(l.zero); }},
     Factor{"m", [](const Layout& l) { return std::to_string(l.microbatches.value_or(0)); }},
     Factor{"schedule", [](const Layout& l) { return l.schedule; }},
-    Factor{"chunks", [](const Layout& l) { return std::to_string(l.chunks); }},
+    Factor{"vpp", [](const Layout& l) { return std::to_string(l.chunks); }},
     Factor{"reduce", [](const Layout& l) { return std::string(name_of(l.reduce)); }},
     Factor{"recompute",
            [](const Layout& l) {

@@ -81,14 +81,14 @@ std::vector<Field> degree_fields() {
              {"tensor_model_parallel_size", "tensor_parallel_degree", "tensor_parallel"}),
       degree("cp", "Context-parallel degree: the sequence is divided.",
              {"context_parallel_size", "context_parallel_degree"}),
-      {.path = "layout.context",
+      {.path = "layout.cp_comm_type",
        .type = FieldType::kChoice,
        .doc =
            "How the ranks of a sequence meet in attention: keys and values go round a ring or are "
            "gathered, or heads are exchanged for positions (Ulysses); only with cp > 1.",
        .initial = "\"" + context_names().front() + "\"",
        .choices = context_names(),
-       .known_as = {"cp_comm_type"}},
+       .known_as = {"context"}},
       degree("pp", "Pipeline-parallel degree: the blocks are divided.",
              {"pipeline_model_parallel_size", "pipeline_parallel_degree", "pipeline_parallel"}),
       whole("layout.dp",
@@ -125,11 +125,11 @@ std::vector<Field> policy_fields() {
        .initial = "\"" + Layout().schedule + "\"",
        .choices = schedule_names(),
        .known_as = {"pipeline_parallel_schedule", "pp_schedule", "pp_engine"}},
-      whole(
-          "layout.chunks",
-          "Stages per pipeline coordinate, for the schedules that interleave them.", "1",
-          {1, kMaxSize},
-          {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size", "vpp"}),
+      whole("layout.vpp",
+            "Virtual stages per pipeline rank, for the schedules that interleave them.", "1",
+            {1, kMaxSize},
+            {"chunks", "virtual_stages", "num_virtual_stages_per_pipeline_rank",
+             "virtual_pipeline_model_parallel_size"}),
       {.path = "layout.layers",
        .type = FieldType::kString,
        .doc = "Layers of each stage, in their order, joined by +: `9x2+8+6` is 9 on two "
@@ -275,7 +275,7 @@ std::vector<Field> step_fields() {
 std::vector<Field> evaluation_fields() {
   return {
       whole("train.eval_interval",
-            "Steps between two evaluations on the held-out split; the last step is followed by "
+            "Steps between two evaluations on the validation split; the last step is followed by "
             "one too. 0 for none.",
             "0", {0, kMaxCount}, {"eval_steps", "val_interval"}),
       whole("train.eval_samples",

@@ -132,7 +132,7 @@ Request read_request(const Settings& settings, const std::optional<model::ModelC
     const auto value = settings.integer(key);
     return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
   };
-  const auto context = settings.text("layout.context");
+  const auto context = settings.text("layout.cp_comm_type");
   return {.model = model ? &*model : nullptr,
           .cluster = cluster ? &*cluster : nullptr,
           .degrees = read_degrees(settings),
@@ -140,7 +140,7 @@ Request read_request(const Settings& settings, const std::optional<model::ModelC
           .sp = settings.boolean("layout.sp"),
           .zero = small("layout.zero"),
           .schedule = settings.text("layout.schedule"),
-          .chunks = small("layout.chunks"),
+          .chunks = small("layout.vpp"),
           .resident = small("layout.resident"),
           .prefetch = small("layout.prefetch"),
           .seq = settings.integer("batch.seq"),

@@ -55,7 +55,7 @@ struct Train {
       0;  // steps over which the gradient noise scale is averaged; 0: unmeasured
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::int64_t eval_interval = 0;  // steps between two evaluations; 0: none
-  std::int64_t eval_samples = 0;   // of the held-out split that each looks at
+  std::int64_t eval_samples = 0;   // of the validation split that each looks at
   Seconds op_deadline = {600};     // of a collective, as c10d has it; no part of what is trained
   bool operator==(const Train&) const = default;
 };

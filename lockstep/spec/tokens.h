@@ -17,7 +17,7 @@ std::int64_t num_samples(const Spec& spec);
 // The training split, num_samples() of it. REQUIRES: spec.data.files is not empty.
 Result<std::unique_ptr<data::CorpusTokens>> open_training(const Spec& spec);
 
-// The held-out split: `samples` of it, or with 0 as many as one pass over it has. Evaluations that are to
+// The validation split: `samples` of it, or with 0 as many as one pass over it has. Evaluations that are to
 // be comparable read the same samples, from 0 on, each time. REQUIRES: as above.
 Result<std::unique_ptr<data::CorpusTokens>> open_validation(const Spec& spec, std::int64_t samples);
 

@@ -21,7 +21,7 @@ Bytes bytes_sent(const comm::Ledger& ledger) {
 }
 
 nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds op_deadline) {
-  const auto found = groups.of(program::Reach::kTensor);
+  const auto found = groups.of(program::CommGroup::kTensor);
   if (found.empty()) return {};
   return {*found[0], job.spec.layout.sp, op_deadline};
 }
@@ -113,12 +113,12 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   return report;
 }
 
-EvalReport Session::evaluate(const data::TokenSource& held_out,
+EvalReport Session::evaluate(const data::TokenSource& validation,
                              const exec::Executor::Observer& observer) {
   LS_CHECK(evaluation_, "a job that does not evaluate");
   const tensor::ChargeTo charge(account_);
   const at::AutoDispatchBelowADInplaceOrView no_graph;
-  workspace_->begin_evaluation(held_out, job_.evaluation->step.shape.microbatches);
+  workspace_->begin_evaluation(validation, job_.evaluation->step.shape.microbatches);
   EvalReport report;
   run({*job_.evaluation, *evaluation_}, observer, report);
   return report;

@@ -19,7 +19,7 @@
 
 namespace lockstep::train {
 
-// Of the held-out samples, with the parameters that the last step left.
+// Of the validation samples, with the parameters that the last step left.
 struct EvalReport {
   double loss = 0;              // mean over valid tokens
   std::int64_t tokens = 0;      // valid ones
@@ -66,9 +66,9 @@ class Session {
   // fails, the CommError says where every rank stands and why.
   StepReport step(std::int64_t step, const exec::Executor::Observer& observer = {});
 
-  // Looks at the first spec.train.eval_samples of `held_out`. Changes nothing of the state. All ranks
+  // Looks at the first spec.train.eval_samples of `validation`. Changes nothing of the state. All ranks
   // call it, and get the same loss. REQUIRES: a job that evaluates.
-  EvalReport evaluate(const data::TokenSource& held_out,
+  EvalReport evaluate(const data::TokenSource& validation,
                       const exec::Executor::Observer& observer = {});
 
   // Of all parameters and moments of the job, and the number of updates (state_digest.cc). All ranks

@@ -21,8 +21,8 @@ class Run {
         session_(job, world, "", *data.training, job.spec.train.op_deadline, {},
                  options.start == Start::kNew ? InitialState::kDrawn : InitialState::kLoaded),
         record_(options.timelines) {
-    LS_CHECK(data.held_out != nullptr || job.spec.train.eval_interval == 0,
-             "a run that evaluates needs held-out data");
+    LS_CHECK(data.validation != nullptr || job.spec.train.eval_interval == 0,
+             "a run that evaluates needs validation data");
     LS_CHECK(!options.resumes() || !options.save.empty(), "a run resumes where it saves");
   }
 
@@ -120,7 +120,7 @@ class Run {
   }
 
   void evaluate(std::int64_t step) {
-    const EvalReport report = session_.evaluate(*data_.held_out);
+    const EvalReport report = session_.evaluate(*data_.validation);
     tell([&](RunObserver& one) { one.evaluation(step, report); });
   }
 

@@ -50,8 +50,8 @@ struct RunOptions {
 // Not owned.
 struct RunData {
   const data::TokenSource* training = nullptr;
-  const data::TokenSource* held_out = nullptr;  // absent: the run does not evaluate
-  std::string digest = {};                      // differs where samples do
+  const data::TokenSource* validation = nullptr;  // absent: the run does not evaluate
+  std::string digest = {};                        // differs where samples do
 };
 
 // Told on the thread of the rank. Steps are numbers from 0. What an observer throws ends the rank.

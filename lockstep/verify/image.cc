@@ -216,11 +216,11 @@ Difference compare_updated(const model::Model& model, const StepImage& got,
 }
 
 Difference compare_reached(const model::Model& model, const StepImage& got,
-                           const StepImage& reference, double reach, std::int64_t count) {
+                           const StepImage& reference, double farthest, std::int64_t count) {
   // Half the distance from 1 to the next f32, once for the weights at the start and once an update.
   const double rounding = std::ldexp(static_cast<double>(count + 1), -24);
   return worst_of(model, [&](int unit, std::int64_t from, std::int64_t length) {
-    const double apart = reach + rounding * max_abs(reference.at(unit, Role::kParameter));
+    const double apart = farthest + rounding * max_abs(reference.at(unit, Role::kParameter));
     return relative(max_abs(difference(got, reference, unit, Role::kParameter, from, length)),
                     apart);
   });

@@ -101,8 +101,8 @@ Difference compare_updated(const model::Model& model, const StepImage& got,
                            const StepImage& reference, const optim::AdamW& settings,
                            std::int64_t count);
 // Of f32 master weights after a free run of `count` updates: max|difference| over how far apart two such
-// runs can be, which is `reach` and what roundings to f32 add.
+// runs can be, which is `farthest` and what roundings to f32 add.
 Difference compare_reached(const model::Model& model, const StepImage& got,
-                           const StepImage& reference, double reach, std::int64_t count);
+                           const StepImage& reference, double farthest, std::int64_t count);
 
 }  // namespace lockstep::verify

@@ -363,12 +363,12 @@ void Verifier::compare_run(const std::vector<StepImage>& images, std::size_t ste
   const Measure measure = {verdict.bounds.run, verdict.run_error, truth_.empty()};
   note(truth_.empty()
            ? compare(model(), images[step], reference_[step], Role::kParameter, spec_.train.lr.peak)
-           : compare_reached(model(), images[step], truth_[step], reach(count), count),
+           : compare_reached(model(), images[step], truth_[step], farthest(count), count),
        measure, step, "parameter ", verdict);
 }
 
 // How far apart AdamW can take two runs from the same state, whatever their gradients are.
-double Verifier::reach(std::int64_t updates) const {
+double Verifier::farthest(std::int64_t updates) const {
   double sum = 0;
   for (std::int64_t step = 0; step < updates; ++step) {
     const optim::AdamW settings = reference_job_.adamw(step).others;

@@ -138,7 +138,7 @@ class Verifier {
                    const std::vector<StepImage>& wanted_images, std::size_t step,
                    const Note& note_one) const;
   void compare_run(const std::vector<StepImage>& images, std::size_t step, Verdict& verdict) const;
-  double reach(std::int64_t updates) const;
+  double farthest(std::int64_t updates) const;
   void compare_bits(const TrialResult& trial, Verdict& verdict) const;
   void remember_bits(const Verdict& verdict);
   void check_predictions(const train::Job& job, const TrialResult& trial, Verdict& verdict) const;

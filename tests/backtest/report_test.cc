@@ -18,7 +18,7 @@ TEST(Report, JsonHasItsFields) {
   RunTable table;
   read_published(table);
   const Json json = to_json(score(table, {}));
-  EXPECT_EQ(json.find("schema")->as_text(), "lockstep.backtest/1");
+  EXPECT_EQ(json.find("schema")->as_text(), "lockstep.backtest/2");
   for (const char* split : {"heldout", "calibration"})
     for (const char* kind : {"step_time", "memory", "baseline"})
       for (const char* field : {"rows", "median", "p90", "bias"})

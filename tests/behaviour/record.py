@@ -31,8 +31,8 @@ pp2 dp1 zero1 1f1b; pp2 dp1 zero1 gpipe; pp2 dp1 zero1 zb-h1; pp2 dp1 zero1 eage
 pp2 dp2 zero2 1f1b; pp2 dp2 zero3 1f1b; pp2 dp2 zero3 gpipe; pp2 dp4 zero3 1f1b; pp2 dp2 zero1 recompute=block;
 dp2 zero1 recompute=block; dp2 zero3 recompute=cheap; pp2 dp1 zero1 recompute=cheap; tp2 pp2 dp1 zero1 1f1b;
 tp2 pp2 dp2 zero1 1f1b; tp2 pp2 dp2 zero3 1f1b; tp2 pp2 dp2 zero2 zb-h1; tp2 dp2 zero1 recompute=block;
-pp2 dp1 zero1 v-half chunks2; pp2 dp1 zero1 zbv chunks2; pp2 dp1 zero1 dualpipe-v chunks2; pp2 dp2 zero1 v-min chunks2;
-pp2 dp2 zero1 interleaved chunks2; pp4 dp1 zero1 1f1b; pp4 dp2 zero3 zb-h1
+pp2 dp1 zero1 v-half vpp2; pp2 dp1 zero1 zbv vpp2; pp2 dp1 zero1 dualpipe-v vpp2; pp2 dp2 zero1 v-min vpp2;
+pp2 dp2 zero1 interleaved vpp2; pp4 dp1 zero1 1f1b; pp4 dp2 zero3 zb-h1
 """
 PLANS = """
 --model llama3-70b --cluster h100:512 --seq 8192 --global-batch 512
@@ -109,7 +109,7 @@ class Recorder:
     def settings(layout):
         words = []
         for word in layout.split():
-            degree = re.fullmatch(r"(dp|tp|pp|zero|chunks)(\d+)", word)
+            degree = re.fullmatch(r"(dp|tp|pp|zero|virtual stages)(\d+)", word)
             if degree:
                 pair = f"layout.{degree[1]}={degree[2]}"
             elif "=" in word:

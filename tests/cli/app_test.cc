@@ -18,7 +18,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-struct Told {
+struct Answered {
   ExitCode code = ExitCode::kBug;
   std::string out, err;
 };
@@ -34,10 +34,10 @@ Environment environment(Variables variables, bool is_terminal = false) {
           .err_is_terminal = is_terminal};
 }
 
-Told tell(std::vector<std::string> words, const std::vector<Verb>& verbs = catalog(),
-          const Environment& around = environment({})) {
+Answered tell(std::vector<std::string> words, const std::vector<Verb>& verbs = catalog(),
+              const Environment& around = environment({})) {
   std::ostringstream out, err;
-  Told ran;
+  Answered ran;
   ran.code = run_lockstep(verbs, std::move(words), around, out, err);
   ran.out = out.str();
   ran.err = err.str();
@@ -56,12 +56,12 @@ class Examples : public testing::Test {
 };
 
 TEST_F(Examples, FiveMistakesAreFiveDiagnostics) {
-  const Told text = tell({"config", "check", "five_mistakes.toml"});
+  const Answered text = tell({"config", "check", "five_mistakes.toml"});
   EXPECT_EQ(text.code, ExitCode::kUsage);
   EXPECT_EQ(text.out, "");
   EXPECT_TRUE(support::matches_golden("cli/five_mistakes.txt", text.err));
 
-  const Told json = tell({"config", "check", "five_mistakes.toml", "--json"});
+  const Answered json = tell({"config", "check", "five_mistakes.toml", "--json"});
   EXPECT_EQ(json.code, ExitCode::kUsage);
   EXPECT_EQ(json.out, "");
   EXPECT_TRUE(support::matches_golden("cli/five_mistakes.json", json.err));
@@ -78,13 +78,13 @@ TEST_F(Examples, FiveMistakesAreFiveDiagnostics) {
 }
 
 TEST_F(Examples, ContradictionsShowBothKeys) {
-  const Told ran = tell({"config", "check", "contradictions.toml"});
+  const Answered ran = tell({"config", "check", "contradictions.toml"});
   EXPECT_EQ(ran.code, ExitCode::kUsage);
   EXPECT_TRUE(support::matches_golden("cli/contradictions.txt", ran.err));
 }
 
 TEST_F(Examples, AGoodFileIsSummedUp) {
-  const Told ran = tell({"config", "check", "good.toml"});
+  const Answered ran = tell({"config", "check", "good.toml"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_EQ(ran.err, "");
   EXPECT_TRUE(support::matches_golden("cli/good_check.txt", ran.out));
@@ -94,13 +94,13 @@ TEST_F(Examples, AGoodFileIsSummedUp) {
 }
 
 TEST_F(Examples, ShowNamesTheOriginOfEveryValue) {
-  const Told ran = tell({"config", "show", "good.toml", "--origin", "--set", "layout.pp=4"});
+  const Answered ran = tell({"config", "show", "good.toml", "--origin", "--set", "layout.pp=4"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(support::matches_golden("cli/good_show.txt", ran.out));
 }
 
 TEST_F(Examples, AnOverrideIsCheckedLikeAFile) {
-  const Told ran = tell({"config", "check", "good.toml", "--set", "layout.tp=0"});
+  const Answered ran = tell({"config", "check", "good.toml", "--set", "layout.tp=0"});
   EXPECT_EQ(ran.code, ExitCode::kUsage);
   EXPECT_NE(ran.err.find(" --> --set\n"), std::string::npos) << ran.err;
 }
@@ -110,7 +110,7 @@ TEST_F(Examples, ABrokenOverrideIsAMistakeOfTheCheck) {
     for (const bool json : {false, true}) {
       std::vector<std::string> words = {"config", "check", "good.toml", "--set", assignment};
       if (json) words.emplace_back("--json");
-      const Told ran = tell(words);
+      const Answered ran = tell(words);
       EXPECT_EQ(ran.code, ExitCode::kUsage) << assignment;
       EXPECT_EQ(ran.out, "") << assignment;
       EXPECT_NE(ran.err.find("LS0"), std::string::npos) << ran.err;
@@ -121,7 +121,7 @@ TEST_F(Examples, ABrokenOverrideIsAMistakeOfTheCheck) {
 TEST_F(Examples, AWarningIsShownAndIsNoMistake) {
   const std::vector<std::string> words = {"config",        "check", "good.toml",     "--set",
                                           "train.steps=1", "--set", "train.warmup=2"};
-  const Told ran = tell(words);
+  const Answered ran = tell(words);
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(ran.err.starts_with("warning[")) << ran.err;
   EXPECT_NE(ran.out.find("is valid"), std::string::npos) << ran.out;
@@ -133,9 +133,9 @@ TEST_F(Examples, AWarningIsShownAndIsNoMistake) {
 }
 
 TEST_F(Examples, ShowSaysWhatIsDerivedAndWhatIsStillMissing) {
-  const Told good = tell({"config", "show", "good.toml", "--origin"});
+  const Answered good = tell({"config", "show", "good.toml", "--origin"});
   EXPECT_NE(good.out.find("dp = 8                   # derived\n"), std::string::npos) << good.out;
-  const Told bare = tell({"config", "show"});
+  const Answered bare = tell({"config", "show"});
   EXPECT_EQ(bare.code, ExitCode::kOk);
   for (const char* key : {"name", "seq", "global_batch"})
     EXPECT_NE(bare.out.find(join_parts("\n# ", key, " is required and not set\n")),
@@ -145,7 +145,7 @@ TEST_F(Examples, ShowSaysWhatIsDerivedAndWhatIsStillMissing) {
 }
 
 TEST(Fields, OfAnyTableAreListed) {
-  const Told inner = tell({"config", "fields", "model.moe"});
+  const Answered inner = tell({"config", "fields", "model.moe"});
   EXPECT_EQ(inner.code, ExitCode::kOk) << inner.err;
   EXPECT_TRUE(inner.out.starts_with("model.moe.experts")) << inner.out;
   EXPECT_EQ(inner.out.find("model.mla"), std::string::npos);
@@ -156,7 +156,7 @@ TEST(Fields, OfAnyTableAreListed) {
 }
 
 TEST(Doctor, TriesTheLocalBackendAndKeepsToTheWidth) {
-  const Told ran = tell({"doctor"});
+  const Answered ran = tell({"doctor"});
   EXPECT_NE(ran.out.find("ok      local          an all_reduce between two threads works\n"),
             std::string::npos)
       << ran.out;
@@ -167,7 +167,7 @@ TEST(Doctor, TriesTheLocalBackendAndKeepsToTheWidth) {
 }
 
 TEST(Bench, RunsWithTheDefaultsOfABuildWithoutTorch) {
-  const Told ran =
+  const Answered ran =
       tell({"bench", "comm", "--backend", "local", "--sizes", "4KiB", "--seconds", "0.001"});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_TRUE(ran.out.starts_with("local, 2 ranks")) << ran.out;
@@ -230,7 +230,7 @@ struct Mistake {
 class CommandLine : public testing::TestWithParam<Mistake> {};
 
 TEST_P(CommandLine, MistakeIsExplained) {
-  const Told ran = tell(GetParam().words);
+  const Answered ran = tell(GetParam().words);
   EXPECT_EQ(ran.code, GetParam().code);
   EXPECT_EQ(ran.out, "");
   EXPECT_NE(ran.err.find(GetParam().message + "\n"), std::string::npos) << ran.err;
@@ -238,7 +238,7 @@ TEST_P(CommandLine, MistakeIsExplained) {
 
   std::vector<std::string> words = GetParam().words;
   words.insert(words.begin(), "--json");
-  const Told json = tell(words);
+  const Answered json = tell(words);
   EXPECT_EQ(json.code, GetParam().code);
   const Result<Json> parsed = Json::parse(json.err);
   ASSERT_TRUE(parsed.ok()) << json.err;
@@ -346,18 +346,18 @@ TEST(Overrides, AreTheirOwnPlace) {
         Case{"batch.global_batch=33", "the nearest global_batch: 32 or 36\n"},
         Case{"layout.tp=7", "the nearest tp that does: 4"},
         Case{"layout.pp=9", "a stage needs at least one layer: pp = 4 or less"}}) {
-    const Told ran = tell({"config", "check", tiny, "--set", set});
+    const Answered ran = tell({"config", "check", tiny, "--set", set});
     EXPECT_NE(ran.err.find("help: " + help), std::string::npos) << set << "\n" << ran.err;
     EXPECT_TRUE(ran.err.ends_with(" in --set\n")) << ran.err;
     const Json json = *Json::parse(tell({"config", "check", tiny, "--set", set, "--json"}).err);
     EXPECT_EQ(json.find("subject")->as_text(), "--set");
   }
   // tp is wrong for the heads and for the sequence: both say what tp may be.
-  const Told both =
+  const Answered both =
       tell({"config", "check", tiny, "--set", "layout.tp=7", "--set", "model.heads=6"});
   EXPECT_NE(both.err.find("the nearest tp: 4 or 8"), std::string::npos) << both.err;
   // One mistake here, one there.
-  const Told mixed =
+  const Answered mixed =
       tell({"config", "check", support::source_dir() + "/tests/golden/cli/contradictions.toml",
             "--set", "train.dtype=\"f31\""});
   EXPECT_TRUE(mixed.err.ends_with("contradictions.toml and --set\n")) << mixed.err;
@@ -370,7 +370,7 @@ TEST(Options, ThatWouldBeIgnoredAreRefused) {
         {"model", "--list", "--seq", "8"},
         {"model", "--fields", "--seq", "8"},
         {"cluster", "--list", "--fields"}}) {
-    const Told ran = tell(words);
+    const Answered ran = tell(words);
     EXPECT_EQ(ran.code, ExitCode::kUsage) << words[0] << words[1] << words[2] << ran.out;
     EXPECT_NE(ran.err.find(words[2]), std::string::npos) << ran.err;
   }
@@ -397,12 +397,12 @@ TEST(Words, OneOfAThingIsSingular) {
        "8", "--layout", "tp=1,pp=1,dp=8,recompute=block"},
       {"cluster", "h100:1"}};
   const std::regex wrong(
-      "(^|[^0-9.,x=-])1 (microbatches|coordinates|devices|ranks|sequences|layers|"
+      "(^|[^0-9.,x=-])1 (microbatches|pipeline ranks|devices|ranks|sequences|layers|"
       "stages|units|layouts|tokens|days|files|blocks|computations|pieces)\\b");
   for (std::vector<std::string>& words : all) {
     if (std::ranges::find(words, tiny) != words.end())
       words.insert(words.end(), alone.begin(), alone.end());
-    const Told ran = tell(words);
+    const Answered ran = tell(words);
     std::smatch found;
     const std::string text = ran.out + ran.err;
     EXPECT_FALSE(std::regex_search(text, found, wrong)) << found.str() << "\n" << text;
@@ -431,7 +431,7 @@ TEST(Colour, FollowsFlagThenVariablesThenTerminal) {
   for (const Case& c : cases) {
     const Environment around = environment(c.variables, c.terminal);
     EXPECT_EQ(use_colour(c.choice, around.lookup, c.terminal), c.colour) << c.choice;
-    const Told ran = tell({"--color", c.choice, "nothing"}, catalog(), around);
+    const Answered ran = tell({"--color", c.choice, "nothing"}, catalog(), around);
     EXPECT_EQ(ran.err.find('\x1b') != std::string::npos, c.colour) << ran.err;
   }
 }
@@ -505,7 +505,7 @@ TEST(Args, AreCheckedAgainstTheTable) {
                                              {"probe", "--size", "-1"},
                                              {"probe", "--size", "big"},
                                              {"probe", "--mode", "fats"}}) {
-    const Told ran = tell(words, verbs);
+    const Answered ran = tell(words, verbs);
     EXPECT_EQ(ran.code, ExitCode::kUsage) << words.back();
     EXPECT_TRUE(ran.err.starts_with("error[LS0003]: --")) << ran.err;
     EXPECT_EQ(ran.out, "");
@@ -519,12 +519,12 @@ TEST(ExitCodes, FollowTheKindOfFailure) {
   EXPECT_EQ(
       code_of([](const Args&, Output&) -> Result<ExitCode> { return ExitCode::kCheckFailed; }).code,
       ExitCode::kCheckFailed);
-  const Told refused = code_of([](const Args&, Output&) -> Result<ExitCode> {
+  const Answered refused = code_of([](const Args&, Output&) -> Result<ExitCode> {
     return Error{Code::kFileUnreadable, "no file", "look"};
   });
   EXPECT_EQ(refused.code, ExitCode::kEnvironment);
   EXPECT_TRUE(refused.err.starts_with(join_parts("error[", to_text(Code::kFileUnreadable), "]")));
-  const Told bug = code_of([](const Args&, Output&) -> Result<ExitCode> {
+  const Answered bug = code_of([](const Args&, Output&) -> Result<ExitCode> {
     LS_CHECK(false, "planted");
     return ExitCode::kOk;
   });
@@ -552,7 +552,7 @@ TEST(ExitCodes, EveryCodeHasOne) {
 TEST(Torch, AVerbThatNeedsItSaysSoInACoreBuild) {
   if (LOCKSTEP_WITH_TORCH) return;
   for (const char* name : {"train", "verify"}) {
-    const Told refused = tell({name});
+    const Answered refused = tell({name});
     EXPECT_EQ(refused.code, ExitCode::kEnvironment);
     EXPECT_TRUE(refused.err.starts_with(join_parts(
         "error[LS0601]: `lockstep ", name, "` needs LibTorch, which this build does not have\n")))

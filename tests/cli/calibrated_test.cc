@@ -21,8 +21,8 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kLayouts[] = {
-    "dp2 zero0", "dp2 zero1",     "dp2 zero2",           "dp2 zero3",
-    "pp2 dp1",   "pp2 dp1 zb-h1", "pp2 dp1 zbv chunks2", "dp2 zero3 recompute=block"};
+    "dp2 zero0", "dp2 zero1",     "dp2 zero2",        "dp2 zero3",
+    "pp2 dp1",   "pp2 dp1 zb-h1", "pp2 dp1 zbv vpp2", "dp2 zero3 recompute=block"};
 
 class Calibrated : public testing::Test {
  protected:
@@ -65,7 +65,7 @@ class Calibrated : public testing::Test {
     set("pp", std::to_string(layout.degrees.pp));
     set("dp", std::to_string(layout.degrees.dp));
     set("zero", std::to_string(layout.zero));
-    set("chunks", std::to_string(layout.chunks));
+    set("vpp", std::to_string(layout.chunks));
     set("schedule", "\"" + layout.schedule + "\"");
     set("recompute", "\"" + to_text(layout.recompute) + "\"");
     return all;
@@ -148,7 +148,7 @@ TEST_F(Calibrated, TheTableEndsWithTheStep) {
       run(words(spec_.layout), {"--calibration", calibration, "--against", timeline});
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   for (const char* says : {"times     measured on 2 threads, 2026-01-31:", "\ncompute ", "\n  F ",
-                           "\nhop ", "\nwait ", "\nstep ", "\nthe prediction is off by -"})
+                           "\np2p ", "\nwait ", "\nstep ", "\nthe prediction is off by -"})
     EXPECT_NE(ran.out.find(says), std::string::npos) << says << "\n" << ran.out;
 }
 
@@ -187,7 +187,7 @@ TEST_F(Calibrated, RefusesWhatCanNotBeMeant) {
           "is of schema lockstep.calibration/1");
   refused(
       with(own, {"--calibration", calibration, "--against", timeline, "--set", "layout.zero=2"}),
-      "was measured with another program: layout dp2 zero1 step");
+      "was measured with another program: layout dp2 zero1");
   refused(
       with(own, {"--calibration", calibration, "--against", timeline, "--compare", "1f1b,gpipe"}),
       "--compare times several");
@@ -209,7 +209,7 @@ TEST_F(Calibrated, PlansWithTheTimesThatAreSimulated) {
         run(words(spec::parse_layout(name).value()), {"--calibration", calibration, "--json"});
     ASSERT_EQ(alone.code, ExitCode::kOk) << name << alone.err;
     const Json timed = Json::parse(alone.out).value().find("schedules")->items()[0];
-    EXPECT_EQ(rows[i].find("step_s")->find("total")->as_real(), timed.find("makespan")->as_real())
+    EXPECT_EQ(rows[i].find("step_s")->find("total")->as_real(), timed.find("step_time")->as_real())
         << name;
     EXPECT_EQ(rows[i].find("memory")->find("allocated_bytes")->as_real(),
               timed.find("peak_bytes")->as_real())
@@ -279,8 +279,8 @@ TEST_F(Calibrated, EveryFileOfADirectoryMustBeACalibrationOfTheRun) {
   calibration_file("cals/a.json");
   write("cals/b.json", "{");
   refused(ExitCode::kUsage, "cals/b.json");
-  write("cals/b.json", R"({"schema": "lockstep.plan/1"})");
-  refused(ExitCode::kUsage, "cals/b.json` is of schema lockstep.plan/1");
+  write("cals/b.json", R"({"schema": "lockstep.plan/2"})");
+  refused(ExitCode::kUsage, "cals/b.json` is of schema lockstep.plan/2");
   spec_.model.hidden = 128;
   calibration_file("cals/b.json");
   refused(ExitCode::kUsage, "cals/b.json` was measured with model.hidden = 128");

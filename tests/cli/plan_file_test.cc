@@ -61,7 +61,7 @@ TEST_F(PlanFile, ReplacesLayoutAndMicrobatchAndNothingElse) {
   ASSERT_TRUE(spec) << said_;
   config::Report report;
   const auto before = spec::read_spec(*config::load_document(example(), report), report);
-  EXPECT_EQ(to_text(spec->layout), "pp2 dp1 zero0 gpipe step");
+  EXPECT_EQ(to_text(spec->layout), "pp2 dp1 zero0 gpipe");
   EXPECT_EQ(spec->batch.microbatch, 8);
   EXPECT_EQ(spec->batch.global_batch, before->batch.global_batch);
   EXPECT_EQ(spec->model, before->model);

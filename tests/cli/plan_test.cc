@@ -62,7 +62,7 @@ TEST(PlanVerb, StaysInsideTheWindow) {
 TEST(PlanVerb, JsonRowsAreDistinctAndFit) {
   const Json json = json_of(
       {"--top", "5", "--tokens", "1e12", "--price", "2", "--explain", "--what-if", "network=2x"});
-  EXPECT_EQ(json.find("schema")->as_text(), "lockstep.plan/1");
+  EXPECT_EQ(json.find("schema")->as_text(), "lockstep.plan/2");
   EXPECT_GT(json.find("layouts")->as_int(), 1000);
   const auto& rows = json.find("plans")->items();
   ASSERT_EQ(rows.size(), 5U);
@@ -93,9 +93,9 @@ TEST(PlanVerb, PricesTheUsersOwnLayout) {
   const Json again = json_of({"--layout", best.find("name")->as_text()});
   EXPECT_EQ(again.find("plans")->items()[0].find("step_s")->find("total")->as_real(),
             best.find("step_s")->find("total")->as_real());
-  const Json mine = json_of({"--layout", "tp=8,pp=2,zero=1,schedule=interleaved,chunks=2"});
+  const Json mine = json_of({"--layout", "tp=8,pp=2,zero=1,schedule=interleaved,vpp=2"});
   EXPECT_EQ(mine.find("plans")->items()[0].find("layout")->find("dp")->as_int(), 4);
-  const std::string ordered = "tp2 pp2 dp16 zero1 interleaved chunks2 m32 step order=tp,cp,dp,pp";
+  const std::string ordered = "tp2 pp2 dp16 zero1 interleaved vpp2 m32 order=tp,cp,dp,pp";
   EXPECT_EQ(json_of({"--layout", ordered}).find("plans")->items()[0].find("name")->as_text(),
             ordered);
 }
@@ -107,10 +107,9 @@ TEST(PlanVerb, FillsTheGapsOfALayout) {
                                             join_parts("tp=2,pp=4,schedule=", schedule)};
     const Json row = json_of(asked).find("plans")->items()[0];
     EXPECT_EQ(row.find("layout")->find("schedule")->as_text(), schedule);
-    EXPECT_GT(row.find("layout")->find("chunks")->as_int(), 1);
+    EXPECT_GT(row.find("layout")->find("vpp")->as_int(), 1);
     EXPECT_TRUE(row.find("fits")->as_bool());
-    EXPECT_NE(run_plan(asked).out.find("not said, so the best was sought: chunks"),
-              std::string::npos);
+    EXPECT_NE(run_plan(asked).out.find("not said, so the best was sought: vpp"), std::string::npos);
   }
   const Answer full =
       run_plan({"--layout", "pp=2,zero=1,schedule=1f1b,recompute=none,microbatch=8"});
@@ -142,10 +141,10 @@ TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
   ASSERT_EQ(ran.code, ExitCode::kOk) << ran.err;
   const Json json = *Json::parse(ran.out);
   const Json& best = json.find("plans")->items()[0];
-  const std::string way = best.find("layout")->find("context")->as_text();
+  const std::string way = best.find("layout")->find("cp_comm_type")->as_text();
   EXPECT_GT(best.find("layout")->find("cp")->as_int(), 1);
   EXPECT_FALSE(best.find("runs_here")->as_bool());
-  EXPECT_NE(best.find("name")->as_text().find(" context=" + way), std::string::npos);
+  EXPECT_NE(best.find("name")->as_text().find(" cp_comm_type=" + way), std::string::npos);
   config::Report report;
   const auto spec = spec::read_spec(*config::load_document(name, report), report);
   ASSERT_TRUE(spec) << report.text(name, false);
@@ -155,7 +154,7 @@ TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
                                 "524288", "--global-batch", "8", "--layout", layout});
   };
   const Answer again = named(best.find("name")->as_text());
-  EXPECT_NE(again.out.find("context"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find("cp_comm_type"), std::string::npos) << again.out;
   EXPECT_NE(again.out.find(" " + way + " "), std::string::npos) << again.out;
   std::istringstream lines(
       answer(plan_verb(),
@@ -164,9 +163,9 @@ TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
              80)
           .out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
-  EXPECT_NE(named("tp=8,cp=8,context=ulysses").err.find("does not divide the 32 heads"),
+  EXPECT_NE(named("tp=8,cp=8,cp_comm_type=ulysses").err.find("does not divide the 32 heads"),
             std::string::npos);
-  EXPECT_NE(named("tp=8,cp=8,context=a2a").err.find("`ulysses`"), std::string::npos);
+  EXPECT_NE(named("tp=8,cp=8,cp_comm_type=a2a").err.find("`ulysses`"), std::string::npos);
   std::remove(name.c_str());
 }
 
@@ -212,13 +211,13 @@ TEST(PlanVerb, ComparesOnlyWhatHasAPrice) {
   const std::string name = ::testing::TempDir() + "plan_verb_own.toml";
   std::ofstream(name)
       << "[model]\nname = \"llama3-8b\"\n[cluster]\nname = \"h100:16\"\n[layout]\npp = 2\n"
-         "schedule = \"looped-bfs\"\nchunks = 2\n[batch]\nseq = 8192\nglobal_batch = 64\n"
+         "schedule = \"looped-bfs\"\nvpp = 2\n[batch]\nseq = 8192\nglobal_batch = 64\n"
          "[train]\nsteps = 1\n";
   const Answer ran = answer(plan_verb(), {"plan", name});
   EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
   EXPECT_NE(ran.out.find("your own layout is not compared"), std::string::npos) << ran.out;
   const Answer smaller = answer(plan_verb(), {"plan", name, "--set", "layout.schedule=1f1b",
-                                              "--set", "layout.chunks=1", "--cluster", "h100:8"});
+                                              "--set", "layout.vpp=1", "--cluster", "h100:8"});
   EXPECT_NE(smaller.out.find("it is for 16 devices, not for 8"), std::string::npos) << smaller.out;
   std::remove(name.c_str());
 }
@@ -321,8 +320,8 @@ TEST(PlanVerb, TheTableIsWholeInAPipe) {
                                          "8192",      "--global-batch", "256"};
   const std::string whole = titles_of(answer(plan_verb(), hard));
   for (const char* title :
-       {" tp ", " pp ", " dp ", " ep ", " zero ", " schedule ", " batch ", " recompute ", " step ",
-        " MFU ", " full ", " GiB ", " bubble ", " comm ", " tokens/s ", " runs "})
+       {" tp ", " pp ", " dp ", " ep ", " zero ", " schedule ", " mbs x m ", " recompute ",
+        " step ", " MFU ", " full ", " GiB ", " bubble ", " comm ", " tokens/s ", " runs "})
     EXPECT_NE(whole.find(title), std::string::npos) << title << whole;
   for (const int width : {60, 80}) {
     const Answer narrow = answer(plan_verb(), hard, width);

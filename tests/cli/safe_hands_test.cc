@@ -219,7 +219,7 @@ TEST_F(SafeHandsSlow, AReadOnlyFolderFailsSavesAndNotTheRun) {
   const Ran ran = job->finish();
   EXPECT_EQ(ran.code, 143) << ran.out;
   EXPECT_EQ(ran.out.find("is not saved"), ran.out.rfind("is not saved")) << ran.out;
-  EXPECT_TRUE(has(ran.out, "; training goes on\n")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "; training continues\n")) << ran.out;
   const Ran listed = run("checkpoint verify run");
   EXPECT_EQ(listed.code, 0) << listed.out << listed.err;
   const std::string last = ran.out.substr(ran.out.rfind("\nstep ") + 6);

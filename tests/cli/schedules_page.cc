@@ -34,21 +34,21 @@ std::vector<PageRow> table(const std::string& hop, bool refilled) {
   const Result<Json> json = Json::parse(ask_simulate(words));
   std::vector<PageRow> rows;
   for (const Json& one : json->find("schedules")->items())
-    rows.push_back({one.find("schedule")->as_text(), one.find("chunks")->as_int(),
+    rows.push_back({one.find("schedule")->as_text(), one.find("vpp")->as_int(),
                     one.find("bubble")->as_real(), one.find("peak")->as_real()});
   return rows;
 }
 
 constexpr const char* kPageIntroduction = R"(# Pipeline schedules
 
-A pipeline cuts a model into stages and puts them on coordinates, one after the other. A microbatch goes through all
+A pipeline cuts a model into stages and puts them on pipeline ranks, one after the other. A microbatch goes through all
 stages forwards (F) and back. The backward pass of a stage has two halves: the gradient of its input (I), for which the
 stage before is waiting, and the gradients of its weights (W), for which nobody is. B is both at once. A schedule says
-which of these a coordinate computes, and in which order. Two things follow from the order:
+which of these a pipeline rank computes, and in which order. Two things follow from the order:
 
-- the **bubble**, time in which the busiest coordinate stands idle, because what it needs is not there yet;
+- the **bubble**, time in which the busiest pipeline rank stands idle, because what it needs is not there yet;
 - the **peak**, activations that are held at once: F takes them, W gives them back. One unit is what a whole
-  coordinate holds of one microbatch.
+  pipeline rank holds of one microbatch.
 
 `lockstep simulate` times a schedule on a virtual clock, compares several, finds one for the memory there is, and draws
 them:
@@ -60,9 +60,9 @@ lockstep simulate --pp 8 --microbatches 32 --schedule auto --memory-cap 6
 lockstep simulate run.toml --schedule interleaved:4 --svg step.svg --trace step.json
 ```
 
-Formulas are in p coordinates, v chunks (stages per coordinate), m microbatches, groups of N, coordinate r, and tF, tB,
-tW: the times of F, I and W of one microbatch on a whole coordinate, of which a chunk takes 1/v. They hold where hops
-take no time, and, after "where", only there; the simulator needs no such condition.
+Formulas are in p pipeline ranks, v virtual stages per pipeline rank (vpp), m microbatches, groups of N, pipeline rank r,
+and tF, tB, tW: the times of F, I and W of one microbatch on a whole pipeline rank, of which a virtual stage takes 1/v.
+They hold where P2P takes no time, and, after "where", only there; the simulator needs no such condition.
 
 This page is written by a test from the catalogue of schedules and fails when a number or a picture changes.
 
@@ -96,10 +96,10 @@ std::string best(const std::vector<PageRow>& rows, double cap) {
 std::string choice_section(const Tables& tables) {
   std::string text =
       "## Which one\n\n"
-      "It depends on the memory there is and on what a hop costs. The smallest bubble on eight "
-      "coordinates with 32\nmicrobatches and F = I = W = 1, W refilled, for activations of so many "
-      "microbatches:\n\n"
-      "| at most | hop 0 | hop 0.05 | hop 0.2 |\n|---:|---|---|---|\n";
+      "It depends on the memory there is and on what a P2P transfer costs. The smallest bubble on "
+      "eight pipeline ranks with 32\nmicrobatches and F = I = W = 1, W refilled, for activations "
+      "of so many microbatches:\n\n"
+      "| at most | P2P 0 | P2P 0.05 | P2P 0.2 |\n|---:|---|---|---|\n";
   for (const double cap : {4, 5, 8, 9, 10, 12, 32}) {
     text += "| " + number(cap);
     for (std::size_t hop = 0; hop < std::size(kHops); ++hop)
@@ -108,18 +108,17 @@ std::string choice_section(const Tables& tables) {
   }
   return text +
          "\nBelow the eight that 1f1b holds there is a V: half of its activations for half of its "
-         "bubble. Above, longer warm-ups\nand W in reserve hide hops. `--schedule auto` searches "
-         "for "
-         "your own costs, and further than these.\n\n";
+         "bubble. Above, longer warm-ups\nand W in reserve hide P2P transfers. `--schedule auto` "
+         "searches for your own costs, and further than these.\n\n";
 }
 
 std::string numbers_section(const Tables& tables) {
   std::string text =
       "## All at once\n\n"
-      "Eight coordinates, 32 microbatches, F = I = W = 1, so a coordinate works for 96. Bubbles at "
-      "three lengths of a hop\nfrom coordinate to coordinate; *refilled* moves W into idle time, "
-      "at the same peak (`--refill`). `:4` has four chunks.\n\n"
-      "| schedule | chunks | peak | bubble, hop 0 | 0.05 | 0.2 | refilled, hop 0 | 0.05 | 0.2 |\n"
+      "Eight pipeline ranks, 32 microbatches, F = I = W = 1, so a pipeline rank works for 96. "
+      "Bubbles at three P2P times;\n*refilled* moves W into idle time, at the same peak "
+      "(`--refill`). `:4` has four virtual stages.\n\n"
+      "| schedule | vpp | peak | bubble, P2P 0 | 0.05 | 0.2 | refilled, P2P 0 | 0.05 | 0.2 |\n"
       "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (std::size_t i = 0; i < tables.front().size(); ++i) {
     const PageRow& row = tables.front()[i];
@@ -129,11 +128,10 @@ std::string numbers_section(const Tables& tables) {
     text += " |\n";
   }
   return text +
-         "\nReading it: 1f1b pays for nearly two hops with every microbatch; a longer warm-up or W "
-         "in "
-         "reserve hides them. More chunks\nhelp as long as a hop is short against a chunk. "
-         "Refilling "
-         "takes the backward pass apart, and brings 1f1b to zb-h1.\n\n";
+         "\nReading it: 1f1b pays for nearly two P2P transfers with every microbatch; a longer "
+         "warm-up or W in reserve hides them.\nMore virtual stages help as long as a P2P transfer "
+         "is short against a virtual stage. Refilling takes the backward pass apart, and brings "
+         "1f1b to zb-h1.\n\n";
 }
 
 // Every arXiv number leads to its paper.
@@ -154,10 +152,10 @@ std::string row_section(const pipeline::CatalogRow& row) {
   const std::string summary =
       static_cast<char>(std::toupper(row.summary[0])) + std::string(row.summary.substr(1));
   return join_parts("## ", name, "\n\n", summary, ".\n\n", wrapped(std::string(row.use), 0, 0, 120),
-                    "\n![", name, " on four coordinates, with eight microbatches](schedules/", name,
-                    ".svg)\n\n- bubble: `", row.bubble, "`\n- activations on coordinate r: `",
-                    row.peak, "`\n- takes ", row.accepts, "\n- from ",
-                    linked(std::string(row.source)),
+                    "\n![", name, " on four pipeline ranks, with eight microbatches](schedules/",
+                    name, ".svg)\n\n- bubble: `", row.bubble,
+                    "`\n- activations on pipeline rank r: `", row.peak, "`\n- takes ", row.accepts,
+                    "\n- from ", linked(std::string(row.source)),
                     "\n- drawn by `lockstep simulate --pp 4 "
                     "--microbatches 8 --schedule ",
                     name, " --svg OUT`\n\n");

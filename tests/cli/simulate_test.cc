@@ -92,15 +92,15 @@ TEST(Simulate, ReproducesTheTableOfBubbles) {
 
 TEST(Simulate, JsonTellsOneSchedule) {
   const Json answer = json("--pp 4 --microbatches 8 --schedule zbv --costs 1.5,1.5,1.5");
-  EXPECT_EQ(answer.find("schema")->as_text(), "lockstep.simulate/1");
+  EXPECT_EQ(answer.find("schema")->as_text(), "lockstep.simulate/2");
   EXPECT_EQ(answer.find("pp")->as_int(), 4);
   EXPECT_EQ(answer.find("microbatches")->as_int(), 8);
   EXPECT_EQ(answer.find("costs")->find("weight_grad")->as_real(), 1.5);
   ASSERT_EQ(answer.find("schedules")->items().size(), 1u);
   const Json& one = answer.find("schedules")->items().front();
   EXPECT_EQ(one.find("schedule")->as_text(), "zbv");
-  EXPECT_EQ(one.find("chunks")->as_int(), 2);
-  EXPECT_EQ(one.find("makespan")->as_real(), 38.25);
+  EXPECT_EQ(one.find("vpp")->as_int(), 2);
+  EXPECT_EQ(one.find("step_time")->as_real(), 38.25);
   EXPECT_EQ(one.find("work")->as_real(), 36);
   EXPECT_EQ(one.find("bubble")->as_real(), 2.25);
   EXPECT_EQ(one.find("bubble_share")->as_real(), 2.25 / 38.25);
@@ -120,7 +120,7 @@ TEST(Simulate, AgreesWithTheWholeStep) {
     const Json stages = json(shape + " --compare all");
     for (const std::string whole : {" --zero 0", " --zero 3", " --zero 1 --layers 3"}) {
       const Json step = json(shape + " --compare all" + whole);
-      EXPECT_EQ(reals(step, "makespan"), reals(stages, "makespan")) << whole;
+      EXPECT_EQ(reals(step, "step_time"), reals(stages, "step_time")) << whole;
       EXPECT_EQ(reals(step, "bubble"), reals(stages, "bubble")) << whole;
       EXPECT_EQ(reals(step, "peak"), reals(stages, "peak")) << whole;
     }
@@ -128,7 +128,7 @@ TEST(Simulate, AgreesWithTheWholeStep) {
 }
 
 TEST(Simulate, CollectivesAndRecomputeTakeTime) {
-  const auto makespan = [](const std::string& line) { return reals(json(line), "makespan")[0]; };
+  const auto makespan = [](const std::string& line) { return reals(json(line), "step_time")[0]; };
   EXPECT_EQ(makespan("--pp 1 --microbatches 4 --zero 0"), 12);
   EXPECT_EQ(makespan("--pp 1 --microbatches 4 --zero 0 --reduce 2"), 14);
   EXPECT_EQ(makespan("--pp 1 --microbatches 4 --zero 1 --gather 3 --reduce 2"), 17);
@@ -155,7 +155,7 @@ TEST(Simulate, ACapMarksAndRefuses) {
   const Answer over = run_simulate("--pp 8 --microbatches 32 --memory-cap 5");
   EXPECT_EQ(over.code, ExitCode::kCheckFailed);
   EXPECT_EQ(over.out, "");
-  EXPECT_NE(over.err.find("holds activations of 8 microbatches on coordinate 0, --memory-cap "
+  EXPECT_NE(over.err.find("holds activations of 8 microbatches on pipeline rank 0, --memory-cap "
                           "allows 5"),
             std::string::npos)
       << over.err;
@@ -175,11 +175,11 @@ TEST(Simulate, AutoIsNoSlowerThanWhatFitsAndWithinTheCap) {
       const Json found = json(shape + " --schedule auto --memory-cap " + cap);
       const Json& one = found.find("schedules")->items().front();
       EXPECT_TRUE(one.find("fits")->as_bool());
-      EXPECT_LE(one.find("lower_bound")->as_real(), one.find("makespan")->as_real());
+      EXPECT_LE(one.find("lower_bound")->as_real(), one.find("step_time")->as_real());
       const Json named = json(shape + " --compare all --memory-cap " + cap);
       for (const Json& other : named.find("schedules")->items())
         if (other.find("fits")->as_bool()) {
-          EXPECT_LE(one.find("makespan")->as_real(), other.find("makespan")->as_real())
+          EXPECT_LE(one.find("step_time")->as_real(), other.find("step_time")->as_real())
               << other.find("schedule")->as_text();
         }
     }
@@ -223,7 +223,7 @@ TEST_F(SimulateRun, TimesARunFile) {
   const Json tiny = json("examples/tiny.toml");
   EXPECT_EQ(tiny.find("pp")->as_int(), 1);
   EXPECT_EQ(tiny.find("microbatches")->as_int(), 8);
-  EXPECT_NEAR(reals(tiny, "makespan")[0], 24, 1e-9);  // F + I + W = 3 F, whatever attention takes
+  EXPECT_NEAR(reals(tiny, "step_time")[0], 24, 1e-9);  // F + I + W = 3 F, whatever attention takes
   EXPECT_NEAR(reals(tiny, "bubble")[0], 0, 1e-9);
   EXPECT_GT(tiny.find("schedules")->items()[0].find("peak_bytes")->as_int(), 1'000'000);
   EXPECT_NE(run_simulate("examples/tiny.toml", 200).out.find("in proportion to FLOPs"),
@@ -267,7 +267,7 @@ TEST_F(SimulateFiles, AreWrittenAndReadBack) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, *pipeline::find("zbv")->build({4, 2, 8}));
   const Json again = json("--schedule " + file("a.csv"));
-  EXPECT_EQ(reals(again, "makespan"), reals(json("--schedule zbv"), "makespan"));
+  EXPECT_EQ(reals(again, "step_time"), reals(json("--schedule zbv"), "step_time"));
   EXPECT_EQ(run_simulate("--schedule zbv --svg " + file("no/a.svg")).code, ExitCode::kEnvironment);
   EXPECT_EQ(run_simulate("--schedule " + file("a.csv") + " --pp 5").code, ExitCode::kUsage);
 }
@@ -277,8 +277,8 @@ TEST_F(SimulateFiles, WrongInputIsExplained) {
   const char* const lines[] = {
       "--schedule zvb",
       "--schedule foo",
-      "--schedule zbv --pp 4 --chunks 3",
-      "--chunks 2",
+      "--schedule zbv --pp 4 --vpp 3",
+      "--vpp 2",
       "--costs 1,1",
       "--costs 1,x,1",
       "--costs 1,-1,1",
@@ -289,7 +289,7 @@ TEST_F(SimulateFiles, WrongInputIsExplained) {
       "--schedule auto --memory-cap 0.5",
       "--schedule auto --refill",
       "--schedule 1f1b --group 4",
-      "--schedule interleaved --chunks 3 --microbatches 5",
+      "--schedule interleaved --vpp 3 --microbatches 5",
       "--gather 1",
       "--zero 0 --gather 1",
       "--layers 3",
@@ -305,7 +305,7 @@ TEST_F(SimulateFiles, WrongInputIsExplained) {
       "--compare 1f1b,,zbv",
       "--compare 1f1b --schedule zbv",
       "--compare all --svg x.svg",
-      "--compare 1f1b,interleaved --chunks 4",
+      "--compare 1f1b,interleaved --vpp 4",
       "--schedule interleaved:x",
       "--svg a --trace a",
       "--svg docs",

@@ -99,7 +99,8 @@ TEST(TrainLog, SpeaksUpOnlyWhenSomethingIsNotAsPredicted) {
   off.peak_bytes += off.peak_bytes / 4;
   off.sent = Bytes{2 * off.sent.value};
   told.log.step(25, off, std::nullopt);  // not a tenth step
-  EXPECT_TRUE(told.out.str().ends_with("\n         not as predicted: peak +25 %, sent +1e+02 %\n"))
+  EXPECT_TRUE(
+      told.out.str().ends_with("\n         not as predicted: peak +25 %, comm bytes +1e+02 %\n"))
       << told.out.str();
   const std::size_t before = told.out.str().size();
   told.log.step(26, off, std::nullopt);  // said already
@@ -118,7 +119,7 @@ TEST(TrainLog, TellsATroubleOnceAMinute) {
     if (second == 10) told.log.trouble("metrics", "1 line of metrics lost");
     if (second % 60 == 0)
       expected.push_back(
-          strf("lockstep: step %d is not saved: the disk is full; training goes on", second));
+          strf("lockstep: step %d is not saved: the disk is full; training continues", second));
     if (second == 10) expected.emplace_back("lockstep: 1 line of metrics lost");
   }
   EXPECT_EQ(lines_of(told.err.str()), expected) << told.err.str();

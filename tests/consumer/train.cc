@@ -21,7 +21,7 @@ int main(int, char** argv) {
   spec.layout = spec::parse_layout("dp2 zero1").value();
   spec.batch = {.seq = 16, .global_batch = 8, .microbatch = 2};
   spec.train.eval_interval = 2, spec.train.eval_samples = 8;
-  const data::MockTokens text(1, spec.model.vocab, false), held_out(2, spec.model.vocab, false);
+  const data::MockTokens text(1, spec.model.vocab, false), validation(2, spec.model.vocab, false);
   for (const int steps : {2, 4}) {  // the second resumes the first
     spec.train.steps = steps;
     const train::Job job = train::make_job(spec).value();
@@ -29,7 +29,7 @@ int main(int, char** argv) {
       train::RunMetrics metrics(job, {.directory = folder, .resumes = true});
       std::vector<train::RunObserver*> observers;
       if (world.rank() == Rank{0}) observers = {&metrics};
-      train::train(job, world, {&text, &held_out, "made-up"},
+      train::train(job, world, {&text, &validation, "made-up"},
                    {.save = folder, .start = train::Start::kResumeOrNew}, false, observers);
     });
   }

@@ -25,10 +25,12 @@ TEST(OpTimes, AreThoseOfTheUnitAndTheKind) {
     return times.time({.kind = kind, .unit = unit}).value;
   };
   const std::pair<OpKind, double> unit_kinds[] = {
-      {OpKind::kForward, 1},    {OpKind::kRecompute, 2},    {OpKind::kInputGrad, 3},
-      {OpKind::kWeightGrad, 4}, {OpKind::kBackward, 3 + 4}, {OpKind::kGather, 5},
-      {OpKind::kPublish, 5},    {OpKind::kReduce, 6},       {OpKind::kUpdate, 7},
-      {OpKind::kFree, 0},       {OpKind::kReduceAcross, 8}};
+      {OpKind::kForward, 1},          {OpKind::kRecompute, 2},
+      {OpKind::kInputGrad, 3},        {OpKind::kWeightGrad, 4},
+      {OpKind::kBackward, 3 + 4},     {OpKind::kGather, 5},
+      {OpKind::kAllGatherUpdated, 5}, {OpKind::kReduce, 6},
+      {OpKind::kUpdate, 7},           {OpKind::kFree, 0},
+      {OpKind::kReduceAcross, 8}};
   for (const auto& [kind, seconds] : unit_kinds) {
     EXPECT_EQ(of_unit(kind, 1), seconds) << static_cast<int>(kind);
     EXPECT_EQ(of_unit(kind, 0), 0) << static_cast<int>(kind);

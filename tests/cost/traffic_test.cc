@@ -110,7 +110,7 @@ TEST(Traffic, CountsEveryGatherAndReduction) {
           std::int64_t reduced = 0;
           const Coord coord = world.mesh.coord(Rank{rank}, mesh::Axis::kPipeline);
           for (const Op& op : world.program.list(coord)) {
-            if (op.kind == OpKind::kGather || op.kind == OpKind::kPublish)
+            if (op.kind == OpKind::kGather || op.kind == OpKind::kAllGatherUpdated)
               gathered += 3 * world.elements(op.unit, 4);
             if (op.kind == OpKind::kReduce) reduced += 3 * world.elements(op.unit, 4);
           }

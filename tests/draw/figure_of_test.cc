@@ -78,7 +78,7 @@ TEST(FigureOf, AProgramIsDrawnWhole) {
       }
       for (const Lane& lane : figure.bands[c].lanes)
         for (const Bar& bar : lane.bars) drawn[bar.name] += (bar.end - bar.start).value;
-      EXPECT_EQ(drawn, expected) << sample.name << " coordinate " << c;
+      EXPECT_EQ(drawn, expected) << sample.name << " pipeline rank " << c;
     }
   }
 }
@@ -181,13 +181,13 @@ TEST(FigureOf, AProgramHoldsWhatItsScheduleHolds) {
 
 TEST(FigureOf, HeadingsSayWhatIsSeen) {
   Figure figure = staged("1f1b", {4, 1, 8});
-  EXPECT_EQ(figure.shape, "4 coordinates, 8 microbatches");
-  EXPECT_EQ(summary(figure), "makespan 33 F, bubble 9 F (27.3 %), peak 4 microbatches");
+  EXPECT_EQ(figure.shape, "4 pipeline ranks, 8 microbatches");
+  EXPECT_EQ(summary(figure), "step time 33 F, bubble 9 F (27.3 %), peak 4 microbatches");
   figure.time_unit = "s";
   figure.memory_unit = "B";
-  EXPECT_EQ(summary(figure), "makespan 33 s, bubble 9 s (27.3 %), peak 4 B");
+  EXPECT_EQ(summary(figure), "step time 33 s, bubble 9 s (27.3 %), peak 4 B");
   EXPECT_EQ(figure_of(lowered_samples()[1].program, lowered_samples()[1].simulation).shape,
-            "3 coordinates, 2 chunks, 6 microbatches, 14 units, ZeRO-1");
+            "3 pipeline ranks, 2 virtual stages, 6 microbatches, 14 units, ZeRO-1");
 }
 
 }  // namespace

@@ -244,7 +244,8 @@ TEST(Svg, LargeStepsStaySmall) {
     const std::string text = svg(figure);
     EXPECT_LT(text.size(), 4u << 20);
     EXPECT_NE(text.find("share a column"), std::string::npos);
-    EXPECT_EQ(text.find("every 2nd of 130 coordinates") != std::string::npos, shape.coords == 130);
+    EXPECT_EQ(text.find("every 2nd of 130 pipeline ranks") != std::string::npos,
+              shape.coords == 130);
     EXPECT_EQ(read(text).back().name, "svg");
   }
 }

@@ -188,7 +188,7 @@ TEST(Terminal, EveryBarOfTwoThirdsOfAColumnIsSeen) {
       for (const Cell& cell : cells_of(row_of(drawing, c)))
         for (const std::string& colour : {cell.left, cell.right})
           add(found, colour.empty() ? '.' : colour == backward ? 'B' : 'F');
-      ASSERT_EQ(found, expected) << width << " columns, coordinate " << c;
+      ASSERT_EQ(found, expected) << width << " columns, pipeline rank " << c;
     }
   }
 }
@@ -216,7 +216,7 @@ TEST(Terminal, NumbersStandOnTheirBars) {
               return bar.start.value <= time + 1e-9 && time - 1e-9 <= bar.end.value && is_central &&
                      std::to_string(bar.microbatch).find(cells[i].text) != std::string::npos;
             }))
-            << width << " columns, column " << i << " of coordinate " << c;
+            << width << " columns, column " << i << " of pipeline rank " << c;
       }
     }
     EXPECT_GT(digits, 100) << width;
@@ -225,7 +225,7 @@ TEST(Terminal, NumbersStandOnTheirBars) {
 
 TEST(Terminal, NothingIsDrawnOfNothing) {
   for (const bool colour : {false, true}) {
-    EXPECT_NE(terminal(Figure{}, {80, colour}).find("makespan 0 s"), std::string::npos);
+    EXPECT_NE(terminal(Figure{}, {80, colour}).find("step time 0 s"), std::string::npos);
     Figure figure;
     figure.bands.push_back({{0}, {{LaneKind::kCompute, "compute", {}}}, {{{}, 0}}});
     EXPECT_NE(terminal(figure, {80, colour}).find("idle"), std::string::npos);
@@ -257,7 +257,7 @@ TEST(Terminal, NarrowBarsKeepTheirShare) {
 
 TEST(Terminal, ManyCoordinatesAreThinnedOut) {
   const std::string drawing = terminal(staged("1f1b", {64, 1, 80}), {80, false, 16});
-  EXPECT_NE(drawing.find("every 4th of 64 coordinates, and the last"), std::string::npos);
+  EXPECT_NE(drawing.find("every 4th of 64 pipeline ranks, and the last"), std::string::npos);
   int rows = 0;
   for (const std::string& line : lines_of(drawing))
     rows +=

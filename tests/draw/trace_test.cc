@@ -78,7 +78,7 @@ TEST(Trace, SaysWhatABarIs) {
   EXPECT_EQ(member(member(parsed, "otherData"), "scale").as_text(), "1 F is shown as 1 ms");
   for (const Json& event : member(parsed, "traceEvents").items()) {
     if (member(event, "name").as_text() != "3W2") continue;
-    EXPECT_EQ(member(event, "args").dump(), R"({"microbatch":2,"stage":3,"chunk":1})");
+    EXPECT_EQ(member(event, "args").dump(), R"({"microbatch":2,"stage":3,"virtual_stage":1})");
     EXPECT_EQ(member(event, "cat").as_text(), "weight gradient");
     EXPECT_EQ(member(event, "dur").as_real(), 1000);
     return;
@@ -162,7 +162,7 @@ TEST(Trace, HoldsPredictionAndRun) {
         names.insert(member(member(event, "args"), "name").as_text());
     }
     EXPECT_EQ(names.size(), 3 * both[0].bands.size());
-    EXPECT_TRUE(names.contains("predicted: coordinate 1")) << sample.name;
+    EXPECT_TRUE(names.contains("predicted: pipeline rank 1")) << sample.name;
     EXPECT_TRUE(names.contains("measured: rank 3")) << sample.name;
     EXPECT_EQ(member(member(parsed, "otherData"), "figures").items().size(), 2u);
   }

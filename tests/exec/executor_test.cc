@@ -137,8 +137,8 @@ TEST(Executor, RunsEveryScheduleUnderLateDelivery) {
           about.step.zero = static_cast<int>(seed % 4);
           about.step.period = seed % 3 == 0 ? program::Period::kMicrobatch : program::Period::kStep;
           about.step.tied = seed % 5 != 0;
-          SCOPED_TRACE(testing::Message() << row.name << " pp " << pp << " chunks " << chunks
-                                          << " m " << microbatches << " seed " << seed);
+          SCOPED_TRACE(testing::Message() << row.name << " pp " << pp << " virtual stages "
+                                          << chunks << " m " << microbatches << " seed " << seed);
           Outcome outcome;
           run(about, lowered(about), 2, {seed, comm::seeded_lateness(seed, Seconds{0.0005})},
               outcome);

@@ -79,7 +79,7 @@ Job job(const char* schedule, pipeline::Shape shape, int shards, int replicas, i
           *mesh::Mesh::create(degrees), tied};
 }
 
-// Together every kind of op, lane, reach and placement.
+// Together every kind of op, lane, group and placement.
 std::vector<Job> jobs() {
   return {job("1f1b", {3, 1, 4}, 1, 1, 0, true),
           job("zb-h1", {2, 1, 3}, 2, 1, 1, true),

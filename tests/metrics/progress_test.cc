@@ -25,7 +25,7 @@ TEST(Progress, IsFullAtTheEndAndNotBefore) {
   EXPECT_NE(progress_line({999, 1000, 1, 1, {0.01}}, 100).find(".]"), std::string::npos);
 }
 
-// Steady steps are foreseen exactly, whatever their size, and a change of speed is learned.
+// Steady steps are predicted exactly, whatever their size, and a change of speed is learned.
 TEST(TimeLeft, FollowsTheSpeedOfLate) {
   TimeLeft left;
   EXPECT_EQ(left.of(100).value, 0);

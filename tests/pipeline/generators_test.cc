@@ -117,25 +117,24 @@ TEST(Generators, RefuseShapesWithTheReason) {
     if (chunks_of(row) == 1) {
       EXPECT_EQ(row.build({2, 2, 4}).error().message,
                 "schedule `" + std::string(row.name) +
-                    "` runs one stage per coordinate, chunks = 2 asks for more");
+                    "` runs one stage per pipeline rank, vpp = 2 asks for more");
     }
   }
   EXPECT_EQ(zbv({2, 1, 4}).error().message,
-            "schedule `zbv` runs two stages per coordinate, chunks = 1 asks for another number");
+            "schedule `zbv` runs two stages per pipeline rank, vpp = 1 asks for another number");
   EXPECT_EQ(v_min({2, 3, 4}).error().code, Code::kOutOfRange);
   EXPECT_EQ(
       dualpipe_v({4, 2, 7}).error().message,
       "schedule `dualpipe-v` fills the pipeline from both ends and needs two microbatches per "
-      "coordinate, microbatches = 7 is less than 8");
+      "pipeline rank, microbatches = 7 is less than 8");
   EXPECT_EQ(interleaved({2, 2, 4}, 0).error().message, "group = 0 is less than 1");
   const Error circle = interleaved({4, 3, 5}, 4).error();
   EXPECT_EQ(circle.code, Code::kOutOfRange);
-  EXPECT_EQ(
-      circle.message,
-      "schedule `interleaved` cannot take 5 microbatches in groups of 4 through 3 chunks on 4 "
-      "coordinates: the last group has 1, fewer than coordinates, and pass 8F4 of coordinate 0 "
-      "can never run: it waits for 7F4, which coordinate 3 has behind 7B0, which waits for 8B0, "
-      "which coordinate 0 has behind 8F4");
+  EXPECT_EQ(circle.message,
+            "schedule `interleaved` cannot take 5 microbatches in groups of 4 through 3 virtual "
+            "stages on 4 pipeline ranks: the last group has 1, fewer than pipeline ranks, and pass "
+            "8F4 of pipeline rank 0 can never run: it waits for 7F4, which pipeline rank 3 has "
+            "behind 7B0, which waits for 8B0, which pipeline rank 0 has behind 8F4");
   EXPECT_EQ(circle.help,
             "give every group at least 4 microbatches: 4 or 8 microbatches, or one group of 5");
   EXPECT_TRUE(interleaved({4, 3, 5}, 5).ok() && interleaved({4, 3, 8}, 4).ok());

@@ -45,18 +45,19 @@ TEST(Schedule, RefusesAndNamesThePass) {
   const Shape one = {1, 1, 1}, two = {2, 1, 1}, twice = {1, 1, 2};
   EXPECT_EQ(refusal(one, {{f(0, 0), b(0, 0)}}), "");
   EXPECT_EQ(refusal(one, {{f(0, 0), i(0, 0), w(0, 0)}}), "");
-  EXPECT_EQ(refusal(two, {{f(0, 0), b(0, 0)}}), "there are 1 lists of passes for 2 coordinates");
+  EXPECT_EQ(refusal(two, {{f(0, 0), b(0, 0)}}), "there are 1 lists of passes for 2 pipeline ranks");
   EXPECT_EQ(refusal(one, {{f(0, 0), b(0, 0), f(1, 0)}}),
-            "pass 1F0 of coordinate 0 is outside 1 stages and 1 microbatches");
+            "pass 1F0 of pipeline rank 0 is outside 1 stages and 1 microbatches");
   EXPECT_EQ(refusal(one, {{f(0, -1), b(0, 0)}}),
-            "pass 0F-1 of coordinate 0 is outside 1 stages and 1 microbatches");
+            "pass 0F-1 of pipeline rank 0 is outside 1 stages and 1 microbatches");
   EXPECT_EQ(refusal(two, {{f(0, 0), b(0, 0), f(1, 0)}, {b(1, 0)}}),
-            "pass 1F0 of coordinate 0 belongs to coordinate 1");
-  EXPECT_EQ(refusal(one, {{f(0, 0), f(0, 0), b(0, 0)}}), "pass 0F0 of coordinate 0 is there twice");
+            "pass 1F0 of pipeline rank 0 belongs to pipeline rank 1");
+  EXPECT_EQ(refusal(one, {{f(0, 0), f(0, 0), b(0, 0)}}),
+            "pass 0F0 of pipeline rank 0 is there twice");
   EXPECT_EQ(refusal(one, {{f(0, 0), b(0, 0), w(0, 0)}}),
-            "pass 0W0 of coordinate 0 makes a second backward pass");
+            "pass 0W0 of pipeline rank 0 makes a second backward pass");
   EXPECT_EQ(refusal(one, {{f(0, 0), i(0, 0), b(0, 0)}}),
-            "pass 0B0 of coordinate 0 makes a second backward pass");
+            "pass 0B0 of pipeline rank 0 makes a second backward pass");
   EXPECT_EQ(refusal(one, {{b(0, 0)}}), "pass 0F0 is missing");
   EXPECT_EQ(refusal(one, {{f(0, 0)}}), "pass 0B0 is missing");
   EXPECT_EQ(refusal(one, {{f(0, 0), i(0, 0)}}), "pass 0W0 is missing");
@@ -70,30 +71,35 @@ TEST(Schedule, RefusesAndNamesThePass) {
 }
 
 TEST(Schedule, RefusesWhatCanNeverBecomeReady) {
-  EXPECT_EQ(refusal({1, 1, 1}, {{b(0, 0), f(0, 0)}}),
-            "pass 0B0 of coordinate 0 can never run: it waits for 0F0, which coordinate 0 has "
-            "behind 0B0");
-  EXPECT_EQ(refusal({1, 1, 1}, {{f(0, 0), w(0, 0), i(0, 0)}}),
-            "pass 0W0 of coordinate 0 can never run: it waits for 0I0, which coordinate 0 has "
-            "behind 0W0");
-  EXPECT_EQ(refusal({1, 2, 1}, {{f(0, 0), f(1, 0), b(0, 0), b(1, 0)}}),
-            "pass 0B0 of coordinate 0 can never run: it waits for 1B0, which coordinate 0 has "
-            "behind 0B0");
+  EXPECT_EQ(
+      refusal({1, 1, 1}, {{b(0, 0), f(0, 0)}}),
+      "pass 0B0 of pipeline rank 0 can never run: it waits for 0F0, which pipeline rank 0 has "
+      "behind 0B0");
+  EXPECT_EQ(
+      refusal({1, 1, 1}, {{f(0, 0), w(0, 0), i(0, 0)}}),
+      "pass 0W0 of pipeline rank 0 can never run: it waits for 0I0, which pipeline rank 0 has "
+      "behind 0W0");
+  EXPECT_EQ(
+      refusal({1, 2, 1}, {{f(0, 0), f(1, 0), b(0, 0), b(1, 0)}}),
+      "pass 0B0 of pipeline rank 0 can never run: it waits for 1B0, which pipeline rank 0 has "
+      "behind 0B0");
   // A circle through both coordinates.
-  EXPECT_EQ(refusal({2, 1, 2},
-                    {{f(0, 0), b(0, 0), f(0, 1), b(0, 1)}, {f(1, 0), f(1, 1), b(1, 0), b(1, 1)}}),
-            "pass 0B0 of coordinate 0 can never run: it waits for 1B0, which coordinate 1 has "
-            "behind 1F1, which waits for 0F1, which coordinate 0 has behind 0B0");
+  EXPECT_EQ(
+      refusal({2, 1, 2},
+              {{f(0, 0), b(0, 0), f(0, 1), b(0, 1)}, {f(1, 0), f(1, 1), b(1, 0), b(1, 1)}}),
+      "pass 0B0 of pipeline rank 0 can never run: it waits for 1B0, which pipeline rank 1 has "
+      "behind 1F1, which waits for 0F1, which pipeline rank 0 has behind 0B0");
   // Coordinate 0 waits for a circle and is no part of it.
-  EXPECT_EQ(refusal({3, 1, 2}, {{f(0, 0), b(0, 0), f(0, 1), b(0, 1)},
-                                {f(1, 0), b(1, 0), f(1, 1), b(1, 1)},
-                                {f(2, 0), f(2, 1), b(2, 0), b(2, 1)}}),
-            "pass 1B0 of coordinate 1 can never run: it waits for 2B0, which coordinate 2 has "
-            "behind 2F1, which waits for 1F1, which coordinate 1 has behind 1B0");
+  EXPECT_EQ(
+      refusal({3, 1, 2}, {{f(0, 0), b(0, 0), f(0, 1), b(0, 1)},
+                          {f(1, 0), b(1, 0), f(1, 1), b(1, 1)},
+                          {f(2, 0), f(2, 1), b(2, 0), b(2, 1)}}),
+      "pass 1B0 of pipeline rank 1 can never run: it waits for 2B0, which pipeline rank 2 has "
+      "behind 2F1, which waits for 1F1, which pipeline rank 1 has behind 1B0");
   // The same stages on other coordinates: with V the last stage is on coordinate 0.
   const Timetable v = {{f(0, 0), f(3, 0), b(3, 0), b(0, 0)}, {f(1, 0), f(2, 0), b(2, 0), b(1, 0)}};
   EXPECT_EQ(refusal({2, 2, 1}, v, Placement::kV), "");
-  EXPECT_EQ(refusal({2, 2, 1}, v), "pass 3F0 of coordinate 0 belongs to coordinate 1");
+  EXPECT_EQ(refusal({2, 2, 1}, v), "pass 3F0 of pipeline rank 0 belongs to pipeline rank 1");
 }
 
 TEST(Schedule, RefusesUnusableShapes) {

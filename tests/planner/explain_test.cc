@@ -69,7 +69,7 @@ TEST(Explain, OtherWaysOfContextParallelismAreNeighbours) {
   ASSERT_FALSE(found.best.empty());
   std::string ways(to_text(found.best.front().request.context));
   for (const Alternative& other : neighbours(asked.question, simulate(found.best.front())))
-    if (other.change.starts_with("context ")) ways += other.change.substr(7);
+    if (other.change.starts_with("cp_comm_type ")) ways += other.change.substr(12);
   for (const char* way : {"ring", "gather", "ulysses"})
     EXPECT_NE(ways.find(way), std::string::npos) << ways;
 }

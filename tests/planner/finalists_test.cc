@@ -32,7 +32,7 @@ TEST(Finalists, WithoutAPipelineAreAsPriced) {
 TEST(Finalists, AgreeWithTheClosedForm) {
   for (const std::int64_t batch : {1024, 65536}) {
     const Asked asked("llama3-70b", "h100:512", 8192, batch);
-    for (const char* name : {"tp8 pp4 dp16 zero1 1f1b", "tp8 pp4 dp16 zero1 interleaved chunks5"}) {
+    for (const char* name : {"tp8 pp4 dp16 zero1 1f1b", "tp8 pp4 dp16 zero1 interleaved vpp5"}) {
       const Priced one = priced(asked, name, 1);
       const Finalist found = simulate(one);
       ASSERT_TRUE(found.simulated) << name;

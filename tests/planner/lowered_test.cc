@@ -23,9 +23,8 @@ TEST(Lowered, AgreesWithStagesWhereOnlyStagesMeet) {
   cluster::DeviceRates rates = *asked.question.rates;
   rates.at(cluster::Term::kOverlapTax).value = 0;
   asked.question.rates = &rates;
-  for (const char* name :
-       {"tp8 pp8 1f1b", "tp8 pp8 gpipe", "tp8 pp8 interleaved chunks5", "tp8 pp8 zb-h1",
-        "tp8 pp8 zbv chunks2", "tp8 pp8 1f1b recompute=block"}) {
+  for (const char* name : {"tp8 pp8 1f1b", "tp8 pp8 gpipe", "tp8 pp8 interleaved vpp5",
+                           "tp8 pp8 zb-h1", "tp8 pp8 zbv vpp2", "tp8 pp8 1f1b recompute=block"}) {
     const Finalist one = timed(asked, name);
     const auto units = lowered_seconds(one);
     ASSERT_TRUE(units.has_value()) << name;
@@ -37,7 +36,7 @@ TEST(Lowered, AgreesWithStagesWhereOnlyStagesMeet) {
 TEST(Lowered, ShorteningChangesNothing) {
   const Asked asked("llama3-8b", "h100:64", 8192, 2048);
   for (const char* name : {"dp64 zero3", "dp64 zero1", "pp4 dp16 zero1", "pp4 dp16 zero3",
-                           "tp4 pp4 dp4 zero1 interleaved chunks4"}) {
+                           "tp4 pp4 dp4 zero1 interleaved vpp4"}) {
     const Finalist one = timed(asked, name);
     const double whole = lowered_seconds(one, 1 << 30).value();
     EXPECT_NEAR(lowered_seconds(one, 1 << 9).value() / whole, 1, 1e-3) << name;

@@ -232,7 +232,7 @@ TEST(Seek, WhatIsGivenStays) {
         const auto found = seek_one(q);
         ASSERT_TRUE(found);
         EXPECT_EQ(name_of(*found),
-                  join_parts("tp4 cp8 pp4 dp4 nosp zero2 gpipe m8 mb context=", to_text(context),
+                  join_parts("tp4 cp8 pp4 dp4 nosp zero2 gpipe m8 cp_comm_type=", to_text(context),
                              recompute, " layers=21x3+17", order));
       }
   };

@@ -150,7 +150,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
 // Blocks of a rank with chunks are dealt to its stages in turn, those of a stage that has no more to the others.
 TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   const Asked asked("llama3-8b", "h100:8", 2048, 64);
-  cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved chunks2 recompute=block");
+  cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved vpp2 recompute=block");
   EXPECT_EQ(recompute_of(r, evenly_recomputed(r, {8, 8, 8, 8})), spec::kWholeBlock);
   r.recomputed = 5;
   EXPECT_EQ(evenly_recomputed(r, {8, 8, 8, 8}).recomputed, (StageLayers{3, 3, 2, 2}));

@@ -148,7 +148,7 @@ class Skeleton {
         auto& ops = list(kind == OpKind::kSend ? transfer.from.value : transfer.to.value);
         const auto index = static_cast<std::int32_t>(ops.size());
         ops.push_back(
-            {.kind = kind, .reach = Reach::kPeer, .transfer = static_cast<std::int32_t>(i)});
+            {.kind = kind, .group = CommGroup::kPeer, .transfer = static_cast<std::int32_t>(i)});
         if (dice_.coin()) ops.push_back({.kind = OpKind::kWait, .target = index});
       }
     for (auto& ops : program_.lists)
@@ -185,7 +185,7 @@ class Skeleton {
       if (step >= steps.size() || steps[step].recv < 0 || posted_at[step] >= 0) return;
       posted_at[step] = static_cast<int>(list(coord).size());
       list(coord).push_back(
-          {.kind = OpKind::kPostRecv, .reach = Reach::kPeer, .transfer = steps[step].recv});
+          {.kind = OpKind::kPostRecv, .group = CommGroup::kPeer, .transfer = steps[step].recv});
     };
     const auto wait = [&](int index) {
       list(coord).push_back({.kind = OpKind::kWait, .target = index});
@@ -197,13 +197,13 @@ class Skeleton {
       if (steps[i].send < 0) continue;
       sent.push_back(static_cast<int>(list(coord).size()));
       list(coord).push_back(
-          {.kind = OpKind::kSend, .reach = Reach::kPeer, .transfer = steps[i].send});
+          {.kind = OpKind::kSend, .group = CommGroup::kPeer, .transfer = steps[i].send});
       if (dice_.between(0, 3) == 0) wait(sent.back()), sent.pop_back();
     }
     for (int index : sent) wait(index);
     if (coord == 0 || coord == shape.coords - 1)
-      list(coord).push_back({.kind = OpKind::kReduceTied, .reach = Reach::kTied});
-    list(coord).push_back({.kind = OpKind::kNorm, .reach = Reach::kDataThenPipeline});
+      list(coord).push_back({.kind = OpKind::kReduceTied, .group = CommGroup::kTied});
+    list(coord).push_back({.kind = OpKind::kNorm, .group = CommGroup::kDataThenPipeline});
   }
 
   // Moves one op somewhere else in its list, or leaves it out together with its Wait.

@@ -171,12 +171,12 @@ void compare_mutants(int count, Dice dice) {
     SCOPED_TRACE(placed.name);
     for (int made = 0; made < count;) {
       const auto kind = static_cast<Spoil>(made % kNumSpoils);
-      const bool keeps_reach = kind != Spoil::kRetarget;
+      const bool keeps_group = kind != Spoil::kRetarget;
       const auto may_touch = [&](Coord coord, const Op& op) {
         if (op.kind == OpKind::kWait)
           return is_transfer(placed.program.list(coord)[static_cast<std::size_t>(op.target)].kind);
         const bool is_joint = op.kind == OpKind::kNorm || op.kind == OpKind::kReduceTied;
-        return is_transfer(op.kind) || (keeps_reach && is_joint);
+        return is_transfer(op.kind) || (keeps_group && is_joint);
       };
       const Program mutant = Spoiler(placed.program, dice).spoil(kind, may_touch);
       if (!is_askable(mutant)) continue;

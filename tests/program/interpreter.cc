@@ -10,7 +10,7 @@ namespace {
 
 enum class Sign : std::uint8_t {
   kWeights,   // that a unit begins the step with
-  kGathered,  // from shards, or published
+  kGathered,  // from shards
   kTokens,
   kCount,
   kOutput,     // F
@@ -37,7 +37,7 @@ Formula formula(Sign sign, std::initializer_list<Formula> parts) {
 }
 
 Formula number(int value) { return static_cast<Formula>(value); }
-Formula number(Reach reach) { return static_cast<Formula>(reach); }
+Formula number(CommGroup group) { return static_cast<Formula>(group); }
 
 class Reference {
  public:
@@ -56,7 +56,7 @@ class Reference {
     for (int unit = 0; unit < step_.units(); ++unit) grads.push_back(reduced(unit));
     if (step_.tied)
       grads.front() = grads.back() =
-          formula(Sign::kTied, {number(Reach::kTied), grads.front(), grads.back()});
+          formula(Sign::kTied, {number(CommGroup::kTied), grads.front(), grads.back()});
     out.norm = formula(Sign::kNorm, {everyone(), loss_});
     for (const Formula grad : grads) out.norm = formula(Sign::kNorm, {out.norm, grad});
     for (int unit = 0; unit < step_.units(); ++unit) {
@@ -70,17 +70,18 @@ class Reference {
  private:
   // Each rank of the world brings its part to the norm.
   Formula everyone() const {
-    return number(step_.tensor_parallel ? Reach::kDataTensorPipeline : Reach::kDataThenPipeline);
+    return number(step_.tensor_parallel ? CommGroup::kDataTensorPipeline
+                                        : CommGroup::kDataThenPipeline);
   }
   static Formula owned(int unit) { return formula(Sign::kWeights, {number(unit)}); }
   Formula weights(int unit) const {
     if (step_.zero == 0) return owned(unit);
-    return formula(Sign::kGathered, {number(Reach::kShard), owned(unit)});
+    return formula(Sign::kGathered, {number(CommGroup::kShard), owned(unit)});
   }
 
   void run_microbatch(int mb) {
     const Formula tokens = formula(Sign::kTokens, {number(mb)});
-    const Formula count = formula(Sign::kCount, {number(Reach::kData)});
+    const Formula count = formula(Sign::kCount, {number(CommGroup::kData)});
     std::vector<Formula> inputs = {tokens};
     for (int unit = 0; unit < step_.head(); ++unit)
       inputs.push_back(formula(Sign::kOutput, {weights(unit), inputs.back()}));
@@ -105,14 +106,14 @@ class Reference {
   Formula reduced(int unit) const {
     Formula all = 0;
     for (int period = 0; period < step_.periods(); ++period) {
-      const Reach reach = step_.zero == 0 ? Reach::kData : Reach::kShard;
-      Formula part = formula(Sign::kReduced, {number(reach), sums_.at({unit, period})});
+      const CommGroup group = step_.zero == 0 ? CommGroup::kData : CommGroup::kShard;
+      Formula part = formula(Sign::kReduced, {number(group), sums_.at({unit, period})});
       if (step_.zero > 0 && step_.replicas)
-        part = formula(Sign::kAcross, {number(Reach::kReplicate), part});
+        part = formula(Sign::kAcross, {number(CommGroup::kReplicate), part});
       all = period == 0 ? part : formula(Sign::kSum, {all, part});
     }
     const bool is_partial = !step_.partial.empty() && step_.partial[static_cast<std::size_t>(unit)];
-    return is_partial ? formula(Sign::kReplicated, {number(Reach::kTensor), all}) : all;
+    return is_partial ? formula(Sign::kReplicated, {number(CommGroup::kTensor), all}) : all;
   }
 
   const StepShape& step_;
@@ -135,7 +136,7 @@ class Interpreter {
       has_moved = false;
       for (Rank& rank : ranks_)
         while (out_.fault.empty() && !has_ended(rank) && advance(rank)) has_moved = true;
-      has_moved |= meet();
+      has_moved |= join();
     }
     for (const Rank& rank : ranks_)
       if (!has_ended(rank)) fail("stuck");
@@ -200,7 +201,7 @@ class Interpreter {
         rank.values[{'t', mb, 0}] = formula(Sign::kTokens, {number(mb)});
         return;
       case OpKind::kCount:
-        rank.values[{'n', 0, 0}] = formula(Sign::kCount, {number(op.reach)});
+        rank.values[{'n', 0, 0}] = formula(Sign::kCount, {number(op.group)});
         return;
       case OpKind::kForward:
         return forward(rank, unit, mb);
@@ -276,7 +277,7 @@ class Interpreter {
         held = get(rank, {'o', op.unit, 0});
         rank.values.erase({'w', op.unit, 0});
         return;
-      case OpKind::kPublish:
+      case OpKind::kAllGatherUpdated:
         held = take(rank, {'w', op.unit, 0});
         return;
       case OpKind::kReduce:
@@ -317,15 +318,15 @@ class Interpreter {
   }
 
   void finish(Rank& rank, const Op& op, Formula held) {
-    const Formula reach = number(op.reach);
+    const Formula group = number(op.group);
     if (op.kind == OpKind::kPostRecv)
       rank.values[tensor(op.transfer, true)] = sent_[op.transfer][held];
     if (op.kind == OpKind::kGather && get(rank, {'o', op.unit, 0}) != held) fail("shard changed");
-    if (op.kind == OpKind::kGather || op.kind == OpKind::kPublish)
-      rank.values[{'w', op.unit, 0}] = formula(Sign::kGathered, {reach, held});
+    if (op.kind == OpKind::kGather || op.kind == OpKind::kAllGatherUpdated)
+      rank.values[{'w', op.unit, 0}] = formula(Sign::kGathered, {group, held});
     if (op.kind == OpKind::kReduce) {
       if (take(rank, {'m', op.unit, op.period}) != held) fail("gradient changed");
-      const Formula part = formula(Sign::kReduced, {reach, held});
+      const Formula part = formula(Sign::kReduced, {group, held});
       if (step_.zero > 0 && step_.replicas)
         rank.values[{'r', op.unit, op.period}] = part;
       else
@@ -333,11 +334,11 @@ class Interpreter {
     }
     if (op.kind == OpKind::kReduceAcross) {
       if (take(rank, {'r', op.unit, op.period}) != held) fail("gradient changed");
-      accumulate(rank, op, formula(Sign::kAcross, {reach, held}));
+      accumulate(rank, op, formula(Sign::kAcross, {group, held}));
     }
     if (op.kind == OpKind::kReduceReplicated) {
       if (get(rank, {'a', op.unit, 0}) != held) fail("gradient changed");
-      rank.values[{'a', op.unit, 0}] = formula(Sign::kReplicated, {reach, held});
+      rank.values[{'a', op.unit, 0}] = formula(Sign::kReplicated, {group, held});
     }
   }
 
@@ -347,15 +348,15 @@ class Interpreter {
   }
 
   // The collectives over coordinates; whether one took place.
-  bool meet() {
+  bool join() {
     Rank& first = ranks_[static_cast<std::size_t>(step_.coord_of(0).value)];
     Rank& last = ranks_[static_cast<std::size_t>(step_.coord_of(step_.head()).value)];
     if (is_at(first, OpKind::kReduceTied) && is_at(last, OpKind::kReduceTied)) {
       const Key tied[] = {{'a', 0, 0}, {'a', step_.head(), 0}};
-      const Reach reach = at(first).reach;
+      const CommGroup group = at(first).group;
       const Formula sum =
-          formula(Sign::kTied, {number(reach), get(first, tied[0]), get(last, tied[1])});
-      if (at(last).reach != reach) fail("different groups");
+          formula(Sign::kTied, {number(group), get(first, tied[0]), get(last, tied[1])});
+      if (at(last).group != group) fail("different groups");
       first.values[tied[0]] = last.values[tied[1]] = sum;
       ++first.next;
       if (&first != &last) ++last.next;
@@ -368,14 +369,14 @@ class Interpreter {
   }
 
   void norm() {
-    const Reach reach = at(ranks_[0]).reach;
-    out_.norm = formula(Sign::kNorm, {number(reach), loss_});
+    const CommGroup group = at(ranks_[0]).group;
+    out_.norm = formula(Sign::kNorm, {number(group), loss_});
     for (int unit = 0; unit < step_.units() && !step_.forward_only; ++unit) {
       Rank& rank = ranks_[static_cast<std::size_t>(step_.coord_of(unit).value)];
       out_.norm = formula(Sign::kNorm, {out_.norm, get(rank, {'a', unit, 0})});
     }
     for (Rank& rank : ranks_) {
-      if (at(rank).reach != reach) fail("different groups");
+      if (at(rank).group != group) fail("different groups");
       rank.values[{'N', 0, 0}] = out_.norm;
       ++rank.next;
     }

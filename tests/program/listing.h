@@ -82,10 +82,11 @@ inline Program zero3() {
 
 // One coordinate, two units, one microbatch.
 inline Program tiny(int zero) {
-  const std::string publish = zero == 0 ? "" : "publish0 publish1 wait:publish0 wait:publish1 ";
+  const std::string all_gather =
+      zero == 0 ? "" : "allgather0 allgather1 wait:allgather0 wait:allgather1 ";
   return listing({.shape = {}, .stage_begin = {0, 2}, .zero = zero},
-                 {publish + "load0 count F0.0 F1.0 B1.0 B0.0 reduce1.0 reduce0.0 wait:reduce1.0 "
-                            "wait:reduce0.0 norm update0 update1"});
+                 {all_gather + "load0 count F0.0 F1.0 B1.0 B0.0 reduce1.0 reduce0.0 wait:reduce1.0 "
+                               "wait:reduce0.0 norm update0 update1"});
 }
 
 }  // namespace lockstep::program

@@ -149,7 +149,7 @@ void expect_sound(const Program& program) {
   }));
   for (int coord = 0; coord < step.shape.coords; ++coord) {
     const Replay replay = Replayer(program, {coord}).run();
-    ASSERT_EQ(replay.fault, "") << "coordinate " << coord << "\n"
+    ASSERT_EQ(replay.fault, "") << "pipeline rank " << coord << "\n"
                                 << to_lines(program.list({coord}));
     ASSERT_LE(replay.most_reducing, 1);
     ASSERT_LE(replay.most_replicated, 1);

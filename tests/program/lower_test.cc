@@ -27,7 +27,7 @@ Program lowered(const Result<pipeline::Schedule>& schedule, const StepShape& ste
 std::string to_lines(const Program& program) {
   std::string text;
   for (std::size_t coord = 0; coord < program.lists.size(); ++coord)
-    text += "# coordinate " + std::to_string(coord) + "\n" + to_lines(program.lists[coord]);
+    text += "# pipeline rank " + std::to_string(coord) + "\n" + to_lines(program.lists[coord]);
   return text;
 }
 
@@ -68,7 +68,7 @@ TEST(Lower, TheStepOfThePage) {
   read << file.rdbuf();
   std::string page = read.str();
   for (std::size_t coord = 0; coord < program.lists.size(); ++coord) {
-    const std::string mark = join_parts("<!-- coordinate ", coord, " -->\n```\n");
+    const std::string mark = join_parts("<!-- pipeline rank ", coord, " -->\n```\n");
     ASSERT_NE(page.find(mark), std::string::npos) << mark;
     const std::size_t begin = page.find(mark) + mark.size();
     page.replace(begin, page.find("```", begin) - begin, to_lines(program.lists[coord]));
@@ -94,7 +94,7 @@ TEST(Lower, SplitBackwardLeavesTheHeadWhole) {
                        w0 = {pipeline::PassKind::kWeightGrad};
   const auto schedule = pipeline::Schedule::create({}, pipeline::Placement::kLoop, {{f0, i0, w0}});
   EXPECT_EQ(to_lines(lowered(schedule, {.recompute = {false, true, false}})),
-            "# coordinate 0\n"
+            "# pipeline rank 0\n"
             "Load0 Count 0F0\n1F0\n2F0\n2B0\n"
             "Reduce2,0 1R0\n1I0\n0I0\n1W0\n"
             "Wait:Reduce2,0 Reduce1,0 0W0\n"
@@ -111,12 +111,12 @@ TEST(Lower, EvaluationIsForwardOnly) {
     StepShape other = step;
     other.zero = zero;
     const auto held = lower_forward_only(other);
-    int published = 0;
+    int gathered = 0;
     for (const Op& op : held->list({0})) {
       EXPECT_NE(op.kind, OpKind::kGather);
-      published += op.kind == OpKind::kPublish ? 1 : 0;
+      gathered += op.kind == OpKind::kAllGatherUpdated ? 1 : 0;
     }
-    EXPECT_EQ(published, zero == 0 ? 0 : 2) << "what the step before updated must reach everyone";
+    EXPECT_EQ(gathered, zero == 0 ? 0 : 2) << "what the step before updated must reach everyone";
   }
 }
 

@@ -68,7 +68,7 @@ const std::map<OpKind, std::string> kHarmlessOrders = {
     {OpKind::kReduce, "of different units, each behind its last W"},
     {OpKind::kReduceReplicated, "of different units, each behind its last reduction"},
     {OpKind::kUpdate, "of different units, which share only the norm that both read"},
-    {OpKind::kPublish, "of different units, each before its wait"},
+    {OpKind::kAllGatherUpdated, "of different units, each before its wait"},
     {OpKind::kWait, "nothing between the two places needs what either completes"},
 };
 

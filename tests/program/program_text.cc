@@ -87,9 +87,9 @@ const OpRow* find_row(std::string_view token) {
   return nullptr;
 }
 
-std::optional<Reach> parse_reach(std::string_view text) {
-  for (int i = 0; i < kNumReaches; ++i)
-    if (to_text(static_cast<Reach>(i)) == text) return static_cast<Reach>(i);
+std::optional<CommGroup> parse_group(std::string_view text) {
+  for (int i = 0; i < kNumCommGroups; ++i)
+    if (to_text(static_cast<CommGroup>(i)) == text) return static_cast<CommGroup>(i);
   return std::nullopt;
 }
 
@@ -244,7 +244,7 @@ class Parser {
     if (!next_line()) return false;
     const std::string_view name = take_until(line_, ':');
     if (name != std::to_string(coord))
-      return fail(name, "expected the ops of coordinate " + std::to_string(coord));
+      return fail(name, "expected the ops of pipeline rank " + std::to_string(coord));
     if (line_.empty()) return true;
     if (!line_.starts_with(' ')) return fail(line_.substr(0, 1), "expected a space");
     line_.remove_prefix(1);
@@ -255,18 +255,18 @@ class Parser {
 
   bool op(std::string_view token, Op& op) {
     std::string_view extras = token;
-    std::string_view reach = take_until(extras, '+');
-    std::string_view numbers = take_until(reach, ':');
+    std::string_view group = take_until(extras, '+');
+    std::string_view numbers = take_until(group, ':');
     const std::size_t letters = numbers.find_first_not_of("abcdefghijklmnopqrstuvwxyzBFIRW");
     const OpRow* row = find_row(numbers.substr(0, letters));
     if (row == nullptr) return fail(token, "no such op");
     numbers.remove_prefix(row->token.size());
     op.kind = row->kind;
-    op.reach = usual_reach(program_.step, op.kind);
+    op.group = usual_group(program_.step, op.kind);
     if (op.kind == OpKind::kWait && !take_until(numbers, '@').empty())
       return fail(token, "expected @ and a number");
     if (!own_numbers(*row, numbers, op)) return fail(token, "wrong numbers for this op");
-    if (!other_reach(token, reach, op) || !other_numbers(*row, extras, op))
+    if (!other_group(token, group, op) || !other_numbers(*row, extras, op))
       return fail(token, "wrong end of this op");
     return true;
   }
@@ -278,12 +278,12 @@ class Parser {
     return text.empty();
   }
 
-  bool other_reach(std::string_view token, std::string_view text, Op& op) const {
+  bool other_group(std::string_view token, std::string_view text, Op& op) const {
     const std::string_view before_extras = token.substr(0, token.find('+'));
     if (before_extras.find(':') == std::string_view::npos) return true;
-    const auto reach = parse_reach(text);
-    if (!reach || *reach == op.reach) return false;
-    op.reach = *reach;
+    const auto group = parse_group(text);
+    if (!group || *group == op.group) return false;
+    op.group = *group;
     return true;
   }
 

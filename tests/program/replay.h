@@ -197,7 +197,7 @@ inline std::string stuck_at(const Program& program) {
   }
   for (std::size_t coord = 0; coord < coords; ++coord)
     if (next[coord] < program.lists[coord].size())
-      return "coordinate " + std::to_string(coord) + " at " +
+      return "pipeline rank " + std::to_string(coord) + " at " +
              to_token(program.lists[coord], program.lists[coord][next[coord]]);
   return "";
 }

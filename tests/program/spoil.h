@@ -56,8 +56,9 @@ class Spoiler {
     if (kind == Spoil::kDuplicate) duplicate(place);
     if (kind == Spoil::kRetarget) retarget(place);
     if (kind != Spoil::kSwap) return;
-    const int reach = dice_.coin() ? 2 : last;  // near ones are likelier to make no difference
-    const int other = dice_.between(std::max(0, index - reach), std::min(last, index + reach));
+    const int distance = dice_.coin() ? 2 : last;  // near ones are likelier to make no difference
+    const int other =
+        dice_.between(std::max(0, index - distance), std::min(last, index + distance));
     std::swap(item(place), item(places[static_cast<std::size_t>(other)]));
   }
 
@@ -99,7 +100,7 @@ class Spoiler {
     for (int field = 0; field < 4; ++field)
       if (op_row(op.kind).uses[field]) used.push_back(field);
     if (used.empty()) {
-      op.reach = static_cast<Reach>(dice_.between(0, kNumReaches - 1));
+      op.group = static_cast<CommGroup>(dice_.between(0, kNumCommGroups - 1));
       return;
     }
     const int field =

@@ -22,7 +22,7 @@ void expect_round_trip(const Program& program) {
   ASSERT_EQ(program_hash(*back), program_hash(program));
 }
 
-// A sound shape with lists that make no sense: any kind, any reach, any number.
+// A sound shape with lists that make no sense: any kind, any group, any number.
 Program random_program(Dice& dice) {
   Program program;
   StepShape& step = program.step;
@@ -54,8 +54,8 @@ Program random_program(Dice& dice) {
       const OpRow& row = op_row(static_cast<OpKind>(dice.between(0, kNumOpKinds - 1)));
       Op& op = list.emplace_back();
       op.kind = row.kind;
-      op.reach = dice.coin() ? usual_reach(step, op.kind)
-                             : static_cast<Reach>(dice.between(0, kNumReaches - 1));
+      op.group = dice.coin() ? usual_group(step, op.kind)
+                             : static_cast<CommGroup>(dice.between(0, kNumCommGroups - 1));
       for (int field = 0; field < kNumOpFields; ++field)
         if (row.uses[field] || dice.between(0, 9) == 0)
           op.*kOpFields[field].member = dice.between(-2, 100'000);
@@ -84,8 +84,9 @@ TEST(ProgramText, WordsForPeople) {
   };
   EXPECT_EQ(words(0, 0), "load of microbatch 0");
   EXPECT_EQ(words(0, 2), "F of unit 1, microbatch 0");
-  EXPECT_EQ(words(0, 3), "send of output of unit 1, microbatch 0, to coordinate 1");
-  EXPECT_EQ(words(0, 9), "wait for receive of gradient of unit 1, microbatch 0, from coordinate 1");
+  EXPECT_EQ(words(0, 3), "send of output of unit 1, microbatch 0, to pipeline rank 1");
+  EXPECT_EQ(words(0, 9),
+            "wait for receive of gradient of unit 1, microbatch 0, from pipeline rank 1");
   EXPECT_EQ(words(1, 1), "count of valid tokens");
   EXPECT_EQ(words(1, 19), "reduce of unit 3, period 0");
   EXPECT_EQ(words(1, 20), "wait for reduce of unit 3, period 0");
@@ -132,7 +133,7 @@ TEST(ProgramText, ErrorsNameLineAndToken) {
        "line 16, 'transfers': expected 'partial'"},
       {"transfers usual", "tensor_parallel yes\npartial 1 0 7 0", "line 16, '7': expected 0 or 1"},
       {"transfers usual", "tensor_parallel yes\npartial 1", "partial has 1 entries for 4 units"},
-      {"1: load0", "2: load0", "line 17, '2': expected the ops of coordinate 1"},
+      {"1: load0", "2: load0", "line 17, '2': expected the ops of pipeline rank 1"},
       {"update2 update3\n", "update2 update3\n2: norm\n", "line 18, '2: norm': expected the end"},
   };
   for (const Case& c : cases) {
@@ -182,7 +183,7 @@ TEST(ProgramText, HashShowsEveryChange) {
   for (std::size_t i = 0; i < good.lists[0].size(); ++i) {
     for (const OpField& field : kOpFields)
       change([&](Program& p) { p.lists[0][i].*field.member += 1000; });
-    change([&](Program& p) { p.lists[0][i].reach = Reach::kPipeline; });
+    change([&](Program& p) { p.lists[0][i].group = CommGroup::kPipeline; });
     change([&](Program& p) { p.lists[0].insert(p.lists[0].begin() + static_cast<int>(i), Op{}); });
   }
   change([](Program& p) { p.lists[0].pop_back(); });

@@ -52,44 +52,45 @@ void expect_problems(const Program& program, const std::vector<Edit>& edits) {
 TEST(Validate, NamesWhatIsWrongInAPipeline) {
   expect_problems(
       naive_1f1b(),
-      {{"F1.0", "F1.1", "coordinate 0: F of unit 1, microbatch 0 is missing"},
-       {"F1.0", "F1.1", "coordinate 0, op 6, F of unit 1, microbatch 1: happens twice"},
-       {"F1.0", "F2.0", "op 2, F of unit 2, microbatch 0: the unit belongs to coordinate 1"},
+      {{"F1.0", "F1.1", "pipeline rank 0: F of unit 1, microbatch 0 is missing"},
+       {"F1.0", "F1.1", "pipeline rank 0, op 6, F of unit 1, microbatch 1: happens twice"},
+       {"F1.0", "F2.0", "op 2, F of unit 2, microbatch 0: the unit belongs to pipeline rank 1"},
        {"F1.0", "F9.0", "op 2, F of unit 9, microbatch 0: unit 9 does not exist"},
        {"F1.0", "F1.0+period=0", "period 0 means nothing to this op"},
        {"F2.0 F3.0", "F3.0 F2.0",
-        "coordinate 1, op 4, F of unit 3, microbatch 0: reads act(2,0), which does not exist here"},
-       {"B1.0 B0.0", "I1.0 W1.0", "coordinate 0: B of unit 0, microbatch 0 is missing"},
-       {"B3.0", "I3.0", "I of unit 3, microbatch 0: is no part of this step on this coordinate"},
+        "pipeline rank 1, op 4, F of unit 3, microbatch 0: reads act(2,0), which does not exist "
+        "here"},
+       {"B1.0 B0.0", "I1.0 W1.0", "pipeline rank 0: B of unit 0, microbatch 0 is missing"},
+       {"B3.0", "I3.0", "I of unit 3, microbatch 0: is no part of this step on this pipeline rank"},
        {"send0", "send1",
-        "op 7, send of output of unit 1, microbatch 1, to coordinate 1: happens twice"},
+        "op 7, send of output of unit 1, microbatch 1, to pipeline rank 1: happens twice"},
        {"send0", "recv0",
-        "op 3, receive of output of unit 1, microbatch 0, from coordinate 0: is no"},
-       {"send0", "send0:self", "reaches 'self' instead of 'peer'"},
+        "op 3, receive of output of unit 1, microbatch 0, from pipeline rank 0: is no"},
+       {"send0", "send0:self", "takes part in 'self' instead of 'peer'"},
        {"wait@8 B1.0", "wait@3 B1.0",
-        "coordinate 0, op 10, B of unit 1, microbatch 0: reads recv_buffer(2) before a wait for "
-        "receive of gradient of unit 1, microbatch 0, from coordinate 1 (op 8)"},
+        "pipeline rank 0, op 10, B of unit 1, microbatch 0: reads recv_buffer(2) before a wait for "
+        "receive of gradient of unit 1, microbatch 0, from pipeline rank 1 (op 8)"},
        {"wait@3 wait@7", "wait@3 wait@3",
         "op 17, wait for send of output of unit 1, microbatch 0, to "
-        "coordinate 1: a second wait for the same op"},
+        "pipeline rank 1: a second wait for the same op"},
        {"wait@3 wait@7", "wait@3 wait@3",
-        "op 7, send of output of unit 1, microbatch 1, to coordinate 1: "
+        "op 7, send of output of unit 1, microbatch 1, to pipeline rank 1: "
         "nothing waits for it"},
        {"wait@3 wait@7", "wait@3 wait@99", "op 17, wait for op 99: target 99 does not exist"},
        {"wait@3 wait@7", "wait@3 wait@6", "op 6 is not asynchronous"},
        {"wait@3 wait@7", "wait@3 wait@18", "comes before op 18, for which it waits"},
        {"load0 count", "load0 load0", "op 1, load of microbatch 0: happens twice"},
-       {"load0 count", "load0 load0", "coordinate 1: count of valid tokens is missing"},
+       {"load0 count", "load0 load0", "pipeline rank 1: count of valid tokens is missing"},
        {"load0 F0.0", "count F0.0", "count of valid tokens: is no part of this step"},
        {"norm update0", "update0 norm", "update of unit 0: reads norm, which does not exist here"},
        {"B1.1 B0.1", "B0.1 B1.1", "reads grad(0,1), which does not exist here"},
-       {"update2 update3", "update2", "coordinate 1: acc_grad(3) is never freed"},
-       {"tied no", "tied yes", "coordinate 1: tied reduction is missing"},
+       {"update2 update3", "update2", "pipeline rank 1: acc_grad(3) is never freed"},
+       {"tied no", "tied yes", "pipeline rank 1: tied reduction is missing"},
        {"recompute none", "recompute 0 1 0 0", "R of unit 1, microbatch 0 is missing"},
-       {"zero 0", "zero 1", "publish of unit 0 is missing"},
-       {"zero 0", "zero 1", "reads param(0) before it is published"},
+       {"zero 0", "zero 1", "all-gather of updated parameters of unit 0 is missing"},
+       {"zero 0", "zero 1", "reads param(0) before it is all-gathered"},
        {"reduce1.0", "reduce1.0:shard",
-        "reduce of unit 1, period 0: reaches 'shard' instead of 'data'"},
+        "reduce of unit 1, period 0: takes part in 'shard' instead of 'data'"},
        {"transfers usual", "transfers 0",
         "transfer 0 is not, as it should be, that of the output of "
         "unit 1, microbatch 0"}});
@@ -103,9 +104,9 @@ TEST(Validate, NamesWhatIsWrongUnderZero3) {
         "2)"},
        {"F2.0 gather2 wait@10", "F2.0 gather1 wait@10", "defines param(1), which exists already"},
        {"R1.0 I1.0", "I1.0 R1.0", "the order of one microbatch is F, R, I, W"},
-       {"reduce2.0", "reduce2.0:data", "reaches 'data' instead of 'shard'"},
+       {"reduce2.0", "reduce2.0:data", "takes part in 'data' instead of 'shard'"},
        {"reduce2.0", "reduce2.1", "reduce of unit 2, period 0 is missing"},
-       {"across1.1", "across1.1:shard", "reaches 'shard' instead of 'replicate'"},
+       {"across1.1", "across1.1:shard", "takes part in 'shard' instead of 'replicate'"},
        {"wait@61 tied", "tied wait@61",
         "tied reduction: uses grad_shard(0) after 1 of 2 reductions"},
        {"norm update0", "update0 norm", "reads norm"},
@@ -143,13 +144,14 @@ TEST(Validate, NamesWhatIsWrongWithPartialGradients) {
                                                  "wait:replicated2 tied norm")),
             "");
   const std::vector<std::pair<std::string, const char*>> cases = {
-      {last + one + "tied norm", "coordinate 0: reduce replicated parameters of unit 2 is missing"},
+      {last + one + "tied norm",
+       "pipeline rank 0: reduce replicated parameters of unit 2 is missing"},
       {last + one + two + two + "tied norm",
        "reduce replicated parameters of unit 2: happens twice"},
       {last + one + two + "replicated0 wait:replicated0 tied norm",
        "reduce replicated parameters of unit 0: is no part of this step"},
       {last + one + "replicated2:data wait:replicated2:data tied norm",
-       "reduce replicated parameters of unit 2: reaches 'data' instead of 'tensor'"},
+       "reduce replicated parameters of unit 2: takes part in 'data' instead of 'tensor'"},
       {two + last + one + "tied norm",
        "reduce replicated parameters of unit 2: uses acc_grad(2) after 1 of 2 reductions"},
       {"replicated2 " + last + one + "wait:replicated2 tied norm",
@@ -162,7 +164,7 @@ TEST(Validate, NamesWhatIsWrongWithPartialGradients) {
        "norm: reads acc_grad(1) before a wait for reduce replicated parameters of unit 1"},
       {last + one + "replicated2 tied norm", "nothing waits for it"},
       {last + one + two + "tied norm:data_then_pipeline",
-       "norm: reaches 'data_then_pipeline' instead of 'data_tensor_pipeline'"}};
+       "norm: takes part in 'data_then_pipeline' instead of 'data_tensor_pipeline'"}};
   for (const auto& [end, problem] : cases) {
     const std::string found = report(with_partial_gradients(end));
     EXPECT_NE(found.find(problem), std::string::npos) << end << "\n" << found;
@@ -209,7 +211,7 @@ TEST(Validate, RefusesUnsoundFrames) {
     change(program);
     return report(program);
   };
-  EXPECT_NE(with([](Program& p) { p.lists.pop_back(); }).find("1 lists for 2 coordinates"),
+  EXPECT_NE(with([](Program& p) { p.lists.pop_back(); }).find("1 lists for 2 pipeline ranks"),
             std::string::npos);
   EXPECT_NE(with([](Program& p) { p.step.stage_begin = {0, 4}; }).find("stage_begin has 2 entries"),
             std::string::npos);

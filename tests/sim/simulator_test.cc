@@ -17,10 +17,10 @@
 namespace lockstep::sim {
 namespace {
 
+using program::CommGroup;
 using program::Op;
 using program::OpKind;
 using program::Program;
-using program::Reach;
 using program::StepShape;
 
 // Costs are whole numbers of seconds, so that sums are exact in any order.
@@ -125,13 +125,13 @@ class Equations {
     for (std::size_t c = 0; c < program_.lists.size(); ++c) {
       if (run_.coords[c].size() != program_.lists[c].size()) return "a list was not run to its end";
       double now = 0;
-      std::map<Reach, double> lane;
+      std::map<CommGroup, double> lane;
       std::vector<double> done(program_.lists[c].size());
       for (std::size_t i = 0; i < program_.lists[c].size(); ++i) {
         const Op& op = program_.lists[c][i];
         const double end = end_of(static_cast<int>(c), i, now, lane, done);
         if (run_.coords[c][i].start.value != now || run_.coords[c][i].end.value != end)
-          return "coordinate " + std::to_string(c) + ": " +
+          return "pipeline rank " + std::to_string(c) + ": " +
                  op_text(program_, {static_cast<int>(c)}, op);
         now = end;
       }
@@ -167,7 +167,7 @@ class Equations {
     }
   }
 
-  double end_of(int c, std::size_t i, double now, std::map<Reach, double>& lane,
+  double end_of(int c, std::size_t i, double now, std::map<CommGroup, double>& lane,
                 std::vector<double>& done) const {
     const Op& op = program_.lists[static_cast<std::size_t>(c)][i];
     switch (op.kind) {
@@ -187,8 +187,8 @@ class Equations {
         return last_to(op.kind) + cost_({c}, op).value;
       default:
         if (!is_async(op.kind)) return now + cost_({c}, op).value;
-        lane[op.reach] = std::max(lane[op.reach], now) + cost_({c}, op).value;
-        done[i] = lane[op.reach];
+        lane[op.group] = std::max(lane[op.group], now) + cost_({c}, op).value;
+        done[i] = lane[op.group];
         return now;
     }
   }
@@ -404,7 +404,7 @@ class WorkDone {
 
  private:
   static bool computes(const Op& op) {
-    return op.reach == Reach::kNone && op.kind != OpKind::kWait && op.kind != OpKind::kFree;
+    return op.group == CommGroup::kNone && op.kind != OpKind::kWait && op.kind != OpKind::kFree;
   }
   const Op& op_of(std::size_t c, const program::TimedOp& timed) const {
     return program_.lists[c][static_cast<std::size_t>(timed.op)];
@@ -500,18 +500,18 @@ TEST(Simulator, RefusesWhatCanNotFinishAndNamesTheOps) {
   // Coordinate 1 never comes to Norm.
   Program whole = program;
   std::erase_if(program.lists[1], [](const Op& op) { return op.kind == OpKind::kNorm; });
-  EXPECT_EQ(refused(), "the program cannot finish: coordinate 0 stands at op " +
+  EXPECT_EQ(refused(), "the program cannot finish: pipeline rank 0 stands at op " +
                            std::to_string(whole.lists[0].size() - 3) + ": norm");
   // Each sends what the other waits for only after its own wait.
-  const Op send_act = {.kind = OpKind::kSend, .reach = Reach::kPeer, .transfer = 0};
-  const Op recv_act = {.kind = OpKind::kPostRecv, .reach = Reach::kPeer, .transfer = 0};
-  const Op send_grad = {.kind = OpKind::kSend, .reach = Reach::kPeer, .transfer = 1};
-  const Op recv_grad = {.kind = OpKind::kPostRecv, .reach = Reach::kPeer, .transfer = 1};
+  const Op send_act = {.kind = OpKind::kSend, .group = CommGroup::kPeer, .transfer = 0};
+  const Op recv_act = {.kind = OpKind::kPostRecv, .group = CommGroup::kPeer, .transfer = 0};
+  const Op send_grad = {.kind = OpKind::kSend, .group = CommGroup::kPeer, .transfer = 1};
+  const Op recv_grad = {.kind = OpKind::kPostRecv, .group = CommGroup::kPeer, .transfer = 1};
   const Op wait_first = {.kind = OpKind::kWait, .target = 0};
   program.lists = {{recv_grad, wait_first, send_act}, {recv_act, wait_first, send_grad}};
   const std::string message = refused();
-  EXPECT_NE(message.find("coordinate 0 stands at op 1: wait for"), std::string::npos) << message;
-  EXPECT_NE(message.find("coordinate 1 stands at op 1: wait for"), std::string::npos) << message;
+  EXPECT_NE(message.find("pipeline rank 0 stands at op 1: wait for"), std::string::npos) << message;
+  EXPECT_NE(message.find("pipeline rank 1 stands at op 1: wait for"), std::string::npos) << message;
 }
 
 // What ops take of their own list: with it alone, a list is as long as all of its own parts, and a Wait

@@ -107,12 +107,12 @@ TEST(Layouts, AreAllLegalOnesOnceEach) {
 
 TEST(Layouts, ComeInTheDocumentedOrder) {
   const std::vector<Layout> all = layouts(small(), 4, kBatch);
-  EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1 step");
-  EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 step recompute=cheap");
-  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 step recompute=cheap+block:1");
-  EXPECT_EQ(to_text(all[4]), "dp4 zero0 zb-h1 m1 step");
+  EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1");
+  EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 recompute=cheap");
+  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 recompute=cheap+block:1");
+  EXPECT_EQ(to_text(all[4]), "dp4 zero0 zb-h1 m1");
   EXPECT_EQ(to_text(all.back()),
-            "tp2 pp2 dp1 nosp zero3 dualpipe-v chunks2 m4 mb recompute=cheap+block:1+0+1+0");
+            "tp2 pp2 dp1 nosp zero3 dualpipe-v vpp2 m4 recompute=cheap+block:1+0+1+0");
   const auto key = [](const Layout& l) {
     return std::tuple(l.degrees.tp, !l.sp, l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp),
                       l.zero, *l.microbatches, std::ranges::find(schedule_names(), l.schedule),
@@ -176,7 +176,7 @@ TEST(Factors, ListTheirValues) {
                                       "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
                                       "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
                                       "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
-                                      "chunks: 1 2", "reduce: step microbatch",
+                                      "vpp: 1 2", "reduce: step microbatch",
                                       "recompute: none cheap block some blocks"}));
 }
 

@@ -22,13 +22,13 @@ TEST(Recompute, CountsBlocksOnlyWhereSomeAre) {
 
 TEST(LayoutName, SaysOneWordPerSetting) {
   Layout layout;
-  EXPECT_EQ(to_text(layout), "dp1 zero1 step");
+  EXPECT_EQ(to_text(layout), "dp1 zero1");
   layout.degrees = {.pp = 2, .dp = 4, .dp_shard = 2};
   layout.zero = 3;
   layout.microbatches = 4;
   layout.reduce = Period::kMicrobatch;
   layout.recompute = kCheap;
-  EXPECT_EQ(to_text(layout), "pp2 dp2x2 zero3 1f1b m4 mb recompute=cheap");
+  EXPECT_EQ(to_text(layout), "pp2 dp2x2 zero3 1f1b m4 recompute=cheap");
   layout.resident = 2;
   layout.prefetch = 0;
   layout.recompute = {.block = true, .blocks = {3, 3, 1, 0}};
@@ -39,7 +39,7 @@ TEST(LayoutName, SaysOneWordPerSetting) {
   layout.degrees.tp = 2;
   layout.sp = false;
   EXPECT_EQ(to_text(layout),
-            "tp2 pp2 dp2x2 nosp zero3 1f1b m4 mb recompute=mlp.product resident=2 prefetch=0");
+            "tp2 pp2 dp2x2 nosp zero3 1f1b m4 recompute=mlp.product resident=2 prefetch=0");
 }
 
 Layout random_layout(std::mt19937& random) {
@@ -95,10 +95,10 @@ TEST(LayoutName, IsReadBackInAnyOrderOfWords) {
 
 TEST(LayoutName, SaysHowRanksOfASequenceMeet) {
   Layout layout{.degrees = {.cp = 2}};
-  EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 step context=ring");
+  EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 cp_comm_type=ring");
   layout.context = cost::CpMethod::kUlysses;
-  EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 step context=ulysses");
-  EXPECT_EQ(*parse_layout("cp2 context=ulysses"), layout);
+  EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 cp_comm_type=ulysses");
+  EXPECT_EQ(*parse_layout("cp2 cp_comm_type=ulysses"), layout);
 }
 
 TEST(LayoutName, CountsEqualStages) {
@@ -133,11 +133,12 @@ TEST(LayoutName, RefusesWithTheNearestWords) {
   EXPECT_EQ(refusal("pp2 dp2 pp4"), "a layout names both `pp2` and `pp4` | keep one of the two");
   EXPECT_EQ(refusal("dp4 dp2x2"), "a layout names both `dp4` and `dp2x2` | keep one of the two");
   EXPECT_EQ(refusal("gpipe 1f1b"), "a layout names both `gpipe` and `1f1b` | keep one of the two");
-  EXPECT_EQ(refusal("context=gathr"),
-            "context = \"gathr\" is no way of context parallelism | did you mean `gather`?");
-  EXPECT_EQ(refusal("context=a2a"),
-            "context = \"a2a\" is no way of context parallelism | there are `ring`, `gather` and "
-            "`ulysses`");
+  EXPECT_EQ(refusal("cp_comm_type=gathr"),
+            "cp_comm_type = \"gathr\" is no way of context parallelism | did you mean `gather`?");
+  EXPECT_EQ(
+      refusal("cp_comm_type=a2a"),
+      "cp_comm_type = \"a2a\" is no way of context parallelism | there are `ring`, `gather` and "
+      "`ulysses`");
   EXPECT_EQ(refusal("recompute=cheep"),
             "recompute = \"cheep\" names no row `cheep` | did you mean `cheap`?");
   EXPECT_EQ(refusal("recompute=full"),

@@ -115,7 +115,7 @@ TEST(ProgramFor, LowersEveryLegalLayoutToAProgramOfItsOwn) {
                          to_text(layout.recompute) + std::to_string(batch.microbatch);
       for (const auto& list : program->lists)
         for (const program::Op& op : list)
-          for (const int number : {static_cast<int>(op.kind), static_cast<int>(op.reach), op.unit,
+          for (const int number : {static_cast<int>(op.kind), static_cast<int>(op.group), op.unit,
                                    op.microbatch, op.period, op.transfer, op.target})
             text += ' ' + std::to_string(number);
       const auto [at, is_new] = first.emplace(text, to_text(layout));

@@ -13,7 +13,7 @@
 namespace lockstep::program {
 namespace {
 
-constexpr std::string_view kKindNames[] = {"drop",  "drop wait", "double", "reach", "order",
+constexpr std::string_view kKindNames[] = {"drop",  "drop wait", "double", "group", "order",
                                            "early", "late",      "keep",   "number"};
 
 bool is_transfer(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kPostRecv; }
@@ -47,8 +47,8 @@ bool conflict(const Touched& a, const Touched& b) {
   return has_common(a.written, b.all) || has_common(a.all, b.written);
 }
 
-bool needs_tensor_group(Reach reach) {
-  return reach == Reach::kTensor || reach == Reach::kDataTensorPipeline;
+bool needs_tensor_group(CommGroup group) {
+  return group == CommGroup::kTensor || group == CommGroup::kDataTensorPipeline;
 }
 
 // Mutants of one coordinate's list.
@@ -69,7 +69,7 @@ class Mutator {
     for (at_ = 0; at_ < size(); ++at_) {
       drop();
       twice();
-      reach();
+      group();
       early();
       late();
       order();
@@ -107,7 +107,7 @@ class Mutator {
     Program mutant = program_;
     mutant.lists[static_cast<std::size_t>(coord_.value)] = std::move(changed);
     if (!known_.insert(program_hash(mutant)).second) return;
-    std::string what = "coordinate " + std::to_string(coord_.value) + ", op " +
+    std::string what = "pipeline rank " + std::to_string(coord_.value) + ", op " +
                        std::to_string(at_) + ", " + op_text(program_, coord_, op(at_)) + ": " +
                        std::string(to_text(kind)) + detail;
     out_.push_back({kind, coord_, at_, std::move(what), std::move(mutant)});
@@ -135,15 +135,15 @@ class Mutator {
     keep(MutantKind::kDouble, from);
   }
 
-  void reach() {
-    if (op(at_).reach == Reach::kNone) return;
-    for (int i = 0; i < kNumReaches; ++i) {
-      const auto other = static_cast<Reach>(i);
-      if (other == op(at_).reach) continue;
+  void group() {
+    if (op(at_).group == CommGroup::kNone) return;
+    for (int i = 0; i < kNumCommGroups; ++i) {
+      const auto other = static_cast<CommGroup>(i);
+      if (other == op(at_).group) continue;
       if (needs_tensor_group(other) && !program_.step.tensor_parallel) continue;
       std::vector<Op> changed = list_;
-      changed[static_cast<std::size_t>(at_)].reach = other;
-      keep(MutantKind::kReach, std::move(changed), " " + std::string(to_text(other)));
+      changed[static_cast<std::size_t>(at_)].group = other;
+      keep(MutantKind::kGroup, std::move(changed), " " + std::string(to_text(other)));
     }
   }
 

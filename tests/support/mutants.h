@@ -17,7 +17,7 @@ enum class MutantKind : std::uint8_t {
   kDrop,      // an op is left out, with its Wait
   kDropWait,  // a Wait is left out
   kDouble,    // an op happens twice in a row, with a Wait each
-  kReach,     // an op meets other ranks
+  kGroup,     // an op meets other ranks
   kOrder,  // an op changes places with the next one of its kind, of its kind and unit, or its neighbour
            // on the same lane; a transfer also with the next one in the other direction
   kEarly,   // an op moves before the last one that touches what it needs
@@ -37,7 +37,7 @@ struct Mutant {
   Program program;
 };
 
-// Faults of every op; a reach is every other one, where the op has any, those of the tensor group only
+// Faults of every op; a group is every other one, where the op has any, those of the tensor group only
 // in steps that have one. Waits follow the ops they wait for. Takes memory quadratic in the size of the program.
 // REQUIRES: a valid program.
 std::vector<Mutant> mutants(const Program& program);

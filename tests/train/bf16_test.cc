@@ -32,7 +32,7 @@ constexpr const char* kOneClass[] = {
 
 // Masters, moments, loss and norm bit for bit; sent and live bytes as predicted; distances to f64 those
 // of one rank.
-TEST(Bf16, LayoutsOfOneClassHaveTheSameMastersAndAreForeseen) {
+TEST(Bf16, LayoutsOfOneClassHaveTheSameMastersAndAreAsPredicted) {
   verify::Verifier verifier = verify::Verifier::create(tiny_spec(true, DType::kBF16), 2).value();
   std::map<std::string, Hash128> digests;
   for (const char* name : kOneClass) {

@@ -237,11 +237,11 @@ TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
   std::vector<std::string> names;
   for (const char* layout :
        {"pp2 dp1 zero0 1f1b m3 step", "pp4 dp1 zero3 gpipe m2 mb",
-        "pp4 dp1 zero1 eager-1f1b m8 step", "pp2 dp2x1 zero3 interleaved chunks3 m4 mb",
-        "pp4 dp1 zero2 looped-bfs chunks2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=block",
-        "pp2 dp2 zero3 interleaved-zb chunks2 m4 mb", "pp4 dp1 zero1 zbv chunks2 m3 step",
-        "pp2 dp2 zero2 v-half chunks2 m4 mb recompute=cheap", "pp4 dp1 zero3 v-min chunks2 m8 step",
-        "pp2 dp2 zero3 dualpipe-v chunks2 m4 step"})
+        "pp4 dp1 zero1 eager-1f1b m8 step", "pp2 dp2x1 zero3 interleaved vpp3 m4 mb",
+        "pp4 dp1 zero2 looped-bfs vpp2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=block",
+        "pp2 dp2 zero3 interleaved-zb vpp2 m4 mb", "pp4 dp1 zero1 zbv vpp2 m3 step",
+        "pp2 dp2 zero2 v-half vpp2 m4 mb recompute=cheap", "pp4 dp1 zero3 v-min vpp2 m8 step",
+        "pp2 dp2 zero3 dualpipe-v vpp2 m4 step"})
     jobs.push_back(job_of(deep_spec(), names.emplace_back(layout)));
   std::map<std::size_t, std::string> bits;
   for (int seed = first; seed < first + seeds; ++seed) {
@@ -301,7 +301,7 @@ TEST(BitsSlow, ProcessesOverGlooHaveThoseOfThreads) {
   for (const auto& [layout, ranks] :
        {std::pair("dp2 zero1 m2", 2), std::pair("pp2 dp1 zero0 m2", 2),
         std::pair("pp2 dp2 zero3 m2", 4), std::pair("tp2 pp2 dp1 zero1 m2", 4),
-        std::pair("tp2 dp1 zero0 nosp m2", 2), std::pair("pp2 dp1 zero1 zbv chunks2 m4", 2)}) {
+        std::pair("tp2 dp1 zero0 nosp m2", 2), std::pair("pp2 dp1 zero1 zbv vpp2 m4", 2)}) {
     const std::string bits = bits_on_threads(layout);
     EXPECT_EQ(std::ranges::count(bits, '\n'), kSteps);
     EXPECT_EQ(bits_on_processes(layout, ranks), bits) << layout;
@@ -310,10 +310,10 @@ TEST(BitsSlow, ProcessesOverGlooHaveThoseOfThreads) {
 
 // LOCKSTEP_PROCESS_SEEDS=50 tries that many.
 TEST(BitsSlow, ProcessesHaveThemWhoeverIsLate) {
-  const std::pair<const char*, int> tried[] = {{"pp2 dp2 zero3 interleaved-zb chunks2 m4 mb", 4},
-                                               {"pp2 dp1 zero2 dualpipe-v chunks2 m4 step", 2},
+  const std::pair<const char*, int> tried[] = {{"pp2 dp2 zero3 interleaved-zb vpp2 m4 mb", 4},
+                                               {"pp2 dp1 zero2 dualpipe-v vpp2 m4 step", 2},
                                                {"pp2 dp1 zero0 zb-h1 m8 step", 2},
-                                               {"pp2 dp1 zero3 looped-bfs chunks2 m4 mb", 2}};
+                                               {"pp2 dp1 zero3 looped-bfs vpp2 m4 mb", 2}};
   const int seeds = from_environment("LOCKSTEP_PROCESS_SEEDS", 2);
   for (int seed = 0; seed < seeds; ++seed) {
     const auto& [layout, ranks] = tried[static_cast<std::size_t>(seed) % std::size(tried)];
@@ -351,7 +351,7 @@ std::string wrong_of_stop(const Stop& stop) {
 TEST(BitsSlow, AStoppedProcessIsNamedWithItsOp) {
   for (const Stop& stop :
        {Stop{"pp2 dp1 zero0 1f1b m4 step", 2, 1, "B5.2", "B of unit 5, microbatch 2"},
-        Stop{"pp2 dp2 zero3 zbv chunks2 m4 mb", 4, 3, "W3.1", "W of unit 3, microbatch 1"},
+        Stop{"pp2 dp2 zero3 zbv vpp2 m4 mb", 4, 3, "W3.1", "W of unit 3, microbatch 1"},
         Stop{"dp2 zero1 m2 step", 2, 1, "update3", "update of unit 3"}})
     EXPECT_EQ(wrong_unless_starved(3, Seconds{0.2}, [&](int) { return wrong_of_stop(stop); }), "");
 }

@@ -26,7 +26,7 @@ TEST(Calibrator, KnowsTheOpsOfEveryLayoutOfItsUnits) {
   const std::pair<const char*, std::vector<const char*>> cases[] = {
       {"dp2",
        {"dp2 zero0", "dp2 zero1", "dp2 zero2", "dp2 zero3", "dp2 zero3 recompute=block", "pp2 dp1",
-        "pp2 dp1 zb-h1", "pp2 dp1 zbv chunks2"}},
+        "pp2 dp1 zb-h1", "pp2 dp1 zbv vpp2"}},
       {"tp2 dp1", {"tp2 dp1", "tp2 dp1 zero3 recompute=block"}},
       {"tp2 nosp dp1", {"tp2 nosp dp1"}},
       {"pp2 dp1 recompute=cheap+block:1+0",

@@ -48,11 +48,11 @@ const std::vector<std::string> kSavedLayouts = {
     "pp2 dp2 zero3 1f1b m4 mb",
     "pp2 dp2x2 zero2 zb-h1 m2 mb",
     "pp4 dp1 zero1 1f1b m8 step",
-    "pp2 dp1 zero3 zbv chunks2 m8 mb",
-    "pp2 dp1 zero1 interleaved chunks2 m8 step",
+    "pp2 dp1 zero3 zbv vpp2 m8 mb",
+    "pp2 dp1 zero1 interleaved vpp2 m8 step",
     "tp2 pp2 dp1 zero1 zb-h1 m8 step",
     "tp2 pp2 dp2 zero3 1f1b m4 mb",
-    "pp2 dp2 zero0 v-half chunks2 m4 step recompute=block",
+    "pp2 dp2 zero0 v-half vpp2 m4 step recompute=block",
     "pp4 dp2 zero2 eager-1f1b m4 mb",
 };
 

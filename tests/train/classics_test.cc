@@ -22,11 +22,11 @@
 namespace lockstep::train {
 namespace {
 
+using program::CommGroup;
 using program::Effects;
 using program::Op;
 using program::OpKind;
 using program::Program;
-using program::Reach;
 using program::Value;
 using program::ValueKind;
 using Inner = exec::Workspace&;
@@ -38,10 +38,10 @@ Numbers copy_of(std::span<const double> values) { return {values.begin(), values
 
 // Faults of the program.
 
-verify::Fault with_reach(Program program, OpKind kind, Reach reach) {
+verify::Fault with_group(Program program, OpKind kind, CommGroup group) {
   for (auto& list : program.lists)
     for (Op& op : list)
-      if (op.kind == kind) op.reach = reach;
+      if (op.kind == kind) op.group = group;
   return {program};
 }
 
@@ -303,7 +303,7 @@ using P = const Program&;
 const Classic kClassics[] = {
     {"loss over local tokens", "torchtitan PR 2206", false, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers,
-     [](P p) { return with_reach(p, OpKind::kCount, Reach::kSelf); }},
+     [](P p) { return with_group(p, OpKind::kCount, CommGroup::kSelf); }},
     {"loss as mean of ranks' means", "Megatron-LM 4590", false, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers,
      [](P) { return counting([](std::int64_t, Inner w) { return 2 * w.valid_tokens(); }); }},
@@ -314,7 +314,8 @@ const Classic kClassics[] = {
     {"clip by the norm of the own stage", "torchtitan 596", false, "pp2 dp1 zero0 1f1b m2 step",
      verify::FailureKind::kNumbers, [](P) { return clipping_alone(); }},
     {"norm of the own stage", "torchtitan 596", false, "pp2 dp2 zero1 1f1b m2 step",
-     verify::FailureKind::kNumbers, [](P p) { return with_reach(p, OpKind::kNorm, Reach::kData); }},
+     verify::FailureKind::kNumbers,
+     [](P p) { return with_group(p, OpKind::kNorm, CommGroup::kData); }},
     {"tied weight twice in the norm", "Megatron-LM PR 7227", true, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return tied_counted_twice_in_norm(); }},
     {"tied gradient counted twice", "", true, "pp2 dp2 zero1 1f1b m2 step",
@@ -323,16 +324,16 @@ const Classic kClassics[] = {
      verify::FailureKind::kNumbers, [](P p) { return repeated(p, OpKind::kReduceTied, 0); }},
     {"gradient not reduced", "torchtitan 1805", false, "dp2 zero0 m2 step",
      verify::FailureKind::kReplicas,
-     [](P p) { return with_reach(p, OpKind::kReduce, Reach::kSelf); }},
+     [](P p) { return with_group(p, OpKind::kReduce, CommGroup::kSelf); }},
     {"gradient reduced over shards only", "", false, "dp2x2 zero2 m2 mb",
      verify::FailureKind::kReplicas,
-     [](P p) { return with_reach(p, OpKind::kReduceAcross, Reach::kSelf); }},
+     [](P p) { return with_group(p, OpKind::kReduceAcross, CommGroup::kSelf); }},
     {"gradient divided by the ranks once more", "", false, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return scaling_reduced(0.5); }},
     {"gradient doubled", "pytorch 160285", false, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return scaling_reduced(2.0); }},
-    {"weights not published", "", false, "dp2 zero1 m2 step", verify::FailureKind::kNumbers,
-     [](P p) { return repeated(p, OpKind::kPublish, 0); }},
+    {"updated weights not gathered", "", false, "dp2 zero1 m2 step", verify::FailureKind::kNumbers,
+     [](P p) { return repeated(p, OpKind::kAllGatherUpdated, 0); }},
     {"weights gathered once and kept over the update", "", false, "dp2 zero3 m2 mb",
      verify::FailureKind::kNumbers, [](P) { return gathering_once(); }},
     {"weights freed before backward reads them", "", false, "dp2 zero3 m2 mb",
@@ -363,17 +364,17 @@ const Classic kClassics[] = {
      [](P) { return reducing_all_gains_but_the_last(); }},
     {"norm gradients reduced over the data ranks", "", false, "tp2 dp2 zero0 m2 step",
      verify::FailureKind::kReplicas,
-     [](P p) { return with_reach(p, OpKind::kReduceReplicated, Reach::kData); }},
+     [](P p) { return with_group(p, OpKind::kReduceReplicated, CommGroup::kData); }},
     {"replicated gradients twice in the norm", "", false, "tp2 dp1 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
     {"norm of the own tensor rank", "", false, "tp2 dp1 zero0 m2 step nosp",
      verify::FailureKind::kReplicas,
-     [](P p) { return with_reach(p, OpKind::kNorm, Reach::kDataThenPipeline); }},
+     [](P p) { return with_group(p, OpKind::kNorm, CommGroup::kDataThenPipeline); }},
     {"tokens counted on every tensor rank", "", true, "tp2 dp2 zero1 m2 step",
      verify::FailureKind::kNumbers, [](P) { return tokens_counted_on_every_tensor_rank(); }},
     {"loss over tokens of every tensor rank", "", false, "tp2 dp1 zero0 m2 step",
      verify::FailureKind::kNumbers,
-     [](P p) { return with_reach(p, OpKind::kCount, Reach::kDataTensorPipeline); }},
+     [](P p) { return with_group(p, OpKind::kCount, CommGroup::kDataTensorPipeline); }},
     {"all data ranks read the same samples", "icefall 1616", false, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return verify::Fault{.source = &same_samples()}; }},
 };

@@ -26,8 +26,8 @@ struct Mutation {
     return op().kind == program::OpKind::kWait ? list()[static_cast<std::size_t>(op().target)]
                                                : op();
   }
-  program::Reach reach() const {
-    return mutant.program.list(mutant.coord)[static_cast<std::size_t>(mutant.op)].reach;
+  program::CommGroup group() const {
+    return mutant.program.list(mutant.coord)[static_cast<std::size_t>(mutant.op)].group;
   }
 
  private:
@@ -43,15 +43,15 @@ inline bool computes_the_same(const Mutation& m) {
                            program::Formulas(m.job.program, coord).results();
 }
 
-// A second wait for a finished receive, gather, publication or sum over the tensor group: a Work is
+// A second wait for a finished receive, gather or sum over the tensor group: a Work is
 // waited for once and then empty, and the Wait of these ops has no effects of its own (effects.cc).
 // Waits of sends and other reductions have, and break an invariant the second time.
 inline bool waits_again_for_nothing(const Mutation& m) {
   using program::OpKind;
   const OpKind kind = m.acting().kind;
   return m.op().kind == OpKind::kWait && m.mutant.kind == program::MutantKind::kDouble &&
-         (kind == OpKind::kPostRecv || kind == OpKind::kGather || kind == OpKind::kPublish ||
-          kind == OpKind::kReduceReplicated);
+         (kind == OpKind::kPostRecv || kind == OpKind::kGather ||
+          kind == OpKind::kAllGatherUpdated || kind == OpKind::kReduceReplicated);
 }
 
 // Counting again gives the same number: tokens are counted anew from the samples, not added.
@@ -63,7 +63,7 @@ inline bool counts_again(const Mutation& m) {
 inline bool meets_nobody_for_tied(const Mutation& m) {
   const program::StepShape& step = m.job.program.step;
   return m.op().kind == program::OpKind::kReduceTied &&
-         m.mutant.kind == program::MutantKind::kReach && step.holds(m.mutant.coord, 0) &&
+         m.mutant.kind == program::MutantKind::kGroup && step.holds(m.mutant.coord, 0) &&
          step.holds(m.mutant.coord, step.head());
 }
 
@@ -76,42 +76,43 @@ struct Party {
 };
 
 // In order; groups of one do nothing and are left out.
-inline std::vector<Party> parties(const Job& job, Rank rank, program::Reach reach) {
-  using program::Reach;
+inline std::vector<Party> parties(const Job& job, Rank rank, program::CommGroup group) {
+  using program::CommGroup;
   const auto along = [&](std::string_view across, mesh::AxisSet axes) {
     Party party{across, {}};
     for (const Rank member : job.mesh.group(rank, axes)) party.ranks.push_back(member.value);
     return party;
   };
   std::vector<Party> all;
-  switch (reach) {
-    case Reach::kNone:
-    case Reach::kSelf:
+  switch (group) {
+    case CommGroup::kNone:
+    case CommGroup::kSelf:
       break;
-    case Reach::kShard:
+    case CommGroup::kShard:
       all = {along("", mesh::kDenseShard)};
       break;
-    case Reach::kReplicate:
+    case CommGroup::kReplicate:
       all = {along("", mesh::Axis::kDataReplicate)};
       break;
-    case Reach::kData:
+    case CommGroup::kData:
       all = {along("", mesh::kData)};
       break;
-    case Reach::kPipeline:
-    case Reach::kPeer:
+    case CommGroup::kPipeline:
+    case CommGroup::kPeer:
       all = {along("pipeline", mesh::Axis::kPipeline)};
       break;
-    case Reach::kDataThenPipeline:
+    case CommGroup::kDataThenPipeline:
       all = {along("", mesh::kData), along("pipeline", mesh::Axis::kPipeline)};
       break;
-    case Reach::kTensor:
+    case CommGroup::kTensor:
       all = {along("", mesh::Axis::kTensor)};
       break;
-    case Reach::kDataTensorPipeline:
+    case CommGroup::kDataTensorPipeline:
       all = {along("", mesh::kData), along("", mesh::Axis::kTensor),
              along("pipeline", mesh::Axis::kPipeline)};
       break;
-    case Reach::kTied:  // first and last stage: all of them where there are two, as in these tests
+    case CommGroup::
+        kTied:  // first and last stage: all of them where there are two, as in these tests
       if (job.model.config.tied) all = {along("tied", mesh::Axis::kPipeline)};
       break;
   }
@@ -120,23 +121,23 @@ inline std::vector<Party> parties(const Job& job, Rank rank, program::Reach reac
 }
 
 // Asynchronous ops need exactly one communicator, be it of one rank.
-inline bool is_one_communicator(const Job& job, program::Reach reach) {
-  using program::Reach;
-  if (reach == Reach::kTied) return job.model.config.tied && job.program.step.shape.coords > 1;
-  if (reach == Reach::kTensor) return job.mesh.degree(mesh::Axis::kTensor) > 1;
-  return reach != Reach::kNone && reach != Reach::kDataThenPipeline &&
-         reach != Reach::kDataTensorPipeline;
+inline bool is_one_communicator(const Job& job, program::CommGroup group) {
+  using program::CommGroup;
+  if (group == CommGroup::kTied) return job.model.config.tied && job.program.step.shape.coords > 1;
+  if (group == CommGroup::kTensor) return job.mesh.degree(mesh::Axis::kTensor) > 1;
+  return group != CommGroup::kNone && group != CommGroup::kDataThenPipeline &&
+         group != CommGroup::kDataTensorPipeline;
 }
 
 // The other group has the same members in the same order on every rank of the coordinate, so the
 // same sums and copies are made. All of them run the same list, so their calls match on the other
 // communicator as they did on the first.
 inline bool meets_the_same_ranks(const Mutation& m) {
-  if (m.mutant.kind != program::MutantKind::kReach) return false;
-  if (is_async(m.op().kind) && !is_one_communicator(m.job, m.reach())) return false;
+  if (m.mutant.kind != program::MutantKind::kGroup) return false;
+  if (is_async(m.op().kind) && !is_one_communicator(m.job, m.group())) return false;
   for (int rank = 0; rank < m.job.mesh.world(); ++rank)
     if (m.job.place({rank}).coord == m.mutant.coord &&
-        parties(m.job, {rank}, m.reach()) != parties(m.job, {rank}, m.op().reach))
+        parties(m.job, {rank}, m.group()) != parties(m.job, {rank}, m.op().group))
       return false;
   return true;
 }

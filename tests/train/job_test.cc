@@ -165,7 +165,7 @@ TEST(Job, BetasAndEpsReachTheOptimizer) {
 }
 
 // Memory and traffic to the byte, whatever the chunk and the threads; and what both do to the numbers.
-TEST(Job, HeadChunkAndThreadsAreForeseen) {
+TEST(Job, HeadChunkAndThreadsAreAsPredicted) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16})
     for (const auto family : {model::Family::kLlama, model::Family::kGpt2})
       for (const auto& [chunk, threads] : {std::pair{0, 1}, {5, 1}, {1, 2}, {0, 3}}) {

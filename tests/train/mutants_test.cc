@@ -64,20 +64,21 @@ constexpr Tried kTried[] = {
     {true, "tp2 dp2 zero2 nosp m2 mb"},
     {false, "tp2 dp2 zero3 m2 mb"},
     {true, "tp2 pp2 dp1 zero0 zb-h1 m4 step"},
-    {true, "pp2 dp2 zero1 zbv chunks2 m3 step", 4},
-    {true, "pp2 dp2 zero3 interleaved-zb chunks2 m2 mb recompute=block", 4},
+    {true, "pp2 dp2 zero1 zbv vpp2 m3 step", 4},
+    {true, "pp2 dp2 zero3 interleaved-zb vpp2 m2 mb recompute=block", 4},
 };
 
-// One mutant for each coordinate, kind of op, kind of fault and new reach, another of them in turn.
+// One mutant for each coordinate, kind of op, kind of fault and new group, another of them in turn.
 std::vector<Mutant> sampled(const Job& job, std::vector<Mutant> all) {
   if (std::getenv("LOCKSTEP_ALL_MUTANTS") != nullptr) return all;
-  std::map<std::tuple<Coord, OpKind, OpKind, MutantKind, program::Reach>, std::vector<std::size_t>>
+  std::map<std::tuple<Coord, OpKind, OpKind, MutantKind, program::CommGroup>,
+           std::vector<std::size_t>>
       alike;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Mutation m{job, all[i]};
-    const bool is_reach = all[i].kind == MutantKind::kReach;
+    const bool is_group = all[i].kind == MutantKind::kGroup;
     alike[{all[i].coord, m.op().kind, m.acting().kind, all[i].kind,
-           is_reach ? m.reach() : program::Reach::kNone}]
+           is_group ? m.group() : program::CommGroup::kNone}]
         .push_back(i);
   }
   std::vector<Mutant> chosen;

@@ -147,7 +147,7 @@ TEST(NoiseScale, IsThatOfOneRankInEveryLayout) {
   for (const char* layout :
        {"dp1 zero0 m8", "dp1 zero0 m8 mb recompute=block", "dp2 zero1 m4 mb", "dp4 zero0 m2",
         "dp8 zero3 m1", "dp2x2 zero3 m2", "pp2 dp1 zero0 1f1b m8", "pp2 dp2 zero2 zb-h1 m4 step",
-        "pp2 dp1 zero3 zbv chunks2 m8"})
+        "pp2 dp1 zero3 zbv vpp2 m8"})
     expected.check(layout, 2e-12);
   for (const char* layout : {"tp2 dp1 zero0 m8", "tp2 dp2 zero2 m4", "tp2 pp2 dp1 zero1 zb-h1 m8",
                              "tp2 dp1 nosp zero0 m8", "tp2 pp2 dp2 nosp zero3 m4"})

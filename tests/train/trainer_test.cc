@@ -309,8 +309,8 @@ TEST(Training, EvaluationIsTheLossBeforeTheUpdate) {
 TEST(Run, SavesAndResumesWithoutTheCommandLine) {
   spec::Spec spec = tiny_spec(false, DType::kF32);
   spec.train.eval_interval = 2, spec.train.eval_samples = 4;
-  const data::MockTokens text(1, spec.model.vocab, true), held_out(2, spec.model.vocab, true);
-  const RunData data{&text, &held_out, "made-up"};
+  const data::MockTokens text(1, spec.model.vocab, true), validation(2, spec.model.vocab, true);
+  const RunData data{&text, &validation, "made-up"};
   const std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / join_parts("run-", ::getpid());
   struct Watch final : RunObserver {

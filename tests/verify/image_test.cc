@@ -132,15 +132,15 @@ TEST(Compare, AnUpdateLostOrDoubledIsNotExplained) {
 
 TEST(Compare, RunsAreHeldToWhatUpdatesCanReach) {
   Twins twins = twins_with(1.0);  // the last gradients have little in common
-  const double reach =
+  const double farthest =
       2 * twins.settings.lr *
       (optim::largest_move(twins.settings, 1) + optim::largest_move(twins.settings, 2));
   const auto error = [&] {
-    return compare_reached(twins.model, twins.noisy, twins.exact, reach, 2).error;
+    return compare_reached(twins.model, twins.noisy, twins.exact, farthest, 2).error;
   };
   EXPECT_LE(error(), 1);
   EXPECT_GT(error(), 0.2);
-  twins.noisy.units[1][static_cast<std::size_t>(Role::kParameter)].add_(reach + 1e-5);
+  twins.noisy.units[1][static_cast<std::size_t>(Role::kParameter)].add_(farthest + 1e-5);
   EXPECT_GT(error(), 1);
 }
 

@@ -50,7 +50,7 @@ std::string off_by(std::int64_t measured, std::int64_t predicted, const char* wh
 // What of memory and traffic was not as predicted; empty: all was.
 std::string difference(std::int64_t peak_bytes, Bytes sent, const train::Prediction& predicted) {
   const std::string peak = off_by(peak_bytes, predicted.peak_bytes, "peak");
-  const std::string traffic = off_by(sent.value, predicted.sent().value, "sent");
+  const std::string traffic = off_by(sent.value, predicted.sent().value, "comm bytes");
   if (peak.empty() && traffic.empty()) return "";
   return join_parts("not as predicted: ", peak, peak.empty() || traffic.empty() ? "" : ", ",
                     traffic);
@@ -156,8 +156,8 @@ void TrainLog::begin() {
                        " more at a time, over the first ", counted(ramp.samples, "sample")));
   row("data", data_);
   if (job_.evaluation)
-    row("held out", join_parts(counted(spec.train.eval_samples, "sequence"), ", looked at every ",
-                               counted(spec.train.eval_interval, "step")));
+    row("validation", join_parts(counted(spec.train.eval_samples, "sequence"), ", looked at every ",
+                                 counted(spec.train.eval_interval, "step")));
   if (measures_noise())
     row("noise",
         join_parts("scale in tokens, averaged over ", counted(spec.train.noise_scale, "step")));
@@ -200,7 +200,7 @@ void TrainLog::loaded(const train::Loaded& loaded) {
   if (options_.resumes()) saved_ = loaded.path;
   if (form_ != Form::kTable) return;
   for (const Error& error : loaded.skipped) row("", join_parts("left aside: ", error.message));
-  row(options_.start != train::Start::kWeights ? "goes on" : "weights",
+  row(options_.start != train::Start::kWeights ? "resumed" : "weights",
       options_.start != train::Start::kWeights
           ? join_parts("from ", loaded.path, " after ", counted(loaded.progress.step, "step"),
                        " and ", counted(loaded.progress.samples, "sample"), ", saved under ",
@@ -213,7 +213,7 @@ void TrainLog::saved(const train::SaveEnding& ending) {
     saved_ = (std::filesystem::path(options_.save) / checkpoint::folder_name(ending.step)).string();
   else
     trouble("save", join_parts("step ", ending.step, " is not saved: ", ending.path.error().message,
-                               "; training goes on"));
+                               "; training continues"));
 }
 
 void TrainLog::set_aside(const std::string& path) {
@@ -238,7 +238,7 @@ std::string TrainLog::way_back() const {
 // Of the table, with the noise scale where it is measured; columns at the end that the terminal has
 // no room for are left out.
 std::string TrainLog::line(std::vector<std::string> cells, const std::string& noise) const {
-  std::vector<int> widths = {5, 8, 9, 7, 9, 8, 8};
+  std::vector<int> widths = {5, 8, 9, 7, 9, 8, 10};
   if (measures_noise()) {
     cells.insert(cells.begin() + 3, noise);
     widths.insert(widths.begin() + 3, 11);
@@ -253,7 +253,7 @@ std::string TrainLog::line(std::vector<std::string> cells, const std::string& no
 void TrainLog::print_titles() {
   if (std::exchange(has_titles_, true)) return;
   output_.out << '\n'
-              << line({"step", "loss", "grad norm", "time", "tokens/s", "peak", "sent"},
+              << line({"step", "loss", "grad norm", "time", "tokens/s", "peak", "comm bytes"},
                       "noise scale");
 }
 
@@ -324,7 +324,7 @@ void TrainLog::evaluation(std::int64_t step, const train::EvalReport& report) {
   if (form_ != Form::kTable) return;
   clear_bar();
   output_.out << strf("  %5lld  %8.5f", static_cast<long long>(step + 1), report.loss)
-              << " held out, perplexity " << strf("%.4g", std::exp(report.loss)) << ", in "
+              << " validation, perplexity " << strf("%.4g", std::exp(report.loss)) << ", in "
               << to_text(report.time) << '\n';
   remark(difference(report.peak_bytes, report.sent, *evaluation_));
   output_.out << std::flush;

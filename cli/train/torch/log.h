@@ -81,7 +81,7 @@ class TrainLog final : public train::RunObserver {
   Error diverged() const;
   Json json(train::Ending ending) const;
 
-  struct Told {
+  struct StepLogEntry {
     train::StepReport report;
     std::optional<std::uint64_t> digest;
   };
@@ -109,7 +109,7 @@ class TrainLog final : public train::RunObserver {
   double first_loss_ = 0, last_loss_ = 0;
   std::string off_;  // what of the last step was not as predicted
   // For JSON, which is written at the end; else a run takes no memory for the steps behind it.
-  std::vector<Told> reports_;
+  std::vector<StepLogEntry> reports_;
   std::vector<Evaluated> evaluations_;
   metrics::TimeLeft left_;
   const std::function<TimePoint()> now_;

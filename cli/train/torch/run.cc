@@ -45,9 +45,9 @@ namespace {
 // What is trained on and evaluated with.
 struct TrainData {
   std::unique_ptr<data::TokenSource> training;
-  std::unique_ptr<data::TokenSource> held_out;  // absent: the run does not evaluate
-  std::string title;                            // "made-up text, seed 1234"
-  std::string digest;                           // differs where samples do
+  std::unique_ptr<data::TokenSource> validation;  // absent: the run does not evaluate
+  std::string title;                              // "made-up text, seed 1234"
+  std::string digest;                             // differs where samples do
 };
 
 // "web and code: 12,345 tokens to train on; the run takes 20,480, in up to 2 passes".
@@ -66,7 +66,7 @@ std::string title_of(const spec::Spec& spec, const data::CorpusTokens& tokens) {
                     names.size() > 1 ? "up to " : "", counted(passes, "pass"));
 }
 
-// Made-up text. What is held out lies far behind all that steps take.
+// Made-up text. What is for validation lies far behind all that steps take.
 TrainData made_up_data(const spec::Spec& spec) {
   constexpr std::int64_t kFar = std::int64_t{1} << 30;
   const auto text = [&](std::int64_t first) {
@@ -75,7 +75,7 @@ TrainData made_up_data(const spec::Spec& spec) {
   };
   TrainData data;
   data.training = text(0);
-  if (spec.train.eval_interval > 0) data.held_out = text(kFar);
+  if (spec.train.eval_interval > 0) data.validation = text(kFar);
   data.title = join_parts("made-up text, seed ", spec.train.seed);
   data.digest = join_parts("made-up ", spec.train.seed);
   return data;
@@ -93,7 +93,7 @@ Result<TrainData> open_data(const spec::Spec& spec) {
   data.digest = to_hex(training->digest());
   data.training = std::move(training);
   if (spec.train.eval_interval == 0) return data;
-  data.held_out = LS_TRY(spec::open_validation(spec, spec.train.eval_samples));
+  data.validation = LS_TRY(spec::open_validation(spec, spec.train.eval_samples));
   return data;
 }
 
@@ -127,11 +127,11 @@ Result<void> read_start(const Args& args, TrainOptions& options) {
   const bool resumes = args.has("resume");
   if (resumes && (loads || weights))
     return conflict("resume", loads ? "there is --load too" : "there is --weights too",
-                    "--resume goes on from the newest checkpoint of --save; --load and --weights "
+                    "--resume continues from the newest checkpoint of --save; --load and --weights "
                     "name another start");
   if (loads && weights)
     return conflict("load", "there is --weights too",
-                    "--load goes on with a run; --weights begins one with its weights alone");
+                    "--load resumes a run; --weights begins one with its weights alone");
   if (resumes)
     options.start =
         args.text("resume") == "auto" ? train::Start::kResumeOrNew : train::Start::kResume;
@@ -186,7 +186,7 @@ Result<void> check_places(const TrainOptions& options) {
       return Error{Code::kConflict,
                    join_parts("`", options.save, "` has checkpoints of an earlier run, the newest ",
                               std::filesystem::path(there.front()).filename().string()),
-                   "--resume goes on with that run; another --save begins a new one"};
+                   "--resume continues that run; another --save begins a new one"};
   }
   if (options.metrics.empty()) return {};
   return check_metrics(options.metrics, options.resumes() || options.metrics == options.save);
@@ -217,8 +217,8 @@ Facts facts_of(const config::Document& document, const Args& args) {
 train::RunEnding train_rank(const train::Job& job, const TrainData& data,
                             const TrainOptions& options, comm::World& world,
                             std::span<train::RunObserver* const> observers = {}) {
-  return train::train(job, world, {data.training.get(), data.held_out.get(), data.digest}, options,
-                      stop_on_signals(), observers);
+  return train::train(job, world, {data.training.get(), data.validation.get(), data.digest},
+                      options, stop_on_signals(), observers);
 }
 
 // Of rank 0, which tells.

@@ -457,11 +457,11 @@ class GlooCommunicator final : public Communicator {
     const int place = (index() - root + size()) % size();  // position in a tree whose root is 0
     const auto member = [&](int p) { return (p + root) % size(); };
     std::vector<Posted> posted;
-    int reach = 1;
-    while (reach <= place) reach *= 2;  // the parent differs in the highest bit
-    if (place > 0) finish(post_recv(data, bytes, member(place - reach / 2), call), call);
-    for (; place + reach < size(); reach *= 2)
-      posted.push_back(post_send(data, bytes, member(place + reach), call));
+    int distance = 1;
+    while (distance <= place) distance *= 2;  // the parent differs in the highest bit
+    if (place > 0) finish(post_recv(data, bytes, member(place - distance / 2), call), call);
+    for (; place + distance < size(); distance *= 2)
+      posted.push_back(post_send(data, bytes, member(place + distance), call));
     finish_all(posted, call);
   }
 

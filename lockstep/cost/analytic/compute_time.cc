@@ -184,8 +184,8 @@ ComputeTime elementwise(const PriceRequest& r, const Device& device, double widt
           device.stream(tokens * (path_grad / parts + inner_grad / r.tp))};
 }
 
-double again(const PriceRequest& r, Keep keep, const Device& device, const ComputeTime& layer,
-             const ComputeTime& passes) {
+double recompute_seconds(const PriceRequest& r, Keep keep, const Device& device,
+                         const ComputeTime& layer, const ComputeTime& passes) {
   switch (keep) {
     case Keep::kInput:
       return layer.forward;
@@ -258,8 +258,8 @@ ComputeTime layer_compute(const PriceRequest& r, bool expert_layer) {
     add_experts(r, device, time);
   else
     add_mlp(r, device, r.shape->ffn, time);
-  time.recompute = again(r, r.keep, device, time, passes);
-  time.recompute_others = again(r, r.others, device, time, passes);
+  time.recompute = recompute_seconds(r, r.keep, device, time, passes);
+  time.recompute_others = recompute_seconds(r, r.others, device, time, passes);
   return time;
 }
 

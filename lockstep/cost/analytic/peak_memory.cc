@@ -152,7 +152,7 @@ double holes_share(double recomputed) { return 0.05 + 0.2 * recomputed; }
 
 // Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange for another where
 // heads move. A ring's two blocks are as small as the step's other buffers.
-double met(const PriceRequest& r) {
+double cp_buffer_bytes(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
   if (r.cp <= 1 || r.context == CpMethod::kRing) return 0;
   const double tokens = element_bytes(r) * r.tokens() / r.tp;
@@ -216,8 +216,8 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, double stage
   const double columns = vocabulary / (r.stack.whole_logits ? 1 : r.tp);
   const double logits = has_head ? tokens * (columns * logit_bytes(r) + wide * s.hidden) : 0;
   const double at_loss = logits + gathered(r, PeakEvent::kLoss);
-  const double in_block =
-      std::max(block, score_gradients(r)) + again + gathered(r, PeakEvent::kBlockBackward) + met(r);
+  const double in_block = std::max(block, score_gradients(r)) + again +
+                          gathered(r, PeakEvent::kBlockBackward) + cp_buffer_bytes(r);
   if (has_head && at_loss > in_block) {
     memory.logits = logits;
     memory.transients += at_loss - logits;

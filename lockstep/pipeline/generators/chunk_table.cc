@@ -12,7 +12,7 @@ Result<ChunkTable> ChunkTable::create(const Shape& shape, int group) {
   if (Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
   if (group < 1)
     return Error{Code::kOutOfRange, join_parts("group = ", group, " is less than 1"),
-                 join_parts("give at least ", shape.coords, ", the coordinates")};
+                 join_parts("give at least ", shape.coords, ", the pipeline ranks")};
   return ChunkTable(shape, std::min(group, shape.microbatches));
 }
 
@@ -51,8 +51,8 @@ Error ChunkTable::circle(std::string_view name, const Error& found) const {
               : join_parts("group = ", std::min(p, m), " or ", m);
   return {Code::kOutOfRange,
           join_parts("schedule `", name, "` cannot take ", m, " microbatches in groups of ", group_,
-                     " through ", shape_.chunks, " chunks on ", p, " coordinates: ", cause,
-                     ", fewer than coordinates, and ", found.message),
+                     " through ", shape_.chunks, " virtual stages on ", p, " pipeline ranks: ",
+                     cause, ", fewer than pipeline ranks, and ", found.message),
           join_parts("give every group at least ", p, " microbatches: ", remedy)};
 }
 

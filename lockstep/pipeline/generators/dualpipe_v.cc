@@ -64,7 +64,7 @@ Result<Schedule> dualpipe_v(const Shape& shape) {
   if (shape.microbatches < 2 * shape.coords)
     return Error{Code::kOutOfRange,
                  join_parts("schedule `dualpipe-v` fills the pipeline from both ends and needs two "
-                            "microbatches per coordinate, microbatches = ",
+                            "microbatches per pipeline rank, microbatches = ",
                             shape.microbatches, " is less than ", 2 * shape.coords),
                  join_parts("use ", 2 * shape.coords, " microbatches or more, or `zbv`")};
   std::vector<std::vector<Pass>> timetable;

@@ -26,18 +26,18 @@ Result<void> check_one_chunk(std::string_view name, const Shape& shape) {
   if (Result<void> usable = check_shape(shape); !usable.ok()) return usable;
   if (shape.chunks == 1) return {};
   return Error{Code::kOutOfRange,
-               join_parts("schedule `", name, "` runs one stage per coordinate, chunks = ",
+               join_parts("schedule `", name, "` runs one stage per pipeline rank, vpp = ",
                           shape.chunks, " asks for more"),
-               "set chunks = 1, or choose an interleaved schedule"};
+               "set vpp = 1, or choose an interleaved schedule"};
 }
 
 Result<void> check_two_chunks(std::string_view name, const Shape& shape) {
   if (Result<void> usable = check_shape(shape); !usable.ok()) return usable;
   if (shape.chunks == 2) return {};
   return Error{Code::kOutOfRange,
-               join_parts("schedule `", name, "` runs two stages per coordinate, chunks = ",
+               join_parts("schedule `", name, "` runs two stages per pipeline rank, vpp = ",
                           shape.chunks, " asks for another number"),
-               "set chunks = 2"};
+               "set vpp = 2"};
 }
 
 }  // namespace lockstep::pipeline

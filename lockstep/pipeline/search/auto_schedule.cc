@@ -33,7 +33,7 @@ Result<void> check_costs(const ChunkOption& option, int stages) {
       {"weight_grad", option.costs.weight_grad}};
   const auto is_time = [](Seconds time) { return time.value >= 0 && std::isfinite(time.value); };
   for (const auto& [name, costs] : fields) {
-    const std::string field = join_parts("costs.", name, " of ", option.chunks, " chunks ");
+    const std::string field = join_parts("costs.", name, " of ", option.chunks, " virtual stages ");
     if (costs.size() != static_cast<std::size_t>(stages))
       return refuse(join_parts(field, "has ", costs.size(), " entries for ", stages, " stages"),
                     "give one for each stage");
@@ -59,7 +59,7 @@ Result<std::vector<StageProblem>> problems_of(const AutoRequest& request) {
       return usable.error();
     if (option.max_held < option.chunks) {
       too_little += join_parts(too_little.empty() ? "" : ", ", "max_held = ", option.max_held,
-                               " of ", option.chunks, " chunks");
+                               " of ", option.chunks, " virtual stages");
       continue;
     }
     problems.push_back({shape, Placement::kLoop, option.costs, option.max_held});
@@ -67,8 +67,9 @@ Result<std::vector<StageProblem>> problems_of(const AutoRequest& request) {
       problems.push_back({shape, Placement::kV, option.costs, option.max_held});
   }
   if (problems.empty())
-    return refuse("no schedule fits into " + too_little,
-                  "max_held is at least the chunks: one microbatch leaves an activation in each");
+    return refuse(
+        "no schedule fits into " + too_little,
+        "max_held is at least the virtual stages: one microbatch leaves an activation in each");
   return problems;
 }
 

@@ -55,7 +55,7 @@ void try_lists(const StageProblem& problem, const std::string& name, const Try& 
         if (problem.shape.chunks == 1 && chunk != Chunk::kDeepest) continue;
         std::string rules = name;
         if (first == First::kForward) rules += ", F first";
-        if (chunk == Chunk::kShallowest) rules += ", shallow chunks first";
+        if (chunk == Chunk::kShallowest) rules += ", shallow virtual stages first";
         if (room == Room::kTapered) rules += ", tapered room";
         try_one(rules, list_schedule(problem, {first, chunk, room}));
       }

@@ -73,11 +73,11 @@ class Refill {
     while (has_weight(state) && (fits(state, *ready) || (is_forward && state.held == max_held_)))
       run_weight(state);
     if (is_forward && state.held >= max_held_) {
-      too_small_ =
-          Error{Code::kOutOfRange,
-                join_parts("pass ", to_text(pass), " of coordinate ", coord, " does not fit into ",
-                           max_held_, " stage activations: none of those held can be freed before"),
-                "allow more, or choose a schedule that holds less"};
+      too_small_ = Error{
+          Code::kOutOfRange,
+          join_parts("pass ", to_text(pass), " of pipeline rank ", coord, " does not fit into ",
+                     max_held_, " stage activations: none of those held can be freed before"),
+          "allow more, or choose a schedule that holds less"};
       return false;
     }
     state.now = std::max(state.now, *ready) + board_.duration(pass);

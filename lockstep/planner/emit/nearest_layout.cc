@@ -12,7 +12,7 @@ NearestLayout::NearestLayout(const Job& job) {
 void NearestLayout::use_schedule(const std::string& name, int chunks) {
   if (layout().schedule == name && layout().chunks == chunks) return;
   const auto words = [](const std::string& schedule, int of) {
-    return of > 1 ? join_parts(schedule, " with ", of, " chunks") : schedule;
+    return of > 1 ? join_parts(schedule, " with ", of, " virtual stages") : schedule;
   };
   miss(join_parts("schedule ", words(layout().schedule, layout().chunks), ": ", words(name, chunks),
                   " is written instead"));
@@ -64,7 +64,7 @@ void NearestLayout::use_etp_one() {
 
 void NearestLayout::use_context(cost::CpMethod made, const std::string& why) {
   if (layout().degrees.cp == 1 || layout().context == made) return;
-  miss(join_parts("context=", to_text(layout().context), why, ": ranks of a sequence meet by ",
+  miss(join_parts("cp_comm_type=", to_text(layout().context), why, ": ranks of a sequence meet by ",
                   to_text(made), " instead"));
   layout().context = made;
 }

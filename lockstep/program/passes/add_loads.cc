@@ -12,7 +12,7 @@ void add_loads(const Draft& draft, Coord coord, DraftList& list) {
       is_loaded[static_cast<std::size_t>(value.a)] = true;
       list.attach(at, Slot::kLoad, {.kind = OpKind::kLoad, .microbatch = value.a});
       if (needs_count)
-        list.attach(at, Slot::kLoad, {.kind = OpKind::kCount, .reach = Reach::kData});
+        list.attach(at, Slot::kLoad, {.kind = OpKind::kCount, .group = CommGroup::kData});
       needs_count = false;
     }
   });

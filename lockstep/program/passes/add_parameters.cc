@@ -26,13 +26,13 @@ Uses uses_of(const Draft& draft, Coord coord) {
   return uses;
 }
 
-void publish(const Uses& uses, DraftList& list) {
-  std::unordered_set<std::int32_t> published;
+void all_gather_updated(const Uses& uses, DraftList& list) {
+  std::unordered_set<std::int32_t> gathered;
   for (std::size_t i = 0; i < uses.at.size(); ++i) {
-    if (!published.insert(uses.unit[i]).second) continue;
-    const std::int32_t handle =
-        list.attach(0, Slot::kPublish,
-                    {.kind = OpKind::kPublish, .reach = Reach::kShard, .unit = uses.unit[i]});
+    if (!gathered.insert(uses.unit[i]).second) continue;
+    const std::int32_t handle = list.attach(
+        0, Slot::kAllGatherUpdated,
+        {.kind = OpKind::kAllGatherUpdated, .group = CommGroup::kShard, .unit = uses.unit[i]});
     list.attach_wait(uses.at[i], Slot::kWaitParam, handle);
   }
 }
@@ -43,8 +43,9 @@ void gather_and_free(const StepShape& step, const Uses& uses, DraftList& list) {
     const std::int32_t use = uses.at[static_cast<std::size_t>(stay.first)];
     const std::int32_t last = uses.at[static_cast<std::size_t>(stay.last)];
     const std::int32_t early = std::max(use - step.prefetch, after_free[stay.unit]);
-    const std::int32_t handle = list.attach(
-        early, Slot::kGather, {.kind = OpKind::kGather, .reach = Reach::kShard, .unit = stay.unit});
+    const std::int32_t handle =
+        list.attach(early, Slot::kGather,
+                    {.kind = OpKind::kGather, .group = CommGroup::kShard, .unit = stay.unit});
     list.attach_wait(use, Slot::kWaitParam, handle);
     list.attach(last, Slot::kFree, {.kind = OpKind::kFree, .unit = stay.unit});
     after_free[stay.unit] = last + 1;
@@ -59,7 +60,7 @@ void add_parameters(const Draft& draft, Coord coord, DraftList& list) {
   if (step.zero == 3)
     gather_and_free(step, uses_of(draft, coord), list);
   else
-    publish(uses_of(draft, coord), list);
+    all_gather_updated(uses_of(draft, coord), list);
 }
 
 }  // namespace lockstep::program

@@ -41,7 +41,7 @@ class Reductions {
 
  private:
   Op op(OpKind kind, std::int32_t unit, std::int32_t period) const {
-    return {.kind = kind, .reach = usual_reach(step_, kind), .unit = unit, .period = period};
+    return {.kind = kind, .group = usual_group(step_, kind), .unit = unit, .period = period};
   }
 
   const StepShape& step_;

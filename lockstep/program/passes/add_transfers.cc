@@ -164,7 +164,7 @@ void place_posts(std::vector<Channel>& channels, const NominalTimes& times) {
 
 void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver) {
   const auto end = [](OpKind kind, const Hop& hop) {
-    return Op{.kind = kind, .reach = Reach::kPeer, .transfer = hop.transfer};
+    return Op{.kind = kind, .group = CommGroup::kPeer, .transfer = hop.transfer};
   };
   std::int32_t in_flight = -1;
   for (const Hop& hop : channel.hops) {

@@ -18,7 +18,7 @@ namespace lockstep::program {
 enum class Slot : std::uint8_t {
   kPostRecv,
   kLoad,  // Load, Count
-  kPublish,
+  kAllGatherUpdated,
   kGather,
   kWaitRecv,
   kWaitParam,

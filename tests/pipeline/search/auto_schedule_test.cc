@@ -59,7 +59,7 @@ TEST(AutoScheduleLong, IsTheOptimumOfSmallShapes) {
     for (int m = 1; m <= 4; ++m)
       for (int i = 0; i < (p > 1 && m > 1 ? 40 : 6); ++i)
         expect_optimal(request_for(random_problem(dice, {p, 1, m})), cases++);
-  std::cout << cases << " optima with one chunk\n";
+  std::cout << cases << " optima with one virtual stage\n";
   EXPECT_GE(cases, 200);
 }
 
@@ -75,7 +75,7 @@ TEST(AutoSchedule, IsTheOptimumOverPlacementsAndChunks) {
       }
       expect_optimal(request, cases++);
     }
-  std::cout << cases << " optima with two chunks, some beside one\n";
+  std::cout << cases << " optima with two virtual stages, some beside one\n";
 }
 
 struct HopMix {
@@ -113,8 +113,9 @@ bool is_faster_than_named(const Shape& shape, const sim::StageCosts& costs, int 
     EXPECT_LE(makespan, *named) << choice.origin;
   }
   std::cout << strf(
-      "p %2d m %2d chunks %d held %2d: gap %4.1f %%, best named %+5.1f %%, %s\n", shape.coords,
-      shape.microbatches, shape.chunks, held, 100 * (makespan.value / choice.lower_bound.value - 1),
+      "p %2d m %2d virtual stages %d held %2d: gap %4.1f %%, best named %+5.1f %%, %s\n",
+      shape.coords, shape.microbatches, shape.chunks, held,
+      100 * (makespan.value / choice.lower_bound.value - 1),
       named ? 100 * (named->value / makespan.value - 1) : INFINITY, choice.origin.c_str());
   return !named || makespan < *named;
 }
@@ -162,9 +163,9 @@ TEST(AutoSchedule, NamesTheLeastThatFits) {
   const auto refused = auto_schedule(request);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kOutOfRange);
-  EXPECT_EQ(refused.error().message, "no schedule fits into max_held = 1 of 2 chunks");
+  EXPECT_EQ(refused.error().message, "no schedule fits into max_held = 1 of 2 virtual stages");
   EXPECT_EQ(refused.error().help,
-            "max_held is at least the chunks: one microbatch leaves an activation in each");
+            "max_held is at least the virtual stages: one microbatch leaves an activation in each");
   request.options[0].max_held = 2;
   EXPECT_TRUE(auto_schedule(request).ok());
 }
@@ -180,11 +181,11 @@ TEST(AutoSchedule, RefusesWhatIsNoRequest) {
   };
   EXPECT_TRUE(auto_schedule(good).ok());
   EXPECT_EQ(refusal([](AutoRequest& r) { r.options.clear(); }), "there are no options");
-  EXPECT_EQ(refusal([](AutoRequest& r) { r.coords = 0; }), "coordinates = 0 is less than 1");
+  EXPECT_EQ(refusal([](AutoRequest& r) { r.coords = 0; }), "pipeline ranks = 0 is less than 1");
   EXPECT_EQ(refusal([](AutoRequest& r) { r.options[0].costs.forward.pop_back(); }),
-            "costs.forward of 1 chunks has 1 entries for 2 stages");
+            "costs.forward of 1 virtual stages has 1 entries for 2 stages");
   EXPECT_EQ(refusal([](AutoRequest& r) { r.options[0].costs.weight_grad[1] = {-1}; }),
-            "costs.weight_grad of 1 chunks has -1 s for stage 1");
+            "costs.weight_grad of 1 virtual stages has -1 s for stage 1");
   EXPECT_EQ(refusal([](AutoRequest& r) { r.options[0].costs.hop = {-2}; }), "costs.hop is -2 s");
 }
 

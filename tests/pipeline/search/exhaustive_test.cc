@@ -30,7 +30,7 @@ TEST(Exhaustive, FindsWhatTheOracleFindsAndNoLess) {
       EXPECT_TRUE(exists_within(problem, makespan)) << "case " << cases;
       EXPECT_FALSE(exists_within(problem, makespan - 1)) << "case " << cases;
     }
-  std::cout << cases << " optima of several chunks\n";
+  std::cout << cases << " optima of several virtual stages\n";
 }
 
 TEST(Exhaustive, SaysWhenNothingIsFasterAndWhenItGaveUp) {

@@ -169,7 +169,7 @@ TEST(Refill, NamesThePassThatDoesNotFit) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(
       made.error().message,
-      "pass 0F3 of coordinate 0 does not fit into 3 stage activations: none of those held can "
+      "pass 0F3 of pipeline rank 0 does not fit into 3 stage activations: none of those held can "
       "be freed before");
 }
 

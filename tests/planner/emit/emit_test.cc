@@ -237,7 +237,7 @@ TEST(Emit, ReadsBackAsTheSameLayout) {
 
 TEST(Emit, NamesWhatMegatronCanNot) {
   const model::ModelConfig model = model::find("llama3-405b")->config;
-  const spec::Layout layout = *spec::parse_layout("tp8 pp16 dp64 zbv chunks2 recompute=cheap");
+  const spec::Layout layout = *spec::parse_layout("tp8 pp16 dp64 zbv vpp2 recompute=cheap");
   const Emitted made = emit_megatron({model, layout, {8192, 2048, 1}});
   ASSERT_EQ(made.missing.size(), 2U);
   EXPECT_NE(made.missing[0].find("zbv"), std::string::npos) << made.missing[0];
@@ -252,18 +252,21 @@ TEST(Emit, NamesWaysOfContextParallelism) {
     return emit({model, *spec::parse_layout(layout), {8192, 2048, 1}});
   };
   const std::vector<std::string> none, gather = {
-                                           "context=ulysses: ranks of a sequence meet by "
+                                           "cp_comm_type=ulysses: ranks of a sequence meet by "
                                            "gather instead"};
-  EXPECT_EQ(made(emit_megatron, "tp4 cp2 dp64 context=ulysses").missing, none);
-  EXPECT_EQ(made(emit_megatron, "tp8 cp2 dp64 context=ulysses").missing,
-            std::vector<std::string>{"context=ulysses of 8 key-value heads on 16 ranks: ranks of a "
-                                     "sequence meet by gather instead"});
-  EXPECT_EQ(made(emit_torchtitan, "tp4 cp2 dp64 zero3 context=gather order=tp,cp,dp,pp").missing,
-            none);
-  EXPECT_EQ(made(emit_torchtitan, "tp4 cp2 dp64 zero3 context=ulysses").missing, gather);
-  EXPECT_EQ(made(emit_deepspeed, "cp2 dp64 zero3 context=ulysses").missing, none);
-  EXPECT_EQ(made(emit_deepspeed, "cp2 dp64 zero3 context=ring").missing,
-            std::vector<std::string>{"context=ring: ranks of a sequence meet by ulysses instead"});
+  EXPECT_EQ(made(emit_megatron, "tp4 cp2 dp64 cp_comm_type=ulysses").missing, none);
+  EXPECT_EQ(
+      made(emit_megatron, "tp8 cp2 dp64 cp_comm_type=ulysses").missing,
+      std::vector<std::string>{"cp_comm_type=ulysses of 8 key-value heads on 16 ranks: ranks of a "
+                               "sequence meet by gather instead"});
+  EXPECT_EQ(
+      made(emit_torchtitan, "tp4 cp2 dp64 zero3 cp_comm_type=gather order=tp,cp,dp,pp").missing,
+      none);
+  EXPECT_EQ(made(emit_torchtitan, "tp4 cp2 dp64 zero3 cp_comm_type=ulysses").missing, gather);
+  EXPECT_EQ(made(emit_deepspeed, "cp2 dp64 zero3 cp_comm_type=ulysses").missing, none);
+  EXPECT_EQ(
+      made(emit_deepspeed, "cp2 dp64 zero3 cp_comm_type=ring").missing,
+      std::vector<std::string>{"cp_comm_type=ring: ranks of a sequence meet by ulysses instead"});
 }
 
 }  // namespace
