@@ -1,13 +1,14 @@
 // How well a calibration predicts the time of a step, with real computation. Layouts of two ranks,
 // threads of this process: pipelines fused and split, every ZeRO stage, tensor and sequence
 // parallelism, recompute, two sizes of a microbatch. In every round units are calibrated anew, for
-// each size and tensor degree, and every layout runs once, so that both meet the same moods of a shared
-// machine. Prints medians of the rounds' predictions and of all measured steps; the error; how far the
-// same run is apart in different rounds (half the distance of the quartiles); and the error by cause in
-// percent of the step. Passes when the mean error is at most 5 %, or twice the mean of that spread.
-// With `plan` the layouts are all that `lockstep plan --calibration` chooses from, for a batch of 16, and it passes
-// only when the one predicted best is also within 2 % of the fastest measured: as the fastest of many is the luckiest
-// too, the choice and the five fastest run again in turns, twice as many rounds, and those decide.
+// each size and tensor degree, and every layout runs once, so that both meet the same moods of a
+// shared machine. Prints medians of the rounds' predictions and of all measured steps; the error;
+// how far the same run is apart in different rounds (half the distance of the quartiles); and the
+// error by cause in percent of the step. Passes when the mean error is at most 5 %, or twice the
+// mean of that spread. With `plan` the layouts are all that `lockstep plan --calibration` chooses
+// from, for a batch of 16, and it passes only when the one predicted best is also within 2 % of the
+// fastest measured: as the fastest of many is the luckiest too, the choice and the five fastest run
+// again in turns, twice as many rounds, and those decide.
 //   bench_calibration [seconds of each calibration = 2] [rounds = 6] [steps = 6] [hidden = 128]
 //                     [`plan`, or only layouts whose name holds this]
 #include <algorithm>
@@ -191,7 +192,8 @@ bool summarize(const std::vector<Row>& rows) {
   return error <= allowed;
 }
 
-// Whether the layout predicted best is within 2 % of the fastest when those that seemed fastest run again.
+// Whether the layout predicted best is within 2 % of the fastest when those that seemed fastest run
+// again.
 bool play_off(std::vector<Row> rows, int rounds, std::int64_t steps) {
   std::ranges::sort(rows, {}, [](const Row& row) { return row.found.predicted; });
   const std::string chosen = rows.front().name;

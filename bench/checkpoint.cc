@@ -1,7 +1,7 @@
-// Saving and loading a model with its Adam state from two ranks: how long a step waits, against a bare
-// copy of the same bytes, and how many bytes a second get to the disk (digests and syncs included) and
-// back into tensors (digests included; from the disk as far as saves go past the page cache, and then
-// from the page cache).
+// Saving and loading a model with its Adam state from two ranks: how long a step waits, against a
+// bare copy of the same bytes, and how many bytes a second get to the disk (digests and syncs
+// included) and back into tensors (digests included; from the disk as far as saves go past the page
+// cache, and then from the page cache).
 //   bench_checkpoint FOLDER [rounds = 5] [model = gpt2] [layout = "dp2 zero3"]
 
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
-// What an order of samples costs to make and to read from: documents of a few hundred tokens, one epoch, blends, and
-// reading with cold pages, with and without being expected.
+// What an order of samples costs to make and to read from: documents of a few hundred tokens, one
+// epoch, blends, and reading with cold pages, with and without being expected.
 //   bench_data_order [millions of documents = 4] [folder = /tmp]
 #include <fcntl.h>
 #include <time.h>

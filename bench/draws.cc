@@ -1,5 +1,5 @@
-// What a draw of initial weights takes: one block of a llama of 8 B parameters, on one thread and on two, in
-// turns. bench_draws [turns]
+// What a draw of initial weights takes: one block of a llama of 8 B parameters, on one thread and
+// on two, in turns. bench_draws [turns]
 #include <ATen/ops/empty.h>
 
 #include <chrono>

@@ -1,5 +1,6 @@
-// Fits what surrounds allocations (cost/peak_memory.cc) on calibration rows: what a device must have for a step to run,
-// from out-of-memory verdicts, and what the vendor's tool shows. Leaves one model of a source out at a time.
+// Fits what surrounds allocations (cost/peak_memory.cc) on calibration rows: what a device must
+// have for a step to run, from out-of-memory verdicts, and what the vendor's tool shows. Leaves one
+// model of a source out at a time.
 //
 //   fit_memory published-runs.csv
 #include <algorithm>
@@ -36,7 +37,8 @@ double right_share(const std::vector<Row>& rows, const Limit& limit) {
   return right / static_cast<double>(rows.size());
 }
 
-// The middle of the limits that are within a third of a percent of the best: the best itself is a corner of noise.
+// The middle of the limits that are within a third of a percent of the best: the best itself is a
+// corner of noise.
 Limit fitted(const std::vector<Row>& rows) {
   std::vector<std::pair<double, Limit>> tried;
   for (double share = 0; share <= 0.6; share += 0.02)

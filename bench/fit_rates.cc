@@ -1,7 +1,8 @@
-// Fits the device tables of cluster/rates.cc on the calibration rows of a file of published runs, one family of
-// devices at a time, by moving one term after the other (coordinate descent on the mean absolute log error, every
-// source with equal weight). Rows of the held-out split are dropped when the file is read. Prints the table
-// and, for each term, the band within which the error grows by less than a tenth.
+// Fits the device tables of cluster/rates.cc on the calibration rows of a file of published runs,
+// one family of devices at a time, by moving one term after the other (coordinate descent on the
+// mean absolute log error, every source with equal weight). Rows of the held-out split are dropped
+// when the file is read. Prints the table and, for each term, the band within which the error grows
+// by less than a tenth.
 //
 //   fit_rates published-runs.csv
 #include <algorithm>
@@ -58,8 +59,8 @@ double mean_error(const Family& rows, const DeviceRates& rates) {
   return total / static_cast<double>(groups.size());
 }
 
-// What is physically plausible; a product is never faster than the largest ever measured on the device
-// (cluster/catalog.cc).
+// What is physically plausible; a product is never faster than the largest ever measured on the
+// device (cluster/catalog.cc).
 Range range_of(const Row& row, std::size_t term) {
   const auto& device = row.request.cluster->device;
   const auto most = [](double best, double peak) { return best > 0 ? best / peak : 0.85; };
@@ -94,9 +95,10 @@ Range range_of(const Row& row, std::size_t term) {
   return {0, 1, 0.5};
 }
 
-// Links were measured by others and are not fitted: all_reduce of nccl-tests on eight A100 (235 of 300 GB/s) and on eight
-// H100 without in-switch reduction (360 of 450), SimuMax's tables on B200 (0.742); network adapters reach 23.5 of
-// 25 and 48.5 of 50 GB/s by themselves (SimAI's tables) and 0.9 in Calculon's runs.
+// Links were measured by others and are not fitted: all_reduce of nccl-tests on eight A100 (235 of
+// 300 GB/s) and on eight H100 without in-switch reduction (360 of 450), SimuMax's tables on B200
+// (0.742); network adapters reach 23.5 of 25 and 48.5 of 50 GB/s by themselves (SimAI's tables) and
+// 0.9 in Calculon's runs.
 bool is_published(std::size_t term) {
   return static_cast<Term>(term) == Term::kScaleUp || static_cast<Term>(term) == Term::kNetwork;
 }
@@ -108,8 +110,8 @@ void set_published(DeviceRates& rates) {
                                                               : 0.742;
 }
 
-// Terms that the rows do not determine stay near what the sources of planner constants say: a pull that
-// half a range away costs half a percent.
+// Terms that the rows do not determine stay near what the sources of planner constants say: a pull
+// that half a range away costs half a percent.
 double loss_of(const Family& rows, const DeviceRates& rates) {
   double pull = 0;
   for (std::size_t i = 0; i < kNumTerms; ++i) {
@@ -217,7 +219,8 @@ void cross_validate(Family& rows, const DeviceRates& start) {
 using Families = std::map<std::string, Family>;
 using Tables = std::map<std::string, DeviceRates>;
 
-// Calibration rows alone, by family of devices. Recipes that call themselves untuned are left out of the fit.
+// Calibration rows alone, by family of devices. Recipes that call themselves untuned are left out
+// of the fit.
 Families calibration_rows(const RunTable& table) {
   Families families;
   for (const PublishedRun& run : table.rows) {
@@ -238,8 +241,8 @@ Families calibration_rows(const RunTable& table) {
   return families;
 }
 
-// Habits belong to all families, so they are moved outside and each family is fitted again. They too stay near
-// what is plausible: no gaps, and passes that differ by half a percent.
+// Habits belong to all families, so they are moved outside and each family is fitted again. They
+// too stay near what is plausible: no gaps, and passes that differ by half a percent.
 StackHabits fit_all(Families& families, Tables& tables) {
   StackHabits habits = lockstep::backtest::kFittedHabits;
   const auto everything = [&](const StackHabits& tried) {

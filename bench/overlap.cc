@@ -1,9 +1,9 @@
-// Whether communication hides behind computation as the program's lanes say. Two gloo processes run a
-// ZeRO-3 step whose computation is synthetic and of fixed length. The simulator, told how long each
-// computation took and how long each gather and reduction ran on its lane, says how long the list
-// should have stood still in Waits; the run says how long it did. A lone gather is timed too: what it
-// takes longer beside others is contention, which is not the lanes' matter. Prints medians over
-// steps, for computation that is longer and shorter than the gathers.
+// Whether communication hides behind computation as the program's lanes say. Two gloo processes run
+// a ZeRO-3 step whose computation is synthetic and of fixed length. The simulator, told how long
+// each computation took and how long each gather and reduction ran on its lane, says how long the
+// list should have stood still in Waits; the run says how long it did. A lone gather is timed too:
+// what it takes longer beside others is contention, which is not the lanes' matter. Prints medians
+// over steps, for computation that is longer and shorter than the gathers.
 //   bench_overlap [MiB of a unit's parameters = 32] [steps = 9]
 #include <cstdio>
 #include <cstdlib>

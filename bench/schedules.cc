@@ -1,9 +1,10 @@
 // Whether schedules take as long as the simulator says. Every schedule of the catalogue runs on
-// threads with computation that sleeps: F, I and W of a microbatch on a whole coordinate are of equal
-// length. Prints simulated and measured makespan (median over steps), whether the order of schedules
-// is the simulated one wherever they differ by more than 3 %, and how much of the predicted gain over
-// 1f1b those that put W off get.
-//   bench_schedules [coordinates = 8] [ms of F on a coordinate = 40] [steps = 5] [microbatches = 2p]
+// threads with computation that sleeps: F, I and W of a microbatch on a whole coordinate are of
+// equal length. Prints simulated and measured makespan (median over steps), whether the order of
+// schedules is the simulated one wherever they differ by more than 3 %, and how much of the
+// predicted gain over 1f1b those that put W off get.
+//   bench_schedules [coordinates = 8] [ms of F on a coordinate = 40] [steps = 5] [microbatches =
+//   2p]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // What Lockstep's step costs beside the same llama as a LibTorch user would write it: weights as
-// leaves, one autograd graph per microbatch, fused attention, cross-entropy and AdamW, LibTorch's own
-// allocator. One rank, f32, steps in turn, medians and their ratio.
+// leaves, one autograd graph per microbatch, fused attention, cross-entropy and AdamW, LibTorch's
+// own allocator. One rank, f32, steps in turn, medians and their ratio.
 //   bench_step_vs_bare [rounds = 15]
 
 #include <ATen/ATen.h>

@@ -1,10 +1,11 @@
-// One contestant of a duel with other training systems: warms up, says `ready`, then takes one step for
-// each line `go` it reads and answers with its seconds; anything else ends it, and it writes a record.
-// bench/duel.py starts it beside the others.
+// One contestant of a duel with other training systems: warms up, says `ready`, then takes one step
+// for each line `go` it reads and answers with its seconds; anything else ends it, and it writes a
+// record. bench/duel.py starts it beside the others.
 //   bench_turns layers hidden heads vocab seq microbatch dtype threads warmup steps seconds
 //               family(gpt2|llama) microbatches layout record.json
-// `steps` above 0 takes that many without being asked; `seconds` is not read; `layout` is a short name
-// with commas between its words. With WORLD_SIZE above 1 it is one rank of that many, over Gloo.
+// `steps` above 0 takes that many without being asked; `seconds` is not read; `layout` is a short
+// name with commas between its words. With WORLD_SIZE above 1 it is one rank of that many, over
+// Gloo.
 
 #include <ATen/Parallel.h>
 #include <sys/resource.h>

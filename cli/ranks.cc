@@ -18,8 +18,8 @@ namespace {
 
 using Ending = launch::RankProcesses::Ending;
 
-// For ranks to end by themselves after the first has failed, and where a signal ended that one. They
-// notice within a second; but where it died before it came, they wait for it.
+// For ranks to end by themselves after the first has failed, and where a signal ended that one.
+// They notice within a second; but where it died before it came, they wait for it.
 constexpr Seconds kPatience = {5}, kPatienceWithTheDead = {1.5};
 
 std::atomic<bool> stop = false;

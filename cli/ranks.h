@@ -10,9 +10,10 @@
 
 namespace lockstep::cli {
 
-// From the first call on, SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag instead of ending the process,
-// so that work can end where nothing is lost. A second SIGINT, SIGTERM or SIGHUP ends it at once. SIGUSR1
-// may come any number of times: by it the parent of ranks passes on what it was sent.
+// From the first call on, SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag instead of ending the
+// process, so that work can end where nothing is lost. A second SIGINT, SIGTERM or SIGHUP ends it
+// at once. SIGUSR1 may come any number of times: by it the parent of ranks passes on what it was
+// sent.
 const std::atomic<bool>& stop_on_signals();
 
 // The command line of this process, as a person would type it again.
@@ -21,14 +22,14 @@ std::string own_command();
 // Whether a launcher started this process as one rank of a job: RANK is set.
 bool is_rank();
 
-// Runs this very command line once per rank, each a process with RANK set, and waits for all of them.
-// The exit code is that of the first rank that failed. When a rank fails and the others do not
-// notice, or one is stopped and so does not hear a signal, they are killed after five seconds; after a
-// second SIGINT or SIGTERM, at once.
+// Runs this very command line once per rank, each a process with RANK set, and waits for all of
+// them. The exit code is that of the first rank that failed. When a rank fails and the others do
+// not notice, or one is stopped and so does not hear a signal, they are killed after five seconds;
+// after a second SIGINT or SIGTERM, at once.
 ExitCode run_as_processes(int ranks, Output& output);
 
-// Runs `body` on the ranks of this process: on `world`, which a launcher's processes have joined, or where
-// there is none on so many threads.
+// Runs `body` on the ranks of this process: on `world`, which a launcher's processes have joined,
+// or where there is none on so many threads.
 void run_on_ranks(comm::World* world, int threads, const std::function<void(comm::World&)>& body);
 
 // Whether this process tells what came of it: it has rank 0.

@@ -18,8 +18,9 @@ std::optional<std::string> variable(const std::string& name);
 // --set KEY=VALUE, repeated.
 Option set_option();
 
-// The file (positional FILE; when not given, `built_in`, in TOML), then the environment, then --set,
-// each over the one before. Nothing when the file cannot be read at all; mistakes are in `report`.
+// The file (positional FILE; when not given, `built_in`, in TOML), then the environment, then
+// --set, each over the one before. Nothing when the file cannot be read at all; mistakes are in
+// `report`.
 std::optional<config::Document> load_run(const Args& args, config::Report& report,
                                          const std::string& built_in = "");
 

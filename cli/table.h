@@ -11,8 +11,8 @@ namespace lockstep::cli {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// Columns as wide as their widest cell, two spaces apart; those marked 'r' in `sides` are aligned to
-// the right. REQUIRES: at least one row, all of sides.size() cells.
+// Columns as wide as their widest cell, two spaces apart; those marked 'r' in `sides` are aligned
+// to the right. REQUIRES: at least one row, all of sides.size() cells.
 void print_table(std::ostream& out, const Rows& rows, const std::string& sides);
 
 // Columns that rows of such cells take.

@@ -82,7 +82,8 @@ Error unwritable(const std::string& name, const std::string& why) {
           "name a file in a directory that exists and may be written to"};
 }
 
-// Where the bytes go: the end of a link; nothing where a name stands for no file of its own, as /dev/stdout does.
+// Where the bytes go: the end of a link; nothing where a name stands for no file of its own, as
+// /dev/stdout does.
 std::string place_of(const std::string& name) {
   std::error_code none;
   const bool is_own =

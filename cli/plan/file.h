@@ -11,9 +11,10 @@ namespace lockstep::cli {
 // --plan FILE.
 Option plan_option();
 
-// `run` with the layout and the microbatch of the plan file that --plan names in place of its own; unchanged without
-// --plan. Nothing when the plan was made for a model, sequence or batch of other sizes, when --set says something else
-// of what a plan decides, or without a run file; the mistakes are in `report`.
+// `run` with the layout and the microbatch of the plan file that --plan names in place of its own;
+// unchanged without --plan. Nothing when the plan was made for a model, sequence or batch of other
+// sizes, when --set says something else of what a plan decides, or without a run file; the mistakes
+// are in `report`.
 std::optional<config::Document> with_plan(const Args& args, config::Document run,
                                           config::Report& report);
 

@@ -12,7 +12,8 @@ namespace lockstep::cli {
 void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                 Output& output);
 
-// Neighbours, what more of a machine would buy, what rules of placement say; --what-if alone prints its own lines.
+// Neighbours, what more of a machine would buy, what rules of placement say; --what-if alone prints
+// its own lines.
 void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Output& output);
 void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output& output);
 

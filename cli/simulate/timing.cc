@@ -27,8 +27,8 @@ using pipeline::Schedule;
 using program::OpKind;
 
 // How long parts of a step take once the shape of its schedule is known. Times are whole numbers of
-// a tick wherever the costs are decimal numbers and stages are equal, so that sums of them are exact
-// (sim/stage_sim.h); only the end result is divided by `ticks`.
+// a tick wherever the costs are decimal numbers and stages are equal, so that sums of them are
+// exact (sim/stage_sim.h); only the end result is divided by `ticks`.
 
 struct StageWorkload {
   sim::StageCosts costs;
@@ -269,8 +269,8 @@ bool is_compute(OpKind kind) {
          kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
 }
 
-// `makespan` and the rest are in ticks, so that differences are rounded once; `total` is the work of
-// all coordinates.
+// `makespan` and the rest are in ticks, so that differences are rounded once; `total` is the work
+// of all coordinates.
 void set_times(Timed& timed, Seconds makespan, Seconds work, Seconds without_barrier, Seconds total,
                double ticks) {
   timed.makespan = in_units(makespan, ticks);

@@ -50,8 +50,8 @@ class Timing {
   // does.
   std::optional<Timed> fastest_that_fits() const;
 
-  // The costs that hold: those asked for, or, of a model, F = 1 for a mean coordinate and I and W in
-  // proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention twice
+  // The costs that hold: those asked for, or, of a model, F = 1 for a mean coordinate and I and W
+  // in proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention twice
   // that in I and nothing in W.
   StepCosts costs() const;
   const model::Model* model() const { return model_ ? &*model_ : nullptr; }

@@ -41,8 +41,8 @@ class Reader {
   std::string reason_;
 };
 
-// What the tables do not have of well-known mixtures: DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437), Llama 4
-// Maverick and gpt-oss (their model cards).
+// What the tables do not have of well-known mixtures: DeepSeek-V2 and V3 (arXiv 2405.04434,
+// 2412.19437), Llama 4 Maverick and gpt-oss (their model cards).
 void add_known_experts(const PublishedRun& run, ModelShape& s) {
   const bool latent = run.text("arch") == "moe-mla";
   if (latent) {
@@ -112,8 +112,8 @@ const pipeline::CatalogRow& schedule_of(const PublishedRun& run, double chunks) 
 
 std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, int zero) {
   const std::string& text = run.text("recompute");
-  // Who recomputes nothing may still drop what a cheap pass brings back, to fit what else is not given (Llama 3,
-  // arXiv 2407.21783, section 3.3.2, on tensors it frees).
+  // Who recomputes nothing may still drop what a cheap pass brings back, to fit what else is not
+  // given (Llama 3, arXiv 2407.21783, section 3.3.2, on tensors it frees).
   const bool open = run.text("vpp").empty() || run.text("micro_batch").empty();
   if (text == "none" && !open) return {Keep::kAll};
   if (text == "none") return {Keep::kAll, Keep::kCheap};
@@ -272,8 +272,8 @@ Price blended(const Price& a, const Price& b, double share) {
   return made;
 }
 
-// Policies from what keeps most to what keeps least. Where one does not fit and the next does, as many layers
-// follow the next as must (Megatron's --recompute-num-layers).
+// Policies from what keeps most to what keeps least. Where one does not fit and the next does, as
+// many layers follow the next as must (Megatron's --recompute-num-layers).
 std::vector<Priced> priced_policies(std::span<const PriceRequest> policies,
                                     const cluster::DeviceRates* rates) {
   std::vector<Priced> made;
@@ -294,18 +294,20 @@ std::vector<Priced> priced_policies(std::span<const PriceRequest> policies,
   return made;
 }
 
-// A published run did fit: where a setting is not given, an estimate a fifth above the device still counts.
+// A published run did fit: where a setting is not given, an estimate a fifth above the device still
+// counts.
 int rank_of(const Priced& one) {
   constexpr double kSlack = 1.2;
   return one.price.fits ? 2 : device_bytes(one.price.memory) <= kSlack * one.price.usable ? 1 : 0;
 }
 
-// The fastest of many estimates is the luckiest one too, and whoever published did not try all: with known settings of
-// calibration rows hidden, the fastest missed by 9 % and the middle one of those within a fifth of it by 7
-// (bench/backtest/README.md).
+// The fastest of many estimates is the luckiest one too, and whoever published did not try all:
+// with known settings of calibration rows hidden, the fastest missed by 9 % and the middle one of
+// those within a fifth of it by 7 (bench/backtest/README.md).
 constexpr double kNear = 0.2;
 
-// What makes a candidate better when less; a row's garbage may have made it no number, which is worse than any.
+// What makes a candidate better when less; a row's garbage may have made it no number, which is
+// worse than any.
 double weight_of(const Priced& one) {
   const double value = rank_of(one) > 0 ? one.price.time.total() : one.price.memory.allocated();
   return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;

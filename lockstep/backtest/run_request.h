@@ -1,7 +1,8 @@
-// From a published run to what its step is priced as. Whatever a source does not say is assumed here, by rules that
-// look at the row's description alone (run_stack.h has those on software); settings a source leaves out of a
-// tuned table are taken at a likely value that fits: what is recomputed at its fastest, microbatch and chunks at the
-// middle of those that are nearly as fast as the best.
+// From a published run to what its step is priced as. Whatever a source does not say is assumed
+// here, by rules that look at the row's description alone (run_stack.h has those on software);
+// settings a source leaves out of a tuned table are taken at a likely value that fits: what is
+// recomputed at its fastest, microbatch and chunks at the middle of those that are nearly as fast
+// as the best.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@ namespace lockstep::backtest {
 struct RunRequest {
   std::unique_ptr<cost::ModelShape> shape;
   std::unique_ptr<cluster::Cluster> cluster;
-  // At least one; more where settings are not given. Every `policies` in a row differ in what they keep alone, the
-  // first keeps most.
+  // At least one; more where settings are not given. Every `policies` in a row differ in what they
+  // keep alone, the first keeps most.
   std::vector<cost::PriceRequest> candidates;
   std::size_t policies = 1;
 };
@@ -30,7 +31,8 @@ struct RunRequest {
 // kRowNotPriced, with the column and its value.
 Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits = kFittedHabits);
 
-// A likely candidate that fits, or the smallest when none does. `rates` replaces those of the device when not null.
+// A likely candidate that fits, or the smallest when none does. `rates` replaces those of the
+// device when not null.
 struct Priced {
   cost::PriceRequest request;
   cost::Price price;

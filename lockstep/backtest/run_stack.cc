@@ -32,8 +32,8 @@ bool is_compiled(const PublishedRun& run) {
 // Megatron-Turing NLG is named after its two frameworks (arXiv 2201.11990).
 bool is_deepspeed(const PublishedRun& run) { return names(run, {"deepspeed", "mt-nlg"}); }
 
-// DeepSpeed's own pipeline engine interprets its instructions in Python between kernels. Megatron-Turing NLG's pipelines
-// are DeepSpeed's (section 2.3 of its paper).
+// DeepSpeed's own pipeline engine interprets its instructions in Python between kernels.
+// Megatron-Turing NLG's pipelines are DeepSpeed's (section 2.3 of its paper).
 bool has_deepspeed_pipeline(const PublishedRun& run) {
   return says(run, "schedule", "DeepSpeed") || says(run, "source", "mt-nlg");
 }
@@ -54,7 +54,8 @@ bool is_eager(const PublishedRun& run, int zero) {
 // Megatron-DeepSpeed forked Megatron-LM in 2021 and has what that had.
 bool is_recent(const PublishedRun& run) { return year_of(run) >= 2024 && !is_deepspeed(run); }
 
-// Compilers fuse the loss; so do NeMo's recipes (cross_entropy_loss_fusion). Megatron-LM does when asked to.
+// Compilers fuse the loss; so do NeMo's recipes (cross_entropy_loss_fusion). Megatron-LM does when
+// asked to.
 Loss loss_of(const PublishedRun& run, int zero) {
   if (is_compiled(run)) return Loss::kFused;
   if ((zero >= 3 && !is_vendors(run)) || is_aleph(run)) return Loss::kTorch;
@@ -78,7 +79,8 @@ void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
   stack.fused_norms = is_aleph(run) ? says(run, "notes", "RMS kernel") : !(is_slow && zero >= 3);
   stack.fused_passes = !is_slow;
   stack.loss = loss_of(run, zero);
-  // Megatron's gradient_accumulation_fusion came with version 3 (2022); FSDP reduces what it has not added up.
+  // Megatron's gradient_accumulation_fusion came with version 3 (2022); FSDP reduces what it has
+  // not added up.
   const bool is_vendor = stack_class_of(run, zero) == StackClass::kTuned && !is_deepspeed(run);
   stack.fused_sums = zero >= 3 || (is_vendor && year >= 2022);
   stack.weight_grad_scratch = is_recent(run) && zero < 3;
@@ -87,8 +89,8 @@ void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
 
 void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
   const double year = year_of(run);
-  // Megatron-LM of 2020 wrapped models in PyTorch's DistributedDataParallel, which overlaps; the one it had for
-  // pipelines from 2021 did not until 2023.
+  // Megatron-LM of 2020 wrapped models in PyTorch's DistributedDataParallel, which overlaps; the
+  // one it had for pipelines from 2021 did not until 2023.
   stack.overlap_data = zero >= 3 || is_recent(run) || year <= 2020;
   stack.overlap_tensor = is_recent(run);
   stack.overlap_pipe = year >= 2023 && !is_deepspeed(run);
@@ -99,19 +101,21 @@ void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
 
 void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   const bool deepspeed = is_deepspeed(run);
-  // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022, and sharded
-  // optimizers in bf16, unless the source speaks of f32 gradients.
+  // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022,
+  // and sharded optimizers in bf16, unless the source speaks of f32 gradients.
   if (run.text("precision") == "fp16" && (deepspeed || year_of(run) < 2022)) stack.grad_bytes = 2;
   if (zero >= 1 && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
   // Its bf16 optimizer adds them up in f32 and keeps both.
   if (deepspeed && says(run, "notes", "fp32 grad")) stack.grad_bytes = 6;
-  // DeepSpeed's optimizer also holds its shard's gradients in f32, and sums all gradients on every rank.
+  // DeepSpeed's optimizer also holds its shard's gradients in f32, and sums all gradients on every
+  // rank.
   if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = 16;
   stack.whole_reduce = deepspeed && zero == 1;
   // Two buckets for reductions and one for gathers, of 5e8 elements each by default.
   if (stack.whole_reduce) stack.bucket_bytes = 3 * 5e8 * 2;
   stack.reduce_bytes = std::min(4.0, stack.grad_bytes);
-  // Aleph Alpha's trainer does too, and casts to f32 for it (its public sources, optimizer/allreduce.py).
+  // Aleph Alpha's trainer does too, and casts to f32 for it (its public sources,
+  // optimizer/allreduce.py).
   if (is_aleph(run)) {
     stack.whole_reduce = true;
     stack.reduce_bytes = 4;

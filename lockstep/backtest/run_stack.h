@@ -1,5 +1,6 @@
-// What a published run says of its software, and what is known of that software: which kernels it fuses, what it
-// overlaps, what it keeps. Rules look at the row's description alone, never at what was measured.
+// What a published run says of its software, and what is known of that software: which kernels it
+// fuses, what it overlaps, what it keeps. Rules look at the row's description alone, never at what
+// was measured.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ enum class StackClass : std::uint8_t {
 };
 StackClass stack_class_of(const PublishedRun& run, int zero);
 
-// Stack::gaps, Stack::jitter and Stack::network_share of the classes. Fitted on calibration rows together with the
-// rates of devices: the tuned stack's gaps and network are the reference, and ranks of sharded data meet in collectives
-// that are priced apart.
+// Stack::gaps, Stack::jitter and Stack::network_share of the classes. Fitted on calibration rows
+// together with the rates of devices: the tuned stack's gaps and network are the reference, and
+// ranks of sharded data meet in collectives that are priced apart.
 struct StackHabits {
   double gaps_sharded, gaps_other;
   double jitter_tuned, jitter_other;

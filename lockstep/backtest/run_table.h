@@ -1,6 +1,6 @@
-// Published training runs as rows of a CSV file: one column per setting or figure, as docs/accuracy.md lists
-// them. Columns are strict, values are not: a missing or unknown column is refused, a value that cannot be read
-// makes that one row unpriced, with the reason.
+// Published training runs as rows of a CSV file: one column per setting or figure, as
+// docs/accuracy.md lists them. Columns are strict, values are not: a missing or unknown column is
+// refused, a value that cannot be read makes that one row unpriced, with the reason.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,8 @@ class PublishedRun {
   // Nothing where the cell is empty or no finite number.
   std::optional<double> number(std::string_view column) const;
   bool is_heldout() const { return text("split") == "heldout"; }
-  // Seconds of a step: printed, else derived, else from tokens per second; nothing when there is none.
+  // Seconds of a step: printed, else derived, else from tokens per second; nothing when there is
+  // none.
   std::optional<double> measured_seconds() const;
   // Bytes, and what was read ("device_gb", ...).
   std::optional<double> measured_bytes() const;
@@ -45,8 +46,8 @@ struct RunTable {
 
 const std::vector<std::string>& required_columns();
 
-// RFC 4180: quotes protect commas, line ends and doubled quotes. kBadRunTable names the line, and every column
-// that is missing or unknown at once.
+// RFC 4180: quotes protect commas, line ends and doubled quotes. kBadRunTable names the line, and
+// every column that is missing or unknown at once.
 Result<void> read_runs(std::string_view text, RunTable& table);
 
 }  // namespace lockstep::backtest

@@ -22,9 +22,9 @@ double ideal_seconds(const cost::PriceRequest& r) {
          (r.devices() * peak_of(r, cost::Precision::kBf16));
 }
 
-// The baseline a planner has to beat: one constant utilisation per family of devices, width of products and
-// whether blocks are made again, the median over calibration rows. FLOPs count full attention, against the
-// 16-bit peak.
+// The baseline a planner has to beat: one constant utilisation per family of devices, width of
+// products and whether blocks are made again, the median over calibration rows. FLOPs count full
+// attention, against the 16-bit peak.
 class Baseline {
  public:
   // A calibration row.

@@ -1,8 +1,9 @@
-// How far prices are from what was published: every row priced, and summaries per source, per split, per kind
-// of memory reading, of out-of-memory verdicts and of rankings within sweeps.
+// How far prices are from what was published: every row priced, and summaries per source, per
+// split, per kind of memory reading, of out-of-memory verdicts and of rankings within sweeps.
 //
-// Errors of time are e = ln(predicted / measured), so that twice and half are equally wrong; summaries are of
-// |e| and print as fractions. Headlines count rows of grade A and B that ran and are not excluded.
+// Errors of time are e = ln(predicted / measured), so that twice and half are equally wrong;
+// summaries are of |e| and print as fractions. Headlines count rows of grade A and B that ran and
+// are not excluded.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,8 @@
 
 namespace lockstep::backtest {
 
-// Rows that lie outside the cost model, by rules on what a row says of its run (bench/backtest/excluded.toml).
+// Rows that lie outside the cost model, by rules on what a row says of its run
+// (bench/backtest/excluded.toml).
 struct Exclusion {
   std::string column;
   std::vector<std::string> is, begins, contains;  // a row matches when any of them does
@@ -25,8 +27,8 @@ struct Exclusion {
   bool matches(const PublishedRun& run) const;
 };
 
-// The [[exclude]] tables of a file. A table without a known column, without values or without a reason is
-// kBadRunTable.
+// The [[exclude]] tables of a file. A table without a known column, without values or without a
+// reason is kBadRunTable.
 Result<std::vector<Exclusion>> read_exclusions(const config::Document& document);
 
 struct ScoredRun {
@@ -55,7 +57,8 @@ struct SourceScore {
   Summary time, baseline, memory;  // headline rows; the baseline of those it can price
 };
 
-// Layouts of one model on one machine with one batch: what the planner would have chosen among those listed.
+// Layouts of one model on one machine with one batch: what the planner would have chosen among
+// those listed.
 struct Sweep {
   std::string name;
   bool heldout = false;

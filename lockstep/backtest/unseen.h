@@ -1,6 +1,6 @@
-// How far prices were off on published runs that nobody had looked at while the model was made: what a new source
-// should expect. Others keep the rows, so that they stay unseen, and priced them once, at 4b81d16; these figures stand
-// here alone. Errors are ln(predicted / measured) in percent.
+// How far prices were off on published runs that nobody had looked at while the model was made:
+// what a new source should expect. Others keep the rows, so that they stay unseen, and priced them
+// once, at 4b81d16; these figures stand here alone. Errors are ln(predicted / measured) in percent.
 #pragma once
 
 #include <array>

@@ -19,8 +19,8 @@ std::size_t size_of(DType dtype);       // bytes per element
 std::string_view to_text(DType dtype);  // "bf16"
 std::optional<DType> parse_dtype(std::string_view text);
 
-// What a job that computes in `compute` adds up in: gradients, master weights, moments, statistics of
-// norms and softmax, losses. f32 for narrower types, else the type itself.
+// What a job that computes in `compute` adds up in: gradients, master weights, moments, statistics
+// of norms and softmax, losses. f32 for narrower types, else the type itself.
 DType wide_type(DType compute);
 
 }  // namespace lockstep

@@ -2,8 +2,8 @@
 
 #include <xxhash.h>
 #if LOCKSTEP_XXHASH_DISPATCH
-// Takes the place of XXH3's functions: those of the widest vectors that this processor has. The plain ones
-// are compiled for every x86-64.
+// Takes the place of XXH3's functions: those of the widest vectors that this processor has. The
+// plain ones are compiled for every x86-64.
 #include <xxh_x86dispatch.h>
 #endif
 

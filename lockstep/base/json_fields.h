@@ -1,5 +1,6 @@
-// Strict reading of JSON objects, member by member: the first thing that is wrong is remembered with its
-// place, and what could not be read is 0 or empty, so that a reader needs no branch of its own for it.
+// Strict reading of JSON objects, member by member: the first thing that is wrong is remembered
+// with its place, and what could not be read is 0 or empty, so that a reader needs no branch of its
+// own for it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A file's bytes, mapped and read-only: pages come from disk when they are first touched, so opening
-// a file of any size is quick and costs no memory of its own.
+// A file's bytes, mapped and read-only: pages come from disk when they are first touched, so
+// opening a file of any size is quick and costs no memory of its own.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ class MappedFile {
   }
   const std::string& path() const { return path_; }
 
-  // These bytes will be read soon: starts to bring them from the disk. What lies beyond the file is passed
-  // over.
+  // These bytes will be read soon: starts to bring them from the disk. What lies beyond the file is
+  // passed over.
   void expect(std::size_t first, std::size_t count) const;
 
  private:
@@ -44,7 +44,8 @@ class MappedFile {
 };
 
 // Gives back the memory of the pages that lie wholly inside `part` of a MappedFile's bytes; whoever
-// touches them later reads them from the file again. So a file larger than memory can be walked through.
+// touches them later reads them from the file again. So a file larger than memory can be walked
+// through.
 void forget_pages(std::span<const std::byte> part);
 
 }  // namespace lockstep

@@ -1,15 +1,17 @@
 // Where checkpoints are: a folder with one folder per checkpoint, and how one comes to be there. A
 // checkpoint is written under a temporary name and renamed when all of it is durable:
 //
-//   step-00000010.tmp-<nonce>/     files, each synced; the folder synced; MANIFEST.json written, synced;
-//                                  the folder synced again
+//   step-00000010.tmp-<nonce>/     files, each synced; the folder synced; MANIFEST.json written,
+//                                  synced; the folder synced again
 //   step-00000010/                 renamed; the parent synced. Only now may older ones be removed.
-//   latest                         names the newest, for people; nobody reads it to find a checkpoint
+//   latest                         names the newest, for people; nobody reads it to find a
+//                                  checkpoint
 //
-// A name is a checkpoint when it is step-N with a manifest that parses and files that have the sizes
-// in it. What is removed, is removed only where its name and the names of all files in it are ones that
-// this program gives; a link to a checkpoint, or one with a person's notes in it, stays. Whoever removes
-// or renames holds the folder's lock (files::FolderLock). All functions throw IoError.
+// A name is a checkpoint when it is step-N with a manifest that parses and files that have the
+// sizes in it. What is removed, is removed only where its name and the names of all files in it are
+// ones that this program gives; a link to a checkpoint, or one with a person's notes in it, stays.
+// Whoever removes or renames holds the folder's lock (files::FolderLock). All functions throw
+// IoError.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +38,14 @@ void make_folders(files::Disk& disk, const std::string& folder);
 std::string begin_save(files::Disk& disk, const std::string& folder, std::int64_t step,
                        std::string_view nonce);
 
-// Publishes what was written to `temporary`, a path of begin_save; returns the checkpoint's path. An
-// earlier checkpoint of the same step is replaced, and removed only when the new one is durable.
+// Publishes what was written to `temporary`, a path of begin_save; returns the checkpoint's path.
+// An earlier checkpoint of the same step is replaced, and removed only when the new one is durable.
 // REQUIRES: all files of the manifest are there and synced.
 std::string publish(files::Disk& disk, const std::string& folder, const std::string& temporary,
                     const Manifest& manifest);
 
-// Removes all but the newest `keep` of the folder's checkpoints, whether they are whole or not; 0: none.
+// Removes all but the newest `keep` of the folder's checkpoints, whether they are whole or not; 0:
+// none.
 void retain(files::Disk& disk, const std::string& folder, std::int64_t keep);
 
 // Removes what interrupted saves and removals have left.
@@ -52,8 +55,8 @@ void clean(files::Disk& disk, const std::string& folder);
 void abandon(files::Disk& disk, const std::string& temporary);
 
 // Renames a checkpoint that cannot be loaded to step-N.damaged, or where that exists to
-// step-N.damaged-2 and so on; nobody takes it for a checkpoint any more, and nobody removes it. Returns
-// the new path.
+// step-N.damaged-2 and so on; nobody takes it for a checkpoint any more, and nobody removes it.
+// Returns the new path.
 std::string set_aside(files::Disk& disk, const std::string& path);
 
 // Paths of folders that are called like checkpoints, newest first.

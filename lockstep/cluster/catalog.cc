@@ -14,8 +14,9 @@
 namespace lockstep::cluster {
 namespace {
 
-// A row in the units of a data sheet, whose GB of memory are GiB. Peaks are dense TFLOP/s; scale-up and link speeds are GB/s in
-// one direction (vendors print the sum of both); the network is Gbit/s per device.
+// A row in the units of a data sheet, whose GB of memory are GiB. Peaks are dense TFLOP/s; scale-up
+// and link speeds are GB/s in one direction (vendors print the sum of both); the network is Gbit/s
+// per device.
 struct Sheet {
   const char* name;
   const char* title;

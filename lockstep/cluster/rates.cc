@@ -54,8 +54,8 @@ DeviceRates borrowed(const DeviceRates& from, std::string_view family) {
   return made;
 }
 
-// The same chip at another power. Large products run at the limit of power, and dynamic power grows with the cube of
-// the clock (its voltage rises with it), so their rates follow the cube root.
+// The same chip at another power. Large products run at the limit of power, and dynamic power grows
+// with the cube of the clock (its voltage rises with it), so their rates follow the cube root.
 DeviceRates at_power(const DeviceRates& from, double watts_over_watts) {
   DeviceRates made = from;
   for (const Term term : {Term::kGemm, Term::kGemm8, Term::kAttention}) {

@@ -1,7 +1,8 @@
-// What share of its data sheet a device reaches, term by term: the numbers that turn FLOPs and bytes into
-// seconds. Each was fitted on published runs of the calibration split (bench/fit_rates.cc, docs/accuracy.md)
-// or taken from a source, and carries the band within which it is known. There is no factor over a whole
-// step. A `calibrate` file of one's own machine replaces them (cost/measured/calibrated_prices.h).
+// What share of its data sheet a device reaches, term by term: the numbers that turn FLOPs and
+// bytes into seconds. Each was fitted on published runs of the calibration split
+// (bench/fit_rates.cc, docs/accuracy.md) or taken from a source, and carries the band within which
+// it is known. There is no factor over a whole step. A `calibrate` file of one's own machine
+// replaces them (cost/measured/calibrated_prices.h).
 #pragma once
 
 #include <array>
@@ -11,7 +12,8 @@
 
 namespace lockstep::cluster {
 
-// One fitted number. `band` is relative: the true value is believed to lie within value (1 +- band).
+// One fitted number. `band` is relative: the true value is believed to lie within value (1 +-
+// band).
 struct Rate {
   double value = 0;
   double band = 0;
@@ -47,8 +49,8 @@ struct DeviceRates {
   Rate& at(Term term) { return terms[static_cast<std::size_t>(term)]; }
 };
 
-// The table of a device by its catalogue name. Devices of a family share one; a device of no known family
-// borrows the nearest and is marked as not calibrated.
+// The table of a device by its catalogue name. Devices of a family share one; a device of no known
+// family borrows the nearest and is marked as not calibrated.
 const DeviceRates& rates_of(const DeviceType& device);
 
 }  // namespace lockstep::cluster

@@ -1,5 +1,5 @@
-// Backends: how ranks that are processes are joined to a world. A backend is one row; all rows are in
-// comm/backends/backends.cc, and every program that joins a job takes one of them.
+// Backends: how ranks that are processes are joined to a world. A backend is one row; all rows are
+// in comm/backends/backends.cc, and every program that joins a job takes one of them.
 #pragma once
 
 #include <atomic>
@@ -33,9 +33,9 @@ struct Backend {
   DeviceKind device;  // where its buffers are
   // Why it cannot be used on this machine; success when it can.
   Result<void> (*check)();
-  // Joins the world: all ranks meet, and a rank that is missing, comes twice or differs in a fact is
-  // refused on every one of them. Throws WorldError. The death of a rank, and what another rank has
-  // found to be a failure, ends all communicators of the world within moments.
+  // Joins the world: all ranks meet, and a rank that is missing, comes twice or differs in a fact
+  // is refused on every one of them. Throws WorldError. The death of a rank, and what another rank
+  // has found to be a failure, ends all communicators of the world within moments.
   std::unique_ptr<World> (*join)(const Rendezvous& rendezvous, Deadline deadline,
                                  const JoinOptions& options);
 };

@@ -1,5 +1,5 @@
-// Calls into other libraries that nothing ends: a store whose host is stopped never answers, and Gloo waits
-// for absent members five times its deadline.
+// Calls into other libraries that nothing ends: a store whose host is stopped never answers, and
+// Gloo waits for absent members five times its deadline.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,9 @@
 
 namespace lockstep::comm {
 
-// What `call` returns, or throws. It runs on a thread of its own, and `waiting` is called here every
-// 20 ms meanwhile. When that throws, the thread is left behind: `call` must own all that it uses.
+// What `call` returns, or throws. It runs on a thread of its own, and `waiting` is called here
+// every 20 ms meanwhile. When that throws, the thread is left behind: `call` must own all that it
+// uses.
 template <class Call, class Waiting>
 auto call_beside(Call call, const Waiting& waiting) {
   using Answer = decltype(call());

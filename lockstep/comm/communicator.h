@@ -1,6 +1,6 @@
 // Collective operations of one group of ranks on plain buffers. Backends are rows of a catalogue
-// (backend.h, backends/backends.h): `local` (threads), `gloo` (processes), `nccl`; one contract test
-// runs over every CPU row.
+// (backend.h, backends/backends.h): `local` (threads), `gloo` (processes), `nccl`; one contract
+// test runs over every CPU row.
 //
 // What every backend promises:
 //
@@ -62,8 +62,8 @@ struct Ran {
 class Communicator;
 
 // One started operation. Must be waited for before its buffers are touched. Destruction before that
-// aborts the communicator: it never waits for a peer, and leaves no transfer behind that could still
-// touch the buffers.
+// aborts the communicator: it never waits for a peer, and leaves no transfer behind that could
+// still touch the buffers.
 class Work {
  public:
   // What a backend has left to do: waits for the end, and tells when it ran where it learns of that
@@ -85,15 +85,16 @@ class Work {
   Finish finish_;
 };
 
-// The communicators of one rank. The first failure of any ends all of them, because a peer that waits
-// for this rank in another group would wait in vain. Any thread.
+// The communicators of one rank. The first failure of any ends all of them, because a peer that
+// waits for this rank in another group would wait in vain. Any thread.
 class Siblings {
  public:
   // Idempotent; the first failure counts, for later members too.
   void fail(const CommError& first);
   void check() const;  // throws the first failure
 
-  // A member for as long as it lives. Belongs last into a backend's communicator, so that it goes first.
+  // A member for as long as it lives. Belongs last into a backend's communicator, so that it goes
+  // first.
   class Place {
    public:
     Place(Siblings& siblings, Communicator& communicator);
@@ -170,7 +171,8 @@ class Communicator {
   Work broadcast(Buffer data, int root, Deadline deadline);
   Work barrier(Deadline deadline);
 
-  // Gives up this one: waits in progress and all later calls fail at once with `reason`. Idempotent.
+  // Gives up this one: waits in progress and all later calls fail at once with `reason`.
+  // Idempotent.
   void abort(const std::string& reason);
   // The same, with the failure of a sibling as the reason.
   void abort(const CommError& reason);

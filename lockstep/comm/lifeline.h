@@ -1,8 +1,8 @@
-// A connection of every rank to rank 0 on which nothing travels. The kernel closes it when a process
-// ends, however it ends and on whatever host, so a death is known within milliseconds even where a
-// backend would not notice: Gloo never fails a message that is half way.
-// A process that is only stopped, or a host that is gone without a word, keeps its connection: for those
-// there are heartbeats.
+// A connection of every rank to rank 0 on which nothing travels. The kernel closes it when a
+// process ends, however it ends and on whatever host, so a death is known within milliseconds even
+// where a backend would not notice: Gloo never fails a message that is half way. A process that is
+// only stopped, or a host that is gone without a word, keeps its connection: for those there are
+// heartbeats.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,11 @@ class Lifeline {
   // Called at most once for a rank, on a thread of the lifeline: it must not wait for that thread.
   using Lost = std::function<void(Rank)>;
 
-  // Rank 0: listens on the numeric address of its own host. Connections that do not present the secret
-  // are ignored. Throws WorldError (LS0505) when it cannot.
+  // Rank 0: listens on the numeric address of its own host. Connections that do not present the
+  // secret are ignored. Throws WorldError (LS0505) when it cannot.
   Lifeline(const std::string& address, std::uint64_t secret, int world, Lost lost);
-  // The others: `port` is that of rank 0. Throws WorldError (LS0505) when it is not reached in time.
+  // The others: `port` is that of rank 0. Throws WorldError (LS0505) when it is not reached in
+  // time.
   Lifeline(const std::string& host, std::uint16_t port, std::uint64_t secret, Rank own,
            Deadline deadline, Lost lost);
   ~Lifeline();

@@ -37,12 +37,12 @@ struct PhaseTimes {
   Seconds issue, lane, finish;
 };
 
-// Medians over about `budget` for each size, of all members: the mean of what is theirs, and the lane
-// from when the last of them had called. An `op` of send gives an element of send and one of recv for
-// each size, in pairs of members whose receiver calls first; their lane is the sender's. Where a
-// backend cannot tell when an operation was complete, `finish` is in `lane`. All members call it with
-// the same arguments and get the same answer. REQUIRES: at least two members; all_gather,
-// reduce_scatter, all_reduce or send.
+// Medians over about `budget` for each size, of all members: the mean of what is theirs, and the
+// lane from when the last of them had called. An `op` of send gives an element of send and one of
+// recv for each size, in pairs of members whose receiver calls first; their lane is the sender's.
+// Where a backend cannot tell when an operation was complete, `finish` is in `lane`. All members
+// call it with the same arguments and get the same answer. REQUIRES: at least two members;
+// all_gather, reduce_scatter, all_reduce or send.
 std::vector<PhaseTimes> measure_phases(Communicator& comm, OpKind op,
                                        const std::vector<Bytes>& sizes, Seconds budget,
                                        Deadline deadline);

@@ -34,8 +34,8 @@ bool Blame::is_silent() const { return verdict.ends_with(kSilent); }
 
 Blame silent(Rank rank) { return {rank, name_of(rank) + std::string(kSilent)}; }
 
-// "<beat> <rank waited for, or -1> <1 when the verdict is known> <step> <op> <1 when it waits there,
-// 2 more in an evaluation> <operation>", step and op -1 where there is no position.
+// "<beat> <rank waited for, or -1> <1 when the verdict is known> <step> <op> <1 when it waits
+// there, 2 more in an evaluation> <operation>", step and op -1 where there is no position.
 std::string to_text(const ProgressWord& word) {
   const Position at = word.position.value_or(Position{-1, -1});
   return join_parts(word.beat, ' ', word.waits_for.value_or(Rank{-1}).value, ' ',

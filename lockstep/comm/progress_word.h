@@ -1,6 +1,7 @@
-// What ranks leave about themselves in the store, and what it says about who is to blame. Anybody who
-// reaches the store can write there, so text is read strictly: it is what to_text makes for a rank of
-// this world, or it counts as never written. Nothing here knows the store; any thread may call it.
+// What ranks leave about themselves in the store, and what it says about who is to blame. Anybody
+// who reaches the store can write there, so text is read strictly: it is what to_text makes for a
+// rank of this world, or it counts as never written. Nothing here knows the store; any thread may
+// call it.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +41,17 @@ constexpr std::size_t kMaxVerdict = 2 * kMaxWord;
 
 std::string to_text(const ProgressWord& word);
 std::string to_text(const Blame& blame);
-// Nothing for what to_text does not make of printable ASCII and ranks in [0, world), and for more than
-// the above.
+// Nothing for what to_text does not make of printable ASCII and ranks in [0, world), and for more
+// than the above.
 std::optional<ProgressWord> parse_word(std::string_view text, int world);
 std::optional<Blame> parse_blame(std::string_view text, int world);
 
 // By rank, of those that were looked at; nothing where none was written.
 using ProgressWords = std::map<Rank, std::optional<ProgressWord>>;
 
-// Who holds up `suspect`, by words read twice, longer than a few beats apart. Along the waits to a rank
-// that is silent; members of one collective wait for several ranks at once and name only one, so where
-// the chain ends among the living, any silent rank but `asker` is the better answer.
+// Who holds up `suspect`, by words read twice, longer than a few beats apart. Along the waits to a
+// rank that is silent; members of one collective wait for several ranks at once and name only one,
+// so where the chain ends among the living, any silent rank but `asker` is the better answer.
 // REQUIRES: both are of the same ranks, `suspect` among them.
 Blame follow_waits(Rank asker, Rank suspect, const ProgressWords& before,
                    const ProgressWords& after);

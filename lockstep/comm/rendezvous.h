@@ -29,7 +29,8 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // be there and make sense together: a job that quietly became one rank would train something else.
 Result<Rendezvous> rendezvous_from(const Environment& environment);
 
-// Refuses a process without RANK that a Slurm step has started several times: each would train alone.
+// Refuses a process without RANK that a Slurm step has started several times: each would train
+// alone.
 Result<void> check_alone(const Environment& environment);
 
 // The environment of this process.

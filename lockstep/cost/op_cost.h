@@ -1,6 +1,7 @@
-// Seconds of an op of a program, which is what the simulator asks for. Of three who answer two fill in this table:
-// the planner with closed forms (planner/lowered.cc), `lockstep simulate` with costs that it was given. Measured
-// times depend on messages and coordinates too (measured/calibrated_prices.h).
+// Seconds of an op of a program, which is what the simulator asks for. Of three who answer two fill
+// in this table: the planner with closed forms (planner/lowered.cc), `lockstep simulate` with costs
+// that it was given. Measured times depend on messages and coordinates too
+// (measured/calibrated_prices.h).
 #pragma once
 
 #include <vector>

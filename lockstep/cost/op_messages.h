@@ -1,5 +1,5 @@
-// What an op of a program sends on one rank, group by group in order: how many ranks take part, what
-// they do and how large it is. Traffic is counted and collectives are priced from these.
+// What an op of a program sends on one rank, group by group in order: how many ranks take part,
+// what they do and how large it is. Traffic is counted and collectives are priced from these.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ struct Message {
 // Belongs to one thread. All arguments must outlive it.
 class OpMessages {
  public:
-  // REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in a
-  // shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel says so.
+  // REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in
+  // a shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel
+  // says so.
   OpMessages(const program::Program& program, const model::Model& model, const StepSizes& sizes,
              const mesh::Mesh& mesh, Rank rank);
 

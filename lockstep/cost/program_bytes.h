@@ -1,5 +1,5 @@
-// Sizes of every value of a program for a model: what the memory walk adds up. Tensors of passes come
-// from model (unit_bytes.h, pass_bytes.h), states from the flat layout of each unit.
+// Sizes of every value of a program for a model: what the memory walk adds up. Tensors of passes
+// come from model (unit_bytes.h, pass_bytes.h), states from the flat layout of each unit.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct StateBytes {
   std::int64_t param_shard = 0, grad_shard = 0, optimizer = 0;  // of the piece
 };
 
-// Weights in the working type; gradients and moments in it too, or in f32 if it is narrower, and then
-// with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
+// Weights in the working type; gradients and moments in it too, or in f32 if it is narrower, and
+// then with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
 StateBytes state_bytes(const model::FlatLayout& flat, int zero, const StepSizes& sizes);
 
 // REQUIRES: check_unit_bytes(model.config, seq).ok(), a tp that divides it, a step of the model's

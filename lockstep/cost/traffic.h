@@ -1,6 +1,7 @@
-// What the ops of a program send in one step on one rank, predicted entry by entry as the ledger counts
-// it: logical bytes and calls by (axis, operation), groups of one member and padding included, and what
-// tensor ranks send inside a unit's passes (model/unit_traffic.h). A run's ledger must equal it exactly.
+// What the ops of a program send in one step on one rank, predicted entry by entry as the ledger
+// counts it: logical bytes and calls by (axis, operation), groups of one member and padding
+// included, and what tensor ranks send inside a unit's passes (model/unit_traffic.h). A run's
+// ledger must equal it exactly.
 #pragma once
 
 #include <map>
@@ -18,7 +19,8 @@ using Traffic = std::map<comm::Ledger::Key, comm::Ledger::Entry>;
 
 // Axes are named as mesh::to_text names them, "tied" for the two ranks that share a weight.
 // REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in a
-// shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel says so.
+// shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel says
+// so.
 Traffic step_traffic(const program::Program& program, const model::Model& model,
                      const StepSizes& sizes, const mesh::Mesh& mesh, Rank rank);
 

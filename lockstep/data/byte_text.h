@@ -1,4 +1,5 @@
-// Plain text as tokens, for trying things out: every byte is its own token, and one more ends a document.
+// Plain text as tokens, for trying things out: every byte is its own token, and one more ends a
+// document.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ enum class DocumentEnd : std::uint8_t { kBlankLine, kFile };
 class ByteDocuments {
  public:
   using Sink = std::function<Result<void>(std::span<const std::int64_t>)>;
-  // The sink gets each document that has any text, with kByteEnd after it. Blank lines that divide documents
-  // belong to none; lines keep their ends.
+  // The sink gets each document that has any text, with kByteEnd after it. Blank lines that divide
+  // documents belong to none; lines keep their ends.
   ByteDocuments(DocumentEnd end, Sink sink) : end_(end), sink_(std::move(sink)) {}
 
   // The next bytes; how they are cut makes no difference. What the sink refuses is handed on.

@@ -28,8 +28,8 @@
 
 namespace lockstep::data {
 
-// The text a run learns from: token files, how they are mixed, and which part of them is for validation.
-// Plain data; any thread may read it.
+// The text a run learns from: token files, how they are mixed, and which part of them is for
+// validation. Plain data; any thread may read it.
 
 // The parts a corpus is divided into, always in this order.
 enum class Split : std::uint8_t { kTrain, kValidation, kTest };

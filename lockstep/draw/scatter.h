@@ -1,5 +1,5 @@
-// Predicted against measured as a picture: one dot per pair, both axes logarithmic, a line where they are
-// equal and a band of a given width around it. It stands alone, like svg.h.
+// Predicted against measured as a picture: one dot per pair, both axes logarithmic, a line where
+// they are equal and a band of a given width around it. It stands alone, like svg.h.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
-// Quantities that are made of parts, a bar for each with its parts side by side, and a limit that all are held to:
-// what the ranks of a pipeline hold by class, on a device of so much memory.
+// Quantities that are made of parts, a bar for each with its parts side by side, and a limit that
+// all are held to: what the ranks of a pipeline hold by class, on a device of so much memory.
 //
-// Neighbours with the same parts share a bar. A terminal shows at most TerminalStyle::most_coords bars and a picture
-// 128: every second (third, ...), the last and the longest, and a line says so. A limit of more than twenty times the
-// longest bar is told and not drawn.
+// Neighbours with the same parts share a bar. A terminal shows at most TerminalStyle::most_coords
+// bars and a picture 128: every second (third, ...), the last and the longest, and a line says so.
+// A limit of more than twenty times the longest bar is told and not drawn.
 #pragma once
 
 #include <string>

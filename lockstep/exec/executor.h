@@ -1,6 +1,6 @@
 // Runs a program: one loop over a rank's list, one handler per kind of op. What an op may touch
-// comes from effects() alone, and is checked at every op: a value that is read before it is complete,
-// defined twice or left behind is a broken invariant, not a wrong number.
+// comes from effects() alone, and is checked at every op: a value that is read before it is
+// complete, defined twice or left behind is a broken invariant, not a wrong number.
 #pragma once
 
 #include <functional>

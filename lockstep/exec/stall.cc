@@ -232,8 +232,8 @@ class Inquiry {
   std::span<const comm::LastSeen> seen_;
 };
 
-// The way from `start` to a rank that waits for nobody, or until it comes back to itself. The nearest
-// such rank, so that a chain is short.
+// The way from `start` to a rank that waits for nobody, or until it comes back to itself. The
+// nearest such rank, so that a chain is short.
 std::vector<Rank> way_from(const std::vector<RankStatus>& ranks, Rank start) {
   const auto of = [&](Rank rank) -> const RankStatus& {
     return ranks[static_cast<std::size_t>(rank.value)];

@@ -1,5 +1,5 @@
-// Why a job stands still, told from its program: which rank waits for whom and what for, down to the
-// rank that waits for nobody. A pure function of where the ranks were last seen.
+// Why a job stands still, told from its program: which rank waits for whom and what for, down to
+// the rank that waits for nobody. A pure function of where the ranks were last seen.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct RankStatus {
   Rank rank = {};
   std::int32_t op = -1;  // of its list, where it stands; -1: before the first or between steps
   std::vector<Rank> waits_for = {};  // those that have not come to what it waits for
-  // "waits for the gradient of unit 7, microbatch 2, from rank 4, which has not started I of unit 8,
-  // microbatch 2", or, of one that waits for nobody, "is in F of unit 3, microbatch 0".
+  // "waits for the gradient of unit 7, microbatch 2, from rank 4, which has not started I of unit
+  // 8, microbatch 2", or, of one that waits for nobody, "is in F of unit 3, microbatch 0".
   std::string what = {};
 };
 
 struct StallReport {
   std::vector<RankStatus> ranks;  // by rank
-  // Ranks that wait for nobody and that others wait for, directly or not; the one that holds up most
-  // first. Several where an operation that all members take part in does not end.
+  // Ranks that wait for nobody and that others wait for, directly or not; the one that holds up
+  // most first. Several where an operation that all members take part in does not end.
   std::vector<Rank> culprits;
 
   // From `rank` to a culprit: "rank 2 waits for ...; rank 3 waits for ...; rank 4 is in ...".
@@ -38,10 +38,9 @@ struct StallReport {
   std::string describe_from(Rank rank) const;
 };
 
-// Positions are of the program's lists; a rank never seen has not begun, nor one at a position that its
-// list does not have. Time has passed since all
-// positions last changed, so that a rank which could go on has gone on. REQUIRES: one sighting per
-// rank of the mesh.
+// Positions are of the program's lists; a rank never seen has not begun, nor one at a position that
+// its list does not have. Time has passed since all positions last changed, so that a rank which
+// could go on has gone on. REQUIRES: one sighting per rank of the mesh.
 StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
                           std::span<const comm::LastSeen> seen);
 

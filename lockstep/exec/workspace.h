@@ -43,8 +43,8 @@ class Workspace {
 
   // The part of the shared weight in this rank's reduced gradient of `unit`; may be empty.
   virtual Buffer tied_part(int unit) = 0;
-  // The part of replicated parameters in this rank's reduced gradient of `unit`; may be empty, and is
-  // then so on all ranks of the tensor group.
+  // The part of replicated parameters in this rank's reduced gradient of `unit`; may be empty, and
+  // is then so on all ranks of the tensor group.
   virtual Buffer replicated_part(int unit) = 0;
   // The piece of `unit`'s parameters that this rank updates, inside the whole (ZeRO 1 and 2).
   virtual Buffer own_part(int unit) = 0;

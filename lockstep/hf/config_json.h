@@ -1,8 +1,10 @@
-// The config.json of a Hugging Face directory, both ways, for gpt2, llama, mistral, qwen2 and qwen3.
+// The config.json of a Hugging Face directory, both ways, for gpt2, llama, mistral, qwen2 and
+// qwen3.
 //
 // Read strictly: whatever would make transformers compute something else than Lockstep trains is
-// refused (LS0840), all of it at once. Both ways of writing rotary settings are read, `rope_theta` with
-// `rope_scaling` and the newer `rope_parameters`; the first is written, which every version reads.
+// refused (LS0840), all of it at once. Both ways of writing rotary settings are read, `rope_theta`
+// with `rope_scaling` and the newer `rope_parameters`; the first is written, which every version
+// reads.
 #pragma once
 
 #include <optional>
@@ -24,13 +26,13 @@ struct HfConfig {
 
 // `file` names the text in messages. Nothing when `report` got an error.
 //
-// A mistral without a window becomes a model whose window is as long as its longest sequence: the same
-// computation, and still a mistral when it is written.
+// A mistral without a window becomes a model whose window is as long as its longest sequence: the
+// same computation, and still a mistral when it is written.
 std::optional<HfConfig> read_config(const Json& json, const std::string& file,
                                     config::Report& report);
 
-// Of a model whose weights are stored in `stored`. Refuses (LS0842) a model that would not be read back
-// as it is, and names its traits that no class of transformers has.
+// Of a model whose weights are stored in `stored`. Refuses (LS0842) a model that would not be read
+// back as it is, and names its traits that no class of transformers has.
 Result<Json> config_json(const model::ModelConfig& model, DType stored);
 
 }  // namespace lockstep::hf

@@ -1,5 +1,5 @@
-// Writes a model as a Hugging Face directory: config.json and its weights in one safetensors file, or in
-// several and an index.
+// Writes a model as a Hugging Face directory: config.json and its weights in one safetensors file,
+// or in several and an index.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class ParamSource {
   virtual ~ParamSource() = default;
   // Of the elements that read() gives.
   virtual DType type() const = 0;
-  // Elements [first, ...) of the parameter `name` ("blocks.0.attn.q.weight"), as many as fit into `out`,
-  // in row-major order. May throw IoError.
+  // Elements [first, ...) of the parameter `name` ("blocks.0.attn.q.weight"), as many as fit into
+  // `out`, in row-major order. May throw IoError.
   virtual Result<void> read(const std::string& name, const std::vector<std::int64_t>& shape,
                             std::int64_t first, std::span<std::byte> out) = 0;
 };
@@ -80,9 +80,10 @@ struct Exported {
   int files = 0;
 };
 
-// Makes `folder`, which must not exist, and its parents, under another name first; nothing has its name before it is
-// whole. Holds at most one tensor in the source's type and a few megabytes. Leaves nothing when the
-// source refuses to be read, when a weight is not finite as it is stored (LS0841), or after an IoError.
+// Makes `folder`, which must not exist, and its parents, under another name first; nothing has its
+// name before it is whole. Holds at most one tensor in the source's type and a few megabytes.
+// Leaves nothing when the source refuses to be read, when a weight is not finite as it is stored
+// (LS0841), or after an IoError.
 Result<Exported> write_directory(const model::Model& model, const Json& config, ParamSource& params,
                                  files::Disk& disk, const std::string& folder,
                                  const ExportSettings& settings);

@@ -25,9 +25,9 @@ class Weights {
     std::string file;  // without the folder
   };
 
-  // Opens every file and checks its header, and that the index tells the truth. Every fault found goes
-  // to `report`: LS0004 for files that are not there, LS0821 for broken ones, LS0841 for an index that
-  // does not fit them.
+  // Opens every file and checks its header, and that the index tells the truth. Every fault found
+  // goes to `report`: LS0004 for files that are not there, LS0821 for broken ones, LS0841 for an
+  // index that does not fit them.
   static std::optional<Weights> open(const std::string& folder, config::Report& report);
 
   const Stored* find(std::string_view name) const;  // null pointer: there is none

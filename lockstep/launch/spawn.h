@@ -22,17 +22,18 @@ struct Job {
   std::string output_prefix;             // when set, what rank 3 prints goes to the file <prefix>3
 };
 
-// To be called first of all by a program that may be a rank of such a job: the kernel then kills it when
-// the thread that started it ends, in whatever way. Ends the process when that has happened already.
+// To be called first of all by a program that may be a rank of such a job: the kernel then kills it
+// when the thread that started it ends, in whatever way. Ends the process when that has happened
+// already.
 void end_with_parent();
 
 // The running ranks. Those still running when it is destroyed are killed, and those that called
 // end_with_parent() die with whoever started them: a job never outlives its launcher. One thread.
 class RankProcesses {
  public:
-  // Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and one
-  // thread per rank for OpenMP and MKL. Rank 0 inherits the socket that listens on that port
-  // (comm::Rendezvous::store_socket), so that nobody else can take it.
+  // Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
+  // and one thread per rank for OpenMP and MKL. Rank 0 inherits the socket that listens on that
+  // port (comm::Rendezvous::store_socket), so that nobody else can take it.
   static Result<RankProcesses> start(const Job& job);
   RankProcesses(RankProcesses&&) = default;
   RankProcesses& operator=(RankProcesses&&) = delete;

@@ -8,8 +8,8 @@
 
 namespace lockstep::metrics {
 
-// How long what is left will take, from how long steps took lately. It counts samples, because steps of
-// a batch that grows take ever longer. One thread at a time.
+// How long what is left will take, from how long steps took lately. It counts samples, because
+// steps of a batch that grows take ever longer. One thread at a time.
 class TimeLeft {
  public:
   void add(std::int64_t samples, Seconds time);

@@ -107,8 +107,8 @@ class BlockPasses {
     if (has) r_.take(d_bias, columns * d_.wide);
   }
 
-  // Narrow types have a second tile in their own type. From 64 tokens on the forward kernel also packs
-  // all keys and values, in pairs of rows, on a CPU whose units for bf16 want them so.
+  // Narrow types have a second tile in their own type. From 64 tokens on the forward kernel also
+  // packs all keys and values, in pairs of rows, on a CPU whose units for bf16 want them so.
   std::int64_t flash_forward() const {
     const std::int64_t wide = d_.wide * flash_.queries * (flash_.keys + 2 + d_.head_dim);
     if (!d_.is_narrow()) return sizes_.threads * wide;

@@ -13,8 +13,8 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// Whether one matrix product serves both, or one addition after it: query, key and value; gate and up.
-// They read the same input and tensor parallelism cuts their outputs.
+// Whether one matrix product serves both, or one addition after it: query, key and value; gate and
+// up. They read the same input and tensor parallelism cuts their outputs.
 bool continues(const Param& before, const Param& param) {
   const auto is_column = [](const Param& p) {
     return p.role != Role::kNorm && !p.sharded.empty() && p.sharded[0].dim == 0;

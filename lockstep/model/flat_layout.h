@@ -6,10 +6,10 @@
 //     summed over the tensor group where it is partial there. Gains that every head uses end that
 //     run. Else in the order of the unit.
 //   - Query, key and value are adjacent, and so are gate and up, so that one matrix product serves
-//     them; so are their biases. Every other parameter starts at a multiple of 32 elements: 64 bytes in bf16 and more in
-//     wider types.
-//   - A buffer shared by n ranks is padded to a multiple of 256 n elements, so that no shard boundary
-//     cuts a tile of 256 (the grain of exact sums) or leaves a ragged vector tail.
+//     them; so are their biases. Every other parameter starts at a multiple of 32 elements: 64
+//     bytes in bf16 and more in wider types.
+//   - A buffer shared by n ranks is padded to a multiple of 256 n elements, so that no shard
+//     boundary cuts a tile of 256 (the grain of exact sums) or leaves a ragged vector tail.
 //   - Where things lie does not depend on n. Gaps and padding hold zeros.
 #pragma once
 
@@ -52,7 +52,8 @@ struct FlatLayout {
   bool tied_copy = false;         // this unit holds the second copy (the head): not counted again
 
   // Of what tensor ranks hold alike, where each finds a summand of the gradient: all under sequence
-  // parallelism, because each sees its rows; else what every head uses, because each sees its heads.
+  // parallelism, because each sees its rows; else what every head uses, because each sees its
+  // heads.
   FlatRange partial(bool sequence_parallel) const {
     return sequence_parallel ? replicated : over_heads;
   }

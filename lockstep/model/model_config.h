@@ -79,8 +79,9 @@ struct Mla {
 };
 
 // Rotary frequencies stretched for longer sequences, Hugging Face's "llama3" rule (Llama 3 report,
-// arXiv 2407.21783, section 3.4.3): wavelengths above original_positions / low_freq grow by `factor`,
-// those below original_positions / high_freq stay, and between the two the change is gradual.
+// arXiv 2407.21783, section 3.4.3): wavelengths above original_positions / low_freq grow by
+// `factor`, those below original_positions / high_freq stay, and between the two the change is
+// gradual.
 struct RopeScaling {
   double factor = 1.0;  // 1: no scaling, and the other fields have no meaning
   double low_freq = 1.0;

@@ -2,10 +2,10 @@
 // order. A pass's worst moment is found by replaying its events, never guessed.
 //
 // A pass starts from what is live before it (input or stash, gradient of the output, weights), and
-// its events include the release of what it uses up. Gradient buffers of weights are not part of it:
-// who runs the pass owns them. Exact for f32 and f64 on a CPU; in bf16,
-// oneDNN's matrix products, also those inside attention's backward pass, take scratch of their own that
-// has no closed form.
+// its events include the release of what it uses up. Gradient buffers of weights are not part of
+// it: who runs the pass owns them. Exact for f32 and f64 on a CPU; in bf16, oneDNN's matrix
+// products, also those inside attention's backward pass, take scratch of their own that has no
+// closed form.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ using MemoryEvents = std::vector<MemoryEvent>;
 // Most bytes live during the events, above what was live before them; at least 0.
 std::int64_t extra(const MemoryEvents& events);
 
-// Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config, sizes.seq).ok(), a tp
-// that divides the unit, a pass that the unit has.
+// Empty for a pass that takes and gives back nothing. REQUIRES: check_unit_bytes(config,
+// sizes.seq).ok(), a tp that divides the unit, a pass that the unit has.
 MemoryEvents pass_events(const ModelConfig& config, const Unit& unit, const UnitSizes& sizes,
                          UnitPass pass);
 

@@ -1,5 +1,6 @@
 // Writes down what a pass of a unit does: memory taken and given back, collectives of the tensor
-// ranks. Internal to model: block_passes.cc and end_passes.cc walk through the passes of nn with it.
+// ranks. Internal to model: block_passes.cc and end_passes.cc walk through the passes of nn with
+// it.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +43,9 @@ class PassRecorder {
   std::int64_t path() const { return d_.path * d_.h * d_.s; }
   bool gathers() const { return gathers_; }  // whether the path's rows are fewer
 
-  // nn's TensorGroup. gather_rows(x): all rows of `x`, under the name gathered(x), beside it where it
-  // has not all. reduce_rows(x): the product that ends a cut part, live under the name summand(x),
-  // becomes `x`.
+  // nn's TensorGroup. gather_rows(x): all rows of `x`, under the name gathered(x), beside it where
+  // it has not all. reduce_rows(x): the product that ends a cut part, live under the name
+  // summand(x), becomes `x`.
   std::string gathered(const std::string& x) const { return gathers_ ? x + "_gathered" : x; }
   std::string summand(const std::string& x) const { return gathers_ ? x + "_summand" : x; }
   void gather_rows(const std::string& x);
@@ -52,9 +53,9 @@ class PassRecorder {
   // `elements` of every rank in the wide type, beside this rank's.
   void gather(const std::string& x, std::int64_t elements);
 
-  // nn's norms (norm.h): `normed` with what is known of each row, under the name `of`; the same again;
-  // and the gradients of its parameters under `d_norm`, while that of its output turns into that of its
-  // input.
+  // nn's norms (norm.h): `normed` with what is known of each row, under the name `of`; the same
+  // again; and the gradients of its parameters under `d_norm`, while that of its output turns into
+  // that of its input.
   void norm(const std::string& of, const std::string& normed, const NormRows& over);
   void norm_again(const std::string& normed, const NormRows& over);
   void norm_grad(const std::string& d_norm, const NormRows& over);

@@ -1,11 +1,11 @@
 // Every family with rotary positions:
 //   llama     arXiv 2302.13971, 2307.09288, 2407.21783, and its kin mistral, qwen2, qwen3, yi, olmo
-//   gemma2    arXiv 2408.00118: norms before and after attention and MLP, GeGLU (the same three matrices
-//             as SwiGLU), every second layer local
-//   moe       Mixtral (arXiv 2401.04088), Qwen mixtures (arXiv 2407.10671, 2505.09388): experts in place
-//             of the MLP
-//   deepseek  V2 (arXiv 2405.04434), V3 (arXiv 2412.19437): latent attention, shared and routed experts, a
-//             few dense layers first, multi-token prediction last
+//   gemma2    arXiv 2408.00118: norms before and after attention and MLP, GeGLU (the same three
+//             matrices as SwiGLU), every second layer local
+//   moe       Mixtral (arXiv 2401.04088), Qwen mixtures (arXiv 2407.10671, 2505.09388): experts in
+//             place of the MLP
+//   deepseek  V2 (arXiv 2405.04434), V3 (arXiv 2412.19437): latent attention, shared and routed
+//             experts, a few dense layers first, multi-token prediction last
 // They differ only in fields of ModelConfig.
 #include "lockstep/model/unit_builder.h"
 

@@ -1,10 +1,10 @@
-// Bytes of everything a unit keeps or hands on, tensor by tensor: the tables behind every prediction
-// of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly these tensors; tests
-// compare the two to the byte.
+// Bytes of everything a unit keeps or hands on, tensor by tensor: the tables behind every
+// prediction of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly these
+// tensors; tests compare the two to the byte.
 //
 // Storages are counted, not views: a slice of a fused product keeps all of it. Symbols: T tokens of
-// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP and g of its
-// first product (2f with a gate, else f), a heads.
+// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP and g of
+// its first product (2f with a gate, else f), a heads.
 #pragma once
 
 #include <cstdint>
@@ -45,16 +45,16 @@ struct UnitSizes {
 };
 
 // Where elements are narrower than f32, norms, rotations and the embedding's gradient work on f32
-// copies of a few rows at a time: about this many elements, so that they stay in a core's cache and are
-// enough to be dealt among threads, for which LibTorch wants 32768 each.
+// copies of a few rows at a time: about this many elements, so that they stay in a core's cache and
+// are enough to be dealt among threads, for which LibTorch wants 32768 each.
 inline constexpr std::int64_t kWideElements = 262144;
 constexpr std::int64_t wide_rows(std::int64_t columns) {
   return columns < kWideElements ? kWideElements / columns : 1;
 }
 
-// What the gradient of attention over elements narrower than f32 works on (nn/attention_grad.h), of one
-// thread: tiles of queries by keys twice in f32 and twice narrow, gradients of a head's keys and values
-// and of a tile's queries, and a number for each of these.
+// What the gradient of attention over elements narrower than f32 works on (nn/attention_grad.h), of
+// one thread: tiles of queries by keys twice in f32 and twice narrow, gradients of a head's keys
+// and values and of a tile's queries, and a number for each of these.
 struct AttentionTiles {
   std::int64_t seq, head_dim, queries, keys;
   constexpr AttentionTiles(std::int64_t tokens, std::int64_t dim)

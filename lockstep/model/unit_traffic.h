@@ -6,9 +6,10 @@
 //   and sequence parallelism, backward pass whole         10
 //   and sequence parallelism, W put off                   12
 //
-// Korthikanti et al. (arXiv 2205.05198, section 4.2.2) count 8 for the second too, and apart from them
-// the rows that the weights' gradients gather again: those of both norms in 10, those of both output
-// gradients as well in 12. A recomputed block adds what its forward pass has before its last sum.
+// Korthikanti et al. (arXiv 2205.05198, section 4.2.2) count 8 for the second too, and apart from
+// them the rows that the weights' gradients gather again: those of both norms in 10, those of both
+// output gradients as well in 12. A recomputed block adds what its forward pass has before its last
+// sum.
 #pragma once
 
 #include <cstdint>

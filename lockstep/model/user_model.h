@@ -33,8 +33,8 @@ std::optional<ModelConfig> find_model(std::string_view name, config::Report& rep
 // Keys of a model file and their values as texts, in the order of the fields.
 using ModelFacts = std::vector<std::pair<std::string, std::string>>;
 
-// Everything that decides shapes or what a forward pass computes, defaults included, so that it can be
-// read in years: not the name, nor how weights begin. Equal for models that compute the same.
+// Everything that decides shapes or what a forward pass computes, defaults included, so that it can
+// be read in years: not the name, nor how weights begin. Equal for models that compute the same.
 ModelFacts model_facts(const ModelConfig& model);
 // A model of which these are the facts. Refuses what model_from() refuses.
 Result<ModelConfig> model_of(const ModelFacts& facts);

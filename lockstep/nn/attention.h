@@ -19,8 +19,8 @@ namespace lockstep::nn {
 // Immutable; any thread.
 class Attention {
  public:
-  // `tp` ranks share the heads. `rope` must outlive this. REQUIRES: `unit` is a block whose attention
-  // looks back to all of seq tokens, without a cap; tp divides heads and kv_heads.
+  // `tp` ranks share the heads. `rope` must outlive this. REQUIRES: `unit` is a block whose
+  // attention looks back to all of seq tokens, without a cap; tp divides heads and kv_heads.
   Attention(const model::ModelConfig& config, const model::Unit& unit,
             const model::FlatLayout& flat, std::int64_t batch, std::int64_t seq, std::int64_t tp,
             const Rope& rope);
@@ -32,16 +32,16 @@ class Attention {
     at::Tensor out;  // [T, q]
     at::Tensor lse;  // [batch, a, seq], f32 or the compute type if that is wider
   };
-  // Without norms queries and keys are turned in place; with them `qkv` stays as it is, and copies of
-  // queries and keys live for a moment here and again in grad().
+  // Without norms queries and keys are turned in place; with them `qkv` stays as it is, and copies
+  // of queries and keys live for a moment here and again in grad().
   Result forward(const at::Tensor& params, const at::Tensor& qkv) const;
 
   // Finished gradients of the norms over heads, summands over the tensor ranks; undefined without.
   struct Grads {
     NormGrads q, k;
   };
-  // [T, q + 2k] from what forward() left in `qkv`, what it returned and the gradient of `out`. Takes
-  // all but `out` over and releases each as soon as it is used.
+  // [T, q + 2k] from what forward() left in `qkv`, what it returned and the gradient of `out`.
+  // Takes all but `out` over and releases each as soon as it is used.
   at::Tensor grad(const at::Tensor& params, at::Tensor qkv, const at::Tensor& out, at::Tensor lse,
                   at::Tensor d_out, Grads& made) const;
 
@@ -61,7 +61,8 @@ class Attention {
   Heads split(const at::Tensor& qkv) const;  // views
   Heads read(const at::Tensor& params, const at::Tensor& qkv) const;
   at::Tensor by_head(const at::Tensor& x) const;  // a view of [T, q]
-  // Gradients of what attention reads; LibTorch's kernel for f32 and wider, attention_grad.h for bf16.
+  // Gradients of what attention reads; LibTorch's kernel for f32 and wider, attention_grad.h for
+  // bf16.
   Heads wide_grads(const Heads& x, const at::Tensor& out, const at::Tensor& lse,
                    const at::Tensor& d_out) const;
   Heads narrow_grads(const Heads& x, const at::Tensor& out, const at::Tensor& lse,

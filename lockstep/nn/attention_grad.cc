@@ -47,8 +47,9 @@ LS_VECTOR_CLONES void round_row(const float* from, std::int64_t n, Element* into
   for (std::int64_t i = 0; i < n; ++i) into[i] = rounded_to<Element>(from[i]);
 }
 
-// Of one query and the first `seen` of `n` keys: probabilities p = e^(scale s - lse), and the gradient
-// of their scores, p (d_p - delta) scale, where delta is the sum of p d_p over all keys of the query.
+// Of one query and the first `seen` of `n` keys: probabilities p = e^(scale s - lse), and the
+// gradient of their scores, p (d_p - delta) scale, where delta is the sum of p d_p over all keys of
+// the query.
 struct QueryRow {
   float scale, lse, delta;
 };

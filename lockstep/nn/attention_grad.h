@@ -1,9 +1,10 @@
-// The gradients of causal attention's queries, keys and values where these are bf16 (Dao, "FlashAttention-2",
-// arXiv 2307.08691, section 3.2). Tile by tile, products of bf16 added up in f32 (wide_product.h): scores,
-// probabilities and their gradients are f32, rounded to be multiplied; each result is rounded once.
+// The gradients of causal attention's queries, keys and values where these are bf16 (Dao,
+// "FlashAttention-2", arXiv 2307.08691, section 3.2). Tile by tile, products of bf16 added up in
+// f32 (wide_product.h): scores, probabilities and their gradients are f32, rounded to be
+// multiplied; each result is rounded once.
 //
-// LibTorch's kernel adds parts of the results in bf16, and makes a new oneDNN primitive for every product
-// of a tile, which takes most of its time (docs/performance.md).
+// LibTorch's kernel adds parts of the results in bf16, and makes a new oneDNN primitive for every
+// product of a tile, which takes most of its time (docs/performance.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,15 +13,15 @@
 
 namespace lockstep::nn {
 
-// [batch, seq, heads, head_dim] each, bf16 on a CPU, elements of a head side by side. `k` and `v` may have
-// fewer heads, each for as many consecutive ones of `q`.
+// [batch, seq, heads, head_dim] each, bf16 on a CPU, elements of a head side by side. `k` and `v`
+// may have fewer heads, each for as many consecutive ones of `q`.
 struct HeadTensors {
   at::Tensor q, k, v;
 };
 
-// Writes `into`. `out` and `d_out` are like `q`; `lse` is [batch, heads, seq], f32: the logarithm of the sum
-// of exponentials of every query's scores, which are divided by the root of head_dim. Takes
-// model::AttentionTiles for every intra-op thread, among which the heads of keys are dealt.
+// Writes `into`. `out` and `d_out` are like `q`; `lse` is [batch, heads, seq], f32: the logarithm
+// of the sum of exponentials of every query's scores, which are divided by the root of head_dim.
+// Takes model::AttentionTiles for every intra-op thread, among which the heads of keys are dealt.
 // REQUIRES: has_wide_product(). Any thread.
 void attention_grad(const HeadTensors& of, const at::Tensor& out, const at::Tensor& lse,
                     const at::Tensor& d_out, const HeadTensors& into);

@@ -1,17 +1,17 @@
-// A transformer block as a pair of passes written out by hand, so that every tensor it makes has one
-// owner and a known end. Which norm and activation it has, whether biases, norms of heads, rotary
-// positions, are traits of the model (model::ModelConfig). The forward pass keeps what `BlockStash`
-// names; the backward pass is cut in two: the gradient of the input now, the gradients of the weights
-// whenever the program says (zero-bubble schedules, Qi et al., arXiv 2401.10241).
+// A transformer block as a pair of passes written out by hand, so that every tensor it makes has
+// one owner and a known end. Which norm and activation it has, whether biases, norms of heads,
+// rotary positions, are traits of the model (model::ModelConfig). The forward pass keeps what
+// `BlockStash` names; the backward pass is cut in two: the gradient of the input now, the gradients
+// of the weights whenever the program says (zero-bubble schedules, Qi et al., arXiv 2401.10241).
 //
-//   T tokens of one microbatch (batch x seq), h hidden, q = heads x head_dim, k = kv_heads x head_dim,
-//   f width of the MLP, g = 2f with a gate and f without, a heads; q, k, f, g, a: this rank's share.
-//   P rows of the path between the parts that tensor parallelism cuts: T, or T / t under sequence
-//   parallelism (tensor_group.h). Activations are [P, h], contiguous.
+//   T tokens of one microbatch (batch x seq), h hidden, q = heads x head_dim, k = kv_heads x
+//   head_dim, f width of the MLP, g = 2f with a gate and f without, a heads; q, k, f, g, a: this
+//   rank's share. P rows of the path between the parts that tensor parallelism cuts: T, or T / t
+//   under sequence parallelism (tensor_group.h). Activations are [P, h], contiguous.
 //
 // Objects are immutable; several threads may call one with different tensors, where its group is of
-// one rank. No pass uses LibTorch's autograd; callers need no guard, because nothing here requires a
-// gradient.
+// one rank. No pass uses LibTorch's autograd; callers need no guard, because nothing here requires
+// a gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -45,8 +45,8 @@ struct BlockStash {
   at::Tensor product;      // [T, f], may be dropped
 };
 
-// What W needs: operands of each weight's product, and finished gradients of norms and biases (f32 or
-// wider). Of these, what every rank holds is a summand over the tensor ranks under sequence
+// What W needs: operands of each weight's product, and finished gradients of norms and biases (f32
+// or wider). Of these, what every rank holds is a summand over the tensor ranks under sequence
 // parallelism; the norms of heads are so without it too.
 struct WgradInputs {
   at::Tensor attn_normed, d_qkv;     // [P, h], [T, q + 2k]
@@ -64,9 +64,9 @@ enum class WgradTiming : std::uint8_t { kImmediate, kLater };
 
 class Block {
  public:
-  // `flat` places this rank's share of the parameters of `unit` in the buffers that the passes take.
-  // `rope` must outlive the block. REQUIRES: model::check_unit_bytes(config, seq).ok(), a group whose
-  // size divides heads, kv_heads and ffn.
+  // `flat` places this rank's share of the parameters of `unit` in the buffers that the passes
+  // take. `rope` must outlive the block. REQUIRES: model::check_unit_bytes(config, seq).ok(), a
+  // group whose size divides heads, kv_heads and ffn.
   Block(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
         std::int64_t batch, std::int64_t seq, model::Drop drop, const Rope& rope,
         TensorGroup group = {});

@@ -1,6 +1,7 @@
-// The token embedding: rows of a table, and their gradient added up token by token. Tensor ranks cut
-// the table by vocabulary; a rank brings zeros for tokens of others, and the sum is exact. Where
-// positions are learned, the rows of a second table, which every rank holds, are added on the path.
+// The token embedding: rows of a table, and their gradient added up token by token. Tensor ranks
+// cut the table by vocabulary; a rank brings zeros for tokens of others, and the sum is exact.
+// Where positions are learned, the rows of a second table, which every rank holds, are added on the
+// path.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,9 +23,9 @@ class Embedding {
   // [P, h] from `tokens`, [batch, seq] of i64. `params` is the unit's flat buffer.
   at::Tensor forward(const at::Tensor& params, const at::Tensor& tokens) const;
 
-  // Writes (is_first) or adds the tables' gradients to `grads`, the unit's flat gradient buffer; that
-  // of positions is a summand over the group under sequence parallelism. Takes `d_out` over, which a
-  // group may overwrite.
+  // Writes (is_first) or adds the tables' gradients to `grads`, the unit's flat gradient buffer;
+  // that of positions is a summand over the group under sequence parallelism. Takes `d_out` over,
+  // which a group may overwrite.
   void weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at::Tensor& grads,
                    bool is_first) const;
 

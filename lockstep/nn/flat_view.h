@@ -1,5 +1,5 @@
-// Parameters and gradients inside a unit's flat buffer (model/flat_layout.h): where they lie, views of
-// them, and the one routine that adds a weight's gradient. Any thread.
+// Parameters and gradients inside a unit's flat buffer (model/flat_layout.h): where they lie, views
+// of them, and the one routine that adds a weight's gradient. Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -2,9 +2,9 @@
 //
 //   x (1 + tanh u) / 2 = x / (1 + e^(-2u)),  u = (2 / pi)^(1/2) (x + 0.044715 x^3).
 //
-// LibTorch's kernel computes tanh to the last bit, three times as long, and rounds the elements after the
-// last whole vector otherwise, so that a token's bits depended on the tokens beside it. Here an element's
-// depend on nothing else. Any thread.
+// LibTorch's kernel computes tanh to the last bit, three times as long, and rounds the elements
+// after the last whole vector otherwise, so that a token's bits depended on the tokens beside it.
+// Here an element's depend on nothing else. Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

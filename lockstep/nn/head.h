@@ -1,9 +1,9 @@
 // The last unit: norm, projection to the vocabulary, cross-entropy. Loss and gradient are computed
 // together, a chunk of tokens at a time, so logits exist for one chunk only, are computed once, and
-// are never kept. Tensor ranks cut the projection by vocabulary (cross_entropy.h). Logits and all that
-// the loss makes of them are f32, or the compute type if that is wider. Beside the logits a pass of one
-// rank needs 8 bytes for every token of a chunk; and where elements are narrower, the gradient of the
-// logits once more in their type.
+// are never kept. Tensor ranks cut the projection by vocabulary (cross_entropy.h). Logits and all
+// that the loss makes of them are f32, or the compute type if that is wider. Beside the logits a
+// pass of one rank needs 8 bytes for every token of a chunk; and where elements are narrower, the
+// gradient of the logits once more in their type.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,8 +27,8 @@ class Head {
   Head(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
        std::int64_t chunk, TensorGroup group = {});
 
-  // Adds every valid token's loss (natural logarithm) to `loss`, on the first rank of the group only.
-  // `input` is [P, h], `labels` [batch, seq] of i64, all of them on every rank.
+  // Adds every valid token's loss (natural logarithm) to `loss`, on the first rank of the group
+  // only. `input` is [P, h], `labels` [batch, seq] of i64, all of them on every rank.
   void loss(const at::Tensor& params, const at::Tensor& input, const at::Tensor& labels,
             ExactSum& loss) const;
 

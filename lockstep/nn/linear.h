@@ -1,7 +1,7 @@
 // A linear layer inside a unit's flat buffer: y = x W^T + b with W [out, in], where the unit has a
-// bias b [out] for it. Parameters that one product serves (query, key and value; gate and up) are one
-// layer. Tensor ranks cut W by rows, and then b too; or by columns, and then every rank holds all of
-// b and its product is a summand.
+// bias b [out] for it. Parameters that one product serves (query, key and value; gate and up) are
+// one layer. Tensor ranks cut W by rows, and then b too; or by columns, and then every rank holds
+// all of b and its product is a summand.
 #pragma once
 
 #include <ATen/core/Tensor.h>

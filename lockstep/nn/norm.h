@@ -1,11 +1,11 @@
-// A norm of a unit over the last dim of what it is given, the row: RMS norm (Zhang and Sennrich, arXiv
-// 1910.07467), y = x rstd gain with rstd = (mean of x^2 + eps)^(-1/2), or LayerNorm (Ba et al., arXiv
-// 1607.06450), y = (x - mean) rstd gain + bias with the rstd of x - mean. LibTorch's own RMS norm
-// copies its input up to five times; these passes take what they say.
+// A norm of a unit over the last dim of what it is given, the row: RMS norm (Zhang and Sennrich,
+// arXiv 1910.07467), y = x rstd gain with rstd = (mean of x^2 + eps)^(-1/2), or LayerNorm (Ba et
+// al., arXiv 1607.06450), y = (x - mean) rstd gain + bias with the rstd of x - mean. LibTorch's own
+// RMS norm copies its input up to five times; these passes take what they say.
 //
-// Where elements are narrower than f32, statistics and the parameters' gradients are f32, everything is
-// computed in f32 and rounded once, with f32 copies of the parameters and of a few tokens at a time
-// (wide_rows.h).
+// Where elements are narrower than f32, statistics and the parameters' gradients are f32,
+// everything is computed in f32 and rounded once, with f32 copies of the parameters and of a few
+// tokens at a time (wide_rows.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,17 +38,17 @@ class Norm {
   Norm(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
        const std::string& name);
 
-  // y, contiguous, and its rows' statistics; nothing else is allocated but the copies above. `x` has
-  // rows that are contiguous, for LayerNorm all of it: [T, n], or [batch, seq, heads, n] with T equally
-  // spaced tokens. `params` is the unit's flat buffer.
+  // y, contiguous, and its rows' statistics; nothing else is allocated but the copies above. `x`
+  // has rows that are contiguous, for LayerNorm all of it: [T, n], or [batch, seq, heads, n] with T
+  // equally spaced tokens. `params` is the unit's flat buffer.
   at::Tensor forward(const at::Tensor& params, const at::Tensor& x, RowStats& stats) const;
   // y again from the statistics, the same bits. LayerNorm makes its statistics again for a moment.
   at::Tensor recompute(const at::Tensor& params, const at::Tensor& x, const RowStats& stats) const;
 
-  // The gradient of x from that of y, and those of the parameters. Takes `d` over: RMS overwrites it
-  // and needs x's size and a number a row more for a moment; LayerNorm's result is another tensor, and
-  // it needs two rows for a moment (of every intra-op thread). Where rows are copied, both overwrite
-  // it and need that for a few tokens only.
+  // The gradient of x from that of y, and those of the parameters. Takes `d` over: RMS overwrites
+  // it and needs x's size and a number a row more for a moment; LayerNorm's result is another
+  // tensor, and it needs two rows for a moment (of every intra-op thread). Where rows are copied,
+  // both overwrite it and need that for a few tokens only.
   at::Tensor grad(const at::Tensor& params, at::Tensor d, const at::Tensor& x,
                   const RowStats& stats, NormGrads& made) const;
 

@@ -36,7 +36,8 @@ class TensorGroup {
   std::int64_t index() const { return comm_ == nullptr ? 0 : comm_->index(); }
   bool shares_rows() const { return shares_rows_; }  // sequence parallelism over more than one rank
 
-  // The path's rows of T tokens on this rank. REQUIRES: under sequence parallelism, size() divides T.
+  // The path's rows of T tokens on this rank. REQUIRES: under sequence parallelism, size() divides
+  // T.
   std::int64_t local_rows(std::int64_t tokens) const;
 
   // All rows; the argument itself where every rank has them. REQUIRES: contiguous.

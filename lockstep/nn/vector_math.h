@@ -13,10 +13,10 @@
 
 namespace lockstep::nn {
 
-// e^x, off by less than 3 2^-24 of it; beyond 60 on either side that of 60, so that products with it stay
-// clear of numbers below 2^-126, which a processor handles a hundred times slower; NaN of NaN.
-// x = n ln 2 + r with |r| <= ln(2) / 2, where the first term that the series leaves out, r^8 / 8!, is
-// below 6e-9.
+// e^x, off by less than 3 2^-24 of it; beyond 60 on either side that of 60, so that products with
+// it stay clear of numbers below 2^-126, which a processor handles a hundred times slower; NaN of
+// NaN. x = n ln 2 + r with |r| <= ln(2) / 2, where the first term that the series leaves out, r^8 /
+// 8!, is below 6e-9.
 LS_INTO_CLONES float exponential(float x) {
   constexpr float kShift = 12582912.0F;  // 1.5 2^23: adding it leaves an integer in the last bits
   constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // the first has 9 bits
@@ -36,11 +36,12 @@ LS_INTO_CLONES float exponential(float x) {
   return sum * std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) + 127) << 23);
 }
 
-// Not in vectors: f64 is there to check the others against. Beyond 700 that of 700, which is finite.
+// Not in vectors: f64 is there to check the others against. Beyond 700 that of 700, which is
+// finite.
 LS_INTO_CLONES double exponential(double x) { return std::exp(std::clamp(x, -700.0, 700.0)); }
 
-// `x` as an element of type T, to the nearest, ties to even. NaNs stay NaNs if arithmetic on bf16 or f32
-// made them; one with all bits set would not.
+// `x` as an element of type T, to the nearest, ties to even. NaNs stay NaNs if arithmetic on bf16
+// or f32 made them; one with all bits set would not.
 template <class T>
 LS_INTO_CLONES T rounded_to(double x) {
   return static_cast<T>(x);

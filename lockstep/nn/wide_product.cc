@@ -5,8 +5,8 @@
 
 #include "lockstep/base/check.h"
 
-// MKL's product of bf16 operands into f32, which LibTorch's own attention uses and its library exports,
-// but no operator of it reaches. Weak, because a LibTorch without MKL lacks it.
+// MKL's product of bf16 operands into f32, which LibTorch's own attention uses and its library
+// exports, but no operator of it reaches. Weak, because a LibTorch without MKL lacks it.
 extern "C" void cblas_gemm_bf16bf16f32(int layout, int trans_a, int trans_b, int m, int n, int k,
                                        float alpha, const void* a, int lda, const void* b, int ldb,
                                        float beta, float* c, int ldc) __attribute__((weak));

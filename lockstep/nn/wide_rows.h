@@ -1,5 +1,5 @@
-// Sums and products over elements narrower than f32 are computed in f32, on copies of a few rows at a
-// time (model::wide_rows). Any thread.
+// Sums and products over elements narrower than f32 are computed in f32, on copies of a few rows at
+// a time (model::wide_rows). Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -43,7 +43,8 @@ struct Elements {
 
 template <class T>
 LS_INTO_CLONES void update_span(const Factors<T>& f, const Elements<T>& of, std::int64_t n) {
-  T* __restrict__ param = of.param, * __restrict__ first = of.first, * __restrict__ second = of.second;
+  T* __restrict__ param = of.param;
+  T* __restrict__ first = of.first, * __restrict__ second = of.second;
   const T* __restrict__ grad = of.grad;
   for (std::int64_t i = 0; i < n; ++i) {
     const T g = grad[i] * f.grad_scale;
@@ -67,7 +68,8 @@ LS_VECTOR_CLONES void round_elements(const float* from, std::int64_t n, at::BFlo
   for (std::int64_t i = 0; i < n; ++i) into[i] = static_cast<at::BFloat16>(from[i]);
 }
 
-// Elements [begin, end) in pieces that a core's cache holds, so that rounding reads them from there.
+// Elements [begin, end) in pieces that a core's cache holds, so that rounding reads them from
+// there.
 template <class T>
 void update_range(const Factors<T>& f, const at::Tensor& param, const at::Tensor& grad,
                   const State& state, std::int64_t begin, std::int64_t end) {

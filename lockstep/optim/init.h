@@ -34,15 +34,15 @@ class Draws {
 struct Drawing {
   Draws* known = nullptr;  // remembers what was drawn; absent: nobody does
   int threads = 0;         // that draw; 0: as many as there are cores
-  // Called on the caller's thread every few milliseconds, with the number of elements written since.
-  // What it throws ends the drawing.
+  // Called on the caller's thread every few milliseconds, with the number of elements written
+  // since. What it throws ends the drawing.
   std::function<void(std::int64_t elements)> between = {};
 };
 
 // Writes elements `range` of the flat buffer of the unit at `position`, which are all of `out`, in
-// CPU memory; of the buffer of `place` where tensor ranks share the unit. A tied copy gets the values
-// of the weight it copies. Gaps become zero. bf16 gets the rounding of what f32 would get. Bits do not
-// depend on threads.
+// CPU memory; of the buffer of `place` where tensor ranks share the unit. A tied copy gets the
+// values of the weight it copies. Gaps become zero. bf16 gets the rounding of what f32 would get.
+// Bits do not depend on threads.
 void write_initial(const model::Model& model, int position, const model::FlatLayout& layout,
                    model::FlatRange range, std::uint64_t seed, const at::Tensor& out,
                    model::TensorPlace place = {}, const Drawing& drawing = {});

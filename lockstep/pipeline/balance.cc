@@ -19,8 +19,8 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 std::optional<std::vector<std::int32_t>> balance_units(int units, int stages,
                                                        const StageCost& cost) {
   LS_CHECK(stages >= 1 && stages <= units, units, " units over ", stages, " stages");
-  // dearest[u]: the dearest of the stages from `stage` on when they hold the units from u on, at best;
-  // cut[stage][u]: where the next stage then begins, as late as can be.
+  // dearest[u]: the dearest of the stages from `stage` on when they hold the units from u on, at
+  // best; cut[stage][u]: where the next stage then begins, as late as can be.
   std::vector<double> dearest(index(units), kInfinity);
   std::vector<std::vector<std::int32_t>> cut(index(stages));
   for (int u = stages - 1; u < units; ++u) dearest[index(u)] = cost(stages - 1, u, units);

@@ -9,8 +9,8 @@
 
 namespace lockstep::pipeline {
 
-// Formulas are in p coordinates, v chunks, m microbatches, groups of N, coordinate r, and tF, tB, tW:
-// the times of F, I and W of one microbatch on a whole coordinate, of which a chunk takes 1/v.
+// Formulas are in p coordinates, v chunks, m microbatches, groups of N, coordinate r, and tF, tB,
+// tW: the times of F, I and W of one microbatch on a whole coordinate, of which a chunk takes 1/v.
 struct PipelineTerms {
   double p = 1, v = 1, m = 1;     // whole numbers
   double tf = 1, tb = 1, tw = 1;  // of any unit
@@ -30,8 +30,9 @@ struct CatalogRow {
   std::string_view bubble;
   // Microbatches whose activations coordinate r holds at once; a chunk of one counts 1/v.
   std::string_view peak;
-  // The two as functions, which prices use: p at least 2, groups of p. Where `holds` says so both are what a
-  // simulation of equal stages says, exactly; elsewhere no coordinate holds more than held().
+  // The two as functions, which prices use: p at least 2, groups of p. Where `holds` says so both
+  // are what a simulation of equal stages says, exactly; elsewhere no coordinate holds more than
+  // held().
   double (*idle)(const PipelineTerms&);
   double (*held)(const PipelineTerms&, double r);
   bool (*holds)(const PipelineTerms&);

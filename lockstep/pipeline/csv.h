@@ -1,5 +1,5 @@
-// Schedules as the compute-only CSV of torch.distributed.pipelining, so that files can be exchanged.
-// Read in version 2.13.0. One row per coordinate (there: rank), and in each cell
+// Schedules as the compute-only CSV of torch.distributed.pipelining, so that files can be
+// exchanged. Read in version 2.13.0. One row per coordinate (there: rank), and in each cell
 //   2F0  2I0  2W0  2B0      stage, kind and microbatch of a pass, as in schedule.h
 //   (0F3;7B1)OVERLAP_F_B    F and B at once; in a Schedule they run one after the other, F first
 //   nothing                 an idle slot, which a Schedule does not have
@@ -23,8 +23,9 @@ struct CsvSheet {
   bool operator==(const CsvSheet&) const = default;
 };
 
-// Rows may end in LF or CR LF, and blanks around a cell are dropped, as PyTorch does. kSyntax, naming
-// row, column and cell, for anything else, and for the ops of PyTorch's other format, compute_comms.
+// Rows may end in LF or CR LF, and blanks around a cell are dropped, as PyTorch does. kSyntax,
+// naming row, column and cell, for anything else, and for the ops of PyTorch's other format,
+// compute_comms.
 Result<CsvSheet> parse_csv(std::string_view text);
 
 // kBadSchedule, naming row, column and cell where there is one, for stages that are placed neither

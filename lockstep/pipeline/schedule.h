@@ -52,10 +52,11 @@ Coord coord_of(Placement placement, Stage stage, int coords);
 // Immutable; any thread may read it.
 class Schedule {
  public:
-  // `timetable[c]` belongs to coordinate c. Refuses one that does not run every stage and microbatch
-  // exactly once forward and once backward (B, or I before W) on the stage's own coordinate, that
-  // runs I, W or B of a stage out of microbatch order, or in which some pass can never become ready
-  // even if communication takes no time; the error names the pass, or the circle of waits.
+  // `timetable[c]` belongs to coordinate c. Refuses one that does not run every stage and
+  // microbatch exactly once forward and once backward (B, or I before W) on the stage's own
+  // coordinate, that runs I, W or B of a stage out of microbatch order, or in which some pass can
+  // never become ready even if communication takes no time; the error names the pass, or the circle
+  // of waits.
   static Result<Schedule> create(Shape shape, Placement placement,
                                  std::vector<std::vector<Pass>> timetable);
 

@@ -76,8 +76,8 @@ double& term_of_op(StepTime& time, OpKind kind) {
   }
 }
 
-// Where the time of the lists went, a Wait to what it waits for; mean of coordinates. Standing still before a
-// meeting until the last has come is bubble. The sum is the makespan.
+// Where the time of the lists went, a Wait to what it waits for; mean of coordinates. Standing
+// still before a meeting until the last has come is bubble. The sum is the makespan.
 StepTime terms_of_lists(const TimedStep& step) {
   const sim::Simulation& times = step.simulation;
   std::map<OpKind, Seconds> arrived;

@@ -1,7 +1,7 @@
-// Layouts for a machine that `lockstep calibrate` has measured. Each is lowered to its program, timed op by op with
-// the measured times, and its bytes are walked: what the runtime will do instead of a closed form. It holds for that
-// machine alone, and for the microbatches, tensor degrees and groups that were measured; other layouts are counted
-// and left out.
+// Layouts for a machine that `lockstep calibrate` has measured. Each is lowered to its program,
+// timed op by op with the measured times, and its bytes are walked: what the runtime will do
+// instead of a closed form. It holds for that machine alone, and for the microbatches, tensor
+// degrees and groups that were measured; other layouts are counted and left out.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace lockstep::planner {
 
-// A program of the run on a virtual clock, with measured times. Refuses what CalibratedPrices does. REQUIRES: a spec whose model `model` describes and whose units the calibration measured.
+// A program of the run on a virtual clock, with measured times. Refuses what CalibratedPrices does.
+// REQUIRES: a spec whose model `model` describes and whose units the calibration measured.
 Result<sim::Simulation> simulate_measured(const program::Program& program, const spec::Spec& spec,
                                           const model::Model& model,
                                           const cost::CalibrationFile& known);
@@ -33,8 +34,9 @@ struct TimedStep {
 Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
                              const cost::CalibrationFile& known);
 
-// Its price has the terms of the simulated step, as a mean of pipeline ranks, and the walked bytes of the rank that
-// holds most: nothing of a closed form but the FLOPs in its MFU. Collectives of tensor parallelism are inside passes.
+// Its price has the terms of the simulated step, as a mean of pipeline ranks, and the walked bytes
+// of the rank that holds most: nothing of a closed form but the FLOPs in its MFU. Collectives of
+// tensor parallelism are inside passes.
 struct TimedLayout {
   Finalist finalist;
   std::vector<cost::Memory> stages;  // of every pipeline rank
@@ -48,22 +50,23 @@ struct CalibratedWalk {
   double least_bytes = 0;                            // of the smallest, when none fits
 };
 
-// The question about those of its layouts that run here: no context or expert parallelism, products in `dtype`.
+// The question about those of its layouts that run here: no context or expert parallelism, products
+// in `dtype`.
 Question runnable(Question question, DType dtype);
 
 // Any thread may read it. The question must outlive it and its results; its rates are not used.
 class CalibratedSearch {
  public:
-  // Refuses a calibration of another model, sequence or type, calibrations of different numbers or kinds of ranks,
-  // and a lattice of more than kMostTimed points.
+  // Refuses a calibration of another model, sequence or type, calibrations of different numbers or
+  // kinds of ranks, and a lattice of more than kMostTimed points.
   static constexpr std::int64_t kMostTimed = 20'000;
   static Result<CalibratedSearch> create(const Question& question, const model::ModelConfig& model,
                                          DType dtype, std::vector<cost::CalibrationFile> known);
 
   // Layouts of the lattice that run here, in its order.
   std::vector<spec::Spec> layouts() const;
-  // A layout for each microbatch, tensor degree and set of recomputed rows that layouts() ask for and no calibration
-  // has: with one of each, all are known. The largest microbatches first.
+  // A layout for each microbatch, tensor degree and set of recomputed rows that layouts() ask for
+  // and no calibration has: with one of each, all are known. The largest microbatches first.
   std::vector<spec::Spec> unmeasured() const;
   // Refuses a layout that cannot be timed, with what is not known of it.
   Result<TimedLayout> time(const spec::Layout& layout, std::int64_t microbatch) const;

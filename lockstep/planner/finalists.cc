@@ -49,8 +49,9 @@ std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
   return busiest;
 }
 
-// A price's terms are of the busiest rank, and suppose that every rank makes as many blocks again. Where they do not,
-// the price gets the number of the busiest, and the head only where that has it; the request gets the most of all.
+// A price's terms are of the busiest rank, and suppose that every rank makes as many blocks again.
+// Where they do not, the price gets the number of the busiest, and the head only where that has it;
+// the request gets the most of all.
 void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
   if (priced.request.recomputed == 0 || priced.request.chunks > 1) return;
   const std::size_t busiest = busiest_rank(times, stages);
@@ -61,7 +62,8 @@ void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
   if (busiest + 1 < stages.layers.size()) priced.price.time.head = 0;
 }
 
-// The first rank starts and ends a step, so what it cannot hide comes on top of the pipeline, whoever is busiest.
+// The first rank starts and ends a step, so what it cannot hide comes on top of the pipeline,
+// whoever is busiest.
 double exposed_data(const PriceRequest& r, const PassTimes& times, const Stages& stages) {
   const bool one_each = r.chunks <= 1;
   const double layers = one_each ? stages.layers[0] : cost::split_layers(r).first;

@@ -7,7 +7,8 @@
 namespace lockstep::planner {
 namespace {
 
-// Where the share is highest its derivative is 0: exp((t + save) / mtbf) (1 - t / mtbf) = 1, which falls in t.
+// Where the share is highest its derivative is 0: exp((t + save) / mtbf) (1 - t / mtbf) = 1, which
+// falls in t.
 double best_interval(double mtbf, double save) {
   double low = 0, high = mtbf;
   for (int i = 0; i < 60; ++i) {

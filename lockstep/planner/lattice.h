@@ -1,9 +1,9 @@
 // Which layouts there are to choose from: every way to divide the devices over the axes, with every
-// sharding, pipeline schedule, microbatch size, recompute and order of axes that makes a difference.
-// The size of the lattice depends on divisors, not on the number of devices.
+// sharding, pipeline schedule, microbatch size, recompute and order of axes that makes a
+// difference. The size of the lattice depends on divisors, not on the number of devices.
 //
-// A point of it is a cost::PriceRequest; layout_of.h turns one into a spec::Layout. Plain values; any
-// thread may read them.
+// A point of it is a cost::PriceRequest; layout_of.h turns one into a spec::Layout. Plain values;
+// any thread may read them.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@
 
 namespace lockstep::planner {
 
-// Share of a device's memory that a plan leaves free. Of 569 published runs that ran out of memory 19 are predicted to
-// fit, 15 with this much less; of 531 that ran, 14 and 35 are not. Llama 3's own layout fits with it (77.5 of 80 GiB),
-// with 0.04 it does not. Source: the runs of docs/accuracy.md.
+// Share of a device's memory that a plan leaves free. Of 569 published runs that ran out of memory
+// 19 are predicted to fit, 15 with this much less; of 531 that ran, 14 and 35 are not. Llama 3's
+// own layout fits with it (77.5 of 80 GiB), with 0.04 it does not. Source: the runs of
+// docs/accuracy.md.
 inline constexpr double kHeadroom = 0.03;
 
 // The axes that decide what a layer computes and exchanges, and how those of a sequence meet.
@@ -73,19 +74,22 @@ struct Question {
 };
 
 // Refers to its question; keep that alive.
-//   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the innermost tier,
-//               on a torus in the two innermost
+//   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the
+//               innermost tier, on a torus in the two innermost
 //   cp          2 x cp x tp divides seq, 512 tokens or more on each rank
-//   context     where cp > 1: ring, gather, and Ulysses where tp x cp divides the heads of queries, which it deals to
-//               ranks whole (arXiv 2309.14509, section 3.1; keys are copied where ranks outnumber their heads)
+//   context     where cp > 1: ring, gather, and Ulysses where tp x cp divides the heads of queries,
+//               which it deals to ranks whole (arXiv 2309.14509, section 3.1; keys are copied where
+//               ranks outnumber their heads)
 //   ep, etp     ep divides the experts; etp is 1 or tp
 //   pp          divides what is left; a stage has a layer or more. dp is the rest
-//   sharding    ZeRO 0, 1, 3, and 2 with one microbatch (with more it keeps whole gradients, like 1, or reduces
-//               them every time, like 3); for 1 and 3 also groups that stay inside a tier
+//   sharding    ZeRO 0, 1, 3, and 2 with one microbatch (with more it keeps whole gradients, like
+//               1, or reduces them every time, like 3); for 1 and 3 also groups that stay inside a
+//               tier
 //   timetable   those whose bubble is known in closed form at this number of microbatches
 //   microbatch  divisors of the sequences that a data-parallel rank gets, at most 64
-//   keep        everything; all but cheap tensors; and where one of these does not fit, a block's input alone in as
-//               few blocks of each pipeline rank as it takes, and that in the others (a point here, many layouts)
+//   keep        everything; all but cheap tensors; and where one of these does not fit, a block's
+//               input alone in as few blocks of each pipeline rank as it takes, and that in the
+//               others (a point here, many layouts)
 //   placement   pipeline inside data or outside it, where there are both
 // What is given takes the place of its row, whether the row has it or not. Where the core is, also
 // uneven stages with chunks are in the lattice, and ZeRO-2 that reduces after every microbatch.

@@ -16,15 +16,15 @@ spec::Layout layout_of(const cost::PriceRequest& request);
 // With what its stages hold.
 spec::Layout layout_of(const Finalist& finalist);
 
-// The price request of a layout with microbatches of so many sequences; the layers of stages are simulate()'s to
-// know, not the price's. Refuses what has no closed form:
-// a schedule outside planned_schedules(), rows to recompute other than none, the cheap and whole blocks, an order other than the
-// two of cost::Placement.
+// The price request of a layout with microbatches of so many sequences; the layers of stages are
+// simulate()'s to know, not the price's. Refuses what has no closed form: a schedule outside
+// planned_schedules(), rows to recompute other than none, the cheap and whole blocks, an order
+// other than the two of cost::Placement.
 Result<cost::PriceRequest> request_of(const Question& question, const spec::Layout& layout,
                                       std::int64_t microbatch);
 
-// Priced, and timed as it would run: layers lie as the layout says, else dealt evenly. Refuses what request_of()
-// refuses. REQUIRES: a layout without contradictions for the model.
+// Priced, and timed as it would run: layers lie as the layout says, else dealt evenly. Refuses what
+// request_of() refuses. REQUIRES: a layout without contradictions for the model.
 Result<Finalist> time_layout(const Question& question, const spec::Layout& layout,
                              std::int64_t microbatch);
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kWalked = 160;  // schedules and sets of degrees
 constexpr std::size_t kShown = 64;
-// A simulation is so much faster than the closed form at most, or so rarely more that it is not sought.
+// A simulation is so much faster than the closed form at most, or so rarely more that it is not
+// sought.
 constexpr double kGain = 1.08;
 constexpr double kNear = 1.01;
 constexpr double kEnough = 1 + 1e-9;  // of the bytes that are needed
@@ -60,7 +61,8 @@ class Seeker {
     least_bytes_ = std::min(least_bytes_, cost::device_bytes(timed.priced.price.memory));
   }
 
-  // All of a set of degrees that is new, for the table; others only where they may be the fastest of their schedule.
+  // All of a set of degrees that is new, for the table; others only where they may be the fastest
+  // of their schedule.
   void time(const std::vector<Priced>& walked) {
     std::map<const pipeline::CatalogRow*, double> least;
     for (const Priced& one : walked) {

@@ -1,9 +1,10 @@
-// What each stage of a pipeline takes when they need not take the same: the head makes the last stage slower, and the
-// first one holds most microbatches, so it may have to make blocks again that later ones keep. Of a pipeline with one
-// stage per rank: the split whose slowest stage is fastest and whose every rank fits, with as few blocks made again on
-// each as that takes, found by dynamic programming (pipeline/balance.h). With chunks, whose stages are small: the one
-// that prices assume (cost/analytic/stage_split.h), with as many made again on every rank.
-// Pure functions of plain values.
+// What each stage of a pipeline takes when they need not take the same: the head makes the last
+// stage slower, and the first one holds most microbatches, so it may have to make blocks again that
+// later ones keep. Of a pipeline with one stage per rank: the split whose slowest stage is fastest
+// and whose every rank fits, with as few blocks made again on each as that takes, found by dynamic
+// programming (pipeline/balance.h). With chunks, whose stages are small: the one that prices assume
+// (cost/analytic/stage_split.h), with as many made again on every rank. Pure functions of plain
+// values.
 #pragma once
 
 #include <vector>
@@ -13,8 +14,9 @@
 
 namespace lockstep::planner {
 
-// What a simulation of a priced layout is made of: one microbatch through one layer, through the head, and from one
-// pipeline rank to the next. Seconds, with the communication that nothing hides in the pass that waits for it.
+// What a simulation of a priced layout is made of: one microbatch through one layer, through the
+// head, and from one pipeline rank to the next. Seconds, with the communication that nothing hides
+// in the pass that waits for it.
 struct PassTimes {
   double forward = 0, backward = 0;  // of one layer; rows that are made again count as backward
   double again = 0;                  // besides: a block that keeps its input alone
@@ -46,8 +48,8 @@ struct Stages {
 // As a run deals them unless it is told otherwise.
 StageLayers default_layer_split(const cost::PriceRequest& request);
 
-// The dealt layers where none are faster. A request with `remade` has the number chosen for each rank, another keeps
-// what it says everywhere. REQUIRES: no more stages than layers, or chunks.
+// The dealt layers where none are faster. A request with `remade` has the number chosen for each
+// rank, another keeps what it says everywhere. REQUIRES: no more stages than layers, or chunks.
 Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
 // These layers, with request.remade blocks of every rank dealt to its stages in turn.

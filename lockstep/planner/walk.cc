@@ -70,8 +70,8 @@ class Board {
   std::vector<Priced> best_;
 };
 
-// Compute and exchange of all layers for a whole step, by microbatch size: no layout of the same core and
-// recompute takes less.
+// Compute and exchange of all layers for a whole step, by microbatch size: no layout of the same
+// core and recompute takes less.
 struct Floor {
   double b = 1;
   double forward = 0, backward = 0;       // seconds
@@ -79,13 +79,14 @@ struct Floor {
   cost::LayerTimes kept = {}, some = {};  // where no block is made again, and where some are
 };
 
-// What was found for a timetable and a microbatch, whatever the sharding, with so many blocks made again or more.
+// What was found for a timetable and a microbatch, whatever the sharding, with so many blocks made
+// again or more.
 struct Known {
   double seconds = 0, recomputed = 0;
 };
 
-// Points that share what their layers compute and their pipeline degree. Where `keep` does not fit, they make as few
-// blocks again as it takes.
+// Points that share what their layers compute and their pipeline degree. Where `keep` does not fit,
+// they make as few blocks again as it takes.
 struct Group {
   Core core;
   cost::Keep keep = cost::Keep::kAll;
@@ -209,8 +210,9 @@ class Walker {
 
   enum class Fit : std::uint8_t { kYes, kNotInTime, kNever };
 
-  // Makes as few blocks again as it takes to fit. Where the time that is left allows for less than all, that number is
-  // tried first: most layouts end there. Nothing is chosen where it is given what blocks keep.
+  // Makes as few blocks again as it takes to fit. Where the time that is left allows for less than
+  // all, that number is tried first: most layouts end there. Nothing is chosen where it is given
+  // what blocks keep.
   Fit make_fit(PriceRequest& request, double most, double allowed) {
     if (lattice_.question().given.kept) return fits(request) ? Fit::kYes : Fit::kNever;
     if (allowed < most) {
@@ -225,7 +227,8 @@ class Walker {
     return least ? Fit::kYes : Fit::kNever;
   }
 
-  // How many of `most` blocks can be made again before the bound, which is `none` without any, is over the limit.
+  // How many of `most` blocks can be made again before the bound, which is `none` without any, is
+  // over the limit.
   double allowed(const PriceRequest& request, const Floor& floor, double none, double most) const {
     if (limit_ == kInfinity) return most;
     const double share = (limit_ - none) / (bound(request, floor, 1) - none);
@@ -270,7 +273,8 @@ class Walker {
     }
   }
 
-  // Puts it on the board if it belongs there. Returns what its step takes whatever the sharding and placement.
+  // Puts it on the board if it belongs there. Returns what its step takes whatever the sharding and
+  // placement.
   double price(const PriceRequest& request, const Floor& floor) {
     ++walk_.times;
     const cost::LayerTimes& layers = request.keep == cost::Keep::kInput ? floor.some : floor.kept;

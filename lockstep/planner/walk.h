@@ -1,14 +1,16 @@
 // The walk over the lattice: the fastest layouts that fit, without pricing most of the others.
 //
-// Two bounds skip points, and neither can skip a winner (tests compare with a walk that skips nothing):
-//   memory  states alone, without any activation, must fit; and memory only grows with the microbatch
-//   time    what the layers of a step compute and exchange does not depend on how a pipeline cuts them, so one
-//           price without a pipeline bounds all others of the same tp, cp, ep and microbatch from below; the
-//           bubble of the timetable comes on top. Once one sharding is priced, only its own communication differs
-//           in the others
-// Blocks that must be made again are priced as if every rank made as many; finalists.h has each rank's own.
-// Layouts with the smallest bound are visited first, so that few of the rest come near the best.
-// A pure function of its question; any thread may call it.
+// Two bounds skip points, and neither can skip a winner (tests compare with a walk that skips
+// nothing):
+//   memory  states alone, without any activation, must fit; and memory only grows with the
+//           microbatch
+//   time    what the layers of a step compute and exchange does not depend on how a pipeline cuts
+//           them, so one price without a pipeline bounds all others of the same tp, cp, ep and
+//           microbatch from below; the bubble of the timetable comes on top. Once one sharding is
+//           priced, only its own communication differs in the others
+// Blocks that must be made again are priced as if every rank made as many; finalists.h has each
+// rank's own. Layouts with the smallest bound are visited first, so that few of the rest come near
+// the best. A pure function of its question; any thread may call it.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,9 @@ struct Priced {
   double seconds() const { return price.time.total(); }
 };
 
-// What a step may take when its stages are cut where they take alike, as finalists.h cuts them: with one stage per rank
-// the price's, less what even stages wait for the head. `layers` are the times of the request.
+// What a step may take when its stages are cut where they take alike, as finalists.h cuts them:
+// with one stage per rank the price's, less what even stages wait for the head. `layers` are the
+// times of the request.
 double hoped_seconds(const cost::PriceRequest& request, const cost::StepTime& time,
                      const cost::LayerTimes& layers);
 
@@ -42,12 +45,13 @@ struct Walk {
   double least_bytes = 0;
 };
 
-// At most `count` of them, and none that takes more than `within` times the best: what is so much slower by the closed
-// form is not worth another look. REQUIRES: count >= 1, within >= 1.
+// At most `count` of them, and none that takes more than `within` times the best: what is so much
+// slower by the closed form is not worth another look. REQUIRES: count >= 1, within >= 1.
 inline constexpr double kWithin = 1.25;
 Walk walk(const Lattice& lattice, std::size_t count, double within = kWithin);
 
-// One of each schedule that the question allows, `layouts` left out. Layouts without a pipeline are of 1f1b.
+// One of each schedule that the question allows, `layouts` left out. Layouts without a pipeline are
+// of 1f1b.
 std::map<const pipeline::CatalogRow*, Walk> walk_schedules(const Lattice& lattice,
                                                            std::size_t count);
 

@@ -2,9 +2,10 @@
 // meaning of a program: executor, simulator, memory walk, validator and drawer all ask it, and
 // none of them holds anything that it does not name.
 //
-// An asynchronous op (Send, PostRecv, Gather, Publish, Reduce, ReduceAcross, ReduceReplicated) returns at
-// issue. What it defines has memory from then on but may be neither read nor changed, and what it
-// reads or changes may not be changed, until its Wait, which carries the second half of its effects.
+// An asynchronous op (Send, PostRecv, Gather, Publish, Reduce, ReduceAcross, ReduceReplicated)
+// returns at issue. What it defines has memory from then on but may be neither read nor changed,
+// and what it reads or changes may not be changed, until its Wait, which carries the second half of
+// its effects.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 
 namespace lockstep::program {
 
-// One transfer for each microbatch and direction of every boundary between coordinates, in the order
-// of Program::transfers. REQUIRES: a sound shape.
+// One transfer for each microbatch and direction of every boundary between coordinates, in the
+// order of Program::transfers. REQUIRES: a sound shape.
 std::vector<Transfer> usual_transfers(const StepShape& step);
 
 // Every op the coordinate must run exactly once, with its usual group, in no particular order. The

@@ -1,6 +1,7 @@
 // The complete step of every rank as plain data, at the grain of units: compute, transfers between
 // pipeline coordinates, ZeRO's gathers and frees, reductions, the optimizer, and the waits of all
-// that is asynchronous. Planner, memory walk, simulator, executor and drawer read this one structure.
+// that is asynchronous. Planner, memory walk, simulator, executor and drawer read this one
+// structure.
 //
 // Ranks that share a pipeline coordinate run the same list, so a program holds one list per
 // coordinate, whatever the data degree. What an op needs, makes, changes and frees is not stored
@@ -99,8 +100,8 @@ struct StepShape {
   // Per unit: gradients of its replicated parameters are partial over the tensor group, as those of
   // norms are under sequence parallelism; empty: of none.
   std::vector<bool> partial = {};
-  // What the first microbatch adds to the gradient is looked at alone, on the first of the data ranks,
-  // for the gradient noise scale.
+  // What the first microbatch adds to the gradient is looked at alone, on the first of the data
+  // ranks, for the gradient noise scale.
   bool noise = false;
 
   int units() const { return stage_begin.back(); }
@@ -121,8 +122,8 @@ struct StepShape {
   Stage stage_of(int unit) const;
   Coord coord_of(int unit) const;
   bool holds(Coord coord, int unit) const { return coord_of(unit) == coord; }
-  // Whether one coordinate holds both ends of a tied weight: they have one optimizer state there, and
-  // the head's update takes the weight over from the embedding's.
+  // Whether one coordinate holds both ends of a tied weight: they have one optimizer state there,
+  // and the head's update takes the weight over from the embedding's.
   bool shares_state() const { return tied && coord_of(0) == coord_of(head()); }
   bool operator==(const StepShape&) const = default;
 };

@@ -126,8 +126,8 @@ class Replay {
     ++state.changes;
   }
 
-  // A gradient is summed over all periods, then over the tensor group where it is partial there, then
-  // with the tied weight's other end, before it is used.
+  // A gradient is summed over all periods, then over the tensor group where it is partial there,
+  // then with the tied weight's other end, before it is used.
   void need_whole_sums(const Op& op, const Effects& fx) {
     for (const auto* used : {&fx.reads, &fx.mutates})
       for (const Value& value : *used) {

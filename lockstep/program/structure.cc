@@ -73,8 +73,8 @@ class NumberCheck {
   std::vector<bool> is_own_;
 };
 
-// One number per op but Wait: kinds use a unit or a transfer, and a microbatch or a period, below the
-// limits of check_step; unused numbers are -1.
+// One number per op but Wait: kinds use a unit or a transfer, and a microbatch or a period, below
+// the limits of check_step; unused numbers are -1.
 std::uint64_t identity_of(const Op& op) {
   const auto kind = static_cast<std::uint64_t>(op.kind);
   const auto what = static_cast<std::uint64_t>(std::max(op.unit, op.transfer) + 1);

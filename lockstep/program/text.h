@@ -7,8 +7,8 @@
 //   replicated3                   unit 3
 //   tied norm
 //   wait@17                       for op 17 of the same list, counted from 0
-// A group follows only where it is not the usual one of the kind, `norm:self`, and a number that the
-// kind does not use only where it is not -1, `F3.1+period=2`.
+// A group follows only where it is not the usual one of the kind, `norm:self`, and a number that
+// the kind does not use only where it is not -1, `F3.1+period=2`.
 #pragma once
 
 #include <string>

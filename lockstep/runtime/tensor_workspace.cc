@@ -91,8 +91,8 @@ void TensorWorkspace::begin_anew() {
   }
 }
 
-// Every element once: of a piece that has a master the master, whose rounding the piece becomes; of a
-// tied weight whose two ends are here, the first.
+// Every element once: of a piece that has a master the master, whose rounding the piece becomes; of
+// a tied weight whose two ends are here, the first.
 void TensorWorkspace::draw_state(int unit) {
   const model::FlatLayout& flat = layout(unit);
   const model::FlatRange own = own_range(unit);
@@ -417,8 +417,8 @@ void TensorWorkspace::weight_grad(const Op& op) {
   look_at_noise(op, grads);
 }
 
-// The gradient of the step's first microbatch stands alone until the next one is added or data ranks
-// add theirs. Summands of tensor ranks are added up for as long as it takes to look at them.
+// The gradient of the step's first microbatch stands alone until the next one is added or data
+// ranks add theirs. Summands of tensor ranks are added up for as long as it takes to look at them.
 void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
   if (!step_.is_noise(op) || place_.data_index() != 0) return;
   const model::FlatLayout& flat = layout(op.unit);
@@ -493,7 +493,8 @@ void TensorWorkspace::update(const Op& op) {
   if (!is_finite_) return;
   const model::FlatLayout& flat = layout(op.unit);
   const model::FlatRange own = own_range(op.unit);
-  // All that decays in the first unit is an embedding, and all that decays beside a tied weight is it.
+  // All that decays in the first unit is an embedding, and all that decays beside a tied weight is
+  // it.
   const bool is_embedding = op.unit == 0 || flat.tied.size() > 0;
   const auto& state = get<optim::State>({ValueKind::kOptimizer, op.unit});
   for (const model::FlatRange& part : state_parts(op.unit)) {

@@ -1,6 +1,7 @@
 // The workspace of one rank on LibTorch tensors: its share of a model, the values of a program, and
-// the passes of nn and optim that compute on them. It holds a value exactly while effects() says that
-// the value is live, and no tensor besides values, rotary tables and, inside a pass, what nn says.
+// the passes of nn and optim that compute on them. It holds a value exactly while effects() says
+// that the value is live, and no tensor besides values, rotary tables and, inside a pass, what nn
+// says.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -61,20 +62,22 @@ enum class StateRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment };
 // Belongs to the rank's thread. `model`, `source` and the group's communicator must outlive it.
 class TensorWorkspace final : public exec::Workspace {
  public:
-  // Initial weights, zero moments. Sets the thread's number of intra-op threads. `step` may differ in its microbatches from the steps to come.
+  // Initial weights, zero moments. Sets the thread's number of intra-op threads. `step` may differ
+  // in its microbatches from the steps to come.
   // REQUIRES: a group of place.tensor.tp ranks, this one at its place.
   TensorWorkspace(const model::Model& model, const program::StepShape& step, Place place,
                   const WorkspaceSettings& settings, const data::TokenSource& source,
                   nn::TensorGroup group = {});
 
-  // For the coming step: which samples it takes, from the batch's first one on, `microbatches` a rank;
-  // and the optimizer, which may treat embeddings, and a head that shares their weight, otherwise.
+  // For the coming step: which samples it takes, from the batch's first one on, `microbatches` a
+  // rank; and the optimizer, which may treat embeddings, and a head that shares their weight,
+  // otherwise.
   struct Groups {
     optim::AdamW others, embeddings;
   };
   void begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw);
-  // The same for an evaluation, by a program that is forward_only: the first samples of `validation`,
-  // which must outlive it.
+  // The same for an evaluation, by a program that is forward_only: the first samples of
+  // `validation`, which must outlive it.
   void begin_evaluation(const data::TokenSource& validation, int microbatches);
   // Every rank learns from the coming step's sums that this one wants to stop.
   void ask_to_stop() { wants_stop_ = true; }
@@ -91,9 +94,10 @@ class TensorWorkspace final : public exec::Workspace {
   at::Tensor state(int unit, StateRole role) const;
   // The reduced gradient of the piece; there between Norm and Update.
   at::Tensor reduced_grad(int unit) const;
-  // Sets the state: `fill` writes elements `range` of the unit's buffer into a tensor in host memory of
-  // as many elements, of the state's type, and may leave out gaps. It is called for own_range(unit), and
-  // of parameters that are not sharded for all; working parameters become the rounding of their masters.
+  // Sets the state: `fill` writes elements `range` of the unit's buffer into a tensor in host
+  // memory of as many elements, of the state's type, and may leave out gaps. It is called for
+  // own_range(unit), and of parameters that are not sharded for all; working parameters become the
+  // rounding of their masters.
   using Fill = std::function<void(const model::FlatRange& range, const at::Tensor& into)>;
   void fill_state(int unit, StateRole role, const Fill& fill);
   // The same from the unit's buffer, of at least layout(unit).size elements.
@@ -128,8 +132,8 @@ class TensorWorkspace final : public exec::Workspace {
   const at::Tensor& param(int unit) const;
   // This rank's piece of the parameters that are computed with.
   at::Tensor working(int unit) const;
-  // What of own_range(unit) is this unit's: all of it, but of the one state that both ends of a tied
-  // weight have here, not what the other end has beside the weight.
+  // What of own_range(unit) is this unit's: all of it, but of the one state that both ends of a
+  // tied weight have here, not what the other end has beside the weight.
   std::vector<model::FlatRange> state_parts(int unit) const;
   void create_state(int unit);
   void draw_state(int unit);

@@ -1,6 +1,6 @@
-// Virtual time, and lanes on which work goes on. A lane does one piece of work at a time; its factor
-// says how much longer than alone the work takes now, and may change while it is under way. Work at
-// factor 1 throughout ends exactly at its start plus its length.
+// Virtual time, and lanes on which work goes on. A lane does one piece of work at a time; its
+// factor says how much longer than alone the work takes now, and may change while it is under way.
+// Work at factor 1 throughout ends exactly at its start plus its length.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ class LaneClock {
   // REQUIRES: factor > 0.
   void set_factor(int lane, double factor);
 
-  // Moves on to the next end of work; false when none is left. REQUIRES: every busy lane has a factor.
+  // Moves on to the next end of work; false when none is left. REQUIRES: every busy lane has a
+  // factor.
   bool advance();
   // A lane whose work ends now, by number, idle from here on; none when all have been named.
   std::optional<int> take_ended();

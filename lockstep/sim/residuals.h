@@ -1,6 +1,6 @@
-// A measured step beside a simulated one: how long each kind of op took of a rank's list in both, so
-// that what the prediction missed is attributed to its causes. Of every rank, and so of their mean, the
-// parts make up the whole step: nothing is left over.
+// A measured step beside a simulated one: how long each kind of op took of a rank's list in both,
+// so that what the prediction missed is attributed to its causes. Of every rank, and so of their
+// mean, the parts make up the whole step: nothing is left over.
 #pragma once
 
 #include <cstdint>

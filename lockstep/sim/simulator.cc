@@ -21,8 +21,8 @@ using program::kNumCommGroups;
 using program::Op;
 using program::OpKind;
 
-// One number per lane: computation of each coordinate, then its collectives by group, then channels,
-// each of which carries the transfers of one sender to one receiver.
+// One number per lane: computation of each coordinate, then its collectives by group, then
+// channels, each of which carries the transfers of one sender to one receiver.
 class Lanes {
  public:
   struct Channel {
@@ -267,7 +267,8 @@ class Run {
     if (!has_ended(c) && op_at(c).kind == OpKind::kWait && !clock_.is_busy(c)) advance(c);
   }
 
-  // All coordinates that the meeting spans leave it when the last has come and its own cost is over.
+  // All coordinates that the meeting spans leave it when the last has come and its own cost is
+  // over.
   bool arrive(int c, OpKind kind) {
     std::vector<int>& arrived = arrived_[kind == OpKind::kNorm ? 0 : 1];
     arrived.push_back(c);

@@ -1,16 +1,16 @@
 // Times a program on a virtual clock: every coordinate issues its list in order, asynchronous ops
-// run on their lane, and a Wait holds the list until its op is done. The same rules as the executor,
-// so a measured timeline can be laid beside a simulated one op by op.
+// run on their lane, and a Wait holds the list until its op is done. The same rules as the
+// executor, so a measured timeline can be laid beside a simulated one op by op.
 //
 // Lanes of a coordinate: one for computation and everything synchronous; one for each group that
-// collectives reach, which run in the order of issue. Lanes between coordinates: one for each sender
-// and receiver. A transfer begins when both ends are posted and those that were so before have left;
-// it occupies the lane and both ends for the cost of its Send, which is then done, and arrives
-// the latency later. So bandwidth is shared by waiting in line, and latency is not shared.
+// collectives reach, which run in the order of issue. Lanes between coordinates: one for each
+// sender and receiver. A transfer begins when both ends are posted and those that were so before
+// have left; it occupies the lane and both ends for the cost of its Send, which is then done, and
+// arrives the latency later. So bandwidth is shared by waiting in line, and latency is not shared.
 //
-// In a program that lower() made, every lane has one order that no cost can change: a sender has one
-// transfer to a receiver in flight. Times are then sums and maxima of lengths, so a longer op never
-// shortens a step. In other programs two transfers may change places, and then it can.
+// In a program that lower() made, every lane has one order that no cost can change: a sender has
+// one transfer to a receiver in flight. Times are then sums and maxima of lengths, so a longer op
+// never shortens a step. In other programs two transfers may change places, and then it can.
 #pragma once
 
 #include <functional>
@@ -23,17 +23,17 @@
 
 namespace lockstep::sim {
 
-// How long an op takes on its lane when nothing else runs on its coordinates, in seconds that are not
-// negative. Waits, frees and PostRecvs take no time of their own and are not asked for.
+// How long an op takes on its lane when nothing else runs on its coordinates, in seconds that are
+// not negative. Waits, frees and PostRecvs take no time of their own and are not asked for.
 using Cost = std::function<Seconds(Coord coord, const program::Op& op)>;
 
 // What computation and communication on one coordinate do to each other's speed, as they share
 // memory, caches and, on GPUs, multiprocessors. While an asynchronous collective runs on the
-// coordinate, or a transfer occupies it, ops that meet nobody (CommGroup::kNone) progress at 1/compute of
-// their speed. While such an op runs, collectives on the coordinate and transfers at either of whose
-// ends it runs progress at 1/comm. Meetings over coordinates and latency keep their time. The step of a
-// lowered program never becomes shorter, nor longer than by the larger factor; yet a larger factor may
-// give a shorter step than a smaller one. Factors below 1 are refused.
+// coordinate, or a transfer occupies it, ops that meet nobody (CommGroup::kNone) progress at
+// 1/compute of their speed. While such an op runs, collectives on the coordinate and transfers at
+// either of whose ends it runs progress at 1/comm. Meetings over coordinates and latency keep their
+// time. The step of a lowered program never becomes shorter, nor longer than by the larger factor;
+// yet a larger factor may give a shorter step than a smaller one. Factors below 1 are refused.
 struct Slowdown {
   double compute = 1;
   double comm = 1;
@@ -41,8 +41,9 @@ struct Slowdown {
 
 struct Conditions {
   Cost latency = {};  // asked for a Send: from its end to the arrival; absent: none
-  // What an asynchronous op takes of its own list: asked for the op, whose part in its lane or transfer
-  // begins after that, and for its Wait, which ends so much later than it could. Absent: none.
+  // What an asynchronous op takes of its own list: asked for the op, whose part in its lane or
+  // transfer begins after that, and for its Wait, which ends so much later than it could. Absent:
+  // none.
   Cost host = {};
   Slowdown slowdown = {};
 };
@@ -60,8 +61,8 @@ struct Simulation {
 };
 
 // Refuses a program that cannot finish, with the ops that wait for each other. Time and memory grow
-// with the ops of the program, of which there is one list per pipeline coordinate whatever the number
-// of ranks.
+// with the ops of the program, of which there is one list per pipeline coordinate whatever the
+// number of ranks.
 Result<Simulation> simulate(const program::Program& program, const Cost& cost,
                             const Conditions& conditions = {});
 

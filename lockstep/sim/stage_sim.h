@@ -1,7 +1,7 @@
 // Times a schedule stage by stage, without lowering it: what a planner asks of thousands of
 // candidates. Compute runs in the order of each coordinate's list; a tensor reaches another
-// coordinate one hop after it was made, whatever else is under way; on its own coordinate it is there
-// at once. simulator.h times the whole step of the few that are worth lowering.
+// coordinate one hop after it was made, whatever else is under way; on its own coordinate it is
+// there at once. simulator.h times the whole step of the few that are worth lowering.
 //
 // Times are only added, subtracted and compared, so costs that are whole numbers of any unit give
 // exact results up to 2^53 of it.

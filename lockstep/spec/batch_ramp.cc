@@ -9,7 +9,8 @@ namespace {
 
 std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Samples after which there have been `n` of `all` increments: the least c with c all / samples >= n.
+// Samples after which there have been `n` of `all` increments: the least c with c all / samples >=
+// n.
 std::int64_t samples_until(const BatchRamp& ramp, std::int64_t n, std::int64_t all) {
   const std::int64_t each = ramp.samples / all, rest = ramp.samples % all;
   return n * each + divided_up(n * rest, all);

@@ -307,7 +307,8 @@ class Rules {
                       chunks <= layers ? layers / chunks : layers, " or less"));
   }
 
-  // Layers of each stage that do not make up the model, or leave a stage between the ends without any.
+  // Layers of each stage that do not make up the model, or leave a stage between the ends without
+  // any.
   void stage_layers() {
     const std::vector<int>& given = asked_.layers;
     const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
@@ -328,7 +329,8 @@ class Rules {
         "leave layers out, and they are dealt evenly");
   }
 
-  // Blocks of each stage that keep their input alone: some of those it has, for none and all have names of their own.
+  // Blocks of each stage that keep their input alone: some of those it has, for none and all have
+  // names of their own.
   void recomputed_blocks() {
     const std::vector<int>& given = asked_.recompute.blocks;
     const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
@@ -379,8 +381,8 @@ class Rules {
     divides("etp", degrees().etp, "moe.expert_ffn", model().moe.expert_ffn, "expert columns");
   }
 
-  // Ulysses deals whole heads of queries to all ranks of a sequence (arXiv 2309.14509, section 3.1); keys are copied
-  // where ranks outnumber their heads.
+  // Ulysses deals whole heads of queries to all ranks of a sequence (arXiv 2309.14509, section
+  // 3.1); keys are copied where ranks outnumber their heads.
   void cp_method() {
     const mesh::Degrees& d = degrees();
     const Side way = {{"layout.cp_comm_type"},

@@ -51,7 +51,8 @@ struct Contradiction {
   Error error;
   std::vector<Side> sides;  // the one to change first
   bool is_warning = false;  // doubtful, but it may be meant
-  // Help in place of the error's where one of these keys was set over a run file, and so is the one to change.
+  // Help in place of the error's where one of these keys was set over a run file, and so is the one
+  // to change.
   std::vector<std::pair<std::string, std::string>> nearest = {};
 };
 // "4 or 8": the multiples of `unit` around `wanted`, none below 1.
@@ -61,8 +62,8 @@ std::string nearest_multiples(std::int64_t wanted, std::int64_t unit);
 // product cannot be counted are reported alone.
 std::vector<Contradiction> contradictions(const Request& request);
 
-// What tp, cp and pp leave of the devices for dp. kDegreesDoNotMatchWorld when that is no whole number, with the
-// nearest degrees; kBadDegree when nobody can count the ranks.
+// What tp, cp and pp leave of the devices for dp. kDegreesDoNotMatchWorld when that is no whole
+// number, with the nearest degrees; kBadDegree when nobody can count the ranks.
 Result<std::int64_t> data_degree(const mesh::Degrees& degrees, const cluster::Cluster& cluster);
 
 }  // namespace lockstep::spec

@@ -1,5 +1,5 @@
-// The [data] table of a run file: its keys, what contradicts itself among them, and the corpus it names.
-// Used by run_fields(), apply_rules() and read_spec() alone.
+// The [data] table of a run file: its keys, what contradicts itself among them, and the corpus it
+// names. Used by run_fields(), apply_rules() and read_spec() alone.
 #pragma once
 
 #include <vector>

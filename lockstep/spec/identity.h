@@ -1,6 +1,6 @@
-// What makes two runs the same training, besides their model and layout: the keys of [batch] and [train]
-// that decide what is computed, and how weights are drawn. Checkpoints and the agreement of ranks both
-// read this one table.
+// What makes two runs the same training, besides their model and layout: the keys of [batch] and
+// [train] that decide what is computed, and how weights are drawn. Checkpoints and the agreement of
+// ranks both read this one table.
 #pragma once
 
 #include <span>
@@ -15,15 +15,16 @@ namespace lockstep::spec {
 
 struct IdentityKey {
   std::string_view path;  // "train.lr_decay"; of the ramp, the key that turns it on
-  // What a checkpoint calls it ("decay"). Empty: a checkpoint may go on with another value, but the ranks
-  // of a job share one.
+  // What a checkpoint calls it ("decay"). Empty: a checkpoint may go on with another value, but the
+  // ranks of a job share one.
   std::string_view fact;
   std::string (*text)(const Spec& spec);
   // Whether the value decides nothing in this run; null: never.
   bool (*is_idle)(const Spec& spec) = nullptr;
 };
 
-// Their order is that of the facts in a checkpoint, whose digest depends on it: new rows go to the end.
+// Their order is that of the facts in a checkpoint, whose digest depends on it: new rows go to the
+// end.
 std::span<const IdentityKey> identity_keys();
 
 using Facts = std::vector<std::pair<std::string, std::string>>;

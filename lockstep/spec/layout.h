@@ -29,8 +29,9 @@ struct Recompute {
   bool attn_normed = false;  // rows of model::saved_tensors: "attn_norm.output"
   bool mlp_normed = false;   // "mlp_norm.output"
   bool product = false;      // "mlp.product"
-  // With `block`: how many blocks of each stage, its first ones, in the order of the stages. No block then keeps the rows
-  // above, neither the others nor these when they are made again. Empty: every block, and no row is named.
+  // With `block`: how many blocks of each stage, its first ones, in the order of the stages. No
+  // block then keeps the rows above, neither the others nor these when they are made again. Empty:
+  // every block, and no row is named.
   std::vector<int> blocks = {};
   bool operator==(const Recompute&) const = default;
 };
@@ -40,13 +41,14 @@ inline const Recompute kWholeBlock = {true, false, false, false};
 
 // Of the blocks besides those that are counted: the rows alone where some are.
 Recompute rest_of(Recompute recompute);
-// The other way: `rest`, and so many of each stage's blocks whole. That is `rest` where they are none, and kWholeBlock
-// where they are all and `rest` names no row. REQUIRES: as many counts as stages.
+// The other way: `rest`, and so many of each stage's blocks whole. That is `rest` where they are
+// none, and kWholeBlock where they are all and `rest` names no row. REQUIRES: as many counts as
+// stages.
 Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
                       std::vector<int> blocks);
 
-// "none", "cheap", "block", the rows joined by "+", or "block:3x2+1+0": three blocks on each of two stages, then one and
-// none; what the others do may stand before it, "cheap+block:3x2+1+0".
+// "none", "cheap", "block", the rows joined by "+", or "block:3x2+1+0": three blocks on each of two
+// stages, then one and none; what the others do may stand before it, "cheap+block:3x2+1+0".
 std::string to_text(const Recompute& recompute);
 Result<Recompute> parse_recompute(std::string_view text);
 
@@ -105,9 +107,9 @@ Batch cut(const Batch& batch, const Layout& layout);
 // there is a pipeline, the way of context parallelism also when there is some.
 std::string to_text(const Layout& layout);
 
-// The inverse: parse_layout(to_text(x)) == x for every legal x. Words may come in any order; what is left out has its
-// default, the reduction that of its stage. Refuses unknown, repeated and out-of-range words, with
-// the nearest legal ones.
+// The inverse: parse_layout(to_text(x)) == x for every legal x. Words may come in any order; what
+// is left out has its default, the reduction that of its stage. Refuses unknown, repeated and
+// out-of-range words, with the nearest legal ones.
 Result<Layout> parse_layout(std::string_view text);
 
 }  // namespace lockstep::spec

@@ -14,8 +14,8 @@
 
 namespace lockstep::spec {
 
-// Every legal layout on exactly `ranks` ranks for steps of batch.global_batch sequences of batch.seq
-// tokens; each says its number of microbatches, so cut(batch, layout) is its batch, and
+// Every legal layout on exactly `ranks` ranks for steps of batch.global_batch sequences of
+// batch.seq tokens; each says its number of microbatches, so cut(batch, layout) is its batch, and
 // batch.microbatch is not read. Varied, the first slowest, each in the order given:
 //   tp          divisors of `ranks`, ascending
 //   sp          with sequence parallelism, then without it, where tp is above 1
@@ -26,10 +26,11 @@ namespace lockstep::spec {
 //   schedule    schedule_names(), each with 1, 2 and 3 chunks if it takes them; on one
 //               coordinate with 1
 //   reduce      step, microbatch
-//   recompute   none, cheap, block, one block of every second stage where those are not all (others cheap)
+//   recompute   none, cheap, block, one block of every second stage where those are not all (others
+//               cheap)
 // Left out are settings that can make no difference: a reduction per microbatch when there is one
-// microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of v-min
-// and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.
+// microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of
+// v-min and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.
 std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks, const Batch& batch,
                             DType dtype = DType::kF32);
 

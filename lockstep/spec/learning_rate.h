@@ -1,5 +1,5 @@
-// The learning rate of every step: a rise to the peak, then one of a few ways down. A pure function of
-// the step, so a run that is resumed or laid out anew goes on as if nothing had happened.
+// The learning rate of every step: a rise to the peak, then one of a few ways down. A pure function
+// of the step, so a run that is resumed or laid out anew goes on as if nothing had happened.
 #pragma once
 
 #include <cstdint>

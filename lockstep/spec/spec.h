@@ -83,9 +83,9 @@ const config::FieldTable& run_fields();
 //   tp x cp x pp x dp = devices of the cluster     dp_shard divides dp
 //   ep x etp divides tp x cp x dp                  stages may be uneven, never empty
 //   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
-//   dp x microbatch divides global_batch and the sizes of a ramp, whose increments end at global_batch
+//   dp x microbatch divides global_batch and the sizes of a ramp, whose increments end there
 //   seq <= positions the model can learn           seq is cut evenly by cp (twice: zigzag) and sp
-//   ep, etp > 1 only with experts                  pp x chunks <= layers, and layers of stages add up
+//   ep, etp > 1 only with experts                  pp x chunks <= layers; stages add up to layers
 //   chunks that the schedule can run               tp x cp divides heads where context = ulysses
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them; context only with cp > 1
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them

@@ -8,9 +8,10 @@
 namespace lockstep::spec {
 namespace {
 
-// Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so what
-// it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv 2205.05198).
-// Without sequence parallelism it has its heads alone, so the same holds of what every head uses.
+// Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so
+// what it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv
+// 2205.05198). Without sequence parallelism it has its heads alone, so the same holds of what every
+// head uses.
 std::vector<bool> partial_units(const model::Model& model, bool sequence_parallel) {
   const auto is_partial = [&](const model::Param& p) {
     return p.trained && p.sharded.empty() && (sequence_parallel || p.over_heads);

@@ -12,24 +12,27 @@
 
 namespace lockstep::spec {
 
-// First unit of each stage, then the number of units, as StepShape wants it, for so many layers on each stage.
+// First unit of each stage, then the number of units, as StepShape wants it, for so many layers on
+// each stage.
 // REQUIRES: at least one stage.
 std::vector<std::int32_t> first_units(const std::vector<int>& layers);
 
-// The inverse, of units that program::split_units deals evenly: layers of each stage. REQUIRES: both at least 1, at
-// most `layers` + 2 stages.
+// The inverse, of units that program::split_units deals evenly: layers of each stage. REQUIRES:
+// both at least 1, at most `layers` + 2 stages.
 std::vector<int> default_layer_split(std::int64_t layers, std::int64_t stages);
-// Layers of each stage of a model with so many: as the layout says, else dealt evenly. REQUIRES: the same.
+// Layers of each stage of a model with so many: as the layout says, else dealt evenly. REQUIRES:
+// the same.
 std::vector<int> stage_layers(const Layout& layout, std::int64_t layers);
 
-// Which units make themselves again: Recompute::blocks of each stage's, every block where that is empty; never the
-// embedding or the head.
+// Which units make themselves again: Recompute::blocks of each stage's, every block where that is
+// empty; never the embedding or the head.
 std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
                                    const std::vector<int>& blocks);
 
-// What a step of this layout is lowered for; the placement is left to the schedule. `recompute` of single rows does not
-// show here: what a block keeps is the block's own affair. Gradients of replicated parameters are partial over the
-// tensor group under sequence parallelism, those of gains that every head uses without it too.
+// What a step of this layout is lowered for; the placement is left to the schedule. `recompute` of
+// single rows does not show here: what a block keeps is the block's own affair. Gradients of
+// replicated parameters are partial over the tensor group under sequence parallelism, those of
+// gains that every head uses without it too.
 // REQUIRES: a layout that legal() accepts for this batch.
 program::StepShape step_shape(const model::Model& model, const Layout& layout, const Batch& batch);
 
@@ -39,8 +42,8 @@ Result<program::Program> program_for(const model::Model& model, const Layout& la
 // The same of a step_shape() that was changed.
 Result<program::Program> program_for(const Layout& layout, const program::StepShape& step);
 
-// What the bytes of a run's steps depend on besides model and program, of any rank; which of them looks at noise is left
-// open. REQUIRES: a layout that legal() accepts.
+// What the bytes of a run's steps depend on besides model and program, of any rank; which of them
+// looks at noise is left open. REQUIRES: a layout that legal() accepts.
 cost::StepSizes step_sizes(const Spec& spec);
 
 }  // namespace lockstep::spec

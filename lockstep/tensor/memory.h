@@ -51,8 +51,8 @@ class ChargeTo {
   MemoryAccount* const saved_;
 };
 
-// Whether LibTorch's attention copies keys and values of bf16 into pairs of rows, which it does on CPUs
-// that multiply bf16 (AMX).
+// Whether LibTorch's attention copies keys and values of bf16 into pairs of rows, which it does on
+// CPUs that multiply bf16 (AMX).
 bool packs_keys();
 
 }  // namespace lockstep::tensor

@@ -61,9 +61,9 @@ bool holds_for(at::ScalarType dtype) {
   return true;
 }
 
-// MKL reads the setting, and chooses kernels of products and of functions of elements, when they are first called, and
-// not safely: of ranks that made their first calls together, one computed by other kernels than ever after, in one
-// process of 150. So they are made here.
+// MKL reads the setting, and chooses kernels of products and of functions of elements, when they
+// are first called, and not safely: of ranks that made their first calls together, one computed by
+// other kernels than ever after, in one process of 150. So they are made here.
 void make_first_calls() {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     const at::Tensor rows = random_matrix("strict/rows", 256, 64, dtype),

@@ -44,8 +44,8 @@ cost::RunTimeline run_probe(const Job& job, comm::World& world, const std::strin
   return record.collect(job, world, label, Deadline::after(kProbeDeadline));
 }
 
-// By which computation and communication slow each other down, so that the overlapping probe takes as
-// long as it did. It grows with the factor, nearly.
+// By which computation and communication slow each other down, so that the overlapping probe takes
+// as long as it did. It grows with the factor, nearly.
 double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds measured) {
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
   const auto prices = cost::CalibratedPrices::create(known, job.program, job.model, sizes, job.mesh,

@@ -1,5 +1,5 @@
-// Measures how long the ops of a run take on this machine, with all ranks busy, by running them: a few
-// steps of small jobs of the run's own units (probes) and its collectives at its own sizes.
+// Measures how long the ops of a run take on this machine, with all ranks busy, by running them: a
+// few steps of small jobs of the run's own units (probes) and its collectives at its own sizes.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ namespace lockstep::train {
 // Plain data; any thread may read it.
 class Calibrator {
  public:
-  // For `spec` on at most `cores` ranks: its own number, or the largest multiple of tp below. Refuses a
-  // tp beyond the cores, and what make_job refuses. Blocks beyond the eighth are left out: units of a
-  // kind are alike.
+  // For `spec` on at most `cores` ranks: its own number, or the largest multiple of tp below.
+  // Refuses a tp beyond the cores, and what make_job refuses. Blocks beyond the eighth are left
+  // out: units of a kind are alike.
   static Result<Calibrator> create(const spec::Spec& spec, int cores);
 
   int ranks() const { return ranks_; }
 
-  // Every rank of a world of ranks() calls it, and all get the same answer up to its text. Runs of one world have
-  // names of their own. It takes about the `budget` of rank 0, and longer where one step of each probe does. Date,
-  // versions and processor are left to the caller.
+  // Every rank of a world of ranks() calls it, and all get the same answer up to its text. Runs of
+  // one world have names of their own. It takes about the `budget` of rank 0, and longer where one
+  // step of each probe does. Date, versions and processor are left to the caller.
   cost::Calibration run(comm::World& world, const std::string& name, Seconds budget) const;
 
  private:

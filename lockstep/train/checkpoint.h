@@ -1,7 +1,7 @@
 // Saves a running job, and loads it into any layout: weights, moments, counts of steps, samples and
-// tokens, and the averages of the noise scale. Initial weights, learning rate and samples are functions
-// of the run file and of those counts, so that nothing else is state.
-// The format: docs/formats/checkpoint.md.
+// tokens, and the averages of the noise scale. Initial weights, learning rate and samples are
+// functions of the run file and of those counts, so that nothing else is state. The format:
+// docs/formats/checkpoint.md.
 #pragma once
 
 #include <cstdint>
@@ -41,30 +41,33 @@ struct SaveEnding {
 };
 
 // One rank's part in saving. Belongs to the rank's thread. Job, session and world must outlive it.
-// A disk that fails, fills up or turns read-only fails a save, never the run: the next one tries anew.
+// A disk that fails, fills up or turns read-only fails a save, never the run: the next one tries
+// anew.
 class Saver {
  public:
-  // Takes memory for a copy of this rank's state and connects all ranks, each of which calls it. Rank 0
-  // makes the folder, locks it for as long as the saver lives, and removes what interrupted saves have
-  // left. `label` must differ among savers of one world; `deadline` is how long ranks wait for one
-  // another's files. Throws WorldError: LS0106 on every rank when another run holds the folder.
+  // Takes memory for a copy of this rank's state and connects all ranks, each of which calls it.
+  // Rank 0 makes the folder, locks it for as long as the saver lives, and removes what interrupted
+  // saves have left. `label` must differ among savers of one world; `deadline` is how long ranks
+  // wait for one another's files. Throws WorldError: LS0106 on every rank when another run holds
+  // the folder.
   Saver(const Job& job, Session& session, comm::World& world, const std::string& label,
         SaveSettings settings, Seconds deadline);
   // Gives up a save that is not finished; then nothing of it can be loaded.
   ~Saver();
 
   // To be called by all ranks before the first save of a run that goes on from `first_step`.
-  // Checkpoints of later steps would be taken for the newest: those in `damaged` (of Loaded) are set
-  // aside (checkpoint/folder.h) and their new paths returned; any other is refused. Throws WorldError
-  // (LS0106).
+  // Checkpoints of later steps would be taken for the newest: those in `damaged` (of Loaded) are
+  // set aside (checkpoint/folder.h) and their new paths returned; any other is refused. Throws
+  // WorldError (LS0106).
   std::vector<std::string> begin_at(std::int64_t first_step,
                                     const std::vector<std::string>& damaged);
 
-  // Copies this rank's state and returns; another thread hashes and writes it, and rank 0 publishes the
-  // checkpoint when all have. Waits for an earlier save first. Called by all ranks after the same step.
+  // Copies this rank's state and returns; another thread hashes and writes it, and rank 0 publishes
+  // the checkpoint when all have. Waits for an earlier save first. Called by all ranks after the
+  // same step.
   void save(const Progress& progress);
-  // Until the last save can be loaded after a loss of power, or has failed; then its ending, the same
-  // on every rank. Nothing when none was begun. Throws CommError.
+  // Until the last save can be loaded after a loss of power, or has failed; then its ending, the
+  // same on every rank. Nothing when none was begun. Throws CommError.
   std::optional<SaveEnding> finish();
   // The ending of a save that was not told yet, the oldest first, without waiting for one.
   std::optional<SaveEnding> ended();
@@ -84,10 +87,10 @@ struct Loaded {
   std::vector<std::string> damaged;  // their paths
 };
 
-// Goes on from a checkpoint. `path` is one, or a folder of them: then the newest that is whole, all ranks
-// the same. Refuses one of another model, of other settings than its layout, or of other data
-// (LS0824, both values shown), one without optimizer state, and one that is damaged (LS0822, LS0823).
-// After an error the session's state is undefined. Called by all ranks; throws WorldError.
+// Goes on from a checkpoint. `path` is one, or a folder of them: then the newest that is whole, all
+// ranks the same. Refuses one of another model, of other settings than its layout, or of other data
+// (LS0824, both values shown), one without optimizer state, and one that is damaged (LS0822,
+// LS0823). After an error the session's state is undefined. Called by all ranks; throws WorldError.
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
                     const std::string& path, const std::string& data, Seconds deadline);
 

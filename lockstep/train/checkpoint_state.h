@@ -1,4 +1,5 @@
-// Which part of a job's state a rank saves, and what a checkpoint says of a job besides its tensors.
+// Which part of a job's state a rank saves, and what a checkpoint says of a job besides its
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +30,14 @@ inline constexpr SavedRole kSavedRoles[] = {
     {runtime::StateRole::kFirstMoment, checkpoint::Role::kFirstMoment},
     {runtime::StateRole::kSecondMoment, checkpoint::Role::kSecondMoment}};
 
-// Of all ranks together every element once: ranks that hold the same share the writing. In the order of
-// a file.
+// Of all ranks together every element once: ranks that hold the same share the writing. In the
+// order of a file.
 std::vector<OwnSlice> own_slices(const Job& job, Session& session);
 
 checkpoint::Facts running_state(Session& session);
-// Goes on with it. Averages of a noise scale that this run does not measure are left, and without any in
-// the checkpoint they begin anew. Refuses facts that it does not know or cannot read (LS0824).
+// Goes on with it. Averages of a noise scale that this run does not measure are left, and without
+// any in the checkpoint they begin anew. Refuses facts that it does not know or cannot read
+// (LS0824).
 Result<void> set_running_state(Session& session, const checkpoint::Facts& facts);
 
 }  // namespace lockstep::train

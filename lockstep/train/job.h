@@ -1,5 +1,5 @@
-// Everything about a training job that all of its ranks share and that does not change while it runs.
-// Plain data; any thread may read it.
+// Everything about a training job that all of its ranks share and that does not change while it
+// runs. Plain data; any thread may read it.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +35,15 @@ struct Job {
   runtime::Place place(Rank rank) const;
 };
 
-// Refuses what `legal` refuses, with the first reason, for every size of a batch that grows. The program
-// is that of the whole batch.
+// Refuses what `legal` refuses, with the first reason, for every size of a batch that grows. The
+// program is that of the whole batch.
 Result<Job> make_job(const spec::Spec& spec);
 
 // The job whose step is this one's evaluation: what that runs and costs. REQUIRES: job.evaluation.
 Job as_evaluation(const Job& job);
 
-// The same job with steps of `sequences` samples and no ramp: what a step of that size runs and costs.
+// The same job with steps of `sequences` samples and no ramp: what a step of that size runs and
+// costs.
 // REQUIRES: one of the sizes of the job's batch.
 Job with_batch(const Job& job, std::int64_t sequences);
 

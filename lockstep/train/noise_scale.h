@@ -1,12 +1,12 @@
-// The gradient noise scale: up to about how many tokens in a batch more of them still pay (McCandlish et al.,
-// "An Empirical Model of Large-Batch Training", arXiv 1812.06162, appendix A.1). From the mean gradients of
-// b and of B > b tokens,
+// The gradient noise scale: up to about how many tokens in a batch more of them still pay
+// (McCandlish et al., "An Empirical Model of Large-Batch Training", arXiv 1812.06162, appendix
+// A.1). From the mean gradients of b and of B > b tokens,
 //
 //   |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b)      the true gradient, squared
 //   S     = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)      the variance of one token's gradient
 //
-// are unbiased, and their ratio S / |G|^2 is the scale. Both are averaged over steps before they are
-// divided, because the ratio of noisy numbers is biased.
+// are unbiased, and their ratio S / |G|^2 is the scale. Both are averaged over steps before they
+// are divided, because the ratio of noisy numbers is biased.
 #pragma once
 
 #include <cstdint>

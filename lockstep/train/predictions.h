@@ -1,5 +1,5 @@
-// What the job's description says about a step of a rank. The run itself never reads these predictions;
-// verify/check_predictions.h compares them with what was measured.
+// What the job's description says about a step of a rank. The run itself never reads these
+// predictions; verify/check_predictions.h compares them with what was measured.
 #pragma once
 
 #include <cstdint>

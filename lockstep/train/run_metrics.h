@@ -1,5 +1,5 @@
-// The files in which a run tells what it measures: metrics.jsonl, and event files for TensorBoard that
-// hold the same numbers.
+// The files in which a run tells what it measures: metrics.jsonl, and event files for TensorBoard
+// that hold the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace lockstep::train {
 
 std::string metrics_path(const std::string& directory);
 
-// For rank 0. Opens its files when the run begins, and throws IoError where it cannot. Lines that cannot
-// be written afterwards are lost and told; they never end a run.
+// For rank 0. Opens its files when the run begins, and throws IoError where it cannot. Lines that
+// cannot be written afterwards are lost and told; they never end a run.
 class RunMetrics final : public RunObserver {
  public:
   struct Options {
     std::string directory;
     // Of a run that continues: goes on in its metrics.jsonl, and drops lines of later steps.
     bool resumes = false;
-    // What an earlier run left that ended before its first checkpoint becomes metrics-1.jsonl, or the next
-    // number that is free.
+    // What an earlier run left that ended before its first checkpoint becomes metrics-1.jsonl, or
+    // the next number that is free.
     bool may_set_aside = false;
     std::string version = {};  // of the program
     // `lost` lines of metrics.jsonl so far.

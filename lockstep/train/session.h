@@ -66,13 +66,13 @@ class Session {
   // fails, the CommError says where every rank stands and why.
   StepReport step(std::int64_t step, const exec::Executor::Observer& observer = {});
 
-  // Looks at the first spec.train.eval_samples of `validation`. Changes nothing of the state. All ranks
-  // call it, and get the same loss. REQUIRES: a job that evaluates.
+  // Looks at the first spec.train.eval_samples of `validation`. Changes nothing of the state. All
+  // ranks call it, and get the same loss. REQUIRES: a job that evaluates.
   EvalReport evaluate(const data::TokenSource& validation,
                       const exec::Executor::Observer& observer = {});
 
-  // Of all parameters and moments of the job, and the number of updates (state_digest.cc). All ranks
-  // call it, and get the same.
+  // Of all parameters and moments of the job, and the number of updates (state_digest.cc). All
+  // ranks call it, and get the same.
   std::uint64_t state_digest();
 
   const Job& job() const { return job_; }

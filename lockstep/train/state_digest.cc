@@ -1,8 +1,9 @@
-// A digest of a job's whole state that no layout changes and that nobody gathers the state for. Every
-// element of every parameter and moment is hashed with its place in the whole tensor, the hashes are
-// added modulo 2^64, and ranks add up their sums; each element counts once, on one of the ranks that
-// hold it. A sum does not depend on the order, so neither does the digest on who holds what. It finds
-// accidents (two states that differ collide by chance once in 2^64), not forgeries.
+// A digest of a job's whole state that no layout changes and that nobody gathers the state for.
+// Every element of every parameter and moment is hashed with its place in the whole tensor, the
+// hashes are added modulo 2^64, and ranks add up their sums; each element counts once, on one of
+// the ranks that hold it. A sum does not depend on the order, so neither does the digest on who
+// holds what. It finds accidents (two states that differ collide by chance once in 2^64), not
+// forgeries.
 #include <bit>
 #include <string_view>
 #include <type_traits>

@@ -22,9 +22,9 @@ class StepRecord {
   // After a step of the whole batch; the oldest goes when there are too many.
   void add(std::int64_t step, const Session& session);
 
-  // The steps of all ranks. Every rank calls it, after as many add() of the same steps, with a label
-  // that differs among records of one world. Clocks of different machines are not compared: there
-  // the ranks' steps are taken to begin together.
+  // The steps of all ranks. Every rank calls it, after as many add() of the same steps, with a
+  // label that differs among records of one world. Clocks of different machines are not compared:
+  // there the ranks' steps are taken to begin together.
   cost::RunTimeline collect(const Job& job, comm::World& world, const std::string& label,
                             Deadline deadline) const;
 

@@ -1,5 +1,6 @@
-// The training of one rank from its first step to its last: loading, steps, evaluations, saves. What
-// happens is told to observers; lockstep train is one program around this, a user's own is another.
+// The training of one rank from its first step to its last: loading, steps, evaluations, saves.
+// What happens is told to observers; lockstep train is one program around this, a user's own is
+// another.
 #pragma once
 
 #include <atomic>
@@ -21,14 +22,14 @@ enum class Ending : std::uint8_t {
   kDiverged,  // loss or gradient norm was not finite, as often as the job allows
 };
 
-// Where the job skips steps that are not finite: how many in a row it may skip. A few are bad samples
-// or a spike; ten are a model that is lost.
+// Where the job skips steps that are not finite: how many in a row it may skip. A few are bad
+// samples or a spike; ten are a model that is lost.
 inline constexpr int kMostSkipped = 10;
 
 // Where the state of the first step comes from.
 enum class Start : std::uint8_t {
-  kNew,  // initial weights
-  kResume,  // the newest checkpoint of `save` that is whole; a run that has no steps left touches nothing
+  kNew,     // initial weights
+  kResume,  // the newest checkpoint of `save` that is whole; without steps left nothing is touched
   kResumeOrNew,  // the same, or initial weights where there is no checkpoint
   kContinue,     // the checkpoint `from`, with all that belongs to its run
   kWeights,      // the weights of the checkpoint `from`; everything else is new
@@ -80,9 +81,9 @@ struct RunEnding {
   std::optional<Error> unsaved = {};  // why the last checkpoint is missing; the same on all ranks
 };
 
-// Called by all ranks with the same options and data. Every rank gets the same ending after the same
-// step. `stop` may be set at any time, also by a signal handler. A disk that fails does not end a run.
-// Throws WorldError.
+// Called by all ranks with the same options and data. Every rank gets the same ending after the
+// same step. `stop` may be set at any time, also by a signal handler. A disk that fails does not
+// end a run. Throws WorldError.
 RunEnding train(const Job& job, comm::World& world, const RunData& data, const RunOptions& options,
                 const std::atomic<bool>& stop, std::span<RunObserver* const> observers = {});
 

@@ -93,15 +93,16 @@ Difference compare(const model::Model& model, const StepImage& got, const StepIm
 // Of loss and gradient norm, each over the reference's.
 Difference compare_scalars(const StepImage& got, const StepImage& reference);
 
-// Of parameters after update number `count`, made from the same state: the least r such that parameters
-// off by r of the unit's largest, and gradients off by r of the unit's largest root of the second
-// moment, explain every difference to first order (a backward error). AdamW divides by that root, so an
-// element whose gradient is near zero is far off though nothing is wrong; docs/numerics.md.
+// Of parameters after update number `count`, made from the same state: the least r such that
+// parameters off by r of the unit's largest, and gradients off by r of the unit's largest root of
+// the second moment, explain every difference to first order (a backward error). AdamW divides by
+// that root, so an element whose gradient is near zero is far off though nothing is wrong;
+// docs/numerics.md.
 Difference compare_updated(const model::Model& model, const StepImage& got,
                            const StepImage& reference, const optim::AdamW& settings,
                            std::int64_t count);
-// Of f32 master weights after a free run of `count` updates: max|difference| over how far apart two such
-// runs can be, which is `farthest` and what roundings to f32 add.
+// Of f32 master weights after a free run of `count` updates: max|difference| over how far apart two
+// such runs can be, which is `farthest` and what roundings to f32 add.
 Difference compare_reached(const model::Model& model, const StepImage& got,
                            const StepImage& reference, double farthest, std::int64_t count);
 

@@ -60,8 +60,8 @@ TrialResult run_trial(const train::Job& job, const data::TokenSource& source,
                       std::span<const StepOrder> orders, Seconds op_deadline,
                       const TrialOptions& options = {});
 
-// This process is one rank of `world`. Pieces travel to rank 0. `label` must differ among the trials
-// of a world.
+// This process is one rank of `world`. Pieces travel to rank 0. `label` must differ among the
+// trials of a world.
 TrialResult run_trial_in(comm::World& world, const std::string& label, const train::Job& job,
                          const data::TokenSource& source, std::span<const StepOrder> orders,
                          Seconds op_deadline, const train::WorkspaceWrap& wrap = {});

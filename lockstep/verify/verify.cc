@@ -176,8 +176,8 @@ void Verifier::find_truth() {
 }
 
 // How far one rank is from the truth. The size of a microbatch is kept, because it decides how many
-// numbers a matrix product adds up, and by that its rounding. In bf16 its steps, or those of as many
-// tensor ranks, are what other layouts are compared with.
+// numbers a matrix product adds up, and by that its rounding. In bf16 its steps, or those of as
+// many tensor ranks, are what other layouts are compared with.
 void Verifier::measure_bounds(const train::Job& job) {
   const std::int64_t microbatch = job.spec.batch.microbatch;
   if (truth_.empty()) return;
@@ -259,8 +259,8 @@ Result<Verdict> Verifier::check(const spec::Layout& layout) {
 }
 
 // Where every bit of every step of the free run is that of a layout that was verified, all that was
-// measured of that one holds of this one, and steps from the reference's state would say nothing new.
-// Else the whole trial says what is wrong, and must see the same bits again.
+// measured of that one holds of this one, and steps from the reference's state would say nothing
+// new. Else the whole trial says what is wrong, and must see the same bits again.
 Verdict Verifier::check_by_class(const train::Job& job, const Verdict& first) const {
   Hash128 seen;
   Verdict verdict = guarded(job, [&](Verdict& made) {
@@ -388,7 +388,8 @@ void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
                   first->second.name, ", of the same class"));
 }
 
-// Of a layout that was verified, where it was: ranks of processes other than the first know no state.
+// Of a layout that was verified, where it was: ranks of processes other than the first know no
+// state.
 void Verifier::remember_bits(const Verdict& verdict) {
   if (!verdict.ok() || verdict.digest == Hash128{}) return;
   Verdict& first = bits_[verdict.bits_class];

@@ -1,24 +1,25 @@
 // Proves on a model that a layout trains what one device would: the same steps run on one rank and
 // under the layout, and loss, gradient norm, every gradient, moment and parameter are compared.
 //
-// Error of a tensor is max|difference| over max|reference| of its unit and role; for parameters over
-// the larger of that and the learning rate. A layout is verified when
+// Error of a tensor is max|difference| over max|reference| of its unit and role; for parameters
+// over the larger of that and the learning rate. A layout is verified when
 //   close    (a) loss, gradient norm, gradients and moments of every step, started from the
-//            reference's state, and (b) parameters after a free run are within bounds; (b) is wider,
-//            because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10, and where tensor
-//            ranks cut the sums of matrix products 1e-10 and 1e-8. In f32 and bf16 (a) includes the
-//            updated master weights, by the perturbation of gradients that explains them
-//            (compare_updated). In f32 errors are distances to the same steps in f64, at most twice
-//            what one rank's is with microbatches of the same size. In bf16 that holds too (four
-//            times of tensor ranks), and (a) is the distance to one rank, or as many tensor ranks,
-//            with such microbatches, whose roundings to bf16 are the same: at most what another order
-//            of sums in f32 makes. (b) is then a share of how far apart AdamW can take two runs and
-//            judges nothing but numbers that are none: two runs on one rank differ by any factor;
+//            reference's state, and (b) parameters after a free run are within bounds; (b) is
+//            wider, because Adam amplifies rounding. In f64 the bounds are 1e-12 and 1e-10, and
+//            where tensor ranks cut the sums of matrix products 1e-10 and 1e-8. In f32 and bf16 (a)
+//            includes the updated master weights, by the perturbation of gradients that explains
+//            them (compare_updated). In f32 errors are distances to the same steps in f64, at most
+//            twice what one rank's is with microbatches of the same size. In bf16 that holds too
+//            (four times of tensor ranks), and (a) is the distance to one rank, or as many tensor
+//            ranks, with such microbatches, whose roundings to bf16 are the same: at most what
+//            another order of sums in f32 makes. (b) is then a share of how far apart AdamW can
+//            take two runs and judges nothing but numbers that are none: two runs on one rank
+//            differ by any factor;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
 //            equal tensor degree with or without sequence parallelism, data degree, microbatch size
 //            and reduction period. The reference is one of them. On threads, (a) is measured of the
-//            first of a class; a later one whose free run shows the same bits in every step and role
-//            has that one's errors;
+//            first of a class; a later one whose free run shows the same bits in every step and
+//            role has that one's errors;
 //   replicas ranks that hold the same piece of state hold the same bits;
 //   predicted bytes sent per axis and operation, and tensor bytes after every op, are what the job
 //            predicted, exactly.
@@ -96,21 +97,21 @@ struct Verdict {
 
 class Verifier {
  public:
-  // Runs the reference. `spec` gives model, batch, optimizer, seed and type; its layout and the ramp of
-  // its batch are not used.
-  // Without `equal_bits`, for a machine whose kernels are not strict, bits are not compared among
-  // layouts. REQUIRES: a spec whose model runs here.
+  // Runs the reference. `spec` gives model, batch, optimizer, seed and type; its layout and the
+  // ramp of its batch are not used. Without `equal_bits`, for a machine whose kernels are not
+  // strict, bits are not compared among layouts. REQUIRES: a spec whose model runs here.
   static Result<Verifier> create(const spec::Spec& spec, int steps, bool equal_bits = true);
 
-  // On threads of this process. Refuses an illegal layout; a run that breaks off is a failed verdict.
+  // On threads of this process. Refuses an illegal layout; a run that breaks off is a failed
+  // verdict.
   Result<Verdict> check(const spec::Layout& layout);
-  // As one rank of `world`; the verdict is rank 0's, other ranks get one that says nothing of state.
-  // Throws CommError when the world fails.
+  // As one rank of `world`; the verdict is rank 0's, other ranks get one that says nothing of
+  // state. Throws CommError when the world fails.
   Result<Verdict> check_in(comm::World& world, const spec::Layout& layout);
 
   // On threads, a legal layout's job with a fault in it. Its bits are compared with those of the
-  // layouts checked before and are not remembered. Several threads may call it at once. REQUIRES for
-  // f32 and bf16: a layout with microbatches of that size was checked before.
+  // layouts checked before and are not remembered. Several threads may call it at once. REQUIRES
+  // for f32 and bf16: a layout with microbatches of that size was checked before.
   Verdict check_fault(const spec::Layout& layout, const Fault& fault, Seconds op_deadline) const;
 
   const model::Model& model() const { return reference_job_.model; }

@@ -1,5 +1,6 @@
-// A schedule of one generator and one row is known wherever the others are. The tests of the simulator and of
-// the executor that go through the catalogue are linked in beside this file and meet it too.
+// A schedule of one generator and one row is known wherever the others are. The tests of the
+// simulator and of the executor that go through the catalogue are linked in beside this file and
+// meet it too.
 #include <gtest/gtest.h>
 
 #include "lockstep/base/check.h"

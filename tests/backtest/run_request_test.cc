@@ -44,7 +44,8 @@ TEST(RunRequest, UnknownSettingsAreTried) {
   EXPECT_GT(request->candidates.size(), 3u);
 }
 
-// Of settings not given, as many of those within a fifth of the fastest are faster than the chosen as are slower.
+// Of settings not given, as many of those within a fifth of the fastest are faster than the chosen
+// as are slower.
 TEST(RunRequest, UnknownSettingsAreTheMiddleOfLikelyOnes) {
   RunTable table;
   read_published(table);

@@ -29,7 +29,8 @@ class Described {
   std::vector<PublishedRun> rows_;
 };
 
-// DeepSpeed runs Megatron's kernels, without what Megatron has added since 2021; its engine has habits of its own.
+// DeepSpeed runs Megatron's kernels, without what Megatron has added since 2021; its engine has
+// habits of its own.
 TEST(RunStack, DeepSpeedHasMegatronsKernels) {
   EXPECT_EQ(
       stack_class_of(

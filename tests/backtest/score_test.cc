@@ -10,7 +10,8 @@
 namespace lockstep::backtest {
 namespace {
 
-// Anchor A19: SimuMax's 43 measured B200 peaks (docs/b200 of that project); the transients have no fitted constant.
+// Anchor A19: SimuMax's 43 measured B200 peaks (docs/b200 of that project); the transients have no
+// fitted constant.
 TEST(Score, SimuMaxMemory) {
   RunTable table;
   read_published(table);
@@ -29,9 +30,9 @@ TEST(Score, SimuMaxMemory) {
   EXPECT_LE(worst, 0.02);
 }
 
-// Anchor A19: the step times of the same runs after one scalar for all of them: 4.9 %, where SimuMax has 2.8. Eight tensor
-// ranks come out a sixth too fast, attention over long sequences a seventh too slow; the rates are fitted with
-// other sources' runs too.
+// Anchor A19: the step times of the same runs after one scalar for all of them: 4.9 %, where
+// SimuMax has 2.8. Eight tensor ranks come out a sixth too fast, attention over long sequences a
+// seventh too slow; the rates are fitted with other sources' runs too.
 TEST(Score, SimuMaxStepTimes) {
   RunTable table;
   read_published(table);
@@ -46,8 +47,8 @@ TEST(Score, SimuMaxStepTimes) {
   EXPECT_LE(sum / 43, 0.0495);
 }
 
-// Anchor A8: Korthikanti et al., table 5, eight step times, held out from every fit: 5.0 %, where Calculon's mean error
-// is 3.65 %.
+// Anchor A8: Korthikanti et al., table 5, eight step times, held out from every fit: 5.0 %, where
+// Calculon's mean error is 3.65 %.
 TEST(Score, KorthikantiStepTimes) {
   RunTable table;
   read_published(table);
@@ -61,8 +62,9 @@ TEST(Score, KorthikantiStepTimes) {
   EXPECT_LE(sum / rows, 0.0505);
 }
 
-// Anchors A9 and A12: 530B on 2,240 devices with and without full recomputation (Korthikanti et al., abstract), and the
-// same model on 280, 350 and 420 nodes (Megatron-Turing NLG), each within 5 %; the last misses by 6.2 %.
+// Anchors A9 and A12: 530B on 2,240 devices with and without full recomputation (Korthikanti et
+// al., abstract), and the same model on 280, 350 and 420 nodes (Megatron-Turing NLG), each within 5
+// %; the last misses by 6.2 %.
 TEST(Score, FiveHundredBillion) {
   RunTable table;
   read_published(table);

@@ -121,8 +121,8 @@ std::string part_of(const Bytes& good, const Bytes& files) {
   return "";
 }
 
-// By default 500, of every part at least 20; LOCKSTEP_ALL_CORRUPTIONS=1 makes 20000 of them. The newest of
-// a folder is hurt: `verify` refuses it, and it stays where it is.
+// By default 500, of every part at least 20; LOCKSTEP_ALL_CORRUPTIONS=1 makes 20000 of them. The
+// newest of a folder is hurt: `verify` refuses it, and it stays where it is.
 TEST(Corruption, OfAnyKindIsRefusedWithFileAndTensor) {
   RecordingDisk disk;
   const std::string folder = scratch("corruption");

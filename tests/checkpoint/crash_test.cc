@@ -1,5 +1,5 @@
-// Power may go at any moment: whatever of the unsynced calls has reached the disk, a checkpoint that was
-// published before is found, and never a part of one.
+// Power may go at any moment: whatever of the unsynced calls has reached the disk, a checkpoint
+// that was published before is found, and never a part of one.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// A disk that remembers every call, and the states in which a loss of power may leave it: whatever was
-// not synced may be there or not, each call by itself.
+// A disk that remembers every call, and the states in which a loss of power may leave it: whatever
+// was not synced may be there or not, each call by itself.
 #pragma once
 
 #include <memory>
@@ -35,13 +35,13 @@ class RecordingDisk final : public files::Disk {
   std::vector<DiskCall> calls_;
 };
 
-// Which of the first `count` calls may still be lost: bytes until their file is synced, names until their
-// folder is.
+// Which of the first `count` calls may still be lost: bytes until their file is synced, names until
+// their folder is.
 std::vector<std::size_t> losable(const std::vector<DiskCall>& calls, std::size_t count);
 
-// What is on the disk when of the first `count` calls those in `lost` did not get there. A call that
-// builds on a lost one does nothing. Writes below `folder`, which must be in the paths of all calls, but
-// under `target` in its place.
+// What is on the disk when of the first `count` calls those in `lost` did not get there. A call
+// that builds on a lost one does nothing. Writes below `folder`, which must be in the paths of all
+// calls, but under `target` in its place.
 void replay(const std::vector<DiskCall>& calls, std::size_t count,
             const std::vector<std::size_t>& lost, const std::string& folder,
             const std::string& target);

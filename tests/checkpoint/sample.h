@@ -22,8 +22,8 @@ inline std::int64_t roll(Dice& dice, std::int64_t least, std::int64_t most) {
   return std::uniform_int_distribution<std::int64_t>(least, most)(dice);
 }
 
-// A path for a test's files: in memory where the machine can, because tests rewrite them thousands of
-// times.
+// A path for a test's files: in memory where the machine can, because tests rewrite them thousands
+// of times.
 inline std::string scratch(const std::string& name) {
   const bool in_memory = ::access("/dev/shm", W_OK) == 0;
   return (in_memory ? "/dev/shm/lockstep-" + std::to_string(::getpid()) + "-"
@@ -42,8 +42,8 @@ inline float value_at(const Slice& slice, std::int64_t global_element, std::int6
                             1'000'000);
 }
 
-// In row-major order of the whole tensor, for each element of the slice; element by element, so that it is
-// an oracle.
+// In row-major order of the whole tensor, for each element of the slice; element by element, so
+// that it is an oracle.
 inline std::vector<std::int64_t> elements_of(const Slice& slice) {
   std::vector<std::int64_t> found;
   for (std::int64_t at = slice.begin; at < slice.end; ++at) {

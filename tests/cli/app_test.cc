@@ -333,7 +333,8 @@ INSTANTIATE_TEST_SUITE_P(
                             "error[LS0004]: cannot read `/`: it is a directory",
                             "name a file in it"}));
 
-// What is wrong was written on the command line, so that is the place, and its nearest values are the help.
+// What is wrong was written on the command line, so that is the place, and its nearest values are
+// the help.
 TEST(Overrides, AreTheirOwnPlace) {
   const std::string tiny = support::source_dir() + "/examples/tiny.toml";
   struct Case {

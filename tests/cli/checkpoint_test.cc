@@ -67,7 +67,8 @@ TEST_F(CheckpointVerb, ShowsWhatIsInOne) {
   EXPECT_EQ(json.find("step")->as_int(), 20);
 }
 
-// As `ls`, `verify` and `convert` do: of a folder, the newest; a newer one that is damaged is not passed over in silence.
+// As `ls`, `verify` and `convert` do: of a folder, the newest; a newer one that is damaged is not
+// passed over in silence.
 TEST_F(CheckpointVerb, ShowsTheNewestOfAFolder) {
   const Answer newest = run({"show", folder_});
   EXPECT_EQ(newest.code, ExitCode::kOk) << newest.err;
@@ -90,7 +91,8 @@ TEST_F(CheckpointVerb, SaysThatAFileIsNoFolder) {
   }
 }
 
-// A training of a model that there is, with zeros; `change` may spoil the manifest before it is signed.
+// A training of a model that there is, with zeros; `change` may spoil the manifest before it is
+// signed.
 void save_model(const std::string& folder, std::int64_t step,
                 const std::function<void(checkpoint::Manifest&)>& change = {}) {
   const model::ModelConfig config = model::find("llama-tiny")->config;

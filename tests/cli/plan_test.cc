@@ -130,8 +130,8 @@ TEST(PlanVerb, FillsTheGapsOfALayout) {
   EXPECT_NE(other.err.find("here it is called `cheap`"), std::string::npos) << other.err;
 }
 
-// A sequence too long for one device: the way its ranks meet is in the table, in JSON, in the run file and in the
-// layout's name, which is priced the same.
+// A sequence too long for one device: the way its ranks meet is in the table, in JSON, in the run
+// file and in the layout's name, which is priced the same.
 TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
   const std::string name = ::testing::TempDir() + "plan_verb_context.json";
   const std::vector<std::string> asked = {
@@ -273,7 +273,8 @@ TEST(PlanVerb, SaysFp8) {
   EXPECT_EQ(json.find("plans")->items()[0].find("mfu")->find("peak")->as_text(), "bf16");
 }
 
-// Rotary positions go on beyond those that were trained; that is no mistake, but nobody should miss it.
+// Rotary positions go on beyond those that were trained; that is no mistake, but nobody should miss
+// it.
 TEST(PlanVerb, SaysWhenPositionsAreBeyondTheModels) {
   const std::vector<std::string> words = {"plan",      "--model",        "llama3-8b",
                                           "--cluster", "h100:64",        "--seq",
@@ -313,7 +314,8 @@ std::string titles_of(const Answer& ran) {
   return ran.out.substr(begin, ran.out.find('\n', begin) - begin) + " ";
 }
 
-// A pipe has no width, so nothing is left out; on a terminal memory stays whatever goes, and what went is named.
+// A pipe has no width, so nothing is left out; on a terminal memory stays whatever goes, and what
+// went is named.
 TEST(PlanVerb, TheTableIsWholeInAPipe) {
   const std::vector<std::string> hard = {"plan",      "--model",        "mixtral-8x7b",
                                          "--cluster", "h100:64",        "--seq",

@@ -1,5 +1,6 @@
-// Launchers of ranks, and signals: what a person or a scheduler does to one process of a job reaches all,
-// none stays behind, and what keeps the job is said. tests/oracles/survivors_test.py has the kills.
+// Launchers of ranks, and signals: what a person or a scheduler does to one process of a job
+// reaches all, none stays behind, and what keeps the job is said. tests/oracles/survivors_test.py
+// has the kills.
 #include "cli/ranks.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +17,8 @@
 namespace lockstep::cli {
 namespace {
 
-// A job of two processes that would train for hours. Whoever does not end when asked is far from it: the
-// meeting of ranks takes up to 60 s, a collective up to 600 s.
+// A job of two processes that would train for hours. Whoever does not end when asked is far from
+// it: the meeting of ranks takes up to 60 s, a collective up to 600 s.
 class RanksSlow : public Binary {
  protected:
   static std::vector<std::string> two_ranks(const std::vector<std::string>& more = {}) {
@@ -85,7 +86,8 @@ TEST_F(RanksSlow, AHangUpOfTheLauncherSaves) {
   EXPECT_TRUE(have_ended(ranks));
 }
 
-// When ranks have only just started, and when one of them waits for the other, which is stopped then.
+// When ranks have only just started, and when one of them waits for the other, which is stopped
+// then.
 TEST_F(RanksSlow, ASignalToTheLauncherAloneEndsAStart) {
   for (const bool waits : {false, true}) {
     Running job(two_ranks());

@@ -1,4 +1,5 @@
-// Runs of `train` that are stopped, killed and resumed, and what they leave behind, seen from a shell.
+// Runs of `train` that are stopped, killed and resumed, and what they leave behind, seen from a
+// shell.
 #include <gtest/gtest.h>
 
 #if LOCKSTEP_WITH_TORCH
@@ -96,8 +97,8 @@ TEST_F(ResumingSlow, OracleSaysTheSameInEveryLayoutOfAClass) {
   EXPECT_NE(bits(ten("")), first) << "another data degree rounds otherwise";
 }
 
-// Stopped by a signal, resumed under another layout, killed, resumed under a third: every line is one of
-// the run that nothing interrupted, and the metrics have each step once.
+// Stopped by a signal, resumed under another layout, killed, resumed under a third: every line is
+// one of the run that nothing interrupted, and the metrics have each step once.
 TEST_F(ResumingSlow, GoesOnAsIfNothingHadHappened) {
   const std::string forty = " --set train.steps=40 ";
   const std::string whole = bits(ten(kSameBits[0] + forty));
@@ -195,8 +196,8 @@ TEST_F(ResumingSlow, IsRefusedWhereItWouldSurprise) {
   EXPECT_EQ(listing("out"), before);
 }
 
-// The samples of a run follow from the number of passes over its text, and so from its steps: a run that is
-// made longer goes on with the very samples of the long run, or is refused and told why.
+// The samples of a run follow from the number of passes over its text, and so from its steps: a run
+// that is made longer goes on with the very samples of the long run, or is refused and told why.
 TEST_F(ResumingSlow, OnTextIsMadeLongerWithTheSameSamplesOrNotAtAll) {
   write("text.txt", std::string(600, 'a') + "b\n" + std::string(500, 'c') + "\n");
   ASSERT_EQ(run("data from-text text.txt --out text").code, 0);

@@ -1,5 +1,6 @@
-// What must not be lost and must not hang, seen from a shell: run folders, damaged checkpoints, full
-// disks, ranks that differ, signals while a job starts. tests/oracles/survivors_test.py has the kills.
+// What must not be lost and must not hang, seen from a shell: run folders, damaged checkpoints,
+// full disks, ranks that differ, signals while a job starts. tests/oracles/survivors_test.py has
+// the kills.
 #include <gtest/gtest.h>
 
 #if LOCKSTEP_WITH_TORCH
@@ -57,8 +58,8 @@ class SafeHandsSlow : public Binary {
     return "sh -c 'trap \"\" XFSZ; ulimit -f " + std::to_string(blocks) + "; exec \"$@\"' sh";
   }
   static void allow(const std::string& folder, fs::perms what) { fs::permissions(folder, what); }
-  // Processes that `body` starts are bound by the modes of files, whoever runs this test: root is not
-  // otherwise.
+  // Processes that `body` starts are bound by the modes of files, whoever runs this test: root is
+  // not otherwise.
   static void bound_by_modes(const std::function<void()>& body) {
     std::thread([&] {
       ::prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);  // of this thread; no right of others
@@ -171,8 +172,8 @@ TEST_F(SafeHandsSlow, AResumeWithNothingToDoTouchesNothing) {
   EXPECT_EQ(state_of("run"), before);
 }
 
-// Files of more than 32 KiB cannot be written from some step on: checkpoints fail, metrics do not, the
-// run goes on to its end and says how to go on from the last good one.
+// Files of more than 32 KiB cannot be written from some step on: checkpoints fail, metrics do not,
+// the run goes on to its end and says how to go on from the last good one.
 TEST_F(SafeHandsSlow, AFullDiskFailsSavesAndNotTheRun) {
   ASSERT_EQ(run(train(of(2) + "--save run --save-interval 1")).code, 0);
   const Ran ran =
@@ -192,8 +193,8 @@ TEST_F(SafeHandsSlow, AFullDiskFailsSavesAndNotTheRun) {
   EXPECT_TRUE(fs::exists(dir_ / "run/step-00000006"));
 }
 
-// A folder that turns read-only while a run saves to it after every step fails its saves, which is said
-// once, not every step. The next save that can be written is.
+// A folder that turns read-only while a run saves to it after every step fails its saves, which is
+// said once, not every step. The next save that can be written is.
 TEST_F(SafeHandsSlow, AReadOnlyFolderFailsSavesAndNotTheRun) {
   const std::string folder = (dir_ / "run").string();
   const std::vector<std::string> words = {"train",
@@ -347,8 +348,8 @@ TEST_F(SafeHandsSlow, WhatCannotFitIntoMemoryIsRefusedBeforeWeightsAreDrawn) {
   }
 }
 
-// What is trained is told before initial weights are drawn, in a pipe too, and their draw, which takes
-// seconds here, ends when it is asked to.
+// What is trained is told before initial weights are drawn, in a pipe too, and their draw, which
+// takes seconds here, ends when it is asked to.
 TEST_F(SafeHandsSlow, ADrawOfWeightsCanBeInterrupted) {
   for (const char* more : {"--every=1", "--processes"})
     for (const int number : {SIGINT, SIGTERM}) {

@@ -11,7 +11,8 @@
 namespace lockstep::cli {
 namespace {
 
-// The name as the command takes it: with four chunks, where any number will do, also shown beside two.
+// The name as the command takes it: with four chunks, where any number will do, also shown beside
+// two.
 std::string compared() {
   std::string names;
   for (const pipeline::CatalogRow& row : pipeline::catalog()) {

@@ -68,8 +68,8 @@ class InSource : public testing::Test {
 using SimulateRun = InSource;
 using SimulateFiles = InSource;
 
-// Bubbles of p = 8, m = 32, tF = tB = tW = 1 at three lengths of a hop, exact to the last bit: from an
-// independent model in rational arithmetic.
+// Bubbles of p = 8, m = 32, tF = tB = tW = 1 at three lengths of a hop, exact to the last bit: from
+// an independent model in rational arithmetic.
 TEST(Simulate, ReproducesTheTableOfBubbles) {
   const std::string shape = "--pp 8 --microbatches 32 ";
   const std::string plain =

@@ -107,8 +107,8 @@ TEST(TrainLog, SpeaksUpOnlyWhenSomethingIsNotAsPredicted) {
   EXPECT_EQ(told.out.str().size(), before) << told.out.str();
 }
 
-// Saves that fail after every step are told at once, then once a minute; another trouble does not wait
-// for that minute.
+// Saves that fail after every step are told at once, then once a minute; another trouble does not
+// wait for that minute.
 TEST(TrainLog, TellsATroubleOnceAMinute) {
   const train::Job job = job_with("");
   LogOf told(job, 80);

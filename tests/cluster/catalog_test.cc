@@ -31,8 +31,8 @@ TEST(Catalog, FiguresAreOfTheRightOrder) {
     if (d.memory.origin == Origin::kUncalibrated) continue;
     EXPECT_GE(d.memory.value, 16 * kGib);
     EXPECT_LE(d.memory.value, 300 * kGib);
-    // FLOPs per byte of memory traffic: between 100 (V100) and 600 (v6e) on every accelerator but the H20, whose peak is
-    // cut to 15 % of its chip's.
+    // FLOPs per byte of memory traffic: between 100 (V100) and 600 (v6e) on every accelerator but
+    // the H20, whose peak is cut to 15 % of its chip's.
     const double peak_16_bit = d.peak_bf16.value + d.peak_f16.value;
     const double intensity = peak_16_bit / d.memory_bytes_per_s.value;
     if (d.name == "h20")

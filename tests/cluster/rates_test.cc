@@ -9,8 +9,8 @@
 namespace lockstep::cluster {
 namespace {
 
-// Every device has a table, every number a source and a band, and no product is faster than the largest ever
-// measured on the device.
+// Every device has a table, every number a source and a band, and no product is faster than the
+// largest ever measured on the device.
 TEST(Rates, CarrySourceAndBand) {
   for (const CatalogRow& row : catalog()) {
     const DeviceRates& rates = rates_of(row.device);

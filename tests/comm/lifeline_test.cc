@@ -87,8 +87,8 @@ TEST(Lifeline, TheDeathOfRankZeroIsToldToo) {
   ::close(listener);
 }
 
-// Whoever does not know the secret, is no rank or comes a second time, can come and go unheard, in any
-// number, and keeps nobody out.
+// Whoever does not know the secret, is no rank or comes a second time, can come and go unheard, in
+// any number, and keeps nobody out.
 TEST(Lifeline, StrangersDoNotMatter) {
   Losses losses;
   const Lifeline first("127.0.0.1", 77, 3, losses.note());

@@ -23,8 +23,8 @@ using program::UnitBytes;
 using program::Value;
 using program::ValueKind;
 
-// 16 bytes a parameter in f32, 32 in f64, 18 in bf16 with f32 gradients and a master copy; the piece
-// that a stage of ZeRO cuts is an n-th (Rajbhandari et al., arXiv 1910.02054, figure 1).
+// 16 bytes a parameter in f32, 32 in f64, 18 in bf16 with f32 gradients and a master copy; the
+// piece that a stage of ZeRO cuts is an n-th (Rajbhandari et al., arXiv 1910.02054, figure 1).
 TEST(ProgramBytes, StatesAreThoseOfZero) {
   const model::Model model = tiny();
   for (const auto& [dtype, whole, piece] :
@@ -204,8 +204,8 @@ TEST(ProgramBytes, SplitPassesAddUpToTheFusedOne) {
   }
 }
 
-// One coordinate, two microbatches: all is alive around the loss of the second. Either the head is at
-// its worst, or the last block's MLP just after it, whichever the vocabulary makes larger.
+// One coordinate, two microbatches: all is alive around the loss of the second. Either the head is
+// at its worst, or the last block's MLP just after it, whichever the vocabulary makes larger.
 TEST(ProgramBytes, PeakOfOneRankEqualsASumByHand) {
   for (const std::int64_t vocab : {256, 4096}) {
     model::ModelConfig config = tiny().config;

@@ -71,8 +71,8 @@ std::int64_t calls(const Traffic& traffic, const std::string& axis, Kind op) {
 // The name of shard groups: context coordinates see different tokens, so they share too.
 const std::string kShard = mesh::to_text(mesh::kDenseShard);
 
-// The volumes of the ZeRO paper (arXiv 1910.02054, section 7) for one microbatch: 2, 2, 2 and at most
-// 3 times the parameters, (n-1)/n of each; stage 3 keeps units where forward meets backward.
+// The volumes of the ZeRO paper (arXiv 1910.02054, section 7) for one microbatch: 2, 2, 2 and at
+// most 3 times the parameters, (n-1)/n of each; stage 3 keeps units where forward meets backward.
 TEST(Traffic, VolumesAreThoseOfZero) {
   for (const std::int64_t n : {2, 3, 4}) {
     const World zero0 = world_of({.zero = 0}, n, n);
@@ -182,8 +182,8 @@ TEST(Traffic, TiedGradientsMeetOnceAtBothEnds) {
   EXPECT_EQ(calls(one.of(0), "tied", Kind::kAllReduce), 0);
 }
 
-// Norm gains: two of every block, one of the head, 64 elements each. Over the ranks of a shard group
-// every one of them once: 2 (t-1)/t of their bytes on each of t tensor ranks.
+// Norm gains: two of every block, one of the head, 64 elements each. Over the ranks of a shard
+// group every one of them once: 2 (t-1)/t of their bytes on each of t tensor ranks.
 TEST(Traffic, ReplicatedGradientsMeetOnceOverTheTensorGroup) {
   const std::vector<bool> partial = {false, true, true, true, true, true};
   const std::int64_t gains = (4 * 2 + 1) * 64;
@@ -206,8 +206,8 @@ TEST(Traffic, ReplicatedGradientsMeetOnceOverTheTensorGroup) {
 }
 
 // What passes send to the tensor group in volumes of the hidden state, (t-1)/t of it each: by
-// Korthikanti et al. (arXiv 2205.05198, section 4.2.2), with the rows that weights' gradients gather
-// again. The softmax of the head sends three numbers a token and rank.
+// Korthikanti et al. (arXiv 2205.05198, section 4.2.2), with the rows that weights' gradients
+// gather again. The softmax of the head sends three numbers a token and rank.
 struct Volumes {
   int forward, recompute, backward, input_grad, weight_grad;  // of a block
   int embed_forward, embed_grad, head;

@@ -113,8 +113,8 @@ TEST(CorpusTokens, ADigestIsThatOfTheOrder) {
   EXPECT_NE(open(changed, demand)->digest(), digest);
 }
 
-// What a run that is made longer or shorter relies on: the samples it has in common with the run before are
-// the same, or the digest is another and it is refused.
+// What a run that is made longer or shorter relies on: the samples it has in common with the run
+// before are the same, or the digest is another and it is refused.
 TEST(CorpusTokens, ALongerRunHasTheSameSamplesOrAnotherDigest) {
   const std::string folder = fresh_folder();
   write_pair(folder + "a", distinct(kLengths));

@@ -26,8 +26,8 @@ struct Slices {
   std::size_t count = 0, counters = 0;
 };
 
-// The rules of "Trace Event Format" (Google, 2016) for the kinds of event that are written, and that
-// slices of one thread do not overlap, which viewers draw wrongly unless one holds the other.
+// The rules of "Trace Event Format" (Google, 2016) for the kinds of event that are written, and
+// that slices of one thread do not overlap, which viewers draw wrongly unless one holds the other.
 void check(const Json& event, Slices& seen) {
   const std::string phase = member(event, "ph").as_text();
   const std::int64_t pid = member(event, "pid").as_int(), tid = member(event, "tid").as_int();

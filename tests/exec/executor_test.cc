@@ -184,8 +184,8 @@ TEST(Executor, NoticesAWaitThatIsMissing) {
   EXPECT_GT(dropped, 10);
 }
 
-// Gradients of whole numbers that tell unit, element, microbatch and rank apart. Elements from kCut on
-// are replicated: the first shard of two holds none of them.
+// Gradients of whole numbers that tell unit, element, microbatch and rank apart. Elements from kCut
+// on are replicated: the first shard of two holds none of them.
 class WholeNumbers {
  public:
   static constexpr std::int64_t kCut = 10;

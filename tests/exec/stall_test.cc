@@ -38,8 +38,8 @@ using program::Program;
 using program::Value;
 using program::ValueKind;
 
-// All others must have come as far as they can before the deadline, so it is several times what that takes;
-// where a machine had no time for that, the same stall is tried with the next.
+// All others must have come as far as they can before the deadline, so it is several times what
+// that takes; where a machine had no time for that, the same stall is tried with the next.
 // Sanitizers make that twenty times as long, and a part of the stalls is enough for them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr Seconds kDeadlines[] = {{3}, {30}};
@@ -182,8 +182,8 @@ void for_all(const std::vector<Item>& items, Use use) {
   for (std::thread& worker : workers) worker.join();
 }
 
-// Of every kind of op on every coordinate the first and the last, on different ranks; of waits those
-// of every kind of op, before the wait begins or after.
+// Of every kind of op on every coordinate the first and the last, on different ranks; of waits
+// those of every kind of op, before the wait begins or after.
 std::vector<Plant> plants(const Job& job) {
   std::map<std::tuple<std::int32_t, OpKind, bool>, std::pair<std::int32_t, std::int32_t>> chosen;
   for (std::int32_t c = 0; c < job.program.step.shape.coords; ++c) {

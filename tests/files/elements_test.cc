@@ -15,8 +15,8 @@ namespace {
 
 bool is_nan_bf16(std::uint16_t bits) { return (bits & 0x7fffU) > 0x7f80U; }
 
-// The bf16 next to `value`, by comparing distances: both neighbours are exact in f64. Beyond the largest
-// bf16 the next step would be to 2^128, which stands for infinity.
+// The bf16 next to `value`, by comparing distances: both neighbours are exact in f64. Beyond the
+// largest bf16 the next step would be to 2^128, which stands for infinity.
 std::uint16_t nearest_bf16(double value) {
   const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
   const double size = std::abs(value);

@@ -80,7 +80,8 @@ TEST(Safetensors, ReadsWhatItWroteInCanonicalOrder) {
   EXPECT_EQ(read->find("c"), nullptr);
 }
 
-// python.safetensors was made by version 0.8.0 of the format's own Python package; we write the same bytes.
+// python.safetensors was made by version 0.8.0 of the format's own Python package; we write the
+// same bytes.
 TEST(Safetensors, IsTheFormatOfItsPythonPackage) {
   const std::string made = support::source_dir() + "/tests/golden/files/python.safetensors";
   const auto read = Safetensors::open(made);

@@ -1,4 +1,5 @@
-// Any bytes are an index that holds together, or are refused. The first 8 bytes say how long the tokens are.
+// Any bytes are an index that holds together, or are refused. The first 8 bytes say how long the
+// tokens are.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

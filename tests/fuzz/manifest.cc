@@ -1,5 +1,6 @@
-// A manifest of any bytes is read or refused; what is read can be written again and is the same. The
-// input is taken as it is and, because no random bytes have their own SHA-256 in them, as a body.
+// A manifest of any bytes is read or refused; what is read can be written again and is the same.
+// The input is taken as it is and, because no random bytes have their own SHA-256 in them, as a
+// body.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

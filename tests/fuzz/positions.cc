@@ -1,5 +1,5 @@
-// Any positions that ranks say they are at: a stall is explained, and only ranks of the mesh are named.
-// The first byte chooses the program; of each rank follow 9 bytes.
+// Any positions that ranks say they are at: a stall is explained, and only ranks of the mesh are
+// named. The first byte chooses the program; of each rank follow 9 bytes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

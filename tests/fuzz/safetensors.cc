@@ -1,4 +1,5 @@
-// A safetensors file of any bytes is read or refused; what is read can be written again and is the same.
+// A safetensors file of any bytes is read or refused; what is read can be written again and is the
+// same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

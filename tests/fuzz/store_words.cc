@@ -1,5 +1,5 @@
-// Lines of any bytes as what ranks left in the store: each is read as it is written again or not at all,
-// and whoever is blamed is a rank of the world. The first byte is the number of ranks.
+// Lines of any bytes as what ranks left in the store: each is read as it is written again or not at
+// all, and whoever is blamed is a rank of the world. The first byte is the number of ranks.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

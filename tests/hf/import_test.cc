@@ -150,8 +150,8 @@ TEST(Export, ATokenizerIsCopied) {
   EXPECT_EQ(bytes_in(out + "/generation_config.json"), "{}");
 }
 
-// Every byte of the weights counts: one that was changed is found, and nothing is left of the export.
-// A checkpoint of a run says how its weights began; one of weights alone does not.
+// Every byte of the weights counts: one that was changed is found, and nothing is left of the
+// export. A checkpoint of a run says how its weights began; one of weights alone does not.
 TEST(Export, WritesTheInitialDeviationOfTheRun) {
   const model::ModelConfig config = tiny_models()[0];
   const Imported done = import(directory_of(config, {DType::kF32}), fresh_folder("checkpoint"));

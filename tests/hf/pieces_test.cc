@@ -7,7 +7,8 @@
 namespace lockstep::hf {
 namespace {
 
-// Element (output, input) of a stored tensor is a number of its own; of every width that weights have.
+// Element (output, input) of a stored tensor is a number of its own; of every width that weights
+// have.
 template <class T>
 void expect_both_ways(std::int64_t inputs, const std::vector<std::int64_t>& rows) {
   const std::int64_t outputs = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});

@@ -86,8 +86,8 @@ TEST(PassBytes, EventsPairUp) {
   });
 }
 
-// On tensor ranks too: what goes and what stays is of their share. A whole backward pass leaves what
-// its halves on their own leave.
+// On tensor ranks too: what goes and what stays is of their share. A whole backward pass leaves
+// what its halves on their own leave.
 TEST(PassBytes, WhatRemainsOnATensorRankIsWhatTheTablesSay) {
   for_each_case([](const Model& model, UnitSizes sizes) {
     sizes.tp = 2;
@@ -155,8 +155,8 @@ Flash flash_of(const Model& model, const UnitSizes& sizes) {
   return {256 * 512 + 2 * 256 + 256 * d, 2 * 256 * 512 + 256};
 }
 
-// Every moment at which something is about to be given back, added up by hand from what is then live,
-// nothing dropped.
+// Every moment at which something is about to be given back, added up by hand from what is then
+// live, nothing dropped.
 TEST(PassBytes, WorstMomentsOfABlockEqualSumsByHand) {
   for_each_case_of(kLlamas, [](const Model& model, const UnitSizes& sizes) {
     if (sizes.drop != Drop{} || sizes.dtype == DType::kBF16) return;  // bf16: nn measures it

@@ -112,9 +112,9 @@ TEST(UnitBytes, ModelsWithoutTablesAreRefusedByField) {
 }
 
 // The factors 10 + 24 / t and 34 / t of Korthikanti et al. (arXiv 2205.05198, table 2) from our own
-// table of a GPT block in 16 bits. Theirs has, beside ours, the masks of two dropouts on the path, a
-// byte an element, which a model without dropout has not, and the scores, 5as/h, which flash attention
-// does not store. Ours has, beside theirs, what norms and the softmax know of each row.
+// table of a GPT block in 16 bits. Theirs has, beside ours, the masks of two dropouts on the path,
+// a byte an element, which a model without dropout has not, and the scores, 5as/h, which flash
+// attention does not store. Ours has, beside theirs, what norms and the softmax know of each row.
 TEST(UnitBytes, AGptBlockHasTheFactorsOfKorthikanti) {
   const Model model = *describe(find("gpt3-175b")->config);
   const ModelConfig& c = model.config;

@@ -32,8 +32,8 @@ at::Tensor buffer(const char* name, const Sizes& n) {
 }
 
 // The formulas in f64, [batch, heads, seq, dim], and how far roundings to bf16 may carry: u of each
-// result, of what the probabilities and the gradients of scores are multiplied with, and of `out`, which
-// enters every gradient of a query's scores.
+// result, of what the probabilities and the gradients of scores are multiplied with, and of `out`,
+// which enters every gradient of a query's scores.
 struct Truth64 {
   at::Tensor out, lse, d_q, d_k, d_v, q_bound, k_bound, v_bound;
 

@@ -15,9 +15,10 @@ namespace {
 
 using Real = long double;
 
-// With the argument a = 2u of the sigmoid s, and how far f32 or f64 may be off, in roundings: a is off by
-// seven of itself (three of a constant, a sum, three products), which are 7|a| of e^-a; that has three of
-// its own, s and 1 - s four more, of which a product leaves three where s is 1. And e^-a ends at e^60.
+// With the argument a = 2u of the sigmoid s, and how far f32 or f64 may be off, in roundings: a is
+// off by seven of itself (three of a constant, a sum, three products), which are 7|a| of e^-a; that
+// has three of its own, s and 1 - s four more, of which a product leaves three where s is 1. And
+// e^-a ends at e^60.
 struct Exact {
   Real value, slope, value_bound, slope_bound;
   explicit Exact(Real x) {

@@ -79,8 +79,8 @@ TEST(Head, IsAsAccurateAsAutogradInSinglePrecision) {
   }
 }
 
-// Token losses are rows and their sum is exact, so the loss keeps its bits; the weight's gradient is
-// a sum over tokens that chunks regroup.
+// Token losses are rows and their sum is exact, so the loss keeps its bits; the weight's gradient
+// is a sum over tokens that chunks regroup.
 TEST(Head, ChunksChangeTheOrderOfSumsOnly) {
   const Tiny tiny({.batch = 3, .seq = 41, .hidden = 96, .vocab = 301});
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {

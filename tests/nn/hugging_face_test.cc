@@ -1,5 +1,5 @@
-// Whole tiny models, embedding to loss and back, against Hugging Face's (make_golden.py, which states
-// the formula of the weights). Its norms and angles are computed in f32, hence the bounds.
+// Whole tiny models, embedding to loss and back, against Hugging Face's (make_golden.py, which
+// states the formula of the weights). Its norms and angles are computed in f32, hence the bounds.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>

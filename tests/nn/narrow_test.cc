@@ -30,8 +30,8 @@ at::Tensor wide_grads(const at::Tensor& params) {
   return at::full({params.numel()}, kNaN, at::kFloat);
 }
 
-// About as far from the truth in f64 as LibTorch's autograd over bf16, which rounds after every op: of
-// the greatest of a few thousand errors two draws differ by less than half.
+// About as far from the truth in f64 as LibTorch's autograd over bf16, which rounds after every op:
+// of the greatest of a few thousand errors two draws differ by less than half.
 TEST(Narrow, ABlockIsAsAccurateAsAutograd) {
   for (const Shape& shape : shapes()) {
     const Tiny tiny(shape);
@@ -75,8 +75,9 @@ TEST(Narrow, TheHeadIsAsAccurateAsAutogradAndItsLossIsWide) {
     EXPECT_LE(distance(d, truth.d_input), distance(rounded.d_input, truth.d_input));
     EXPECT_LE(distance(tiny, kHead, grads, truth.d_params),
               distance(tiny, kHead, rounded.d_params, truth.d_params));
-    // Of what the loss is computed from, only the norm's output is rounded. A token's loss moves by at
-    // most twice what its greatest logit does, and that by |x| |w| u for h independent roundings.
+    // Of what the loss is computed from, only the norm's output is rounded. A token's loss moves by
+    // at most twice what its greatest logit does, and that by |x| |w| u for h independent
+    // roundings.
     const double exact = truth.out.item<double>();
     EXPECT_NEAR(loss.result(), exact, exact * std::ldexp(1.0, -9));
   }

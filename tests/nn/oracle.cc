@@ -296,8 +296,8 @@ double distance(const Tiny& tiny, int unit, const at::Tensor& a, const at::Tenso
   double greatest = 0.0;
   const std::vector<Named> left = parts(tiny, unit, a), right = parts(tiny, unit, b);
   for (std::size_t i = 0; i < left.size(); ++i) {
-    // Without rotary positions a bias of keys shifts all scores of a query alike, so that its gradient
-    // is nothing but rounding; its measure is that of the value's bias, the next part.
+    // Without rotary positions a bias of keys shifts all scores of a query alike, so that its
+    // gradient is nothing but rounding; its measure is that of the value's bias, the next part.
     const bool vanishes = tiny.shape.kin == Kin::kGpt2 && left[i].name == "blocks.{i}.attn.k.bias";
     const double here = vanishes ? distance(at::cat({left[i].values, left[i + 1].values}),
                                             at::cat({right[i].values, right[i + 1].values}))

@@ -1,6 +1,6 @@
-// What the passes of nn/ are judged by: the same layers from LibTorch's elementary ops, differentiated
-// by its autograd. Also the models and random tensors that the tests share. Including it makes the
-// test program count its memory and ask for strict kernels.
+// What the passes of nn/ are judged by: the same layers from LibTorch's elementary ops,
+// differentiated by its autograd. Also the models and random tensors that the tests share.
+// Including it makes the test program count its memory and ask for strict kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -55,8 +55,8 @@ inline constexpr int kEmbed = 0, kBlock = 1, kHead = 2;
 // Uniform in [-scale, scale), a function of the name; rounded to `type`.
 at::Tensor random(std::string_view name, std::vector<std::int64_t> sizes, at::ScalarType type,
                   double scale = 1.0);
-// Flat parameters of a unit: weights of a useful size, gains around 1, gaps NaN, so that a pass that
-// reads or writes them is noticed.
+// Flat parameters of a unit: weights of a useful size, gains around 1, gaps NaN, so that a pass
+// that reads or writes them is noticed.
 at::Tensor random_params(const Tiny& tiny, int unit, at::ScalarType type);
 // i64 in [0, vocab), [batch, seq]; every `ignore`-th is kIgnored.
 at::Tensor random_labels(const Shape& shape, std::int64_t ignore = 0);
@@ -82,7 +82,8 @@ Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& i
 
 // max |a - b| / max |b|, in f64.
 double distance(const at::Tensor& a, const at::Tensor& b);
-// The greatest distance over the parts; a part that vanishes is measured together with its neighbour.
+// The greatest distance over the parts; a part that vanishes is measured together with its
+// neighbour.
 double distance(const Tiny& tiny, int unit, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace lockstep::nn

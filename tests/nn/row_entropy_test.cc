@@ -36,8 +36,8 @@ struct Got {
   }
 };
 
-// A probability is off by the roundings of an exponential (3), of the difference it is of (as much as the
-// size of that), of a sum of V / 16 + 16 in a row, and of two products.
+// A probability is off by the roundings of an exponential (3), of the difference it is of (as much
+// as the size of that), of a sum of V / 16 + 16 in a row, and of two products.
 TEST(RowEntropy, IsTheLogarithmOfTheSoftmaxAndItsGradient) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const std::int64_t words : {1, 15, 16, 130, 1003}) {

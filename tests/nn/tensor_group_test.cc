@@ -118,7 +118,8 @@ TEST(TensorGroup, ABlockEqualsTheUncutOneInDoublePrecision) {
 }
 
 // As close to the truth in f64 as three times autograd's f32, and the flash kernel's exponential,
-// which is good to 20 units in the last place (block_test.cc); cutting sums adds no more than a few.
+// which is good to 20 units in the last place (block_test.cc); cutting sums adds no more than a
+// few.
 TEST(TensorGroup, ABlockIsAsAccurateAsTheUncutOneInSinglePrecision) {
   for (const Shape& shape : divisible_shapes()) {
     const Tiny tiny(shape);

@@ -84,7 +84,8 @@ class Watch {
   std::int64_t sent_ = 0;
 };
 
-// Also ones whose peaks lie in attention, whose tiles grow at 768 tokens, in the norms' gradients and in the widest product.
+// Also ones whose peaks lie in attention, whose tiles grow at 768 tokens, in the norms' gradients
+// and in the widest product.
 std::vector<Shape> watched_shapes() {
   std::vector<Shape> all = divisible_shapes();
   all.push_back(
@@ -187,8 +188,8 @@ class BlockWatch {
   Watch watch_;
 };
 
-// 8 volumes a layer and microbatch with tensor parallelism; with sequence parallelism 10, and 12 when
-// W is put off; recompute adds all of the forward pass but its last sum.
+// 8 volumes a layer and microbatch with tensor parallelism; with sequence parallelism 10, and 12
+// when W is put off; recompute adds all of the forward pass but its last sum.
 TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
   for_each_case([](Case of) {
     const Tiny tiny(of.shape);

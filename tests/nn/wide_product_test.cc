@@ -33,8 +33,9 @@ at::Tensor matrix(const char* name, std::int64_t rows, std::int64_t columns, boo
                     : random(name, {rows, columns}, at::kBFloat16);
 }
 
-// A product of two bf16 is exact in f32, and k of them in any order are off by at most k eps / 2 times
-// the sum of their sizes (Higham, Accuracy and Stability, 2002, section 3.1), one more for what is kept.
+// A product of two bf16 is exact in f32, and k of them in any order are off by at most k eps / 2
+// times the sum of their sizes (Higham, Accuracy and Stability, 2002, section 3.1), one more for
+// what is kept.
 TEST(WideProduct, AddsUpInTheWideType) {
   for (const Case& of : cases()) {
     const at::Tensor a = matrix("a", of.m, of.k, of.a_by_columns),

@@ -95,8 +95,8 @@ struct Adam {
         moments{piece(whole.moments.first, range), piece(whole.moments.second, range)} {}
 };
 
-// A master goes the way of f32 parameters, bit for bit, whatever the working ones held; those become
-// its rounding.
+// A master goes the way of f32 parameters, bit for bit, whatever the working ones held; those
+// become its rounding.
 TEST(AdamW, UpdatesTheMasterAndRoundsIt) {
   const model::Model described = model(false);
   const auto units = units_of(described);
@@ -413,8 +413,8 @@ TEST(Init, IsThePureFunctionOfSeedNameAndIndex) {
   }
 }
 
-// Every old run hangs on these bits. Of f32, which the last bit of a C library's log and cos reaches once
-// in 2^28 draws.
+// Every old run hangs on these bits. Of f32, which the last bit of a C library's log and cos
+// reaches once in 2^28 draws.
 TEST(Init, KeepsItsBits) {
   Xxh3 digest;
   for (const model::Model& described : {model(false), model(true), gpt2()})

@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Units that take time and room; a stage has something of its own and so many copies of what units need.
+// Units that take time and room; a stage has something of its own and so many copies of what units
+// need.
 struct Pipeline {
   std::vector<double> seconds, bytes;       // per unit
   std::vector<double> own_seconds, copies;  // per stage

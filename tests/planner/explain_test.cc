@@ -61,7 +61,8 @@ TEST(Explain, NeighboursAreOtherLayouts) {
   EXPECT_GT(whole, 0);
 }
 
-// Llama 3's long sequences (arXiv 2407.21783, section 3.3.2): every other way for their ranks to meet is a neighbour.
+// Llama 3's long sequences (arXiv 2407.21783, section 3.3.2): every other way for their ranks to
+// meet is a neighbour.
 TEST(Explain, OtherWaysOfContextParallelismAreNeighbours) {
   Asked asked("llama3-405b", "h100:16384", 131072, 128);
   asked.question.tp = 8, asked.question.cp = 16;
@@ -107,7 +108,8 @@ TEST(Explain, DifferenceNamesTheLargestTermsFirst) {
   EXPECT_EQ(difference(to, from), "tp -3 s, bubble -2 s");
 }
 
-// A rate without a band flips nothing; one that may be anything flips something, and what it names wins then.
+// A rate without a band flips nothing; one that may be anything flips something, and what it names
+// wins then.
 TEST(Explain, FlipsFollowTheBands) {
   const Asked asked("llama3-70b", "h100:512", 8192, 512);
   cluster::DeviceRates rates = *asked.question.rates;

@@ -27,8 +27,8 @@ TEST(Finalists, WithoutAPipelineAreAsPriced) {
   EXPECT_EQ(found.seconds, one.seconds());
 }
 
-// A bubble by its formula and by the schedule itself are the same where stages are nearly even; a shortened
-// simulation is the long one.
+// A bubble by its formula and by the schedule itself are the same where stages are nearly even; a
+// shortened simulation is the long one.
 TEST(Finalists, AgreeWithTheClosedForm) {
   for (const std::int64_t batch : {1024, 65536}) {
     const Asked asked("llama3-70b", "h100:512", 8192, batch);
@@ -41,8 +41,9 @@ TEST(Finalists, AgreeWithTheClosedForm) {
   }
 }
 
-// Memory for a few blocks less than all: the first stages make some again, the last none; every stage fits, the step is
-// shorter than with as many everywhere, and the layout by its name is the same one.
+// Memory for a few blocks less than all: the first stages make some again, the last none; every
+// stage fits, the step is shorter than with as many everywhere, and the layout by its name is the
+// same one.
 TEST(Finalists, MakeAgainWhatEachStageNeeds) {
   Asked asked("llama3-70b", "h100:32", 8192, 64);
   Question& q = asked.question;

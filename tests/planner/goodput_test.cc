@@ -7,7 +7,8 @@
 namespace lockstep::planner {
 namespace {
 
-// Shares with Llama 3's rate of interruptions, worked out apart with Young's interval, which is a little less good.
+// Shares with Llama 3's rate of interruptions, worked out apart with Young's interval, which is a
+// little less good.
 TEST(Goodput, FallsWithDevicesAndRecovery) {
   const auto percent = [](double devices, double save, double restart) {
     return std::round(100 * goodput(devices, {.save_s = save, .restart_s = restart}).share);
@@ -23,8 +24,8 @@ TEST(Goodput, FallsWithDevicesAndRecovery) {
   EXPECT_NEAR(percent(1000000, 1, 30), 77, 1);
 }
 
-// changlan.org/posts/optimal-checkpointing: saves of 10 s, 6,000 s between failures, restarts of 600 s, steps of
-// 15 s: every 24 steps, by a formula that counts restarts otherwise.
+// changlan.org/posts/optimal-checkpointing: saves of 10 s, 6,000 s between failures, restarts of
+// 600 s, steps of 15 s: every 24 steps, by a formula that counts restarts otherwise.
 TEST(Goodput, SavesAsOftenAsThePublishedExample) {
   const Reliability reliability{.device_hours = 6000.0 / 3600, .save_s = 10, .restart_s = 600};
   EXPECT_NEAR(std::round(goodput(1, reliability).interval_s / 15), 24, 1);

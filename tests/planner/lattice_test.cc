@@ -9,8 +9,8 @@
 namespace lockstep::planner {
 namespace {
 
-// Whatever is planned has the bubble and the memory that a simulation of its schedule says, to the bit: backward passes
-// of 4/3 to 4 forward passes, as prices halve them.
+// Whatever is planned has the bubble and the memory that a simulation of its schedule says, to the
+// bit: backward passes of 4/3 to 4 forward passes, as prices halve them.
 TEST(Lattice, PricesOfItsTimetablesAreThoseOfTheSimulator) {
   int cases = 0;
   const Asked asked("llama3-405b", "h100:16", 8192, 64);  // 126 layers

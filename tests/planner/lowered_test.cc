@@ -16,8 +16,8 @@ Finalist timed(const Asked& asked, const char* layout, std::int64_t microbatch =
   return *found;
 }
 
-// Without a data axis nothing is exchanged but between stages, and where that slows no computation the two simulations
-// are of the same step; sends wait for each other in one of them alone.
+// Without a data axis nothing is exchanged but between stages, and where that slows no computation
+// the two simulations are of the same step; sends wait for each other in one of them alone.
 TEST(Lowered, AgreesWithStagesWhereOnlyStagesMeet) {
   Asked asked("llama3-70b", "h100:64", 8192, 64);
   cluster::DeviceRates rates = *asked.question.rates;
@@ -43,7 +43,8 @@ TEST(Lowered, ShorteningChangesNothing) {
   }
 }
 
-// What data ranks exchange is hidden or not, but never free, and never takes longer than all of it after the rest.
+// What data ranks exchange is hidden or not, but never free, and never takes longer than all of it
+// after the rest.
 TEST(Lowered, ExchangesHideUnderComputation) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
   for (const char* name : {"dp64 zero0", "dp64 zero1", "dp64 zero3", "dp8x8 zero3"}) {
@@ -55,7 +56,8 @@ TEST(Lowered, ExchangesHideUnderComputation) {
   }
 }
 
-// On a network a thousand times slower a step takes what its gradients and weights take to be exchanged, and little more.
+// On a network a thousand times slower a step takes what its gradients and weights take to be
+// exchanged, and little more.
 TEST(Lowered, ASlowNetworkIsAllThereIs) {
   Asked asked("llama3-8b", "h100:64", 8192, 512);
   asked.cluster.tiers.back().bytes_per_s.value /= 1000;

@@ -1,4 +1,5 @@
-// Problems that a planner may be asked, drawn at random: any model with or without experts on 8 to 16,384 devices.
+// Problems that a planner may be asked, drawn at random: any model with or without experts on 8 to
+// 16,384 devices.
 #pragma once
 
 #include <random>

@@ -52,7 +52,8 @@ void each_way(StageLayers& made, std::size_t stages, int left, const Visit& visi
   }
 }
 
-// Small models with heads of all weights on devices whose memory some or all splits fit; the best of trying all.
+// Small models with heads of all weights on devices whose memory some or all splits fit; the best
+// of trying all.
 TEST(StageLayers, AreThoseThatTryingAllFinds) {
   std::mt19937 random(3);
   int uneven = 0, tight = 0;
@@ -107,8 +108,9 @@ double fastest_that_fits(const cost::PriceRequest& r, const PassTimes& times, St
   return best;
 }
 
-// Where blocks may be made again one by one, no other split with any other numbers of them is faster. The room lies
-// between what everything kept and everything made again take, so that some ranks need it and others do not.
+// Where blocks may be made again one by one, no other split with any other numbers of them is
+// faster. The room lies between what everything kept and everything made again take, so that some
+// ranks need it and others do not.
 TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
   std::mt19937 random(5);
   int some = 0, differ = 0;
@@ -147,7 +149,8 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
   EXPECT_GT(differ, 30);
 }
 
-// Blocks of a rank with chunks are dealt to its stages in turn, those of a stage that has no more to the others.
+// Blocks of a rank with chunks are dealt to its stages in turn, those of a stage that has no more
+// to the others.
 TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   const Asked asked("llama3-8b", "h100:8", 2048, 64);
   cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved vpp2 recompute=block");
@@ -165,7 +168,8 @@ TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   EXPECT_EQ(most_recomputed(r, {2, 3, 2, 3}), 5);
 }
 
-// Half the vocabulary's head is as dear as a layer and more: its stage takes fewer, and the step is shorter.
+// Half the vocabulary's head is as dear as a layer and more: its stage takes fewer, and the step is
+// shorter.
 TEST(StageLayers, AHeavyHeadLeavesItsStageFewer) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
   const cost::PriceRequest r = asked_for(asked, "pp4 dp16 zero1");

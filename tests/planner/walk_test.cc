@@ -27,8 +27,8 @@ struct Case {
   Question question;
 };
 
-// Degrees written out here again, from the rules in lattice.h: every number up to the limit is tried, nothing is
-// skipped, nothing is remembered.
+// Degrees written out here again, from the rules in lattice.h: every number up to the limit is
+// tried, nothing is skipped, nothing is remembered.
 class BruteForce {
  public:
   explicit BruteForce(const Question& q) : q_(q) {}
@@ -243,8 +243,9 @@ TEST(Walk, FindsWhatPricingEverythingFinds) {
   compare(all ? 220 : 12, 1);
 }
 
-// ZeRO-2 shares gradients when a rank takes its part of the batch as one microbatch, and keeps them whole otherwise, so
-// its states are bounded by those of one. Here nothing else fits, with no byte to spare.
+// ZeRO-2 shares gradients when a rank takes its part of the batch as one microbatch, and keeps them
+// whole otherwise, so its states are bounded by those of one. Here nothing else fits, with no byte
+// to spare.
 TEST(Walk, FindsStageTwoWhereNothingElseFits) {
   Asked asked("llama3-8b", "h100:8", 2048, 16);
   Question& q = asked.question;

@@ -50,9 +50,9 @@ Program criss_cross() {
                         "recv0 wait:recv0 send2 recv1 wait:recv1 wait:send2"});
 }
 
-// With two coordinates and chunks the next coordinate is also the one before, so outputs and gradients
-// go the same way; tags that tell direction alone leave them in one queue (Megatron-LM issue 750).
-// lower() gives both one order; here the receiver has another.
+// With two coordinates and chunks the next coordinate is also the one before, so outputs and
+// gradients go the same way; tags that tell direction alone leave them in one queue (Megatron-LM
+// issue 750). lower() gives both one order; here the receiver has another.
 Program both_ways_to_one_peer() {
   const StepShape step = {.shape = {.coords = 2, .chunks = 2, .microbatches = 2},
                           .stage_begin = {0, 1, 2, 3, 4}};

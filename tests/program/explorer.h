@@ -14,9 +14,9 @@
 namespace lockstep::program {
 
 // A state is how many ops each list has issued and which messages have arrived; the rules are those
-// of a transport with real queues. The k-th Send of a transfer meets its k-th PostRecv, the k-th Norm
-// of one list that of the others. Ops that meet nobody are left out, as others cannot notice them, and
-// a Wait belongs to the op before it. For three lists at most, and 40 messages.
+// of a transport with real queues. The k-th Send of a transfer meets its k-th PostRecv, the k-th
+// Norm of one list that of the others. Ops that meet nobody are left out, as others cannot notice
+// them, and a Wait belongs to the op before it. For three lists at most, and 40 messages.
 class Explorer {
  public:
   Explorer(const Program& program, Transport transport) : program_(program), transport_(transport) {

@@ -11,9 +11,10 @@
 
 namespace lockstep::program {
 
-// What a coordinate computes, as formulas: each value is the hash of the op that made it and of what
-// the op read. Equal formulas for all that outlives the step and all that is sent mean equal bits,
-// whatever the order of the list. The loss alone is an exact sum, so it is the set of its summands.
+// What a coordinate computes, as formulas: each value is the hash of the op that made it and of
+// what the op read. Equal formulas for all that outlives the step and all that is sent mean equal
+// bits, whatever the order of the list. The loss alone is an exact sum, so it is the set of its
+// summands.
 class Formulas {
  public:
   Formulas(const Program& program, Coord coord) : program_(program), coord_(coord) {

@@ -20,8 +20,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// The step of the model, whoever runs what and when: gradients summed over microbatches in ascending
-// order within a period, periods in ascending order, one update.
+// The step of the model, whoever runs what and when: gradients summed over microbatches in
+// ascending order within a period, periods in ascending order, one update.
 Outcome reference(const StepShape& step);
 
 // Runs all lists together. An asynchronous op gives its result at its Wait and no earlier; what it

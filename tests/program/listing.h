@@ -31,8 +31,8 @@ inline Program listing(const StepShape& step, const std::vector<std::string>& li
   return parse_program(text).value();
 }
 
-// Embedding and one block on coordinate 0, one block and the head on coordinate 1; two microbatches;
-// each receive stands right before its reader, each send right behind its producer.
+// Embedding and one block on coordinate 0, one block and the head on coordinate 1; two
+// microbatches; each receive stands right before its reader, each send right behind its producer.
 inline StepShape two_stages() {
   return {.shape = {.coords = 2, .microbatches = 2}, .stage_begin = {0, 2, 4}};
 }

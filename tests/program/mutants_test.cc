@@ -110,8 +110,8 @@ TEST(Mutants, AreCaughtOrComputeTheSame) {
   EXPECT_EQ(by_kind.size(), static_cast<std::size_t>(kNumMutantKinds));
 }
 
-// Gradients of norms that are not summed under sequence parallelism, of the final norm in Megatron-LM
-// issue 1446: the op is dropped, with its Wait. Of every program, with the words.
+// Gradients of norms that are not summed under sequence parallelism, of the final norm in
+// Megatron-LM issue 1446: the op is dropped, with its Wait. Of every program, with the words.
 TEST(Mutants, NormGradientsThatAreNotReducedAreNamed) {
   int dropped = 0;
   for (const Sample& sample : lowered_samples())

@@ -202,7 +202,8 @@ inline std::string stuck_at(const Program& program) {
   return "";
 }
 
-// The transfers of each sender and receiver in the order in which ops of this kind stand in the lists.
+// The transfers of each sender and receiver in the order in which ops of this kind stand in the
+// lists.
 inline std::map<std::pair<int, int>, std::vector<std::int32_t>> channel_orders(
     const Program& program, OpKind kind) {
   std::map<std::pair<int, int>, std::vector<std::int32_t>> orders;

@@ -17,8 +17,8 @@ enum class Spoil : std::uint8_t { kSwap, kMove, kDrop, kDuplicate, kRetarget };
 inline constexpr const char* kSpoilNames[] = {"swap", "move", "drop", "duplicate", "retarget"};
 inline constexpr int kNumSpoils = 5;
 
-// Waits follow the ops they wait for: an op that moves or goes takes its own along, and a second copy
-// has one of its own.
+// Waits follow the ops they wait for: an op that moves or goes takes its own along, and a second
+// copy has one of its own.
 class Spoiler {
  public:
   Spoiler(const Program& program, Dice& dice) : program_(program), dice_(dice) {}
@@ -86,7 +86,8 @@ class Spoiler {
     items_.insert(items_.begin() + at, op);
   }
 
-  // Another unit, microbatch, period, transfer or awaited op; other ranks, for an op without numbers.
+  // Another unit, microbatch, period, transfer or awaited op; other ranks, for an op without
+  // numbers.
   void retarget(int place) {
     Op& op = item(place).op;
     if (op.kind == OpKind::kWait) {

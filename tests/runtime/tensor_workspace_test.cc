@@ -139,7 +139,8 @@ TEST(TensorWorkspace, EveryLayoutStartsFromTheSameBits) {
   for (const DType dtype : kTypes) expect_same_start(described, whole_parameters(described), dtype);
 }
 
-// Of every layout and type, with the state of a tied weight shared where both of its ends are one rank's.
+// Of every layout and type, with the state of a tied weight shared where both of its ends are one
+// rank's.
 TEST(TensorWorkspace, DrawsEveryElementOnceAndNothingThatIsLoaded) {
   const model::Model described = model();
   const std::vector<at::Tensor> wholes = whole_parameters(described);
@@ -222,8 +223,8 @@ TEST(TensorWorkspace, LoadedStateIsReadBack) {
       });
 }
 
-// Each of two ranks that share the units starts from its part of the whole, and its transfers are of
-// the rows that it has.
+// Each of two ranks that share the units starts from its part of the whole, and its transfers are
+// of the rows that it has.
 TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
   const model::Model described = model();
   const std::vector<at::Tensor> wholes = whole_parameters(described);

@@ -1,7 +1,8 @@
-// Published figures that the planner must reproduce, beside those in tests of the parts: A1 and A2 in
-// seeds_test.cc and peak_memory_test.cc, A3 in model_shape_test.cc, A4 to A6 and A15 in peak_memory_test.cc, A7 and
-// A21 in prices_test.cc, A13 in step_time_test.cc, A16 and A17 in stage_split_test.cc, A18 in collective_time_test.cc,
-// A8, A9, A12 and A19 in score_test.cc, A22 in goodput_test.cc.
+// Published figures that the planner must reproduce, beside those in tests of the parts: A1 and A2
+// in seeds_test.cc and peak_memory_test.cc, A3 in model_shape_test.cc, A4 to A6 and A15 in
+// peak_memory_test.cc, A7 and A21 in prices_test.cc, A13 in step_time_test.cc, A16 and A17 in
+// stage_split_test.cc, A18 in collective_time_test.cc, A8, A9, A12 and A19 in score_test.cc, A22 in
+// goodput_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,8 +23,8 @@ using cost::Keep;
 using cost::PriceRequest;
 using cost::Rig;
 
-// FLOPs of a token when every block runs forward twice and the head once: 96 l h^2 (1 + s / 6h + V / 16lh), equation 3
-// of Narayanan et al. (arXiv 2104.04473).
+// FLOPs of a token when every block runs forward twice and the head once: 96 l h^2 (1 + s / 6h + V
+// / 16lh), equation 3 of Narayanan et al. (arXiv 2104.04473).
 double hardware_flops(const cost::ModelShape& shape, double seq) {
   const cost::ForwardFlops flops = forward_flops(shape, seq);
   const double head = 2 * shape.vocab * shape.hidden;
@@ -37,8 +38,9 @@ TEST(Anchors, HardwareFlopsAreThoseOfNarayanan) {
                 1, 1e-9);
 }
 
-// Anchor A10: 8 T P / (n X), four passes of two FLOPs per parameter: 175B for 300B tokens on 1,024 devices at
-// 140 TFLOP/s take 33.9 days, 1T for 450B on 3,072 at 163 take 83.2 (section 5.1 there: 34 and 84).
+// Anchor A10: 8 T P / (n X), four passes of two FLOPs per parameter: 175B for 300B tokens on 1,024
+// devices at 140 TFLOP/s take 33.9 days, 1T for 450B on 3,072 at 163 take 83.2 (section 5.1 there:
+// 34 and 84).
 TEST(Anchors, DaysOfTraining) {
   struct Row {
     double layers, hidden, heads, tokens, devices, flops, days;
@@ -62,8 +64,8 @@ void fp16_stack(PriceRequest& r) {
   r.zero = 0;
 }
 
-// Anchor A11: 1T on 3,072 A100 with (8, 64) runs at 502 PFLOP/s, 52 % of the peak (Narayanan et al., table 1). The
-// price is within a tenth.
+// Anchor A11: 1T on 3,072 A100 with (8, 64) runs at 502 PFLOP/s, 52 % of the peak (Narayanan et
+// al., table 1). The price is within a tenth.
 TEST(Anchors, TrillionParametersOnThreeThousandDevices) {
   EXPECT_NEAR(502e15 / (3072 * 312e12), 0.52, 0.005);
   Rig rig(cost::megatron_gpt(128, 25600, 160), "a100:3072");
@@ -75,8 +77,9 @@ TEST(Anchors, TrillionParametersOnThreeThousandDevices) {
   EXPECT_NEAR(all / 502e15, 1, 0.1);
 }
 
-// Anchor A14: 430 TFLOP/s on 8,192 devices become 389 with four chunks and 407 with eight on 16,384 if nothing but the
-// bubble changes, from 32 to 16 microbatches; 400 were measured (Llama 3, arXiv 2407.21783, table 4).
+// Anchor A14: 430 TFLOP/s on 8,192 devices become 389 with four chunks and 407 with eight on 16,384
+// if nothing but the bubble changes, from 32 to 16 microbatches; 400 were measured (Llama 3, arXiv
+// 2407.21783, table 4).
 TEST(Anchors, Llama3SecondRowByItsBubbleAlone) {
   for (const auto& [chunks, expected] : {std::pair{4.0, 389.0}, {8.0, 407.0}}) {
     Rig rig("llama3-405b", "h100:8192");
@@ -87,9 +90,10 @@ TEST(Anchors, Llama3SecondRowByItsBubbleAlone) {
   }
 }
 
-// Anchor A20: GPT-3 in batches of 1,152 sequences at 47 % of the peak on 96 H100 and at 42 % on 4,608 (Megatron-LM's
-// README), by the best layout of those that its software has. Within two points on 4,608; on 96 the price is seven too
-// high: it is of later software, which NVIDIA measured at 50 and 54 % on 128 (its DGX Cloud recipes, calibration rows).
+// Anchor A20: GPT-3 in batches of 1,152 sequences at 47 % of the peak on 96 H100 and at 42 % on
+// 4,608 (Megatron-LM's README), by the best layout of those that its software has. Within two
+// points on 4,608; on 96 the price is seven too high: it is of later software, which NVIDIA
+// measured at 50 and 54 % on 128 (its DGX Cloud recipes, calibration rows).
 TEST(Anchors, StrongScalingOfGpt3) {
   struct Row {
     const char* machine;
@@ -109,9 +113,10 @@ TEST(Anchors, StrongScalingOfGpt3) {
   }
 }
 
-// Anchor A23: t5-3b, 2,851 M parameters under ZeRO-2 on 8 devices. Ours is 2P + (4 + 12) P / n: weights whole,
-// f32 gradients, master weights and moments shared. DeepSpeed's estimator adds a 16-bit gradient to the share, 2P + 18P / n
-// = 12.1 GB; the page that documents it keeps that gradient whole, 4P + 16P / n = 15.93 GiB (memory.rst there).
+// Anchor A23: t5-3b, 2,851 M parameters under ZeRO-2 on 8 devices. Ours is 2P + (4 + 12) P / n:
+// weights whole, f32 gradients, master weights and moments shared. DeepSpeed's estimator adds a
+// 16-bit gradient to the share, 2P + 18P / n = 12.1 GB; the page that documents it keeps that
+// gradient whole, 4P + 16P / n = 15.93 GiB (memory.rst there).
 TEST(Anchors, DeepSpeedsTwoEstimatesOfStageTwo) {
   const double parameters = 2851e6, n = 8;
   const double ours = parameters * state_share(model::StateWidths{2, 4, 12}, 2, 8).total();
@@ -120,9 +125,10 @@ TEST(Anchors, DeepSpeedsTwoEstimatesOfStageTwo) {
   EXPECT_NEAR((ours + 2 * parameters) / 1073741824, 15.93, 0.005);
 }
 
-// Llama 3's own layout, tp 8 and pp 16, among all that its software could run at 8,192 tokens: interleaved or plain 1F1B,
-// at most gradients sharded, sequences whole. By our prices it is the first. Cutting the sequences too would make a
-// step shorter by 6 %, which nobody has measured; Llama 3 did that for long ones alone.
+// Llama 3's own layout, tp 8 and pp 16, among all that its software could run at 8,192 tokens:
+// interleaved or plain 1F1B, at most gradients sharded, sequences whole. By our prices it is the
+// first. Cutting the sequences too would make a step shorter by 6 %, which nobody has measured;
+// Llama 3 did that for long ones alone.
 TEST(Anchors, Llama3sLayoutIsTheFirst) {
   planner::Asked asked("llama3-405b", "h100:16384", 8192, 2048);
   asked.question.schedules = {&pipeline::row("1f1b"), &pipeline::row("interleaved")};
@@ -136,8 +142,9 @@ TEST(Anchors, Llama3sLayoutIsTheFirst) {
   EXPECT_EQ(first.dp, 128);
 }
 
-// Of 419 interruptions of Llama 3's run 148 were GPUs and 78 % hardware (arXiv 2407.21783, section 3.3.4), and more than
-// 90 % of the time made progress. Without the other kinds there would be more of it, in that order.
+// Of 419 interruptions of Llama 3's run 148 were GPUs and 78 % hardware (arXiv 2407.21783, section
+// 3.3.4), and more than 90 % of the time made progress. Without the other kinds there would be more
+// of it, in that order.
 TEST(Anchors, InterruptionsOfLlama3) {
   const double hours = 16384.0 * 54 * 24;
   const auto share = [&](double interruptions) {

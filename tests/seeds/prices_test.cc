@@ -42,8 +42,9 @@ TEST(SeedPrices, OneMicrobatch) {
   }
 }
 
-// Throughput drops by 10 and 12 % up to 8 ranks of a node and by 42 and 65 % beyond it (Hugging Face's study, 3B model,
-// network of one node's bandwidth per eight devices). The figures are of one site; what must hold is the cliff.
+// Throughput drops by 10 and 12 % up to 8 ranks of a node and by 42 and 65 % beyond it (Hugging
+// Face's study, 3B model, network of one node's bandwidth per eight devices). The figures are of
+// one site; what must hold is the cliff.
 TEST(SeedPrices, TensorParallelismEndsAtTheNode) {
   std::vector<double> rates;
   for (const double tp : {2.0, 4.0, 8.0, 16.0, 32.0}) {
@@ -71,8 +72,8 @@ void gpt_stack(PriceRequest& r) {
   r.zero = 0;
 }
 
-// Narayanan et al., figure 13: 162B on 64 A100, tensor 8 x pipeline 8 is best at batches of 32 and 128. By our prices
-// it is at 32, and 1.3 % behind 4 x 16 at 128.
+// Narayanan et al., figure 13: 162B on 64 A100, tensor 8 x pipeline 8 is best at batches of 32 and
+// 128. By our prices it is at 32, and 1.3 % behind 4 x 16 at 128.
 TEST(SeedPrices, EightByEight) {
   for (const double batch : {32.0, 128.0}) {
     double best = 0, eight = 0;
@@ -90,8 +91,8 @@ TEST(SeedPrices, EightByEight) {
   }
 }
 
-// Figure 17 there: 145B on 128 A100 with (8, 16). Nothing made again fits small batches only; the larger batch
-// that recomputation allows pays for it.
+// Figure 17 there: 145B on 128 A100 with (8, 16). Nothing made again fits small batches only; the
+// larger batch that recomputation allows pays for it.
 TEST(SeedPrices, RecomputationPaysByALargerBatch) {
   double best[2] = {0, 0};
   for (const bool again : {false, true})
@@ -109,7 +110,8 @@ TEST(SeedPrices, RecomputationPaysByALargerBatch) {
   EXPECT_GT(best[1], 1.5 * best[0]);
 }
 
-// Narayanan et al., table 1: parameters, layers, hidden, heads, t, p, devices, batch. All fit 80 GB with blocks made again.
+// Narayanan et al., table 1: parameters, layers, hidden, heads, t, p, devices, batch. All fit 80 GB
+// with blocks made again.
 TEST(SeedPrices, WeakScalingRowsFit) {
   struct Row {
     double layers, hidden, heads, t, p, devices, batch, micro;
@@ -133,7 +135,8 @@ TEST(SeedPrices, WeakScalingRowsFit) {
   }
 }
 
-// What was trained is priced as feasible: Llama 3 405B, DeepSeek-V3, Yi, OLMo and Gemma 2 on its tori.
+// What was trained is priced as feasible: Llama 3 405B, DeepSeek-V3, Yi, OLMo and Gemma 2 on its
+// tori.
 TEST(SeedPrices, TrainedModelsFit) {
   Rig llama("llama3-405b", "h100:16384");
   PriceRequest& a = llama.request;
@@ -160,8 +163,8 @@ TEST(SeedPrices, TrainedModelsFit) {
   EXPECT_TRUE(price(o).fits);
 }
 
-// Korthikanti et al., table 5: step times on 312 TFLOP/s are utilisations of 41.7, 51.4, 56.0 and 56.3 % (anchor A7), with
-// full attention counted.
+// Korthikanti et al., table 5: step times on 312 TFLOP/s are utilisations of 41.7, 51.4, 56.0 and
+// 56.3 % (anchor A7), with full attention counted.
 TEST(SeedPrices, UtilisationOfMeasuredSteps) {
   struct Row {
     double layers, hidden, heads, devices, batch, seconds, mfu;
@@ -176,7 +179,8 @@ TEST(SeedPrices, UtilisationOfMeasuredSteps) {
   }
 }
 
-// A chip of v5p needs 2,550 tokens per axis before data parallelism is bound by arithmetic (scaling-book; anchor A21).
+// A chip of v5p needs 2,550 tokens per axis before data parallelism is bound by arithmetic
+// (scaling-book; anchor A21).
 TEST(SeedPrices, TokensThatHideDataParallelism) {
   const cluster::Cluster v5p = *cluster::cluster_from_name("tpu-v5p:8x8x16");
   const double both_ways = 2 * v5p.tiers[0].bytes_per_s.value;
@@ -201,8 +205,8 @@ TEST(SeedPrices, GemmaOnItsTori) {
   }
 }
 
-// The smallest on two pods of 256 with 16 GB each, joined by the network of a data centre. Its tensors fit; what a
-// device holds besides them was fitted on GPUs of 80 GB and is too much here.
+// The smallest on two pods of 256 with 16 GB each, joined by the network of a data centre. Its
+// tensors fit; what a device holds besides them was fitted on GPUs of 80 GB and is too much here.
 TEST(SeedPrices, GemmaOnTwoPods) {
   Rig rig("gemma2-2b", "tpu-v5e:16x16");
   rig.machine.count = 512;

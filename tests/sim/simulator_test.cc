@@ -96,8 +96,8 @@ TEST(Simulator, GathersHideBehindComputation) {
   }
 }
 
-// Gradients of a whole step are reduced one after another while the last backward pass goes down the
-// units; the first unit's can only begin after it.
+// Gradients of a whole step are reduced one after another while the last backward pass goes down
+// the units; the first unit's can only begin after it.
 TEST(Simulator, ReductionsInTheDrain) {
   for (int zero : {0, 1})
     for (int units : {2, 5})
@@ -325,8 +325,8 @@ TEST(Simulator, ASlowerOpNeverShortensAStep) {
   }
 }
 
-// Lowering posts receives where its nominal times want them: at those, no sender waits, whatever the
-// order of the schedule.
+// Lowering posts receives where its nominal times want them: at those, no sender waits, whatever
+// the order of the schedule.
 TEST(Simulator, AtNominalTimesAProgramTakesAsLongAsItsStages) {
   const Cost nominal = [](Coord, const Op& op) {
     return Seconds{op.kind == OpKind::kBackward                                    ? 2.0
@@ -430,8 +430,8 @@ class WorkDone {
   std::vector<Spans> computing_, talking_;  // per coordinate
 };
 
-// An op ends when its work is done at the speeds it had; when it begins follows from the lengths, as
-// without slowdown. Factors that are powers of two leave everything exact.
+// An op ends when its work is done at the speeds it had; when it begins follows from the lengths,
+// as without slowdown. Factors that are powers of two leave everything exact.
 TEST(Slowdown, WorkIsDoneAtTheSpeedsOfTheHeader) {
   double longest = 0;
   for (const Slowdown slowdown :
@@ -514,8 +514,8 @@ TEST(Simulator, RefusesWhatCanNotFinishAndNamesTheOps) {
   EXPECT_NE(message.find("pipeline rank 1 stands at op 1: wait for"), std::string::npos) << message;
 }
 
-// What ops take of their own list: with it alone, a list is as long as all of its own parts, and a Wait
-// does not count them as waiting.
+// What ops take of their own list: with it alone, a list is as long as all of its own parts, and a
+// Wait does not count them as waiting.
 TEST(Simulator, IssuingAndTakingOverOccupyTheList) {
   StepShape step;
   step.zero = 3;

@@ -50,8 +50,8 @@ std::string show(std::string_view name, const Case& c) {
   return strf("%s p%d v%d m%d %g/%g/%g", std::string(name).c_str(), c.p, c.v, c.m, c.f, c.i, c.w);
 }
 
-// What prices use, against the schedule itself: exactly, wherever a row says that it holds. Beyond that a bubble may be
-// anything, but memory is never more than said.
+// What prices use, against the schedule itself: exactly, wherever a row says that it holds. Beyond
+// that a bubble may be anything, but memory is never more than said.
 TEST(ClosedForms, HoldInTheirDomainsExactly) {
   for (const CatalogRow& row : pipeline::catalog()) {
     int bubbles = 0, peaks = 0, beyond = 0;
@@ -135,8 +135,8 @@ TEST(ClosedForms, HoldForFreeGroups) {
   std::cout << cases << " bubbles with free groups equal their closed forms\n";
 }
 
-// Hops of gpipe, and those of eager-1f1b that hide behind compute, are paid once on the way there and
-// once on the way back.
+// Hops of gpipe, and those of eager-1f1b that hide behind compute, are paid once on the way there
+// and once on the way back.
 TEST(ClosedForms, HoldWithHops) {
   for (int p = 2; p <= 16; ++p)
     for (const int m : {1, 2, 7, 16, 33})
@@ -210,8 +210,8 @@ TEST(StageSim, IsMonotone) {
         }
 }
 
-// The last unit of a pass carries all its time, so that a receive posted one computation early is as
-// early as one pass.
+// The last unit of a pass carries all its time, so that a receive posted one computation early is
+// as early as one pass.
 Seconds lowered_makespan(const Schedule& schedule, const StageCosts& costs) {
   const int stages = schedule.shape().stages();
   program::StepShape step;
@@ -287,8 +287,8 @@ class Begins {
   std::map<std::tuple<int, int, bool>, double> ends_;  // stage, microbatch, forwards
 };
 
-// Every time follows from earlier ones by a sum or a maximum; and what a timeline says of the length
-// of passes gives the same timeline.
+// Every time follows from earlier ones by a sum or a maximum; and what a timeline says of the
+// length of passes gives the same timeline.
 TEST(StageSim, TimesFollowFromTheRules) {
   for (const CatalogRow& row : pipeline::catalog())
     for (const int p : {2, 5})

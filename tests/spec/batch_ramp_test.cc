@@ -21,8 +21,8 @@ constexpr Case kCases[] = {
     {{8, 8, 1'000'000'000'000'000}, 1'000'000},
 };
 
-// The definition: k equal increments spread over the samples, floor(consumed k / samples) of them so
-// far, as Megatron-LM's --rampup-batch-size.
+// The definition: k equal increments spread over the samples, floor(consumed k / samples) of them
+// so far, as Megatron-LM's --rampup-batch-size.
 std::int64_t size_at(const BatchRamp& ramp, std::int64_t whole, std::int64_t consumed) {
   if (ramp.is_none() || consumed >= ramp.samples) return whole;
   const std::int64_t all = (whole - ramp.start) / ramp.increment;

@@ -9,8 +9,8 @@
 
 namespace lockstep::comm {
 
-// Anything from 0 to `most`, mostly little; a pure function of the seed and the operation, so that a
-// seed holds back the same ones in every run.
+// Anything from 0 to `most`, mostly little; a pure function of the seed and the operation, so that
+// a seed holds back the same ones in every run.
 inline Lateness seeded_lateness(std::uint64_t seed, Seconds most) {
   return [seed, most](const Delivery& d) {
     const RandomStream stream(seed, join_parts(d.group, " ", static_cast<int>(d.kind), " ", d.from,

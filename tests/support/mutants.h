@@ -1,5 +1,6 @@
 // Programs with one fault each, made from a good one: the sample by which checks of programs are
-// judged. Each mutant differs from the original and from every other; their order is always the same.
+// judged. Each mutant differs from the original and from every other; their order is always the
+// same.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@ enum class MutantKind : std::uint8_t {
   kDropWait,  // a Wait is left out
   kDouble,    // an op happens twice in a row, with a Wait each
   kGroup,     // an op meets other ranks
-  kOrder,  // an op changes places with the next one of its kind, of its kind and unit, or its neighbour
-           // on the same lane; a transfer also with the next one in the other direction
+  kOrder,     // an op changes places with the next one of its kind, of its kind and unit, or its
+  // neighbour on the same lane; a transfer also with the next one in the other direction
   kEarly,   // an op moves before the last one that touches what it needs
   kLate,    // an op moves behind the next one that needs what it touches
   kKeep,    // a Free and the next Gather of its unit are left out, so that the weights stay
@@ -37,8 +38,9 @@ struct Mutant {
   Program program;
 };
 
-// Faults of every op; a group is every other one, where the op has any, those of the tensor group only
-// in steps that have one. Waits follow the ops they wait for. Takes memory quadratic in the size of the program.
+// Faults of every op; a group is every other one, where the op has any, those of the tensor group
+// only in steps that have one. Waits follow the ops they wait for. Takes memory quadratic in the
+// size of the program.
 // REQUIRES: a valid program.
 std::vector<Mutant> mutants(const Program& program);
 

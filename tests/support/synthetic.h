@@ -1,6 +1,6 @@
 // A workspace without a model: values are plain memory of a given size, and computation takes a
-// given time. For measuring the executor, the overlap of its lanes, and for finding races. Memory is
-// used again and again, so that after the first step nothing but computation takes time.
+// given time. For measuring the executor, the overlap of its lanes, and for finding races. Memory
+// is used again and again, so that after the first step nothing but computation takes time.
 #pragma once
 
 #include <functional>

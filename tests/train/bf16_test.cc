@@ -30,8 +30,8 @@ constexpr const char* kOneClass[] = {
     "pp2 dp2x2 zero3 1f1b m2 step",
 };
 
-// Masters, moments, loss and norm bit for bit; sent and live bytes as predicted; distances to f64 those
-// of one rank.
+// Masters, moments, loss and norm bit for bit; sent and live bytes as predicted; distances to f64
+// those of one rank.
 TEST(Bf16, LayoutsOfOneClassHaveTheSameMastersAndAreAsPredicted) {
   verify::Verifier verifier = verify::Verifier::create(tiny_spec(true, DType::kBF16), 2).value();
   std::map<std::string, Hash128> digests;
@@ -60,8 +60,8 @@ TEST(Bf16, TheStateIsWide) {
   }
 }
 
-// Verify cannot see what is wrong alike on one rank and on all: after a step, the working weights of
-// the piece that a rank updates are its masters, rounded.
+// Verify cannot see what is wrong alike on one rank and on all: after a step, the working weights
+// of the piece that a rank updates are its masters, rounded.
 TEST(Bf16, WorkingWeightsFollowTheirMasters) {
   for (const char* layout : {"dp2 zero0 m2", "dp2 zero2 m2", "pp2 dp2 zero3 m2"}) {
     const Job job = job_of(tiny_spec(true, DType::kBF16), layout);
@@ -113,8 +113,8 @@ verify::Fault adding_gradients_in_bf16() {
   return fault;
 }
 
-// One kind of rounding too many is seen by its size, in layouts whose bits nobody knows yet; what is
-// right is far below the bound that sees it.
+// One kind of rounding too many is seen by its size, in layouts whose bits nobody knows yet; what
+// is right is far below the bound that sees it.
 TEST(Bf16, GradientsAddedInBf16AreNoticed) {
   const std::map<std::int64_t, std::vector<const char*>> cases = {
       {1234, {"dp2 zero1 m8", "tp2 dp1 zero0 m16", "dp1 zero0 m4"}},
@@ -136,8 +136,8 @@ TEST(Bf16, GradientsAddedInBf16AreNoticed) {
   }
 }
 
-// 1024 tokens a step and a warmup: with 128 and none, f32 itself ends 2 % apart when only the size of a
-// microbatch, and by that the order of sums, changes.
+// 1024 tokens a step and a warmup: with 128 and none, f32 itself ends 2 % apart when only the size
+// of a microbatch, and by that the order of sums, changes.
 double last_loss(DType dtype, std::int64_t steps) {
   spec::Spec spec = tiny_spec(false, dtype);
   spec.model.layers = 2;

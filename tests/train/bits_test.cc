@@ -66,8 +66,8 @@ std::vector<Class> all_classes() {
   return all;
 }
 
-// Layouts of one class on tp dp, 2 tp dp and 4 tp dp ranks, pairs of all other settings covered, two
-// sequences in a microbatch; and settings of ZeRO-3 that the space of layouts does not vary.
+// Layouts of one class on tp dp, 2 tp dp and 4 tp dp ranks, pairs of all other settings covered,
+// two sequences in a microbatch; and settings of ZeRO-3 that the space of layouts does not vary.
 std::vector<std::string> members(const Class& of) {
   const spec::Spec spec = tiny_spec(true, DType::kF32);
   const std::int64_t dp = of.dp;
@@ -160,8 +160,8 @@ Schedule in_halves(const Schedule& whole, bool puts_off) {
   return Schedule::create(whole.shape(), whole.placement(), timetable).value();
 }
 
-// Other backward passes of the same schedule: all in halves; whole wherever I and its W stand side by
-// side; in halves with every W at the end, which no refilling puts off further.
+// Other backward passes of the same schedule: all in halves; whole wherever I and its W stand side
+// by side; in halves with every W at the end, which no refilling puts off further.
 constexpr std::array<Schedule (*)(const Schedule&), 3> kOtherHalves = {
     [](const Schedule& usual) { return in_halves(usual, false); },
     [](const Schedule& usual) { return fuse_backward(usual); },
@@ -347,7 +347,8 @@ std::string wrong_of_stop(const Stop& stop) {
   return wrong;
 }
 
-// A process is stopped in the middle of an op; every other one tells which, and how it waits for it.
+// A process is stopped in the middle of an op; every other one tells which, and how it waits for
+// it.
 TEST(BitsSlow, AStoppedProcessIsNamedWithItsOp) {
   for (const Stop& stop :
        {Stop{"pp2 dp1 zero0 1f1b m4 step", 2, 1, "B5.2", "B of unit 5, microbatch 2"},

@@ -1,5 +1,5 @@
-// Saved under one layout and loaded under another: every bit of the state is the same, and training goes
-// on as if nothing had happened.
+// Saved under one layout and loaded under another: every bit of the state is the same, and training
+// goes on as if nothing had happened.
 #include "lockstep/train/checkpoint.h"
 
 #include <ATen/ops/zeros_like.h>

@@ -1,5 +1,5 @@
-// Mutants of a program that change nothing a run could show, each rule with its proof. A rule must be
-// so tight that it is an error if a run notices a mutant for which it speaks.
+// Mutants of a program that change nothing a run could show, each rule with its proof. A rule must
+// be so tight that it is an error if a run notices a mutant for which it speaks.
 #pragma once
 
 #include <algorithm>
@@ -34,9 +34,9 @@ struct Mutation {
   const std::vector<program::Op>& list() const { return job.program.list(mutant.coord); }
 };
 
-// The program's formulas (tests/program/formulas.h) are the same: every value that outlives the step
-// or leaves the coordinate is made by the same ops from the same values. So its bits are the same
-// wherever the list runs to its end, which the validator and the deadlock check promise.
+// The program's formulas (tests/program/formulas.h) are the same: every value that outlives the
+// step or leaves the coordinate is made by the same ops from the same values. So its bits are the
+// same wherever the list runs to its end, which the validator and the deadlock check promise.
 inline bool computes_the_same(const Mutation& m) {
   const Coord coord = m.mutant.coord;
   return m.is_valid && program::Formulas(m.mutant.program, coord).results() ==

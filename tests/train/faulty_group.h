@@ -25,14 +25,15 @@ constexpr const char* name_of(GroupFault fault) {
   return kNames[static_cast<int>(fault)];
 }
 
-// A gathering, or a sum of which every rank gets a piece; an all_reduce is the second, then the first.
+// A gathering, or a sum of which every rank gets a piece; an all_reduce is the second, then the
+// first.
 struct GroupCall {
   bool is_sum = false;
   std::int64_t bytes = 0;
 };
 
-// Calls on f64 are numbered, from 0 again after every `per_step`; number `at` goes wrong. Every rank
-// has its own.
+// Calls on f64 are numbered, from 0 again after every `per_step`; number `at` goes wrong. Every
+// rank has its own.
 struct GroupPlan {
   int per_step = 0;  // 0: none goes wrong, and `calls` are written down
   int at = -1;

@@ -26,7 +26,8 @@ verify::StepImage after_one_step(bool tied, double weight_decay, bool decay_embe
   return verify::run_trial(job, tokens, {&order, 1}, Seconds{60}).images.at(0);
 }
 
-// The first step's gradients know no decay, so each unit is as in a run where all decay or none does.
+// The first step's gradients know no decay, so each unit is as in a run where all decay or none
+// does.
 TEST(Groups, EmbeddingsDecayOrNotAndNothingElseChanges) {
   for (const bool tied : {false, true}) {
     const verify::StepImage all = after_one_step(tied, 0.3, true),
@@ -164,7 +165,8 @@ TEST(Job, BetasAndEpsReachTheOptimizer) {
   }
 }
 
-// Memory and traffic to the byte, whatever the chunk and the threads; and what both do to the numbers.
+// Memory and traffic to the byte, whatever the chunk and the threads; and what both do to the
+// numbers.
 TEST(Job, HeadChunkAndThreadsAreAsPredicted) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16})
     for (const auto family : {model::Family::kLlama, model::Family::kGpt2})
@@ -186,7 +188,8 @@ TEST(Job, HeadChunkAndThreadsAreAsPredicted) {
             verify::RankRecord record{world.rank(), {measured_step(world, session, 0)}};
             const verify::PredictionCheck check = verify::check_predictions(job, record);
             EXPECT_EQ(check.mismatch, "");
-            // oneDNN's own scratch grows with the threads (model/pass_bytes.h); one thread's is below the peak here.
+            // oneDNN's own scratch grows with the threads (model/pass_bytes.h); one thread's is
+            // below the peak here.
             if (dtype == DType::kBF16 && threads > 1)
               EXPECT_GE(check.peak_bytes, check.predicted_peak);
             else

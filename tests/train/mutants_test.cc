@@ -1,6 +1,6 @@
 // Every mutant of the tested programs runs for real on threads, also those that the validator
-// rejects, and is noticed or proven to change nothing. A sample of each kind of fault by default; all
-// of them with LOCKSTEP_ALL_MUTANTS=1 in the environment.
+// rejects, and is noticed or proven to change nothing. A sample of each kind of fault by default;
+// all of them with LOCKSTEP_ALL_MUTANTS=1 in the environment.
 #include "tests/support/mutants.h"
 
 #include <gtest/gtest.h>

@@ -154,8 +154,8 @@ TEST(NoiseScale, IsThatOfOneRankInEveryLayout) {
     expected.check(layout, 2e-10);
 }
 
-// Gains that every head uses are partial without sequence parallelism too; a table of positions is a
-// large part that is.
+// Gains that every head uses are partial without sequence parallelism too; a table of positions is
+// a large part that is.
 TEST(NoiseScale, AddsUpWhatTensorRanksHoldInPart) {
   spec::Spec gains = noisy_spec();
   gains.model.qk_norm = model::QkNorm::kPerHead;

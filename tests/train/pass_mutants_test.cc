@@ -1,5 +1,5 @@
-// Collectives inside passes are no ops of a program, so programs cannot be mutated to lack them: here
-// every call on a tensor group goes wrong in every way, one at a time, and must be noticed.
+// Collectives inside passes are no ops of a program, so programs cannot be mutated to lack them:
+// here every call on a tensor group goes wrong in every way, one at a time, and must be noticed.
 #include <gtest/gtest.h>
 
 #include <iostream>

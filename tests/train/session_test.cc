@@ -40,8 +40,8 @@ class Watched final : public data::TokenSource {
   mutable std::int64_t reads_ = 0;
 };
 
-// What rank 0 of a run saw: training losses, validation losses before the first step and after each, and
-// digests of the state.
+// What rank 0 of a run saw: training losses, validation losses before the first step and after
+// each, and digests of the state.
 struct Seen {
   std::vector<double> losses, validation;
   std::vector<std::uint64_t> digests;
@@ -105,8 +105,8 @@ const std::map<std::string, std::vector<std::string>> kClasses = {
       "pp2 dp2x1 zero3 m2 recompute=block step"}},
     {"tp2", {"tp2 dp1 zero0 m2", "tp2 pp2 dp1 zero0 m2"}}};
 
-// Evaluation looks and does not touch: the run around it stays the same, its loss is the same wherever
-// the state is, and its bytes are those that were predicted.
+// Evaluation looks and does not touch: the run around it stays the same, its loss is the same
+// wherever the state is, and its bytes are those that were predicted.
 TEST(Evaluation, IsTheSameInEveryLayoutAndChangesNothing) {
   std::set<double> before_training;
   for (const bool tied : {true, false})

@@ -53,8 +53,8 @@ constexpr const char* kMemoryLayouts[] = {
     "tp2 dp2 zero1 m1",
 };
 
-// Everything in tensors on the rank that needs most, in two steps, so that what a step leaves behind
-// would show.
+// Everything in tensors on the rank that needs most, in two steps, so that what a step leaves
+// behind would show.
 TEST(SizeSlow, PeakIsPredictedWithinHalfAPercent) {
   const spec::Spec spec = medium_spec();
   const data::MockTokens tokens(1, spec.model.vocab, true);
@@ -164,8 +164,9 @@ TEST(SizeSlow, OneStepOfA124MillionParameterModel) {
   const Outcome one = one_step(spec, "dp1 zero0 m4");
   EXPECT_EQ(one.loss, plain.loss);
   EXPECT_NE(one.digest, plain.digest);
-  // A gradient is a sum over 4 microbatches, three roundings in either order, each of at most half a
-  // unit of f32 of the summands; these cancel, but together they are not 4 times as long as the sum.
+  // A gradient is a sum over 4 microbatches, three roundings in either order, each of at most half
+  // a unit of f32 of the summands; these cancel, but together they are not 4 times as long as the
+  // sum.
   EXPECT_NEAR(one.grad_norm, plain.grad_norm, one.grad_norm * 4 * 6 * std::ldexp(1.0, -24));
 }
 

@@ -49,7 +49,8 @@ verify::StepImage some_state(const spec::Spec& spec) {
       .images[0];
 }
 
-// However one state is cut: copies, shards, tensor ranks with and without sequence parallelism, stages.
+// However one state is cut: copies, shards, tensor ranks with and without sequence parallelism,
+// stages.
 TEST(StateDigest, IsThatOfTheStateWhateverTheLayout) {
   for (const DType dtype : {DType::kF64, DType::kF32})
     for (const bool tied : {true, false}) {

@@ -205,8 +205,8 @@ TEST(Training, DivergesAtTheSameStepOnEveryRank) {
   EXPECT_GT(ends[0], 0);
 }
 
-// One rank brings a loss that is no number, in the given steps. Skipped steps change nothing and use
-// their samples up: the run then goes on as if they had not been there.
+// One rank brings a loss that is no number, in the given steps. Skipped steps change nothing and
+// use their samples up: the run then goes on as if they had not been there.
 std::vector<StepReport> with_bad_steps(spec::Spec spec, const std::set<int>& bad, Ending expected) {
   spec.train.on_nonfinite = spec::OnNonfinite::kSkip;
   const data::MockTokens tokens(1, spec.model.vocab, false);
@@ -305,7 +305,8 @@ TEST(Training, EvaluationIsTheLossBeforeTheUpdate) {
   }
 }
 
-// What a user's own program does: save, end, resume, evaluate, with the bits of the undisturbed run.
+// What a user's own program does: save, end, resume, evaluate, with the bits of the undisturbed
+// run.
 TEST(Run, SavesAndResumesWithoutTheCommandLine) {
   spec::Spec spec = tiny_spec(false, DType::kF32);
   spec.train.eval_interval = 2, spec.train.eval_samples = 4;

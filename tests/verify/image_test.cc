@@ -26,7 +26,8 @@ std::vector<StepImage> blank_images() {
   return images;
 }
 
-// Layouts of one class are told apart by it alone, so no number may be left out, nor the sign of a zero.
+// Layouts of one class are told apart by it alone, so no number may be left out, nor the sign of a
+// zero.
 TEST(Image, DigestShowsEveryChange) {
   std::set<Hash128> seen = {digest_of(blank_images())};
   const auto change = [&](const std::function<void(StepImage&)>& edit) {

@@ -62,7 +62,8 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
   }
 }
 
-// The reference takes one sequence at a time, so a layout that does so on one copy shares its class.
+// The reference takes one sequence at a time, so a layout that does so on one copy shares its
+// class.
 TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
   Verifier verifier = verifier_of(DType::kF64);
   const Verdict pipeline = verdict_on(verifier, "pp2 dp1 zero0 gpipe m16 step recompute=block");
@@ -76,7 +77,8 @@ TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
   EXPECT_NE(flat.digest, pipeline.digest);
 }
 
-// A layout whose class is known is not measured anew; what is said of it must be what would have been.
+// A layout whose class is known is not measured anew; what is said of it must be what would have
+// been.
 TEST(Verify, SaysOfALaterLayoutWhatItWouldSayOfAFirst) {
   for (const DType dtype : {DType::kF64, DType::kF32}) {
     Verifier verifier = verifier_of(dtype);
@@ -95,8 +97,8 @@ TEST(Verify, SaysOfALaterLayoutWhatItWouldSayOfAFirst) {
   }
 }
 
-// A matrix product over sixteen sequences rounds more than sixteen products added up, so the bound of
-// microbatches of one would refuse microbatches of sixteen.
+// A matrix product over sixteen sequences rounds more than sixteen products added up, so the bound
+// of microbatches of one would refuse microbatches of sixteen.
 TEST(Verify, HoldsF32ToTheRoundingOfItsMicrobatch) {
   Verifier verifier = verifier_of(DType::kF32);
   const Verdict large = verdict_on(verifier, "dp1 zero0 m1 step");

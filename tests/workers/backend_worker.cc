@@ -1,4 +1,5 @@
-// One rank of the tests of backends; tests/comm/backends/backends_test.cc starts as many as it needs.
+// One rank of the tests of backends; tests/comm/backends/backends_test.cc starts as many as it
+// needs.
 //   backend_worker <backend> contract <largest bytes>
 //   backend_worker <backend> victim <deadline seconds> <victim rank> <signal>
 // The victim signals itself in the middle of a collective.

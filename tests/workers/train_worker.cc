@@ -1,8 +1,8 @@
 // One rank of a trial in f32; tests/train starts as many as the layout needs.
 //   train_worker <layout> <steps>                    rank 0 prints the bits of every step
 //   train_worker <layout> <steps> late <seed>        the same, computations held up by that seed
-//   train_worker <layout> <steps> stop <rank> <op>   that rank stops for good when it first comes to
-//                                                    that op, as program::op_token calls it; the
+//   train_worker <layout> <steps> stop <rank> <op>   that rank stops for good when it first comes
+//                                                    to that op, as program::op_token calls it; the
 //                                                    others print what they are told
 
 #include <csignal>

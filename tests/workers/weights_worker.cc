@@ -2,8 +2,9 @@
 //   weights_worker logits <checkpoint> <batch> <seq>   reads batch x seq tokens (i64) from standard
 //                                                      input, writes their logits (f32) to standard
 //                                                      output
-//   weights_worker train <checkpoint> <folder> <seq>   starts from the weights, trains one step in f32 on
-//                                                      made-up text and saves the weights of step 1
+//   weights_worker train <checkpoint> <folder> <seq>   starts from the weights, trains one step in
+//                                                      f32 on made-up text and saves the weights of
+//                                                      step 1
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

@@ -56,8 +56,8 @@ std::string processor() {
 // Cores of this machine, at least 1.
 int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-// Joins the processes that a launcher started; nothing where it started none, and ranks are threads.
-// Refuses a world of another size.
+// Joins the processes that a launcher started; nothing where it started none, and ranks are
+// threads. Refuses a world of another size.
 Result<std::unique_ptr<comm::World>> join(int ranks) {
   if (!is_rank()) return std::unique_ptr<comm::World>();
   const auto rendezvous = LS_TRY(comm::rendezvous_from(comm::process_environment));
@@ -69,8 +69,8 @@ Result<std::unique_ptr<comm::World>> join(int ranks) {
   return comm::join(DeviceKind::kCpu, rendezvous, Deadline::after(Seconds{60}));
 }
 
-// Complete, with date, versions and processor, where this process leads. Every rank calls it, with the
-// same names in the same order and each of them once.
+// Complete, with date, versions and processor, where this process leads. Every rank calls it, with
+// the same names in the same order and each of them once.
 cost::Calibration measure(comm::World* world, const train::Calibrator& calibrator,
                           const std::string& name, Seconds budget) {
   cost::Calibration made;

@@ -1,5 +1,6 @@
-// How the ranks of a job come together at the store, before any of them does work: everyone has come,
-// nobody twice, and all of them mean the same job. Rank 0 looks, and its verdict reaches every rank.
+// How the ranks of a job come together at the store, before any of them does work: everyone has
+// come, nobody twice, and all of them mean the same job. Rank 0 looks, and its verdict reaches
+// every rank.
 #pragma once
 
 #include <functional>
@@ -15,9 +16,9 @@
 
 namespace lockstep::comm {
 
-// One rank's part. Throws WorldError: LS0505 when ranks are missing at the deadline, all of them named;
-// LS0501 when a rank came twice or means another job, with what differs; LS0506 when asked to stop.
-// One thread. Rendezvous and options must outlive it.
+// One rank's part. Throws WorldError: LS0505 when ranks are missing at the deadline, all of them
+// named; LS0501 when a rank came twice or means another job, with what differs; LS0506 when asked
+// to stop. One thread. Rendezvous and options must outlive it.
 class Meeting {
  public:
   // `check_others` is called while it waits, and throws when a rank that had come was lost.
@@ -31,8 +32,9 @@ class Meeting {
   void leave(const std::string& key, const std::string& text);
   std::string await(const std::string& key);
 
-  // Until all have come this far, so that each is watched by then, and rank 0 has found that they mean
-  // the same job. The address of some rank, when not all of them are reached by loopback; else nothing.
+  // Until all have come this far, so that each is watched by then, and rank 0 has found that they
+  // mean the same job. The address of some rank, when not all of them are reached by loopback; else
+  // nothing.
   std::string conclude();
 
  private:

@@ -22,13 +22,15 @@ CommError unreachable(const std::string& what, const std::exception& cause) {
                    OpKind::kBarrier, {});
 }
 
-// c10d aborts or hangs where descriptors run out, so as many as may be used are, and enough must be.
+// c10d aborts or hangs where descriptors run out, so as many as may be used are, and enough must
+// be.
 void make_room_for_sockets(int world) {
   rlimit files = {};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
-  // Rank 0 has three of the store and a lifeline from every rank; groups overlap in four axes at most.
+  // Rank 0 has three of the store and a lifeline from every rank; groups overlap in four axes at
+  // most.
   const rlim_t needed = 64 + 8 * static_cast<rlim_t>(world);
   if (files.rlim_max < needed)
     throw WorldError({Code::kUnsuitableEnvironment,
@@ -42,7 +44,8 @@ void make_room_for_sockets(int world) {
 ProcessWorld::ProcessWorld(const Rendezvous& rendezvous, Deadline deadline,
                            const JoinOptions& options)
     : rendezvous_(rendezvous), stop_(options.stop) {
-  // c10d writes to sockets whose other end may be gone and counts on the error, as Python programs do.
+  // c10d writes to sockets whose other end may be gone and counts on the error, as Python programs
+  // do.
   struct sigaction action = {};
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
     std::signal(SIGPIPE, SIG_IGN);

@@ -1,5 +1,5 @@
-// A world of processes that meet at a c10d store, watch each other and fail together. A backend adds how
-// a group of them is connected.
+// A world of processes that meet at a c10d store, watch each other and fail together. A backend
+// adds how a group of them is connected.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,8 @@ class ProcessWorld : public World {
                                         std::vector<Rank> members, Deadline deadline) override;
 
  protected:
-  // Throws; what is no WorldError becomes one that says from where the group could not be connected.
+  // Throws; what is no WorldError becomes one that says from where the group could not be
+  // connected.
   virtual std::unique_ptr<Communicator> connect_group(Membership place, Deadline deadline) = 0;
 
   // While a group is connected: throws when a rank is lost, when asked to stop, when time is up.

@@ -264,8 +264,8 @@ struct ProgressBoard::Shared {
     return to_last_seen(words, verdict, rendezvous.world_size);
   }
 
-  // Blocks until every other rank has left or, after a failure, every survivor knows the verdict; at
-  // most kHostStays. Whether they do.
+  // Blocks until every other rank has left or, after a failure, every survivor knows the verdict;
+  // at most kHostStays. Whether they do.
   bool stay_for_others(const std::optional<Blame>& known) const {
     const auto needs_store = [&](Rank rank, const std::optional<ProgressWord>& word) {
       if (rank == rendezvous.rank || (word && word->beat == 0)) return false;

@@ -34,8 +34,8 @@ class ProgressBoard {
   // Throws std::exception when it cannot.
   ProgressBoard(const Store& store, const Rendezvous& rendezvous, Deadline deadline,
                 std::shared_ptr<const PositionCell> position = nullptr, OnVerdict on_verdict = {});
-  // The rank that hosts the store stays up to 0.8 s, until the others have left or, after a failure,
-  // know the verdict.
+  // The rank that hosts the store stays up to 0.8 s, until the others have left or, after a
+  // failure, know the verdict.
   ~ProgressBoard();
 
   // Says that this rank waits for `peer` in an operation, for as long as the object lives.
@@ -54,15 +54,18 @@ class ProgressBoard {
   // Takes at most 0.9 s, also when the store's host is stopped.
   Blame find_culprit(Rank suspect);
 
-  // The rank has died: publishes that, unless there is a verdict already. OnVerdict hears of either.
+  // The rank has died: publishes that, unless there is a verdict already. OnVerdict hears of
+  // either.
   void report_death(Rank rank);
 
-  // Rank 0 tells of ranks without a heartbeat for 2 s and more, and gives up one that has had none for
-  // `limit`; the others give up a store that does not answer for as long. Before this, nobody watches.
+  // Rank 0 tells of ranks without a heartbeat for 2 s and more, and gives up one that has had none
+  // for `limit`; the others give up a store that does not answer for as long. Before this, nobody
+  // watches.
   void watch_beats(Seconds limit, OnSilence on_silence);
 
-  // Where all ranks were when their words were last read, by rank: at the search for a culprit, else
-  // now, which takes at most 0.3 s. None where the store does not answer or has too many to read.
+  // Where all ranks were when their words were last read, by rank: at the search for a culprit,
+  // else now, which takes at most 0.3 s. None where the store does not answer or has too many to
+  // read.
   std::vector<LastSeen> last_seen();
 
  private:

@@ -92,8 +92,8 @@ class Transfer {
 
   int peer() const { return peer_; }
 
-  // Throws std::exception when the peer is gone or the deadline passes; the whole group is then dead.
-  // Returns false when it was aborted.
+  // Throws std::exception when the peer is gone or the deadline passes; the whole group is then
+  // dead. Returns false when it was aborted.
   bool wait(Deadline deadline) {
     std::lock_guard lock(waiting_);
     if (failure_) std::rethrow_exception(failure_);
@@ -114,8 +114,8 @@ class Transfer {
     work_->abort();
   }
 
-  // Ends the transfer itself, and with it the whole group: Gloo closes the group's connections when a
-  // wait for one of its transfers expires. The first wait after an abort only reports the abort.
+  // Ends the transfer itself, and with it the whole group: Gloo closes the group's connections when
+  // a wait for one of its transfers expires. The first wait after an abort only reports the abort.
   void give_up() {
     const std::unique_lock lock(waiting_, std::try_to_lock);
     if (!lock) return abort();  // somebody waits for it and is to learn that it is over
@@ -228,9 +228,9 @@ class GlooCommunicator final : public Communicator {
     }
   }
 
-  // The second half of an all_reduce, if it is next: only the pair that all_reduce issues, in place,
-  // piece for piece. Whether a member finds it in time makes no difference to the others: the
-  // messages are the same.
+  // The second half of an all_reduce, if it is next: only the pair that all_reduce issues, in
+  // place, piece for piece. Whether a member finds it in time makes no difference to the others:
+  // the messages are the same.
   std::shared_ptr<Call> take_gather_of(const Call& reduce) {
     const std::lock_guard lock(mutex_);
     if (reduce.kind != OpKind::kReduceScatter || calls_.empty()) return nullptr;
@@ -311,9 +311,9 @@ class GlooCommunicator final : public Communicator {
     posted.clear();
   }
 
-  // After a failure nothing may write to a buffer any more: ends what is still on the way. An expired
-  // wait makes Gloo close every connection of the group. What is still in flight stays referenced for
-  // ever, because Gloo may keep a bare pointer to it.
+  // After a failure nothing may write to a buffer any more: ends what is still on the way. An
+  // expired wait makes Gloo close every connection of the group. What is still in flight stays
+  // referenced for ever, because Gloo may keep a bare pointer to it.
   void stop_transfers() {
     std::set<Posted> left;
     {
@@ -492,8 +492,8 @@ class GlooCommunicator final : public Communicator {
   const Siblings::Place place_;
 };
 
-// Listens at the numeric `own_address`, unless GLOO_SOCKET_IFNAME names an interface. Each device owns
-// a thread, so all groups of the process share one.
+// Listens at the numeric `own_address`, unless GLOO_SOCKET_IFNAME names an interface. Each device
+// owns a thread, so all groups of the process share one.
 const std::shared_ptr<::gloo::transport::Device>& device(const std::string& own_address) {
   static const auto shared = [&] {
     if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0')

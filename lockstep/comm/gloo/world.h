@@ -5,8 +5,8 @@
 
 namespace lockstep::comm {
 
-// After a failure a world of it gives up its connections without closing them, because Gloo's destructor
-// may block on a peer that is stopped; the process can then end at once.
+// After a failure a world of it gives up its connections without closing them, because Gloo's
+// destructor may block on a peer that is stopped; the process can then end at once.
 Backend gloo_backend();
 
 }  // namespace lockstep::comm

@@ -34,14 +34,15 @@ struct Product {
   bool grouped = false, is_16bit = false;
 };
 
-// Tensor cores read rows of 16 bytes. Sides that are no multiple of eight elements fall back to other kernels;
-// how much slower was fitted on the bigscience-bloom rows with heads of 108 and 150.
+// Tensor cores read rows of 16 bytes. Sides that are no multiple of eight elements fall back to
+// other kernels; how much slower was fitted on the bigscience-bloom rows with heads of 108 and 150.
 constexpr double kMisaligned = 16;
 
 bool is_aligned(const Product& p) { return divides(8, p.k) && divides(8, p.n); }
 
-// Time of a product over its time without rounding: tiles run in waves of as many as there are processors
-// (NVIDIA, "Matrix multiplication background", section 3). Smaller tiles round less and reuse less.
+// Time of a product over its time without rounding: tiles run in waves of as many as there are
+// processors (NVIDIA, "Matrix multiplication background", section 3). Smaller tiles round less and
+// reuse less.
 double wave_factor(const Product& p, double processors) {
   struct Tile {
     double m, n, rate;
@@ -81,14 +82,15 @@ void add_product(const Device& device, const Product& p, ComputeTime& time) {
   time.backward += p.count * (waves(turned) + operands + weights + grad_cast);
 }
 
-// FlashAttention-2 (Dao 2023, arXiv 2307.08691, figures 4 to 7): rates fall with narrow heads and short
-// sequences; at 16k tokens and heads of 128 this is 1.
+// FlashAttention-2 (Dao 2023, arXiv 2307.08691, figures 4 to 7): rates fall with narrow heads and
+// short sequences; at 16k tokens and heads of 128 this is 1.
 double attention_shape_factor(double dim, double seq) {
   return dim / (dim + 16) * 1.125 * seq / (seq + 400);
 }
 
-// On a ring, a kernel sees one rank's positions at a time, and every block after the first is merged into what is
-// there: outputs and statistics are read and written in f32, gradients of queries and of keys and values added.
+// On a ring, a kernel sees one rank's positions at a time, and every block after the first is
+// merged into what is there: outputs and statistics are read and written in f32, gradients of
+// queries and of keys and values added.
 void add_ring_merges(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
   const double merges = (r.cp - 1) * r.tokens() / r.tp;
@@ -101,7 +103,8 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
   const bool is_ring = r.cp > 1 && r.context == CpMethod::kRing;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
-  // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % (Shah et al. 2024, arXiv 2407.08608).
+  // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % (Shah et al. 2024, arXiv
+  // 2407.08608).
   const double kernels = r.stack.native_attention ? 1 : 0.4;
   const double seen = is_ring ? r.seq / r.cp : r.seq;
   const double rate = device.peak * kernels * attention_shape_factor(s.v_dim, seen);
@@ -110,8 +113,8 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
   if (is_ring) add_ring_merges(r, device, time);
 }
 
-// Two batched products over all pairs of tokens and passes over the scores: softmax 4 bytes forward and 6
-// backward, dropout 5 and 5.
+// Two batched products over all pairs of tokens and passes over the scores: softmax 4 bytes forward
+// and 6 backward, dropout 5 and 5.
 void add_plain_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
   const double batch = r.microbatch * s.heads / r.tp, seq = r.seq, rows = r.seq / r.cp;
@@ -166,9 +169,10 @@ void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time)
   time.backward += device.stream(routed * (12 * s.hidden + 10 * s.expert_ffn / r.etp));
 }
 
-// Elementwise passes: norms 4h and 6h bytes, residual sums 6h, rotation 4 (q + k), a gate 6f and 10f, GELU 4f and 6f;
-// dropout adds a mask. Without kernels of their own a rotation casts to f32 and back around a complex product
-// (24 bytes an element), and a gate is an activation and a product (10f and 18f).
+// Elementwise passes: norms 4h and 6h bytes, residual sums 6h, rotation 4 (q + k), a gate 6f and
+// 10f, GELU 4f and 6f; dropout adds a mask. Without kernels of their own a rotation casts to f32
+// and back around a complex product (24 bytes an element), and a gate is an activation and a
+// product (10f and 18f).
 ComputeTime elementwise(const PriceRequest& r, const Device& device, double width) {
   const ModelShape& s = *r.shape;
   const double h = s.hidden, norm = r.stack.fused_norms ? 1 : 8;
@@ -213,9 +217,10 @@ double recompute_seconds(const PriceRequest& r, Keep keep, const Device& device,
   return 0;
 }
 
-// Bytes that cross the bus for each logit. PyTorch: a cast (2 + 4), log-softmax (4 + 4); its gradient (4 + 4) and a
-// cast back (4 + 2). Megatron's vocab_parallel_cross_entropy: a cast (6), maximum (4), difference, exponential and
-// quotient (8 each), sum (4); backward one product (8) and a cast (6).
+// Bytes that cross the bus for each logit. PyTorch: a cast (2 + 4), log-softmax (4 + 4); its
+// gradient (4 + 4) and a cast back (4 + 2). Megatron's vocab_parallel_cross_entropy: a cast (6),
+// maximum (4), difference, exponential and quotient (8 each), sum (4); backward one product (8) and
+// a cast (6).
 struct LossBytes {
   double forward, backward;
 };
@@ -276,8 +281,8 @@ ComputeTime head_compute(const PriceRequest& r) {
 }
 
 double optimizer_seconds(const PriceRequest& r, double parameters) {
-  // Adam reads gradient, master copy and moments (16 bytes), writes the last three and the working weight
-  // (14), and the norm of the gradient reads it once more (4).
+  // Adam reads gradient, master copy and moments (16 bytes), writes the last three and the working
+  // weight (14), and the norm of the gradient reads it once more (4).
   return Device(r).stream(34 * parameters);
 }
 

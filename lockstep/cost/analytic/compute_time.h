@@ -1,9 +1,9 @@
 // Seconds that one layer, or the head, computes for one microbatch on one rank.
 //
-// A matrix product of m x k by k x n takes its arithmetic at the device's rate for large products plus a share of
-// its operands' way over the memory bus: short sides lower the rate by themselves, and no table of shapes is
-// needed where none was measured. Attention and elementwise passes are priced apart; a layer never takes
-// less than the host needs to launch it.
+// A matrix product of m x k by k x n takes its arithmetic at the device's rate for large products
+// plus a share of its operands' way over the memory bus: short sides lower the rate by themselves,
+// and no table of shapes is needed where none was measured. Attention and elementwise passes are
+// priced apart; a layer never takes less than the host needs to launch it.
 #pragma once
 
 #include "lockstep/cost/analytic/price.h"

@@ -1,5 +1,5 @@
-// How the ranks of one sequence meet in attention. price.h says what each costs; which layouts may use it is
-// spec::contradictions()' to say.
+// How the ranks of one sequence meet in attention. price.h says what each costs; which layouts may
+// use it is spec::contradictions()' to say.
 #pragma once
 
 #include <array>

@@ -8,14 +8,16 @@ namespace {
 
 using cluster::Term;
 
-// Two all_reduces of the hidden state forward, two backward and, where a block is made again, two more;
-// with sequence parallelism a gather and a scatter each, the same bytes. Inputs are then kept in shards and gathered
-// once more for the weights' gradients, under those of the inputs (Korthikanti et al., section 4.2.2).
+// Two all_reduces of the hidden state forward, two backward and, where a block is made again, two
+// more; with sequence parallelism a gather and a scatter each, the same bytes. Inputs are then kept
+// in shards and gathered once more for the weights' gradients, under those of the inputs
+// (Korthikanti et al., section 4.2.2).
 void add_tensor(const PriceRequest& r, bool expert_layer, LayerTime& layer) {
   if (r.tp <= 1) return;
   const double bytes = 2 * r.tokens() * r.shape->hidden;
   const double one = reduce_seconds(r.fabric(), bytes, {r.tp, 1});
-  // Chunks of a product hide chunks of a collective only where devices write to each other's memory.
+  // Chunks of a product hide chunks of a collective only where devices write to each other's
+  // memory.
   const bool is_inside = nodes_of(r.fabric(), {r.tp, 1}) <= 1;
   const double exposed = r.stack.overlap_tensor && is_inside ? 1 - r.rate(Term::kTensorHidden) : 1;
   // Experts that are not cut by etp exchange tokens instead of summing their outputs.
@@ -32,8 +34,8 @@ double keys_and_values(const PriceRequest& r) {
   return 4 * std::max(r.shape->k(), r.tp * r.shape->qk_dim) * r.tokens() / r.tp;
 }
 
-// c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides under a block of
-// attention, but for the first. Ranks meet at every hop.
+// c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides
+// under a block of attention, but for the first. Ranks meet at every hop.
 double ring_exposed(const PriceRequest& r) {
   const double hop = hop_seconds(r.fabric(), keys_and_values(r), r.tp * (r.cp - 1));
   const ComputeTime attention = attention_compute(r);
@@ -48,8 +50,8 @@ double gather_exposed(const PriceRequest& r) {
   return 3 * gather_seconds(r.fabric(), keys_and_values(r) * r.cp, {r.cp, r.tp});
 }
 
-// Queries, keys and values to the ranks of their heads and outputs back, forward and backward; keys are copied
-// where ranks outnumber their heads.
+// Queries, keys and values to the ranks of their heads and outputs back, forward and backward; keys
+// are copied where ranks outnumber their heads.
 double ulysses_exposed(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
   const double keys = std::max(s.k(), r.tp * r.cp * s.qk_dim);
@@ -85,10 +87,11 @@ void add_expert(const PriceRequest& r, LayerTime& layer) {
   if (layer.again) layer.expert *= 1.5;
 }
 
-// A layer's passes never end before the host has launched them; backward passes launch about twice as many
-// kernels, from a queue that needs no interpreter.
+// A layer's passes never end before the host has launched them; backward passes launch about twice
+// as many kernels, from a queue that needs no interpreter.
 void raise_to_host(const PriceRequest& r, LayerTime& layer) {
-  // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are attention's.
+  // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are
+  // attention's.
   const double rounds = r.context == CpMethod::kRing ? r.cp - 1 : 0;
   const double host = r.rate(Term::kHost) * r.stack.host_factor * (1 + 0.1 * rounds);
   const double forward = layer.forward(), backward = layer.backward();
@@ -145,7 +148,8 @@ LayerTime mean_of(const LayerTime& made, const LayerTime& others, double share) 
           .expert = mean(made.expert, others.expert)};
 }
 
-// The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme values).
+// The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme
+// values).
 double wait_share(const PriceRequest& r, double ranks) {
   return r.stack.jitter * std::sqrt(2 * std::log(std::max(1.0, ranks)));
 }

@@ -1,9 +1,11 @@
-// Seconds that one layer, or the head, takes for one microbatch on one rank: computation (compute_time.h) and the
-// communication along tensor, context and expert axes that it does not hide.
+// Seconds that one layer, or the head, takes for one microbatch on one rank: computation
+// (compute_time.h) and the communication along tensor, context and expert axes that it does not
+// hide.
 //
-// They depend on no other axis and no schedule: layouts with the same tp, cp, ep, etp, sp, context, microbatch, keep and
-// others, and all with `remade` set or all without, share them, if weight gradients are added up inside their products
-// (Stack::fused_sums). A walk over layouts makes them once. Pure functions of plain values.
+// They depend on no other axis and no schedule: layouts with the same tp, cp, ep, etp, sp, context,
+// microbatch, keep and others, and all with `remade` set or all without, share them, if weight
+// gradients are added up inside their products (Stack::fused_sums). A walk over layouts makes them
+// once. Pure functions of plain values.
 #pragma once
 
 #include "lockstep/cost/analytic/compute_time.h"

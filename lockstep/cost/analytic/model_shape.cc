@@ -75,7 +75,8 @@ ModelShape shape_of(const model::ModelConfig& c) {
   s.expert_ffn = static_cast<double>(c.moe.expert_ffn);
   s.shared_ffn = static_cast<double>(c.moe.shared_ffn);
   s.dense_layers = static_cast<double>(c.moe.dense_layers);
-  // DeepSeek-V3 (arXiv 2412.19437), section 2.1.2: at most four nodes; V2 (2405.04434), 2.2.2: three devices.
+  // DeepSeek-V3 (arXiv 2412.19437), section 2.1.2: at most four nodes; V2 (2405.04434), 2.2.2:
+  // three devices.
   if (c.family == model::Family::kDeepSeek) s.routed_nodes = 4;
   s.q_rank = static_cast<double>(c.mla.q_rank);
   s.kv_rank = static_cast<double>(c.mla.kv_rank);

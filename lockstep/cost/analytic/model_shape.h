@@ -1,9 +1,10 @@
-// The sizes of a model that its price depends on, as plain numbers: what a planner can afford to read a
-// hundred thousand times, and what a published table prints. model::Model remains the description; a test
-// holds the parameter counts of the two to each other for every model of the catalogue.
+// The sizes of a model that its price depends on, as plain numbers: what a planner can afford to
+// read a hundred thousand times, and what a published table prints. model::Model remains the
+// description; a test holds the parameter counts of the two to each other for every model of the
+// catalogue.
 //
-// Symbols follow docs/vocabulary.md: h hidden, q and k the widths of all query and all key heads, f of an
-// MLP. Sizes count elements; a zero means "this model has none".
+// Symbols follow docs/vocabulary.md: h hidden, q and k the widths of all query and all key heads, f
+// of an MLP. Sizes count elements; a zero means "this model has none".
 #pragma once
 
 #include <cstdint>

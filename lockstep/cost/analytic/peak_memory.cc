@@ -22,7 +22,8 @@ struct KeptTensors {
   double routed_product = 0;  // of which products of the experts' activations
 };
 
-// Statistics of norms and of attention are f32, masks of dropout one byte, all else as wide as products are.
+// Statistics of norms and of attention are f32, masks of dropout one byte, all else as wide as
+// products are.
 KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   const ModelShape& s = *r.shape;
   const double h = s.hidden, wide = element_bytes(r);
@@ -51,8 +52,8 @@ KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   return kept;
 }
 
-// torchtitan's policy keeps every second matrix product in the order a block computes them (query, value, gate, and
-// with a gate the last) and attention's output, and makes the others again
+// torchtitan's policy keeps every second matrix product in the order a block computes them (query,
+// value, gate, and with a gate the last) and attention's output, and makes the others again
 // (torchtitan/distributed/activation_checkpoint.py).
 double half_bytes_per_token(const PriceRequest& r, bool expert_layer) {
   const ModelShape& s = *r.shape;
@@ -123,7 +124,8 @@ void add_states(const PriceRequest& r, const StageSplit& split, double stage, Me
     return bytes * (own.dense / (r.zero >= from ? n : 1) + own.expert / (r.zero >= from ? edp : 1));
   };
   memory.weights = share(3, r.stack.weight_bytes);
-  // A pipeline adds up gradients of microbatches, so stage 2 keeps them whole unless each is reduced.
+  // A pipeline adds up gradients of microbatches, so stage 2 keeps them whole unless each is
+  // reduced.
   const bool whole_grads = r.zero == 2 && r.microbatches() > 1 && !r.stack.reduce_each_microbatch;
   memory.grads = share(whole_grads ? 4 : 2, r.stack.grad_bytes);
   memory.optimizer = share(1, r.stack.optimizer_bytes);
@@ -136,8 +138,9 @@ double layer_params_on_rank(const PriceRequest& r) {
   return one.dense + one.expert;
 }
 
-// What ZeRO-3 gathers, in 16 bits. In the backward pass of a block: the block and the one before it, the whole
-// gradient and its f32 copy on the way into the reduction. At the loss: the head, its gradient and a block.
+// What ZeRO-3 gathers, in 16 bits. In the backward pass of a block: the block and the one before
+// it, the whole gradient and its f32 copy on the way into the reduction. At the loss: the head, its
+// gradient and a block.
 double gathered(const PriceRequest& r, PeakEvent event) {
   if (r.zero < 3 || r.shard_group() <= 1) return 0;
   const double layer = layer_params_on_rank(r);
@@ -145,13 +148,13 @@ double gathered(const PriceRequest& r, PeakEvent event) {
   return 2 * layer + 4 * padded_vocab(r) * r.shape->hidden / r.tp;
 }
 
-// What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted on
-// sail-vocab-parallel), more where every block is made again among what is kept (bigscience-bloom); between them where
-// this share of blocks is.
+// What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted
+// on sail-vocab-parallel), more where every block is made again among what is kept
+// (bigscience-bloom); between them where this share of blocks is.
 double holes_share(double recomputed) { return 0.05 + 0.2 * recomputed; }
 
-// Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange for another where
-// heads move. A ring's two blocks are as small as the step's other buffers.
+// Keys and values of all ranks of a sequence where they are gathered, and one tensor in exchange
+// for another where heads move. A ring's two blocks are as small as the step's other buffers.
 double cp_buffer_bytes(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
   if (r.cp <= 1 || r.context == CpMethod::kRing) return 0;
@@ -159,16 +162,18 @@ double cp_buffer_bytes(const PriceRequest& r) {
   return tokens * (r.context == CpMethod::kGather ? 2 * s.k() * r.cp : s.q());
 }
 
-// While unfused attention runs backwards: gradients of its probabilities, which a fused softmax turns into those of its
-// scores in place, and a mask's and the softmax's own where each is a kernel.
+// While unfused attention runs backwards: gradients of its probabilities, which a fused softmax
+// turns into those of its scores in place, and a mask's and the softmax's own where each is a
+// kernel.
 double score_gradients(const PriceRequest& r) {
   if (r.stack.flash) return 0;
   const double one = element_bytes(r) * r.tokens() * r.shape->heads * r.seq / r.tp;
   return (r.stack.fused_softmax ? 1 : 2) * one;
 }
 
-// Bytes of a logit at the worst moment. PyTorch's loss holds the log-softmax, the gradient of the loss and its own,
-// in f32, while the caller still has the logits; Megatron's holds as many f32 tensors.
+// Bytes of a logit at the worst moment. PyTorch's loss holds the log-softmax, the gradient of the
+// loss and its own, in f32, while the caller still has the logits; Megatron's holds as many f32
+// tensors.
 double logit_bytes(const PriceRequest& r) {
   if (r.stack.loss == Loss::kFused) return 2 * element_bytes(r);
   return 12 + element_bytes(r) + (r.stack.whole_logits && r.tp > 1 ? 4 : 0);  // gathered in f32
@@ -197,8 +202,8 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, double stage
   };
   const double others = recomputed < layers ? (layers - recomputed) * kept_by(rest) : 0;
   memory.activations = in_flight(r, stage) * tokens * (recomputed * kept_by(r.keep) + others);
-  // A block that is made again holds what others keep while its backward pass runs, its input being there already; by
-  // then those after it have let go of what they kept of this microbatch.
+  // A block that is made again holds what others keep while its backward pass runs, its input being
+  // there already; by then those after it have let go of what they kept of this microbatch.
   double again = 0;
   if (r.keep == Keep::kHalf) again = tokens * whole_bytes_per_token(r, experts > 0);
   if (r.keep == Keep::kInput)
@@ -289,8 +294,9 @@ double varying(const Memory& memory) {
 }
 }  // namespace
 
-// Shown: fitted on bigscience-bloom (bench/fit_memory.cc). Needed: fitted on out-of-memory verdicts; of the limits that
-// are as good as the best, one that 145B without recomputation does not meet (bench/backtest/README.md).
+// Shown: fitted on bigscience-bloom (bench/fit_memory.cc). Needed: fitted on out-of-memory
+// verdicts; of the limits that are as good as the best, one that 145B without recomputation does
+// not meet (bench/backtest/README.md).
 double reserved_bytes(const Memory& memory) { return memory.allocated() + memory.holes; }
 double shown_bytes(const Memory& memory) {
   return reserved_bytes(memory) + (memory.is_host ? 0 : 5.5e9);

@@ -1,10 +1,10 @@
-// Memory of a rank of a pipeline by class, as a maximum over moments of the step, not a sum of maxima; price_memory() is
-// that of the rank which holds most.
+// Memory of a rank of a pipeline by class, as a maximum over moments of the step, not a sum of
+// maxima; price_memory() is that of the rank which holds most.
 //
 // States: ZeRO, Rajbhandari et al. (arXiv 1910.02054), section 5. Activations: tensor by tensor as
-// model/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the formulas of
-// Korthikanti et al. (arXiv 2205.05198), section 4. Moments and their transients: SimuMax's measured B200 runs
-// need them, and nothing fitted (docs/accuracy.md).
+// model/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the
+// formulas of Korthikanti et al. (arXiv 2205.05198), section 4. Moments and their transients:
+// SimuMax's measured B200 runs need them, and nothing fitted (docs/accuracy.md).
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@
 
 namespace lockstep::cost {
 
-// Bytes per token that a layer keeps for its backward pass on one rank, by what `request.keep` says.
+// Bytes per token that a layer keeps for its backward pass on one rank, by what `request.keep`
+// says.
 double kept_bytes_per_token(const PriceRequest& request, bool expert_layer);
 // By another word than that of the request.
 double kept_bytes_per_token(const PriceRequest& request, Keep keep, bool expert_layer);
@@ -27,13 +28,14 @@ PartParams stage_params(const PriceRequest& request, const StageSplit& split, do
 // The vocabulary as Megatron pads it, to a multiple of 128 tp.
 double padded_vocab(const PriceRequest& request);
 
-// Bytes on every device of pipeline rank `stage`, 0 to request.pp - 1, at its own worst moment; without a split, of
-// split_layers().
+// Bytes on every device of pipeline rank `stage`, 0 to request.pp - 1, at its own worst moment;
+// without a split, of split_layers().
 Memory stage_memory(const PriceRequest& request, const StageSplit& split, double stage);
 Memory stage_memory(const PriceRequest& request, double stage);
 
-// How many blocks of that rank must keep their input alone for it to fit when the rest keep what `request.others` says:
-// the fewest, 0 where none must; nothing where all are not enough. `request.keep` and `.remade` are not read.
+// How many blocks of that rank must keep their input alone for it to fit when the rest keep what
+// `request.others` says: the fewest, 0 where none must; nothing where all are not enough.
+// `request.keep` and `.remade` are not read.
 std::optional<double> least_recomputed(const PriceRequest& request, const StageSplit& split,
                                        double stage);
 // The same number on every rank of split_layers(): the most that one needs.

@@ -1,7 +1,7 @@
-// The pricing interface: a model, a layout, a batch and a cluster in; time by term, memory by class and
-// feasibility out. Closed forms only, a few hundred additions and no allocation on the way, so that a search can
-// ask it for every layout. One term per file beside this one: peak_memory.h, compute_time.h,
-// collective_time.h, step_time.h; each states its formula and source.
+// The pricing interface: a model, a layout, a batch and a cluster in; time by term, memory by class
+// and feasibility out. Closed forms only, a few hundred additions and no allocation on the way, so
+// that a search can ask it for every layout. One term per file beside this one: peak_memory.h,
+// compute_time.h, collective_time.h, step_time.h; each states its formula and source.
 //
 //   PriceRequest request{.shape = &shape, .cluster = &cluster, .rates = &rates_of(cluster.device)};
 //   request.tp = 8; request.pp = 16; request.dp = 128; ...
@@ -35,15 +35,16 @@ enum class Keep : std::uint8_t {
   kNoScores,  // scores and softmax of unfused attention are made again ("selective")
   kCheap,     // norm outputs and the MLP's product are made again, one elementwise pass each
   kProducts,  // products with weights are kept, attention and all between made again (JAX)
-  kHalf,  // every second matrix product and all elementwise passes are made again (torchtitan's "op")
-  kInput,  // the block's input alone ("full")
+  kHalf,      // every second matrix product and all elementwise passes are recomputed (torchtitan's
+              // "op")
+  kInput,     // the block's input alone ("full")
 };
 
 // How the loss reads and writes its logits.
 enum class Loss : std::uint8_t {
   kFused,       // one kernel in place of the logits
   kTorch,       // a cast to f32 and PyTorch's log-softmax
-  kVocabulary,  // Megatron's vocabulary-parallel loss: f32, one kernel for each of its elementwise steps
+  kVocabulary,  // Megatron's vocabulary-parallel loss: f32, a kernel for each elementwise step
 };
 
 // Traits of the software that runs the step; the defaults are today's.
@@ -65,16 +66,17 @@ struct Stack {
   bool whole_logits = false;  // tensor ranks gather the logits and each computes all of the loss
   bool whole_reduce = false;  // a sharded optimizer still gets all gradients (DeepSpeed's stage 1)
   double gaps = 0;  // share of compute time by which idle moments between kernels lengthen it
-  // Spread of one pass's time: ranks that meet after each wait for the slowest. Of the software more than of the
-  // device: collections of garbage, data loading and launches fall at other moments on other ranks
-  // (MegaScale, arXiv 2402.15627, section 6.2). backtest/run_stack.h says how it was fitted.
+  // Spread of one pass's time: ranks that meet after each wait for the slowest. Of the software
+  // more than of the device: collections of garbage, data loading and launches fall at other
+  // moments on other ranks (MegaScale, arXiv 2402.15627, section 6.2). backtest/run_stack.h says
+  // how it was fitted.
   double jitter = 0.002;
   double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   double reduce_bytes = 4;  // of a gradient on the wire
   double bucket_bytes = 0;  // of reductions and gathers, held all the time
-  // Of what data ranks could send over the network, when nothing is hidden and buckets follow each other. Of the
-  // software: backtest/run_stack.h says how it was fitted.
+  // Of what data ranks could send over the network, when nothing is hidden and buckets follow each
+  // other. Of the software: backtest/run_stack.h says how it was fitted.
   double network_share = 1;
   bool reduce_each_microbatch = false;  // ZeRO-2: gradients are reduced after every backward pass
 };
@@ -201,9 +203,10 @@ inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
            {"transients", m.transients}}};
 }
 
-// What is seen around the same allocations: the allocator's reserve, the whole device as its vendor's tool shows
-// it (context and communicators with it), and what a device must have for the step to run when memory is short
-// (holes in the reserve with it). On a host all three are what is allocated.
+// What is seen around the same allocations: the allocator's reserve, the whole device as its
+// vendor's tool shows it (context and communicators with it), and what a device must have for the
+// step to run when memory is short (holes in the reserve with it). On a host all three are what is
+// allocated.
 double reserved_bytes(const Memory& memory);
 double shown_bytes(const Memory& memory);
 double device_bytes(const Memory& memory);
@@ -222,14 +225,16 @@ struct Price {
 Price price(const PriceRequest& request);
 Memory price_memory(const PriceRequest& request);
 StepTime price_time(const PriceRequest& request);
-// The same from times of its layers that were made before; layer_time.h says which layouts share them.
+// The same from times of its layers that were made before; layer_time.h says which layouts share
+// them.
 struct LayerTimes;
 StepTime price_time(const PriceRequest& request, const LayerTimes& layers);
 // Of one layer and microbatch.
 struct PassPair {
   double forward = 0, backward = 0;
 };
-// The same where ZeRO-3 gathers the layer for each of them and reduces its gradients: with what they cannot hide.
+// The same where ZeRO-3 gathers the layer for each of them and reduces its gradients: with what
+// they cannot hide.
 PassPair sharded_layer(const PriceRequest& request, const PassPair& passes);
 // What ranks of so many layers, whose passes take so long in all, cannot hide of stages 0 to 2.
 double once_exposed_seconds(const PriceRequest& request, const PassPair& passes, double layers);

@@ -10,12 +10,14 @@ struct StageSplit {
   double first = 0, middle = 0, last = 0;
 };
 
-// Even where pp x chunks divides the layers. Where it divides layers + 2, embedding and head each take the place of a
-// layer (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers + 1, the head does. Otherwise the
-// ranks with most hold the rounded-up share. A request may say what its ends hold.
+// Even where pp x chunks divides the layers. Where it divides layers + 2, embedding and head each
+// take the place of a layer (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers +
+// 1, the head does. Otherwise the ranks with most hold the rounded-up share. A request may say what
+// its ends hold.
 StageSplit split_layers(const PriceRequest& request);
 
-// Whether the head is on that pipeline rank: on the last, or on the first where stages go down and up as a V.
+// Whether the head is on that pipeline rank: on the last, or on the first where stages go down and
+// up as a V.
 bool holds_head(const PriceRequest& request, double rank);
 
 double layers_on(const PriceRequest& request, const StageSplit& split, double stage);
@@ -29,13 +31,14 @@ double most_layers(const PriceRequest& request);
 // Of the blocks of that rank, how many `request.keep` is of: 0 to 1.
 double recomputed_share(const PriceRequest& request);
 
-// Microbatches whose activations a pipeline rank holds at its worst moment, in units of all its layers.
+// Microbatches whose activations a pipeline rank holds at its worst moment, in units of all its
+// layers.
 double in_flight(const PriceRequest& request, double stage);
 
-// Seconds a pipeline adds to m x (forward + backward) of its busiest rank, for `forward` and `backward` of
-// one microbatch on one rank; half of a backward pass is taken to be weight gradients where a schedule
-// splits it. Where the busiest rank works `more` in a step than the mean, the others wait for it in place of what a
-// schedule loses with every microbatch.
+// Seconds a pipeline adds to m x (forward + backward) of its busiest rank, for `forward` and
+// `backward` of one microbatch on one rank; half of a backward pass is taken to be weight gradients
+// where a schedule splits it. Where the busiest rank works `more` in a step than the mean, the
+// others wait for it in place of what a schedule loses with every microbatch.
 double bubble_seconds(const PriceRequest& request, double forward, double backward,
                       double more = 0);
 

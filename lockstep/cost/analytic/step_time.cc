@@ -50,11 +50,13 @@ DataTime data_time(const PriceRequest& r, const RankParams& own) {
   return time;
 }
 
-// Stages 0 to 2: communication once a step, hidden under the last backward and the first forward passes.
+// Stages 0 to 2: communication once a step, hidden under the last backward and the first forward
+// passes.
 double once_exposed(const PriceRequest& r, const DataTime& data, double forward, double backward,
                     double layers) {
   if (!r.stack.overlap_data) return data.reduce + data.gather;
-  // With chunks, the last microbatches of all but the first chunk still run when gradients are ready.
+  // With chunks, the last microbatches of all but the first chunk still run when gradients are
+  // ready.
   const double times =
       r.pp > 1 && r.chunks > 1 ? std::min(r.pp, r.microbatches()) * (r.chunks - 1) / r.chunks : 1;
   const auto exposed = [&](double communication, double window) {
@@ -66,7 +68,8 @@ double once_exposed(const PriceRequest& r, const DataTime& data, double forward,
   return reductions * exposed(data.reduce, backward) + exposed(data.gather, forward);
 }
 
-// Stage 3: every layer is gathered for its forward and its backward pass and reduced after it, for each microbatch.
+// Stage 3: every layer is gathered for its forward and its backward pass and reduced after it, for
+// each microbatch.
 PassPair sharded(const PriceRequest& r, const DataTime& data, const PassPair& passes) {
   const double tax = r.rate(Term::kOverlapTax);
   return {overlapped(passes.forward, data.gather, tax),

@@ -17,9 +17,9 @@ namespace lockstep::cost {
 // Any thread may read it. Its arguments must outlive it.
 class CalibratedPrices {
  public:
-  // Refuses a program that has an op which the calibration does not know: a pass, or a collective of
-  // another number of ranks. `name` is the calibration's file. REQUIRES: sizes as program_bytes wants
-  // them, and as the calibration was made for (check_same).
+  // Refuses a program that has an op which the calibration does not know: a pass, or a collective
+  // of another number of ranks. `name` is the calibration's file. REQUIRES: sizes as program_bytes
+  // wants them, and as the calibration was made for (check_same).
   static Result<CalibratedPrices> create(const Calibration& calibration,
                                          const program::Program& program, const model::Model& model,
                                          const StepSizes& sizes, const mesh::Mesh& mesh,

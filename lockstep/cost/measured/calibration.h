@@ -1,6 +1,7 @@
-// How long things take on one machine, measured by `lockstep calibrate`: passes of units, optimizer,
-// norm, and the three parts of every collective, each as a time or as a straight line over its size.
-// With it a program is priced in seconds (calibrated_prices.h). Plain data; any thread may read it.
+// How long things take on one machine, measured by `lockstep calibrate`: passes of units,
+// optimizer, norm, and the three parts of every collective, each as a time or as a straight line
+// over its size. With it a program is priced in seconds (calibrated_prices.h). Plain data; any
+// thread may read it.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct Line {
   bool operator==(const Line&) const = default;
 };
 
-// Least squares of relative distances, with alpha and beta of 0 or more; points whose time is not above
-// 0 count as 0. Nothing fitted to no points.
+// Least squares of relative distances, with alpha and beta of 0 or more; points whose time is not
+// above 0 count as 0. Nothing fitted to no points.
 Line fit_line(std::span<const std::pair<double, double>> points);
 
 struct PassTime {

@@ -22,10 +22,11 @@ struct Probe {
   std::span<const program::StepTimeline> steps;
 };
 
-// Sets passes, load, count, norm, update and accumulate of `into`, whose collectives are there: their
-// share of meetings is taken off. A pass counts only where nothing was in flight on its list, so that
-// it is its own length and not what communication does to it; of a pass that never ran so, all count.
-// What took part in a step is averaged over the step, and the median of steps and ranks is taken.
+// Sets passes, load, count, norm, update and accumulate of `into`, whose collectives are there:
+// their share of meetings is taken off. A pass counts only where nothing was in flight on its list,
+// so that it is its own length and not what communication does to it; of a pass that never ran so,
+// all count. What took part in a step is averaged over the step, and the median of steps and ranks
+// is taken.
 void fit_ops(std::span<const Probe> probes, Calibration& into);
 
 }  // namespace lockstep::cost

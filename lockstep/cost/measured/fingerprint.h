@@ -1,6 +1,6 @@
-// What measured times hold for: everything that the length of a unit's passes depends on, as names and
-// values in a fixed order. The number of layers is not among them, nor is how a step is divided, as far
-// as that changes no unit.
+// What measured times hold for: everything that the length of a unit's passes depends on, as names
+// and values in a fixed order. The number of layers is not among them, nor is how a step is
+// divided, as far as that changes no unit.
 #pragma once
 
 #include <string>

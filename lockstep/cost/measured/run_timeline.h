@@ -1,5 +1,5 @@
-// The file in which `train --timeline` leaves what it measured, and which `simulate --against` reads:
-// the last steps of a run, op by op, in seconds since the first rank began the step.
+// The file in which `train --timeline` leaves what it measured, and which `simulate --against`
+// reads: the last steps of a run, op by op, in seconds since the first rank began the step.
 #pragma once
 
 #include <string>

@@ -24,8 +24,8 @@ class ChunkTable {
 
   // The schedule, or why the rule of groups refuses the shape. Narayanan et al., "Efficient
   // large-scale language model training on GPU clusters using Megatron-LM", SC 2021, take multiples
-  // of the coordinates. In general a group of fewer microbatches than coordinates may close a circle
-  // of waits, unless it is the only one.
+  // of the coordinates. In general a group of fewer microbatches than coordinates may close a
+  // circle of waits, unless it is the only one.
   Result<Schedule> schedule(std::string_view name, std::vector<std::vector<Pass>> timetable) const;
 
  private:

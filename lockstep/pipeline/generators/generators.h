@@ -1,5 +1,5 @@
-// Named orders of compute, each a pure function of the shape in its own file and a row of catalog.h.
-// kOutOfRange for a shape it does not take. Any thread may call them.
+// Named orders of compute, each a pure function of the shape in its own file and a row of
+// catalog.h. kOutOfRange for a shape it does not take. Any thread may call them.
 #pragma once
 
 #include <string_view>
@@ -30,8 +30,8 @@ Result<Schedule> v_min(const Shape& shape);
 Result<Schedule> dualpipe_v(const Shape& shape);
 
 // 1F1B with a warm-up of one's own: on coordinate r, `warm_ups[r]` forward passes (at most all of
-// them), then one forward and one backward in turn. REQUIRES: check_one_chunk accepts the shape, one
-// warm-up per coordinate.
+// them), then one forward and one backward in turn. REQUIRES: check_one_chunk accepts the shape,
+// one warm-up per coordinate.
 Result<Schedule> alternating(const Shape& shape, const std::vector<int>& warm_ups);
 
 // For schedules that run one stage per coordinate: refuses unusable shapes and chunks other than 1.

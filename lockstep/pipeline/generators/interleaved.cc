@@ -1,8 +1,8 @@
-// Interleaved 1F1B: Narayanan et al., "Efficient large-scale language model training on GPU clusters
-// using Megatron-LM", SC 2021. Several short stages per coordinate divide the bubble by their number
-// and multiply the hops. The group size is free as in Grattafiori et al., "The Llama 3 herd of
-// models", 2024, section 3.3.2: as large as the coordinates it goes depth first and holds least,
-// larger groups hide hops. With one chunk this is eager-1f1b.
+// Interleaved 1F1B: Narayanan et al., "Efficient large-scale language model training on GPU
+// clusters using Megatron-LM", SC 2021. Several short stages per coordinate divide the bubble by
+// their number and multiply the hops. The group size is free as in Grattafiori et al., "The Llama 3
+// herd of models", 2024, section 3.3.2: as large as the coordinates it goes depth first and holds
+// least, larger groups hide hops. With one chunk this is eager-1f1b.
 #include <algorithm>
 #include <vector>
 

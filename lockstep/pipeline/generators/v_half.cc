@@ -1,5 +1,5 @@
-// V-Half of Qi et al., "Pipeline parallelism with controllable memory", NeurIPS 2024: about half the
-// activations of 1F1B. Slots as in the authors' zero-bubble repository.
+// V-Half of Qi et al., "Pipeline parallelism with controllable memory", NeurIPS 2024: about half
+// the activations of 1F1B. Slots as in the authors' zero-bubble repository.
 #include "lockstep/pipeline/generators/generators.h"
 #include "lockstep/pipeline/generators/v_slots.h"
 

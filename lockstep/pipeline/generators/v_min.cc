@@ -1,6 +1,6 @@
-// V-Min of Qi et al., "Pipeline parallelism with controllable memory", NeurIPS 2024: about a third of
-// the activations of 1F1B, at equal times of F, I and W alone; otherwise every microbatch waits anew
-// and the bubble grows with their number. Slots as in the authors' zero-bubble repository.
+// V-Min of Qi et al., "Pipeline parallelism with controllable memory", NeurIPS 2024: about a third
+// of the activations of 1F1B, at equal times of F, I and W alone; otherwise every microbatch waits
+// anew and the bubble grows with their number. Slots as in the authors' zero-bubble repository.
 #include "lockstep/pipeline/generators/generators.h"
 #include "lockstep/pipeline/generators/v_slots.h"
 

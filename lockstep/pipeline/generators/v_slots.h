@@ -1,7 +1,7 @@
 // Schedules that repeat one building block: Qi et al., "Pipeline parallelism with controllable
 // memory", NeurIPS 2024. A coordinate runs F and I of both chunks of microbatch 0 in fixed slots,
-// and each next microbatch six slots later. Weight gradients take the free slots, oldest first; then
-// slots that stayed empty are dropped.
+// and each next microbatch six slots later. Weight gradients take the free slots, oldest first;
+// then slots that stayed empty are dropped.
 #pragma once
 
 #include <string_view>

@@ -146,8 +146,9 @@ class Exhaustive {
     coords_[home] = coord;
   }
 
-  // Whether nothing at least as good in every respect was searched. Remembers it if so. What matters
-  // of the past: when coordinates are free, and when what is made but not used reaches its user.
+  // Whether nothing at least as good in every respect was searched. Remembers it if so. What
+  // matters of the past: when coordinates are free, and when what is made but not used reaches its
+  // user.
   bool is_news() {
     Key key;
     Times times;
@@ -172,8 +173,8 @@ class Exhaustive {
     return true;
   }
 
-  // No completion of this state ends sooner: when each pass could start if its coordinate had nothing
-  // else to do, and then all of a coordinate's passes one after the other.
+  // No completion of this state ends sooner: when each pass could start if its coordinate had
+  // nothing else to do, and then all of a coordinate's passes one after the other.
   Seconds bound() {
     std::vector<std::vector<std::pair<Seconds, Seconds>>> todo(coords_.size());  // release, time
     Seconds latest;

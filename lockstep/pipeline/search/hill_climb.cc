@@ -17,8 +17,8 @@ constexpr Seconds kNever = {std::numeric_limits<double>::infinity()};
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 constexpr int kLongestShift = 3;
 
-// A pass with all that timing it takes; passes are numbered, and `source` is the one that makes what
-// this one waits for on another stage.
+// A pass with all that timing it takes; passes are numbered, and `source` is the one that makes
+// what this one waits for on another stage.
 struct ListedPass {
   PassKind kind;
   int stage, microbatch;
@@ -57,8 +57,8 @@ class Lists {
     return critical_[index % critical_.size()];
   }
 
-  // Shifts the pass at `from` to `to`, or does nothing and says so if passes of a stage would change
-  // order or the coordinate would hold too much.
+  // Shifts the pass at `from` to `to`, or does nothing and says so if passes of a stage would
+  // change order or the coordinate would hold too much.
   bool shift(std::size_t coord, std::size_t from, std::size_t to) {
     const std::vector<ListedPass>& list = lists_[coord];
     for (std::size_t at = std::min(from, to); at <= std::max(from, to); ++at)

@@ -1,6 +1,6 @@
-// Makes a schedule by rules alone: whenever a coordinate is free and something can run, it runs. That
-// ignores structure, so it loses to the named schedules where memory is tight, and beats them where
-// stages differ, hops are long or memory is plenty.
+// Makes a schedule by rules alone: whenever a coordinate is free and something can run, it runs.
+// That ignores structure, so it loses to the named schedules where memory is tight, and beats them
+// where stages differ, hops are long or memory is plenty.
 #pragma once
 
 #include <cstdint>

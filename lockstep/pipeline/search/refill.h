@@ -1,6 +1,6 @@
-// Moves weight gradients into the time a coordinate would stand idle: nothing waits for them but the
-// memory they free. So the order of F and I, which a generator gives, and the place of W, which costs
-// and memory decide, are chosen apart.
+// Moves weight gradients into the time a coordinate would stand idle: nothing waits for them but
+// the memory they free. So the order of F and I, which a generator gives, and the place of W, which
+// costs and memory decide, are chosen apart.
 #pragma once
 
 #include "lockstep/base/result.h"

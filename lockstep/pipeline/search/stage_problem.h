@@ -1,5 +1,5 @@
-// What a schedule is sought for: a shape and a placement, what its stages cost, what a coordinate may
-// hold. And the chains through the stages that every such schedule contains.
+// What a schedule is sought for: a shape and a placement, what its stages cost, what a coordinate
+// may hold. And the chains through the stages that every such schedule contains.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,9 @@
 namespace lockstep::pipeline {
 
 // REQUIRES, wherever one is taken: a shape that check_shape accepts, costs for every stage, none
-// negative, and max_held at least the chunks. Less holds no microbatch at all: on its way it leaves an
-// activation in every chunk of a coordinate before the first is freed. That much is enough for one
-// microbatch after the other.
+// negative, and max_held at least the chunks. Less holds no microbatch at all: on its way it leaves
+// an activation in every chunk of a coordinate before the first is freed. That much is enough for
+// one microbatch after the other.
 struct StageProblem {
   Shape shape;
   Placement placement = Placement::kLoop;

@@ -1,5 +1,5 @@
-// Names of keys: DeepSpeed, deepspeed/runtime/config.py and zero/config.py. Its pipelines run 1f1b with ZeRO-1 at
-// most, its topology lays pp outside dp, and sequences are divided by Ulysses.
+// Names of keys: DeepSpeed, deepspeed/runtime/config.py and zero/config.py. Its pipelines run 1f1b
+// with ZeRO-1 at most, its topology lays pp outside dp, and sequences are divided by Ulysses.
 #include "lockstep/base/check.h"
 #include "lockstep/base/json.h"
 #include "lockstep/planner/emit/nearest_layout.h"

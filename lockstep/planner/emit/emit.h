@@ -1,6 +1,7 @@
-// A layout in the words of other frameworks: Megatron-LM's flags, torchtitan's configuration, DeepSpeed's.
-// What a framework cannot express is named, and the nearest that it can is written instead; `layout` is what
-// the text says. Flags of the model itself are left out. Pure functions; any thread may call them.
+// A layout in the words of other frameworks: Megatron-LM's flags, torchtitan's configuration,
+// DeepSpeed's. What a framework cannot express is named, and the nearest that it can is written
+// instead; `layout` is what the text says. Flags of the model itself are left out. Pure functions;
+// any thread may call them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct Emitted {
   std::vector<std::string> notes = {};    // what has to be done elsewhere; the same form
 };
 
-// What is to be run. REQUIRES, wherever one is taken: a layout without contradictions for this model and batch.
+// What is to be run. REQUIRES, wherever one is taken: a layout without contradictions for this
+// model and batch.
 struct Job {
   const model::ModelConfig& model;
   spec::Layout layout;

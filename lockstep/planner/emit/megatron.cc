@@ -34,7 +34,8 @@ void choose_schedule(NearestLayout& near) {
   near.use_schedule(groups ? "interleaved" : "1f1b", groups ? l.chunks : 1);
 }
 
-// It counts blocks once for all stages, the most that one has; those of shorter stages are then all recomputed.
+// It counts blocks once for all stages, the most that one has; those of shorter stages are then all
+// recomputed.
 spec::Recompute as_many_everywhere(const spec::Layout& layout, std::int64_t layers) {
   const auto stages = static_cast<int>(layout.degrees.pp * layout.chunks);
   const std::vector<int>& asked = layout.recompute.blocks;
@@ -46,7 +47,8 @@ spec::Recompute as_many_everywhere(const spec::Layout& layout, std::int64_t laye
   return spec::with_blocks(spec::kKeepAll, all, made);
 }
 
-// Megatron recomputes norms, and activations of experts; that of a plain MLP only with all of the MLP.
+// Megatron recomputes norms, and activations of experts; that of a plain MLP only with all of the
+// MLP.
 void choose_recompute(NearestLayout& near, const model::ModelConfig& model) {
   const spec::Recompute& asked = near.layout().recompute;
   if (!asked.blocks.empty())

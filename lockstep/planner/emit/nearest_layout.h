@@ -1,4 +1,5 @@
-// Replaces settings of a layout by ones that a framework has, and writes down which. Used by the emitters.
+// Replaces settings of a layout by ones that a framework has, and writes down which. Used by the
+// emitters.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Names of keys: torchtitan, torchtitan/config; its mesh lays pp outside dp, FSDP2 is ZeRO-3 or, without resharding
-// after the forward pass, ZeRO-2, and ranks of a sequence gather keys and values (distributed/context_parallel.py).
+// Names of keys: torchtitan, torchtitan/config; its mesh lays pp outside dp, FSDP2 is ZeRO-3 or,
+// without resharding after the forward pass, ZeRO-2, and ranks of a sequence gather keys and values
+// (distributed/context_parallel.py).
 #include "lockstep/base/check.h"
 #include "lockstep/planner/emit/nearest_layout.h"
 

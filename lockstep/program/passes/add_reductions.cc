@@ -7,7 +7,8 @@
 namespace lockstep::program {
 namespace {
 
-// The reductions of one list, at most one in flight over the data group and one over the tensor group.
+// The reductions of one list, at most one in flight over the data group and one over the tensor
+// group.
 class Reductions {
  public:
   Reductions(const StepShape& step, DraftList& list) : step_(step), list_(list) {}

@@ -16,8 +16,8 @@ struct Hop {
   std::int32_t post = -1;      // in the receiver's list: PostRecv stands before this op
 };
 
-// Everything that one coordinate sends to another, outputs and gradients alike. At most one transfer
-// is in flight: a Send is issued after its producer, once the Send before it is done.
+// Everything that one coordinate sends to another, outputs and gradients alike. At most one
+// transfer is in flight: a Send is issued after its producer, once the Send before it is done.
 struct Channel {
   Coord from;
   Coord to;
@@ -140,12 +140,12 @@ class Rehearsal {
   std::vector<std::vector<std::int64_t>> ends_;  // of the ops done so far
 };
 
-// Sets every Hop::post, in the sender's order: where the receiver stands when the Send before leaves
-// (the first: when it leaves itself), if all took their nominal times and transfers none; at the
-// latest one compute op before the consumer. So in those times no sender waits, and a transfer may
-// last as long as the sender computes between two Sends. Other times may make senders wait, never in
-// a circle: the rehearsal is a run that ends, and where one ends all do (deadlock.h). The price is
-// the buffer, which the receiver holds from there on.
+// Sets every Hop::post, in the sender's order: where the receiver stands when the Send before
+// leaves (the first: when it leaves itself), if all took their nominal times and transfers none; at
+// the latest one compute op before the consumer. So in those times no sender waits, and a transfer
+// may last as long as the sender computes between two Sends. Other times may make senders wait,
+// never in a circle: the rehearsal is a run that ends, and where one ends all do (deadlock.h). The
+// price is the buffer, which the receiver holds from there on.
 // REQUIRES: the compute ops can run in the given orders if sending takes no time and never waits.
 void place_posts(std::vector<Channel>& channels, const NominalTimes& times) {
   const Rehearsal rehearsal(channels, times);

@@ -93,8 +93,8 @@ TEST(Local, LatenessIsThatOfTheSeed) {
   EXPECT_EQ(drawn.size(), 7u);
 }
 
-// The first of two messages is held back; the second overtakes it, and a third that never comes ends
-// with its deadline.
+// The first of two messages is held back; the second overtakes it, and a third that never comes
+// ends with its deadline.
 TEST(Local, HeldBackOperationsComeLateOrNever) {
   std::mutex mutex;
   std::vector<std::string> order, failures;

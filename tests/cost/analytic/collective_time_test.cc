@@ -35,7 +35,8 @@ TEST(CollectiveTime, NodesPoolTheirLinks) {
   EXPECT_NEAR(gather_seconds(net.fabric(), big, {8, 8}), big * 7 / 8 / 50e9, 1e-3);
 }
 
-// Anchor A18, torus: 34 MB over an axis of 4 of v5e, with wrap-around 377 us, without 560 (scaling-book).
+// Anchor A18, torus: 34 MB over an axis of 4 of v5e, with wrap-around 377 us, without 560
+// (scaling-book).
 TEST(CollectiveTime, TorusAxis) {
   Net ring("tpu-v5e:16x16");
   Net line("tpu-v5e:4x1");

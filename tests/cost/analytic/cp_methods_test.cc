@@ -51,8 +51,9 @@ TEST(CpMethods, GatherMovesKeysAndValuesThreeTimes) {
       1);
 }
 
-// With as many heads of keys as of queries, heads move fewer bytes than keys of all ranks do: 4 (c - 1) / c against
-// 2 (c - 1) parts of a rank's activations (arXiv 2309.14509, section 3.2). Few heads of keys turn it round.
+// With as many heads of keys as of queries, heads move fewer bytes than keys of all ranks do: 4 (c
+// - 1) / c against 2 (c - 1) parts of a rank's activations (arXiv 2309.14509, section 3.2). Few
+// heads of keys turn it round.
 TEST(CpMethods, FewHeadsOfKeysFavourTheGather) {
   const auto seconds = [](const char* model, CpMethod way) {
     Rig rig(model, "h100:512");
@@ -65,8 +66,8 @@ TEST(CpMethods, FewHeadsOfKeysFavourTheGather) {
   EXPECT_GT(seconds("llama3-405b", CpMethod::kUlysses), seconds("llama3-405b", CpMethod::kGather));
 }
 
-// Cutting a sequence that fits costs time on the same devices: kernels see shorter parts, outputs are merged, and
-// ranks wait. What a longer sequence makes possible is memory's business.
+// Cutting a sequence that fits costs time on the same devices: kernels see shorter parts, outputs
+// are merged, and ranks wait. What a longer sequence makes possible is memory's business.
 TEST(CpMethods, CuttingAShortSequenceNeverPays) {
   for (const CpMethod way : kWays)
     for (const double cp : {2.0, 4.0, 8.0}) {

@@ -10,9 +10,9 @@
 namespace lockstep::cost {
 namespace {
 
-// The closed form repeats what the description counts, so the two are held to each other. Small vectors that
-// the shape leaves out (norms inside attention, biases of queries alone, gates of shared experts) stay below
-// a hundredth of a percent.
+// The closed form repeats what the description counts, so the two are held to each other. Small
+// vectors that the shape leaves out (norms inside attention, biases of queries alone, gates of
+// shared experts) stay below a hundredth of a percent.
 TEST(ModelShape, CountsWhatArchCounts) {
   for (const model::CatalogRow& row : model::catalog()) {
     const model::Model model = *model::describe(row.config);

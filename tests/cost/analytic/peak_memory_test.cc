@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kGiB = 1073741824.0;
 
-// Llama's block, tensor by tensor, is what arch lists for our own block in bf16 but for the statistics of two
-// norms, which ours keep in one f32 each; 8 bytes per token.
+// Llama's block, tensor by tensor, is what arch lists for our own block in bf16 but for the
+// statistics of two norms, which ours keep in one f32 each; 8 bytes per token.
 TEST(PeakMemory, KeepsWhatArchLists) {
   for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b"}) {
     Rig rig(name, "h100:8");
@@ -90,8 +90,8 @@ TEST(PeakMemory, KorthikantiFigureOne) {
   }
 }
 
-// Anchors A5 and A6: states at 18 bytes per parameter, GiB, within 2 % of the figure; and shares of what tensor
-// parallelism alone keeps: SP and no scores 16.1 to 20.2 %, inputs alone 7.6 to 9.5 %.
+// Anchors A5 and A6: states at 18 bytes per parameter, GiB, within 2 % of the figure; and shares of
+// what tensor parallelism alone keeps: SP and no scores 16.1 to 20.2 %, inputs alone 7.6 to 9.5 %.
 TEST(PeakMemory, KorthikantiStatesAndShares) {
   struct Case {
     double layers, hidden, heads, pp, states, selective, full;
@@ -133,8 +133,8 @@ TEST(PeakMemory, States) {
   }
 }
 
-// torchtitan's policy on Llama 3 8B: of a token's 139 kB a block keeps its input, the outputs of the query, value, gate
-// and last products, and attention's: 2 (2h + q + k + f + q) + 4 heads.
+// torchtitan's policy on Llama 3 8B: of a token's 139 kB a block keeps its input, the outputs of
+// the query, value, gate and last products, and attention's: 2 (2h + q + k + f + q) + 4 heads.
 TEST(PeakMemory, EverySecondProductKept) {
   Rig rig("llama3-8b", "h100:8");
   rig.request.keep = Keep::kHalf;
@@ -156,7 +156,8 @@ TEST(PeakMemory, SinglePrecisionDoublesActivations) {
   }
 }
 
-// ZeRO-3 holds its gathered units on top: ten bytes of a block's parameters where its gradient is reduced.
+// ZeRO-3 holds its gathered units on top: ten bytes of a block's parameters where its gradient is
+// reduced.
 TEST(PeakMemory, ShardedWeightsAreGatheredByUnits) {
   Rig rig("llama3-70b", "h100:64");
   PriceRequest& r = rig.request;
@@ -201,8 +202,8 @@ TEST(PeakMemory, NothingSurroundsAllocationsOnAHost) {
   EXPECT_GT(more("h100:8"), 3e9);
 }
 
-// Made again with all its scores, a block's backward pass holds their gradients once more where softmax is fused, and
-// twice where each of its steps is a kernel.
+// Made again with all its scores, a block's backward pass holds their gradients once more where
+// softmax is fused, and twice where each of its steps is a kernel.
 TEST(PeakMemory, ScoresHaveGradients) {
   Rig rig(megatron_gpt(2, 512, 4), "a100:8");
   PriceRequest& r = rig.request;
@@ -220,7 +221,8 @@ TEST(PeakMemory, ScoresHaveGradients) {
   EXPECT_NEAR(stage_memory(r, 0).transients - fused, one, 1);
 }
 
-// The price is that of the stage that holds most; no stage between the second and the last holds more.
+// The price is that of the stage that holds most; no stage between the second and the last holds
+// more.
 TEST(PeakMemory, IsTheLargestOverStages) {
   for (const char* model : {"llama3-8b", "llama3-405b", "deepseek-v3"})
     for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1"})

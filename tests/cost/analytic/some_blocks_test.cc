@@ -1,5 +1,5 @@
-// Requests in which some blocks of each rank keep their input alone and the others more: memory and time between the
-// two, and how few are enough.
+// Requests in which some blocks of each rank keep their input alone and the others more: memory and
+// time between the two, and how few are enough.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kBlocks = 5;  // of either rank
 
-// Bytes at the peak of the first rank when its first blocks are made again, as the program itself holds them.
+// Bytes at the peak of the first rank when its first blocks are made again, as the program itself
+// holds them.
 double walked(int recomputed, bool cheap) {
   model::ModelConfig config = model::find("llama3-8b")->config;
   config.layers = 2 * kBlocks;
@@ -40,8 +41,8 @@ Memory priced(Rig& rig, int recomputed, bool cheap) {
   return stage_memory(r, 0);
 }
 
-// Every block that is made again frees what the program frees: of a block's bytes the two differ by a hundredth. So does
-// what the last one costs, for which no other lets go of anything.
+// Every block that is made again frees what the program frees: of a block's bytes the two differ by
+// a hundredth. So does what the last one costs, for which no other lets go of anything.
 TEST(SomeBlocks, FreeWhatTheProgramFrees) {
   Rig rig("llama3-8b", "h100:8");
   for (const bool cheap : {false, true}) {
@@ -94,8 +95,8 @@ TEST(SomeBlocks, AreAsFewAsTryingAllFinds) {
   EXPECT_GT(some, 10);
 }
 
-// A mean of blocks is a mean of their times, term by term, but for what computation hides a part of and for what
-// follows from all; all of them are all.
+// A mean of blocks is a mean of their times, term by term, but for what computation hides a part of
+// and for what follows from all; all of them are all.
 TEST(SomeBlocks, TakeTheirShareOfTheTime) {
   for (const char* name : {"llama3-70b", "mixtral-8x7b"}) {
     Rig rig(name, "h100:64");
@@ -119,7 +120,8 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
       }
       EXPECT_GT(some.total(), none.total());
     }
-    // Where all keep their input alone, what others would do is not asked; else they make the same rows again.
+    // Where all keep their input alone, what others would do is not asked; else they make the same
+    // rows again.
     r.recomputed = 0;
     EXPECT_NEAR(all.recompute - price_time(r).recompute, none.recompute, 1e-9 * all.total());
   }

@@ -21,8 +21,8 @@ TEST(StageSplit, EvenWhereItDividesAndOneLessAtTheEnds) {
   EXPECT_EQ(split_layers(rig.request).last, 14);
 }
 
-// The head is where programs have it, all layers are somewhere, and in place of a layer embedding and head
-// count once each, wherever they are.
+// The head is where programs have it, all layers are somewhere, and in place of a layer embedding
+// and head count once each, wherever they are.
 TEST(StageSplit, HoldsAllLayersAndTheHeadOnItsRank) {
   Rig rig("llama3-8b", "h100:8");
   PriceRequest& r = rig.request;
@@ -55,7 +55,8 @@ TEST(StageSplit, DenseLayersLieOnTheFirstRank) {
   EXPECT_EQ(expert_layers_on(rig.request, split_layers(rig.request), 0), 58);
 }
 
-// Anchor A17 (Narayanan; Korthikanti 4.2.3): min(m, p - r), and interleaved p (1 + (p - 1) / (p v)) on rank 0.
+// Anchor A17 (Narayanan; Korthikanti 4.2.3): min(m, p - r), and interleaved p (1 + (p - 1) / (p v))
+// on rank 0.
 TEST(StageSplit, MicrobatchesInFlight) {
   Rig rig("llama3-8b", "h100:8");
   PriceRequest& r = rig.request;

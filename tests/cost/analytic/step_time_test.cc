@@ -21,8 +21,8 @@ void llama3(PriceRequest& r, double dp) {
   r.zero = 1;
 }
 
-// Anchor A13: 430 TFLOP/s on 8,192 devices, 400 on 16,384 with the same batch. One number is taken from the first
-// row (how much longer everything takes), and the second is predicted within 2 %.
+// Anchor A13: 430 TFLOP/s on 8,192 devices, 400 on 16,384 with the same batch. One number is taken
+// from the first row (how much longer everything takes), and the second is predicted within 2 %.
 TEST(StepTime, Llama3SecondRowFromTheFirst) {
   Rig half("llama3-405b", "h100:8192"), whole("llama3-405b", "h100:16384");
   llama3(half.request, 64);
@@ -45,8 +45,9 @@ TEST(StepTime, TermsAddUp) {
   EXPECT_GT(t.total(), 0);
 }
 
-// Of ten gathers and scatters of a layer under sequence parallelism two are of inputs that were kept in shards
-// (Korthikanti et al., section 4.2.2); hidden or not, without sequence parallelism there are eight.
+// Of ten gathers and scatters of a layer under sequence parallelism two are of inputs that were
+// kept in shards (Korthikanti et al., section 4.2.2); hidden or not, without sequence parallelism
+// there are eight.
 TEST(StepTime, InputsAreGatheredAgain) {
   Rig rig("llama3-8b", "h100:8");
   PriceRequest& r = rig.request;
@@ -94,7 +95,8 @@ TEST(StepTime, NeverBeatsThePeak) {
       }
 }
 
-// More of what costs time costs time: recomputation, a longer pipeline at the same batch, a slower network.
+// More of what costs time costs time: recomputation, a longer pipeline at the same batch, a slower
+// network.
 TEST(StepTime, Monotone) {
   Rig rig("llama3-70b", "h100:64");
   PriceRequest& r = rig.request;

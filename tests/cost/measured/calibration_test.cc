@@ -95,7 +95,8 @@ TEST(FitLine, FindsALineThroughItsPoints) {
   }
 }
 
-// Neither a start nor a rate below nothing, whatever the points; and no line of these signs is nearer.
+// Neither a start nor a rate below nothing, whatever the points; and no line of these signs is
+// nearer.
 TEST(FitLine, IsTheNearestOfThoseThatMakeSense) {
   std::mt19937 random(11);
   const auto distance = [](const Line& line, const auto& points) {

@@ -12,7 +12,8 @@ using First = ListRules::First;
 using Chunk = ListRules::Chunk;
 using Room = ListRules::Room;
 
-// That a schedule comes out at all shows that memory blocked nothing: Schedule::create checks the rest.
+// That a schedule comes out at all shows that memory blocked nothing: Schedule::create checks the
+// rest.
 TEST(ListScheduler, KeepsTheCapUnderAllRules) {
   program::Dice dice(7);
   for (int i = 0; i < 60; ++i) {

@@ -13,7 +13,8 @@
 namespace lockstep::pipeline {
 namespace {
 
-// The oracle finds nothing below the bound, and how often it finds something at the bound is printed.
+// The oracle finds nothing below the bound, and how often it finds something at the bound is
+// printed.
 TEST(LowerBoundLong, IsNeverAboveTheOptimum) {
   program::Dice dice(5);
   int cases = 0, tight = 0;

@@ -73,8 +73,8 @@ class Oracle {
     return count;
   }
 
-  // All passes of a coordinate come one after the other; the last I of a stage, and the last F, have
-  // their way to go.
+  // All passes of a coordinate come one after the other; the last I of a stage, and the last F,
+  // have their way to go.
   bool is_hopeless(const Moment& now) const {
     for (int c = 0; c < coords_; ++c)
       if (now.free[c] + left(now, c, 0) + left(now, c, 1) + left(now, c, 2) > limit_) return true;

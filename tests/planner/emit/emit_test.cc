@@ -25,7 +25,8 @@ std::int64_t number(const std::map<std::string, std::string>& from, const std::s
   return at == from.end() ? otherwise : std::stoll(at->second);
 }
 
-// What a framework does with its settings, from its documentation; `ranks` is how many processes are started.
+// What a framework does with its settings, from its documentation; `ranks` is how many processes
+// are started.
 void finish(Read& read, std::int64_t ranks, bool data_inside) {
   mesh::Degrees& d = read.layout.degrees;
   d.dp = ranks / (d.tp * d.cp * d.pp);
@@ -204,8 +205,8 @@ Drawn draw(const model::ModelConfig& model, std::mt19937& random) {
   }
 }
 
-// What is written reads back as what is said to be written; that is the layout asked for, unless something is said
-// to be missing.
+// What is written reads back as what is said to be written; that is the layout asked for, unless
+// something is said to be missing.
 TEST(Emit, ReadsBackAsTheSameLayout) {
   std::mt19937 random(3);
   int whole[3] = {};
