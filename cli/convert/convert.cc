@@ -38,9 +38,9 @@ Error conflict(const std::string& message, const std::string& help) {
 }
 
 // What was done, as rows of a label and a text, and as JSON.
-class Summary {
+class Conversion {
  public:
-  explicit Summary(std::string direction)
+  explicit Conversion(std::string direction)
       : json_(Json::object({{"schema", "lockstep.convert/1"}, {"to", std::move(direction)}})) {}
 
   void row(const char* label, const std::string& text) { rows_.push_back({label, text}); }
@@ -59,7 +59,7 @@ class Summary {
 };
 
 void tell_model(const ModelConfig& model, const std::string& type, std::int64_t parameters,
-                Summary& summary) {
+                Conversion& summary) {
   summary.row("model", join_parts(model.name, ": ", type, ", ", with_commas(parameters),
                                   " parameters", model.tied ? ", head tied to the embedding" : ""));
   summary.set("model", model.name);
@@ -82,7 +82,7 @@ Result<ExitCode> import(const std::string& from, const std::string& to, Output& 
   if (!directory) return fail(output, report, from);
   const hf::Imported done =
       LS_TRY(hf::write_checkpoint(*directory, files::real_disk(), to, LOCKSTEP_VERSION));
-  Summary summary("checkpoint");
+  Conversion summary("checkpoint");
   tell_model(directory->config.model, directory->model_type, count(directory->model).total,
              summary);
   summary.row("read", join_parts(counted(std::ssize(directory->weights.all()), "tensor"), " from ",
@@ -136,7 +136,7 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
   const auto done = LS_TRY(hf::write_directory(
       described, config, source, files::real_disk(), to,
       {stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000}, tokenizer.paths}));
-  Summary summary("huggingface");
+  Conversion summary("huggingface");
   tell_model(model, config.find("model_type")->as_text(), done.parameters, summary);
   summary.row("read", join_parts(path, ", after step ", with_commas(source.manifest().step)));
   summary.row("written", join_parts(to, ": config.json, ", counted(done.tensors, "tensor"), " in ",

@@ -52,8 +52,8 @@ std::optional<comm::Ran> Executor::wait_for(comm::Work& work) {
 }
 
 void Executor::add_up(program::CommGroup group, Buffer data) {
-  for (comm::Communicator* group : groups_.of(group)) {
-    comm::Work work = group->all_reduce(data, deadline());
+  for (comm::Communicator* communicator : groups_.of(group)) {
+    comm::Work work = communicator->all_reduce(data, deadline());
     wait_for(work);
   }
 }

@@ -5,6 +5,8 @@
 #include <ATen/ops/full_like.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -202,6 +204,14 @@ struct HeadResult {
   at::Tensor d_input, grads;
 };
 
+// As an all_reduce adds the sums of ranks.
+double merged(const std::vector<ExactSum>& sums) {
+  ExactSum::Words words = {};
+  for (const ExactSum& sum : sums)
+    std::ranges::transform(words, sum.to_words(), words.begin(), std::plus());
+  return ExactSum::from_words(words).result();
+}
+
 struct HeadRig {
   HeadRig(const Tiny& of, at::ScalarType type)
       : tiny(of),
@@ -222,11 +232,9 @@ struct HeadRig {
       d_inputs[i] = mine.loss_and_grad(own, rows, labels, kSeed, grads[i], true, losses[i]);
       mine.loss(own, rows, labels, again[i]);
     });
-    ExactSum sum, sum_again;
-    for (const ExactSum& loss : losses) sum.add(loss);
-    for (const ExactSum& loss : again) sum_again.add(loss);
-    EXPECT_EQ(sum.result(), sum_again.result());
-    return {sum.result(), sharded.join_path(d_inputs), sharded.join(kHead, grads)};
+    const double sum = merged(losses);
+    EXPECT_EQ(sum, merged(again));
+    return {sum, sharded.join_path(d_inputs), sharded.join(kHead, grads)};
   }
 
   HeadResult alone(std::int64_t chunk) const {

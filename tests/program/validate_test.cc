@@ -7,6 +7,7 @@
 
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/program/lower.h"
+#include "lockstep/program/text.h"
 #include "tests/program/listing.h"
 
 namespace lockstep::program {

@@ -37,7 +37,7 @@ TEST(Identity, FactsOfACheckpointStayAsTheyAre) {
                           {"dtype", "bf16"},
                           {"seed", "0"},
                           {"init_std", "0.02"},
-                          {"lr", "0.0003"},
+                          {"lr", "3e-4"},
                           {"warmup", "2"},
                           {"decay", "constant"},
                           {"weight_decay", "0.1"},

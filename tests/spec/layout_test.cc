@@ -127,7 +127,7 @@ TEST(LayoutName, RefusesWithTheNearestWords) {
   EXPECT_EQ(refusal("1f1p"), "a layout has no word `1f1p` | did you mean `1f1b`?");
   EXPECT_EQ(refusal("hello-there"),
             "a layout has no word `hello-there` | a layout is written like `pp2 dp2x2 zero3 1f1b "
-            "m4 mb recompute=cheap`");
+            "m4 recompute=cheap`");
   EXPECT_EQ(refusal("zero4"), "`zero4` in a layout: 4 is out of range | the nearest: `zero3`");
   EXPECT_EQ(refusal("pp0"), "`pp0` in a layout: 0 is out of range | the nearest: `pp1`");
   EXPECT_EQ(refusal("pp2 dp2 pp4"), "a layout names both `pp2` and `pp4` | keep one of the two");
