@@ -181,7 +181,7 @@ class Reader {
   void add_named(const std::string& text) {
     std::vector<std::string_view> names = split(text, ';');
     const bool ends_with_separator = names.back().find_first_not_of(' ') == std::string::npos;
-    if (ends_with_separator && !text.empty()) names.pop_back();
+    if (ends_with_separator && names.size() > 1) names.pop_back();
     for (const std::string_view name : names) {
       const Result<spec::Layout> layout = spec::parse_layout(name);
       if (layout.ok())

@@ -242,6 +242,8 @@ TEST(Refused, IsWhatCanNotBeMeant) {
       {layouts("pp10 dp2"), kUsage, "pp = 10 needs 10 layers"},
       {layouts("pp2; zero9"), kUsage, "the nearest: `zero3`"},
       {layouts(""), kUsage, "a layout needs at least one word"},
+      {layouts(" "), kUsage, "a layout needs at least one word"},
+      {layouts(";"), kUsage, "a layout needs at least one word"},
       {layouts("dp2 m3"), kUsage, "m = 3"},
       {{"verify", "--layouts", "pp2; dp4", "--processes"}, kUsage, "one number of ranks only"},
       {{"verify", "--model", "llama3-8b"}, kUsage, "8,030,261,248 parameters"},
