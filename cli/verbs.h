@@ -23,7 +23,7 @@ Verb convert_verb();                                     // convert.cc
 Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc
 Verb cluster_verb();                                     // cluster.cc
-Verb data_verb();                                        // data.cc
+Verb data_verb();                                        // files.cc
 Verb doctor_verb();                                      // doctor.cc
 Verb bench_verb(bool with_torch = LOCKSTEP_WITH_TORCH);  // bench.cc
 

@@ -233,7 +233,7 @@ Seconds lowered_makespan(const Schedule& schedule, const StageCosts& costs) {
 }
 
 // Hops are latency to both, and no longer than a pass: a receive is posted while the pass before it
-// runs at the latest. Where costs are far from the nominal times of lowering (channels.h) a sender
+// runs at the latest. Where costs are far from the nominal times of lowering a sender
 // may wait: of this catalogue only interleaved-zb from 8 coordinates on, by at most 2 %.
 TEST(StageSim, AgreesWithTheLoweredProgram) {
   int equal = 0, cases = 0;

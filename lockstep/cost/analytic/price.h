@@ -1,7 +1,7 @@
 // The pricing interface: a model, a layout, a batch and a cluster in; time by term, memory by class
 // and feasibility out. Closed forms only, a few hundred additions and no allocation on the way, so
 // that a search can ask it for every layout. One term per file beside this one: peak_memory.h,
-// compute_time.h, collective_time.h, step_time.h; each states its formula and source.
+// compute_time.h, collective_time.h, step_time.cc; each states its formula and source.
 //
 //   PriceRequest request{.shape = &shape, .cluster = &cluster, .rates = &rates_of(cluster.device)};
 //   request.tp = 8; request.pp = 16; request.dp = 128; ...
