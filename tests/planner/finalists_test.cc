@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/planner/step_quantiles.h"
 #include "lockstep/spec/step.h"
@@ -44,6 +45,23 @@ TEST(Finalists, AgreeWithTheClosedForm) {
 // Memory for a few blocks less than all: the first stages make some again, the last none; every
 // stage fits, the step is shorter than with as many everywhere, and the layout by its name is the
 // same one.
+// Faster devices change which rank is busiest, and with it which terms a price has, but no step is
+// slower for that. The head is on the last rank, which has a layer less.
+TEST(Finalists, AnotherBusiestRankMakesNoStepSlower) {
+  const Asked asked("deepseek-v2-lite", "h200:8192", 1024, 32768);
+  const Priced one =
+      priced(asked, "tp8 cp2 pp4 dp128 ep64 zero3 1f1b m256 cp_comm_type=ring recompute=block", 1);
+  const Finalist before = simulate(one);
+  for (const double factor : {1.1, 2.0, 16.0}) {
+    cluster::Cluster faster = asked.cluster;
+    change_cluster(faster, {Resource::kFlops, factor});
+    cost::PriceRequest more = before.priced.request;
+    more.cluster = &faster;
+    const Finalist after = simulate({more, cost::price(more)}, stages_of(before));
+    EXPECT_LE(after.seconds, before.seconds) << factor;
+  }
+}
+
 TEST(Finalists, MakeAgainWhatEachStageNeeds) {
   Asked asked("llama3-70b", "h100:32", 8192, 64);
   Question& q = asked.question;
