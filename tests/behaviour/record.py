@@ -109,7 +109,7 @@ class Recorder:
     def settings(layout):
         words = []
         for word in layout.split():
-            degree = re.fullmatch(r"(dp|tp|pp|zero|virtual stages)(\d+)", word)
+            degree = re.fullmatch(r"(dp|tp|pp|vpp|zero)(\d+)", word)
             if degree:
                 pair = f"layout.{degree[1]}={degree[2]}"
             elif "=" in word:

@@ -117,8 +117,8 @@ double hop_seconds(const PriceRequest& r) {
 }
 
 double spread_seconds(const PriceRequest& r, const StepTime& time) {
-  // Neighbours of a pipeline wait for each other in pairs, after each pass with all that it waits for
-  // itself; ZeRO-3 gathers and reduces in every pass.
+  // Neighbours of a pipeline wait for each other in pairs, after each pass with all that it waits
+  // for itself; ZeRO-3 gathers and reduces in every pass.
   const double passes = time.passes() + (r.zero >= 3 ? time.data : 0);
   const double met = r.pp > 1 ? wait_share(r, 2) * passes : 0;
   // The slowest of N devices whose speeds vary by cv: sqrt(2 ln N) deviations (extreme values).
