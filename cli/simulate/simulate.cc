@@ -140,7 +140,7 @@ class Report {
     return request_.calibration ? to_text(time) : number_text(time.value);
   }
 
-  // "F 1, I 1, W 1 for a microbatch on a coordinate; 0.2 for a hop".
+  // "F 1, I 1, W 1 for a microbatch on a pipeline rank; P2P 0.2".
   std::string times_text() const {
     if (request_.calibration) {
       const auto& [name, calibration] = *request_.calibration;
