@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests mirror sources, none is skipped, and none can be forgotten by a list kept by hand."""
+"""Tests mirror sources, none is skipped, none can run for ever, and none can be forgotten by a list kept by hand."""
 
 import pathlib
 import re
@@ -71,6 +71,19 @@ def check_lists(place):
     return problems
 
 
+def check_timeouts(place):
+    problems = []
+    for path in house.files(place.root, "tests", suffixes={".txt"}):
+        text = house.text_of(place.root, path)
+        bounded = set(re.findall(r"set_tests_properties\((\S+)[^()]*\bTIMEOUT\b", text))
+        for call in re.finditer(r"\b(gtest_discover_tests|add_test)\((?:NAME )?(\S+)[^()]*", text):
+            if "PROPERTIES" in call.group(0) and re.search(r"\bTIMEOUT\b", call.group(0)) or call.group(2) in bounded:
+                continue
+            number = text.count("\n", 0, call.start()) + 1
+            problems.append(f"{path}:{number}: tests of {call.group(2)} have no TIMEOUT")
+    return problems
+
+
 def check_skips(place):
     count, first = 0, ""
     for path in house.files(place.root, "tests", "lockstep", "cli", suffixes={".cc", ".h"}):
@@ -84,7 +97,7 @@ def check_skips(place):
 
 
 def check(place):
-    return check_mirror(place) + check_lists(place) + check_skips(place)
+    return check_mirror(place) + check_lists(place) + check_timeouts(place) + check_skips(place)
 
 
 PLANTS = [
@@ -99,6 +112,8 @@ PLANTS = [
         {"lockstep/lone/a.h": "#pragma once\n", "lockstep/lone/a.cc": "\n", "tests/base/two_test.cc": '#include "lockstep/lone/a.h"\n'},
     ),
     Plant("tests/CMakeLists.txt", "add_executable(a base/one_test.cc)\n", "take them from the directory"),
+    Plant("tests/CMakeLists.txt", "gtest_discover_tests(a_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS a)\n", "tests of a_test have no TIMEOUT"),
+    Plant("tests/CMakeLists.txt", "add_test(NAME a COMMAND a)\nset_tests_properties(b PROPERTIES TIMEOUT 1)\n", "tests of a have no TIMEOUT"),
     Plant("tests/base/one_test.cc", '#include "lockstep/base/one.h"\nGTEST_' + "SKIP();\n", "0 skipped tests are agreed, 1 are"),
     Plant("tests/base/one_test.cc", '#include "lockstep/base/one.h"\nTEST(A, DIS' + "ABLED_B) {}\n", "1 are in the sources"),
     Plant(PINNED, "1\n", "1 skipped tests are agreed, 0 are"),
