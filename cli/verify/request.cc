@@ -118,9 +118,7 @@ class Reader {
 
   // As many blocks of each stage, or all that it has left.
   static void shrink_blocks(spec::Spec& spec) {
-    const std::vector<int> layers =
-        spec::default_layer_split(static_cast<int>(spec.model.layers),
-                                  static_cast<int>(spec.layout.degrees.pp) * spec.layout.chunks);
+    const std::vector<int> layers = spec::stage_layers(spec.layout, spec.model.layers);
     std::vector<int> blocks = spec.layout.recompute.blocks;
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = std::min(blocks[i], layers[i]);
     spec.layout.recompute =

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/divides.h"
-#include "lockstep/cost/analytic/stage_split.h"
+#include "lockstep/pipeline/layer_split.h"
 
 namespace lockstep::planner {
 namespace {
@@ -155,16 +154,15 @@ double Lattice::largest_divisor(double dp, double limit) const {
   return 1;
 }
 
-// With chunks the stages must be even but for a layer at either end, as a stage_split prices them.
-// Not so where the core is given: others are priced as if all had as many layers as the largest.
+// With chunks the stages must be even but for a layer at either end, unless the core is given.
 std::vector<Timetable> Lattice::timetables(double pp) const {
   if (pp <= 1) return {Timetable{}};
   const double given = question_.given.chunks;
   const bool is_given = question_.schedules.size() == 1 && given > 0;
-  const auto even = [&, layers = question_.shape->layers](double chunks) {
-    const double stages = pp * chunks;
+  const auto even = [&, layers = static_cast<int>(question_.shape->layers)](double chunks) {
+    const int stages = static_cast<int>(pp * chunks);
     return stages <= layers &&
-           (question_.given.core || std::ceil(layers / stages) * stages - layers <= 2);
+           (question_.given.core || pipeline::short_stages(layers, stages) <= 2);
   };
   std::vector<Timetable> found;
   for (const pipeline::CatalogRow* row :

@@ -23,8 +23,8 @@ spec::Layout layout_of(const Finalist& finalist);
 Result<cost::PriceRequest> request_of(const Question& question, const spec::Layout& layout,
                                       std::int64_t microbatch);
 
-// Priced, and timed as it would run: layers lie as the layout says, else dealt evenly. Refuses what
-// request_of() refuses. REQUIRES: a layout without contradictions for the model.
+// Priced, and timed as it would run: layers lie as the layout says, else as a run deals them.
+// Refuses what request_of() refuses. REQUIRES: a layout without contradictions for the model.
 Result<Finalist> time_layout(const Question& question, const spec::Layout& layout,
                              std::int64_t microbatch);
 

@@ -77,7 +77,7 @@ class Lowered {
   explicit Lowered(const Finalist& finalist)
       : r_(finalist.priced.request), passes_(pass_times(r_)), times_(op_times(r_, passes_)) {
     const Stages stages = stages_of(finalist);
-    step_.stage_begin = spec::first_units(stages.layers);
+    step_.stage_begin = program::first_units(stages.layers);
     step_.zero = r_.zero;
     step_.period = spec::default_reduce(r_.zero);
     step_.replicas = r_.shard_group() < r_.dp * r_.cp;

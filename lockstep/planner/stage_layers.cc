@@ -1,15 +1,13 @@
 #include "lockstep/planner/stage_layers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 
 #include "lockstep/cost/analytic/layer_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/pipeline/balance.h"
-#include "lockstep/program/lower.h"
-#include "lockstep/spec/step.h"
+#include "lockstep/pipeline/layer_split.h"
 
 namespace lockstep::planner {
 namespace {
@@ -128,17 +126,6 @@ Stages balanced(const PriceRequest& request, const PassTimes& times) {
   return ranks.with(counts(least.value_or(*fastest)));
 }
 
-// Even but for a layer less at either end.
-StageLayers priced(int layers, int stages) {
-  const int most = (layers + stages - 1) / stages;
-  StageLayers found(static_cast<std::size_t>(stages), most);
-  int extra = most * stages - layers;
-  if (extra > 0) --found.back(), --extra;
-  if (extra > 0) --found.front(), --extra;
-  for (std::size_t i = found.size() - 2; extra > 0 && i > 0; --i, --extra) --found[i];
-  return found;
-}
-
 int rank_of(const PriceRequest& request, std::size_t stage) {
   return pipeline::coord_of(request.schedule->placement, Stage{static_cast<int>(stage)},
                             count_of(request.pp))
@@ -176,14 +163,12 @@ PassTimes sharded_pass_times(const cost::PriceRequest& request) {
 }
 
 StageLayers default_layer_split(const PriceRequest& r) {
-  return spec::default_layer_split(count_of(r.shape->layers), count_of(r.pp * r.chunks));
+  return pipeline::default_layer_split(count_of(r.shape->layers), count_of(r.pp * r.chunks));
 }
 
 Stages best_stages(const PriceRequest& request, const PassTimes& times) {
-  const int layers = count_of(request.shape->layers);
-  if (request.chunks > 1)
-    return evenly_recomputed(request, priced(layers, count_of(request.pp * request.chunks)));
-  return request.pp > 1 ? balanced(request, times) : evenly_recomputed(request, {layers});
+  if (request.pp > 1 && request.chunks == 1) return balanced(request, times);
+  return evenly_recomputed(request, default_layer_split(request));
 }
 
 Stages evenly_recomputed(const PriceRequest& request, StageLayers layers) {

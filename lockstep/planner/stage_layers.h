@@ -2,8 +2,8 @@
 // stage slower, and the first one holds most microbatches, so it may have to make blocks again that
 // later ones keep. Of a pipeline with one stage per rank: the split whose slowest stage is fastest
 // and whose every rank fits, with as few blocks made again on each as that takes, found by dynamic
-// programming (pipeline/balance.h). With chunks, whose stages are small: the one that prices assume
-// (cost/analytic/stage_split.h), with as many made again on every rank. Pure functions of plain
+// programming (pipeline/balance.h). With chunks, whose stages are small: that of
+// pipeline::default_layer_split, with as many made again on every rank. Pure functions of plain
 // values.
 #pragma once
 
@@ -45,7 +45,7 @@ struct Stages {
   StageLayers recomputed;  // of them: the first ones, which keep their input alone
 };
 
-// As a run deals them unless it is told otherwise.
+// As a run deals them unless it is told otherwise: pipeline::default_layer_split.
 StageLayers default_layer_split(const cost::PriceRequest& request);
 
 // The dealt layers where none are faster. A request with `remade` has the number chosen for each

@@ -1,9 +1,9 @@
 #include "lockstep/program/lower.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/pipeline/layer_split.h"
 #include "lockstep/program/passes/passes.h"
 
 namespace lockstep::program {
@@ -34,23 +34,17 @@ Result<Program> lower_forward_only(StepShape step) {
   return attach_all(expand_forward(std::move(step)));
 }
 
-std::vector<std::int32_t> split_units(int units, int stages) {
-  LS_CHECK(units >= 2 && stages >= 1, units, " units over ", stages, " stages");
-  const int blocks = units - 2;
-  const int each = blocks / stages, rest = blocks % stages;
-  const int between = each > 0 ? 0 : std::min(blocks, stages - 2);  // served first
+std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
+  LS_CHECK(!layers.empty(), "no stages");
   std::vector<std::int32_t> begin = {0};
-  for (int stage = 0; stage < stages; ++stage) {
-    int count = each;
-    if (between > 0)
-      count = stage == 0 ? blocks - between : stage <= between ? 1 : 0;
-    else if (stage < rest)
-      ++count;
-    if (stage == 0) ++count;
-    if (stage == stages - 1) ++count;
-    begin.push_back(begin.back() + count);
-  }
+  for (const int count : layers)
+    begin.push_back(begin.back() + count + (begin.size() == 1 ? 1 : 0));  // the embedding
+  ++begin.back();                                                         // the head
   return begin;
+}
+
+std::vector<std::int32_t> split_units(int units, int stages) {
+  return first_units(pipeline::default_layer_split(units - 2, stages));
 }
 
 }  // namespace lockstep::program

@@ -28,12 +28,11 @@ Result<Program> lower(const pipeline::Schedule& schedule, StepShape step);
 // evaluation slower. Refuses what lower() refuses, and shapes that check_shape does.
 Result<Program> lower_forward_only(StepShape step);
 
-// First unit of each stage, then the number of units, as StepShape wants it. The blocks, all units
-// but embedding and head, are dealt evenly; what remains goes to the earliest stages, so the last
-// one, which has the head to compute, never has more than another. With fewer blocks than stages
-// those between the first and the last are served first. Every unit has exactly one stage. With
-// fewer units than stages some stage is empty, and lower() refuses it.
-// REQUIRES: units >= 2, stages >= 1.
+// First unit of each stage, then the number of units, as StepShape wants it, for so many layers on
+// each stage; embedding and head come on top. REQUIRES: at least one stage.
+std::vector<std::int32_t> first_units(const std::vector<int>& layers);
+// The same for pipeline::default_layer_split of all units but embedding and head. With fewer units
+// than stages some stage is empty, and lower() refuses it. REQUIRES: units >= 2, stages >= 1.
 std::vector<std::int32_t> split_units(int units, int stages);
 
 }  // namespace lockstep::program

@@ -8,6 +8,7 @@
 #include "lockstep/config/suggest.h"
 #include "lockstep/mesh/divisors.h"
 #include "lockstep/pipeline/catalog.h"
+#include "lockstep/pipeline/layer_split.h"
 #include "lockstep/spec/step.h"
 
 namespace lockstep::spec {
@@ -336,7 +337,9 @@ class Rules {
     const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
     if (given.empty() || stages > model().layers + 2) return;
     const std::vector<int> blocks =
-        asked_.layers.empty() ? default_layer_split(model().layers, stages) : asked_.layers;
+        asked_.layers.empty() ? pipeline::default_layer_split(static_cast<int>(model().layers),
+                                                              static_cast<int>(stages))
+                              : asked_.layers;
     const bool is_all = given == blocks && rest_of(asked_.recompute) == kKeepAll;
     if (given.size() == blocks.size() && !is_all &&
         std::ranges::equal(given, blocks, std::ranges::less_equal()) &&

@@ -68,7 +68,7 @@ struct Layout {
   std::optional<int> prefetch = {};
   // Microbatches a data-parallel rank takes in a step; absent: what the batch makes.
   std::optional<std::int64_t> microbatches = {};
-  std::vector<int> layers = {};  // of each stage, in their order; empty: dealt evenly
+  std::vector<int> layers = {};  // of each stage, in their order; empty: spec::stage_layers
   bool operator==(const Layout&) const = default;
 };
 

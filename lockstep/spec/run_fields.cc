@@ -132,9 +132,11 @@ std::vector<Field> policy_fields() {
              "virtual_pipeline_model_parallel_size"}),
       {.path = "layout.layers",
        .type = FieldType::kString,
-       .doc = "Layers of each stage, in their order, joined by +: `9x2+8+6` is 9 on two "
-              "stages, then 8, and 6 where the head makes the last one slower. Without it they are "
-              "dealt evenly.",
+       .doc =
+           "Layers of each stage, in their order, joined by +: `9x2+8+6` is 9 on two "
+           "stages, then 8, and 6 where the head makes the last one slower. Without it stages are "
+           "even; where layers do not come out so, the last has one less, then the first, then "
+           "those before the last.",
        .known_as = {"pipeline_model_parallel_layout", "num_layers_in_last_pipeline_stage",
                     "decoder_last_pipeline_num_layers"}},
       {.path = "layout.reduce",

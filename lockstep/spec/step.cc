@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/pipeline/catalog.h"
+#include "lockstep/pipeline/layer_split.h"
 #include "lockstep/program/lower.h"
 
 namespace lockstep::spec {
@@ -25,28 +26,10 @@ std::vector<bool> partial_units(const model::Model& model, bool sequence_paralle
 
 }  // namespace
 
-std::vector<std::int32_t> first_units(const std::vector<int>& layers) {
-  std::vector<std::int32_t> begin = {0};
-  for (const int count : layers)
-    begin.push_back(begin.back() + count + (begin.size() == 1 ? 1 : 0));  // the embedding
-  ++begin.back();                                                         // the head
-  return begin;
-}
-
-std::vector<int> default_layer_split(std::int64_t layers, std::int64_t stages) {
-  const std::vector<std::int32_t> begin =
-      program::split_units(static_cast<int>(layers) + 2, static_cast<int>(stages));
-  std::vector<int> dealt;
-  for (std::size_t stage = 0; stage + 1 < begin.size(); ++stage)
-    dealt.push_back(begin[stage + 1] - begin[stage]);
-  --dealt.front();  // the embedding
-  --dealt.back();   // the head
-  return dealt;
-}
-
 std::vector<int> stage_layers(const Layout& layout, std::int64_t layers) {
   if (!layout.layers.empty()) return layout.layers;
-  return default_layer_split(layers, layout.degrees.pp * layout.chunks);
+  return pipeline::default_layer_split(static_cast<int>(layers),
+                                       static_cast<int>(layout.degrees.pp) * layout.chunks);
 }
 
 std::vector<bool> recomputed_units(const std::vector<std::int32_t>& stage_begin,
@@ -67,7 +50,7 @@ program::StepShape step_shape(const model::Model& model, const Layout& layout, c
   step.shape = {.coords = static_cast<int>(d.pp),
                 .chunks = layout.chunks,
                 .microbatches = static_cast<int>(num_microbatches(layout, batch))};
-  step.stage_begin = first_units(stage_layers(layout, model.num_units() - 2));
+  step.stage_begin = program::first_units(stage_layers(layout, model.num_units() - 2));
   step.zero = layout.zero;
   step.period = layout.reduce;
   step.replicas = d.dp_shard.value_or(d.dp) < d.dp;

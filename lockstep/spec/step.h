@@ -12,16 +12,8 @@
 
 namespace lockstep::spec {
 
-// First unit of each stage, then the number of units, as StepShape wants it, for so many layers on
-// each stage.
-// REQUIRES: at least one stage.
-std::vector<std::int32_t> first_units(const std::vector<int>& layers);
-
-// The inverse, of units that program::split_units deals evenly: layers of each stage. REQUIRES:
-// both at least 1, at most `layers` + 2 stages.
-std::vector<int> default_layer_split(std::int64_t layers, std::int64_t stages);
-// Layers of each stage of a model with so many: as the layout says, else dealt evenly. REQUIRES:
-// the same.
+// Layers of each stage of a model with so many: as the layout says, else
+// pipeline::default_layer_split.
 std::vector<int> stage_layers(const Layout& layout, std::int64_t layers);
 
 // Which units make themselves again: Recompute::blocks of each stage's, every block where that is

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "lockstep/pipeline/layer_split.h"
 #include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/planner/step_quantiles.h"
-#include "lockstep/spec/step.h"
 #include "tests/planner/questions.h"
 
 namespace lockstep::planner {
@@ -72,7 +72,7 @@ TEST(Finalists, MakeAgainWhatEachStageNeeds) {
   const Priced& one = walked.best.front();
   ASSERT_GT(one.request.recomputed, 0);
   const Finalist found = simulate(one);
-  const StageLayers dealt = spec::default_layer_split(80, 8);
+  const StageLayers dealt = pipeline::default_layer_split(80, 8);
   const Finalist even = simulate(one, evenly_recomputed(one.request, dealt));
   const StageLayers& recomputed = found.recomputed;
   ASSERT_EQ(recomputed.size(), 8U);

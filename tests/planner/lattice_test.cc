@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lockstep/cost/analytic/stage_split.h"
 #include "lockstep/sim/stage_sim.h"
 #include "tests/planner/questions.h"
@@ -39,6 +41,20 @@ TEST(Lattice, PricesOfItsTimetablesAreThoseOfTheSimulator) {
           ++cases;
         }
   EXPECT_GT(cases, 2000);
+}
+
+// With chunks at most the ends have a layer less, unless the core is given.
+TEST(Lattice, StagesOfChunksAreEvenButForTheEnds) {
+  Asked asked("llama3-8b", "h100:16", 8192, 64);
+  const auto has_two_chunks = [&](double layers) {
+    asked.shape.layers = layers;
+    return std::ranges::count(Lattice(asked.question).timetables(4), 2.0, &Timetable::chunks) > 0;
+  };
+  for (const double layers : {8, 30, 31, 32}) EXPECT_TRUE(has_two_chunks(layers)) << layers;
+  for (const double layers : {7, 28, 29, 33}) EXPECT_FALSE(has_two_chunks(layers)) << layers;
+  asked.question.given.core = {1, 1, 1, 1};
+  EXPECT_TRUE(has_two_chunks(29));
+  EXPECT_FALSE(has_two_chunks(7));
 }
 
 }  // namespace

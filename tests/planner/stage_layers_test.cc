@@ -7,9 +7,9 @@
 #include <random>
 
 #include "lockstep/cost/analytic/peak_memory.h"
+#include "lockstep/pipeline/layer_split.h"
 #include "lockstep/planner/finalists.h"
 #include "lockstep/planner/layout_of.h"
-#include "lockstep/spec/step.h"
 #include "tests/planner/questions.h"
 
 namespace lockstep::planner {
@@ -89,8 +89,9 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
     ASSERT_EQ(std::accumulate(found.layers.begin(), found.layers.end(), 0), count_of(shape.layers));
     ASSERT_NEAR(slowest_stage(times, found) / best, 1, 1e-9) << round;
     ASSERT_LE(cost::device_bytes(fullest_rank(r, found)), room * 1.0002) << round;
-    uneven +=
-        found.layers != spec::default_layer_split(count_of(shape.layers), count_of(r.pp)) ? 1 : 0;
+    uneven += found.layers != pipeline::default_layer_split(count_of(shape.layers), count_of(r.pp))
+                  ? 1
+                  : 0;
     tight += best > free * 1.001 ? 1 : 0;
   }
   EXPECT_GT(uneven, 10);
@@ -174,7 +175,7 @@ TEST(StageLayers, AHeavyHeadLeavesItsStageFewer) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
   const cost::PriceRequest r = asked_for(asked, "pp4 dp16 zero1");
   const StageLayers found = best_stages(r, times_of(r)).layers,
-                    dealt = spec::default_layer_split(32, 4);
+                    dealt = pipeline::default_layer_split(32, 4);
   EXPECT_EQ(dealt, (StageLayers{8, 8, 8, 8}));
   EXPECT_LT(found.back(), 8);
   const Priced priced{r, cost::price(r)};
@@ -190,7 +191,7 @@ TEST(StageLayers, MemoryOfEvenStagesIsThePrice) {
   const Asked asked("llama3-70b", "h100:64", 8192, 128);
   const cost::PriceRequest r = asked_for(asked, "tp8 pp4 dp2 zero1");
   EXPECT_DOUBLE_EQ(
-      fullest_rank(r, evenly_recomputed(r, spec::default_layer_split(80, 4))).allocated(),
+      fullest_rank(r, evenly_recomputed(r, pipeline::default_layer_split(80, 4))).allocated(),
       cost::price_memory(r).allocated());
 }
 

@@ -181,7 +181,7 @@ TEST(Lower, RefusesBadSteps) {
 TEST(SplitUnits, OwnsEveryUnitOnceAndEvenly) {
   EXPECT_EQ(split_units(10, 1), (std::vector<std::int32_t>{0, 10}));
   EXPECT_EQ(split_units(10, 2), (std::vector<std::int32_t>{0, 5, 10}));
-  EXPECT_EQ(split_units(32, 4), (std::vector<std::int32_t>{0, 9, 17, 24, 32}));
+  EXPECT_EQ(split_units(32, 4), (std::vector<std::int32_t>{0, 8, 16, 24, 32}));
   EXPECT_EQ(split_units(4, 4), (std::vector<std::int32_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(split_units(5, 4), (std::vector<std::int32_t>{0, 2, 3, 4, 5}));
   for (int units = 2; units < 60; ++units)

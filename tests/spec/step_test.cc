@@ -67,6 +67,13 @@ TEST(StepShape, SequenceParallelismMakesGradientsPartial) {
   EXPECT_TRUE(shape_of("llama3-8b").partial.empty());
 }
 
+// As the layout says, else as pipeline/layer_split.h does.
+TEST(StageLayers, AreThoseOfTheLayoutOrTheDefault) {
+  EXPECT_EQ(stage_layers(*parse_layout("pp4"), 30), (std::vector<int>{7, 8, 8, 7}));
+  EXPECT_EQ(stage_layers(*parse_layout("pp2 interleaved vpp2"), 7), (std::vector<int>{2, 2, 2, 1}));
+  EXPECT_EQ(stage_layers(*parse_layout("pp2 layers=20+10"), 30), (std::vector<int>{20, 10}));
+}
+
 // The first blocks of each stage, neither the embedding nor the head.
 TEST(StepShape, RecomputesSomeBlocksOfAStage) {
   const model::Model model = *model::describe(model::find("llama3-8b")->config);  // 32 layers

@@ -273,10 +273,11 @@ std::optional<double> least_recomputed(const PriceRequest& r) {
 }
 
 Memory price_memory(const PriceRequest& r) {
-  Memory worst = stage_memory(r, 0);
+  const StageSplit split = split_layers(r);
+  Memory worst = stage_memory(r, split, 0);
   for (const double stage : {1.0, r.pp - 1}) {
     if (stage < 1 || stage > r.pp - 1) continue;
-    const Memory other = stage_memory(r, stage);
+    const Memory other = stage_memory(r, split, stage);
     if (device_bytes(other) > device_bytes(worst)) worst = other;
   }
   return worst;

@@ -1,27 +1,22 @@
 #include "lockstep/cost/analytic/stage_split.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "lockstep/base/divides.h"
+#include "lockstep/pipeline/layer_split.h"
 
 namespace lockstep::cost {
 
 StageSplit split_layers(const PriceRequest& r) {
-  const double layers = r.shape->layers, p = r.pp, places = r.pp * r.chunks;
+  const double layers = r.shape->layers, p = r.pp;
   if (p <= 1) return {layers, layers, layers};
   if (r.first_layers > 0 && r.last_layers > 0) {
     const double inside = p > 2 ? (layers - r.first_layers - r.last_layers) / (p - 2) : 0;
     return {r.first_layers, inside, r.last_layers};
   }
-  if (divides(places, layers)) return {layers / p, layers / p, layers / p};
-  const double at_first = holds_head(r, 0) ? 1 : 0;
-  if (const double even = (layers + 2) / p; divides(places, layers + 2) && layers + 2 > 2 * p)
-    return {even - 1 - at_first, even, even - 1 + at_first};
-  if (const double even = (layers + 1) / p; divides(places, layers + 1) && layers + 1 > p)
-    return {even - at_first, even, even - 1 + at_first};
-  const double most = std::ceil(layers / p);
-  return {most, most, std::max(0.0, std::floor(layers / p))};
+  const auto [first, middle, last] = pipeline::coord_layers(
+      static_cast<int>(layers),
+      {.coords = static_cast<int>(p), .chunks = static_cast<int>(r.chunks)}, r.schedule->placement);
+  return {static_cast<double>(first), static_cast<double>(middle), static_cast<double>(last)};
 }
 
 bool holds_head(const PriceRequest& r, double rank) {

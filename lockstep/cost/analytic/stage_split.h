@@ -5,15 +5,13 @@
 
 namespace lockstep::cost {
 
-// Layers on the first pipeline rank, on the last, and on each between.
+// Layers on the first pipeline rank, on the last, and on the fullest between.
 struct StageSplit {
   double first = 0, middle = 0, last = 0;
 };
 
-// Even where pp x chunks divides the layers. Where it divides layers + 2, embedding and head each
-// take the place of a layer (Llama 3, arXiv 2407.21783, section 3.3.2); where it divides layers +
-// 1, the head does. Otherwise the ranks with most hold the rounded-up share. A request may say what
-// its ends hold.
+// As pipeline::default_layer_split has them, on the ranks of the request's schedule. A request may
+// say what its ends hold; the rest is then shared evenly.
 StageSplit split_layers(const PriceRequest& request);
 
 // Whether the head is on that pipeline rank: on the last, or on the first where stages go down and

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "lockstep/pipeline/layer_split.h"
 #include "tests/cost/analytic/requests.h"
 
 namespace lockstep::cost {
@@ -21,32 +24,48 @@ TEST(StageSplit, EvenWhereItDividesAndOneLessAtTheEnds) {
   EXPECT_EQ(split_layers(rig.request).last, 14);
 }
 
-// The head is where programs have it, all layers are somewhere, and in place of a layer embedding
-// and head count once each, wherever they are.
-TEST(StageSplit, HoldsAllLayersAndTheHeadOnItsRank) {
+// The head is where programs have it, and the ends and the fullest rank between them hold what the
+// stages of a run do.
+TEST(StageSplit, IsThatOfARunOnEverySchedule) {
   Rig rig("llama3-8b", "h100:8");
   PriceRequest& r = rig.request;
-  ModelShape shape = *r.shape;
-  r.shape = &shape;
   for (const pipeline::CatalogRow& row : pipeline::catalog())
-    for (const int p : {2, 4, 8})
-      for (const int less : {0, 1, 2}) {
-        const int stages = p * (row.chunks == 0 ? 3 : row.chunks);
-        shape.layers = 5 * stages - less;
-        r.schedule = &row;
-        r.pp = p;
-        r.chunks = stages / p;
-        const int head = pipeline::coord_of(row.placement, {stages - 1}, p).value;
-        double sum = 0;
-        for (int rank = 0; rank < p; ++rank) {
-          const double layers = layers_on(r, split_layers(r), rank);
-          const int taken = (less > 0 && rank == head ? 1 : 0) + (less > 1 && rank == 0 ? 1 : 0);
-          EXPECT_EQ(layers, 5 * stages / p - taken) << row.name << " pp " << p << " rank " << rank;
-          EXPECT_EQ(holds_head(r, rank), rank == head) << row.name;
-          sum += layers;
+    for (int p = 2; p <= 8; ++p)
+      for (int chunks = std::max(1, row.chunks); chunks <= (row.chunks > 0 ? row.chunks : 4);
+           ++chunks)
+        for (int layers = p * chunks; layers <= 40; ++layers) {
+          rig.shape.layers = layers;
+          r.schedule = &row, r.pp = p, r.chunks = chunks;
+          std::vector<double> held(static_cast<std::size_t>(p), 0);
+          const int stages = p * chunks;
+          const std::vector<int> run = pipeline::default_layer_split(layers, stages);
+          const auto rank_of = [&](int stage) {
+            return static_cast<std::size_t>(pipeline::coord_of(row.placement, {stage}, p).value);
+          };
+          for (int stage = 0; stage < stages; ++stage)
+            held[rank_of(stage)] += run[static_cast<std::size_t>(stage)];
+          const StageSplit split = split_layers(r);
+          const auto at = testing::Message() << row.name << " pp " << p << " chunks " << chunks
+                                             << ", " << layers << " layers";
+          ASSERT_EQ(split.first, held.front()) << at;
+          ASSERT_EQ(split.last, held.back()) << at;
+          if (p > 2) {
+            ASSERT_EQ(split.middle, *std::max_element(held.begin() + 1, held.end() - 1)) << at;
+          }
+          ASSERT_EQ(most_layers(r), std::ranges::max(held)) << at;
+          for (int rank = 0; rank < p; ++rank)
+            ASSERT_EQ(holds_head(r, rank), static_cast<std::size_t>(rank) == rank_of(stages - 1));
         }
-        EXPECT_EQ(sum, shape.layers) << row.name;
-      }
+}
+
+TEST(StageSplit, ARequestMaySayWhatItsEndsHold) {
+  Rig rig("llama3-8b", "h100:8");
+  rig.request.pp = 4;
+  rig.request.first_layers = 7, rig.request.last_layers = 5;
+  const StageSplit split = split_layers(rig.request);
+  EXPECT_EQ(split.first, 7);
+  EXPECT_EQ(split.middle, 10);
+  EXPECT_EQ(split.last, 5);
 }
 
 TEST(StageSplit, DenseLayersLieOnTheFirstRank) {

@@ -8,8 +8,8 @@
 
 #include "lockstep/base/json.h"
 #include "lockstep/model/catalog.h"
+#include "lockstep/pipeline/layer_split.h"
 #include "lockstep/spec/contradictions.h"
-#include "lockstep/spec/step.h"
 
 namespace lockstep::planner {
 namespace {
@@ -78,7 +78,7 @@ Read read_megatron(const std::string& text, std::int64_t ranks, std::int64_t lay
   l.recompute.block = flags["recompute-granularity"] == "full";
   if (flags["recompute-method"] == "block") {
     const std::vector<int> all =
-        l.layers.empty() ? spec::default_layer_split(int(layers), int(l.degrees.pp * l.chunks))
+        l.layers.empty() ? pipeline::default_layer_split(int(layers), int(l.degrees.pp * l.chunks))
                          : l.layers;
     for (const int blocks : all)
       l.recompute.blocks.push_back(std::min(int(number(flags, "recompute-num-layers")), blocks));
