@@ -42,16 +42,13 @@ CoordLayers coord_layers(int layers, const Shape& shape, Placement placement) {
   const int all = shape.chunks * rule.most;
   if (rule.missing == 0) return {all, all, all};
   // The short tail is whole chunks and the end of the one before, which runs up or down the
-  // coordinates: of those between the ends, the one that comes first in it is the fullest.
+  // coordinates: where it begins they hold most.
   const int chunks = rule.short_tail / p, rest = rule.short_tail % p;
   const bool is_down = coord_of(placement, {shape.stages() - (chunks + 1) * p}, p).value > 0;
-  const auto at = [&](int place) {
-    const int coord = is_down ? p - 1 - place : place;
-    const int missing = chunks + (place >= p - rest ? 1 : 0);
-    return all - missing - (coord == 0 && rule.first_is_short ? 1 : 0);
-  };
-  const int begin = at(0), end = at(p - 1);
-  return {is_down ? end : begin, at(1), is_down ? begin : end};
+  const int begin = all - chunks, second = begin - (rest == p - 1 ? 1 : 0),
+            end = begin - (rest > 0 ? 1 : 0);
+  const int embedding = rule.first_is_short ? 1 : 0;
+  return {(is_down ? end : begin) - embedding, second, is_down ? begin : end};
 }
 
 }  // namespace lockstep::pipeline
