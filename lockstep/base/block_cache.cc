@@ -42,7 +42,7 @@ void* BlockCache::take(std::size_t bytes) {
   const SizeClass size_class = class_of(bytes);
   if (size_class.index >= 0) {
     std::lock_guard lock(mutex_);
-    auto& blocks = free_[static_cast<std::size_t>(size_class.index)];
+    auto& blocks = free_[size_class.index];
     if (!blocks.empty()) {
       void* block = blocks.back();
       blocks.pop_back();
@@ -58,7 +58,7 @@ void BlockCache::give(void* block, std::size_t bytes) {
   if (size_class.index >= 0) {
     std::lock_guard lock(mutex_);
     if (kept_ + size_class.bytes <= bound_) {
-      free_[static_cast<std::size_t>(size_class.index)].push_back(block);
+      free_[size_class.index].push_back(block);
       kept_ += size_class.bytes;
       return;
     }

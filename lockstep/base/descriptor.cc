@@ -7,11 +7,8 @@
 #include <system_error>
 
 namespace lockstep {
-namespace {
 
 std::string system_reason() { return std::generic_category().message(errno); }
-
-}  // namespace
 
 Result<InputFile> InputFile::open(const std::string& path) {
   const auto refused = [&](const std::string& why) {
@@ -35,7 +32,7 @@ bool InputFile::read(std::int64_t at, std::span<std::byte> into) const {
     if (got < 0)
       throw IoError({Code::kDiskFailed, "cannot read `" + path_ + "`: " + system_reason()});
     if (got == 0) return false;
-    into = into.subspan(static_cast<std::size_t>(got));
+    into = into.subspan(got);
     at += got;
   }
   return true;

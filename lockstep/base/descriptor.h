@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+std::string system_reason();  // what errno means
+
 // Owns a file descriptor and closes it; negative: there is none. Movable.
 class Descriptor {
  public:

@@ -75,7 +75,7 @@ class Dumper {
   }
 
   void break_line() {
-    if (indent_ > 0) out_ += '\n' + std::string(static_cast<std::size_t>(indent_ * depth_), ' ');
+    if (indent_ > 0) out_ += '\n' + std::string(indent_ * depth_, ' ');
   }
 
   int indent_;

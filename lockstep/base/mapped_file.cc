@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <system_error>
 
 #include "lockstep/base/descriptor.h"
 
@@ -20,8 +18,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (size == 0) return made;
   void* const start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (start == MAP_FAILED)
-    return Error{Code::kFileUnreadable,
-                 "cannot read `" + path + "`: " + std::generic_category().message(errno)};
+    return Error{Code::kFileUnreadable, "cannot read `" + path + "`: " + system_reason()};
   made.start_ = {static_cast<std::byte*>(start), Unmap{size}};  // stays when the file is closed
   return made;
 }

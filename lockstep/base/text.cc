@@ -20,7 +20,7 @@ std::string wrapped(const std::string& text, int indent, int at, int width) {
       first = true;
     }
     const int gap = first ? std::max(0, indent - column) : 1;
-    out.append(static_cast<std::size_t>(gap), ' ').append(text, begin, end - begin);
+    out.append(gap, ' ').append(text, begin, end - begin);
     column += gap + length;
     first = false;
     begin = end + 1;

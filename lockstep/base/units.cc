@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
-#include <limits>
 #include <span>
 
 namespace lockstep {
@@ -67,7 +66,7 @@ Result<Bytes> parse_bytes(std::string_view text) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc()) return refuse("is not a number of bytes");
-  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  std::string_view unit(end, text.data() + text.size() - end);
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   for (const Multiple& m : kMultiples) {
     if (m.name != unit) continue;
@@ -108,7 +107,7 @@ std::string strf(const char* format, ...) {
   va_copy(again, args);
   const int length = std::vsnprintf(nullptr, 0, format, args);
   va_end(args);
-  std::string text(static_cast<std::size_t>(length), '\0');
+  std::string text(length, '\0');
   std::vsnprintf(text.data(), text.size() + 1, format, again);
   va_end(again);
   return text;

@@ -8,21 +8,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <optional>
-#include <system_error>
-#include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 
 namespace lockstep::files {
 namespace {
 
 [[noreturn]] void fail(const std::string& what, const std::string& path) {
-  throw IoError({Code::kDiskFailed,
-                 "cannot " + what + " `" + path + "`: " + std::generic_category().message(errno)});
+  throw IoError({Code::kDiskFailed, "cannot " + what + " `" + path + "`: " + system_reason()});
 }
 
 // None where there is no such folder, or where O_NOFOLLOW met a link.
@@ -112,7 +107,7 @@ class RealFile final : public OutputFile {
       const ssize_t written = ::write(file_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail("write", path_);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
+      bytes = bytes.subspan(written);
       at_ += static_cast<std::size_t>(written);
     }
   }
@@ -224,8 +219,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
   const std::string path = folder + "/.lock";
   const auto fail = [&](const char* what) -> IoError {
     return IoError({Code::kDiskFailed,
-                    "cannot " + std::string(what) + " `" + path +
-                        "`: " + std::generic_category().message(errno),
+                    "cannot " + std::string(what) + " `" + path + "`: " + system_reason(),
                     "runs are kept apart by a lock there (flock)"});
   };
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));

@@ -55,7 +55,7 @@ class HeaderReader {
     for (const auto& [name, value] : header->members())
       if (Trouble trouble = name == kMetadataKey ? read_metadata(value) : read_tensor(name, value))
         return trouble;
-    return check_places(static_cast<std::int64_t>(file.size()) - data_begin);
+    return check_places(std::ssize(file) - data_begin);
   }
 
   std::vector<Declared> tensors;
@@ -152,9 +152,8 @@ Result<Safetensors> Safetensors::parse(ByteSpan file, const std::string& name) {
   for (Declared& tensor : reader.tensors) {
     made.by_name_.emplace(tensor.info.name, made.entries_.size());
     const std::int64_t begin = reader.data_begin + tensor.begin;
-    made.entries_.push_back({std::move(tensor.info), begin,
-                             file.subspan(static_cast<std::size_t>(begin),
-                                          static_cast<std::size_t>(tensor.end - tensor.begin))});
+    made.entries_.push_back(
+        {std::move(tensor.info), begin, file.subspan(begin, tensor.end - tensor.begin)});
   }
   return made;
 }
@@ -203,7 +202,7 @@ SafetensorsWriter::SafetensorsWriter(Disk& disk, const std::string& path,
   });
   const std::string header = safetensors_header(tensors_, metadata, align);
   for (const TensorInfo& tensor : tensors_) left_ += bytes_of(tensor);
-  file_bytes_ = static_cast<std::int64_t>(header.size()) + left_;
+  file_bytes_ = std::ssize(header) + left_;
   header_digest_ = xxh3_128(header);
   file_ = disk.create(path, file_bytes_);
   file_->write(as_byte_span(header));
@@ -212,7 +211,7 @@ SafetensorsWriter::SafetensorsWriter(Disk& disk, const std::string& path,
 void SafetensorsWriter::write(ByteSpan bytes) {
   LS_CHECK(std::cmp_less_equal(bytes.size(), left_), "more bytes than were declared");
   file_->write(bytes);
-  left_ -= static_cast<std::int64_t>(bytes.size());
+  left_ -= std::ssize(bytes);
 }
 
 void SafetensorsWriter::finish() {
