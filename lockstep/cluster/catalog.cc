@@ -1,7 +1,6 @@
 #include "lockstep/cluster/catalog.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>

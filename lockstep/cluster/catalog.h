@@ -2,7 +2,6 @@
 // share of the network per device. A run on an unusual machine describes it in a cluster file.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 

@@ -57,7 +57,7 @@ Result<Cluster> validated(Cluster cluster) {
   if (cluster.tiers.empty()) return bad("the cluster has no tiers; even one device has its own");
   std::int64_t inner = 0;
   for (const Tier& tier : cluster.tiers) {
-    if (const auto ok = check_tier(tier, inner); !ok.ok()) return ok.error();
+    LS_TRY(check_tier(tier, inner));
     inner = tier.size;
   }
   if (inner != cluster.count)

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/base/result.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/config/document.h"
 #include "lockstep/config/fields.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/check.h"
-
 namespace lockstep::cluster {
 namespace {
 
@@ -66,8 +64,6 @@ DeviceRates at_power(const DeviceRates& from, double watts_over_watts) {
   return made;
 }
 
-bool begins(std::string_view name, std::string_view with) { return name.starts_with(with); }
-
 }  // namespace
 
 std::string_view to_text(Term term) {
@@ -98,11 +94,12 @@ const DeviceRates& rates_of(const DeviceType& device) {
   if (name == "h100-96") return capped;
   if (name == "b300") return b300;
   if (name == "gb300") return gb300;
-  if (begins(name, "a100") || begins(name, "a800")) return kAmpere;
-  if (begins(name, "h100") || begins(name, "h200") || begins(name, "h800") || begins(name, "gh200"))
+  if (name.starts_with("a100") || name.starts_with("a800")) return kAmpere;
+  if (name.starts_with("h100") || name.starts_with("h200") || name.starts_with("h800") ||
+      name.starts_with("gh200"))
     return kHopper;
-  if (begins(name, "b200") || begins(name, "gb200")) return kBlackwell;
-  if (begins(name, "v100")) return volta;
+  if (name.starts_with("b200") || name.starts_with("gb200")) return kBlackwell;
+  if (name.starts_with("v100")) return volta;
   return other;
 }
 

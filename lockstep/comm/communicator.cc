@@ -67,7 +67,7 @@ Work Communicator::issue(const Operation& operation, std::int64_t sent) {
     if (in.count == 0 || out.count == 0 || in.data == out.data) return {};
     LS_CHECK(in.device.kind == DeviceKind::kCpu,
              "a group of one on a device copies through its backend");
-    std::memcpy(out.data, in.data, static_cast<std::size_t>(in.bytes()));
+    std::memcpy(out.data, in.data, in.bytes());
     return {};
   }
   // Members that have nothing to exchange still take part while others do.
@@ -106,11 +106,10 @@ Work Communicator::all_reduce(Buffer data, Deadline deadline) {
   if (piece * size() != data.count) {
     LS_CHECK(data.device.kind == DeviceKind::kCpu, describe(), ": all_reduce of ", data.count,
              " elements on a device; pad it to a multiple of ", size());
-    halves->scratch.resize(static_cast<std::size_t>(piece * size() * width));
+    halves->scratch.resize(piece * size() * width);
     padded = {halves->scratch.data(), piece * size(), data.dtype, data.device};
-    const auto bytes = static_cast<std::size_t>(data.bytes());
-    std::memcpy(padded.data, data.data, bytes);
-    std::memset(data.data, 0xff, bytes);  // undefined until waited for: make it show
+    std::memcpy(padded.data, data.data, data.bytes());
+    std::memset(data.data, 0xff, data.bytes());  // undefined until waited for: make it show
   }
   const Buffer own = padded.slice(piece * index(), piece);
   halves->reduce = start({OpKind::kReduceScatter, padded, own, deadline});
@@ -119,8 +118,7 @@ Work Communicator::all_reduce(Buffer data, Deadline deadline) {
             const std::optional<Ran> reduced = halves->reduce.wait();
             const std::optional<Ran> gathered = halves->gather.wait();
             if (!halves->scratch.empty())
-              std::memcpy(data.data, halves->scratch.data(),
-                          static_cast<std::size_t>(data.bytes()));
+              std::memcpy(data.data, halves->scratch.data(), data.bytes());
             if (!reduced || !gathered) return std::nullopt;
             return Ran{reduced->begin, gathered->end};
           }};

@@ -121,7 +121,7 @@ struct Membership {
   int index = 0;              // position of this rank in `members`
 
   int size() const { return static_cast<int>(members.size()); }
-  Rank rank() const { return members[static_cast<std::size_t>(index)]; }
+  Rank rank() const { return members[index]; }
 };
 
 // One member's part in one operation, as a backend gets it.

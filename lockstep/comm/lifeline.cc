@@ -35,7 +35,7 @@ Lifeline::Lifeline(const std::string& address, std::uint64_t secret, int world, 
       lost_(std::move(lost)),
       listener_(listen_at(address, 0)),
       port_(port_of(listener_)),
-      present_(static_cast<std::size_t>(world)) {
+      present_(world) {
   start();
 }
 
@@ -83,14 +83,13 @@ bool Lifeline::hear(int fd, Peer& peer) {
     return got > 0 && bytes[0] != kGoodbye;
   }
   if (got <= 0) return false;
-  peer.received.append(bytes, static_cast<std::size_t>(got));
+  peer.received.append(bytes, got);
   if (peer.received.size() < sizeof(Hello)) return true;
   Hello hello = {};
   std::memcpy(&hello, peer.received.data(), sizeof hello);
   if (hello.secret != secret_ || hello.rank <= 0 || hello.rank >= world_) return false;
-  const auto place = static_cast<std::size_t>(hello.rank);
-  if (present_[place]) return false;
-  present_[place] = true;
+  if (present_[hello.rank]) return false;
+  present_[hello.rank] = true;
   peer.rank = static_cast<int>(hello.rank);
   return peer.received.size() == sizeof hello || peer.received[sizeof hello] != kGoodbye;
 }

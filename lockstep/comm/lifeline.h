@@ -5,7 +5,6 @@
 // heartbeats.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -26,8 +26,7 @@ class Meter {
       : comm_(comm),
         deadline_(deadline),
         piece_(std::max<std::int64_t>(1, bytes.value / 4 / comm.size())),
-        full_(static_cast<std::size_t>(piece_ * comm.size()),
-              0.0f),  // stays finite however often it is summed
+        full_(piece_ * comm.size(), 0.0f),  // stays finite however often it is summed
         other_(full_) {}
 
   Measurement whole(OpKind op, Ledger& ledger, Seconds budget) {
@@ -69,7 +68,7 @@ class Meter {
   };
 
   static Buffer buffer(std::vector<float>& data) {
-    return {data.data(), static_cast<std::int64_t>(data.size()), DType::kF32, {}};
+    return {data.data(), std::ssize(data), DType::kF32, {}};
   }
   Buffer own(std::vector<float>& data) const {
     return buffer(data).slice(piece_ * comm_.index(), piece_);
@@ -93,7 +92,7 @@ class Meter {
       case OpKind::kAllReduce:
         return comm_.all_reduce(buffer(full_), deadline_);
       case OpKind::kAllToAll: {
-        const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm_.size()), piece_);
+        const std::vector<std::int64_t> counts(comm_.size(), piece_);
         return comm_.all_to_all(buffer(full_), counts, buffer(other_), counts, deadline_);
       }
       case OpKind::kBroadcast:
@@ -144,7 +143,7 @@ class Meter {
     std::vector<double> all(3 * static_cast<std::size_t>(comm_.size()));
     comm_
         .all_gather({mine.data(), 3, DType::kF64, {}},
-                    {all.data(), static_cast<std::int64_t>(all.size()), DType::kF64, {}}, deadline_)
+                    {all.data(), std::ssize(all), DType::kF64, {}}, deadline_)
         .wait();
     const auto of = [&](int member) { return all.data() + 3 * member; };
     if (op == OpKind::kSend)

@@ -106,7 +106,7 @@ Blame follow_waits(Rank asker, Rank suspect, const ProgressWords& before,
 
 std::vector<LastSeen> to_last_seen(const ProgressWords& words, const std::optional<Blame>& blame,
                                    int world) {
-  std::vector<LastSeen> all(static_cast<std::size_t>(world));
+  std::vector<LastSeen> all(world);
   for (const auto& [rank, word] : words)
     if (word) all.at(static_cast<std::size_t>(rank.value)).position = word->position;
   if (blame && blame->is_silent())

@@ -27,20 +27,15 @@ Result<int> whole_number(const Environment& environment, const char* name, int l
 }  // namespace
 
 Result<Rendezvous> rendezvous_from(const Environment& environment) {
-  const auto size = whole_number(environment, "WORLD_SIZE", 1, 1 << 24);
-  if (!size.ok()) return size.error();
-  const auto rank = whole_number(environment, "RANK", 0, *size - 1);
-  if (!rank.ok()) return rank.error();
-  const auto port = whole_number(environment, "MASTER_PORT", 1, 65535);
-  if (!port.ok()) return port.error();
+  const auto size = LS_TRY(whole_number(environment, "WORLD_SIZE", 1, 1 << 24));
+  const auto rank = LS_TRY(whole_number(environment, "RANK", 0, size - 1));
+  const auto port = LS_TRY(whole_number(environment, "MASTER_PORT", 1, 65535));
   const auto host = environment("MASTER_ADDR");
   if (!host || host->empty()) return refuse("MASTER_ADDR is not set");
-  Rendezvous found{Rank{*rank}, *size, *host, static_cast<std::uint16_t>(*port),
+  Rendezvous found{Rank{rank}, size, *host, static_cast<std::uint16_t>(port),
                    environment("TORCHELASTIC_USE_AGENT_STORE") == "True"};
   if (found.rank == Rank{0} && environment(kStoreSocket)) {
-    const auto socket = whole_number(environment, kStoreSocket, 0, 1 << 20);
-    if (!socket.ok()) return socket.error();
-    found.store_socket = *socket;
+    found.store_socket = LS_TRY(whole_number(environment, kStoreSocket, 0, 1 << 20));
   }
   return found;
 }

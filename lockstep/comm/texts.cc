@@ -6,14 +6,12 @@
 namespace lockstep::comm {
 namespace {
 
-Buffer bytes_of(std::string& text) {
-  return {text.data(), static_cast<std::int64_t>(text.size()), DType::kU8, {}};
-}
+Buffer bytes_of(std::string& text) { return {text.data(), std::ssize(text), DType::kU8, {}}; }
 
 // A length that `member` told, before memory is taken for it.
 std::size_t checked(Communicator& group, std::int64_t length, int member, OpKind op) {
   if (length >= 0 && length <= kMaxText) return static_cast<std::size_t>(length);
-  const Rank rank = group.membership().members[static_cast<std::size_t>(member)];
+  const Rank rank = group.membership().members[member];
   const CommError refusal(
       {Code::kMismatchedCalls,
        join_parts(group.describe(), ": rank ", rank.value, " says that its text has ", length,
@@ -27,7 +25,7 @@ std::size_t checked(Communicator& group, std::int64_t length, int member, OpKind
 }  // namespace
 
 std::string share_text(Communicator& group, std::string text, Deadline deadline) {
-  auto size = static_cast<std::int64_t>(text.size());
+  auto size = std::ssize(text);
   group.broadcast({&size, 1, DType::kI64, {}}, 0, deadline).wait();
   text.resize(checked(group, size, 0, OpKind::kBroadcast));
   group.broadcast(bytes_of(text), 0, deadline).wait();
@@ -35,8 +33,8 @@ std::string share_text(Communicator& group, std::string text, Deadline deadline)
 }
 
 std::vector<std::string> gather_texts(Communicator& group, std::string text, Deadline deadline) {
-  auto size = static_cast<std::int64_t>(text.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(group.size()));
+  auto size = std::ssize(text);
+  std::vector<std::int64_t> sizes(group.size());
   group
       .all_gather({&size, 1, DType::kI64, {}}, {sizes.data(), group.size(), DType::kI64, {}},
                   deadline)
@@ -47,8 +45,7 @@ std::vector<std::string> gather_texts(Communicator& group, std::string text, Dea
   }
   std::vector<std::string> texts = {std::move(text)};
   for (int member = 1; member < group.size(); ++member) {
-    const std::int64_t told = sizes[static_cast<std::size_t>(member)];
-    texts.emplace_back(checked(group, told, member, OpKind::kAllGather), '\0');
+    texts.emplace_back(checked(group, sizes[member], member, OpKind::kAllGather), '\0');
     group.recv(bytes_of(texts.back()), member, 0, deadline).wait();
   }
   return texts;

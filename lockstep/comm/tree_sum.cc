@@ -61,7 +61,7 @@ class TileSummer {
     const std::size_t half = std::bit_ceil(hi - lo) / 2;
     sum_range(lo, lo + half, depth + 1, sum);
     if (hi - lo - half == 1) return add(leaf(lo + half), sum);
-    A* right = partials_[static_cast<std::size_t>(depth)].data();
+    A* right = partials_[depth].data();
     sum_range(lo + half, hi, depth + 1, right);
     add(right, sum);
   }
@@ -91,8 +91,7 @@ void sum_all(std::span<const void* const> in, void* result, std::int64_t count) 
   for (std::int64_t first = 0; first < count; first += kTile) {
     const std::int64_t length = std::min(kTile, count - first);
     TileSummer<T, A>(in, first, length).sum_range(0, in.size(), 0, sum.data());
-    for (std::int64_t i = 0; i < length; ++i)
-      narrow(sum[static_cast<std::size_t>(i)], out[first + i]);
+    for (std::int64_t i = 0; i < length; ++i) narrow(sum[i], out[first + i]);
   }
 }
 

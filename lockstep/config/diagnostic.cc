@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
@@ -69,7 +68,7 @@ std::string_view Sources::line(std::string_view name, int number) const {
   if (found == sources_.end()) return {};
   const Source& source = found->second;
   if (number < 1 || static_cast<std::size_t>(number) > source.line_starts.size()) return {};
-  const std::size_t begin = source.line_starts[static_cast<std::size_t>(number - 1)];
+  const std::size_t begin = source.line_starts[number - 1];
   std::string_view line = std::string_view(source.text).substr(begin);
   line = line.substr(0, line.find('\n'));
   if (line.ends_with('\r')) line.remove_suffix(1);

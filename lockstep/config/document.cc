@@ -4,14 +4,12 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <utility>
 
 // Junk breaks assertions of toml++'s parser that its own error handling behind them would catch;
 // they must neither abort nor, with NDEBUG, be taken for granted by the optimizer.
@@ -211,7 +209,7 @@ std::optional<std::string> read_file(const std::string& path, Span from, Report&
   if (!file) return unreadable(reason_of(errno), "");
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(file.gcount());
   if (file.bad()) return unreadable("reading failed", "");
   if (text.size() > kMaxFileBytes)
     return unreadable("it is larger than " + to_text(Bytes{kMaxFileBytes}),

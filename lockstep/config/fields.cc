@@ -331,7 +331,7 @@ bool FieldTable::is_section(std::string_view path) const {
 const Value* FieldTable::initial_of(std::string_view path) const {
   const Field* field = find(path);
   LS_CHECK(field != nullptr, "no field ", path, " in the ", what_, " table");
-  const auto& initial = initials_[static_cast<std::size_t>(field - fields_.data())];
+  const auto& initial = initials_[field - fields_.data()];
   return initial ? &*initial : nullptr;
 }
 

@@ -126,8 +126,7 @@ class Snippet {
     for (const Glyph& g : line_glyphs) starts.push_back(starts.back() + g.width);
     const auto column_of = [&](int code_point) {
       const int past = code_point - static_cast<int>(line_glyphs.size());
-      return past <= 0 ? starts[static_cast<std::size_t>(std::max(0, code_point))]
-                       : starts.back() + past;
+      return past <= 0 ? starts[std::max(0, code_point)] : starts.back() + past;
     };
     std::vector<Mark> marks;
     for (const auto& [label, is_primary] : labels) {

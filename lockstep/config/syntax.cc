@@ -307,7 +307,7 @@ class Explainer {
   }
 
  private:
-  std::string_view text() const { return lines_[static_cast<std::size_t>(line_ - 1)]; }
+  std::string_view text() const { return lines_[line_ - 1]; }
 
   // key_, value_ and where they begin, of a line `key = value # comment`.
   void split_at_equals() {
@@ -323,7 +323,7 @@ class Explainer {
 
   Span at_column() const { return {file_, line_, column_, 1}; }
   Span span_of(int line, std::string_view part) const {
-    const std::string_view whole = lines_[static_cast<std::size_t>(line - 1)];
+    const std::string_view whole = lines_[line - 1];
     const auto before = static_cast<std::size_t>(part.data() - whole.data());
     return {file_, line, count_code_points(whole.substr(0, before)) + 1, count_code_points(part)};
   }
@@ -363,7 +363,7 @@ class Explainer {
   std::optional<Span> first_definition(bool is_header, std::string_view name) const {
     std::optional<Span> first;
     for (int n = line_ - 1; n >= 1; --n) {
-      const std::string_view line = trimmed(lines_[static_cast<std::size_t>(n - 1)]);
+      const std::string_view line = trimmed(lines_[n - 1]);
       if (is_header && line.starts_with('[') && trimmed(line.substr(1, line.find(']') - 1)) == name)
         first = span_of(n, line);
       if (!is_header && line.starts_with('[')) break;
@@ -377,7 +377,7 @@ class Explainer {
   bool unclosed() {
     if (has(reason_, "array") && (has(reason_, "end-of-file") || has(reason_, "expected"))) {
       for (int n = line_; n >= 1; --n) {
-        const std::string_view line = lines_[static_cast<std::size_t>(n - 1)];
+        const std::string_view line = lines_[n - 1];
         const std::size_t open = line.find('[');
         const std::size_t equals = line.find('=');
         if (equals < open && open != std::string_view::npos)

@@ -110,8 +110,7 @@ void CorpusTokens::describe(const std::vector<double>& weights, std::uint32_t se
                       .taken = blend_ ? blend_->taken()[i] : samples_});
     const std::span<const std::byte> lengths = files_[i].lengths().bytes();
     const auto width = static_cast<std::int64_t>(sizeof(std::int32_t));
-    const auto own = lengths.subspan(static_cast<std::size_t>(pieces_[i].begin * width),
-                                     static_cast<std::size_t>(pieces_[i].size() * width));
+    const auto own = lengths.subspan(pieces_[i].begin * width, pieces_[i].size() * width);
     text += join_parts(" ", pieces_[i].begin, " ", to_hex(xxh3_128(own)), " ", order.epochs(), " ",
                        order.last_epoch_apart(), strf(" %a", parts_[i].weight));
   }
@@ -169,7 +168,7 @@ void CorpusTokens::read(std::int64_t sample, std::span<std::int64_t> tokens,
   std::size_t done = 0;
   walk(sample,
        [&](const TokenFile& file, std::int64_t piece, std::int64_t offset, std::int64_t count) {
-         const auto run = std::span(both).subspan(done, static_cast<std::size_t>(count));
+         const auto run = std::span(both).subspan(done, count);
          file.read(piece, offset, run);
          check(file, piece, offset, run);
          done += run.size();

@@ -96,7 +96,7 @@ void SampleOrder::lay_out(const Range& pieces, std::int64_t samples_before_last,
     random.shuffle(all.first(last_epoch_apart_ ? cut : all.size()));
     if (last_epoch_apart_) random.shuffle(all.subspan(cut));
   };
-  document_index_.resize(static_cast<std::size_t>(pieces.size() * epochs_));
+  document_index_.resize(pieces.size() * epochs_);
   for (auto epoch = document_index_.begin(); epoch != document_index_.end(); epoch += pieces.size())
     std::iota(epoch, epoch + pieces.size(), static_cast<std::int32_t>(pieces.begin));
   shuffle_parts(std::span(document_index_), pieces.size() * (epochs_ - 1));
@@ -108,7 +108,7 @@ void SampleOrder::lay_out(const Range& pieces, std::int64_t samples_before_last,
     sum += lengths_[document_index_[i]];
   }
 
-  shuffle_.resize(static_cast<std::size_t>(samples));
+  shuffle_.resize(samples);
   std::iota(shuffle_.begin(), shuffle_.end(), 0U);
   shuffle_parts(std::span(shuffle_), samples_before_last);
 }
@@ -163,7 +163,7 @@ Blend::Blend(std::span<const double> weights, std::span<const std::int64_t> limi
     : taken_(weights.size()) {
   LS_CHECK(!weights.empty() && weights.size() == limits.size() && weights.size() < 32767,
            weights.size(), " files in a blend with ", limits.size(), " limits");
-  files_.reserve(static_cast<std::size_t>(samples));
+  files_.reserve(samples);
   std::vector<double> counts(weights.size());  // taken_, as reals
   for (std::int64_t sample = 0; sample < samples; ++sample) {
     if (sample % kSamplesPerSum == 0) sums_.insert(sums_.end(), taken_.begin(), taken_.end());
@@ -182,7 +182,7 @@ Blend::Blend(std::span<const double> weights, std::span<const std::int64_t> limi
 }
 
 Blend::Choice Blend::at(std::int64_t sample) const {
-  const std::size_t file = files_[static_cast<std::size_t>(sample)];
+  const std::size_t file = files_[sample];
   const std::int64_t block = sample / kSamplesPerSum;
   const auto first = files_.begin() + block * kSamplesPerSum, last = files_.begin() + sample;
   const std::int64_t before = sums_[static_cast<std::size_t>(block) * taken_.size() + file];

@@ -82,7 +82,7 @@ class Blend {
   Blend(std::span<const double> weights, std::span<const std::int64_t> limits,
         std::int64_t samples);
 
-  std::int64_t samples() const { return static_cast<std::int64_t>(files_.size()); }
+  std::int64_t samples() const { return std::ssize(files_); }
   std::span<const std::int64_t> taken() const { return taken_; }  // of each file, by all samples
 
   struct Choice {
@@ -152,14 +152,14 @@ class SampleOrder {
   static Result<SampleOrder> build(const PieceLengths& lengths, const Range& pieces,
                                    const OrderDemand& demand, const std::string& what);
 
-  std::int64_t samples() const { return static_cast<std::int64_t>(shuffle_.size()); }
+  std::int64_t samples() const { return std::ssize(shuffle_); }
   std::int64_t epochs() const { return epochs_; }
   bool last_epoch_apart() const { return last_epoch_apart_; }
   std::int64_t tokens_per_epoch() const { return tokens_per_epoch_; }
 
   // Entry `draw` of the shuffle index: the sample that is drawn then. REQUIRES: 0 <= draw <
   // samples().
-  std::int64_t sample(std::int64_t draw) const { return shuffle_[static_cast<std::size_t>(draw)]; }
+  std::int64_t sample(std::int64_t draw) const { return shuffle_[draw]; }
 
   // Row `sample` of the sample index: where a sample begins. REQUIRES: 0 <= sample <= samples().
   struct Place {
@@ -170,10 +170,8 @@ class SampleOrder {
   Place place(std::int64_t sample) const;
 
   // Entry `position` of the document index.
-  std::int64_t piece(std::int64_t position) const {
-    return document_index_[static_cast<std::size_t>(position)];
-  }
-  std::int64_t positions() const { return static_cast<std::int64_t>(document_index_.size()); }
+  std::int64_t piece(std::int64_t position) const { return document_index_[position]; }
+  std::int64_t positions() const { return std::ssize(document_index_); }
 
  private:
   void lay_out(const Range& pieces, std::int64_t samples_before_last, std::int64_t samples,

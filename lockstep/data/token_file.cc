@@ -57,8 +57,7 @@ Result<TokenFile> TokenFile::open(const std::string& name) {
     file.only_length_ = {static_cast<std::int32_t>(header.tokens)};
     return file;
   }
-  TokenIndex index =
-      LS_TRY(TokenIndex::open(prefix + ".idx", static_cast<std::int64_t>(bytes.size())));
+  TokenIndex index = LS_TRY(TokenIndex::open(prefix + ".idx", std::ssize(bytes)));
   file.type_ = index.type();
   file.tokens_ = index.tokens();
   file.index_ = std::move(index);
@@ -91,16 +90,14 @@ void TokenFile::read(std::int64_t piece, std::int64_t offset,
 }
 
 void TokenFile::read_all(std::int64_t first, std::span<std::int64_t> tokens) const {
-  LS_CHECK(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= tokens_, "token ",
-           first, " of ", tokens_, " in ", name_);
-  const auto at = data_begin_ + static_cast<std::size_t>(first * width_of(type_));
-  widen(type_, bin_.bytes().data() + at, tokens);
+  LS_CHECK(first >= 0 && first + std::ssize(tokens) <= tokens_, "token ", first, " of ", tokens_,
+           " in ", name_);
+  widen(type_, bin_.bytes().data() + data_begin_ + first * width_of(type_), tokens);
 }
 
 void TokenFile::expect(std::int64_t piece, std::int64_t offset, std::int64_t count) const {
-  const auto width = static_cast<std::size_t>(width_of(type_));
-  const auto first = static_cast<std::size_t>(tokens_before(piece) + offset);
-  bin_.expect(data_begin_ + first * width, static_cast<std::size_t>(count) * width);
+  const std::int64_t width = width_of(type_), first = tokens_before(piece) + offset;
+  bin_.expect(data_begin_ + first * width, count * width);
 }
 
 Result<LlmcHeader> read_llmc_header(std::span<const std::byte> bytes, const std::string& name) {

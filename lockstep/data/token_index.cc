@@ -58,7 +58,7 @@ Number load(std::span<const std::byte> bytes, std::size_t at) {
 }  // namespace
 
 std::int32_t PieceLengths::operator[](std::int64_t piece) const {
-  return load<std::int32_t>(bytes_, kWidth * static_cast<std::size_t>(piece));
+  return load<std::int32_t>(bytes_, kWidth * piece);
 }
 
 // Reads one index; what is wrong with it is an Error with the byte where that shows.
@@ -116,7 +116,7 @@ class TokenIndex::Reader {
       if (i == 0 && piece != 0)
         return wrong(from, join_parts("the first document begins at piece ", piece, ", not at 0"));
       if (piece < last || piece > made.pieces())
-        return wrong(from + kPerBoundary * static_cast<std::size_t>(i),
+        return wrong(from + kPerBoundary * i,
                      join_parts("document ", i, " begins at piece ", piece, "; it must lie from ",
                                 last, " to ", num_pieces_));
       last = piece;
@@ -183,11 +183,11 @@ Result<TokenIndex> TokenIndex::open(const std::string& path, std::int64_t bin_by
 
 std::int64_t TokenIndex::tokens_before(std::int64_t piece) const {
   if (piece == pieces()) return tokens_;
-  return load<std::int64_t>(offsets_, 8 * static_cast<std::size_t>(piece)) / width_of(type_);
+  return load<std::int64_t>(offsets_, 8 * piece) / width_of(type_);
 }
 
 std::int64_t TokenIndex::first_piece(std::int64_t document) const {
-  return load<std::int64_t>(boundaries_, kPerBoundary * static_cast<std::size_t>(document));
+  return load<std::int64_t>(boundaries_, kPerBoundary * document);
 }
 
 std::int64_t TokenIndex::document_of(std::int64_t piece) const {

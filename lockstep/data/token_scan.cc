@@ -18,14 +18,13 @@ class Scanner {
         wish_(wish),
         limit_(static_cast<std::uint64_t>(
             wish.vocab > 0 ? wish.vocab : std::numeric_limits<std::int64_t>::max())),
-        block_(static_cast<std::size_t>(kBlock)) {}
+        block_(kBlock) {}
 
   void document(std::int64_t number, std::int64_t begin, std::int64_t end) {
     std::int64_t last = -1;
     bool is_beyond = false;
     for (std::int64_t at = begin; at < end; at += kBlock) {
-      const auto tokens =
-          std::span(block_).first(static_cast<std::size_t>(std::min(kBlock, end - at)));
+      const auto tokens = std::span(block_).first(std::min(kBlock, end - at));
       file_.read_all(at, tokens);
       last = tokens.back();
       is_beyond |= look(number, at - begin, tokens);

@@ -22,7 +22,7 @@ class TokenSource {
   // How many labels of a sequence of `seq` tokens are not ignored: as read() would tell. A source
   // that knows without reading says so; this one reads.
   virtual std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const {
-    std::vector<std::int64_t> tokens(static_cast<std::size_t>(seq)), labels(tokens.size());
+    std::vector<std::int64_t> tokens(seq), labels(tokens.size());
     read(sample, tokens, labels);
     return seq - std::ranges::count(labels, kIgnoredLabel);
   }

@@ -57,7 +57,7 @@ Result<void> TokenWriter::add(std::span<const std::int64_t> tokens) {
         "choose a wider type"};
   }
   lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
-  tokens_ += static_cast<std::int64_t>(tokens.size());
+  tokens_ += std::ssize(tokens);
   if (pending_.size() >= kBufferBytes) flush();
   return {};
 }
@@ -104,7 +104,7 @@ Written TokenWriter::finish() {
   disk_.rename(idx_part_, prefix_ + ".idx");
   is_finished_ = true;
   disk_.sync_folder(files::parent_of(prefix_));
-  return {static_cast<std::int64_t>(lengths_.size()), tokens_};
+  return {std::ssize(lengths_), tokens_};
 }
 
 }  // namespace lockstep::data

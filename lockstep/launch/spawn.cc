@@ -111,10 +111,9 @@ RankProcesses::~RankProcesses() {
 }
 
 std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline deadline) {
-  const auto place = static_cast<std::size_t>(rank.value);
-  if (endings_[place]) return endings_[place];
+  if (endings_[rank.value]) return endings_[rank.value];
   // A pidfd becomes readable when the process ends, so a wait with a deadline needs no polling.
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pids_[place], 0));
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pids_[rank.value], 0));
   if (fd < 0)
     throw IoError(
         {Code::kUnsuitableEnvironment, std::string("pidfd_open: ") + std::strerror(errno), ""});
@@ -128,7 +127,7 @@ std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline dea
   if (ready == 0) return std::nullopt;
   int status = 0;
   pid_t ended = 0;
-  do ended = ::waitpid(pids_[place], &status, 0);
+  do ended = ::waitpid(pids_[rank.value], &status, 0);
   while (ended < 0 && errno == EINTR);
   if (ended < 0)
     throw IoError(
@@ -136,11 +135,11 @@ std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline dea
   Ending ending;
   if (WIFEXITED(status)) ending.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ending.signal = WTERMSIG(status);
-  return endings_[place] = ending;
+  return endings_[rank.value] = ending;
 }
 
 bool RankProcesses::is_stopped(Rank rank) const {
-  if (endings_[static_cast<std::size_t>(rank.value)]) return false;
+  if (endings_[rank.value]) return false;
   std::ifstream file("/proc/" + std::to_string(pid(rank)) + "/stat");
   std::string text;
   std::getline(file, text);
@@ -149,7 +148,7 @@ bool RankProcesses::is_stopped(Rank rank) const {
 }
 
 void RankProcesses::signal(Rank rank, int number) const {
-  if (!endings_[static_cast<std::size_t>(rank.value)]) ::kill(pid(rank), number);
+  if (!endings_[rank.value]) ::kill(pid(rank), number);
 }
 
 }  // namespace lockstep::launch

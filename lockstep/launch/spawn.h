@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,7 +44,7 @@ class RankProcesses {
     bool ok() const { return exit_code == 0; }
   };
 
-  pid_t pid(Rank rank) const { return pids_[static_cast<std::size_t>(rank.value)]; }
+  pid_t pid(Rank rank) const { return pids_[rank.value]; }
   // Waits until the rank ends; nothing when the deadline passes first.
   std::optional<Ending> wait(Rank rank, Deadline deadline);
   void signal(Rank rank, int number) const;

@@ -103,17 +103,16 @@ View make_view(const std::array<Axis, 5>& axes, const std::array<std::int64_t, 5
 }  // namespace
 
 Result<void> check_world(const Degrees& degrees, std::int64_t world) {
-  const auto product = count_ranks(degrees);
-  if (!product.ok()) return product.error();
-  if (*product == world) return {};
+  const auto product = LS_TRY(count_ranks(degrees));
+  if (product == world) return {};
   if (world < 1 || world > kMaxWorld)
     return Error{Code::kDegreesDoNotMatchWorld,
                  join_parts("a world of ", world, " ranks is not between 1 and ", kMaxWorld),
-                 join_parts(product_text(degrees), " needs ", *product, " ranks")};
+                 join_parts(product_text(degrees), " needs ", product, " ranks")};
   return Error{
       Code::kDegreesDoNotMatchWorld,
-      join_parts(product_text(degrees), " = ", *product, ", but the world has ", world, " ranks"),
-      fitting_degrees(degrees, *product, world)};
+      join_parts(product_text(degrees), " = ", product, ", but the world has ", world, " ranks"),
+      fitting_degrees(degrees, product, world)};
 }
 
 Mesh::Mesh()
@@ -122,10 +121,9 @@ Mesh::Mesh()
       grid_(dense_, order_) {}
 
 Result<Mesh> Mesh::create(const Degrees& d, const Order& order) {
-  const auto world = count_ranks(d);
-  if (!world.ok()) return world.error();
-  if (const auto checked = check_shard(d); !checked.ok()) return checked.error();
-  if (const auto checked = check_experts(d); !checked.ok()) return checked.error();
+  const auto world = LS_TRY(count_ranks(d));
+  LS_TRY(check_shard(d));
+  LS_TRY(check_experts(d));
 
   const std::int64_t shard = d.dp_shard.value_or(d.dp);
   const std::int64_t replicate = d.dp / shard;
@@ -134,7 +132,7 @@ Result<Mesh> Mesh::create(const Degrees& d, const Order& order) {
 
   Mesh mesh;
   mesh.order_ = order;
-  mesh.world_ = static_cast<std::int32_t>(*world);
+  mesh.world_ = static_cast<std::int32_t>(world);
   mesh.dense_ = make_view(kDenseView, {d.tp, d.cp, d.pp, shard, replicate});
   mesh.expert_ = make_view(kExpertView, {d.etp, d.ep, d.pp, edp / edp_replicate, edp_replicate});
   mesh.grid_ = Grid(mesh.dense_, order);

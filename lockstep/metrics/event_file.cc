@@ -7,7 +7,6 @@
 #include <bit>
 #include <charconv>
 #include <filesystem>
-#include <utility>
 
 #include "lockstep/base/check.h"
 

@@ -116,7 +116,7 @@ Result<void> AppendFile::add(std::string_view bytes) {
       if (before >= 0) (void)!::ftruncate(file_, before);
       return error;
     }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+    bytes.remove_prefix(written);
   }
   return {};
 }

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/hash.h"
 #include "lockstep/comm/address.h"
 #include "lockstep/comm/call_beside.h"
 #include "lockstep/comm/communicator.h"

@@ -349,7 +349,7 @@ class GlooCommunicator final : public Communicator {
     throw *failure_;
   }
 
-  Rank rank_of(int member) const { return membership().members[static_cast<std::size_t>(member)]; }
+  Rank rank_of(int member) const { return membership().members[member]; }
   // Members at a distance, around the ring of all.
   int behind(int distance) const { return (index() - distance + size()) % size(); }
   int ahead(int distance) const { return (index() + distance) % size(); }
@@ -359,8 +359,7 @@ class GlooCommunicator final : public Communicator {
     post_gather_recvs(call, posted);
     post_gather_sends(call, 0, call.in.bytes(), posted);
     std::byte* own = at_byte(call.out.data, index() * call.in.bytes());
-    if (own != call.in.data)
-      std::memcpy(own, call.in.data, static_cast<std::size_t>(call.in.bytes()));
+    if (own != call.in.data) std::memcpy(own, call.in.data, call.in.bytes());
     finish_all(posted, call);
   }
 
@@ -392,18 +391,16 @@ class GlooCommunicator final : public Communicator {
     const auto width = static_cast<std::int64_t>(size_of(reduce.in.dtype));
     const Segments segments(piece, kReduceSegmentBytes);
     const std::int64_t depth = std::min(segments.count, kSegmentsInFlight);
-    const auto scratch =
-        scratch_cache().lend(static_cast<std::size_t>(depth * (size() - 1) * segments.length(0)));
+    const auto scratch = scratch_cache().lend(depth * (size() - 1) * segments.length(0));
     const auto slot = [&](std::int64_t s, int step) {
       return scratch.get() + ((s % depth) * (size() - 1) + step - 1) * segments.length(0);
     };
 
-    std::vector<std::vector<Posted>> received(static_cast<std::size_t>(segments.count));
+    std::vector<std::vector<Posted>> received(segments.count);
     std::vector<Posted> sent, gathered;
     const auto post_segment = [&](std::int64_t s) {
       for (int step = 1; step < size(); ++step)
-        received[static_cast<std::size_t>(s)].push_back(
-            post_recv(slot(s, step), segments.length(s), behind(step), reduce));
+        received[s].push_back(post_recv(slot(s, step), segments.length(s), behind(step), reduce));
       for (int step = 1; step < size(); ++step)
         sent.push_back(post_send(at_byte(reduce.in.data, ahead(step) * piece + segments.begin(s)),
                                  segments.length(s), ahead(step), reduce));
@@ -412,13 +409,11 @@ class GlooCommunicator final : public Communicator {
     // was received.
     if (gather != nullptr) post_gather_recvs(*gather, gathered);
     for (std::int64_t s = 0; s < depth; ++s) post_segment(s);
-    std::vector<const void*> leaves(static_cast<std::size_t>(size()));
+    std::vector<const void*> leaves(size());
     for (std::int64_t s = 0; s < segments.count; ++s) {
-      finish_all(received[static_cast<std::size_t>(s)], reduce);
-      leaves[static_cast<std::size_t>(index())] =
-          at_byte(reduce.in.data, index() * piece + segments.begin(s));
-      for (int step = 1; step < size(); ++step)
-        leaves[static_cast<std::size_t>(behind(step))] = slot(s, step);
+      finish_all(received[s], reduce);
+      leaves[index()] = at_byte(reduce.in.data, index() * piece + segments.begin(s));
+      for (int step = 1; step < size(); ++step) leaves[behind(step)] = slot(s, step);
       tree_sum(leaves, at_byte(reduce.out.data, segments.begin(s)), segments.length(s) / width,
                reduce.in.dtype);
       if (gather != nullptr)
@@ -435,10 +430,10 @@ class GlooCommunicator final : public Communicator {
     const std::byte* from = at_byte(call.in.data, 0);
     std::byte* to = at_byte(call.out.data, 0);
     for (int m = 0; m < size(); ++m) {
-      const std::int64_t receives = call.recv_counts[static_cast<std::size_t>(m)] * width;
-      const std::int64_t sends = call.send_counts[static_cast<std::size_t>(m)] * width;
+      const std::int64_t receives = call.recv_counts[m] * width;
+      const std::int64_t sends = call.send_counts[m] * width;
       if (m == index()) {
-        if (sends > 0) std::memcpy(to, from, static_cast<std::size_t>(sends));
+        if (sends > 0) std::memcpy(to, from, sends);
       } else {
         if (receives > 0) posted.push_back(post_recv(to, receives, m, call));
         if (sends > 0) posted.push_back(post_send(from, sends, m, call));

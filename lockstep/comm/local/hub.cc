@@ -23,17 +23,17 @@ bool overlap(const LocalOp& op, const void* data, std::int64_t bytes) {
 }
 
 void fill_unusable(Buffer buffer) {
-  if (buffer.count > 0) std::memset(buffer.data, 0xff, static_cast<std::size_t>(buffer.bytes()));
+  if (buffer.count > 0) std::memset(buffer.data, 0xff, buffer.bytes());
 }
 
 // Snapshots and staged results come and go at every operation.
 std::shared_ptr<std::byte[]> allocate(std::int64_t bytes) {
   static BlockCache cache(std::size_t{1} << 30);
-  return cache.lend(static_cast<std::size_t>(bytes));
+  return cache.lend(bytes);
 }
 
 void copy(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 std::uint64_t hash_of(ConstBuffer buffer) {
@@ -60,7 +60,7 @@ using Ops = std::vector<std::shared_ptr<LocalOp>>;
 
 void stage_all_gather(const Ops& ops) {
   const std::int64_t piece = ops[0]->in.bytes();
-  auto staged = allocate(piece * static_cast<std::int64_t>(ops.size()));
+  auto staged = allocate(piece * std::ssize(ops));
   for (std::size_t i = 0; i < ops.size(); ++i)
     copy(staged.get() + static_cast<std::int64_t>(i) * piece, ops[i]->source(), piece);
   for (const auto& op : ops) op->staged = staged;
@@ -115,7 +115,7 @@ void stage(const Ops& ops) {
     case OpKind::kSend:
       return stage_copy(ops, *ops[0]);
     case OpKind::kBroadcast:
-      return stage_copy(ops, *ops[static_cast<std::size_t>(ops[0]->peer)]);
+      return stage_copy(ops, *ops[ops[0]->peer]);
     default:
       return;
   }
@@ -133,15 +133,14 @@ bool fits(const LocalOp& op, const LocalOp& first, const Ops& ops) {
   if (op.kind != OpKind::kAllToAll)
     return op.in.count == first.in.count && op.out.count == first.out.count;
   return std::ranges::all_of(ops, [&](const auto& from) {
-    return from->kind == op.kind && from->send_counts[static_cast<std::size_t>(op.member)] ==
-                                        op.recv_counts[static_cast<std::size_t>(from->member)];
+    return from->kind == op.kind && from->send_counts[op.member] == op.recv_counts[from->member];
   });
 }
 
 // Why these calls cannot be one operation; empty when they can.
 std::string mismatch(const LocalGroup& group, const Ops& ops) {
   const auto describe = [&](const LocalOp& op) {
-    const Rank rank = group.shape.members[static_cast<std::size_t>(op.member)];
+    const Rank rank = group.shape.members[op.member];
     return "rank " + std::to_string(rank.value) + " called " + std::string(to_text(op.kind)) +
            " of " + std::to_string(op.in.count) + " to " + std::to_string(op.out.count) + " " +
            std::string(to_text(brings(op).dtype));
@@ -187,9 +186,8 @@ void LocalHub::show(Rank rank, std::shared_ptr<const PositionCell> position) {
 
 std::vector<LastSeen> LocalHub::last_seen() {
   const std::lock_guard lock(mutex_);
-  std::vector<LastSeen> all(static_cast<std::size_t>(size_));
-  for (const auto& [rank, cell] : positions_)
-    all[static_cast<std::size_t>(rank.value)].position = cell->get();
+  std::vector<LastSeen> all(size_);
+  for (const auto& [rank, cell] : positions_) all[rank.value].position = cell->get();
   return all;
 }
 
@@ -209,7 +207,7 @@ std::shared_ptr<LocalGroup> LocalHub::group(const Membership& membership) {
 
 void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_ptr<LocalOp>& op) {
   std::unique_lock lock(mutex_);
-  auto& issued = group->issued[static_cast<std::size_t>(op->member)];
+  auto& issued = group->issued[op->member];
   std::erase_if(issued, [](const std::weak_ptr<LocalOp>& earlier) { return earlier.expired(); });
   op->chained = std::ranges::any_of(issued, [&](const std::weak_ptr<LocalOp>& weak) {
     const auto earlier = weak.lock();
@@ -217,8 +215,8 @@ void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_
            (overlap(*earlier, op->in.data, op->in.bytes()) ||
             overlap(*earlier, op->out.data, op->out.bytes()));
   });
-  for (const auto& weak :
-       issued)  // what this op writes over is no longer the earlier op's to guard
+  // What this op writes over is no longer the earlier op's to guard.
+  for (const auto& weak : issued)
     if (const auto earlier = weak.lock();
         earlier && overlap(earlier->in.data, earlier->in.bytes(), op->out.data, op->out.bytes()))
       earlier->in_hash.reset();
@@ -249,10 +247,10 @@ void LocalHub::post(const std::shared_ptr<LocalGroup>& group, const std::shared_
       enqueue(group, sends ? Ops{op, match} : Ops{match, op});
     }
   } else {
-    group->calls[static_cast<std::size_t>(op->member)].push_back(op);
+    group->calls[op->member].push_back(op);
     // Only the member that completes the head makes it ready; a queue behind the head changes
     // nothing.
-    if (group->calls[static_cast<std::size_t>(op->member)].size() == 1) enqueue_if_complete(group);
+    if (group->calls[op->member].size() == 1) enqueue_if_complete(group);
   }
 }
 
@@ -334,7 +332,7 @@ void LocalHub::execute(const Ready& ready) {
     std::vector<std::shared_ptr<LocalOp>> earlier;
     {
       std::lock_guard lock(mutex_);
-      for (const auto& weak : ready.group->issued[static_cast<std::size_t>(op->member)]) {
+      for (const auto& weak : ready.group->issued[op->member]) {
         auto other = weak.lock();
         if (other == op) break;
         if (other && other->state == LocalOp::State::kStaged) earlier.push_back(std::move(other));
@@ -355,15 +353,14 @@ std::vector<Rank> LocalHub::who_is_missing(const LocalGroup& group, const LocalO
     for (const auto& [channel, ops] :
          waiting)  // one that is matched waits for the engine, not for the peer
       if (std::ranges::any_of(ops, [&](const auto& other) { return other.get() == &op; }))
-        missing.push_back(group.shape.members[static_cast<std::size_t>(op.peer)]);
+        missing.push_back(group.shape.members[op.peer]);
   } else {
-    const auto& own = group.calls[static_cast<std::size_t>(op.member)];
+    const auto& own = group.calls[op.member];
     const auto place =
         std::ranges::find_if(own, [&](const auto& call) { return call.get() == &op; }) -
         own.begin();
     for (std::size_t i = 0; i < group.calls.size(); ++i)
-      if (static_cast<std::ptrdiff_t>(group.calls[i].size()) <= place)
-        missing.push_back(group.shape.members[i]);
+      if (std::ssize(group.calls[i]) <= place) missing.push_back(group.shape.members[i]);
   }
   return missing;
 }
@@ -410,11 +407,10 @@ void LocalHub::wait(LocalGroup& group, LocalOp& op) {
   op.deliver();
   lock.lock();  // what was just written is now visible to the engine, which may read it for a later
                 // operation
-  std::erase_if(group.issued[static_cast<std::size_t>(op.member)],
-                [&](const std::weak_ptr<LocalOp>& weak) {
-                  const auto other = weak.lock();
-                  return !other || other.get() == &op;
-                });
+  std::erase_if(group.issued[op.member], [&](const std::weak_ptr<LocalOp>& weak) {
+    const auto other = weak.lock();
+    return !other || other.get() == &op;
+  });
   lock.unlock();
   LS_CHECK(!changed, to_text(op.kind), " on local group ", group.shape.name,
            ": its input was written between issue and wait");

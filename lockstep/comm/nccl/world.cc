@@ -73,8 +73,7 @@ class NcclCommunicator final : public Communicator {
   // NCCL does not say which peer failed; the search starts at the next member.
   [[noreturn]] void fail(OpKind op, Deadline deadline, const std::exception& cause) {
     const bool late = deadline.expired();
-    const Blame blame = board_->find_culprit(
-        membership().members[static_cast<std::size_t>((index() + 1) % size())]);
+    const Blame blame = board_->find_culprit(membership().members[(index() + 1) % size()]);
     const CommError error({late ? Code::kPeerStalled : Code::kPeerLost,
                            std::string(to_text(op)) + " on " + describe() +
                                " failed: " + blame.verdict + " (" + cause.what() + ")",
