@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 }  // namespace
 
 std::optional<std::vector<std::int32_t>> balance_units(int units, int stages,
@@ -21,27 +19,26 @@ std::optional<std::vector<std::int32_t>> balance_units(int units, int stages,
   LS_CHECK(stages >= 1 && stages <= units, units, " units over ", stages, " stages");
   // dearest[u]: the dearest of the stages from `stage` on when they hold the units from u on, at
   // best; cut[stage][u]: where the next stage then begins, as late as can be.
-  std::vector<double> dearest(index(units), kInfinity);
-  std::vector<std::vector<std::int32_t>> cut(index(stages));
-  for (int u = stages - 1; u < units; ++u) dearest[index(u)] = cost(stages - 1, u, units);
+  std::vector<double> dearest(units, kInfinity);
+  std::vector<std::vector<std::int32_t>> cut(stages);
+  for (int u = stages - 1; u < units; ++u) dearest[u] = cost(stages - 1, u, units);
   for (int stage = stages - 2; stage >= 0; --stage) {
     const int after = stages - 1 - stage;  // stages behind this one, a unit each at least
-    std::vector<double> next(index(units), kInfinity);
-    std::vector<std::int32_t>& at = cut[index(stage)];
-    at.assign(index(units), 0);
+    std::vector<double> next(units, kInfinity);
+    std::vector<std::int32_t>& at = cut[stage];
+    at.assign(units, 0);
     for (int u = stage; u + after < units; ++u)
       for (int end = u + 1; end + after <= units; ++end) {
         const double own = cost(stage, u, end);
-        if (own == kInfinity || own > next[index(u)]) break;
-        const double worst = std::max(own, dearest[index(end)]);
-        if (worst <= next[index(u)]) next[index(u)] = worst, at[index(u)] = end;
+        if (own == kInfinity || own > next[u]) break;
+        const double worst = std::max(own, dearest[end]);
+        if (worst <= next[u]) next[u] = worst, at[u] = end;
       }
     dearest = std::move(next);
   }
   if (dearest[0] == kInfinity) return std::nullopt;
   std::vector<std::int32_t> begin = {0};
-  for (int stage = 0; stage + 1 < stages; ++stage)
-    begin.push_back(cut[index(stage)][index(begin.back())]);
+  for (int stage = 0; stage + 1 < stages; ++stage) begin.push_back(cut[stage][begin.back()]);
   begin.push_back(units);
   return begin;
 }

@@ -53,7 +53,7 @@ std::optional<std::int32_t> take_number(std::string_view& rest) {
   std::int32_t number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
   if (error != std::errc() || rest[0] == '-') return std::nullopt;
-  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  rest.remove_prefix(end - rest.data());
   return number;
 }
 
@@ -64,9 +64,8 @@ class CellReader {
   Result<CsvSheet::Cell> read() const {
     if (cell_.empty()) return CsvSheet::Cell{};
     if (cell_[0] == '(') return read_overlap();
-    const Result<Pass> pass = read_pass(cell_);
-    if (!pass.ok()) return pass.error();
-    return CsvSheet::Cell{*pass};
+    const Pass pass = LS_TRY(read_pass(cell_));
+    return CsvSheet::Cell{pass};
   }
 
  private:
@@ -97,14 +96,12 @@ class CellReader {
     std::string_view rest = cell_.substr(1);
     std::string_view inside = take_until(rest, ')');
     const std::string_view first = trimmed(take_until(inside, ';')), second = trimmed(inside);
-    const Result<Pass> forward = read_pass(first);
-    if (!forward.ok()) return forward.error();
-    const Result<Pass> backward = read_pass(second);
-    if (!backward.ok()) return backward.error();
-    if (rest != kOverlap || forward->kind != PassKind::kForward ||
-        backward->kind != PassKind::kBackward)
+    const Pass forward = LS_TRY(read_pass(first));
+    const Pass backward = LS_TRY(read_pass(second));
+    if (rest != kOverlap || forward.kind != PassKind::kForward ||
+        backward.kind != PassKind::kBackward)
       return refuse("passes at once are one F and one B", "for example (0F3;7B1)OVERLAP_F_B");
-    return CsvSheet::Cell{*forward, *backward};
+    return CsvSheet::Cell{forward, backward};
   }
 
   Place place_;
@@ -118,14 +115,13 @@ class Survey {
 
   Result<Schedule> schedule() {
     if (auto error = find_homes()) return *std::move(error);
-    const Result<Placement> placement = find_placement();
-    if (!placement.ok()) return placement.error();
+    const Placement placement = LS_TRY(find_placement());
     shape_.coords = static_cast<int>(sheet_.rows.size());
     shape_.chunks = static_cast<int>(homes_.size()) / shape_.coords;
     std::vector<std::vector<Pass>> timetable(sheet_.rows.size());
     each_pass([&](const Pass& pass, const Place& at) { timetable[at.row].push_back(pass); });
-    if (auto fault = find_fault(shape_, *placement, timetable)) return located(*std::move(fault));
-    return Schedule::create(shape_, *placement, std::move(timetable));
+    if (auto fault = find_fault(shape_, placement, timetable)) return located(*std::move(fault));
+    return Schedule::create(shape_, placement, std::move(timetable));
   }
 
  private:
@@ -222,10 +218,9 @@ Result<CsvSheet> parse_csv(std::string_view text) {
     for (bool is_last = false; !is_last;) {
       is_last = line.find(',') == line.npos;
       const std::string_view token = trimmed(take_until(line, ','));
-      const Result<CsvSheet::Cell> cell =
-          CellReader({sheet.rows.size() - 1, row.size()}, token).read();
-      if (!cell.ok()) return cell.error();
-      row.push_back(*cell);
+      const CsvSheet::Cell cell =
+          LS_TRY(CellReader({sheet.rows.size() - 1, row.size()}, token).read());
+      row.push_back(cell);
     }
   }
   if (sheet.rows.empty()) return Error{Code::kSyntax, "no rows", "give one row per pipeline rank"};
@@ -238,9 +233,8 @@ Result<Schedule> to_schedule(const CsvSheet& sheet) {
 }
 
 Result<Schedule> from_csv(std::string_view text) {
-  const Result<CsvSheet> sheet = parse_csv(text);
-  if (!sheet.ok()) return sheet.error();
-  return to_schedule(*sheet);
+  const CsvSheet sheet = LS_TRY(parse_csv(text));
+  return to_schedule(sheet);
 }
 
 std::string to_csv(const CsvSheet& sheet) {

@@ -1,7 +1,6 @@
 #include "lockstep/pipeline/schedule.h"
 
 #include <bit>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -32,8 +31,7 @@ class Inspection {
       : shape_(shape),
         placement_(placement),
         timetable_(timetable),
-        listed_(static_cast<std::size_t>(shape.stages()) *
-                static_cast<std::size_t>(shape.microbatches)) {}
+        listed_(shape.stages() * shape.microbatches) {}
 
   std::optional<ScheduleFault> fault() {
     if (auto found = misplaced_or_doubled()) return found;
@@ -49,10 +47,6 @@ class Inspection {
     return {{Code::kBadSchedule, std::move(message), std::move(help)}, pass};
   }
 
-  std::size_t index(Stage stage, Microbatch mb) const {
-    return static_cast<std::size_t>(stage.value) * static_cast<std::size_t>(shape_.microbatches) +
-           static_cast<std::size_t>(mb.value);
-  }
   Coord home(Stage stage) const { return coord_of(placement_, stage, shape_.coords); }
   bool in_range(const Pass& pass) const {
     return pass.stage.value >= 0 && pass.stage.value < shape_.stages() &&
@@ -75,7 +69,7 @@ class Inspection {
                                      shape_.microbatches, " microbatches"));
     if (home(pass.stage).value != coord)
       return refuse(pass, join_parts(name(), " belongs to pipeline rank ", home(pass.stage).value));
-    Kinds& kinds = listed_[index(pass.stage, pass.microbatch)];
+    Kinds& kinds = listed_[shape_.index(pass.stage, pass.microbatch)];
     if ((kinds & bit(pass.kind)) != 0) return refuse(pass, name() + " is there twice");
     kinds |= bit(pass.kind);
     if ((kinds & kB) != 0 && (kinds & (kI | kW)) != 0)
@@ -87,7 +81,7 @@ class Inspection {
   std::optional<ScheduleFault> missing() const {
     for (int stage = 0; stage < shape_.stages(); ++stage)
       for (int mb = 0; mb < shape_.microbatches; ++mb) {
-        const Kinds kinds = listed_[index({stage}, {mb})];
+        const Kinds kinds = listed_[shape_.index({stage}, {mb})];
         const Kinds wanted = (kinds & (kI | kW)) != 0 ? kF | kI | kW : kF | kB;
         const Kinds absent = static_cast<Kinds>(wanted & ~kinds);
         if (absent == 0) continue;
@@ -100,11 +94,11 @@ class Inspection {
   // Input gradients and weight gradients each come in microbatch order, whether alone or in B.
   std::optional<ScheduleFault> out_of_order() const {
     for (const Kinds track : {Kinds{kI | kB}, Kinds{kW | kB}}) {
-      std::vector<int> expected(static_cast<std::size_t>(shape_.stages()));
+      std::vector<int> expected(shape_.stages());
       for (const auto& passes : timetable_)
         for (const Pass& pass : passes) {
           if ((bit(pass.kind) & track) == 0) continue;
-          int& next = expected[static_cast<std::size_t>(pass.stage.value)];
+          int& next = expected[pass.stage.value];
           if (pass.microbatch.value != next++)
             return refuse(pass, "pass " + to_text(pass) + " is out of microbatch order",
                           "gradients of a stage are added in ascending microbatch order, so that "
@@ -117,7 +111,7 @@ class Inspection {
   // What `pass` waits for among the passes not `done`; nothing when it is ready.
   std::optional<Pass> awaited(const Pass& pass, const std::vector<Kinds>& done) const {
     const auto lacks = [&](Stage stage, Kinds kinds) -> std::optional<Pass> {
-      const std::size_t at = index(stage, pass.microbatch);
+      const int at = shape_.index(stage, pass.microbatch);
       if ((done[at] & kinds) != 0) return std::nullopt;
       return Pass{lowest_kind(static_cast<Kinds>(listed_[at] & kinds)), stage, pass.microbatch};
     };
@@ -136,12 +130,12 @@ class Inspection {
     std::vector<Coord> runnable;
     for (int coord = shape_.coords - 1; coord >= 0; --coord) runnable.push_back({coord});
     while (!runnable.empty()) {
-      const auto coord = static_cast<std::size_t>(runnable.back().value);
+      const int coord = runnable.back().value;
       runnable.pop_back();
       for (; next[coord] < timetable_[coord].size(); ++next[coord]) {
         const Pass& pass = timetable_[coord][next[coord]];
         if (awaited(pass, done)) break;
-        done[index(pass.stage, pass.microbatch)] |= bit(pass.kind);
+        done[shape_.index(pass.stage, pass.microbatch)] |= bit(pass.kind);
         const int neighbour = pass.stage.value + (pass.kind == PassKind::kForward ? 1 : -1);
         if (neighbour >= 0 && neighbour < shape_.stages()) runnable.push_back(home({neighbour}));
       }
@@ -228,7 +222,7 @@ Result<Schedule> Schedule::create(Shape shape, Placement placement,
 std::span<const Pass> Schedule::passes(Coord coord) const {
   LS_CHECK(coord.value >= 0 && coord.value < shape_.coords, "pipeline rank ", coord.value, " of ",
            shape_.coords);
-  return timetable_[static_cast<std::size_t>(coord.value)];
+  return timetable_[coord.value];
 }
 
 std::string to_text(const Pass& pass) {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/base/ids.h"
@@ -36,10 +35,12 @@ enum class Placement : std::uint8_t {
 
 struct Shape {
   int coords = 1;
-  int chunks = 1;  // stages per coordinate
+  int chunks = 1;  // stages per pipeline rank
   int microbatches = 1;
 
   int stages() const { return coords * chunks; }
+  // Of a table by stage and microbatch.
+  int index(Stage stage, Microbatch mb) const { return stage.value * microbatches + mb.value; }
   bool operator==(const Shape&) const = default;
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep::pipeline {
 
 Result<ChunkTable> ChunkTable::create(const Shape& shape, int group) {
-  if (Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
+  LS_TRY(check_shape(shape));
   if (group < 1)
     return Error{Code::kOutOfRange, join_parts("group = ", group, " is less than 1"),
                  join_parts("give at least ", shape.coords, ", the pipeline ranks")};
@@ -24,12 +24,12 @@ ChunkTable::ChunkTable(const Shape& shape, int group) : shape_(shape), group_(gr
 }
 
 Pass ChunkTable::forward(int r, int turn) const {
-  const Turn& at = turns_[static_cast<std::size_t>(turn)];
+  const Turn& at = turns_[turn];
   return {PassKind::kForward, {at.chunk * shape_.coords + r}, {at.microbatch}};
 }
 
 Pass ChunkTable::backward(PassKind kind, int r, int turn) const {
-  const Turn& at = turns_[static_cast<std::size_t>(turn)];
+  const Turn& at = turns_[turn];
   return {kind, {(shape_.chunks - 1 - at.chunk) * shape_.coords + r}, {at.microbatch}};
 }
 

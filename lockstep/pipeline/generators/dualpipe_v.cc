@@ -60,7 +60,7 @@ std::vector<Pass> dualpipe_list(const Shape& shape, int r) {
 }  // namespace
 
 Result<Schedule> dualpipe_v(const Shape& shape) {
-  if (Result<void> fits = check_two_chunks("dualpipe-v", shape); !fits.ok()) return fits.error();
+  LS_TRY(check_two_chunks("dualpipe-v", shape));
   if (shape.microbatches < 2 * shape.coords)
     return Error{Code::kOutOfRange,
                  join_parts("schedule `dualpipe-v` fills the pipeline from both ends and needs two "

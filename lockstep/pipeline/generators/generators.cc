@@ -11,7 +11,7 @@ Result<Schedule> alternating(const Shape& shape, const std::vector<int>& warm_up
   const int m = shape.microbatches;
   std::vector<std::vector<Pass>> timetable;
   for (int r = 0; r < shape.coords; ++r) {
-    const int warm_up = std::min(warm_ups[static_cast<std::size_t>(r)], m);
+    const int warm_up = std::min(warm_ups[r], m);
     std::vector<Pass>& passes = timetable.emplace_back();
     for (int mb = 0; mb < warm_up; ++mb) passes.push_back({PassKind::kForward, {r}, {mb}});
     for (int mb = 0; mb < m; ++mb) {
@@ -23,7 +23,7 @@ Result<Schedule> alternating(const Shape& shape, const std::vector<int>& warm_up
 }
 
 Result<void> check_one_chunk(std::string_view name, const Shape& shape) {
-  if (Result<void> usable = check_shape(shape); !usable.ok()) return usable;
+  LS_TRY(check_shape(shape));
   if (shape.chunks == 1) return {};
   return Error{Code::kOutOfRange,
                join_parts("schedule `", name, "` runs one stage per pipeline rank, vpp = ",
@@ -32,7 +32,7 @@ Result<void> check_one_chunk(std::string_view name, const Shape& shape) {
 }
 
 Result<void> check_two_chunks(std::string_view name, const Shape& shape) {
-  if (Result<void> usable = check_shape(shape); !usable.ok()) return usable;
+  LS_TRY(check_shape(shape));
   if (shape.chunks == 2) return {};
   return Error{Code::kOutOfRange,
                join_parts("schedule `", name, "` runs two stages per pipeline rank, vpp = ",

@@ -1,6 +1,6 @@
 // Looped breadth-first: Lamy-Poirier, "Breadth-first pipeline parallelism", MLSys 2023. Every chunk
 // runs all its microbatches before the next chunk begins, so a sharded stage is gathered once in
-// each direction; everything is held. With one chunk this is gpipe.
+// each direction; everything is held.
 #include <vector>
 
 #include "lockstep/pipeline/generators/generators.h"
@@ -8,7 +8,7 @@
 namespace lockstep::pipeline {
 
 Result<Schedule> looped_bfs(const Shape& shape) {
-  if (Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
+  LS_TRY(check_shape(shape));
   std::vector<std::vector<Pass>> timetable;
   for (int r = 0; r < shape.coords; ++r) {
     std::vector<Pass>& passes = timetable.emplace_back();
@@ -20,6 +20,14 @@ Result<Schedule> looped_bfs(const Shape& shape) {
     for (int chunk = shape.chunks - 1; chunk >= 0; --chunk) run_all(PassKind::kBackward, chunk);
   }
   return Schedule::create(shape, Placement::kLoop, std::move(timetable));
+}
+
+// Huang et al., "GPipe: Efficient training of giant neural networks using pipeline parallelism",
+// NeurIPS 2019: all forward passes, then all backward passes. The paper runs the backward passes in
+// reverse; here they ascend like in every schedule, so that gradients are added in one order.
+Result<Schedule> gpipe(const Shape& shape) {
+  LS_TRY(check_one_chunk("gpipe", shape));
+  return looped_bfs(shape);
 }
 
 }  // namespace lockstep::pipeline

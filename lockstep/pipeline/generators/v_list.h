@@ -16,22 +16,21 @@ class VList {
   VList(const Shape& shape, int r)
       : microbatches_(shape.microbatches), stages_{r, 2 * shape.coords - 1 - r} {}
 
-  void forward(int chunk) { append(PassKind::kForward, chunk, forwards_[at(chunk)]++); }
+  void forward(int chunk) { append(PassKind::kForward, chunk, forwards_[chunk]++); }
   void backward(int chunk);
   void input_grad(int chunk);
   void weight_grad(int chunk);
   // Of the input gradients that still lack it, the oldest. REQUIRES: one does.
   void oldest_weight_grad();
 
-  int num_forwards(int chunk) const { return forwards_[at(chunk)]; }
+  int num_forwards(int chunk) const { return forwards_[chunk]; }
   bool lacks_weight_grad() const { return !waiting_.empty(); }
-  bool lacks_weight_grad(int chunk) const { return weights_[at(chunk)] < inputs_[at(chunk)]; }
+  bool lacks_weight_grad(int chunk) const { return weights_[chunk] < inputs_[chunk]; }
 
   // Without the passes of microbatches that the shape does not have.
   std::vector<Pass> take() { return std::move(passes_); }
 
  private:
-  static std::size_t at(int chunk) { return static_cast<std::size_t>(chunk); }
   void append(PassKind kind, int chunk, int microbatch);
 
   int microbatches_;

@@ -47,7 +47,7 @@ std::vector<Pass> zbv_list(const Shape& shape, int r) {
 }  // namespace
 
 Result<Schedule> zbv(const Shape& shape) {
-  if (Result<void> fits = check_two_chunks("zbv", shape); !fits.ok()) return fits.error();
+  LS_TRY(check_two_chunks("zbv", shape));
   std::vector<std::vector<Pass>> timetable;
   for (int r = 0; r < shape.coords; ++r) timetable.push_back(zbv_list(shape, r));
   return Schedule::create(shape, Placement::kV, std::move(timetable));

@@ -54,9 +54,8 @@ Result<std::vector<StageProblem>> problems_of(const AutoRequest& request) {
   std::string too_little;
   for (const ChunkOption& option : request.options) {
     const Shape shape = {request.coords, option.chunks, request.microbatches};
-    if (const Result<void> usable = check_shape(shape); !usable.ok()) return usable.error();
-    if (const auto usable = check_costs(option, shape.stages()); !usable.ok())
-      return usable.error();
+    LS_TRY(check_shape(shape));
+    LS_TRY(check_costs(option, shape.stages()));
     if (option.max_held < option.chunks) {
       too_little += join_parts(too_little.empty() ? "" : ", ", "max_held = ", option.max_held,
                                " of ", option.chunks, " virtual stages");
@@ -123,17 +122,16 @@ Seconds search(Found& best, const StageProblem& problem) {
 }  // namespace
 
 Result<AutoChoice> auto_schedule(const AutoRequest& request) {
-  const Result<std::vector<StageProblem>> problems = problems_of(request);
-  if (!problems.ok()) return problems.error();
+  const std::vector<StageProblem> problems = LS_TRY(problems_of(request));
   std::optional<Found> best;
-  for (const StageProblem& problem : *problems) {
+  for (const StageProblem& problem : problems) {
     if (best && reaches(best->makespan, lower_bound(problem))) continue;
     std::optional<Found> found = best_candidate(problem);
     climb_from(*found);
     if (!best || found->makespan < best->makespan) best = std::move(found);
   }
   Seconds bound = best->makespan;
-  for (const StageProblem& problem : *problems) bound = std::min(bound, search(*best, problem));
+  for (const StageProblem& problem : problems) bound = std::min(bound, search(*best, problem));
   sim::StageTimes times = sim::simulate_stages(best->schedule, best->problem->costs);
   return AutoChoice{std::move(best->schedule), std::move(best->origin), std::move(times), bound};
 }

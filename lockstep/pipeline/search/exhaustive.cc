@@ -37,11 +37,11 @@ class Exhaustive {
       : problem_(problem),
         costs_{problem.costs.forward, problem.costs.input_grad, problem.costs.weight_grad},
         tail_(chains_of(problem).tail),
-        m_(static_cast<std::size_t>(problem.shape.microbatches)),
+        m_(problem.shape.microbatches),
         best_(limit),
         max_visits_(max_visits),
         stages_(tail_.size()),
-        coords_(static_cast<std::size_t>(problem.shape.coords)),
+        coords_(problem.shape.coords),
         ends_(3 * stages_.size() * m_) {
     LS_CHECK(m_ < 256, m_, " microbatches");
     for (std::size_t s = 0; s < stages_.size(); ++s) {

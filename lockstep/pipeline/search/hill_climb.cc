@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -139,8 +138,7 @@ class Lists {
                         : kind == PassKind::kInputGrad ? problem_.costs.input_grad
                                                        : problem_.costs.weight_grad;
     lists_[coord].push_back({kind, stage, mb, number(kind, stage, mb),
-                             has_source ? number(kind, from, mb) : kNone,
-                             costs[static_cast<std::size_t>(stage)],
+                             has_source ? number(kind, from, mb) : kNone, costs[stage],
                              has_source ? problem_.hop(stage, from) : Seconds{}});
   }
   std::size_t number(PassKind kind, int stage, int mb) const {

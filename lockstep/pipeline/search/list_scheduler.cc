@@ -20,16 +20,15 @@ class ListScheduler {
  public:
   ListScheduler(const StageProblem& problem, const ListRules& rules)
       : problem_(problem), rules_(rules), board_(problem.shape, problem.placement, problem.costs) {
-    coords_.resize(static_cast<std::size_t>(problem.shape.coords));
+    coords_.resize(problem.shape.coords);
     for (int stage = 0; stage < problem.shape.stages(); ++stage)
       coords_[problem.coord(stage)].stages.push_back({stage});
     for (std::size_t r = 0; r < coords_.size(); ++r) coords_[r].room = room(static_cast<int>(r));
   }
 
   Schedule run() {
-    const auto passes = 3 * static_cast<std::size_t>(problem_.shape.stages()) *
-                        static_cast<std::size_t>(problem_.shape.microbatches);
-    for (std::size_t done = 0; done < passes; ++done) {
+    const int passes = 3 * problem_.shape.stages() * problem_.shape.microbatches;
+    for (int done = 0; done < passes; ++done) {
       CoordState* next = nullptr;
       std::optional<Start> first;
       for (CoordState& coord : coords_)
@@ -78,7 +77,7 @@ class ListScheduler {
     const bool is_deep = rules_.chunk == ListRules::Chunk::kDeepest;
     const int forward_rank = rules_.first == ListRules::First::kForward ? -chunks : chunks;
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      const StageState& state = coord.stages[static_cast<std::size_t>(chunk)];
+      const StageState& state = coord.stages[chunk];
       const int deeper = chunks - 1 - chunk;
       const auto [forward, input, weight] = std::to_array(state.done);
       if (input < forward) offer(state, PassKind::kInputGrad, input, chunk);

@@ -29,7 +29,7 @@ class CoordBound {
   CoordBound(const StageProblem& problem, const StageChains& chains, std::size_t coord)
       : costs_(problem.costs), chains_(chains), m_(problem.shape.microbatches) {
     for (int stage = 0; stage < problem.shape.stages(); ++stage)
-      if (problem.coord(stage) == coord) stages_.push_back(static_cast<std::size_t>(stage));
+      if (problem.coord(stage) == coord) stages_.push_back(stage);
     count_ = static_cast<int>(stages_.size()) * m_;
     places_ = std::min(problem.max_held, count_);
     head_ = chains_.head[stages_.front()];
@@ -85,10 +85,9 @@ class CoordBound {
   // Of the passes of one kind on this coordinate.
   Seconds longest(int count, const std::vector<Seconds>& per_stage) const {
     std::vector<Seconds> times;
-    for (const std::size_t s : stages_)
-      times.insert(times.end(), static_cast<std::size_t>(m_), per_stage[s]);
+    for (const std::size_t s : stages_) times.insert(times.end(), m_, per_stage[s]);
     std::ranges::sort(times, std::greater<>());
-    times.resize(static_cast<std::size_t>(count));
+    times.resize(count);
     return total(times);
   }
 
@@ -106,7 +105,7 @@ Seconds lower_bound(const StageProblem& problem) {
   const StageChains chains = chains_of(problem);
   Seconds bound;
   for (int coord = 0; coord < problem.shape.coords; ++coord)
-    bound = std::max(bound, CoordBound(problem, chains, static_cast<std::size_t>(coord)).value());
+    bound = std::max(bound, CoordBound(problem, chains, coord).value());
   return are_whole(problem.costs) ? bound : bound * kRoundedDown;
 }
 

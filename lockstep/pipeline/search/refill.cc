@@ -64,7 +64,7 @@ class Refill {
   static constexpr int kWhole = 20;
 
   bool advance(int coord) {
-    State& state = states_[static_cast<std::size_t>(coord)];
+    State& state = states_[coord];
     if (state.next == state.order.size() || too_small_) return false;
     const Pass& pass = state.order[state.next];
     const std::optional<Seconds> ready = board_.ready(pass);
@@ -122,10 +122,9 @@ Result<Schedule> refill(const Schedule& schedule, const sim::StageCosts& costs, 
   std::vector<std::vector<Pass>> timetable;  // of the best; empty: as it was
   for (const int share : kShares) {
     Refill candidate(schedule, costs, max_held, share);
-    const Result<Seconds> makespan = candidate.run();
-    if (!makespan.ok()) return makespan.error();
-    if (best && *makespan >= *best) continue;
-    best = *makespan;
+    const Seconds makespan = LS_TRY(candidate.run());
+    if (best && makespan >= *best) continue;
+    best = makespan;
     timetable = candidate.take();
   }
   if (timetable.empty()) return schedule;
