@@ -40,14 +40,12 @@ class Meetings {
   const std::vector<Meeting>& all() const { return all_; }
 
   // The meeting that must be over before the list goes past op; -1: none.
-  std::int32_t held_by(std::int32_t coord, std::int32_t op) const {
-    return held_by_[static_cast<std::size_t>(coord)][static_cast<std::size_t>(op)];
-  }
+  std::int32_t held_by(std::int32_t coord, std::int32_t op) const { return held_by_[coord][op]; }
 
  private:
   void add_list(std::int32_t coord) {
     const auto& list = program_.list({coord});
-    std::vector<std::int32_t>& held_by = held_by_[static_cast<std::size_t>(coord)];
+    std::vector<std::int32_t>& held_by = held_by_[coord];
     std::vector<std::int32_t> meeting_of(list.size(), -1);
     times_.assign(2 * ids_.size(), 0);
     held_by.assign(list.size(), -1);
@@ -75,7 +73,7 @@ class Meetings {
   // Coordinates that op meets, its own included.
   std::vector<std::int32_t> members_of(const Op& op) const {
     if (is_transfer(op)) {
-      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
+      const Transfer& transfer = program_.transfers[op.transfer];
       return {transfer.from.value, transfer.to.value};
     }
     std::vector<std::int32_t> members;
@@ -106,7 +104,7 @@ class Meetings {
   }
 
   void join(std::int32_t id, std::int32_t coord, std::int32_t index, const Op& op) {
-    std::vector<Meeting::Member>& members = all_[static_cast<std::size_t>(id)].members;
+    std::vector<Meeting::Member>& members = all_[id].members;
     auto self = std::ranges::find(members, coord, &Meeting::Member::coord);
     if (self == members.end()) self = members.insert(self, {coord, -1, -1});
     self->op = index;
@@ -118,7 +116,7 @@ class Meetings {
 
   // The queue of its coordinate that a transfer goes through.
   std::pair<std::int32_t, OpKind> queue_of(const Op& op) const {
-    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op.transfer)];
+    const Transfer& transfer = program_.transfers[op.transfer];
     const Coord peer = op.kind == OpKind::kSend ? transfer.to : transfer.from;
     if (transport_ == Transport::kOneQueue) return {-1, OpKind::kSend};
     if (transport_ == Transport::kQueuePerPeer) return {peer.value, OpKind::kSend};
@@ -161,10 +159,8 @@ class Sort {
   }
 
   // An op is issued when its number is below.
-  std::int32_t num_issued(std::int32_t coord) const {
-    return issued_[static_cast<std::size_t>(coord)];
-  }
-  bool is_over(std::int32_t id) const { return is_over_[static_cast<std::size_t>(id)]; }
+  std::int32_t num_issued(std::int32_t coord) const { return issued_[coord]; }
+  bool is_over(std::int32_t id) const { return is_over_[id]; }
 
   // The last op issued holds the list: always for a list that has not ended.
   bool is_stuck(std::int32_t coord) const {
@@ -176,36 +172,31 @@ class Sort {
 
  private:
   void count_needs(std::int32_t id) {
-    const auto at = static_cast<std::size_t>(id);
-    for (const Meeting::Member& member : meetings_.all()[at].members) {
-      ++open_[at];
-      if (member.op >= 0)
-        issue_of_[static_cast<std::size_t>(member.coord)][static_cast<std::size_t>(member.op)] = id;
+    for (const Meeting::Member& member : meetings_.all()[id].members) {
+      ++open_[id];
+      if (member.op >= 0) issue_of_[member.coord][member.op] = id;
       if (member.behind < 0) continue;
-      ++open_[at];
-      followers_[static_cast<std::size_t>(member.behind)].push_back(id);
+      ++open_[id];
+      followers_[member.behind].push_back(id);
     }
   }
 
   void close_one(std::int32_t id) {
-    if (--open_[static_cast<std::size_t>(id)] == 0) ready_.push_back(id);
+    if (--open_[id] == 0) ready_.push_back(id);
   }
 
   void advance(std::int32_t coord) {
-    const auto c = static_cast<std::size_t>(coord);
-    const auto end = static_cast<std::int32_t>(program_.lists[c].size());
-    while (issued_[c] < end && !is_stuck(coord)) {
-      const std::int32_t id = issue_of_[c][static_cast<std::size_t>(issued_[c]++)];
+    const auto end = static_cast<std::int32_t>(program_.lists[coord].size());
+    while (issued_[coord] < end && !is_stuck(coord)) {
+      const std::int32_t id = issue_of_[coord][issued_[coord]++];
       if (id >= 0) close_one(id);
     }
   }
 
   void finish(std::int32_t id) {
-    is_over_[static_cast<std::size_t>(id)] = true;
-    for (const std::int32_t follower : followers_[static_cast<std::size_t>(id)])
-      close_one(follower);
-    for (const Meeting::Member& member : meetings_.all()[static_cast<std::size_t>(id)].members)
-      advance(member.coord);
+    is_over_[id] = true;
+    for (const std::int32_t follower : followers_[id]) close_one(follower);
+    for (const Meeting::Member& member : meetings_.all()[id].members) advance(member.coord);
   }
 
   const Program& program_;
@@ -230,12 +221,12 @@ class Chain {
     while (!sort_.is_stuck(coord)) ++coord;
     std::int32_t id = hold(coord);
     std::vector<std::int32_t> position(meetings_.all().size(), -1);
-    while (id >= 0 && position[static_cast<std::size_t>(id)] < 0) {
-      position[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(links_.size());
+    while (id >= 0 && position[id] < 0) {
+      position[id] = static_cast<std::int32_t>(links_.size());
       id = follow(id);
     }
-    const std::int32_t first = id < 0 ? 0 : position[static_cast<std::size_t>(id)];
-    std::string text = starts_[static_cast<std::size_t>(first)];
+    const std::int32_t first = id < 0 ? 0 : position[id];
+    std::string text = starts_[first];
     for (auto i = static_cast<std::size_t>(first); i < links_.size(); ++i) text += links_[i];
     return id < 0 ? text : text + "; which is where this began";
   }
@@ -243,7 +234,7 @@ class Chain {
  private:
   std::string name(std::int32_t coord, std::int32_t op) const {
     return "op " + std::to_string(op) + " (" +
-           op_text(program_, {coord}, program_.list({coord})[static_cast<std::size_t>(op)]) + ")";
+           op_text(program_, {coord}, program_.list({coord})[op]) + ")";
   }
 
   static std::string who(std::int32_t coord) { return "pipeline rank " + std::to_string(coord); }
@@ -258,7 +249,7 @@ class Chain {
   // Adds the link from an unfinished meeting to the next; -1 at a call that nobody makes.
   std::int32_t follow(std::int32_t id) {
     starts_.push_back(start_);
-    for (const auto& member : meetings_.all()[static_cast<std::size_t>(id)].members) {
+    for (const auto& member : meetings_.all()[id].members) {
       if (member.op < 0) {
         links_.push_back(" for " + who(member.coord) + ", which never makes the matching call");
         return -1;
@@ -275,9 +266,9 @@ class Chain {
   }
 
   std::int32_t follow_queue(std::int32_t id) {
-    for (const auto& member : meetings_.all()[static_cast<std::size_t>(id)].members) {
+    for (const auto& member : meetings_.all()[id].members) {
       if (member.behind < 0 || sort_.is_over(member.behind)) continue;
-      const auto& before = meetings_.all()[static_cast<std::size_t>(member.behind)].members;
+      const auto& before = meetings_.all()[member.behind].members;
       const auto self = std::ranges::find(before, member.coord, &Meeting::Member::coord);
       start_ = who(member.coord) + " waits in its queue for " + name(member.coord, self->op);
       links_.push_back("; that transfer is in the queue of " + who(member.coord) + " behind " +

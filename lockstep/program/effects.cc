@@ -191,7 +191,7 @@ class Row {
   }
 
   void send() {
-    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(op_.transfer)];
+    const Transfer& transfer = program_.transfers[op_.transfer];
     const Value moved = transfer.is_grad ? grad(transfer.unit, transfer.microbatch)
                                          : act(transfer.unit, transfer.microbatch);
     out_.reads = {moved};
@@ -246,7 +246,7 @@ class Row {
 
   // The second half of an asynchronous op.
   void wait() {
-    const Op& target = program_.list(coord_)[static_cast<std::size_t>(op_.target)];
+    const Op& target = program_.list(coord_)[op_.target];
     Row whole(program_, coord_, target, out_);
     whole.fill();
     out_.reads.clear();

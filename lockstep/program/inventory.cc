@@ -29,10 +29,7 @@ class Inventory {
     ops_.push_back(op);
   }
 
-  std::size_t place(int unit, int mb) const {
-    return static_cast<std::size_t>(unit) * static_cast<std::size_t>(step_.shape.microbatches) +
-           static_cast<std::size_t>(mb);
-  }
+  std::size_t place(std::size_t unit, int mb) const { return unit * step_.shape.microbatches + mb; }
 
   void note_splits(std::span<const Op> list) {
     is_split_.assign(place(step_.units(), 0), false);

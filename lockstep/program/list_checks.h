@@ -2,15 +2,14 @@
 // compute (structure.cc), then what they do to values (replay.cc).
 #pragma once
 
-#include "lockstep/program/problem.h"
-#include "lockstep/program/program.h"
+#include "lockstep/program/validate.h"
 
 namespace lockstep::program {
 
-// Numbers of every op of the coordinate: in range where its kind uses them, -1 elsewhere; units on
-// their own coordinate; waits of asynchronous ops; the usual group. Only a list without such
+// Numbers of every op of the pipeline rank: in range where its kind uses them, -1 elsewhere; units
+// on their own rank; waits of asynchronous ops; the usual group. Only a list without such
 // problems may be given to the other checks and to effects().
-// REQUIRES: a sound shape and usual transfers (inventory.h), one list per coordinate.
+// REQUIRES: a sound shape and usual transfers (inventory.h), one list per pipeline rank.
 void check_numbers(const Program& program, Coord coord, Problems& problems);
 
 // The list holds exactly the step's inventory, each op once; gathers and frees only under ZeRO-3.
@@ -30,7 +29,7 @@ void check_compute_order(const Program& program, Coord coord, Problems& problems
 // - Periods are added to a gradient in ascending order. Its partial elements are summed over the
 //   tensor group only after all of them, the tied reduction uses it only after that, Norm only
 //   after that; what Norm used is not changed any more. So the two collectives that span
-//   coordinates come in one order on all of them.
+//   pipeline ranks come in one order on all of them.
 // Uses of values come from effects() alone. REQUIRES: check_numbers found nothing.
 void check_values(const Program& program, Coord coord, Problems& problems);
 

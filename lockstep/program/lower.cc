@@ -23,14 +23,14 @@ Result<Program> lower(const pipeline::Schedule& schedule, StepShape step) {
   step.shape = schedule.shape();
   step.placement = schedule.placement();
   step.forward_only = false;
-  if (Result<void> fits = check_step(step); !fits.ok()) return fits.error();
+  LS_TRY(check_step(step));
   return attach_all(expand_units(schedule, std::move(step)));
 }
 
 Result<Program> lower_forward_only(StepShape step) {
   step.forward_only = true;
   step.noise = false;
-  if (Result<void> fits = check_step(step); !fits.ok()) return fits.error();
+  LS_TRY(check_step(step));
   return attach_all(expand_forward(std::move(step)));
 }
 

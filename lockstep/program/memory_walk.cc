@@ -30,7 +30,7 @@ std::int64_t surge_of(const ProgramBytes& bytes, const Op& op, const Effects& fx
   if (op.unit < 0) return 0;
   const bool is_first =
       std::ranges::find(fx.defines, ValueKind::kMainGrad, &Value::kind) != fx.defines.end();
-  const UnitBytes& unit = bytes.units[static_cast<std::size_t>(op.unit)];
+  const UnitBytes& unit = bytes.units[op.unit];
   switch (op.kind) {
     case OpKind::kForward:
       return unit.forward;
@@ -53,7 +53,7 @@ class Walk {
  public:
   Walk(const Program& program, Coord coord, const ProgramBytes& bytes)
       : program_(program), coord_(coord), bytes_(bytes) {
-    out_.constants = bytes.constants[static_cast<std::size_t>(coord.value)];
+    out_.constants = bytes.constants[coord.value];
     total_ = out_.constants;
     for (const Value& value : persistent(program.step, coord)) change(value, 1);
     out_.before = total_;
@@ -85,7 +85,7 @@ class Walk {
   std::int64_t surge(const Op& op, const Effects& fx) const {
     const std::int64_t inside = surge_of(bytes_, op, fx);
     if (!program_.step.is_noise(op)) return inside;
-    std::int64_t at_end = bytes_.units[static_cast<std::size_t>(op.unit)].noise;
+    std::int64_t at_end = bytes_.units[op.unit].noise;
     for (const Value& value : fx.kills) at_end -= value_bytes(program_, coord_, bytes_, value);
     for (const Value& value : fx.defines) at_end += value_bytes(program_, coord_, bytes_, value);
     return std::max(inside, at_end);
@@ -111,13 +111,12 @@ class Walk {
 
 std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes& bytes,
                          const Value& value) {
-  if (value.kind == ValueKind::kTokens) return bytes.tokens[static_cast<std::size_t>(coord.value)];
+  if (value.kind == ValueKind::kTokens) return bytes.tokens[coord.value];
   const auto member = kBytesOf[static_cast<std::size_t>(value.kind)];
   if (member == nullptr) return 0;
   const bool is_buffer =
       value.kind == ValueKind::kSendBuffer || value.kind == ValueKind::kRecvBuffer;
-  const auto at = static_cast<std::size_t>(value.a);
-  return bytes.units[is_buffer ? static_cast<std::size_t>(program.transfers[at].unit) : at].*member;
+  return bytes.units[is_buffer ? program.transfers[value.a].unit : value.a].*member;
 }
 
 MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes) {

@@ -106,12 +106,8 @@ struct StepShape {
 
   int units() const { return stage_begin.back(); }
   int head() const { return units() - 1; }
-  bool recomputes(int unit) const {
-    return !recompute.empty() && recompute[static_cast<std::size_t>(unit)];
-  }
-  bool is_partial(int unit) const {
-    return !partial.empty() && partial[static_cast<std::size_t>(unit)];
-  }
+  bool recomputes(int unit) const { return !recompute.empty() && recompute[unit]; }
+  bool is_partial(int unit) const { return !partial.empty() && partial[unit]; }
   int periods() const { return period == Period::kStep ? 1 : shape.microbatches; }
   // Whether the op makes the gradient that is looked at.
   bool is_noise(const Op& op) const {
@@ -133,9 +129,7 @@ struct Program {
   std::vector<std::vector<Op>> lists;  // one per pipeline coordinate
   std::vector<Transfer> transfers;     // ascending by (is_grad, unit, microbatch)
 
-  const std::vector<Op>& list(Coord coord) const {
-    return lists[static_cast<std::size_t>(coord.value)];
-  }
+  const std::vector<Op>& list(Coord coord) const { return lists[coord.value]; }
   // The transfer of that tensor, or -1 when both ends are on one coordinate.
   std::int32_t find_transfer(bool is_grad, int unit, int microbatch) const;
   bool operator==(const Program&) const = default;

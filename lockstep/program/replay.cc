@@ -49,7 +49,7 @@ class Replay {
     Effects fx;
     for (at_ = 0; at_ < list_.size() && !problems_.is_full(); ++at_) {
       const Op& op = list_[at_];
-      if (op.kind == OpKind::kWait && !land(static_cast<std::size_t>(op.target))) continue;
+      if (op.kind == OpKind::kWait && !land(op.target)) continue;
       write_effects(program_, coord_, op, fx);
       apply(op, fx);
     }
@@ -64,8 +64,7 @@ class Replay {
   }
 
   std::string name(std::int32_t index) const {
-    return op_text(program_, coord_, list_[static_cast<std::size_t>(index)]) + " (op " +
-           std::to_string(index) + ")";
+    return op_text(program_, coord_, list_[index]) + " (op " + std::to_string(index) + ")";
   }
 
   // What the op holds from its issue to its Wait is released.
@@ -95,8 +94,7 @@ class Replay {
     if (op.kind == OpKind::kUpdate && op.unit == step_.head() && step_.shares_state())
       need_update_of_embedding();
     for (const Value& value : fx.reads) states_[value].is_final |= op.kind == OpKind::kNorm;
-    if (op.kind == OpKind::kWait)
-      need_periods_in_order(list_[static_cast<std::size_t>(op.target)], fx);
+    if (op.kind == OpKind::kWait) need_periods_in_order(list_[op.target], fx);
     for (const Value& value : fx.mutates) ++states_[value].changes;
     for (const Value& value : fx.kills) states_[value] = {};
     for (const Value& value : fx.defines) define(value);

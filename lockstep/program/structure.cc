@@ -38,14 +38,13 @@ class NumberCheck {
     const OpRow& row = op_row(op.kind);
     for (int i = 0; i < kNumOpFields; ++i) {
       const std::int32_t number = op.*kOpFields[i].member;
-      const bool is_fine =
-          row.uses[i] ? number >= 0 && number < limits_[static_cast<std::size_t>(i)] : number == -1;
+      const bool is_fine = row.uses[i] ? number >= 0 && number < limits_[i] : number == -1;
       if (!is_fine)
         return problems_.add(coord_, index,
                              std::string(kOpFields[i].name) + " " + std::to_string(number) +
                                  (row.uses[i] ? " does not exist" : " means nothing to this op"));
     }
-    if (op.unit >= 0 && !is_own_[static_cast<std::size_t>(op.unit)])
+    if (op.unit >= 0 && !is_own_[op.unit])
       problems_.add(coord_, index,
                     "the unit belongs to pipeline rank " +
                         std::to_string(program_.step.coord_of(op.unit).value));
@@ -59,7 +58,7 @@ class NumberCheck {
 
   void check_wait(std::int32_t index, const Op& op) {
     const std::string target = "op " + std::to_string(op.target);
-    if (!is_async(program_.list(coord_)[static_cast<std::size_t>(op.target)].kind))
+    if (!is_async(program_.list(coord_)[op.target].kind))
       problems_.add(coord_, index, target + " is not asynchronous");
     else if (op.target >= index)
       problems_.add(coord_, index, "comes before " + target + ", for which it waits");
@@ -108,7 +107,7 @@ class ComputeOrder {
   ComputeOrder(const Program& program, Coord coord, Problems& problems)
       : program_(program), coord_(coord), problems_(problems) {
     const auto units = static_cast<std::size_t>(program.step.units());
-    phase_.assign(units * static_cast<std::size_t>(program.step.shape.microbatches), 0);
+    phase_.assign(units * program.step.shape.microbatches, 0);
     last_input_.assign(units, -1);
     last_weight_.assign(units, -1);
   }
@@ -139,8 +138,7 @@ class ComputeOrder {
     const int phase = phase_of(op.kind);
     if (phase == 0) return;
     const auto unit = static_cast<std::size_t>(op.unit);
-    const auto mbs = static_cast<std::size_t>(program_.step.shape.microbatches);
-    std::uint8_t& reached = phase_[unit * mbs + static_cast<std::size_t>(op.microbatch)];
+    std::uint8_t& reached = phase_[unit * program_.step.shape.microbatches + op.microbatch];
     if (phase <= reached)
       problems_.add(coord_, index,
                     "the order of one microbatch is F, R, I, W (B in place of I, W)");

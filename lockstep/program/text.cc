@@ -12,10 +12,9 @@ std::string without_wait_text(const Program& program, const Op& op) {
   const OpRow& row = op_row(op.kind);
   std::string text(row.words);
   if (op.kind == OpKind::kSend || op.kind == OpKind::kPostRecv) {
-    const auto at = static_cast<std::size_t>(op.transfer);
-    if (op.transfer < 0 || at >= program.transfers.size())
+    if (op.transfer < 0 || op.transfer >= std::ssize(program.transfers))
       return text + " of transfer " + std::to_string(op.transfer);
-    const Transfer& transfer = program.transfers[at];
+    const Transfer& transfer = program.transfers[op.transfer];
     const bool is_send = op.kind == OpKind::kSend;
     return text + " of " + transfer_text(transfer) +
            (is_send ? ", to pipeline rank " : ", from pipeline rank ") +
@@ -40,7 +39,7 @@ class Digest {
   }
   template <class Range>
   void add_all(const Range& numbers) {
-    add(static_cast<std::int64_t>(numbers.size()));
+    add(std::ssize(numbers));
     for (const auto number : numbers) add(number);
   }
   void add(const Op& op) {
@@ -99,22 +98,21 @@ std::string transfer_text(const Transfer& transfer) {
 std::string op_text(const Program& program, Coord coord, const Op& op) {
   if (op.kind != OpKind::kWait) return without_wait_text(program, op);
   const auto& list = program.list(coord);
-  const auto at = static_cast<std::size_t>(op.target);
-  if (op.target < 0 || at >= list.size() || list[at].kind == OpKind::kWait)
+  if (op.target < 0 || op.target >= std::ssize(list) || list[op.target].kind == OpKind::kWait)
     return "wait for op " + std::to_string(op.target);
-  return "wait for " + without_wait_text(program, list[at]);
+  return "wait for " + without_wait_text(program, list[op.target]);
 }
 
 Hash128 program_hash(const Program& program) {
   Digest digest;
   add_step(digest, program.step);
-  digest.add(static_cast<std::int64_t>(program.transfers.size()));
+  digest.add(std::ssize(program.transfers));
   for (const Transfer& t : program.transfers)
     for (int number : {int{t.is_grad}, t.unit, t.microbatch, t.from.value, t.to.value})
       digest.add(number);
-  digest.add(static_cast<std::int64_t>(program.lists.size()));
+  digest.add(std::ssize(program.lists));
   for (const std::vector<Op>& list : program.lists) {
-    digest.add(static_cast<std::int64_t>(list.size()));
+    digest.add(std::ssize(list));
     for (const Op& op : list) digest.add(op);
     digest.flush();
   }

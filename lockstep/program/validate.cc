@@ -1,7 +1,6 @@
 #include "lockstep/program/validate.h"
 
 #include <algorithm>
-#include <string>
 
 #include "lockstep/base/result.h"
 #include "lockstep/program/inventory.h"
@@ -30,6 +29,20 @@ void check_frame(const Program& program, Problems& problems) {
 }
 
 }  // namespace
+
+std::string to_text(const Problem& problem) {
+  if (problem.coord.value < 0) return problem.what;
+  std::string text = "pipeline rank " + std::to_string(problem.coord.value);
+  if (problem.op >= 0) text += ", op " + std::to_string(problem.op) + ", " + problem.op_text;
+  return text + ": " + problem.what;
+}
+
+void Problems::add(Coord coord, std::int32_t op, std::string what) {
+  if (is_full()) return;
+  Problem problem = {coord, op, "", std::move(what)};
+  if (op >= 0) problem.op_text = op_text(program_, coord, program_.list(coord)[op]);
+  found_.push_back(std::move(problem));
+}
 
 std::vector<Problem> validate(const Program& program, std::size_t limit) {
   Problems problems(program, limit);

@@ -40,8 +40,8 @@ void all_gather_updated(const Uses& uses, DraftList& list) {
 void gather_and_free(const StepShape& step, const Uses& uses, DraftList& list) {
   std::unordered_map<std::int32_t, std::int32_t> after_free;  // per unit, earliest place to gather
   for (const Stay& stay : farthest_next_use(uses.unit, step.resident_units)) {
-    const std::int32_t use = uses.at[static_cast<std::size_t>(stay.first)];
-    const std::int32_t last = uses.at[static_cast<std::size_t>(stay.last)];
+    const std::int32_t use = uses.at[stay.first];
+    const std::int32_t last = uses.at[stay.last];
     const std::int32_t early = std::max(use - step.prefetch, after_free[stay.unit]);
     const std::int32_t handle =
         list.attach(early, Slot::kGather,

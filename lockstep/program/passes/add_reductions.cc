@@ -1,5 +1,4 @@
 #include <map>
-#include <utility>
 
 #include "lockstep/program/op_table.h"
 #include "lockstep/program/passes/passes.h"

@@ -53,17 +53,15 @@ class Scan {
  private:
   void note(std::size_t coord, std::int32_t at, const Effects& effects) {
     for (const Value& value : effects.reads)
-      if (value.kind == ValueKind::kRecvBuffer)
-        hops_[static_cast<std::size_t>(value.a)].consumer = at;
+      if (value.kind == ValueKind::kRecvBuffer) hops_[value.a].consumer = at;
     for (const Value& value : effects.defines) {
       const bool is_grad = value.kind == ValueKind::kGrad;
       if (!is_grad && value.kind != ValueKind::kAct) continue;
       const std::int32_t transfer = draft_.program.find_transfer(is_grad, value.a, value.b);
       if (transfer < 0) continue;
-      const auto index = static_cast<std::size_t>(transfer);
-      hops_[index].transfer = transfer;
-      hops_[index].producer = at;
-      sent_[coord][draft_.program.transfers[index].to].push_back(index);
+      hops_[transfer].transfer = transfer;
+      hops_[transfer].producer = at;
+      sent_[coord][draft_.program.transfers[transfer].to].push_back(transfer);
     }
   }
 
@@ -89,8 +87,7 @@ class Rehearsal {
     for (const auto& list : times) inputs_.emplace_back(list.size());
     for (const Channel& channel : channels)
       for (const Hop& hop : channel.hops)
-        inputs_[index(channel.to)][static_cast<std::size_t>(hop.consumer)] = {channel.from.value,
-                                                                              hop.producer};
+        inputs_[channel.to.value][hop.consumer] = {channel.from.value, hop.producer};
     ends_.resize(times.size());
     for (bool moved = true; moved;) {
       moved = false;
@@ -102,13 +99,11 @@ class Rehearsal {
                "compute ops wait for each other in a circle");
   }
 
-  std::int64_t end_of(Coord coord, std::int32_t op) const {
-    return ends_[index(coord)][static_cast<std::size_t>(op)];
-  }
+  std::int64_t end_of(Coord coord, std::int32_t op) const { return ends_[coord.value][op]; }
 
   // The first op that does not end before; what stands before it is issued earlier than that.
   std::int32_t op_at(Coord coord, std::int64_t time) const {
-    const auto& ends = ends_[index(coord)];
+    const auto& ends = ends_[coord.value];
     return static_cast<std::int32_t>(std::ranges::lower_bound(ends, time) - ends.begin());
   }
 
@@ -118,18 +113,15 @@ class Rehearsal {
     std::int32_t producer = -1;
   };
 
-  static std::size_t index(Coord coord) { return static_cast<std::size_t>(coord.value); }
-
   bool advance(std::size_t coord) {
     std::vector<std::int64_t>& ends = ends_[coord];
     const std::size_t at = ends.size();
     if (at == times_[coord].size()) return false;
     std::int64_t start = ends.empty() ? 0 : ends.back();
     if (const Input& input = inputs_[coord][at]; input.coord >= 0) {
-      const auto& made = ends_[static_cast<std::size_t>(input.coord)];
-      const auto producer = static_cast<std::size_t>(input.producer);
-      if (producer >= made.size()) return false;
-      start = std::max(start, made[producer]);
+      const auto& made = ends_[input.coord];
+      if (input.producer >= std::ssize(made)) return false;
+      start = std::max(start, made[input.producer]);
     }
     ends.push_back(start + times_[coord][at]);
     return true;
@@ -184,8 +176,7 @@ Draft add_transfers(Draft draft) {
   std::vector<Channel> channels = Scan(draft).channels();
   place_posts(channels, nominal_times(draft));
   for (const Channel& channel : channels)
-    attach_ends(channel, draft.lists[static_cast<std::size_t>(channel.from.value)],
-                draft.lists[static_cast<std::size_t>(channel.to.value)]);
+    attach_ends(channel, draft.lists[channel.from.value], draft.lists[channel.to.value]);
   return draft;
 }
 

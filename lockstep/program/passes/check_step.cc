@@ -55,7 +55,7 @@ Result<void> check_recompute(const StepShape& step) {
 }
 
 Result<void> check_partial(const StepShape& step) {
-  if (auto fits = check_per_unit("partial", step.partial, step.units()); !fits.ok()) return fits;
+  LS_TRY(check_per_unit("partial", step.partial, step.units()));
   if (!step.partial.empty() && !step.tensor_parallel)
     return refuse("partial gradients are given without tensor parallelism",
                   "set tensor_parallel, or leave partial empty");
@@ -71,7 +71,7 @@ Result<void> check_noise(const StepShape& step) {
 }  // namespace
 
 Result<void> check_step(const StepShape& step) {
-  if (Result<void> usable = pipeline::check_shape(step.shape); !usable.ok()) return usable;
+  LS_TRY(pipeline::check_shape(step.shape));
   if (step.zero < 0 || step.zero > 3)
     return refuse("zero = " + std::to_string(step.zero) + " is not between 0 and 3",
                   "give 0, 1, 2 or 3");
@@ -81,9 +81,9 @@ Result<void> check_step(const StepShape& step) {
   if (step.prefetch < 0)
     return refuse("prefetch = " + std::to_string(step.prefetch) + " is less than 0",
                   "give 0 to gather when needed, 1 to gather one computation early");
-  if (Result<void> fits = check_stages(step); !fits.ok()) return fits;
-  if (Result<void> fits = check_partial(step); !fits.ok()) return fits;
-  if (Result<void> fits = check_noise(step); !fits.ok()) return fits;
+  LS_TRY(check_stages(step));
+  LS_TRY(check_partial(step));
+  LS_TRY(check_noise(step));
   return check_recompute(step);
 }
 

@@ -7,7 +7,7 @@ namespace lockstep::program {
 namespace {
 
 void append_units(const StepShape& step, const pipeline::Pass& pass, std::vector<Op>& compute) {
-  const auto stage = static_cast<std::size_t>(pass.stage.value);
+  const int stage = pass.stage.value;
   const std::int32_t first = step.stage_begin[stage], last = step.stage_begin[stage + 1] - 1;
   const OpKind kind = op_kind(pass.kind);
   const auto append = [&](std::int32_t unit) {
@@ -28,7 +28,7 @@ void append_units(const StepShape& step, const pipeline::Pass& pass, std::vector
 
 Draft empty_draft(StepShape step) {
   Draft draft;
-  draft.lists.resize(static_cast<std::size_t>(step.shape.coords));
+  draft.lists.resize(step.shape.coords);
   draft.program.step = std::move(step);
   return draft;
 }
@@ -39,7 +39,7 @@ Draft expand_units(const pipeline::Schedule& schedule, StepShape step) {
   Draft draft = empty_draft(std::move(step));
   for (int coord = 0; coord < schedule.shape().coords; ++coord)
     for (const pipeline::Pass& pass : schedule.passes({coord}))
-      append_units(draft.step(), pass, draft.lists[static_cast<std::size_t>(coord)].compute);
+      append_units(draft.step(), pass, draft.lists[coord].compute);
   return draft;
 }
 
@@ -50,7 +50,7 @@ Draft expand_forward(StepShape step) {
     for (int stage = 0; stage < shape.stages(); ++stage) {
       const Coord coord = pipeline::coord_of(draft.step().placement, {stage}, shape.coords);
       append_units(draft.step(), {pipeline::PassKind::kForward, {stage}, {mb}},
-                   draft.lists[static_cast<std::size_t>(coord.value)].compute);
+                   draft.lists[coord.value].compute);
     }
   return draft;
 }

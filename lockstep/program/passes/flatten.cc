@@ -1,16 +1,15 @@
-#include "lockstep/program/passes/draft.h"
-
 #include <algorithm>
 #include <numeric>
 #include <tuple>
-#include <utility>
+
+#include "lockstep/program/passes/passes.h"
 
 namespace lockstep::program {
 namespace {
 
 std::vector<Op> flatten(const DraftList& draft) {
   const auto attached = [&](std::int32_t handle) -> const Attached& {
-    return draft.attached[static_cast<std::size_t>(handle)];
+    return draft.attached[handle];
   };
   std::vector<std::int32_t> handles(draft.attached.size());
   std::iota(handles.begin(), handles.end(), 0);
@@ -24,17 +23,17 @@ std::vector<Op> flatten(const DraftList& draft) {
   const auto take_while_before = [&](std::int32_t at, Slot slot) {
     for (; next != handles.end(); ++next) {
       if (std::tuple(attached(*next).at, attached(*next).slot) >= std::tuple(at, slot)) return;
-      position[static_cast<std::size_t>(*next)] = static_cast<std::int32_t>(list.size());
+      position[*next] = static_cast<std::int32_t>(list.size());
       list.push_back(attached(*next).op);
     }
   };
   for (std::int32_t at = 0; at < draft.end(); ++at) {
     take_while_before(at, Slot::kCompute);
-    list.push_back(draft.compute[static_cast<std::size_t>(at)]);
+    list.push_back(draft.compute[at]);
   }
   take_while_before(draft.end() + 1, Slot::kPostRecv);
   for (Op& op : list)
-    if (op.kind == OpKind::kWait) op.target = position[static_cast<std::size_t>(op.target)];
+    if (op.kind == OpKind::kWait) op.target = position[op.target];
   return list;
 }
 
