@@ -191,7 +191,7 @@ std::vector<Run> runs(const std::vector<Bar>& bars) {
 }
 
 std::vector<int> dealt(std::span<const Run> runs, Seconds span, int columns) {
-  std::vector<int> result(static_cast<std::size_t>(columns), -1);
+  std::vector<int> result(columns, -1);
   Dealer dealer;
   const double width = span.value / columns;
   std::size_t next = 0;  // first run that may reach into the column
@@ -202,7 +202,7 @@ std::vector<int> dealt(std::span<const Run> runs, Seconds span, int columns) {
       const double part = std::min(end, runs[i].end.value) - std::max(begin, runs[i].start.value);
       dealer.add(runs[i], static_cast<int>(i), part / width);
     }
-    result[static_cast<std::size_t>(column)] = dealer.deal();
+    result[column] = dealer.deal();
   }
   return result;
 }

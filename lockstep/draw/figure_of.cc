@@ -41,44 +41,18 @@ class Curve {
   std::vector<Level> levels_;
 };
 
-Ink ink_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::kForward:
-      return Ink::kForward;
-    case OpKind::kRecompute:
-      return Ink::kRecompute;
-    case OpKind::kBackward:
-      return Ink::kBackward;
-    case OpKind::kInputGrad:
-      return Ink::kInputGrad;
-    case OpKind::kWeightGrad:
-      return Ink::kWeightGrad;
-    case OpKind::kSend:
-    case OpKind::kPostRecv:
-      return Ink::kTransfer;
-    case OpKind::kGather:
-    case OpKind::kAllGatherUpdated:
-      return Ink::kGather;
-    case OpKind::kReduce:
-    case OpKind::kReduceAcross:
-    case OpKind::kReduceTied:
-    case OpKind::kReduceReplicated:
-      return Ink::kReduce;
-    case OpKind::kUpdate:
-      return Ink::kUpdate;
-    case OpKind::kLoad:
-    case OpKind::kCount:
-    case OpKind::kFree:
-    case OpKind::kNorm:
-    case OpKind::kWait:
-      return Ink::kOther;
-  }
-  return Ink::kOther;
-}
+// In the order of OpKind, from kLoad to kReduceReplicated.
+constexpr Ink kInks[program::kNumOpKinds] = {
+    Ink::kOther,     Ink::kOther,      Ink::kForward,  Ink::kRecompute, Ink::kBackward,
+    Ink::kInputGrad, Ink::kWeightGrad, Ink::kTransfer, Ink::kTransfer,  Ink::kGather,
+    Ink::kOther,     Ink::kReduce,     Ink::kReduce,   Ink::kReduce,    Ink::kOther,
+    Ink::kUpdate,    Ink::kGather,     Ink::kOther,    Ink::kReduce};
+
+Ink ink_of(OpKind kind) { return kInks[static_cast<std::size_t>(kind)]; }
 
 Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
   const auto passes = schedule.passes(coord);
-  const auto& timed = times.coords[static_cast<std::size_t>(coord.value)];
+  const auto& timed = times.coords[coord.value];
   LS_CHECK(timed.size() == passes.size(), "times of ", timed.size(), " of ", passes.size(),
            " passes");
   Lane compute = {LaneKind::kCompute, "compute", {}};
@@ -141,10 +115,10 @@ class ProgramBands {
   using LaneKey = std::pair<int, int>;  // orders lanes: kind, then group or peer and direction
 
   const Op& op_of(const Row& row, const program::TimedOp& timed) const {
-    return program_.list(row.coord)[static_cast<std::size_t>(timed.op)];
+    return program_.list(row.coord)[timed.op];
   }
   const program::Transfer& transfer_of(const Op& op) const {
-    return program_.transfers[static_cast<std::size_t>(op.transfer)];
+    return program_.transfers[op.transfer];
   }
 
   std::vector<Lane> lanes(const Row& row) const {
@@ -207,7 +181,7 @@ class ProgramBands {
     auto before = static_cast<double>(walked.before);
     curve.hold({}, before / unit);
     for (const program::TimedOp& timed : row.ops) {
-      const auto after = static_cast<double>(walked.live[static_cast<std::size_t>(timed.op)]);
+      const auto after = static_cast<double>(walked.live[timed.op]);
       const double during =
           timed.op == walked.peak_op ? static_cast<double>(walked.peak) : std::max(before, after);
       curve.hold(timed.start, during / unit);
@@ -259,7 +233,7 @@ Figure figure_of(const program::Program& program, const sim::Simulation& simulat
   const std::size_t coords = program.lists.size();
   // Blocks alone, so that the peak is that of the schedule wherever embedding and head are.
   program::ProgramBytes counts;
-  counts.units.resize(static_cast<std::size_t>(step.units()), {.stash = 1, .weight_work = 1});
+  counts.units.resize(step.units(), {.stash = 1, .weight_work = 1});
   counts.units.front() = counts.units.back() = {};
   counts.tokens.resize(coords);
   counts.constants.resize(coords);
@@ -270,7 +244,7 @@ Figure figure_of(const program::Program& program, const sim::Simulation& simulat
   for (int c = 0; c < static_cast<int>(coords); ++c) {
     int kept = 0;
     for (int unit = 1; unit < step.head(); ++unit) kept += step.holds({c}, unit) ? 1 : 0;
-    figure.bands.push_back(bands.band(static_cast<std::size_t>(c), counts, std::max(1, kept)));
+    figure.bands.push_back(bands.band(c, counts, std::max(1, kept)));
   }
   return figure;
 }

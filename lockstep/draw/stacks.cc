@@ -9,7 +9,6 @@
 #include "lockstep/base/units.h"
 #include "lockstep/draw/figure.h"
 #include "lockstep/draw/svg_text.h"
-#include "lockstep/draw/terminal.h"
 
 namespace lockstep::draw {
 namespace {
@@ -236,7 +235,7 @@ class StackDrawing {
     std::string text = padded(printable(bar.label), label_) + " ";
     const std::vector<int> cells = cells_of(bar);
     for (int i = 0; i < columns_; ++i) {
-      const int part = cells[static_cast<std::size_t>(i)];
+      const int part = cells[i];
       if (i == limit_) text += limit(i > 0 ? part : kNoPart);
       text += cell(part);
     }
@@ -248,28 +247,25 @@ class StackDrawing {
 
   // The part that each column shows.
   std::vector<int> cells_of(const StackBar& bar) const {
-    std::vector<int> cells(static_cast<std::size_t>(columns_), kNoPart);
+    std::vector<int> cells(columns_, kNoPart);
     double sum = 0;
     for (std::size_t part = 0; part < bar.sizes.size(); ++part) {
       const int begin = column(sum), end = std::min(columns_, column(sum += bar.sizes[part]));
-      for (int i = begin; i < end; ++i) cells[static_cast<std::size_t>(i)] = static_cast<int>(part);
+      for (int i = begin; i < end; ++i) cells[i] = static_cast<int>(part);
     }
     return cells;
   }
 
   std::string cell(int part) const {
     if (part == kNoPart) return " ";
-    const auto index = static_cast<std::size_t>(part);
-    return style_.colour ? strf("\x1b[48;5;%dm \x1b[0m", stack_colour(index).terminal)
-                         : std::string(1, stacks_.parts[index].letter);
+    return style_.colour ? strf("\x1b[48;5;%dm \x1b[0m", stack_colour(part).terminal)
+                         : std::string(1, stacks_.parts[part].letter);
   }
 
   // Inside a bar it has that one's colour behind it.
   std::string limit(int part) const {
     if (!style_.colour) return "|";
-    const std::string back =
-        part == kNoPart ? ""
-                        : strf(";48;5;%d", stack_colour(static_cast<std::size_t>(part)).terminal);
+    const std::string back = part == kNoPart ? "" : strf(";48;5;%d", stack_colour(part).terminal);
     return "\x1b[1;31" + back + "m|\x1b[0m";
   }
 

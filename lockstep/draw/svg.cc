@@ -121,7 +121,7 @@ std::string merged_bars(const Figure& figure, const Lane& lane, const LaneScale&
   const auto look = [&](std::size_t i) {
     const int run = speaker[i];
     if (run < 0) return std::pair(-1, 0);
-    const Run& speaks = all[static_cast<std::size_t>(run)];
+    const Run& speaks = all[run];
     return std::pair(static_cast<int>(speaks.ink), tint_of(lane, speaks.chunk));
   };
   std::map<std::pair<int, int>, std::string> paths;

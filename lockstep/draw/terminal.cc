@@ -17,8 +17,6 @@ constexpr int kIdle = -1;
 constexpr int kIdleText = 244, kWhite = 231, kBlack = 16;
 constexpr int kEighths = 8;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // Relative luminance of one of the 6 x 6 x 6 colours or greys, roughly.
 bool is_dark(int colour) {
   if (colour >= 232) return colour < 244;
@@ -53,8 +51,8 @@ std::pair<int, int> mode(const Eighths& part, int begin, int end) {
   std::pair<int, int> best = {kIdle, 0};
   for (int i = begin; i < end; ++i) {
     const auto same =
-        static_cast<int>(std::count(part.begin() + begin, part.begin() + end, part[at(i)]));
-    if (same > best.second) best = {part[at(i)], same};
+        static_cast<int>(std::count(part.begin() + begin, part.begin() + end, part[i]));
+    if (same > best.second) best = {part[i], same};
   }
   return best;
 }
@@ -62,7 +60,7 @@ std::pair<int, int> mode(const Eighths& part, int begin, int end) {
 // A cell has room for one edge; with more than two, none of them can be shown.
 bool is_crowded(const Eighths& part) {
   int edges = 0;
-  for (int i = 1; i < kEighths; ++i) edges += part[at(i)] != part[at(i - 1)] ? 1 : 0;
+  for (int i = 1; i < kEighths; ++i) edges += part[i] != part[i - 1] ? 1 : 0;
   return edges > 2;
 }
 
@@ -99,7 +97,7 @@ std::vector<int> run_colours(std::span<const Run> runs) {
 // run's own, and never so much of what is beside it, idle time included, that this vanishes.
 class Labels {
  public:
-  Labels(std::span<const Run> runs, double per_second, int columns) : taken_(at(columns), false) {
+  Labels(std::span<const Run> runs, double per_second, int columns) : taken_(columns, false) {
     double end = 0;
     for (const Run& run : runs) {
       const double left = run.start.value * per_second, right = run.end.value * per_second;
@@ -148,7 +146,7 @@ class Labels {
   bool is_free(std::size_t piece, int first, int end) const {
     if (first < 0 || end > static_cast<int>(taken_.size())) return false;
     for (int column = first; column < end; ++column)
-      if (taken_[at(column)] || covered(piece, column, column + 1) < 0.5) return false;
+      if (taken_[column] || covered(piece, column, column + 1) < 0.5) return false;
     return true;
   }
 
@@ -164,8 +162,7 @@ void put_numbers(std::span<const Run> runs, const std::vector<int>& colour, Labe
     const std::string text = std::to_string(runs[i].microbatch);
     const int first = labels.place(i, static_cast<int>(text.size()));
     for (std::size_t k = 0; first >= 0 && k < text.size(); ++k)
-      cells[at(first) + k] = {std::string(1, text[k]), is_dark(colour[i]) ? kWhite : kBlack,
-                              colour[i]};
+      cells[first + k] = {std::string(1, text[k]), is_dark(colour[i]) ? kWhite : kBlack, colour[i]};
   }
 }
 
@@ -196,7 +193,7 @@ std::string plain_row(std::span<const Run> runs, Seconds span, int columns) {
     if (speaker[begin] < 0) {
       row.append(end - begin, '.');
     } else {
-      const Run& run = runs[at(speaker[begin])];
+      const Run& run = runs[speaker[begin]];
       const char upper = letter(run.ink);
       std::string text(1, run.chunk % 2 == 0 ? upper : static_cast<char>(std::tolower(upper)));
       const std::string number = run.microbatch < 0 ? "" : std::to_string(run.microbatch);
@@ -214,12 +211,12 @@ std::string coloured_row(std::span<const Run> runs, Seconds span, int columns) {
   const std::vector<int> speaker = dealt(runs, span, columns * kEighths);
   const std::vector<int> whole = dealt(runs, span, columns);
   const std::vector<int> colour = run_colours(runs);
-  const auto colour_of = [&](int run) { return run < 0 ? kIdle : colour[at(run)]; };
+  const auto colour_of = [&](int run) { return run < 0 ? kIdle : colour[run]; };
   std::vector<Cell> cells;
   for (int column = 0; column < columns; ++column) {
     Eighths part;
-    for (int k = 0; k < kEighths; ++k) part[at(k)] = colour_of(speaker[at(column * kEighths + k)]);
-    cells.push_back(is_crowded(part) ? solid(colour_of(whole[at(column)])) : closest(part));
+    for (int k = 0; k < kEighths; ++k) part[k] = colour_of(speaker[column * kEighths + k]);
+    cells.push_back(is_crowded(part) ? solid(colour_of(whole[column])) : closest(part));
   }
   if (span.value > 0) put_numbers(runs, colour, Labels(runs, columns / span.value, columns), cells);
   return written(cells);
@@ -230,7 +227,7 @@ std::string coloured_thin_row(std::span<const Run> runs, Seconds span, int colum
   const std::vector<int> colour = run_colours(runs);
   std::vector<Cell> cells;
   for (const int run : dealt(runs, span, columns))
-    cells.push_back(run < 0 ? Cell{} : Cell{"\xE2\x96\x80", colour[at(run)], kIdle});
+    cells.push_back(run < 0 ? Cell{} : Cell{"\xE2\x96\x80", colour[run], kIdle});
   return written(cells);
 }
 
@@ -294,7 +291,7 @@ class Drawing {
     if (peak_ >= 0) text += " " + padded(held_text(figure_, peak(band)), peak_);
     text += "\n";
     if (const std::vector<Run> shared = collectives(band); !shared.empty()) {
-      text += std::string(static_cast<std::size_t>(label_ + 1), ' ');
+      text += std::string(label_ + 1, ' ');
       text += style_.colour ? coloured_thin_row(shared, figure_.makespan, columns_)
                             : plain_row(shared, figure_.makespan, columns_);
       text += "\n";
@@ -333,7 +330,7 @@ class Drawing {
       const bool fits = column >= static_cast<int>(line.size()) + (line.empty() ? 0 : 1) &&
                         column + static_cast<int>(mark.size()) <= last;
       if (!fits) continue;
-      line.resize(static_cast<std::size_t>(column), ' ');
+      line.resize(column, ' ');
       line += mark;
     }
     const std::string unit = printable(axis.unit);
@@ -385,7 +382,7 @@ std::string printable(std::string text) {
 
 std::string padded(const std::string& text, int width) {
   const auto size = static_cast<int>(text.size());
-  return std::string(static_cast<std::size_t>(std::max(0, width - size)), ' ') + text;
+  return std::string(std::max(0, width - size), ' ') + text;
 }
 
 std::string flowed(const std::vector<Item>& items, int gap, int width) {
@@ -393,7 +390,7 @@ std::string flowed(const std::vector<Item>& items, int gap, int width) {
   int used = 0;
   for (Item item : items) {
     if (item.width > width) {
-      item.text.resize(static_cast<std::size_t>(width));
+      item.text.resize(width);
       item.width = width;
     }
     const bool is_first = used == 0;
@@ -401,7 +398,7 @@ std::string flowed(const std::vector<Item>& items, int gap, int width) {
       lines += "\n";
       used = 0;
     } else if (!is_first) {
-      lines.append(static_cast<std::size_t>(gap), ' ');
+      lines.append(gap, ' ');
       used += gap;
     }
     lines += item.text;

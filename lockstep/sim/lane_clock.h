@@ -56,8 +56,8 @@ class LaneClock {
     }
   };
 
-  Lane& at(int lane) { return lanes_[static_cast<std::size_t>(lane)]; }
-  const Lane& at(int lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
+  Lane& at(int lane) { return lanes_[lane]; }
+  const Lane& at(int lane) const { return lanes_[lane]; }
   void expect(int lane, Seconds end) { ends_.push({end, lane, ++at(lane).version}); }
   // Drops what is out of date; whether an end is left.
   bool find_next();

@@ -22,24 +22,17 @@ using Account = std::map<Key, double>;
 
 // Shorter than in sentences, where a row of a table says it.
 std::string kind_text(int kind) {
-  switch (kind) {
-    case kBetween:
-      return "between ops";
-    case kBefore:
-      return "before the first op";
-    case kAfter:
-      return "after the last op";
-    case static_cast<int>(OpKind::kCount):
-      return "count";
-    case static_cast<int>(OpKind::kReduceAcross):
-      return "reduce across";
-    case static_cast<int>(OpKind::kReduceTied):
-      return "reduce tied";
-    case static_cast<int>(OpKind::kReduceReplicated):
-      return "reduce replicated";
-    default:
-      return std::string(op_row(static_cast<OpKind>(kind)).words);
-  }
+  static const std::map<int, const char*> kShort = {
+      {kBetween, "between ops"},
+      {kBefore, "before the first op"},
+      {kAfter, "after the last op"},
+      {static_cast<int>(OpKind::kCount), "count"},
+      {static_cast<int>(OpKind::kReduceAcross), "reduce across"},
+      {static_cast<int>(OpKind::kReduceTied), "reduce tied"},
+      {static_cast<int>(OpKind::kReduceReplicated), "reduce replicated"}};
+  const auto found = kShort.find(kind);
+  return std::string(found == kShort.end() ? op_row(static_cast<OpKind>(kind)).words
+                                           : found->second);
 }
 
 Cause cause_of(const Op& op) {
@@ -70,7 +63,7 @@ class Accounts {
 
  private:
   const Op& op_of(const RankTimeline& rank, std::int32_t op) const {
-    return program_.list(rank.coord)[static_cast<std::size_t>(op)];
+    return program_.list(rank.coord)[op];
   }
 
   void add(Cause cause, int what, Seconds time) {

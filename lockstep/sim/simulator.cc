@@ -46,16 +46,14 @@ class Lanes {
   int collective(int coord, CommGroup group) const {
     return coords_ * (1 + static_cast<int>(group)) + coord;
   }
-  int channel(int transfer) const {
-    return coords_ * (1 + kNumCommGroups) + channel_of_[static_cast<std::size_t>(transfer)];
-  }
+  int channel(int transfer) const { return coords_ * (1 + kNumCommGroups) + channel_of_[transfer]; }
 
   bool is_compute(int lane) const { return lane < coords_; }
   bool is_channel(int lane) const { return lane >= coords_ * (1 + kNumCommGroups); }
   // Both ends of a channel; for a collective the coordinate twice.
   Channel ends(int lane) const {
     if (!is_channel(lane)) return {{lane % coords_}, {lane % coords_}};
-    return channels_[static_cast<std::size_t>(lane - coords_ * (1 + kNumCommGroups))];
+    return channels_[lane - coords_ * (1 + kNumCommGroups)];
   }
 
  private:
@@ -127,11 +125,10 @@ class Run {
   };
 
   int num_coords() const { return static_cast<int>(coords_.size()); }
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  CoordState& at(int c) { return coords_[index(c)]; }
-  const std::vector<Op>& list(int c) const { return program_.lists[index(c)]; }
-  const Op& op_at(int c) const { return list(c)[coords_[index(c)].next]; }
-  bool has_ended(int c) const { return coords_[index(c)].next >= list(c).size(); }
+  CoordState& at(int c) { return coords_[c]; }
+  const std::vector<Op>& list(int c) const { return program_.lists[c]; }
+  const Op& op_at(int c) const { return list(c)[coords_[c].next]; }
+  bool has_ended(int c) const { return coords_[c].next >= list(c).size(); }
 
   // Issues ops until one takes time or must wait.
   void advance(int c) {
@@ -176,9 +173,9 @@ class Run {
   }
 
   bool wait(int c, std::int32_t target) {
-    const Op& op = list(c)[index(target)];
-    if (op.transfer < 0) return at(c).has_run[index(target)];
-    const TransferState& transfer = transfers_[index(op.transfer)];
+    const Op& op = list(c)[target];
+    if (op.transfer < 0) return at(c).has_run[target];
+    const TransferState& transfer = transfers_[op.transfer];
     if (!transfer.has_left) return false;
     if (op.kind == OpKind::kSend || transfer.arrival <= clock_.now()) return true;
     clock_.hold(c, transfer.arrival);
@@ -191,24 +188,24 @@ class Run {
     state.slots[state.next] = static_cast<std::int32_t>(state.lanes.size());
     state.lanes.push_back({number, {}, {}});
     if (op.transfer < 0) return enqueue(lanes_.collective(c, op.group), number);
-    TransferState& transfer = transfers_[index(op.transfer)];
+    TransferState& transfer = transfers_[op.transfer];
     (op.kind == OpKind::kSend ? transfer.send : transfer.receive) = number;
     if (transfer.send != kNone && transfer.receive != kNone)
       enqueue(lanes_.channel(op.transfer), op.transfer);
   }
 
   void enqueue(int lane, std::int32_t item) {
-    queues_[index(lane)].items.push_back(item);
+    queues_[lane].items.push_back(item);
     if (!clock_.is_busy(lane)) begin_next(lane);
   }
 
   void begin_next(int lane) {
-    const Queue& queue = queues_[index(lane)];
+    const Queue& queue = queues_[lane];
     if (queue.next == queue.items.size()) return;
     const Coord from = lanes_.ends(lane).from;
     const std::int32_t item = queue.items[queue.next];
-    const std::int32_t op = lanes_.is_channel(lane) ? transfers_[index(item)].send : item;
-    clock_.begin(lane, cost_(from, list(from.value)[index(op)]));
+    const std::int32_t op = lanes_.is_channel(lane) ? transfers_[item].send : item;
+    clock_.begin(lane, cost_(from, list(from.value)[op]));
     set_talking(lane, true);
   }
 
@@ -233,7 +230,7 @@ class Run {
     }
     const auto [from, to] = lanes_.ends(lane);
     set_talking(lane, false);
-    Queue& queue = queues_[index(lane)];
+    Queue& queue = queues_[lane];
     const std::int32_t item = queue.items[queue.next++];
     if (lanes_.is_channel(lane))
       leave(item, lane);
@@ -245,21 +242,21 @@ class Run {
   }
 
   void leave(int number, int lane) {
-    TransferState& transfer = transfers_[index(number)];
+    TransferState& transfer = transfers_[number];
     const auto [from, to] = lanes_.ends(lane);
     transfer.has_left = true;
     transfer.arrival = clock_.now();
     if (conditions_.latency)
-      transfer.arrival += conditions_.latency(from, list(from.value)[index(transfer.send)]);
+      transfer.arrival += conditions_.latency(from, list(from.value)[transfer.send]);
     note(from.value, transfer.send, clock_.start_of(lane), clock_.now());
     note(to.value, transfer.receive, clock_.start_of(lane), transfer.arrival);
   }
 
   void note(int c, std::int32_t op, Seconds start, Seconds end) {
-    program::TimedOp& timed = at(c).lanes[index(at(c).slots[index(op)])];
+    program::TimedOp& timed = at(c).lanes[at(c).slots[op]];
     timed.start = start;
     timed.end = end;
-    at(c).has_run[index(op)] = true;
+    at(c).has_run[op] = true;
   }
 
   // Something was done for which the list may stand at a Wait.
@@ -311,9 +308,8 @@ class Run {
     std::string message;
     for (int other = c; other < num_coords(); ++other) {
       if (has_ended(other)) continue;
-      message +=
-          join_parts(message.empty() ? "" : "; ", "pipeline rank ", other, " stands at op ",
-                     coords_[index(other)].next, ": ", op_text(program_, {other}, op_at(other)));
+      message += join_parts(message.empty() ? "" : "; ", "pipeline rank ", other, " stands at op ",
+                            coords_[other].next, ": ", op_text(program_, {other}, op_at(other)));
     }
     return {Code::kMismatchedCalls, "the program cannot finish: " + message, ""};
   }

@@ -23,21 +23,20 @@ class StageBoard {
                  costs.weight_grad.size() == stages,
              "costs for ", costs.forward.size(), ", ", costs.input_grad.size(), " and ",
              costs.weight_grad.size(), " of ", stages, " stages");
-    outputs_.resize(stages * static_cast<std::size_t>(shape_.microbatches), kNever);
+    outputs_.resize(stages * shape_.microbatches, kNever);
     grads_ = outputs_;
   }
 
   Seconds duration(const pipeline::Pass& pass) const {
-    const auto stage = static_cast<std::size_t>(pass.stage.value);
     switch (pass.kind) {
       case pipeline::PassKind::kForward:
-        return costs_.forward[stage];
+        return costs_.forward[pass.stage.value];
       case pipeline::PassKind::kInputGrad:
-        return costs_.input_grad[stage];
+        return costs_.input_grad[pass.stage.value];
       case pipeline::PassKind::kWeightGrad:
-        return costs_.weight_grad[stage];
+        return costs_.weight_grad[pass.stage.value];
       case pipeline::PassKind::kBackward:
-        return costs_.input_grad[stage] + costs_.weight_grad[stage];
+        return costs_.input_grad[pass.stage.value] + costs_.weight_grad[pass.stage.value];
     }
     LS_CHECK(false, "pass of kind ", static_cast<int>(pass.kind));
   }
@@ -49,7 +48,7 @@ class StageBoard {
     const Stage from = {pass.stage.value + (is_forward ? -1 : 1)};
     const bool is_own = pass.kind == pipeline::PassKind::kWeightGrad;
     if (is_own || from.value < 0 || from.value == shape_.stages()) return Seconds{};
-    const Seconds made = (is_forward ? outputs_ : grads_)[index(from, pass.microbatch)];
+    const Seconds made = (is_forward ? outputs_ : grads_)[shape_.index(from, pass.microbatch)];
     if (made == kNever) return std::nullopt;
     const bool hops = coord_of(placement_, from, shape_.coords) !=
                       coord_of(placement_, pass.stage, shape_.coords);
@@ -59,16 +58,11 @@ class StageBoard {
   void finish(const pipeline::Pass& pass, Seconds end) {
     if (pass.kind == pipeline::PassKind::kWeightGrad) return;
     const bool is_forward = pass.kind == pipeline::PassKind::kForward;
-    (is_forward ? outputs_ : grads_)[index(pass.stage, pass.microbatch)] = end;
+    (is_forward ? outputs_ : grads_)[shape_.index(pass.stage, pass.microbatch)] = end;
   }
 
  private:
   static constexpr Seconds kNever = {std::numeric_limits<double>::infinity()};
-
-  std::size_t index(Stage stage, Microbatch microbatch) const {
-    return static_cast<std::size_t>(stage.value) * static_cast<std::size_t>(shape_.microbatches) +
-           static_cast<std::size_t>(microbatch.value);
-  }
 
   pipeline::Shape shape_;
   pipeline::Placement placement_;

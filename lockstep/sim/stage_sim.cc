@@ -25,9 +25,8 @@ int most_held(std::span<const pipeline::Pass> passes) {
 
 StageCosts even_costs(const pipeline::Shape& shape, Seconds forward, Seconds input_grad,
                       Seconds weight_grad, Seconds hop) {
-  const auto stages = static_cast<std::size_t>(shape.stages());
   const auto each = [&](Seconds whole) {
-    return std::vector<Seconds>(stages, {whole.value / shape.chunks});
+    return std::vector<Seconds>(shape.stages(), {whole.value / shape.chunks});
   };
   return {each(forward), each(input_grad), each(weight_grad), hop};
 }
@@ -45,9 +44,9 @@ StageTimes simulate_stages(const pipeline::Schedule& schedule, const StageCosts&
   const int coords = schedule.shape().coords;
   StageBoard board(schedule, costs);
   StageTimes times;
-  times.coords.resize(static_cast<std::size_t>(coords));
+  times.coords.resize(coords);
   run_to_the_end(coords, [&](int coord) {
-    std::vector<TimedPass>& timed = times.coords[static_cast<std::size_t>(coord)];
+    std::vector<TimedPass>& timed = times.coords[coord];
     const std::span<const pipeline::Pass> passes = schedule.passes({coord});
     if (timed.size() == passes.size()) return false;
     const pipeline::Pass& pass = passes[timed.size()];
@@ -59,7 +58,7 @@ StageTimes simulate_stages(const pipeline::Schedule& schedule, const StageCosts&
     return true;
   });
   for (int coord = 0; coord < coords; ++coord) {
-    const auto& timed = times.coords[static_cast<std::size_t>(coord)];
+    const auto& timed = times.coords[coord];
     const std::span<const pipeline::Pass> passes = schedule.passes({coord});
     LS_CHECK(timed.size() == passes.size(), "pipeline rank ", coord, " stands at ",
              to_text(passes[timed.size()]));
