@@ -66,7 +66,7 @@ void Executor::check_in_flight(const Prepared& prepared) const {
   const Effects& now = prepared.effects;
   for (int index : in_flight_) {
     if (prepared.op.kind == OpKind::kWait && prepared.op.target == index) continue;
-    const Effects& other = ops_[static_cast<std::size_t>(index)].effects;
+    const Effects& other = ops_[index].effects;
     for (const auto* mine : {&now.reads, &now.mutates, &now.kills})
       for (const auto* theirs : {&other.defines, &other.mutates})
         LS_CHECK(!touches(*mine, *theirs), "op uses what op ", index, " has not finished");
@@ -93,15 +93,11 @@ void Executor::check_after(const Prepared& prepared) const {
 }
 
 void Executor::run_op(Prepared& prepared) {
+  if (is_async(prepared.op.kind)) {
+    prepared.work = start(prepared);
+    return;
+  }
   switch (prepared.op.kind) {
-    case OpKind::kLoad:
-    case OpKind::kForward:
-    case OpKind::kRecompute:
-    case OpKind::kBackward:
-    case OpKind::kInputGrad:
-    case OpKind::kWeightGrad:
-    case OpKind::kUpdate:
-      return workspace_.compute(prepared.op, prepared.effects);
     case OpKind::kFree:
       return workspace_.drop(prepared.effects.kills[0]);
     case OpKind::kCount:
@@ -112,15 +108,8 @@ void Executor::run_op(Prepared& prepared) {
       return norm(prepared);
     case OpKind::kWait:
       return wait(prepared);
-    case OpKind::kSend:
-    case OpKind::kPostRecv:
-    case OpKind::kGather:
-    case OpKind::kAllGatherUpdated:
-    case OpKind::kReduce:
-    case OpKind::kReduceAcross:
-    case OpKind::kReduceReplicated:
-      prepared.work = start(prepared);
-      return;
+    default:
+      return workspace_.compute(prepared.op, prepared.effects);
   }
 }
 
@@ -167,7 +156,7 @@ comm::Communicator& Executor::group(const Op& op) const {
 
 // Injective within two consecutive steps, so that a late message cannot be taken for a new one.
 int Executor::tag_of(int transfer) const {
-  const auto transfers = static_cast<std::int64_t>(program_.transfers.size());
+  const auto transfers = std::ssize(program_.transfers);
   const std::int64_t tag = step_ % 2 * transfers + transfer;
   LS_CHECK(tag < (std::int64_t{1} << 30), "too many transfers to tag: ", transfers);
   return static_cast<int>(tag);
@@ -213,7 +202,7 @@ StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
   const auto take = [&] {
     ExactSum::Words part;
     std::copy_n(next, part.size(), part.begin());
-    next += static_cast<std::ptrdiff_t>(part.size());
+    next += std::ssize(part);
     return ExactSum::from_words(part);
   };
   StepSums sums;
@@ -232,15 +221,14 @@ StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
 void Executor::norm(const Prepared& prepared) {
   const bool has_noise = program_.step.noise;
   std::vector<std::int64_t> words = to_words(workspace_.sums(), has_noise);
-  add_up(prepared.op.group,
-         {words.data(), static_cast<std::int64_t>(words.size()), DType::kI64, {}});
+  add_up(prepared.op.group, {words.data(), std::ssize(words), DType::kI64, {}});
   sums_ = from_words(words, has_noise);
   workspace_.set_sums(sums_);
 }
 
 // The end of an asynchronous op: what it was for, then what its Wait kills or adds up.
 void Executor::wait(const Prepared& prepared) {
-  Prepared& target = ops_[static_cast<std::size_t>(prepared.op.target)];
+  Prepared& target = ops_[prepared.op.target];
   if (const std::optional<comm::Ran> ran = wait_for(target.work))
     lanes_.push_back(
         {prepared.op.target, clock_.at(ran->begin).since_start, clock_.at(ran->end).since_start});

@@ -62,7 +62,7 @@ class Executor {
 
   comm::Communicator& group(const program::Op& op) const;  // of an op that has one
   const program::Transfer& transfer(const program::Op& op) const {
-    return program_.transfers[static_cast<std::size_t>(op.transfer)];
+    return program_.transfers[op.transfer];
   }
   int tag_of(int transfer) const;
   void place(std::size_t op, bool waits);

@@ -1,6 +1,7 @@
 // The communicators of a program's ops, of one rank.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,12 +14,15 @@
 
 namespace lockstep::exec {
 
+// The axes that the ranks of such a group span; for kTied the pipeline, whose ends they are.
+mesh::AxisSet axes_of(program::CommGroup group);
+
 // Connects a rank's own groups and no others, so its cost does not grow with the world. Belongs to
 // the rank's thread, must not outlive its world.
 class Groups {
  public:
   // Called by every rank of the world. `label` tells apart the groups of several jobs in one world.
-  // `tied`: embedding and head share a weight, so the first and last pipeline coordinate need a
+  // `tied`: embedding and head share a weight, so the first and last pipeline rank need a
   // group of their own. There is a tensor group only where several ranks share a unit.
   Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
          Deadline deadline);
@@ -32,7 +36,7 @@ class Groups {
   void agree(const Hash128& digest, Deadline deadline) const;
 
  private:
-  std::unique_ptr<comm::Communicator> self_, shard_, replicate_, data_, tensor_, pipeline_, tied_;
+  std::array<std::unique_ptr<comm::Communicator>, 7> all_;  // null where this rank needs none
 };
 
 }  // namespace lockstep::exec

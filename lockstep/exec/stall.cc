@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/base/check.h"
+#include "lockstep/exec/groups.h"
 #include "lockstep/program/effects.h"
 #include "lockstep/program/text.h"
 
@@ -20,31 +21,6 @@ using program::OpKind;
 using program::Transfer;
 
 std::string name(Rank rank) { return join_parts("rank ", rank.value); }
-
-mesh::AxisSet axes_of(CommGroup group) {
-  switch (group) {
-    case CommGroup::kNone:
-    case CommGroup::kSelf:
-      return {};
-    case CommGroup::kShard:
-      return mesh::kDenseShard;
-    case CommGroup::kReplicate:
-      return Axis::kDataReplicate;
-    case CommGroup::kData:
-      return mesh::kData;
-    case CommGroup::kTensor:
-      return Axis::kTensor;
-    case CommGroup::kPipeline:
-    case CommGroup::kPeer:
-    case CommGroup::kTied:
-      return Axis::kPipeline;
-    case CommGroup::kDataThenPipeline:
-      return mesh::kData | Axis::kPipeline;
-    case CommGroup::kDataTensorPipeline:
-      return mesh::kWorld;
-  }
-  return {};
-}
 
 bool is_collective_at_once(OpKind kind) {
   return kind == OpKind::kCount || kind == OpKind::kReduceTied || kind == OpKind::kNorm;
@@ -72,7 +48,7 @@ class Inquiry {
     else if (!is_inside)
       own.what = join_parts("has ended ", name_of(*at), " and not begun the next");
     else
-      look_at(own, *at, list[static_cast<std::size_t>(at->op)]);
+      look_at(own, *at, list[at->op]);
     return own;
   }
 
@@ -88,9 +64,7 @@ class Inquiry {
   static std::string name_of(const Position& at) {
     return join_parts(at.evaluates ? "the evaluation after step " : "step ", at.step);
   }
-  const comm::LastSeen& last_seen(Rank rank) const {
-    return seen_[static_cast<std::size_t>(rank.value)];
-  }
+  const comm::LastSeen& last_seen(Rank rank) const { return seen_[rank.value]; }
   // What others say of themselves may be anything; outside of the program it is nothing.
   std::optional<Position> position(Rank rank) const {
     const std::optional<Position> at = last_seen(rank).position;
@@ -101,13 +75,13 @@ class Inquiry {
   Coord coord(Rank rank) const { return mesh_.coord(rank, Axis::kPipeline); }
   std::string text(Rank rank, std::int32_t op) const {
     const Coord at = coord(rank);
-    return op_text(program_, at, program_.list(at)[static_cast<std::size_t>(op)]);
+    return op_text(program_, at, program_.list(at)[op]);
   }
 
   void look_at(RankStatus& own, Position at, const Op& op) const {
     std::int32_t acting = at.op;  // the op whose end it waits for
     if (op.kind == OpKind::kWait) acting = op.target;
-    const Op& target = program_.list(coord(own.rank))[static_cast<std::size_t>(acting)];
+    const Op& target = program_.list(coord(own.rank))[acting];
     const bool meets_inside = program_.step.tensor_parallel && op.microbatch >= 0 &&
                               op.kind != OpKind::kLoad;  // collectives inside a computation
     own.what = "is at " + text(own.rank, at.op);
@@ -133,7 +107,7 @@ class Inquiry {
   }
 
   std::vector<Member> members_of(Rank rank, std::int32_t op) const {
-    const Op& target = program_.list(coord(rank))[static_cast<std::size_t>(op)];
+    const Op& target = program_.list(coord(rank))[op];
     if (target.transfer >= 0) return {other_end(rank, target)};
     std::vector<Member> members = group(rank, op, axes_of(target.group));
     if (target.group == CommGroup::kTied)
@@ -145,7 +119,7 @@ class Inquiry {
   }
 
   Member other_end(Rank rank, const Op& target) const {
-    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(target.transfer)];
+    const Transfer& transfer = program_.transfers[target.transfer];
     const bool sends = target.kind == OpKind::kSend;
     const Coord peer = sends ? transfer.to : transfer.from;
     return {mesh_.group(rank, Axis::kPipeline).rank_at(peer.value),
@@ -155,7 +129,7 @@ class Inquiry {
 
   // The other ranks along the axes.
   std::vector<Member> group(Rank rank, std::int32_t op, mesh::AxisSet axes) const {
-    const Op& target = program_.list(coord(rank))[static_cast<std::size_t>(op)];
+    const Op& target = program_.list(coord(rank))[op];
     std::vector<Member> members;
     if (axes.empty()) return members;
     for (const Rank other : mesh_.group(rank, axes)) {
@@ -195,7 +169,7 @@ class Inquiry {
   std::string transfer_wish(const RankStatus& own, const Op& target, std::int32_t step,
                             bool all_came) const {
     const Member peer = other_end(own.rank, target);
-    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(target.transfer)];
+    const Transfer& transfer = program_.transfers[target.transfer];
     const std::string tensor = "the " + transfer_text(transfer);
     if (target.kind == OpKind::kSend)
       return join_parts(
@@ -235,9 +209,7 @@ class Inquiry {
 // The way from `start` to a rank that waits for nobody, or until it comes back to itself. The
 // nearest such rank, so that a chain is short.
 std::vector<Rank> way_from(const std::vector<RankStatus>& ranks, Rank start) {
-  const auto of = [&](Rank rank) -> const RankStatus& {
-    return ranks[static_cast<std::size_t>(rank.value)];
-  };
+  const auto of = [&](Rank rank) -> const RankStatus& { return ranks[rank.value]; };
   std::map<Rank, Rank> reached_from = {{start, start}};
   std::deque<Rank> next = {start};
   Rank last = start;
@@ -284,7 +256,7 @@ StallReport explain_stall(const program::Program& program, const mesh::Mesh& mes
   std::map<Rank, int> held_up;
   for (const RankStatus& own : report.ranks) {
     const Rank end = way_from(report.ranks, own.rank).back();
-    const RankStatus& last = report.ranks[static_cast<std::size_t>(end.value)];
+    const RankStatus& last = report.ranks[end.value];
     const bool waits = !own.waits_for.empty() || own.what.starts_with("waits");
     if (waits && last.waits_for.empty()) ++held_up[end];
   }
@@ -297,8 +269,7 @@ StallReport explain_stall(const program::Program& program, const mesh::Mesh& mes
 std::string StallReport::chain(Rank rank) const {
   std::string text;
   for (const Rank link : way_from(ranks, rank))
-    text += (text.empty() ? "" : "; ") + name(link) + " " +
-            ranks[static_cast<std::size_t>(link.value)].what;
+    text += (text.empty() ? "" : "; ") + name(link) + " " + ranks[link.value].what;
   return text;
 }
 
@@ -307,7 +278,7 @@ std::string StallReport::table() const { return lines(ranks); }
 std::string StallReport::describe_from(Rank rank) const {
   std::vector<RankStatus> links, others;
   const std::vector<Rank> way = way_from(ranks, rank);
-  for (const Rank link : way) links.push_back(ranks[static_cast<std::size_t>(link.value)]);
+  for (const Rank link : way) links.push_back(ranks[link.value]);
   for (const RankStatus& other : ranks)
     if (std::ranges::find(way, other.rank) == way.end()) others.push_back(other);
   return lines(links) + (others.empty() ? "" : "\n" + lines(others));
