@@ -8,7 +8,6 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/checkpoint/folder.h"
-#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/files/elements.h"
 
 namespace lockstep::checkpoint {
@@ -64,7 +63,7 @@ Error Checkpoint::damaged(const std::string& file, const std::string& what) cons
 
 Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
   if (const auto known = open_.find(index); known != open_.end()) return &known->second;
-  const FileRecord& record = manifest_.files[static_cast<std::size_t>(index)];
+  const FileRecord& record = manifest_.files[index];
   const std::string name = path_ + "/" + record.name;
   // What is lost with it, for the message.
   const auto holds = [&] {
@@ -88,7 +87,7 @@ Result<Checkpoint::OpenFile*> Checkpoint::file(int index) {
                                            record.bytes, " when it was written"));
   Result<files::Safetensors> view = files::Safetensors::open(name);
   if (!view.ok()) return damaged(record.name, holds() + ": " + view.error().message);
-  std::vector<std::byte> header(static_cast<std::size_t>(view->data_begin()));
+  std::vector<std::byte> header(view->data_begin());
   if (!input->read(0, header) || xxh3_128(ByteSpan(header)) != record.header)
     return damaged(record.name, holds() + ", has another header than when it was written");
   return &open_.emplace(index, OpenFile{*std::move(input), *std::move(view)}).first->second;
@@ -105,7 +104,7 @@ Result<const files::TensorEntry*> Checkpoint::entry_of(OpenFile& file, const Ten
   const files::TensorEntry* const entry = file.view.find(name);
   if (entry == nullptr || entry->info.type != tensor.type ||
       std::cmp_not_equal(entry->bytes.size(), bytes_of_slice(tensor, stored)))
-    return damaged(manifest_.files[static_cast<std::size_t>(stored.file)].name,
+    return damaged(manifest_.files[stored.file].name,
                    " does not hold tensor `" + name + "` as the manifest says");
   return entry;
 }
@@ -115,10 +114,10 @@ Result<void> Checkpoint::read_piece(OpenFile& file, const TensorRecord& tensor,
                                     std::span<std::byte> into) const {
   const auto entry = LS_TRY(entry_of(file, tensor, stored));
   const std::int64_t at = entry->begin + piece * kPieceBytes;
-  const std::string& name = manifest_.files[static_cast<std::size_t>(stored.file)].name;
+  const std::string& name = manifest_.files[stored.file].name;
   const auto where = [&] {
     return join_parts(": bytes ", piece * kPieceBytes, " to ",
-                      piece * kPieceBytes + static_cast<std::int64_t>(into.size()), " of tensor `",
+                      piece * kPieceBytes + std::ssize(into), " of tensor `",
                       entry_name(slice_of(tensor, stored)), "`");
   };
   Xxh3 hash;
@@ -129,7 +128,7 @@ Result<void> Checkpoint::read_piece(OpenFile& file, const TensorRecord& tensor,
     hash.update(ByteSpan(part));
   }
   const std::uint64_t found = hash.digest64();
-  const std::uint64_t due = stored.pieces[static_cast<std::size_t>(piece)];
+  const std::uint64_t due = stored.pieces[piece];
   if (found == due) return {};
   return damaged(name, join_parts(where(), " have the digest ", to_hex(found), ", not ",
                                   to_hex(due), " as when they were written"));
@@ -153,7 +152,7 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
       const auto piece_bytes = static_cast<std::size_t>(elements * from_size);
       // A whole piece goes where it belongs, without a stop.
       if (from == dtype && source == piece * per_piece && run.length - done >= elements) {
-        const auto at = static_cast<std::size_t>((run.target + done) * to_size);
+        const std::int64_t at = (run.target + done) * to_size;
         LS_TRY(read_piece(*opened, tensor, stored, piece, target.subspan(at, piece_bytes)));
         done += elements;
         continue;
@@ -165,12 +164,8 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
       }
       const std::int64_t in_piece = source - piece * per_piece;
       const std::int64_t length = std::min(run.length - done, per_piece - in_piece);
-      files::convert(ByteSpan(piece_).subspan(static_cast<std::size_t>(in_piece * from_size),
-                                              static_cast<std::size_t>(length * from_size)),
-                     from,
-                     target.subspan(static_cast<std::size_t>((run.target + done) * to_size),
-                                    static_cast<std::size_t>(length * to_size)),
-                     dtype);
+      files::convert(ByteSpan(piece_).subspan(in_piece * from_size, length * from_size), from,
+                     target.subspan((run.target + done) * to_size, length * to_size), dtype);
       done += length;
     }
   return {};
@@ -207,9 +202,9 @@ Result<void> Checkpoint::verify(const std::function<void(std::int64_t)>& on_byte
       LS_TRY(entry_of(opened, tensor, stored));
       const std::int64_t bytes = bytes_of_slice(tensor, stored);
       for (std::int64_t at = 0; at < bytes; at += kPieceBytes) {
-        piece_.resize(static_cast<std::size_t>(std::min(bytes - at, kPieceBytes)));
+        piece_.resize(std::min(bytes - at, kPieceBytes));
         LS_TRY(read_piece(opened, tensor, stored, at / kPieceBytes, piece_));
-        if (on_bytes) on_bytes(static_cast<std::int64_t>(piece_.size()));
+        if (on_bytes) on_bytes(std::ssize(piece_));
       }
     }
   return {};

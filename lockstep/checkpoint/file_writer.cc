@@ -101,8 +101,7 @@ Manifest FileWriter::finish() {
 
 Staging::Staging(std::int64_t bytes) {
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t size =
-      (static_cast<std::size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
+  const std::size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   if (size == 0) return;
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)));
   if (data_ == nullptr)

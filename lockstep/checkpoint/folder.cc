@@ -62,7 +62,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   std::int64_t step = 0;
   const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), step);
   if (status != std::errc() || step < 0 || end == name.data()) return std::nullopt;
-  const std::string_view rest(end, static_cast<std::size_t>(name.data() + name.size() - end));
+  const std::string_view rest(end, name.data() + name.size() - end);
   const bool is_plain = rest.empty() || (rest.starts_with(kReplaced) &&
                                          rest.find(kTemporary) == std::string_view::npos);
   if (!is_plain) return std::nullopt;

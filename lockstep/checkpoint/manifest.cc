@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/json_fields.h"
@@ -75,12 +74,6 @@ constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;
 std::string digest_text(std::string_view body) { return to_hex(ByteSpan(sha256(body))); }
 
 // --- writing ---
-
-Json facts_json(const Facts& facts) {
-  Json::Object members;
-  for (const auto& [key, value] : facts) members.push_back({key, value});
-  return Json::object(std::move(members));
-}
 
 Json file_json(const FileRecord& file) {
   return Json::object(
@@ -280,6 +273,12 @@ class ManifestReader {
 
 }  // namespace
 
+Json to_json(const Facts& facts) {
+  Json::Object members;
+  for (const auto& [key, value] : facts) members.push_back({key, value});
+  return Json::object(std::move(members));
+}
+
 Hash128 digest_of(const Facts& facts) {
   std::string text;
   for (const auto& [key, value] : facts) text += key + " = " + value + "\n";
@@ -303,10 +302,10 @@ std::string to_text(const Manifest& manifest) {
                                          {"updates", manifest.updates},
                                          {"samples", manifest.samples},
                                          {"tokens", manifest.tokens},
-                                         {"model", facts_json(manifest.model)},
-                                         {"config", facts_json(manifest.config)},
+                                         {"model", to_json(manifest.model)},
+                                         {"config", to_json(manifest.config)},
                                          {"data", manifest.data},
-                                         {"state", facts_json(manifest.state)},
+                                         {"state", to_json(manifest.state)},
                                          {"layout", manifest.layout},
                                          {"lockstep", manifest.lockstep},
                                          {"torch", manifest.torch},

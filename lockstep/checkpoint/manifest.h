@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/hash.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/slice.h"
 #include "lockstep/files/elements.h"
@@ -24,6 +25,7 @@ inline constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 // Settings and their values as texts, in a fixed order.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 Hash128 digest_of(const Facts& facts);
+Json to_json(const Facts& facts);
 
 struct FileRecord {
   std::string name;  // in the checkpoint's folder

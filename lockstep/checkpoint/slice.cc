@@ -136,13 +136,12 @@ std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
   for (const model::FlatParam& flat : layout.params) {
     const model::FlatRange part = model::common(range, {flat.offset, flat.end()});
     if (part.size() <= 0) continue;
-    const model::Param& param = model.unit(unit).params[static_cast<std::size_t>(flat.param)];
+    const model::Param& param = model.unit(unit).params[flat.param];
     Box box = whole(param.shape);
     const model::TensorShard shard = model::tensor_shard(param, place.tp, place.coord);
-    const auto dim = static_cast<std::size_t>(shard.dim);
-    const bool is_cut = shard.length != param.shape[dim];
-    box.begin[dim] = shard.begin;
-    box.extent[dim] = shard.length;
+    const bool is_cut = shard.length != param.shape[shard.dim];
+    box.begin[shard.dim] = shard.begin;
+    box.extent[shard.dim] = shard.length;
     slices.push_back({{global_name(model, unit, param), role, param.shape, std::move(box),
                        part.begin - flat.offset, part.end - flat.offset},
                       part.begin,
@@ -155,8 +154,7 @@ std::vector<Slice> model_slices(const model::Model& model, Role role) {
   const auto layouts = model::flat_layouts(model);
   std::vector<Slice> slices;
   for (int unit = 0; unit < model.num_units(); ++unit) {
-    const model::FlatLayout& layout =
-        layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
+    const model::FlatLayout& layout = layouts[model.order[unit]];
     for (UnitSlice& part : unit_slices(model, unit, layout, {}, {0, layout.size}, role))
       if (!part.is_copy) slices.push_back(std::move(part.slice));
   }

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
@@ -51,7 +49,7 @@ class TensorStream {
     const std::int64_t numel = piece_of(tensor, index).numel();
     const std::int64_t stride = kExportChunk / static_cast<std::int64_t>(width_);
     for (std::int64_t first = 0; first < numel; first += stride) {
-      chunk_.resize(static_cast<std::size_t>(std::min(stride, numel - first)) * width_);
+      chunk_.resize(std::min(stride, numel - first) * width_);
       LS_TRY(read(tensor, index, first, chunk_));
       LS_TRY(put(tensor, chunk_));
     }
@@ -63,7 +61,7 @@ class TensorStream {
     std::vector<std::vector<std::byte>> whole;
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
       pieces.push_back(piece_of(tensor, i));
-      whole.emplace_back(static_cast<std::size_t>(pieces.back().numel()) * width_);
+      whole.emplace_back(pieces.back().numel() * width_);
       LS_TRY(read(tensor, i, 0, whole.back()));
     }
     const std::vector<ByteSpan> views(whole.begin(), whole.end());
@@ -71,7 +69,7 @@ class TensorStream {
     const std::int64_t stride = std::max<std::int64_t>(1, kExportChunk / row);
     const std::int64_t rows = pieces[0].columns;
     for (std::int64_t first = 0; first < rows; first += stride) {
-      chunk_.resize(static_cast<std::size_t>(std::min(stride, rows - first) * row));
+      chunk_.resize(std::min(stride, rows - first) * row);
       put_transposed(pieces, views, width_, first, chunk_);
       LS_TRY(put(tensor, chunk_));
     }
@@ -138,7 +136,7 @@ Result<void> write_shard(const Shard& shard, ParamSource& params, files::Disk& d
 }
 
 void write_bytes(files::Disk& disk, const std::string& path, ByteSpan bytes) {
-  const auto file = disk.create(path, static_cast<std::int64_t>(bytes.size()));
+  const auto file = disk.create(path, std::ssize(bytes));
   file->write(bytes);
   file->sync();
   file->close();
@@ -168,7 +166,7 @@ Result<void> write_weights(const model::Model& model, ParamSource& params, files
     done.bytes.value += shards[i].bytes;
   }
   done.files = static_cast<int>(shards.size());
-  done.tensors = static_cast<std::int64_t>(map.size());
+  done.tensors = std::ssize(map);
   done.parameters = model::count(model).total;
   if (shards.size() == 1) return {};
   std::ranges::sort(map, {}, &Json::Member::key);

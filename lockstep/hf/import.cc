@@ -30,8 +30,7 @@ template <std::size_t kWidth>
 void transpose(const std::byte* in, std::int64_t in_pitch, std::byte* out, std::int64_t out_pitch,
                std::int64_t rows, std::int64_t columns) {
   const auto move = [&](std::int64_t i, std::int64_t j) {
-    std::memcpy(out + static_cast<std::size_t>(i * out_pitch + j) * kWidth,
-                in + static_cast<std::size_t>(j * in_pitch + i) * kWidth, kWidth);
+    std::memcpy(out + (i * out_pitch + j) * kWidth, in + (j * in_pitch + i) * kWidth, kWidth);
   };
   for (std::int64_t top = 0; top < rows; top += kTransposeTile)
     for (std::int64_t left = 0; left < columns; left += kTransposeTile)
@@ -73,7 +72,7 @@ class Misfits {
         {"not the embedding's weight, though tie_word_embeddings is true", "one of both is wrong"}};
     for (std::size_t kind = 0; kind < tensors_.size(); ++kind) {
       const auto& [what, help] = kWhatAndHelp[kind];
-      const auto count = static_cast<std::int64_t>(tensors_[kind].size());
+      const auto count = std::ssize(tensors_[kind]);
       if (count == 0) continue;
       report.add({.code = Code::kBadHfWeights,
                   .message = join_parts(counted(count, "tensor"), " of `", folder, "` ",
@@ -131,14 +130,13 @@ Result<void> stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
   const std::int64_t row = place.piece.columns * static_cast<std::int64_t>(size_of(place.type));
   const std::int64_t stride = std::max<std::int64_t>(1, kImportChunk / row);
   for (std::int64_t first = 0; first < place.piece.rows; first += stride) {
-    chunk.resize(static_cast<std::size_t>(std::min(stride, place.piece.rows - first) * row));
+    chunk.resize(std::min(stride, place.piece.rows - first) * row);
     HfParams::read(place, first, chunk);
     LS_TRY(check_finite(place.name, first * place.piece.columns, chunk, place.type));
     file.write(chunk);
     // A transposed one needs pages of the whole tensor for every chunk.
     if (!place.piece.transposed)
-      forget_pages(stored.subspan(static_cast<std::size_t>((place.piece.begin + first) * row),
-                                  chunk.size()));
+      forget_pages(stored.subspan((place.piece.begin + first) * row, chunk.size()));
   }
   forget_pages(stored);
   return {};
@@ -158,7 +156,7 @@ Result<checkpoint::Manifest> write_weights(const Directory& directory, files::Di
   }
   LS_CHECK(slices.size() == places.size(), places.size(), " parameters, but ", slices.size(),
            " in a checkpoint");
-  done.tensors = static_cast<std::int64_t>(slices.size());
+  done.tensors = std::ssize(slices);
   checkpoint::FileWriter file(disk, folder, checkpoint::file_name(0), std::move(slices));
   std::vector<std::byte> chunk;
   for (const checkpoint::TypedSlice& typed : file.order())
@@ -222,13 +220,13 @@ Piece piece_of(const model::HfTensor& tensor, std::size_t index) {
 
 void take_rows(const Piece& piece, ByteSpan stored, std::size_t width, std::int64_t first,
                std::span<std::byte> out) {
-  const std::size_t row = static_cast<std::size_t>(piece.columns) * width;
+  const std::size_t row = piece.columns * width;
   const auto rows = static_cast<std::int64_t>(out.size() / row);
   LS_CHECK(out.size() % row == 0 && first >= 0 && first + rows <= piece.rows, "rows [", first,
            ", + ", rows, ") of ", piece.rows);
-  LS_CHECK(stored.size() == static_cast<std::size_t>(piece.outputs) * row);
+  LS_CHECK(stored.size() == piece.outputs * row);
   if (rows == 0) return;
-  const auto begin = static_cast<std::size_t>(piece.begin + first);
+  const std::int64_t begin = piece.begin + first;
   if (piece.transposed)
     transpose(width, stored.data() + begin * width, piece.outputs, out.data(), piece.columns, rows,
               piece.columns);
@@ -240,16 +238,14 @@ void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> par
                     std::size_t width, std::int64_t first, std::span<std::byte> out) {
   LS_CHECK(!pieces.empty() && pieces.size() == params.size());
   const std::int64_t outputs = pieces[0].outputs;
-  const std::size_t row = static_cast<std::size_t>(outputs) * width;
+  const std::size_t row = outputs * width;
   const auto rows = static_cast<std::int64_t>(out.size() / row);
   LS_CHECK(out.size() % row == 0 && first >= 0 && first + rows <= pieces[0].columns);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
-    LS_CHECK(piece.transposed &&
-             params[i].size() == static_cast<std::size_t>(piece.numel()) * width);
-    transpose(width, params[i].data() + static_cast<std::size_t>(first) * width, piece.columns,
-              out.data() + static_cast<std::size_t>(piece.begin) * width, outputs, rows,
-              piece.rows);
+    LS_CHECK(piece.transposed && params[i].size() == piece.numel() * width);
+    transpose(width, params[i].data() + first * width, piece.columns,
+              out.data() + piece.begin * width, outputs, rows, piece.rows);
   }
 }
 

@@ -2,13 +2,11 @@
 // model.safetensors.index.json lists.
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "lockstep/config/diagnostic.h"
 #include "lockstep/files/safetensors.h"

@@ -34,7 +34,7 @@ Held held(const Param& param) {
 
 std::int64_t numel_of(const Param& param, std::int64_t tp) {
   const TensorShard shard = tensor_shard(param, tp, 0);
-  return param.numel() / param.shape[static_cast<std::size_t>(shard.dim)] * shard.length;
+  return param.numel() / param.shape[shard.dim] * shard.length;
 }
 
 class Writer {
@@ -68,7 +68,7 @@ class Writer {
   void append(bool decays, Held wanted) {
     const Param* before = nullptr;  // of the same kind, in the order of the unit
     for (int i = 0; i < static_cast<int>(unit_.params.size()); ++i) {
-      const Param& param = unit_.params[static_cast<std::size_t>(i)];
+      const Param& param = unit_.params[i];
       if (!param.trained || param.decays != decays) continue;
       const Param* neighbour = std::exchange(before, &param);
       if (held(param) != wanted) continue;
@@ -97,10 +97,9 @@ void shift_tail(FlatLayout& flat, std::int64_t by) {
 void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& second) {
   const auto copy = std::ranges::find_if(head.params, &Param::tied);
   const FlatParam& at = second.of(static_cast<int>(copy - head.params.begin()));
-  LS_CHECK(
-      at.offset == 0 && first.params.front().offset == 0 &&
-          embed.params[static_cast<std::size_t>(first.params.front().param)].shape == copy->shape,
-      "a tied weight must be the first of its unit");
+  LS_CHECK(at.offset == 0 && first.params.front().offset == 0 &&
+               embed.params[first.params.front().param].shape == copy->shape,
+           "a tied weight must be the first of its unit");
   first.tied = second.tied = {0, at.numel};
   second.tied_copy = true;
   if (second.params.size() > 1) shift_tail(second, first.size - second.params[1].offset);
@@ -115,7 +114,7 @@ void add_runs(const Param& param, const FlatParam& place, const TensorShard& sha
   for (std::size_t dim = static_cast<std::size_t>(shard.dim) + 1; dim < param.shape.size(); ++dim)
     inner *= param.shape[dim];
   const std::int64_t row = shard.length * inner, skip = shard.begin * inner;
-  const std::int64_t whole_row = param.shape[static_cast<std::size_t>(shard.dim)] * inner;
+  const std::int64_t whole_row = param.shape[shard.dim] * inner;
   const FlatRange part = common(range, {place.offset, place.end()});
   for (std::int64_t at = part.begin; at < part.end;) {
     const std::int64_t within = at - place.offset;
@@ -164,7 +163,7 @@ std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
 TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord) {
   const auto cut = std::ranges::find(param.sharded, mesh::Axis::kTensor, &ShardedDim::axis);
   if (cut == param.sharded.end()) return {0, 0, param.shape[0]};
-  const std::int64_t length = param.shape[static_cast<std::size_t>(cut->dim)];
+  const std::int64_t length = param.shape[cut->dim];
   LS_CHECK(length % (tp * cut->grain) == 0 && coord >= 0 && coord < tp, param.name, ": rank ",
            coord, " of ", tp, " that share ", length, " in pieces of ", cut->grain);
   return {cut->dim, length / tp * coord, length / tp};
@@ -173,8 +172,7 @@ TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord
 std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {
   std::vector<FlatLayout> layouts;
   for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp).run());
-  const auto embed = static_cast<std::size_t>(model.order.front());
-  const auto head = static_cast<std::size_t>(model.order.back());
+  const int embed = model.order.front(), head = model.order.back();
   if (std::ranges::any_of(model.distinct[head].params, &Param::tied))
     tie(model.distinct[embed], layouts[embed], model.distinct[head], layouts[head]);
   return layouts;
@@ -184,7 +182,7 @@ std::vector<FlatRun> flat_runs(const Unit& unit, const FlatLayout& layout, Tenso
                                FlatRange range) {
   std::vector<FlatRun> runs;
   for (const FlatParam& param : layout.params) {
-    const Param& whole = unit.params[static_cast<std::size_t>(param.param)];
+    const Param& whole = unit.params[param.param];
     add_runs(whole, param, tensor_shard(whole, place.tp, place.coord), range, runs);
   }
   return runs;

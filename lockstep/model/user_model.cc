@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "lockstep/base/json.h"
 #include "lockstep/model/catalog.h"
