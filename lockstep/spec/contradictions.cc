@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
@@ -314,7 +313,7 @@ class Rules {
     const std::vector<int>& given = asked_.layers;
     const std::int64_t stages = degrees().pp * asked_.chunks.value_or(1);
     if (given.empty() || stages > model().layers + 2) return;
-    const auto count = static_cast<std::int64_t>(given.size());
+    const auto count = std::ssize(given);
     const std::int64_t sum = std::accumulate(given.begin(), given.end(), std::int64_t{0});
     const bool hollow = count > 2 && std::count(given.begin() + 1, given.end() - 1, 0) > 0;
     if (count == stages && sum == model().layers && !hollow) return;
@@ -472,8 +471,7 @@ Request request_of(const model::ModelConfig& model, const Layout& layout, const 
 }
 
 Result<std::int64_t> data_degree(const mesh::Degrees& d, const cluster::Cluster& cluster) {
-  const auto countable = mesh::Mesh::create({.tp = d.tp, .cp = d.cp, .pp = d.pp});
-  if (!countable.ok()) return countable.error();
+  LS_TRY(mesh::Mesh::create({.tp = d.tp, .cp = d.cp, .pp = d.pp}));
   const std::int64_t product = d.tp * d.cp * d.pp, devices = cluster.count;
   if (devices % product == 0) return devices / product;
   std::string help;

@@ -1,6 +1,5 @@
 #include "lockstep/spec/identity.h"
 
-#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 
 namespace lockstep::spec {
