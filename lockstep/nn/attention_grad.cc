@@ -35,8 +35,7 @@ LS_VECTOR_CLONES float dot(const Element* a, const Element* b, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16)
     for (std::int64_t lane = 0; lane < 16; ++lane)
-      lanes[static_cast<std::size_t>(lane)] +=
-          static_cast<float>(a[i + lane]) * static_cast<float>(b[i + lane]);
+      lanes[lane] += static_cast<float>(a[i + lane]) * static_cast<float>(b[i + lane]);
   float sum = 0;
   for (; i < n; ++i) sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
   for (const float lane : lanes) sum += lane;

@@ -9,8 +9,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
 namespace lockstep::nn {
 
 // [batch, seq, heads, head_dim] each, bf16 on a CPU, elements of a head side by side. `k` and `v`

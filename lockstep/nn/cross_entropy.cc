@@ -5,8 +5,6 @@
 #include <ATen/ops/gather.h>
 #include <ATen/ops/sum.h>
 
-#include <utility>
-
 namespace lockstep::nn {
 namespace {
 

@@ -10,7 +10,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <string>
 
 #include "lockstep/model/arch.h"

@@ -24,7 +24,7 @@ LS_INTO_CLONES W greatest_of(const W* x, std::int64_t n) {
   most.fill(x[0]);
   for (std::int64_t i = 0; i + kColumns <= n; i += kColumns)
     for (std::int64_t k = 0; k < kColumns; ++k) {
-      W& so_far = most[static_cast<std::size_t>(k)];
+      W& so_far = most[k];
       so_far = x[i + k] > so_far ? x[i + k] : so_far;
     }
   W all = most[0];
@@ -42,7 +42,7 @@ LS_INTO_CLONES W exponentiate_row(const W* x, std::int64_t n, W greatest, W* int
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
       const W e = exponential(x[i + lane] - greatest);
       into[i + lane] = e;
-      lanes[static_cast<std::size_t>(lane)] += e;
+      lanes[lane] += e;
     }
   W sum = 0;
   for (; i < n; ++i) sum += into[i] = exponential(x[i] - greatest);

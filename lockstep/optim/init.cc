@@ -44,8 +44,7 @@ void write_param(const model::Param& param, const std::string& name, std::uint64
   std::array<double, 1024> drawn;
   for (std::int64_t at = begin; at < end; at += std::ssize(drawn)) {
     const std::int64_t count = std::min<std::int64_t>(std::ssize(drawn), end - at);
-    stream.normals(static_cast<std::uint64_t>(at),
-                   std::span(drawn).first(static_cast<std::size_t>(count)));
+    stream.normals(static_cast<std::uint64_t>(at), std::span(drawn).first(count));
     write(drawn.data(), count, out + (at - begin));
   }
 }
@@ -57,7 +56,7 @@ void write(const model::Model& model, int position, const model::FlatLayout& lay
   std::fill(out, out + range.size(), rounded<Element>(0));
   const model::Unit& unit = model.unit(position);
   for (const model::FlatRun& run : model::flat_runs(unit, layout, rank, range)) {
-    const model::Param& own = unit.params[static_cast<std::size_t>(run.param)];
+    const model::Param& own = unit.params[run.param];
     // The embedding's table is the first parameter of the first unit.
     const model::Param& source = own.tied ? model.unit(0).params.front() : own;
     const int layer = own.tied ? model::Model::layer(0) : model::Model::layer(position);
@@ -106,7 +105,7 @@ std::shared_ptr<const std::vector<double>> Draws::normals(std::uint64_t seed,
   const std::lock_guard lock(mutex_);
   auto& known = known_[{seed, name}];
   if (!known) {
-    std::vector<double> drawn(static_cast<std::size_t>(count));
+    std::vector<double> drawn(count);
     RandomStream(seed, name).normals(0, drawn);
     known = std::make_shared<const std::vector<double>>(std::move(drawn));
   }

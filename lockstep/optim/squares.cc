@@ -20,7 +20,7 @@ LS_INTO_CLONES double sum_in_lanes(const Element* x, std::int64_t n) {
   for (; i + 8 <= n; i += 8)
     for (std::int64_t lane = 0; lane < 8; ++lane) {
       const auto value = static_cast<double>(x[i + lane]);
-      lanes[static_cast<std::size_t>(lane)] += value * value;
+      lanes[lane] += value * value;
     }
   for (; i < n; ++i) lanes[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
@@ -69,11 +69,10 @@ void add_tiles(const Element* x, model::FlatRange range,
                const std::vector<model::FlatRange>& left_out, ExactSum& sum) {
   const std::vector<model::FlatRange> tiles = counted_tiles(range, left_out);
   std::vector<double> sums(tiles.size());
-  at::parallel_for(
-      0, static_cast<std::int64_t>(tiles.size()), 256, [&](std::int64_t begin, std::int64_t end) {
-        for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-          sums[i] = sum_of_squares(x + (tiles[i].begin - range.begin), tiles[i].size());
-      });
+  at::parallel_for(0, std::ssize(tiles), 256, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      sums[i] = sum_of_squares(x + (tiles[i].begin - range.begin), tiles[i].size());
+  });
   for (const double part : sums) sum.add(part);
 }
 

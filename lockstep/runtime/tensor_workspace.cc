@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
-#include "lockstep/data/token_source.h"
 #include "lockstep/optim/squares.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
@@ -155,9 +154,7 @@ void TensorWorkspace::begin_evaluation(const data::TokenSource& validation, int 
   read_from_ = &validation;
 }
 
-const model::FlatLayout& TensorWorkspace::layout(int unit) const {
-  return layouts_[static_cast<std::size_t>(kind_of(unit))];
-}
+const model::FlatLayout& TensorWorkspace::layout(int unit) const { return layouts_[kind_of(unit)]; }
 
 model::FlatRange TensorWorkspace::own_range(int unit) const {
   return layout(unit).shard(buffer_shards_, step_.zero == 0 ? 0 : place_.shard);
@@ -316,7 +313,7 @@ void TensorWorkspace::load(const Op& op) {
                   : at::Tensor();
   };
   Microbatch made = {made_for(embedding_.has_value()), made_for(head_.has_value())};
-  std::vector<std::int64_t> unneeded(static_cast<std::size_t>(settings_.seq));
+  std::vector<std::int64_t> unneeded(settings_.seq);
   const auto row_of = [&](const at::Tensor& part, std::int64_t row) -> std::span<std::int64_t> {
     if (!part.defined()) return unneeded;
     return {part.mutable_data_ptr<std::int64_t>() + row * settings_.seq, unneeded.size()};

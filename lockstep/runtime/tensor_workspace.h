@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -152,7 +151,7 @@ class TensorWorkspace final : public exec::Workspace {
   void look_at_noise(const program::Op& op, const at::Tensor& grads);
 
   bool is_head(int unit) const { return unit == step_.head(); }
-  int kind_of(int unit) const { return model_.order[static_cast<std::size_t>(unit)]; }
+  int kind_of(int unit) const { return model_.order[unit]; }
   const nn::Block& block_of(int unit) const { return blocks_.at(kind_of(unit)); }
   bool is_first(const program::Op& op) const;
   bool shards_params() const { return step_.zero == 3; }

@@ -66,7 +66,7 @@ void MemoryAccount::take(std::int64_t bytes) {
 void install_counting_allocator(std::int64_t cache_bytes) {
   if (installed == nullptr) {
     replaced = c10::GetCPUAllocator();
-    installed = new CountingAllocator(static_cast<std::size_t>(cache_bytes));
+    installed = new CountingAllocator(cache_bytes);
   }
   c10::SetCPUAllocator(installed, /*priority=*/1);
 }

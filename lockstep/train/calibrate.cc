@@ -106,8 +106,7 @@ Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
         {"split", 0, rows, 3},
         {"recomputed", 0, spec::with_blocks(rows, all, all), 2},
         {"sharded", 3, rows, 2}})
-    if (auto added = made.add_probe(label, zero, recompute, microbatches); !added.ok())
-      return added.error();
+    LS_TRY(made.add_probe(label, zero, recompute, microbatches));
   made.split_backward(made.probes_[1].job);
   return made;
 }
@@ -126,9 +125,8 @@ Result<void> Calibrator::add_probe(const std::string& label, int zero,
   spec.cluster.reset();
   spec.batch.ramp = {};
   spec.batch.global_batch = layout.degrees.dp * spec.batch.microbatch * microbatches;
-  Result<Job> job = make_job(spec);
-  if (!job.ok()) return job.error();
-  probes_.push_back({label, *std::move(job)});
+  Job job = LS_TRY(make_job(spec));
+  probes_.push_back({label, std::move(job)});
   return {};
 }
 

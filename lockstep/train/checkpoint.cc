@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -50,16 +49,15 @@ class Loader {
     const bool is_one = checkpoint::is_checkpoint(path);
     Skipped skipped;
     for (std::optional<std::int64_t> older_than;;) {
-      const Result<std::string> chosen = agree(choose(path, is_one, older_than, skipped));
-      if (!chosen.ok()) return chosen.error();
-      Result<Checkpoint> opened = Checkpoint::open(*chosen);
+      const std::string chosen = LS_TRY(agree(choose(path, is_one, older_than, skipped)));
+      Result<Checkpoint> opened = Checkpoint::open(chosen);
       const Result<void> done = opened.ok() ? restore(*opened) : opened.error();
       const Result<std::string> all_done = agree_all(done);
       if (all_done.ok()) return loaded(*opened, std::move(skipped));
       if (is_one || all_done.error().code == Code::kOtherCheckpoint) return all_done.error();
       skipped.errors.push_back(all_done.error());
-      skipped.paths.push_back(*chosen);
-      older_than = checkpoint::step_of(chosen->substr(chosen->rfind('/') + 1));
+      skipped.paths.push_back(chosen);
+      older_than = checkpoint::step_of(chosen.substr(chosen.rfind('/') + 1));
     }
   }
 
@@ -83,28 +81,26 @@ class Loader {
       if (!choice.ok()) return choice.error();
       std::ranges::move(choice->skipped, std::back_inserter(skipped.errors));
       std::ranges::move(choice->damaged, std::back_inserter(skipped.paths));
-      if (const auto fits = check(choice->checkpoint); !fits.ok()) return fits.error();
+      LS_TRY(check(choice->checkpoint));
       return choice->checkpoint.path();
     }
-    Result<Checkpoint> opened = Checkpoint::open(path);
-    if (!opened.ok()) return opened.error();
-    if (const auto fits = check(*opened); !fits.ok()) return fits.error();
-    if (const auto checked = opened->check_files(); !checked.ok()) return checked.error();
+    Checkpoint opened = LS_TRY(Checkpoint::open(path));
+    LS_TRY(check(opened));
+    LS_TRY(opened.check_files());
     return path;
   }
 
   Result<void> check(const Checkpoint& from) const {
     const checkpoint::Manifest& manifest = from.manifest();
-    auto same = checkpoint::check_same("model", from.path(), manifest.model,
-                                       model::model_facts(job_.model.config));
-    if (!same.ok() || !wanted_.data) return same;
+    LS_TRY(checkpoint::check_same("model", from.path(), manifest.model,
+                                  model::model_facts(job_.model.config)));
+    if (!wanted_.data) return {};
     if (manifest.config.empty())
       return Error{Code::kOtherCheckpoint,
                    "`" + from.path() + "` holds weights alone, without a training to go on with",
                    "start a training from its weights"};
-    same = checkpoint::check_same("training", from.path(), manifest.config,
-                                  spec::identity(job_.spec, &spec::IdentityKey::fact));
-    if (!same.ok()) return same;
+    LS_TRY(checkpoint::check_same("training", from.path(), manifest.config,
+                                  spec::identity(job_.spec, &spec::IdentityKey::fact)));
     if (manifest.data == *wanted_.data) return {};
     return Error{
         Code::kOtherCheckpoint,
@@ -117,8 +113,7 @@ class Loader {
 
   Result<void> restore(Checkpoint& from) {
     for (const int unit : session_.own_units())
-      for (const SavedRole& role : wanted_.roles)
-        if (const auto done = restore(from, unit, role); !done.ok()) return done;
+      for (const SavedRole& role : wanted_.roles) LS_TRY(restore(from, unit, role));
     if (!wanted_.data) return {};
     session_.workspace().set_updates(from.manifest().updates);
     const auto going_on = set_running_state(session_, from.manifest().state);

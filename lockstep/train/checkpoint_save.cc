@@ -76,13 +76,11 @@ class Saver::Impl {
         slices_(own_slices(job, session)),
         staging_(bytes_of(slices_)),
         all_(world.connect_all(label + "save", kCheckpointAxis, Deadline::after(deadline))) {
-    first_does([&] {
+    first_does([&]() -> Result<std::string> {
       checkpoint::make_folders(disk_, settings_.folder);
-      auto taken = files::FolderLock::take(settings_.folder);
-      if (!taken.ok()) return Result<std::string>(taken.error());
-      lock_.emplace(*std::move(taken));
+      lock_ = LS_TRY(files::FolderLock::take(settings_.folder));
       checkpoint::clean(disk_, settings_.folder);
-      return Result<std::string>(std::string());
+      return std::string();
     });
   }
   Impl(const Impl&) = delete;
@@ -198,13 +196,12 @@ class Saver::Impl {
 
   // On the other thread, which alone uses all_ while it runs.
   Result<std::string> write(Manifest about) {
-    const Result<std::string> begun = from_first(
-        [&] { return checkpoint::begin_save(disk_, settings_.folder, about.step, make_nonce()); });
-    if (!begun.ok()) return begun.error();
-    const Result<std::string> own = attempt([&] { return to_text(write_file(*begun)); });
+    const std::string begun = LS_TRY(from_first(
+        [&] { return checkpoint::begin_save(disk_, settings_.folder, about.step, make_nonce()); }));
+    const Result<std::string> own = attempt([&] { return to_text(write_file(begun)); });
     const std::vector<std::string> parts =
         comm::gather_texts(*all_, encoded(own), Deadline::after(deadline_));
-    return from_first([&] { return conclude(*begun, parts, std::move(about)); });
+    return from_first([&] { return conclude(begun, parts, std::move(about)); });
   }
 
   Manifest write_file(const std::string& folder) const {
@@ -212,7 +209,7 @@ class Saver::Impl {
     for (const OwnSlice& own : slices_) typed.push_back(own.typed);
     checkpoint::FileWriter file(disk_, folder, checkpoint::file_name(rank_.value),
                                 std::move(typed));
-    const ByteSpan all(staging_.data(), static_cast<std::size_t>(bytes_of(slices_)));
+    const ByteSpan all(staging_.data(), bytes_of(slices_));
     for (std::size_t at = 0; at < all.size(); at += kWriteBytes) {
       if (all_->is_poisoned())
         throw IoError({Code::kDiskFailed, "given up, because a rank was lost", ""});
@@ -234,16 +231,13 @@ class Saver::Impl {
                               Manifest about) {
     std::vector<Manifest> read;
     for (const std::string& part : parts) {
-      const Result<std::string> text = decoded(part);
-      if (!text.ok()) return text.error();
-      Result<Manifest> parsed = checkpoint::parse_manifest(*text, "a rank's part");
-      if (!parsed.ok()) return parsed.error();
-      read.push_back(*std::move(parsed));
+      const std::string text = LS_TRY(decoded(part));
+      Manifest parsed = LS_TRY(checkpoint::parse_manifest(text, "a rank's part"));
+      read.push_back(std::move(parsed));
     }
-    Result<Manifest> joined = checkpoint::join(std::move(read));
-    if (!joined.ok()) return joined.error();
-    about.files = std::move(joined->files);
-    about.tensors = std::move(joined->tensors);
+    Manifest joined = LS_TRY(checkpoint::join(std::move(read)));
+    about.files = std::move(joined.files);
+    about.tensors = std::move(joined.tensors);
     about.model = model::model_facts(job_.model.config);
     about.config = spec::identity(job_.spec, &spec::IdentityKey::fact);
     about.data = settings_.data;

@@ -1,6 +1,5 @@
 #include "lockstep/train/job.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -79,10 +78,9 @@ Result<std::optional<program::Program>> evaluation_of(const spec::Spec& spec,
   if (!refused.empty()) return refused[0].error;
   step.shape.microbatches =
       static_cast<int>(spec.train.eval_samples / (dp * spec.batch.microbatch));
-  Result<program::Program> program = program::lower_forward_only(std::move(step));
-  if (!program.ok()) return program.error();
-  check_program(*program);
-  return std::optional(*std::move(program));
+  program::Program program = LS_TRY(program::lower_forward_only(std::move(step)));
+  check_program(program);
+  return std::optional(std::move(program));
 }
 
 }  // namespace
@@ -111,20 +109,15 @@ Result<Job> make_job(const spec::Spec& spec) {
     return Error{Code::kUnsuitableEnvironment,
                  "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
                  "use a LibTorch with MKL, or dtype = f32"};
-  Result<model::Model> model = model::describe(spec.model);
-  if (!model.ok()) return model.error();
-  Result<mesh::Mesh> mesh = mesh::Mesh::create(spec.layout.degrees, spec.layout.order);
-  if (!mesh.ok()) return mesh.error();
-  program::StepShape step = spec::step_shape(*model, spec.layout, spec.batch);
+  model::Model model = LS_TRY(model::describe(spec.model));
+  mesh::Mesh mesh = LS_TRY(mesh::Mesh::create(spec.layout.degrees, spec.layout.order));
+  program::StepShape step = spec::step_shape(model, spec.layout, spec.batch);
   step.noise = spec.train.noise_scale > 0;
-  Result<program::Program> program = spec::program_for(spec.layout, step);
-  if (!program.ok()) return program.error();
-  check_program(*program);
-  Result<std::optional<program::Program>> evaluation = evaluation_of(spec, program->step);
-  if (!evaluation.ok()) return evaluation.error();
+  program::Program program = LS_TRY(spec::program_for(spec.layout, step));
+  check_program(program);
+  std::optional<program::Program> evaluation = LS_TRY(evaluation_of(spec, program.step));
 
-  Job job{spec, *std::move(model),     *std::move(mesh), *std::move(program),
-          {},   *std::move(evaluation)};
+  Job job{spec, std::move(model), std::move(mesh), std::move(program), {}, std::move(evaluation)};
   job.workspace.dtype = spec.train.dtype;
   job.workspace.microbatch = spec.batch.microbatch;
   job.workspace.seq = spec.batch.seq;

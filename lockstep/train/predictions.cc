@@ -26,8 +26,7 @@ Prediction predict(const Job& job, Rank rank) {
   prediction.live = std::move(memory.live);
   prediction.traffic = cost::step_traffic(job.program, job.model, sizes, job.mesh, rank);
   if (memory.peak_op >= 0)
-    prediction.peak_op = op_text(job.program, coord,
-                                 job.program.list(coord)[static_cast<std::size_t>(memory.peak_op)]);
+    prediction.peak_op = op_text(job.program, coord, job.program.list(coord)[memory.peak_op]);
   return prediction;
 }
 

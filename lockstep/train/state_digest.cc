@@ -57,7 +57,7 @@ std::uint64_t own_digest(Session& session) {
          {StateRole::kParameter, StateRole::kFirstMoment, StateRole::kSecondMoment}) {
       const at::Tensor state = workspace.state(unit, role).cpu().contiguous();
       for (const model::FlatRun& run : runs) {
-        const model::Param& param = model.unit(unit).params[static_cast<std::size_t>(run.param)];
+        const model::Param& param = model.unit(unit).params[run.param];
         if (param.sharded.empty() && place.tensor.coord > 0) continue;  // the first has it too
         const std::uint64_t key = xxh3_64(
             join_parts(unit, " ", param.name, " ", kRoleWords[static_cast<std::size_t>(role)]));

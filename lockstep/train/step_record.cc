@@ -71,11 +71,9 @@ cost::RunTimeline StepRecord::collect(const Job& job, comm::World& world, const 
   result.program = to_hex(program_hash(job.program));
   for (const Kept& kept : kept_) {
     layout.write(kept.begun, kept.ops, kept.lanes, own.data());
-    const auto count = static_cast<std::int64_t>(own.size());
     group
-        ->all_gather({own.data(), count, DType::kF64, {}},
-                     {rows.data(), static_cast<std::int64_t>(rows.size()), DType::kF64, {}},
-                     deadline)
+        ->all_gather({own.data(), std::ssize(own), DType::kF64, {}},
+                     {rows.data(), std::ssize(rows), DType::kF64, {}}, deadline)
         .wait();
     double first = rows[0], last = rows[0];
     for (std::size_t r = 0; r < ranks; ++r) {

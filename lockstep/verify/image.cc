@@ -24,7 +24,7 @@ char* bytes_at(const at::Tensor& tensor, std::int64_t element) {
 
 const model::FlatLayout& layout_of(const std::vector<model::FlatLayout>& layouts,
                                    const model::Model& model, int unit) {
-  return layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
+  return layouts[model.order[unit]];
 }
 
 void add_bits(const at::Tensor& tensor, Xxh3& hash) {
@@ -51,7 +51,7 @@ Difference worst_of(const model::Model& model, const ErrorOf& error_of) {
     for (const model::FlatParam& place : layout_of(layouts, model, unit).params) {
       const double error = error_of(unit, place.offset, place.numel);
       if (!(error > worst.error)) continue;
-      const model::Param& param = model.unit(unit).params[static_cast<std::size_t>(place.param)];
+      const model::Param& param = model.unit(unit).params[place.param];
       worst = {error, model::name_at(param.name, model::Model::layer(unit))};
     }
   }
@@ -69,9 +69,7 @@ at::Tensor difference(const StepImage& got, const StepImage& reference, int unit
 
 std::string_view to_text(Role role) { return kRoleNames[index(role)]; }
 
-const at::Tensor& StepImage::at(int unit, Role role) const {
-  return units[static_cast<std::size_t>(unit)][index(role)];
-}
+const at::Tensor& StepImage::at(int unit, Role role) const { return units[unit][index(role)]; }
 
 at::Tensor StepImage::at(const model::Model& model, int unit, Role role,
                          model::TensorPlace place) const {
@@ -83,8 +81,7 @@ at::Tensor StepImage::at(const model::Model& model, int unit, Role role,
   for (const model::FlatRun& run :
        model::flat_runs(model.unit(unit), share, place, {0, share.size})) {
     const std::int64_t from = layout_of(wholes, model, unit).of(run.param).offset + run.element;
-    std::memcpy(bytes_at(made, run.at), bytes_at(whole, from),
-                static_cast<std::size_t>(run.length * whole.element_size()));
+    std::memcpy(bytes_at(made, run.at), bytes_at(whole, from), run.length * whole.element_size());
   }
   return made;
 }
@@ -114,8 +111,8 @@ ImageBuilder::ImageBuilder(const model::Model& model, int steps, at::ScalarType 
       tp_(tp),
       layouts_(model::flat_layouts(model)),
       shares_(model::flat_layouts(model, tp)),
-      images_(static_cast<std::size_t>(steps)),
-      written_(static_cast<std::size_t>(steps)) {
+      images_(steps),
+      written_(steps) {
   for (std::size_t step = 0; step < images_.size(); ++step) {
     written_[step].resize(model.order.size());
     for (int unit = 0; unit < model.num_units(); ++unit) {
@@ -128,11 +125,9 @@ ImageBuilder::ImageBuilder(const model::Model& model, int steps, at::ScalarType 
 
 void ImageBuilder::add(const Piece& piece) {
   const std::lock_guard lock(mutex_);
-  const auto step = static_cast<std::size_t>(piece.step),
-             unit = static_cast<std::size_t>(piece.unit);
-  const at::Tensor& whole = images_[step].units[unit][index(piece.role)];
+  const at::Tensor& whole = images_[piece.step].units[piece.unit][index(piece.role)];
   const model::FlatLayout& layout = layout_of(layouts_, model_, piece.unit);
-  Written& written = written_[step][unit][index(piece.role)];
+  Written& written = written_[piece.step][piece.unit][index(piece.role)];
   for (const model::FlatRun& run :
        model::flat_runs(model_.unit(piece.unit), layout_of(shares_, model_, piece.unit),
                         {tp_, piece.tensor}, piece.range)) {
@@ -152,7 +147,7 @@ void ImageBuilder::add(const Piece& piece) {
 
 void ImageBuilder::set_scalars(int step, double loss, double grad_norm, bool updated) {
   const std::lock_guard lock(mutex_);
-  StepImage& image = images_[static_cast<std::size_t>(step)];
+  StepImage& image = images_[step];
   image.loss = loss;
   image.grad_norm = grad_norm;
   image.updated = updated;
@@ -164,7 +159,7 @@ std::vector<StepImage> ImageBuilder::take() {
       std::int64_t all = 0;
       for (const model::FlatParam& param : layout_of(layouts_, model_, unit).params)
         all += param.numel;
-      for (const Written& written : step[static_cast<std::size_t>(unit)]) {
+      for (const Written& written : step[unit]) {
         std::int64_t covered = 0;
         for (const auto& [begin, length] : written) covered += length;
         LS_CHECK(covered == all, "ranks brought ", covered, " of ", all, " elements of unit ",

@@ -3,10 +3,8 @@
 #include <ATen/ops/from_blob.h>
 
 #include <cstring>
-#include <functional>
 #include <mutex>
 
-#include "lockstep/base/check.h"
 #include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::verify {
@@ -55,7 +53,7 @@ class RankTrial {
     const auto& list = job_.program.list(session_.coord());
     record.report = session_.step(order.step, [&](int op) {
       record.live.push_back(session_.memory().live());
-      if (list[static_cast<std::size_t>(op)].kind == program::OpKind::kNorm)
+      if (list[op].kind == program::OpKind::kNorm)
         for (const int unit : session_.own_units())
           put(index, unit, Role::kGradient, session_.workspace().reduced_grad(unit));
     });
@@ -119,7 +117,7 @@ void unpack(std::vector<std::byte>& bytes, at::ScalarType type, ImageBuilder& bu
 }
 
 Buffer bytes_of(std::vector<std::byte>& bytes) {
-  return {bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8, {}};
+  return {bytes.data(), std::ssize(bytes), DType::kU8, {}};
 }
 
 }  // namespace
@@ -164,8 +162,8 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
   const Deadline deadline = Deadline::after(op_deadline);
   const auto all = world.connect_all(label + "pieces", "pieces", deadline);
   std::vector<std::byte> packed = pack(pieces);
-  auto size = static_cast<std::int64_t>(packed.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(world.size()));
+  auto size = std::ssize(packed);
+  std::vector<std::int64_t> sizes(world.size());
   all->all_gather({&size, 1, DType::kI64, {}}, {sizes.data(), world.size(), DType::kI64, {}},
                   deadline)
       .wait();
@@ -178,7 +176,7 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
                        job.mesh.degree(mesh::Axis::kTensor));
   unpack(packed, type, builder);
   for (int rank = 1; rank < world.size(); ++rank) {
-    packed.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));
+    packed.resize(sizes[rank]);
     all->recv(bytes_of(packed), rank, 0, deadline).wait();
     unpack(packed, type, builder);
   }

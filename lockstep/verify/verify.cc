@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -104,7 +103,7 @@ struct RankFinding {
 void share_findings(comm::World& world, const std::string& label, Verdict& verdict) {
   RankFinding own{verdict.peak_bytes, verdict.predicted_peak, verdict.worst_peak_error, {}};
   if (!verdict.as_predicted) verdict.failure.copy(own.failure.data(), own.failure.size() - 1);
-  std::vector<RankFinding> all(static_cast<std::size_t>(world.size()));
+  std::vector<RankFinding> all(world.size());
   const Deadline deadline = Deadline::after(kDeadline);
   const auto bytes = static_cast<std::int64_t>(sizeof own);
   world.connect_all(label + "findings", "findings", deadline)
@@ -127,9 +126,8 @@ Result<Verifier> Verifier::create(const spec::Spec& asked, int steps, bool equal
   spec::Spec spec = asked;
   spec.batch.ramp = {};        // its first steps would be all there are to see
   spec.train.noise_scale = 0;  // layouts of one microbatch are tried too
-  Result<train::Job> job = train::make_job(on_one_rank(spec));
-  if (!job.ok()) return job.error();
-  return Verifier(std::move(spec), *std::move(job), steps, equal_bits);
+  train::Job job = LS_TRY(train::make_job(on_one_rank(spec)));
+  return Verifier(std::move(spec), std::move(job), steps, equal_bits);
 }
 
 Verifier::Verifier(spec::Spec spec, train::Job reference_job, int steps, bool equal_bits)
@@ -247,13 +245,12 @@ Verdict Verifier::try_out(const train::Job& job, const Fault& fault, Seconds op_
 }
 
 Result<Verdict> Verifier::check(const spec::Layout& layout) {
-  const Result<train::Job> job = this->job(layout);
-  if (!job.ok()) return job.error();
-  measure_bounds(*job);
-  const auto known = bits_.find(bits_class_of(*job));
+  const train::Job job = LS_TRY(this->job(layout));
+  measure_bounds(job);
+  const auto known = bits_.find(bits_class_of(job));
   if (equal_bits_ && known != bits_.end() && known->second.run != Hash128{})
-    return check_by_class(*job, known->second);
-  Verdict verdict = try_out(*job, {}, kDeadline);
+    return check_by_class(job, known->second);
+  Verdict verdict = try_out(job, {}, kDeadline);
   remember_bits(verdict);
   return verdict;
 }
@@ -282,13 +279,12 @@ Verdict Verifier::check_by_class(const train::Job& job, const Verdict& first) co
 }
 
 Result<Verdict> Verifier::check_in(comm::World& world, const spec::Layout& layout) {
-  const Result<train::Job> job = this->job(layout);
-  if (!job.ok()) return job.error();
-  measure_bounds(*job);
+  const train::Job job = LS_TRY(this->job(layout));
+  measure_bounds(job);
   const RealClock clock;
   const std::string label = to_text(layout) + "/";
-  Verdict verdict = blank_verdict(*job);
-  judge(*job, run_trial_in(world, label, *job, tokens_for(spec_), orders(), kDeadline), verdict);
+  Verdict verdict = blank_verdict(job);
+  judge(job, run_trial_in(world, label, job, tokens_for(spec_), orders(), kDeadline), verdict);
   share_findings(world, label, verdict);
   remember_bits(verdict);
   verdict.time = clock.now().since_start;
@@ -378,7 +374,7 @@ double Verifier::farthest(std::int64_t updates) const {
 }
 
 void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
-  const std::span free_run(trial.images.data(), static_cast<std::size_t>(steps_));
+  const std::span free_run(trial.images.data(), steps_);
   verdict.digest = free_run.back().digest();
   verdict.run = digest_of(free_run);
   const auto first = bits_.find(verdict.bits_class);
