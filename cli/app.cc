@@ -1,7 +1,6 @@
 #include "cli/app.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <new>
 #include <ostream>

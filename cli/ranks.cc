@@ -6,7 +6,6 @@
 #include <optional>
 #include <ostream>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "lockstep/comm/local/local.h"

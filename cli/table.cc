@@ -1,6 +1,5 @@
 #include "cli/table.h"
 
-#include <algorithm>
 #include <numeric>
 #include <ostream>
 

@@ -96,7 +96,7 @@ std::string place_of(const std::string& name) {
 }  // namespace
 
 Result<void> write_text(const std::string& name, const std::string& text) {
-  if (const auto can = check_writable(name); !can.ok()) return can;
+  LS_TRY(check_writable(name));
   const std::string place = place_of(name);
   if (place.empty()) {
     errno = 0;

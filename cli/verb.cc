@@ -2,7 +2,6 @@
 
 #include <cctype>
 #include <ostream>
-#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
@@ -79,8 +78,7 @@ std::string Output::paint(const char* codes, std::string_view text) const {
 
 void Output::row(int indent, const char* codes, int columns, const char* label,
                  const std::string& text) const {
-  out << std::string(static_cast<std::size_t>(indent), ' ')
-      << paint(codes, strf("%-*s", columns, label))
+  out << std::string(indent, ' ') << paint(codes, strf("%-*s", columns, label))
       << wrapped(text, indent + columns, indent + columns, width);
 }
 

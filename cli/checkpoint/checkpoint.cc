@@ -45,12 +45,6 @@ std::string contents_of(const Manifest& manifest) {
   return manifest.config.empty() ? "weights" : "weights, moments";
 }
 
-Json to_json(const checkpoint::Facts& facts) {
-  Json::Object members;
-  for (const auto& [key, value] : facts) members.push_back({key, value});
-  return Json::object(std::move(members));
-}
-
 Json head_json(const Checkpoint& of) {
   const Manifest& m = of.manifest();
   return Json::object({{"path", of.path()},
@@ -135,11 +129,11 @@ Json show_json(const Checkpoint& of) {
   for (const auto& [key, value] : head.members()) json.set(key, value);
   json.set("updates", m.updates)
       .set("data", m.data)
-      .set("model", to_json(m.model))
+      .set("model", checkpoint::to_json(m.model))
       .set("model_digest", to_hex(checkpoint::digest_of(m.model)))
-      .set("config", to_json(m.config))
+      .set("config", checkpoint::to_json(m.config))
       .set("config_digest", to_hex(checkpoint::digest_of(m.config)))
-      .set("state", to_json(m.state))
+      .set("state", checkpoint::to_json(m.state))
       .set("file_list", std::move(files_json))
       .set("tensors", std::move(tensors));
   return json;
@@ -279,7 +273,7 @@ constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 20;
 
 Result<void> compare_values(Checkpoint& a, Checkpoint& b, const TensorRecord& tensor,
                             TensorDifference& found) {
-  std::vector<double> left(static_cast<std::size_t>(kElementsAtOnce)), right = left;
+  std::vector<double> left(kElementsAtOnce), right = left;
   for (std::int64_t begin = 0; begin < found.elements; begin += kElementsAtOnce) {
     const std::int64_t end = std::min(begin + kElementsAtOnce, found.elements);
     const Slice part = {tensor.name, tensor.role, tensor.shape, checkpoint::whole(tensor.shape),
@@ -287,8 +281,7 @@ Result<void> compare_values(Checkpoint& a, Checkpoint& b, const TensorRecord& te
     const auto count = static_cast<std::size_t>(end - begin);
     for (auto* side : {&a, &b}) {
       const std::span values = std::span(side == &a ? left : right).first(count);
-      const auto read = side->read(part, DType::kF64, std::as_writable_bytes(values));
-      if (!read.ok()) return read;
+      LS_TRY(side->read(part, DType::kF64, std::as_writable_bytes(values)));
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (std::bit_cast<std::uint64_t>(left[i]) == std::bit_cast<std::uint64_t>(right[i])) continue;
@@ -313,8 +306,8 @@ Result<std::vector<TensorDifference>> compare_tensors(Checkpoint& a, Checkpoint&
     else if (other->shape != tensor.shape)
       found.what =
           files::shape_text(tensor.shape) + " in A, " + files::shape_text(other->shape) + " in B";
-    else if (const auto done = compare_values(a, b, tensor, found); !done.ok())
-      return done.error();
+    else
+      LS_TRY(compare_values(a, b, tensor, found));
     all.push_back(std::move(found));
   }
   for (const TensorRecord& tensor : b.manifest().tensors)

@@ -1,7 +1,6 @@
 // lockstep cluster: what a device and the networks of a cluster can do, and how far to trust it.
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "cli/table.h"
 #include "cli/verbs.h"

@@ -147,9 +147,8 @@ Result<ExitCode> run_show(const Args& args, Output& output) {
                               {"origin", s.value ? Json(to_text(s.value->origin)) : Json()},
                               {"source", s.span.known() ? Json(s.span.file) : Json()},
                               {"line", s.span.known() ? Json(s.span.line) : Json()}}));
-  print_json(output,
-             Json::object({{"schema", "lockstep.config.show/1"}, {"values", std::move(values)}}));
-  return ExitCode::kOk;
+  return print_json(
+      output, Json::object({{"schema", "lockstep.config.show/1"}, {"values", std::move(values)}}));
 }
 
 Result<ExitCode> print_run_fields(const Args& args, Output& output) {

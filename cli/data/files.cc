@@ -34,7 +34,7 @@ struct Lengths {
 };
 
 Lengths lengths_of(const TokenFile& file) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(file.documents()));
+  std::vector<std::int64_t> all(file.documents());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto document = static_cast<std::int64_t>(i);
     all[i] = file.tokens_before(file.first_piece(document + 1)) -
@@ -242,7 +242,7 @@ Result<void> feed(std::istream& in, const std::string& name, data::ByteDocuments
   std::string block(kBlock, '\0');
   std::int64_t before = 0;
   while (in.read(block.data(), static_cast<std::streamsize>(block.size())), in.gcount() > 0) {
-    const auto text = std::string_view(block).substr(0, static_cast<std::size_t>(in.gcount()));
+    const auto text = std::string_view(block).substr(0, in.gcount());
     if (const auto odd = std::ranges::find_if(text, is_of_no_text); odd != text.end())
       return unreadable(join_parts("`", name, "` is no text: byte ", before + (odd - text.begin()),
                                    strf(" is 0x%02x", static_cast<unsigned char>(*odd))));

@@ -114,7 +114,7 @@ Split split_of(const std::string& name) {
 // Tokens of a sample, and the one after them.
 std::vector<std::int64_t> text_of(const CorpusTokens& tokens, std::int64_t sample,
                                   std::int64_t seq) {
-  std::vector<std::int64_t> text(static_cast<std::size_t>(seq)), labels(text.size());
+  std::vector<std::int64_t> text(seq), labels(text.size());
   tokens.read(sample, text, labels);
   text.push_back(labels.back());
   return text;

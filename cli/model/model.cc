@@ -1,6 +1,7 @@
 // lockstep model: what a model is made of, what a token costs, what its states weigh.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -60,9 +61,8 @@ std::vector<Part> parts_of(const Model& model) {
   std::vector<Part> parts;
   for (int position = 0; position < model.num_units(); ++position) {
     const Unit& unit = model.unit(position);
-    const auto seen = std::find_if(parts.begin(), parts.end(), [&](const Part& part) {
-      return part.unit == &unit || part.unit->params == unit.params;
-    });
+    const auto seen = std::ranges::find_if(
+        parts, [&](const Part& part) { return part.unit->params == unit.params; });
     if (seen != parts.end()) {
       ++seen->times;
       continue;
@@ -76,19 +76,19 @@ std::vector<Part> parts_of(const Model& model) {
 }
 
 // Parameters of one unit by role, largest first.
-std::vector<std::pair<model::Role, std::int64_t>> roles_of(const Unit& unit) {
-  std::vector<std::pair<model::Role, std::int64_t>> roles;
+using RoleCount = std::pair<model::Role, std::int64_t>;
+
+std::vector<RoleCount> roles_of(const Unit& unit) {
+  std::vector<RoleCount> roles;
   for (const model::Param& param : unit.params) {
     if (param.tied) continue;
-    const auto seen = std::find_if(roles.begin(), roles.end(),
-                                   [&](const auto& role) { return role.first == param.role; });
+    const auto seen = std::ranges::find(roles, param.role, &RoleCount::first);
     if (seen != roles.end())
       seen->second += param.numel();
     else
       roles.emplace_back(param.role, param.numel());
   }
-  std::stable_sort(roles.begin(), roles.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(roles, std::greater(), &RoleCount::second);
   return roles;
 }
 

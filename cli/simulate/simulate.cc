@@ -313,10 +313,8 @@ Result<void> write_files(const SimulateRequest& request, SimulateResult& result)
     result.written.push_back(name);
     return write_text(name, text());
   };
-  if (auto done = write(request.svg, [&] { return draw::svg(timed.figure); }); !done.ok())
-    return done;
-  if (auto done = write(request.trace, [&] { return draw::trace(timed.figure); }); !done.ok())
-    return done;
+  LS_TRY(write(request.svg, [&] { return draw::svg(timed.figure); }));
+  LS_TRY(write(request.trace, [&] { return draw::trace(timed.figure); }));
   return write(request.csv, [&] { return to_csv(timed.schedule); });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -44,29 +43,25 @@ struct UnitWorkload {
   double ticks = 1;
 
   // The same stage by stage; a unit that is recomputed counts its forward pass with I.
-  StageWorkload stages() const;
-};
-
-StageWorkload UnitWorkload::stages() const {
-  StageWorkload work{{}, ticks};
-  work.costs.hop = hop;
-  for (int stage = 0; stage < step.shape.stages(); ++stage) {
-    Seconds forward, input_grad, weight_grad;
-    const auto begin = step.stage_begin[static_cast<std::size_t>(stage)];
-    const auto end = step.stage_begin[static_cast<std::size_t>(stage) + 1];
-    for (std::int32_t i = begin; i < end; ++i) {
-      const cost::UnitTimes& unit = times.units[static_cast<std::size_t>(i)];
-      forward += unit.forward;
-      input_grad += unit.input_grad;
-      if (step.recomputes(i)) input_grad += unit.forward;
-      weight_grad += unit.weight_grad;
+  StageWorkload stages() const {
+    StageWorkload work{{}, ticks};
+    work.costs.hop = hop;
+    for (int stage = 0; stage < step.shape.stages(); ++stage) {
+      Seconds forward, input_grad, weight_grad;
+      for (std::int32_t i = step.stage_begin[stage]; i < step.stage_begin[stage + 1]; ++i) {
+        const cost::UnitTimes& unit = times.units[i];
+        forward += unit.forward;
+        input_grad += unit.input_grad;
+        if (step.recomputes(i)) input_grad += unit.forward;
+        weight_grad += unit.weight_grad;
+      }
+      work.costs.forward.push_back(forward);
+      work.costs.input_grad.push_back(input_grad);
+      work.costs.weight_grad.push_back(weight_grad);
     }
-    work.costs.forward.push_back(forward);
-    work.costs.input_grad.push_back(input_grad);
-    work.costs.weight_grad.push_back(weight_grad);
+    return work;
   }
-  return work;
-}
+};
 
 // The power of ten that makes whole numbers of all costs; 1 when none up to a million does.
 double decimal_scale(const StepCosts& costs) {
@@ -127,7 +122,7 @@ UnitWorkload blocks(const SimulateRequest& request, const pipeline::Shape& shape
   work.step.stage_begin = program::split_units(units, shape.stages());
   work.step.zero = plain.zero;
   work.step.period = spec::default_reduce(plain.zero);
-  work.times.units.resize(static_cast<std::size_t>(units));
+  work.times.units.resize(units);
   const StepCosts& costs = request.costs;
   const double scale = decimal_scale(costs), parts = shape.chunks * plain.layers;
   cost::UnitTimes block;
@@ -136,7 +131,7 @@ UnitWorkload blocks(const SimulateRequest& request, const pipeline::Shape& shape
   block.weight_grad = in_ticks(costs.weight_grad, scale, 1);
   block.gather = in_ticks(costs.gather, scale, 1);
   block.reduce = in_ticks(costs.reduce, scale, 1);
-  for (int i = 1; i + 1 < units; ++i) work.times.units[static_cast<std::size_t>(i)] = block;
+  for (int i = 1; i + 1 < units; ++i) work.times.units[i] = block;
   if (plain.recompute) {
     work.step.recompute.assign(work.times.units.size(), true);
     work.step.recompute.front() = work.step.recompute.back() = false;
@@ -290,11 +285,9 @@ std::vector<double> in_microbatches(const std::vector<int>& held, int chunks) {
 // Of all coordinates.
 Seconds total_work(const Schedule& order, const sim::StageCosts& costs) {
   Seconds total;
-  for (int stage = 0; stage < order.shape().stages(); ++stage) {
-    const auto s = static_cast<std::size_t>(stage);
-    total += (costs.forward[s] + costs.input_grad[s] + costs.weight_grad[s]) *
+  for (int stage = 0; stage < order.shape().stages(); ++stage)
+    total += (costs.forward[stage] + costs.input_grad[stage] + costs.weight_grad[stage]) *
              order.shape().microbatches;
-  }
   return total;
 }
 
@@ -461,7 +454,7 @@ Result<Timed> Timing::time_program(const Schedule& order) const {
   for (std::size_t c = 0; c < simulation.coords.size(); ++c) {
     Seconds sum, first{-1}, last;
     for (const program::TimedOp& op : simulation.coords[c]) {
-      if (!is_compute(program.lists[c][static_cast<std::size_t>(op.op)].kind)) continue;
+      if (!is_compute(program.lists[c][op.op].kind)) continue;
       if (first < Seconds{}) first = op.start;
       last = op.end;
       sum += op.end - op.start;

@@ -35,7 +35,7 @@ struct Timed {
   std::optional<sim::Residuals> residuals = {};  // against the measured run
 
   int peak_coord() const;  // the first that holds most
-  double max_peak() const { return peak[static_cast<std::size_t>(peak_coord())]; }
+  double max_peak() const { return peak[peak_coord()]; }
   bool splits_backward() const;
 };
 

@@ -250,7 +250,6 @@ Json VerifyReport::json(Seconds time) const {
                        {"classes", num_classes()},
                        {"worst_error", largest(&Verdict::step_error)},
                        {"worst_run_error", largest(&Verdict::run_error)},
-
                        {"seconds", time.value},
                        {"rows", Json::list(verdicts_, [](const Verdict& v) {
                           return Json::object({{"name", v.name},

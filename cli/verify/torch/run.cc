@@ -1,7 +1,5 @@
 // lockstep verify: proves that layouts train what one device would.
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "cli/engine.h"
 #include "cli/ranks.h"
