@@ -153,7 +153,7 @@ class Report {
     text += request_.spec ? " for a microbatch on a mean pipeline rank"
                           : " for a microbatch on a whole pipeline rank";
     if (request_.spec)
-      text += request_.has_costs ? ", dealt to its units by FLOPs" : ", in proportion to FLOPs";
+      text += request_.has_costs ? ", split over its units by FLOPs" : ", in proportion to FLOPs";
     text += "; P2P " + number_text(costs.hop);
     if (request_.is_lowered() && request_.zero() > 0)
       text += ", gathering its parameters " + number_text(costs.gather);

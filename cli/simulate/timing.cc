@@ -148,7 +148,7 @@ program::StepShape step_of(const SimulateRequest& request, const model::Model& m
   return spec::step_shape(model, layout, request.spec->batch);
 }
 
-// The units of a model, whose costs are dealt in proportion to FLOPs and parameters.
+// The units of a model, whose costs are split in proportion to FLOPs and parameters.
 UnitWorkload units_of(const SimulateRequest& request, const model::Model& model,
                       const pipeline::Shape& shape) {
   const spec::Spec& spec = *request.spec;

@@ -33,9 +33,9 @@ class TokenSource {
   }
 };
 
-// Which samples of a step a rank reads: they are dealt in blocks to data ranks, then microbatches,
-// then rows. With any number of ranks and any size of microbatch each sample of the step is dealt
-// once.
+// Which samples of a step a rank reads: they are split over data ranks in blocks, then over
+// microbatches, then rows. With any number of ranks and any size of microbatch each sample of the
+// step is read once.
 struct StepSamples {
   std::int64_t first = 0;         // of the step
   std::int64_t microbatches = 1;  // of one data rank

@@ -150,7 +150,7 @@ comm::Work Executor::start(const Prepared& prepared) {
 
 comm::Communicator& Executor::group(const Op& op) const {
   const auto groups = groups_.of(op.group);
-  LS_CHECK(groups.size() == 1, "an op that meets ", groups.size(), " groups");
+  LS_CHECK(groups.size() == 1, "an op that communicates in ", groups.size(), " groups");
   return *groups[0];
 }
 

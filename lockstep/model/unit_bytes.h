@@ -46,7 +46,7 @@ struct UnitSizes {
 
 // Where elements are narrower than f32, norms, rotations and the embedding's gradient work on f32
 // copies of a few rows at a time: about this many elements, so that they stay in a core's cache and
-// are enough to be dealt among threads, for which LibTorch wants 32768 each.
+// are enough to be split among threads, for which LibTorch wants 32768 each.
 inline constexpr std::int64_t kWideElements = 262144;
 constexpr std::int64_t wide_rows(std::int64_t columns) {
   return columns < kWideElements ? kWideElements / columns : 1;

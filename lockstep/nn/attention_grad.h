@@ -19,7 +19,7 @@ struct HeadTensors {
 
 // Writes `into`. `out` and `d_out` are like `q`; `lse` is [batch, heads, seq], f32: the logarithm
 // of the sum of exponentials of every query's scores, which are divided by the root of head_dim.
-// Takes model::AttentionTiles for every intra-op thread, among which the heads of keys are dealt.
+// Takes model::AttentionTiles for every intra-op thread, among which the heads of keys are split.
 // REQUIRES: has_wide_product(). Any thread.
 void attention_grad(const HeadTensors& of, const at::Tensor& out, const at::Tensor& lse,
                     const at::Tensor& d_out, const HeadTensors& into);

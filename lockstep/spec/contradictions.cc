@@ -326,7 +326,7 @@ class Rules {
         {{{"layout.layers"}, join_parts(counted(sum, "layer"), " on ", counted(count, "stage"))},
          {{"layout.pp"}, counted(stages, "stage")},
          model_side("layers", model().layers, "layers")},
-        "leave layers out, and they are dealt evenly");
+        "leave layers out, and they are split evenly");
   }
 
   // Blocks of each stage that keep their input alone: some of those it has, for none and all have

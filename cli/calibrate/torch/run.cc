@@ -207,7 +207,7 @@ class AllReport {
   Json files_ = Json::array();
 };
 
-// What is left of the time is dealt out among those left. The largest microbatches come first:
+// What is left of the time is split among those left. The largest microbatches come first:
 // where one step of each probe is more than their share, the others get less.
 Result<ExitCode> measure_all(const std::vector<Part>& parts, const std::string& directory,
                              Seconds budget, comm::World* world, Output& output) {
