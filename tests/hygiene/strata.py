@@ -36,6 +36,7 @@ ABOUT = {  # what a folder is, in a few words; a new folder needs its own
     "cost/analytic": "closed-form prices",
     "cost/measured": "measured prices",
     "spec": "the run file",
+    "observe": "what own runs say of others",
     "backtest": "published runs",
     "hf": "Hugging Face",
     "planner": "finds layouts",

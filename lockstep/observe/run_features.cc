@@ -1,0 +1,71 @@
+#include "lockstep/observe/run_features.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::observe {
+namespace {
+
+double recomputed(cost::Keep keep) {
+  if (keep == cost::Keep::kAll) return 0;
+  return keep == cost::Keep::kInput ? 1 : 0.5;
+}
+
+// Of one layer and microbatch: below a millisecond the host is felt.
+double layer_seconds(const cost::PriceRequest& r, const cost::StepTime& time) {
+  return (time.forward + time.backward) / (r.shape->layers / r.pp * r.microbatches());
+}
+
+void add_traits(const cost::PriceRequest& r, const cost::StepTime& time, double reading,
+                RunFeatures& made) {
+  const auto size = [](double value) { return std::log(std::max(1e-9, value)); };
+  made.traits = {size(r.tokens()),
+                 size(r.shape->hidden),
+                 size(r.devices()),
+                 size(r.tp),
+                 size(r.cp),
+                 size(r.pp),
+                 r.precision == cost::Precision::kFp8 ? 1.0 : 0.0,
+                 r.stack.host_factor < 1 ? 1.0 : 0.0,
+                 recomputed(r.keep),
+                 r.shape->has_experts() ? 1.0 : 0.0,
+                 size(r.seq),
+                 size(layer_seconds(r, time)),
+                 reading};
+  made.family = r.rates->family;
+}
+
+}  // namespace
+
+RunFeatures time_features(const cost::PriceRequest& request, const cost::StepTime& time) {
+  RunFeatures made;
+  made.shares = {time.forward + time.backward + time.recompute,
+                 time.head,
+                 time.tensor + time.context,
+                 time.expert,
+                 time.pipe,
+                 time.data,
+                 time.bubble,
+                 time.optimizer,
+                 time.spread};
+  const double all = time.total();
+  for (double& share : made.shares) share /= all;
+  add_traits(request, time, 0, made);
+  return made;
+}
+
+RunFeatures memory_features(const cost::PriceRequest& request, const cost::Price& price,
+                            Reading reading) {
+  const cost::Memory& held = price.memory;
+  const double all = reading == Reading::kAllocated  ? held.allocated()
+                     : reading == Reading::kReserved ? cost::reserved_bytes(held)
+                                                     : cost::shown_bytes(held);
+  RunFeatures made;
+  made.shares = {held.weights, held.grads,      held.optimizer,        held.activations,
+                 held.logits,  held.transients, all - held.allocated()};
+  for (double& share : made.shares) share /= all;
+  add_traits(request, price.time, static_cast<double>(reading), made);
+  return made;
+}
+
+}  // namespace lockstep::observe

@@ -1,0 +1,36 @@
+// What runs are told apart by when some are learned from: of what their step or their memory
+// consists, and how large and of what kind they are. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/cost/analytic/price.h"
+
+namespace lockstep::observe {
+
+inline constexpr std::size_t kParts = 9;
+inline constexpr std::size_t kTraits = 13;
+
+struct RunFeatures {
+  std::array<double, kParts> shares = {};   // of the whole: add up to 1
+  std::array<double, kTraits> traits = {};  // sizes as logarithms, kinds as numbers
+  std::string_view family = {};             // of the device
+};
+
+// Parts of a step's time, of which terms that fail alike are one; and of a reading of memory.
+inline constexpr std::array<const char*, kParts> kTimeParts = {
+    "compute", "head", "tensor", "expert", "pipe", "data", "bubble", "optimizer", "spread"};
+inline constexpr std::array<const char*, kParts> kMemoryParts = {
+    "weights", "gradients", "optimizer", "activations", "logits", "transients", "reserve", "", ""};
+
+// How memory was read: what tensors take, what their allocator holds, what the vendor's tool shows.
+enum class Reading : std::uint8_t { kAllocated, kReserved, kShown };
+
+RunFeatures time_features(const cost::PriceRequest& request, const cost::StepTime& time);
+RunFeatures memory_features(const cost::PriceRequest& request, const cost::Price& price,
+                            Reading reading);
+
+}  // namespace lockstep::observe

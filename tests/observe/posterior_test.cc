@@ -1,0 +1,118 @@
+#include "lockstep/observe/posterior.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "lockstep/base/random.h"
+
+namespace lockstep::observe {
+namespace {
+
+RunFeatures run_of(double hidden, double data = 0) {
+  RunFeatures made;
+  made.shares[0] = 1 - data, made.shares[5] = data;
+  made.traits[1] = std::log(hidden);
+  made.family = "hopper";
+  return made;
+}
+
+// The covariance of the prior, written down again.
+double covariance(const Prior& p, const RunFeatures& a, const RunFeatures& b) {
+  double sum = p.level * p.level, far = a.family == b.family ? 0 : 1;
+  for (std::size_t i = 0; i < kParts; ++i)
+    sum += p.parts[i] * p.parts[i] * a.shares[i] * b.shares[i];
+  for (std::size_t i = 0; i < kTraits; ++i)
+    far += std::pow((a.traits[i] - b.traits[i]) / p.lengths[i], 2);
+  return sum + p.likeness * p.likeness * std::exp(-std::sqrt(far));
+}
+
+TEST(Posterior, KnowsThePriorWithoutRuns) {
+  const Posterior none(time_prior(), {});
+  const RunFeatures run = run_of(4096, 0.3);
+  const Belief belief = none.of(run);
+  EXPECT_EQ(belief.p50(), 1);
+  const double variance =
+      covariance(time_prior(), run, run) + time_prior().noise * time_prior().noise;
+  EXPECT_NEAR(belief.deviation, std::sqrt(variance), 1e-12);
+  EXPECT_NEAR(belief.p95(), std::exp(1.645 * std::sqrt(variance)), 1e-12);
+}
+
+// One and two runs in closed form: the inverse of a number and of a 2 x 2 matrix.
+TEST(Posterior, IsConditionedOnOneRunAndOnTwo) {
+  const Prior& p = time_prior();
+  const RunFeatures a = run_of(4096), b = run_of(8192, 0.4), wanted = run_of(2048, 0.2);
+  const double aa = covariance(p, a, a) + p.noise * p.noise, ab = covariance(p, a, b);
+  const double bb = covariance(p, b, b) + p.noise * p.noise;
+  const double wa = covariance(p, wanted, a), wb = covariance(p, wanted, b);
+  const double own = covariance(p, wanted, wanted) + p.noise * p.noise;
+  const Belief one = Posterior(p, {{a, 0.3}}).of(wanted);
+  EXPECT_NEAR(one.mean, wa / aa * 0.3, 1e-12);
+  EXPECT_NEAR(one.deviation, std::sqrt(own - wa * wa / aa), 1e-12);
+  const double det = aa * bb - ab * ab;
+  const Belief two = Posterior(p, {{a, 0.3}, {b, -0.1}}).of(wanted);
+  EXPECT_NEAR(two.mean, (wa * (bb * 0.3 + ab * 0.1) + wb * (-ab * 0.3 - aa * 0.1)) / det, 1e-12);
+  const double known = (wa * wa * bb - 2 * wa * wb * ab + wb * wb * aa) / det;
+  EXPECT_NEAR(two.deviation, std::sqrt(own - known), 1e-12);
+}
+
+// What was learned of the level and of parts adds up to the belief, but for what alike runs share.
+TEST(Posterior, SaysWhatWasLearned) {
+  Prior p = time_prior();
+  p.likeness = 0;
+  const Posterior learned(p, {{run_of(4096), 0.2}, {run_of(4096, 0.5), 0.4}});
+  const RunFeatures wanted = run_of(1024, 0.25);
+  const double sum =
+      learned.level().now.mean + 0.75 * learned.part(0).now.mean + 0.25 * learned.part(5).now.mean;
+  EXPECT_NEAR(learned.of(wanted).mean, sum, 1e-12);
+  EXPECT_EQ(learned.part(5).before, p.parts[5]);
+  EXPECT_LT(learned.part(5).now.deviation, p.parts[5]);
+  EXPECT_GT(learned.part(5).now.mean, 0.1);  // the run with more of it was slower
+}
+
+TEST(Posterior, DoubtsTheRunThatOthersContradict) {
+  std::vector<Observation> runs;
+  for (const double ratio : {0.10, 0.12, 0.09, 0.11, 1.1, 0.10})
+    runs.push_back({run_of(4096), ratio});
+  const Posterior learned(time_prior(), runs);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    EXPECT_EQ(learned.trust()[i] < Posterior::kContradicts, i == 4) << i;
+  EXPECT_NEAR(learned.of(run_of(4096)).mean, 0.10, 0.03);
+}
+
+// A lone run is all there is, however far it lies from the prediction.
+TEST(Posterior, BelievesALoneRun) {
+  const Posterior learned(time_prior(), {{run_of(4096), 0.7}});
+  EXPECT_EQ(learned.trust()[0], 1);
+  EXPECT_GT(learned.of(run_of(4096)).mean, 0.6);
+}
+
+// Runs drawn from the prior itself: the intervals hold as often as they say.
+TEST(Posterior, IntervalsHold) {
+  const RandomStream stream(7, "observe");
+  const Prior& p = time_prior();
+  int below50 = 0, below95 = 0;
+  constexpr int kTrials = 2000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto normal = [&](int i) {
+      return stream.normal(static_cast<std::uint64_t>(trial * 8 + i));
+    };
+    const double level = p.level * normal(0), compute = p.parts[0] * normal(1);
+    const double data = p.parts[5] * normal(2), alike = p.likeness * normal(3);
+    const auto ratio = [&](double share, int i) {
+      return level + (1 - share) * compute + share * data + alike + p.noise * normal(i);
+    };
+    const Posterior learned(
+        p, {{run_of(4096, 0.1), ratio(0.1, 4)}, {run_of(4096, 0.4), ratio(0.4, 5)}});
+    const Belief belief = learned.of(run_of(4096, 0.7));
+    const double truth = ratio(0.7, 6);
+    below50 += truth <= std::log(belief.p50());
+    below95 += truth <= std::log(belief.p95());
+  }
+  EXPECT_NEAR(below50 / 2000.0, 0.5, 0.03);
+  EXPECT_NEAR(below95 / 2000.0, 0.95, 0.015);
+}
+
+}  // namespace
+}  // namespace lockstep::observe
