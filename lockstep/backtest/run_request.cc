@@ -90,7 +90,7 @@ Result<ModelShape> model_of(const PublishedRun& run) {
   s.mlp_matrices = is_gpt || is_relu2 ? 2 : 3;
   s.layer_norm = is_gpt || is_relu2;
   s.biases = is_gpt;
-  s.tied = is_gpt;
+  s.tied = is_gpt || (says(run, "notes", "tied embedding") && !says(run, "notes", "untied"));
   if (is_gpt) s.learned_positions = run.number("seq_len").value_or(2048);
   if (!is_moe) return s;
   Reader experts(run);
@@ -118,8 +118,9 @@ std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, in
   if (text == "none" && !open) return {Keep::kAll};
   if (text == "none") return {Keep::kAll, Keep::kCheap};
   if (text == "full") return {Keep::kInput};
-  if (text == "selective" &&
-      (says(run, "notes", "selective op") || says(run, "notes", "perator-level")))
+  // torchtitan's is "op" unless it says otherwise.
+  if (text == "selective" && (is_torchtitan(run) || says(run, "notes", "selective op") ||
+                              says(run, "notes", "perator-level") || says(run, "notes", "per-op")))
     return {Keep::kHalf};
   // A compiler's policy keeps products with weights and makes attention and all between again.
   if (text == "selective" &&
@@ -131,8 +132,10 @@ std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, in
 }
 
 // Values that a setting may have: the given one, or what fits the sizes.
-std::vector<double> microbatches_of(const PublishedRun& run, double own_batch) {
+std::vector<double> microbatches_of(const PublishedRun& run, double own_batch, double pp) {
   if (const auto given = run.number("micro_batch"); given && *given > 0) return {*given};
+  // torchtitan cuts a batch into as many as there are ranks (pipeline_parallel_microbatches).
+  if (is_torchtitan(run) && divides(pp, own_batch)) return {own_batch / pp};
   std::vector<double> sizes;
   for (const double size : {1.0, 2.0, 4.0, 8.0})
     if (divides(size, own_batch)) sizes.push_back(size);
@@ -142,6 +145,8 @@ std::vector<double> microbatches_of(const PublishedRun& run, double own_batch) {
 
 std::vector<double> chunks_of(const PublishedRun& run, double layers, double pp) {
   if (const auto given = run.number("vpp"); given && *given > 0) return {pp > 1 ? *given : 1};
+  // torchtitan's interleaved schedule has two (pipelining_utils.py, 2024).
+  if (is_torchtitan(run) && says(run, "schedule", "interleaved")) return {2};
   std::vector<double> counts = {1};
   for (double v = 2; pp > 1 && v * pp <= layers + 2; ++v)
     if (divides(v * pp, layers) || divides(v * pp, layers + 2)) counts.push_back(v);
@@ -196,6 +201,16 @@ void set_ends(const PublishedRun& run, PriceRequest& r) {
   r.last_layers = std::max(0.0, number_at(list.substr(notes.find_last_of("[ ", end) + 1)) - 1);
 }
 
+// nanotron deals blocks by what they compute, the head being one of them
+// (get_block_compute_costs).
+void deal_by_compute(const ModelShape& s, PriceRequest& r) {
+  const double head = s.vocab * s.hidden / plain_layer_params(s).tensor;
+  const double each = (s.layers + head) / r.pp;
+  if (r.pp <= 1 || each <= head) return;
+  r.first_layers = std::round(each);
+  r.last_layers = r.pp > 2 ? std::max(1.0, std::round(each - head)) : s.layers - r.first_layers;
+}
+
 void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest& r) {
   if (!shape.has_experts()) r.ep = 1;
   const std::size_t named = run.text("notes").find("expert TP ");
@@ -204,6 +219,14 @@ void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest&
   else if (shape.has_experts() && shape.expert_ffn >= 8192 && r.ep * r.tp <= r.tp * r.cp * r.dp)
     r.etp = r.tp;  // few and wide experts are cut by the tensor axis too
   if (r.ep * r.etp > r.tp * r.cp * r.dp) r.etp = 1;
+}
+
+// In a pipeline torchtitan gathers parameters once a step and sums whole gradients in f32
+// (reshard_after_forward "default", torchtitan/models/llama/parallelize_llama.py).
+void keep_gathered(PriceRequest& r) {
+  r.zero = 2;
+  r.stack.weight_bytes = 2, r.stack.optimizer_bytes = 12;
+  r.stack.reduce_each_microbatch = false;
 }
 
 }  // namespace
@@ -226,6 +249,7 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   base.zero =
       static_cast<int>(std::clamp(run.number("zero_stage").value_or(is_fsdp ? 3 : 1), 0.0, 3.0));
   base.stack = stack_of(run, base.zero);
+  if (is_torchtitan(run) && base.zero >= 3 && base.pp > 1) keep_gathered(base);
   set_habits(habits, stack_class_of(run, base.zero), base.stack);
   base.sp = run.text("seq_parallel").empty()
                 ? base.tp > 1 && run.number("year").value_or(2024) >= 2023
@@ -235,11 +259,12 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   if (precision == "fp32") base.precision = cost::Precision::kFp32;
   set_experts(run, *shape, base);
   set_ends(run, base);
+  if (is_nanotron(run)) deal_by_compute(*shape, base);
   if (const double shards = shard_group_of(run); shards > 0 && divides(shards, base.dp * base.cp))
     base.dp_shard = shards;
   const std::vector<Keep> keeps = keeps_of(run, base.stack, base.zero);
   made.policies = keeps.size();
-  for (const double size : microbatches_of(run, base.global_batch / base.dp))
+  for (const double size : microbatches_of(run, base.global_batch / base.dp, base.pp))
     for (const double chunks : chunks_of(run, shape->layers, base.pp))
       for (const Keep keep : keeps) {
         PriceRequest one = base;

@@ -25,8 +25,13 @@ bool names(const PublishedRun& run, std::initializer_list<std::string_view> word
   return false;
 }
 
+// By PyTorch's compiler, which leaves products, attention and collectives as they are.
+bool is_torch_compiled(const PublishedRun& run) {
+  return names(run, {"torch.compile", "compile+", "+compile"});
+}
+
 bool is_compiled(const PublishedRun& run) {
-  return names(run, {"jax", "xla", "pax ", "maxtext", "torch.compile", "c/cuda"});
+  return names(run, {"jax", "xla", "pax ", "maxtext", "c/cuda"}) || is_torch_compiled(run);
 }
 
 // Megatron-Turing NLG is named after its two frameworks (arXiv 2201.11990).
@@ -46,17 +51,32 @@ bool is_vendors(const PublishedRun& run) {
 // Its sweeps compare kernels of attention.
 bool is_aleph(const PublishedRun& run) { return says(run, "notes", "kernel: "); }
 
+// Kernels and collectives of PyTorch itself: neither the vendor's nor a trainer's own.
+bool is_plain_torch(const PublishedRun& run) {
+  if (is_torch_compiled(run) || is_nanotron(run) || is_torchtitan(run)) return true;
+  return run.text("schedule").starts_with("FSDP") && !is_vendors(run) && !is_deepspeed(run) &&
+         !is_compiled(run);
+}
+
+bool has_async_tensor(const PublishedRun& run) {
+  return says(run, "notes", "async TP") || says(run, "notes", "AsyncTP");
+}
+
 // Of PyTorch, one kernel for each operation: no compiler and no kernels of the trainer's own.
 bool is_eager(const PublishedRun& run, int zero) {
   return stack_class_of(run, zero) != StackClass::kTuned && !names(run, {"fused kernels"});
 }
 
-// Megatron-DeepSpeed forked Megatron-LM in 2021 and has what that had.
-bool is_recent(const PublishedRun& run) { return year_of(run) >= 2024 && !is_deepspeed(run); }
+// Megatron-DeepSpeed forked Megatron-LM in 2021 and has what that had. MLPerf's submissions run
+// what is released the year after.
+bool is_recent(const PublishedRun& run) {
+  return (year_of(run) >= 2024 || names(run, {"mlperf"})) && !is_deepspeed(run);
+}
 
-// Compilers fuse the loss; so do NeMo's recipes (cross_entropy_loss_fusion). Megatron-LM does when
-// asked to.
+// Compilers fuse the loss, PyTorch's since torchtitan compiles it too (2025); so do NeMo's recipes
+// (cross_entropy_loss_fusion). Megatron-LM does when asked to.
 Loss loss_of(const PublishedRun& run, int zero) {
+  if (is_torch_compiled(run)) return year_of(run) >= 2025 ? Loss::kFused : Loss::kTorch;
   if (is_compiled(run)) return Loss::kFused;
   if ((zero >= 3 && !is_vendors(run)) || is_aleph(run)) return Loss::kTorch;
   const std::string& source = run.text("source");
@@ -64,12 +84,24 @@ Loss loss_of(const PublishedRun& run, int zero) {
   return is_recent(run) && !by_default ? Loss::kFused : Loss::kVocabulary;
 }
 
+// FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % at best, and trains 1.5 to 1.75
+// times as fast (Shah et al. 2024, arXiv 2407.08608). PyTorch's own attention on Hopper is the
+// former.
+double attention_share(const PublishedRun& run) {
+  constexpr double kOlder = 0.4, kTorchOnHopper = 0.6;
+  const bool is_hopper = run.text("gpu").starts_with("H") || run.text("gpu").starts_with("GH");
+  if (says(run, "notes", "flash_attention2")) return 1;
+  if (!is_recent(run)) return kOlder;
+  return is_hopper && is_plain_torch(run) ? kTorchOnHopper : 1;
+}
+
 void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
   const double year = year_of(run);
   stack.flash =
       run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
-  stack.native_attention = is_recent(run) || says(run, "notes", "flash_attention2");
+  stack.attention_share = attention_share(run);
   stack.whole_logits = is_aleph(run);
+  stack.keeps_gathered = is_nanotron(run);  // tp_recompute_allgather came later
   stack.fused_softmax = !says(run, "notes", "kernel: torch");
   // GPT-3's successors train without dropout (PaLM, arXiv 2204.02311, section 5).
   stack.dropout = run.text("arch") == "gpt" && !stack.flash && year < 2024;
@@ -92,10 +124,17 @@ void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
   // Megatron-LM of 2020 wrapped models in PyTorch's DistributedDataParallel, which overlaps; the
   // one it had for pipelines from 2021 did not until 2023.
   stack.overlap_data = zero >= 3 || is_recent(run) || year <= 2020;
-  stack.overlap_tensor = is_recent(run);
+  // Megatron and NeMo pipeline products with their collectives; PyTorch does when asked for
+  // asynchronous tensor parallelism.
+  stack.overlap_tensor = is_plain_torch(run) ? has_async_tensor(run)
+                         : year >= 2024      ? is_recent(run)
+                                             : says(run, "notes", "TP comm overlap");
   stack.overlap_pipe = year >= 2023 && !is_deepspeed(run);
   if (says(run, "notes", "no compute/comm overlap"))
     stack.overlap_data = stack.overlap_tensor = stack.overlap_regather = stack.overlap_pipe = false;
+  // nanotron scatters gradients after the last backward pass when it shards its optimizer
+  // (nanotron/optim/zero.py); without, buckets are reduced as they fill.
+  if (is_nanotron(run)) stack.overlap_data = zero == 0;
   if (says(run, "notes", "no gradient bucketing overlap")) stack.overlap_data = false;
 }
 
@@ -104,7 +143,8 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022,
   // and sharded optimizers in bf16, unless the source speaks of f32 gradients.
   if (run.text("precision") == "fp16" && (deepspeed || year_of(run) < 2022)) stack.grad_bytes = 2;
-  if (zero >= 1 && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
+  // nanotron adds them up in f32 (accumulate_grad_in_fp32) and frees what it added.
+  if (zero >= 1 && !says(run, "notes", "fp32 grad") && !is_nanotron(run)) stack.grad_bytes = 2;
   // Its bf16 optimizer adds them up in f32 and keeps both.
   if (deepspeed && says(run, "notes", "fp32 grad")) stack.grad_bytes = 6;
   // DeepSpeed's optimizer also holds its shard's gradients in f32, and sums all gradients on every
@@ -141,6 +181,9 @@ const StackHabits kFittedHabits = {0, 0.06, 0, 0.016, 0.45};
 bool says(const PublishedRun& run, std::string_view column, std::string_view words) {
   return run.text(column).find(words) != std::string::npos;
 }
+
+bool is_torchtitan(const PublishedRun& run) { return names(run, {"torchtitan"}); }
+bool is_nanotron(const PublishedRun& run) { return names(run, {"nanotron"}); }
 
 StackClass stack_class_of(const PublishedRun& run, int zero) {
   if (is_compiled(run)) return StackClass::kTuned;

@@ -32,6 +32,9 @@ void set_habits(const StackHabits& habits, StackClass kind, cost::Stack& stack);
 // Everything but the habits.
 cost::Stack stack_of(const PublishedRun& run, int zero);
 
+bool is_torchtitan(const PublishedRun& run);
+bool is_nanotron(const PublishedRun& run);
+
 // Whether the column holds the words as they stand.
 bool says(const PublishedRun& run, std::string_view column, std::string_view words);
 

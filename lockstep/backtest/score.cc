@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -61,11 +62,18 @@ class Baseline {
   std::map<std::string, double> constants_;
 };
 
-double predicted_bytes(const cost::Memory& memory, const std::string& kind) {
-  if (kind.starts_with("allocated")) return memory.allocated();
-  if (kind.starts_with("reserved")) return reserved_bytes(memory);
-  // Who does not say looked at the device: an allocator's figure is asked for by its name.
-  return shown_bytes(memory);
+// What ran had no more than its device: beside the allocator's reserve lies what shown_bytes()
+// adds.
+double predicted_bytes(const Priced& priced, const PublishedRun& run) {
+  const cost::Memory& memory = priced.price.memory;
+  const observe::Reading reading = reading_of(run);
+  if (reading == observe::Reading::kAllocated) return memory.allocated();
+  const double reserved = reserved_bytes(memory), shown = shown_bytes(memory);
+  const double most = run.text("outcome") == "ok"
+                          ? cost::capacity_bytes(priced.request.cluster->device)
+                          : std::numeric_limits<double>::infinity();
+  return reading == observe::Reading::kReserved ? std::min(reserved, most - (shown - reserved))
+                                                : std::min(shown, most);
 }
 
 void price_row(ScoredRun& row) {
@@ -82,9 +90,7 @@ void price_row(ScoredRun& row) {
   row.price = priced.price;
   if (row.seconds && row.run->text("outcome") == "ok")
     row.time_error = std::log(priced.price.time.total() / *row.seconds);
-  if (row.bytes)
-    row.memory_error =
-        std::log(predicted_bytes(priced.price.memory, row.run->text("mem_kind")) / *row.bytes);
+  if (row.bytes) row.memory_error = std::log(predicted_bytes(priced, *row.run) / *row.bytes);
 }
 
 void exclude_row(const std::vector<Exclusion>& rules, ScoredRun& row) {
@@ -269,6 +275,15 @@ Summary summarize(const std::vector<double>& errors) {
   summary.p90 = sizes[(sizes.size() - 1) * 9 / 10];
   summary.bias = values[(values.size() - 1) / 2];
   return summary;
+}
+
+observe::Reading reading_of(const PublishedRun& run) {
+  const std::string& kind = run.text("mem_kind");
+  if (kind.starts_with("allocated")) return observe::Reading::kAllocated;
+  // nanotron prints the allocator's reserve. Who else does not say looked at the device: an
+  // allocator's figure is asked for by its name.
+  return kind.starts_with("reserved") || is_nanotron(run) ? observe::Reading::kReserved
+                                                          : observe::Reading::kShown;
 }
 
 Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions) {

@@ -13,6 +13,7 @@
 #include "lockstep/backtest/run_request.h"
 #include "lockstep/backtest/run_table.h"
 #include "lockstep/config/document.h"
+#include "lockstep/observe/run_features.h"
 
 namespace lockstep::backtest {
 
@@ -30,6 +31,9 @@ struct Exclusion {
 // The [[exclude]] tables of a file. A table without a known column, without values or without a
 // reason is kBadRunTable.
 Result<std::vector<Exclusion>> read_exclusions(const config::Document& document);
+
+// How a row read its memory.
+observe::Reading reading_of(const PublishedRun& run);
 
 struct ScoredRun {
   const PublishedRun* run = nullptr;

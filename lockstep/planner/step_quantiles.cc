@@ -5,7 +5,7 @@
 namespace lockstep::planner {
 
 PublishedErrors published_errors(bool is_calibrated) {
-  return is_calibrated ? PublishedErrors{1.2, 8.2, 36.4} : PublishedErrors{31.2, 32.5, 113.2};
+  return is_calibrated ? PublishedErrors{1.3, 7.9, 36.9} : PublishedErrors{31.2, 32.5, 113.2};
 }
 
 StepQuantiles step_quantiles(double predicted_s, bool is_calibrated) {

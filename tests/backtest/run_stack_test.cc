@@ -17,7 +17,7 @@ class Described {
     std::vector<std::string> values;
     for (const auto& [column, value] : cells) columns_.push_back(column), values.push_back(value);
     for (const char* column : {"source", "source_locator", "notes", "schedule", "year", "arch",
-                               "precision", "flash_attention", "interconnect_inter"})
+                               "precision", "flash_attention", "interconnect_inter", "gpu"})
       if (std::find(columns_.begin(), columns_.end(), column) == columns_.end())
         columns_.emplace_back(column), values.emplace_back();
     rows_.emplace_back(&columns_, values);
@@ -52,16 +52,17 @@ TEST(RunStack, DeepSpeedHasMegatronsKernels) {
 }
 
 TEST(RunStack, ShardedTrainersAreEagerUnlessCompiled) {
-  const auto stack = [](const char* notes) {
+  const auto stack = [](const char* notes, const char* year = "2024") {
     return stack_of(
-        Described({{"notes", notes}, {"year", "2024"}, {"arch", "llama"}, {"flash_attention", "1"}})
+        Described({{"notes", notes}, {"year", year}, {"arch", "llama"}, {"flash_attention", "1"}})
             .run(),
         3);
   };
   const cost::Stack eager = stack("default configuration"), compiled = stack("torch.compile");
   EXPECT_EQ(eager.loss, cost::Loss::kTorch);
   EXPECT_FALSE(eager.fused_passes);
-  EXPECT_EQ(compiled.loss, cost::Loss::kFused);
+  EXPECT_EQ(compiled.loss, cost::Loss::kTorch);
+  EXPECT_EQ(stack("torch.compile", "2025").loss, cost::Loss::kFused);
   EXPECT_TRUE(compiled.fused_passes);
   EXPECT_LT(compiled.host_factor, eager.host_factor);
   EXPECT_EQ(eager.weight_bytes + eager.grad_bytes + eager.optimizer_bytes, 16);
@@ -94,6 +95,36 @@ TEST(RunStack, WhatGoesOverTheWire) {
 TEST(RunStack, MegatronTuringHasDeepSpeedsPipeline) {
   const Described row({{"source", "mt-nlg-530b"}, {"year", "2022"}});
   EXPECT_EQ(stack_class_of(row.run(), 0), StackClass::kOther);
+}
+
+// PyTorch hides tensor-parallel collectives when asked to; its attention is FlashAttention-2.
+TEST(RunStack, PlainTorchHasNoKernelsOfItsOwn) {
+  const auto stack = [](const char* source, const char* notes, const char* gpu) {
+    return stack_of(Described({{"source", source},
+                               {"notes", notes},
+                               {"gpu", gpu},
+                               {"schedule", "FSDP+TP"},
+                               {"year", "2025"}})
+                        .run(),
+                    3);
+  };
+  const cost::Stack plain = stack("pytorch-torchtitan", "vanilla TP", "H100-SXM-80GB");
+  EXPECT_FALSE(plain.overlap_tensor);
+  EXPECT_EQ(plain.attention_share, 0.6);
+  EXPECT_TRUE(stack("pytorch-torchtitan", "async TP", "H100-SXM-80GB").overlap_tensor);
+  EXPECT_EQ(stack("pytorch-torchtitan", "", "A100-SXM-80GB").attention_share, 1);
+  const cost::Stack vendors = stack("nvidia-megatron-bridge", "", "H100-SXM-80GB");
+  EXPECT_TRUE(vendors.overlap_tensor);
+  EXPECT_EQ(vendors.attention_share, 1);
+}
+
+TEST(RunStack, Nanotron) {
+  const Described row({{"source", "hf-nanotron"}, {"year", "2025"}, {"arch", "llama"}});
+  const cost::Stack sharded = stack_of(row.run(), 1), whole = stack_of(row.run(), 0);
+  EXPECT_FALSE(sharded.overlap_data);
+  EXPECT_TRUE(whole.overlap_data);
+  EXPECT_EQ(sharded.grad_bytes, 4);
+  EXPECT_TRUE(sharded.keeps_gathered);
 }
 
 TEST(RunStack, HabitsFollowTheClass) {

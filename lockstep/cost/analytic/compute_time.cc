@@ -103,11 +103,8 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
   const bool is_ring = r.cp > 1 && r.context == CpMethod::kRing;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
-  // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % (Shah et al. 2024, arXiv
-  // 2407.08608).
-  const double kernels = r.stack.native_attention ? 1 : 0.4;
   const double seen = is_ring ? r.seq / r.cp : r.seq;
-  const double rate = device.peak * kernels * attention_shape_factor(s.v_dim, seen);
+  const double rate = device.peak * r.stack.attention_share * attention_shape_factor(s.v_dim, seen);
   time.forward += flops / (rate * device.rates[Term::kAttention]);
   time.backward += 2.5 * flops / (rate * device.rates[Term::kAttention]);
   if (is_ring) add_ring_merges(r, device, time);

@@ -49,17 +49,18 @@ enum class Loss : std::uint8_t {
 
 // Traits of the software that runs the step; the defaults are today's.
 struct Stack {
-  bool flash = true;             // fused attention
-  bool native_attention = true;  // attention kernels written for this generation of devices
-  bool fused_norms = true;       // one kernel per norm
-  bool fused_passes = true;      // one kernel for a rotation, one for a gate with its product
-  bool fused_sums = true;        // weight gradients are added up inside their products
-  bool fused_softmax = true;     // of unfused attention: scale, mask and softmax in one kernel
+  bool flash = true;           // fused attention
+  double attention_share = 1;  // of the rate of attention kernels written for these devices
+  bool fused_norms = true;     // one kernel per norm
+  bool fused_passes = true;    // one kernel for a rotation, one for a gate with its product
+  bool fused_sums = true;      // weight gradients are added up inside their products
+  bool fused_softmax = true;   // of unfused attention: scale, mask and softmax in one kernel
   bool dropout = false;
   bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
   bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
   bool overlap_regather = true;  // with sequence parallelism, a linear's input under its gradient
   bool overlap_pipe = true;      // transfers under the next chunk
+  bool keeps_gathered = false;   // with sequence parallelism, inputs of linears are kept whole
   bool weight_grad_scratch =
       false;  // a bf16 gradient per distinct weight shape (TransformerEngine)
   Loss loss = Loss::kFused;
