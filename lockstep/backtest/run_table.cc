@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/csv.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/suggest.h"
@@ -24,38 +25,6 @@ constexpr std::string_view kHeader =
 
 Error bad_table(std::string message, std::string help = {}) {
   return {Code::kBadRunTable, std::move(message), std::move(help)};
-}
-
-// Reads one record from `text`, which it shortens.
-std::vector<std::string> take_record(std::string_view& text, int& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  std::size_t i = 0;
-  for (; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n') ++line;
-    if (quoted) {
-      if (c != '"') {
-        cells.back() += c;
-      } else if (i + 1 < text.size() && text[i + 1] == '"') {
-        cells.back() += '"';
-        ++i;
-      } else {
-        quoted = false;
-      }
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == ',') {
-      cells.emplace_back();
-    } else if (c == '\n') {
-      ++i;
-      break;
-    } else if (c != '\r') {
-      cells.back() += c;
-    }
-  }
-  text.remove_prefix(i);
-  return cells;
 }
 
 Result<void> check_columns(const std::vector<std::string>& columns) {
@@ -79,7 +48,7 @@ const std::vector<std::string>& required_columns() {
   static const std::vector<std::string> names = [] {
     std::string_view header = kHeader;
     int line = 1;
-    return take_record(header, line);
+    return take_csv_record(header, line);
   }();
   return names;
 }
@@ -118,11 +87,11 @@ std::optional<double> PublishedRun::measured_bytes() const {
 Result<void> read_runs(std::string_view text, RunTable& table) {
   int line = 1;
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  table.columns = take_record(text, line);
+  table.columns = take_csv_record(text, line);
   if (const auto ok = check_columns(table.columns); !ok.ok()) return ok.error();
   while (!text.empty()) {
     const int first = line;
-    std::vector<std::string> cells = take_record(text, line);
+    std::vector<std::string> cells = take_csv_record(text, line);
     if (cells.size() == 1 && cells.front().empty()) continue;
     if (cells.size() != table.columns.size())
       return bad_table(strf("line %d has %d cells, but there are %d columns", first,

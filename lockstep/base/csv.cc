@@ -1,0 +1,36 @@
+#include "lockstep/base/csv.h"
+
+namespace lockstep {
+
+std::vector<std::string> take_csv_record(std::string_view& text, int& line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  std::size_t i = 0;
+  for (; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (quoted) {
+      if (c != '"') {
+        cells.back() += c;
+      } else if (i + 1 < text.size() && text[i + 1] == '"') {
+        cells.back() += '"';
+        ++i;
+      } else {
+        quoted = false;
+      }
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == ',') {
+      cells.emplace_back();
+    } else if (c == '\n') {
+      ++i;
+      break;
+    } else if (c != '\r') {
+      cells.back() += c;
+    }
+  }
+  text.remove_prefix(i);
+  return cells;
+}
+
+}  // namespace lockstep
