@@ -8,8 +8,10 @@
 #include "cli/text_file.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
+#include "lockstep/backtest/adapt.h"
 #include "lockstep/backtest/report.h"
 #include "lockstep/backtest/score.h"
+#include "lockstep/base/text.h"
 #include "lockstep/draw/scatter.h"
 
 namespace lockstep::cli {
@@ -96,8 +98,55 @@ void print_scores(Output& output, const Scores& scores) {
       excluded, unpriced);
 }
 
+// What --adapt, --draws and --seed ask for; nothing without --adapt.
+Result<backtest::AdaptProtocol> protocol_of(const Args& args) {
+  backtest::AdaptProtocol protocol;
+  for (const char* option : {"draws", "seed"})
+    if (args.has(option) && !args.has("adapt"))
+      return Error{Code::kConflict,
+                   join_parts("--", option, " would do nothing: there is no --adapt"),
+                   "add --adapt 1,2,4, or leave it out"};
+  if (!args.has("adapt")) return protocol;
+  const std::string list = args.text("adapt");
+  for (const std::string_view part : split(list, ',')) {
+    const auto known = number_in<int>(part);
+    if (!known || *known < 0 || *known > static_cast<int>(observe::kMostRuns))
+      return Error{Code::kBadOptionValue,
+                   join_parts("--adapt ", list, ": `", part, "` is no number of rows"),
+                   join_parts("numbers from 0 to ", observe::kMostRuns, ", as --adapt 1,2,4")};
+    protocol.known.push_back(*known);
+  }
+  if (args.has("draws")) protocol.draws = static_cast<int>(args.integer("draws"));
+  if (args.has("seed")) protocol.seed = static_cast<std::uint64_t>(args.integer("seed"));
+  return protocol;
+}
+
+void add_adapt_row(Rows& rows, int known, const std::string& name,
+                   const backtest::AdaptSummary& of) {
+  if (of.error.rows == 0) return;
+  rows.push_back({std::to_string(known), name, strf("%.1f", 100 * of.error.median),
+                  strf("%.1f", 100 * of.error.p90), strf("%.0f", 100 * of.p50),
+                  strf("%.0f", 100 * of.p95)});
+}
+
+void print_adapt(Output& output, const std::vector<backtest::AdaptScore>& scores) {
+  for (const auto& [title, figures] : {std::pair{"step time", &backtest::AdaptScore::time},
+                                       std::pair{"memory", &backtest::AdaptScore::memory}}) {
+    Rows rows = {{"known", title, "median", "p90", "within P50", "within P95"}};
+    for (const backtest::AdaptScore& one : scores) {
+      for (const auto& [name, sum] : (one.*figures).sources)
+        add_adapt_row(rows, one.known, name, sum);
+      add_adapt_row(rows, one.known, "all", (one.*figures).all);
+    }
+    if (rows.size() == 1) continue;
+    output.out << "\nSo many rows of a source known, its others predicted; percent.\n";
+    print_table(output.out, rows, "rlrrrr");
+  }
+}
+
 Result<ExitCode> run_backtest(const Args& args, Output& output) {
   const std::string name = args.text("FILE");
+  const auto protocol = LS_TRY(protocol_of(args));
   const auto text = LS_TRY(read_text(name));
   backtest::RunTable table;
   LS_TRY(backtest::read_runs(text, table));
@@ -109,8 +158,14 @@ Result<ExitCode> run_backtest(const Args& args, Output& output) {
     LS_TRY(write_text(args.text("report"), accuracy_page(scores, shown)));
   }
   if (args.has("rows")) LS_TRY(write_text(args.text("rows"), backtest::rows_csv(scores)));
-  if (output.json) return print_json(output, to_json(scores));
+  const auto adapted = adapt(scores, protocol);
+  if (output.json) {
+    Json json = to_json(scores);
+    if (!adapted.empty()) json.set("adapt", to_json(adapted, protocol));
+    return print_json(output, json);
+  }
   print_scores(output, scores);
+  print_adapt(output, adapted);
   return ExitCode::kOk;
 }
 
@@ -127,13 +182,19 @@ Verb backtest_verb() {
           "enough are listed, never guessed at.",
       .examples = {{"lockstep backtest published-runs.csv", "a table of errors per source"},
                    {"lockstep backtest published-runs.csv --svg scatter.svg --report accuracy.md",
-                    "a picture and a page"}},
-      .options = {text("svg", "FILE", "Write predicted against measured step times as a picture"),
-                  text("report", "FILE", "Write a page with all tables, in Markdown"),
-                  text("rows", "FILE",
-                       "Write every row with the terms of its predicted step, as CSV"),
-                  text("excluded", "FILE",
-                       "Rules for rows outside the model; built in by default")},
+                    "a picture and a page"},
+                   {"lockstep backtest published-runs.csv --adapt 0,1,2,4",
+                    "what knowing some runs of a source is worth"}},
+      .options =
+          {text("svg", "FILE", "Write predicted against measured step times as a picture"),
+           text("report", "FILE", "Write a page with all tables, in Markdown"),
+           text("rows", "FILE", "Write every row with the terms of its predicted step, as CSV"),
+           text("excluded", "FILE", "Rules for rows outside the model; built in by default"),
+           text("adapt", "K[,K..]",
+                "Draw K rows of each source, learn from them and predict its others, see "
+                "docs/observed.md"),
+           integer("draws", "N", "With --adapt: draws of each K [default: 200]").between(1, 100000),
+           integer("seed", "N", "With --adapt: of the draws [default: 1]").at_least(0)},
       .positionals = {{.name = "FILE", .help = "CSV file of published runs"}},
       .run = run_backtest};
 }

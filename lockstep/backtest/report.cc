@@ -36,6 +36,25 @@ Json split_json(const Scores& scores, int split) {
                        {"memory_kinds", std::move(kinds)}});
 }
 
+void add_summary(const AdaptSummary& of, Json& into) {
+  const Json error = to_json(of.error);
+  for (const Json::Member& member : error.members()) into.set(member.key, member.value);
+  into.set("p50", fraction(of.p50)).set("p95", fraction(of.p95));
+}
+
+void add_figures(const AdaptFigures& figures, Json& into) {
+  const auto named = [](const char* key, const auto& rows) {
+    return Json::list(rows, [&](const auto& row) {
+      Json one = Json::object({{key, row.first}});
+      add_summary(row.second, one);
+      return one;
+    });
+  };
+  add_summary(figures.all, into);
+  into.set("sources", named("source", figures.sources));
+  if (!figures.kinds.empty()) into.set("kinds", named("kind", figures.kinds));
+}
+
 std::string percent(double value) { return strf("%.1f", 100 * value); }
 
 std::string cells(const Summary& summary) {
@@ -246,6 +265,18 @@ Json to_json(const Scores& scores) {
        {"sweeps", std::move(sweeps)},
        {"terms", std::move(terms)},
        {"not_priced", std::move(unpriced)}});
+}
+
+Json to_json(const std::vector<AdaptScore>& scores, const AdaptProtocol& protocol) {
+  return Json::list(scores, [&](const AdaptScore& one) {
+    Json made = Json::object({{"k", one.known},
+                              {"draws", one.known == 0 ? 1 : protocol.draws},
+                              {"seed", static_cast<std::int64_t>(protocol.seed)}});
+    add_figures(one.time, made);
+    Json memory = Json::object();
+    add_figures(one.memory, memory);
+    return made.set("memory", std::move(memory));
+  });
 }
 
 std::string accuracy_page(const Scores& scores, const std::string& file) {

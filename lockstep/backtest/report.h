@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "lockstep/backtest/adapt.h"
 #include "lockstep/backtest/score.h"
 #include "lockstep/base/json.h"
 
@@ -12,6 +14,12 @@ namespace lockstep::backtest {
 // `.rows`, `heldout.memory.median`, `oom.right`, `oom.total`; the same under `calibration`, and per
 // source.
 Json to_json(const Scores& scores);
+
+// Its `adapt`: a list with, for each number of known rows, `k`, `draws`, `seed`, `rows`
+// (predictions made), `median`, `p90` and `bias` of the P50's error, `p50` and `p95` (shares of the
+// measured that are not above), `sources` with the same each, and `memory` with all of them and
+// `kinds`.
+Json to_json(const std::vector<AdaptScore>& scores, const AdaptProtocol& protocol);
 
 // Markdown with tables; `file` is the name the runs were read from.
 std::string accuracy_page(const Scores& scores, const std::string& file);
