@@ -218,8 +218,8 @@ Figure empty_figure(const program::Program& program, Seconds makespan) {
 }  // namespace
 
 Figure figure_of(const pipeline::Schedule& schedule, const sim::StageTimes& times) {
-  LS_CHECK(times.coords.size() == static_cast<std::size_t>(schedule.shape().coords), "times of ",
-           times.coords.size(), " of ", schedule.shape().coords, " pipeline ranks");
+  LS_CHECK(std::ssize(times.coords) == schedule.shape().coords, "times of ", times.coords.size(),
+           " of ", schedule.shape().coords, " pipeline ranks");
   Figure figure;
   figure.shape = shape_text(schedule.shape());
   figure.makespan = times.makespan;

@@ -58,8 +58,7 @@ StackBars stack_bars(const Stacks& stacks, int most) {
            stacks.rows.size(), " rows and ", stacks.parts.size(), " parts");
   std::vector<StackBar> all = joined(stacks);
   StackBars found;
-  const auto longest =
-      static_cast<std::size_t>(std::ranges::max_element(all, {}, &StackBar::total) - all.begin());
+  const std::size_t longest = std::ranges::max_element(all, {}, &StackBar::total) - all.begin();
   const double most_held = all[longest].total;
   found.limit_is_far = stacks.limit > 20 * most_held;
   found.extent = found.limit_is_far ? most_held : std::max(stacks.limit, most_held);

@@ -183,10 +183,8 @@ std::string safetensors_header(std::span<const TensorInfo> tensors, const Metada
     at = end;
   }
   std::string text = Json::object(std::move(members)).dump();
-  const auto unit = static_cast<std::size_t>(align);
-  text.resize((kLengthBytes + text.size() + unit - 1) / unit * unit - kLengthBytes, ' ');
-  LS_CHECK(text.size() <= static_cast<std::size_t>(kMaxHeaderBytes), "header of ", text.size(),
-           " bytes");
+  text.resize((kLengthBytes + text.size() + align - 1) / align * align - kLengthBytes, ' ');
+  LS_CHECK(std::ssize(text) <= kMaxHeaderBytes, "header of ", text.size(), " bytes");
   const std::uint64_t length = text.size();
   std::string file(reinterpret_cast<const char*>(&length), sizeof length);
   return file + text;

@@ -143,8 +143,7 @@ class Lists {
   }
   std::size_t number(PassKind kind, int stage, int mb) const {
     const int k = kind == PassKind::kForward ? 0 : kind == PassKind::kInputGrad ? 1 : 2;
-    return static_cast<std::size_t>(
-        (k * problem_.shape.stages() + stage) * problem_.shape.microbatches + mb);
+    return (k * problem_.shape.stages() + stage) * problem_.shape.microbatches + mb;
   }
 
   int most_held(std::size_t coord) const {
