@@ -41,14 +41,40 @@ class Curve {
   std::vector<Level> levels_;
 };
 
-// In the order of OpKind, from kLoad to kReduceReplicated.
-constexpr Ink kInks[program::kNumOpKinds] = {
-    Ink::kOther,     Ink::kOther,      Ink::kForward,  Ink::kRecompute, Ink::kBackward,
-    Ink::kInputGrad, Ink::kWeightGrad, Ink::kTransfer, Ink::kTransfer,  Ink::kGather,
-    Ink::kOther,     Ink::kReduce,     Ink::kReduce,   Ink::kReduce,    Ink::kOther,
-    Ink::kUpdate,    Ink::kGather,     Ink::kOther,    Ink::kReduce};
-
-Ink ink_of(OpKind kind) { return kInks[static_cast<std::size_t>(kind)]; }
+Ink ink_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kForward:
+      return Ink::kForward;
+    case OpKind::kRecompute:
+      return Ink::kRecompute;
+    case OpKind::kBackward:
+      return Ink::kBackward;
+    case OpKind::kInputGrad:
+      return Ink::kInputGrad;
+    case OpKind::kWeightGrad:
+      return Ink::kWeightGrad;
+    case OpKind::kSend:
+    case OpKind::kPostRecv:
+      return Ink::kTransfer;
+    case OpKind::kGather:
+    case OpKind::kAllGatherUpdated:
+      return Ink::kGather;
+    case OpKind::kReduce:
+    case OpKind::kReduceAcross:
+    case OpKind::kReduceTied:
+    case OpKind::kReduceReplicated:
+      return Ink::kReduce;
+    case OpKind::kUpdate:
+      return Ink::kUpdate;
+    case OpKind::kLoad:
+    case OpKind::kCount:
+    case OpKind::kFree:
+    case OpKind::kNorm:
+    case OpKind::kWait:
+      return Ink::kOther;
+  }
+  return Ink::kOther;
+}
 
 Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
   const auto passes = schedule.passes(coord);
