@@ -26,7 +26,8 @@ class Run {
     LS_CHECK(!options.resumes() || !options.save.empty(), "a run resumes where it saves");
   }
 
-  RunEnding run(const std::atomic<bool>& stop) {
+  // Sets `has_stepped` after the first step.
+  RunEnding run(const std::atomic<bool>& stop, bool& has_stepped) {
     RunEnding end;
     if (Result<void> begun = begin(); !begun.ok()) {
       end.refused = begun.error();
@@ -34,9 +35,11 @@ class Run {
     }
     if (is_done()) return end;
     expect(done_.step);
-    end.ending =
-        train_steps(session_, done_.step, steps(), stop,
-                    [&](std::int64_t step, const StepReport& report) { on_step(step, report); });
+    end.ending = train_steps(session_, done_.step, steps(), stop,
+                             [&](std::int64_t step, const StepReport& report) {
+                               has_stepped = true;
+                               on_step(step, report);
+                             });
     if (saver_ && end.ending == Ending::kDiverged)
       saver_->finish();  // the last good one
     else if (saver_)
@@ -165,7 +168,15 @@ class Run {
 
 RunEnding train(const Job& job, comm::World& world, const RunData& data, const RunOptions& options,
                 const std::atomic<bool>& stop, std::span<RunObserver* const> observers) {
-  return Run(job, world, data, options, observers).run(stop);
+  bool has_stepped = false;
+  try {
+    return Run(job, world, data, options, observers).run(stop, has_stepped);
+  } catch (const comm::CommError&) {
+    // Ranks that are asked to stop while they draw weights end at once, each on its own: to one
+    // that was asked too and had drawn, that is not another's death.
+    if (has_stepped || !stop) throw;
+    throw WorldError({Code::kInterrupted, "asked to stop before the first step", ""});
+  }
 }
 
 Ending train_steps(

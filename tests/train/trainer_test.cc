@@ -305,6 +305,34 @@ TEST(Training, EvaluationIsTheLossBeforeTheUpdate) {
   }
 }
 
+// Rank 1 is asked to stop while it draws weights, rank 0 has drawn: it does not report a death.
+TEST(Run, ARankThatStopsBeforeTheFirstStepHasNotFailed) {
+  static thread_local bool draws_long = false;
+  const spec::Spec spec = tiny_spec(false, DType::kF32);
+  const data::MockTokens text(1, spec.model.vocab, true);
+  const RunData data{&text, nullptr, "made-up"};
+  for (const bool asked : {true, false}) {
+    const std::atomic<bool> stop = asked;
+    Job job = job_of(spec, "dp2 zero1");
+    job.workspace.drawing.between = [](std::int64_t) {
+      if (draws_long) throw WorldError({Code::kInterrupted, "asked to stop", ""});
+    };
+    std::optional<Code> first;
+    const auto rank = [&](comm::World& world) {
+      draws_long = world.rank() == Rank{1};
+      try {
+        train(job, world, data, {}, stop);
+      } catch (const WorldError& error) {
+        if (world.rank() == Rank{0}) first = error.error().code;
+        throw;
+      }
+    };
+    EXPECT_THROW(comm::run_local(2, rank), WorldError);
+    ASSERT_TRUE(first);
+    EXPECT_EQ(*first == Code::kInterrupted, asked) << to_text(*first);
+  }
+}
+
 // What a user's own program does: save, end, resume, evaluate, with the bits of the undisturbed
 // run.
 TEST(Run, SavesAndResumesWithoutTheCommandLine) {
