@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <span>
+
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -47,8 +50,10 @@ std::string to_text(Seconds seconds) {
   const double s = seconds.value;
   if (s == 0) return "0 s";
   if (std::abs(s) < 120) return scaled(s, kMultiples);
+  if (const auto whole = std::llround(s); whole < 7200)
+    return whole % 60 == 0 ? strf("%lld min", whole / 60)
+                           : strf("%lld min %lld s", whole / 60, whole % 60);
   const auto minutes = std::llround(s / 60);
-  if (minutes < 120) return strf("%lld min", minutes);
   if (minutes < 60 * 48) return strf("%lld h %lld min", minutes / 60, minutes % 60);
   return strf("%.1f days", s / 86400);
 }
@@ -77,6 +82,35 @@ Result<Bytes> parse_bytes(std::string_view text) {
     return Bytes{static_cast<std::int64_t>(bytes)};
   }
   return refuse("has an unknown unit '" + std::string(unit) + "'");
+}
+
+Result<double> parse_amount(std::string_view text, Suffixes suffixes) {
+  const bool binary = suffixes == Suffixes::kBinary;
+  const auto refuse = [&](const char* why) {
+    return Error{Code::kBadOptionValue, "`" + std::string(text) + "` " + why,
+                 binary                           ? "write 8192 or 8k (k is 1024, M its square)"
+                 : suffixes == Suffixes::kMoney   ? "write 2.5, $2.5 or $1.5M (k, M, B or G, T)"
+                 : suffixes == Suffixes::kDecimal ? "write 1.5e12 or 1.5T (k, M, B or G, T)"
+                                                  : "write a number"};
+  };
+  const std::size_t begin = suffixes == Suffixes::kMoney && text.starts_with('$') ? 1 : 0;
+  const std::size_t end = std::min(text.find_last_of("0123456789.") + 1, text.size());
+  const std::string digits(text.substr(begin, std::max(begin, end) - begin));
+  const auto number = number_in<double>(digits);
+  if (!number) return refuse("is no number");
+  std::string_view suffix = text.substr(end);
+  if (suffix.starts_with(' ')) suffix.remove_prefix(1);
+  if (suffix.empty()) return *number;
+  // Powers of a thousand and their letters; a decimal one is read with the digits, rounded once.
+  constexpr std::string_view kPowers = "kmgt";
+  const auto letter = static_cast<char>(std::tolower(static_cast<unsigned char>(suffix[0])));
+  const std::size_t power = kPowers.substr(0, binary ? 2 : 4).find(letter == 'b' ? 'g' : letter);
+  if (suffix.size() > 1 || power == std::string_view::npos || suffixes == Suffixes::kNone)
+    return refuse("ends in what is no suffix here");
+  if (digits.find_first_of("eE") != std::string::npos)
+    return refuse("has an exponent and a suffix");
+  if (binary) return std::ldexp(*number, 10 * static_cast<int>(power + 1));
+  return number_in<double>(strf("%se%zu", digits.c_str(), 3 * (power + 1))).value();
 }
 
 std::string with_commas(std::int64_t number) {

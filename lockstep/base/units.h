@@ -33,12 +33,21 @@ inline constexpr double kGib = 1024.0 * 1024 * 1024;  // bytes
 // "0 B", "512 B", "64 MiB", "1.5 GiB": binary multiples, at most three significant digits after the
 // unit is chosen.
 std::string to_text(Bytes bytes);
-// "12 us", "3.4 ms", "2.75 s", "3 h 12 min".
+// "12 us", "3.4 ms", "2.75 s", "4 min 10 s", "3 h 12 min", "2.5 days".
 std::string to_text(Seconds seconds);
 
 // "67108864", "64MiB", "64 MiB", "1.5GB" (decimal multiples for kB MB GB TB, binary for KiB MiB GiB
 // TiB). Refuses negative, fractional-byte and overflowing sizes.
 Result<Bytes> parse_bytes(std::string_view text);
+
+// What a suffix multiplies by: a thousand and its powers of what is counted, such as tokens and
+// money; 1024 and its square of what is divided in halves, such as positions, batches and devices.
+enum class Suffixes : std::uint8_t { kNone, kDecimal, kMoney, kBinary };
+
+// "1T", "500B", "1.5 M", "2e12" (k, M, B or G, T; either case); "$2.5" and "$1M" of money; "8k" is
+// 8192 and "1M" 1048576 where they are binary. Refuses units ("8kB"), digits in groups ("1,000")
+// and a suffix beside an exponent.
+Result<double> parse_amount(std::string_view text, Suffixes suffixes);
 
 // "405,853,388,800".
 std::string with_commas(std::int64_t number);

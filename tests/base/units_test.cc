@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <utility>
+
 namespace lockstep {
 namespace {
 
@@ -38,7 +43,59 @@ TEST(Units, CommasGroupThousands) {
 TEST(Units, TimesChooseTheirUnit) {
   EXPECT_EQ(to_text(Seconds{0.0034}), "3.4 ms");
   EXPECT_EQ(to_text(Seconds{2.75}), "2.75 s");
+  EXPECT_EQ(to_text(Seconds{119}), "119 s");
+  EXPECT_EQ(to_text(Seconds{120}), "2 min");
+  EXPECT_EQ(to_text(Seconds{185.4}), "3 min 5 s");
+  EXPECT_EQ(to_text(Seconds{7199.7}), "2 h 0 min");
   EXPECT_EQ(to_text(Seconds{11520}), "3 h 12 min");
+}
+
+// A decimal suffix is what an exponent would be, to the last bit; a binary one shifts.
+TEST(Units, AmountsAreTheirDigitsTimesTheirSuffix) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string digits =
+        strf("%.*f", static_cast<int>(random() % 6), static_cast<double>(random() % 1000000) / 997);
+    const double number = std::strtod(digits.c_str(), nullptr);
+    const std::size_t power = random() % 4;
+    const std::string suffix(1, (i % 2 == 0 ? "kmgt" : "KMBT")[power]);
+    const char* const exponents[] = {"e3", "e6", "e9", "e12"};
+    const double scaled = std::strtod((digits + exponents[power]).c_str(), nullptr);
+    EXPECT_EQ(*parse_amount(digits + suffix, Suffixes::kDecimal), scaled) << digits << suffix;
+    EXPECT_EQ(*parse_amount("$" + digits + " " + suffix, Suffixes::kMoney), scaled);
+    EXPECT_EQ(*parse_amount(digits, Suffixes::kNone), number);
+    if (power < 2) {
+      EXPECT_EQ(*parse_amount(digits + suffix, Suffixes::kBinary),
+                number * (power == 0 ? 1024 : 1048576));
+    }
+  }
+}
+
+TEST(Units, AmountsThatCouldMeanTwoThingsAreRefused) {
+  using Case = std::pair<const char*, Suffixes>;
+  for (const auto& [text, suffixes] : {Case{"", Suffixes::kDecimal},
+                                       {"k", Suffixes::kDecimal},
+                                       {"1,000", Suffixes::kDecimal},
+                                       {"1_000", Suffixes::kDecimal},
+                                       {"1e3k", Suffixes::kDecimal},
+                                       {"8kB", Suffixes::kBinary},
+                                       {"8KiB", Suffixes::kBinary},
+                                       {"1T", Suffixes::kBinary},
+                                       {"8k", Suffixes::kNone},
+                                       {"$5", Suffixes::kDecimal},
+                                       {"$", Suffixes::kMoney},
+                                       {"$$5", Suffixes::kMoney},
+                                       {"5$", Suffixes::kMoney},
+                                       {"inf", Suffixes::kDecimal},
+                                       {"nan", Suffixes::kMoney},
+                                       {"1e999", Suffixes::kDecimal},
+                                       {"0x10", Suffixes::kBinary},
+                                       {"1  k", Suffixes::kBinary}}) {
+    const auto parsed = parse_amount(text, suffixes);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.error().code, Code::kBadOptionValue);
+    EXPECT_FALSE(parsed.error().help.empty());
+  }
 }
 
 TEST(Units, ShortestTextReadsBackAsTheSameNumber) {
