@@ -42,6 +42,17 @@ Result<void> is_number(const Option& option, const std::string& text, const char
                           option.initial.empty() ? "" : ", for example ", option.initial)};
 }
 
+// "8k" as "8192", where the option takes suffixes.
+Result<std::string> written_out(const Option& option, std::string text) {
+  if (option.suffixes == Suffixes::kNone) return text;
+  const Result<double> number = parse_amount(text, option.suffixes);
+  if (!number.ok())
+    return Error{Code::kBadOptionValue, join_parts("--", option.name, ": ", number.error().message),
+                 number.error().help};
+  const bool whole = *number == std::floor(*number) && std::abs(*number) < 0x1p53;
+  return whole ? strf("%.0f", *number) : shortest(*number);
+}
+
 Result<void> check_value(const Option& option, const std::string& text) {
   switch (option.type) {
     case OptionType::kText:
@@ -164,7 +175,10 @@ Result<void> set_from(const Option& option, std::vector<std::string> given,
   if (given.empty() && !option.env.empty())
     if (const auto text = lookup(option.env); text && !text->empty()) given = {*text};
   if (given.empty() && !option.initial.empty()) given = {option.initial};
-  for (const std::string& text : given) LS_TRY(check_value(option, text));
+  for (std::string& text : given) {
+    text = LS_TRY(written_out(option, std::move(text)));
+    LS_TRY(check_value(option, text));
+  }
   args.set(option.name, std::move(given));
   return {};
 }

@@ -61,6 +61,7 @@ struct Option {
   double max = std::numeric_limits<double>::infinity();
   char letter = 0;        // short name: 'o' for -o; 0: none
   std::string bare = {};  // value when it is given alone; then another comes after "=" only
+  Suffixes suffixes = Suffixes::kNone;  // kInt, kReal: that a value may have; Args has it without
 
   // Each sets what its name says, for chains: integer("top", "N", "Rows").initially("8").
   Option initially(std::string words) && { return initial = std::move(words), std::move(*this); }
@@ -70,6 +71,7 @@ struct Option {
   Option at_least(double least) && { return min = least, std::move(*this); }
   Option between(double least, double most) && { return min = least, max = most, std::move(*this); }
   Option short_name(char key) && { return letter = key, std::move(*this); }
+  Option with(Suffixes some) && { return suffixes = some, std::move(*this); }
   Option when_bare(std::string words) && { return bare = std::move(words), std::move(*this); }
 };
 
