@@ -1,6 +1,10 @@
 #include "lockstep/cluster/catalog.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -72,6 +76,40 @@ constexpr Sheet kSheets[] = {
 };
 // clang-format on
 
+// What nvidia-smi, rocm-smi and torch.cuda.get_device_name() call devices, without the vendor.
+struct DriverName {
+  std::string_view name, device;
+};
+constexpr DriverName kDriverNames[] = {
+    {"V100-SXM2-32GB", "v100"},
+    {"A100-SXM4-40GB", "a100-40"},
+    {"A100-SXM4-80GB", "a100"},
+    {"A100 80GB PCIe", "a100-pcie"},
+    {"A800-SXM4-80GB", "a800"},
+    {"H100 80GB HBM3", "h100"},
+    {"H100 SXM5 80GB", "h100"},
+    {"H200 SXM5 141GB", "h200"},
+    {"GH200 96GB HBM3", "gh200"},
+    {"GH200 480GB", "gh200"},
+    {"B300 SXM6 AC", "b300"},
+    {"GeForce RTX 4090", "rtx-4090"},
+    {"GeForce RTX 5090", "rtx-5090"},
+    {"RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"},
+    {"RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000"},
+    {"MI300X OAM", "mi300x"},
+    {"MI325X OAM", "mi325x"}};
+
+// Letters and digits in lower case, without the name of a vendor before them.
+std::string folded(std::string_view text) {
+  std::string out;
+  for (const char letter : text)
+    if (std::isalnum(static_cast<unsigned char>(letter)) != 0)
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  for (const std::string_view vendor : {"nvidia", "tesla", "amd", "instinct", "google"})
+    if (out.starts_with(vendor)) out.erase(0, vendor.size());
+  return out;
+}
+
 constexpr Figure times(Figure figure, double factor) {
   return {figure.value * factor, figure.origin};
 }
@@ -117,16 +155,22 @@ Error bad_name(std::string message, std::string help) {
 }
 
 std::optional<std::int64_t> parse_count(std::string_view text) {
-  const auto number = number_in<std::int64_t>(text);
-  return number && *number >= 1 && *number <= kMaxDevices ? number : std::nullopt;
+  const Result<double> number = parse_amount(text, Suffixes::kBinary);
+  if (!number.ok() || *number != std::floor(*number) || *number < 1 || *number > kMaxDevices)
+    return std::nullopt;
+  return static_cast<std::int64_t>(*number);
 }
 
-Cluster with_device(const CatalogRow& row, std::string_view text, std::int64_t count) {
-  return {std::string(text), row.device, count, {}};
+// `amount` as it was written, or empty.
+Cluster with_device(const CatalogRow& row, std::string_view amount, std::int64_t count) {
+  const std::string size = amount.empty() ? "" : join_parts(":", amount);
+  return {row.device.name + size, row.device, count, {}};
 }
 
 // "16384" or "128/64".
 Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::string_view amount) {
+  const bool is_said = !amount.empty();
+  if (!is_said) amount = "1";
   const std::size_t slash = amount.find('/');
   const auto count = parse_count(amount.substr(0, slash));
   auto node = std::optional<std::int64_t>(row.node_size);
@@ -145,7 +189,8 @@ Result<Cluster> switched(const CatalogRow& row, std::string_view text, std::stri
     return bad_name(join_parts("`", text, "`: ", *node, " devices per node, but ", device,
                                " has at most ", row.node_size),
                     "describe an unusual machine in a cluster file");
-  Cluster cluster = with_device(row, text, *count);
+  const auto nodes = slash == std::string_view::npos ? "" : amount.substr(slash);
+  Cluster cluster = with_device(row, is_said ? join_parts(*count, nodes) : "", *count);
   const std::int64_t inner = std::min(*node, *count);
   if (*count % inner != 0)
     return bad_name(join_parts("`", text, "`: ", *count, " devices do not fill nodes of ", inner),
@@ -170,7 +215,8 @@ Result<Cluster> torus(const CatalogRow& row, std::string_view text, std::string_
   constexpr std::string_view kAxisNames = "xyz";
   constexpr std::int64_t kLongestAxis = 1 << 20;
   const std::string example = row.device.name + (row.torus_axes == 2 ? ":16x16" : ":4x4x8");
-  Cluster cluster = with_device(row, text, 1);
+  Cluster cluster = with_device(row, amount, 1);
+  if (amount.empty()) amount = row.torus_axes == 2 ? "1x1" : "1x1x1";
   int num_axes = 0;
   for (std::size_t begin = 0; begin <= amount.size(); ++num_axes) {
     const std::size_t end = std::min(amount.find('x', begin), amount.size());
@@ -218,16 +264,41 @@ std::span<const CatalogRow> catalog() {
 
 Result<Cluster> cluster_from_name(std::string_view text) {
   const std::size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
+  const std::string name = folded(text.substr(0, colon));
+  const auto driver = std::ranges::find_if(
+      kDriverNames, [&](const DriverName& known) { return folded(known.name) == name; });
+  const std::string wanted = driver == std::end(kDriverNames) ? name : folded(driver->device);
   const auto table = catalog();
-  const auto row =
-      std::ranges::find_if(table, [&](const CatalogRow& r) { return r.device.name == name; });
-  if (row == table.end()) return unknown(name);
-  if (row->torus_axes > 0) {
-    const std::string_view one = row->torus_axes == 2 ? "1x1" : "1x1x1";
-    return torus(*row, text, colon == std::string_view::npos ? one : text.substr(colon + 1));
+  const auto row = std::ranges::find_if(table, [&](const CatalogRow& r) {
+    return folded(r.device.name) == wanted || folded(r.device.title) == wanted;
+  });
+  if (row == table.end()) return unknown(text.substr(0, colon));
+  const bool is_alone = colon == std::string_view::npos;
+  const std::string_view amount = is_alone ? "" : text.substr(colon + 1);
+  if (!is_alone && amount.empty())
+    return bad_name(join_parts("`", text, "`: the number of devices must be at least 1"),
+                    join_parts("for example ", row->device.name, ":64"));
+  return row->torus_axes > 0 ? torus(*row, text, amount) : switched(*row, text, amount);
+}
+
+Result<Cluster> resized(Cluster cluster, std::int64_t count) {
+  if (const auto usual = cluster_from_name(cluster.name); usual.ok() && *usual == cluster) {
+    const std::size_t nodes = std::min(cluster.name.find('/'), cluster.name.size());
+    return cluster_from_name(
+        join_parts(cluster.device.name, ":", count, cluster.name.substr(nodes)));
   }
-  return switched(*row, text, colon == std::string_view::npos ? "1" : text.substr(colon + 1));
+  if (count == cluster.count) return cluster;
+  cluster.name = join_parts(cluster.name, ", ", count, " devices");
+  auto& tiers = cluster.tiers;
+  if (tiers.front().kind != TierKind::kSwitch)
+    return bad_name(join_parts("`", cluster.name, "`: a torus has axes, not a number of devices"),
+                    "describe it in a cluster file of its own");
+  if (tiers.size() == 1 && count > cluster.count)
+    return bad_name(join_parts("`", cluster.name, "`: no network joins more than ", cluster.count),
+                    join_parts("use at most ", cluster.count, ", or describe the network"));
+  while (tiers.size() > 1 && tiers[tiers.size() - 2].size >= count) tiers.pop_back();
+  cluster.count = tiers.back().size = count;
+  return validated(std::move(cluster));
 }
 
 }  // namespace lockstep::cluster

@@ -30,8 +30,14 @@ std::span<const CatalogRow> catalog();
 //   gb200:128/64      the same, using 64 devices of each scale-up domain
 //   tpu-v5p:8x8x16    a torus with these axes
 //   h100              one device
+// k in a count is 1024. A device may be called as its driver calls it: "NVIDIA H100 80GB HBM3:8".
 // kUnknownDevice for a name that is no row (with the nearest ones), kBadCluster for a count the
 // machine cannot have (with the nearest legal counts).
 Result<Cluster> cluster_from_name(std::string_view text);
+
+// The same machine with another number of devices: that of the short name where it has one, else
+// whole instances of the tier inside the outermost one, or a part of the innermost. Otherwise
+// kBadCluster, with the nearest numbers; a torus is refused, whose axes would have to be named.
+Result<Cluster> resized(Cluster cluster, std::int64_t count);
 
 }  // namespace lockstep::cluster

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace lockstep::cluster {
 namespace {
@@ -147,6 +149,57 @@ TEST(ClusterFromName, SaysWhatIsWrongAndWhatWouldBeRight) {
     EXPECT_NE(result.error().message.find(c.message), std::string::npos) << result.error().message;
     EXPECT_NE(result.error().help.find(c.help), std::string::npos) << result.error().help;
   }
+}
+
+TEST(ClusterFromName, KnowsWhatDriversAndDataSheetsCallDevices) {
+  const std::pair<const char*, const char*> cases[] = {{"NVIDIA H100 80GB HBM3:8", "h100:8"},
+                                                       {"NVIDIA A100-SXM4-80GB:16", "a100:16"},
+                                                       {"A100-SXM4-40GB", "a100-40"},
+                                                       {"NVIDIA A100 80GB PCIe:2", "a100-pcie:2"},
+                                                       {"NVIDIA H200:1k", "h200:1024"},
+                                                       {"Tesla V100-SXM2-32GB:8", "v100:8"},
+                                                       {"AMD Instinct MI300X:8", "mi300x:8"},
+                                                       {"NVIDIA GeForce RTX 4090:4", "rtx-4090:4"},
+                                                       {"NVIDIA B200:64", "b200:64"},
+                                                       {"H100:1.5k/4", "h100:1536/4"},
+                                                       {"Google TPU v5p:4x4x8", "tpu-v5p:4x4x8"}};
+  for (const auto& [named, usual] : cases) {
+    const auto found = cluster_from_name(named);
+    ASSERT_TRUE(found.ok()) << named << ": " << found.error().message;
+    EXPECT_EQ(*found, *cluster_from_name(usual));
+    EXPECT_EQ(found->name, usual);
+  }
+  for (const CatalogRow& row : catalog())
+    EXPECT_EQ(cluster_from_name(row.device.title)->device.name, row.device.name);
+}
+
+// A smaller machine is the one that would be named so, also where its name says nothing.
+TEST(Resized, IsTheMachineOfThatManyDevices) {
+  for (const char* base : {"h100:512", "gb200:144/64", "mi300x:64", "l40s:8"}) {
+    const Cluster all = *cluster_from_name(base);
+    Cluster own = all;
+    own.name = "ours";
+    for (std::int64_t count = 1; count <= all.count; ++count) {
+      const std::size_t slash = std::min(all.name.find('/'), all.name.size());
+      const auto usual =
+          cluster_from_name(join_parts(all.device.name, ":", count, all.name.substr(slash)));
+      const auto named = resized(all, count);
+      auto unnamed = resized(own, count);
+      ASSERT_EQ(named.ok(), usual.ok());
+      ASSERT_EQ(unnamed.ok(), usual.ok()) << base << " " << count;
+      if (!usual.ok()) continue;
+      EXPECT_EQ(*named, *usual);
+      EXPECT_EQ(unnamed->name,
+                count == all.count ? "ours" : join_parts("ours, ", count, " devices"));
+      unnamed->name = usual->name;
+      EXPECT_EQ(*unnamed, *usual);
+    }
+  }
+  EXPECT_EQ(resized(*cluster_from_name("h100"), 64)->tiers.size(), 2U);
+  EXPECT_FALSE(resized(*cluster_from_name("tpu-v5p:4x4x8"), 64).ok());
+  Cluster torus = *cluster_from_name("tpu-v5p:4x4x8");
+  torus.name = "pod";
+  EXPECT_FALSE(resized(torus, 64).ok());
 }
 
 }  // namespace
