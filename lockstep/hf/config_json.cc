@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/mapped_file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/config/suggest.h"
 #include "lockstep/model/hf_names.h"
 #include "lockstep/model/user_model.h"
 
@@ -61,11 +65,6 @@ class ConfigKeys {
     const std::string shown = value == nullptr ? "" : " is " + value->dump();
     report_.add(Error{Code::kBadHfConfig, where_ + key + shown + ", " + why, help});
   }
-  // Refuses the key unless it is absent or says `wanted`.
-  void only(const std::string& key, bool wanted, const std::string& why) {
-    if (flag(key, wanted) != wanted) refuse(key, why);
-  }
-
   // Keys that were not asked for, in the order of the file.
   std::vector<std::string> unread() const {
     std::vector<std::string> keys;
@@ -100,11 +99,31 @@ using model::ModelConfig;
 struct Type {
   std::string_view model_type;
   std::string_view architecture;
+  Family family = Family::kLlama;
+  std::int64_t kv_heads = 0;  // what transformers takes when the key is absent; 0: as many as heads
+  bool trains = true;         // false: priced alone
 };
-constexpr std::array kTypes = {Type{"gpt2", "GPT2LMHeadModel"}, Type{"llama", "LlamaForCausalLM"},
-                               Type{"mistral", "MistralForCausalLM"},
-                               Type{"qwen2", "Qwen2ForCausalLM"},
-                               Type{"qwen3", "Qwen3ForCausalLM"}};
+constexpr std::array kTypes = {
+    Type{"gpt2", "GPT2LMHeadModel", Family::kGpt2},
+    Type{"llama", "LlamaForCausalLM"},
+    Type{"mistral", "MistralForCausalLM", Family::kLlama, 8},
+    Type{"qwen2", "Qwen2ForCausalLM", Family::kLlama, 32},
+    Type{"qwen3", "Qwen3ForCausalLM", Family::kLlama, 32},
+    Type{"olmo", "OlmoForCausalLM", Family::kLlama, 0, false},
+    Type{"olmo2", "Olmo2ForCausalLM", Family::kLlama, 0, false},
+    Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4, false},
+    Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8, false},
+    Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, false},
+    Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4, false},
+    Type{"deepseek_v2", "DeepseekV2ForCausalLM", Family::kDeepSeek, 0, false},
+    Type{"deepseek_v3", "DeepseekV3ForCausalLM", Family::kDeepSeek, 0, false}};
+
+std::string types_for(Use use, const char* last_word) {
+  std::vector<std::string> names;
+  for (const Type& type : kTypes)
+    if (type.trains || use == Use::kPrice) names.emplace_back(type.model_type);
+  return config::listed(names, last_word);
+}
 
 // Keys that say nothing about what the model computes: where it comes from, which tokens are
 // special, how transformers stores, caches and generates, and settings of its other classes
@@ -117,19 +136,25 @@ constexpr std::string_view kSilent =
     "id2label label2id tokenizer_class output_attentions output_hidden_states return_dict "
     "is_encoder_decoder problem_type reorder_and_upcast_attn chunk_size_feed_forward "
     "_attn_implementation_autoset";
+// And those of routers, which no price depends on.
+constexpr std::string_view kSilentInPrices =
+    "auto_map router_aux_loss_coef output_router_logits router_jitter_noise norm_topk_prob "
+    "scoring_func topk_method seq_aux n_group topk_group aux_loss_alpha routed_scaling_factor "
+    "ep_size rope_interleave cache_implementation head_dim intermediate_size";
 
 // --- read ---
 
 class Reader {
  public:
-  Reader(const Json& json, const std::string& file, config::Report& report)
-      : keys_(json, file + ": ", report), file_(file), report_(report) {}
+  Reader(const Json& json, const std::string& file, config::Report& report, Use use)
+      : keys_(json, file + ": ", report), file_(file), report_(report), use_(use) {}
 
-  void read(std::string_view type) {
+  void read(const Type& type) {
     if (keys_.find("quantization_config") != nullptr)
-      keys_.refuse("quantization_config", "but quantized weights cannot be trained",
-                   "start from the unquantized model");
-    if (type == "gpt2")
+      differs(keys_, "quantization_config", "but quantized weights cannot be trained",
+              "start from the unquantized model");
+    read_.model = model::usual(type.family);
+    if (type.family == Family::kGpt2)
       gpt2();
     else
       rotary(type);
@@ -141,9 +166,6 @@ class Reader {
  private:
   void gpt2() {
     ModelConfig& m = read_.model;
-    m.family = Family::kGpt2;
-    m.norm = model::NormKind::kLayerNorm;
-    m.qkv_bias = m.linear_bias = true;
     m.layers = keys_.size("n_layer");
     m.hidden = keys_.size("n_embd");
     m.heads = m.kv_heads = keys_.size("n_head");
@@ -155,45 +177,119 @@ class Reader {
     m.norm_eps = keys_.real("layer_norm_epsilon", 1e-5);
     m.init_std = keys_.real("initializer_range", 0.02);
     activation("activation_function", "gelu_new", "gelu_pytorch_tanh");
-    keys_.only("scale_attn_weights", true, "but scores are always divided by the root of head_dim");
-    keys_.only("scale_attn_by_inverse_layer_idx", false, "a scale that is not written");
-    keys_.only("add_cross_attention", false, "but there is no encoder to attend to");
+    only("scale_attn_weights", true, "but scores are always divided by the root of head_dim");
+    only("scale_attn_by_inverse_layer_idx", false, "a scale that is not written");
+    if (keys_.flag("add_cross_attention", false))
+      keys_.refuse("add_cross_attention", "but there is no encoder to attend to");
     dropout({"resid_pdrop", "embd_pdrop", "attn_pdrop"});
   }
 
-  void rotary(std::string_view type) {
-    const bool qwen3 = type == "qwen3";
+  // What a model need not compute to be priced: a mistake where it trains, else a note.
+  void differs(ConfigKeys& keys, const std::string& key, const std::string& why,
+               const std::string& help = "") {
+    if (use_ == Use::kTrain) return keys.refuse(key, why, help);
+    const std::string value = keys.find(key)->dump();
+    read_.notes.push_back(
+        join_parts(key, value.size() < 40 ? " " + value : "", " is left out of the price"));
+  }
+  void only(const std::string& key, bool wanted, const std::string& why) {
+    if (keys_.flag(key, wanted) != wanted) differs(keys_, key, why);
+  }
+
+  void rotary(const Type& kind) {
+    const std::string_view type = kind.model_type;
+    const bool per_head = type.starts_with("qwen3");
     ModelConfig& m = read_.model;
     m.layers = keys_.size("num_hidden_layers");
     m.hidden = keys_.size("hidden_size");
     m.heads = keys_.size("num_attention_heads");
-    // What transformers takes when the key is absent.
-    m.kv_heads =
-        keys_.size("num_key_value_heads", type == "llama" ? m.heads : (type == "mistral" ? 8 : 32));
-    m.head_dim = keys_.size("head_dim", qwen3 ? 128 : (m.heads > 0 ? m.hidden / m.heads : 0));
-    m.ffn = keys_.size("intermediate_size");
+    m.kv_heads = keys_.size("num_key_value_heads", kind.kv_heads == 0 ? m.heads : kind.kv_heads);
+    if (m.family == Family::kDeepSeek)
+      latent();
+    else
+      m.head_dim = keys_.size("head_dim", type == "qwen3"    ? 128
+                                          : type == "gemma2" ? 256
+                                          : m.heads > 0      ? m.hidden / m.heads
+                                                             : 0);
+    if (m.family == Family::kMoe || m.family == Family::kDeepSeek) experts(type);
+    if (m.moe.experts == 0 || m.moe.dense_layers > 0) m.ffn = keys_.size("intermediate_size");
     m.vocab = keys_.size("vocab_size");
     m.max_positions = keys_.size("max_position_embeddings");
-    m.tied = keys_.flag("tie_word_embeddings", false);
-    m.norm_eps = keys_.real("rms_norm_eps", 1e-6);
+    m.tied = keys_.flag("tie_word_embeddings", m.tied);
+    if (type == "olmo") m.norm = model::NormKind::kPlain;
+    m.norm_eps = keys_.real("rms_norm_eps", type == "olmo" ? 1e-5 : 1e-6);
     m.init_std = keys_.real("initializer_range", 0.02);
-    m.qkv_bias = type == "qwen2";
-    if (qwen3) m.qk_norm = model::QkNorm::kPerHead;
-    activation("hidden_act", "silu", "swish");
-    if (type == "llama" || qwen3)
-      keys_.only("attention_bias", false,
-                 "but a bias on the output of attention is not written; qwen2's, on query, key and "
-                 "value alone, is");
-    if (type == "llama") keys_.only("mlp_bias", false, "but MLPs here have no biases");
+    m.qkv_bias = type.starts_with("qwen2");
+    if (per_head) m.qk_norm = model::QkNorm::kPerHead;
+    if (type == "olmo2") m.qk_norm = model::QkNorm::kWide, m.norm_place = model::NormPlace::kAfter;
+    if (type == "gemma2")
+      gemma2();
+    else
+      activation("hidden_act", "silu", "swish");
+    if (!type.starts_with("qwen2") && type != "mistral" && type != "mixtral")
+      only("attention_bias", false,
+           "but a bias on the output of attention is not written; qwen2's, on query, key and "
+           "value alone, is");
+    if (type == "llama") only("mlp_bias", false, "but MLPs here have no biases");
+    if (type == "olmo" && keys_.find("clip_qkv") != nullptr)
+      differs(keys_, "clip_qkv", "but queries, keys and values are not clipped here");
     windows(type);
     rope();
     dropout({"attention_dropout"});
   }
 
+  void gemma2() {
+    ModelConfig& m = read_.model;
+    m.window = keys_.size("sliding_window", 4096);
+    m.attention_softcap = keys_.real("attn_logit_softcapping", 0);
+    m.logit_softcap = keys_.real("final_logit_softcapping", 0);
+    m.query_scale_dim = keys_.real("query_pre_attn_scalar", 256);
+    keys_.find("hidden_act");  // transformers reads the other
+    activation("hidden_activation", "gelu_pytorch_tanh", "gelu");
+  }
+
+  void experts(std::string_view type) {
+    model::Moe& moe = read_.model.moe;
+    const bool mixtral = type == "mixtral", deepseek = type.starts_with("deepseek");
+    moe.experts = keys_.size(mixtral    ? "num_local_experts"
+                             : deepseek ? "n_routed_experts"
+                                        : "num_experts");
+    moe.top_k = keys_.size("num_experts_per_tok");
+    moe.expert_ffn = keys_.size(mixtral ? "intermediate_size" : "moe_intermediate_size");
+    if (type == "qwen2_moe") {
+      moe.shared_ffn = keys_.size("shared_expert_intermediate_size");
+      moe.shared_gate = true;
+    }
+    if (deepseek) {
+      moe.shared_ffn = keys_.size("n_shared_experts", 0) * moe.expert_ffn;
+      moe.dense_layers = keys_.size("first_k_dense_replace", 0);
+      moe.router_bias = type == "deepseek_v3";
+    }
+    for (const char* key : {"decoder_sparse_step", "moe_layer_freq"})
+      if (keys_.size(key, 1) != 1) keys_.refuse(key, "but every layer must have experts");
+    const Json* const plain = keys_.find("mlp_only_layers");
+    if (plain != nullptr && (!plain->is_array() || !plain->items().empty()))
+      keys_.refuse("mlp_only_layers", "but every layer must have experts");
+  }
+
+  void latent() {
+    model::Mla& mla = read_.model.mla;
+    mla = {.q_rank = keys_.size("q_lora_rank", 0),
+           .kv_rank = keys_.size("kv_lora_rank"),
+           .nope_dim = keys_.size("qk_nope_head_dim"),
+           .rope_dim = keys_.size("qk_rope_head_dim"),
+           .v_dim = keys_.size("v_head_dim")};
+    read_.model.head_dim = mla.nope_dim + mla.rope_dim;
+    if (const std::int64_t more = keys_.size("num_nextn_predict_layers", 0); more > 0)
+      read_.notes.push_back(join_parts("num_nextn_predict_layers ", more,
+                                       " is left out, as in published sizes; a ",
+                                       "model file with mtp_layers = ", more, " has it"));
+  }
+
   void activation(const char* key, const std::string& usual, const std::string& also) {
     const std::string name = keys_.text(key, usual);
     if (name != usual && name != also)
-      keys_.refuse(key, "an activation that is not written", "it may be " + usual);
+      differs(keys_, key, "an activation that is not written", "it may be " + usual);
   }
 
   void windows(std::string_view type) {
@@ -201,14 +297,16 @@ class Reader {
     if (type == "mistral") {
       const std::int64_t usual = keys_.is_null("sliding_window") ? m.max_positions : 4096;
       m.window = keys_.size("sliding_window", usual);
-    } else if (type != "llama") {
+    } else if (type == "mixtral") {
+      m.window = keys_.size("sliding_window", 0);
+    } else if (type.starts_with("qwen")) {
       const std::int64_t global = keys_.size("max_window_layers", 28);
       keys_.find("sliding_window");
       if (keys_.flag("use_sliding_window", false) && global < m.layers)
         keys_.refuse("use_sliding_window", "but windows on some layers only are not written");
     }
     const Json* const kinds = keys_.find("layer_types");
-    if (kinds == nullptr) return;
+    if (kinds == nullptr || type == "gemma2") return;  // every second of a gemma is local
     const char* const wanted = type == "mistral" ? "sliding_attention" : "full_attention";
     const auto is_usual = [&](const Json& kind) {
       return kind.is_text() && kind.as_text() == wanted;
@@ -219,7 +317,7 @@ class Reader {
 
   void rope() {
     if (keys_.real("partial_rotary_factor", 1.0) != 1.0)
-      keys_.refuse("partial_rotary_factor", "but all of a head is turned here");
+      differs(keys_, "partial_rotary_factor", "but all of a head is turned here");
     read_.model.rope_theta = keys_.real("rope_theta", 10000.0);
     const bool newer = keys_.find("rope_parameters") != nullptr;
     const char* const name = newer ? "rope_parameters" : "rope_scaling";
@@ -237,7 +335,7 @@ class Reader {
                                   rope.size("original_max_position_embeddings")};
       if (read_.model.rope_scaling.factor == 1.0) read_.model.rope_scaling = {};
     } else if (kind != "default") {
-      return rope.refuse(key, "a rule that is not written", "llama3 and default are");
+      return differs(rope, key, "a rule that is not written", "llama3 and default are");
     }
     for (const std::string& other : rope.unread())
       rope.refuse(other, "which has no meaning for rope type " + kind);
@@ -251,18 +349,23 @@ class Reader {
   }
 
   void note_ignored() {
-    const std::vector<std::string_view> silent = split(kSilent, ' ');
+    std::vector<std::string_view> silent = split(kSilent, ' ');
+    const bool trains = use_ == Use::kTrain;
+    if (!trains) std::ranges::copy(split(kSilentInPrices, ' '), std::back_inserter(silent));
     std::string unknown;
     for (const std::string& key : keys_.unread())
       if (std::ranges::find(silent, key) == silent.end())
         unknown += (unknown.empty() ? "" : ", ") + key;
     if (!unknown.empty())
-      read_.notes.push_back("keys that transformers' class does not use are ignored: " + unknown);
+      read_.notes.push_back((trains ? "keys that transformers' class does not use are ignored: "
+                                    : "keys that are not priced: ") +
+                            unknown);
   }
 
   ConfigKeys keys_;
   const std::string file_;
   config::Report& report_;
+  const Use use_;
   HfConfig read_;
 };
 
@@ -321,26 +424,27 @@ std::string lost_traits(const ModelConfig& model, const ModelConfig& read) {
 
 Error no_form(const ModelConfig& model, const std::string& why) {
   return {Code::kNoHfForm, "model `" + model.name + "` " + why,
-          "gpt2, llama, mistral, qwen2 and qwen3 can be written"};
+          types_for(Use::kTrain, "and") + " can be written"};
 }
 
 }  // namespace
 
 std::optional<HfConfig> read_config(const Json& json, const std::string& file,
-                                    config::Report& report) {
+                                    config::Report& report, Use use) {
   const int before = report.num_errors();
   const auto refuse = [&](const std::string& why) {
-    report.add(Error{Code::kBadHfConfig, file + ": " + why,
-                     "it may be gpt2, llama, mistral, qwen2 or qwen3"});
+    report.add(Error{Code::kBadHfConfig, file + ": " + why, "it may be " + types_for(use, "or")});
     return std::nullopt;
   };
   if (!json.is_object()) return refuse("it is no JSON object, so it has no model_type");
   const Json* const type = json.find("model_type");
   if (type == nullptr || !type->is_text()) return refuse("model_type is missing");
-  if (std::ranges::find(kTypes, type->as_text(), &Type::model_type) == kTypes.end())
-    return refuse("model_type is " + type->dump() + ", which cannot be trained here");
-  Reader reader(json, file, report);
-  reader.read(type->as_text());
+  const auto row = std::ranges::find(kTypes, type->as_text(), &Type::model_type);
+  if (row == kTypes.end() || (use == Use::kTrain && !row->trains))
+    return refuse(join_parts("model_type is ", type->dump(), ", which cannot be ",
+                             use == Use::kTrain ? "trained" : "priced", " here"));
+  Reader reader(json, file, report, use);
+  reader.read(*row);
   HfConfig read = reader.take();
   if (report.num_errors() == before)
     for (const Error& error : model::problems(read.model))
@@ -349,10 +453,36 @@ std::optional<HfConfig> read_config(const Json& json, const std::string& file,
   return read;
 }
 
+std::optional<HfConfig> find_model(const std::string& name, config::Report& report) {
+  const std::filesystem::path path(name);
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(path, none);
+  std::optional<Json> json;
+  const std::string file = is_folder ? (path / "config.json").string() : name;
+  if (is_folder || name.ends_with(".json")) {
+    const Result<MappedFile> text = MappedFile::open(file);
+    if (!text.ok()) return report.add(text.error()), std::nullopt;
+    Result<Json> parsed = Json::parse(text->text());
+    if (parsed.ok()) json = *std::move(parsed);
+  }
+  // A model file of Lockstep in JSON has a family.
+  if (!is_folder && (!json || json->find("model_type") == nullptr)) {
+    std::optional<ModelConfig> model = model::find_model(name, report);
+    return model ? std::optional(HfConfig{*std::move(model), {}}) : std::nullopt;
+  }
+  std::optional<HfConfig> read = read_config(json.value_or(Json()), file, report, Use::kPrice);
+  const auto folder = std::filesystem::absolute(file).lexically_normal().parent_path();
+  if (read)
+    read->model.name = path.filename() == "config.json" || is_folder ? folder.filename().string()
+                                                                     : path.stem().string();
+  return read;
+}
+
 Result<Json> config_json(const ModelConfig& model, DType stored) {
   const std::string_view type = model::hf_model_type(model);
   const auto row = std::ranges::find(kTypes, type, &Type::model_type);
-  if (row == kTypes.end()) return no_form(model, "is a " + std::string(type) + " to transformers");
+  if (row == kTypes.end() || !row->trains)
+    return no_form(model, "is a " + std::string(type) + " to transformers");
   if (type == "llama" && model.hidden % model.heads != 0)
     return no_form(model, join_parts("has ", model.heads, " heads and hidden ", model.hidden,
                                      ", which transformers' llama wants divisible"));

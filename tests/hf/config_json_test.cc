@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "lockstep/model/arch.h"
 #include "lockstep/model/catalog.h"
 #include "lockstep/model/hf_names.h"
@@ -20,6 +22,13 @@ Read read(const Json& json) {
   Read made{read_config(json, "config.json", report), {}};
   made.text = report.text("config.json", false);
   EXPECT_EQ(made.config.has_value(), report.ok()) << made.text;
+  return made;
+}
+
+Read priced(const Json& json) {
+  config::Report report;
+  Read made{read_config(json, "config.json", report, Use::kPrice), {}};
+  made.text = report.text("config.json", false);
   return made;
 }
 
@@ -135,6 +144,91 @@ TEST(ConfigJson, OtherModelsAreRefused) {
   Json heads = parsed(kLlama);
   heads.set("num_key_value_heads", 5);
   EXPECT_NE(read(heads).text.find("kv_heads"), std::string::npos);
+}
+
+// What the hub's files say of sizes, with keys that no price depends on.
+constexpr std::pair<const char*, const char*> kPriced[] = {
+    {"mixtral-8x7b", R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+      "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
+      "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-5,
+      "rope_theta": 1e6, "router_aux_loss_coef": 0.02, "sliding_window": null, "vocab_size": 32000})"},
+    {"qwen3-30b-a3b", R"({"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128,
+      "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960,
+      "max_window_layers": 48, "mlp_only_layers": [], "moe_intermediate_size": 768,
+      "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+      "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "sliding_window": null,
+      "use_sliding_window": false, "vocab_size": 151936})"},
+    {"qwen2-57b-a14b", R"({"model_type": "qwen2_moe", "decoder_sparse_step": 1, "hidden_size": 3584,
+      "intermediate_size": 18944, "max_position_embeddings": 131072, "moe_intermediate_size": 2560,
+      "num_attention_heads": 28, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28,
+      "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "vocab_size": 151936,
+      "shared_expert_intermediate_size": 20480, "sliding_window": 65536, "max_window_layers": 28})"},
+    {"deepseek-v3", R"({"model_type": "deepseek_v3", "aux_loss_alpha": 0.001, "ep_size": 1,
+      "first_k_dense_replace": 3, "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
+      "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
+      "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128,
+      "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128,
+      "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+      "qk_rope_head_dim": 64, "quantization_config": {"fmt": "e4m3", "quant_method": "fp8"},
+      "rms_norm_eps": 1e-6, "rope_scaling": {"beta_fast": 32, "factor": 40, "type": "yarn"},
+      "rope_theta": 10000, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280})"},
+    {"deepseek-v2-lite", R"({"model_type": "deepseek_v2", "first_k_dense_replace": 1,
+      "hidden_size": 2048, "intermediate_size": 10944, "kv_lora_rank": 512,
+      "max_position_embeddings": 163840, "moe_intermediate_size": 1408, "n_routed_experts": 64,
+      "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
+      "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null,
+      "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-6, "v_head_dim": 128,
+      "vocab_size": 102400})"},
+    {"gemma2-9b", R"({"model_type": "gemma2", "attn_logit_softcapping": 50.0,
+      "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+      "hidden_size": 3584, "intermediate_size": 14336, "max_position_embeddings": 8192,
+      "num_attention_heads": 16, "num_hidden_layers": 42, "num_key_value_heads": 8,
+      "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-6, "sliding_window": 4096,
+      "vocab_size": 256000})"},
+    {"olmo2-7b", R"({"model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008,
+      "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+      "rms_norm_eps": 1e-6, "rope_theta": 5e5, "vocab_size": 100352})"},
+    {"olmo-7b", R"({"model_type": "olmo", "clip_qkv": null, "hidden_size": 4096,
+      "intermediate_size": 11008, "max_position_embeddings": 2048, "num_attention_heads": 32,
+      "num_hidden_layers": 32, "vocab_size": 50304})"}};
+
+TEST(ConfigJson, WhatIsOnlyPricedIsTheCataloguesRow) {
+  for (const auto& [name, text] : kPriced) {
+    SCOPED_TRACE(name);
+    Read got = priced(parsed(text));
+    ASSERT_TRUE(got.config) << got.text;
+    model::ModelConfig known = model::find(name)->config;
+    got.config->model.name = known.name;
+    got.config->model.init_std = known.init_std;
+    EXPECT_EQ(got.config->model, known);
+    EXPECT_FALSE(read(parsed(text)).config) << "it cannot be trained";
+    const bool differs = known.name == "deepseek-v3";  // yarn, fp8 weights, a prediction layer
+    EXPECT_EQ(got.config->notes.size(), differs ? 3U : 0U);
+  }
+}
+
+// Prices are of sizes: what changes them is refused, other traits are notes.
+TEST(ConfigJson, PricesNeedSizesAlone) {
+  Json json = parsed(kLlama);
+  json.set("hidden_act", "gelu").set("quantization_config", parsed(R"({"bits": 4})"));
+  const Read got = priced(json);
+  ASSERT_TRUE(got.config) << got.text;
+  EXPECT_EQ(got.config->notes.size(), 2U);
+  const std::pair<const char*, Json> wrong[] = {{"hidden_size", Json()},
+                                                {"layer_types", Json::array({"sliding_attention"})},
+                                                {"model_type", "t5"}};
+  for (const auto& [key, value] : wrong) {
+    Json other = parsed(kLlama);
+    other.set(key, value);
+    EXPECT_NE(priced(other).text.find(key), std::string::npos);
+  }
+  Json sparse = parsed(kPriced[1].second);
+  sparse.set("decoder_sparse_step", 2);
+  EXPECT_FALSE(priced(sparse).config);
+  Json unknown = parsed(kLlama);
+  unknown.set("model_type", "mamba");
+  for (const char* name : {"llama", "deepseek_v3", "gemma2"})
+    EXPECT_NE(priced(unknown).text.find(name), std::string::npos);
 }
 
 TEST(ConfigJson, TraitsWithoutAClassAreNamed) {
