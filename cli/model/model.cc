@@ -13,6 +13,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/fields.h"
+#include "lockstep/hf/config_json.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/catalog.h"
 #include "lockstep/model/flops.h"
@@ -293,8 +294,9 @@ Result<ExitCode> run_model(const Args& args, Output& output) {
                  "--list` shows the known ones"};
   const std::string name = args.text("MODEL");
   config::Report report;
-  const std::optional<ModelConfig> config = model::find_model(name, report);
-  if (!config) return fail(output, report, name);
+  const std::optional<hf::HfConfig> found = hf::find_model(name, report);
+  if (!found) return fail(output, report, name);
+  const ModelConfig* const config = &found->model;
   const Model model = LS_TRY(describe(*config));
   const std::int64_t seq =
       args.has("seq") ? args.integer("seq") : std::min(config->max_positions, kLongestDefaultSeq);
@@ -328,9 +330,13 @@ Verb model_verb() {
           .options = {flag("list", "List the known models"),
                       flag("fields", "List the keys of a model file"),
                       integer("seq", "TOKENS",
-                              "Sequence length for FLOPs (default: the model's, at most 8192)")
-                          .between(1, 1e9)},
-          .positionals = {{.name = "MODEL", .help = "Name or file", .required = false}},
+                              "Sequence length for FLOPs, as 8192 or 8k (default: the model's, at "
+                              "most 8192)")
+                          .between(1, 1e9)
+                          .with(Suffixes::kBinary)},
+          .positionals = {{.name = "MODEL",
+                           .help = "Name, file, or Hugging Face directory",
+                           .required = false}},
           .run = run_model};
 }
 

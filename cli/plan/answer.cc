@@ -36,7 +36,7 @@ bool runs_here(const PlanRequest& request, const planner::Finalist& finalist) {
 class Answering {
  public:
   Answering(const Args& args, const PlanRequest& request, PlanAnswer& answer)
-      : args_(args), request_(request), answer_(answer), reliability_(reliability_of(args)) {}
+      : args_(args), request_(request), answer_(answer) {}
 
   void run() {
     const RealClock clock;
@@ -57,13 +57,6 @@ class Answering {
   }
 
  private:
-  PlanRow row_of(const planner::Finalist& finalist) const {
-    PlanRow row{.finalist = finalist};
-    row.devices = static_cast<std::int64_t>(row.finalist.priced.request.devices());
-    row.goodput = planner::goodput(static_cast<double>(row.devices), reliability_);
-    return row;
-  }
-
   void own() {
     const auto& [layout, microbatch] = *request_.own;
     const mesh::Degrees& d = layout.degrees;
@@ -77,13 +70,13 @@ class Answering {
       LS_CHECK(!request_.only_own, "checked when it was read");
       return say("your own layout is not compared: " + timed.error().message);
     }
-    answer_.own = row_of(*timed);
+    answer_.own = row_of(args_, *timed);
     planner::time_by_units({&answer_.own->finalist, 1});
     answer_.own->runs = runs_here(request_, answer_.own->finalist);
   }
 
-  PlanRow row_of(planner::TimedLayout timed) const {
-    PlanRow row = row_of(timed.finalist);
+  PlanRow timed_row(planner::TimedLayout timed) const {
+    PlanRow row = row_of(args_, timed.finalist);
     row.runs = true;
     row.walked = std::move(timed.stages);
     return row;
@@ -92,7 +85,7 @@ class Answering {
   void own_timed() {
     auto timed = request_.calibrated->time(request_.own->layout, request_.own->microbatch);
     if (timed.ok())
-      answer_.own = row_of(*std::move(timed));
+      answer_.own = timed_row(*std::move(timed));
     else if (request_.only_own)
       answer_.refused = timed.error();
     else
@@ -113,7 +106,8 @@ class Answering {
     answer_.priced = answer_.simulated = found.timed;
     if (found.best.empty()) answer_.least_bytes = found.least_bytes;
     keep_top(found.best);
-    for (planner::TimedLayout& timed : found.best) answer_.rows.push_back(row_of(std::move(timed)));
+    for (planner::TimedLayout& timed : found.best)
+      answer_.rows.push_back(timed_row(std::move(timed)));
     if (found.unknown.empty()) return;
     std::vector<std::string> parts;
     for (const auto& [what, layouts] : found.unknown)
@@ -142,7 +136,7 @@ class Answering {
     planner::time_by_units(finalists);
     keep_top(finalists);
     for (const planner::Finalist& finalist : finalists) {
-      answer_.rows.push_back(row_of(finalist));
+      answer_.rows.push_back(row_of(args_, finalist));
       answer_.rows.back().runs = runs_here(request_, finalist);
     }
   }
@@ -221,7 +215,6 @@ class Answering {
   const Args& args_;
   const PlanRequest& request_;
   PlanAnswer& answer_;
-  const planner::Reliability reliability_;
 };
 
 // Sequences that a step must have so that some layout divides the devices; 0: none would.
@@ -239,6 +232,13 @@ std::int64_t least_data(const planner::Question& question) {
 }
 
 }  // namespace
+
+PlanRow row_of(const Args& args, const planner::Finalist& finalist) {
+  PlanRow row{.finalist = finalist};
+  row.devices = static_cast<std::int64_t>(row.finalist.priced.request.devices());
+  row.goodput = planner::goodput(static_cast<double>(row.devices), reliability_of(args));
+  return row;
+}
 
 double PlanRow::tokens_per_s() const {
   const cost::PriceRequest& r = finalist.priced.request;

@@ -66,6 +66,9 @@ struct PlanAnswer {
   std::deque<planner::Question> questions = {};
 };
 
+// A layout, and what failures leave of its time.
+PlanRow row_of(const Args& args, const planner::Finalist& finalist);
+
 // Fills in an answer, which stays where it is.
 void answer_plan(const Args& args, const PlanRequest& request, PlanAnswer& answer);
 

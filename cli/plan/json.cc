@@ -4,7 +4,10 @@
 #include <utility>
 
 #include "cli/plan/report.h"
+#include "cli/plan/targets.h"
 #include "lockstep/base/check.h"
+#include "lockstep/model/catalog.h"
+#include "lockstep/model/user_model.h"
 #include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"
 
@@ -51,6 +54,8 @@ Json layout_json(const spec::Layout& l) {
   return json;
 }
 
+}  // namespace
+
 Json row_json(const Args& args, const PlanRow& row) {
   const planner::Priced& priced = row.finalist.priced;
   const spec::Layout layout = planner::layout_of(row.finalist);
@@ -85,6 +90,8 @@ Json row_json(const Args& args, const PlanRow& row) {
   return json;
 }
 
+namespace {
+
 Json alternatives_json(const std::vector<planner::Alternative>& list) {
   Json json = Json::array();
   for (const planner::Alternative& other : list) {
@@ -97,6 +104,16 @@ Json alternatives_json(const std::vector<planner::Alternative>& list) {
     json.push(std::move(one));
   }
   return json;
+}
+
+// A row of the catalogue by its name, other models by all that they are.
+Json model_json(const model::ModelConfig& model) {
+  const auto row = model::find(model.name);
+  if (row.ok() && row->config == model) return Json::object({{"name", model.name}});
+  config::Report report;
+  const auto read =
+      config::parse_document(model::model_text(model), "model", config::Format::kToml, report);
+  return config::to_json(read->root());
 }
 
 // How the written file calls one that `from` calls so; the same unless there is a file of that
@@ -149,6 +166,7 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
        {"plans", Json::list(answer.rows, [&](const PlanRow& row) { return row_json(args, row); })},
        {"warnings", Json::list(answer.warnings)}});
   if (answer.own) json.set("own", row_json(args, *answer.own));
+  if (!request.tried.empty()) json.set("tried", trials_json(request));
   if (args.flag("explain")) {
     json.set("neighbours", alternatives_json(planner::neighbours(request.question,
                                                                  answer.rows.front().finalist)));
@@ -166,7 +184,7 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
 
 Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row) {
   Json json = request.run ? config::to_json(request.run->root()) : Json::object();
-  if (!request.run) json.set("model", Json::object({{"name", request.model.name}}));
+  if (!request.run) json.set("model", model_json(request.model));
   if (request.run) name_files_anew(args, json);
   Json batch = request.run && json.find("batch") != nullptr ? *json.find("batch") : Json::object();
   batch.set("seq", request.question.seq).set("global_batch", request.question.global_batch);

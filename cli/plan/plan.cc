@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "cli/plan/answer.h"
+#include "cli/plan/compare.h"
+#include "cli/plan/fits.h"
 #include "cli/plan/report.h"
 #include "cli/plan/request.h"
+#include "cli/plan/targets.h"
 #include "cli/run_file.h"
 #include "cli/text_file.h"
 #include "cli/verbs.h"
@@ -51,6 +54,12 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
 ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                Output& output) {
   if (output.json) return print_json(output, plan_json(args, request, answer));
+  if (args.flag("csv")) {
+    output.out << csv_header();
+    for (const PlanRow& row : answer.rows) output.out << csv_line(args, request, &row);
+    for (const std::string& one : answer.warnings) output.err << "note: " << one << "\n";
+    return ExitCode::kOk;
+  }
   print_plan(args, request, answer, output);
   if (args.flag("memory")) print_memory(answer, output);
   if (args.flag("explain")) print_explanation(request, answer, output);
@@ -59,13 +68,22 @@ ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& a
 }
 
 Result<ExitCode> run_plan(const Args& args, Output& output) {
+  if (args.flag("csv") && output.json)
+    return Error{Code::kConflict, "--csv and --json are two forms of one answer",
+                 "leave one of them out"};
+  if (args.has("compare")) return compare(args, output);
   config::Report report;
   PlanRequest request;
   const bool can_be_read = read_plan_request(args, request, report);
   if (!can_be_read || !report.ok()) return fail(output, report, subject_of(args));
+  if (const auto error = choose_devices(args, request)) {
+    fail(output, *error);
+    return error->code == Code::kTargetMissed ? ExitCode::kCheckFailed : exit_code_of(error->code);
+  }
   PlanAnswer answer;
   answer_plan(args, request, answer);
   if (answer.refused) return *answer.refused;
+  if (args.flag("fits")) return print_fits(request, answer, output);
   if (answer.rows.empty()) {
     fail(output, nothing_found(request, answer));
     return ExitCode::kCheckFailed;
@@ -85,14 +103,23 @@ Option positive(const char* name, const char* value, const char* help) {
 
 std::vector<Option> questions() {
   return {
-      text("model", "MODEL", "A known model or a model file, when there is no FILE"),
+      text("model", "MODEL",
+           "A known model, a model file, or a Hugging Face directory or config.json, when there is "
+           "no FILE"),
       text("cluster", "CLUSTER",
            "A cluster such as h100:16384, or a cluster file; in place of that of FILE"),
-      integer("seq", "TOKENS", "Tokens in a sequence; in place of those of FILE")
-          .between(1, 2147483647),
+      integer("devices", "N", "So many of the cluster's kind, as 512 or 1k (1024)")
+          .between(1, 2147483647)
+          .with(Suffixes::kBinary),
+      integer("seq", "TOKENS",
+              "Tokens in a sequence, as 8192 or 8k (8192); in place of those of FILE")
+          .between(1, 2147483647)
+          .with(Suffixes::kBinary),
       integer("global-batch", "N",
-              "Sequences in a step, over all devices; in place of those of FILE")
-          .between(1, 1e12),
+              "Sequences in a step, over all devices, as 2048 or 2k (2048); in place of those of "
+              "FILE")
+          .between(1, 1e12)
+          .with(Suffixes::kBinary),
       text("layout", "LAYOUT",
            "Price this layout instead of seeking one, as tp=8,pp=16,zero=1,schedule=interleaved; "
            "dp is what is left, other settings that are not said are sought"),
@@ -118,14 +145,32 @@ std::vector<Option> answers() {
       integer("top", "N", "Layouts to show, each of other degrees; with --calibration all kinds")
           .initially("8")
           .between(1, 64),
-      positive("tokens", "N", "Token budget: tells days and device-hours, as 15e12"),
-      positive("price", "MONEY", "Of a device-hour: tells what --tokens cost"),
-      positive("critical-batch", "TOKENS", "Warn when a step has more, see docs/noise-scale.md")};
+      positive("tokens", "N", "Token budget, as 15T or 15e12: tells days and device-hours")
+          .with(Suffixes::kDecimal),
+      positive("price", "MONEY", "Of a device-hour, as 2.5 or '$2.5': tells what --tokens cost")
+          .with(Suffixes::kMoney),
+      positive("target-days", "DAYS",
+               "The fewest devices of the cluster's kind, at most as many as it has, that train "
+               "--tokens in so many days"),
+      positive("max-cost", "MONEY",
+               "The fastest of them at which --tokens cost no more; with --target-days the fewest")
+          .with(Suffixes::kMoney),
+      text("compare", "WHAT",
+           "One table of the best of each: a cluster (b200:256, b200:256@3.5 at another price), a "
+           "layout (tp=8,pp=4), numbers of devices (64,128 or 64..1024, doubled). The first is "
+           "that of the other options, but where there are numbers of devices alone")
+          .repeats(),
+      flag("fits",
+           "Say in one line whether --layout, or any layout, fits into memory: exit code 0 or 1"),
+      flag("csv", "The table as CSV, one line for each row, see docs/planning.md"),
+      positive("critical-batch", "TOKENS", "Warn when a step has more, see docs/noise-scale.md")
+          .with(Suffixes::kDecimal)};
 }
 
 std::vector<Option> failures() {
   return {positive("mtbf", "HOURS", "Device-hours between failures (Llama 3, arXiv 2407.21783)")
-              .initially("50700"),
+              .initially("50700")
+              .with(Suffixes::kDecimal),
           positive("save", "SECONDS", "That a checkpoint holds training up").initially("5"),
           positive("restart", "SECONDS", "From a failure to the next step").initially("300")};
 }
@@ -174,13 +219,18 @@ Verb plan_verb() {
           .description =
               "Prices every layout of the model on the cluster in closed form, simulates the best, "
               "and shows them with their time, memory and cost. Also prices layouts that this "
-              "version does not run. Exit code 1 when nothing fits.",
+              "version does not run. Exit code 1 when nothing fits or no target is met.",
           .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
                        {"lockstep plan --model llama3-8b --cluster h100:8 --seq 8192 "
                         "--global-batch 512",
                         "without a file"},
                        {"lockstep plan run.toml --explain", "with reasons"},
                        {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
+                       {"lockstep plan --model Llama-3.1-8B/ --cluster h100:512 --seq 8k "
+                        "--global-batch 1k --tokens 1T --target-days 30",
+                        "of a Hugging Face model, the fewest devices"},
+                       {"lockstep plan run.toml --compare b200:256 --compare 64..512 --csv",
+                        "other machines and how it scales, for a spreadsheet"},
                        {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
           .options = plan_options(),
           .positionals = {{.name = "FILE",

@@ -23,14 +23,6 @@ using cost::StepTime;
 
 std::string whole(double value) { return with_commas(std::llround(value)); }
 
-// "1.02 M", "15 T": three digits and a decimal prefix.
-std::string amount(double value) {
-  constexpr const char* kPrefixes[] = {"", " k", " M", " G", " T", " P"};
-  std::size_t step = 0;
-  for (; value >= 999.5 && step + 1 < std::size(kPrefixes); ++step) value /= 1000;
-  return strf("%.3g", value) + kPrefixes[step];
-}
-
 std::string schedule_text(const PriceRequest& r) {
   return r.pp <= 1 ? "-" : planner::timetable_name({r.schedule, r.chunks});
 }
@@ -278,7 +270,8 @@ std::string degrees_name(const cost::PriceRequest& r) {
   return text + (text.empty() ? "zero" : " zero") + zero_text(r);
 }
 
-// Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
+}  // namespace
+
 std::string short_name(const planner::Finalist& finalist) {
   const cost::PriceRequest& r = finalist.priced.request;
   std::string text = degrees_name(r);
@@ -287,6 +280,8 @@ std::string short_name(const planner::Finalist& finalist) {
   const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
   return recompute == "none" ? text : text + " recompute=" + recompute;
 }
+
+namespace {
 
 // "+12.3 %": how much longer a token takes. "0.0 %" has no sign.
 std::string loss(const PlanRow& best, const planner::Finalist& other) {
@@ -390,6 +385,13 @@ draw::Stacks stacks_of(const PlanRow& row) {
 void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                 Output& output) {
   PlanReport(args, request, answer, output).print();
+}
+
+std::string amount(double value) {
+  constexpr const char* kPrefixes[] = {"", " k", " M", " G", " T", " P"};
+  std::size_t step = 0;
+  for (; value >= 999.5 && step + 1 < std::size(kPrefixes); ++step) value /= 1000;
+  return strf("%.3g", value) + kPrefixes[step];
 }
 
 std::string gibibytes(double bytes) {

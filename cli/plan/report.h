@@ -23,9 +23,14 @@ std::string memory_svg(const PlanRequest& request, const PlanRow& row);
 
 Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& answer);
 
+Json row_json(const Args& args, const PlanRow& row);  // one of its plans
+
 // A run file in JSON, to be written as --out says, for `lockstep train`.
 Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row);
 
 std::string gibibytes(double bytes);  // "71.3 GiB", "2.31 MiB" of less than 0.1 GiB
+std::string amount(double value);     // "1.02 M", "15 T": three digits and a decimal prefix
+// Degrees, sharding, schedule and recompute: "tp8 pp16 dp128 zero1 interleaved x8".
+std::string short_name(const planner::Finalist& finalist);
 
 }  // namespace lockstep::cli

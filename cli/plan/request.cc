@@ -14,7 +14,7 @@
 #include "lockstep/cluster/cluster_file.h"
 #include "lockstep/cluster/rates.h"
 #include "lockstep/config/suggest.h"
-#include "lockstep/model/user_model.h"
+#include "lockstep/hf/config_json.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/planner/emit/emit.h"
 #include "lockstep/planner/layout_of.h"
@@ -67,6 +67,7 @@ class PlanReader {
     if (!names_cluster_ && !known_.empty())
       read_cluster_named(join_parts("cpu-gloo:", known_.front().calibration.ranks));
     if (!names_cluster_ && !args_.has("calibration")) missing("--cluster", "h100:64");
+    if (args_.has("devices") && names_cluster_ && report_.ok()) take_devices();
     if (args_.has("seq")) batch_.seq = args_.integer("seq");
     if (args_.has("global-batch")) batch_.global_batch = args_.integer("global-batch");
     if (batch_.seq == 0) missing("--seq", "8192");
@@ -75,6 +76,7 @@ class PlanReader {
     if (!report_.ok()) return false;
     check_positions();
     check_dtype();
+    check_cluster_written();
     ask();
     read_schedules();
     if (!known_.empty() && report_.ok()) calibrate();
@@ -104,6 +106,23 @@ class PlanReader {
     };
     idle("svg", !args_.flag("memory"), "it draws what devices hold, but there is no --memory");
     idle("price", !args_.has("tokens"), "it is of device-hours, but there is no --tokens");
+    for (const char* option : {"target-days", "max-cost"}) {
+      idle(option, !args_.has("tokens"), "it is of a whole run, but there is no --tokens");
+      idle(option, args_.has("layout"), "--layout says how many devices there are");
+      idle(option, args_.text("objective") != "time", "--objective chooses devices, too");
+      idle(option, args_.has("calibration"), "--calibration knows one number of devices");
+    }
+    idle("max-cost", !args_.has("price"), "it is of money, but there is no --price");
+    idle("runnable", args_.has("layout"), "--layout says what is priced");
+    idle("top", args_.has("layout") && args_.text("top") != "8", "--layout says what is priced");
+    for (const char* option :
+         {"memory", "explain", "what-if", "tokens", "critical-batch", "emit", "out", "csv"})
+      idle(option, args_.flag("fits"), "--fits says yes or no alone");
+    for (const char* option : {"memory", "explain", "what-if", "emit"})
+      idle(option, args_.flag("csv"), "--csv prints rows alone");
+    for (const char* option : {"memory", "explain", "what-if", "svg", "emit", "out", "fits"})
+      idle(option, args_.has("compare"), "--compare prints one table");
+    idle("top", args_.has("compare") && args_.text("top") != "8", "--compare shows the best alone");
     idle("set", !args_.has("FILE"), "it sets a key of a run file, but none is given");
     for (const char* option : {"memory", "explain", "what-if", "tokens", "critical-batch"})
       idle(option, args_.has("emit"), "--emit prints flags or a configuration alone");
@@ -145,7 +164,10 @@ class PlanReader {
 
   void read_model_option() {
     if (!args_.has("model")) return missing("--model", "llama3-8b");
-    if (auto found = model::find_model(args_.text("model"), report_)) request_.model = *found;
+    auto found = hf::find_model(args_.text("model"), report_);
+    if (!found) return;
+    request_.model = std::move(found->model);
+    for (std::string& note : found->notes) request_.notes.push_back(std::move(note));
   }
 
   bool read_file() {
@@ -180,6 +202,23 @@ class PlanReader {
     if (!found) return;
     request_.cluster = *std::move(found);
     request_.cluster_text = name;
+  }
+
+  // A run file can name a cluster file, but not some of its devices.
+  void check_cluster_written() {
+    const bool is_named = cluster::cluster_from_name(request_.cluster.name).ok();
+    for (const char* option : {"devices", "target-days", "max-cost"})
+      if (args_.has(option) && args_.has("out") && !is_named)
+        refuse(Code::kConflict,
+               join_parts("--out names a cluster, but --", option, " takes a part of one file's"),
+               "write a cluster file of that many devices");
+  }
+
+  void take_devices() {
+    auto sized = cluster::resized(request_.cluster, args_.integer("devices"));
+    if (!sized.ok()) return report_.add(sized.error());
+    request_.cluster = *std::move(sized);
+    request_.cluster_text = request_.cluster.name;
   }
 
   void ask() {
@@ -292,6 +331,10 @@ class PlanReader {
     const bool is_whole = has_dp && says(words, "zero") && own.layout.microbatches &&
                           (own.layout.degrees.pp == 1 || says(words, own.layout.schedule + " "));
     const bool is_open = !request_.calibrated && !is_whole;
+    if (args_.has("schedules") && (is_whole || says(words, own.layout.schedule + " ")))
+      return refuse(Code::kConflict,
+                    join_parts("--schedules would do nothing: --layout says ", own.layout.schedule),
+                    "leave one of them out");
     const bool has_stages = own.layout.degrees.pp == 1 || !own.layout.layers.empty() ||
                             !own.layout.recompute.blocks.empty();
     const int needed = pipeline::find(own.layout.schedule)->chunks;

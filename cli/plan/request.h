@@ -23,6 +23,12 @@ struct OwnLayout {
   std::int64_t microbatch = 1;
 };
 
+// A number of devices that --target-days or --max-cost looked at; no days: nothing fits.
+struct DeviceTrial {
+  std::int64_t devices = 0;
+  std::optional<double> days = {}, money = {};
+};
+
 struct PlanRequest {
   model::ModelConfig model = {};
   cluster::Cluster cluster = {};
@@ -34,6 +40,7 @@ struct PlanRequest {
   bool only_own = false;                      // --layout: nothing else is sought
   std::string filled = {};                    // settings that --layout left open, found since
   std::vector<planner::Change> changes = {};  // of --what-if
+  std::vector<DeviceTrial> tried = {};        // by choose_devices()
   DType dtype = DType::kBF16;                 // of FILE
   std::vector<std::string> notes = {};        // on what is asked; sentences without full stop
   std::optional<planner::CalibratedSearch> calibrated = {};  // of --calibration, which prices then

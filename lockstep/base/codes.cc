@@ -93,6 +93,11 @@ constexpr CodeRow kCodeRows[] = {
      "each data-parallel rank a sequence. No choice does all of that here.",
      "global_batch = 1 cannot be divided over 16,384 devices by any layout of llama3-405b",
      "Take the nearest global_batch in the help, or a number of devices with more divisors."},
+    {Code::kTargetMissed, "no number of devices meets the target",
+     "None of the numbers of devices up to the cluster's trains --tokens in --target-days, or for "
+     "--max-cost.",
+     "llama3-8b on at most 8 devices does not train 15 T tokens in 30 days",
+     "Name a larger cluster, or take the nearest days or cost in the help."},
     {Code::kUnknownModel, "no such model",
      "The name is neither a row of the model catalogue nor a model file.",
      "no model is called `llama3-80b`",

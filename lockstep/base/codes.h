@@ -37,6 +37,7 @@ enum class Code : std::uint16_t {
   kRowNotPriced = 212,
   kNothingFits = 214,
   kNothingDivides = 215,
+  kTargetMissed = 216,
 
   kUnknownModel = 301,
   kBadModel = 302,
