@@ -13,12 +13,13 @@
 
 namespace lockstep::cli {
 
-// In any unit, one for all. F, I and W of one microbatch, and collectives, on a whole coordinate.
+// In any unit, one for all. F, I and W of one microbatch, and collectives, on a whole pipeline
+// rank.
 struct StepCosts {
   double forward = 1, input_grad = 1, weight_grad = 1;
-  double hop = 0;     // one tensor to another coordinate
-  double gather = 0;  // all parameters of the coordinate
-  double reduce = 0;  // all gradients of the coordinate
+  double hop = 0;     // one tensor to another pipeline rank
+  double gather = 0;  // all parameters of the pipeline rank
+  double reduce = 0;  // all gradients of the pipeline rank
 };
 
 // A step without a model: equal blocks; embedding and head take no time.
@@ -48,7 +49,7 @@ struct SimulateRequest {
   int coords = 1;
   int microbatches = 1;
   std::optional<int> group;
-  std::optional<double> memory_cap;  // activations of a microbatch on a whole coordinate
+  std::optional<double> memory_cap;  // activations of a microbatch on a whole pipeline rank
   bool refill = false;
 
   StepCosts costs;
@@ -71,7 +72,7 @@ struct SimulateRequest {
   bool recomputes() const { return spec ? spec->layout.recompute.block : step && step->recompute; }
 };
 
-// Most of one time, so that sums stay exact, and of coordinates, microbatches and so on.
+// Most of one time, so that sums stay exact, and of pipeline ranks, microbatches and so on.
 inline constexpr double kMostTime = 1e9;
 inline constexpr double kMostCount = 1e6;
 

@@ -265,7 +265,7 @@ bool is_compute(OpKind kind) {
 }
 
 // `makespan` and the rest are in ticks, so that differences are rounded once; `total` is the work
-// of all coordinates.
+// of all pipeline ranks.
 void set_times(Timed& timed, Seconds makespan, Seconds work, Seconds without_barrier, Seconds total,
                double ticks) {
   timed.makespan = in_units(makespan, ticks);
@@ -282,7 +282,7 @@ std::vector<double> in_microbatches(const std::vector<int>& held, int chunks) {
   return peak;
 }
 
-// Of all coordinates.
+// Of all pipeline ranks.
 Seconds total_work(const Schedule& order, const sim::StageCosts& costs) {
   Seconds total;
   for (int stage = 0; stage < order.shape().stages(); ++stage)

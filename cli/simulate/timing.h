@@ -25,11 +25,11 @@ struct Timed {
   bool is_run = false;                      // as a run file can ask for it by name
   draw::Figure figure;
   Seconds makespan = {};
-  Seconds work = {};                    // of the busiest coordinate
+  Seconds work = {};                    // of the busiest pipeline rank
   Seconds bubble = {};                  // makespan - work, rounded once
   Seconds bubble_without_barrier = {};  // as sim::StageTimes says it
-  double idle_share = 0;                // of the time of all coordinates
-  // Per coordinate, in activations of one microbatch on a whole one.
+  double idle_share = 0;                // of the time of all pipeline ranks
+  // Per pipeline rank, in activations of one microbatch on a whole one.
   std::vector<double> peak = {};
   std::vector<std::int64_t> peak_bytes = {};     // likewise, of everything; empty: not known
   std::optional<sim::Residuals> residuals = {};  // against the measured run
@@ -50,9 +50,9 @@ class Timing {
   // does.
   std::optional<Timed> fastest_that_fits() const;
 
-  // The costs that hold: those asked for, or, of a model, F = 1 for a mean coordinate and I and W
-  // in proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention twice
-  // that in I and nothing in W.
+  // The costs that hold: those asked for, or, of a model, F = 1 for a mean pipeline rank and I and
+  // W in proportion to its FLOPs: a product of matrices takes the same in F, I and W, attention
+  // twice that in I and nothing in W.
   StepCosts costs() const;
   const model::Model* model() const { return model_ ? &*model_ : nullptr; }
   const std::string& no_bytes() const { return no_bytes_; }  // why peak_bytes is empty; or empty

@@ -1,5 +1,5 @@
-// One step as a picture, before it has a form: what ran when on every coordinate, and what each of
-// them held. terminal.h, svg.h and trace.h give it a form and add nothing of their own.
+// One step as a picture, before it has a form: what ran when on every pipeline rank, and what each
+// of them held. terminal.h, svg.h and trace.h give it a form and add nothing of their own.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class Ink : std::uint8_t {
   kRecompute,   // R
   kGather,      // parameters put together from shards
   kReduce,      // gradients summed
-  kTransfer,    // to another coordinate, or from it
+  kTransfer,    // to another pipeline rank, or from it
   kUpdate,      // optimizer
   kOther,
 };
@@ -49,7 +49,7 @@ struct Bar {
   int microbatch = -1;  // -1: of none; likewise below
   int stage = -1;
   int unit = -1;
-  int chunk = 0;     // index of the stage on its coordinate; told apart by tint
+  int chunk = 0;     // index of the stage on its pipeline rank; told apart by tint
   std::string name;  // the op itself, for tooltips and traces: "2F0", "gather3"
 };
 
@@ -71,26 +71,26 @@ struct Band {
   Coord coord;
   std::vector<Lane> lanes;    // the first is compute, and the only one of its kind
   std::vector<Level> memory;  // ascending by time, from the start of the step
-  std::string name = {};      // "rank 3"; empty: the coordinate itself
+  std::string name = {};      // "rank 3"; empty: the pipeline rank itself
 };
 
 struct Figure {
   std::string title;  // whatever the caller calls it, such as the name of the schedule
-  std::string shape;  // "4 coordinates, 2 chunks, 8 microbatches"
+  std::string shape;  // "4 pipeline ranks, 2 chunks, 8 microbatches"
   // "s": times are seconds and written as us, ms, s. Anything else names the unit that times are
   // whole or broken numbers of.
   std::string time_unit = "s";
   // "B": held numbers are bytes and written as MiB, GiB. Anything else names their unit.
   std::string memory_unit = "microbatches";
   Seconds makespan;
-  std::vector<Band> bands;  // one per coordinate, or per rank, in order
+  std::vector<Band> bands;  // one per pipeline rank, or per rank, in order
 };
 
 // What the heading of a picture says.
-Seconds work(const Figure& figure);    // compute of the busiest coordinate
+Seconds work(const Figure& figure);    // compute of the busiest pipeline rank
 Seconds bubble(const Figure& figure);  // what is left of the makespan
 double peak(const Band& band);
-double peak(const Figure& figure);  // of the coordinate that holds most
+double peak(const Figure& figure);  // of the pipeline rank that holds most
 
 // "27 F", "3.4 ms"; "4 microbatches", "1.5 GiB"; "4", "1.5 GiB".
 std::string time_text(const Figure& figure, Seconds time);
@@ -114,8 +114,8 @@ struct Axis {
 // REQUIRES: most >= 1.
 Axis axis_of(const Figure& figure, int most);
 
-// Reductions of a figure that does not fit: bars that belong together, bars per column, coordinates
-// that are shown.
+// Reductions of a figure that does not fit: bars that belong together, bars per column, pipeline
+// ranks that are shown.
 
 // Bars that touch and show the same pass: the units of one stage and microbatch. They share a
 // label.
@@ -135,9 +135,9 @@ std::vector<Run> runs(const std::vector<Bar>& bars);
 // REQUIRES: span > 0 where there are runs; runs ascend and do not overlap.
 std::vector<int> dealt(std::span<const Run> runs, Seconds span, int columns);
 
-// All of `count` coordinates, or every second (third, ...) and the last, at most `most` + 1.
+// All of `count` pipeline ranks, or every second (third, ...) and the last, at most `most` + 1.
 std::vector<std::size_t> shown(std::size_t count, int most);
-// "every 4th of 128 coordinates, and the last"; empty when all are shown.
+// "every 4th of 128 pipeline ranks, and the last"; empty when all are shown.
 std::string shown_text(std::size_t count, int most);
 
 int chunks(const Figure& figure);             // most of any bar

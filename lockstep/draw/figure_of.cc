@@ -106,10 +106,10 @@ Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, C
   return {coord, {std::move(compute)}, memory.take()};
 }
 
-// The bars and levels of one program's coordinates.
+// The bars and levels of one program's pipeline ranks.
 class ProgramBands {
  public:
-  // A row of bands for each coordinate, or for each rank that ran a coordinate's list.
+  // A row of bands for each pipeline rank, or for each rank that ran a pipeline rank's list.
   using Row = program::RankTimeline;
 
   ProgramBands(const program::Program& program, std::vector<Row> rows)
@@ -152,7 +152,7 @@ class ProgramBands {
     for (program::TimedOp timed : row.ops) {
       const OpKind kind = op_of(row, timed).kind;
       if (kind == OpKind::kWait) continue;
-      // A coordinate arrives early and stands still until the last one has come.
+      // A pipeline rank arrives early and stands still until the last one has come.
       if (is_blocking_collective(kind)) timed.start = last_arrival_.at(kind);
       if (timed.start < timed.end) compute.bars.push_back(bar(row, timed));
     }
@@ -219,7 +219,7 @@ class ProgramBands {
 
   const program::Program& program_;
   const std::vector<Row> rows_;
-  std::map<OpKind, Seconds> last_arrival_;  // when the last coordinate came
+  std::map<OpKind, Seconds> last_arrival_;  // when the last pipeline rank came
 };
 
 // Measured transfers between two ranks may overlap; a lane shows the earlier one whole.

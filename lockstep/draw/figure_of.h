@@ -13,13 +13,13 @@
 
 namespace lockstep::draw {
 
-// Memory in activations of one microbatch of a whole coordinate: F adds 1/chunks when it begins, W
-// or B frees as much when it ends. REQUIRES of all three: times of this schedule or program.
+// Memory in activations of one microbatch of a whole pipeline rank: F adds 1/chunks when it begins,
+// W or B frees as much when it ends. REQUIRES of all three: times of this schedule or program.
 Figure figure_of(const pipeline::Schedule& schedule, const sim::StageTimes& times);
 
 // A lane for each group that collectives reach and for each direction to each peer, beside compute.
 // Memory counts what blocks keep for their backward pass, in activations of one microbatch of a
-// whole coordinate; the input alone, kept by a block that is recomputed, counts nothing.
+// whole pipeline rank; the input alone, kept by a block that is recomputed, counts nothing.
 Figure figure_of(const program::Program& program, const sim::Simulation& simulation);
 
 // The same with memory in bytes, the peak inside ops included.

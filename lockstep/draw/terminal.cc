@@ -363,7 +363,7 @@ class Drawing {
   const Figure& figure_;
   const TerminalStyle& style_;
   std::vector<std::size_t> shown_;
-  int label_ = 1;    // columns of the number of a coordinate
+  int label_ = 1;    // columns of the number of a pipeline rank
   int peak_ = 1;     // columns of what is held at most; -1: not shown
   int columns_ = 0;  // columns of time
 };

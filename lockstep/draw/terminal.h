@@ -1,10 +1,10 @@
 // A figure as lines of text for a terminal.
 //
-// Under the heading, each coordinate has one row for compute, and a second for its collectives
+// Under the heading, each pipeline rank has one row for compute, and a second for its collectives
 // where there are any; transfers are left to svg.h and trace.h, where their lanes have room. The
-// number at the end of a row is the most the coordinate held. Time is scaled to the width. A column
-// that several bars share shows one of them, such that over many columns every ink and idle time
-// has its share (dealt). A bar carries the number of its microbatch where that fits.
+// number at the end of a row is the most the pipeline rank held. Time is scaled to the width. A
+// column that several bars share shows one of them, such that over many columns every ink and idle
+// time has its share (dealt). A bar carries the number of its microbatch where that fits.
 //
 // With colour the ink is the background, odd chunks are lighter, and edges are drawn to an eighth
 // of a column with Unicode blocks. Without, all is ASCII: a bar begins with its letter, in lower
@@ -21,7 +21,7 @@ namespace lockstep::draw {
 struct TerminalStyle {
   int width = 80;       // no line is wider
   bool colour = false;  // 256 colours
-  // With more coordinates than this, every second (third, ...) is shown and the last, and a line
+  // With more pipeline ranks than this, every second (third, ...) is shown and the last, and a line
   // says so.
   int most_coords = 32;
 };

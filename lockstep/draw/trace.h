@@ -1,6 +1,6 @@
 // A figure in Chrome's trace event format, which Perfetto and chrome://tracing read.
 //
-// A process per coordinate, a thread per lane, a complete event per bar with its stage, unit,
+// A process per pipeline rank, a thread per lane, a complete event per bar with its stage, unit,
 // microbatch and chunk, and a counter for memory. Times are rounded to nanoseconds, so neighbours
 // never overlap. An abstract unit of time is shown as one millisecond; `otherData` says so.
 #pragma once

@@ -9,8 +9,9 @@
 
 namespace lockstep::pipeline {
 
-// Formulas are in p coordinates, v chunks, m microbatches, groups of N, coordinate r, and tF, tB,
-// tW: the times of F, I and W of one microbatch on a whole coordinate, of which a chunk takes 1/v.
+// Formulas are in p pipeline ranks, v chunks, m microbatches, groups of N, pipeline rank r, and tF,
+// tB, tW: the times of F, I and W of one microbatch on a whole pipeline rank, of which a chunk
+// takes 1/v.
 struct PipelineTerms {
   double p = 1, v = 1, m = 1;     // whole numbers
   double tf = 1, tb = 1, tw = 1;  // of any unit
@@ -26,12 +27,12 @@ struct CatalogRow {
   int chunks = 1;            // that it needs; 0: any number
   Placement placement = Placement::kLoop;
   bool is_planned = false;  // the planner chooses from it
-  // Idle time of a coordinate in one step, communication taking none. After "where": only there.
+  // Idle time of a pipeline rank in one step, communication taking none. After "where": only there.
   std::string_view bubble;
-  // Microbatches whose activations coordinate r holds at once; a chunk of one counts 1/v.
+  // Microbatches whose activations pipeline rank r holds at once; a chunk of one counts 1/v.
   std::string_view peak;
   // The two as functions, which prices use: p at least 2, groups of p. Where `holds` says so both
-  // are what a simulation of equal stages says, exactly; elsewhere no coordinate holds more than
+  // are what a simulation of equal stages says, exactly; elsewhere no pipeline rank holds more than
   // held().
   double (*idle)(const PipelineTerms&);
   double (*held)(const PipelineTerms&, double r);

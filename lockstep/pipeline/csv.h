@@ -1,5 +1,5 @@
 // Schedules as the compute-only CSV of torch.distributed.pipelining, so that files can be
-// exchanged. Read in version 2.13.0. One row per coordinate (there: rank), and in each cell
+// exchanged. Read in version 2.13.0. One row per pipeline rank (there: rank), and in each cell
 //   2F0  2I0  2W0  2B0      stage, kind and microbatch of a pass, as in schedule.h
 //   (0F3;7B1)OVERLAP_F_B    F and B at once; in a Schedule they run one after the other, F first
 //   nothing                 an idle slot, which a Schedule does not have

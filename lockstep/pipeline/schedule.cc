@@ -122,7 +122,7 @@ class Inspection {
     return after.value == shape_.stages() ? std::nullopt : lacks(after, kB | kI);
   }
 
-  // One topological pass: each coordinate runs until it waits, and is looked at again when a
+  // One topological pass: each pipeline rank runs until it waits, and is looked at again when a
   // neighbour has done what it may have waited for.
   std::optional<ScheduleFault> never_ready() const {
     std::vector<Kinds> done(listed_.size());
@@ -145,8 +145,8 @@ class Inspection {
     return std::nullopt;
   }
 
-  // Follows from a stuck coordinate who waits for whom, until the waits come back to one that they
-  // have passed, and tells that circle. Every coordinate on the way is stuck at `next`.
+  // Follows from a stuck pipeline rank who waits for whom, until the waits come back to one that
+  // they have passed, and tells that circle. Every pipeline rank on the way is stuck at `next`.
   ScheduleFault circle(std::size_t coord, const std::vector<std::size_t>& next,
                        const std::vector<Kinds>& done) const {
     const auto stuck = [&](std::size_t at) -> const Pass& { return timetable_[at][next[at]]; };

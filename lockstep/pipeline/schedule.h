@@ -1,4 +1,4 @@
-// A pipeline schedule as plain data: for each pipeline coordinate, its compute in order, at the
+// A pipeline schedule as plain data: for each pipeline rank, its compute in order, at the
 // grain of stages. Communication, ZeRO and the optimizer are added by lowering (program/lower.h).
 #pragma once
 
@@ -27,9 +27,9 @@ struct Pass {
   bool operator==(const Pass&) const = default;
 };
 
-// Which coordinate runs a stage.
+// Which pipeline rank runs a stage.
 enum class Placement : std::uint8_t {
-  kLoop,  // stage s on coordinate s mod coords
+  kLoop,  // stage s on pipeline rank s mod coords
   kV,     // every second chunk runs backwards: coords-1-(s mod coords)
 };
 
@@ -53,11 +53,11 @@ Coord coord_of(Placement placement, Stage stage, int coords);
 // Immutable; any thread may read it.
 class Schedule {
  public:
-  // `timetable[c]` belongs to coordinate c. Refuses one that does not run every stage and
+  // `timetable[c]` belongs to pipeline rank c. Refuses one that does not run every stage and
   // microbatch exactly once forward and once backward (B, or I before W) on the stage's own
-  // coordinate, that runs I, W or B of a stage out of microbatch order, or in which some pass can
-  // never become ready even if communication takes no time; the error names the pass, or the circle
-  // of waits.
+  // pipeline rank, that runs I, W or B of a stage out of microbatch order, or in which some pass
+  // can never become ready even if communication takes no time; the error names the pass, or the
+  // circle of waits.
   static Result<Schedule> create(Shape shape, Placement placement,
                                  std::vector<std::vector<Pass>> timetable);
 
@@ -85,6 +85,6 @@ std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
                                         const std::vector<std::vector<Pass>>& timetable);
 
 std::string to_text(const Pass& pass);          // "2F0": stage, kind, microbatch
-std::string to_text(const Schedule& schedule);  // one line per coordinate, passes joined by commas
+std::string to_text(const Schedule& schedule);  // a line per pipeline rank, joined by commas
 
 }  // namespace lockstep::pipeline

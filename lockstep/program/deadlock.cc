@@ -19,7 +19,7 @@ constexpr std::string_view kTransportNames[] = {"blocking", "one_queue", "queue_
 struct Meeting {
   struct Member {
     std::int32_t coord;
-    std::int32_t op;      // index in the coordinate's list; -1: it has no such op
+    std::int32_t op;      // index in the pipeline rank's list; -1: it has no such op
     std::int32_t behind;  // meeting before this one in the member's queue; -1: none
   };
   std::vector<Member> members;
@@ -114,7 +114,7 @@ class Meetings {
     if (!is_first) self->behind = std::exchange(last->second, id);
   }
 
-  // The queue of its coordinate that a transfer goes through.
+  // The queue of its pipeline rank that a transfer goes through.
   std::pair<std::int32_t, OpKind> queue_of(const Op& op) const {
     const Transfer& transfer = program_.transfers[op.transfer];
     const Coord peer = op.kind == OpKind::kSend ? transfer.to : transfer.from;

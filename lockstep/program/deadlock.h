@@ -4,7 +4,7 @@
 // a Wait until the op it names is done; other asynchronous ops do not hold it, except transfers on
 // a blocking transport. A transfer is done once both its ends are issued and, where the transport
 // keeps order, everything before it in the queues of both ends is done: no transport is assumed to
-// buffer. A collective over coordinates is done once all its members have issued it. Nothing
+// buffer. A collective over pipeline ranks is done once all its members have issued it. Nothing
 // branches and every transfer is matched by its number, so the order of events does not matter, and
 // one topological sort decides.
 #pragma once
@@ -32,7 +32,7 @@ inline constexpr Transport kTransports[] = {Transport::kBlocking, Transport::kOn
 std::string_view to_text(Transport transport);  // "queue_per_peer"
 
 // The error, kDeadlock, tells who waits for whom as a chain that bites its own tail, or that ends
-// at a call nobody makes. REQUIRES: one list per coordinate, transfers in range.
+// at a call nobody makes. REQUIRES: one list per pipeline rank, transfers in range.
 Result<void> check_deadlock(const Program& program, Transport transport);
 
 }  // namespace lockstep::program

@@ -75,8 +75,8 @@ void write_effects(const Program& program, Coord coord, const Op& op, Effects& o
 // Whether the op returns before it is done and needs a Wait.
 bool is_async(OpKind kind);
 
-// What is live before the first and after the last op of every step on this coordinate. kCount and
-// kNorm are numbers that end with the step; nothing kills them.
+// What is live before the first and after the last op of every step on this pipeline rank. kCount
+// and kNorm are numbers that end with the step; nothing kills them.
 std::vector<Value> persistent(const StepShape& step, Coord coord);
 
 // The value in which unit's reduced gradient is when Norm reads it.

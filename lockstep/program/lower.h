@@ -1,5 +1,5 @@
-// Lowering: from the order of compute to the complete step of every pipeline coordinate. Pure; any
-// thread may call. The passes it is made of are in passes/passes.h.
+// Lowering: from the order of compute to the complete step of every pipeline rank. Pure; any thread
+// may call. The passes it is made of are in passes/passes.h.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ Result<Program> lower(const pipeline::Schedule& schedule, StepShape step);
 
 // Evaluation: forward passes, microbatches in order, and the sum of the loss, which the last op,
 // Norm, carries. It may follow any step, so ZeRO 1 and 2 gather updated parameters first. Every
-// coordinate takes a microbatch through all its stages before the next, so more chunks make
+// pipeline rank takes a microbatch through all its stages before the next, so more chunks make
 // evaluation slower. Refuses what lower() refuses, and shapes that check_shape does.
 Result<Program> lower_forward_only(StepShape step);
 

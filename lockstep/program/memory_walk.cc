@@ -9,7 +9,7 @@ namespace {
 
 // Of a unit's values, in the order of ValueKind; numbers have no memory of their own.
 constexpr std::array<std::int64_t UnitBytes::*, kNumValueKinds> kBytesOf = {
-    nullptr,  // kTokens: of a coordinate
+    nullptr,  // kTokens: of a pipeline rank
     &UnitBytes::act,
     &UnitBytes::checkpoint,
     &UnitBytes::stash,

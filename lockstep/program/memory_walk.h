@@ -1,4 +1,4 @@
-// Live bytes of one coordinate after every op, by walking its effects with the sizes of values.
+// Live bytes of one pipeline rank after every op, by walking its effects with the sizes of values.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ struct UnitBytes {
 
 struct ProgramBytes {
   std::vector<UnitBytes> units;         // of the whole model
-  std::vector<std::int64_t> tokens;     // per coordinate: one microbatch
-  std::vector<std::int64_t> constants;  // per coordinate: always live, outside the program
+  std::vector<std::int64_t> tokens;     // per pipeline rank: one microbatch
+  std::vector<std::int64_t> constants;  // per pipeline rank: always live, outside the program
 };
 
 struct MemoryWalk {
@@ -58,7 +58,7 @@ struct MemoryWalk {
 std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes& bytes,
                          const Value& value);
 
-// REQUIRES: a valid program, sizes for all its units and coordinates.
+// REQUIRES: a valid program, sizes for all its units and pipeline ranks.
 MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes);
 
 }  // namespace lockstep::program

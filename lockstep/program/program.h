@@ -1,10 +1,9 @@
 // The complete step of every rank as plain data, at the grain of units: compute, transfers between
-// pipeline coordinates, ZeRO's gathers and frees, reductions, the optimizer, and the waits of all
-// that is asynchronous. Planner, memory walk, simulator, executor and drawer read this one
-// structure.
+// pipeline ranks, ZeRO's gathers and frees, reductions, the optimizer, and the waits of all that is
+// asynchronous. Planner, memory walk, simulator, executor and drawer read this one structure.
 //
-// Ranks that share a pipeline coordinate run the same list, so a program holds one list per
-// coordinate, whatever the data degree. What an op needs, makes, changes and frees is not stored
+// Ranks that share a pipeline rank run the same list, so a program holds one list per
+// pipeline rank, whatever the data degree. What an op needs, makes, changes and frees is not stored
 // here: effects.h derives it.
 #pragma once
 
@@ -47,11 +46,11 @@ enum class CommGroup : std::uint8_t {
   kShard,               // ranks that hold the shards of one copy
   kReplicate,           // ranks that hold the same shard of different copies
   kData,                // both: all ranks that see different samples
-  kPipeline,            // all coordinates of a pipeline
+  kPipeline,            // all pipeline ranks of a pipeline
   kDataThenPipeline,    // one after the other
   kTied,                // first and last stage of a pipeline
   kPeer,                // the other end of a transfer
-  kTensor,              // ranks that share the units of one coordinate
+  kTensor,              // ranks that share the units of one pipeline rank
   kDataTensorPipeline,  // all three, one after the other
 };
 inline constexpr int kNumCommGroups = 11;
@@ -67,8 +66,8 @@ struct Op {
   bool operator==(const Op&) const = default;
 };
 
-// One tensor from one coordinate to another: the output of `unit` forwards, or, as a gradient, the
-// gradient of the output of `unit` backwards.
+// One tensor from one pipeline rank to another: the output of `unit` forwards, or, as a gradient,
+// the gradient of the output of `unit` backwards.
 struct Transfer {
   bool is_grad = false;
   std::int32_t unit = 0;
@@ -118,19 +117,19 @@ struct StepShape {
   Stage stage_of(int unit) const;
   Coord coord_of(int unit) const;
   bool holds(Coord coord, int unit) const { return coord_of(unit) == coord; }
-  // Whether one coordinate holds both ends of a tied weight: they have one optimizer state there,
-  // and the head's update takes the weight over from the embedding's.
+  // Whether one pipeline rank holds both ends of a tied weight: they have one optimizer state
+  // there, and the head's update takes the weight over from the embedding's.
   bool shares_state() const { return tied && coord_of(0) == coord_of(head()); }
   bool operator==(const StepShape&) const = default;
 };
 
 struct Program {
   StepShape step;
-  std::vector<std::vector<Op>> lists;  // one per pipeline coordinate
+  std::vector<std::vector<Op>> lists;  // one per pipeline rank
   std::vector<Transfer> transfers;     // ascending by (is_grad, unit, microbatch)
 
   const std::vector<Op>& list(Coord coord) const { return lists[coord.value]; }
-  // The transfer of that tensor, or -1 when both ends are on one coordinate.
+  // The transfer of that tensor, or -1 when both ends are on one pipeline rank.
   std::int32_t find_transfer(bool is_grad, int unit, int microbatch) const;
   bool operator==(const Program&) const = default;
 };

@@ -12,7 +12,7 @@ namespace lockstep::program {
 
 // An asynchronous op appears when it is issued; what was still left of it appears at its Wait.
 struct TimedOp {
-  std::int32_t op = 0;  // index in the coordinate's list
+  std::int32_t op = 0;  // index in the pipeline rank's list
   Seconds start;        // since the step began
   Seconds end;
   bool operator==(const TimedOp&) const = default;

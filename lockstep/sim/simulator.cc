@@ -21,7 +21,7 @@ using program::kNumCommGroups;
 using program::Op;
 using program::OpKind;
 
-// One number per lane: computation of each coordinate, then its collectives by group, then
+// One number per lane: computation of each pipeline rank, then its collectives by group, then
 // channels, each of which carries the transfers of one sender to one receiver.
 class Lanes {
  public:
@@ -50,7 +50,7 @@ class Lanes {
 
   bool is_compute(int lane) const { return lane < coords_; }
   bool is_channel(int lane) const { return lane >= coords_ * (1 + kNumCommGroups); }
-  // Both ends of a channel; for a collective the coordinate twice.
+  // Both ends of a channel; for a collective the pipeline rank twice.
   Channel ends(int lane) const {
     if (!is_channel(lane)) return {{lane % coords_}, {lane % coords_}};
     return channels_[lane - coords_ * (1 + kNumCommGroups)];
@@ -264,7 +264,7 @@ class Run {
     if (!has_ended(c) && op_at(c).kind == OpKind::kWait && !clock_.is_busy(c)) advance(c);
   }
 
-  // All coordinates that the meeting spans leave it when the last has come and its own cost is
+  // All pipeline ranks that the meeting spans leave it when the last has come and its own cost is
   // over.
   bool arrive(int c, OpKind kind) {
     std::vector<int>& arrived = arrived_[kind == OpKind::kNorm ? 0 : 1];

@@ -1,9 +1,9 @@
-// Times a program on a virtual clock: every coordinate issues its list in order, asynchronous ops
-// run on their lane, and a Wait holds the list until its op is done. The same rules as the
+// Times a program on a virtual clock: every pipeline rank issues its list in order, asynchronous
+// ops run on their lane, and a Wait holds the list until its op is done. The same rules as the
 // executor, so a measured timeline can be laid beside a simulated one op by op.
 //
-// Lanes of a coordinate: one for computation and everything synchronous; one for each group that
-// collectives reach, which run in the order of issue. Lanes between coordinates: one for each
+// Lanes of a pipeline rank: one for computation and everything synchronous; one for each group that
+// collectives reach, which run in the order of issue. Lanes between pipeline ranks: one for each
 // sender and receiver. A transfer begins when both ends are posted and those that were so before
 // have left; it occupies the lane and both ends for the cost of its Send, which is then done, and
 // arrives the latency later. So bandwidth is shared by waiting in line, and latency is not shared.
@@ -23,17 +23,18 @@
 
 namespace lockstep::sim {
 
-// How long an op takes on its lane when nothing else runs on its coordinates, in seconds that are
-// not negative. Waits, frees and PostRecvs take no time of their own and are not asked for.
+// How long an op takes on its lane when nothing else runs on its pipeline ranks, in seconds that
+// are not negative. Waits, frees and PostRecvs take no time of their own and are not asked for.
 using Cost = std::function<Seconds(Coord coord, const program::Op& op)>;
 
-// What computation and communication on one coordinate do to each other's speed, as they share
+// What computation and communication on one pipeline rank do to each other's speed, as they share
 // memory, caches and, on GPUs, multiprocessors. While an asynchronous collective runs on the
-// coordinate, or a transfer occupies it, ops that meet nobody (CommGroup::kNone) progress at
-// 1/compute of their speed. While such an op runs, collectives on the coordinate and transfers at
-// either of whose ends it runs progress at 1/comm. Meetings over coordinates and latency keep their
-// time. The step of a lowered program never becomes shorter, nor longer than by the larger factor;
-// yet a larger factor may give a shorter step than a smaller one. Factors below 1 are refused.
+// pipeline rank, or a transfer occupies it, ops that meet nobody (CommGroup::kNone) progress at
+// 1/compute of their speed. While such an op runs, collectives on the pipeline rank and transfers
+// at either of whose ends it runs progress at 1/comm. Meetings over pipeline ranks and latency keep
+// their time. The step of a lowered program never becomes shorter, nor longer than by the larger
+// factor; yet a larger factor may give a shorter step than a smaller one. Factors below 1 are
+// refused.
 struct Slowdown {
   double compute = 1;
   double comm = 1;
@@ -56,12 +57,12 @@ struct Simulation {
   // both of its ends, latency at the receiver's alone.
   std::vector<program::Timeline> lanes;
 
-  // Time that a coordinate's list stood still in Waits, and before meetings over coordinates.
+  // Time that a pipeline rank's list stood still in Waits, and before meetings over pipeline ranks.
   std::vector<Seconds> waited;
 };
 
 // Refuses a program that cannot finish, with the ops that wait for each other. Time and memory grow
-// with the ops of the program, of which there is one list per pipeline coordinate whatever the
+// with the ops of the program, of which there is one list per pipeline rank whatever the
 // number of ranks.
 Result<Simulation> simulate(const program::Program& program, const Cost& cost,
                             const Conditions& conditions = {});

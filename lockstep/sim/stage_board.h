@@ -70,7 +70,7 @@ class StageBoard {
   std::vector<Seconds> outputs_, grads_;  // when made, per stage and microbatch
 };
 
-// Lets every coordinate go on as long as it can, until none can.
+// Lets every pipeline rank go on as long as it can, until none can.
 template <class Advance>  // bool(int coord): whether it did something
 void run_to_the_end(int coords, const Advance& advance) {
   for (bool moved = true; moved;) {

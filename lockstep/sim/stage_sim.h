@@ -1,7 +1,7 @@
 // Times a schedule stage by stage, without lowering it: what a planner asks of thousands of
-// candidates. Compute runs in the order of each coordinate's list; a tensor reaches another
-// coordinate one hop after it was made, whatever else is under way; on its own coordinate it is
-// there at once. simulator.h times the whole step of the few that are worth lowering.
+// candidates. Compute runs in the order of each pipeline rank's list; a tensor reaches another
+// pipeline rank one hop after it was made, whatever else is under way; on its own pipeline rank it
+// is there at once. simulator.h times the whole step of the few that are worth lowering.
 //
 // Times are only added, subtracted and compared, so costs that are whole numbers of any unit give
 // exact results up to 2^53 of it.
@@ -19,10 +19,10 @@ struct StageCosts {
   std::vector<Seconds> forward;
   std::vector<Seconds> input_grad;
   std::vector<Seconds> weight_grad;  // B takes both: exactly their sum
-  Seconds hop;                       // from one coordinate to another
+  Seconds hop;                       // from one pipeline rank to another
 };
 
-// Equal stages: F, I and W of a whole coordinate take this long, a chunk of it 1/chunks.
+// Equal stages: F, I and W of a whole pipeline rank take this long, a chunk of it 1/chunks.
 StageCosts even_costs(const pipeline::Shape& shape, Seconds forward, Seconds input_grad,
                       Seconds weight_grad, Seconds hop = {});
 
@@ -34,13 +34,13 @@ struct TimedPass {
 struct StageTimes {
   std::vector<std::vector<TimedPass>> coords;  // beside the passes of the schedule
   Seconds makespan;                            // of one step from a standing start
-  Seconds work;                                // of the busiest coordinate
-  // Most stage activations that a coordinate holds at once: F adds one, W or B frees one, I keeps
-  // it. Divided by the chunks: microbatches of a whole coordinate.
+  Seconds work;                                // of the busiest pipeline rank
+  // Most stage activations that a pipeline rank holds at once: F adds one, W or B frees one, I
+  // keeps it. Divided by the chunks: microbatches of a whole pipeline rank.
   std::vector<int> peak;
 
-  // What a step loses when the next one waits for all coordinates, as a global gradient norm makes
-  // it; and when it does not.
+  // What a step loses when the next one waits for all pipeline ranks, as a global gradient norm
+  // makes it; and when it does not.
   Seconds bubble() const { return makespan - work; }
   Seconds bubble_without_barrier() const;
   int max_peak() const;

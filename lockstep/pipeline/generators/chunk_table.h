@@ -1,4 +1,4 @@
-// The order in which interleaved schedules take microbatches through the chunks of a coordinate.
+// The order in which interleaved schedules take microbatches through the chunks of a pipeline rank.
 #pragma once
 
 #include <string_view>
@@ -18,13 +18,13 @@ class ChunkTable {
   int size() const { return static_cast<int>(turns_.size()); }
   int group() const { return group_; }
 
-  // What coordinate r does in turn `turn` of its forward or backward passes.
+  // What pipeline rank r does in turn `turn` of its forward or backward passes.
   Pass forward(int r, int turn) const;
   Pass backward(PassKind kind, int r, int turn) const;
 
   // The schedule, or why the rule of groups refuses the shape. Narayanan et al., "Efficient
   // large-scale language model training on GPU clusters using Megatron-LM", SC 2021, take multiples
-  // of the coordinates. In general a group of fewer microbatches than coordinates may close a
+  // of the pipeline ranks. In general a group of fewer microbatches than pipeline ranks may close a
   // circle of waits, unless it is the only one.
   Result<Schedule> schedule(std::string_view name, std::vector<std::vector<Pass>> timetable) const;
 

@@ -1,7 +1,7 @@
 // DualPipeV: DualPipe of DeepSeek-AI, "DeepSeek-V3 technical report", 2024, cut in half into a V so
-// that no coordinate holds two copies, as in the dualpipev.py of their repository. There a forward
-// and a backward pass of the main phase share a coordinate to hide the exchange between experts;
-// here they run one after the other, F first.
+// that no pipeline rank holds two copies, as in the dualpipev.py of their repository. There a
+// forward and a backward pass of the main phase share a pipeline rank to hide the exchange between
+// experts; here they run one after the other, F first.
 #include <vector>
 
 #include "lockstep/base/check.h"

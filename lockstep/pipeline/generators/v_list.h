@@ -1,5 +1,5 @@
-// The list of one coordinate of a V, written pass by pass. Microbatches of each chunk and kind come
-// in order, so a pass is named by its chunk alone: 0 goes down the V, 1 comes back up.
+// The list of one pipeline rank of a V, written pass by pass. Microbatches of each chunk and kind
+// come in order, so a pass is named by its chunk alone: 0 goes down the V, 1 comes back up.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // ZB-V of Qi et al., "Zero bubble pipeline parallelism", ICLR 2024, section 6, in the closed form
-// of PyTorch's ScheduleZBVZeroBubble. The last stage is on the coordinate of the first, so the
-// backward pass starts where the forward pass ends, and all coordinates hold alike. Fewer
+// of PyTorch's ScheduleZBVZeroBubble. The last stage is on the pipeline rank of the first, so the
+// backward pass starts where the forward pass ends, and all pipeline ranks hold alike. Fewer
 // microbatches than 2p-1 run the list of 2p-1 without the others.
 #include <algorithm>
 #include <vector>

@@ -11,11 +11,11 @@
 
 namespace lockstep::pipeline {
 
-// A way to cut the model: so many stages per coordinate, and what they then cost and may hold.
+// A way to cut the model: so many stages per pipeline rank, and what they then cost and may hold.
 struct ChunkOption {
   int chunks = 1;
   sim::StageCosts costs;
-  int max_held = 1;  // stage activations on one coordinate, as StageTimes::peak
+  int max_held = 1;  // stage activations on one pipeline rank, as StageTimes::peak
 };
 
 struct AutoRequest {
@@ -47,8 +47,8 @@ inline constexpr int kExhaustivePasses = 12;
 // kOutOfRange for a shape that check_shape refuses, for costs that do not fit the shape or are
 // negative, and when no option can be met: max_held below the chunks is not enough for one
 // microbatch, and as much always is. An option that cannot be met beside one that can is passed
-// over. Deterministic; any thread may call it. About a second for 16 coordinates, 2 chunks and 64
-// microbatches.
+// over. Deterministic; any thread may call it. About a second for 16 pipeline ranks, 2 chunks and
+// 64 microbatches.
 Result<AutoChoice> auto_schedule(const AutoRequest& request);
 
 }  // namespace lockstep::pipeline

@@ -11,7 +11,7 @@ namespace lockstep::pipeline {
 
 // Hands `try_one` the name and the schedule of each that has the problem's shape and placement:
 //   - rows of the catalogue in their order; those with groups also with every size from the number
-//     of coordinates to twice that, with every multiple of it, and with one group;
+//     of pipeline ranks to twice that, with every multiple of it, and with one group;
 //   - 1f1b whose coordinate r warms up with k more passes F, at most p-1-r, for k = 1 .. p-2; k =
 //     p-1 is eager-1f1b;
 //   - the list scheduler under each of its rules, for the costs and as if all passes took the same

@@ -14,7 +14,7 @@ namespace {
 enum Kind : std::uint8_t { kF, kI, kW };
 constexpr PassKind kPassKinds[] = {PassKind::kForward, PassKind::kInputGrad, PassKind::kWeightGrad};
 
-// A pass that can be the next of its coordinate.
+// A pass that can be the next of its pipeline rank.
 struct Option {
   std::size_t stage;
   Kind kind;
@@ -23,7 +23,7 @@ struct Option {
 
 struct StageState {
   std::array<std::uint8_t, 3> done = {};  // F, I, W
-  bool is_barred = false;                 // F is not the next on its coordinate
+  bool is_barred = false;                 // F is not the next on its pipeline rank
 };
 
 struct CoordState {
@@ -147,8 +147,8 @@ class Exhaustive {
   }
 
   // Whether nothing at least as good in every respect was searched. Remembers it if so. What
-  // matters of the past: when coordinates are free, and when what is made but not used reaches its
-  // user.
+  // matters of the past: when pipeline ranks are free, and when what is made but not used reaches
+  // its user.
   bool is_news() {
     Key key;
     Times times;
@@ -173,8 +173,8 @@ class Exhaustive {
     return true;
   }
 
-  // No completion of this state ends sooner: when each pass could start if its coordinate had
-  // nothing else to do, and then all of a coordinate's passes one after the other.
+  // No completion of this state ends sooner: when each pass could start if its pipeline rank had
+  // nothing else to do, and then all of a pipeline rank's passes one after the other.
   Seconds bound() {
     std::vector<std::vector<std::pair<Seconds, Seconds>>> todo(coords_.size());  // release, time
     Seconds latest;
@@ -216,7 +216,7 @@ class Exhaustive {
   std::size_t m_;
   Seconds best_;
   std::int64_t max_visits_, visits_ = 0;
-  std::vector<std::size_t> home_;  // coordinate of a stage
+  std::vector<std::size_t> home_;  // pipeline rank of a stage
   Times hop_;                      // between a stage and the one before
   std::vector<StageState> stages_;
   std::vector<CoordState> coords_;

@@ -57,7 +57,7 @@ class Lists {
   }
 
   // Shifts the pass at `from` to `to`, or does nothing and says so if passes of a stage would
-  // change order or the coordinate would hold too much.
+  // change order or the pipeline rank would hold too much.
   bool shift(std::size_t coord, std::size_t from, std::size_t to) {
     const std::vector<ListedPass>& list = lists_[coord];
     for (std::size_t at = std::min(from, to); at <= std::max(from, to); ++at)
@@ -155,7 +155,7 @@ class Lists {
     return most;
   }
 
-  // Runs the coordinate as far as it can; how many passes that were.
+  // Runs the pipeline rank as far as it can; how many passes that were.
   std::size_t advance(std::size_t coord) {
     const std::vector<ListedPass>& list = lists_[coord];
     std::size_t at = next_[coord];
@@ -176,7 +176,7 @@ class Lists {
 
   const StageProblem& problem_;
   int max_held_;
-  std::vector<std::vector<ListedPass>> lists_;  // per coordinate
+  std::vector<std::vector<ListedPass>> lists_;  // per pipeline rank
   std::vector<Seconds> starts_, ends_;          // per number
   std::vector<std::size_t> places_;             // per number, in its list
   std::vector<std::size_t> next_;

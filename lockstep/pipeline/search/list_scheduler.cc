@@ -60,7 +60,7 @@ class ListScheduler {
     return std::max(chunks, problem_.max_held - coord);
   }
 
-  // What the coordinate starts next, of what can start first.
+  // What the pipeline rank starts next, of what can start first.
   std::optional<Start> choose(const CoordState& coord) const {
     std::optional<Start> best;
     int best_rank = 0;

@@ -33,7 +33,7 @@ class CoordBound {
     count_ = static_cast<int>(stages_.size()) * m_;
     places_ = std::min(problem.max_held, count_);
     head_ = chains_.head[stages_.front()];
-    // The deepest stage of a coordinate has its gradient first.
+    // The deepest stage of a pipeline rank has its gradient first.
     const Seconds first_grad = chains_.first_grad(costs_, stages_.back());
     open_ = std::max(head_, first_grad - longest(places_, costs_.forward));
   }
@@ -82,7 +82,7 @@ class CoordBound {
     return value;
   }
   Seconds all(const std::vector<Seconds>& per_stage) const { return longest(count_, per_stage); }
-  // Of the passes of one kind on this coordinate.
+  // Of the passes of one kind on this pipeline rank.
   Seconds longest(int count, const std::vector<Seconds>& per_stage) const {
     std::vector<Seconds> times;
     for (const std::size_t s : stages_) times.insert(times.end(), m_, per_stage[s]);

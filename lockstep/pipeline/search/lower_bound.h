@@ -7,8 +7,8 @@
 namespace lockstep::pipeline {
 
 // At most the makespan of any schedule that solves the problem. The largest of these, over the
-// coordinates c; n is the number of F on c, K = min(max_held, n), "the K longest" are taken among
-// all n passes of a kind.
+// pipeline ranks c; n is the number of F on c, K = min(max_held, n), "the K longest" are taken
+// among all n passes of a kind.
 //
 // Opening. No pass runs on c before F of its first stage can (head), and until its first I can run
 // it has at most K passes F to do, since only W frees. So c loses at least

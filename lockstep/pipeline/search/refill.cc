@@ -109,7 +109,7 @@ class Refill {
   sim::StageBoard board_;
   int max_held_;
   int share_;
-  std::vector<State> states_;  // per coordinate
+  std::vector<State> states_;  // per pipeline rank
   std::optional<Error> too_small_;
 };
 

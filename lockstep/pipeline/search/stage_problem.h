@@ -1,5 +1,5 @@
-// What a schedule is sought for: a shape and a placement, what its stages cost, what a coordinate
-// may hold. And the chains through the stages that every such schedule contains.
+// What a schedule is sought for: a shape and a placement, what its stages cost, what a pipeline
+// rank may hold. And the chains through the stages that every such schedule contains.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,13 @@ namespace lockstep::pipeline {
 
 // REQUIRES, wherever one is taken: a shape that check_shape accepts, costs for every stage, none
 // negative, and max_held at least the chunks. Less holds no microbatch at all: on its way it leaves
-// an activation in every chunk of a coordinate before the first is freed. That much is enough for
-// one microbatch after the other.
+// an activation in every chunk of a pipeline rank before the first is freed. That much is enough
+// for one microbatch after the other.
 struct StageProblem {
   Shape shape;
   Placement placement = Placement::kLoop;
   sim::StageCosts costs;
-  int max_held = 1;  // stage activations on one coordinate, as StageTimes::peak
+  int max_held = 1;  // stage activations on one pipeline rank, as StageTimes::peak
 
   std::size_t coord(int stage) const {
     return static_cast<std::size_t>(coord_of(placement, {stage}, shape.coords).value);

@@ -16,7 +16,7 @@ struct Hop {
   std::int32_t post = -1;      // in the receiver's list: PostRecv stands before this op
 };
 
-// Everything that one coordinate sends to another, outputs and gradients alike. At most one
+// Everything that one pipeline rank sends to another, outputs and gradients alike. At most one
 // transfer is in flight: a Send is issued after its producer, once the Send before it is done.
 struct Channel {
   Coord from;
@@ -24,7 +24,7 @@ struct Channel {
   std::vector<Hop> hops;  // in the sender's order
 };
 
-// Per coordinate, how long each of its compute ops takes, in any unit; none is below 1.
+// Per pipeline rank, how long each of its compute ops takes, in any unit; none is below 1.
 using NominalTimes = std::vector<std::vector<std::int32_t>>;
 
 // Finds the producer and the consumer of every transfer.
@@ -128,7 +128,7 @@ class Rehearsal {
   }
 
   const NominalTimes& times_;
-  std::vector<std::vector<Input>> inputs_;       // per coordinate and op
+  std::vector<std::vector<Input>> inputs_;       // per pipeline rank and op
   std::vector<std::vector<std::int64_t>> ends_;  // of the ops done so far
 };
 
