@@ -27,9 +27,7 @@ planner::Reliability reliability_of(const Args& args) {
 
 bool runs_here(const PlanRequest& request, const planner::Finalist& finalist) {
   const cost::PriceRequest& priced = finalist.priced.request;
-  const spec::Batch batch = {static_cast<std::int64_t>(priced.seq),
-                             static_cast<std::int64_t>(priced.global_batch),
-                             static_cast<std::int64_t>(priced.microbatch)};
+  const spec::Batch batch = {priced.seq, priced.global_batch, priced.microbatch};
   return spec::legal(request.model, planner::layout_of(finalist), batch, DType::kBF16).empty();
 }
 
@@ -179,7 +177,7 @@ class Answering {
     }
     if (!request_.only_own && !request_.calibrated) warn_of_batch(best);
     if (args_.has("critical-batch")) {
-      const double tokens = r.global_batch * r.seq, critical = args_.real("critical-batch");
+      const double tokens = r.step_tokens(), critical = args_.real("critical-batch");
       if (tokens > critical)
         say(strf(
             "a step of %s tokens is above the critical batch of %s: about %.0f %% of the tokens "
@@ -204,9 +202,9 @@ class Answering {
     if (gain < 0.03) return;
     const bool one = request_.question.global_batch == 1;
     say(join_parts("batch exhausted: ", counted(request_.question.global_batch, "sequence"),
-                   one ? " leaves " : " leave ", counted(std::llround(r.dp), "data-parallel rank"),
-                   " ", counted(std::llround(r.microbatches()), "microbatch"),
-                   r.dp > 1 ? " each" : "", r.pp > 1 ? strf(" for %.0f pipeline stages", r.pp) : "",
+                   one ? " leaves " : " leave ", counted(r.dp, "data-parallel rank"), " ",
+                   counted(r.microbatches(), "microbatch"), r.dp > 1 ? " each" : "",
+                   r.pp > 1 ? strf(" for %d pipeline stages", r.pp) : "",
                    strf("; twice the batch would train %.0f %% more tokens a second", 100 * gain)));
   }
 
@@ -224,8 +222,8 @@ std::int64_t least_data(const planner::Question& question) {
   const planner::Lattice lattice(any);
   std::int64_t least = 0;
   for (const planner::Core& core : lattice.cores())
-    for (const double pp : lattice.pipelines(core)) {
-      const auto dp = static_cast<std::int64_t>(lattice.data(core, pp));
+    for (const int pp : lattice.pipelines(core)) {
+      const std::int64_t dp = lattice.data(core, pp);
       if (least == 0 || dp < least) least = dp;
     }
   return least;
@@ -241,8 +239,7 @@ PlanRow row_of(const Args& args, const planner::Finalist& finalist) {
 }
 
 double PlanRow::tokens_per_s() const {
-  const cost::PriceRequest& r = finalist.priced.request;
-  return r.global_batch * r.seq / finalist.seconds;
+  return finalist.priced.request.step_tokens() / finalist.seconds;
 }
 
 double PlanRow::mfu_causal() const {
@@ -269,7 +266,7 @@ std::vector<cost::Memory> PlanRow::stages() const {
   const cost::PriceRequest& r = finalist.priced.request;
   const planner::Stages stages = planner::stages_of(finalist);
   std::vector<cost::Memory> found;
-  for (int rank = 0; rank < static_cast<int>(r.pp); ++rank)
+  for (int rank = 0; rank < r.pp; ++rank)
     found.push_back(finalist.simulated && r.chunks == 1 ? planner::rank_memory(r, stages, rank)
                                                         : cost::stage_memory(r, rank));
   return found;

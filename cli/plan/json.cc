@@ -64,7 +64,7 @@ Json row_json(const Args& args, const PlanRow& row) {
   Json json = Json::object({{"name", to_text(layout)},
                             {"layout", layout_json(layout)},
                             {"devices", row.devices},
-                            {"microbatch", static_cast<std::int64_t>(priced.request.microbatch)},
+                            {"microbatch", priced.request.microbatch},
                             {"microbatches", *layout.microbatches},
                             {"fits", priced.price.fits},
                             {"runs_here", row.runs},
@@ -188,7 +188,7 @@ Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row) 
   if (request.run) name_files_anew(args, json);
   Json batch = request.run && json.find("batch") != nullptr ? *json.find("batch") : Json::object();
   batch.set("seq", request.question.seq).set("global_batch", request.question.global_batch);
-  batch.set("microbatch", static_cast<std::int64_t>(row.finalist.priced.request.microbatch));
+  batch.set("microbatch", row.finalist.priced.request.microbatch);
   // Fewer devices than the cluster has are a cluster of their own.
   const std::string name = row.devices == request.cluster.count
                                ? beside_out(args, "", request.cluster_text, "")

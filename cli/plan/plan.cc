@@ -25,8 +25,7 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
   const cost::PriceRequest& priced = row.finalist.priced.request;
   const planner::Job job{request.model,
                          planner::layout_of(row.finalist),
-                         {request.question.seq, request.question.global_batch,
-                          static_cast<std::int64_t>(priced.microbatch)},
+                         {request.question.seq, request.question.global_batch, priced.microbatch},
                          priced.precision == cost::Precision::kFp8};
   const auto& framework =
       *std::ranges::find(planner::frameworks(), args.text("emit"), &planner::Framework::name);

@@ -21,20 +21,18 @@ namespace {
 using cost::PriceRequest;
 using cost::StepTime;
 
-std::string whole(double value) { return with_commas(std::llround(value)); }
-
 std::string schedule_text(const PriceRequest& r) {
   return r.pp <= 1 ? "-" : planner::timetable_name({r.schedule, r.chunks});
 }
 
 std::string zero_text(const PriceRequest& r) {
   const bool hybrid = r.zero > 0 && r.shard_group() < r.dp * r.cp;
-  return hybrid ? strf("%d/%.0f", r.zero, r.shard_group()) : strf("%d", r.zero);
+  return hybrid ? strf("%d/%d", r.zero, r.shard_group()) : strf("%d", r.zero);
 }
 
 // "8 ring": how many ranks share a sequence, and how they meet.
 std::string context_text(const PriceRequest& r) {
-  return r.cp > 1 ? join_parts(whole(r.cp), " ", to_text(r.context)) : "1";
+  return r.cp > 1 ? join_parts(with_commas(r.cp), " ", to_text(r.context)) : "1";
 }
 
 double exposed(const StepTime& time) {
@@ -44,19 +42,19 @@ double exposed(const StepTime& time) {
 const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
 
 // Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
-std::string recompute_text(const spec::Layout& layout, double layers) {
+std::string recompute_text(const spec::Layout& layout, int layers) {
   const std::vector<int>& blocks = layout.recompute.blocks;
   const spec::Recompute rest = spec::rest_of(layout.recompute);
   if (blocks.empty()) return to_text(rest);
   return join_parts(rest == spec::kKeepAll ? "" : to_text(rest) + "+", "block ",
-                    std::accumulate(blocks.begin(), blocks.end(), 0), "/", whole(layers));
+                    std::accumulate(blocks.begin(), blocks.end(), 0), "/", with_commas(layers));
 }
 
 using PlanColumns = std::vector<Column<PlanRow>>;
 
 PlanColumns columns(std::int64_t devices) {
-  const auto degree = [](double PriceRequest::* axis) {
-    return [axis](const PlanRow& row) { return whole(request_in(row).*axis); };
+  const auto degree = [](int PriceRequest::* axis) {
+    return [axis](const PlanRow& row) { return with_commas(request_in(row).*axis); };
   };
   return {
       {"devices", 'r', [](const PlanRow& row) { return with_commas(row.devices); }, 0,
@@ -71,7 +69,7 @@ PlanColumns columns(std::int64_t devices) {
       {"schedule", 'l', [](const PlanRow& row) { return schedule_text(request_in(row)); }, 0, "-"},
       {"mbs x m", 'r',
        [](const PlanRow& row) {
-         return strf("%.0fx%.0f", request_in(row).microbatch, request_in(row).microbatches());
+         return join_parts(request_in(row).microbatch, "x", request_in(row).microbatches());
        },
        2},
       {"recompute", 'l',
@@ -266,7 +264,7 @@ std::string degrees_name(const cost::PriceRequest& r) {
   std::string text;
   for (const auto& [axis, degree] :
        {std::pair{"tp", r.tp}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}, {"ep", r.ep}})
-    if (degree > 1) text += strf("%s%s%.0f", text.empty() ? "" : " ", axis, degree);
+    if (degree > 1) text += strf("%s%s%d", text.empty() ? "" : " ", axis, degree);
   return text + (text.empty() ? "zero" : " zero") + zero_text(r);
 }
 
@@ -283,10 +281,14 @@ std::string short_name(const planner::Finalist& finalist) {
 
 namespace {
 
+// Of a step, over those of the best.
+double more_tokens(const planner::Finalist& other, const PlanRow& best) {
+  return other.priced.request.step_tokens() / best.finalist.priced.request.step_tokens();
+}
+
 // "+12.3 %": how much longer a token takes. "0.0 %" has no sign.
 std::string loss(const PlanRow& best, const planner::Finalist& other) {
-  const double tokens =
-      other.priced.request.global_batch / best.finalist.priced.request.global_batch;
+  const double tokens = more_tokens(other, best);
   const double slower = other.seconds / (best.seconds() * tokens) - 1;
   return std::abs(slower) < 0.0005 ? "0.0 %" : strf("%+.1f %%", 100 * slower);
 }
@@ -303,8 +305,7 @@ std::string reason(const PlanRow& best, const Alternative& other) {
   if (!other.found)
     return other.least_bytes > 0 ? "does not fit: needs " + gibibytes(other.least_bytes)
                                  : "does not divide the batch, layers or heads";
-  const double tokens =
-      other.found->priced.request.global_batch / best.finalist.priced.request.global_batch;
+  const double tokens = more_tokens(*other.found, best);
   return planner::difference(best.finalist.priced.price.time,
                              scaled(other.found->priced.price.time, 1 / tokens));
 }

@@ -381,7 +381,7 @@ class PlanReader {
                                layout.schedule, " with pp = ", layout.degrees.pp),
                     "say another schedule, or leave it out");
     layout = planner::layout_of(*found);
-    microbatch = static_cast<std::int64_t>(found->priced.request.microbatch);
+    microbatch = found->priced.request.microbatch;
     request_.filled = listed(open);
   }
 

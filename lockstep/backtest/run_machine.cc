@@ -76,7 +76,7 @@ double network_rate(const std::string& text, double devices_per_node) {
   return gbits * 1e9 / 8 / (per_node ? std::max(1.0, devices_per_node) : 1);
 }
 
-Result<cluster::Cluster> machine_of(const PublishedRun& run, double devices) {
+Result<cluster::Cluster> machine_of(const PublishedRun& run, int devices) {
   const cluster::CatalogRow* row = device_row(run);
   if (row == nullptr)
     return Error{Code::kRowNotPriced, "gpu is `" + run.text("gpu") + "`, which no catalogue row is",
@@ -84,7 +84,7 @@ Result<cluster::Cluster> machine_of(const PublishedRun& run, double devices) {
   cluster::Cluster made;
   made.name = run.text("gpu");
   made.device = row->device;
-  made.count = static_cast<std::int64_t>(devices);
+  made.count = devices;
   if (const auto memory = run.number("gpu_mem_gb"); memory && *memory > 0)
     made.device.memory = {*memory * kGib, cluster::Origin::kPublished};
   const double node = domain_size(run, *row, devices);

@@ -8,7 +8,7 @@
 namespace lockstep::backtest {
 
 // kRowNotPriced for a device that is no row of the catalogue.
-Result<cluster::Cluster> machine_of(const PublishedRun& run, double devices);
+Result<cluster::Cluster> machine_of(const PublishedRun& run, int devices);
 
 // Bytes per second and device of a network as sources print it: "4x100 Gb/s Omni-Path per node",
 // "400 Gb/s per GPU"; 0 when the text holds no rate. Without "per", a product or 800 Gb/s and more

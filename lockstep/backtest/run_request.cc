@@ -20,23 +20,48 @@ using cost::ModelShape;
 using cost::Price;
 using cost::PriceRequest;
 
-Error not_priced(std::string message) { return {Code::kRowNotPriced, std::move(message), ""}; }
+constexpr int kMost = static_cast<int>(cluster::kMaxDevices);
 
-// A positive number of the row, or the error that names the column.
+Error not_priced(const PublishedRun& run, std::string message) {
+  return {Code::kRowNotPriced, std::move(message), "row " + run.text("id")};
+}
+
+// Numbers of the row, or the reason that names the first column without one.
 class Reader {
  public:
   explicit Reader(const PublishedRun& run) : run_(run) {}
+
   double need(const char* column) {
     const auto value = run_.number(column);
     if (value && *value > 0) return *value;
-    if (reason_.empty())
-      reason_ = run_.text(column).empty() ? strf("%s is not given", column)
-                                          : strf("%s is `%s`", column, run_.text(column).c_str());
+    fail(column, "");
     return 1;
+  }
+  int need_whole(const char* column) {
+    return run_.text(column).empty() ? static_cast<int>(need(column)) : whole_or(column, 1);
+  }
+  // Where the cell is empty, `otherwise`.
+  int whole_or(const char* column, int otherwise, int least = 1, int most = kMost) {
+    if (run_.text(column).empty()) return otherwise;
+    const double value = run_.number(column).value_or(-1);
+    if (value >= least && value <= most && value == std::floor(value))
+      return static_cast<int>(value);
+    fail(column, strf(", no whole number from %d to %d", least, most));
+    return std::max(1, least);
+  }
+  // What a row that can be read must be.
+  void require(bool holds, std::string otherwise) {
+    if (!holds && reason_.empty()) reason_ = std::move(otherwise);
   }
   const std::string& reason() const { return reason_; }
 
  private:
+  void fail(const char* column, const std::string& why) {
+    const std::string& text = run_.text(column);
+    require(false, text.empty() ? strf("%s is not given", column)
+                                : strf("%s is `%s`", column, text.c_str()) + why);
+  }
+
   const PublishedRun& run_;
   std::string reason_;
 };
@@ -73,18 +98,18 @@ void add_known_experts(const PublishedRun& run, ModelShape& s) {
 Result<ModelShape> model_of(const PublishedRun& run) {
   Reader read(run);
   ModelShape s;
-  s.layers = read.need("layers");
+  s.layers = read.need_whole("layers");
   s.hidden = read.need("hidden");
   s.heads = read.need("heads");
   s.ffn = read.need("ffn_hidden");
-  if (!read.reason().empty()) return not_priced(read.reason());
+  if (!read.reason().empty()) return not_priced(run, read.reason());
   s.kv_heads = run.number("kv_heads").value_or(s.heads);
   s.qk_dim = s.v_dim = run.number("head_dim").value_or(s.hidden / s.heads);
   const std::string& arch = run.text("arch");
   const bool is_gpt = arch == "gpt", is_relu2 = arch == "gpt-relu2";
   const bool is_moe = arch == "moe" || arch == "moe-mla";
   if (!is_gpt && !is_relu2 && !is_moe && arch != "llama")
-    return not_priced("arch is `" + arch + "`");
+    return not_priced(run, "arch is `" + arch + "`");
   // A vocabulary that is not given is GPT-2's.
   s.vocab = run.number("vocab").value_or(51200);
   s.mlp_matrices = is_gpt || is_relu2 ? 2 : 3;
@@ -96,12 +121,12 @@ Result<ModelShape> model_of(const PublishedRun& run) {
   Reader experts(run);
   s.experts = experts.need("moe_experts");
   s.top_k = experts.need("moe_topk");
-  if (!experts.reason().empty()) return not_priced(experts.reason());
+  if (!experts.reason().empty()) return not_priced(run, experts.reason());
   add_known_experts(run, s);
   return s;
 }
 
-const pipeline::CatalogRow& schedule_of(const PublishedRun& run, double chunks) {
+const pipeline::CatalogRow& schedule_of(const PublishedRun& run, int chunks) {
   const std::string& name = run.text("schedule");
   if (name == "ZB") return pipeline::row("zb-h1");
   if (name == "ZB-V") return pipeline::row("zbv");
@@ -131,57 +156,95 @@ std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, in
   return {Keep::kAll, Keep::kNoScores, Keep::kInput};
 }
 
-// Values that a setting may have: the given one, or what fits the sizes.
-std::vector<double> microbatches_of(const PublishedRun& run, double own_batch, double pp) {
-  if (const auto given = run.number("micro_batch"); given && *given > 0) return {*given};
-  // torchtitan cuts a batch into as many as there are ranks (pipeline_parallel_microbatches).
-  if (is_torchtitan(run) && divides(pp, own_batch)) return {own_batch / pp};
-  std::vector<double> sizes;
-  for (const double size : {1.0, 2.0, 4.0, 8.0})
-    if (divides(size, own_batch)) sizes.push_back(size);
-  if (sizes.empty()) sizes.push_back(own_batch);
-  return sizes;
+// Values that a setting may have: the given one, or what fits the sizes. A part of a sequence is
+// what one of its cp ranks holds.
+Result<std::vector<int>> microbatches_of(const PublishedRun& run, const PriceRequest& r) {
+  const std::int64_t own = r.global_batch / r.dp;
+  if (run.text("micro_batch").empty()) {
+    // torchtitan cuts a batch into as many as there are ranks (pipeline_parallel_microbatches).
+    if (is_torchtitan(run) && own % r.pp == 0) return std::vector{static_cast<int>(own / r.pp)};
+    std::vector<int> sizes;
+    for (const int size : {1, 2, 4, 8})
+      if (own % size == 0) sizes.push_back(size);
+    return sizes;
+  }
+  Reader read(run);
+  const double given = read.need("micro_batch"), size = given < 1 ? given * r.cp : given;
+  const char* const text = run.text("micro_batch").c_str();
+  read.require(size == std::floor(size),
+               strf("micro_batch is `%s`, no whole number of sequences over cp = %d", text, r.cp));
+  read.require(size <= static_cast<double>(own),
+               strf("micro_batch is %s, more than global_batch / dp", text));
+  if (!read.reason().empty()) return not_priced(run, read.reason());
+  const int whole = static_cast<int>(size);
+  read.require(own % whole == 0,
+               strf("micro_batch is `%s`, which does not divide global_batch / dp", text));
+  if (!read.reason().empty()) return not_priced(run, read.reason());
+  return std::vector{whole};
 }
 
-std::vector<double> chunks_of(const PublishedRun& run, double layers, double pp) {
-  if (const auto given = run.number("vpp"); given && *given > 0) return {pp > 1 ? *given : 1};
+// A place of a pipeline holds a block, the embedding or the head.
+Result<std::vector<int>> chunks_of(const PublishedRun& run, int layers, int pp) {
+  Reader read(run);
+  const int given = read.whole_or("vpp", 0), most = (layers + 2) / pp;
+  read.require(pp == 1 || given <= most,
+               strf("vpp is %d, but layers = %d and two ends fill pp x vpp = %d x %d at most",
+                    given, layers, pp, most));
+  if (!read.reason().empty()) return not_priced(run, read.reason());
+  if (pp == 1) return std::vector{1};
+  if (given > 0) return std::vector{given};
   // torchtitan's interleaved schedule has two (pipelining_utils.py, 2024).
-  if (is_torchtitan(run) && says(run, "schedule", "interleaved")) return {2};
-  std::vector<double> counts = {1};
-  for (double v = 2; pp > 1 && v * pp <= layers + 2; ++v)
-    if (divides(v * pp, layers) || divides(v * pp, layers + 2)) counts.push_back(v);
+  if (is_torchtitan(run) && says(run, "schedule", "interleaved")) return std::vector{2};
+  std::vector<int> counts = {1};
+  for (int v = 2; v <= most; ++v)
+    if (layers % (v * pp) == 0 || (layers + 2) % (v * pp) == 0) counts.push_back(v);
   return counts;
 }
 
-Result<PriceRequest> degrees_of(const PublishedRun& run) {
+void check_degrees(const ModelShape& shape, const PriceRequest& r, double devices, Reader& read) {
+  const double product = 1.0 * r.tp * r.pp * r.cp * r.dp;
+  read.require(product == devices,
+               strf("tp x pp x cp x dp is %g, but gpus is %g", product, devices));
+  read.require(r.pp <= shape.layers, strf("pp is %d, but layers is %d", r.pp, shape.layers));
+  read.require(r.global_batch >= r.dp,
+               strf("global_batch is %g, less than one sequence for each of dp = %d",
+                    static_cast<double>(r.global_batch), r.dp));
+  read.require(r.global_batch % r.dp == 0, strf("global_batch is %g, which dp = %d does not divide",
+                                                static_cast<double>(r.global_batch), r.dp));
+  const double experts = shape.has_experts() ? shape.experts : 1;
+  read.require(divides(r.ep, experts) && divides(r.ep, product / r.pp),
+               strf("ep is %d, which does not divide moe_experts = %g and tp x cp x dp = %g", r.ep,
+                    experts, product / r.pp));
+}
+
+Result<PriceRequest> degrees_of(const PublishedRun& run, const ModelShape& shape) {
   Reader read(run);
   PriceRequest r;
-  const double devices = read.need("gpus");
-  r.tp = read.need("tp");
-  r.pp = read.need("pp");
-  r.cp = run.number("cp").value_or(1);
-  r.dp = run.number("dp").value_or(devices / (r.tp * r.pp * r.cp));
-  r.ep = std::max(1.0, run.number("ep").value_or(1));
-  r.seq = read.need("seq_len");
-  r.global_batch = read.need("global_batch");
-  if (!read.reason().empty()) return not_priced(read.reason());
-  if (r.devices() != devices || r.dp < 1)
-    return not_priced(strf("tp x pp x cp x dp is %g, but gpus is %g", r.devices(), devices));
-  if (r.cp < 1 || r.global_batch < r.dp)
-    return not_priced(strf("global_batch is %g, less than one sequence for each of dp = %g",
-                           r.global_batch, r.dp));
+  const int devices = read.need_whole("gpus");
+  r.tp = read.need_whole("tp");
+  r.pp = read.need_whole("pp");
+  r.cp = read.whole_or("cp", 1);
+  const double others = 1.0 * r.tp * r.pp * r.cp;
+  r.dp = read.whole_or("dp", std::max(1, static_cast<int>(devices / others)));
+  r.ep = read.whole_or("ep", 1);
+  r.seq = read.need_whole("seq_len");
+  r.global_batch = read.need_whole("global_batch");
+  const bool is_fsdp = run.text("schedule").starts_with("FSDP");
+  r.zero = read.whole_or("zero_stage", is_fsdp ? 3 : 1, 0, 3);
+  check_degrees(shape, r, devices, read);
+  if (!read.reason().empty()) return not_priced(run, read.reason());
   return r;
 }
 
 // What the text begins with; 0 where that is no number.
-double number_at(std::string_view text) {
-  double value = 0;
+int number_at(std::string_view text) {
+  int value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
 
 // "FSDP group 128", "FSDP over 128, replicated twice".
-double shard_group_of(const PublishedRun& run) {
+int shard_group_of(const PublishedRun& run) {
   const std::string_view notes = run.text("notes");
   for (const std::string_view words : {"FSDP group ", "FSDP over "})
     if (const std::size_t at = notes.find(words); at != std::string_view::npos)
@@ -197,8 +260,8 @@ void set_ends(const PublishedRun& run, PriceRequest& r) {
   const std::size_t end = at == std::string_view::npos ? at : notes.find(']', at);
   if (end == std::string_view::npos || r.pp <= 1) return;
   const std::string_view list = notes.substr(0, end);
-  r.first_layers = std::max(0.0, number_at(list.substr(at + kWords.size())) - 1);
-  r.last_layers = std::max(0.0, number_at(list.substr(notes.find_last_of("[ ", end) + 1)) - 1);
+  r.first_layers = std::max(0, number_at(list.substr(at + kWords.size())) - 1);
+  r.last_layers = std::max(0, number_at(list.substr(notes.find_last_of("[ ", end) + 1)) - 1);
 }
 
 // nanotron deals blocks by what they compute, the head being one of them
@@ -207,18 +270,19 @@ void deal_by_compute(const ModelShape& s, PriceRequest& r) {
   const double head = s.vocab * s.hidden / plain_layer_params(s).tensor;
   const double each = (s.layers + head) / r.pp;
   if (r.pp <= 1 || each <= head) return;
-  r.first_layers = std::round(each);
-  r.last_layers = r.pp > 2 ? std::max(1.0, std::round(each - head)) : s.layers - r.first_layers;
+  const auto rounded = [](double layers) { return static_cast<int>(std::lround(layers)); };
+  r.first_layers = rounded(each);
+  r.last_layers = r.pp > 2 ? std::max(1, rounded(each - head)) : s.layers - r.first_layers;
 }
 
 void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest& r) {
-  if (!shape.has_experts()) r.ep = 1;
+  const int ranks = r.tp * r.cp * r.dp;
   const std::size_t named = run.text("notes").find("expert TP ");
   if (named != std::string::npos)
     r.etp = std::max(1, run.text("notes")[named + 10] - '0');
-  else if (shape.has_experts() && shape.expert_ffn >= 8192 && r.ep * r.tp <= r.tp * r.cp * r.dp)
+  else if (shape.has_experts() && shape.expert_ffn >= 8192 && ranks % (r.ep * r.tp) == 0)
     r.etp = r.tp;  // few and wide experts are cut by the tensor axis too
-  if (r.ep * r.etp > r.tp * r.cp * r.dp) r.etp = 1;
+  if (ranks % (r.ep * r.etp) != 0) r.etp = 1;
 }
 
 // In a pipeline torchtitan gathers parameters once a step and sums whole gradients in f32
@@ -234,7 +298,7 @@ void keep_gathered(PriceRequest& r) {
 Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits) {
   auto shape = model_of(run);
   if (!shape.ok()) return shape.error();
-  auto degrees = degrees_of(run);
+  auto degrees = degrees_of(run, *shape);
   if (!degrees.ok()) return degrees.error();
   auto machine = machine_of(run, degrees->devices());
   if (!machine.ok()) return machine.error();
@@ -245,9 +309,6 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   base.shape = made.shape.get();
   base.cluster = made.cluster.get();
   base.rates = &cluster::rates_of(made.cluster->device);
-  const bool is_fsdp = run.text("schedule").starts_with("FSDP");
-  base.zero =
-      static_cast<int>(std::clamp(run.number("zero_stage").value_or(is_fsdp ? 3 : 1), 0.0, 3.0));
   base.stack = stack_of(run, base.zero);
   if (is_torchtitan(run) && base.zero >= 3 && base.pp > 1) keep_gathered(base);
   set_habits(habits, stack_class_of(run, base.zero), base.stack);
@@ -260,23 +321,24 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   set_experts(run, *shape, base);
   set_ends(run, base);
   if (is_nanotron(run)) deal_by_compute(*shape, base);
-  if (const double shards = shard_group_of(run); shards > 0 && divides(shards, base.dp * base.cp))
+  if (const int shards = shard_group_of(run); shards > 0 && base.dp * base.cp % shards == 0)
     base.dp_shard = shards;
   const std::vector<Keep> keeps = keeps_of(run, base.stack, base.zero);
   made.policies = keeps.size();
-  for (const double size : microbatches_of(run, base.global_batch / base.dp, base.pp))
-    for (const double chunks : chunks_of(run, shape->layers, base.pp))
+  const auto sizes = microbatches_of(run, base);
+  if (!sizes.ok()) return sizes.error();
+  const auto chunk_counts = chunks_of(run, shape->layers, base.pp);
+  if (!chunk_counts.ok()) return chunk_counts.error();
+  for (const int size : *sizes)
+    for (const int chunks : *chunk_counts)
       for (const Keep keep : keeps) {
         PriceRequest one = base;
         one.microbatch = size;
         one.chunks = chunks;
         one.schedule = &schedule_of(run, chunks);
         one.keep = keep;
-        if (one.microbatches() >= 1) made.candidates.push_back(one);
+        made.candidates.push_back(one);
       }
-  if (made.candidates.empty())
-    return not_priced("micro_batch is " + run.text("micro_batch") +
-                      ", more than global_batch / dp");
   return made;
 }
 

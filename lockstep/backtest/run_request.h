@@ -28,7 +28,9 @@ struct RunRequest {
   std::size_t policies = 1;
 };
 
-// kRowNotPriced, with the column and its value.
+// kRowNotPriced, with the column and its value, and the row: what cannot be read, and what no run
+// has. A degree that is no whole number or does not divide, more pipeline places than blocks,
+// embedding and head, a ZeRO stage beyond 3.
 Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits = kFittedHabits);
 
 // A likely candidate that fits, or the smallest when none does. `rates` replaces those of the

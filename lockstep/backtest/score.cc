@@ -19,7 +19,7 @@ std::string class_of(const cost::PriceRequest& r) {
 // Seconds at full utilisation.
 double ideal_seconds(const cost::PriceRequest& r) {
   const cost::ForwardFlops flops = forward_flops(*r.shape, r.seq);
-  return 3 * (flops.matmul + flops.attention_full) * r.global_batch * r.seq /
+  return 3 * (flops.matmul + flops.attention_full) * static_cast<double>(r.global_batch) * r.seq /
          (r.devices() * peak_of(r, cost::Precision::kBf16));
 }
 

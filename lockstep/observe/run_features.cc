@@ -13,7 +13,8 @@ double recomputed(cost::Keep keep) {
 
 // Of one layer and microbatch: below a millisecond the host is felt.
 double layer_seconds(const cost::PriceRequest& r, const cost::StepTime& time) {
-  return (time.forward + time.backward) / (r.shape->layers / r.pp * r.microbatches());
+  const double layers = r.shape->layers;
+  return (time.forward + time.backward) / (layers / r.pp * static_cast<double>(r.microbatches()));
 }
 
 void add_traits(const cost::PriceRequest& r, const cost::StepTime& time, double reading,

@@ -1,6 +1,7 @@
 // Schedules known by name. Adding one takes a file in generators/, its declaration, and a row here.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -16,6 +17,9 @@ struct PipelineTerms {
   double p = 1, v = 1, m = 1;     // whole numbers
   double tf = 1, tb = 1, tw = 1;  // of any unit
 };
+inline PipelineTerms terms_of(int p, int v, std::int64_t m) {
+  return {static_cast<double>(p), static_cast<double>(v), static_cast<double>(m)};
+}
 
 struct CatalogRow {
   std::string_view name;

@@ -28,11 +28,11 @@ using program::ValueKind;
 std::vector<PriceRequest> lattice_points(const Lattice& lattice) {
   std::vector<PriceRequest> found;
   for (const Core& core : lattice.cores())
-    for (const double pp : lattice.pipelines(core)) {
+    for (const int pp : lattice.pipelines(core)) {
       PriceRequest r = lattice.of(core);
       r.pp = pp;
       r.dp = lattice.data(core, pp);
-      for (const double b : lattice.microbatches(r.dp)) {
+      for (const std::int64_t b : lattice.microbatches(r.dp)) {
         r.microbatch = b;
         for (const Sharding& s : lattice.shardings(core, pp))
           for (const Timetable& t : lattice.timetables(pp)) {
@@ -237,7 +237,7 @@ spec::Spec CalibratedSearch::spec_of(const spec::Layout& layout, std::int64_t mi
 std::vector<spec::Spec> CalibratedSearch::layouts() const {
   std::vector<spec::Spec> found;
   for (const PriceRequest& r : lattice_points(Lattice(question_))) {
-    spec::Spec spec = spec_of(layout_of(r), static_cast<std::int64_t>(r.microbatch));
+    spec::Spec spec = spec_of(layout_of(r), r.microbatch);
     if (spec::legal(spec.model, spec.layout, spec.batch, dtype_).empty())
       found.push_back(std::move(spec));
   }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/divides.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "lockstep/planner/layout_of.h"
@@ -17,11 +16,9 @@ namespace {
 using cost::PriceRequest;
 using cost::StepTime;
 
-std::string named(const char* axis, double value) { return strf("%s %.0f", axis, value); }
-
 // As few blocks as it takes to fit, if any number does.
 bool remake_least(PriceRequest& r) {
-  const std::optional<double> least = cost::least_recomputed(r);
+  const std::optional<int> least = cost::least_recomputed(r);
   if (least) r.set_recomputed(*least);
   return least.has_value();
 }
@@ -54,21 +51,25 @@ class Neighbours {
  private:
   void degrees() {
     const PriceRequest& r = chosen_;
-    for (const double factor : {0.5, 2.0}) {
-      degree("tp", r.tp * factor, &Question::tp);
-      degree("pp", r.pp * factor, &Question::pp);
-      degree("cp", r.cp * factor, &Question::cp);
-      if (r.shape->has_experts()) degree("ep", r.ep * factor, &Question::ep);
+    for (const bool is_more : {false, true}) {
+      // An odd degree has no half.
+      const auto other = [&](std::int64_t value) {
+        return is_more ? value * 2 : value % 2 == 0 ? value / 2 : 0;
+      };
+      degree("tp", other(r.tp), &Question::tp);
+      degree("pp", other(r.pp), &Question::pp);
+      degree("cp", other(r.cp), &Question::cp);
+      if (r.shape->has_experts()) degree("ep", other(r.ep), &Question::ep);
     }
   }
 
   // The other degrees stay, and so does one that is given; dp takes what is left.
-  void degree(const char* axis, double value, double Question::* member) {
-    if (value < 1 || question_.*member != 0) return;
+  void degree(const char* axis, std::int64_t value, int Question::* member) {
+    if (value < 1 || value > cluster::kMaxDevices || question_.*member != 0) return;
     Question asked = question_;
     asked.tp = chosen_.tp, asked.cp = chosen_.cp, asked.pp = chosen_.pp, asked.ep = chosen_.ep;
-    asked.*member = value;
-    Alternative answer = best_of(asked, named(axis, value));
+    asked.*member = static_cast<int>(value);
+    Alternative answer = best_of(asked, join_parts(axis, " ", value));
     if (answer.found && member == &Question::cp && value > 1)
       answer.change += join_parts(" (", to_text(answer.found->priced.request.context), ")");
     found_.push_back(std::move(answer));
@@ -76,12 +77,12 @@ class Neighbours {
 
   void policies() {
     const Core core{chosen_.tp, chosen_.cp, chosen_.ep, chosen_.etp, chosen_.context};
-    for (const double b : lattice_.microbatches(chosen_.dp))
+    for (const std::int64_t b : lattice_.microbatches(chosen_.dp))
       if (b == chosen_.microbatch * 2 || b * 2 == chosen_.microbatch)
-        policy(strf("microbatch %.0f", b), [&](PriceRequest& r) { r.microbatch = b; });
+        policy(join_parts("microbatch ", b), [&](PriceRequest& r) { r.microbatch = b; });
     for (const Sharding& s : lattice_.shardings(core, chosen_.pp))
       if (s.zero != chosen_.zero || s.group != chosen_.shard_group())
-        policy(s.group < chosen_.dp * chosen_.cp ? strf("zero %d over %.0f", s.zero, s.group)
+        policy(s.group < chosen_.dp * chosen_.cp ? strf("zero %d over %d", s.zero, s.group)
                                                  : strf("zero %d", s.zero),
                [&](PriceRequest& r) { r.zero = s.zero, r.dp_shard = s.group; });
     for (const cost::CpMethod way : lattice_.contexts(chosen_.tp, chosen_.cp))
@@ -116,7 +117,7 @@ class Neighbours {
   void policy(std::string change, const Set& set) {
     PriceRequest request = chosen_;
     set(request);
-    const double m = request.microbatches();
+    const std::int64_t m = request.microbatches();
     if (!lattice_.fits(Sharding{request.zero, request.shard_group()}, m) ||
         !lattice_.fits(Timetable{request.schedule, request.chunks}, request.pp, m))
       return;
@@ -179,8 +180,8 @@ Alternative what_if(const Question& question, const Change& change, const Finali
   // What was chosen is still there to choose.
   PriceRequest same = chosen.priced.request;
   same.cluster = &cluster;
-  same.global_batch = static_cast<double>(asked.global_batch);
-  if (divides(same.dp * same.microbatch, same.global_batch) &&
+  same.global_batch = asked.global_batch;
+  if (same.cuts_batch() &&
       Lattice(asked).fits(Timetable{same.schedule, same.chunks}, same.pp, same.microbatches())) {
     const Finalist kept = simulate({same, cost::price(same)}, stages_of(chosen));
     if (kept.priced.price.fits && (!answer.found || kept.seconds < answer.found->seconds))
@@ -194,17 +195,16 @@ Alternative rule_of_thumb(const Question& question) {
   Question asked = question;
   asked.cp = 1;
   asked.most_zero = 1;
-  const double node = static_cast<double>(question.cluster->tiers.front().size);
+  const std::int64_t node = question.cluster->tiers.front().size;
   Alternative last{.change = "rule of thumb"};
-  double tp = 1;
-  for (; tp <= node; tp *= 2) {
-    asked.tp = tp, asked.pp = 1;
+  for (std::int64_t tp = 1; tp <= node; tp *= 2) {
+    asked.tp = static_cast<int>(tp), asked.pp = 1;
     last = best_of(asked, "rule of thumb");
     if (last.found) break;
   }
-  for (double pp = 2; !last.found && pp <= question.shape->layers; ++pp) {
-    if (!divides(pp, static_cast<double>(question.devices) / node)) continue;
-    asked.tp = node, asked.pp = pp;
+  for (int pp = 2; !last.found && pp <= question.shape->layers; ++pp) {
+    if (question.devices % (pp * node) != 0) continue;
+    asked.tp = static_cast<int>(node), asked.pp = pp;
     last = best_of(asked, "rule of thumb");
   }
   return last;
@@ -214,9 +214,9 @@ Alternative sharding_rule(const Question& question) {
   Question asked = question;
   asked.cp = asked.pp = 1;
   Alternative answer{.change = "zero 3"};
-  const auto node = static_cast<double>(question.cluster->tiers.front().size);
-  for (double tp = 1; tp <= node && !answer.found; tp *= 2) {
-    asked.tp = tp;
+  const std::int64_t node = question.cluster->tiers.front().size;
+  for (std::int64_t tp = 1; tp <= node && !answer.found; tp *= 2) {
+    asked.tp = static_cast<int>(tp);
     answer = best_of(asked, "zero 3");
   }
   return answer;

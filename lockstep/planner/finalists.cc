@@ -14,7 +14,7 @@ namespace {
 using cost::PriceRequest;
 using cost::StepTime;
 
-constexpr double kMostPasses = 1 << 16;  // forward passes of one simulation
+constexpr int kMostPasses = 1 << 16;  // forward passes of one simulation
 
 // Axes in use besides data, which every layout has; those of experts and context weigh more.
 int axes_of(const PriceRequest& r) {
@@ -75,7 +75,7 @@ double exposed_data(const PriceRequest& r, const PassTimes& times, const Stages&
 // Terms of a step in which the busiest rank works and waits for so long; rates follow.
 void retime(const PriceRequest& r, double work, double idle, cost::Price& price) {
   StepTime& time = price.time;
-  const double before = r.global_batch * r.seq / price.tokens_per_s;
+  const double before = r.step_tokens() / price.tokens_per_s;
   std::vector<double*> busy = {&time.forward, &time.backward, &time.recompute, &time.head,
                                &time.tensor,  &time.context,  &time.expert};
   if (r.zero >= 3) busy.push_back(&time.data);  // in every pass
@@ -107,10 +107,10 @@ Finalist simulate(const Priced& walked, const Stages& given) {
   found.bubble = price.time.bubble + price.time.pipe;
   const pipeline::CatalogRow& row = *r.schedule;
   if (r.pp <= 1) return found;
-  const double stage_count = r.pp * r.chunks, all = r.microbatches();
-  const double shown =
-      std::min(all, std::max(4, static_cast<int>(kMostPasses / stage_count / r.pp)) * r.pp);
-  const auto built = row.build({count_of(r.pp), count_of(r.chunks), count_of(shown)});
+  const auto all = static_cast<double>(r.microbatches());
+  const int most = std::max(4, kMostPasses / (r.pp * r.chunks) / r.pp) * r.pp;
+  const int shown = static_cast<int>(std::min<std::int64_t>(r.microbatches(), most));
+  const auto built = row.build({r.pp, r.chunks, shown});
   if (!built.ok()) return found;
   const PassTimes passes = sharded_pass_times(r);
   const Stages stages = given.layers.empty() ? best_stages(r, passes) : given;

@@ -13,27 +13,28 @@ namespace {
 using cost::Keep;
 using cost::Placement;
 
-constexpr double kLeastContext =
+constexpr int kLeastContext =
     512;  // tokens of a sequence on one rank; shorter ones only wait for each other
-constexpr double kLargestMicrobatch = 64;
-constexpr double kMostChunks = 16;
+constexpr std::int64_t kLargestMicrobatch = 64;
+constexpr int kMostChunks = 16;
 
-bool is_free(double given, double value) { return given == 0 || given == value; }
+bool is_free(int given, int value) { return given == 0 || given == value; }
 
-double widest_tensor(const cluster::Cluster& cluster) {
+std::int64_t widest_tensor(const cluster::Cluster& cluster) {
   const bool torus = cluster.tiers.front().kind != cluster::TierKind::kSwitch;
   const std::size_t tier = torus && cluster.tiers.size() > 1 ? 1 : 0;
-  return static_cast<double>(cluster.tiers[tier].size);
+  return cluster.tiers[tier].size;
 }
 
 // Ascending.
-std::vector<double> divisors(std::int64_t n) {
-  std::vector<double> low, high;
+template <class Whole>
+std::vector<Whole> divisors(Whole n) {
+  std::vector<Whole> low, high;
   for (std::int64_t d = 1; d * d <= n; ++d) {
     if (n % d != 0) continue;
-    low.push_back(static_cast<double>(d));
-    const std::int64_t other = n / d;
-    if (other != d) high.push_back(static_cast<double>(other));
+    low.push_back(static_cast<Whole>(d));
+    const Whole other = n / low.back();
+    if (other != low.back()) high.push_back(other);
   }
   low.insert(low.end(), high.rbegin(), high.rend());
   return low;
@@ -48,48 +49,48 @@ std::vector<const pipeline::CatalogRow*> planned_schedules() {
   return rows;
 }
 
-Lattice::Lattice(const Question& question) : question_(question) {
+Lattice::Lattice(const Question& question)
+    : question_(question), devices_(static_cast<int>(question.devices)) {
   LS_CHECK(question.shape != nullptr && question.cluster != nullptr && question.rates != nullptr &&
-               question.devices > 0,
+               question.devices > 0 && question.devices <= cluster::kMaxDevices,
            "a question names its model and its cluster");
   batch_divisors_ = divisors(question.global_batch);
-  std::erase_if(batch_divisors_, [](double b) { return b > kLargestMicrobatch; });
+  std::erase_if(batch_divisors_, [](std::int64_t b) { return b > kLargestMicrobatch; });
   if (question.given.microbatch > 0) batch_divisors_ = {question.given.microbatch};
-  const double widest = widest_tensor(*question.cluster);
-  const auto seq = static_cast<double>(question.seq);
-  degrees_ = divisors(question.devices);
+  const std::int64_t widest = widest_tensor(*question.cluster), seq = question.seq;
+  degrees_ = divisors(devices_);
   if (const auto& core = question.given.core) {
     for (const cost::CpMethod context : contexts(core->tp, core->cp))
       cores_.push_back({core->tp, core->cp, core->ep, core->etp, context});
     return;
   }
-  for (const double tp : degrees_) {
+  for (const int tp : degrees_) {
     if (!is_free(question.tp, tp) || (question.tp == 0 && tp > widest)) continue;
-    if (!cuts_tensors(tp) || !divides(tp, seq)) continue;
-    for (const double cp : degrees_) {
-      if (!divides(tp * cp, static_cast<double>(question.devices))) continue;
-      if (!is_free(question.cp, cp)) continue;
-      if (cp > 1 && (!divides(2 * cp * tp, seq) || seq / cp < kLeastContext)) continue;
+    if (!cuts_tensors(tp) || seq % tp != 0) continue;
+    for (const int cp : degrees_) {
+      if (devices_ / tp % cp != 0 || !is_free(question.cp, cp)) continue;
+      const std::int64_t parts = std::int64_t{2} * cp * tp;
+      if (cp > 1 && (seq % parts != 0 || seq / cp < kLeastContext)) continue;
       add_cores(tp, cp);
     }
   }
 }
 
-bool Lattice::cuts_tensors(double tp) const {
+bool Lattice::cuts_tensors(int tp) const {
   const cost::ModelShape& s = *question_.shape;
   const bool has_mlp = !s.has_experts() || s.dense_layers > 0 || s.moe_every > 1;
   return divides(tp, s.heads) && divides(tp, s.kv_heads) && (!has_mlp || divides(tp, s.ffn)) &&
          divides(tp, s.shared_ffn);
 }
 
-void Lattice::add_cores(double tp, double cp) {
+void Lattice::add_cores(int tp, int cp) {
   for (const cost::CpMethod context : contexts(tp, cp)) add_cores({tp, cp, 1, 1, context});
 }
 
 void Lattice::add_cores(const Core& dense) {
   const cost::ModelShape& s = *question_.shape;
   if (!s.has_experts()) return cores_.push_back(dense);
-  for (const double ep : divisors(static_cast<std::int64_t>(s.experts))) {
+  for (const int ep : divisors(static_cast<int>(s.experts))) {
     if (!is_free(question_.ep, ep)) continue;
     Core core = dense;
     core.ep = ep;
@@ -99,7 +100,7 @@ void Lattice::add_cores(const Core& dense) {
   }
 }
 
-std::span<const cost::CpMethod> Lattice::contexts(double tp, double cp) const {
+std::span<const cost::CpMethod> Lattice::contexts(int tp, int cp) const {
   if (question_.given.context) return {&*question_.given.context, 1};
   static_assert(cost::kCpMethods.back() == cost::CpMethod::kUlysses);
   const std::span<const cost::CpMethod> all = cost::kCpMethods;
@@ -113,88 +114,85 @@ std::span<const Keep> Lattice::keeps() const {
   return kKeeps;
 }
 
-double Lattice::data(const Core& core, double pp) const {
-  return static_cast<double>(question_.devices) / (core.tp * core.cp * pp);
-}
+int Lattice::data(const Core& core, int pp) const { return devices_ / (core.tp * core.cp * pp); }
 
-std::vector<double> Lattice::pipelines(const Core& core) const {
-  const auto left = static_cast<double>(question_.devices) / (core.tp * core.cp);
-  std::vector<double> found;
-  for (double pp = 1; pp <= std::min(left, question_.shape->layers); ++pp) {
-    if (!divides(pp, left) || !is_free(question_.pp, pp)) continue;
-    if (!divides(left / pp, static_cast<double>(question_.global_batch))) continue;
-    if (divides(core.ep * core.etp, core.tp * core.cp * left / pp)) found.push_back(pp);
+std::vector<int> Lattice::pipelines(const Core& core) const {
+  const int left = devices_ / (core.tp * core.cp);
+  const std::int64_t experts = std::int64_t{core.ep} * core.etp;
+  std::vector<int> found;
+  for (int pp = 1; pp <= std::min(left, question_.shape->layers); ++pp) {
+    if (left % pp != 0 || !is_free(question_.pp, pp)) continue;
+    if (question_.global_batch % (left / pp) != 0) continue;
+    if (devices_ / pp % experts == 0) found.push_back(pp);
   }
   return found;
 }
 
-std::vector<Sharding> Lattice::shardings(const Core& core, double pp) const {
+std::vector<Sharding> Lattice::shardings(const Core& core, int pp) const {
   if (question_.given.sharding) return {*question_.given.sharding};
-  const double dp = data(core, pp), all = dp * core.cp;
+  const int dp = data(core, pp), all = dp * core.cp;
   if (all <= 1) return {{1, 1}};
-  std::vector<double> groups = {all};
+  std::vector<int> groups = {all};
   for (const cluster::Tier& tier : question_.cluster->tiers)
-    for (const double stride : {core.tp, core.tp * pp}) {
-      const double most = largest_divisor(dp, static_cast<double>(tier.size) / (stride * core.cp));
-      const double group = most * core.cp;
+    for (const int stride : {core.tp, core.tp * pp}) {
+      const int group = largest_divisor(dp, tier.size / (stride * core.cp)) * core.cp;
       if (group > 1 && std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
     }
   std::vector<Sharding> found = {{0, all}};
-  for (const double group : groups) found.push_back({1, group});
+  for (const int group : groups) found.push_back({1, group});
   found.push_back({2, all});
-  for (const double group : groups) found.push_back({3, group});
+  for (const int group : groups) found.push_back({3, group});
   std::erase_if(found, [&](const Sharding& one) { return one.zero > question_.most_zero; });
   return found;
 }
 
 // Of dp, at most `limit`, but at least 1. dp divides the devices, so its divisors are among theirs.
-double Lattice::largest_divisor(double dp, double limit) const {
+int Lattice::largest_divisor(int dp, std::int64_t limit) const {
   for (auto at = degrees_.rbegin(); at != degrees_.rend(); ++at)
-    if (*at <= limit && divides(*at, dp)) return *at;
+    if (*at <= limit && dp % *at == 0) return *at;
   return 1;
 }
 
 // With chunks the stages must be even but for a layer at either end, unless the core is given.
-std::vector<Timetable> Lattice::timetables(double pp) const {
+std::vector<Timetable> Lattice::timetables(int pp) const {
   if (pp <= 1) return {Timetable{}};
-  const double given = question_.given.chunks;
+  const int given = question_.given.chunks;
   const bool is_given = question_.schedules.size() == 1 && given > 0;
-  const auto even = [&, layers = static_cast<int>(question_.shape->layers)](double chunks) {
-    const int stages = static_cast<int>(pp * chunks);
-    return stages <= layers &&
-           (question_.given.core || pipeline::short_stages(layers, stages) <= 2);
+  const auto even = [&, layers = question_.shape->layers](int chunks) {
+    return chunks <= layers / pp &&
+           (question_.given.core || pipeline::short_stages(layers, pp * chunks) <= 2);
   };
   std::vector<Timetable> found;
   for (const pipeline::CatalogRow* row :
        question_.schedules.empty() ? planned_schedules() : question_.schedules) {
-    const double least = row->chunks > 0 ? row->chunks : 2;
-    const double most = row->chunks > 0 ? row->chunks : std::max(kMostChunks, given);
-    for (double chunks = least; chunks <= most; ++chunks)
+    const int least = row->chunks > 0 ? row->chunks : 2;
+    const int most = row->chunks > 0 ? row->chunks : std::max(kMostChunks, given);
+    for (int chunks = least; chunks <= most; ++chunks)
       if (is_free(given, chunks) && (is_given || chunks == 1 || even(chunks)))
         found.push_back({row, chunks});
   }
   return found;
 }
 
-bool Lattice::fits(const Sharding& sharding, double m) const {
+bool Lattice::fits(const Sharding& sharding, std::int64_t m) const {
   return sharding.zero != 2 || m == 1 || question_.given.core || question_.given.sharding;
 }
 
-bool Lattice::fits(const Timetable& timetable, double pp, double m) const {
+bool Lattice::fits(const Timetable& timetable, int pp, std::int64_t m) const {
   const bool is_given = question_.schedules.size() == 1 && question_.given.chunks > 0 &&
                         question_.given.microbatch > 0;
-  return pp <= 1 || is_given || timetable.schedule->holds({.p = pp, .v = timetable.chunks, .m = m});
+  return pp <= 1 || is_given ||
+         timetable.schedule->holds(pipeline::terms_of(pp, timetable.chunks, m));
 }
 
-std::vector<double> Lattice::microbatches(double dp) const {
-  const double share = static_cast<double>(question_.global_batch) / dp;
-  std::vector<double> found;
-  for (const double b : batch_divisors_)
-    if (divides(b, share)) found.push_back(b);
+std::vector<std::int64_t> Lattice::microbatches(int dp) const {
+  std::vector<std::int64_t> found;
+  for (const std::int64_t b : batch_divisors_)
+    if (question_.global_batch % (dp * b) == 0) found.push_back(b);
   return found;
 }
 
-std::span<const Placement> Lattice::placements(const Core& core, double pp) const {
+std::span<const Placement> Lattice::placements(const Core& core, int pp) const {
   if (question_.given.placement) return {&*question_.given.placement, 1};
   static constexpr std::array kBoth = {Placement::kPipeInside, Placement::kDataInside};
   const bool several = pp > 1 && data(core, pp) > 1;
@@ -206,8 +204,8 @@ cost::PriceRequest Lattice::blank(const Question& question) {
   request.shape = question.shape;
   request.cluster = question.cluster;
   request.rates = question.rates;
-  request.seq = static_cast<double>(question.seq);
-  request.global_batch = static_cast<double>(question.global_batch);
+  request.seq = static_cast<int>(question.seq);
+  request.global_batch = question.global_batch;
   request.precision = question.precision;
   request.headroom = question.headroom;
   request.sp = question.given.sp;
@@ -225,13 +223,13 @@ cost::PriceRequest Lattice::of(const Core& core) const {
 std::int64_t Lattice::size() const {
   std::int64_t points = 0;
   for (const Core& core : cores_)
-    for (const double pp : pipelines(core)) {
-      const double dp = data(core, pp);
+    for (const int pp : pipelines(core)) {
+      const int dp = data(core, pp);
       const std::vector<Sharding> all = shardings(core, pp);
       const std::vector<Timetable> tables = timetables(pp);
       const std::size_t times = keeps().size() * placements(core, pp).size();
-      for (const double b : microbatches(dp)) {
-        const double m = static_cast<double>(question_.global_batch) / (dp * b);
+      for (const std::int64_t b : microbatches(dp)) {
+        const std::int64_t m = question_.global_batch / (dp * b);
         const auto shard_count =
             std::ranges::count_if(all, [&](const Sharding& s) { return fits(s, m); });
         const auto table_count =

@@ -23,25 +23,25 @@ inline constexpr double kHeadroom = 0.03;
 
 // The axes that decide what a layer computes and exchanges, and how those of a sequence meet.
 struct Core {
-  double tp = 1, cp = 1, ep = 1, etp = 1;
+  int tp = 1, cp = 1, ep = 1, etp = 1;
   cost::CpMethod context = cost::CpMethod::kRing;
 };
 
 // ZeRO stage, and how many of dp x cp devices share states.
 struct Sharding {
   int zero = 1;
-  double group = 1;
+  int group = 1;
 };
 
 struct Timetable {
   const pipeline::CatalogRow* schedule = &pipeline::row("1f1b");
-  double chunks = 1;
+  int chunks = 1;
 };
 
 // What blocks keep, in the words of cost::PriceRequest; `others` also where none is remade.
 struct Kept {
   cost::Keep keep = cost::Keep::kAll;
-  double recomputed = 0;
+  int recomputed = 0;
   cost::Keep others = cost::Keep::kAll;
 };
 
@@ -52,7 +52,8 @@ struct Given {
   std::optional<Sharding> sharding = {};
   std::optional<Kept> kept = {};
   std::optional<cost::Placement> placement = {};
-  double chunks = 0, microbatch = 0;
+  int chunks = 0;
+  std::int64_t microbatch = 0;
   std::vector<int> layers = {};      // of each stage
   std::vector<int> recomputed = {};  // of these, with `kept`
   bool sp = true;
@@ -63,11 +64,11 @@ struct Question {
   const cost::ModelShape* shape = nullptr;  // none of the three is owned
   const cluster::Cluster* cluster = nullptr;
   const cluster::DeviceRates* rates = nullptr;
-  std::int64_t devices = 0;  // that are used, all of them
+  std::int64_t devices = 0;  // that are used, all of them; at most cluster::kMaxDevices
   std::int64_t seq = 0, global_batch = 0;
   cost::Precision precision = cost::Precision::kBf16;
   std::vector<const pipeline::CatalogRow*> schedules = {};  // to choose from; empty: all
-  double tp = 0, cp = 0, pp = 0, ep = 0;                    // degrees that are given; 0: free
+  int tp = 0, cp = 0, pp = 0, ep = 0;                       // degrees that are given; 0: free
   int most_zero = 3;
   double headroom = kHeadroom;  // share of a device's memory that no layout is given
   Given given = {};             // only layouts that agree with it
@@ -99,19 +100,19 @@ class Lattice {
 
   const Question& question() const { return question_; }
   std::span<const Core> cores() const { return cores_; }
-  std::span<const cost::CpMethod> contexts(double tp, double cp) const;
+  std::span<const cost::CpMethod> contexts(int tp, int cp) const;
   std::span<const cost::Keep> keeps() const;
-  std::vector<double> pipelines(const Core& core) const;  // ascending
-  double data(const Core& core, double pp) const;         // dp
-  std::vector<Sharding> shardings(const Core& core, double pp) const;
-  std::vector<Timetable> timetables(double pp) const;
-  std::vector<double> microbatches(double dp) const;  // sequences in one, ascending
-  std::span<const double> batch_divisors() const { return batch_divisors_; }
-  std::span<const cost::Placement> placements(const Core& core, double pp) const;
+  std::vector<int> pipelines(const Core& core) const;  // ascending
+  int data(const Core& core, int pp) const;            // dp
+  std::vector<Sharding> shardings(const Core& core, int pp) const;
+  std::vector<Timetable> timetables(int pp) const;
+  std::vector<std::int64_t> microbatches(int dp) const;  // sequences in one, ascending
+  std::span<const std::int64_t> batch_divisors() const { return batch_divisors_; }
+  std::span<const cost::Placement> placements(const Core& core, int pp) const;
 
   // Whether the choices go together: m is the number of microbatches.
-  bool fits(const Sharding& sharding, double m) const;
-  bool fits(const Timetable& timetable, double pp, double m) const;
+  bool fits(const Sharding& sharding, std::int64_t m) const;
+  bool fits(const Timetable& timetable, int pp, std::int64_t m) const;
 
   // A request with everything but the choices filled in; refers to the question.
   static cost::PriceRequest blank(const Question& question);
@@ -122,15 +123,16 @@ class Lattice {
   std::int64_t size() const;
 
  private:
-  void add_cores(double tp, double cp);
+  void add_cores(int tp, int cp);
   void add_cores(const Core& dense);
-  bool cuts_tensors(double tp) const;
-  double largest_divisor(double dp, double limit) const;
+  bool cuts_tensors(int tp) const;
+  int largest_divisor(int dp, std::int64_t limit) const;
 
   const Question& question_;
-  std::vector<double> degrees_;  // divisors of the devices
+  int devices_ = 1;
+  std::vector<int> degrees_;  // divisors of the devices
   std::vector<Core> cores_;
-  std::vector<double> batch_divisors_;
+  std::vector<std::int64_t> batch_divisors_;
 };
 
 // The rows of pipeline::catalog() that are planned, in its order.

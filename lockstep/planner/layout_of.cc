@@ -13,8 +13,6 @@ using cost::Placement;
 
 constexpr std::string_view kDataInside = "tp,cp,dp,pp";
 
-std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
-
 Result<Keep> keep_of(const spec::Recompute& recompute) {
   if (recompute == spec::kKeepAll) return Keep::kAll;
   if (recompute == spec::kCheap) return Keep::kCheap;
@@ -45,28 +43,22 @@ Result<const pipeline::CatalogRow*> find_planned(std::string_view schedule) {
 
 std::string timetable_name(const Timetable& timetable) {
   std::string name(timetable.schedule->name);
-  return timetable.schedule->chunks == 0 ? name + strf(" x%.0f", timetable.chunks) : name;
+  return timetable.schedule->chunks == 0 ? name + strf(" x%d", timetable.chunks) : name;
 }
 
 spec::Layout layout_of(const cost::PriceRequest& r) {
   spec::Layout layout;
-  layout.degrees = {.tp = whole(r.tp),
-                    .cp = whole(r.cp),
-                    .pp = whole(r.pp),
-                    .dp = whole(r.dp),
-                    .ep = whole(r.ep),
-                    .etp = whole(r.etp)};
-  if (const std::int64_t shard = whole(r.shard_group() / r.cp); shard < layout.degrees.dp)
-    layout.degrees.dp_shard = shard;
+  layout.degrees = {.tp = r.tp, .cp = r.cp, .pp = r.pp, .dp = r.dp, .ep = r.ep, .etp = r.etp};
+  if (const int shard = r.shard_group() / r.cp; shard < r.dp) layout.degrees.dp_shard = shard;
   if (r.placement == Placement::kDataInside) layout.order = *mesh::Order::parse(kDataInside);
   if (r.cp > 1) layout.context = r.context;
   layout.sp = r.sp;
   layout.zero = r.zero;
   layout.schedule = r.schedule->name;
-  layout.chunks = static_cast<int>(r.chunks);
+  layout.chunks = r.chunks;
   layout.reduce = spec::default_reduce(r.zero);
   layout.recompute = recompute_of(r, evenly_recomputed(r, default_layer_split(r)));
-  layout.microbatches = whole(r.microbatches());
+  layout.microbatches = r.microbatches();
   return layout;
 }
 
@@ -87,10 +79,10 @@ Result<cost::PriceRequest> request_of(const Question& question, const spec::Layo
   if (!placement.ok()) return placement.error();
   const mesh::Degrees& d = layout.degrees;
   cost::PriceRequest request = Lattice::blank(question);
-  request.tp = static_cast<double>(d.tp), request.cp = static_cast<double>(d.cp);
-  request.pp = static_cast<double>(d.pp), request.dp = static_cast<double>(d.dp);
-  request.ep = static_cast<double>(d.ep), request.etp = static_cast<double>(d.etp);
-  request.dp_shard = static_cast<double>(d.dp_shard.value_or(d.dp) * d.cp);
+  request.tp = static_cast<int>(d.tp), request.cp = static_cast<int>(d.cp);
+  request.pp = static_cast<int>(d.pp), request.dp = static_cast<int>(d.dp);
+  request.ep = static_cast<int>(d.ep), request.etp = static_cast<int>(d.etp);
+  request.dp_shard = static_cast<int>(d.dp_shard.value_or(d.dp)) * request.cp;
   request.zero = layout.zero;
   request.context = layout.context;
   request.sp = layout.sp;
@@ -102,7 +94,7 @@ Result<cost::PriceRequest> request_of(const Question& question, const spec::Layo
     request.recomputed = most_recomputed(request, layout.recompute.blocks);
   }
   request.placement = *placement;
-  request.microbatch = static_cast<double>(microbatch);
+  request.microbatch = microbatch;
   request.stack.reduce_each_microbatch = layout.reduce == spec::Period::kMicrobatch;
   return request;
 }

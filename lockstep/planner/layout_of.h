@@ -11,7 +11,6 @@
 
 namespace lockstep::planner {
 
-// REQUIRES: whole numbers, as the lattice makes them.
 spec::Layout layout_of(const cost::PriceRequest& request);
 // With what its stages hold.
 spec::Layout layout_of(const Finalist& finalist);

@@ -90,7 +90,7 @@ class Lowered {
 
   // Of a step with so many microbatches.
   std::optional<double> seconds(int microbatches) const {
-    const auto built = r_.schedule->build({count_of(r_.pp), count_of(r_.chunks), microbatches});
+    const auto built = r_.schedule->build({r_.pp, r_.chunks, microbatches});
     if (!built.ok()) return std::nullopt;
     const auto program = program::lower(*built, step_);
     if (!program.ok()) return std::nullopt;
@@ -116,15 +116,17 @@ class Lowered {
 std::optional<double> lowered_seconds(const Finalist& finalist, int most) {
   const PriceRequest& r = finalist.priced.request;
   const Lowered lowered(finalist);
-  const int all = count_of(r.microbatches()), pp = count_of(r.pp);
+  const std::int64_t all = r.microbatches();
+  const int pp = r.pp;
   // Every schedule takes multiples of pp from twice that on.
   const int shorter = pp * std::max(2, most / lowered.units() / pp), longer = shorter + pp;
-  std::optional<double> seconds = lowered.seconds(std::min(all, longer));
+  std::optional<double> seconds =
+      lowered.seconds(static_cast<int>(std::min<std::int64_t>(all, longer)));
   if (!seconds) return seconds;
   if (all > longer) {
     const std::optional<double> before = lowered.seconds(shorter);
     if (!before) return before;
-    *seconds += (*seconds - *before) / pp * (all - longer);
+    *seconds += (*seconds - *before) / pp * static_cast<double>(all - longer);
   }
   return *seconds * slower_devices(finalist.priced.price.time);
 }

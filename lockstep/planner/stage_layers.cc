@@ -20,7 +20,7 @@ constexpr double kCanNot = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
 
 // As the request, with so many blocks of its ranks made again.
-PriceRequest with_recomputed(PriceRequest request, double recomputed) {
+PriceRequest with_recomputed(PriceRequest request, int recomputed) {
   request.others = request.default_keep();
   request.set_recomputed(recomputed);
   return request;
@@ -41,7 +41,7 @@ class Ranks {
     known_.resize(static_cast<std::size_t>(ranks() * (layers() + 1)));
   }
 
-  int ranks() const { return count_of(request_.pp); }
+  int ranks() const { return request_.pp; }
   int layers() const { return layers_; }
 
   double seconds(int rank, int layers) {
@@ -82,7 +82,7 @@ class Ranks {
   int recomputed_on(int rank, int layers) const {
     if (request_.keep != Keep::kInput) return 0;
     if (request_.recomputed == 0) return layers;
-    return count_of(cost::least_recomputed(request_, even_split(layers), rank).value_or(layers));
+    return cost::least_recomputed(request_, even_split(layers), rank).value_or(layers);
   }
 
   template <class Value>
@@ -95,7 +95,7 @@ class Ranks {
 
   const PriceRequest& request_;
   const PassTimes& times_;
-  const int layers_ = count_of(request_.shape->layers);
+  const int layers_ = request_.shape->layers;
   std::vector<std::optional<Rank>> known_;  // by rank and layers
 };
 
@@ -127,8 +127,7 @@ Stages balanced(const PriceRequest& request, const PassTimes& times) {
 }
 
 int rank_of(const PriceRequest& request, std::size_t stage) {
-  return pipeline::coord_of(request.schedule->placement, Stage{static_cast<int>(stage)},
-                            count_of(request.pp))
+  return pipeline::coord_of(request.schedule->placement, Stage{static_cast<int>(stage)}, request.pp)
       .value;
 }
 
@@ -163,7 +162,7 @@ PassTimes sharded_pass_times(const cost::PriceRequest& request) {
 }
 
 StageLayers default_layer_split(const PriceRequest& r) {
-  return pipeline::default_layer_split(count_of(r.shape->layers), count_of(r.pp * r.chunks));
+  return pipeline::default_layer_split(r.shape->layers, r.pp * r.chunks);
 }
 
 Stages best_stages(const PriceRequest& request, const PassTimes& times) {
@@ -175,8 +174,8 @@ Stages evenly_recomputed(const PriceRequest& request, StageLayers layers) {
   StageLayers recomputed(layers.size(), 0);
   if (request.keep != Keep::kInput) return {std::move(layers), std::move(recomputed)};
   if (request.recomputed == 0) return {layers, layers};
-  for (int rank = 0; rank < count_of(request.pp); ++rank) {
-    int left = count_of(request.recomputed);
+  for (int rank = 0; rank < request.pp; ++rank) {
+    int left = request.recomputed;
     for (bool is_dealt = true; left > 0 && is_dealt;) {
       is_dealt = false;
       for (std::size_t stage = 0; stage < layers.size() && left > 0; ++stage)
@@ -214,7 +213,7 @@ Memory rank_memory(const PriceRequest& request, const Stages& stages, int rank) 
 
 Memory fullest_rank(const PriceRequest& request, const Stages& stages) {
   Memory most = rank_memory(request, stages, 0);
-  for (int rank = 1; rank < count_of(request.pp); ++rank)
+  for (int rank = 1; rank < request.pp; ++rank)
     if (const Memory other = rank_memory(request, stages, rank);
         cost::device_bytes(other) > cost::device_bytes(most))
       most = other;

@@ -30,9 +30,6 @@ struct PassTimes {
   }
 };
 
-// Degrees and layers are whole numbers that prices hold as reals.
-inline int count_of(double value) { return static_cast<int>(value); }
-
 PassTimes pass_times(const cost::PriceRequest& request);
 // With the exchanges of ZeRO-3 that passes cannot hide.
 PassTimes sharded_pass_times(const cost::PriceRequest& request);

@@ -73,7 +73,7 @@ class Board {
 // Compute and exchange of all layers for a whole step, by microbatch size: no layout of the same
 // core and recompute takes less.
 struct Floor {
-  double b = 1;
+  std::int64_t b = 1;
   double forward = 0, backward = 0;       // seconds
   double again = 0;                       // besides, when every block is made again
   cost::LayerTimes kept = {}, some = {};  // where no block is made again, and where some are
@@ -82,7 +82,8 @@ struct Floor {
 // What was found for a timetable and a microbatch, whatever the sharding, with so many blocks made
 // again or more.
 struct Known {
-  double seconds = 0, recomputed = 0;
+  double seconds = 0;
+  int recomputed = 0;
 };
 
 // Points that share what their layers compute and their pipeline degree. Where `keep` does not fit,
@@ -90,7 +91,7 @@ struct Known {
 struct Group {
   Core core;
   cost::Keep keep = cost::Keep::kAll;
-  double pp = 1;
+  int pp = 1;
   double bound = kInfinity;         // least of its timetables and microbatch sizes
   std::size_t first = 0, last = 0;  // its floors
 };
@@ -121,37 +122,37 @@ class Walker {
   void prepare() {
     std::size_t floor = 0;
     for (const Core& core : lattice_.cores()) {
-      const std::vector<double> pipelines = lattice_.pipelines(core);
+      const std::vector<int> pipelines = lattice_.pipelines(core);
       if (pipelines.empty()) continue;
       for (const cost::Keep keep : lattice_.keeps()) {
         if (keep == cost::Keep::kInput) continue;
         Group group{.core = core, .keep = keep, .first = floor};
-        for (const double b : lattice_.batch_divisors())
+        for (const std::int64_t b : lattice_.batch_divisors())
           if (floor++ == floors_.size()) floors_.push_back(floor_of(core, keep, b));
         group.last = floor;
-        for (const double pp : pipelines) add(group, pp);
+        for (const int pp : pipelines) add(group, pp);
       }
     }
     std::ranges::sort(groups_, {}, &Group::bound);
   }
 
-  void add(Group group, double pp) {
+  void add(Group group, int pp) {
     group.pp = pp;
     PriceRequest request = request_of(group);
-    for (const Timetable& table : tables_of(pp)) {
-      request.schedule = table.schedule;
-      request.chunks = table.chunks;
-      for (std::size_t i = group.first; i < group.last; ++i) {
-        request.microbatch = floors_[i].b;
-        const double m = request.microbatches();
-        if (m >= 1 && m == std::floor(m) && lattice_.fits(table, pp, m))
+    for (std::size_t i = group.first; i < group.last; ++i) {
+      request.microbatch = floors_[i].b;
+      if (!request.cuts_batch()) continue;
+      for (const Timetable& table : tables_of(pp)) {
+        request.schedule = table.schedule;
+        request.chunks = table.chunks;
+        if (lattice_.fits(table, pp, request.microbatches()))
           group.bound = std::min(group.bound, bound(request, floors_[i], 0));
       }
     }
     if (group.bound < kInfinity) groups_.push_back(group);
   }
 
-  const std::vector<Timetable>& tables_of(double pp) {
+  const std::vector<Timetable>& tables_of(int pp) {
     const auto [at, is_new] = tables_.try_emplace(pp);
     if (is_new) at->second = lattice_.timetables(pp);
     if (is_new && only_ != nullptr)
@@ -170,7 +171,7 @@ class Walker {
   }
 
   // Prices as if there were no pipeline: the terms of layers are the same for every pp.
-  Floor floor_of(const Core& core, cost::Keep keep, double b) {
+  Floor floor_of(const Core& core, cost::Keep keep, std::int64_t b) {
     Floor floor{.b = b};
     PriceRequest request = lattice_.of(core);
     request.microbatch = b;
@@ -182,7 +183,10 @@ class Walker {
     const cost::ModelShape& shape = *request.shape;
     const cost::LayerTime kept = mean_of(shape, floor.kept.made);
     const cost::LayerTime made = mean_of(shape, floor.some.made);
-    const double all = request.microbatches() * shape.layers * kRounding;
+    // No whole number where the devices without a pipeline are more than the batch has sequences.
+    const double m =
+        static_cast<double>(request.global_batch) / (request.dp * static_cast<double>(b));
+    const double all = m * shape.layers * kRounding;
     floor.forward = all * kept.forward();
     floor.backward = all * kept.backward();
     floor.again = all * (made.backward() - kept.backward());
@@ -192,6 +196,11 @@ class Walker {
   void visit(const Group& group) {
     PriceRequest request = request_of(group);
     known_.assign(tables_of(group.pp).size() * (group.last - group.first), {});
+    counts_.clear();
+    for (std::size_t i = group.first; i < group.last; ++i) {
+      request.microbatch = floors_[i].b;
+      counts_.push_back(request.cuts_batch() ? request.microbatches() : 0);
+    }
     for (const Sharding& sharding : lattice_.shardings(group.core, group.pp)) {
       request.zero = sharding.zero;
       request.dp_shard = sharding.group;
@@ -213,7 +222,7 @@ class Walker {
   // Makes as few blocks again as it takes to fit. Where the time that is left allows for less than
   // all, that number is tried first: most layouts end there. Nothing is chosen where it is given
   // what blocks keep.
-  Fit make_fit(PriceRequest& request, double most, double allowed) {
+  Fit make_fit(PriceRequest& request, int most, int allowed) {
     if (lattice_.question().given.kept) return fits(request) ? Fit::kYes : Fit::kNever;
     if (allowed < most) {
       request.set_recomputed(allowed);
@@ -221,7 +230,7 @@ class Walker {
       if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
         return Fit::kNotInTime;
     }
-    const std::optional<double> least = cost::least_recomputed(request);
+    const std::optional<int> least = cost::least_recomputed(request);
     request.set_recomputed(least.value_or(most));
     if (!least) fits(request);  // notes what it would take
     return least ? Fit::kYes : Fit::kNever;
@@ -229,10 +238,10 @@ class Walker {
 
   // How many of `most` blocks can be made again before the bound, which is `none` without any, is
   // over the limit.
-  double allowed(const PriceRequest& request, const Floor& floor, double none, double most) const {
+  int allowed(const PriceRequest& request, const Floor& floor, double none, int most) const {
     if (limit_ == kInfinity) return most;
     const double share = (limit_ - none) / (bound(request, floor, 1) - none);
-    return std::floor(std::min(1.0, share * kRoundingUp) * most);
+    return static_cast<int>(std::floor(std::min(1.0, share * kRoundingUp) * most));
   }
 
   bool fits(const PriceRequest& request) {
@@ -247,15 +256,12 @@ class Walker {
     for (const Timetable& table : tables_of(group.pp)) {
       request.schedule = table.schedule;
       request.chunks = table.chunks;
-      const double most = cost::most_layers(request);
+      const int most = static_cast<int>(cost::most_layers(request));
       for (std::size_t i = group.first; i < group.last; ++i) {
         const Floor& floor = floors_[i];
         request.microbatch = floor.b;
-        const double m = request.microbatches();
-        if (m < 1) break;
-        if (m != std::floor(m) || !lattice_.fits(sharding, m) ||
-            !lattice_.fits(table, request.pp, m))
-          continue;
+        const std::int64_t m = counts_[i - group.first];
+        if (m == 0 || !lattice_.fits(sharding, m) || !lattice_.fits(table, request.pp, m)) continue;
         limit_ = board_.limit(request);
         Known& known = known_[known_at + i - group.first];
         const double none = bound(request, floor, 0);
@@ -292,7 +298,7 @@ class Walker {
   // When this share of all blocks is made again.
   double bound(const PriceRequest& request, const Floor& floor, double recomputed) const {
     const double backward = floor.backward + floor.again * recomputed;
-    const double one = 1 / request.microbatches();
+    const double one = 1 / static_cast<double>(request.microbatches());
     const double bubble = cost::bubble_seconds(request, floor.forward * one, backward * one);
     return (floor.forward + backward + bubble) * slower_;
   }
@@ -303,10 +309,11 @@ class Walker {
   Walk walk_;
   std::vector<Group> groups_;
   std::vector<Floor> floors_;
-  std::map<double, std::vector<Timetable>> tables_;  // by pp
+  std::map<int, std::vector<Timetable>> tables_;  // by pp
   double limit_ = kInfinity;  // of the timetable: slower ones do not come on the board
   std::vector<Known> known_;  // of the group: by timetable and microbatch, what price() returned
-  double slower_ = 1;         // the slowest of all devices over one: the same for every layout
+  std::vector<std::int64_t> counts_;  // of the group: microbatches by size; 0: does not divide
+  double slower_ = 1;  // the slowest of all devices over one: the same for every layout
 };
 
 }  // namespace
@@ -329,7 +336,8 @@ double hoped_seconds(const PriceRequest& r, const StepTime& time, const cost::La
   for (double last = 0; last * r.pp <= shape.layers; ++last)
     slowest = std::min(
         slowest, std::max(std::ceil((shape.layers - last) / (r.pp - 1)) * one, last * one + head));
-  const double gain = std::max(0.0, time.passes() - r.microbatches() * slowest);
+  const auto m = static_cast<double>(r.microbatches());
+  const double gain = std::max(0.0, time.passes() - m * slowest);
   return time.total() - gain * time.total() / (time.total() - time.spread);
 }
 

@@ -94,8 +94,8 @@ TEST(Explain, RuleOfThumbFillsTheNodeFirst) {
     const cost::PriceRequest& r = rule.found->priced.request;
     return std::pair(r.tp, r.pp > 1);
   };
-  EXPECT_EQ(degrees("gpt2", "h100:64"), std::pair(1.0, false));
-  EXPECT_EQ(degrees("llama3-405b", "h100:1024"), std::pair(8.0, true));
+  EXPECT_EQ(degrees("gpt2", "h100:64"), std::pair(1, false));
+  EXPECT_EQ(degrees("llama3-405b", "h100:1024"), std::pair(8, true));
 }
 
 TEST(Explain, DifferenceNamesTheLargestTermsFirst) {

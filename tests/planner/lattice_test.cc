@@ -17,16 +17,16 @@ TEST(Lattice, PricesOfItsTimetablesAreThoseOfTheSimulator) {
   int cases = 0;
   const Asked asked("llama3-405b", "h100:16", 8192, 64);  // 126 layers
   const Lattice lattice(asked.question);
-  for (const double pp : {2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 16.0})
+  for (const int pp : {2, 3, 4, 5, 6, 7, 8, 12, 16})
     for (const Timetable& table : lattice.timetables(pp))
-      for (const double m : {1.0, 2.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0})
+      for (const int m : {1, 2, 6, 8, 12, 16, 24, 32, 48})
         for (const double backward : {4.0 / 3, 1.5, 2.0, 2.5, 3.0, 4.0}) {
           if (!lattice.fits(table, pp, m)) continue;
           cost::PriceRequest r = Lattice::blank(asked.question);
           r.pp = pp, r.schedule = table.schedule, r.chunks = table.chunks;
           r.global_batch = m;
           const double f = 720 * 720.0, b = f * backward;
-          const pipeline::Shape shape{int(pp), int(table.chunks), int(m)};
+          const pipeline::Shape shape{pp, table.chunks, m};
           const auto built = table.schedule->build(shape);
           ASSERT_TRUE(built.ok());
           const sim::StageTimes times =
@@ -46,12 +46,12 @@ TEST(Lattice, PricesOfItsTimetablesAreThoseOfTheSimulator) {
 // With chunks at most the ends have a layer less, unless the core is given.
 TEST(Lattice, StagesOfChunksAreEvenButForTheEnds) {
   Asked asked("llama3-8b", "h100:16", 8192, 64);
-  const auto has_two_chunks = [&](double layers) {
+  const auto has_two_chunks = [&](int layers) {
     asked.shape.layers = layers;
-    return std::ranges::count(Lattice(asked.question).timetables(4), 2.0, &Timetable::chunks) > 0;
+    return std::ranges::count(Lattice(asked.question).timetables(4), 2, &Timetable::chunks) > 0;
   };
-  for (const double layers : {8, 30, 31, 32}) EXPECT_TRUE(has_two_chunks(layers)) << layers;
-  for (const double layers : {7, 28, 29, 33}) EXPECT_FALSE(has_two_chunks(layers)) << layers;
+  for (const int layers : {8, 30, 31, 32}) EXPECT_TRUE(has_two_chunks(layers)) << layers;
+  for (const int layers : {7, 28, 29, 33}) EXPECT_FALSE(has_two_chunks(layers)) << layers;
   asked.question.given.core = {1, 1, 1, 1};
   EXPECT_TRUE(has_two_chunks(29));
   EXPECT_FALSE(has_two_chunks(7));

@@ -52,13 +52,12 @@ TEST(LayoutOf, RefusesWhatHasNoPrice) {
 TEST(Lattice, GivesSchedulesWhatTheyTake) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
   const Lattice lattice(asked.question);
-  for (const double pp : {2.0, 4.0, 8.0})
+  for (const int pp : {2, 4, 8})
     for (const Timetable& table : lattice.timetables(pp))
-      for (double m = 1; m <= 20; ++m) {
+      for (int m = 1; m <= 20; ++m) {
         if (!lattice.fits(table, pp, m)) continue;
-        const auto built = table.schedule->build({.coords = static_cast<int>(pp),
-                                                  .chunks = static_cast<int>(table.chunks),
-                                                  .microbatches = static_cast<int>(m)});
+        const auto built =
+            table.schedule->build({.coords = pp, .chunks = table.chunks, .microbatches = m});
         EXPECT_TRUE(built.ok()) << table.schedule->name << " " << pp << " " << m;
       }
 }

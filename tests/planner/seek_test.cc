@@ -76,7 +76,7 @@ std::optional<cost::PriceRequest> random_point(RandomQuestions& random, const Qu
   const Lattice lattice(q);
   if (lattice.cores().empty()) return {};
   const Core core = random.any_of(lattice.cores());
-  const std::vector<double> pipelines = lattice.pipelines(core);
+  const std::vector<int> pipelines = lattice.pipelines(core);
   if (pipelines.empty()) return {};
   cost::PriceRequest r = lattice.of(core);
   r.pp = random.any_of(pipelines);
@@ -142,7 +142,8 @@ void more_is_never_slower(int rounds) {
       const double factor = resource == Resource::kBatch ? 2 : random.pick({1.0125, 1.1, 2.0});
       const Alternative more = what_if(q, {resource, factor}, found.front());
       ASSERT_TRUE(more.found) << random.name();
-      const double tokens = more.found->priced.request.global_batch / double(q.global_batch);
+      const double tokens =
+          double(more.found->priced.request.global_batch) / double(q.global_batch);
       const double slower = more.found->seconds / (found.front().seconds * tokens) - 1;
       EXPECT_LE(slower, 1e-12) << random.name() << ": " << more.change;
       EXPECT_EQ(more.found->priced.request.cluster, q.cluster);
@@ -157,7 +158,7 @@ TEST(Seek, MoreIsNeverSlower) { more_is_never_slower(10); }
 TEST(SeekLong, MoreIsNeverSlower) { more_is_never_slower(200); }
 
 // Of the question, with these degrees.
-Question with_core(const Question& question, const Core& core, double pp) {
+Question with_core(const Question& question, const Core& core, int pp) {
   Question asked = question;
   asked.given.core = core;
   asked.pp = pp;

@@ -60,7 +60,7 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
   for (int round = 0; round < 60; ++round) {
     Asked asked("llama3-8b", "h100:8", 2048, 64);
     cost::ModelShape& shape = asked.shape;
-    shape.layers = 6 + static_cast<double>(random() % 5);
+    shape.layers = 6 + static_cast<int>(random() % 5);
     shape.vocab = 32000.0 * static_cast<double>(1 + random() % 16);
     const char* names[] = {"pp2 dp4 zero1", "pp4 dp2 zero1 gpipe", "pp4 dp2 zero0 zb-h1",
                            "tp2 pp4 zero1 recompute=block"};
@@ -69,7 +69,7 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
     std::vector<double> bytes;
     StageLayers made;
     const auto all = [&](const auto& visit) {
-      each_way(made, static_cast<std::size_t>(r.pp), count_of(shape.layers), visit);
+      each_way(made, static_cast<std::size_t>(r.pp), shape.layers, visit);
     };
     all([&](const StageLayers& layers) {
       bytes.push_back(cost::device_bytes(fullest_rank(r, evenly_recomputed(r, layers))));
@@ -86,12 +86,10 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
         best = std::min(best, seconds);
     });
     const Stages found = best_stages(r, times);
-    ASSERT_EQ(std::accumulate(found.layers.begin(), found.layers.end(), 0), count_of(shape.layers));
+    ASSERT_EQ(std::accumulate(found.layers.begin(), found.layers.end(), 0), shape.layers);
     ASSERT_NEAR(slowest_stage(times, found) / best, 1, 1e-9) << round;
     ASSERT_LE(cost::device_bytes(fullest_rank(r, found)), room * 1.0002) << round;
-    uneven += found.layers != pipeline::default_layer_split(count_of(shape.layers), count_of(r.pp))
-                  ? 1
-                  : 0;
+    uneven += found.layers != pipeline::default_layer_split(shape.layers, r.pp) ? 1 : 0;
     tight += best > free * 1.001 ? 1 : 0;
   }
   EXPECT_GT(uneven, 10);
@@ -118,7 +116,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
   for (int round = 0; round < 60; ++round) {
     Asked asked("llama3-8b", "h100:8", 8192, 64);
     cost::ModelShape& shape = asked.shape;
-    shape.layers = 8 + static_cast<double>(random() % 5);
+    shape.layers = 8 + static_cast<int>(random() % 5);
     const char* names[] = {"pp4 dp2 zero1", "pp4 dp2 zero1 gpipe", "tp2 pp4 zero1 zb-h1",
                            "pp4 dp2 zero1 recompute=cheap"};
     cost::PriceRequest r = asked_for(asked, names[random() % std::size(names)]);
@@ -132,7 +130,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
     const PassTimes times = times_of(r);
     double best = 1e300;
     StageLayers made;
-    each_way(made, 4, count_of(shape.layers), [&](const StageLayers& layers) {
+    each_way(made, 4, shape.layers, [&](const StageLayers& layers) {
       double slowest = 0;
       for (std::size_t rank = 0; rank < 4; ++rank)
         slowest = std::max(

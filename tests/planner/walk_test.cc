@@ -37,65 +37,62 @@ class BruteForce {
   std::int64_t points = 0;
 
   void run() {
-    const std::int64_t n = q_.devices;
-    for (std::int64_t tp = 1; tp <= n; ++tp)
-      for (std::int64_t cp = 1; cp <= n; ++cp)
-        for (std::int64_t pp = 1; pp <= n; ++pp)
+    const int n = static_cast<int>(q_.devices);
+    for (int tp = 1; tp <= n; ++tp)
+      for (int cp = 1; cp <= n; ++cp)
+        for (int pp = 1; pp <= n; ++pp)
           if (n % (tp * cp * pp) == 0) dense(tp, cp, pp, n / (tp * cp * pp));
   }
 
  private:
-  static bool cuts(std::int64_t part, double whole) {
-    return static_cast<std::int64_t>(whole) % part == 0;
-  }
+  static bool cuts(int part, double whole) { return static_cast<int>(whole) % part == 0; }
 
-  void dense(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp) {
+  void dense(int tp, int cp, int pp, int dp) {
     const cost::ModelShape& s = *q_.shape;
     if (tp > q_.cluster->tiers[0].size || !cuts(tp, s.heads) || !cuts(tp, s.kv_heads)) return;
     if ((s.experts == 0 || s.dense_layers > 0 || s.moe_every > 1) && !cuts(tp, s.ffn)) return;
     if (!cuts(tp, s.shared_ffn) || q_.seq % tp != 0 || q_.global_batch % dp != 0) return;
     if (cp > 1 && (q_.seq % (2 * cp * tp) != 0 || q_.seq / cp < 512)) return;
-    if (static_cast<double>(pp) > s.layers) return;
+    if (pp > s.layers) return;
     way_ = CpMethod::kRing;
     experts(tp, cp, pp, dp);
     if (cp == 1) return;
     way_ = CpMethod::kGather;
     experts(tp, cp, pp, dp);
     way_ = CpMethod::kUlysses;
-    if (static_cast<std::int64_t>(s.heads) % (tp * cp) == 0) experts(tp, cp, pp, dp);
+    if (cuts(tp * cp, s.heads)) experts(tp, cp, pp, dp);
   }
 
-  void experts(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp) {
+  void experts(int tp, int cp, int pp, int dp) {
     const cost::ModelShape& s = *q_.shape;
     if (s.experts == 0) return batch(tp, cp, pp, dp, 1, 1);
-    for (std::int64_t ep = 1; static_cast<double>(ep) <= s.experts; ++ep)
-      for (const std::int64_t etp : {std::int64_t{1}, tp}) {
+    for (int ep = 1; ep <= s.experts; ++ep)
+      for (const int etp : {1, tp}) {
         if (etp > 1 && !cuts(etp, s.expert_ffn)) continue;
         if (cuts(ep, s.experts) && (tp * cp * dp) % (ep * etp) == 0) batch(tp, cp, pp, dp, ep, etp);
         if (tp == 1) break;
       }
   }
 
-  void batch(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t dp, std::int64_t ep,
-             std::int64_t etp) {
+  void batch(int tp, int cp, int pp, int dp, int ep, int etp) {
     PriceRequest r;
     r.shape = q_.shape, r.cluster = q_.cluster, r.rates = q_.rates;
-    r.seq = double(q_.seq), r.global_batch = double(q_.global_batch);
-    r.tp = double(tp), r.cp = double(cp), r.pp = double(pp), r.dp = double(dp);
-    r.ep = double(ep), r.etp = double(etp);
+    r.seq = static_cast<int>(q_.seq), r.global_batch = q_.global_batch;
+    r.tp = tp, r.cp = cp, r.pp = pp, r.dp = dp;
+    r.ep = ep, r.etp = etp;
     r.context = way_;
-    for (std::int64_t b = 1; b <= 64; ++b) {
+    for (int b = 1; b <= 64; ++b) {
       if (q_.global_batch % (dp * b) != 0) continue;
-      r.microbatch = double(b);
+      r.microbatch = b;
       timetable(r, q_.global_batch / (dp * b));
     }
   }
 
   void timetable(PriceRequest& r, std::int64_t m) {
-    const auto pp = std::int64_t(r.pp), layers = std::int64_t(q_.shape->layers);
+    const int pp = r.pp, layers = q_.shape->layers;
     for (const char* name :
          {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "v-half", "v-min", "dualpipe-v"})
-      for (std::int64_t v = 1; v <= 16; ++v) {
+      for (int v = 1; v <= 16; ++v) {
         const std::string_view is = name;
         const bool plain = is == "gpipe" || is == "1f1b" || is == "zb-h1";
         const bool is_v = !plain && is != "interleaved";
@@ -108,29 +105,28 @@ class BruteForce {
                           (is == "v-min" && 3 * m >= 2 * pp + 2) ||
                           (is == "dualpipe-v" && m >= 2 * pp);
         if (!runs) continue;
-        r.schedule = &pipeline::row(name), r.chunks = double(v);
+        r.schedule = &pipeline::row(name), r.chunks = v;
         sharding(r, m);
       }
   }
 
   void sharding(PriceRequest& r, std::int64_t m) {
-    const auto data = std::int64_t(r.dp * r.cp);
-    std::vector<std::int64_t> groups = {data};
+    const int data = r.dp * r.cp;
+    std::vector<int> groups = {data};
     for (const cluster::Tier& tier : q_.cluster->tiers)
-      for (const double stride : {r.tp, r.tp * r.pp}) {
-        std::int64_t best = 1;
-        for (std::int64_t g = 1; g <= std::int64_t(r.dp); ++g)
-          if (std::int64_t(r.dp) % g == 0 && double(g) * r.cp * stride <= double(tier.size))
-            best = g;
-        const std::int64_t group = best * std::int64_t(r.cp);
+      for (const int stride : {r.tp, r.tp * r.pp}) {
+        int best = 1;
+        for (int g = 1; g <= r.dp; ++g)
+          if (r.dp % g == 0 && g * r.cp * stride <= tier.size) best = g;
+        const int group = best * r.cp;
         if (group > 1 && std::ranges::count(groups, group) == 0) groups.push_back(group);
       }
     for (int zero = 0; zero <= 3; ++zero)
-      for (const std::int64_t group : groups) {
+      for (const int group : groups) {
         if (data == 1 && zero != 1) continue;
         if ((zero == 0 || zero == 2) && group != data) continue;
         if (zero == 2 && m != 1) continue;
-        r.zero = zero, r.dp_shard = double(group);
+        r.zero = zero, r.dp_shard = group;
         rest(r);
       }
   }
@@ -141,7 +137,8 @@ class BruteForce {
         if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
         r.keep = keep, r.placement = placement;
         ++points;
-        const double layers = std::ceil(q_.shape->layers / r.pp) + 1;  // where ends have fewer
+        // Ends may have fewer.
+        const int layers = (q_.shape->layers + r.pp - 1) / r.pp + 1;
         for (const Keep others : {Keep::kAll, Keep::kCheap})
           for (r.recomputed = 0; r.recomputed < (keep == Keep::kInput ? layers : 1);
                ++r.recomputed) {
@@ -168,7 +165,7 @@ Case random_case(std::mt19937& random) {
   made.cluster = *cluster;
   Question& q = made.question;
   cost::ModelShape& s = made.shape;
-  s.layers = pick({4, 6, 14, 16, 30, 31}), s.hidden = pick({1024, 4096, 8192});
+  s.layers = int(pick({4, 6, 14, 16, 30, 31})), s.hidden = pick({1024, 4096, 8192});
   s.heads = pick({8, 16, 24}), s.kv_heads = pick({4, 8, s.heads}), s.qk_dim = s.v_dim = 128;
   s.ffn = pick({4096, 11008, 28672}), s.vocab = pick({32000, 128256}), s.tied = random() % 2 == 0;
   if (random() % 3 == 0)

@@ -32,7 +32,7 @@ double hardware_flops(const cost::ModelShape& shape, double seq) {
 }
 
 TEST(Anchors, HardwareFlopsAreThoseOfNarayanan) {
-  for (const auto& [l, h, a] : {std::array{96.0, 12288.0, 96.0}, {128.0, 25600.0, 160.0}})
+  for (const auto& [l, h, a] : {std::tuple{96, 12288.0, 96.0}, {128, 25600.0, 160.0}})
     EXPECT_NEAR(hardware_flops(cost::megatron_gpt(l, h, a), 2048) /
                     (96 * l * h * h * (1 + 2048 / (6 * h) + 51200 / (16 * l * h))),
                 1, 1e-9);
@@ -43,7 +43,8 @@ TEST(Anchors, HardwareFlopsAreThoseOfNarayanan) {
 // 34 and 84).
 TEST(Anchors, DaysOfTraining) {
   struct Row {
-    double layers, hidden, heads, tokens, devices, flops, days;
+    int layers;
+    double hidden, heads, tokens, devices, flops, days;
   };
   for (const Row& row : {Row{96, 12288, 96, 300e9, 1024, 140e12, 33.9},
                          Row{128, 25600, 160, 450e9, 3072, 163e12, 83.2}}) {
@@ -81,7 +82,7 @@ TEST(Anchors, TrillionParametersOnThreeThousandDevices) {
 // if nothing but the bubble changes, from 32 to 16 microbatches; 400 were measured (Llama 3, arXiv
 // 2407.21783, table 4).
 TEST(Anchors, Llama3SecondRowByItsBubbleAlone) {
-  for (const auto& [chunks, expected] : {std::pair{4.0, 389.0}, {8.0, 407.0}}) {
+  for (const auto& [chunks, expected] : {std::pair{4, 389.0}, {8, 407.0}}) {
     Rig rig("llama3-405b", "h100:8192");
     PriceRequest& r = rig.request;
     r.pp = 16, r.chunks = chunks, r.schedule = &pipeline::row("interleaved");

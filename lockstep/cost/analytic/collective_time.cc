@@ -23,7 +23,7 @@ double tier_bandwidth(const Fabric& fabric, std::size_t index) {
 }
 
 double members_inside(const Tier& tier, Members members) {
-  return std::clamp(static_cast<double>(tier.size) / members.stride, 1.0, members.size);
+  return std::clamp<double>(static_cast<double>(tier.size) / members.stride, 1, members.size);
 }
 
 // Steps over `parts` places of a tier: a ring, or halving and doubling where that is shorter.
@@ -85,10 +85,10 @@ double exchange_seconds(const Fabric& fabric, double bytes, Members members, dou
   return latency + slowest;
 }
 
-double hop_seconds(const Fabric& fabric, double bytes, double stride) {
+double hop_seconds(const Fabric& fabric, double bytes, int stride) {
   const auto& tiers = fabric.cluster->tiers;
   std::size_t i = 0;
-  while (i + 1 < tiers.size() && static_cast<double>(tiers[i].size) <= stride) ++i;
+  while (i + 1 < tiers.size() && tiers[i].size <= stride) ++i;
   return tiers[i].latency_s.value + bytes / tier_bandwidth(fabric, i);
 }
 

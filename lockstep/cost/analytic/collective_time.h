@@ -18,7 +18,7 @@ struct Fabric {
 
 // `size` devices, `stride` apart.
 struct Members {
-  double size = 1, stride = 1;
+  int size = 1, stride = 1;
 };
 
 // `bytes` is the whole: what every member holds afterwards (all_gather), or before
@@ -35,6 +35,6 @@ double exchange_seconds(const Fabric& fabric, double bytes, Members members, dou
 // Parts of a group that the inner tier joins: nodes it stretches over.
 double nodes_of(const Fabric& fabric, Members members);
 // From one device to another `stride` away.
-double hop_seconds(const Fabric& fabric, double bytes, double stride);
+double hop_seconds(const Fabric& fabric, double bytes, int stride);
 
 }  // namespace lockstep::cost

@@ -103,7 +103,7 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
   const bool is_ring = r.cp > 1 && r.context == CpMethod::kRing;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
-  const double seen = is_ring ? r.seq / r.cp : r.seq;
+  const double seen = static_cast<double>(r.seq) / (is_ring ? r.cp : 1);
   const double rate = device.peak * r.stack.attention_share * attention_shape_factor(s.v_dim, seen);
   time.forward += flops / (rate * device.rates[Term::kAttention]);
   time.backward += 2.5 * flops / (rate * device.rates[Term::kAttention]);
@@ -114,7 +114,8 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
 // and 6 backward, dropout 5 and 5.
 void add_plain_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
-  const double batch = r.microbatch * s.heads / r.tp, seq = r.seq, rows = r.seq / r.cp;
+  const double batch = static_cast<double>(r.microbatch) * s.heads / r.tp, seq = r.seq;
+  const double rows = seq / r.cp;
   add_product(device, {rows, s.qk_dim, seq, batch, false, true}, time);
   add_product(device, {rows, seq, s.v_dim, batch, false, true}, time);
   const double scores = batch * rows * seq;
@@ -155,7 +156,8 @@ void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time)
   const ModelShape& s = *r.shape;
   const double tokens = r.tokens();
   const double local = s.experts / r.ep;
-  const double each = s.top_k * tokens * (r.ep * r.etp / r.tp) / s.experts * r.imbalance;
+  const double met = static_cast<double>(r.ep * r.etp) / r.tp;
+  const double each = s.top_k * tokens * met / s.experts * r.imbalance;
   add_product(device, {tokens / (r.sp ? r.tp : 1), s.hidden, s.experts, 1, false, true}, time);
   add_product(device, {each, s.hidden, 2 * s.expert_ffn / r.etp, local, true}, time);
   add_product(device, {each, s.expert_ffn / r.etp, s.hidden, local, true}, time);

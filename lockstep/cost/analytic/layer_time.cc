@@ -150,8 +150,8 @@ LayerTime mean_of(const LayerTime& made, const LayerTime& others, double share) 
 
 // The slowest of k equal passes takes sqrt(2 ln k) deviations longer than their mean (extreme
 // values).
-double wait_share(const PriceRequest& r, double ranks) {
-  return r.stack.jitter * std::sqrt(2 * std::log(std::max(1.0, ranks)));
+double wait_share(const PriceRequest& r, int ranks) {
+  return r.stack.jitter * std::sqrt(2 * std::log(std::max(1, ranks)));
 }
 
 }  // namespace lockstep::cost

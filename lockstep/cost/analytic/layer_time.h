@@ -44,6 +44,6 @@ inline LayerTime mean_of(const ModelShape& shape, const KindTimes& kinds) {
 }
 
 // Share by which that many ranks that meet after every pass lengthen it.
-double wait_share(const PriceRequest& request, double ranks);
+double wait_share(const PriceRequest& request, int ranks);
 
 }  // namespace lockstep::cost

@@ -53,7 +53,7 @@ PartParams operator*(PartParams one, double times) {
 
 ModelShape shape_of(const model::ModelConfig& c) {
   ModelShape s;
-  s.layers = static_cast<double>(c.layers + c.mtp_layers);
+  s.layers = static_cast<int>(c.layers + c.mtp_layers);
   s.hidden = static_cast<double>(c.hidden);
   s.heads = static_cast<double>(c.heads);
   s.kv_heads = static_cast<double>(c.kv_heads);

@@ -14,7 +14,8 @@
 namespace lockstep::cost {
 
 struct ModelShape {
-  double layers = 0, hidden = 0;
+  int layers = 0;
+  double hidden = 0;
   double heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;  // dims of one head
   double ffn = 0, vocab = 0;
   double mlp_matrices = 3;       // 3 with a gate, 2 without

@@ -66,7 +66,7 @@ double half_bytes_per_token(const PriceRequest& r, bool expert_layer) {
 }  // namespace
 
 double padded_vocab(const PriceRequest& r) {
-  const double multiple = 128 * r.tp;
+  const double multiple = 128.0 * r.tp;
   return std::ceil(r.shape->vocab / multiple) * multiple;
 }
 
@@ -103,7 +103,7 @@ double kept_bytes_per_token(const PriceRequest& r, Keep keep, bool expert_layer)
   return whole_bytes_per_token(r, expert_layer);
 }
 
-PartParams stage_params(const PriceRequest& r, const StageSplit& split, double stage) {
+PartParams stage_params(const PriceRequest& r, const StageSplit& split, int stage) {
   const ModelShape& s = *r.shape;
   const double experts = expert_layers_on(r, split, stage);
   PartParams sum = plain_layer_params(s) * (layers_on(r, split, stage) - experts);
@@ -118,9 +118,9 @@ PartParams stage_params(const PriceRequest& r, const StageSplit& split, double s
 
 namespace {
 
-void add_states(const PriceRequest& r, const StageSplit& split, double stage, Memory& memory) {
+void add_states(const PriceRequest& r, const StageSplit& split, int stage, Memory& memory) {
   const RankParams own = on_rank(r, stage_params(r, split, stage));
-  const double n = r.shard_group(), edp = r.expert_copies();
+  const int n = r.shard_group(), edp = r.expert_copies();
   const auto share = [&](int from, double bytes) {
     return bytes * (own.dense / (r.zero >= from ? n : 1) + own.expert / (r.zero >= from ? edp : 1));
   };
@@ -182,14 +182,14 @@ double logit_bytes(const PriceRequest& r) {
 
 }  // namespace
 
-Memory stage_memory(const PriceRequest& r, double stage) {
+Memory stage_memory(const PriceRequest& r, int stage) {
   return stage_memory(r, split_layers(r), stage);
 }
 
-Memory stage_memory(const PriceRequest& r, const StageSplit& split, double stage) {
+Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
   const ModelShape& s = *r.shape;
   Memory memory;
-  memory.stage = static_cast<int>(stage);
+  memory.stage = stage;
   memory.is_host = r.cluster->device.is_host;
   add_states(r, split, stage, memory);
   const double experts = expert_layers_on(r, split, stage);
@@ -239,15 +239,15 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, double stage
   return memory;
 }
 
-std::optional<double> least_recomputed(const PriceRequest& request, const StageSplit& split,
-                                       double stage) {
+std::optional<int> least_recomputed(const PriceRequest& request, const StageSplit& split,
+                                    int stage) {
   PriceRequest r = request;
   r.keep = r.others, r.recomputed = 0;
   const double room = room_bytes(r);
   const auto bytes = [&] { return device_bytes(stage_memory(r, split, stage)); };
   const double none = bytes();
   if (none <= room) return 0;
-  const double layers = layers_on(r, split, stage);
+  const int layers = static_cast<int>(layers_on(r, split, stage));
   r.keep = Keep::kInput;
   if (layers > 1) {
     // Bytes fall by as much with every block but the last, for which no other lets go of any.
@@ -255,19 +255,20 @@ std::optional<double> least_recomputed(const PriceRequest& request, const StageS
     const double each = none - bytes();
     constexpr double kRounding = 1e-9;
     const double guess = std::ceil((none - room) / each - kRounding);
-    for (r.recomputed = std::max(1.0, guess); r.recomputed < layers; ++r.recomputed)
+    r.recomputed = static_cast<int>(std::clamp<double>(guess, 1, layers));
+    for (; r.recomputed < layers; ++r.recomputed)
       if (bytes() <= room) return r.recomputed;
   }
   r.recomputed = layers;
   return layers > 0 && bytes() <= room ? std::optional(layers) : std::nullopt;
 }
 
-std::optional<double> least_recomputed(const PriceRequest& r) {
+std::optional<int> least_recomputed(const PriceRequest& r) {
   const StageSplit split = split_layers(r);
-  std::optional<double> most = least_recomputed(r, split, 0);
-  for (const double stage : {1.0, r.pp - 1}) {
+  std::optional<int> most = least_recomputed(r, split, 0);
+  for (const int stage : {1, r.pp - 1}) {
     if (!most || stage < 1 || stage > r.pp - 1) continue;
-    const std::optional<double> other = least_recomputed(r, split, stage);
+    const std::optional<int> other = least_recomputed(r, split, stage);
     most = other ? std::max(most, other) : other;
   }
   return most;
@@ -276,7 +277,7 @@ std::optional<double> least_recomputed(const PriceRequest& r) {
 Memory price_memory(const PriceRequest& r) {
   const StageSplit split = split_layers(r);
   Memory worst = stage_memory(r, split, 0);
-  for (const double stage : {1.0, r.pp - 1}) {
+  for (const int stage : {1, r.pp - 1}) {
     if (stage < 1 || stage > r.pp - 1) continue;
     const Memory other = stage_memory(r, split, stage);
     if (device_bytes(other) > device_bytes(worst)) worst = other;

@@ -23,22 +23,22 @@ double kept_bytes_per_token(const PriceRequest& request, Keep keep, bool expert_
 double whole_bytes_per_token(const PriceRequest& request, bool expert_layer);
 
 // Parameters of one pipeline rank, whole (not divided by tp or ep).
-PartParams stage_params(const PriceRequest& request, const StageSplit& split, double stage);
+PartParams stage_params(const PriceRequest& request, const StageSplit& split, int stage);
 
 // The vocabulary as Megatron pads it, to a multiple of 128 tp.
 double padded_vocab(const PriceRequest& request);
 
 // Bytes on every device of pipeline rank `stage`, 0 to request.pp - 1, at its own worst moment;
 // without a split, of split_layers().
-Memory stage_memory(const PriceRequest& request, const StageSplit& split, double stage);
-Memory stage_memory(const PriceRequest& request, double stage);
+Memory stage_memory(const PriceRequest& request, const StageSplit& split, int stage);
+Memory stage_memory(const PriceRequest& request, int stage);
 
 // How many blocks of that rank must keep their input alone for it to fit when the rest keep what
 // `request.others` says: the fewest, 0 where none must; nothing where all are not enough.
 // `request.keep` and `.remade` are not read.
-std::optional<double> least_recomputed(const PriceRequest& request, const StageSplit& split,
-                                       double stage);
+std::optional<int> least_recomputed(const PriceRequest& request, const StageSplit& split,
+                                    int stage);
 // The same number on every rank of split_layers(): the most that one needs.
-std::optional<double> least_recomputed(const PriceRequest& request);
+std::optional<int> least_recomputed(const PriceRequest& request);
 
 }  // namespace lockstep::cost

@@ -92,18 +92,19 @@ struct PriceRequest {
   const ModelShape* shape = nullptr;
   const cluster::Cluster* cluster = nullptr;
   const cluster::DeviceRates* rates = nullptr;
-  // Sequences.
-  double seq = 0, global_batch = 0, microbatch = 1;
-  // Degrees; tp x cp x pp x dp is the number of devices. ep x etp lies inside tp x cp x dp.
-  double tp = 1, cp = 1, pp = 1, dp = 1, ep = 1, etp = 1;
-  double dp_shard = 0;  // devices of dp x cp that share states; 0: all of them (no hybrid sharding)
+  int seq = 0;                                    // tokens
+  std::int64_t global_batch = 0, microbatch = 1;  // sequences; dp x microbatch divides global_batch
+  // Degrees; tp x cp x pp x dp is the number of devices, at most cluster::kMaxDevices. ep x etp
+  // divides tp x cp x dp.
+  int tp = 1, cp = 1, pp = 1, dp = 1, ep = 1, etp = 1;
+  int dp_shard = 0;  // of dp x cp, devices that share states; 0: all of them (no hybrid sharding)
   int zero = 1;
   bool sp = true;  // sequence parallelism along tp
   const pipeline::CatalogRow* schedule = &pipeline::row("1f1b");
-  double chunks = 1;
-  double first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
+  int chunks = 1;
+  int first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
   Keep keep = Keep::kAll;
-  double recomputed = 0;     // blocks of each pipeline rank that `keep` is of, its first; 0: all
+  int recomputed = 0;        // blocks of each pipeline rank that `keep` is of, its first; 0: all
   Keep others = Keep::kAll;  // where `remade` is set: what the rest of them keep
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
@@ -114,26 +115,31 @@ struct PriceRequest {
 
   Fabric fabric() const { return {cluster, rates}; }
   double rate(cluster::Term term) const { return (*rates)[term]; }
-  double devices() const { return tp * cp * pp * dp; }
-  double microbatches() const { return global_batch / (dp * microbatch); }
-  double tokens() const { return microbatch * seq / cp; }  // of a microbatch on one rank: T
+  int devices() const { return tp * cp * pp * dp; }
+  // Exact, as both are below 2^53; a division of 64-bit whole numbers costs a walk 4 % of its time.
+  std::int64_t microbatches() const {
+    const auto together = static_cast<double>(dp * microbatch);
+    return static_cast<std::int64_t>(static_cast<double>(global_batch) / together);
+  }
+  bool cuts_batch() const { return microbatches() * dp * microbatch == global_batch; }
+  double step_tokens() const { return static_cast<double>(global_batch) * seq; }
+  // Of a microbatch on one rank: T.
+  double tokens() const { return static_cast<double>(microbatch) * seq / cp; }
   double recomputed_of(double layers) const {
     return recomputed > 0 && recomputed < layers ? recomputed : layers;
   }
   // So many blocks of each rank keep their input alone, the rest what `others` says.
-  void set_recomputed(double blocks) {
+  void set_recomputed(int blocks) {
     recomputed = blocks, keep = blocks > 0 ? Keep::kInput : others;
   }
   Keep default_keep() const { return recomputed > 0 ? others : Keep::kAll; }
-  double shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
+  int shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
   // From a rank to the next that shares its states, and to that of the next stage.
-  double data_stride() const { return placement == Placement::kDataInside ? tp : tp * pp; }
-  double pipe_stride() const {
-    return placement == Placement::kDataInside ? tp * cp * dp : tp * cp;
-  }
+  int data_stride() const { return placement == Placement::kDataInside ? tp : tp * pp; }
+  int pipe_stride() const { return placement == Placement::kDataInside ? tp * cp * dp : tp * cp; }
   // Ranks that hold the same experts, and from one to the next.
-  double expert_copies() const { return std::max(1.0, tp * cp * dp / (ep * etp)); }
-  double expert_stride() const { return ep * etp * (placement == Placement::kDataInside ? 1 : pp); }
+  int expert_copies() const { return tp * cp * dp / (ep * etp); }
+  int expert_stride() const { return ep * etp * (placement == Placement::kDataInside ? 1 : pp); }
 };
 
 // Parameters of one rank, before sharding over data.

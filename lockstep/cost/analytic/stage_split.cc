@@ -7,29 +7,28 @@
 namespace lockstep::cost {
 
 StageSplit split_layers(const PriceRequest& r) {
-  const double layers = r.shape->layers, p = r.pp;
-  if (p <= 1) return {layers, layers, layers};
+  const double layers = r.shape->layers;
+  if (r.pp <= 1) return {layers, layers, layers};
   if (r.first_layers > 0 && r.last_layers > 0) {
-    const double inside = p > 2 ? (layers - r.first_layers - r.last_layers) / (p - 2) : 0;
-    return {r.first_layers, inside, r.last_layers};
+    const double first = r.first_layers, last = r.last_layers;
+    return {first, r.pp > 2 ? (layers - first - last) / (r.pp - 2) : 0, last};
   }
   const auto [first, middle, last] = pipeline::coord_layers(
-      static_cast<int>(layers),
-      {.coords = static_cast<int>(p), .chunks = static_cast<int>(r.chunks)}, r.schedule->placement);
+      r.shape->layers, {.coords = r.pp, .chunks = r.chunks}, r.schedule->placement);
   return {static_cast<double>(first), static_cast<double>(middle), static_cast<double>(last)};
 }
 
-bool holds_head(const PriceRequest& r, double rank) {
+bool holds_head(const PriceRequest& r, int rank) {
   const bool is_v = r.schedule->placement == pipeline::Placement::kV;
   return is_v || r.pp <= 1 ? rank <= 0 : rank >= r.pp - 1;
 }
 
-double layers_on(const PriceRequest& r, const StageSplit& split, double stage) {
+double layers_on(const PriceRequest& r, const StageSplit& split, int stage) {
   if (stage <= 0) return split.first;
   return stage >= r.pp - 1 ? split.last : split.middle;
 }
 
-double expert_layers_on(const PriceRequest& r, const StageSplit& split, double stage) {
+double expert_layers_on(const PriceRequest& r, const StageSplit& split, int stage) {
   if (!r.shape->has_experts()) return 0;
   if (r.pp <= 1) return r.shape->expert_layers();
   double layers = layers_on(r, split, stage);
@@ -48,13 +47,14 @@ double recomputed_share(const PriceRequest& r) {
   return r.recomputed_of(most) / most;
 }
 
-double in_flight(const PriceRequest& r, double stage) {
-  return r.schedule->held({.p = r.pp, .v = r.chunks, .m = r.microbatches()}, stage);
+double in_flight(const PriceRequest& r, int stage) {
+  return r.schedule->held(pipeline::terms_of(r.pp, r.chunks, r.microbatches()), stage);
 }
 
 double bubble_seconds(const PriceRequest& r, double forward, double backward, double more) {
   if (r.pp <= 1) return 0;
-  pipeline::PipelineTerms c{r.pp, r.chunks, r.microbatches(), forward, backward / 2, backward / 2};
+  pipeline::PipelineTerms c = pipeline::terms_of(r.pp, r.chunks, r.microbatches());
+  c.tf = forward, c.tb = c.tw = backward / 2;
   const double all = r.schedule->idle(c);
   c.m = 0;
   const double once = r.schedule->idle(c);

@@ -5,7 +5,8 @@
 
 namespace lockstep::cost {
 
-// Layers on the first pipeline rank, on the last, and on the fullest between.
+// Layers on the first pipeline rank, on the last, and on the fullest between: of these the mean
+// where a request says what its ends hold.
 struct StageSplit {
   double first = 0, middle = 0, last = 0;
 };
@@ -16,12 +17,12 @@ StageSplit split_layers(const PriceRequest& request);
 
 // Whether the head is on that pipeline rank: on the last, or on the first where stages go down and
 // up as a V.
-bool holds_head(const PriceRequest& request, double rank);
+bool holds_head(const PriceRequest& request, int rank);
 
-double layers_on(const PriceRequest& request, const StageSplit& split, double stage);
+double layers_on(const PriceRequest& request, const StageSplit& split, int stage);
 
 // Layers with experts on a pipeline rank: leading dense layers lie on the first.
-double expert_layers_on(const PriceRequest& request, const StageSplit& split, double stage);
+double expert_layers_on(const PriceRequest& request, const StageSplit& split, int stage);
 
 // Of the pipeline rank that has most.
 double most_layers(const PriceRequest& request);
@@ -31,7 +32,7 @@ double recomputed_share(const PriceRequest& request);
 
 // Microbatches whose activations a pipeline rank holds at its worst moment, in units of all its
 // layers.
-double in_flight(const PriceRequest& request, double stage);
+double in_flight(const PriceRequest& request, int stage);
 
 // Seconds a pipeline adds to m x (forward + backward) of its busiest rank, for `forward` and
 // `backward` of one microbatch on one rank; half of a backward pass is taken to be weight gradients

@@ -17,7 +17,7 @@ double overlapped(double compute, double communication, double tax) {
 
 RankParams busiest_parameters(const PriceRequest& r, const StageSplit& split) {
   RankParams most;
-  for (const double stage : {0.0, 1.0, r.pp - 1}) {
+  for (const int stage : {0, 1, r.pp - 1}) {
     if (stage > r.pp - 1) continue;
     const RankParams own = on_rank(r, stage_params(r, split, stage));
     most.dense = std::max(most.dense, own.dense);
@@ -34,7 +34,7 @@ struct DataTime {
 DataTime data_time(const PriceRequest& r, const RankParams& own) {
   const Members dense{r.shard_group(), r.data_stride()};
   const Members experts{r.expert_copies(), r.expert_stride()};
-  const double replicas = r.dp * r.cp / r.shard_group();
+  const int replicas = r.dp * r.cp / r.shard_group();
   DataTime time;
   const double grads = r.stack.reduce_bytes, weights = 2;
   const Fabric fabric{r.cluster, r.rates, r.stack.network_share};
@@ -57,14 +57,15 @@ double once_exposed(const PriceRequest& r, const DataTime& data, double forward,
   if (!r.stack.overlap_data) return data.reduce + data.gather;
   // With chunks, the last microbatches of all but the first chunk still run when gradients are
   // ready.
+  const auto m = static_cast<double>(r.microbatches());
   const double times =
-      r.pp > 1 && r.chunks > 1 ? std::min(r.pp, r.microbatches()) * (r.chunks - 1) / r.chunks : 1;
+      r.pp > 1 && r.chunks > 1 ? std::min<double>(r.pp, m) * (r.chunks - 1) / r.chunks : 1;
   const auto exposed = [&](double communication, double window) {
     const double hidden = std::min(communication, window * times);
     return std::max(communication / std::max(1.0, layers), communication - hidden) +
            r.rate(Term::kOverlapTax) * hidden;
   };
-  const double reductions = r.zero == 2 && r.stack.reduce_each_microbatch ? r.microbatches() : 1;
+  const double reductions = r.zero == 2 && r.stack.reduce_each_microbatch ? m : 1;
   return reductions * exposed(data.reduce, backward) + exposed(data.gather, forward);
 }
 
@@ -82,7 +83,8 @@ double data_exposed(const PriceRequest& r, const DataTime& data, double forward,
   if (r.dp * r.cp <= 1) return 0;
   if (r.zero < 3) return once_exposed(r, data, forward, backward, layers);
   const PassPair passes = sharded(r, data, {forward, backward});
-  return r.microbatches() * (passes.forward - forward + passes.backward - backward);
+  return static_cast<double>(r.microbatches()) *
+         (passes.forward - forward + passes.backward - backward);
 }
 
 struct Stage {
@@ -96,16 +98,18 @@ double bubble(const PriceRequest& r, const DataTime& data, const Stage& most,
   PassPair passes = {most.layers * most.forward, most.layers * most.backward};
   const bool is_sharded = r.zero >= 3 && r.dp * r.cp > 1;
   if (is_sharded) passes = sharded(r, data, passes);
-  const double share = r.shape->layers / r.pp / most.layers;
+  const double share = static_cast<double>(r.shape->layers) / r.pp / most.layers;
   const PassPair mean = {share * passes.forward + head.forward / r.pp,
                          share * passes.backward + head.backward / r.pp};
-  return bubble_seconds(r, mean.forward, mean.backward,
-                        busy - r.microbatches() * (mean.forward + mean.backward));
+  return bubble_seconds(
+      r, mean.forward, mean.backward,
+      busy - static_cast<double>(r.microbatches()) * (mean.forward + mean.backward));
 }
 
 void add_pipe(const PriceRequest& r, StepTime& time) {
   if (r.pp <= 1) return;
-  const double steady = r.chunks > 1 && r.stack.overlap_pipe ? 0 : r.microbatches() * r.chunks;
+  const double steady =
+      r.chunks > 1 && r.stack.overlap_pipe ? 0 : static_cast<double>(r.microbatches()) * r.chunks;
   time.pipe = 2 * hop_seconds(r) * (steady + r.pp - 1);
 }
 
@@ -122,8 +126,7 @@ double spread_seconds(const PriceRequest& r, const StepTime& time) {
   const double passes = time.passes() + (r.zero >= 3 ? time.data : 0);
   const double met = r.pp > 1 ? wait_share(r, 2) * passes : 0;
   // The slowest of N devices whose speeds vary by cv: sqrt(2 ln N) deviations (extreme values).
-  const double slowest =
-      r.rate(Term::kSpread) * std::sqrt(2 * std::log(std::max(1.0, r.devices())));
+  const double slowest = r.rate(Term::kSpread) * std::sqrt(2 * std::log(std::max(1, r.devices())));
   return met + (time.total() - time.spread + met) * slowest;
 }
 
@@ -156,7 +159,8 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
 
   const RankParams own = busiest_parameters(r, split);
   const DataTime data = data_time(r, own);
-  const double m = r.microbatches(), head_time = head.forward + head.backward;
+  const auto m = static_cast<double>(r.microbatches());
+  const double head_time = head.forward + head.backward;
   const auto exposed = [&](double layers) {
     return data_exposed(r, data, layers * forward, layers * backward, layers);
   };
@@ -179,8 +183,8 @@ StepTime price_time(const PriceRequest& r, const LayerTimes& times) {
   time.data = exposed(layers);
   time.bubble = bubble(r, data, {inside, forward, backward}, head, busy(layers, time.head / m));
   add_pipe(r, time);
-  const double shards = r.zero >= 1 ? r.shard_group() : 1;
-  const double expert_shards = r.zero >= 1 ? r.expert_copies() : 1;
+  const int shards = r.zero >= 1 ? r.shard_group() : 1;
+  const int expert_shards = r.zero >= 1 ? r.expert_copies() : 1;
   time.optimizer = optimizer_seconds(r, own.dense / shards + own.expert / expert_shards);
   time.spread = spread_seconds(r, time);
   return time;
@@ -193,7 +197,7 @@ Price price(const PriceRequest& r) {
   price.usable = room_bytes(r);
   price.fits = device_bytes(price.memory) <= price.usable;
   const double seconds = price.time.total();
-  price.tokens_per_s = r.global_batch * r.seq / seconds;
+  price.tokens_per_s = r.step_tokens() / seconds;
   const ForwardFlops flops = forward_flops(*r.shape, r.seq);
   const double all = price.tokens_per_s / (r.devices() * peak_of(r, Precision::kBf16));
   price.mfu_causal = 3 * (flops.matmul + flops.attention_causal) * all;

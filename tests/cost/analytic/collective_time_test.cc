@@ -68,7 +68,7 @@ TEST(CollectiveTime, OuterShareOfAnExchange) {
 // More ranks never make a collective of the same bytes faster, and more bytes never.
 TEST(CollectiveTime, Monotone) {
   Net net("h100:4096");
-  for (double size = 2; size < 4096; size *= 2) {
+  for (int size = 2; size < 4096; size *= 2) {
     EXPECT_LE(gather_seconds(net.fabric(), 1e9, {size, 8}),
               gather_seconds(net.fabric(), 1e9, {2 * size, 8}));
     EXPECT_LT(gather_seconds(net.fabric(), 1e9, {size, 1}),

@@ -11,7 +11,7 @@ namespace {
 
 constexpr CpMethod kWays[] = {CpMethod::kRing, CpMethod::kGather, CpMethod::kUlysses};
 
-void long_sequence(PriceRequest& r, double cp) {
+void long_sequence(PriceRequest& r, int cp) {
   r.seq = 131072;
   r.tp = 8;
   r.cp = cp;
@@ -38,7 +38,7 @@ TEST(CpMethods, GatherMovesKeysAndValuesThreeTimes) {
   r.context = CpMethod::kGather;
   const double bytes = 4 * rig.shape.k() * r.seq / r.tp;
   const double once = gather_seconds({r.cluster, r.rates}, bytes, {16, 8});
-  EXPECT_NEAR(price_time(r).context, r.microbatches() * rig.shape.layers * 3 * once, 1e-9);
+  EXPECT_NEAR(price_time(r).context, double(r.microbatches()) * rig.shape.layers * 3 * once, 1e-9);
   EXPECT_NEAR(
       stage_memory(r, 0).transients,
       [&] {
@@ -70,7 +70,7 @@ TEST(CpMethods, FewHeadsOfKeysFavourTheGather) {
 // are merged, and ranks wait. What a longer sequence makes possible is memory's business.
 TEST(CpMethods, CuttingAShortSequenceNeverPays) {
   for (const CpMethod way : kWays)
-    for (const double cp : {2.0, 4.0, 8.0}) {
+    for (const int cp : {2, 4, 8}) {
       Rig rig("llama3-405b", "h100:512");
       PriceRequest& r = rig.request;
       r.seq = 8192;

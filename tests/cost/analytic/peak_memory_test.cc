@@ -47,7 +47,7 @@ TEST(PeakMemory, GptBlocksByTheirFormulas) {
   PriceRequest& r = rig.request;
   r.stack.flash = false;
   r.stack.dropout = true;
-  for (const double t : {1.0, 2.0, 8.0})
+  for (const int t : {1, 2, 8})
     for (const bool sp : {false, true})
       for (const Keep keep : {Keep::kAll, Keep::kNoScores, Keep::kInput}) {
         r.tp = t;
@@ -57,8 +57,7 @@ TEST(PeakMemory, GptBlocksByTheirFormulas) {
                             : keep == Keep::kNoScores ? model::Recompute::kAttention
                                                       : model::Recompute::kBlock;
         const double ours = kept_bytes_per_token(r, false) * 2048;
-        const double theirs =
-            gpt_block_bytes({2048, 1, 12288, 96}, static_cast<std::int64_t>(t), sp, wanted);
+        const double theirs = gpt_block_bytes({2048, 1, 12288, 96}, t, sp, wanted);
         EXPECT_NEAR(ours / theirs, 1, 2e-3) << t << sp << static_cast<int>(keep);
       }
 }
@@ -66,7 +65,10 @@ TEST(PeakMemory, GptBlocksByTheirFormulas) {
 // Anchor A4: activations of the first stage in figure 1, GiB.
 TEST(PeakMemory, KorthikantiFigureOne) {
   struct Case {
-    double layers, hidden, heads, pp, batch, chunks, plain, selective;
+    int layers;
+    double hidden, heads;
+    int pp, batch, chunks;
+    double plain, selective;
   };
   for (const Case& c :
        {Case{48, 6144, 64, 1, 4, 1, 59.25, 9.56}, Case{96, 12288, 96, 8, 1, 3, 66.84, 12.35},
@@ -94,7 +96,10 @@ TEST(PeakMemory, KorthikantiFigureOne) {
 // what tensor parallelism alone keeps: SP and no scores 16.1 to 20.2 %, inputs alone 7.6 to 9.5 %.
 TEST(PeakMemory, KorthikantiStatesAndShares) {
   struct Case {
-    double layers, hidden, heads, pp, states, selective, full;
+    int layers;
+    double hidden, heads;
+    int pp;
+    double states, selective, full;
   };
   for (const Case& c :
        {Case{48, 6144, 64, 1, 45.6, 16.1, 7.6}, Case{96, 12288, 96, 8, 45.6, 18.5, 8.7},
@@ -226,7 +231,7 @@ TEST(PeakMemory, ScoresHaveGradients) {
 TEST(PeakMemory, IsTheLargestOverStages) {
   for (const char* model : {"llama3-8b", "llama3-405b", "deepseek-v3"})
     for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1"})
-      for (const double pp : {1.0, 2.0, 4.0, 16.0}) {
+      for (const int pp : {1, 2, 4, 16}) {
         Rig rig(model, "h100:1024");
         PriceRequest& r = rig.request;
         r.pp = pp;
@@ -235,7 +240,7 @@ TEST(PeakMemory, IsTheLargestOverStages) {
         r.schedule = &pipeline::row(name);
         r.chunks = r.schedule->chunks == 0 ? 2 : 1;
         double most = 0;
-        for (double stage = 0; stage < pp; ++stage)
+        for (int stage = 0; stage < pp; ++stage)
           most = std::max(most, stage_memory(r, stage).allocated());
         EXPECT_EQ(price_memory(r).allocated(), most) << model << pp << name;
       }

@@ -28,7 +28,7 @@ struct Rig {
 };
 
 // GPT of Megatron's papers: ffn 4h, vocabulary 51,200, dropout, unfused attention.
-inline ModelShape megatron_gpt(double layers, double hidden, double heads) {
+inline ModelShape megatron_gpt(int layers, double hidden, double heads) {
   ModelShape s;
   s.layers = layers;
   s.hidden = hidden;

@@ -2,8 +2,6 @@
 // time between the two, and how few are enough.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "lockstep/cost/analytic/layer_time.h"
 #include "lockstep/cost/analytic/peak_memory.h"
 #include "tests/cost/analytic/requests.h"
@@ -73,22 +71,22 @@ TEST(SomeBlocks, AreAsFewAsTryingAllFinds) {
   for (const char* name : {"llama3-70b", "mixtral-8x7b", "deepseek-v3"})
     for (const char* pipe : {"1f1b", "zb-h1", "gpipe"})
       for (const Keep others : {Keep::kAll, Keep::kCheap})
-        for (const double b : {1.0, 2.0, 4.0, 8.0}) {
+        for (const int b : {1, 2, 4, 8}) {
           Rig rig(name, "b200:64");
           PriceRequest& r = rig.request;
           r.tp = 8, r.pp = 4, r.dp = 8, r.seq = 8192, r.global_batch = 256, r.microbatch = b;
           if (rig.shape.has_experts()) r.ep = 8;
           r.schedule = &pipeline::row(pipe), r.others = others;
-          const auto fits = [&](double recomputed) {
+          const auto fits = [&](int recomputed) {
             r.keep = recomputed > 0 ? Keep::kInput : others;
             r.recomputed = recomputed;
             return device_bytes(price_memory(r)) <= capacity_bytes(rig.machine.device);
           };
-          const double most = std::ceil(rig.shape.layers / r.pp);
-          double fewest = 0;
+          const int most = (rig.shape.layers + r.pp - 1) / r.pp;
+          int fewest = 0;
           while (fewest <= most && !fits(fewest)) ++fewest;
           r.keep = Keep::kHalf, r.recomputed = 3;  // are not read
-          const std::optional<double> found = least_recomputed(r);
+          const std::optional<int> found = least_recomputed(r);
           EXPECT_EQ(found.value_or(most + 1), fewest) << name << " " << b;
           some += fewest > 0 && fewest < most ? 1 : 0;
         }
@@ -104,13 +102,13 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
     r.tp = 8, r.dp = 8, r.seq = 8192, r.global_batch = 64;
     r.others = r.keep = Keep::kCheap;
     const StepTime none = price_time(r);
-    const double layers = rig.shape.layers;
+    const int layers = rig.shape.layers;
     r.keep = Keep::kInput, r.recomputed = layers;
     const StepTime all = price_time(r);
-    for (const double recomputed : {1.0, layers / 2, layers - 1, layers}) {
+    for (const int recomputed : {1, layers / 2, layers - 1, layers}) {
       r.recomputed = recomputed;
       const StepTime some = price_time(r);
-      const double share = recomputed / layers;
+      const double share = double(recomputed) / layers;
       for (const StepTerm& term : kStepTerms) {
         if (term.seconds == &StepTime::data || term.seconds == &StepTime::spread) continue;
         EXPECT_NEAR(some.*term.seconds,
@@ -134,9 +132,9 @@ TEST(SomeBlocks, LayerTimesServeEveryPipelineAndSharding) {
   r.tp = 2, r.dp = 32, r.ep = 8, r.seq = 4096, r.global_batch = 256;
   r.keep = Keep::kInput, r.others = Keep::kCheap, r.recomputed = 1;
   const LayerTimes times = layer_times(r);
-  for (const double pp : {1.0, 2.0, 4.0, 8.0})
+  for (const int pp : {1, 2, 4, 8})
     for (const int zero : {0, 1, 3})
-      for (const double recomputed : {1.0, 3.0, 32.0}) {
+      for (const int recomputed : {1, 3, 32}) {
         r.pp = pp, r.dp = 32 / pp, r.zero = zero, r.recomputed = recomputed;
         EXPECT_EQ(price_time(r, times).total(), price_time(r).total()) << pp << " " << zero;
       }

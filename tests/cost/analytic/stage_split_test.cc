@@ -81,11 +81,11 @@ TEST(StageSplit, MicrobatchesInFlight) {
   PriceRequest& r = rig.request;
   r.pp = 8;
   r.global_batch = 64;
-  for (double stage = 0; stage < 8; ++stage) EXPECT_EQ(in_flight(r, stage), 8 - stage);
+  for (int stage = 0; stage < 8; ++stage) EXPECT_EQ(in_flight(r, stage), 8 - stage);
   r.schedule = &pipeline::row("interleaved");
-  for (const double v : {2.0, 4.0}) {
+  for (const int v : {2, 4}) {
     r.chunks = v;
-    EXPECT_DOUBLE_EQ(in_flight(r, 0), 8 * (1 + 7 / (8 * v)));
+    EXPECT_DOUBLE_EQ(in_flight(r, 0), 8 * (1 + 7.0 / (8 * v)));
   }
   r.global_batch = 2;
   r.schedule = &pipeline::row("1f1b");

@@ -10,7 +10,7 @@
 namespace lockstep::cost {
 namespace {
 
-void llama3(PriceRequest& r, double dp) {
+void llama3(PriceRequest& r, int dp) {
   r.seq = 8192;
   r.tp = 8;
   r.pp = 16;
@@ -82,8 +82,8 @@ TEST(StepTime, GradientsOnTheWire) {
 // A step is never faster than its arithmetic at the data sheet's peak.
 TEST(StepTime, NeverBeatsThePeak) {
   for (const char* model : {"llama3-8b", "llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b"})
-    for (const double tp : {1.0, 8.0})
-      for (const double microbatch : {1.0, 4.0}) {
+    for (const int tp : {1, 8})
+      for (const int microbatch : {1, 4}) {
         Rig rig(model, "h100:64");
         rig.request.tp = tp;
         rig.request.dp = 64 / tp;
