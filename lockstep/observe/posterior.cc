@@ -26,7 +26,7 @@ double inner(const std::vector<double>& a, const std::vector<double>& b) {
 // (bench/backtest/README.md).
 const Prior& time_prior() {
   static const Prior prior{
-      .level = 0.15,
+      .levels = {0.1, 0.4},
       .parts = {0.12, 0.2, 0.35, 0.8, 0.4, 0.8, 0.15, 0.5, 0.3},
       .likeness = 0.13,
       .lengths = {1.3, 2, 4, 2, 1.8, 4, 0.7, 1.2, 2, 0.5, 4.5, 1.6, 1},
@@ -37,7 +37,7 @@ const Prior& time_prior() {
 
 const Prior& memory_prior() {
   static const Prior prior{
-      .level = 0.1,
+      .levels = {0.08, 0.3},
       .parts = {0.03, 0.1, 0.1, 0.1, 0.15, 0.15, 0.3, 0, 0},
       .likeness = 0.11,
       .lengths = {1.3, 2, 4, 2, 1.8, 4, 2, 1.2, 1, 0.5, 4.5, 4, 0.5},
@@ -50,14 +50,22 @@ double Belief::p50() const { return std::exp(mean); }
 double Belief::p95() const { return std::exp(mean + kOneInTwenty * deviation); }
 
 Posterior::Posterior(const Prior& prior, std::vector<Observation> runs)
-    : prior_(&prior), runs_(std::move(runs)), trust_(runs_.size(), 1.0) {
+    : prior_(&prior), runs_(std::move(runs)) {
   LS_CHECK(runs_.size() <= kMostRuns, "more runs than can be learned from: ", runs_.size());
-  fit();
-  if (runs_.size() > 2) reweigh();
+  for (std::size_t i = 0; i < fits_.size(); ++i) {
+    Fit& fit = fits_[i];
+    fit.level = prior.levels[i];
+    fit.trust.assign(runs_.size(), 1);
+    solve(fit);
+    if (runs_.size() > 2) reweigh(fit);
+    fit.weight = std::log(i == 0 ? prior.near : 1 - prior.near) + fit.evidence(runs_);
+  }
+  const double odds = std::exp(fits_[1].weight - fits_[0].weight);
+  fits_[0].weight = 1 / (1 + odds), fits_[1].weight = 1 - fits_[0].weight;
 }
 
-double Posterior::covariance(const RunFeatures& a, const RunFeatures& b) const {
-  double shared = squared(prior_->level);
+double Posterior::covariance(const Fit& fit, const RunFeatures& a, const RunFeatures& b) const {
+  double shared = squared(fit.level);
   for (std::size_t i = 0; i < kParts; ++i)
     shared += squared(prior_->parts[i]) * a.shares[i] * b.shares[i];
   double distance = a.family == b.family ? 0 : 1 / squared(prior_->family_length);
@@ -66,39 +74,48 @@ double Posterior::covariance(const RunFeatures& a, const RunFeatures& b) const {
   return shared + squared(prior_->likeness) * std::exp(-std::sqrt(distance));
 }
 
-std::vector<double> Posterior::forward(std::vector<double> values) const {
-  const std::size_t n = runs_.size();
+std::vector<double> Posterior::Fit::forward(std::vector<double> values) const {
+  const std::size_t n = values.size();
   for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < i; ++j) values[i] -= factor_[i * n + j] * values[j];
-    values[i] /= factor_[i * n + i];
+    for (std::size_t j = 0; j < i; ++j) values[i] -= factor[i * n + j] * values[j];
+    values[i] /= factor[i * n + i];
   }
   return values;
 }
 
-double Posterior::fit() {
+double Posterior::Fit::evidence(const std::vector<Observation>& runs) const {
+  const std::size_t n = runs.size();
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    sum -= 0.5 * runs[i].log_ratio * alpha[i] + std::log(factor[i * n + i]);
+  return sum;
+}
+
+double Posterior::solve(Fit& fit) const {
   const std::size_t n = runs_.size();
-  factor_.assign(n * n, 0);
-  std::vector<double> ratios(n);
+  std::vector<double>&factor = fit.factor, &alpha = fit.alpha;
+  factor.assign(n * n, 0);
+  alpha.clear();
   for (std::size_t i = 0; i < n; ++i) {
-    ratios[i] = runs_[i].log_ratio;
+    alpha.push_back(runs_[i].log_ratio);
     for (std::size_t j = 0; j <= i; ++j) {
-      double rest = covariance(runs_[i].features, runs_[j].features);
-      if (i == j) rest += squared(prior_->noise) / trust_[i];
-      for (std::size_t k = 0; k < j; ++k) rest -= factor_[i * n + k] * factor_[j * n + k];
-      factor_[i * n + j] = i == j ? std::sqrt(rest) : rest / factor_[j * n + j];
+      double rest = covariance(fit, runs_[i].features, runs_[j].features);
+      if (i == j) rest += squared(prior_->noise) / fit.trust[i];
+      for (std::size_t k = 0; k < j; ++k) rest -= factor[i * n + k] * factor[j * n + k];
+      factor[i * n + j] = i == j ? std::sqrt(rest) : rest / factor[j * n + j];
     }
   }
-  alpha_ = forward(ratios);
+  alpha = fit.forward(std::move(alpha));
   for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t j = i + 1; j < n; ++j) alpha_[i] -= factor_[j * n + i] * alpha_[j];
-    alpha_[i] /= factor_[i * n + i];
+    for (std::size_t j = i + 1; j < n; ++j) alpha[i] -= factor[j * n + i] * alpha[j];
+    alpha[i] /= factor[i * n + i];
   }
   // Of what is explained under the prior, and of what is left under Student's distribution.
   double likelihood = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    const double left = alpha_[i] * squared(prior_->noise) / trust_[i];
+    const double left = alpha[i] * squared(prior_->noise) / fit.trust[i];
     likelihood -=
-        0.5 * alpha_[i] * (ratios[i] - left) +
+        0.5 * alpha[i] * (runs_[i].log_ratio - left) +
         0.5 * (prior_->freedom + 1) * std::log1p(squared(left / prior_->noise) / prior_->freedom);
   }
   return likelihood;
@@ -108,61 +125,81 @@ double Posterior::fit() {
 // mean, in turn with what it leaves unexplained, until both stand. Contradictions have two such
 // points, so a second search begins where runs far from the middle one are doubted; the likelier
 // stays.
-void Posterior::reweigh() {
+void Posterior::reweigh(Fit& fit) const {
   const auto weight = [&](double left) {
     return std::min(1.0, (prior_->freedom + 1) / (prior_->freedom + squared(left / prior_->noise)));
   };
   const auto settle = [&] {
-    double likelihood = 0;
     for (int turn = 0; turn < 30; ++turn) {
-      likelihood = fit();
+      solve(fit);
       double change = 0;
       for (std::size_t i = 0; i < runs_.size(); ++i) {
-        const double next = weight(alpha_[i] * squared(prior_->noise) / trust_[i]);
-        change = std::max(change, std::abs(next - std::exchange(trust_[i], next)));
+        const double next = weight(fit.alpha[i] * squared(prior_->noise) / fit.trust[i]);
+        change = std::max(change, std::abs(next - std::exchange(fit.trust[i], next)));
       }
       if (change < 1e-4) break;
     }
-    return std::max(likelihood, fit());
+    return solve(fit);
   };
   const double plain = settle();
-  const std::vector<double> first = trust_;
+  const std::vector<double> first = fit.trust;
   std::vector<double> ratios;
   for (const Observation& run : runs_) ratios.push_back(run.log_ratio);
   const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
   std::ranges::nth_element(ratios, middle);
-  for (std::size_t i = 0; i < runs_.size(); ++i) trust_[i] = weight(runs_[i].log_ratio - *middle);
+  for (std::size_t i = 0; i < runs_.size(); ++i)
+    fit.trust[i] = weight(runs_[i].log_ratio - *middle);
   if (settle() > plain) return;
-  trust_ = first;
-  fit();
+  fit.trust = first;
+  solve(fit);
+}
+
+template <class One>
+Belief Posterior::mixed(One one) const {
+  double mean = 0, square = 0;
+  for (const Fit& fit : fits_) {
+    const Belief belief = one(fit);
+    mean += fit.weight * belief.mean;
+    square += fit.weight * (squared(belief.mean) + squared(belief.deviation));
+  }
+  return {mean, std::sqrt(std::max(0.0, square - squared(mean)))};
 }
 
 Belief Posterior::of(const RunFeatures& features) const {
-  std::vector<double> shared;
-  for (const Observation& run : runs_) shared.push_back(covariance(features, run.features));
-  const double mean = inner(shared, alpha_);
-  const std::vector<double> known = forward(std::move(shared));
-  const double left = covariance(features, features) - inner(known, known);
-  return {mean, std::sqrt(std::max(0.0, left) + squared(prior_->noise))};
+  return mixed([&](const Fit& fit) -> Belief {
+    std::vector<double> shared;
+    for (const Observation& run : runs_) shared.push_back(covariance(fit, features, run.features));
+    const double mean = inner(shared, fit.alpha);
+    const std::vector<double> known = fit.forward(std::move(shared));
+    const double left = covariance(fit, features, features) - inner(known, known);
+    return {mean, std::sqrt(std::max(0.0, left) + squared(prior_->noise))};
+  });
 }
 
-Posterior::Learned Posterior::linear(double before, const std::vector<double>& weights) const {
-  const double variance = squared(before);
+double Posterior::trust(std::size_t run) const {
+  return fits_[0].weight * fits_[0].trust[run] + fits_[1].weight * fits_[1].trust[run];
+}
+
+Belief Posterior::linear(const Fit& fit, double before, const std::vector<double>& weights) const {
   std::vector<double> shared = weights;
-  for (double& one : shared) one *= variance;
-  const double mean = inner(shared, alpha_);
-  const std::vector<double> known = forward(std::move(shared));
-  return {before, {mean, std::sqrt(std::max(0.0, variance - inner(known, known)))}};
+  for (double& one : shared) one *= squared(before);
+  const double mean = inner(shared, fit.alpha);
+  const std::vector<double> known = fit.forward(std::move(shared));
+  return {mean, std::sqrt(std::max(0.0, squared(before) - inner(known, known)))};
 }
 
 Posterior::Learned Posterior::level() const {
-  return linear(prior_->level, std::vector<double>(runs_.size(), 1.0));
+  const std::vector<double> ones(runs_.size(), 1.0);
+  const auto& [near, far] = prior_->levels;
+  return {std::sqrt(prior_->near * squared(near) + (1 - prior_->near) * squared(far)),
+          mixed([&](const Fit& fit) { return linear(fit, fit.level, ones); })};
 }
 
 Posterior::Learned Posterior::part(std::size_t index) const {
   std::vector<double> shares;
   for (const Observation& run : runs_) shares.push_back(run.features.shares[index]);
-  return linear(prior_->parts[index], shares);
+  const double before = prior_->parts[index];
+  return {before, mixed([&](const Fit& fit) { return linear(fit, before, shares); })};
 }
 
 }  // namespace lockstep::observe

@@ -1,7 +1,8 @@
 // What runs of one's own say of runs that were not made: ln(measured / predicted) as a Gaussian
 // process. Its prior is what errors of published sources have in common:
 //
-//   a level that all runs of a source share,
+//   a level that all runs of a source share: of one of two deviations, as most sources are near
+//   and some far off,
 //   a factor on each part of the step, felt as much as the part weighs,
 //   what alike runs share, falling off with the distance of their traits (an exponential kernel),
 //   noise of each run, with Student's tails: a run that the others contradict is discounted.
@@ -22,7 +23,8 @@ namespace lockstep::observe {
 
 // Standard deviations of logarithms; lengths in units of the traits.
 struct Prior {
-  double level = 0;
+  std::array<double, 2> levels = {};  // of a source that is near, and of one that may be far off
+  double near = 0.6;                  // how likely the first is
   std::array<double, kParts> parts = {};
   double likeness = 0;
   std::array<double, kTraits> lengths = {};
@@ -56,7 +58,7 @@ class Posterior {
 
   // How far a run is taken at its word, from 1 down; below kContradicts the others say otherwise. A
   // lone run, and two, are believed.
-  std::span<const double> trust() const { return trust_; }
+  double trust(std::size_t run) const;
   static constexpr double kContradicts = 0.4;
 
   // What was learned of the level, or of one part: its logarithm before and after.
@@ -68,17 +70,27 @@ class Posterior {
   Learned part(std::size_t index) const;
 
  private:
-  double covariance(const RunFeatures& a, const RunFeatures& b) const;
-  double fit();  // with `trust_` as it is; the logarithm of the likelihood
-  void reweigh();
-  Learned linear(double before, const std::vector<double>& weights) const;
-  std::vector<double> forward(std::vector<double> values) const;
+  // With one of the two levels.
+  struct Fit {
+    double level = 0;
+    double weight = 0;  // how likely this one is, given the runs
+    std::vector<double> trust = {};
+    std::vector<double> factor = {};  // Cholesky's, row by row
+    std::vector<double> alpha = {};   // covariance^-1 times the log ratios
+
+    std::vector<double> forward(std::vector<double> values) const;
+    double evidence(const std::vector<Observation>& runs) const;  // a logarithm
+  };
+  double covariance(const Fit& fit, const RunFeatures& a, const RunFeatures& b) const;
+  double solve(Fit& fit) const;  // with its trust as it is; the logarithm of the likelihood
+  void reweigh(Fit& fit) const;
+  template <class One>
+  Belief mixed(One one) const;  // of the two, as likely as they are
+  Belief linear(const Fit& fit, double before, const std::vector<double>& weights) const;
 
   const Prior* prior_;
   std::vector<Observation> runs_;
-  std::vector<double> trust_;
-  std::vector<double> factor_;  // Cholesky's, row by row
-  std::vector<double> alpha_;   // covariance^-1 times the log ratios
+  std::array<Fit, 2> fits_;
 };
 
 }  // namespace lockstep::observe

@@ -20,7 +20,7 @@ RunFeatures run_of(double hidden, double data = 0) {
 
 // The covariance of the prior, written down again.
 double covariance(const Prior& p, const RunFeatures& a, const RunFeatures& b) {
-  double sum = p.level * p.level, far = a.family == b.family ? 0 : 1;
+  double sum = p.levels[0] * p.levels[0], far = a.family == b.family ? 0 : 1;
   for (std::size_t i = 0; i < kParts; ++i)
     sum += p.parts[i] * p.parts[i] * a.shares[i] * b.shares[i];
   for (std::size_t i = 0; i < kTraits; ++i)
@@ -28,20 +28,27 @@ double covariance(const Prior& p, const RunFeatures& a, const RunFeatures& b) {
   return sum + p.likeness * p.likeness * std::exp(-std::sqrt(far));
 }
 
+// Of one level alone.
+Prior plain_prior() {
+  Prior prior = time_prior();
+  prior.levels[1] = prior.levels[0];
+  return prior;
+}
+
 TEST(Posterior, KnowsThePriorWithoutRuns) {
-  const Posterior none(time_prior(), {});
+  const Prior p = plain_prior();
+  const Posterior none(p, {});
   const RunFeatures run = run_of(4096, 0.3);
   const Belief belief = none.of(run);
   EXPECT_EQ(belief.p50(), 1);
-  const double variance =
-      covariance(time_prior(), run, run) + time_prior().noise * time_prior().noise;
+  const double variance = covariance(p, run, run) + p.noise * p.noise;
   EXPECT_NEAR(belief.deviation, std::sqrt(variance), 1e-12);
   EXPECT_NEAR(belief.p95(), std::exp(1.645 * std::sqrt(variance)), 1e-12);
 }
 
 // One and two runs in closed form: the inverse of a number and of a 2 x 2 matrix.
 TEST(Posterior, IsConditionedOnOneRunAndOnTwo) {
-  const Prior& p = time_prior();
+  const Prior p = plain_prior();
   const RunFeatures a = run_of(4096), b = run_of(8192, 0.4), wanted = run_of(2048, 0.2);
   const double aa = covariance(p, a, a) + p.noise * p.noise, ab = covariance(p, a, b);
   const double bb = covariance(p, b, b) + p.noise * p.noise;
@@ -59,7 +66,7 @@ TEST(Posterior, IsConditionedOnOneRunAndOnTwo) {
 
 // What was learned of the level and of parts adds up to the belief, but for what alike runs share.
 TEST(Posterior, SaysWhatWasLearned) {
-  Prior p = time_prior();
+  Prior p = plain_prior();
   p.likeness = 0;
   const Posterior learned(p, {{run_of(4096), 0.2}, {run_of(4096, 0.5), 0.4}});
   const RunFeatures wanted = run_of(1024, 0.25);
@@ -77,15 +84,35 @@ TEST(Posterior, DoubtsTheRunThatOthersContradict) {
     runs.push_back({run_of(4096), ratio});
   const Posterior learned(time_prior(), runs);
   for (std::size_t i = 0; i < runs.size(); ++i)
-    EXPECT_EQ(learned.trust()[i] < Posterior::kContradicts, i == 4) << i;
+    EXPECT_EQ(learned.trust(i) < Posterior::kContradicts, i == 4) << i;
   EXPECT_NEAR(learned.of(run_of(4096)).mean, 0.10, 0.03);
 }
 
 // A lone run is all there is, however far it lies from the prediction.
 TEST(Posterior, BelievesALoneRun) {
   const Posterior learned(time_prior(), {{run_of(4096), 0.7}});
-  EXPECT_EQ(learned.trust()[0], 1);
+  EXPECT_EQ(learned.trust(0), 1);
   EXPECT_GT(learned.of(run_of(4096)).mean, 0.6);
+}
+
+// Two sources, two levels: which one it is follows from the runs by Bayes' rule.
+TEST(Posterior, WeighsTheLevels) {
+  Prior near = plain_prior(), far = near;
+  far.levels = {time_prior().levels[1], time_prior().levels[1]};
+  const RunFeatures run = run_of(4096);
+  for (const double ratio : {0.05, 0.5}) {
+    const auto variance = [&](const Prior& p) {
+      return covariance(p, run, run) + p.noise * p.noise;
+    };
+    const auto likely = [&](const Prior& p) {
+      return std::exp(-0.5 * ratio * ratio / variance(p)) / std::sqrt(variance(p));
+    };
+    const double a = near.near * likely(near), b = (1 - near.near) * likely(far);
+    const double mean = (a * Posterior(near, {{run, ratio}}).of(run).mean +
+                         b * Posterior(far, {{run, ratio}}).of(run).mean) /
+                        (a + b);
+    EXPECT_NEAR(Posterior(time_prior(), {{run, ratio}}).of(run).mean, mean, 1e-12);
+  }
 }
 
 // Runs drawn from the prior itself: the intervals hold as often as they say.
@@ -98,7 +125,8 @@ TEST(Posterior, IntervalsHold) {
     const auto normal = [&](int i) {
       return stream.normal(static_cast<std::uint64_t>(trial * 8 + i));
     };
-    const double level = p.level * normal(0), compute = p.parts[0] * normal(1);
+    const bool is_near = stream.uniform(static_cast<std::uint64_t>(trial * 8 + 7)) < p.near;
+    const double level = p.levels[is_near ? 0 : 1] * normal(0), compute = p.parts[0] * normal(1);
     const double data = p.parts[5] * normal(2), alike = p.likeness * normal(3);
     const auto ratio = [&](double share, int i) {
       return level + (1 - share) * compute + share * data + alike + p.noise * normal(i);
