@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "cli/plan/report.h"
 #include "cli/table.h"
@@ -70,6 +71,7 @@ class Answering {
     }
     answer_.own = row_of(args_, *timed);
     planner::time_by_units({&answer_.own->finalist, 1});
+    correct(*answer_.own);
     answer_.own->runs = runs_here(request_, answer_.own->finalist);
   }
 
@@ -132,11 +134,19 @@ class Answering {
     if (finalists.empty() && std::isfinite(found.least_bytes))
       answer_.least_bytes = found.least_bytes;
     planner::time_by_units(finalists);
-    keep_top(finalists);
+    std::vector<PlanRow> rows;
     for (const planner::Finalist& finalist : finalists) {
-      answer_.rows.push_back(row_of(args_, finalist));
-      answer_.rows.back().runs = runs_here(request_, finalist);
+      rows.push_back(row_of(args_, finalist));
+      rows.back().runs = runs_here(request_, finalist);
+      correct(rows.back());
     }
+    if (request_.observed) std::ranges::stable_sort(rows, {}, &PlanRow::seconds);
+    keep_top(rows);
+    std::ranges::move(rows, std::back_inserter(answer_.rows));
+  }
+
+  void correct(PlanRow& row) const {
+    if (request_.observed) row.observed = request_.observed->correct(row.finalist);
   }
 
   // Half as many devices, and half of that: where failures or money count, all of them may be too
@@ -167,6 +177,8 @@ class Answering {
   void warn() {
     if (answer_.rows.empty()) return;
     for (const std::string& note : request_.notes) say(note);
+    if (request_.observed)
+      for (const std::string& line : request_.observed->lines()) say(line);
     const PlanRow& best = answer_.rows.front();
     const cost::PriceRequest& r = best.finalist.priced.request;
     if (!request_.filled.empty()) say("not said, so the best was sought: " + request_.filled);
@@ -195,9 +207,10 @@ class Answering {
     planner::Question question = request_.question;
     question.devices = best.devices;
     question.cluster = r.cluster;
-    const planner::Alternative twice =
+    planner::Alternative twice =
         planner::what_if(question, {planner::Resource::kBatch, 2}, best.finalist);
     if (!twice.found) return;
+    if (request_.observed) request_.observed->correct(*twice.found);
     const double gain = 2 * best.seconds() / twice.found->seconds - 1;
     if (gain < 0.03) return;
     const bool one = request_.question.global_batch == 1;
@@ -250,7 +263,15 @@ double PlanRow::mfu_full() const {
   return finalist.priced.price.mfu_full * finalist.priced.seconds() / finalist.seconds;
 }
 
+planner::StepQuantiles PlanRow::quantiles() const {
+  if (observed) return {finalist.seconds, finalist.seconds * observed->p95() / observed->p50()};
+  return planner::step_quantiles(finalist.seconds, finalist.priced.request.rates->calibrated);
+}
+
 PlanRow::Doubt PlanRow::doubt() const {
+  // Of a normal distribution: half of it, and nine tenths.
+  if (observed)
+    return {std::exp(0.674 * observed->deviation), std::exp(1.645 * observed->deviation)};
   const backtest::UnseenSet& unseen = backtest::kUnseen.back();
   const auto inside = planner::published_errors(finalist.priced.request.rates->calibrated);
   return {std::exp(std::max(unseen.median, std::abs(inside.bias)) / 100),

@@ -19,9 +19,10 @@ struct PlanRow {
   planner::Finalist finalist = {};
   planner::Goodput goodput = {};
   std::int64_t devices = 0;
-  bool runs = false;                      // here, today
-  bool tied = false;                      // with the first row: planner::is_tied()
-  std::vector<cost::Memory> walked = {};  // with a calibration: of every pipeline rank
+  bool runs = false;                             // here, today
+  bool tied = false;                             // with the first row: planner::is_tied()
+  std::vector<cost::Memory> walked = {};         // with a calibration: of every pipeline rank
+  std::optional<observe::Belief> observed = {};  // of --observed, whose P50 the times are
 
   double seconds() const { return finalist.seconds; }
   double tokens_per_s() const;  // while nothing fails
@@ -30,11 +31,9 @@ struct PlanRow {
   double mfu_full() const;
   const char* peak_name() const;  // "bf16": what MFU is a share of, also where products are fp8
   double share(double seconds_of_step) const { return seconds_of_step / finalist.seconds; }
-  planner::StepQuantiles quantiles() const {
-    return planner::step_quantiles(finalist.seconds, finalist.priced.request.rates->calibrated);
-  }
+  planner::StepQuantiles quantiles() const;
   // Factors within which runs of sources that nobody had looked at were off: half of them, and nine
-  // of ten.
+  // of ten. With --observed, within which the runs given leave it.
   struct Doubt {
     double half, most;
   };

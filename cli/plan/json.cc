@@ -27,6 +27,7 @@ Json time_json(const PlanRow& row) {
                             {"by_units", units ? Json(*units) : Json()},
                             {"closed_form", row.finalist.closed_form}});
   for (const auto& [name, seconds] : cost::kStepTerms) json.set(name, t.*seconds);
+  if (row.observed) json.set("observed_factor", row.observed->p50());
   return json;
 }
 
@@ -167,6 +168,7 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
        {"warnings", Json::list(answer.warnings)}});
   if (answer.own) json.set("own", row_json(args, *answer.own));
   if (!request.tried.empty()) json.set("tried", trials_json(request));
+  if (request.observed) json.set("observed", request.observed->json());
   if (args.flag("explain")) {
     json.set("neighbours", alternatives_json(planner::neighbours(request.question,
                                                                  answer.rows.front().finalist)));

@@ -41,7 +41,8 @@ ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, 
   output.out << made.text;
   output.err << "layout: " << to_text(job.layout) << "\n";
   for (const std::string& one : made.missing) output.err << "cannot express: " << one << "\n";
-  const auto again = planner::time_layout(request.question, made.layout, job.batch.microbatch);
+  auto again = planner::time_layout(request.question, made.layout, job.batch.microbatch);
+  if (again.ok() && request.observed) request.observed->correct(*again);
   if (again.ok() && !made.missing.empty())
     output.err << "as written: " << to_text(Seconds{again->seconds}) << " a step instead of "
                << to_text(Seconds{row.seconds()})
@@ -131,7 +132,10 @@ std::vector<Option> questions() {
            "What `lockstep calibrate` measured of FILE on this machine: layouts are timed op by op "
            "with it. A directory stands for its *.json files; several add up, one for each "
            "microbatch and tp")
-          .repeats()};
+          .repeats(),
+      text("observed", "RUNS.csv",
+           "Layouts that you timed, as layout,step_s: every time follows them, with a P95, see "
+           "docs/observed.md")};
 }
 
 std::vector<Option> answers() {
@@ -230,6 +234,7 @@ Verb plan_verb() {
                         "of a Hugging Face model, the fewest devices"},
                        {"lockstep plan run.toml --compare b200:256 --compare 64..512 --csv",
                         "other machines and how it scales, for a spreadsheet"},
+                       {"lockstep plan run.toml --observed runs.csv", "corrected by runs you timed"},
                        {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
           .options = plan_options(),
           .positionals = {{.name = "FILE",

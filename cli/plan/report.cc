@@ -178,10 +178,14 @@ class PlanReport {
       return join_parts(to_text(Seconds{row.seconds() / factor}), " to ",
                         to_text(Seconds{row.seconds() * factor}));
     };
-    std::string text = join_parts(
-        within(row.doubt().half), " for half of runs, ", within(row.doubt().most),
-        " for nine of ten, as runs of sources never looked at were off; by held-out sources P50 ",
-        to_text(Seconds{quantiles.p50}), ", P95 ", to_text(Seconds{quantiles.p95}));
+    const char* source =
+        row.observed
+            ? " for nine of ten, by your runs; P50 "
+            : " for nine of ten, as runs of sources never looked at were off; by held-out sources "
+              "P50 ";
+    std::string text = join_parts(within(row.doubt().half), " for half of runs, ",
+                                  within(row.doubt().most), source, to_text(Seconds{quantiles.p50}),
+                                  ", P95 ", to_text(Seconds{quantiles.p95}));
     if (row.finalist.by_units)
       text += join_parts("; op by op, as this version runs it, ",
                          to_text(Seconds{*row.finalist.by_units}));

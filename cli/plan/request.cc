@@ -28,25 +28,6 @@ namespace {
 constexpr EnumNames<planner::Resource, 5> kResources = {
     {"memory", "network", "scale-up", "flops", "batch"}};
 
-// What commas and spaces separate; the axes of an order belong to it.
-std::vector<std::string> layout_words(std::string text) {
-  std::ranges::replace(text, ',', ' ');
-  std::vector<std::string> words;
-  for (const std::string_view word : split(text, ' ')) {
-    if (word.empty()) continue;
-    const bool is_axis = word == "tp" || word == "cp" || word == "pp" || word == "dp";
-    if (is_axis && !words.empty() && words.back().starts_with("order="))
-      words.back() += join_parts(",", word);
-    else
-      words.emplace_back(word);
-  }
-  return words;
-}
-
-bool says(const std::string& words, const std::string& begin) {
-  return words.find(" " + begin) != std::string::npos;
-}
-
 class PlanReader {
  public:
   PlanReader(const Args& args, PlanRequest& request, config::Report& report)
@@ -82,6 +63,7 @@ class PlanReader {
     if (!known_.empty() && report_.ok()) calibrate();
     read_layout();
     read_changes();
+    read_observed();
     return report_.ok();
   }
 
@@ -298,38 +280,16 @@ class PlanReader {
     }
   }
 
-  // "tp=8,pp=16" and "tp8 pp16" are the same; `microbatch` is not part of a layout's name.
   void read_layout() {
     if (!args_.has("layout")) return;
-    std::string words = " ";
-    OwnLayout own;
-    bool has_dp = false;
-    for (std::string& word : layout_words(args_.text("layout"))) {
-      const std::size_t is = word.find('=');
-      const std::string key = word.substr(0, is);
-      if (key == "microbatch") {
-        names_microbatch_ = true;
-        own.microbatch =
-            number_in<std::int64_t>(word.substr(std::min(is, word.size() - 1) + 1)).value_or(0);
-        if (own.microbatch < 1)
-          return refuse(Code::kOutOfRange, join_parts("`", word, "` in --layout is no number"),
-                        "the nearest: microbatch=1");
-        continue;
-      }
-      if (key == "schedule") word = word.substr(is + 1);
-      if (is != std::string::npos && key != "cp_comm_type" && key != "recompute" &&
-          key != "order" && key != "layers" && key != "schedule")
-        word.erase(is, 1);
-      has_dp = has_dp || word.starts_with("dp");
-      words += word + " ";
-    }
-    auto layout = spec::parse_layout(words);
-    if (!layout.ok()) return report_.add(layout.error());
-    own.layout = *std::move(layout);
+    auto read = parse_own(args_.text("layout"), "--layout");
+    if (!read.ok()) return report_.add(read.error());
+    OwnLayout& own = read->own;
+    const bool has_dp = read->has_dp;
     if (!has_dp && !fill_data(own.layout.degrees)) return;
     // A whole name, as `plan` prints it, leaves nothing open.
-    const bool is_whole = has_dp && says(words, "zero") && own.layout.microbatches &&
-                          (own.layout.degrees.pp == 1 || says(words, own.layout.schedule + " "));
+    const bool is_whole = has_dp && read->says("zero") && own.layout.microbatches &&
+                          (own.layout.degrees.pp == 1 || read->says(own.layout.schedule + " "));
     const bool is_open = !request_.calibrated && !is_whole;
     if (args_.has("schedules") && (is_whole || says(words, own.layout.schedule + " ")))
       return refuse(Code::kConflict,
@@ -338,17 +298,17 @@ class PlanReader {
     const bool has_stages = own.layout.degrees.pp == 1 || !own.layout.layers.empty() ||
                             !own.layout.recompute.blocks.empty();
     const int needed = pipeline::find(own.layout.schedule)->chunks;
-    if (is_open && !has_stages && !says(words, "vpp")) own.layout.chunks = needed > 0 ? needed : 2;
-    request_.own = std::move(own);
+    if (is_open && !has_stages && !read->says("vpp")) own.layout.chunks = needed > 0 ? needed : 2;
+    request_.own = own;
     request_.only_own = true;
-    check_own();
-    if (report_.ok() && is_open) fill(words, has_stages);
+    check_own(*request_.own, request_.model, request_.question, report_);
+    if (report_.ok() && is_open) fill(*read, has_stages);
   }
 
   // Seeks what the words leave open.
-  void fill(const std::string& words, bool has_stages) {
+  void fill(const LayoutWords& read, bool has_stages) {
     auto& [layout, microbatch] = *request_.own;
-    const auto has = [&](const std::string& begin) { return says(words, begin); };
+    const auto has = [&](const std::string& begin) { return read.says(begin); };
     const cost::PriceRequest r = *planner::request_of(request_.question, layout, microbatch);
     planner::Question asked = request_.question;
     planner::Given& given = asked.given;
@@ -365,7 +325,8 @@ class PlanReader {
     };
     take("vpp", has_stages || has("vpp"), given.chunks, r.chunks);
     take("cp_comm_type", r.cp == 1 || has("cp_comm_type"), given.context, r.context);
-    take("microbatch", layout.microbatches || names_microbatch_, given.microbatch, r.microbatch);
+    take("microbatch", layout.microbatches || read.names_microbatch, given.microbatch,
+         r.microbatch);
     take("order", r.pp == 1 || has("order"), given.placement, r.placement);
     const cost::Keep rest = r.keep == cost::Keep::kInput ? r.default_keep() : r.keep;
     take("recompute", has("recompute"), given.kept, planner::Kept{r.keep, r.recomputed, rest});
@@ -393,19 +354,14 @@ class PlanReader {
     return true;
   }
 
-  void check_own() {
-    OwnLayout& own = *request_.own;
-    const std::int64_t global = batch_.global_batch, dp = own.layout.degrees.dp;
-    if (own.layout.microbatches && global % (dp * *own.layout.microbatches) == 0)
-      own.microbatch = global / (dp * *own.layout.microbatches);
-    spec::Request asked = spec::request_of(request_.model, own.layout,
-                                           {batch_.seq, batch_.global_batch, own.microbatch});
-    asked.cluster = &request_.cluster;
-    for (const spec::Contradiction& found : spec::contradictions(asked))
-      if (!found.is_warning) report_.add(found.error);
-    if (!report_.ok()) return;
-    const auto priced = planner::request_of(request_.question, own.layout, own.microbatch);
-    if (!priced.ok()) report_.add(priced.error());
+  void read_observed() {
+    if (!args_.has("observed") || !report_.ok()) return;
+    for (const char* option : {"explain", "what-if", "calibration"})
+      if (args_.has(option))
+        refuse(Code::kConflict,
+               join_parts("--", option, " has times of its own, which --observed does not correct"),
+               "leave one of them out");
+    if (report_.ok()) request_.observed = Observed::read(args_.text("observed"), request_, report_);
   }
 
   // "network=2x", "memory=0.5x".
@@ -435,11 +391,26 @@ class PlanReader {
   PlanRequest& request_;
   config::Report& report_;
   spec::Batch batch_;
-  bool names_cluster_ = false, names_microbatch_ = false;
+  bool names_cluster_ = false;
   std::vector<cost::CalibrationFile> known_;
 };
 
 }  // namespace
+
+void check_own(OwnLayout& own, const model::ModelConfig& model, const planner::Question& question,
+               config::Report& report) {
+  const std::int64_t global = question.global_batch, dp = own.layout.degrees.dp;
+  if (own.layout.microbatches && global % (dp * *own.layout.microbatches) == 0)
+    own.microbatch = global / (dp * *own.layout.microbatches);
+  spec::Request asked = spec::request_of(model, own.layout, {question.seq, global, own.microbatch});
+  asked.cluster = question.cluster;
+  bool contradicts = false;
+  for (const spec::Contradiction& found : spec::contradictions(asked))
+    if (!found.is_warning) report.add(found.error), contradicts = true;
+  if (contradicts) return;
+  const auto priced = planner::request_of(question, own.layout, own.microbatch);
+  if (!priced.ok()) report.add(priced.error());
+}
 
 bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report) {
   return PlanReader(args, request, report).read();

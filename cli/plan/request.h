@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan/layout_words.h"
+#include "cli/plan/observed.h"
 #include "cli/verb.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/config/diagnostic.h"
@@ -13,15 +15,8 @@
 #include "lockstep/model/model_config.h"
 #include "lockstep/planner/calibrated.h"
 #include "lockstep/planner/explain.h"
-#include "lockstep/spec/layout.h"
 
 namespace lockstep::cli {
-
-// A layout that the user names.
-struct OwnLayout {
-  spec::Layout layout;
-  std::int64_t microbatch = 1;
-};
 
 // A number of devices that --target-days or --max-cost looked at; no days: nothing fits.
 struct DeviceTrial {
@@ -44,12 +39,18 @@ struct PlanRequest {
   DType dtype = DType::kBF16;                 // of FILE
   std::vector<std::string> notes = {};        // on what is asked; sentences without full stop
   std::optional<planner::CalibratedSearch> calibrated = {};  // of --calibration, which prices then
+  std::optional<Observed> observed = {};                     // of --observed, which corrects times
   std::string calibrated_on = {};                            // "2 threads, 2026-01-31: cal.json"
 
   PlanRequest() = default;
   PlanRequest(const PlanRequest&) = delete;
   PlanRequest& operator=(const PlanRequest&) = delete;
 };
+
+// Adds what contradicts the model, the batch or the cluster of the question, and what cannot be
+// priced; sets the microbatch from the layout's number of them.
+void check_own(OwnLayout& own, const model::ModelConfig& model, const planner::Question& question,
+               config::Report& report);
 
 // False, with every mistake in `report`.
 bool read_plan_request(const Args& args, PlanRequest& request, config::Report& report);
