@@ -311,7 +311,8 @@ Error nothing_found(const PlanRequest& request, const PlanAnswer& answer) {
     return {Code::kNothingFits,
             join_parts(what, " does not fit: every layout needs at least ",
                        gibibytes(answer.least_bytes), " on some device, which has ",
-                       gibibytes(cost::capacity_bytes(request.cluster.device))),
+                       gibibytes(cost::capacity_bytes(request.cluster.device)),
+                       strf(" and keeps %.3g %% of them free", 100 * q.headroom)),
             "use more devices, devices with more memory, or a shorter seq"};
   const std::int64_t least = least_data(q);
   if (least > 0)

@@ -94,6 +94,12 @@ class Comparison {
     return one.args;
   }
 
+  bool file_names_cluster() const {
+    config::Report report;  // of the plans
+    const auto run = args_.has("FILE") ? load_run(args_, report) : std::nullopt;
+    return run && run->find("cluster.name") != nullptr;
+  }
+
   Result<void> list() {
     bool only_counts = true;
     for (const std::string& text : args_.texts("compare")) {
@@ -118,7 +124,7 @@ class Comparison {
         if (!is_layout(what)) own.set("devices", {});
       }
     }
-    if (!only_counts && (args_.has("cluster") || args_.has("FILE")))
+    if (!only_counts && (args_.has("cluster") || file_names_cluster()))
       add(args_.has("layout") ? args_.text("layout") : "as asked", {}, true);
     return {};
   }
@@ -162,7 +168,7 @@ class Comparison {
           rows.back().push_back(std::move(cell));
         if (args_.has("tokens")) {
           const RunCost cost = run_cost(one.args, *row);
-          rows.back().push_back(strf("%.3g", cost.days));
+          rows.back().push_back(strf(cost.days < 1000 ? "%.3g" : "%.0f", cost.days));
           rows.back().push_back(cost.money ? amount(*cost.money) : "-");
         }
       }

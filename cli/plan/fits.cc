@@ -27,7 +27,9 @@ ExitCode print_fits(const PlanRequest& request, const PlanAnswer& answer, Output
   else
     output.out << "does not fit: "
                << (needs > 0 ? join_parts("every layout needs at least ", gibibytes(needs), " of ",
-                                          gibibytes(has))
+                                          gibibytes(has),
+                                          strf(", %.3g %% of them kept free",
+                                               100 * request.question.headroom))
                              : nothing_found(request, answer).message)
                << "\n";
   return fits ? ExitCode::kOk : ExitCode::kCheckFailed;

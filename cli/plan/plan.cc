@@ -217,31 +217,29 @@ std::vector<Option> plan_options() {
 }  // namespace
 
 Verb plan_verb() {
-  return {.name = "plan",
-          .summary = "Find the best layout for a model and a cluster",
-          .description =
-              "Prices every layout of the model on the cluster in closed form, simulates the best, "
-              "and shows them with their time, memory and cost. Also prices layouts that this "
-              "version does not run. Exit code 1 when nothing fits or no target is met.",
-          .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
-                       {"lockstep plan --model llama3-8b --cluster h100:8 --seq 8192 "
-                        "--global-batch 512",
-                        "without a file"},
-                       {"lockstep plan run.toml --explain", "with reasons"},
-                       {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
-                       {"lockstep plan --model Llama-3.1-8B/ --cluster h100:512 --seq 8k "
-                        "--global-batch 1k --tokens 1T --target-days 30",
-                        "of a Hugging Face model, the fewest devices"},
-                       {"lockstep plan run.toml --compare b200:256 --compare 64..512 --csv",
-                        "other machines and how it scales, for a spreadsheet"},
-                       {"lockstep plan run.toml --observed runs.csv", "corrected by runs you timed"},
-                       {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
-          .options = plan_options(),
-          .positionals = {{.name = "FILE",
-                           .help = "Run file, in TOML or JSON: gives model, cluster and batch; its "
-                                   "[layout], if any, is compared",
-                           .required = false}},
-          .run = run_plan};
+  return {
+      .name = "plan",
+      .summary = "Find the best layout for a model and a cluster",
+      .description =
+          "Prices every layout of the model on the cluster in closed form, simulates the best, "
+          "and shows them with their time, memory and cost. Also prices layouts that this "
+          "version does not run. Exit code 1 when nothing fits or no target is met.",
+      .examples = {{"lockstep plan run.toml", "the fastest layouts for a run file"},
+                   {"lockstep plan --model llama3-8b --cluster h100:8 --seq 8192 "
+                    "--global-batch 512",
+                    "without a file"},
+                   {"lockstep plan run.toml --explain", "with reasons"},
+                   {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
+                   {"lockstep plan run.toml --tokens 1T --target-days 30", "the fewest devices"},
+                   {"lockstep plan run.toml --compare b200:256", "beside another machine"},
+                   {"lockstep plan run.toml --compare 64..512 --csv", "how it scales"},
+                   {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
+      .options = plan_options(),
+      .positionals = {{.name = "FILE",
+                       .help = "Run file, in TOML or JSON: gives model, cluster and batch; its "
+                               "[layout], if any, is compared",
+                       .required = false}},
+      .run = run_plan};
 }
 
 }  // namespace lockstep::cli

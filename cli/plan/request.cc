@@ -291,7 +291,7 @@ class PlanReader {
     const bool is_whole = has_dp && read->says("zero") && own.layout.microbatches &&
                           (own.layout.degrees.pp == 1 || read->says(own.layout.schedule + " "));
     const bool is_open = !request_.calibrated && !is_whole;
-    if (args_.has("schedules") && (is_whole || says(words, own.layout.schedule + " ")))
+    if (args_.has("schedules") && (is_whole || read->says(own.layout.schedule + " ")))
       return refuse(Code::kConflict,
                     join_parts("--schedules would do nothing: --layout says ", own.layout.schedule),
                     "leave one of them out");

@@ -101,7 +101,7 @@ class Choosing {
   static std::string taken(const DeviceTrial& trial) {
     if (!trial.days) return join_parts(counted(trial.devices, "device"), " hold no layout");
     return join_parts(counted(trial.devices, "device"), trial.devices == 1 ? " takes " : " take ",
-                      strf("%.3g", *trial.days), " days",
+                      strf(*trial.days < 1000 ? "%.3g" : "%.0f", *trial.days), " days",
                       trial.money ? join_parts(" and cost ", amount(*trial.money)) : "");
   }
 
@@ -125,7 +125,8 @@ class Choosing {
     return {Code::kTargetMissed,
             join_parts(request_.model.name, " on at most ",
                        counted(request_.cluster.count, "device"), " does not train ", target()),
-            join_parts("the nearest: ", taken(*best), "; or name a larger --cluster")};
+            join_parts("the nearest: ", taken(*best),
+                       args_.has("target-days") ? "; or name a larger --cluster" : "")};
   }
 
   const Args& args_;

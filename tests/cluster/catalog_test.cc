@@ -175,7 +175,7 @@ TEST(ClusterFromName, KnowsWhatDriversAndDataSheetsCallDevices) {
 
 // A smaller machine is the one that would be named so, also where its name says nothing.
 TEST(Resized, IsTheMachineOfThatManyDevices) {
-  for (const char* base : {"h100:512", "gb200:144/64", "mi300x:64", "l40s:8"}) {
+  for (const char* base : {"h100:512", "gb200:128/64", "mi300x:64", "l40s:8"}) {
     const Cluster all = *cluster_from_name(base);
     Cluster own = all;
     own.name = "ours";
