@@ -147,12 +147,10 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   if (zero >= 1 && !says(run, "notes", "fp32 grad") && !is_nanotron(run)) stack.grad_bytes = 2;
   // Its bf16 optimizer adds them up in f32 and keeps both.
   if (deepspeed && says(run, "notes", "fp32 grad")) stack.grad_bytes = 6;
-  // DeepSpeed's optimizer also holds its shard's gradients in f32, and sums all gradients on every
-  // rank.
-  if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = 16;
+  if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = cost::kDeepSpeedOptimizer;
+  // It sums all gradients on every rank.
   stack.whole_reduce = deepspeed && zero == 1;
-  // Two buckets for reductions and one for gathers, of 5e8 elements each by default.
-  if (stack.whole_reduce) stack.bucket_bytes = 3 * 5e8 * 2;
+  if (stack.whole_reduce) stack.bucket_bytes = cost::kDeepSpeedBuckets;
   stack.reduce_bytes = std::min(4.0, stack.grad_bytes);
   // Aleph Alpha's trainer does too, and casts to f32 for it (its public sources,
   // optimizer/allreduce.py).
@@ -160,13 +158,7 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
     stack.whole_reduce = true;
     stack.reduce_bytes = 4;
   }
-  // FSDP shards an f32 copy of the weights and reduces after every backward pass.
-  if (zero >= 3) {
-    stack.weight_bytes = 4;
-    stack.grad_bytes = stack.reduce_bytes = 4;
-    stack.optimizer_bytes = 8;
-    stack.reduce_each_microbatch = true;
-  }
+  if (zero >= 3) cost::set_fsdp_states(stack);
   if (run.text("precision") == "fp32") {
     stack.weight_bytes = 4;
     stack.grad_bytes = stack.reduce_bytes = 4;
@@ -175,8 +167,6 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
 }
 
 }  // namespace
-
-const StackHabits kFittedHabits = {0, 0.06, 0, 0.016, 0.45};
 
 bool says(const PublishedRun& run, std::string_view column, std::string_view words) {
   return run.text(column).find(words) != std::string::npos;
@@ -191,14 +181,6 @@ StackClass stack_class_of(const PublishedRun& run, int zero) {
   if (has_deepspeed_pipeline(run)) return StackClass::kOther;
   if (is_vendors(run) || is_deepspeed(run)) return StackClass::kTuned;
   return zero >= 3 ? StackClass::kSharded : StackClass::kOther;
-}
-
-void set_habits(const StackHabits& habits, StackClass kind, cost::Stack& stack) {
-  stack.gaps = kind == StackClass::kSharded ? habits.gaps_sharded
-               : kind == StackClass::kOther ? habits.gaps_other
-                                            : 0;
-  stack.jitter = kind == StackClass::kTuned ? habits.jitter_tuned : habits.jitter_other;
-  stack.network_share = kind == StackClass::kOther ? habits.network_other : 1;
 }
 
 cost::Stack stack_of(const PublishedRun& run, int zero) {

@@ -3,31 +3,16 @@
 // was measured.
 #pragma once
 
-#include <cstdint>
-
 #include "lockstep/backtest/run_table.h"
-#include "lockstep/cost/analytic/price.h"
+#include "lockstep/cost/analytic/stacks.h"
 
 namespace lockstep::backtest {
 
-// Software that leaves its devices idle between kernels to a different degree.
-enum class StackClass : std::uint8_t {
-  kTuned,    // the vendor's stack (Megatron's kernels, also under DeepSpeed), or a compiled program
-  kSharded,  // PyTorch FSDP, eager
-  kOther,    // home-made trainers, and pipelines that DeepSpeed's engine drives
-};
-StackClass stack_class_of(const PublishedRun& run, int zero);
+using cost::kFittedHabits;
+using cost::StackClass;
+using cost::StackHabits;
 
-// Stack::gaps, Stack::jitter and Stack::network_share of the classes. Fitted on calibration rows
-// together with the rates of devices: the tuned stack's gaps and network are the reference, and
-// ranks of sharded data meet in collectives that are priced apart.
-struct StackHabits {
-  double gaps_sharded, gaps_other;
-  double jitter_tuned, jitter_other;
-  double network_other;
-};
-extern const StackHabits kFittedHabits;
-void set_habits(const StackHabits& habits, StackClass kind, cost::Stack& stack);
+StackClass stack_class_of(const PublishedRun& run, int zero);
 
 // Everything but the habits.
 cost::Stack stack_of(const PublishedRun& run, int zero);

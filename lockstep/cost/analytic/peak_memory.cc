@@ -249,7 +249,7 @@ std::optional<int> least_recomputed(const PriceRequest& request, const StageSpli
   if (none <= room) return 0;
   const int layers = static_cast<int>(layers_on(r, split, stage));
   r.keep = Keep::kInput;
-  if (layers > 1) {
+  if (layers > 1 && r.stack.recompute_count != RecomputeCount::kAllOrNone) {
     // Bytes fall by as much with every block but the last, for which no other lets go of any.
     r.recomputed = 1;
     const double each = none - bytes();
@@ -271,7 +271,9 @@ std::optional<int> least_recomputed(const PriceRequest& r) {
     const std::optional<int> other = least_recomputed(r, split, stage);
     most = other ? std::max(most, other) : other;
   }
-  return most;
+  if (!most || *most == 0 || r.stack.recompute_count == RecomputeCount::kEachStage) return most;
+  if (r.stack.recompute_count == RecomputeCount::kAllOrNone) return most_layers(r);
+  return std::min(std::ceil(*most / r.chunks) * r.chunks, most_layers(r));
 }
 
 Memory price_memory(const PriceRequest& r) {

@@ -47,6 +47,13 @@ enum class Loss : std::uint8_t {
   kVocabulary,  // Megatron's vocabulary-parallel loss: f32, a kernel for each elementwise step
 };
 
+// Of how many blocks a stage may keep the input alone.
+enum class RecomputeCount : std::uint8_t {
+  kEachStage,   // every stage has its own number
+  kSameNumber,  // one number for all stages; those with fewer blocks recompute all (Megatron)
+  kAllOrNone,
+};
+
 // Traits of the software that runs the step; the defaults are today's.
 struct Stack {
   bool flash = true;           // fused attention
@@ -69,17 +76,20 @@ struct Stack {
   double gaps = 0;  // share of compute time by which idle moments between kernels lengthen it
   // Spread of one pass's time: ranks that meet after each wait for the slowest. Of the software
   // more than of the device: collections of garbage, data loading and launches fall at other
-  // moments on other ranks (MegaScale, arXiv 2402.15627, section 6.2). backtest/run_stack.h says
-  // how it was fitted.
+  // moments on other ranks (MegaScale, arXiv 2402.15627, section 6.2). stacks.h says how it was
+  // fitted.
   double jitter = 0.002;
   double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   double reduce_bytes = 4;  // of a gradient on the wire
   double bucket_bytes = 0;  // of reductions and gathers, held all the time
   // Of what data ranks could send over the network, when nothing is hidden and buckets follow each
-  // other. Of the software: backtest/run_stack.h says how it was fitted.
+  // other. Of the software: stacks.h says how it was fitted.
   double network_share = 1;
   bool reduce_each_microbatch = false;  // ZeRO-2: gradients are reduced after every backward pass
+  bool even_stages = false;             // every pipeline stage has as many layers
+  RecomputeCount recompute_count = RecomputeCount::kEachStage;
+  bool operator==(const Stack&) const = default;
 };
 
 // Which axis lies inside which on the network, innermost first.
