@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "cli/plan/framework.h"
 #include "cli/plan/report.h"
 #include "cli/table.h"
 #include "lockstep/backtest/unseen.h"
@@ -64,13 +65,15 @@ class Answering {
       return say(join_parts("your own layout is not compared: it is for ", counted(ranks, "device"),
                             ", not for ", with_commas(request_.question.devices)));
     if (request_.calibrated) return own_timed();
+    if (const auto runs = check_layout(request_.question, layout, microbatch); !runs.ok())
+      return say("your own layout is not compared: " + runs.error().message);
     const auto timed = planner::time_layout(request_.question, layout, microbatch);
     if (!timed.ok()) {
       LS_CHECK(!request_.only_own, "checked when it was read");
       return say("your own layout is not compared: " + timed.error().message);
     }
     answer_.own = row_of(args_, *timed);
-    planner::time_by_units({&answer_.own->finalist, 1});
+    if (!request_.question.framework) planner::time_by_units({&answer_.own->finalist, 1});
     correct(*answer_.own);
     answer_.own->runs = runs_here(request_, answer_.own->finalist);
   }
@@ -133,7 +136,7 @@ class Answering {
     answer_.simulated += found.simulated;
     if (finalists.empty() && std::isfinite(found.least_bytes))
       answer_.least_bytes = found.least_bytes;
-    planner::time_by_units(finalists);
+    if (!question.framework) planner::time_by_units(finalists);  // programs are this version's
     std::vector<PlanRow> rows;
     for (const planner::Finalist& finalist : finalists) {
       rows.push_back(row_of(args_, finalist));
@@ -197,6 +200,7 @@ class Answering {
             with_commas(std::llround(tokens)).c_str(), with_commas(std::llround(critical)).c_str(),
             100 * tokens / (tokens + critical)));
     }
+    warn_of_words(request_, answer_);
     if (!request_.question.rates->calibrated && !request_.calibrated)
       say(join_parts("rates of ", request_.cluster.device.name,
                      " are borrowed from another device: times are rough"));

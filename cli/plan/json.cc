@@ -166,6 +166,10 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
        {"all_s", answer.all_s},
        {"plans", Json::list(answer.rows, [&](const PlanRow& row) { return row_json(args, row); })},
        {"warnings", Json::list(answer.warnings)}});
+  if (const auto* framework = request.question.framework)
+    json.set("for", Json::object({{"framework", framework->name},
+                                  {"version", framework->title},
+                                  {"source", framework->source}}));
   if (answer.own) json.set("own", row_json(args, *answer.own));
   if (!request.tried.empty()) json.set("tried", trials_json(request));
   if (request.observed) json.set("observed", request.observed->json());

@@ -7,49 +7,17 @@
 #include "cli/plan/answer.h"
 #include "cli/plan/compare.h"
 #include "cli/plan/fits.h"
+#include "cli/plan/framework.h"
 #include "cli/plan/report.h"
 #include "cli/plan/request.h"
 #include "cli/plan/targets.h"
 #include "cli/run_file.h"
 #include "cli/text_file.h"
 #include "cli/verbs.h"
-#include "lockstep/planner/emit/emit.h"
 #include "lockstep/planner/lattice.h"
-#include "lockstep/planner/layout_of.h"
 
 namespace lockstep::cli {
 namespace {
-
-// The text alone on `out`, so that it can be piped; what it cannot say on `err`.
-ExitCode emit(const Args& args, const PlanRequest& request, const PlanRow& row, Output& output) {
-  const cost::PriceRequest& priced = row.finalist.priced.request;
-  const planner::Job job{request.model,
-                         planner::layout_of(row.finalist),
-                         {request.question.seq, request.question.global_batch, priced.microbatch},
-                         priced.precision == cost::Precision::kFp8};
-  const auto& framework =
-      *std::ranges::find(planner::frameworks(), args.text("emit"), &planner::Framework::name);
-  const planner::Emitted made = framework.emit(job);
-  if (output.json)
-    return print_json(output, Json::object({{"schema", "lockstep.plan-emit/1"},
-                                            {"framework", framework.name},
-                                            {"layout", to_text(job.layout)},
-                                            {"written", to_text(made.layout)},
-                                            {"text", made.text},
-                                            {"missing", Json::list(made.missing)},
-                                            {"notes", Json::list(made.notes)}}));
-  output.out << made.text;
-  output.err << "layout: " << to_text(job.layout) << "\n";
-  for (const std::string& one : made.missing) output.err << "cannot express: " << one << "\n";
-  auto again = planner::time_layout(request.question, made.layout, job.batch.microbatch);
-  if (again.ok() && request.observed) request.observed->correct(*again);
-  if (again.ok() && !made.missing.empty())
-    output.err << "as written: " << to_text(Seconds{again->seconds}) << " a step instead of "
-               << to_text(Seconds{row.seconds()})
-               << (again->priced.price.fits ? "" : ", and it does not fit") << "\n";
-  for (const std::string& one : made.notes) output.err << "note: " << one << "\n";
-  return ExitCode::kOk;
-}
 
 ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                Output& output) {
@@ -92,9 +60,9 @@ Result<ExitCode> run_plan(const Args& args, Output& output) {
   if (args.has("svg")) LS_TRY(write_text(args.text("svg"), memory_svg(request, best)));
   if (args.has("out"))
     LS_TRY(write_text(args.text("out"), run_json(args, request, best).dump(2) + "\n"));
-  const ExitCode code =
-      args.has("emit") ? emit(args, request, best, output) : print(args, request, answer, output);
-  return best.finalist.priced.price.fits ? code : ExitCode::kCheckFailed;
+  const Result<ExitCode> code =
+      args.has("emit") ? print_script(request, best, output) : print(args, request, answer, output);
+  return best.finalist.priced.price.fits || !code.ok() ? code : ExitCode::kCheckFailed;
 }
 
 Option positive(const char* name, const char* value, const char* help) {
@@ -126,6 +94,8 @@ std::vector<Option> questions() {
       text("schedules", "NAMES",
            "Pipeline schedules to choose from, as 1f1b,interleaved [default: all that have a "
            "closed form]"),
+      choice("for", "FRAMEWORK", framework_names(),
+             "Only layouts that this framework runs, priced as it runs them"),
       flag("runnable", "Only layouts that this version runs: no context or expert parallelism"),
       choice("dtype", "TYPE", {"bf16", "fp8"}, "Type of matrix products").initially("bf16"),
       text("calibration", "IN",
@@ -179,20 +149,16 @@ std::vector<Option> failures() {
 }
 
 std::vector<Option> forms() {
-  std::vector<std::string> names;
-  for (const planner::Framework& framework : planner::frameworks())
-    names.emplace_back(framework.name);
-  return {
-      flag("explain",
-           "Why this one: what its neighbours lose, what more memory or network would "
-           "buy, what the rule of thumb says"),
-      flag("memory", "Bars of what each pipeline rank holds, and what its device has"),
-      text("svg", "OUT", "With --memory: the bars as a picture"),
-      choice("emit", "FRAMEWORK", names,
-             "Print the best layout in the words of another framework, and what it cannot express"),
-      text("out", "OUT",
-           "Write the best layout as a run file, for `lockstep train --plan OUT FILE`")
-          .short_name('o')};
+  return {flag("explain",
+               "Why this one: what its neighbours lose, what more memory or network would "
+               "buy, what the rule of thumb says"),
+          flag("memory", "Bars of what each pipeline rank holds, and what its device has"),
+          text("svg", "OUT", "With --memory: the bars as a picture"),
+          choice("emit", "FRAMEWORK", framework_names(),
+                 "Print the best layout as a launch script of another framework; implies --for"),
+          text("out", "OUT",
+               "Write the best layout as a run file, for `lockstep train --plan OUT FILE`")
+              .short_name('o')};
 }
 
 std::vector<Option> plan_options() {
@@ -233,7 +199,9 @@ Verb plan_verb() {
                    {"lockstep plan run.toml --tokens 1T --target-days 30", "the fewest devices"},
                    {"lockstep plan run.toml --compare b200:256", "beside another machine"},
                    {"lockstep plan run.toml --compare 64..512 --csv", "how it scales"},
-                   {"lockstep plan run.toml --emit megatron", "as flags of Megatron-LM"}},
+                   {"lockstep plan run.toml --observed runs.csv", "corrected by runs you timed"},
+                   {"lockstep plan run.toml --emit megatron > launch.sh",
+                    "a launch script of what Megatron-LM does fastest"}},
       .options = plan_options(),
       .positionals = {{.name = "FILE",
                        .help = "Run file, in TOML or JSON: gives model, cluster and batch; its "

@@ -112,7 +112,8 @@ class PlanReport {
     output_.out << output_.paint(style::kBold, request_.model.name + " on " + request_.cluster.name)
                 << ": " << counted(q.global_batch, "sequence") << " of " << with_commas(q.seq)
                 << " tokens a step"
-                << (q.precision == cost::Precision::kFp8 ? ", fp8 products\n\n" : "\n\n");
+                << (q.precision == cost::Precision::kFp8 ? ", fp8 products" : "")
+                << (q.framework ? join_parts(", for ", q.framework->title) : "") << "\n\n";
     table();
     output_.out << "\n";
     best(answer_.rows.front());

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/plan/framework.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
 #include "cli/text_file.h"
@@ -16,7 +17,6 @@
 #include "lockstep/config/suggest.h"
 #include "lockstep/hf/config_json.h"
 #include "lockstep/pipeline/catalog.h"
-#include "lockstep/planner/emit/emit.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/planner/seek.h"
 #include "lockstep/spec/contradictions.h"
@@ -60,6 +60,7 @@ class PlanReader {
     check_cluster_written();
     ask();
     read_schedules();
+    check_framework(args_, request_.question, report_);
     if (!known_.empty() && report_.ok()) calibrate();
     read_layout();
     read_changes();
@@ -107,7 +108,7 @@ class PlanReader {
     idle("top", args_.has("compare") && args_.text("top") != "8", "--compare shows the best alone");
     idle("set", !args_.has("FILE"), "it sets a key of a run file, but none is given");
     for (const char* option : {"memory", "explain", "what-if", "tokens", "critical-batch"})
-      idle(option, args_.has("emit"), "--emit prints flags or a configuration alone");
+      idle(option, args_.has("emit"), "--emit prints a script alone");
     idle("objective", args_.has("layout") && args_.text("objective") != "time",
          "--layout says what is priced");
     if (is_fp8()) idle("dtype", args_.has("calibration"), "--calibration has measured times");
@@ -138,10 +139,6 @@ class PlanReader {
     if (!request_.cluster.device.peak_fp8.known())
       refuse(Code::kConflict, join_parts("--dtype fp8, but ", device, " has no fp8 products"),
              join_parts("devices that have are ", config::listed(able)));
-    for (const planner::Framework& one : planner::frameworks())
-      if (args_.has("emit") && one.name == args_.text("emit") && !one.has_fp8)
-        refuse(Code::kConflict, join_parts("--dtype fp8, which --emit ", one.name, " cannot say"),
-               "--emit megatron can; or plan with --dtype bf16");
   }
 
   void read_model_option() {
@@ -215,6 +212,7 @@ class PlanReader {
     if (is_fp8()) q.precision = cost::Precision::kFp8;
     if (args_.flag("runnable")) q.cp = q.ep = 1;
     q.headroom = args_.real("headroom");
+    q.framework = framework_of(args_);
   }
 
   void read_calibrations() {
@@ -286,6 +284,8 @@ class PlanReader {
     if (!read.ok()) return report_.add(read.error());
     OwnLayout& own = read->own;
     const bool has_dp = read->has_dp;
+    const planner::Framework* framework = request_.question.framework;
+    if (framework != nullptr && own.layout.degrees.tp > 1) own.layout.sp = framework->sp;
     if (!has_dp && !fill_data(own.layout.degrees)) return;
     // A whole name, as `plan` prints it, leaves nothing open.
     const bool is_whole = has_dp && read->says("zero") && own.layout.microbatches &&
@@ -303,6 +303,10 @@ class PlanReader {
     request_.only_own = true;
     check_own(*request_.own, request_.model, request_.question, report_);
     if (report_.ok() && is_open) fill(*read, has_stages);
+    if (!report_.ok()) return;
+    const auto& [made, microbatch] = *request_.own;
+    if (const auto runs = check_layout(request_.question, made, microbatch); !runs.ok())
+      report_.add(runs.error());
   }
 
   // Seeks what the words leave open.
@@ -336,6 +340,8 @@ class PlanReader {
          planner::Sharding{r.zero, r.shard_group()});
     if (open.empty()) return;
     const auto found = planner::seek_one(asked);
+    const auto runs = check_layout(request_.question, layout, microbatch);
+    if (!found && !runs.ok()) return report_.add(runs.error());
     if (!found)
       return refuse(Code::kNothingDivides,
                     join_parts("no number of virtual stages or microbatches suits ",

@@ -84,7 +84,7 @@ class Neighbours {
       if (s.zero != chosen_.zero || s.group != chosen_.shard_group())
         policy(s.group < chosen_.dp * chosen_.cp ? strf("zero %d over %d", s.zero, s.group)
                                                  : strf("zero %d", s.zero),
-               [&](PriceRequest& r) { r.zero = s.zero, r.dp_shard = s.group; });
+               [&](PriceRequest& r) { set_sharding(question_, s, r); });
     for (const cost::CpMethod way : lattice_.contexts(chosen_.tp, chosen_.cp))
       if (way != chosen_.context)
         policy(join_parts("cp_comm_type ", to_text(way)),

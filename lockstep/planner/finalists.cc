@@ -53,7 +53,16 @@ std::size_t busiest_rank(const PassTimes& times, const Stages& stages) {
 // Where they do not, the price gets the number of the busiest, and the head only where that has it;
 // the request gets the most of all.
 void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
-  if (priced.request.recomputed == 0 || priced.request.chunks > 1) return;
+  if (priced.request.recomputed == 0) return;
+  if (priced.request.chunks > 1) {
+    const int most = most_recomputed(priced.request, stages.recomputed);
+    if (priced.request.stack.recompute_count == cost::RecomputeCount::kEachStage ||
+        most == count_of(priced.request.recomputed))
+      return;
+    priced.request.set_recomputed(most);
+    priced.price = cost::price(priced.request);
+    return;
+  }
   const std::size_t busiest = busiest_rank(times, stages);
   PriceRequest its = priced.request;
   its.set_recomputed(stages.recomputed[busiest]);

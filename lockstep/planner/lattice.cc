@@ -89,28 +89,38 @@ void Lattice::add_cores(int tp, int cp) {
 
 void Lattice::add_cores(const Core& dense) {
   const cost::ModelShape& s = *question_.shape;
-  if (!s.has_experts()) return cores_.push_back(dense);
+  const auto add = [&](const Core& core) {
+    if (question_.framework == nullptr || runs(*question_.framework, s, core))
+      cores_.push_back(core);
+  };
+  if (!s.has_experts()) return add(dense);
   for (const int ep : divisors(static_cast<int>(s.experts))) {
     if (!is_free(question_.ep, ep)) continue;
     Core core = dense;
     core.ep = ep;
-    cores_.push_back(core);
+    add(core);
     core.etp = core.tp;
-    if (core.tp > 1 && divides(core.tp, s.expert_ffn)) cores_.push_back(core);
+    if (core.tp > 1 && divides(core.tp, s.expert_ffn)) add(core);
   }
 }
 
-std::span<const cost::CpMethod> Lattice::contexts(int tp, int cp) const {
-  if (question_.given.context) return {&*question_.given.context, 1};
-  static_assert(cost::kCpMethods.back() == cost::CpMethod::kUlysses);
-  const std::span<const cost::CpMethod> all = cost::kCpMethods;
-  if (cp <= 1) return all.first(1);
-  return divides(tp * cp, question_.shape->heads) ? all : all.first(all.size() - 1);
+std::vector<cost::CpMethod> Lattice::contexts(int tp, int cp) const {
+  if (question_.given.context) return {*question_.given.context};
+  if (cp <= 1) return {cost::kCpMethods.front()};
+  std::vector<cost::CpMethod> found(cost::kCpMethods.begin(), cost::kCpMethods.end());
+  if (!divides(tp * cp, question_.shape->heads)) std::erase(found, cost::CpMethod::kUlysses);
+  if (question_.framework)
+    std::erase_if(found, [&](cost::CpMethod way) {
+      return !runs(*question_.framework, *question_.shape, {tp, cp, 1, 1, way});
+    });
+  return found;
 }
 
 std::span<const Keep> Lattice::keeps() const {
   if (question_.given.kept) return {&question_.given.kept->others, 1};
   static constexpr std::array kKeeps = {Keep::kAll, Keep::kCheap, Keep::kInput};
+  static constexpr std::array kElsewhere = {Keep::kAll, Keep::kInput};
+  if (question_.framework) return kElsewhere;
   return kKeeps;
 }
 
@@ -122,6 +132,7 @@ std::vector<int> Lattice::pipelines(const Core& core) const {
   std::vector<int> found;
   for (int pp = 1; pp <= std::min(left, question_.shape->layers); ++pp) {
     if (left % pp != 0 || !is_free(question_.pp, pp)) continue;
+    if (question_.framework && !runs(*question_.framework, *question_.shape, core, pp)) continue;
     if (question_.global_batch % (left / pp) != 0) continue;
     if (devices_ / pp % experts == 0) found.push_back(pp);
   }
@@ -142,7 +153,10 @@ std::vector<Sharding> Lattice::shardings(const Core& core, int pp) const {
   for (const int group : groups) found.push_back({1, group});
   found.push_back({2, all});
   for (const int group : groups) found.push_back({3, group});
-  std::erase_if(found, [&](const Sharding& one) { return one.zero > question_.most_zero; });
+  std::erase_if(found, [&](const Sharding& one) {
+    return one.zero > question_.most_zero ||
+           (question_.framework && !runs(*question_.framework, *question_.shape, one, all, pp));
+  });
   return found;
 }
 
@@ -165,6 +179,7 @@ std::vector<Timetable> Lattice::timetables(int pp) const {
   std::vector<Timetable> found;
   for (const pipeline::CatalogRow* row :
        question_.schedules.empty() ? planned_schedules() : question_.schedules) {
+    if (question_.framework && !runs(*question_.framework, row->name)) continue;
     const int least = row->chunks > 0 ? row->chunks : 2;
     const int most = row->chunks > 0 ? row->chunks : std::max(kMostChunks, given);
     for (int chunks = least; chunks <= most; ++chunks)
@@ -196,7 +211,9 @@ std::span<const Placement> Lattice::placements(const Core& core, int pp) const {
   if (question_.given.placement) return {&*question_.given.placement, 1};
   static constexpr std::array kBoth = {Placement::kPipeInside, Placement::kDataInside};
   const bool several = pp > 1 && data(core, pp) > 1;
-  return std::span<const Placement>(kBoth).first(several ? 2 : 1);
+  const std::span<const Placement> both = kBoth;
+  if (several && question_.framework && !question_.framework->pipe_inside) return both.last(1);
+  return both.first(several ? 2 : 1);
 }
 
 cost::PriceRequest Lattice::blank(const Question& question) {
@@ -209,14 +226,25 @@ cost::PriceRequest Lattice::blank(const Question& question) {
   request.precision = question.precision;
   request.headroom = question.headroom;
   request.sp = question.given.sp;
+  if (question.framework) request.stack = question.framework->stack(request.zero);
   request.stack.reduce_each_microbatch = true;  // as layouts say of ZeRO-2
   return request;
+}
+
+void set_sharding(const Question& question, const Sharding& sharding, cost::PriceRequest& request) {
+  request.zero = sharding.zero;
+  request.dp_shard = sharding.group;
+  if (!question.framework) return;
+  const bool is_each = request.stack.reduce_each_microbatch;
+  request.stack = question.framework->stack(sharding.zero);
+  request.stack.reduce_each_microbatch = is_each;
 }
 
 cost::PriceRequest Lattice::of(const Core& core) const {
   cost::PriceRequest request = blank(question_);
   request.tp = core.tp, request.cp = core.cp, request.ep = core.ep, request.etp = core.etp;
   request.context = core.context;
+  if (question_.framework && core.tp > 1) request.sp = request.sp && question_.framework->sp;
   return request;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/cost/analytic/price.h"
+#include "lockstep/planner/framework.h"
 
 namespace lockstep::planner {
 
@@ -70,9 +71,13 @@ struct Question {
   std::vector<const pipeline::CatalogRow*> schedules = {};  // to choose from; empty: all
   int tp = 0, cp = 0, pp = 0, ep = 0;                       // degrees that are given; 0: free
   int most_zero = 3;
-  double headroom = kHeadroom;  // share of a device's memory that no layout is given
-  Given given = {};             // only layouts that agree with it
+  double headroom = kHeadroom;           // share of a device's memory that no layout is given
+  Given given = {};                      // only layouts that agree with it
+  const Framework* framework = nullptr;  // that is to run them, priced so; null: any
 };
+
+// Shards states, and prices them as the framework keeps them.
+void set_sharding(const Question& question, const Sharding& sharding, cost::PriceRequest& request);
 
 // Refers to its question; keep that alive.
 //   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the
@@ -94,13 +99,14 @@ struct Question {
 //   placement   pipeline inside data or outside it, where there are both
 // What is given takes the place of its row, whether the row has it or not. Where the core is, also
 // uneven stages with chunks are in the lattice, and ZeRO-2 that reduces after every microbatch.
+// Where a framework is named, what it does not run is left out.
 class Lattice {
  public:
   explicit Lattice(const Question& question);
 
   const Question& question() const { return question_; }
   std::span<const Core> cores() const { return cores_; }
-  std::span<const cost::CpMethod> contexts(int tp, int cp) const;
+  std::vector<cost::CpMethod> contexts(int tp, int cp) const;
   std::span<const cost::Keep> keeps() const;
   std::vector<int> pipelines(const Core& core) const;  // ascending
   int data(const Core& core, int pp) const;            // dp

@@ -82,8 +82,8 @@ Result<cost::PriceRequest> request_of(const Question& question, const spec::Layo
   request.tp = static_cast<int>(d.tp), request.cp = static_cast<int>(d.cp);
   request.pp = static_cast<int>(d.pp), request.dp = static_cast<int>(d.dp);
   request.ep = static_cast<int>(d.ep), request.etp = static_cast<int>(d.etp);
-  request.dp_shard = static_cast<int>(d.dp_shard.value_or(d.dp)) * request.cp;
-  request.zero = layout.zero;
+  set_sharding(question, {layout.zero, static_cast<int>(d.dp_shard.value_or(d.dp) * d.cp)},
+               request);
   request.context = layout.context;
   request.sp = layout.sp;
   request.schedule = *schedule;

@@ -166,8 +166,21 @@ StageLayers default_layer_split(const PriceRequest& r) {
 }
 
 Stages best_stages(const PriceRequest& request, const PassTimes& times) {
-  if (request.pp > 1 && request.chunks == 1) return balanced(request, times);
-  return evenly_recomputed(request, default_layer_split(request));
+  if (request.pp <= 1 || request.chunks > 1)
+    return as_counted(request.stack, evenly_recomputed(request, default_layer_split(request)));
+  if (request.stack.even_stages)
+    return as_counted(request.stack, Ranks(request, times).with(default_layer_split(request)));
+  return as_counted(request.stack, balanced(request, times));
+}
+
+Stages as_counted(const cost::Stack& stack, Stages stages) {
+  if (stack.recompute_count == cost::RecomputeCount::kEachStage) return stages;
+  int most = std::ranges::max(stages.recomputed);
+  if (most > 0 && stack.recompute_count == cost::RecomputeCount::kAllOrNone)
+    most = std::ranges::max(stages.layers);
+  for (std::size_t i = 0; i < stages.layers.size(); ++i)
+    stages.recomputed[i] = std::min(most, stages.layers[i]);
+  return stages;
 }
 
 Stages evenly_recomputed(const PriceRequest& request, StageLayers layers) {

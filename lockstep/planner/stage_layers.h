@@ -49,6 +49,9 @@ StageLayers default_layer_split(const cost::PriceRequest& request);
 // rank, another keeps what it says everywhere. REQUIRES: no more stages than layers, or chunks.
 Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
+// The same with as many blocks recomputed as software can say, none with fewer.
+Stages as_counted(const cost::Stack& stack, Stages stages);
+
 // These layers, with request.remade blocks of every rank dealt to its stages in turn.
 Stages evenly_recomputed(const cost::PriceRequest& request, StageLayers layers);
 // What is given of layers and of those made again; the rest as a run deals them, and evenly.

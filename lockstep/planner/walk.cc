@@ -202,8 +202,7 @@ class Walker {
       counts_.push_back(request.cuts_batch() ? request.microbatches() : 0);
     }
     for (const Sharding& sharding : lattice_.shardings(group.core, group.pp)) {
-      request.zero = sharding.zero;
-      request.dp_shard = sharding.group;
+      set_sharding(lattice_.question(), sharding, request);
       if (states_fit(request)) visit(group, request, sharding);
     }
   }
@@ -224,8 +223,9 @@ class Walker {
   // what blocks keep.
   Fit make_fit(PriceRequest& request, int most, int allowed) {
     if (lattice_.question().given.kept) return fits(request) ? Fit::kYes : Fit::kNever;
+    const bool is_all = request.stack.recompute_count == cost::RecomputeCount::kAllOrNone;
     if (allowed < most) {
-      request.set_recomputed(allowed);
+      request.set_recomputed(is_all ? 0 : allowed);
       // The first rank holds most microbatches.
       if (cost::device_bytes(cost::stage_memory(request, 0)) > memory() || !fits(request))
         return Fit::kNotInTime;

@@ -24,7 +24,8 @@ class RandomQuestions {
                    8 << pick({0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11}));
     name_ = models_[random_() % models_.size()];
     cluster_ = *cluster::cluster_from_name(machine);
-    shape_ = cost::shape_of(model::find(name_)->config);
+    model_ = model::find(name_)->config;
+    shape_ = cost::shape_of(model_);
     Question q{.shape = &shape_,
                .cluster = &cluster_,
                .rates = &cluster::rates_of(cluster_.device),
@@ -37,6 +38,7 @@ class RandomQuestions {
     return q;
   }
   const std::string& name() const { return name_; }
+  const model::ModelConfig& model() const { return model_; }  // of the last question
 
   template <class Value>
   Value pick(std::initializer_list<Value> from) {
@@ -52,6 +54,7 @@ class RandomQuestions {
   std::vector<std::string> models_;
   cluster::Cluster cluster_;
   cost::ModelShape shape_;
+  model::ModelConfig model_;
   std::string name_;
 };
 

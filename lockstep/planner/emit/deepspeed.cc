@@ -1,61 +1,51 @@
-// Names of keys: DeepSpeed, deepspeed/runtime/config.py and zero/config.py. Its pipelines run 1f1b
-// with ZeRO-1 at most, its topology lays pp outside dp, and sequences are divided by Ulysses.
-#include "lockstep/base/check.h"
+// Keys of DeepSpeed's JSON: runtime/config.py, runtime/zero/config.py, runtime/tensor_parallel and
+// module_inject/auto_ep_config.py. The model is a module of the user's program.
 #include "lockstep/base/json.h"
-#include "lockstep/planner/emit/nearest_layout.h"
+#include "lockstep/planner/emit/script.h"
 
 namespace lockstep::planner {
 namespace {
 
-void choose_of_deepspeed(NearestLayout& near) {
-  near.use_even_stages();
-  spec::Layout& l = near.layout();
-  if (near.has_pipeline()) near.use_schedule("1f1b", 1);
-  if (near.has_pipeline() && l.zero > 1) near.use_zero(1, " under a pipeline");
-  if (l.zero != 3) near.use_whole_shards();  // MiCS shards in groups, stage 3 alone
-  near.use_data_inside();
-  near.use_etp_one();
-  near.use_context(cost::CpMethod::kUlysses, "");
-  near.use_recompute(l.recompute == spec::kKeepAll ? spec::kKeepAll : spec::kWholeBlock);
-  near.drop_own_settings();
-  if (l.degrees.tp > 1 && l.sp) {
-    near.miss("sequence parallelism over tp: norms and residuals are whole on every rank instead");
-    l.sp = false;
-  }
-}
-
-}  // namespace
-
-Emitted emit_deepspeed(const Job& job) {
-  NearestLayout near(job);
-  choose_of_deepspeed(near);
-  const spec::Layout& l = near.layout();
+Json config_of(const Job& job) {
+  const spec::Layout& l = job.layout;
   const mesh::Degrees& d = l.degrees;
-  Json zero = Json::object({{"stage", l.zero}, {"overlap_comm", true}});
-  if (d.dp_shard) zero.set("mics_shard_size", *d.dp_shard);
+  Json zero = Json::object({{"stage", l.zero}});
+  if (l.zero >= 2) zero.set("overlap_comm", true);
   Json json = Json::object({{"train_batch_size", job.batch.global_batch},
                             {"train_micro_batch_size_per_gpu", job.batch.microbatch},
                             {"gradient_accumulation_steps", *l.microbatches},
                             {"bf16", Json::object({{"enabled", true}})},
                             {"zero_optimization", std::move(zero)}});
   if (d.tp > 1) json.set("tensor_parallel", Json::object({{"autotp_size", d.tp}}));
-  if (d.cp > 1) {
-    json.set("sequence_parallel_size", d.cp);
-    if (job.model.heads % (d.tp * d.cp) != 0)
-      near.note(
-          join_parts(job.model.heads, " heads are dealt unevenly to ", d.tp * d.cp, " ranks"));
-  }
-  if (d.ep > 1) json.set("expert_parallel", Json::object({{"autoep_size", d.ep}}));
-  if (near.has_pipeline()) {
-    json.set("pipeline", Json::object({{"stages", d.pp}}));
-    near.note(join_parts("the model has to be a PipelineModule of num_stages=", d.pp));
-  }
-  if (l.recompute.block) {
+  if (d.cp > 1) json.set("sequence_parallel_size", d.cp);
+  if (d.ep > 1)
+    json.set("expert_parallel", Json::object({{"enabled", true}, {"autoep_size", d.ep}}));
+  if (d.pp > 1) json.set("pipeline", Json::object({{"stages", d.pp}}));
+  if (l.recompute.block)
     json.set("activation_checkpointing", Json::object({{"number_checkpoints", job.model.layers}}));
-    near.note("the model has to call deepspeed.checkpointing for every block");
-  }
-  near.note(join_parts("sequences of ", job.batch.seq, " tokens are the data loader's"));
-  return near.take(json.dump(2) + "\n");
+  return json;
+}
+
+}  // namespace
+
+Result<Script> emit_deepspeed(const Framework& framework, const Job& job) {
+  const mesh::Degrees& d = job.layout.degrees;
+  Script script{
+      join_parts(head_of(framework, job, {"HOSTFILE", "TRAIN_SCRIPT"}),
+                 "\ncat > ds_config.json <<'END'\n", config_of(job).dump(2),
+                 "\nEND\n\ndeepspeed --hostfile \"$HOSTFILE\" --num_nodes \"$NNODES\" --num_gpus "
+                 "\"$GPUS_PER_NODE\" \\\n  \"$TRAIN_SCRIPT\" --deepspeed --deepspeed_config "
+                 "ds_config.json\n")};
+  const auto note = [&](std::string what) { script.notes.push_back(std::move(what)); };
+  note(join_parts("TRAIN_SCRIPT makes the model (", job.model.layers, " layers of width ",
+                  job.model.hidden, "), its optimizer and a loader of sequences of ", job.batch.seq,
+                  " tokens"));
+  if (d.pp > 1)
+    note(join_parts("the model has to be a PipelineModule of num_stages=", d.pp, " with ",
+                    job.model.layers / d.pp, " layers each"));
+  if (job.layout.recompute.block)
+    note("the model has to call deepspeed.checkpointing for every block");
+  return script;
 }
 
 }  // namespace lockstep::planner

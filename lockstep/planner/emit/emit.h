@@ -1,45 +1,35 @@
-// A layout in the words of other frameworks: Megatron-LM's flags, torchtitan's configuration,
-// DeepSpeed's. What a framework cannot express is named, and the nearest that it can is written
-// instead; `layout` is what the text says. Flags of the model itself are left out. Pure functions;
-// any thread may call them.
+// A layout as a launch script of another framework: the model's arguments, the layout, and how to
+// start it. What only the user knows (data, tokenizer, learning rate, addresses) is an environment
+// variable that the script asks for. Pure functions; any thread may call them.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "lockstep/base/result.h"
 #include "lockstep/model/model_config.h"
+#include "lockstep/planner/framework.h"
 #include "lockstep/spec/layout.h"
 
 namespace lockstep::planner {
 
-struct Emitted {
-  std::string text = {};
-  spec::Layout layout = {};  // what `text` describes: the one asked for unless something is missing
-  std::vector<std::string> missing = {};  // one sentence each, no full stop
-  std::vector<std::string> notes = {};    // what has to be done elsewhere; the same form
-};
-
 // What is to be run. REQUIRES, wherever one is taken: a layout without contradictions for this
-// model and batch.
+// model and batch, of which the framework lacks nothing.
 struct Job {
   const model::ModelConfig& model;
   spec::Layout layout;
   spec::Batch batch;
-  bool fp8 = false;  // products of 8 bits; only for a framework that has them
+  bool fp8 = false;  // products of 8 bits, where the framework has them
+  std::int64_t gpus_per_node = 8;
 };
 
-Emitted emit_megatron(const Job& job);
-Emitted emit_torchtitan(const Job& job);
-Emitted emit_deepspeed(const Job& job);
-
-struct Framework {
-  std::string_view name;
-  Emitted (*emit)(const Job& job);
-  bool has_fp8 = false;  // its configuration can say so
+struct Script {
+  std::string text = {};
+  std::vector<std::string> notes = {};  // what has to be done elsewhere: sentences, no full stop
 };
-std::span<const Framework> frameworks();
+
+// Refuses models that the framework has no words for.
+Result<Script> emit(const Framework& framework, const Job& job);
 
 }  // namespace lockstep::planner
