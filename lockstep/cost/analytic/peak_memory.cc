@@ -72,7 +72,7 @@ double padded_vocab(const PriceRequest& r) {
 
 double whole_bytes_per_token(const PriceRequest& r, bool expert_layer) {
   const KeptTensors kept = kept_tensors(r, expert_layer);
-  const double whole = r.sp && r.stack.keeps_gathered ? kept.normed * (1 - 1 / r.tp) : 0;
+  const double whole = r.sp && r.stack.keeps_gathered ? kept.normed * (1 - 1.0 / r.tp) : 0;
   return kept.path / (r.sp ? r.tp : 1) + whole + (kept.inner + kept.product + kept.scores) / r.tp +
          kept.routed * r.etp / r.tp;
 }

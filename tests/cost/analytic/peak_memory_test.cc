@@ -62,6 +62,19 @@ TEST(PeakMemory, GptBlocksByTheirFormulas) {
       }
 }
 
+// Where inputs that were gathered are kept, the outputs of both norms are whole on every rank.
+TEST(PeakMemory, GatheredInputsAreKeptWhole) {
+  Rig rig("llama3-8b", "h100:8");
+  PriceRequest& r = rig.request;
+  for (const int t : {1, 2, 8}) {
+    r.tp = t;
+    r.stack.keeps_gathered = false;
+    const double shards = whole_bytes_per_token(r, false);
+    r.stack.keeps_gathered = true;
+    EXPECT_DOUBLE_EQ(whole_bytes_per_token(r, false) - shards, 4 * 4096 * (1 - 1.0 / t));
+  }
+}
+
 // Anchor A4: activations of the first stage in figure 1, GiB.
 TEST(PeakMemory, KorthikantiFigureOne) {
   struct Case {
