@@ -6,7 +6,6 @@
 #include "lockstep/cost/analytic/stage_split.h"
 #include "lockstep/planner/stage_layers.h"
 #include "lockstep/planner/step_quantiles.h"
-#include "lockstep/sim/stage_sim.h"
 
 namespace lockstep::planner {
 namespace {
@@ -144,6 +143,17 @@ std::vector<Finalist> simulate(std::span<const Priced> walked) {
   for (const Priced& one : walked) found.push_back(simulate(one));
   rank(found);
   return found;
+}
+
+std::optional<TimedPasses> timed_passes(const Finalist& finalist, int microbatches) {
+  const PriceRequest& r = finalist.priced.request;
+  if (r.pp <= 1) return std::nullopt;
+  auto built = r.schedule->build(
+      {count_of(r.pp), count_of(r.chunks), std::min(microbatches, count_of(r.microbatches()))});
+  if (!built.ok()) return std::nullopt;
+  sim::StageTimes times =
+      sim::simulate_stages(*built, stage_costs(sharded_pass_times(r), stages_of(finalist)));
+  return TimedPasses{*std::move(built), std::move(times)};
 }
 
 Stages given_stages(const Question& question, const PriceRequest& request) {

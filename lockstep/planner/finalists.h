@@ -9,6 +9,7 @@
 
 #include "lockstep/planner/stage_layers.h"
 #include "lockstep/planner/walk.h"
+#include "lockstep/sim/stage_sim.h"
 
 namespace lockstep::planner {
 
@@ -36,6 +37,14 @@ std::vector<Finalist> simulate(std::span<const Priced> walked);
 // One of them, with stages of one's own, or with the best when those are empty. REQUIRES: as many
 // layers as the model has, on as many stages as the layout.
 Finalist simulate(const Priced& walked, const Stages& given = {});
+
+// Passes of a step as a finalist was timed with, of at most so many microbatches: for pictures.
+struct TimedPasses {
+  pipeline::Schedule schedule;
+  sim::StageTimes times;
+};
+// Absent without a pipeline, and where the schedule cannot be built at this size.
+std::optional<TimedPasses> timed_passes(const Finalist& finalist, int microbatches);
 
 // The layers that a question gives, with what the request makes again; empty where it gives none.
 Stages given_stages(const Question& question, const cost::PriceRequest& request);

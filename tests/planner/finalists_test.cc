@@ -42,6 +42,22 @@ TEST(Finalists, AgreeWithTheClosedForm) {
   }
 }
 
+// Passes for a picture are those that gave a finalist its time, and a shorter step loses as much.
+TEST(Finalists, PassesAreThoseOfItsTime) {
+  const Asked asked("llama3-70b", "h100:512", 8192, 1024);
+  for (const char* name : {"tp8 pp4 dp16 zero1 1f1b", "tp8 pp4 dp16 zero1 interleaved vpp5",
+                           "tp8 pp4 dp16 zero1 zb-h1"}) {
+    const Finalist found = simulate(priced(asked, name, 1));
+    const auto all = timed_passes(found, 1 << 20), some = timed_passes(found, 16);
+    ASSERT_TRUE(all && some) << name;
+    EXPECT_EQ(all->schedule.shape().microbatches, 64) << name;
+    EXPECT_EQ(some->schedule.shape().microbatches, 16) << name;
+    EXPECT_NEAR(all->times.bubble().value, found.bubble, 1e-9 * found.seconds) << name;
+    EXPECT_NEAR(some->times.bubble().value, found.bubble, 0.01 * found.seconds) << name;
+  }
+  EXPECT_FALSE(timed_passes(simulate(priced(asked, "tp8 dp64 zero3", 1)), 16)) << "no pipeline";
+}
+
 // Memory for a few blocks less than all: the first stages make some again, the last none; every
 // stage fits, the step is shorter than with as many everywhere, and the layout by its name is the
 // same one.
