@@ -2,6 +2,7 @@
 #include <ostream>
 #include <string>
 
+#include "cli/cluster/cluster_json.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
@@ -127,6 +128,8 @@ Json device_json(const cluster::DeviceType& d) {
                        {"largest_matmul_fp8_flops", figure_json(d.largest_matmul_fp8)}});
 }
 
+}  // namespace
+
 Json cluster_json(const cluster::Cluster& c) {
   return Json::object({{"schema", "lockstep.cluster/1"},
                        {"name", c.name},
@@ -141,6 +144,8 @@ Json cluster_json(const cluster::Cluster& c) {
                                                {"oversubscription", tier.oversubscription}});
                         })}});
 }
+
+namespace {
 
 ExitCode list_devices(Output& output) {
   if (!output.json) return print_list(output.out), ExitCode::kOk;

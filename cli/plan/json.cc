@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/plan/page.h"
 #include "cli/plan/report.h"
 #include "cli/plan/targets.h"
 #include "lockstep/base/check.h"
@@ -77,7 +78,7 @@ Json row_json(const Args& args, const PlanRow& row) {
                             {"goodput", Json::object({{"share", row.goodput.share},
                                                       {"mtbf_s", row.goodput.mtbf_s},
                                                       {"save_every_s", row.goodput.interval_s}})}});
-  if (args.flag("memory"))
+  if (args.flag("memory") || args.has("report"))
     json.set("stages", Json::list(row.stages(), [&](const cost::Memory& held) {
                return memory_json(row, held);
              }));
@@ -185,6 +186,7 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
       list.push_back(planner::what_if(request.question, change, answer.rows.front().finalist));
     json.set("what_if", alternatives_json(list));
   }
+  if (args.has("report")) json.set("report", report_json(args, request, answer));
   return json;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/plan/compare.h"
 #include "cli/plan/fits.h"
 #include "cli/plan/framework.h"
+#include "cli/plan/page.h"
 #include "cli/plan/report.h"
 #include "cli/plan/request.h"
 #include "cli/plan/targets.h"
@@ -21,7 +22,6 @@ namespace {
 
 ExitCode print(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                Output& output) {
-  if (output.json) return print_json(output, plan_json(args, request, answer));
   if (args.flag("csv")) {
     output.out << csv_header();
     for (const PlanRow& row : answer.rows) output.out << csv_line(args, request, &row);
@@ -60,8 +60,12 @@ Result<ExitCode> run_plan(const Args& args, Output& output) {
   if (args.has("svg")) LS_TRY(write_text(args.text("svg"), memory_svg(request, best)));
   if (args.has("out"))
     LS_TRY(write_text(args.text("out"), run_json(args, request, best).dump(2) + "\n"));
-  const Result<ExitCode> code =
-      args.has("emit") ? print_script(request, best, output) : print(args, request, answer, output);
+  const Json json = output.json || args.has("report") ? plan_json(args, request, answer) : Json();
+  if (args.has("report"))
+    LS_TRY(write_text(args.text("report"), plan_page(json, timeline_svg(best))));
+  const Result<ExitCode> code = args.has("emit") ? print_script(request, best, output)
+                                : output.json    ? print_json(output, json)
+                                                 : print(args, request, answer, output);
   return best.finalist.priced.price.fits || !code.ok() ? code : ExitCode::kCheckFailed;
 }
 
@@ -154,6 +158,9 @@ std::vector<Option> forms() {
                "buy, what the rule of thumb says"),
           flag("memory", "Bars of what each pipeline rank holds, and what its device has"),
           text("svg", "OUT", "With --memory: the bars as a picture"),
+          text("report", "OUT",
+               "Write all of this as one page of HTML that needs nothing else: answer, "
+               "alternatives, reasons, memory, timeline, cost, and what it rests on"),
           choice("emit", "FRAMEWORK", framework_names(),
                  "Print the best layout as a launch script of another framework; implies --for"),
           text("out", "OUT",
@@ -195,6 +202,7 @@ Verb plan_verb() {
                     "--global-batch 512",
                     "without a file"},
                    {"lockstep plan run.toml --explain", "with reasons"},
+                   {"lockstep plan run.toml --report plan.html", "a page to hand on"},
                    {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
                    {"lockstep plan run.toml --tokens 1T --target-days 30", "the fewest devices"},
                    {"lockstep plan run.toml --compare b200:256", "beside another machine"},

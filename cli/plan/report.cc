@@ -284,18 +284,24 @@ std::string short_name(const planner::Finalist& finalist) {
   return recompute == "none" ? text : text + " recompute=" + recompute;
 }
 
-namespace {
-
 // Of a step, over those of the best.
-double more_tokens(const planner::Finalist& other, const PlanRow& best) {
+static double more_tokens(const planner::Finalist& other, const PlanRow& best) {
   return other.priced.request.step_tokens() / best.finalist.priced.request.step_tokens();
 }
 
+double slower(const PlanRow& best, const planner::Finalist& other) {
+  return other.seconds / (best.seconds() * more_tokens(other, best)) - 1;
+}
+
+std::string signed_percent(double share) {
+  return std::abs(share) < 0.0005 ? "0.0 %" : strf("%+.1f %%", 100 * share);
+}
+
+namespace {
+
 // "+12.3 %": how much longer a token takes. "0.0 %" has no sign.
 std::string loss(const PlanRow& best, const planner::Finalist& other) {
-  const double tokens = more_tokens(other, best);
-  const double slower = other.seconds / (best.seconds() * tokens) - 1;
-  return std::abs(slower) < 0.0005 ? "0.0 %" : strf("%+.1f %%", 100 * slower);
+  return signed_percent(slower(best, other));
 }
 
 cost::StepTime scaled(cost::StepTime time, double factor) {
@@ -306,6 +312,8 @@ cost::StepTime scaled(cost::StepTime time, double factor) {
   return time;
 }
 
+}  // namespace
+
 std::string reason(const PlanRow& best, const Alternative& other) {
   if (!other.found)
     return other.least_bytes > 0 ? "does not fit: needs " + gibibytes(other.least_bytes)
@@ -314,6 +322,8 @@ std::string reason(const PlanRow& best, const Alternative& other) {
   return planner::difference(best.finalist.priced.price.time,
                              scaled(other.found->priced.price.time, 1 / tokens));
 }
+
+namespace {
 
 // A table whose last column is broken into lines that end inside the window.
 void print_narrow(Rows rows, const std::string& sides, Output& output) {
@@ -404,17 +414,16 @@ std::string gibibytes(double bytes) {
   return bytes < 0.1 * kGib ? to_text(Bytes{std::llround(bytes)}) : strf("%.1f GiB", bytes / kGib);
 }
 
-void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Output& output) {
-  const PlanRow& best = answer.rows.front();
-  const planner::Question& question = request.question;
-  std::vector<Alternative> near = planner::neighbours(question, best.finalist);
+std::vector<Alternative> near_to(const PlanRequest& request, const PlanRow& best) {
+  std::vector<Alternative> near = planner::neighbours(request.question, best.finalist);
   std::ranges::stable_sort(near, {}, [](const Alternative& other) {
     return other.found ? other.found->seconds : 1e300;
   });
-  output.out << heading("Why not its neighbours (time of a token, and where it goes)", output);
-  print_alternatives(best, near, true, output);
+  return near;
+}
 
-  output.out << heading("What more would buy", output);
+std::vector<Alternative> with_more(const PlanRequest& request, const PlanRow& best) {
+  const planner::Question& question = request.question;
   const double memory = cost::capacity_bytes(request.cluster.device);
   std::vector<Alternative> more = {
       planner::what_if(question, {planner::Resource::kMemory, (memory + kGib) / memory},
@@ -425,11 +434,25 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Out
   const char* titles[] = {"1 GiB more memory", "twice the network", "twice the scale-up network",
                           "twice the batch"};
   for (std::size_t i = 0; i < more.size(); ++i) more[i].change = titles[i];
-  print_alternatives(best, more, false, output);
+  return more;
+}
 
+std::vector<planner::Finalist> of_as_many_devices(const PlanAnswer& answer) {
   std::vector<planner::Finalist> finalists;
   for (const PlanRow& row : answer.rows)
-    if (row.devices == best.devices) finalists.push_back(row.finalist);
+    if (row.devices == answer.rows.front().devices) finalists.push_back(row.finalist);
+  return finalists;
+}
+
+void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Output& output) {
+  const PlanRow& best = answer.rows.front();
+  output.out << heading("Why not its neighbours (time of a token, and where it goes)", output);
+  print_alternatives(best, near_to(request, best), true, output);
+
+  output.out << heading("What more would buy", output);
+  print_alternatives(best, with_more(request, best), false, output);
+
+  const std::vector<planner::Finalist> finalists = of_as_many_devices(answer);
   Rows flips;
   for (const planner::Flip& flip : planner::flips(finalists))
     flips.push_back({"  " + std::string(to_text(flip.term)), strf("%+.0f %%", 100 * flip.change),
@@ -440,7 +463,7 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Out
   else
     print_narrow(std::move(flips), "lrl", output);
 
-  print_rules(question, best, output);
+  print_rules(request.question, best, output);
 }
 
 void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output& output) {

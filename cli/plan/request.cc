@@ -98,17 +98,23 @@ class PlanReader {
     idle("max-cost", !args_.has("price"), "it is of money, but there is no --price");
     idle("runnable", args_.has("layout"), "--layout says what is priced");
     idle("top", args_.has("layout") && args_.text("top") != "8", "--layout says what is priced");
-    for (const char* option :
-         {"memory", "explain", "what-if", "tokens", "critical-batch", "emit", "out", "csv"})
+    for (const char* option : {"memory", "explain", "what-if", "tokens", "critical-batch", "emit",
+                               "out", "csv", "report"})
       idle(option, args_.flag("fits"), "--fits says yes or no alone");
     for (const char* option : {"memory", "explain", "what-if", "emit"})
       idle(option, args_.flag("csv"), "--csv prints rows alone");
-    for (const char* option : {"memory", "explain", "what-if", "svg", "emit", "out", "fits"})
+    for (const char* option :
+         {"memory", "explain", "what-if", "svg", "emit", "out", "fits", "report"})
       idle(option, args_.has("compare"), "--compare prints one table");
     idle("top", args_.has("compare") && args_.text("top") != "8", "--compare shows the best alone");
     idle("set", !args_.has("FILE"), "it sets a key of a run file, but none is given");
     for (const char* option : {"memory", "explain", "what-if", "tokens", "critical-batch"})
       idle(option, args_.has("emit"), "--emit prints a script alone");
+    for (const char* option : {"out", "svg"})
+      if (args_.has("report") && args_.has(option) && args_.text("report") == args_.text(option))
+        refuse(Code::kConflict,
+               join_parts("--report and --", option, " both write `", args_.text(option), "`"),
+               "name two files");
     idle("objective", args_.has("layout") && args_.text("objective") != "time",
          "--layout says what is priced");
     if (is_fp8()) idle("dtype", args_.has("calibration"), "--calibration has measured times");
@@ -223,7 +229,7 @@ class PlanReader {
                     join_parts("--calibration ", names.front(),
                                " prices the ops of a run, but no run file is given"),
                     "name the run file that it was made for");
-    for (const char* option : {"explain", "what-if"})
+    for (const char* option : {"explain", "what-if", "report"})
       if (args_.has(option))
         refuse(Code::kConflict,
                join_parts("--", option, " prices other machines and layouts in closed form, but ",

@@ -56,7 +56,7 @@ void price_again(const PassTimes& times, const Stages& stages, Priced& priced) {
   if (priced.request.chunks > 1) {
     const int most = most_recomputed(priced.request, stages.recomputed);
     if (priced.request.stack.recompute_count == cost::RecomputeCount::kEachStage ||
-        most == count_of(priced.request.recomputed))
+        most == priced.request.recomputed)
       return;
     priced.request.set_recomputed(most);
     priced.price = cost::price(priced.request);
@@ -149,7 +149,7 @@ std::optional<TimedPasses> timed_passes(const Finalist& finalist, int microbatch
   const PriceRequest& r = finalist.priced.request;
   if (r.pp <= 1) return std::nullopt;
   auto built = r.schedule->build(
-      {count_of(r.pp), count_of(r.chunks), std::min(microbatches, count_of(r.microbatches()))});
+      {r.pp, r.chunks, std::min(microbatches, static_cast<int>(r.microbatches()))});
   if (!built.ok()) return std::nullopt;
   sim::StageTimes times =
       sim::simulate_stages(*built, stage_costs(sharded_pass_times(r), stages_of(finalist)));
