@@ -28,6 +28,8 @@ TEST(Adapt, NothingKnownIsThePrediction) {
   }
   EXPECT_EQ(none.time.all.error.rows, static_cast<int>(time.size()));
   EXPECT_NEAR(none.time.all.error.median, summarize(time).median, 1e-12);
+  EXPECT_NEAR(none.time.all.error.bias, summarize(time).bias, 1e-12);
+  EXPECT_NEAR(none.memory.all.error.bias, summarize(memory).bias, 1e-12);
   EXPECT_NEAR(none.memory.all.error.p90, summarize(memory).p90, 1e-12);
 }
 
