@@ -231,12 +231,12 @@ Json stack_json(const cost::Stack& stack) {
 std::optional<draw::Figure> timeline_of(const PlanRow& row) {
   constexpr int kLeast = 8;  // microbatches, so that a short pipeline is seen filled
   const cost::PriceRequest& r = row.finalist.priced.request;
-  const int pp = planner::count_of(r.pp);
+  const int pp = r.pp;
   const auto passes = planner::timed_passes(row.finalist, pp * std::max(2, (kLeast + pp - 1) / pp));
   if (!passes) return std::nullopt;
   draw::Figure figure = draw::figure_of(passes->schedule, passes->times);
   figure.title = join_parts(r.schedule->name, ", ", passes->schedule.shape().microbatches, " of ",
-                            planner::count_of(r.microbatches()), " microbatches");
+                            r.microbatches(), " microbatches");
   return figure;
 }
 
