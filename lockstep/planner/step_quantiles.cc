@@ -5,7 +5,7 @@
 namespace lockstep::planner {
 
 PublishedErrors published_errors(bool is_calibrated) {
-  return is_calibrated ? PublishedErrors{1.3, 7.9, 36.9} : PublishedErrors{29.7, 31.3, 110.0};
+  return is_calibrated ? PublishedErrors{1.3, 7.9, 36.4} : PublishedErrors{29.7, 31.3, 110.0};
 }
 
 StepQuantiles step_quantiles(double predicted_s, bool is_calibrated) {
