@@ -20,7 +20,7 @@ std::string bar_of(const Progress& progress, std::size_t length) {
 // 59.96 s would read as 60 s: whole seconds, or minutes, are enough.
 std::string rough(Seconds time) {
   if (time.value < 120) return strf("%.0f s", std::ceil(time.value));
-  return to_text(time);
+  return to_text(Seconds{60 * std::round(time.value / 60)});
 }
 
 }  // namespace
