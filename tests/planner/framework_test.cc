@@ -60,10 +60,10 @@ void no_point_is_faster(const char* name, const char* model, const char* machine
   const Lattice lattice(asked.question);
   int points = 0;
   for (const Core& core : lattice.cores())
-    for (const double pp : lattice.pipelines(core)) {
+    for (const int pp : lattice.pipelines(core)) {
       cost::PriceRequest r = lattice.of(core);
       r.pp = pp, r.dp = lattice.data(core, pp);
-      for (const double b : lattice.microbatches(r.dp))
+      for (const std::int64_t b : lattice.microbatches(r.dp))
         for (const Sharding& sharding : lattice.shardings(core, pp))
           for (const Timetable& table : lattice.timetables(pp))
             for (const cost::Placement placement : lattice.placements(core, pp))
