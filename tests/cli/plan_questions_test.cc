@@ -40,7 +40,7 @@ Answer ask(const Words& more) {
   return answer(plan_verb(), words);
 }
 
-Json json_of(Words more, ExitCode code = ExitCode::kOk) {
+Json answer_of(Words more, ExitCode code = ExitCode::kOk) {
   more.emplace_back("--json");
   const Answer ran = ask(more);
   EXPECT_EQ(ran.code, code) << ran.err;
@@ -63,7 +63,7 @@ TEST(PlanModel, OfHuggingFaceIsPlannedLikeItsRow) {
     const auto plan = [&](const std::string& model) {
       Words words = common;
       words.push_back(model);
-      return json_of(words);
+      return answer_of(words);
     };
     const Json known = plan(name);
     for (const std::string& path :
@@ -90,7 +90,7 @@ TEST(PlanModel, OfHuggingFaceIsWrittenWhole) {
   std::ofstream(folder / "own" / "config.json") << hf::config_json(own, DType::kBF16)->dump(2);
   const std::string out = (folder / "plan.json").string();
   const Json made =
-      json_of({"--cluster", "h100:8", "--model", (folder / "own").string(), "-o", out});
+      answer_of({"--cluster", "h100:8", "--model", (folder / "own").string(), "-o", out});
   const Answer again = answer(plan_verb(), {"plan", out, "--json"});
   ASSERT_EQ(again.code, ExitCode::kOk) << again.err;
   EXPECT_EQ(seconds(best(*Json::parse(again.out))), seconds(best(made)));
@@ -98,7 +98,7 @@ TEST(PlanModel, OfHuggingFaceIsWrittenWhole) {
 
 TEST(PlanSuffixes, AreTheNumbersThatTheyStandFor) {
   const Words plain = {"--cluster", "h100:64", "--tokens", "1500000000000", "--price", "2.5"};
-  const Json known = json_of(plain);
+  const Json known = answer_of(plain);
   const auto money = [](const Json& json) {
     return best(json).find("run")->find("money")->as_real();
   };
@@ -111,7 +111,7 @@ TEST(PlanSuffixes, AreTheNumbersThatTheyStandFor) {
       {"--cluster", "h100:64", "--tokens", "1.5 T", "--price", "$2.5", "--seq", "8k"},
       {"--cluster", "h100:0.0625k", "--tokens", "1500000M", "--price", "2.5", "--seq", "8K"},
       {"--cluster", "h100:64", "--tokens", "1.5T", "--price", "2.5", "--mtbf", "50.7k"}};
-  for (const Words& words : same) EXPECT_EQ(money(json_of(words)), money(known));
+  for (const Words& words : same) EXPECT_EQ(money(answer_of(words)), money(known));
   for (const Words& words : std::vector<Words>{{"--tokens", "1TB"},
                                                {"--tokens", "1,000"},
                                                {"--price", "$ 2.5"},
@@ -130,7 +130,7 @@ TEST(PlanSuffixes, AreTheNumbersThatTheyStandFor) {
 // Every row is the plan that would be asked for by itself.
 TEST(PlanCompare, ShowsTheBestOfEach) {
   const Json json =
-      json_of({"--cluster", "h100:64", "--compare", "b200:32@3.5", "--compare", "16,32",
+      answer_of({"--cluster", "h100:64", "--compare", "b200:32@3.5", "--compare", "16,32",
                "--compare", "tp=8,zero=1", "--tokens", "1T", "--price", "2"});
   const auto& rows = json.find("compared")->items();
   ASSERT_EQ(rows.size(), 5U);
@@ -143,7 +143,7 @@ TEST(PlanCompare, ShowsTheBestOfEach) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Words words = alone[i];
     words.insert(words.end(), {"--tokens", "1T"});
-    EXPECT_EQ(rows[i].find("plan")->dump(), best(json_of(words)).dump());
+    EXPECT_EQ(rows[i].find("plan")->dump(), best(answer_of(words)).dump());
     EXPECT_EQ(rows[i].find("cluster")->as_text(), words[1]);
   }
   const Answer text = ask({"--cluster", "h100", "--compare", "64..256"});
@@ -173,7 +173,7 @@ TEST(PlanCsv, SaysWhatJsonSays) {
   std::string header, line;
   std::getline(lines, header);
   const std::vector<std::string_view> names = split(header, ',');
-  const Json json = json_of(words);
+  const Json json = answer_of(words);
   for (const Json& one : json.find("compared")->items()) {
     ASSERT_TRUE(std::getline(lines, line));
     std::map<std::string, std::string, std::less<>> cells;
@@ -218,7 +218,7 @@ TEST(PlanFits, IsAGate) {
     EXPECT_EQ(ran.code, fits ? ExitCode::kOk : ExitCode::kCheckFailed) << ran.out << ran.err;
     EXPECT_TRUE(ran.out.starts_with(fits ? "fits: " : "does not fit: ")) << ran.out;
     EXPECT_EQ(std::ranges::count(ran.out, '\n'), 1) << ran.out;
-    const Json json = json_of(gate, ran.code);
+    const Json json = answer_of(gate, ran.code);
     EXPECT_EQ(json.find("fits")->as_bool(), fits);
     if (json.find("device_bytes")->is_number()) {
       EXPECT_EQ(json.find("device_bytes")->as_real() <= json.find("device_has_bytes")->as_real(),
