@@ -92,10 +92,10 @@ TEST_F(Training, PlansWithWhatThisMachineMeasured) {
 
 // A plan for two ranks of this machine's kind runs as it was planned.
 TEST_F(Training, ExecutesAPlan) {
-  const std::string plan = "plan " + example() + " --cluster cluster.toml --runnable --schedules ";
+  const std::string plan = "plan " + example() + " --cluster cluster.toml ";
   write("cluster.toml", "devices = 2\n[device]\nbase = \"cpu-gloo\"\nmemory = \"32 GB\"\n");
-  for (const char* schedule : {"1f1b", "zb-h1 --layout pp=2,zero=0,schedule=zb-h1"}) {
-    const Ran planned = run(plan + schedule + " -o plan.json --json");
+  for (const char* what : {"--runnable --schedules 1f1b", "--layout pp=2,zero=0,schedule=zb-h1"}) {
+    const Ran planned = run(plan + what + " -o plan.json --json");
     ASSERT_EQ(planned.code, 0) << planned.err;
     const Json row = Json::parse(planned.out)->find("plans")->items()[0];
     const Json ran = train("", "--plan plan.json");
