@@ -131,7 +131,7 @@ TEST(PlanSuffixes, AreTheNumbersThatTheyStandFor) {
 TEST(PlanCompare, ShowsTheBestOfEach) {
   const Json json =
       answer_of({"--cluster", "h100:64", "--compare", "b200:32@3.5", "--compare", "16,32",
-               "--compare", "tp=8,zero=1", "--tokens", "1T", "--price", "2"});
+                 "--compare", "tp=8,zero=1", "--tokens", "1T", "--price", "2"});
   const auto& rows = json.find("compared")->items();
   ASSERT_EQ(rows.size(), 5U);
   const std::vector<Words> alone = {
