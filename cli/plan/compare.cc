@@ -14,6 +14,7 @@
 #include "cli/plan/targets.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
+#include "lockstep/base/csv.h"
 #include "lockstep/base/text.h"
 #include "lockstep/planner/layout_of.h"
 
@@ -232,14 +233,14 @@ std::string csv_header() {
 
 std::string csv_line(const Args& args, const PlanRequest& request, const PlanRow* row) {
   const planner::Question& q = request.question;
-  const auto quoted = [](const std::string& text) { return "\"" + text + "\""; };
-  std::string line = join_parts(quoted(request.model.name), ",", quoted(request.cluster.name), ",",
-                                row == nullptr ? q.devices : row->devices, ",", q.seq, ",",
-                                q.global_batch, ",", args.text("dtype"), ",");
+  std::string line =
+      join_parts(csv_quoted(request.model.name), ",", csv_quoted(request.cluster.name), ",",
+                 row == nullptr ? q.devices : row->devices, ",", q.seq, ",", q.global_batch, ",",
+                 args.text("dtype"), ",");
   if (row == nullptr) return line + "false" + std::string(10, ',') + "\n";
   const planner::Priced& priced = row->finalist.priced;
   line += join_parts(priced.price.fits ? "true," : "false,",
-                     quoted(to_text(planner::layout_of(row->finalist))));
+                     csv_quoted(to_text(planner::layout_of(row->finalist))));
   for (const double number :
        {row->seconds(), row->tokens_per_s(), row->mfu_causal(), row->device_bytes(),
         cost::capacity_bytes(request.cluster.device), row->goodput.share})

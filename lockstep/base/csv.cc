@@ -33,4 +33,10 @@ std::vector<std::string> take_csv_record(std::string_view& text, int& line) {
   return cells;
 }
 
+std::string csv_quoted(std::string_view text) {
+  std::string cell = "\"";
+  for (const char c : text) cell += c == '"' ? "\"\"" : std::string(1, c);
+  return cell + "\"";
+}
+
 }  // namespace lockstep

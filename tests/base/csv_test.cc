@@ -18,5 +18,14 @@ TEST(Csv, QuotesProtect) {
   EXPECT_EQ(line, 5);
 }
 
+TEST(Csv, WhatIsQuotedReadsBack) {
+  for (const char* cell : {"", "a", "a\"b", "\"", "a,b\nc\"\""}) {
+    const std::string quoted = csv_quoted(cell);
+    std::string_view text = quoted;
+    int line = 1;
+    EXPECT_EQ(take_csv_record(text, line), std::vector<std::string>{cell});
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
