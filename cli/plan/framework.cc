@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "cli/plan/report.h"
 #include "cli/table.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
@@ -85,18 +86,25 @@ Result<ExitCode> print_script(const PlanRequest& request, const PlanRow& row, Ou
   const planner::Job job = job_of(request, row);
   const auto made = planner::emit(framework, job);
   if (!made.ok()) return made.error();
+  std::vector<std::string> notes = made->notes;
+  notes.insert(notes.begin(), request.notes.begin(), request.notes.end());
+  if (!row.finalist.priced.price.fits)
+    notes.insert(notes.begin(),
+                 join_parts("it does not fit: ", gibibytes(row.device_bytes()), " of ",
+                            gibibytes(cost::capacity_bytes(request.cluster.device))));
   if (output.json)
     return print_json(output, Json::object({{"schema", "lockstep.plan-emit/2"},
                                             {"framework", framework.name},
                                             {"version", framework.title},
                                             {"layout", to_text(job.layout)},
                                             {"step_s", row.seconds()},
+                                            {"fits", row.finalist.priced.price.fits},
                                             {"text", made->text},
-                                            {"notes", Json::list(made->notes)}}));
+                                            {"notes", Json::list(notes)}}));
   output.out << made->text;
   output.err << "layout: " << to_text(job.layout) << ", " << to_text(Seconds{row.seconds()})
              << " a step\n";
-  for (const std::string& one : made->notes) output.err << "note: " << one << "\n";
+  for (const std::string& one : notes) output.err << "note: " << one << "\n";
   return ExitCode::kOk;
 }
 

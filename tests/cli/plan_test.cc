@@ -279,6 +279,9 @@ TEST(PlanVerb, EmitIsOfThePlanForIt) {
 
 // Eight-bit products are in the flags, and what MFU is a share of is said.
 TEST(PlanVerb, SaysFp8) {
+  const Answer full = run_plan({"--layout", "zero=0,microbatch=8", "--emit", "megatron"});
+  EXPECT_EQ(full.code, ExitCode::kCheckFailed);
+  EXPECT_NE(full.err.find("note: it does not fit: "), std::string::npos) << full.err;
   const Answer flags = run_plan({"--dtype", "fp8", "--emit", "megatron"});
   EXPECT_NE(flags.out.find("  --bf16 \\\n  --fp8-format hybrid \\\n"), std::string::npos)
       << flags.out;

@@ -31,7 +31,7 @@ Json config_of(const Job& job) {
 Result<Script> emit_deepspeed(const Framework& framework, const Job& job) {
   const mesh::Degrees& d = job.layout.degrees;
   Script script{
-      join_parts(head_of(framework, job, {"HOSTFILE", "TRAIN_SCRIPT"}),
+      join_parts(head_of(framework, job, "one node", {"HOSTFILE", "TRAIN_SCRIPT"}),
                  "\ncat > ds_config.json <<'END'\n", config_of(job).dump(2),
                  "\nEND\n\ndeepspeed --hostfile \"$HOSTFILE\" --num_nodes \"$NNODES\" --num_gpus "
                  "\"$GPUS_PER_NODE\" \\\n  \"$TRAIN_SCRIPT\" --deepspeed --deepspeed_config "

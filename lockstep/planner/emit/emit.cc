@@ -6,18 +6,30 @@
 
 namespace lockstep::planner {
 
-std::string head_of(const Framework& framework, const Job& job,
+namespace {
+
+// As part of a comment, which a line end in it would end.
+std::string in_a_line(std::string text) {
+  std::ranges::replace_if(text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
+}  // namespace
+
+std::string head_of(const Framework& framework, const Job& job, std::string_view where,
                     std::initializer_list<const char*> asked) {
   const mesh::Degrees& d = job.layout.degrees;
   const std::int64_t devices = d.tp * d.cp * d.pp * d.dp;
-  std::string text = join_parts(
-      "#!/bin/bash\n# ", job.model.name, " on ", devices, " devices: ", to_text(job.layout),
-      job.fp8 ? ", fp8" : "", "\n# For ", framework.title,
-      "; start it on every node.\nset -eu\n\n# Yours to set. No other line is.\n");
+  std::string text = join_parts("#!/bin/bash\n# ", in_a_line(job.model.name), " on ", devices,
+                                " devices: ", to_text(job.layout), job.fp8 ? ", fp8" : "",
+                                "\n# For ", framework.title, "; start it on ", where,
+                                ".\nset -eu\n\n# Yours to set. No other line is.\n");
   for (const char* name : asked) text += join_parts(": \"${", name, ":?}\"\n");
   return text + join_parts("\nGPUS_PER_NODE=${GPUS_PER_NODE:-",
                            std::min(job.gpus_per_node, devices), "}\nNNODES=$((", devices,
-                           " / GPUS_PER_NODE))\n");
+                           " / GPUS_PER_NODE))\n[ $((NNODES * GPUS_PER_NODE)) -eq ", devices,
+                           " ] || { echo \"GPUS_PER_NODE=$GPUS_PER_NODE does not divide ", devices,
+                           "\" >&2; exit 2; }\n");
 }
 
 Error no_words(const Framework& framework, const Job& job, std::string_view what,

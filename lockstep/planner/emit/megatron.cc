@@ -182,7 +182,7 @@ Result<Script> emit_megatron(const Framework& framework, const Job& job) {
   add_training(job, flags);
   // FSDP wants several hardware queues, tensor and context parallelism one.
   const bool is_fsdp = job.layout.zero > 1;
-  return Script{join_parts(head_of(framework, job,
+  return Script{join_parts(head_of(framework, job, "every node",
                                    {"MASTER_ADDR", "NODE_RANK", "DATA_PATH", "TOKENIZER_MODEL",
                                     "CHECKPOINT_DIR", "LR", "TRAIN_ITERS"}),
                            is_fsdp ? "unset CUDA_DEVICE_MAX_CONNECTIONS\n\n"

@@ -24,8 +24,8 @@ class Flags {
   std::string text_;
 };
 
-// From "#!" to what counts nodes. `asked`: variables that the user sets.
-std::string head_of(const Framework& framework, const Job& job,
+// From "#!" to what counts nodes. `where` it is started; `asked`: variables that the user sets.
+std::string head_of(const Framework& framework, const Job& job, std::string_view where,
                     std::initializer_list<const char*> asked);
 
 // "torchrun --nnodes ...", up to the program.

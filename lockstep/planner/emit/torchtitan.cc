@@ -134,11 +134,12 @@ Result<Script> emit_torchtitan(const Framework& framework, const Job& job) {
   flags.add("training.seq_len", job.batch.seq);
   flags.add("training.steps", "\"$STEPS\"");
   flags.add("hf_assets_path", "\"$HF_ASSETS\"");
-  Script script{
-      join_parts(head_of(framework, job, {"MASTER_ADDR", "NODE_RANK", "HF_ASSETS", "LR", "STEPS"}),
-                 "\ncat > plan_config.py <<'END'\n", module_text(job, *flavor),
-                 "END\nexport PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH}\n\n", kTorchrun,
-                 " \\\n  -m torchtitan.train --module plan_config --config plan", flags.take())};
+  Script script{join_parts(head_of(framework, job, "every node",
+                                   {"MASTER_ADDR", "NODE_RANK", "HF_ASSETS", "LR", "STEPS"}),
+                           "\ncat > plan_config.py <<'END'\n", module_text(job, *flavor),
+                           "END\nexport PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH}\n\n", kTorchrun,
+                           " \\\n  -m torchtitan.train --module plan_config --config plan",
+                           flags.take())};
   if (flavor->module == "llama3" && job.model.rope_scaling.factor == 1)
     script.notes.emplace_back("its flavors stretch rotary positions as Llama 3.1 does");
   script.notes.emplace_back("the dataset is that of its configuration, --dataloader.dataset");

@@ -114,6 +114,22 @@ TEST(Emit, WritesLatentAttentionAndExperts) {
   EXPECT_EQ(text.find("--group-query-attention"), std::string::npos);
 }
 
+// The name of a model stands in a comment of the script, and nowhere ends it.
+TEST(Emit, NamesRunNothing) {
+  for (const char* framework : {"megatron", "torchtitan", "deepspeed"}) {
+    const auto script_of = [&](const char* name) {
+      model::ModelConfig model = model::find("llama3-8b")->config;
+      model.name = name;
+      return emit(*find_framework(framework),
+                  {model, *spec::parse_layout("dp8 zero1 m4"), {4096, 32, 1}});
+    };
+    const auto plain = script_of("llama3-8b"), forged = script_of("x\ntouch pwned #\r\x7f");
+    if (!forged.ok()) continue;  // torchtitan knows models by their names
+    EXPECT_EQ(std::ranges::count(forged->text, '\n'), std::ranges::count(plain->text, '\n'));
+    EXPECT_EQ(forged->text.find("\ntouch"), std::string::npos);
+  }
+}
+
 // A model is written whole or not at all.
 TEST(Emit, RefusesModelsWithoutWords) {
   EXPECT_FALSE(has_words(*find_framework("megatron"), model::find("gemma2-9b")->config));
