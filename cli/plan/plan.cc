@@ -138,7 +138,8 @@ std::vector<Option> answers() {
            "that of the other options, but where there are numbers of devices alone")
           .repeats(),
       flag("fits",
-           "Say in one line whether --layout, or any layout, fits into memory: exit code 0 or 1"),
+           "Say in one line whether the layout of --layout or FILE, else any, fits into memory: "
+           "exit code 0 or 1"),
       flag("csv", "The table as CSV, one line for each row, see docs/planning.md"),
       positive("critical-batch", "TOKENS", "Warn when a step has more, see docs/noise-scale.md")
           .with(Suffixes::kDecimal)};

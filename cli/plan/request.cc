@@ -75,9 +75,11 @@ class PlanReader {
 
   void missing(const char* option, const char* example) {
     refuse(Code::kBadOptionValue,
-           join_parts(option, " is missing, and there is no run file that says it"),
-           join_parts("for example `", option, " ", example,
-                      "`, or name a run file: `lockstep plan run.toml`"));
+           join_parts(option, " is missing, and ",
+                      args_.has("FILE") ? args_.text("FILE") + " does not say it"
+                                        : "there is no run file that says it"),
+           join_parts("for example `", option, " ", example, "`",
+                      args_.has("FILE") ? "" : ", or name a run file: `lockstep plan run.toml`"));
   }
 
   // Options that would do nothing beside others, or without them.
@@ -285,7 +287,11 @@ class PlanReader {
   }
 
   void read_layout() {
-    if (!args_.has("layout")) return;
+    if (!args_.has("layout")) {
+      if (!args_.flag("fits") || !request_.own) return;
+      request_.only_own = true;  // a gate is asked about the run that follows it
+      return check_own(*request_.own, request_.model, request_.question, report_);
+    }
     auto read = parse_own(args_.text("layout"), "--layout");
     if (!read.ok()) return report_.add(read.error());
     OwnLayout& own = read->own;
@@ -368,7 +374,8 @@ class PlanReader {
 
   void read_observed() {
     if (!args_.has("observed") || !report_.ok()) return;
-    for (const char* option : {"explain", "what-if", "calibration"})
+    for (const char* option : {"explain", "what-if", "calibration", "report", "compare",
+                               "target-days", "max-cost", "for", "emit"})
       if (args_.has(option))
         refuse(Code::kConflict,
                join_parts("--", option, " has times of its own, which --observed does not correct"),

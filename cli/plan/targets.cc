@@ -108,8 +108,8 @@ class Choosing {
   // With the nearest that will not do.
   void say() {
     const bool few = args_.has("target-days");
-    std::string text = join_parts(taken(*chosen_), few ? ": the fewest" : ": the fastest",
-                                  " that train ", target());
+    std::string text = join_parts(taken(*chosen_), ": of the numbers tried the ",
+                                  few ? "fewest" : "fastest", " that train ", target());
     const auto at = std::ranges::find(request_.tried, chosen_->devices, &DeviceTrial::devices);
     if (few && at != request_.tried.begin()) text += "; " + taken(*std::prev(at));
     if (!few && at + 1 < request_.tried.end()) text += "; " + taken(*std::next(at));

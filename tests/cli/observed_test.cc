@@ -137,7 +137,14 @@ TEST_F(PlanObserved, RefusesWithLineAndColumn) {
 TEST_F(PlanObserved, RefusesTimesItCannotCorrect) {
   write("layout,step_s\n" + kLayout + ",4\n");
   for (const auto& more :
-       std::vector<std::vector<std::string>>{{"--explain"}, {"--what-if", "network=2x"}}) {
+       std::vector<std::vector<std::string>>{{"--explain"},
+                                             {"--what-if", "network=2x"},
+                                             {"--report", file_ + ".html"},
+                                             {"--compare", "b200:8"},
+                                             {"--tokens", "1T", "--target-days", "30"},
+                                             {"--tokens", "1T", "--price", "2", "--max-cost", "9"},
+                                             {"--for", "megatron"},
+                                             {"--emit", "megatron"}}) {
     const Answer ran = plan(more);
     EXPECT_EQ(ran.code, ExitCode::kUsage);
     EXPECT_NE(ran.err.find("--observed"), std::string::npos) << ran.err;

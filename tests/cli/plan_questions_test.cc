@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/text_file.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
@@ -227,6 +228,23 @@ TEST(PlanFits, IsAGate) {
   }
   EXPECT_EQ(ask({"--cluster", "h100:24", "--fits"}).code, ExitCode::kOk);
   EXPECT_EQ(ask({"--cluster", "h1000:8", "--fits"}).code, ExitCode::kUsage);
+}
+
+// A run file's own layout is what runs, so that is judged, whatever else would fit.
+TEST(PlanFits, JudgesTheLayoutOfARunFile) {
+  const std::string file = testing::TempDir() + "fits.toml";
+  for (const int zero : {0, 3}) {
+    ASSERT_TRUE(write_text(file, join_parts("model.name = \"llama3-8b\"\n[cluster]\nname = "
+                                            "\"h100:8\"\n[layout]\ndp = 8\nzero = ",
+                                            zero,
+                                            "\nrecompute = \"block\"\n[batch]\nseq = 8192\n"
+                                            "global_batch = 8\nmicrobatch = 1\n"))
+                    .ok());
+    const Answer ran = answer(plan_verb(), {"plan", file, "--fits"}, 0);
+    EXPECT_EQ(ran.code, zero == 3 ? ExitCode::kOk : ExitCode::kCheckFailed) << ran.out << ran.err;
+    EXPECT_NE(ran.out.find(join_parts("dp8 zero", zero)), std::string::npos) << ran.out;
+  }
+  std::filesystem::remove(file);
 }
 
 // Days of every number of devices, by the search alone.
