@@ -101,7 +101,7 @@ void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
       run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
   stack.attention_share = attention_share(run);
   stack.whole_logits = is_aleph(run);
-  stack.keeps_gathered = is_nanotron(run);  // tp_recompute_allgather came later
+  stack.keeps_gathered = is_nanotron(run);  // inferred from its memory figures
   stack.fused_softmax = !says(run, "notes", "kernel: torch");
   // GPT-3's successors train without dropout (PaLM, arXiv 2204.02311, section 5).
   stack.dropout = run.text("arch") == "gpt" && !stack.flash && year < 2024;
