@@ -90,7 +90,7 @@ class Candidate {
     layout_.reduce = spec::default_reduce(zero);
     layout_.schedule = "interleaved";
     layout_.chunks = 8;
-    layout_.recompute = spec::kWholeBlock;
+    layout_.recompute = {model::kWholeBlock};
     batch_ = {.seq = 8192, .global_batch = 128 * dp, .microbatch = 1};
     sizes_ = {.unit = {.batch = 1,
                        .seq = 8192,

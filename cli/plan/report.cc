@@ -44,9 +44,9 @@ const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.
 // Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
 std::string recompute_text(const spec::Layout& layout, int layers) {
   const std::vector<int>& blocks = layout.recompute.blocks;
-  const spec::Recompute rest = spec::rest_of(layout.recompute);
-  if (blocks.empty()) return to_text(rest);
-  return join_parts(rest == spec::kKeepAll ? "" : to_text(rest) + "+", "block ",
+  if (blocks.empty()) return to_text(layout.recompute);
+  const model::Drop rest = layout.recompute.drop.rest();
+  return join_parts(rest == model::kKeepAll ? "" : spec::to_text(rest) + "+", "block ",
                     std::accumulate(blocks.begin(), blocks.end(), 0), "/", with_commas(layers));
 }
 

@@ -329,8 +329,8 @@ class PlanReader {
     planner::Question asked = request_.question;
     planner::Given& given = asked.given;
     asked.pp = r.pp, given.core = {r.tp, r.cp, r.ep, r.etp}, given.sp = r.sp;
-    given.layers = layout.layers, given.recomputed = layout.recompute.blocks;
-    if (layout.layers.empty() && !given.recomputed.empty())
+    given.layers = layout.layers, given.blocks = layout.recompute.blocks;
+    if (layout.layers.empty() && !given.blocks.empty())
       given.layers = planner::default_layer_split(r);
     std::vector<std::string> open;
     const auto take = [&](const char* setting, bool is_said, auto& into, auto value) {
@@ -344,8 +344,8 @@ class PlanReader {
     take("microbatch", layout.microbatches || read.names_microbatch, given.microbatch,
          r.microbatch);
     take("order", r.pp == 1 || has("order"), given.placement, r.placement);
-    const cost::Keep rest = r.keep == cost::Keep::kInput ? r.default_keep() : r.keep;
-    take("recompute", has("recompute"), given.kept, planner::Kept{r.keep, r.recomputed, rest});
+    given.recomputed = r.recomputed;
+    take("recompute", has("recompute"), given.drop, r.drop);
     take("schedule", r.pp == 1 || has(layout.schedule + " "), asked.schedules,
          std::vector{r.schedule});
     take("zero", has("zero") || layout.degrees.dp_shard, given.sharding,

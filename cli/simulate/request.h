@@ -69,7 +69,9 @@ struct SimulateRequest {
   bool is_lowered() const { return spec || step; }  // else stages are timed whole
   // REQUIRES: is_lowered().
   int zero() const { return spec ? spec->layout.zero : step->zero; }
-  bool recomputes() const { return spec ? spec->layout.recompute.block : step && step->recompute; }
+  bool recomputes() const {
+    return spec ? spec->layout.recompute.drop.block : step && step->recompute;
+  }
 };
 
 // Most of one time, so that sums stay exact, and of pipeline ranks, microbatches and so on.

@@ -121,7 +121,7 @@ class Reader {
     std::vector<int> blocks = spec.layout.recompute.blocks;
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = std::min(blocks[i], layers[i]);
     spec.layout.recompute =
-        spec::with_blocks(spec::rest_of(spec.layout.recompute), layers, std::move(blocks));
+        spec::with_blocks(spec.layout.recompute.drop.rest(), layers, std::move(blocks));
   }
 
   void choose_layouts() {

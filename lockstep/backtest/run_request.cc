@@ -14,11 +14,11 @@
 namespace lockstep::backtest {
 namespace {
 
-using cost::Keep;
 using cost::Memory;
 using cost::ModelShape;
 using cost::Price;
 using cost::PriceRequest;
+using model::Drop;
 
 constexpr int kMost = static_cast<int>(cluster::kMaxDevices);
 
@@ -135,25 +135,28 @@ const pipeline::CatalogRow& schedule_of(const PublishedRun& run, int chunks) {
   return pipeline::row(chunks > 1 ? "interleaved" : "1f1b");
 }
 
-std::vector<Keep> keeps_of(const PublishedRun& run, const cost::Stack& stack, int zero) {
+constexpr Drop kScores = {.scores = true};
+constexpr Drop kProducts = {
+    .attn_normed = true, .mlp_normed = true, .product = true, .attention = true};
+
+std::vector<Drop> drops_of(const PublishedRun& run, const cost::Stack& stack, int zero) {
   const std::string& text = run.text("recompute");
   // Who recomputes nothing may still drop what a cheap pass brings back, to fit what else is not
   // given (Llama 3, arXiv 2407.21783, section 3.3.2, on tensors it frees).
   const bool open = run.text("vpp").empty() || run.text("micro_batch").empty();
-  if (text == "none" && !open) return {Keep::kAll};
-  if (text == "none") return {Keep::kAll, Keep::kCheap};
-  if (text == "full") return {Keep::kInput};
+  if (text == "none" && !open) return {model::kKeepAll};
+  if (text == "none") return {model::kKeepAll, model::kCheap};
+  if (text == "full") return {model::kWholeBlock};
   // torchtitan's is "op" unless it says otherwise.
   if (text == "selective" && (is_torchtitan(run) || says(run, "notes", "selective op") ||
                               says(run, "notes", "perator-level") || says(run, "notes", "per-op")))
-    return {Keep::kHalf};
-  // A compiler's policy keeps products with weights and makes attention and all between again.
+    return {{.alternate_products = true}};
+  // A compiler's policy keeps products with weights and recomputes attention and all between.
   if (text == "selective" &&
       (says(run, "notes", "remat") || says(run, "notes", "checkpoint policy")))
-    return {Keep::kProducts};
-  if (text == "selective") return {zero >= 3 && stack.flash ? Keep::kCheap : Keep::kNoScores};
-  if (stack.flash) return {Keep::kAll, Keep::kCheap, Keep::kInput};
-  return {Keep::kAll, Keep::kNoScores, Keep::kInput};
+    return {kProducts};
+  if (text == "selective") return {zero >= 3 && stack.flash ? model::kCheap : kScores};
+  return {model::kKeepAll, stack.flash ? model::kCheap : kScores, model::kWholeBlock};
 }
 
 // Values that a setting may have: the given one, or what fits the sizes. A part of a sequence is
@@ -323,20 +326,20 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   if (is_nanotron(run)) deal_by_compute(*shape, base);
   if (const int shards = shard_group_of(run); shards > 0 && base.dp * base.cp % shards == 0)
     base.dp_shard = shards;
-  const std::vector<Keep> keeps = keeps_of(run, base.stack, base.zero);
-  made.policies = keeps.size();
+  const std::vector<Drop> drops = drops_of(run, base.stack, base.zero);
+  made.policies = drops.size();
   const auto sizes = microbatches_of(run, base);
   if (!sizes.ok()) return sizes.error();
   const auto chunk_counts = chunks_of(run, shape->layers, base.pp);
   if (!chunk_counts.ok()) return chunk_counts.error();
   for (const int size : *sizes)
     for (const int chunks : *chunk_counts)
-      for (const Keep keep : keeps) {
+      for (const Drop& drop : drops) {
         PriceRequest one = base;
         one.microbatch = size;
         one.chunks = chunks;
         one.schedule = &schedule_of(run, chunks);
-        one.keep = keep;
+        one.drop = drop;
         made.candidates.push_back(one);
       }
   return made;
@@ -376,7 +379,7 @@ std::vector<Priced> priced_policies(std::span<const PriceRequest> policies,
   const double over = device_bytes(more.memory) - more.usable;
   const double saved = device_bytes(more.memory) - device_bytes(less.memory);
   const double share = over / saved;
-  if (share < 0.5) made.back().request.keep = made[made.size() - 2].request.keep;
+  if (share < 0.5) made.back().request.drop = made[made.size() - 2].request.drop;
   made.back().price = blended(more, less, share);
   return made;
 }

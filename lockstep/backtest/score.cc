@@ -13,7 +13,7 @@ namespace {
 
 std::string class_of(const cost::PriceRequest& r) {
   return std::string(r.rates->family) + (r.precision == cost::Precision::kFp8 ? "/8" : "/16") +
-         (r.keep == cost::Keep::kInput ? "/full" : "");
+         (r.drop.block ? "/full" : "");
 }
 
 // Seconds at full utilisation.

@@ -1,5 +1,6 @@
 #include "lockstep/model/unit_bytes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/units.h"
@@ -27,9 +28,9 @@ std::vector<UnitTensor> block_stash(const UnitDims& d, const Drop& drop) {
       {"product", d.tokens * d.f * d.s, true},
   };
   std::erase_if(all, [&](const UnitTensor& tensor) {
-    return tensor.bytes == 0 || (drop.attn_normed && tensor.name == "attn_normed") ||
-           (drop.mlp_normed && tensor.name == "mlp_normed") ||
-           (drop.product && tensor.name == "product");
+    return tensor.bytes == 0 || std::ranges::any_of(kDropRows, [&](const DropRow& row) {
+             return drop.*row.is_dropped && tensor.name == row.tensor;
+           });
   });
   return all;
 }

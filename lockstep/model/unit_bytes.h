@@ -14,24 +14,16 @@
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/result.h"
 #include "lockstep/model/arch.h"
+#include "lockstep/model/drop.h"
 
 namespace lockstep::model {
-
-// Rows of a block's table that a forward pass does not keep; the backward pass rebuilds them, each
-// by one elementwise pass.
-struct Drop {
-  bool attn_normed = false;
-  bool mlp_normed = false;
-  bool product = false;
-  bool operator==(const Drop&) const = default;
-};
 
 // What the bytes of a unit depend on besides the model.
 struct UnitSizes {
   std::int64_t batch = 1;  // sequences in a microbatch
   std::int64_t seq = 1;    // tokens of one
   DType dtype = DType::kF32;
-  Drop drop = {};
+  Drop drop = {};                  // of its rows alone
   std::int64_t head_chunk = 0;     // tokens whose logits exist at once; 0: the microbatch's
   std::int64_t tp = 1;             // ranks that share the unit; divides heads, kv_heads and ffn
   int threads = 1;                 // intra-op, each with scratch of its own

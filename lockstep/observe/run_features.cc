@@ -6,9 +6,9 @@
 namespace lockstep::observe {
 namespace {
 
-double recomputed(cost::Keep keep) {
-  if (keep == cost::Keep::kAll) return 0;
-  return keep == cost::Keep::kInput ? 1 : 0.5;
+double recomputed(const model::Drop& drop) {
+  if (drop == model::kKeepAll) return 0;
+  return drop.block ? 1 : 0.5;
 }
 
 // Of one layer and microbatch: below a millisecond the host is felt.
@@ -28,7 +28,7 @@ void add_traits(const cost::PriceRequest& r, const cost::StepTime& time, double 
                  size(r.pp),
                  r.precision == cost::Precision::kFp8 ? 1.0 : 0.0,
                  r.stack.host_factor < 1 ? 1.0 : 0.0,
-                 recomputed(r.keep),
+                 recomputed(r.drop),
                  r.shape->has_experts() ? 1.0 : 0.0,
                  size(r.seq),
                  size(layer_seconds(r, time)),

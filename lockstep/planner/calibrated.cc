@@ -39,9 +39,9 @@ std::vector<PriceRequest> lattice_points(const Lattice& lattice) {
             if (!lattice.fits(s, r.microbatches()) || !lattice.fits(t, pp, r.microbatches()))
               continue;
             r.zero = s.zero, r.dp_shard = s.group, r.schedule = t.schedule, r.chunks = t.chunks;
-            for (const cost::Keep keep : lattice.keeps())
+            for (const model::Drop& drop : lattice.drops())
               for (const cost::Placement placement : lattice.placements(core, pp)) {
-                r.keep = keep, r.placement = placement;
+                r.drop = drop, r.placement = placement;
                 found.push_back(r);
               }
           }
@@ -164,11 +164,10 @@ cost::Fingerprint print_of(const spec::Spec& spec) {
 }
 
 std::string unknown_text(const spec::Spec& spec) {
-  const spec::Recompute rows = spec::rest_of(spec.layout.recompute);
-  const bool has_rows = !rows.block && rows != spec::kKeepAll;
+  const model::Drop rows = spec.layout.recompute.drop.rest();
   return join_parts("microbatch ", spec.batch.microbatch, " with tp ", spec.layout.degrees.tp,
                     spec.layout.degrees.tp > 1 && !spec.layout.sp ? " without sp" : "",
-                    has_rows ? " and recompute=" + to_text(rows) : "");
+                    rows != model::kKeepAll ? " and recompute=" + spec::to_text(rows) : "");
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ class Neighbours {
       if (way != chosen_.context)
         policy(join_parts("cp_comm_type ", to_text(way)),
                [&](PriceRequest& r) { r.context = way; });
-    if (!question_.given.kept)
-      for (const cost::Keep keep : lattice_.keeps()) recompute(keep);
+    if (!question_.given.drop)
+      for (const model::Drop& drop : lattice_.drops()) recompute(drop);
     for (const Timetable& t : lattice_.timetables(chosen_.pp))
       if (t.schedule != chosen_.schedule || t.chunks != chosen_.chunks) timetable(t);
     for (const cost::Placement placement : lattice_.placements(core, chosen_.pp))
@@ -100,9 +100,9 @@ class Neighbours {
                [&](PriceRequest& r) { r.placement = placement; });
   }
 
-  void recompute(cost::Keep keep) {
+  void recompute(const model::Drop& drop) {
     PriceRequest made = chosen_;
-    made.keep = keep, made.recomputed = 0, made.others = cost::Keep::kAll;
+    made.drop = drop, made.recomputed = 0;
     const spec::Recompute other = layout_of(made).recompute;
     if (other == recompute_) return;
     policy("recompute " + to_text(other), [&](PriceRequest& r) { r = made; });
@@ -121,8 +121,8 @@ class Neighbours {
     if (!lattice_.fits(Sharding{request.zero, request.shard_group()}, m) ||
         !lattice_.fits(Timetable{request.schedule, request.chunks}, request.pp, m))
       return;
-    if (request.recomputed > 0 && !question_.given.kept && !remake_least(request))
-      request.recomputed = 0;
+    if (request.recomputed > 0 && !question_.given.drop && !remake_least(request))
+      request.drop = model::kWholeBlock, request.recomputed = 0;
     const Finalist timed =
         simulate({request, cost::price(request)}, given_stages(question_, request));
     Alternative answer{.change = std::move(change)};
@@ -223,9 +223,9 @@ Alternative sharding_rule(const Question& question) {
 }
 
 std::optional<spec::Recompute> fitting_recompute(const Finalist& finalist) {
-  for (const cost::Keep others : {cost::Keep::kAll, cost::Keep::kCheap}) {
+  for (const model::Drop& rest : {model::kKeepAll, model::kCheap}) {
     PriceRequest r = finalist.priced.request;
-    r.others = others;
+    r.drop = rest;
     if (!remake_least(r)) continue;
     const Stages stages = evenly_recomputed(r, stages_of(finalist).layers);
     if (simulate({r, cost::price(r)}, stages).priced.price.fits) return recompute_of(r, stages);

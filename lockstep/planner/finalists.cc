@@ -158,7 +158,7 @@ std::optional<TimedPasses> timed_passes(const Finalist& finalist, int microbatch
 
 Stages given_stages(const Question& question, const PriceRequest& request) {
   const Given& given = question.given;
-  return given.layers.empty() ? Stages{} : stages_of(request, given.layers, given.recomputed);
+  return given.layers.empty() ? Stages{} : stages_of(request, given.layers, given.blocks);
 }
 
 void rank(std::vector<Finalist>& finalists) {

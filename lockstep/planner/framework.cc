@@ -150,8 +150,8 @@ std::vector<std::string> lacking(const Framework& f, const spec::Layout& layout,
   const Stages stages = stages_of(r, layout.layers, layout.recompute.blocks);
   const bool is_even = std::ranges::max(stages.layers) == std::ranges::min(stages.layers);
   check(is_even || !r.stack.even_stages, "stages of unequal layers");
-  check(spec::rest_of(layout.recompute) == spec::kKeepAll || layout.recompute == spec::kWholeBlock,
-        join_parts("recompute=", to_text(spec::rest_of(layout.recompute))));
+  const model::Drop rest = layout.recompute.drop.rest();
+  check(rest == model::kKeepAll, join_parts("recompute=", spec::to_text(rest)));
   check(as_counted(r.stack, stages).recomputed == stages.recomputed,
         join_parts("recompute=", to_text(layout.recompute)));
   check(!layout.resident && !layout.prefetch, "resident and prefetch");

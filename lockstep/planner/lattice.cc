@@ -10,7 +10,6 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::Keep;
 using cost::Placement;
 
 constexpr int kLeastContext =
@@ -57,6 +56,9 @@ Lattice::Lattice(const Question& question)
   batch_divisors_ = divisors(question.global_batch);
   std::erase_if(batch_divisors_, [](std::int64_t b) { return b > kLargestMicrobatch; });
   if (question.given.microbatch > 0) batch_divisors_ = {question.given.microbatch};
+  drops_ = {model::kKeepAll, model::kCheap, model::kWholeBlock};
+  if (question.framework) drops_ = {model::kKeepAll, model::kWholeBlock};
+  if (question.given.drop) drops_ = {question.given.drop->rest()};
   const std::int64_t widest = widest_tensor(*question.cluster), seq = question.seq;
   degrees_ = divisors(devices_);
   if (const auto& core = question.given.core) {
@@ -114,14 +116,6 @@ std::vector<cost::CpMethod> Lattice::contexts(int tp, int cp) const {
       return !runs(*question_.framework, *question_.shape, {tp, cp, 1, 1, way});
     });
   return found;
-}
-
-std::span<const Keep> Lattice::keeps() const {
-  if (question_.given.kept) return {&question_.given.kept->others, 1};
-  static constexpr std::array kKeeps = {Keep::kAll, Keep::kCheap, Keep::kInput};
-  static constexpr std::array kElsewhere = {Keep::kAll, Keep::kInput};
-  if (question_.framework) return kElsewhere;
-  return kKeeps;
 }
 
 int Lattice::data(const Core& core, int pp) const { return devices_ / (core.tp * core.cp * pp); }
@@ -255,7 +249,7 @@ std::int64_t Lattice::size() const {
       const int dp = data(core, pp);
       const std::vector<Sharding> all = shardings(core, pp);
       const std::vector<Timetable> tables = timetables(pp);
-      const std::size_t times = keeps().size() * placements(core, pp).size();
+      const std::size_t times = drops_.size() * placements(core, pp).size();
       for (const std::int64_t b : microbatches(dp)) {
         const std::int64_t m = question_.global_batch / (dp * b);
         const auto shard_count =

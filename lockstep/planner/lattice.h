@@ -39,24 +39,18 @@ struct Timetable {
   int chunks = 1;
 };
 
-// What blocks keep, in the words of cost::PriceRequest; `others` also where none is remade.
-struct Kept {
-  cost::Keep keep = cost::Keep::kAll;
-  int recomputed = 0;
-  cost::Keep others = cost::Keep::kAll;
-};
-
 // Settings that a layout has whatever else is chosen; those that are absent, empty or 0 are free.
 struct Given {
   std::optional<Core> core = {};  // with Question::pp all degrees; its `context` is not read
   std::optional<cost::CpMethod> context = {};
   std::optional<Sharding> sharding = {};
-  std::optional<Kept> kept = {};
+  std::optional<model::Drop> drop = {};
+  int recomputed = 0;  // with `drop`, as in cost::PriceRequest
   std::optional<cost::Placement> placement = {};
   int chunks = 0;
   std::int64_t microbatch = 0;
-  std::vector<int> layers = {};      // of each stage
-  std::vector<int> recomputed = {};  // of these, with `kept`
+  std::vector<int> layers = {};  // of each stage
+  std::vector<int> blocks = {};  // of these, with drop.block, how many are recomputed
   bool sp = true;
 };
 
@@ -93,9 +87,9 @@ void set_sharding(const Question& question, const Sharding& sharding, cost::Pric
 //               tier
 //   timetable   those whose bubble is known in closed form at this number of microbatches
 //   microbatch  divisors of the sequences that a data-parallel rank gets, at most 64
-//   keep        everything; all but cheap tensors; and where one of these does not fit, a block's
-//               input alone in as few blocks of each pipeline rank as it takes, and that in the
-//               others (a point here, many layouts)
+//   drop        nothing; cheap tensors; and where one of these does not fit, all but a block's
+//               input in as few blocks of each pipeline rank as it takes, and that in the others
+//               (a point here, many layouts)
 //   placement   pipeline inside data or outside it, where there are both
 // What is given takes the place of its row, whether the row has it or not. Where the core is, also
 // uneven stages with chunks are in the lattice, and ZeRO-2 that reduces after every microbatch.
@@ -107,7 +101,7 @@ class Lattice {
   const Question& question() const { return question_; }
   std::span<const Core> cores() const { return cores_; }
   std::vector<cost::CpMethod> contexts(int tp, int cp) const;
-  std::span<const cost::Keep> keeps() const;
+  std::span<const model::Drop> drops() const { return drops_; }
   std::vector<int> pipelines(const Core& core) const;  // ascending
   int data(const Core& core, int pp) const;            // dp
   std::vector<Sharding> shardings(const Core& core, int pp) const;
@@ -138,6 +132,7 @@ class Lattice {
   int devices_ = 1;
   std::vector<int> degrees_;  // divisors of the devices
   std::vector<Core> cores_;
+  std::vector<model::Drop> drops_;
   std::vector<std::int64_t> batch_divisors_;
 };
 

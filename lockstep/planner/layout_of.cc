@@ -8,18 +8,9 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::Keep;
 using cost::Placement;
 
 constexpr std::string_view kDataInside = "tp,cp,dp,pp";
-
-Result<Keep> keep_of(const spec::Recompute& recompute) {
-  if (recompute == spec::kKeepAll) return Keep::kAll;
-  if (recompute == spec::kCheap) return Keep::kCheap;
-  if (recompute == spec::kWholeBlock) return Keep::kInput;
-  return Error{Code::kUnknownChoice, join_parts("recompute=", to_text(recompute), " has no price"),
-               "the nearest: recompute=none, recompute=cheap or recompute=block"};
-}
 
 Result<Placement> placement_of(const mesh::Order& order) {
   if (order == mesh::Order()) return Placement::kPipeInside;
@@ -73,8 +64,6 @@ Result<cost::PriceRequest> request_of(const Question& question, const spec::Layo
                                       std::int64_t microbatch) {
   const auto schedule = find_planned(layout.schedule);
   if (!schedule.ok()) return schedule.error();
-  const auto keep = keep_of(spec::rest_of(layout.recompute));
-  if (!keep.ok()) return keep.error();
   const auto placement = placement_of(layout.order);
   if (!placement.ok()) return placement.error();
   const mesh::Degrees& d = layout.degrees;
@@ -88,11 +77,9 @@ Result<cost::PriceRequest> request_of(const Question& question, const spec::Layo
   request.sp = layout.sp;
   request.schedule = *schedule;
   request.chunks = layout.chunks;
-  request.keep = *keep;
-  if (!layout.recompute.blocks.empty()) {
-    request.keep = Keep::kInput, request.others = *keep;
-    request.recomputed = most_recomputed(request, layout.recompute.blocks);
-  }
+  request.drop = layout.recompute.drop;
+  if (const auto& blocks = layout.recompute.blocks; !blocks.empty())
+    request.recomputed = most_recomputed(request, blocks);
   request.placement = *placement;
   request.microbatch = microbatch;
   request.stack.reduce_each_microbatch = layout.reduce == spec::Period::kMicrobatch;

@@ -82,7 +82,7 @@ class Lowered {
     step_.period = spec::default_reduce(r_.zero);
     step_.replicas = r_.shard_group() < r_.dp * r_.cp;
     step_.tied = r_.shape->tied;
-    if (r_.keep == cost::Keep::kInput)
+    if (r_.drop.block)
       step_.recompute = spec::recomputed_units(step_.stage_begin, stages.recomputed);
   }
 

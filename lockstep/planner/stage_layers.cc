@@ -12,25 +12,17 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::Keep;
 using cost::Memory;
 using cost::PriceRequest;
 
 constexpr double kCanNot = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1 + 1e-9;  // sums of the same terms in another order
 
-// As the request, with so many blocks of its ranks made again.
-PriceRequest with_recomputed(PriceRequest request, int recomputed) {
-  request.others = request.default_keep();
-  request.set_recomputed(recomputed);
-  return request;
-}
-
 // Where every rank has so many layers, this one has.
 cost::StageSplit even_split(double layers) { return {layers, layers, layers}; }
 
 Memory memory_of(PriceRequest request, int rank, int layers, int recomputed) {
-  if (request.keep == Keep::kInput) request = with_recomputed(request, recomputed);
+  if (request.drop.block) request.set_recomputed(recomputed);
   return cost::stage_memory(request, even_split(layers), rank);
 }
 
@@ -80,7 +72,7 @@ class Ranks {
   }
 
   int recomputed_on(int rank, int layers) const {
-    if (request_.keep != Keep::kInput) return 0;
+    if (!request_.drop.block) return 0;
     if (request_.recomputed == 0) return layers;
     return cost::least_recomputed(request_, even_split(layers), rank).value_or(layers);
   }
@@ -134,13 +126,11 @@ int rank_of(const PriceRequest& request, std::size_t stage) {
 }  // namespace
 
 PassTimes pass_times(const cost::PriceRequest& request) {
-  const bool inputs = request.keep == cost::Keep::kInput;
   cost::PriceRequest r = request;
-  r.others = r.default_keep();
-  r.recomputed = inputs ? 1 : 0;  // so that others are priced too
+  r.recomputed = r.drop.block ? 1 : 0;  // so that others are priced too
   const cost::LayerTimes times = cost::layer_times(r);
   const cost::LayerTime made = mean_of(*r.shape, times.made);
-  const cost::LayerTime kept = inputs ? mean_of(*r.shape, times.others) : made;
+  const cost::LayerTime kept = r.drop.block ? mean_of(*r.shape, times.others) : made;
   PassTimes found;
   found.forward = kept.forward();
   found.backward = kept.backward();
@@ -185,7 +175,7 @@ Stages as_counted(const cost::Stack& stack, Stages stages) {
 
 Stages evenly_recomputed(const PriceRequest& request, StageLayers layers) {
   StageLayers recomputed(layers.size(), 0);
-  if (request.keep != Keep::kInput) return {std::move(layers), std::move(recomputed)};
+  if (!request.drop.block) return {std::move(layers), std::move(recomputed)};
   if (request.recomputed == 0) return {layers, layers};
   for (int rank = 0; rank < request.pp; ++rank) {
     int left = request.recomputed;
@@ -214,9 +204,7 @@ int most_recomputed(const PriceRequest& request, const StageLayers& recomputed) 
 }
 
 spec::Recompute recompute_of(const PriceRequest& request, const Stages& stages) {
-  const Keep rest = request.keep == Keep::kInput ? request.default_keep() : request.keep;
-  return spec::with_blocks(rest == Keep::kCheap ? spec::kCheap : spec::kKeepAll, stages.layers,
-                           stages.recomputed);
+  return spec::with_blocks(request.drop.rest(), stages.layers, stages.recomputed);
 }
 
 Memory rank_memory(const PriceRequest& request, const Stages& stages, int rank) {

@@ -1,9 +1,9 @@
 // What each stage of a pipeline takes when they need not take the same: the head makes the last
-// stage slower, and the first one holds most microbatches, so it may have to make blocks again that
+// stage slower, and the first one holds most microbatches, so it may have to recompute blocks that
 // later ones keep. Of a pipeline with one stage per rank: the split whose slowest stage is fastest
-// and whose every rank fits, with as few blocks made again on each as that takes, found by dynamic
+// and whose every rank fits, with as few blocks recomputed on each as that takes, found by dynamic
 // programming (pipeline/balance.h). With chunks, whose stages are small: that of
-// pipeline::default_layer_split, with as many made again on every rank. Pure functions of plain
+// pipeline::default_layer_split, with as many recomputed on every rank. Pure functions of plain
 // values.
 #pragma once
 
@@ -18,13 +18,13 @@ namespace lockstep::planner {
 // head, and from one pipeline rank to the next. Seconds, with the communication that nothing hides
 // in the pass that waits for it.
 struct PassTimes {
-  double forward = 0, backward = 0;  // of one layer; rows that are made again count as backward
+  double forward = 0, backward = 0;  // of one layer; rows that are recomputed count as backward
   double again = 0;                  // besides: a block that keeps its input alone
   double head_forward = 0, head_backward = 0;
   double hop = 0;  // one way
   double layer() const { return forward + backward; }
   double head() const { return head_forward + head_backward; }
-  // Of a stage with so many layers, of which some are made again.
+  // Of a stage with so many layers, of which some are recomputed.
   double stage(int layers, int recomputed, bool has_head) const {
     return layers * layer() + recomputed * again + (has_head ? head() : 0);
   }
@@ -45,22 +45,22 @@ struct Stages {
 // As a run deals them unless it is told otherwise: pipeline::default_layer_split.
 StageLayers default_layer_split(const cost::PriceRequest& request);
 
-// The dealt layers where none are faster. A request with `remade` has the number chosen for each
-// rank, another keeps what it says everywhere. REQUIRES: no more stages than layers, or chunks.
+// The default split where none is faster. A request with `recomputed` has the number chosen for
+// each rank, another drops the same everywhere. REQUIRES: no more stages than layers, or chunks.
 Stages best_stages(const cost::PriceRequest& request, const PassTimes& times);
 
 // The same with as many blocks recomputed as software can say, none with fewer.
 Stages as_counted(const cost::Stack& stack, Stages stages);
 
-// These layers, with request.remade blocks of every rank dealt to its stages in turn.
+// These layers, with request.recomputed blocks of every rank dealt to its stages in turn.
 Stages evenly_recomputed(const cost::PriceRequest& request, StageLayers layers);
-// What is given of layers and of those made again; the rest as a run deals them, and evenly.
+// What is given of layers and of those recomputed; the rest as a run splits them, and evenly.
 Stages stages_of(const cost::PriceRequest& request, const StageLayers& layers,
                  const StageLayers& recomputed);
 // The way back: of the rank with most.
 int most_recomputed(const cost::PriceRequest& request, const StageLayers& recomputed);
 
-// What the blocks make again, as a layout says it. REQUIRES: Keep::kAll, kCheap or kInput.
+// What the blocks recompute, as a layout says it.
 spec::Recompute recompute_of(const cost::PriceRequest& request, const Stages& stages);
 
 // Of one rank, and of the one that needs most. REQUIRES: chunks = 1.

@@ -86,11 +86,11 @@ struct Known {
   int recomputed = 0;
 };
 
-// Points that share what their layers compute and their pipeline degree. Where `keep` does not fit,
-// they make as few blocks again as it takes.
+// Points that share what their layers compute and their pipeline degree. Where `drop` is not
+// enough to fit, they recompute as few blocks as it takes.
 struct Group {
   Core core;
-  cost::Keep keep = cost::Keep::kAll;
+  model::Drop drop;
   int pp = 1;
   double bound = kInfinity;         // least of its timetables and microbatch sizes
   std::size_t first = 0, last = 0;  // its floors
@@ -124,11 +124,11 @@ class Walker {
     for (const Core& core : lattice_.cores()) {
       const std::vector<int> pipelines = lattice_.pipelines(core);
       if (pipelines.empty()) continue;
-      for (const cost::Keep keep : lattice_.keeps()) {
-        if (keep == cost::Keep::kInput) continue;
-        Group group{.core = core, .keep = keep, .first = floor};
+      for (const model::Drop& drop : lattice_.drops()) {
+        if (drop.block) continue;
+        Group group{.core = core, .drop = drop, .first = floor};
         for (const std::int64_t b : lattice_.batch_divisors())
-          if (floor++ == floors_.size()) floors_.push_back(floor_of(core, keep, b));
+          if (floor++ == floors_.size()) floors_.push_back(floor_of(core, drop, b));
         group.last = floor;
         for (const int pp : pipelines) add(group, pp);
       }
@@ -162,21 +162,20 @@ class Walker {
 
   PriceRequest request_of(const Group& group) const {
     PriceRequest request = lattice_.of(group.core);
-    request.keep = request.others = group.keep;
-    if (const auto& kept = lattice_.question().given.kept)
-      request.keep = kept->keep, request.recomputed = kept->recomputed;
+    const Given& given = lattice_.question().given;
+    request.drop = given.drop.value_or(group.drop), request.recomputed = given.recomputed;
     request.pp = group.pp;
     request.dp = lattice_.data(group.core, group.pp);
     return request;
   }
 
   // Prices as if there were no pipeline: the terms of layers are the same for every pp.
-  Floor floor_of(const Core& core, cost::Keep keep, std::int64_t b) {
+  Floor floor_of(const Core& core, const model::Drop& drop, std::int64_t b) {
     Floor floor{.b = b};
     PriceRequest request = lattice_.of(core);
     request.microbatch = b;
     request.dp = lattice_.data(core, 1);
-    request.keep = cost::Keep::kInput, request.others = keep, request.recomputed = 1;
+    request.drop = drop, request.set_recomputed(1);
     floor.some = cost::layer_times(request);
     floor.kept = {.made = floor.some.others, .others = {}, .head = floor.some.head};
     slower_ = 1 + cost::spread_seconds(request, {.forward = 1});
@@ -222,7 +221,7 @@ class Walker {
   // all, that number is tried first: most layouts end there. Nothing is chosen where it is given
   // what blocks keep.
   Fit make_fit(PriceRequest& request, int most, int allowed) {
-    if (lattice_.question().given.kept) return fits(request) ? Fit::kYes : Fit::kNever;
+    if (lattice_.question().given.drop) return fits(request) ? Fit::kYes : Fit::kNever;
     const bool is_all = request.stack.recompute_count == cost::RecomputeCount::kAllOrNone;
     if (allowed < most) {
       request.set_recomputed(is_all ? 0 : allowed);
@@ -283,7 +282,7 @@ class Walker {
   // placement.
   double price(const PriceRequest& request, const Floor& floor) {
     ++walk_.times;
-    const cost::LayerTimes& layers = request.keep == cost::Keep::kInput ? floor.some : floor.kept;
+    const cost::LayerTimes& layers = request.drop.block ? floor.some : floor.kept;
     const StepTime time = cost::price_time(request, layers);
     const double hoped = hoped_seconds(request, time, layers);
     if (hoped <= limit_) {

@@ -339,7 +339,7 @@ class Rules {
         asked_.layers.empty() ? pipeline::default_layer_split(static_cast<int>(model().layers),
                                                               static_cast<int>(stages))
                               : asked_.layers;
-    const bool is_all = given == blocks && rest_of(asked_.recompute) == kKeepAll;
+    const bool is_all = given == blocks && asked_.recompute.drop.rest() == model::kKeepAll;
     if (given.size() == blocks.size() && !is_all &&
         std::ranges::equal(given, blocks, std::ranges::less_equal()) &&
         std::ranges::count(given, 0) < std::ssize(given))

@@ -13,13 +13,10 @@
 namespace lockstep::spec {
 namespace {
 
-struct Row {
-  const char* name;
-  bool Recompute::* dropped;
-};
-constexpr std::array kRows = {Row{"attn_norm.output", &Recompute::attn_normed},
-                              Row{"mlp_norm.output", &Recompute::mlp_normed},
-                              Row{"mlp.product", &Recompute::product}};
+using model::kCheap;
+using model::kDropRows;
+using model::kKeepAll;
+using model::kWholeBlock;
 
 constexpr std::string_view kSomeBlocks = "block:";
 constexpr EnumNames<Period, 2> kPeriods = {{"step", "microbatch"}};
@@ -39,8 +36,8 @@ std::string advice_for(std::string_view word) {
   if (word == "full") return "here it is called `block`: whole blocks are made again";
   if (word == "selective")
     return "here it is called `cheap`: what costs one elementwise pass is made again";
-  const std::vector<std::string> names = {"none",        "cheap",       "block",
-                                          kRows[0].name, kRows[1].name, kRows[2].name};
+  std::vector<std::string> names = {"none", "cheap", "block"};
+  for (const model::DropRow& row : kDropRows) names.emplace_back(row.name);
   const std::string advice = config::did_you_mean(word, names);
   return advice.empty() ? all_rows() : advice;
 }
@@ -64,7 +61,7 @@ std::optional<std::vector<int>> parse_counts(std::string_view text, std::string_
 }
 
 // With "block:3x2+1+0" from `at` on, and what the other blocks do.
-Result<Recompute> some_blocks(std::string_view text, std::size_t at, Recompute rest) {
+Result<Recompute> some_blocks(std::string_view text, std::size_t at, model::Drop drop) {
   std::string_view wrong;
   auto blocks = parse_counts(text.substr(at + kSomeBlocks.size()), wrong);
   if (!blocks)
@@ -72,70 +69,64 @@ Result<Recompute> some_blocks(std::string_view text, std::size_t at, Recompute r
                  join_parts("recompute = \"", text, "\": `", wrong, "` is not a number of blocks"),
                  "write how many of each stage, joined by +, as `block:3x2+1+0`: 3 of two stages, "
                  "then 1 and none"};
-  rest.block = true;
-  rest.blocks = *std::move(blocks);
-  return rest;
+  drop.block = true;
+  return Recompute{drop, *std::move(blocks)};
 }
 
 }  // namespace
 
-Recompute rest_of(Recompute recompute) {
-  if (!recompute.blocks.empty()) recompute.block = false, recompute.blocks.clear();
-  return recompute;
-}
-
-Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
+Recompute with_blocks(const model::Drop& rest, const std::vector<int>& layers,
                       std::vector<int> blocks) {
-  if (blocks == layers && rest == kKeepAll) return kWholeBlock;
-  if (std::ranges::max(blocks) == 0) return rest;
-  Recompute some = rest;
-  some.block = true;
-  some.blocks = std::move(blocks);
+  if (blocks == layers && rest == kKeepAll) return {kWholeBlock};
+  if (std::ranges::max(blocks) == 0) return {rest};
+  Recompute some{rest, std::move(blocks)};
+  some.drop.block = true;
   return some;
 }
 
-std::string to_text(const Recompute& recompute) {
-  if (recompute == kKeepAll) return "none";
-  if (recompute == kCheap) return "cheap";
-  if (!recompute.blocks.empty()) {
-    const Recompute rest = rest_of(recompute);
-    return join_parts(rest == kKeepAll ? "" : to_text(rest) + "+", kSomeBlocks,
-                      layers_text(recompute.blocks));
-  }
-  std::string text = recompute.block ? "block" : "";
-  for (const Row& row : kRows)
-    if (recompute.*row.dropped) text += (text.empty() ? "" : "+") + std::string(row.name);
+std::string to_text(const model::Drop& drop) {
+  if (drop == kKeepAll) return "none";
+  if (drop == kCheap) return "cheap";
+  std::string text = drop.block ? "block" : "";
+  for (const model::DropRow& row : kDropRows)
+    if (drop.*row.is_dropped) text += (text.empty() ? "" : "+") + std::string(row.name);
   return text;
 }
 
+std::string to_text(const Recompute& recompute) {
+  if (recompute.blocks.empty()) return to_text(recompute.drop);
+  const model::Drop rest = recompute.drop.rest();
+  return join_parts(rest == kKeepAll ? "" : to_text(rest) + "+", kSomeBlocks,
+                    layers_text(recompute.blocks));
+}
+
 Result<Recompute> parse_recompute(std::string_view text) {
-  if (text == "none") return kKeepAll;
-  if (text == "cheap") return kCheap;
-  if (text == "block") return kWholeBlock;
+  for (const model::Drop& drop : {kKeepAll, kCheap, kWholeBlock})
+    if (text == to_text(drop)) return Recompute{drop};
   if (const std::size_t at = text.find(kSomeBlocks); at == 0) {
     return some_blocks(text, at, kKeepAll);
   } else if (at != std::string_view::npos && at > 1 && text[at - 1] == '+') {
     const Result<Recompute> rest = parse_recompute(text.substr(0, at - 1));
     if (!rest.ok()) return rest.error();
-    if (!rest->block && *rest != kKeepAll) return some_blocks(text, at, *rest);
+    if (!rest->drop.block && rest->drop != kKeepAll) return some_blocks(text, at, rest->drop);
   }
   const auto refuse = [&](std::string why, std::string help) {
     return Error{Code::kUnknownChoice, join_parts("recompute = \"", text, "\" ", why),
                  std::move(help)};
   };
-  Recompute recompute;
+  model::Drop drop;
   for (const std::string_view word : split(text, '+')) {
-    const auto row = std::ranges::find(kRows, word, &Row::name);
-    if (row == kRows.end() && (word == "none" || word == "cheap" || word == "block"))
+    const auto row = std::ranges::find(kDropRows, word, &model::DropRow::name);
+    if (row == kDropRows.end() && (word == "none" || word == "cheap" || word == "block"))
       return refuse(join_parts("joins `", word, "` to something else"),
                     join_parts("write recompute = \"", word, "\" alone, or rows alone"));
-    if (row == kRows.end())
+    if (row == kDropRows.end())
       return refuse(join_parts("names no row `", word, "`"), advice_for(word));
-    if (recompute.*row->dropped)
+    if (drop.*row->is_dropped)
       return refuse(join_parts("names `", word, "` twice"), "name each row once");
-    recompute.*row->dropped = true;
+    drop.*row->is_dropped = true;
   }
-  return recompute;
+  return Recompute{drop};
 }
 
 std::string layers_text(const std::vector<int>& layers) {

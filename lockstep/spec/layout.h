@@ -16,6 +16,7 @@
 #include "lockstep/cost/analytic/cp_method.h"
 #include "lockstep/mesh/axis.h"
 #include "lockstep/mesh/mesh.h"
+#include "lockstep/model/drop.h"
 #include "lockstep/program/program.h"
 #include "lockstep/spec/batch_ramp.h"
 
@@ -23,32 +24,24 @@ namespace lockstep::spec {
 
 using Period = program::Period;
 
-// What the forward pass of a block does not keep, and its backward pass makes again.
+// What the blocks of each stage drop and recompute.
 struct Recompute {
-  bool block = false;        // all but the block's input
-  bool attn_normed = false;  // rows of model::saved_tensors: "attn_norm.output"
-  bool mlp_normed = false;   // "mlp_norm.output"
-  bool product = false;      // "mlp.product"
-  // With `block`: how many blocks of each stage, its first ones, in the order of the stages. No
-  // block then keeps the rows above, neither the others nor these when they are made again. Empty:
-  // every block, and no row is named.
+  model::Drop drop = {};
+  // With drop.block: of how many blocks of each stage, its first ones, in the order of the stages;
+  // all others follow drop.rest(). Empty: of every block, and no row is named.
   std::vector<int> blocks = {};
   bool operator==(const Recompute&) const = default;
 };
-inline const Recompute kKeepAll = {};
-inline const Recompute kCheap = {false, true, true, true};  // one elementwise pass each
-inline const Recompute kWholeBlock = {true, false, false, false};
 
-// Of the blocks besides those that are counted: the rows alone where some are.
-Recompute rest_of(Recompute recompute);
-// The other way: `rest`, and so many of each stage's blocks whole. That is `rest` where they are
-// none, and kWholeBlock where they are all and `rest` names no row. REQUIRES: as many counts as
-// stages.
-Recompute with_blocks(const Recompute& rest, const std::vector<int>& layers,
+// `rest`, and so many of each stage's blocks whole. That is `rest` where they are none, and
+// kWholeBlock where they are all and `rest` names no row. REQUIRES: as many counts as stages.
+Recompute with_blocks(const model::Drop& rest, const std::vector<int>& layers,
                       std::vector<int> blocks);
 
 // "none", "cheap", "block", the rows joined by "+", or "block:3x2+1+0": three blocks on each of two
 // stages, then one and none; what the others do may stand before it, "cheap+block:3x2+1+0".
+// REQUIRES: nothing that no run of ours does.
+std::string to_text(const model::Drop& drop);
 std::string to_text(const Recompute& recompute);
 Result<Recompute> parse_recompute(std::string_view text);
 

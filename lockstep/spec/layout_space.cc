@@ -80,8 +80,8 @@ void vary_schedule(const Layout& base, Many& made) {
 
 // The first block of every second stage, and the others cheaply.
 Recompute some_blocks(const Layout& base) {
-  Recompute some = kCheap;
-  some.block = true;
+  Recompute some{model::kCheap};
+  some.drop.block = true;
   for (std::int64_t stage = 0; stage < base.degrees.pp * base.chunks; ++stage)
     some.blocks.push_back(stage % 2 == 0 ? 1 : 0);
   return some;
@@ -90,7 +90,8 @@ Recompute some_blocks(const Layout& base) {
 void vary_policies(const Layout& base, Many& made) {
   for (const Period reduce : {Period::kStep, Period::kMicrobatch}) {
     if (reduce == Period::kMicrobatch && *base.microbatches == 1) continue;
-    for (const Recompute& recompute : {kKeepAll, kCheap, kWholeBlock, some_blocks(base)})
+    for (const Recompute& recompute :
+         {Recompute{model::kKeepAll}, {model::kCheap}, {model::kWholeBlock}, some_blocks(base)})
       add(base, made, [&](Layout& l) { l.reduce = reduce, l.recompute = recompute; });
   }
 }

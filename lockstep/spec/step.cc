@@ -55,7 +55,7 @@ program::StepShape step_shape(const model::Model& model, const Layout& layout, c
   step.period = layout.reduce;
   step.replicas = d.dp_shard.value_or(d.dp) < d.dp;
   step.tied = model.config.tied;
-  if (layout.recompute.block)
+  if (layout.recompute.drop.block)
     step.recompute = recomputed_units(step.stage_begin, layout.recompute.blocks);
   step.resident_units = layout.resident.value_or(1);
   step.prefetch = layout.prefetch.value_or(1);
@@ -79,12 +79,11 @@ Result<program::Program> program_for(const Layout& layout, const program::StepSh
 
 cost::StepSizes step_sizes(const Spec& spec) {
   const mesh::Degrees& degrees = spec.layout.degrees;
-  const Recompute& recompute = spec.layout.recompute;
   cost::StepSizes sizes;
   sizes.unit.batch = spec.batch.microbatch;
   sizes.unit.seq = spec.batch.seq;
   sizes.unit.dtype = spec.train.dtype;
-  sizes.unit.drop = {recompute.attn_normed, recompute.mlp_normed, recompute.product};
+  sizes.unit.drop = spec.layout.recompute.drop.rest();
   sizes.unit.head_chunk = spec.train.head_chunk;
   sizes.unit.threads = spec.train.threads;
   sizes.unit.tp = degrees.tp;

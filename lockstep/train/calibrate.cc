@@ -98,14 +98,13 @@ Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
   // Nothing may be skipped because a loss diverged.
   made.spec_.train.lr = {.peak = 1e-9};
   made.spec_.train.clip = std::max(spec.train.clip, 1.0);
-  spec::Recompute rows = spec::rest_of(spec.layout.recompute);
-  rows.block = false;
+  const model::Drop rows = spec.layout.recompute.drop.rest();
   const std::vector<int> all = {static_cast<int>(made.spec_.model.layers)};
   for (const auto& [label, zero, recompute, microbatches] :
-       {std::tuple("fused", 0, rows, 3),
-        {"split", 0, rows, 3},
+       {std::tuple("fused", 0, spec::Recompute{rows}, 3),
+        {"split", 0, {rows}, 3},
         {"recomputed", 0, spec::with_blocks(rows, all, all), 2},
-        {"sharded", 3, rows, 2}})
+        {"sharded", 3, {rows}, 2}})
     LS_TRY(made.add_probe(label, zero, recompute, microbatches));
   made.split_backward(made.probes_[1].job);
   return made;

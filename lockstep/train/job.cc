@@ -121,8 +121,7 @@ Result<Job> make_job(const spec::Spec& spec) {
   job.workspace.dtype = spec.train.dtype;
   job.workspace.microbatch = spec.batch.microbatch;
   job.workspace.seq = spec.batch.seq;
-  job.workspace.drop = {spec.layout.recompute.attn_normed, spec.layout.recompute.mlp_normed,
-                        spec.layout.recompute.product};
+  job.workspace.drop = spec.layout.recompute.drop.rest();
   job.workspace.seed = static_cast<std::uint64_t>(spec.train.seed);
   job.workspace.clip = spec.train.clip;
   job.workspace.head_chunk = spec.train.head_chunk;

@@ -33,7 +33,7 @@ TEST(RunRequest, AsTheRowSays) {
   EXPECT_EQ(r.pp, 8);
   EXPECT_EQ(r.chunks, 3);
   EXPECT_EQ(r.microbatches(), 64);
-  EXPECT_EQ(r.keep, cost::Keep::kInput);
+  EXPECT_EQ(r.drop, model::kWholeBlock);
   EXPECT_FALSE(r.stack.flash);
   EXPECT_NEAR(total_params(*r.shape) / 1e9, 174.6, 0.2);
 }
@@ -59,7 +59,7 @@ TEST(RunRequest, UnknownSettingsAreTheMiddleOfLikelyOnes) {
     if (i % run.policies == 0) run.candidates[i / run.policies] = run.candidates[i];
   run.candidates.resize(run.candidates.size() / run.policies);
   run.policies = 1;
-  for (cost::PriceRequest& one : run.candidates) one.keep = cost::Keep::kInput;
+  for (cost::PriceRequest& one : run.candidates) one.drop = model::kWholeBlock;
   const double chosen = price_run(run).price.time.total();
   std::vector<double> times;
   for (const cost::PriceRequest& one : run.candidates) {

@@ -49,7 +49,7 @@ TEST(RunFeatures, OfSizesAndKinds) {
   EXPECT_NEAR(a.traits[2], std::log(64), 1e-12);
   EXPECT_EQ(a.traits[8], 0);
   EXPECT_EQ(a.family, "hopper");
-  c.request.keep = cost::Keep::kInput;
+  c.request.drop = model::kWholeBlock;
   c.request.precision = cost::Precision::kFp8;
   const RunFeatures b = time_features(c.request, cost::price(c.request).time);
   EXPECT_EQ(b.traits[8], 1);

@@ -120,7 +120,7 @@ TEST_F(Machine, AxesHaveTheirOwnTerms) {
     const cost::StepTime& time = one.finalist.priced.price.time;
     EXPECT_EQ(time.data > 0, r.dp > 1) << to_text(layout_of(r));
     EXPECT_EQ(time.pipe > 0, r.pp > 1) << to_text(layout_of(r));
-    EXPECT_EQ(time.recompute > 0, r.keep == cost::Keep::kInput) << to_text(layout_of(r));
+    EXPECT_EQ(time.recompute > 0, r.drop.block) << to_text(layout_of(r));
   }
 }
 

@@ -47,7 +47,7 @@ TEST(Explain, NeighboursAreOtherLayouts) {
     const Finalist best = simulate(found.best.front());
     const spec::Layout chosen = layout_of(best);
     counted += chosen.recompute.blocks.empty() ? 0 : 1;
-    whole += chosen.recompute == spec::kWholeBlock ? 1 : 0;
+    whole += chosen.recompute == spec::Recompute{model::kWholeBlock} ? 1 : 0;
     bool has_block = false;
     for (const Alternative& other : neighbours(asked.question, best)) {
       has_block |= other.change == "recompute block";
@@ -55,7 +55,7 @@ TEST(Explain, NeighboursAreOtherLayouts) {
         EXPECT_NE(to_text(layout_of(*other.found)), to_text(chosen)) << other.change;
       }
     }
-    EXPECT_EQ(has_block, chosen.recompute != spec::kWholeBlock);
+    EXPECT_EQ(has_block, chosen.recompute != spec::Recompute{model::kWholeBlock});
   }
   EXPECT_GT(counted, 0);
   EXPECT_GT(whole, 0);

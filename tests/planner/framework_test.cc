@@ -67,8 +67,8 @@ void no_point_is_faster(const char* name, const char* model, const char* machine
         for (const Sharding& sharding : lattice.shardings(core, pp))
           for (const Timetable& table : lattice.timetables(pp))
             for (const cost::Placement placement : lattice.placements(core, pp))
-              for (const cost::Keep keep : lattice.keeps()) {
-                r.microbatch = b, r.placement = placement, r.keep = keep;
+              for (const model::Drop& keep : lattice.drops()) {
+                r.microbatch = b, r.placement = placement, r.drop = keep;
                 set_sharding(asked.question, sharding, r);
                 r.schedule = table.schedule, r.chunks = table.chunks;
                 if (!lattice.fits(sharding, r.microbatches()) ||

@@ -38,10 +38,22 @@ TEST(LayoutOf, IsReadBackToTheSamePrice) {
   }
 }
 
+// Whatever a run may recompute has a price, and comes back as it was.
+TEST(LayoutOf, PricesEveryRecompute) {
+  const Asked asked("llama3-8b", "h100:64", 8192, 512);
+  for (const char* recompute :
+       {"none", "cheap", "block", "mlp.product", "attn_norm.output+mlp.product", "block:4x2+0x6",
+        "mlp_norm.output+block:1+0x7"}) {
+    const auto layout = *spec::parse_layout(join_parts("pp8 dp8 1f1b m8 recompute=", recompute));
+    const auto timed = time_layout(asked.question, layout, 8);
+    ASSERT_TRUE(timed.ok()) << timed.error().message;
+    EXPECT_EQ(to_text(layout_of(*timed).recompute), recompute);
+  }
+}
+
 TEST(LayoutOf, RefusesWhatHasNoPrice) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
-  for (const char* text :
-       {"pp2 dp32 looped-bfs", "dp64 recompute=mlp.product", "tp2 dp32 order=dp,tp,pp,cp"}) {
+  for (const char* text : {"pp2 dp32 looped-bfs", "tp2 dp32 order=dp,tp,pp,cp"}) {
     const auto refused = request_of(asked.question, *spec::parse_layout(text), 1);
     ASSERT_FALSE(refused.ok()) << text;
     EXPECT_FALSE(refused.error().help.empty());

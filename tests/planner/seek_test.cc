@@ -88,7 +88,7 @@ std::optional<cost::PriceRequest> random_point(RandomQuestions& random, const Qu
     return {};
   r.zero = sharding.zero, r.dp_shard = sharding.group, r.schedule = table.schedule,
   r.chunks = table.chunks;
-  r.keep = random.any_of(lattice.keeps());
+  r.drop = random.any_of(lattice.drops());
   r.placement = random.any_of(lattice.placements(core, r.pp));
   return r;
 }
@@ -196,7 +196,7 @@ TEST(Seek, FillsWhatIsNotGiven) {
   EXPECT_EQ(found->priced.request.shape, q.shape);
   for (const int chunks : {2, 3, 4, 5, 7, 10, 14}) {
     spec::Layout other = made;
-    other.chunks = chunks, other.recompute = spec::kCheap, other.layers = {};
+    other.chunks = chunks, other.recompute = {model::kCheap}, other.layers = {};
     const auto timed = time_layout(q, other, 1);
     ASSERT_TRUE(timed.ok());
     if (timed->priced.price.fits) {
@@ -223,8 +223,8 @@ TEST(Seek, WhatIsGivenStays) {
   q.given.microbatch = 2;
   q.given.layers = {21, 21, 21, 17};
   q.given.sp = false;
-  const auto expect = [&](const Kept& kept, const std::string& recompute) {
-    q.given.kept = kept;
+  const auto expect = [&](const model::Drop& drop, const std::string& recompute) {
+    q.given.drop = drop;
     for (const cost::CpMethod context : cost::kCpMethods)
       for (const auto& [placement, order] :
            {std::pair{cost::Placement::kPipeInside, ""},
@@ -238,10 +238,11 @@ TEST(Seek, WhatIsGivenStays) {
       }
   };
   expect({}, "");
-  expect({cost::Keep::kCheap, 0, cost::Keep::kCheap}, " recompute=cheap");
-  expect({cost::Keep::kInput, 0, cost::Keep::kAll}, " recompute=block");
-  q.given.recomputed = {4, 3, 2, 1};
-  expect({cost::Keep::kInput, 4, cost::Keep::kCheap}, " recompute=cheap+block:4+3+2+1");
+  expect(model::kCheap, " recompute=cheap");
+  expect({.mlp_normed = true}, " recompute=mlp_norm.output");
+  expect(model::kWholeBlock, " recompute=block");
+  q.given.blocks = {4, 3, 2, 1}, q.given.recomputed = 4;
+  expect({true, true, true, true}, " recompute=cheap+block:4+3+2+1");
 }
 
 // Where nothing fits the smallest is shown, if anything divides.
@@ -254,9 +255,9 @@ TEST(Seek, ShowsTheSmallestWhereNothingFits) {
   const double bytes = cost::device_bytes(found->priced.price.memory);
   const Lattice lattice(q);
   for (const Timetable& table : lattice.timetables(8))
-    for (const cost::Keep others : {cost::Keep::kAll, cost::Keep::kCheap}) {
+    for (const model::Drop& others : {model::kKeepAll, model::kCheap}) {
       cost::PriceRequest r = found->priced.request;
-      r.schedule = table.schedule, r.chunks = table.chunks, r.others = others;
+      r.schedule = table.schedule, r.chunks = table.chunks, r.drop = others;
       r.set_recomputed(q.shape->layers);
       EXPECT_LE(bytes, cost::device_bytes(cost::price_memory(r)) * (1 + 1e-6));
     }

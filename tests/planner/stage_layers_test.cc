@@ -120,13 +120,13 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
     const char* names[] = {"pp4 dp2 zero1", "pp4 dp2 zero1 gpipe", "tp2 pp4 zero1 zb-h1",
                            "pp4 dp2 zero1 recompute=cheap"};
     cost::PriceRequest r = asked_for(asked, names[random() % std::size(names)]);
-    r.others = r.keep;
+    const model::Drop rest = r.drop;
     const double most = cost::device_bytes(cost::price_memory(r));
-    r.keep = cost::Keep::kInput;
+    r.drop = model::kWholeBlock;
     const double least = cost::device_bytes(cost::price_memory(r));
     const double room = least + (most - least) * static_cast<double>(random() % 100) / 100;
     asked.cluster.device.memory.value *= room / cost::room_bytes(r) * 1.0001;
-    r.recomputed = 1;  // free
+    r.drop = rest, r.set_recomputed(1);  // free
     const PassTimes times = times_of(r);
     double best = 1e300;
     StageLayers made;
@@ -153,7 +153,8 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
 TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   const Asked asked("llama3-8b", "h100:8", 2048, 64);
   cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved vpp2 recompute=block");
-  EXPECT_EQ(recompute_of(r, evenly_recomputed(r, {8, 8, 8, 8})), spec::kWholeBlock);
+  EXPECT_EQ(recompute_of(r, evenly_recomputed(r, {8, 8, 8, 8})),
+            spec::Recompute{model::kWholeBlock});
   r.recomputed = 5;
   EXPECT_EQ(evenly_recomputed(r, {8, 8, 8, 8}).recomputed, (StageLayers{3, 3, 2, 2}));
   EXPECT_EQ(evenly_recomputed(r, {2, 8, 8, 8}).recomputed, (StageLayers{2, 3, 3, 2}));

@@ -17,7 +17,6 @@ namespace lockstep::planner {
 namespace {
 
 using cost::CpMethod;
-using cost::Keep;
 using cost::Placement;
 using cost::PriceRequest;
 
@@ -132,17 +131,17 @@ class BruteForce {
   }
 
   void rest(PriceRequest& r) {
-    for (const Keep keep : {Keep::kAll, Keep::kCheap, Keep::kInput})
+    for (const model::Drop& keep : {model::kKeepAll, model::kCheap, model::kWholeBlock})
       for (const Placement placement : {Placement::kPipeInside, Placement::kDataInside}) {
         if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
-        r.keep = keep, r.placement = placement;
+        r.placement = placement;
         ++points;
         // Ends may have fewer.
         const int layers = (q_.shape->layers + r.pp - 1) / r.pp + 1;
-        for (const Keep others : {Keep::kAll, Keep::kCheap})
-          for (r.recomputed = 0; r.recomputed < (keep == Keep::kInput ? layers : 1);
-               ++r.recomputed) {
-            r.others = others;
+        for (const model::Drop& others : {model::kKeepAll, model::kCheap})
+          for (r.recomputed = 0; r.recomputed < (keep.block ? layers : 1); ++r.recomputed) {
+            r.drop = keep;
+            if (r.recomputed > 0) r.drop = others, r.drop.block = true;
             all.push_back({r, cost::price(r)});
             all.back().hoped = hoped_seconds(r, all.back().price.time, cost::layer_times(r));
           }
@@ -248,7 +247,8 @@ TEST(Walk, FindsStageTwoWhereNothingElseFits) {
   Question& q = asked.question;
   q.tp = q.cp = q.pp = 1, q.most_zero = 2, q.headroom = 0;
   PriceRequest only = Lattice::blank(q);
-  only.dp = 8, only.dp_shard = 8, only.microbatch = 2, only.zero = 2, only.keep = Keep::kInput;
+  only.dp = 8, only.dp_shard = 8, only.microbatch = 2, only.zero = 2,
+  only.drop = model::kWholeBlock;
   const double needed = cost::device_bytes(cost::price_memory(only));
   asked.cluster.device.memory.value *=
       needed / cost::capacity_bytes(asked.cluster.device) * (1 + 1e-9);

@@ -19,7 +19,6 @@
 namespace lockstep {
 namespace {
 
-using cost::Keep;
 using cost::PriceRequest;
 using cost::Rig;
 
@@ -71,7 +70,7 @@ TEST(Anchors, TrillionParametersOnThreeThousandDevices) {
   EXPECT_NEAR(502e15 / (3072 * 312e12), 0.52, 0.005);
   Rig rig(cost::megatron_gpt(128, 25600, 160), "a100:3072");
   fp16_stack(rig.request);
-  rig.request.keep = Keep::kInput;
+  rig.request.drop = model::kWholeBlock;
   rig.request.tp = 8, rig.request.pp = 64, rig.request.dp = 6;
   rig.request.global_batch = 3072;
   const double all = hardware_flops(rig.shape, 2048) * price(rig.request).tokens_per_s;

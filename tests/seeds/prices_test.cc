@@ -12,7 +12,6 @@
 namespace lockstep {
 namespace {
 
-using cost::Keep;
 using cost::Price;
 using cost::PriceRequest;
 using cost::Rig;
@@ -67,7 +66,7 @@ void gpt_stack(PriceRequest& r) {
   r.stack.flash = false;
   r.stack.dropout = true;
   r.stack.overlap_data = r.stack.overlap_tensor = r.stack.overlap_pipe = false;
-  r.keep = Keep::kInput;
+  r.drop = model::kWholeBlock;
   r.sp = false;
   r.zero = 0;
 }
@@ -99,7 +98,7 @@ TEST(SeedPrices, RecomputationPaysByALargerBatch) {
     for (int batch = 1; batch <= 256; batch *= 2) {
       Rig rig(cost::megatron_gpt(80, 12288, 96), "a100:128");
       gpt_stack(rig.request);
-      rig.request.keep = again ? Keep::kInput : Keep::kAll;
+      rig.request.drop = again ? model::kWholeBlock : model::kKeepAll;
       rig.request.tp = 8;
       rig.request.pp = 16;
       rig.request.global_batch = batch;
@@ -143,13 +142,14 @@ TEST(SeedPrices, TrainedModelsFit) {
   PriceRequest& a = llama.request;
   a.seq = 8192, a.tp = 8, a.pp = 16, a.dp = 128, a.chunks = 8,
   a.schedule = &pipeline::row("interleaved");
-  a.global_batch = 2048, a.keep = Keep::kCheap;
+  a.global_batch = 2048, a.drop = model::kCheap;
   EXPECT_TRUE(price(a).fits);
 
   // DeepSeek kept 8-bit activations and made less again, which the prices do not know.
   Rig deepseek("deepseek-v3", "h800:2048");
   PriceRequest& d = deepseek.request;
-  d.seq = 4096, d.pp = 16, d.dp = 128, d.ep = 64, d.global_batch = 15360, d.keep = Keep::kInput;
+  d.seq = 4096, d.pp = 16, d.dp = 128, d.ep = 64, d.global_batch = 15360,
+  d.drop = model::kWholeBlock;
   d.schedule = &pipeline::row("dualpipe-v"), d.precision = cost::Precision::kFp8;
   EXPECT_TRUE(price(d).fits);
 
@@ -200,7 +200,7 @@ TEST(SeedPrices, GemmaOnItsTori) {
     Rig rig(row.model, row.cluster);
     PriceRequest& r = rig.request;
     r.seq = 8192, r.tp = row.tp, r.dp = row.dp, r.zero = 3, r.global_batch = row.dp,
-    r.keep = Keep::kInput;
+    r.drop = model::kWholeBlock;
     const Price p = price(r);
     EXPECT_TRUE(p.fits) << row.model;
     EXPECT_GT(p.mfu_causal, 0.1) << row.model;
@@ -214,7 +214,7 @@ TEST(SeedPrices, GemmaOnTwoPods) {
   rig.machine.count = 512;
   rig.machine.tiers.push_back({"network", 512, cluster::TierKind::kSwitch, {12.5e9}, {14e-6}});
   PriceRequest& r = rig.request;
-  r.seq = 8192, r.dp = 512, r.zero = 3, r.global_batch = 512, r.keep = Keep::kInput;
+  r.seq = 8192, r.dp = 512, r.zero = 3, r.global_batch = 512, r.drop = model::kWholeBlock;
   const Price p = price(r);
   EXPECT_LT(p.memory.allocated(), p.usable);
   EXPECT_GT(p.mfu_causal, 0.1);

@@ -45,7 +45,7 @@ bool is_rare(const Layout& layout) {
 }
 
 Recompute every_second(std::int64_t stages) {
-  Recompute made{true, true, true, true};
+  Recompute made{{true, true, true, true}};
   for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
   return made;
 }
@@ -61,8 +61,10 @@ std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
         for (const std::int64_t m : {1, 2, 4})
           for (const Order& order : orders(pp, m))
             for (const Period reduce : {Period::kStep, Period::kMicrobatch})
-              for (const Recompute& recompute :
-                   {kKeepAll, kCheap, kWholeBlock, every_second(pp * order.chunks)}) {
+              for (const Recompute& recompute : {Recompute{},
+                                                 {model::kCheap},
+                                                 {model::kWholeBlock},
+                                                 every_second(pp * order.chunks)}) {
                 if (batch.global_batch % (dp * m) != 0) continue;
                 if (m == 1 && reduce == Period::kMicrobatch) continue;
                 Layout layout{.degrees = degrees,

@@ -9,15 +9,15 @@ namespace lockstep::spec {
 namespace {
 
 TEST(Recompute, CountsBlocksOnlyWhereSomeAre) {
-  for (const Recompute& rest : {kKeepAll, kCheap}) {
+  for (const model::Drop& rest : {model::kKeepAll, model::kCheap}) {
     const Recompute some = with_blocks(rest, {4, 4}, {4, 0});
     EXPECT_EQ(some.blocks, (std::vector<int>{4, 0}));
-    EXPECT_TRUE(some.block);
-    EXPECT_EQ(rest_of(some), rest);
-    EXPECT_EQ(with_blocks(rest, {4, 4}, {0, 0}), rest);
-    EXPECT_EQ(with_blocks(rest, {4, 4}, {4, 4}) == kWholeBlock, rest == kKeepAll);
+    EXPECT_TRUE(some.drop.block);
+    EXPECT_EQ(some.drop.rest(), rest);
+    EXPECT_EQ(with_blocks(rest, {4, 4}, {0, 0}), Recompute{rest});
+    EXPECT_EQ(with_blocks(rest, {4, 4}, {4, 4}) == Recompute{model::kWholeBlock},
+              rest == model::kKeepAll);
   }
-  EXPECT_EQ(rest_of(kWholeBlock), kWholeBlock);
 }
 
 TEST(LayoutName, SaysOneWordPerSetting) {
@@ -27,15 +27,15 @@ TEST(LayoutName, SaysOneWordPerSetting) {
   layout.zero = 3;
   layout.microbatches = 4;
   layout.reduce = Period::kMicrobatch;
-  layout.recompute = kCheap;
+  layout.recompute = {model::kCheap};
   EXPECT_EQ(to_text(layout), "pp2 dp2x2 zero3 1f1b m4 recompute=cheap");
   layout.resident = 2;
   layout.prefetch = 0;
-  layout.recompute = {.block = true, .blocks = {3, 3, 1, 0}};
+  layout.recompute = {model::kWholeBlock, {3, 3, 1, 0}};
   EXPECT_EQ(to_text(layout.recompute), "block:3x2+1+0");
-  layout.recompute.attn_normed = true;
+  layout.recompute.drop.attn_normed = true;
   EXPECT_EQ(to_text(layout.recompute), "attn_norm.output+block:3x2+1+0");
-  layout.recompute = {.product = true};
+  layout.recompute = {{.product = true}};
   layout.degrees.tp = 2;
   layout.sp = false;
   EXPECT_EQ(to_text(layout),
@@ -60,9 +60,9 @@ Layout random_layout(std::mt19937& random) {
   l.chunks = pick(3);
   l.reduce = random() % 2 == 0 ? Period::kStep : Period::kMicrobatch;
   const auto rows = random() % 9;  // 8: the whole block
-  l.recompute = {rows == 8, (rows & 1) != 0, (rows & 2) != 0, (rows & 4) != 0};
+  l.recompute = {{(rows & 1) != 0, (rows & 2) != 0, (rows & 4) != 0, rows == 8}};
   if (random() % 3 == 0) {
-    l.recompute.block = true;
+    l.recompute.drop.block = true;
     for (int stage = pick(4); stage > 0; --stage) l.recompute.blocks.push_back(pick(9) - 1);
   }
   l.resident = maybe(3);

@@ -32,21 +32,21 @@ struct Refusal {
 };
 
 std::vector<Refusal> of_recompute() {
-  return {{"rows of a block that keeps none",
-           [](Asked& a) { a.layout.recompute = {.block = true, .product = true}; },
-           [](Asked& a) { a.layout.recompute = kWholeBlock; }},
-          {"blocks of more stages than there are",
-           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {1, 1, 1}}; },
-           [](Asked& a) { a.layout.recompute.blocks.pop_back(); }},
-          {"more blocks of a stage than it has",
-           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {17, 0}}; },
-           [](Asked& a) { a.layout.recompute.blocks[0] = 15; }},
-          {"every block of every stage, counted",
-           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {16, 16}}; },
-           [](Asked& a) { a.layout.recompute = kWholeBlock; }},
-          {"no block of any stage",
-           [](Asked& a) { a.layout.recompute = {.block = true, .blocks = {0, 0}}; },
-           [](Asked& a) { a.layout.recompute.blocks[0] = 1; }}};
+  return {
+      {"rows of a block that keeps none",
+       [](Asked& a) { a.layout.recompute = {{.product = true, .block = true}}; },
+       [](Asked& a) { a.layout.recompute = {model::kWholeBlock}; }},
+      {"blocks of more stages than there are",
+       [](Asked& a) { a.layout.recompute = {model::kWholeBlock, {1, 1, 1}}; },
+       [](Asked& a) { a.layout.recompute.blocks.pop_back(); }},
+      {"more blocks of a stage than it has",
+       [](Asked& a) { a.layout.recompute = {model::kWholeBlock, {17, 0}}; },
+       [](Asked& a) { a.layout.recompute.blocks[0] = 15; }},
+      {"every block of every stage, counted",
+       [](Asked& a) { a.layout.recompute = {model::kWholeBlock, {16, 16}}; },
+       [](Asked& a) { a.layout.recompute = {model::kWholeBlock}; }},
+      {"no block of any stage", [](Asked& a) { a.layout.recompute = {model::kWholeBlock, {0, 0}}; },
+       [](Asked& a) { a.layout.recompute.blocks[0] = 1; }}};
 }
 
 std::vector<Refusal> of_degrees_and_schedules() {
@@ -168,9 +168,9 @@ const std::vector<Refusal>& models_and_types() {
 // All blocks of every stage have a name of their own, but not with rows that they drop besides.
 TEST(Legal, AllBlocksAreCountedWithRowsAlone) {
   Asked asked;
-  asked.layout.recompute = {true, true, true, true, {16, 16}};
+  asked.layout.recompute = {{true, true, true, true}, {16, 16}};
   EXPECT_TRUE(asked.refusals().empty());
-  asked.layout.recompute = {.block = true, .blocks = {16, 16}};
+  asked.layout.recompute = {model::kWholeBlock, {16, 16}};
   EXPECT_FALSE(asked.refusals().empty());
 }
 

@@ -77,7 +77,7 @@ TEST(StageLayers, AreThoseOfTheLayoutOrTheDefault) {
 // The first blocks of each stage, neither the embedding nor the head.
 TEST(StepShape, RecomputesSomeBlocksOfAStage) {
   const model::Model model = *model::describe(model::find("llama3-8b")->config);  // 32 layers
-  Layout layout{.degrees = {.pp = 4}, .recompute = {.block = true, .blocks = {2, 0, 1, 7}}};
+  Layout layout{.degrees = {.pp = 4}, .recompute = {model::kWholeBlock, {2, 0, 1, 7}}};
   layout.layers = {9, 8, 8, 7};
   const auto step = step_shape(model, layout, {.seq = 64, .global_batch = 4});
   std::vector<int> recomputed;
@@ -96,7 +96,7 @@ TEST(ProgramFor, DoesNotGrowWithTheDataDegree) {
                    .schedule = "interleaved",
                    .chunks = 8,
                    .reduce = Period::kMicrobatch,
-                   .recompute = kWholeBlock};
+                   .recompute = {model::kWholeBlock}};
   const auto program_of = [&](std::int64_t dp) {
     layout.degrees.dp = dp;
     return program_for(model, layout, {.seq = 8192, .global_batch = 128 * dp, .microbatch = 1});

@@ -174,8 +174,8 @@ int from_environment(const char* name, int usual) {
 
 // The first block of every second stage, and the others cheaply.
 spec::Recompute every_second_stage(std::int64_t stages) {
-  spec::Recompute made = spec::kCheap;
-  made.block = true;
+  spec::Recompute made{model::kCheap};
+  made.drop.block = true;
   for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
   return made;
 }
@@ -189,9 +189,9 @@ std::vector<spec::Layout> schedules(std::int64_t pp, std::int64_t m) {
       const auto n = static_cast<int>(all.size());
       spec::Layout layout{.degrees = {.pp = pp}, .zero = n % 4, .schedule = name, .chunks = chunks};
       layout.microbatches = m;
-      layout.recompute = n % 4 == 0   ? spec::kKeepAll
-                         : n % 4 == 1 ? spec::kWholeBlock
-                         : n % 4 == 2 ? spec::kCheap
+      layout.recompute = n % 4 == 0   ? spec::Recompute{}
+                         : n % 4 == 1 ? spec::Recompute{model::kWholeBlock}
+                         : n % 4 == 2 ? spec::Recompute{model::kCheap}
                                       : every_second_stage(pp * chunks);
       const spec::Spec spec = deep_spec();
       if (spec::legal(spec.model, layout, cut(spec.batch, layout), DType::kF32).empty())

@@ -154,7 +154,7 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
       [](spec::Spec& s) { s.train.weight_decay = 0; },
       [](spec::Spec& s) { s.batch.microbatch = 2; },
       [](spec::Spec& s) { s.layout.zero = 3; },
-      [](spec::Spec& s) { s.layout.recompute = spec::kCheap; }};
+      [](spec::Spec& s) { s.layout.recompute = {model::kCheap}; }};
   std::set<Hash128> seen = {train::make_job(spec)->digest()};
   EXPECT_TRUE(seen.contains(train::make_job(spec)->digest()));
   for (auto change : changes) {

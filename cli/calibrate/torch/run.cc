@@ -94,10 +94,10 @@ struct Part {
 // "mb4-tp2.json", "mb4-tp2-cheap.json" where rows are recomputed.
 std::string file_name(const spec::Spec& spec) {
   const std::int64_t tp = spec.layout.degrees.tp;
-  const spec::Recompute rows = spec::rest_of(spec.layout.recompute);
+  const model::Drop rows = spec.layout.recompute.drop.rest();
   std::string name = join_parts("mb", spec.batch.microbatch, "-tp", tp);
   if (tp > 1 && !spec.layout.sp) name += "-nosp";
-  if (!rows.block && rows != spec::kKeepAll) name += "-" + to_text(rows);
+  if (rows != model::kKeepAll) name += "-" + spec::to_text(rows);
   return name + ".json";
 }
 

@@ -187,33 +187,22 @@ ComputeTime elementwise(const PriceRequest& r, const Device& device, double widt
           device.stream(tokens * (path_grad / parts + inner_grad / r.tp))};
 }
 
-double recompute_seconds(const PriceRequest& r, Keep keep, const Device& device,
+// Of what a block drops besides. Rows that one elementwise pass rebuilds are half of these passes,
+// each by its share of the bytes.
+double recompute_seconds(const PriceRequest& r, bool expert_layer, const Device& device,
                          const ComputeTime& layer, const ComputeTime& passes) {
-  switch (keep) {
-    case Keep::kInput:
-      return layer.forward;
-    case Keep::kNoScores: {
-      ComputeTime attention;
-      add_attention(r, device, attention);
-      return attention.forward;
-    }
-    case Keep::kCheap:
-      return passes.forward / 2;
-    case Keep::kProducts:
-    case Keep::kHalf: {
-      ComputeTime attention;
-      add_attention(r, device, attention);
-      if (keep == Keep::kProducts) return passes.forward + attention.forward;
-      const ModelShape& s = *r.shape;
-      const double recomputed = s.q() + s.k() + s.ffn;
-      const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;
-      return passes.forward +
-             (layer.forward - passes.forward - attention.forward) * recomputed / all;
-    }
-    case Keep::kAll:
-      break;
+  const model::Drop& drop = r.drop;
+  double seconds = passes.forward / 2 * dropped_share(r, expert_layer);
+  if (!drop.scores && !drop.attention && !drop.alternate_products) return seconds;
+  ComputeTime attention;
+  add_attention(r, device, attention);
+  if (drop.alternate_products) {
+    const ModelShape& s = *r.shape;
+    const double recomputed = s.q() + s.k() + s.ffn;
+    const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;
+    return passes.forward + (layer.forward - passes.forward - attention.forward) * recomputed / all;
   }
-  return 0;
+  return drop.attention ? passes.forward + attention.forward : seconds + attention.forward;
 }
 
 // Bytes that cross the bus for each logit. PyTorch: a cast (2 + 4), log-softmax (4 + 4); its
@@ -262,8 +251,7 @@ ComputeTime layer_compute(const PriceRequest& r, bool expert_layer) {
     add_experts(r, device, time);
   else
     add_mlp(r, device, r.shape->ffn, time);
-  time.recompute = recompute_seconds(r, r.keep, device, time, passes);
-  time.recompute_others = recompute_seconds(r, r.others, device, time, passes);
+  time.recompute = recompute_seconds(r, expert_layer, device, time, passes);
   return time;
 }
 

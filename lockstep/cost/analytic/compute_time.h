@@ -12,8 +12,7 @@ namespace lockstep::cost {
 
 struct ComputeTime {
   double forward = 0, backward = 0;
-  double recompute = 0;         // before the backward pass, by `request.keep`
-  double recompute_others = 0;  // the same by `request.others`
+  double recompute = 0;  // before the backward pass, of what request.drop.rest() says
 };
 
 // REQUIRES: expert_layer only of a model with experts.

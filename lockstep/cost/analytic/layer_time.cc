@@ -8,7 +8,7 @@ namespace {
 
 using cluster::Term;
 
-// Two all_reduces of the hidden state forward, two backward and, where a block is made again, two
+// Two all_reduces of the hidden state forward, two backward and, where a block is recomputed, two
 // more; with sequence parallelism a gather and a scatter each, the same bytes. Inputs are then kept
 // in shards and gathered once more for the weights' gradients, under those of the inputs
 // (Korthikanti et al., section 4.2.2).
@@ -117,13 +117,10 @@ LayerTime layer_time(const PriceRequest& r, bool expert_layer, const ComputeTime
 
 void add_kind(const PriceRequest& r, bool expert_layer, LayerTime& made, LayerTime& others) {
   ComputeTime compute = layer_compute(r, expert_layer);
-  const bool again = r.keep == Keep::kInput;
-  // A block that is made again drops what others drop, and makes that again too.
-  if (again && r.recomputed > 0) compute.recompute += compute.recompute_others;
-  made = layer_time(r, expert_layer, compute, again);
-  if (r.recomputed == 0) return;
-  compute.recompute = compute.recompute_others;
-  others = layer_time(r, expert_layer, compute, r.others == Keep::kInput);
+  if (r.recomputed > 0) others = layer_time(r, expert_layer, compute, false);
+  // A block that is recomputed drops what others drop, and recomputes that too.
+  if (r.drop.block) compute.recompute += compute.forward;
+  made = layer_time(r, expert_layer, compute, r.drop.block);
 }
 
 }  // namespace

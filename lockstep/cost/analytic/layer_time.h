@@ -3,7 +3,7 @@
 // hide.
 //
 // They depend on no other axis and no schedule: layouts with the same tp, cp, ep, etp, sp, context,
-// microbatch, keep and others, and all with `remade` set or all without, share them, if weight
+// microbatch and drop, and all with `recomputed` set or all without, share them, if weight
 // gradients are added up inside their products (Stack::fused_sums). A walk over layouts makes them
 // once. Pure functions of plain values.
 #pragma once
@@ -14,7 +14,7 @@ namespace lockstep::cost {
 
 struct LayerTime {
   ComputeTime compute;
-  bool again = false;  // all of it is made again, exchanges too
+  bool again = false;  // all of it is recomputed, exchanges too
   double tensor_forward = 0, tensor_backward = 0, context = 0, expert = 0;
   double forward() const { return compute.forward + tensor_forward + context / 3 + expert / 2; }
   double backward() const {
@@ -28,8 +28,8 @@ struct KindTimes {
 };
 
 struct LayerTimes {
-  KindTimes made;    // by `request.keep`
-  KindTimes others;  // by `request.others`, where `request.remade` is set
+  KindTimes made;    // by `request.drop`
+  KindTimes others;  // by its rest(), where `request.recomputed` is set
   ComputeTime head;
 };
 

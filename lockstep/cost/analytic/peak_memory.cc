@@ -53,7 +53,7 @@ KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
 }
 
 // torchtitan's policy keeps every second matrix product in the order a block computes them (query,
-// value, gate, and with a gate the last) and attention's output, and makes the others again
+// value, gate, and with a gate the last) and attention's output, and recomputes the others
 // (torchtitan/distributed/activation_checkpoint.py).
 double half_bytes_per_token(const PriceRequest& r, bool expert_layer) {
   const ModelShape& s = *r.shape;
@@ -70,37 +70,34 @@ double padded_vocab(const PriceRequest& r) {
   return std::ceil(r.shape->vocab / multiple) * multiple;
 }
 
-double whole_bytes_per_token(const PriceRequest& r, bool expert_layer) {
-  const KeptTensors kept = kept_tensors(r, expert_layer);
-  const double whole = r.sp && r.stack.keeps_gathered ? kept.normed * (1 - 1.0 / r.tp) : 0;
-  return kept.path / (r.sp ? r.tp : 1) + whole + (kept.inner + kept.product + kept.scores) / r.tp +
-         kept.routed * r.etp / r.tp;
+namespace {
+double whole_bytes(const PriceRequest& r, const KeptTensors& kept) {
+  const double gathered = r.sp && r.stack.keeps_gathered ? kept.normed * (1 - 1.0 / r.tp) : 0;
+  return kept.path / (r.sp ? r.tp : 1) + gathered +
+         (kept.inner + kept.product + kept.scores) / r.tp + kept.routed * r.etp / r.tp;
 }
 
-double kept_bytes_per_token(const PriceRequest& r, bool expert_layer) {
-  return kept_bytes_per_token(r, r.keep, expert_layer);
+// Of rows that one elementwise pass rebuilds: outputs of norms and products of activations.
+double cheap_bytes(const PriceRequest& r, const KeptTensors& kept, const model::Drop& drop) {
+  const double norms = (drop.attn_normed ? 0.5 : 0) + (drop.mlp_normed ? 0.5 : 0);
+  const double products = (kept.product + kept.routed_product * r.etp) / r.tp;
+  return norms * kept.normed / (r.sp ? r.tp : 1) + (drop.product ? products : 0);
+}
+}  // namespace
+
+double dropped_share(const PriceRequest& r, bool expert_layer) {
+  if (r.drop.rest() == model::kKeepAll) return 0;
+  const KeptTensors kept = kept_tensors(r, expert_layer);
+  return cheap_bytes(r, kept, r.drop) / cheap_bytes(r, kept, model::kCheap);
 }
 
-double kept_bytes_per_token(const PriceRequest& r, Keep keep, bool expert_layer) {
-  const double path = r.sp ? r.tp : 1;
-  if (keep == Keep::kInput) return element_bytes(r) * r.shape->hidden / path;
+double kept_bytes_per_token(const PriceRequest& r, const model::Drop& drop, bool expert_layer) {
+  if (drop.block) return element_bytes(r) * r.shape->hidden / (r.sp ? r.tp : 1);
+  if (drop.alternate_products) return half_bytes_per_token(r, expert_layer);
   const KeptTensors kept = kept_tensors(r, expert_layer);
-  switch (keep) {
-    case Keep::kNoScores:
-      return whole_bytes_per_token(r, expert_layer) - kept.scores / r.tp;
-    case Keep::kCheap:
-      return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
-             (kept.product + kept.scores) / r.tp - kept.routed_product * r.etp / r.tp;
-    case Keep::kProducts:
-      return whole_bytes_per_token(r, expert_layer) - kept.normed / path -
-             (kept.product + kept.scores + element_bytes(r) * r.shape->values()) / r.tp;
-    case Keep::kHalf:
-      return half_bytes_per_token(r, expert_layer);
-    case Keep::kInput:
-    case Keep::kAll:
-      break;
-  }
-  return whole_bytes_per_token(r, expert_layer);
+  const double scores = drop.scores || drop.attention ? kept.scores : 0;
+  const double outputs = drop.attention ? element_bytes(r) * r.shape->values() : 0;
+  return whole_bytes(r, kept) - cheap_bytes(r, kept, drop) - (scores + outputs) / r.tp;
 }
 
 PartParams stage_params(const PriceRequest& r, const StageSplit& split, int stage) {
@@ -150,7 +147,7 @@ double gathered(const PriceRequest& r, PeakEvent event) {
 }
 
 // What comes and goes leaves holes in the allocator's reserve: few where tensors are kept (fitted
-// on sail-vocab-parallel), more where every block is made again among what is kept
+// on sail-vocab-parallel), more where every block is recomputed among what is kept
 // (bigscience-bloom); between them where this share of blocks is.
 double holes_share(double recomputed) { return 0.05 + 0.2 * recomputed; }
 
@@ -196,20 +193,21 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
   const double plain = layers_on(r, split, stage) - experts;
   const double tokens = r.tokens();
   const double layers = plain + experts, recomputed = r.recomputed_of(layers);
-  const Keep rest = r.default_keep();
-  const auto kept_by = [&](Keep keep) {
-    return (plain > 0 ? plain / layers * kept_bytes_per_token(r, keep, false) : 0) +
-           (experts > 0 ? experts / layers * kept_bytes_per_token(r, keep, true) : 0);
+  const model::Drop rest = r.drop.rest();
+  const auto kept_by = [&](const model::Drop& drop) {
+    return (plain > 0 ? plain / layers * kept_bytes_per_token(r, drop, false) : 0) +
+           (experts > 0 ? experts / layers * kept_bytes_per_token(r, drop, true) : 0);
   };
   const double others = recomputed < layers ? (layers - recomputed) * kept_by(rest) : 0;
-  memory.activations = in_flight(r, stage) * tokens * (recomputed * kept_by(r.keep) + others);
-  // A block that is made again holds what others keep while its backward pass runs, its input being
+  memory.activations = in_flight(r, stage) * tokens * (recomputed * kept_by(r.drop) + others);
+  // A block that is recomputed holds what others keep while its backward pass runs, its input being
   // there already; by then those after it have let go of what they kept of this microbatch.
   double again = 0;
-  if (r.keep == Keep::kHalf) again = tokens * whole_bytes_per_token(r, experts > 0);
-  if (r.keep == Keep::kInput)
-    again = tokens * std::max(0.0, kept_bytes_per_token(r, rest, experts > 0) -
-                                       kept_bytes_per_token(r, experts > 0) - others);
+  const auto one = [&](const model::Drop& drop) {
+    return kept_bytes_per_token(r, drop, experts > 0);
+  };
+  if (r.drop.alternate_products) again = tokens * one(model::kKeepAll);
+  if (r.drop.block) again = tokens * std::max(0.0, one(rest) - one(r.drop) - others);
   const bool has_head = holds_head(r, stage);
   const double vocabulary = padded_vocab(r);
   if (r.stack.weight_grad_scratch) {
@@ -234,7 +232,7 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
   }
   memory.transients += r.stack.bucket_bytes;
   if (!memory.is_host)
-    memory.holes = holes_share(r.keep == Keep::kInput ? recomputed / std::max(1.0, layers) : 0) *
+    memory.holes = holes_share(r.drop.block ? recomputed / std::max(1.0, layers) : 0) *
                    (memory.activations + memory.logits + memory.transients);
   return memory;
 }
@@ -242,13 +240,13 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
 std::optional<int> least_recomputed(const PriceRequest& request, const StageSplit& split,
                                     int stage) {
   PriceRequest r = request;
-  r.keep = r.others, r.recomputed = 0;
+  r.set_recomputed(0);
   const double room = room_bytes(r);
   const auto bytes = [&] { return device_bytes(stage_memory(r, split, stage)); };
   const double none = bytes();
   if (none <= room) return 0;
   const int layers = static_cast<int>(layers_on(r, split, stage));
-  r.keep = Keep::kInput;
+  r.drop.block = true;
   if (layers > 1 && r.stack.recompute_count != RecomputeCount::kAllOrNone) {
     // Bytes fall by as much with every block but the last, for which no other lets go of any.
     r.recomputed = 1;

@@ -14,13 +14,11 @@
 
 namespace lockstep::cost {
 
-// Bytes per token that a layer keeps for its backward pass on one rank, by what `request.keep`
-// says.
-double kept_bytes_per_token(const PriceRequest& request, bool expert_layer);
-// By another word than that of the request.
-double kept_bytes_per_token(const PriceRequest& request, Keep keep, bool expert_layer);
-// The same with everything kept: what a recomputed layer needs while its backward pass runs.
-double whole_bytes_per_token(const PriceRequest& request, bool expert_layer);
+// Bytes per token that a layer which drops this keeps for its backward pass on one rank.
+double kept_bytes_per_token(const PriceRequest& request, const model::Drop& drop,
+                            bool expert_layer);
+// Of the bytes of all rows that one elementwise pass rebuilds, those that request.drop names.
+double dropped_share(const PriceRequest& request, bool expert_layer);
 
 // Parameters of one pipeline rank, whole (not divided by tp or ep).
 PartParams stage_params(const PriceRequest& request, const StageSplit& split, int stage);
@@ -33,9 +31,9 @@ double padded_vocab(const PriceRequest& request);
 Memory stage_memory(const PriceRequest& request, const StageSplit& split, int stage);
 Memory stage_memory(const PriceRequest& request, int stage);
 
-// How many blocks of that rank must keep their input alone for it to fit when the rest keep what
-// `request.others` says: the fewest, 0 where none must; nothing where all are not enough.
-// `request.keep` and `.remade` are not read.
+// How many blocks of that rank must keep their input alone for it to fit when the rest drop
+// what request.drop.rest() says: the fewest, 0 where none must; nothing where all are not enough.
+// `request.drop.block` and `.recomputed` are not read.
 std::optional<int> least_recomputed(const PriceRequest& request, const StageSplit& split,
                                     int stage);
 // The same number on every rank of split_layers(): the most that one needs.

@@ -23,22 +23,12 @@
 #include "lockstep/cost/analytic/collective_time.h"
 #include "lockstep/cost/analytic/cp_method.h"
 #include "lockstep/cost/analytic/model_shape.h"
+#include "lockstep/model/drop.h"
 #include "lockstep/pipeline/catalog.h"
 
 namespace lockstep::cost {
 
 enum class Precision : std::uint8_t { kBf16, kFp8, kFp32 };  // of matrix products; fp16 is kBf16
-
-// What a block's forward pass does not keep.
-enum class Keep : std::uint8_t {
-  kAll,
-  kNoScores,  // scores and softmax of unfused attention are made again ("selective")
-  kCheap,     // norm outputs and the MLP's product are made again, one elementwise pass each
-  kProducts,  // products with weights are kept, attention and all between made again (JAX)
-  kHalf,      // every second matrix product and all elementwise passes are recomputed (torchtitan's
-              // "op")
-  kInput,     // the block's input alone ("full")
-};
 
 // How the loss reads and writes its logits.
 enum class Loss : std::uint8_t {
@@ -113,9 +103,8 @@ struct PriceRequest {
   const pipeline::CatalogRow* schedule = &pipeline::row("1f1b");
   int chunks = 1;
   int first_layers = 0, last_layers = 0;  // of the pipeline's ends; 0: as split_layers() divides
-  Keep keep = Keep::kAll;
-  int recomputed = 0;        // blocks of each pipeline rank that `keep` is of, its first; 0: all
-  Keep others = Keep::kAll;  // where `remade` is set: what the rest of them keep
+  model::Drop drop = {};
+  int recomputed = 0;  // blocks of each pipeline rank that drop.block is of, its first; 0: all
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
   CpMethod context = CpMethod::kRing;  // nothing when cp is 1
@@ -138,11 +127,8 @@ struct PriceRequest {
   double recomputed_of(double layers) const {
     return recomputed > 0 && recomputed < layers ? recomputed : layers;
   }
-  // So many blocks of each rank keep their input alone, the rest what `others` says.
-  void set_recomputed(int blocks) {
-    recomputed = blocks, keep = blocks > 0 ? Keep::kInput : others;
-  }
-  Keep default_keep() const { return recomputed > 0 ? others : Keep::kAll; }
+  // So many blocks of each rank keep their input alone; none of them: 0.
+  void set_recomputed(int blocks) { recomputed = blocks, drop.block = blocks > 0; }
   int shard_group() const { return dp_shard > 0 ? dp_shard : dp * cp; }
   // From a rank to the next that shares its states, and to that of the next stage.
   int data_stride() const { return placement == Placement::kDataInside ? tp : tp * pp; }

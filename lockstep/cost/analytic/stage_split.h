@@ -27,7 +27,7 @@ double expert_layers_on(const PriceRequest& request, const StageSplit& split, in
 // Of the pipeline rank that has most.
 double most_layers(const PriceRequest& request);
 
-// Of the blocks of that rank, how many `request.keep` is of: 0 to 1.
+// Of the blocks of that rank, how many `request.drop` is of: 0 to 1.
 double recomputed_share(const PriceRequest& request);
 
 // Microbatches whose activations a pipeline rank holds at its worst moment, in units of all its

@@ -7,10 +7,8 @@ namespace {
 
 std::string dropped_text(const model::Drop& drop) {
   std::string text;
-  for (const auto& [is_dropped, name] : {std::pair{drop.attn_normed, "attn_normed"},
-                                         {drop.mlp_normed, "mlp_normed"},
-                                         {drop.product, "product"}})
-    if (is_dropped) text += (text.empty() ? "" : "+") + std::string(name);
+  for (const model::DropRow& row : model::kDropRows)
+    if (drop.*row.is_dropped) text += (text.empty() ? "" : "+") + std::string(row.tensor);
   return text.empty() ? "none" : text;
 }
 

@@ -21,7 +21,7 @@ Json config_of(const Job& job) {
   if (d.ep > 1)
     json.set("expert_parallel", Json::object({{"enabled", true}, {"autoep_size", d.ep}}));
   if (d.pp > 1) json.set("pipeline", Json::object({{"stages", d.pp}}));
-  if (l.recompute.block)
+  if (l.recompute.drop.block)
     json.set("activation_checkpointing", Json::object({{"number_checkpoints", job.model.layers}}));
   return json;
 }
@@ -43,7 +43,7 @@ Result<Script> emit_deepspeed(const Framework& framework, const Job& job) {
   if (d.pp > 1)
     note(join_parts("the model has to be a PipelineModule of num_stages=", d.pp, " with ",
                     job.model.layers / d.pp, " layers each"));
-  if (job.layout.recompute.block)
+  if (job.layout.recompute.drop.block)
     note("the model has to call deepspeed.checkpointing for every block");
   return script;
 }

@@ -125,7 +125,7 @@ void add_zero(const spec::Layout& l, Flags& flags) {
 }
 
 void add_recompute(const spec::Recompute& recompute, Flags& flags) {
-  if (!recompute.block) return;
+  if (!recompute.drop.block) return;
   flags.add("recompute-granularity", "full");
   flags.add("recompute-method", recompute.blocks.empty() ? "uniform" : "block");
   flags.add("recompute-num-layers",

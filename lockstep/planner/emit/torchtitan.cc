@@ -92,7 +92,7 @@ std::string module_text(const Job& job, const Flavor& flavor) {
       ")\n    config.loss.loss_fn.global_vocab_size = decoder_vocab_size(config.model_spec)\n"
       "    config.optimizer = default_adamw(lr=float(os.environ[\"LR\"]))\n"
       "    config.activation_checkpoint = ",
-      job.layout.recompute.block ? "FullAC.Config()" : "None", "\n", stage_lines(job),
+      job.layout.recompute.drop.block ? "FullAC.Config()" : "None", "\n", stage_lines(job),
       "    return config\n");
 }
 

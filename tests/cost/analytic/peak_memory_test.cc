@@ -15,7 +15,8 @@ namespace {
 constexpr double kGiB = 1073741824.0;
 
 // Llama's block, tensor by tensor, is what arch lists for our own block in bf16 but for the
-// statistics of two norms, which ours keep in one f32 each; 8 bytes per token.
+// statistics of two norms, which ours keep in one f32 each; 8 bytes per token. So is what is left
+// of it when rows are dropped, whichever.
 TEST(PeakMemory, KeepsWhatArchLists) {
   for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b"}) {
     Rig rig(name, "h100:8");
@@ -24,21 +25,27 @@ TEST(PeakMemory, KeepsWhatArchLists) {
     model::UnitSizes sizes;
     sizes.seq = 4096;
     sizes.dtype = DType::kBF16;
-    const auto exact = static_cast<double>(total(stash_tensors(config, model.unit(1), sizes)));
-    EXPECT_NEAR(whole_bytes_per_token(rig.request, false) * 4096 / exact, 1, 1e-4) << name;
+    for (const bool attn : {false, true})
+      for (const bool mlp : {false, true})
+        for (const bool product : {false, true}) {
+          sizes.drop = {attn, mlp, product};
+          const auto exact =
+              static_cast<double>(total(stash_tensors(config, model.unit(1), sizes)));
+          EXPECT_NEAR(kept_bytes_per_token(rig.request, sizes.drop, false) * 4096 / exact, 1, 1e-4)
+              << name << attn << mlp << product;
+        }
   }
 }
 
 TEST(PeakMemory, LlamaBlocksOfThePlan) {
-  const auto bytes = [](const char* name, Keep keep) {
+  const auto bytes = [](const char* name, const model::Drop& drop) {
     Rig rig(name, "h100:8");
-    rig.request.keep = keep;
-    return kept_bytes_per_token(rig.request, false) - 8;  // two statistics of norms
+    return kept_bytes_per_token(rig.request, drop, false) - 8;  // two statistics of norms
   };
-  EXPECT_EQ(bytes("llama3-8b", Keep::kAll), 139'392);
-  EXPECT_EQ(bytes("llama3-70b", Keep::kAll), 274'688);
-  EXPECT_EQ(bytes("llama3-405b", Keep::kAll), 520'704);
-  EXPECT_EQ(bytes("llama3-405b", Keep::kCheap), 348'672);
+  EXPECT_EQ(bytes("llama3-8b", model::kKeepAll), 139'392);
+  EXPECT_EQ(bytes("llama3-70b", model::kKeepAll), 274'688);
+  EXPECT_EQ(bytes("llama3-405b", model::kKeepAll), 520'704);
+  EXPECT_EQ(bytes("llama3-405b", model::kCheap), 348'672);
 }
 
 // Korthikanti et al., equations 1 to 6, by the formula arch has.
@@ -49,16 +56,16 @@ TEST(PeakMemory, GptBlocksByTheirFormulas) {
   r.stack.dropout = true;
   for (const int t : {1, 2, 8})
     for (const bool sp : {false, true})
-      for (const Keep keep : {Keep::kAll, Keep::kNoScores, Keep::kInput}) {
+      for (const model::Drop& keep :
+           {model::kKeepAll, model::Drop{.scores = true}, model::kWholeBlock}) {
         r.tp = t;
         r.sp = sp;
-        r.keep = keep;
-        const auto wanted = keep == Keep::kAll        ? model::Recompute::kNone
-                            : keep == Keep::kNoScores ? model::Recompute::kAttention
-                                                      : model::Recompute::kBlock;
-        const double ours = kept_bytes_per_token(r, false) * 2048;
+        const auto wanted = keep == model::kKeepAll ? model::Recompute::kNone
+                            : keep.scores           ? model::Recompute::kAttention
+                                                    : model::Recompute::kBlock;
+        const double ours = kept_bytes_per_token(r, keep, false) * 2048;
         const double theirs = gpt_block_bytes({2048, 1, 12288, 96}, t, sp, wanted);
-        EXPECT_NEAR(ours / theirs, 1, 2e-3) << t << sp << static_cast<int>(keep);
+        EXPECT_NEAR(ours / theirs, 1, 2e-3) << t << sp << static_cast<int>(wanted);
       }
 }
 
@@ -69,9 +76,10 @@ TEST(PeakMemory, GatheredInputsAreKeptWhole) {
   for (const int t : {1, 2, 8}) {
     r.tp = t;
     r.stack.keeps_gathered = false;
-    const double shards = whole_bytes_per_token(r, false);
+    const double shards = kept_bytes_per_token(r, model::kKeepAll, false);
     r.stack.keeps_gathered = true;
-    EXPECT_DOUBLE_EQ(whole_bytes_per_token(r, false) - shards, 4 * 4096 * (1 - 1.0 / t));
+    EXPECT_DOUBLE_EQ(kept_bytes_per_token(r, model::kKeepAll, false) - shards,
+                     4 * 4096 * (1 - 1.0 / t));
   }
 }
 
@@ -100,7 +108,7 @@ TEST(PeakMemory, KorthikantiFigureOne) {
     r.sp = false;
     EXPECT_NEAR(price_memory(r).activations / kGiB, c.plain, 0.05) << c.layers;
     r.sp = true;
-    r.keep = Keep::kNoScores;
+    r.drop = model::Drop{.scores = true};
     EXPECT_NEAR(price_memory(r).activations / kGiB, c.selective, 0.05) << c.layers;
   }
 }
@@ -123,12 +131,12 @@ TEST(PeakMemory, KorthikantiStatesAndShares) {
     r.stack.dropout = true;
     r.tp = 8;
     r.sp = false;
-    const double alone = kept_bytes_per_token(r, false);
-    r.keep = Keep::kInput;
-    EXPECT_NEAR(100 * kept_bytes_per_token(r, false) / alone, c.full, 0.2);
+    const double alone = kept_bytes_per_token(r, r.drop, false);
+    r.drop = model::kWholeBlock;
+    EXPECT_NEAR(100 * kept_bytes_per_token(r, r.drop, false) / alone, c.full, 0.2);
     r.sp = true;
-    r.keep = Keep::kNoScores;
-    EXPECT_NEAR(100 * kept_bytes_per_token(r, false) / alone, c.selective, 0.2);
+    r.drop = model::Drop{.scores = true};
+    EXPECT_NEAR(100 * kept_bytes_per_token(r, r.drop, false) / alone, c.selective, 0.2);
     EXPECT_NEAR(18 * total_params(rig.shape) / (8 * c.pp) / kGiB / c.states, 1, 0.02);
   }
 }
@@ -155,8 +163,8 @@ TEST(PeakMemory, States) {
 // the query, value, gate and last products, and attention's: 2 (2h + q + k + f + q) + 4 heads.
 TEST(PeakMemory, EverySecondProductKept) {
   Rig rig("llama3-8b", "h100:8");
-  rig.request.keep = Keep::kHalf;
-  EXPECT_EQ(kept_bytes_per_token(rig.request, false),
+  rig.request.drop = model::Drop{.alternate_products = true};
+  EXPECT_EQ(kept_bytes_per_token(rig.request, rig.request.drop, false),
             2 * (2 * 4096 + 4096 + 1024 + 14336 + 4096) + 4 * 32);
 }
 
@@ -167,10 +175,10 @@ TEST(PeakMemory, SinglePrecisionDoublesActivations) {
     PriceRequest& r = rig.request;
     r.stack.flash = false;
     r.stack.dropout = dropout;
-    const double narrow = kept_bytes_per_token(r, false);
+    const double narrow = kept_bytes_per_token(r, r.drop, false);
     r.precision = Precision::kFp32;
     const double masks = dropout ? 2 * 12288 + 96 * r.seq : 0;
-    EXPECT_EQ(kept_bytes_per_token(r, false), 2 * (narrow - 8 - masks) + 8 + masks);
+    EXPECT_EQ(kept_bytes_per_token(r, r.drop, false), 2 * (narrow - 8 - masks) + 8 + masks);
   }
 }
 
@@ -182,14 +190,15 @@ TEST(PeakMemory, ShardedWeightsAreGatheredByUnits) {
   r.dp = 64;
   r.global_batch = 64;
   r.pp = 1;
-  r.keep = Keep::kInput;
+  r.drop = model::kWholeBlock;
   r.zero = 3;
   const Memory sharded = price_memory(r);
   ASSERT_EQ(sharded.event, PeakEvent::kBlockBackward);
   const double block = 2 * (3 * rig.shape.ffn + 2 * rig.shape.hidden);
   EXPECT_NEAR(sharded.transients,
               10 * plain_layer_params(rig.shape).total() +
-                  r.tokens() * (block + whole_bytes_per_token(r, false) - 2 * rig.shape.hidden),
+                  r.tokens() * (block + kept_bytes_per_token(r, model::kKeepAll, false) -
+                                2 * rig.shape.hidden),
               1);
 }
 
@@ -202,10 +211,10 @@ TEST(PeakMemory, Llama3NothingMadeAgain) {
   r.pp = 16;
   r.dp = 128;
   r.global_batch = 2048;
-  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 / 1e6, 533, 1);
-  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 68.2, 0.1);
-  r.keep = Keep::kCheap;
-  EXPECT_NEAR(kept_bytes_per_token(r, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
+  EXPECT_NEAR(kept_bytes_per_token(r, r.drop, false) * 8192 / 1e6, 533, 1);
+  EXPECT_NEAR(kept_bytes_per_token(r, r.drop, false) * 8192 * 8 * 16 / 1e9, 68.2, 0.1);
+  r.drop = model::kCheap;
+  EXPECT_NEAR(kept_bytes_per_token(r, r.drop, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
 }
 
 // A GPU needs more than what is allocated; a processor of the host does not.
@@ -227,7 +236,7 @@ TEST(PeakMemory, ScoresHaveGradients) {
   PriceRequest& r = rig.request;
   r.seq = 8192;
   r.pp = 2;  // the head is elsewhere
-  r.keep = Keep::kInput;
+  r.drop = model::kWholeBlock;
   const double one = 2.0 * 4 * 8192 * 8192;
   r.stack.flash = true;
   const double none = stage_memory(r, 0).transients;

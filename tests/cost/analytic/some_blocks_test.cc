@@ -33,9 +33,8 @@ Memory priced(Rig& rig, int recomputed, bool cheap) {
   PriceRequest& r = rig.request;
   rig.shape.layers = 2 * kBlocks;
   r.seq = 4096, r.global_batch = 4, r.pp = 2, r.zero = 0;
-  r.others = cheap ? Keep::kCheap : Keep::kAll;
-  r.keep = recomputed > 0 ? Keep::kInput : r.others;
-  r.recomputed = recomputed;
+  r.drop = cheap ? model::kCheap : model::kKeepAll;
+  r.set_recomputed(recomputed);
   return stage_memory(r, 0);
 }
 
@@ -54,15 +53,15 @@ TEST(SomeBlocks, FreeWhatTheProgramFrees) {
   }
 }
 
-// Where all keep their input alone there are no others to ask.
-TEST(SomeBlocks, OthersCountOnlyWhereThereAreSome) {
+// Where all keep their input alone, rows that are named are dropped while they are recomputed.
+TEST(SomeBlocks, DropRowsWhileTheyAreRecomputed) {
   Rig rig("llama3-8b", "h100:8");
   PriceRequest& r = rig.request;
-  r.pp = 2, r.keep = Keep::kInput;
+  r.pp = 2, r.drop = model::kWholeBlock;
   const double alone = stage_memory(r, 0).allocated();
-  r.others = Keep::kCheap;
-  EXPECT_EQ(stage_memory(r, 0).allocated(), alone);
   r.recomputed = rig.shape.layers;
+  EXPECT_EQ(stage_memory(r, 0).allocated(), alone);
+  r.drop = model::kCheap, r.drop.block = true;
   EXPECT_LT(stage_memory(r, 0).allocated(), alone);
 }
 
@@ -70,22 +69,21 @@ TEST(SomeBlocks, AreAsFewAsTryingAllFinds) {
   int some = 0;
   for (const char* name : {"llama3-70b", "mixtral-8x7b", "deepseek-v3"})
     for (const char* pipe : {"1f1b", "zb-h1", "gpipe"})
-      for (const Keep others : {Keep::kAll, Keep::kCheap})
+      for (const model::Drop& others : {model::kKeepAll, model::kCheap})
         for (const int b : {1, 2, 4, 8}) {
           Rig rig(name, "b200:64");
           PriceRequest& r = rig.request;
           r.tp = 8, r.pp = 4, r.dp = 8, r.seq = 8192, r.global_batch = 256, r.microbatch = b;
           if (rig.shape.has_experts()) r.ep = 8;
-          r.schedule = &pipeline::row(pipe), r.others = others;
+          r.schedule = &pipeline::row(pipe), r.drop = others;
           const auto fits = [&](int recomputed) {
-            r.keep = recomputed > 0 ? Keep::kInput : others;
-            r.recomputed = recomputed;
+            r.set_recomputed(recomputed);
             return device_bytes(price_memory(r)) <= capacity_bytes(rig.machine.device);
           };
           const int most = (rig.shape.layers + r.pp - 1) / r.pp;
           int fewest = 0;
           while (fewest <= most && !fits(fewest)) ++fewest;
-          r.keep = Keep::kHalf, r.recomputed = 3;  // are not read
+          r.drop.block = true, r.recomputed = 3;  // are not read
           const std::optional<int> found = least_recomputed(r);
           EXPECT_EQ(found.value_or(most + 1), fewest) << name << " " << b;
           some += fewest > 0 && fewest < most ? 1 : 0;
@@ -100,10 +98,10 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
     Rig rig(name, "h100:64");
     PriceRequest& r = rig.request;
     r.tp = 8, r.dp = 8, r.seq = 8192, r.global_batch = 64;
-    r.others = r.keep = Keep::kCheap;
+    r.drop = model::kCheap;
     const StepTime none = price_time(r);
     const int layers = rig.shape.layers;
-    r.keep = Keep::kInput, r.recomputed = layers;
+    r.set_recomputed(layers);
     const StepTime all = price_time(r);
     for (const int recomputed : {1, layers / 2, layers - 1, layers}) {
       r.recomputed = recomputed;
@@ -118,11 +116,30 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
       }
       EXPECT_GT(some.total(), none.total());
     }
-    // Where all keep their input alone, what others would do is not asked; else they make the same
-    // rows again.
-    r.recomputed = 0;
+    // Beside the blocks, the rows that they drop once more.
+    r.drop = model::kWholeBlock, r.recomputed = 0;
     EXPECT_NEAR(all.recompute - price_time(r).recompute, none.recompute, 1e-9 * all.total());
   }
+}
+
+// Rows that are recomputed take their share of what all of them take, so they add up.
+TEST(SomeBlocks, RowsAddUpToTheCheapOnes) {
+  for (const char* name : {"llama3-70b", "mixtral-8x7b", "deepseek-v3"})
+    for (const int tp : {1, 8}) {
+      Rig rig(name, "h100:64");
+      PriceRequest& r = rig.request;
+      r.tp = tp, r.dp = 64 / tp, r.seq = 8192, r.global_batch = 64;
+      double sum = 0;
+      for (const model::DropRow& row : model::kDropRows) {
+        r.drop = {};
+        r.drop.*row.is_dropped = true;
+        const double one = price_time(r).recompute;
+        EXPECT_GT(one, 0) << row.name;
+        sum += one;
+      }
+      r.drop = model::kCheap;
+      EXPECT_NEAR(sum, price_time(r).recompute, 1e-9 * sum) << name << tp;
+    }
 }
 
 // Times of layers are made once for all layouts that share them.
@@ -130,7 +147,7 @@ TEST(SomeBlocks, LayerTimesServeEveryPipelineAndSharding) {
   Rig rig("mixtral-8x7b", "h100:64");
   PriceRequest& r = rig.request;
   r.tp = 2, r.dp = 32, r.ep = 8, r.seq = 4096, r.global_batch = 256;
-  r.keep = Keep::kInput, r.others = Keep::kCheap, r.recomputed = 1;
+  r.drop = model::kCheap, r.set_recomputed(1);
   const LayerTimes times = layer_times(r);
   for (const int pp : {1, 2, 4, 8})
     for (const int zero : {0, 1, 3})

@@ -104,9 +104,9 @@ TEST(StepTime, Monotone) {
   r.dp = 8;
   r.global_batch = 64;
   const double base = price_time(r).total();
-  r.keep = Keep::kInput;
+  r.drop = model::kWholeBlock;
   EXPECT_GT(price_time(r).total(), base * 1.15);
-  r.keep = Keep::kAll;
+  r.drop = model::kKeepAll;
   r.pp = 8;
   r.dp = 1;
   EXPECT_GT(price_time(r).bubble, 0);

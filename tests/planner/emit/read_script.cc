@@ -96,7 +96,7 @@ ReadScript read_megatron(const std::string& text, std::int64_t layers) {
            : strategy == "optim_grads"                     ? 2
            : flags.contains("--use-distributed-optimizer") ? 1
                                                            : 0;
-  l.recompute.block = flags["--recompute-granularity"] == "full";
+  l.recompute.drop.block = flags["--recompute-granularity"] == "full";
   const std::vector<int> held = l.layers.empty()
                                     ? std::vector<int>(std::size_t(l.degrees.pp * l.chunks),
                                                        int(layers / (l.degrees.pp * l.chunks)))
@@ -133,7 +133,8 @@ ReadScript read_torchtitan(const std::string& text, std::int64_t layers) {
   std::istringstream stages(between(text, "stages = [", "]"));
   for (std::string one; std::getline(stages, one, ',');) l.layers.push_back(std::stoi(one));
   if (!l.layers.empty()) l.chunks = int(std::int64_t(l.layers.size()) / l.degrees.pp);
-  l.recompute.block = between(text, "config.activation_checkpoint = ", "\n") == "FullAC.Config()";
+  l.recompute.drop.block =
+      between(text, "config.activation_checkpoint = ", "\n") == "FullAC.Config()";
   const std::int64_t local = number(flags, "--training.local_batch_size");
   read.batch = {number(flags, "--training.seq_len"), number(flags, "--training.global_batch_size"),
                 l.degrees.pp > 1 ? of("pipeline_parallel_microbatch_size") : local};
@@ -177,7 +178,7 @@ ReadScript read_deepspeed(const std::string& text, std::int64_t layers) {
   if (l.degrees.cp > 1) l.context = cost::CpMethod::kUlysses;
   l.sp = l.degrees.tp == 1;
   l.zero = int(inner("zero_optimization", "stage", 0));
-  l.recompute.block = inner("activation_checkpointing", "number_checkpoints", 0) > 0;
+  l.recompute.drop.block = inner("activation_checkpointing", "number_checkpoints", 0) > 0;
   read.batch = {0, json->find("train_batch_size")->as_int(),
                 json->find("train_micro_batch_size_per_gpu")->as_int()};
   finish(read, ranks_of(text), true, layers);
