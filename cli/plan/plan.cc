@@ -96,8 +96,8 @@ std::vector<Option> questions() {
            "Price this layout instead of seeking one, as tp=8,pp=16,zero=1,schedule=interleaved; "
            "dp is what is left, other settings that are not said are sought"),
       text("schedules", "NAMES",
-           "Pipeline schedules to choose from, as 1f1b,interleaved [default: all that have a "
-           "closed form]"),
+           "Pipeline schedules to choose from, as 1f1b,interleaved [default: all that are "
+           "planned]"),
       choice("for", "FRAMEWORK", framework_names(),
              "Only layouts that this framework runs, priced as it runs them"),
       flag("runnable", "Only layouts that this version runs: no context or expert parallelism"),

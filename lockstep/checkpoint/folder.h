@@ -7,7 +7,8 @@
 //   latest                         names the newest, for people; nobody reads it to find a
 //                                  checkpoint
 //
-// A name is a checkpoint when it is step-N with a manifest that parses and files that have the
+// A name is a checkpoint when it is step-N (or step-N.replaced-<nonce>, which a save that was cut
+// off left) with a manifest that parses and files that have the
 // sizes in it. What is removed, is removed only where its name and the names of all files in it are
 // ones that this program gives; a link to a checkpoint, or one with a person's notes in it, stays.
 // Whoever removes or renames holds the folder's lock (files::FolderLock). All functions throw
@@ -44,8 +45,8 @@ std::string begin_save(files::Disk& disk, const std::string& folder, std::int64_
 std::string publish(files::Disk& disk, const std::string& folder, const std::string& temporary,
                     const Manifest& manifest);
 
-// Removes all but the newest `keep` of the folder's checkpoints, whether they are whole or not; 0:
-// none.
+// Removes all but the newest `keep` of the folder's checkpoints, whether they are whole or not;
+// with 0 it removes nothing.
 void retain(files::Disk& disk, const std::string& folder, std::int64_t keep);
 
 // Removes what interrupted saves and removals have left.

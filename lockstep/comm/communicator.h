@@ -1,6 +1,6 @@
-// Collective operations of one group of ranks on plain buffers. Backends are rows of a catalogue
-// (backend.h, backends/backends.h): `local` (threads), `gloo` (processes), `nccl`; one contract
-// test runs over every CPU row.
+// Collective operations of one group of ranks on plain buffers. Backends of processes are rows of a
+// catalogue (backend.h, backends/backends.h): `gloo`, `nccl`; `local` is for threads of a process.
+// One contract test runs over all that work on a CPU.
 //
 // What every backend promises:
 //

@@ -29,8 +29,8 @@
 
 namespace lockstep::nn {
 
-// What a block keeps for its backward pass: the rows of planner.md's table. A dropped row is
-// undefined and rebuilt when it is needed.
+// What a block keeps for its backward pass: the rows of the table in model/unit_bytes.h. A
+// dropped one is undefined and rebuilt when it is needed.
 struct BlockStash {
   at::Tensor input;        // [P, h]
   RowStats input_stats;    // [P, 1] each

@@ -58,7 +58,7 @@ struct Flip {
 };
 std::vector<Flip> flips(std::span<const Finalist> finalists);
 
-// Terms of a step that differ most, largest first: "bubble +0.9 s, tensor -0.31 s". At most two,
+// Terms of a step that differ most, largest first: "bubble +0.9 s, tp -0.31 s". At most two,
 // none below half a percent of the first step.
 std::string difference(const cost::StepTime& from, const cost::StepTime& to);
 

@@ -1,7 +1,7 @@
 // The answer to a question. Every schedule is sought by itself, so that none alone has a better
 // answer: a walk's best of every set of degrees are simulated, and so are the neighbours of the
-// fastest until none is faster; at last those of the one that is chosen, so that what explain.h
-// prints of it has no faster neighbour but ties. A pure function; any thread may call it.
+// fastest until none is faster; at last those of the one that is chosen, so that no neighbour that
+// explain.h finds is faster, but for ties. A pure function; any thread may call it.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace lockstep::comm {
 
 std::span<const Backend> backends();
 
-// The one whose buffers are on such devices; null when this build has none.
+// The first whose buffers are on such devices; null when this build has none.
 const Backend* backend_for(DeviceKind device);
 
 // Joins by that one. Throws WorldError, also where there is none or it cannot be used here.
