@@ -52,7 +52,6 @@ th:last-child, td:last-child { padding-right: 0; }
 table.short { max-width: 44rem; }
 th.n, td.n { text-align: right; }
 td.n { white-space: nowrap; }
-.tag { padding: 0 .4em; border: 1px solid var(--line); border-radius: 99px; font-size: .75rem; white-space: nowrap; }
 .bars { display: grid; gap: .45rem; }
 .bar { display: grid; grid-template-columns: minmax(14rem, 26rem) 1fr 5rem 4rem; gap: 1rem; align-items: center; }
 .bar.mem { grid-template-columns: 7rem 1fr 5rem; }
