@@ -114,14 +114,18 @@ const std::atomic<bool>& stop_on_signals() {
   return stop;
 }
 
+std::string shell_word(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string own_command() {
   std::string text = "lockstep";
-  for (const std::string& word : own_words()) {
-    const bool is_plain = word.find_first_of(" '\"$*?[]{}<>|&;()`\\") == std::string::npos;
-    std::string quoted;
-    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += is_plain ? " " + word : " '" + quoted + "'";
-  }
+  for (const std::string& word : own_words()) text += " " + shell_word(word);
   return text;
 }
 

@@ -16,7 +16,9 @@ namespace lockstep::cli {
 // sent.
 const std::atomic<bool>& stop_on_signals();
 
-// The command line of this process, as a person would type it again.
+// A word as a shell reads it back; and the command line of this process, as a person would type it
+// again.
+std::string shell_word(const std::string& word);
 std::string own_command();
 
 // Whether a launcher started this process as one rank of a job: RANK is set.

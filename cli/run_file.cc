@@ -61,6 +61,19 @@ config::Document without(const config::Document& document,
   return config::Document(std::move(root));
 }
 
+Json layout_json(const spec::Layout& layout, bool all) {
+  const mesh::Degrees& d = layout.degrees;
+  Json json = Json::object({{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}});
+  if (all || d.dp_shard) json.set("dp_shard", d.dp_shard.value_or(d.dp));
+  json.set("ep", d.ep).set("etp", d.etp);
+  if (all || d.cp > 1) json.set("cp_comm_type", to_text(layout.context));
+  json.set("sp", layout.sp).set("zero", layout.zero).set("order", to_text(layout.order));
+  json.set("schedule", layout.schedule).set("vpp", layout.chunks);
+  if (!layout.layers.empty()) json.set("layers", spec::layers_text(layout.layers));
+  return json.set("reduce", spec::name_of(layout.reduce))
+      .set("recompute", to_text(layout.recompute));
+}
+
 std::string subject_of(const Args& args) {
   return args.has("FILE") ? args.text("FILE") : "the command line";
 }

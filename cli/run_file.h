@@ -31,6 +31,9 @@ std::optional<spec::Spec> load_spec(const Args& args, config::Report& report);
 config::Document without(const config::Document& document,
                          std::initializer_list<std::string_view> keys);
 
+// The [layout] of a run file. Not `all`: without what it would be anyway.
+Json layout_json(const spec::Layout& layout, bool all = false);
+
 // What a report is about: the file, or the command line.
 std::string subject_of(const Args& args);
 

@@ -16,25 +16,10 @@ namespace lockstep::cli {
 namespace {
 
 Json to_json(const spec::Spec& spec) {
-  const mesh::Degrees& d = spec.layout.degrees;
   return Json::object({{"model", spec.model.name},
                        {"cluster", spec.cluster ? Json(spec.cluster->name) : Json()},
                        {"world", spec.world()},
-                       {"layout", Json::object({{"tp", d.tp},
-                                                {"cp", d.cp},
-                                                {"pp", d.pp},
-                                                {"dp", d.dp},
-                                                {"dp_shard", d.dp_shard.value_or(d.dp)},
-                                                {"ep", d.ep},
-                                                {"etp", d.etp},
-                                                {"cp_comm_type", to_text(spec.layout.context)},
-                                                {"sp", spec.layout.sp},
-                                                {"zero", spec.layout.zero},
-                                                {"order", to_text(spec.layout.order)},
-                                                {"schedule", spec.layout.schedule},
-                                                {"vpp", spec.layout.chunks},
-                                                {"reduce", spec::name_of(spec.layout.reduce)},
-                                                {"recompute", to_text(spec.layout.recompute)}})},
+                       {"layout", layout_json(spec.layout, true)},
                        {"microbatches", spec.num_microbatches()}});
 }
 

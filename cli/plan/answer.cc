@@ -19,14 +19,6 @@
 namespace lockstep::cli {
 namespace {
 
-planner::Reliability reliability_of(const Args& args) {
-  planner::Reliability reliability;
-  reliability.device_hours = args.real("mtbf");
-  reliability.save_s = args.real("save");
-  reliability.restart_s = args.real("restart");
-  return reliability;
-}
-
 bool runs_here(const PlanRequest& request, const planner::Finalist& finalist) {
   const cost::PriceRequest& priced = finalist.priced.request;
   const spec::Batch batch = {priced.seq, priced.global_batch, priced.microbatch};
@@ -251,7 +243,10 @@ std::int64_t least_data(const planner::Question& question) {
 PlanRow row_of(const Args& args, const planner::Finalist& finalist) {
   PlanRow row{.finalist = finalist};
   row.devices = static_cast<std::int64_t>(row.finalist.priced.request.devices());
-  row.goodput = planner::goodput(static_cast<double>(row.devices), reliability_of(args));
+  row.goodput =
+      planner::goodput(static_cast<double>(row.devices), {.device_hours = args.real("mtbf"),
+                                                          .save_s = args.real("save"),
+                                                          .restart_s = args.real("restart")});
   return row;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/plan/page.h"
 #include "cli/plan/report.h"
 #include "cli/plan/targets.h"
+#include "cli/run_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/model/catalog.h"
 #include "lockstep/model/user_model.h"
@@ -27,7 +28,7 @@ Json time_json(const PlanRow& row) {
                             {"simulated", row.finalist.simulated},
                             {"by_units", units ? Json(*units) : Json()},
                             {"closed_form", row.finalist.closed_form}});
-  for (const auto& [name, seconds] : cost::kStepTerms) json.set(name, t.*seconds);
+  for (const cost::StepTerm& term : cost::kStepTerms) json.set(term.name, t.*term.seconds);
   if (row.observed) json.set("observed_factor", row.observed->p50());
   return json;
 }
@@ -40,19 +41,6 @@ Json memory_json(const PlanRow& row, const cost::Memory& m) {
   for (const cost::MemoryClass& part : cost::classes_of(m)) json.set(part.name, part.bytes);
   json.set("pipeline_rank", m.stage);
   json.set("event", cost::to_text(m.event));
-  return json;
-}
-
-Json layout_json(const spec::Layout& l) {
-  const mesh::Degrees& d = l.degrees;
-  Json json = Json::object({{"tp", d.tp}, {"cp", d.cp}, {"pp", d.pp}, {"dp", d.dp}});
-  if (d.dp_shard) json.set("dp_shard", *d.dp_shard);
-  json.set("ep", d.ep).set("etp", d.etp);
-  if (d.cp > 1) json.set("cp_comm_type", to_text(l.context));
-  json.set("sp", l.sp).set("zero", l.zero);
-  json.set("order", to_text(l.order)).set("schedule", l.schedule).set("vpp", l.chunks);
-  if (!l.layers.empty()) json.set("layers", spec::layers_text(l.layers));
-  json.set("reduce", spec::name_of(l.reduce)).set("recompute", to_text(l.recompute));
   return json;
 }
 
@@ -180,12 +168,8 @@ Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& a
     json.set("rule_of_thumb", alternatives_json({planner::rule_of_thumb(request.question)}));
     json.set("sharding_rule", alternatives_json({planner::sharding_rule(request.question)}));
   }
-  if (!request.changes.empty()) {
-    std::vector<planner::Alternative> list;
-    for (const planner::Change& change : request.changes)
-      list.push_back(planner::what_if(request.question, change, answer.rows.front().finalist));
-    json.set("what_if", alternatives_json(list));
-  }
+  if (!request.changes.empty())
+    json.set("what_if", alternatives_json(with_changes(request, answer.rows.front())));
   if (args.has("report")) json.set("report", report_json(args, request, answer));
   return json;
 }

@@ -1,35 +1,25 @@
 // What a page of `lockstep plan --report` shows besides the answer itself: reasons, other machines,
 // evidence, and what was assumed.
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "cli/cluster/cluster_json.h"
 #include "cli/plan/page.h"
 #include "cli/plan/report.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "lockstep/backtest/unseen.h"
 #include "lockstep/base/check.h"
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/draw/svg.h"
 #include "lockstep/planner/explain.h"
-#include "lockstep/planner/layout_of.h"
 
 namespace lockstep::cli {
 namespace {
 
 using planner::Alternative;
-
-// A word as a shell reads it back.
-std::string shell_word(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 // The command line that asks this, without what it would be anyway.
 std::string command_of(const Args& args) {
@@ -44,47 +34,14 @@ std::string command_of(const Args& args) {
   return text;
 }
 
-std::string_view meaning_of(cluster::Term term) {
-  constexpr std::array<std::string_view, cluster::kNumTerms> kMeanings = {
-      "large matrix products, of the 16-bit peak",
-      "large matrix products, of the 8-bit peak",
-      "products of experts, of the rate of plain ones",
-      "times that operands cross the memory bus besides arithmetic",
-      "of the rounding up to whole waves of tiles, that is felt",
-      "fused attention, of the 16-bit peak",
-      "elementwise passes, of memory bandwidth",
-      "seconds to launch the kernels of one layer's forward pass",
-      "collectives inside a node, of its bandwidth",
-      "collectives across nodes, of network bandwidth",
-      "of tensor-parallel communication, that is hidden",
-      "slowdown of the shorter of two overlapped activities",
-      "spread of a step's time over devices"};
-  return kMeanings[static_cast<std::size_t>(term)];
-}
-
 Json terms_json(const PlanRow& best) {
-  constexpr const char* kMeanings[] = {"matrix products, attention and elementwise passes",
-                                       "gradients of inputs and of weights",
-                                       "activations made again before backward",
-                                       "projection to the vocabulary, and the loss",
-                                       "tensor-parallel communication that nothing hides",
-                                       "context-parallel communication that nothing hides",
-                                       "expert exchanges that nothing hides",
-                                       "transfers between pipeline ranks",
-                                       "data-parallel communication that nothing hides",
-                                       "pipeline ranks that wait",
-                                       "update of the weights",
-                                       "waiting for slower devices"};
-  Json terms = Json::array();
-  for (std::size_t i = 0; i < cost::kStepTerms.size(); ++i) {
-    const auto& [name, term] = cost::kStepTerms[i];
-    const double seconds = best.finalist.priced.price.time.*term;
-    terms.push(Json::object({{"name", name},
-                             {"what", kMeanings[i]},
-                             {"seconds", seconds},
-                             {"share", best.share(seconds)}}));
-  }
-  return terms;
+  return Json::list(cost::kStepTerms, [&](const cost::StepTerm& term) {
+    const double seconds = best.finalist.priced.price.time.*term.seconds;
+    return Json::object({{"name", term.name},
+                         {"what", term.meaning},
+                         {"seconds", seconds},
+                         {"share", best.share(seconds)}});
+  });
 }
 
 // What a layout of the table loses against the best.
@@ -101,18 +58,15 @@ Json compared_json(const PlanRow& best, const PlanRow& row) {
                               : "no term differs by half a percent of the step"}});
 }
 
-Json alternative_json(const PlanRow& best, const Alternative& other) {
-  Json json = Json::object({{"change", other.change}, {"found", other.found.has_value()}});
-  if (other.found)
-    json.set("name", short_name(*other.found))
-        .set("step_s", other.found->seconds)
-        .set("slower", slower(best, *other.found));
-  json.set("why", reason(best, other));
-  return json;
-}
-
 Json alternatives_json(const PlanRow& best, const std::vector<Alternative>& list) {
-  return Json::list(list, [&](const Alternative& other) { return alternative_json(best, other); });
+  return Json::list(list, [&](const Alternative& other) {
+    Json json = Json::object({{"change", other.change}, {"found", other.found.has_value()}});
+    if (other.found)
+      json.set("name", short_name(*other.found))
+          .set("step_s", other.found->seconds)
+          .set("slower", slower(best, *other.found));
+    return json.set("why", reason(best, other));
+  });
 }
 
 // A neighbour that is faster has more axes, and gains less than they are worth (finalists.h).
@@ -125,10 +79,8 @@ Json neighbours_json(const PlanRequest& request, const PlanRow& best) {
 }
 
 Json what_ifs_json(const PlanRequest& request, const PlanRow& best) {
-  std::vector<Alternative> list;
-  for (const planner::Change& change : request.changes)
-    list.push_back(planner::what_if(request.question, change, best.finalist));
-  for (Alternative& more : with_more(request, best)) list.push_back(std::move(more));
+  std::vector<Alternative> list = with_changes(request, best);
+  std::ranges::move(with_more(request, best), std::back_inserter(list));
   return alternatives_json(best, list);
 }
 
@@ -150,17 +102,7 @@ Json flips_json(const PlanAnswer& answer) {
   });
 }
 
-// A quantile of the step's time, and of what a run then takes.
-Json quantile_json(const Args& args, const PlanRow& best, const char* name, double seconds) {
-  Json json = Json::object({{"what", name}, {"step_s", seconds}});
-  if (!args.has("tokens")) return json;
-  const RunCost cost = run_cost(args, best);
-  const double longer = seconds / best.seconds();
-  json.set("days", cost.days * longer).set("device_hours", cost.device_hours * longer);
-  if (cost.money) json.set("money", *cost.money * longer);
-  return json;
-}
-
+// Quantiles of the step's time, and of what a run then takes.
 Json quantiles_json(const Args& args, const PlanRow& best) {
   const auto [half, most] = best.doubt();
   const double seconds = best.seconds();
@@ -171,8 +113,16 @@ Json quantiles_json(const Args& args, const PlanRow& best) {
                                     {"predicted", seconds},
                                     {"one run in four is slower", seconds * half},
                                     {"P95 of held-out sources", best.quantiles().p95},
-                                    {"one run in twenty is slower", seconds * most}})
-    list.push(quantile_json(args, best, name, value));
+                                    {"one run in twenty is slower", seconds * most}}) {
+    Json json = Json::object({{"what", name}, {"step_s", value}});
+    if (args.has("tokens")) {
+      const RunCost cost = run_cost(args, best);
+      const double longer = value / seconds;
+      json.set("days", cost.days * longer).set("device_hours", cost.device_hours * longer);
+      if (cost.money) json.set("money", *cost.money * longer);
+    }
+    list.push(std::move(json));
+  }
   return list;
 }
 

@@ -1,12 +1,10 @@
 // lockstep plan: the best layout for a model and a cluster, what it costs, and why.
-#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "cli/plan/answer.h"
 #include "cli/plan/compare.h"
-#include "cli/plan/fits.h"
 #include "cli/plan/framework.h"
 #include "cli/plan/page.h"
 #include "cli/plan/report.h"

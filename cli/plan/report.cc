@@ -305,10 +305,7 @@ std::string loss(const PlanRow& best, const planner::Finalist& other) {
 }
 
 cost::StepTime scaled(cost::StepTime time, double factor) {
-  for (double* term :
-       {&time.forward, &time.backward, &time.recompute, &time.head, &time.tensor, &time.context,
-        &time.expert, &time.pipe, &time.data, &time.bubble, &time.optimizer, &time.spread})
-    *term *= factor;
+  for (const cost::StepTerm& term : cost::kStepTerms) time.*term.seconds *= factor;
   return time;
 }
 
@@ -437,6 +434,13 @@ std::vector<Alternative> with_more(const PlanRequest& request, const PlanRow& be
   return more;
 }
 
+std::vector<Alternative> with_changes(const PlanRequest& request, const PlanRow& best) {
+  std::vector<Alternative> list;
+  for (const planner::Change& change : request.changes)
+    list.push_back(planner::what_if(request.question, change, best.finalist));
+  return list;
+}
+
 std::vector<planner::Finalist> of_as_many_devices(const PlanAnswer& answer) {
   std::vector<planner::Finalist> finalists;
   for (const PlanRow& row : answer.rows)
@@ -470,11 +474,9 @@ void print_changes(const PlanRequest& request, const PlanAnswer& answer, Output&
   const PlanRow& best = answer.rows.front();
   output.out << heading("What if (time of a token, and the layout)", output);
   Rows rows;
-  for (const planner::Change& change : request.changes) {
-    const Alternative other = planner::what_if(request.question, change, best.finalist);
+  for (const Alternative& other : with_changes(request, best))
     rows.push_back({"  " + other.change, other.found ? loss(best, *other.found) : "-",
                     other.found ? short_name(*other.found) : reason(best, other)});
-  }
   print_narrow(std::move(rows), "lrl", output);
 }
 
@@ -492,6 +494,33 @@ std::string memory_svg(const PlanRequest& request, const PlanRow& row) {
   stacks.title = join_parts("Memory of ", request.model.name, " on ", request.cluster.name, ": ",
                             to_text(planner::layout_of(row.finalist)));
   return draw::svg(stacks);
+}
+
+ExitCode print_fits(const PlanRequest& request, const PlanAnswer& answer, Output& output) {
+  const PlanRow* const row = answer.rows.empty() ? nullptr : &answer.rows.front();
+  const bool fits = row != nullptr && row->finalist.priced.price.fits;
+  const double has = cost::capacity_bytes(request.cluster.device);
+  const double needs = row != nullptr ? row->device_bytes() : answer.least_bytes;
+  const std::string layout =
+      row != nullptr ? to_text(planner::layout_of(row->finalist)) : std::string();
+  if (output.json)
+    print_json(output, Json::object({{"schema", "lockstep.plan-fits/1"},
+                                     {"fits", fits},
+                                     {"layout", row != nullptr ? Json(layout) : Json()},
+                                     {"device_bytes", needs > 0 ? Json(needs) : Json()},
+                                     {"device_has_bytes", has}}));
+  else if (row != nullptr)
+    output.out << (fits ? "fits: " : "does not fit: ") << gibibytes(needs) << " of "
+               << gibibytes(has) << ", " << layout << "\n";
+  else
+    output.out << "does not fit: "
+               << (needs > 0 ? join_parts("every layout needs at least ", gibibytes(needs), " of ",
+                                          gibibytes(has),
+                                          strf(", %.3g %% of them kept free",
+                                               100 * request.question.headroom))
+                             : nothing_found(request, answer).message)
+               << "\n";
+  return fits ? ExitCode::kOk : ExitCode::kCheckFailed;
 }
 
 }  // namespace lockstep::cli

@@ -12,6 +12,10 @@ namespace lockstep::cli {
 void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                 Output& output);
 
+// --fits, a gate for scripts. One line: whether the first layout fits into memory, and how much it
+// needs. kOk or kCheckFailed.
+ExitCode print_fits(const PlanRequest& request, const PlanAnswer& answer, Output& output);
+
 // Neighbours, what more of a machine would buy, what rules of placement say; --what-if alone prints
 // its own lines.
 void print_explanation(const PlanRequest& request, const PlanAnswer& answer, Output& output);
@@ -37,6 +41,7 @@ std::string short_name(const planner::Finalist& finalist);
 // Other choices and other machines beside the best layout, for text and for a page.
 std::vector<planner::Alternative> near_to(const PlanRequest& request, const PlanRow& best);
 std::vector<planner::Alternative> with_more(const PlanRequest& request, const PlanRow& best);
+std::vector<planner::Alternative> with_changes(const PlanRequest& request, const PlanRow& best);
 std::vector<planner::Finalist> of_as_many_devices(const PlanAnswer& answer);  // as the best has
 // How much longer a token takes, as a share; and in which terms, or why there is no such layout.
 double slower(const PlanRow& best, const planner::Finalist& other);

@@ -352,7 +352,7 @@ double between(double a, double b, double share) { return a + share * (b - a); }
 // Some layers as in `a`, a share of them as in `b`: every term is a sum over layers.
 Price blended(const Price& a, const Price& b, double share) {
   Price made = a;
-  for (const auto& [name, term] : cost::kStepTerms)
+  for (const auto& [name, term, meaning] : cost::kStepTerms)
     made.time.*term = between(a.time.*term, b.time.*term, share);
   for (double Memory::* part :
        {&Memory::activations, &Memory::logits, &Memory::transients, &Memory::holes})

@@ -64,14 +64,27 @@ DeviceRates at_power(const DeviceRates& from, double watts_over_watts) {
   return made;
 }
 
+// Names and meanings.
+constexpr const char* kWords[kNumTerms][2] = {
+    {"gemm", "large matrix products, of the 16-bit peak"},
+    {"gemm8", "large matrix products, of the 8-bit peak"},
+    {"grouped", "products of experts, of the rate of plain ones"},
+    {"operands", "times that operands cross the memory bus besides arithmetic"},
+    {"waves", "of the rounding up to whole waves of tiles, that is felt"},
+    {"attention", "fused attention, of the 16-bit peak"},
+    {"stream", "elementwise passes, of memory bandwidth"},
+    {"host_s", "seconds to launch the kernels of one layer's forward pass"},
+    {"scale_up", "collectives inside a node, of its bandwidth"},
+    {"network", "collectives across nodes, of network bandwidth"},
+    {"tensor_hidden", "of tensor-parallel communication, that is hidden"},
+    {"overlap_tax", "slowdown of the shorter of two overlapped activities"},
+    {"spread", "spread of a step's time over devices"},
+};
+
 }  // namespace
 
-std::string_view to_text(Term term) {
-  constexpr std::array<std::string_view, kNumTerms> kNames = {
-      "gemm",   "gemm8",    "grouped", "operands",      "waves",       "attention", "stream",
-      "host_s", "scale_up", "network", "tensor_hidden", "overlap_tax", "spread"};
-  return kNames[static_cast<std::size_t>(term)];
-}
+std::string_view to_text(Term term) { return kWords[static_cast<std::size_t>(term)][0]; }
+std::string_view meaning_of(Term term) { return kWords[static_cast<std::size_t>(term)][1]; }
 
 const DeviceRates& rates_of(const DeviceType& device) {
   static const DeviceRates volta = borrowed(kAmpere, "volta");

@@ -38,6 +38,7 @@ enum class Term : std::uint8_t {
 };
 inline constexpr std::size_t kNumTerms = 13;
 std::string_view to_text(Term term);
+std::string_view meaning_of(Term term);  // "fused attention, of the 16-bit peak"
 
 struct DeviceRates {
   std::string_view family;  // "ampere"

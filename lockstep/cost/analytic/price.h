@@ -161,20 +161,23 @@ struct StepTime {
 struct StepTerm {
   const char* name;  // "recompute", as people and files read it
   double StepTime::* seconds;
+  const char* meaning;
 };
 // Every term once, in the order of StepTime.
-inline constexpr std::array<StepTerm, 12> kStepTerms = {{{"forward", &StepTime::forward},
-                                                         {"backward", &StepTime::backward},
-                                                         {"recompute", &StepTime::recompute},
-                                                         {"head", &StepTime::head},
-                                                         {"tensor", &StepTime::tensor},
-                                                         {"context", &StepTime::context},
-                                                         {"expert", &StepTime::expert},
-                                                         {"pipe", &StepTime::pipe},
-                                                         {"data", &StepTime::data},
-                                                         {"bubble", &StepTime::bubble},
-                                                         {"optimizer", &StepTime::optimizer},
-                                                         {"spread", &StepTime::spread}}};
+inline constexpr std::array<StepTerm, 12> kStepTerms = {{
+    {"forward", &StepTime::forward, "matrix products, attention and elementwise passes"},
+    {"backward", &StepTime::backward, "gradients of inputs and of weights"},
+    {"recompute", &StepTime::recompute, "activations recomputed before backward"},
+    {"head", &StepTime::head, "projection to the vocabulary, and the loss"},
+    {"tensor", &StepTime::tensor, "tensor-parallel communication that nothing hides"},
+    {"context", &StepTime::context, "context-parallel communication that nothing hides"},
+    {"expert", &StepTime::expert, "expert exchanges that nothing hides"},
+    {"pipe", &StepTime::pipe, "transfers between pipeline ranks"},
+    {"data", &StepTime::data, "data-parallel communication that nothing hides"},
+    {"bubble", &StepTime::bubble, "pipeline ranks that wait"},
+    {"optimizer", &StepTime::optimizer, "update of the weights"},
+    {"spread", &StepTime::spread, "waiting for slower devices"},
+}};
 
 enum class PeakEvent : std::uint8_t { kLoss, kBlockBackward, kOptimizer };
 std::string_view to_text(PeakEvent event);  // "loss point"
