@@ -30,25 +30,33 @@ struct Compared {
   std::optional<Error> none = {};  // why nothing was found
 
   const PlanRow* row() const { return none ? nullptr : &answer.rows.front(); }
+  bool fits() const { return row() != nullptr && row()->finalist.priced.price.fits; }
+  std::int64_t devices() const { return row() ? row()->devices : request.question.devices; }
 };
 
-// "64", "64,1k" and "64..512", which is 64, 128, 256, 512. Empty: no numbers.
-std::vector<std::int64_t> counts_in(const std::string& text) {
-  const auto count = [](std::string_view word) {
-    const Result<double> number = parse_amount(word, Suffixes::kBinary);
-    return number.ok() && *number >= 1 && *number == std::floor(*number) && *number < 0x1p31
-               ? static_cast<std::int64_t>(*number)
-               : 0;
-  };
+// "64", "64,1k" and "64..512", which is 64, 128, 256, 512. Empty where it begins with no digit.
+Result<std::vector<std::int64_t>> counts_in(const std::string& text) {
   std::vector<std::int64_t> counts;
-  if (const std::size_t dots = text.find(".."); dots != std::string::npos) {
-    const std::int64_t last = count(text.substr(dots + 2));
-    for (std::int64_t one = count(text.substr(0, dots)); one > 0 && one <= last; one *= 2)
-      counts.push_back(one);
-    return counts;
+  if (text.empty() || std::isdigit(text[0]) == 0) return counts;
+  std::string list = text;
+  const std::size_t dots = text.find("..");
+  if (dots != std::string::npos) list.replace(dots, 2, ",");
+  for (const std::string_view word : split(list, ',')) {
+    const Result<double> number = parse_amount(word, Suffixes::kBinary);
+    if (!number.ok() || *number < 1 || *number != std::floor(*number) || *number >= 0x1p31)
+      return Error{Code::kBadOptionValue,
+                   join_parts("--compare ", text, ": `", word, "` is no number of devices"),
+                   "numbers from 1 to 2147483647, as 64,128 or 64..1024, which doubles"};
+    counts.push_back(static_cast<std::int64_t>(*number));
   }
-  for (const std::string_view word : split(text, ',')) counts.push_back(count(word));
-  return std::ranges::find(counts, 0) == counts.end() ? counts : std::vector<std::int64_t>();
+  if (dots == std::string::npos) return counts;
+  const std::int64_t least = std::ranges::min(counts), most = std::ranges::max(counts);
+  if (counts.size() != 2 || counts[1] < most)
+    return Error{Code::kBadOptionValue,
+                 join_parts("--compare ", text, " is no range from fewer to more devices"),
+                 join_parts("the nearest: --compare ", least, "..", most)};
+  for (counts.pop_back(); 2 * counts.back() <= most;) counts.push_back(2 * counts.back());
+  return counts;
 }
 
 // "tp=8,pp=4" and "tp8 pp4"; not "tpu-v4:4x4x4".
@@ -79,10 +87,7 @@ class Comparison {
       if (!one.none && one.answer.rows.empty()) one.none = nothing_found(one.request, one.answer);
     }
     print();
-    const bool fits = std::ranges::any_of(compared_, [](const Compared& one) {
-      return one.row() != nullptr && one.row()->finalist.priced.price.fits;
-    });
-    return fits ? ExitCode::kOk : ExitCode::kCheckFailed;
+    return std::ranges::any_of(compared_, &Compared::fits) ? ExitCode::kOk : ExitCode::kCheckFailed;
   }
 
  private:
@@ -115,7 +120,7 @@ class Comparison {
                        "write b200:256@3.5"};
         price = *money;
       }
-      const std::vector<std::int64_t> counts = counts_in(what);
+      const auto counts = LS_TRY(counts_in(what));
       for (const std::int64_t count : counts)
         add(with_commas(count), price).set("devices", {std::to_string(count)});
       only_counts = only_counts && !counts.empty();
@@ -139,9 +144,8 @@ class Comparison {
       output_.out << csv_header();
       for (const Compared& one : compared_)
         output_.out << csv_line(one.args, one.request, one.row());
-      for (const Compared& one : compared_)
-        for (const std::string& warning : one.answer.warnings)
-          output_.err << one.request.cluster.name << ": note: " << warning << "\n";
+      for (const auto& [warning, rows] : warnings())
+        output_.err << rows << "note: " << warning << "\n";
       return;
     }
     const planner::Question& q = compared_.front().request.question;
@@ -150,45 +154,83 @@ class Comparison {
                 << " tokens a step\n\n";
     table();
     output_.out << "\n";
-    for (std::size_t i = 0; i < compared_.size(); ++i) details(i);
+    for (std::size_t i = 0; i < compared_.size(); ++i)
+      output_.row(0, style::kCyan, 4, std::to_string(i + 1).c_str(), layout_of(compared_[i]));
+    for (const auto& [warning, rows] : warnings())
+      output_.row(4, style::kYellow, 6, "note", rows + warning);
   }
 
+  // What does not fit has no times: it would look like the fastest.
   void table() {
-    Rows rows = {{"", "cluster", "step", "tokens/s", "speed", "MFU %", "GiB"}};
-    if (args_.has("tokens")) rows[0].insert(rows[0].end(), {"days", "cost"});
-    std::optional<double> first;
-    for (const Compared& one : compared_) {
-      rows.push_back({std::to_string(rows.size()), one.request.cluster.name});
-      if (const PlanRow* const row = one.row()) {
-        if (!first) first = row->tokens_per_s();
-        for (std::string cell :
-             {to_text(Seconds{row->seconds()}), amount(row->tokens_per_s()),
-              strf("%.2fx", row->tokens_per_s() / *first), strf("%.1f", 100 * row->mfu_causal()),
-              strf("%.1f/%.0f", row->device_bytes() / kGib,
-                   cost::capacity_bytes(one.request.cluster.device) / kGib)})
-          rows.back().push_back(std::move(cell));
-        if (args_.has("tokens")) {
-          const RunCost cost = run_cost(one.args, *row);
-          rows.back().push_back(strf(cost.days < 1000 ? "%.3g" : "%.0f", cost.days));
-          rows.back().push_back(cost.money ? amount(*cost.money) : "-");
-        }
-      }
-      rows.back().resize(rows[0].size(), "-");
+    using Of = const Compared* const&;
+    std::vector<const Compared*> all;
+    for (const Compared& one : compared_) all.push_back(&one);
+    const auto first = std::ranges::find_if(all, &Compared::fits);
+    const double slow = first == all.end() ? 0 : (*first)->row()->tokens_per_s();
+    const bool uses_all = std::ranges::all_of(
+        all, [](Of one) { return one->devices() == one->request.cluster.count; });
+    const auto timed = [](auto text) {
+      return [text](Of one) { return one->fits() ? text(*one->row()) : std::string("-"); };
+    };
+    const auto devices = [](Of one) { return with_commas(one->devices()); };
+    const auto price = [](Of one) {
+      return one->args.has("price") ? one->args.text("price") : "-";
+    };
+    const auto memory = [](Of one) {
+      return one->row() == nullptr ? "-"
+                                   : strf("%.1f/%.0f", one->row()->device_bytes() / kGib,
+                                          cost::capacity_bytes(one->request.cluster.device) / kGib);
+    };
+    const auto cost = [](Of one) {
+      const auto money = one->fits() ? run_cost(one->args, *one->row()).money : std::nullopt;
+      return money ? amount(*money) : "-";
+    };
+    std::vector<Column<const Compared*>> columns = {
+        {"", 'r',
+         [&](Of one) { return std::to_string(std::ranges::find(all, one) - all.begin() + 1); }},
+        {"cluster", 'l', [](Of one) { return one->request.cluster.name; }},
+        {"devices", 'r', devices, 0, uses_all ? devices(all[0]) : ""},
+        {"price", 'r', price, 0, price(all[0])},
+        {"step", 'r', timed([](const PlanRow& row) { return to_text(Seconds{row.seconds()}); })},
+        {"tokens/s", 'r', timed([](const PlanRow& row) { return amount(row.tokens_per_s()); })},
+        {"speed", 'r',
+         timed([&](const PlanRow& row) { return strf("%.2fx", row.tokens_per_s() / slow); })},
+        {"MFU %", 'r',
+         timed([](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); })},
+        {"GiB", 'r', memory}};
+    if (args_.has("tokens")) {
+      columns.push_back({"days", 'r', timed([&](const PlanRow& row) {
+                           const double days = run_cost(args_, row).days;
+                           return strf(days < 1000 ? "%.3g" : "%.0f", days);
+                         })});
+      columns.push_back({"cost", 'r', cost});
     }
-    print_table(output_.out, rows, "rl" + std::string(rows[0].size() - 2, 'r'));
+    fit(columns, all, output_.table_width);
+    print_table(output_.out, columns, all);
   }
 
-  // The layout, or why there is none, and what is worth saying about it.
-  void details(std::size_t i) {
-    const Compared& one = compared_[i];
-    const std::string number = std::to_string(i + 1);
-    output_.row(0, style::kCyan, 4, number.c_str(),
-                one.row() == nullptr ? one.none->message
-                : one.row()->finalist.priced.price.fits
-                    ? short_name(one.row()->finalist)
-                    : "does not fit: " + short_name(one.row()->finalist));
-    for (const std::string& warning : one.answer.warnings)
-      output_.row(4, style::kYellow, 6, "note", warning);
+  // The layout, or why there is none.
+  static std::string layout_of(const Compared& one) {
+    if (one.row() == nullptr) return one.none->message;
+    return (one.fits() ? "" : "does not fit: ") + short_name(one.row()->finalist);
+  }
+
+  // Each once, with the rows that it is of, as "rows 1 and 3: "; empty: of all.
+  std::vector<std::pair<std::string, std::string>> warnings() const {
+    std::vector<std::pair<std::string, std::vector<std::string>>> found;
+    for (std::size_t i = 0; i < compared_.size(); ++i)
+      for (const std::string& warning : compared_[i].answer.warnings) {
+        auto seen = std::ranges::find(found, warning, [](const auto& one) { return one.first; });
+        if (seen == found.end()) seen = found.insert(seen, {warning, {}});
+        seen->second.push_back(std::to_string(i + 1));
+      }
+    std::vector<std::pair<std::string, std::string>> notes;
+    for (const auto& [warning, rows] : found)
+      notes.emplace_back(warning,
+                         rows.size() == compared_.size()
+                             ? ""
+                             : join_parts(rows.size() == 1 ? "row " : "rows ", listed(rows), ": "));
+    return notes;
   }
 
   Json json() const {

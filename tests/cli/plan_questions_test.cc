@@ -165,6 +165,65 @@ TEST(PlanCompare, ShowsTheBestOfEach) {
   EXPECT_NE(small.out.find("does not fit: every layout needs"), std::string::npos) << small.out;
 }
 
+std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
+  std::vector<std::string> found;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (line.find(part) != std::string::npos) found.push_back(line);
+  return found;
+}
+
+// Rows of one cluster are told apart, and what does not fit is no winner.
+TEST(PlanCompare, TellsRowsApart) {
+  const Words money = {"--tokens", "1T", "--price", "2"};
+  Words words = {"--cluster", "h100:64", "--compare", "h100:64@3"};
+  words.insert(words.end(), money.begin(), money.end());
+  const Answer prices = ask(words);
+  ASSERT_EQ(lines_with(prices.out, "price").size(), 1U) << prices.out;
+  EXPECT_EQ(lines_with(prices.out, "devices").size(), 0U) << prices.out;
+  EXPECT_EQ(lines_with(prices.out, "  h100:64      3  ").size(), 1U) << prices.out;
+  words = {"--cluster", "h100:64", "--compare", "h100:512", "--objective", "cost"};
+  words.insert(words.end(), money.begin(), money.end());
+  const Json json = answer_of(words);
+  const Answer fewer = ask(words);
+  EXPECT_EQ(lines_with(fewer.out, "devices").size(), 1U) << fewer.out;
+  for (const Json& one : json.find("compared")->items()) {
+    const std::int64_t devices = one.find("plan")->find("devices")->as_int();
+    const auto row = lines_with(fewer.out, one.find("cluster")->as_text() + " ");
+    ASSERT_EQ(row.size(), 1U) << fewer.out;
+    EXPECT_NE(row[0].find(" " + std::to_string(devices) + " "), std::string::npos) << fewer.out;
+  }
+  const Answer unfit = ask({"--cluster", "h100:8", "--compare",
+                            "tp=1,zero=0,recompute=none,microbatch=64", "--compare", "tp=8"});
+  const auto rows = lines_with(unfit.out, "h100:8");
+  ASSERT_EQ(rows.size(), 3U) << unfit.out;
+  EXPECT_NE(rows[0].find("1.00x"), std::string::npos) << unfit.out;
+  EXPECT_EQ(rows[1].find("x "), std::string::npos) << unfit.out;
+  EXPECT_EQ(lines_with(unfit.out, "does not fit: ").size(), 1U) << unfit.out;
+}
+
+TEST(PlanCompare, SaysANoteOnce) {
+  const Answer all = ask({"--cluster", "v100:64", "--compare", "v100:128"});
+  EXPECT_EQ(lines_with(all.out, "rates of v100").size(), 1U) << all.out;
+  const Answer one = ask({"--cluster", "h100:64", "--compare", "v100:64", "--csv"});
+  const auto notes = lines_with(one.err, "rates of v100");
+  ASSERT_EQ(notes.size(), 1U) << one.err;
+  EXPECT_TRUE(notes[0].starts_with("row 2: note: ")) << notes[0];
+}
+
+TEST(PlanCompare, RefusesListsThatAreNone) {
+  for (const auto& [list, says] : {std::pair{"64,0", "`0` is no number of devices"},
+                                   {"64,,128", "`` is no number of devices"},
+                                   {"64..1.5", "`1.5` is no number of devices"},
+                                   {"512..64", "the nearest: --compare 64..512"},
+                                   {"8..16,32", "the nearest: --compare 8..32"},
+                                   {"64x", "`64x` is no number of devices"}}) {
+    const Answer ran = ask({"--cluster", "h100", "--compare", list});
+    EXPECT_EQ(ran.code, ExitCode::kUsage) << list;
+    EXPECT_NE(ran.err.find(says), std::string::npos) << ran.err;
+  }
+}
+
 TEST(PlanCsv, SaysWhatJsonSays) {
   const Words words = {"--cluster", "h100", "--compare", "1,8,64",
                        "--tokens",  "1T",   "--price",   "2"};
