@@ -86,21 +86,12 @@ struct UnitFlops {
   double forward = 0, input_grad = 0, weight_grad = 0;
 };
 
-UnitFlops flops_of(const model::Unit& unit, std::int64_t seq) {
-  const model::TokenFlops flops = flops_per_token(unit, seq, model::Mask::kCausal);
+// Of a unit, or of all in a model.
+template <class Part>
+UnitFlops flops_of(const Part& part, std::int64_t seq) {
+  const model::TokenFlops flops = flops_per_token(part, seq, model::Mask::kCausal);
   return {flops.forward().value, flops.matmul.value + 2 * flops.attention.value,
           flops.matmul.value};
-}
-
-UnitFlops flops_of(const model::Model& model, std::int64_t seq) {
-  UnitFlops sum;
-  for (int i = 0; i < model.num_units(); ++i) {
-    const UnitFlops one = flops_of(model.unit(i), seq);
-    sum.forward += one.forward;
-    sum.input_grad += one.input_grad;
-    sum.weight_grad += one.weight_grad;
-  }
-  return sum;
 }
 
 StepCosts costs_of(const SimulateRequest& request, const model::Model* model) {
@@ -242,28 +233,6 @@ Result<sim::Simulation> simulated(const SimulateRequest& request, const model::M
 
 Seconds in_units(Seconds time, double ticks) { return {time.value / ticks}; }
 
-void to_units(sim::StageTimes& times, double ticks) {
-  for (auto& coord : times.coords)
-    for (sim::TimedPass& pass : coord)
-      pass = {in_units(pass.start, ticks), in_units(pass.end, ticks)};
-  times.makespan = in_units(times.makespan, ticks);
-  times.work = in_units(times.work, ticks);
-}
-
-void to_units(sim::Simulation& simulation, double ticks) {
-  for (auto* timelines : {&simulation.coords, &simulation.lanes})
-    for (program::Timeline& timeline : *timelines)
-      for (program::TimedOp& op : timeline)
-        op = {op.op, in_units(op.start, ticks), in_units(op.end, ticks)};
-  for (Seconds& waited : simulation.waited) waited = in_units(waited, ticks);
-  simulation.makespan = in_units(simulation.makespan, ticks);
-}
-
-bool is_compute(OpKind kind) {
-  return kind == OpKind::kForward || kind == OpKind::kRecompute || kind == OpKind::kBackward ||
-         kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
-}
-
 // `makespan` and the rest are in ticks, so that differences are rounded once; `total` is the work
 // of all pipeline ranks.
 void set_times(Timed& timed, Seconds makespan, Seconds work, Seconds without_barrier, Seconds total,
@@ -280,15 +249,6 @@ std::vector<double> in_microbatches(const std::vector<int>& held, int chunks) {
   std::vector<double> peak;
   for (const int stages : held) peak.push_back(static_cast<double>(stages) / chunks);
   return peak;
-}
-
-// Of all pipeline ranks.
-Seconds total_work(const Schedule& order, const sim::StageCosts& costs) {
-  Seconds total;
-  for (int stage = 0; stage < order.shape().stages(); ++stage)
-    total += (costs.forward[stage] + costs.input_grad[stage] + costs.weight_grad[stage]) *
-             order.shape().microbatches;
-  return total;
 }
 
 // Stage activations that make up at most so many of microbatches.
@@ -351,12 +311,15 @@ Result<void> check_layers(const SimulateRequest& request, const pipeline::Shape&
 Timed time_stages(const SimulateRequest& request, const Schedule& order) {
   const StageWorkload work = stage_workload(request, order.shape());
   const sim::StageTimes times = simulate_stages(order, work.costs);
-  sim::StageTimes drawn = times;
-  to_units(drawn, work.ticks);
-  Timed timed{.schedule = order, .figure = draw::figure_of(order, drawn)};
+  Timed timed{.schedule = order, .figure = draw::figure_of(order, times)};
+  draw::divide_times(timed.figure, work.ticks);
   timed.figure.time_unit = "";
-  set_times(timed, times.makespan, times.work, times.bubble_without_barrier(),
-            total_work(order, work.costs), work.ticks);
+  Seconds total;  // of all pipeline ranks
+  for (int stage = 0; stage < order.shape().stages(); ++stage)
+    total +=
+        (work.costs.forward[stage] + work.costs.input_grad[stage] + work.costs.weight_grad[stage]) *
+        order.shape().microbatches;
+  set_times(timed, times.makespan, times.work, times.bubble_without_barrier(), total, work.ticks);
   timed.peak = in_microbatches(times.peak, order.shape().chunks);
   return timed;
 }
@@ -425,8 +388,7 @@ Result<Timed> Timing::searched(const ScheduleCandidate& candidate) const {
 }
 
 Result<Timed> Timing::timed(const Schedule& order) const {
-  if (!request_.is_lowered()) return time_stages(request_, order);
-  return time_program(order);
+  return request_.is_lowered() ? time_program(order) : time_stages(request_, order);
 }
 
 Result<Timed> Timing::given(const ScheduleCandidate& candidate) const {
@@ -449,12 +411,14 @@ Result<Timed> Timing::time_program(const Schedule& order) const {
   LS_TRY(check_layers(request_, order.shape()));
   const UnitWorkload work = unit_workload(request_, model(), order.shape());
   const program::Program program = LS_TRY(lower(order, work.step));
-  sim::Simulation simulation = LS_TRY(simulated(request_, model(), work, program));
+  const sim::Simulation simulation = LS_TRY(simulated(request_, model(), work, program));
+  constexpr OpKind kCompute[] = {OpKind::kForward, OpKind::kRecompute, OpKind::kBackward,
+                                 OpKind::kInputGrad, OpKind::kWeightGrad};
   Seconds busiest, total, longest;
   for (std::size_t c = 0; c < simulation.coords.size(); ++c) {
     Seconds sum, first{-1}, last;
     for (const program::TimedOp& op : simulation.coords[c]) {
-      if (!is_compute(program.lists[c][op.op].kind)) continue;
+      if (std::ranges::find(kCompute, program.lists[c][op.op].kind) == std::end(kCompute)) continue;
       if (first < Seconds{}) first = op.start;
       last = op.end;
       sum += op.end - op.start;
@@ -463,10 +427,8 @@ Result<Timed> Timing::time_program(const Schedule& order) const {
     longest = std::max(longest, last - first);
     total += sum;
   }
-  const Seconds makespan = simulation.makespan;
-  to_units(simulation, work.ticks);
   Timed timed{.schedule = order, .figure = draw::figure_of(program, simulation)};
-  set_times(timed, makespan, busiest, longest - busiest, total, work.ticks);
+  set_times(timed, simulation.makespan, busiest, longest - busiest, total, work.ticks);
   if (work.step.recompute.empty())
     timed.peak =
         in_microbatches(simulate_stages(order, work.stages().costs).peak, order.shape().chunks);
@@ -479,6 +441,7 @@ Result<Timed> Timing::time_program(const Schedule& order) const {
       timed.peak_bytes.push_back(walk(program, {coord}, bytes).peak);
     timed.figure = draw::figure_of(program, simulation, bytes);
   }
+  draw::divide_times(timed.figure, work.ticks);
   if (!request_.calibration) timed.figure.time_unit = "";
   if (request_.against) timed.residuals = LS_TRY(compared(request_, program, simulation));
   return timed;

@@ -113,6 +113,15 @@ std::string with_unit(double number, std::string unit) {
 
 const InkLook& look_of(Ink ink) { return kInks[static_cast<std::size_t>(ink)]; }
 
+void divide_times(Figure& figure, double by) {
+  figure.makespan.value /= by;
+  for (Band& band : figure.bands) {
+    for (Lane& lane : band.lanes)
+      for (Bar& bar : lane.bars) bar.start.value /= by, bar.end.value /= by;
+    for (Level& level : band.memory) level.time.value /= by;
+  }
+}
+
 Seconds work(const Figure& figure) {
   Seconds most;
   for (const Band& band : figure.bands) {

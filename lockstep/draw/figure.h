@@ -75,16 +75,18 @@ struct Band {
 };
 
 struct Figure {
-  std::string title;  // whatever the caller calls it, such as the name of the schedule
-  std::string shape;  // "4 pipeline ranks, 2 chunks, 8 microbatches"
+  std::string title = {};  // whatever the caller calls it, such as the name of the schedule
+  std::string shape = {};  // "4 pipeline ranks, 2 chunks, 8 microbatches"
   // "s": times are seconds and written as us, ms, s. Anything else names the unit that times are
   // whole or broken numbers of.
   std::string time_unit = "s";
   // "B": held numbers are bytes and written as MiB, GiB. Anything else names their unit.
   std::string memory_unit = "microbatches";
-  Seconds makespan;
-  std::vector<Band> bands;  // one per pipeline rank, or per rank, in order
+  Seconds makespan = {};
+  std::vector<Band> bands = {};  // one per pipeline rank, or per rank, in order
 };
+
+void divide_times(Figure& figure, double by);
 
 // What the heading of a picture says.
 Seconds work(const Figure& figure);    // compute of the busiest pipeline rank

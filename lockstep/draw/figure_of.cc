@@ -41,39 +41,19 @@ class Curve {
   std::vector<Level> levels_;
 };
 
+// Of ops that have a colour of their own.
+constexpr std::pair<OpKind, Ink> kInkOf[] = {
+    {OpKind::kForward, Ink::kForward},         {OpKind::kRecompute, Ink::kRecompute},
+    {OpKind::kBackward, Ink::kBackward},       {OpKind::kInputGrad, Ink::kInputGrad},
+    {OpKind::kWeightGrad, Ink::kWeightGrad},   {OpKind::kSend, Ink::kTransfer},
+    {OpKind::kPostRecv, Ink::kTransfer},       {OpKind::kGather, Ink::kGather},
+    {OpKind::kAllGatherUpdated, Ink::kGather}, {OpKind::kReduce, Ink::kReduce},
+    {OpKind::kReduceAcross, Ink::kReduce},     {OpKind::kReduceTied, Ink::kReduce},
+    {OpKind::kReduceReplicated, Ink::kReduce}, {OpKind::kUpdate, Ink::kUpdate}};
+
 Ink ink_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::kForward:
-      return Ink::kForward;
-    case OpKind::kRecompute:
-      return Ink::kRecompute;
-    case OpKind::kBackward:
-      return Ink::kBackward;
-    case OpKind::kInputGrad:
-      return Ink::kInputGrad;
-    case OpKind::kWeightGrad:
-      return Ink::kWeightGrad;
-    case OpKind::kSend:
-    case OpKind::kPostRecv:
-      return Ink::kTransfer;
-    case OpKind::kGather:
-    case OpKind::kAllGatherUpdated:
-      return Ink::kGather;
-    case OpKind::kReduce:
-    case OpKind::kReduceAcross:
-    case OpKind::kReduceTied:
-    case OpKind::kReduceReplicated:
-      return Ink::kReduce;
-    case OpKind::kUpdate:
-      return Ink::kUpdate;
-    case OpKind::kLoad:
-    case OpKind::kCount:
-    case OpKind::kFree:
-    case OpKind::kNorm:
-    case OpKind::kWait:
-      return Ink::kOther;
-  }
-  return Ink::kOther;
+  const auto* row = std::ranges::find(kInkOf, kind, [](const auto& one) { return one.first; });
+  return row == std::end(kInkOf) ? Ink::kOther : row->second;
 }
 
 Band band_of(const pipeline::Schedule& schedule, const sim::StageTimes& times, Coord coord) {
@@ -232,13 +212,12 @@ void part(std::vector<Bar>& bars) {
   std::erase_if(bars, [](const Bar& bar) { return !(bar.start < bar.end); });
 }
 
-Figure empty_figure(const program::Program& program, Seconds makespan) {
+Figure empty_figure(const program::Program& program, Seconds makespan, const char* unit) {
   const program::StepShape& step = program.step;
-  Figure figure;
-  figure.shape = shape_text(step.shape) + ", " + counted(step.units(), "unit") + ", ZeRO-" +
-                 std::to_string(step.zero);
-  figure.makespan = makespan;
-  return figure;
+  return {.shape = join_parts(shape_text(step.shape), ", ", counted(step.units(), "unit"),
+                              ", ZeRO-", step.zero),
+          .memory_unit = unit,
+          .makespan = makespan};
 }
 
 }  // namespace
@@ -246,9 +225,7 @@ Figure empty_figure(const program::Program& program, Seconds makespan) {
 Figure figure_of(const pipeline::Schedule& schedule, const sim::StageTimes& times) {
   LS_CHECK(std::ssize(times.coords) == schedule.shape().coords, "times of ", times.coords.size(),
            " of ", schedule.shape().coords, " pipeline ranks");
-  Figure figure;
-  figure.shape = shape_text(schedule.shape());
-  figure.makespan = times.makespan;
+  Figure figure = {.shape = shape_text(schedule.shape()), .makespan = times.makespan};
   for (int c = 0; c < schedule.shape().coords; ++c)
     figure.bands.push_back(band_of(schedule, times, {c}));
   return figure;
@@ -263,9 +240,10 @@ Figure figure_of(const program::Program& program, const sim::Simulation& simulat
   counts.units.front() = counts.units.back() = {};
   counts.tokens.resize(coords);
   counts.constants.resize(coords);
-  Figure figure = empty_figure(program, simulation.makespan);
-  if (std::ranges::count(step.recompute, true) > 0)
-    figure.memory_unit += " without inputs of recomputed units";
+  const bool recomputes = std::ranges::count(step.recompute, true) > 0;
+  Figure figure =
+      empty_figure(program, simulation.makespan,
+                   recomputes ? "microbatches without inputs of recomputed units" : "microbatches");
   const ProgramBands bands(program, ProgramBands::rows_of(program, simulation));
   for (int c = 0; c < static_cast<int>(coords); ++c) {
     int kept = 0;
@@ -277,8 +255,7 @@ Figure figure_of(const program::Program& program, const sim::Simulation& simulat
 
 Figure figure_of(const program::Program& program, const sim::Simulation& simulation,
                  const program::ProgramBytes& bytes) {
-  Figure figure = empty_figure(program, simulation.makespan);
-  figure.memory_unit = "B";
+  Figure figure = empty_figure(program, simulation.makespan, "B");
   const ProgramBands bands(program, ProgramBands::rows_of(program, simulation));
   for (std::size_t c = 0; c < program.lists.size(); ++c)
     figure.bands.push_back(bands.band(c, bytes, 1));
@@ -287,8 +264,7 @@ Figure figure_of(const program::Program& program, const sim::Simulation& simulat
 
 Figure figure_of(const program::Program& program, const program::StepTimeline& measured,
                  const program::ProgramBytes& bytes) {
-  Figure figure = empty_figure(program, measured.makespan());
-  figure.memory_unit = "B";
+  Figure figure = empty_figure(program, measured.makespan(), "B");
   const ProgramBands bands(program, measured.ranks);
   for (std::size_t r = 0; r < measured.ranks.size(); ++r) {
     figure.bands.push_back(bands.band(r, bytes, 1));

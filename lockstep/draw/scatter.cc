@@ -32,8 +32,7 @@ LogRange range_of(const Scatter& scatter) {
 
 std::string text_at(double x, double y, const char* anchor, double size, std::string_view text,
                     const std::string& more = "") {
-  return "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" text-anchor=\"" + anchor +
-         "\" font-size=\"" + svg_number(size) + "\"" + more + ">" + xml_escaped(text) + "</text>\n";
+  return svg_text(x, y, size, text, strf(" text-anchor=\"%s\"", anchor) + more);
 }
 
 std::string point(double x, double y) { return svg_number(x) + " " + svg_number(y); }
@@ -73,11 +72,7 @@ std::string diagonal(const Scatter& scatter, const LogRange& range) {
 
 std::string scatter_svg(const Scatter& scatter) {
   const LogRange range = range_of(scatter);
-  const double width = kLeft + kSide + kRight, height = kTop + kSide + kBottom;
-  std::string out = strf(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\" "
-      "font-family=\"sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-      width, height, width, height);
+  std::string out;
   out += text_at(kLeft, 28, "start", 16, scatter.title);
   out += axes(scatter, range) + diagonal(scatter, range);
   for (std::size_t series = 0; series < scatter.series.size(); ++series) {
@@ -97,7 +92,7 @@ std::string scatter_svg(const Scatter& scatter) {
   }
   out += text_at(kLeft, kTop + kSide + 66, "start", 11,
                  strf("one dot per run; the shaded band is +-%.0f %%", 100 * scatter.band));
-  return out + "</svg>\n";
+  return svg_document(kLeft + kSide + kRight, kTop + kSide + kBottom, scatter.title, "", out);
 }
 
 }  // namespace lockstep::draw

@@ -15,10 +15,7 @@ namespace {
 
 // What both forms of stacks.h draw: the bars that are left once alike neighbours are joined and
 // many are thinned out.
-struct StackBar {
-  std::string label;          // "1-14" for neighbours that are alike
-  std::vector<double> sizes;  // as StackRow
-  std::string note;
+struct StackBar : StackRow {  // its label "1-14" for neighbours that are alike
   double total = 0;
 };
 
@@ -36,6 +33,10 @@ struct StackColour {
   int terminal;
   bool is_dark;
 };
+constexpr StackColour kStackColours[kMostStackParts] = {
+    {"#00548c", 25, true},   {"#4f9bd0", 74, false},  {"#b3d4ec", 153, false},
+    {"#d55e00", 166, false}, {"#f0b429", 214, false}, {"#8a8a8a", 245, false},
+    {"#d4d4d4", 252, false}};
 
 std::vector<StackBar> joined(const Stacks& stacks) {
   std::vector<StackBar> bars;
@@ -47,8 +48,7 @@ std::vector<StackBar> joined(const Stacks& stacks) {
       continue;
     }
     first = row.label;
-    bars.push_back(
-        {row.label, row.sizes, row.note, std::accumulate(row.sizes.begin(), row.sizes.end(), 0.0)});
+    bars.push_back({row, std::accumulate(row.sizes.begin(), row.sizes.end(), 0.0)});
   }
   return bars;
 }
@@ -76,14 +76,6 @@ StackBars stack_bars(const Stacks& stacks, int most) {
 bool has_part(const Stacks& stacks, std::size_t part) {
   return std::ranges::any_of(stacks.rows,
                              [part](const StackRow& row) { return row.sizes[part] > 0; });
-}
-
-const StackColour& stack_colour(std::size_t part) {
-  static constexpr StackColour kColours[kMostStackParts] = {
-      {"#00548c", 25, true},   {"#4f9bd0", 74, false},  {"#b3d4ec", 153, false},
-      {"#d55e00", 166, false}, {"#f0b429", 214, false}, {"#8a8a8a", 245, false},
-      {"#d4d4d4", 252, false}};
-  return kColours[part];
 }
 
 constexpr int kMostBarsShown = 128;
@@ -150,7 +142,7 @@ class StackPicture {
   }
 
   static std::string fill(std::size_t part) {
-    return std::string("fill=\"") + stack_colour(part).paper + "\"";
+    return std::string("fill=\"") + kStackColours[part].paper + "\"";
   }
 
   std::string row(const StackBar& bar) {
@@ -168,7 +160,7 @@ class StackPicture {
       if (height_ > kTextSize && text_width(number, kTextSize) + 4 < wide)
         out += svg_text(x + wide / 2, y_ + height_ / 2 + 0.36 * kTextSize, kTextSize, number,
                         std::string(" text-anchor=\"middle\"") +
-                            (stack_colour(part).is_dark ? " fill=\"#fff\"" : ""));
+                            (kStackColours[part].is_dark ? " fill=\"#fff\"" : ""));
       out += "</g>\n";
     }
     out += svg_text(left_ + kPlot + kRoom, y_ + height_ / 2 + 0.36 * kTextSize, kTextSize,
@@ -257,14 +249,14 @@ class StackDrawing {
 
   std::string cell(int part) const {
     if (part == kNoPart) return " ";
-    return style_.colour ? strf("\x1b[48;5;%dm \x1b[0m", stack_colour(part).terminal)
+    return style_.colour ? strf("\x1b[48;5;%dm \x1b[0m", kStackColours[part].terminal)
                          : std::string(1, stacks_.parts[part].letter);
   }
 
   // Inside a bar it has that one's colour behind it.
   std::string limit(int part) const {
     if (!style_.colour) return "|";
-    const std::string back = part == kNoPart ? "" : strf(";48;5;%d", stack_colour(part).terminal);
+    const std::string back = part == kNoPart ? "" : strf(";48;5;%d", kStackColours[part].terminal);
     return "\x1b[1;31" + back + "m|\x1b[0m";
   }
 

@@ -23,12 +23,7 @@ std::string colour_of(Ink ink, int chunk, int chunks) {
   return text;
 }
 
-// What is read best on it: "#fff" or "#000".
-std::string text_colour_on(Ink ink) { return look_of(ink).is_dark ? "#fff" : "#000"; }
-
-// One lane of an SVG picture.
-
-// Bars are drawn from x = 0, y = 0.
+// Of one lane. Bars are drawn from x = 0, y = 0.
 struct LaneScale {
   double per_second = 0;  // pixels
   double width = 0;       // pixels of the makespan
@@ -42,8 +37,11 @@ constexpr double kLineHeight = 0.12;  // of a lane: the line at the foot of odd 
 constexpr double kDotted = 0.25;      // of a lane: each edge of recompute; the number is between
 constexpr double kOutlined = 3;       // narrower ones have no outline: it would be all one sees
 
-std::string style_name(Ink ink, int chunk) {
-  return std::string(1, letter(ink)) + std::to_string(chunk);
+std::string style_name(Ink ink, int chunk) { return strf("%c%d", letter(ink), chunk); }
+
+// Nothing where there is nothing to draw.
+std::string path_of(const std::string& name, const std::string& path) {
+  return path.empty() ? "" : "<path class=\"" + name + "\" d=\"" + path + "\"/>\n";
 }
 
 // Chunks are told apart where it matters, in compute.
@@ -75,12 +73,7 @@ class Marks {
     const double edge = scale_.height * kDotted;
     again_ += box(left, 0, width, edge) + box(left, scale_.height - edge, width, edge);
   }
-  std::string take() const {
-    std::string out;
-    if (!again_.empty()) out += "<path class=\"again\" d=\"" + again_ + "\"/>\n";
-    if (!feet_.empty()) out += "<path class=\"foot\" d=\"" + feet_ + "\"/>\n";
-    return out;
-  }
+  std::string take() const { return path_of("again", again_) + path_of("foot", feet_); }
 
  private:
   const LaneScale& scale_;
@@ -95,7 +88,7 @@ std::string outlines(const Lane& lane, const LaneScale& scale) {
     const double width = run.end.value * scale.per_second - left;
     if (width >= kOutlined) path += box(left, 0, width, scale.height);
   }
-  return path.empty() ? "" : "<path class=\"edge\" d=\"" + path + "\"/>\n";
+  return path_of("edge", path);
 }
 
 std::string every_bar(const Figure& figure, const Lane& lane, const LaneScale& scale) {
@@ -139,8 +132,7 @@ std::string merged_bars(const Figure& figure, const Lane& lane, const LaneScale&
   }
   std::string out;
   for (const auto& [key, path] : paths)
-    out += "<path class=\"" + style_name(static_cast<Ink>(key.first), key.second) + " thin\" d=\"" +
-           path + "\"/>\n";
+    out += path_of(style_name(static_cast<Ink>(key.first), key.second) + " thin", path);
   return out + marks.take();
 }
 
@@ -148,10 +140,6 @@ std::string merged_bars(const Figure& figure, const Lane& lane, const LaneScale&
 double label_width(int microbatch, double font) {
   constexpr double kPadding = 2;
   return text_width(std::to_string(microbatch), font) + kPadding;
-}
-
-std::string svg_bars(const Figure& figure, const Lane& lane, const LaneScale& scale) {
-  return scale.columns > 0 ? merged_bars(figure, lane, scale) : every_bar(figure, lane, scale);
 }
 
 std::string svg_labels(const Lane& lane, const LaneScale& scale) {
@@ -163,9 +151,8 @@ std::string svg_labels(const Lane& lane, const LaneScale& scale) {
     const double left = run.start.value * scale.per_second;
     const double right = run.end.value * scale.per_second;
     if (run.microbatch < 0 || right - left < label_width(run.microbatch, scale.font)) continue;
-    out += "<text class=\"n" + std::string(1, letter(run.ink)) + "\" x=\"" +
-           svg_number((left + right) / 2) + "\" y=\"" + y + "\">" + std::to_string(run.microbatch) +
-           "</text>\n";
+    out += strf("<text class=\"n%c\" x=\"%s\" y=\"%s\">%d</text>\n", letter(run.ink),
+                svg_number((left + right) / 2).c_str(), y.c_str(), run.microbatch);
   }
   return out;
 }
@@ -175,8 +162,7 @@ std::string svg_sample(Ink ink, int chunk, double width, double height) {
   const LaneScale scale = {.height = height};
   Marks marks(scale);
   marks.add(ink, chunk, 0, width);
-  return "<path class=\"" + style_name(ink, chunk) + "\" d=\"" + box(0, 0, width, height) +
-         "\"/>\n" + marks.take();
+  return path_of(style_name(ink, chunk), box(0, 0, width, height)) + marks.take();
 }
 
 // Styles and patterns that these refer to.
@@ -187,8 +173,8 @@ std::string svg_styles(int chunks) {
     for (int chunk = 0; chunk < chunks; ++chunk)
       css += "." + style_name(ink, chunk) + "{fill:" + colour_of(ink, chunk, chunks) +
              ";stroke:#000;stroke-width:.4;stroke-opacity:.35}\n";
-    css += ".n" + std::string(1, letter(ink)) + "{fill:" + text_colour_on(ink) +
-           ";text-anchor:middle}\n";
+    css += strf(".n%c{fill:%s;text-anchor:middle}\n", letter(ink),
+                look_of(ink).is_dark ? "#fff" : "#000");
   }
   css +=
       ".thin{stroke:none}\n.edge{fill:none;stroke:#222;stroke-width:.7;pointer-events:none}\n.foot{"
@@ -355,7 +341,9 @@ class Picture {
       if (band.lanes.size() > 1) out += name_at(lane.name, scale.height);
       out += svg_rect(left_, y_, width_, scale.height,
                       is_compute ? "class=\"idle\"" : "fill=\"#f2f2f2\"");
-      out += shifted(left_, y_, "", svg_bars(figure_, lane, scale));
+      out += shifted(
+          left_, y_, "",
+          columns_ > 0 ? merged_bars(figure_, lane, scale) : every_bar(figure_, lane, scale));
       out += shifted(left_, y_, " font-size=\"" + svg_number(scale.font) + "\"",
                      svg_labels(lane, scale));
       y_ += scale.height + 2;
@@ -378,7 +366,7 @@ class Picture {
         path += "H" + svg_number(level.time.value * per_second_) + "V" +
                 svg_number(heights_.memory - level.held * scale);
       path += "H" + svg_number(width_) + "V" + svg_number(heights_.memory) + "z";
-      out += shifted(left_, y_, "", "<path class=\"held\" d=\"" + path + "\"/>\n");
+      out += shifted(left_, y_, "", path_of("held", path));
     }
     out += svg_text(left_ + width_ + kSpace, y_ + heights_.memory / 2 + 0.36 * kSmall, kSmall,
                     peak_text(band), " fill=\"#444\"");
@@ -419,7 +407,7 @@ class Picture {
     y_ += 8 + kSmall + kSmall * kLine;
     const std::string unit = axis.unit.empty() ? "time" : "time in " + axis.unit;
     labels += svg_text(left_ + width_ / 2, y_, kSmall, unit, " text-anchor=\"middle\"");
-    return "<path class=\"tick\" d=\"" + lines + "\"/>\n" + labels;
+    return path_of("tick", lines) + labels;
   }
 
   std::string notes() {

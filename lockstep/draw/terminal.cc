@@ -231,17 +231,8 @@ std::string coloured_thin_row(std::span<const Run> runs, Seconds span, int colum
   return written(cells);
 }
 
-// Samples for a legend, two columns wide.
-std::string plain_sample(Ink ink) { return {letter(ink), look_of(ink).filling}; }
-
-std::string coloured_sample(Ink ink) {
-  const int colour = look_of(ink).terminal[0][0];
-  return written({solid(colour), solid(colour)});
-}
-
-std::string idle_sample(bool colour) {
-  return colour ? written({solid(kIdle), solid(kIdle)}) : "..";
-}
+// Two columns for a legend.
+std::string coloured_sample(int colour) { return written({solid(colour), solid(colour)}); }
 
 constexpr int kLeastWidth = 20;
 constexpr int kWidthForPeaks = 60;  // below, every column is needed for time
@@ -347,8 +338,10 @@ class Drawing {
     const bool has_chunks = chunks(figure_) > 1;
     for (const Ink ink : inks(figure_))
       if (ink != Ink::kTransfer)
-        add(style_.colour ? coloured_sample(ink) : plain_sample(ink), to_text(ink));
-    add(idle_sample(style_.colour), "idle");
+        add(style_.colour ? coloured_sample(look_of(ink).terminal[0][0])
+                          : std::string{letter(ink), look_of(ink).filling},
+            to_text(ink));
+    add(style_.colour ? coloured_sample(kIdle) : "..", "idle");
     const auto note = [&](const std::string& words) {
       items.push_back({words, static_cast<int>(words.size())});
     };

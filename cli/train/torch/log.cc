@@ -32,12 +32,6 @@ std::string noise_text(const train::StepReport& report) {
   return std::abs(tokens) < 1e8 ? with_commas(std::llround(tokens)) : strf("%.4g", tokens);
 }
 
-void add_noise(const train::StepReport& report, Json& step) {
-  step.set("first_grad_norm", std::sqrt(report.first.squares));
-  step.set("first_tokens", report.first.tokens);
-  step.set("noise_scale", report.noise_scale ? Json(*report.noise_scale) : Json());
-}
-
 std::string bits(double value) { return to_hex(std::bit_cast<std::uint64_t>(value)); }
 
 std::string off_by(std::int64_t measured, std::int64_t predicted, const char* what) {
@@ -56,24 +50,6 @@ std::string difference(std::int64_t peak_bytes, Bytes sent, const train::Predict
                     traffic);
 }
 
-std::string_view word_of(train::Ending ending) {
-  return ending == train::Ending::kFinished  ? "finished"
-         : ending == train::Ending::kStopped ? "stopped"
-                                             : "diverged";
-}
-
-void scale(draw::Figure& figure, double factor) {
-  figure.makespan = figure.makespan * factor;
-  for (draw::Band& band : figure.bands) {
-    for (draw::Lane& lane : band.lanes)
-      for (draw::Bar& bar : lane.bars) {
-        bar.start = bar.start * factor;
-        bar.end = bar.end * factor;
-      }
-    for (draw::Level& level : band.memory) level.time = level.time * factor;
-  }
-}
-
 Result<draw::Figure> predicted_figure(const RunFiles& files, const spec::Spec& spec,
                                       Seconds measured) {
   SimulateRequest request = request_of(spec);
@@ -83,7 +59,7 @@ Result<draw::Figure> predicted_figure(const RunFiles& files, const spec::Spec& s
   draw::Figure figure = timed.figure;
   figure.title = "predicted";
   if (request.calibration) return figure;
-  scale(figure, measured.value / timed.makespan.value);
+  draw::divide_times(figure, timed.makespan.value / measured.value);
   figure.time_unit = "s";
   figure.title = "predicted by FLOPs";
   return figure;
@@ -113,13 +89,15 @@ Result<std::vector<std::string>> write_run_files(const RunFiles& files, const sp
   return written;
 }
 
+std::pair<const char*, ExitCode> look_of(train::Ending ending) {
+  if (ending == train::Ending::kFinished) return {"finished", ExitCode::kOk};
+  return ending == train::Ending::kStopped ? std::pair("stopped", ExitCode::kTerminated)
+                                           : std::pair("diverged", ExitCode::kRunFailed);
+}
+
 }  // namespace
 
-ExitCode exit_code_of(train::Ending ending) {
-  return ending == train::Ending::kFinished  ? ExitCode::kOk
-         : ending == train::Ending::kStopped ? ExitCode::kTerminated
-                                             : ExitCode::kRunFailed;
-}
+ExitCode exit_code_of(train::Ending ending) { return look_of(ending).second; }
 
 TrainLog::TrainLog(const train::Job& job, const std::string& ranks, const std::string& data,
                    const TrainOptions& options, Output& output, std::function<TimePoint()> now)
@@ -400,7 +378,10 @@ Json TrainLog::json(train::Ending ending) const {
                               {"seconds", report.time.value},
                               {"peak_bytes", report.peak_bytes},
                               {"sent_bytes", report.sent.value}});
-    if (measures_noise()) add_noise(report, step);
+    if (measures_noise())
+      step.set("first_grad_norm", std::sqrt(report.first.squares))
+          .set("first_tokens", report.first.tokens)
+          .set("noise_scale", report.noise_scale ? Json(*report.noise_scale) : Json());
     if (digest) step.set("loss_bits", bits(report.loss)).set("state", to_hex(*digest));
     steps.push(std::move(step));
   }
@@ -411,7 +392,7 @@ Json TrainLog::json(train::Ending ending) const {
                            {"ranks", job_.mesh.world()},
                            {"predicted_peak_bytes", prediction_.peak_bytes},
                            {"predicted_sent_bytes", prediction_.sent().value},
-                           {"ending", std::string(word_of(ending))},
+                           {"ending", look_of(ending).first},
                            {"first_step", first_ + 1},
                            {"steps", std::move(steps)}});
   if (!saved_.empty()) all.set("saved", saved_);
