@@ -24,6 +24,7 @@ Verb explain_verb();                                     // explain.cc
 Verb model_verb();                                       // model.cc
 Verb cluster_verb();                                     // cluster.cc
 Verb data_verb();                                        // files.cc
+Verb data_blend_verb(), data_sample_verb();              // runs.cc
 Verb doctor_verb();                                      // doctor.cc
 Verb bench_verb(bool with_torch = LOCKSTEP_WITH_TORCH);  // bench.cc
 

@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "cli/backtest/rules.h"
 #include "cli/table.h"
 #include "cli/text_file.h"
 #include "cli/verb.h"
@@ -15,13 +14,16 @@
 #include "lockstep/draw/scatter.h"
 
 namespace lockstep::cli {
+
+extern const char* const kExcludedToml;  // bench/backtest/excluded.toml, as built in
+
 namespace {
 
 using backtest::Scores;
 using backtest::Summary;
 
 Result<std::vector<backtest::Exclusion>> rules_of(const Args& args) {
-  std::string text = excluded_toml(), name = "excluded.toml";
+  std::string text = kExcludedToml, name = "excluded.toml";
   if (args.has("excluded")) {
     name = args.text("excluded");
     text = LS_TRY(read_text(name));

@@ -1,4 +1,4 @@
-// lockstep calibrate: its command line. What it does is in torch/calibrate.cc.
+// lockstep calibrate: its command line. What it does is in torch/run.cc.
 #include "cli/engine.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"

@@ -60,11 +60,6 @@ Json head_json(const Checkpoint& of) {
                        {"torch", m.torch}});
 }
 
-Json ls_json(const std::string& path, const Result<Checkpoint>& opened) {
-  if (opened.ok()) return head_json(*opened);
-  return Json::object({{"path", path}, {"whole", false}, {"error", opened.error().message}});
-}
-
 Result<ExitCode> run_ls(const Args& args, Output& output) {
   const std::string folder = args.has("FOLDER") ? args.text("FOLDER") : ".";
   const auto paths = checkpoint::candidates(files::real_disk(), folder);
@@ -74,12 +69,14 @@ Result<ExitCode> run_ls(const Args& args, Output& output) {
   std::string troubles;
   for (const std::string& path : paths) {
     const Result<Checkpoint> opened = open_whole(path);
-    list.push(ls_json(path, opened));
     if (!opened.ok()) {
+      list.push(
+          Json::object({{"path", path}, {"whole", false}, {"error", opened.error().message}}));
       rows.push_back({name_of(path), "-", "-", "-", "-", "not whole", "-"});
       troubles += "\nnot whole: " + opened.error().message + "\n";
       continue;
     }
+    list.push(head_json(*opened));
     const Manifest& m = opened->manifest();
     rows.push_back({name_of(path), with_commas(m.step), with_commas(m.tokens),
                     to_text(Bytes{opened->file_bytes()}), with_commas(std::ssize(m.files)),
@@ -186,30 +183,6 @@ Result<ExitCode> run_checkpoint_show(const Args& args, Output& output) {
   return ExitCode::kOk;
 }
 
-using checkpoint::Slice;
-
-// A line on a terminal that tells how far reading has come.
-class ReadProgress {
- public:
-  ReadProgress(Output& output, std::int64_t all) : output_(output), all_(all) {}
-  ~ReadProgress() {
-    if (shown_) output_.status("");
-  }
-  void add(std::int64_t bytes) {
-    done_ += bytes;
-    if (!output_.live || done_ - told_ < (std::int64_t{64} << 20)) return;
-    told_ = done_;
-    shown_ = true;
-    output_.status(join_parts(to_text(Bytes{done_}), " of ", to_text(Bytes{all_})));
-  }
-
- private:
-  Output& output_;
-  const std::int64_t all_;
-  std::int64_t done_ = 0, told_ = 0;
-  bool shown_ = false;
-};
-
 struct Verified {
   std::int64_t bytes = 0;
   Seconds time;
@@ -220,8 +193,15 @@ Verified verify_one(const std::string& path, Output& output) {
   const RealClock clock;
   Result<Checkpoint> opened = Checkpoint::open(path);
   if (!opened.ok()) return {0, {}, opened.error()};
-  ReadProgress progress(output, opened->file_bytes());
-  Result<void> result = opened->verify([&](std::int64_t bytes) { progress.add(bytes); });
+  constexpr std::int64_t kBetweenLines = std::int64_t{64} << 20;
+  const std::string all = to_text(Bytes{opened->file_bytes()});
+  std::int64_t done = 0, told = 0;
+  Result<void> result = opened->verify([&](std::int64_t bytes) {
+    done += bytes;
+    if (!output.live || done - told < kBetweenLines) return;
+    output.status(join_parts(to_text(Bytes{told = done}), " of ", all));
+  });
+  if (told > 0) output.status("");
   if (result.ok()) result = checkpoint::check_holds_model(opened->manifest(), path);
   return {opened->file_bytes(), clock.now().since_start, result};
 }
@@ -276,8 +256,8 @@ Result<void> compare_values(Checkpoint& a, Checkpoint& b, const TensorRecord& te
   std::vector<double> left(kElementsAtOnce), right = left;
   for (std::int64_t begin = 0; begin < found.elements; begin += kElementsAtOnce) {
     const std::int64_t end = std::min(begin + kElementsAtOnce, found.elements);
-    const Slice part = {tensor.name, tensor.role, tensor.shape, checkpoint::whole(tensor.shape),
-                        begin,       end};
+    const checkpoint::Slice part = {
+        tensor.name, tensor.role, tensor.shape, checkpoint::whole(tensor.shape), begin, end};
     const auto count = static_cast<std::size_t>(end - begin);
     for (auto* side : {&a, &b}) {
       const std::span values = std::span(side == &a ? left : right).first(count);

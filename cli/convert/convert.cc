@@ -44,10 +44,12 @@ class Conversion {
       : json_(Json::object({{"schema", "lockstep.convert/1"}, {"to", std::move(direction)}})) {}
 
   void row(const char* label, const std::string& text) { rows_.push_back({label, text}); }
-  void set(const char* key, Json value) { json_.set(key, std::move(value)); }
+  void set(const Json::Object& members) {
+    for (const auto& [key, value] : members) json_.set(key, value);
+  }
 
   ExitCode print(Output& output, const std::string& next) {
-    if (output.json) return print_json(output, json_), ExitCode::kOk;
+    if (output.json) return print_json(output, json_);
     print_table(output.out, rows_, "ll");
     output.out << "\n" << next << "\n";
     return ExitCode::kOk;
@@ -62,9 +64,7 @@ void tell_model(const ModelConfig& model, const std::string& type, std::int64_t 
                 Conversion& summary) {
   summary.row("model", join_parts(model.name, ": ", type, ", ", with_commas(parameters),
                                   " parameters", model.tied ? ", head tied to the embedding" : ""));
-  summary.set("model", model.name);
-  summary.set("model_type", type);
-  summary.set("parameters", parameters);
+  summary.set({{"model", model.name}, {"model_type", type}, {"parameters", parameters}});
 }
 
 // A list short enough for a row.
@@ -91,19 +91,15 @@ Result<ExitCode> import(const std::string& from, const std::string& to, Output& 
               join_parts(done.checkpoint, ": ", counted(done.tensors, "parameter tensor"), ", ",
                          to_text(done.bytes)));
   summary.row("", done.model_file);
-  Json notes = Json::array();
-  const auto note = [&](const std::string& text) {
-    summary.row("note", text);
-    notes.push(text);
-  };
-  for (const std::string& text : directory->config.notes) note(text);
+  std::vector<std::string> notes = directory->config.notes;
   if (const auto& passed = directory->params.passed_over(); !passed.empty())
-    note("no parameters, so left out: " + some_of(passed));
-  summary.set("checkpoint", done.checkpoint);
-  summary.set("model_file", done.model_file);
-  summary.set("tensors", done.tensors);
-  summary.set("bytes", done.bytes.value);
-  summary.set("notes", std::move(notes));
+    notes.push_back("no parameters, so left out: " + some_of(passed));
+  for (const std::string& text : notes) summary.row("note", text);
+  summary.set({{"checkpoint", done.checkpoint},
+               {"model_file", done.model_file},
+               {"tensors", done.tensors},
+               {"bytes", done.bytes.value},
+               {"notes", Json::list(notes)}});
   return summary.print(output,
                        join_parts("To train it:\n\n  lockstep train run.toml --set model.name=",
                                   done.model_file, " --weights ", to));
@@ -151,14 +147,14 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
   if (rounds)
     summary.row("note", join_parts("weights were rounded from ", to_text(source.type()), " to ",
                                    to_text(stored)));
-  summary.set("checkpoint", path);
-  summary.set("step", source.manifest().step);
-  summary.set("directory", to);
-  summary.set("dtype", to_text(stored));
-  summary.set("rounded", rounds);
-  summary.set("tensors", done.tensors);
-  summary.set("files", done.files);
-  summary.set("bytes", done.bytes.value);
+  summary.set({{"checkpoint", path},
+               {"step", source.manifest().step},
+               {"directory", to},
+               {"dtype", to_text(stored)},
+               {"rounded", rounds},
+               {"tensors", done.tensors},
+               {"files", done.files},
+               {"bytes", done.bytes.value}});
   return summary.print(output,
                        "In Python:\n\n  AutoModelForCausalLM.from_pretrained(\"" + to + "\")");
 }

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/data/runs.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"

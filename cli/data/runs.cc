@@ -1,5 +1,4 @@
-#include "cli/data/runs.h"
-
+// What verbs of `lockstep data` tell of a run's data.
 #include <algorithm>
 #include <memory>
 #include <ostream>
@@ -8,6 +7,7 @@
 
 #include "cli/run_file.h"
 #include "cli/table.h"
+#include "cli/verbs.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/spec/tokens.h"

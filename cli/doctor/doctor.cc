@@ -64,21 +64,19 @@ Finding check_local() {
   return {Verdict::kGood, "local", "an all_reduce between two threads works", ""};
 }
 
-const char* word(Verdict verdict) {
-  return verdict == Verdict::kGood ? "ok" : verdict == Verdict::kNote ? "note" : "problem";
+// A word and its style.
+std::pair<const char*, const char*> look_of(Verdict verdict) {
+  if (verdict == Verdict::kGood) return {"ok", style::kGreen};
+  return verdict == Verdict::kNote ? std::pair("note", style::kYellow)
+                                   : std::pair("problem", style::kRed);
 }
 
 void print_text(const std::vector<Finding>& findings, bool healthy, Output& output) {
   constexpr int kIndent = 25;
-  const auto style_of = [](Verdict verdict) {
-    return verdict == Verdict::kGood   ? style::kGreen
-           : verdict == Verdict::kNote ? style::kYellow
-                                       : style::kRed;
-  };
   output.out << "lockstep " << LOCKSTEP_VERSION << "\n\n";
   for (const Finding& finding : findings) {
-    output.out << "  "
-               << output.paint(style_of(finding.verdict), strf("%-8s", word(finding.verdict)))
+    const auto [word, codes] = look_of(finding.verdict);
+    output.out << "  " << output.paint(codes, strf("%-8s", word))
                << strf("%-15s", finding.subject.c_str())
                << wrapped(finding.text, kIndent, kIndent, output.width);
     if (!finding.help.empty())
@@ -89,16 +87,17 @@ void print_text(const std::vector<Finding>& findings, bool healthy, Output& outp
 }
 
 void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& output) {
-  print_json(output, Json::object({{"schema", "lockstep.doctor/1"},
-                                   {"version", LOCKSTEP_VERSION},
-                                   {"torch", LOCKSTEP_WITH_TORCH != 0},
-                                   {"ready", healthy},
-                                   {"findings", Json::list(findings, [](const Finding& finding) {
-                                      return Json::object({{"subject", finding.subject},
-                                                           {"verdict", word(finding.verdict)},
-                                                           {"text", finding.text},
-                                                           {"help", finding.help}});
-                                    })}}));
+  print_json(output,
+             Json::object({{"schema", "lockstep.doctor/1"},
+                           {"version", LOCKSTEP_VERSION},
+                           {"torch", LOCKSTEP_WITH_TORCH != 0},
+                           {"ready", healthy},
+                           {"findings", Json::list(findings, [](const Finding& finding) {
+                              return Json::object({{"subject", finding.subject},
+                                                   {"verdict", look_of(finding.verdict).first},
+                                                   {"text", finding.text},
+                                                   {"help", finding.help}});
+                            })}}));
 }
 
 Result<ExitCode> run_doctor(const Args& /*args*/, Output& output) {

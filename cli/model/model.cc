@@ -278,16 +278,15 @@ Result<ExitCode> list_models(Output& output) {
   return ExitCode::kOk;
 }
 
-ExitCode list_fields(Output& output) {
-  if (output.json) return print_json(output, config::fields_json(model::model_fields()));
-  output.out << config::fields_text(model::model_fields(), output.width);
-  return ExitCode::kOk;
-}
-
 Result<ExitCode> run_model(const Args& args, Output& output) {
   LS_TRY(check_alone(args, {"fields", "seq", "MODEL"}));
   if (args.flag("list")) return list_models(output);
-  if (args.flag("fields")) return list_fields(output);
+  if (args.flag("fields") && output.json)
+    return print_json(output, config::fields_json(model::model_fields()));
+  if (args.flag("fields")) {
+    output.out << config::fields_text(model::model_fields(), output.width);
+    return ExitCode::kOk;
+  }
   if (!args.has("MODEL"))
     return Error{Code::kBadOptionValue, "no model was named",
                  "name one, for example `lockstep model llama3-8b`; `lockstep model "
@@ -296,17 +295,17 @@ Result<ExitCode> run_model(const Args& args, Output& output) {
   config::Report report;
   const std::optional<hf::HfConfig> found = hf::find_model(name, report);
   if (!found) return fail(output, report, name);
-  const ModelConfig* const config = &found->model;
-  const Model model = LS_TRY(describe(*config));
-  const std::int64_t seq =
-      args.has("seq") ? args.integer("seq") : std::min(config->max_positions, kLongestDefaultSeq);
+  const Model model = LS_TRY(describe(found->model));
+  const std::int64_t seq = args.has("seq")
+                               ? args.integer("seq")
+                               : std::min(model.config.max_positions, kLongestDefaultSeq);
   if (output.json) return print_json(output, model_json(model, seq));
   const ParamCount all = count(model);
-  output.out << output.paint(style::kBold, config->name) << ": " << billions(all.total)
+  output.out << output.paint(style::kBold, model.config.name) << ": " << billions(all.total)
              << " parameters";
   if (all.active != all.total) output.out << ", " << billions(all.active) << " active per token";
   output.out << "\n\n";
-  print_shape(output.out, *config);
+  print_shape(output.out, model.config);
   output.out << "\n";
   print_parameters(output.out, model);
   output.out << "\n";

@@ -33,7 +33,8 @@ class SimulateReader {
     read_step();
     read_group();
     read_memory();
-    read_measured();
+    if (args_.has("calibration")) read_calibration();
+    if (args_.has("against")) read_against();
     read_files();
     if (!report_.ok()) return std::nullopt;
     return std::move(request_);
@@ -109,9 +110,9 @@ class SimulateReader {
   void read_costs() {
     StepCosts& costs = request_.costs;
     if (args_.has("costs")) read_compute();
-    if (args_.has("p2p")) costs.hop = args_.real("p2p");
-    if (args_.has("gather")) costs.gather = args_.real("gather");
-    if (args_.has("reduce")) costs.reduce = args_.real("reduce");
+    for (const auto& [option, target] :
+         {std::pair{"p2p", &costs.hop}, {"gather", &costs.gather}, {"reduce", &costs.reduce}})
+      if (args_.has(option)) *target = args_.real(option);
   }
 
   void read_compute() {
@@ -279,11 +280,6 @@ class SimulateReader {
                           "of blocks"),
                request_.spec ? "add --set 'layout.recompute=\"none\"', or leave --memory-cap out"
                              : "leave one of --memory-cap and --recompute out");
-  }
-
-  void read_measured() {
-    if (args_.has("calibration")) read_calibration();
-    if (args_.has("against")) read_against();
   }
 
   void read_calibration() {

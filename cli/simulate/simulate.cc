@@ -56,15 +56,10 @@ std::string with_sign(Seconds time) {
   return (time.value > 0 ? "+" : "-") + to_text(Seconds{std::abs(time.value)});
 }
 
-// Of the largest cause's difference would be no whole; of the step it is.
-std::string share_text(Seconds difference, const sim::Residuals& residuals) {
-  return strf("%+.1f %%", 100 * difference.value / residuals.measured.value);
-}
-
 std::vector<std::string> cells(const std::string& name, const sim::Residual& row,
                                const sim::Residuals& residuals) {
   return {name, to_text(row.predicted), to_text(row.measured), with_sign(row.difference()),
-          share_text(row.difference(), residuals)};
+          strf("%+.1f %%", 100 * row.difference().value / residuals.measured.value)};
 }
 
 // A measured step beside its prediction, by cause, then by kind of op; rows below a thousandth of
@@ -101,12 +96,6 @@ Json residuals_json(const sim::Residuals& residuals) {
                         })}});
 }
 
-std::string percent(double share) { return strf("%.1f %%", 100 * share); }
-
-double bubble_share(const Timed& timed) {
-  return timed.makespan.value > 0 ? timed.bubble.value / timed.makespan.value : 0;
-}
-
 std::int64_t most_bytes(const Timed& timed) { return std::ranges::max(timed.peak_bytes); }
 
 class Report {
@@ -128,11 +117,6 @@ class Report {
  private:
   void row(const char* label, const std::string& text) const {
     output_.row(0, style::kDim, 10, label, text);
-  }
-
-  std::string shape_text() const {
-    return counted(request_.coords, "pipeline rank") + ", " +
-           counted(request_.microbatches, "microbatch");
   }
 
   // Of a makespan, a bubble and so on.
@@ -206,7 +190,9 @@ class Report {
   }
 
   void print_table_of_all() const {
-    output_.out << output_.paint(style::kBold, shape_text()) << "\n\n";
+    const std::string shape = join_parts(counted(request_.coords, "pipeline rank"), ", ",
+                                         counted(request_.microbatches, "microbatch"));
+    output_.out << output_.paint(style::kBold, shape) << "\n\n";
     if (request_.is_lowered()) row("step", step_text());
     row("times", times_text());
     if (request_.memory_cap)
@@ -227,7 +213,7 @@ class Report {
         {"vpp", 'r', [](const Timed& t) { return std::to_string(t.schedule.shape().chunks); }, 2},
         {"step time", 'r', [this](const Timed& t) { return time_text(t.makespan); }},
         {"bubble", 'r', [this](const Timed& t) { return time_text(t.bubble); }},
-        {"idle", 'r', [](const Timed& t) { return percent(t.idle_share); }, 5},
+        {"idle", 'r', [](const Timed& t) { return strf("%.1f %%", 100 * t.idle_share); }, 5},
         {"peak", 'r', [](const Timed& t) { return number_text(t.max_peak()); }},
         {"on", 'r', [](const Timed& t) { return std::to_string(t.peak_coord()); }, 6},
         {"W", 'l', [](const Timed& t) { return t.splits_backward() ? "split" : "fused"; }, 4},
@@ -239,19 +225,15 @@ class Report {
     fit(columns, result_.timed, output_.table_width - (request_.memory_cap ? 2 : 0));
     for (Column<Timed>& column : columns)
       if (column.title == std::string_view("peak"))
-        column.text = [this](const Timed& t) { return mark(t) + number_text(t.max_peak()); };
+        column.text = [this](const Timed& t) {
+          const bool is_over = request_.memory_cap && t.max_peak() > *request_.memory_cap;
+          return (is_over ? "! " : "") + number_text(t.max_peak());
+        };
     print_table(output_.out, columns, result_.timed);
-  }
-
-  std::string mark(const Timed& timed) const {
-    return request_.memory_cap && timed.max_peak() > *request_.memory_cap ? "! " : "";
   }
 
   Json json() const {
     const StepCosts costs = timing_.costs();
-    Json refused = Json::array();
-    for (const Refused& one : result_.refused)
-      refused.push(Json::object({{"schedule", one.name}, {"reason", one.error.message}}));
     return Json::object(
         {{"schema", "lockstep.simulate/2"},
          {"pp", request_.coords},
@@ -271,17 +253,22 @@ class Report {
          {"memory_cap", request_.memory_cap ? Json(*request_.memory_cap) : Json()},
          {"schedules",
           Json::list(result_.timed, [&](const Timed& timed) { return json_of(timed); })},
-         {"refused", std::move(refused)},
+         {"refused", Json::list(result_.refused,
+                                [](const Refused& one) {
+                                  return Json::object(
+                                      {{"schedule", one.name}, {"reason", one.error.message}});
+                                })},
          {"written", Json::list(result_.written)}});
   }
 
   Json json_of(const Timed& timed) const {
+    const double makespan = timed.makespan.value;
     Json json = Json::object({{"schedule", timed.name},
                               {"vpp", timed.schedule.shape().chunks},
-                              {"step_time", timed.makespan.value},
+                              {"step_time", makespan},
                               {"work", timed.work.value},
                               {"bubble", timed.bubble.value},
-                              {"bubble_share", bubble_share(timed)},
+                              {"bubble_share", makespan > 0 ? timed.bubble.value / makespan : 0.0},
                               {"bubble_without_barrier", timed.bubble_without_barrier.value},
                               {"idle_share", timed.idle_share},
                               {"peak", timed.max_peak()},
@@ -394,12 +381,6 @@ std::vector<Option> schedules() {
       flag("refill", "Move weight gradients to where a pipeline rank would stand idle")};
 }
 
-std::vector<Option> whole_step() {
-  return {count("zero", "Shard over the data axis as ZeRO stage N does, 0 to 3", 0, 3),
-          flag("recompute", "Blocks repeat F before their backward pass"),
-          count("layers", "Blocks per stage [default: 1]"), set_option()};
-}
-
 std::vector<Option> times() {
   return {text("costs", "F,I,W",
                "Of one microbatch on a whole pipeline rank: forward pass, gradient of the input, "
@@ -409,26 +390,24 @@ std::vector<Option> times() {
           time("reduce", "With --zero or FILE: all gradients of a pipeline rank [default: 0]")};
 }
 
-std::vector<Option> measured_times() {
-  return {text("calibration", "IN",
-               "With FILE: what `lockstep calibrate` measured; times are then in seconds"),
-          text("against", "IN",
-               "With --calibration: what `lockstep train --timeline` measured; shows what was "
-               "predicted beside it, and where they differ")};
-}
-
-std::vector<Option> files() {
-  return {text("svg", "OUT", "The drawing, for browsers and papers"),
-          text("trace", "OUT", "Every op with its times, for Perfetto and chrome://tracing"),
-          text("csv", "OUT", "The order of compute, as PyTorch's pipelining reads it")};
-}
-
 std::vector<Option> simulate_options() {
-  return grouped({{"Schedules", schedules()},
-                  {"The whole step, op by op", whole_step()},
-                  {"Times, in any unit", times()},
-                  {"Times, in seconds", measured_times()},
-                  {"Files to write", files()}});
+  return grouped(
+      {{"Schedules", schedules()},
+       {"The whole step, op by op",
+        {count("zero", "Shard over the data axis as ZeRO stage N does, 0 to 3", 0, 3),
+         flag("recompute", "Blocks repeat F before their backward pass"),
+         count("layers", "Blocks per stage [default: 1]"), set_option()}},
+       {"Times, in any unit", times()},
+       {"Times, in seconds",
+        {text("calibration", "IN",
+              "With FILE: what `lockstep calibrate` measured; times are then in seconds"),
+         text("against", "IN",
+              "With --calibration: what `lockstep train --timeline` measured; shows what was "
+              "predicted beside it, and where they differ")}},
+       {"Files to write",
+        {text("svg", "OUT", "The drawing, for browsers and papers"),
+         text("trace", "OUT", "Every op with its times, for Perfetto and chrome://tracing"),
+         text("csv", "OUT", "The order of compute, as PyTorch's pipelining reads it")}}});
 }
 
 }  // namespace

@@ -150,6 +150,11 @@ Result<void> check_directory(const std::string& directory, const std::vector<Par
   return check_writable((std::filesystem::path(directory) / parts.front().file).string());
 }
 
+void print_circumstances(const cost::Calibration& made, Output& output) {
+  output.out << counted(made.ranks, made.ranks_are == "threads" ? "thread" : "process") << " busy, "
+             << made.cpu << ", torch " << made.torch << "\n\n";
+}
+
 // Tells of each calibration when it is made.
 class AllReport {
  public:
@@ -169,9 +174,7 @@ class AllReport {
                               {"slowdown", calibration.slowdown}}));
     if (output_.json) return;
     if (part == 0) {
-      output_.out << counted(calibration.ranks,
-                             calibration.ranks_are == "threads" ? "thread" : "process")
-                  << " busy, " << calibration.cpu << ", torch " << calibration.torch << "\n\n";
+      print_circumstances(calibration, output_);
       line("file", "block.F", "block.B", "spread", "took");
     }
     const cost::PassTime& forward = calibration.passes.at("block.F");
@@ -305,8 +308,7 @@ Result<ExitCode> report(const cost::Calibration& made, const std::string& file, 
                                             {"ranks", made.ranks},
                                             {"seconds", took.value},
                                             {"slowdown", made.slowdown}}));
-  output.out << counted(made.ranks, made.ranks_are == "threads" ? "thread" : "process") << " busy, "
-             << made.cpu << ", torch " << made.torch << "\n\n";
+  print_circumstances(made, output);
   print_passes(made, output);
   print_lines(made, output);
   output.out << '\n'
