@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -48,6 +49,9 @@ const Prior& memory_prior() {
 
 double Belief::p50() const { return std::exp(mean); }
 double Belief::p95() const { return std::exp(mean + kOneInTwenty * deviation); }
+double Belief::above(double log_ratio) const {
+  return 0.5 * std::erfc((log_ratio - mean) / deviation * std::numbers::sqrt2 / 2);
+}
 
 Posterior::Posterior(const Prior& prior, std::vector<Observation> runs)
     : prior_(&prior), runs_(std::move(runs)) {
@@ -58,6 +62,7 @@ Posterior::Posterior(const Prior& prior, std::vector<Observation> runs)
     fit.trust.assign(runs_.size(), 1);
     solve(fit);
     if (runs_.size() > 2) reweigh(fit);
+    fit.scatter = scatter_of(fit);
     fit.weight = std::log(i == 0 ? prior.near : 1 - prior.near) + fit.evidence(runs_);
   }
   const double odds = std::exp(fits_[1].weight - fits_[0].weight);
@@ -154,13 +159,23 @@ void Posterior::reweigh(Fit& fit) const {
   solve(fit);
 }
 
+// Deviations are those of published runs until there are runs to tell: an inverse gamma prior on
+// their square, which is what makes Student's process of a Gaussian one. The level takes one run.
+double Posterior::scatter_of(const Fit& fit) const {
+  if (runs_.size() < 2) return 1;
+  double sum = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) sum += runs_[i].log_ratio * fit.alpha[i];
+  return std::sqrt((prior_->certainty + std::max(0.0, sum - 1)) /
+                   (prior_->certainty + static_cast<double>(runs_.size() - 1)));
+}
+
 template <class One>
 Belief Posterior::mixed(One one) const {
   double mean = 0, square = 0;
   for (const Fit& fit : fits_) {
     const Belief belief = one(fit);
     mean += fit.weight * belief.mean;
-    square += fit.weight * (squared(belief.mean) + squared(belief.deviation));
+    square += fit.weight * (squared(belief.mean) + squared(fit.scatter * belief.deviation));
   }
   return {mean, std::sqrt(std::max(0.0, square - squared(mean)))};
 }

@@ -7,6 +7,8 @@
 //   what alike runs share, falling off with the distance of their traits (an exponential kernel),
 //   noise of each run, with Student's tails: a run that the others contradict is discounted.
 //
+// Runs that agree better or worse with all of it than published ones did narrow or widen it.
+//
 // No sampler and no random number: the same runs give the same bits. The largest system is as large
 // as there are runs, and a Cholesky factor of it is all that is needed, so it is written out here
 // rather than borrowed from a library that nothing else below the fence would use.
@@ -30,7 +32,8 @@ struct Prior {
   std::array<double, kTraits> lengths = {};
   double family_length = 1;  // of one family of devices to another
   double noise = 0;
-  double freedom = 4;  // of Student's distribution
+  double freedom = 4;    // of Student's distribution
+  double certainty = 8;  // of all these deviations: so many runs are needed to say as much of them
 };
 const Prior& time_prior();
 const Prior& memory_prior();
@@ -43,8 +46,9 @@ struct Observation {
 // Of ln(measured / predicted).
 struct Belief {
   double mean = 0, deviation = 0;
-  double p50() const;  // factors on the prediction
-  double p95() const;  // one run in twenty is above
+  double p50() const;                    // factors on the prediction
+  double p95() const;                    // one run in twenty is above
+  double above(double log_ratio) const;  // how likely a run is
 };
 
 inline constexpr std::size_t kMostRuns = 512;
@@ -73,7 +77,8 @@ class Posterior {
   // With one of the two levels.
   struct Fit {
     double level = 0;
-    double weight = 0;  // how likely this one is, given the runs
+    double weight = 0;   // how likely this one is, given the runs
+    double scatter = 1;  // of the runs, over what the prior expects: a factor on deviations
     std::vector<double> trust = {};
     std::vector<double> factor = {};  // Cholesky's, row by row
     std::vector<double> alpha = {};   // covariance^-1 times the log ratios
@@ -84,6 +89,7 @@ class Posterior {
   double covariance(const Fit& fit, const RunFeatures& a, const RunFeatures& b) const;
   double solve(Fit& fit) const;  // with its trust as it is; the logarithm of the likelihood
   void reweigh(Fit& fit) const;
+  double scatter_of(const Fit& fit) const;
   template <class One>
   Belief mixed(One one) const;  // of the two, as likely as they are
   Belief linear(const Fit& fit, double before, const std::vector<double>& weights) const;

@@ -61,7 +61,30 @@ TEST(Posterior, IsConditionedOnOneRunAndOnTwo) {
   const Belief two = Posterior(p, {{a, 0.3}, {b, -0.1}}).of(wanted);
   EXPECT_NEAR(two.mean, (wa * (bb * 0.3 + ab * 0.1) + wb * (-ab * 0.3 - aa * 0.1)) / det, 1e-12);
   const double known = (wa * wa * bb - 2 * wa * wb * ab + wb * wb * aa) / det;
-  EXPECT_NEAR(two.deviation, std::sqrt(own - known), 1e-12);
+  // What two runs say of deviations: their own square, less the level's run, beside the prior's.
+  const double square = (0.09 * bb + 2 * 0.03 * ab + 0.01 * aa) / det;
+  const double scatter = (p.certainty + std::max(0.0, square - 1)) / (p.certainty + 1);
+  EXPECT_NEAR(two.deviation, std::sqrt(scatter * (own - known)), 1e-12);
+}
+
+// Runs that agree narrow the band and runs that scatter widen it, but never to nothing: what
+// published sources leave open is the prior's.
+TEST(Posterior, LearnsHowMuchRunsScatter) {
+  const auto deviation = [](double by) {
+    std::vector<Observation> runs;
+    for (const double sign : {1.0, -1.0, 1.0, -1.0})
+      runs.push_back({run_of(1024 << runs.size()), 0.1 + sign * by});
+    return Posterior(time_prior(), runs).of(run_of(32768, 0.2)).deviation;
+  };
+  Prior sure = time_prior();
+  sure.certainty = 1e9;  // deviations that no run changes
+  std::vector<Observation> alike;
+  for (int i = 0; i < 4; ++i) alike.push_back({run_of(1024 << i), 0.1});
+  const double before = Posterior(sure, alike).of(run_of(32768, 0.2)).deviation;
+  EXPECT_LT(deviation(0.005), 0.95 * before);  // four that agree to 1 %
+  EXPECT_GT(deviation(0.005), 0.7 * before);
+  EXPECT_LT(deviation(0.005), deviation(0.05));
+  EXPECT_GT(deviation(0.25), before);
 }
 
 // What was learned of the level and of parts adds up to the belief, but for what alike runs share.
