@@ -10,6 +10,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/catalog.h"
+#include "lockstep/observe/memory_risk.h"
 
 namespace lockstep::backtest {
 namespace {
@@ -185,6 +186,33 @@ std::string unseen_table() {
   return text;
 }
 
+// Of how full a device is by prediction: how many ran out, and how many the distribution says.
+std::string verdicts_table(const std::vector<Verdict>& verdicts) {
+  if (verdicts.empty()) return "No source says what ran out of memory.\n";
+  const observe::Belief need = likeliest_need(verdicts);
+  std::string text = strf(
+      "What is needed is what is predicted times e^x, where x is normal with mean %.3f and "
+      "deviation "
+      "%.3f: the\nlikeliest under these verdicts, on which the limit itself was fitted.\n\n"
+      "| needed of a device, predicted | runs | ran out | percent | expected "
+      "|\n|---|---|---|---|---|\n",
+      need.mean, need.deviation);
+  constexpr double kEdges[] = {0, 0.7, 0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1e9};
+  for (std::size_t i = 0; i + 1 < std::size(kEdges); ++i) {
+    double runs = 0, ran_out = 0, expected = 0;
+    for (const Verdict& one : verdicts) {
+      if (one.full < kEdges[i] || one.full >= kEdges[i + 1]) continue;
+      ++runs, ran_out += one.ran_out, expected += observe::out_of_memory(need, one.full, 1);
+    }
+    if (runs == 0) continue;
+    text += kEdges[i + 1] < 1e9 ? strf("| %.2f to %.2f ", kEdges[i], kEdges[i + 1])
+                                : strf("| %.2f and more ", kEdges[i]);
+    text += strf("| %.0f | %.0f | %.1f | %.1f |\n", runs, ran_out, 100 * ran_out / runs,
+                 100 * expected / runs);
+  }
+  return text;
+}
+
 std::string number(std::optional<double> value) { return value ? strf("%.6g", *value) : ""; }
 
 std::string gigabytes(std::optional<double> bytes) {
@@ -210,8 +238,9 @@ void add_line(const ScoredRun& row, std::string& csv) {
   for (const cost::StepTerm& term : cost::kStepTerms)
     csv += "," + number(priced(price.time.*term.seconds));
   csv += "," + gigabytes(row.bytes);
-  for (const double bytes :
-       {price.memory.allocated(), reserved_bytes(price.memory), shown_bytes(price.memory)})
+  for (const auto& [name, reading] : cost::kReadings)
+    csv += "," + gigabytes(priced(read_bytes(price.memory, reading)));
+  for (const double bytes : {device_bytes(price.memory), price.usable})
     csv += "," + gigabytes(priced(bytes));
   csv += "," + number(priced(price.fits ? 1 : 0)) + ",";
   const std::string& reason = row.excluded.empty() ? row.not_priced : row.excluded;
@@ -308,6 +337,7 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
     for (const auto& [kind, summary] : scores.memory_kinds[split])
       text += "| " + kind + " | " + (split == 1 ? "held out" : "calibration") + " " +
               cells(summary) + "|\n";
+  text += "\n## Out of memory\n\n" + verdicts_table(scores.oom.verdicts);
   text += "\n## Rankings\n\n" + sweeps_table(scores);
   text +=
       "\n## Rates\n\nShares of the data sheet with the band each is known within; held: not "
@@ -322,7 +352,7 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
 std::string rows_csv(const Scores& scores) {
   std::string csv = "id,source,split,outcome,counted,measured_s,predicted_s,error";
   for (const cost::StepTerm& term : cost::kStepTerms) csv += strf(",%s_s", term.name);
-  csv += ",measured_gb,allocated_gb,reserved_gb,shown_gb,fits,reason\n";
+  csv += ",measured_gb,allocated_gb,reserved_gb,shown_gb,needed_gb,has_gb,fits,reason\n";
   for (const ScoredRun& row : scores.runs) add_line(row, csv);
   return csv;
 }

@@ -28,8 +28,8 @@ std::string accuracy_page(const Scores& scores, const std::string& file);
 // that a single error can be followed to its cause. Columns: id, source, split, outcome, counted (1
 // in the headline), measured_s, predicted_s, error (ln predicted / measured), the terms of the
 // predicted step in seconds (cost::kStepTerms), measured_gb, allocated_gb, reserved_gb, shown_gb
-// (as nvidia-smi shows), fits (0 or 1), and reason, why a row was not priced or left out. A cell is
-// empty where there is no value; GB are 1e9 bytes.
+// (cost::kReadings), needed_gb (cost::device_bytes), has_gb, fits (0 or 1), and reason, why a row
+// was not priced or left out. A cell is empty where there is no value; GB are 1e9 bytes.
 std::string rows_csv(const Scores& scores);
 
 }  // namespace lockstep::backtest

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/cost/analytic/compute_time.h"
+#include "lockstep/observe/memory_risk.h"
 
 namespace lockstep::backtest {
 namespace {
@@ -62,18 +63,11 @@ class Baseline {
   std::map<std::string, double> constants_;
 };
 
-// What ran had no more than its device: beside the allocator's reserve lies what shown_bytes()
-// adds.
 double predicted_bytes(const Priced& priced, const PublishedRun& run) {
-  const cost::Memory& memory = priced.price.memory;
-  const observe::Reading reading = reading_of(run);
-  if (reading == observe::Reading::kAllocated) return memory.allocated();
-  const double reserved = reserved_bytes(memory), shown = shown_bytes(memory);
   const double most = run.text("outcome") == "ok"
                           ? cost::capacity_bytes(priced.request.cluster->device)
                           : std::numeric_limits<double>::infinity();
-  return reading == observe::Reading::kReserved ? std::min(reserved, most - (shown - reserved))
-                                                : std::min(shown, most);
+  return read_bytes(priced.price.memory, reading_of(run), most);
 }
 
 void price_row(ScoredRun& row) {
@@ -161,6 +155,7 @@ void score_oom(Scores& scores) {
     const bool is_oom = row.run->text("outcome") == "oom", predicted = !row.price.fits;
     ++(is_oom ? (predicted ? scores.oom.hits : scores.oom.misses)
               : (predicted ? scores.oom.false_alarms : scores.oom.passes));
+    scores.oom.verdicts.push_back({device_bytes(row.price.memory) / row.price.usable, is_oom});
   }
   scores.oom.right = scores.oom.hits + scores.oom.passes;
   scores.oom.total = scores.oom.right + scores.oom.misses + scores.oom.false_alarms;
@@ -263,6 +258,32 @@ std::string text_of(const config::Value& table, std::string_view key) {
 
 }  // namespace
 
+// By steps to either side that are halved where none is likelier; the likelihood has one summit.
+observe::Belief likeliest_need(const std::vector<Verdict>& verdicts) {
+  const auto likelihood = [&](const observe::Belief& need) {
+    double sum = 0;
+    for (const Verdict& one : verdicts) {
+      const double share = observe::out_of_memory(need, one.full, 1);
+      sum += std::log(std::max(1e-12, one.ran_out ? share : 1 - share));
+    }
+    return sum;
+  };
+  observe::Belief best{0, 0.1};
+  double most = likelihood(best);
+  constexpr double kLeast = 1e-4;
+  for (double step = 0.05; step > kLeast;) {
+    const observe::Belief before = best;
+    for (const auto& [mean, deviation] :
+         {std::pair{-step, 0.0}, {step, 0.0}, {0.0, -step}, {0.0, step}}) {
+      const observe::Belief other{before.mean + mean,
+                                  std::max(kLeast, before.deviation + deviation)};
+      if (const double its = likelihood(other); its > most) best = other, most = its;
+    }
+    if (best.mean == before.mean && best.deviation == before.deviation) step /= 2;
+  }
+  return best;
+}
+
 Summary summarize(const std::vector<double>& errors) {
   Summary summary;
   summary.rows = static_cast<int>(errors.size());
@@ -277,13 +298,13 @@ Summary summarize(const std::vector<double>& errors) {
   return summary;
 }
 
-observe::Reading reading_of(const PublishedRun& run) {
+cost::Reading reading_of(const PublishedRun& run) {
   const std::string& kind = run.text("mem_kind");
-  if (kind.starts_with("allocated")) return observe::Reading::kAllocated;
+  if (kind.starts_with("allocated")) return cost::Reading::kAllocated;
   // nanotron prints the allocator's reserve. Who else does not say looked at the device: an
   // allocator's figure is asked for by its name.
-  return kind.starts_with("reserved") || is_nanotron(run) ? observe::Reading::kReserved
-                                                          : observe::Reading::kShown;
+  return kind.starts_with("reserved") || is_nanotron(run) ? cost::Reading::kReserved
+                                                          : cost::Reading::kShown;
 }
 
 Scores score(const RunTable& table, const std::vector<Exclusion>& exclusions) {

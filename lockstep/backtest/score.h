@@ -13,6 +13,7 @@
 #include "lockstep/backtest/run_request.h"
 #include "lockstep/backtest/run_table.h"
 #include "lockstep/config/document.h"
+#include "lockstep/observe/posterior.h"
 #include "lockstep/observe/run_features.h"
 
 namespace lockstep::backtest {
@@ -33,7 +34,7 @@ struct Exclusion {
 Result<std::vector<Exclusion>> read_exclusions(const config::Document& document);
 
 // How a row read its memory.
-observe::Reading reading_of(const PublishedRun& run);
+cost::Reading reading_of(const PublishedRun& run);
 
 struct ScoredRun {
   const PublishedRun* run = nullptr;
@@ -71,9 +72,19 @@ struct Sweep {
   double correlation = 0;  // of ranks (Spearman)
 };
 
+// What was needed by prediction, as a share of what the device had, and what became of it.
+struct Verdict {
+  double full = 0;
+  bool ran_out = false;
+};
+// Of ln(needed / predicted): the normal distribution under which the verdicts are likeliest.
+// REQUIRES: some.
+observe::Belief likeliest_need(const std::vector<Verdict>& verdicts);
+
 struct OomScore {
   int right = 0, total = 0;
   int hits = 0, misses = 0, false_alarms = 0, passes = 0;
+  std::vector<Verdict> verdicts = {};
 };
 
 // How errors go with a term: rows in which its share of the predicted step is in the top quarter.

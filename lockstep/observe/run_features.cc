@@ -56,11 +56,9 @@ RunFeatures time_features(const cost::PriceRequest& request, const cost::StepTim
 }
 
 RunFeatures memory_features(const cost::PriceRequest& request, const cost::Price& price,
-                            Reading reading) {
+                            cost::Reading reading) {
   const cost::Memory& held = price.memory;
-  const double all = reading == Reading::kAllocated  ? held.allocated()
-                     : reading == Reading::kReserved ? cost::reserved_bytes(held)
-                                                     : cost::shown_bytes(held);
+  const double all = cost::read_bytes(held, reading);
   RunFeatures made;
   made.shares = {held.weights, held.grads,      held.optimizer,        held.activations,
                  held.logits,  held.transients, all - held.allocated()};

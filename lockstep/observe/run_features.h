@@ -26,11 +26,8 @@ inline constexpr std::array<const char*, kParts> kTimeParts = {
 inline constexpr std::array<const char*, kParts> kMemoryParts = {
     "weights", "gradients", "optimizer", "activations", "logits", "transients", "reserve", "", ""};
 
-// How memory was read: what tensors take, what their allocator holds, what the vendor's tool shows.
-enum class Reading : std::uint8_t { kAllocated, kReserved, kShown };
-
 RunFeatures time_features(const cost::PriceRequest& request, const cost::StepTime& time);
 RunFeatures memory_features(const cost::PriceRequest& request, const cost::Price& price,
-                            Reading reading);
+                            cost::Reading reading);
 
 }  // namespace lockstep::observe

@@ -1,10 +1,12 @@
 #include "lockstep/backtest/score.h"
+#include "lockstep/base/random.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "lockstep/base/random.h"
 #include "tests/backtest/published.h"
 
 namespace lockstep::backtest {
@@ -93,6 +95,32 @@ TEST(Score, AnyValueIsSurvived) {
       const Scores scores = score(changed, {});
       EXPECT_EQ(scores.runs.size(), 1u);
     }
+}
+
+// Runs whose need is drawn: the distribution is found again, and none near it is likelier.
+TEST(Score, FindsTheLikeliestNeed) {
+  const RandomStream stream(3, "verdicts");
+  std::vector<Verdict> verdicts;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const double full = 0.6 + 0.8 * stream.uniform(2 * i);
+    verdicts.push_back({full, full * std::exp(0.04 + 0.12 * stream.normal(2 * i + 1)) > 1});
+  }
+  const observe::Belief found = likeliest_need(verdicts);
+  EXPECT_NEAR(found.mean, 0.04, 0.01);
+  EXPECT_NEAR(found.deviation, 0.12, 0.01);
+  const auto likelihood = [&](double mean, double deviation) {
+    double sum = 0;
+    for (const Verdict& one : verdicts) {
+      const double above = 0.5 * std::erfc((-std::log(one.full) - mean) / deviation / std::sqrt(2));
+      sum += std::log(one.ran_out ? above : 1 - above);
+    }
+    return sum;
+  };
+  for (int i = 0; i < 8; ++i) {
+    const double x = 0.002 * std::cos(i), y = 0.002 * std::sin(i);
+    EXPECT_GE(likelihood(found.mean, found.deviation),
+              likelihood(found.mean + x, found.deviation + y));
+  }
 }
 
 TEST(Score, Summaries) {

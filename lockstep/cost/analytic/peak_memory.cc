@@ -300,12 +300,24 @@ double varying(const Memory& memory) {
 // Shown: fitted on bigscience-bloom (bench/fit_memory.cc). Needed: fitted on out-of-memory
 // verdicts; of the limits that are as good as the best, one that 145B without recomputation does
 // not meet (bench/backtest/README.md).
-double reserved_bytes(const Memory& memory) { return memory.allocated() + memory.holes; }
-double shown_bytes(const Memory& memory) {
-  return reserved_bytes(memory) + (memory.is_host ? 0 : 5.5e9);
+double read_bytes(const Memory& memory, Reading reading, double has) {
+  if (reading == Reading::kAllocated) return memory.allocated();
+  const double beside = memory.is_host ? 0 : 5.5e9, reserved = memory.allocated() + memory.holes;
+  return reading == Reading::kReserved ? std::min(reserved, has - beside)
+                                       : std::min(reserved + beside, has);
 }
 double device_bytes(const Memory& memory) {
   return memory.allocated() + (memory.is_host ? 0 : 0.3 * varying(memory) + 3.3e9);
+}
+Memory scaled(const Memory& memory, double factor) {
+  Memory made = memory, none;
+  none.is_host = memory.is_host;
+  const double all = device_bytes(memory), fixed = device_bytes(none);
+  const double by = std::max(0.0, (factor * all - fixed) / (all - fixed));
+  for (double* part : {&made.weights, &made.grads, &made.optimizer, &made.activations, &made.logits,
+                       &made.transients, &made.holes})
+    *part *= by;
+  return made;
 }
 double capacity_bytes(const cluster::DeviceType& device) { return device.memory.value; }
 double room_bytes(const PriceRequest& r) {

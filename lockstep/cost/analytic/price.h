@@ -15,7 +15,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/cluster.h"
@@ -209,13 +211,22 @@ inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
            {"transients", m.transients}}};
 }
 
-// What is seen around the same allocations: the allocator's reserve, the whole device as its
-// vendor's tool shows it (context and communicators with it), and what a device must have for the
-// step to run when memory is short (holes in the reserve with it). On a host all three are what is
-// allocated.
-double reserved_bytes(const Memory& memory);
-double shown_bytes(const Memory& memory);
+// How memory is read: what tensors take; with the holes between them, what their allocator holds;
+// with context and communicators, what the vendor's tool shows of the device.
+enum class Reading : std::uint8_t { kAllocated, kReserved, kShown };
+inline constexpr std::array<std::pair<const char*, Reading>, 3> kReadings = {
+    {{"allocated", Reading::kAllocated},
+     {"reserved", Reading::kReserved},
+     {"shown", Reading::kShown}}};
+// On a host all are what is allocated. A run that ran on a device that has so many bytes reads no
+// more: the allocator then gives back what nobody uses.
+double read_bytes(const Memory& memory, Reading reading,
+                  double has = std::numeric_limits<double>::infinity());
+// What a device must have for the step to run when memory is short: less than would be shown where
+// there is enough.
 double device_bytes(const Memory& memory);
+// The same layout where device_bytes() are so many times as many.
+Memory scaled(const Memory& memory, double factor);
 double capacity_bytes(const cluster::DeviceType& device);
 double room_bytes(const PriceRequest& request);  // of which a layout may need so many
 
