@@ -67,6 +67,9 @@ class Answering {
     answer_.own = row_of(args_, *timed);
     if (!request_.question.framework) planner::time_by_units({&answer_.own->finalist, 1});
     correct(*answer_.own);
+    // What --risk says holds for every layout, what --headroom says for those that are sought.
+    if (args_.has("risk"))
+      answer_.own->finalist.priced.price.fits = answer_.own->out_of_memory() <= args_.real("risk");
     answer_.own->runs = runs_here(request_, answer_.own->finalist);
   }
 
@@ -279,6 +282,12 @@ PlanRow::Doubt PlanRow::doubt() const {
 
 const char* PlanRow::peak_name() const {
   return finalist.priced.request.cluster->device.peak_bf16.known() ? "bf16" : "f16";
+}
+
+std::optional<double> PlanRow::out_of_memory() const {
+  if (!walked.empty()) return std::nullopt;
+  return observe::out_of_memory(need, device_bytes(),
+                                cost::capacity_bytes(finalist.priced.request.cluster->device));
 }
 
 std::vector<cost::Memory> PlanRow::stages() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/plan/request.h"
+#include "lockstep/observe/memory_risk.h"
 #include "lockstep/planner/finalists.h"
 #include "lockstep/planner/goodput.h"
 #include "lockstep/planner/step_quantiles.h"
@@ -19,10 +20,11 @@ struct PlanRow {
   planner::Finalist finalist = {};
   planner::Goodput goodput = {};
   std::int64_t devices = 0;
-  bool runs = false;                             // here, today
-  bool tied = false;                             // with the first row: planner::is_tied()
-  std::vector<cost::Memory> walked = {};         // with a calibration: of every pipeline rank
-  std::optional<observe::Belief> observed = {};  // of --observed, whose P50 the times are
+  bool runs = false;                                 // here, today
+  bool tied = false;                                 // with the first row: planner::is_tied()
+  std::vector<cost::Memory> walked = {};             // with a calibration: of every pipeline rank
+  std::optional<observe::Belief> observed = {};      // of --observed, whose P50 the times are
+  observe::Belief need = observe::published_need();  // of memory, over what is predicted
 
   double seconds() const { return finalist.seconds; }
   double tokens_per_s() const;  // while nothing fails
@@ -43,6 +45,8 @@ struct PlanRow {
     return walked.empty() ? cost::device_bytes(held) : held.allocated();
   }
   double device_bytes() const { return device_bytes(finalist.priced.price.memory); }
+  // The share of runs like it that run out of memory; nothing where bytes were walked.
+  std::optional<double> out_of_memory() const;
   std::vector<cost::Memory> stages() const;  // of every pipeline rank at its worst moment
 };
 

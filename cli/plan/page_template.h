@@ -45,7 +45,8 @@ in {dtype}; objective {objective}.</p>
 <dd>of the {plans.0.mfu.peak} peak; {plans.0.mfu.full percent} without a causal mask</dd></div>
 <div><dt>Memory of a device</dt><dd class="big">{plans.0.memory.device_bytes memory}</dd>
 <dd>of {plans.0.memory.device_has_bytes memory}, at the {plans.0.memory.event} of pipeline rank
-{plans.0.memory.pipeline_rank whole}</dd></div>
+{plans.0.memory.pipeline_rank whole}; out of memory in {plans.0.memory.out_of_memory percent} of runs like
+it</dd></div>
 <div><dt>Goodput</dt><dd class="big">{plans.0.goodput.share percent}</dd>
 <dd>a failure every {plans.0.goodput.mtbf_s seconds}, saves every {plans.0.goodput.save_every_s seconds}</dd></div>
 {?plans.0.run}<div><dt>Days</dt><dd class="big">{plans.0.run.days days}</dd>

@@ -13,6 +13,7 @@
 #include "cli/run_file.h"
 #include "cli/text_file.h"
 #include "cli/verbs.h"
+#include "lockstep/observe/memory_risk.h"
 #include "lockstep/planner/lattice.h"
 
 namespace lockstep::cli {
@@ -176,9 +177,14 @@ std::vector<Option> plan_options() {
               "batch, as network=2x")
              .repeats()}},
        {"What",
-        {real("headroom", "SHARE",
-              "Of a device's memory that a layout has to leave free; one of --layout need not")
-             .initially(strf("%g", planner::kHeadroom))
+        {real("risk", "SHARE",
+              "The fastest of layouts that run out of memory in no more of runs like them, as 0.05")
+             .between(0.0001, 0.9999),
+         real("headroom", "SHARE",
+              strf("Of a device's memory that a layout has to leave free; one of --layout need not "
+                   "[default: %g, a risk of %.2g]",
+                   planner::kHeadroom,
+                   observe::out_of_memory(observe::published_need(), 1 - planner::kHeadroom, 1)))
              .between(0, 0.9),
          set_option()}},
        {"Answers", answers()},
@@ -203,6 +209,7 @@ Verb plan_verb() {
                    {"lockstep plan run.toml --explain", "with reasons"},
                    {"lockstep plan run.toml --report plan.html", "a page to hand on"},
                    {"lockstep plan run.toml --layout tp=8,pp=4,zero=1", "a layout of your own"},
+                   {"lockstep plan run.toml --risk 0.05", "one that seldom runs out of memory"},
                    {"lockstep plan run.toml --tokens 1T --target-days 30", "the fewest devices"},
                    {"lockstep plan run.toml --compare b200:256", "beside another machine"},
                    {"lockstep plan run.toml --compare 64..512 --csv", "how it scales"},

@@ -87,6 +87,11 @@ PlanColumns columns(std::int64_t devices) {
          const double gib = row.device_bytes() / kGib;
          return strf(gib < 0.1 ? "%.1g" : "%.1f", gib);
        }},
+      {"OOM", 'r',
+       [](const PlanRow& row) {
+         return row.walked.empty() ? strf("%.0f", 100 * *row.out_of_memory()) : "-";
+       },
+       9, "-", "runs like it that run out of memory (OOM)"},
       {"bubble", 'r',
        [](const PlanRow& row) { return strf("%.1f", 100 * row.share(row.finalist.bubble)); }, 4, "",
        "bubble (of the step; Megatron's (p-1)/m is of its work)"},
@@ -207,6 +212,12 @@ class PlanReport {
     };
     for (const cost::MemoryClass& part : cost::classes_of(m)) add(part);
     add({"reserve and context", device - m.allocated()});
+    if (row.walked.empty()) {
+      text += join_parts("; ", runs_out(row), ";");
+      for (const auto& [name, reading] : cost::kReadings)
+        text += join_parts(text.ends_with(';') ? " " : ", ", name, " ",
+                           gibibytes(cost::read_bytes(m, reading)));
+    }
     if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
     line("memory", text);
   }
@@ -407,6 +418,13 @@ std::string amount(double value) {
   return strf("%.3g", value) + kPrefixes[step];
 }
 
+std::string runs_out(const PlanRow& row) {
+  const double share = row.out_of_memory().value_or(0);
+  return join_parts("out of memory in ",
+                    share < 0.001 ? "less than 0.1 %" : strf("%.2g %%", 100 * share),
+                    " of runs like it");
+}
+
 std::string gibibytes(double bytes) {
   return bytes < 0.1 * kGib ? to_text(Bytes{std::llround(bytes)}) : strf("%.1f GiB", bytes / kGib);
 }
@@ -501,17 +519,21 @@ ExitCode print_fits(const PlanRequest& request, const PlanAnswer& answer, Output
   const bool fits = row != nullptr && row->finalist.priced.price.fits;
   const double has = cost::capacity_bytes(request.cluster.device);
   const double needs = row != nullptr ? row->device_bytes() : answer.least_bytes;
+  const bool is_guess = row != nullptr && row->walked.empty();
   const std::string layout =
       row != nullptr ? to_text(planner::layout_of(row->finalist)) : std::string();
   if (output.json)
-    print_json(output, Json::object({{"schema", "lockstep.plan-fits/1"},
-                                     {"fits", fits},
-                                     {"layout", row != nullptr ? Json(layout) : Json()},
-                                     {"device_bytes", needs > 0 ? Json(needs) : Json()},
-                                     {"device_has_bytes", has}}));
+    print_json(output,
+               Json::object({{"schema", "lockstep.plan-fits/1"},
+                             {"fits", fits},
+                             {"layout", row != nullptr ? Json(layout) : Json()},
+                             {"device_bytes", needs > 0 ? Json(needs) : Json()},
+                             {"out_of_memory", is_guess ? Json(*row->out_of_memory()) : Json()},
+                             {"device_has_bytes", has}}));
   else if (row != nullptr)
     output.out << (fits ? "fits: " : "does not fit: ") << gibibytes(needs) << " of "
-               << gibibytes(has) << ", " << layout << "\n";
+               << gibibytes(has) << (is_guess ? ", " + runs_out(*row) : "") << ", " << layout
+               << "\n";
   else
     output.out << "does not fit: "
                << (needs > 0 ? join_parts("every layout needs at least ", gibibytes(needs), " of ",

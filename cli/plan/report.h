@@ -32,6 +32,9 @@ Json row_json(const Args& args, const PlanRow& row);  // one of its plans
 // A run file in JSON, to be written as --out says, for `lockstep train`.
 Json run_json(const Args& args, const PlanRequest& request, const PlanRow& row);
 
+// "out of memory in 4 % of runs like it". REQUIRES: nothing was walked.
+std::string runs_out(const PlanRow& row);
+
 std::string gibibytes(double bytes);       // "71.3 GiB", "2.31 MiB" of less than 0.1 GiB
 std::string amount(double value);          // "1.02 M", "15 T": three digits and a decimal prefix
 std::string signed_percent(double share);  // "+12.3 %"; "0.0 %" has no sign

@@ -16,6 +16,7 @@
 #include "lockstep/cluster/rates.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/hf/config_json.h"
+#include "lockstep/observe/memory_risk.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/planner/layout_of.h"
 #include "lockstep/planner/seek.h"
@@ -219,7 +220,16 @@ class PlanReader {
     q.global_batch = batch_.global_batch;
     if (is_fp8()) q.precision = cost::Precision::kFp8;
     if (args_.flag("runnable")) q.cp = q.ep = 1;
-    q.headroom = args_.real("headroom");
+    if (args_.has("headroom")) q.headroom = args_.real("headroom");
+    if (args_.has("risk"))
+      q.headroom = observe::headroom_at(observe::published_need(), args_.real("risk"));
+    if (args_.has("risk") && args_.has("headroom"))
+      refuse(Code::kConflict, "--risk and --headroom both say what a layout has to leave free",
+             strf("leave one of them out; --risk %g is --headroom %.3g", args_.real("risk"),
+                  q.headroom));
+    if (args_.has("risk") && args_.has("calibration"))
+      refuse(Code::kConflict, "--risk is of predictions, but --calibration walks every byte",
+             "leave one of them out, or say --headroom");
     q.framework = framework_of(args_);
   }
 

@@ -1,0 +1,88 @@
+// `plan --risk`: the fastest layout that runs out of memory in no more of runs like it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/units.h"
+#include "lockstep/observe/memory_risk.h"
+#include "tests/cli/answer.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Answer ask(const Words& more) {
+  Words words = {"plan",  "--model", "llama3-8b",      "--cluster", "h100:16",
+                 "--seq", "8192",    "--global-batch", "64"};
+  words.insert(words.end(), more.begin(), more.end());
+  return answer(plan_verb(), words);
+}
+
+std::vector<Json> plans_of(Words more) {
+  more.emplace_back("--json");
+  const Answer ran = ask(more);
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  return Json::parse(ran.out)->find("plans")->items();
+}
+
+double step_of(const Json& row) { return row.find("step_s")->find("total")->as_real(); }
+double share_of(const Json& row) { return row.find("memory")->find("out_of_memory")->as_real(); }
+
+// Against every layout that any headroom finds: none that may be dared is faster.
+TEST(PlanRisk, ChoosesTheFastestThatMayBeDared) {
+  std::vector<Json> all;
+  for (double headroom = 0; headroom < 0.4; headroom += 0.02)
+    for (const Json& row : plans_of({"--top", "64", "--headroom", strf("%g", headroom)}))
+      all.push_back(row);
+  double before = 1e30;
+  for (const double risk : {0.001, 0.02, 0.1, 0.3, 0.49}) {
+    const Json best = plans_of({"--risk", strf("%g", risk)}).front();
+    EXPECT_LE(share_of(best), risk * (1 + 1e-9));
+    EXPECT_LE(step_of(best), before * 1.001) << risk;  // fewer axes may cost so much
+    before = step_of(best);
+    for (const Json& other : all)
+      if (share_of(other) <= risk) {
+        EXPECT_LE(step_of(best), 1.001 * step_of(other)) << risk << " " << other.dump();
+      }
+  }
+}
+
+// Allocated, reserved and shown are three numbers, and the share follows from what is needed.
+TEST(PlanRisk, SaysThreeReadingsAndTheShare) {
+  for (const Json& row : plans_of({})) {
+    const auto bytes = [&](const char* name) { return row.find("memory")->find(name)->as_real(); };
+    EXPECT_LT(bytes("allocated_bytes"), bytes("reserved_bytes"));
+    EXPECT_NEAR(bytes("shown_bytes") - bytes("reserved_bytes"), 5.5e9, 1);
+    EXPECT_DOUBLE_EQ(share_of(row),
+                     observe::out_of_memory(observe::published_need(), bytes("device_bytes"),
+                                            bytes("device_has_bytes")));
+  }
+  EXPECT_NE(ask({}).out.find("of runs like it; allocated "), std::string::npos);
+}
+
+// A gate that is told a risk judges a given layout by it, too.
+TEST(PlanRisk, IsOfGivenLayoutsToo) {
+  const Json best = plans_of({"--headroom", "0"}).front();
+  const double share = share_of(best);
+  ASSERT_GT(share, 0.01);
+  ASSERT_LT(share, 0.9);
+  for (const double factor : {0.9, 1.1})
+    EXPECT_EQ(ask({"--fits", "--layout", best.find("name")->as_text(), "--risk",
+                   strf("%.17g", share * factor)})
+                  .code,
+              factor > 1 ? ExitCode::kOk : ExitCode::kCheckFailed);
+}
+
+TEST(PlanRisk, RefusesWhatIsNoRisk) {
+  for (const char* risk : {"0", "1", "-0.1", "1.5", "5%"})
+    EXPECT_EQ(ask({"--risk", risk}).code, ExitCode::kUsage) << risk;
+  EXPECT_NE(ask({"--risk", "0.05", "--headroom", "0.1"}).err.find("LS0106"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::cli
