@@ -1,4 +1,5 @@
 // lockstep backtest: how far predictions are from runs that others published.
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -123,6 +124,21 @@ Result<backtest::AdaptProtocol> protocol_of(const Args& args) {
   return protocol;
 }
 
+// Every K has some source to draw from.
+Result<void> check_adapted(const std::vector<backtest::AdaptScore>& scores) {
+  for (const backtest::AdaptScore& one : scores) {
+    if (one.time.all.error.rows + one.memory.all.error.rows > 0) continue;
+    int most = 0;
+    for (const auto& [source, rows] : one.time.left_out) most = std::max(most, rows);
+    for (const auto& [source, rows] : one.memory.left_out) most = std::max(most, rows);
+    return Error{Code::kBadOptionValue,
+                 join_parts("--adapt ", one.known, ": no source has more than ", one.known + 1,
+                            " rows to draw them from"),
+                 most > 1 ? join_parts("at most ", most - 2) : "the file has no such rows"};
+  }
+  return {};
+}
+
 void add_adapt_row(Rows& rows, int known, const std::string& name,
                    const backtest::AdaptSummary& of) {
   if (of.error.rows == 0) return;
@@ -140,9 +156,14 @@ void print_adapt(Output& output, const std::vector<backtest::AdaptScore>& scores
         add_adapt_row(rows, one.known, name, sum);
       add_adapt_row(rows, one.known, "all", (one.*figures).all);
     }
-    if (rows.size() == 1) continue;
-    output.out << "\nSo many rows of a source known, its others predicted; percent.\n";
-    print_table(output.out, rows, "rlrrrr");
+    if (rows.size() > 1) {
+      output.out << "\nSo many rows of a source known, its others predicted; percent.\n";
+      print_table(output.out, rows, "rlrrrr");
+    }
+    for (const backtest::AdaptScore& one : scores)
+      for (const auto& [name, count] : (one.*figures).left_out)
+        output.out << join_parts(one.known, " known, ", title, ": ", name, " is left out, with ",
+                                 counted(count, "row"), "\n");
   }
 }
 
@@ -161,6 +182,7 @@ Result<ExitCode> run_backtest(const Args& args, Output& output) {
   }
   if (args.has("rows")) LS_TRY(write_text(args.text("rows"), backtest::rows_csv(scores)));
   const auto adapted = adapt(scores, protocol);
+  LS_TRY(check_adapted(adapted));
   if (output.json) {
     Json json = to_json(scores);
     if (!adapted.empty()) json.set("adapt", to_json(adapted, protocol));

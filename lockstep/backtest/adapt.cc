@@ -55,7 +55,10 @@ AdaptFigures figures_of(const Sources& sources, const observe::Prior& prior, std
   Predictions all;
   std::map<std::string, Predictions> kinds;
   for (const auto& [name, rows] : sources) {
-    if (rows.size() <= k + 1) continue;
+    if (rows.size() <= k + 1) {
+      figures.left_out.emplace_back(name, static_cast<int>(rows.size()));
+      continue;
+    }
     const RandomStream stream(protocol.seed, strf("adapt %zu %s", k, name.c_str()));
     Predictions here;
     for (int draw = 0; draw < (k == 0 ? 1 : protocol.draws); ++draw) {

@@ -29,6 +29,7 @@ struct AdaptFigures {
   AdaptSummary all;
   std::vector<std::pair<std::string, AdaptSummary>> sources;
   std::vector<std::pair<std::string, AdaptSummary>> kinds;  // of readings; memory alone
+  std::vector<std::pair<std::string, int>> left_out;        // sources with too few rows, and those
 };
 
 struct AdaptScore {
@@ -37,7 +38,7 @@ struct AdaptScore {
 };
 
 // Time of rows that count for a headline, memory of those that are not excluded. Sources with at
-// most k + 1 such rows are left out of k's figures.
+// most k + 1 such rows are left out of k's figures, and named.
 std::vector<AdaptScore> adapt(const Scores& scores, const AdaptProtocol& protocol);
 
 }  // namespace lockstep::backtest

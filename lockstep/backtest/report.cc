@@ -37,7 +37,9 @@ Json split_json(const Scores& scores, int split) {
                        {"memory_kinds", std::move(kinds)}});
 }
 
+// Of no predictions there are no figures.
 void add_summary(const AdaptSummary& of, Json& into) {
+  if (of.error.rows == 0) return void(into.set("rows", 0));
   const Json error = to_json(of.error);
   for (const Json::Member& member : error.members()) into.set(member.key, member.value);
   into.set("p50", fraction(of.p50)).set("p95", fraction(of.p95));
@@ -54,6 +56,9 @@ void add_figures(const AdaptFigures& figures, Json& into) {
   add_summary(figures.all, into);
   into.set("sources", named("source", figures.sources));
   if (!figures.kinds.empty()) into.set("kinds", named("kind", figures.kinds));
+  into.set("left_out", Json::list(figures.left_out, [](const auto& one) {
+             return Json::object({{"source", one.first}, {"rows", one.second}});
+           }));
 }
 
 std::string percent(double value) { return strf("%.1f", 100 * value); }

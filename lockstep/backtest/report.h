@@ -17,8 +17,9 @@ Json to_json(const Scores& scores);
 
 // Its `adapt`: a list with, for each number of known rows, `k`, `draws`, `seed`, `rows`
 // (predictions made), `median`, `p90` and `bias` of the P50's error, `p50` and `p95` (shares of the
-// measured that are not above), `sources` with the same each, and `memory` with all of them and
-// `kinds`.
+// measured that are not above), `sources` with the same each, `left_out` (sources with too few
+// rows, and how many), and `memory` with all of them and `kinds`. Without predictions `rows` is 0
+// and median to p95 are absent.
 Json to_json(const std::vector<AdaptScore>& scores, const AdaptProtocol& protocol);
 
 // Markdown with tables; `file` is the name the runs were read from.

@@ -42,6 +42,12 @@ TEST(Adapt, PredictsAllOthers) {
   for (const SourceScore& source : scores.sources)
     if (source.time.rows > 3) expected += 7 * (source.time.rows - 2);
   EXPECT_EQ(two.time.all.error.rows, expected);
+  for (const SourceScore& source : scores.sources) {
+    const auto& out = two.time.left_out;
+    const bool is_out =
+        std::ranges::find(out, std::pair(source.source, source.time.rows)) != out.end();
+    EXPECT_EQ(is_out, source.time.rows > 0 && source.time.rows <= 3) << source.source;
+  }
   ASSERT_FALSE(two.time.sources.empty());
 }
 

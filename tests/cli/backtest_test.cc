@@ -52,6 +52,26 @@ TEST(BacktestVerb, BuiltInRulesAreTheFile) {
             run_backtest({"backtest", runs(), "--json", "--excluded", file}).out);
 }
 
+// simumax has 43 timed rows, the others fewer: who is left out is said, leaving all out is refused.
+TEST(BacktestVerb, AdaptSaysWhichSourcesAreTooSmall) {
+  const auto adapt = [](const char* known, const char* form = "--draws=2") {
+    return run_backtest({"backtest", runs(), "--adapt", known, form});
+  };
+  const Answer some = adapt("0,20");
+  EXPECT_EQ(some.code, ExitCode::kOk) << some.err;
+  EXPECT_NE(some.out.find("20 known, step time: korthikanti-2022 is left out, with "),
+            std::string::npos)
+      << some.out;
+  EXPECT_EQ(some.out.find("simumax-b200-real is left out"), std::string::npos);
+  const Json json = Json::parse(adapt("20", "--json").out).value();
+  const Json& twenty = json.find("adapt")->items().front();
+  EXPECT_GT(twenty.find("rows")->as_int(), 0);
+  EXPECT_FALSE(twenty.find("left_out")->items().empty());
+  const Answer none = adapt("500");
+  EXPECT_EQ(none.code, ExitCode::kUsage);
+  EXPECT_NE(none.err.find("no source has more than 501 rows"), std::string::npos) << none.err;
+}
+
 TEST(BacktestVerb, WrongInput) {
   EXPECT_EQ(run_backtest({"backtest", "/nowhere.csv"}).code, ExitCode::kEnvironment);
   const Answer ran = run_backtest({"backtest", support::source_dir() + "/README.md"});
