@@ -48,9 +48,13 @@ Json RunMetrics::head(const char* event, std::int64_t steps) const {
       .set("model", job_.spec.model.name)
       .set("parameters", count(job_.model).total)
       .set("layout", to_text(job_.spec.layout))
+      .set("seq", job_.spec.batch.seq)
+      .set("global_batch", job_.spec.batch.global_batch)
+      .set("microbatch", job_.spec.batch.microbatch)
       .set("ranks", job_.mesh.world())
       .set("dtype", std::string(to_text(job_.spec.train.dtype)))
       .set("steps", job_.spec.train.steps);
+  if (job_.spec.cluster) line.set("cluster", job_.spec.cluster->name);
   if (file_->dropped() > 0) line.set("dropped_lines", file_->dropped());
   return line;
 }
