@@ -1,5 +1,5 @@
-// Runs that the user timed, and what they say of layouts that were not (`plan --observed`).
-// docs/observed.md has the columns of the file and the method.
+// What runs that the user timed say of layouts that were not (`plan --observed`). docs/observed.md
+// has the method.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan/observed_runs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/config/diagnostic.h"
 #include "lockstep/observe/posterior.h"
@@ -14,35 +15,32 @@
 
 namespace lockstep::cli {
 
-struct PlanRequest;
-
 class Observed {
  public:
-  // Every row is a layout, timed as --layout would be; a cell that is empty stands for what the
-  // request asks. Nothing, with every mistake in `report`, each with its line and column.
+  // Nothing, with every mistake in `report`. What `plan --learned` wrote is learned anew, and
+  // refused where that gives other figures.
   static std::optional<Observed> read(const std::string& file, const PlanRequest& request,
                                       config::Report& report);
 
   // What the runs say of a layout; its times and rates become those of the P50.
   observe::Belief correct(planner::Finalist& finalist) const;
 
-  std::vector<std::string> lines() const;  // what was learned and from which rows, for people
+  // What was learned and from which rows, for people: at most eight notes.
+  std::vector<std::string> lines() const;
+  // As `plan --learned` writes it: read() gives the same posterior, to the last bit.
   Json json() const;
 
  private:
-  struct Run {
-    int line = 0;
-    std::string layout;
-    double measured_s = 0, predicted_s = 0;
-  };
   Observed() = default;
+  // "data 1.35 of predicted +- 30 %, was 1 +- 80 %; from lines 2 and 4"
+  std::string told(std::size_t part) const;
+  double learned_seconds(std::size_t run) const;  // that all runs say of it
   // Rows of which a part was learned, those that weigh most in it first: "lines 2 and 4".
   std::string rows_of(std::size_t part) const;
 
-  std::string file_;
-  std::vector<Run> runs_;
-  std::vector<observe::RunFeatures> features_;
+  ObservedRuns read_;
   std::shared_ptr<const observe::Posterior> learned_;
+  std::shared_ptr<const observe::Posterior> memory_;  // null: no run says it
 };
 
 }  // namespace lockstep::cli

@@ -47,6 +47,8 @@ Result<ExitCode> run_plan(const Args& args, Output& output) {
     fail(output, *error);
     return error->code == Code::kTargetMissed ? ExitCode::kCheckFailed : exit_code_of(error->code);
   }
+  if (args.has("learned"))
+    LS_TRY(write_text(args.text("learned"), request.observed->json().dump(2) + "\n"));
   PlanAnswer answer;
   answer_plan(args, request, answer);
   if (answer.refused) return *answer.refused;
@@ -106,9 +108,11 @@ std::vector<Option> questions() {
            "with it. A directory stands for its *.json files; several add up, one for each "
            "microbatch and tp")
           .repeats(),
-      text("observed", "RUNS.csv",
-           "Layouts that you timed, as layout,step_s: every time follows them, with a P95, see "
-           "docs/observed.md")};
+      text("observed", "RUNS",
+           "Runs that you timed: a CSV such as layout,step_s, with logs of Megatron-LM or "
+           "torchtitan, a metrics.jsonl, or what --learned wrote. Every time follows them, with a "
+           "P95, see docs/observed.md"),
+      text("learned", "OUT", "Write what --observed taught, to be read by --observed again")};
 }
 
 std::vector<Option> answers() {

@@ -110,6 +110,7 @@ class PlanReader {
          {"memory", "explain", "what-if", "svg", "emit", "out", "fits", "report"})
       idle(option, args_.has("compare"), "--compare prints one table");
     idle("top", args_.has("compare") && args_.text("top") != "8", "--compare shows the best alone");
+    idle("learned", !args_.has("observed"), "it is of --observed, which is not given");
     idle("set", !args_.has("FILE"), "it sets a key of a run file, but none is given");
     for (const char* option : {"memory", "explain", "what-if", "tokens", "critical-batch"})
       idle(option, args_.has("emit"), "--emit prints a script alone");
@@ -155,6 +156,7 @@ class PlanReader {
     auto found = hf::find_model(args_.text("model"), report_);
     if (!found) return;
     request_.model = std::move(found->model);
+    request_.model_text = args_.text("model");
     for (std::string& note : found->notes) request_.notes.push_back(std::move(note));
   }
 
@@ -390,6 +392,10 @@ class PlanReader {
         refuse(Code::kConflict,
                join_parts("--", option, " has times of its own, which --observed does not correct"),
                "leave one of them out");
+    request_.keeps_learned = args_.has("learned");
+    if (request_.keeps_learned && args_.text("learned") == args_.text("observed"))
+      refuse(Code::kConflict, "--learned would replace the runs of --observed",
+             "name another file");
     if (report_.ok()) request_.observed = Observed::read(args_.text("observed"), request_, report_);
   }
 

@@ -26,6 +26,7 @@ struct DeviceTrial {
 
 struct PlanRequest {
   model::ModelConfig model = {};
+  std::string model_text = {};  // of --model
   cluster::Cluster cluster = {};
   std::string cluster_text = {};  // as it was named: a short name or a file
   cost::ModelShape shape = {};
@@ -40,6 +41,7 @@ struct PlanRequest {
   std::vector<std::string> notes = {};        // on what is asked; sentences without full stop
   std::optional<planner::CalibratedSearch> calibrated = {};  // of --calibration, which prices then
   std::optional<Observed> observed = {};                     // of --observed, which corrects times
+  bool keeps_learned = false;                                // --learned
   std::string calibrated_on = {};                            // "2 threads, 2026-01-31: cal.json"
 
   PlanRequest() = default;

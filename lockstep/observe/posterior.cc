@@ -195,6 +195,17 @@ double Posterior::trust(std::size_t run) const {
   return fits_[0].weight * fits_[0].trust[run] + fits_[1].weight * fits_[1].trust[run];
 }
 
+double Posterior::left(std::size_t run) const {
+  double sum = 0;
+  for (const Fit& fit : fits_)
+    sum += fit.weight * fit.alpha[run] * squared(prior_->noise) / fit.trust[run];
+  return sum;
+}
+
+bool Posterior::contradicts(std::size_t run) const {
+  return std::abs(left(run)) > 3 * prior_->noise;
+}
+
 Belief Posterior::linear(const Fit& fit, double before, const std::vector<double>& weights) const {
   std::vector<double> shared = weights;
   for (double& one : shared) one *= squared(before);

@@ -60,10 +60,11 @@ class Posterior {
 
   Belief of(const RunFeatures& features) const;
 
-  // How far a run is taken at its word, from 1 down; below kContradicts the others say otherwise. A
-  // lone run, and two, are believed.
+  // How far a run is taken at its word, from 1 down. A lone run, and two, are believed.
   double trust(std::size_t run) const;
-  static constexpr double kContradicts = 0.4;
+  double left(std::size_t run) const;  // of its log_ratio, what is not explained
+  // Whether that is more than noise: the others say otherwise.
+  bool contradicts(std::size_t run) const;
 
   // What was learned of the level, or of one part: its logarithm before and after.
   struct Learned {

@@ -107,7 +107,7 @@ TEST(Posterior, DoubtsTheRunThatOthersContradict) {
     runs.push_back({run_of(4096), ratio});
   const Posterior learned(time_prior(), runs);
   for (std::size_t i = 0; i < runs.size(); ++i)
-    EXPECT_EQ(learned.trust(i) < Posterior::kContradicts, i == 4) << i;
+    EXPECT_EQ(learned.contradicts(i), i == 4) << i;
   EXPECT_NEAR(learned.of(run_of(4096)).mean, 0.10, 0.03);
 }
 
