@@ -36,8 +36,8 @@ Json time_json(const PlanRow& row) {
 Json memory_json(const PlanRow& row, const cost::Memory& m) {
   const double has = cost::capacity_bytes(row.finalist.priced.request.cluster->device);
   Json json = Json::object({{"device_bytes", row.device_bytes(m)}, {"device_has_bytes", has}});
-  for (const auto& [name, reading] : cost::kReadings)
-    json.set(strf("%s_bytes", name), cost::read_bytes(m, reading));
+  for (const std::string& name : cost::kReadings.names())
+    json.set(name + "_bytes", cost::read_bytes(m, *cost::kReadings.find(name)));
   const auto share = row.out_of_memory();
   json.set("out_of_memory", share ? Json(*share) : Json());
   for (const cost::MemoryClass& part : cost::classes_of(m)) json.set(part.name, part.bytes);

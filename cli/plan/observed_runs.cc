@@ -27,7 +27,6 @@ namespace lockstep::cli {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-constexpr EnumNames<observe::Reading, 3> kReadings = {{"allocated", "reserved", "shown"}};
 
 using Cells = std::map<std::string, std::string>;
 
@@ -258,21 +257,21 @@ class ObservedRow {
   }
 
   void add_memory(const planner::Priced& priced, ObservedRun& made) {
-    observe::Reading reading = log_.reading;
+    cost::Reading reading = log_.reading;
     double gib = priced.request.pp == 1 ? log_.memory_bytes / kGiB : 0;  // who prints may hold less
     if (const std::string& is = cell("memory_is"); !cell("memory_gib").empty()) {
       gib = positive("memory_gib");
-      if (!kReadings.find(is))
+      if (!cost::kReadings.find(is))
         refuse(Code::kBadRunTable, join_parts("column memory_is: `", is, "` is no reading"),
-               config::there_are(kReadings.names()));
-      reading = kReadings.find(is).value_or(reading);
+               config::there_are(cost::kReadings.names()));
+      reading = cost::kReadings.find(is).value_or(reading);
     }
     if (gib == 0) return;
-    const double predicted = observe::read_bytes(priced.price.memory, reading) / kGiB;
+    const double predicted = cost::read_bytes(priced.price.memory, reading) / kGiB;
     made.memory = {observe::memory_features(priced.request, priced.price, reading),
                    std::log(gib / predicted)};
     made.said.set("memory_gib", gib)
-        .set("memory_is", kReadings.name_of(reading))
+        .set("memory_is", cost::kReadings.name_of(reading))
         .set("predicted_gib", predicted);
   }
 

@@ -214,9 +214,9 @@ class PlanReport {
     add({"reserve and context", device - m.allocated()});
     if (row.walked.empty()) {
       text += join_parts("; ", runs_out(row), ";");
-      for (const auto& [name, reading] : cost::kReadings)
+      for (const std::string& name : cost::kReadings.names())
         text += join_parts(text.ends_with(';') ? " " : ", ", name, " ",
-                           gibibytes(cost::read_bytes(m, reading)));
+                           gibibytes(cost::read_bytes(m, *cost::kReadings.find(name))));
     }
     if (device > has) text += join_parts("; does not fit, ", gibibytes(device - has), " too much");
     line("memory", text);

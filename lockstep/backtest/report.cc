@@ -243,8 +243,8 @@ void add_line(const ScoredRun& row, std::string& csv) {
   for (const cost::StepTerm& term : cost::kStepTerms)
     csv += "," + number(priced(price.time.*term.seconds));
   csv += "," + gigabytes(row.bytes);
-  for (const auto& [name, reading] : cost::kReadings)
-    csv += "," + gigabytes(priced(read_bytes(price.memory, reading)));
+  for (const std::string& name : cost::kReadings.names())
+    csv += "," + gigabytes(priced(read_bytes(price.memory, *cost::kReadings.find(name))));
   for (const double bytes : {device_bytes(price.memory), price.usable})
     csv += "," + gigabytes(priced(bytes));
   csv += "," + number(priced(price.fits ? 1 : 0)) + ",";

@@ -80,7 +80,7 @@ class LogReader {
     };
     const double batch = number("samples") - std::exchange(samples_, number("samples"));
     steps_.push_back({number("seconds"), 0, 0, batch});
-    log_.reading = Reading::kAllocated;
+    log_.reading = cost::Reading::kAllocated;
     log_.memory_bytes = std::max(log_.memory_bytes, number("peak_bytes"));
     return {};
   }

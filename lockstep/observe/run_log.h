@@ -20,7 +20,7 @@ struct RunLog {
   // The most that any line says; 0: none does. Of the ranks that print, so of all only where each
   // holds the same.
   double memory_bytes = 0;
-  Reading reading = Reading::kReserved;
+  cost::Reading reading = cost::Reading::kReserved;
   std::map<std::string, std::string> cells = {};  // what else it says, by column of a row
 };
 

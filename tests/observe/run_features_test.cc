@@ -38,8 +38,8 @@ TEST(RunFeatures, SharesAddUpToOne) {
     return std::accumulate(f.shares.begin(), f.shares.end(), 0.0);
   };
   EXPECT_NEAR(sum(time_features(c.request, price.time)), 1, 1e-12);
-  for (const auto& [name, reading] : cost::kReadings)
-    EXPECT_NEAR(sum(memory_features(c.request, price, reading)), 1, 1e-12);
+  for (const std::string& name : cost::kReadings.names())
+    EXPECT_NEAR(sum(memory_features(c.request, price, *cost::kReadings.find(name))), 1, 1e-12);
 }
 
 TEST(RunFeatures, OfSizesAndKinds) {

@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <limits>
 #include <string_view>
-#include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/cluster/rates.h"
@@ -214,10 +214,7 @@ inline std::array<MemoryClass, 6> classes_of(const Memory& m) {
 // How memory is read: what tensors take; with the holes between them, what their allocator holds;
 // with context and communicators, what the vendor's tool shows of the device.
 enum class Reading : std::uint8_t { kAllocated, kReserved, kShown };
-inline constexpr std::array<std::pair<const char*, Reading>, 3> kReadings = {
-    {{"allocated", Reading::kAllocated},
-     {"reserved", Reading::kReserved},
-     {"shown", Reading::kShown}}};
+inline constexpr EnumNames<Reading, 3> kReadings = {{"allocated", "reserved", "shown"}};
 // On a host all are what is allocated. A run that ran on a device that has so many bytes reads no
 // more: the allocator then gives back what nobody uses.
 double read_bytes(const Memory& memory, Reading reading,
