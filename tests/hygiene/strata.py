@@ -18,6 +18,7 @@ ABOUT = {  # what a folder is, in a few words; a new folder needs its own
     "config": "files with spans",
     "mesh": "ranks and axes",
     "model": "models as data",
+    "parts": "units, part by part",
     "cluster": "devices, networks",
     "pipeline": "schedules",
     "program": "the step, op by op",

@@ -1,0 +1,165 @@
+#include "lockstep/parts/differentiate.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::parts {
+namespace {
+
+class Derivation {
+ public:
+  explicit Derivation(Written& forward) : list_(forward), values_(forward.values) {}
+
+  Backward run() {
+    made_.d_output = values_.like(list_.output, "d_" + values_[list_.output].name);
+    add_to(list_.output, made_.d_output);
+    for (auto part = list_.parts.rbegin(); part != list_.parts.rend(); ++part) rule(*part);
+    if (list_.input != kNoValue) made_.d_input = grad(list_.input);
+    return std::move(made_);
+  }
+
+ private:
+  ValueId grad(ValueId of) const {
+    const auto known = static_cast<std::size_t>(of) < grads_.size() ? grads_[of] : kNoValue;
+    LS_CHECK(known != kNoValue, "nothing reads ", values_[of].name);
+    return known;
+  }
+  std::vector<ValueId> grads(const std::vector<ValueId>& of) const {
+    std::vector<ValueId> all;
+    for (const ValueId one : of) all.push_back(grad(one));
+    return all;
+  }
+  ValueId new_grad(ValueId of) { return values_.like(of, "d_" + values_[of].name); }
+  std::vector<ValueId> new_grads(const std::vector<ValueId>& of) {
+    std::vector<ValueId> all;
+    for (const ValueId one : of) all.push_back(new_grad(one));
+    return all;
+  }
+  // Of a parameter, as wide as the last dimension of `like`.
+  ValueId param_grad(std::string name, ValueId like) {
+    return values_.add("d_" + std::move(name), {values_[like].dims.back()}, Elem::kWide);
+  }
+
+  // A value that several parts read has the sum of their gradients.
+  void add_to(ValueId x, ValueId d) {
+    if (static_cast<std::size_t>(x) >= grads_.size()) grads_.resize(values_.size(), kNoValue);
+    if (grads_[x] != kNoValue) {
+      const ValueId sum = new_grad(x);
+      made_.input.push_back({Kind::kAdd, {d, grads_[x]}, {sum}});
+      d = sum;
+    }
+    grads_[x] = d;
+  }
+  void add_to(const std::vector<ValueId>& x, const std::vector<ValueId>& d) {
+    for (std::size_t i = 0; i < x.size(); ++i) add_to(x[i], d[i]);
+  }
+
+  // `kind` of I, which makes the gradients of all operands of `part`, and `more`.
+  void input_part(Kind kind, const Part& part, std::vector<ValueId> in,
+                  const std::vector<ValueId>& more = {}) {
+    std::vector<ValueId> out = new_grads(part.in);
+    out.insert(out.end(), more.begin(), more.end());
+    made_.input.push_back({kind, std::move(in), out, part.param, part.origin});
+    add_to(part.in, out);
+  }
+  void weight_part(Kind kind, const Part& part, std::vector<ValueId> in) {
+    made_.weight.push_back({kind, std::move(in), {}, part.param, part.origin});
+  }
+
+  void bias(const Part& part, ValueId d) {
+    const ValueId sum = param_grad(std::string(part.param) + "_bias", d);
+    made_.input.push_back({Kind::kBiasSum, {d}, {sum}, part.param, part.origin});
+    weight_part(Kind::kAccumulate, part, {sum});
+  }
+  void linear(const Part& part, ValueId d) {
+    input_part(Kind::kLinearGrad, part, {d});
+    weight_part(Kind::kLinearWeight, part, {part.in[0], d});
+  }
+  void norm(Kind kind, const Part& part, ValueId d) {
+    std::vector<ValueId> in = {d, part.in[0]};
+    in.insert(in.end(), part.out.begin() + 1, part.out.end());
+    const std::string name(part.param);
+    std::vector<ValueId> finished = {param_grad(name, part.in[0])};
+    if (kind == Kind::kLayerNormGrad) finished.push_back(param_grad(name + "_bias", part.in[0]));
+    input_part(kind, part, std::move(in), finished);
+    weight_part(Kind::kAccumulate, part, std::move(finished));
+  }
+  void attention(const Part& part, ValueId d) {
+    std::vector<ValueId> in = {d};
+    in.insert(in.end(), part.in.begin(), part.in.end());
+    in.insert(in.end(), part.out.begin(), part.out.end());
+    input_part(Kind::kAttentionGrad, part, std::move(in));
+  }
+
+  void rule(const Part& part) {
+    const ValueId d = grad(part.out[0]);
+    switch (part.kind) {
+      case Kind::kRmsNorm:
+        return norm(Kind::kRmsNormGrad, part, d);
+      case Kind::kLayerNorm:
+        return norm(Kind::kLayerNormGrad, part, d);
+      case Kind::kGatherRows:
+        return input_part(Kind::kReduceRows, part, {d});
+      case Kind::kReduceRows:
+        return input_part(Kind::kGatherRows, part, {d});
+      case Kind::kLinearBias:
+        bias(part, d);
+        return linear(part, d);
+      case Kind::kLinear:
+        return linear(part, d);
+      case Kind::kBias:
+        bias(part, d);
+        return add_to(part.in[0], d);
+      case Kind::kSplit:
+        return input_part(Kind::kConcat, part, grads(part.out));
+      case Kind::kRope:
+        return input_part(Kind::kRopeBack, part, grads(part.out));
+      case Kind::kAttention:
+        return attention(part, d);
+      case Kind::kSwiGlu:
+        return input_part(Kind::kSwiGluGrad, part, {d, part.in[0]});
+      case Kind::kGelu:
+        return input_part(Kind::kGeluGrad, part, {d, part.in[0]});
+      case Kind::kAdd:
+        return add_to(part.in, {d, d});
+      case Kind::kLookup:
+        return weight_part(Kind::kLookupWeight, part, {d});
+      case Kind::kPositions:
+        weight_part(Kind::kPositionsWeight, part, {d});
+        return add_to(part.in[0], d);
+      default:
+        LS_CHECK(false, "no derivative of ", to_text(part.kind));
+    }
+  }
+
+  Written& list_;
+  Values& values_;
+  std::vector<ValueId> grads_;  // by value
+  Backward made_;
+};
+
+}  // namespace
+
+Backward differentiate(Written& forward) { return Derivation(forward).run(); }
+
+Parts as_one_list(const Parts& input, const Parts& weight) {
+  Parts all = input;
+  Parts group;  // a part of W behind what it gathers again for itself
+  for (const Part& part : weight) {
+    group.push_back(part);
+    if (row_of(part.kind).collective) continue;
+    std::size_t at = 0;
+    for (const Part& one : group)
+      for (const ValueId read : one.in)
+        for (std::size_t i = at; i < all.size(); ++i)
+          if (std::ranges::count(all[i].out, read) > 0) at = i + 1;
+    all.insert(all.begin() + static_cast<std::ptrdiff_t>(at), group.begin(), group.end());
+    group.clear();
+  }
+  return all;
+}
+
+}  // namespace lockstep::parts

@@ -1,0 +1,19 @@
+// The lists that are written: forward passes of embedding and block, one function for all families
+// whose traits they read, and the head's two passes, by hand: its loss goes over chunks of rows,
+// forward and backward in one, which no derivative would find.
+#pragma once
+
+#include "lockstep/parts/builder.h"
+
+namespace lockstep::parts {
+
+// REQUIRES of all: model::check_unit_bytes(config, seq).ok().
+Written embed_list(const model::ModelConfig& config);
+Written block_list(const model::ModelConfig& config);
+
+// `grad`: the loss and all gradients, else the loss alone, without an output. The loss over a
+// vocabulary that tensor ranks share is another algorithm than that of one. `values`: goes on from
+// these.
+Written head_list(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values);
+
+}  // namespace lockstep::parts

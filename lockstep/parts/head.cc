@@ -1,0 +1,96 @@
+#include <utility>
+
+#include "lockstep/parts/families.h"
+
+namespace lockstep::parts {
+namespace {
+
+// Values that nn holds longer than anything reads them are in `holds`, as in habits.h.
+class HeadWriter {
+ public:
+  HeadWriter(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values)
+      : grad_(grad), sizes_(sizes), b_(config, list_) {
+    list_.values = std::move(values);
+  }
+
+  Written run() {
+    list_.input = list_.values.add("input", {Dim::kP, Dim::kH});
+    const Builder::Normed normed = b_.norm(list_.input, "norm", "normed", "input");
+    rows_ = b_.gather_rows(normed.y);
+    if (!grad_) b_.last().holds = normed.stats();
+    if (grad_) d_rows_ = b_.part(Kind::kReserve, {}, "d_normed", {Dim::kT, Dim::kH});
+    const std::size_t begin = list_.parts.size();
+    const ValueId logits =
+        b_.part(Kind::kLogits, {rows_}, "logits", {Dim::kC, Dim::kV}, Elem::kWide, "head");
+    const ValueId d_logits = sizes_.tp > 1 ? shared_entropy(logits) : entropy(logits);
+    if (grad_) {
+      d_rows_ = b_.part(Kind::kLogitsGrad, {d_rows_, d_logits}, "d_normed", {Dim::kT, Dim::kH},
+                        Elem::kCompute, "head");
+      b_.put(Kind::kLinearWeight, {rows_, d_logits}, {}, "head");
+    } else {
+      b_.last().holds.push_back(list_.input);
+      b_.last().holds.push_back(rows_);
+    }
+    for (std::size_t i = begin; i < list_.parts.size(); ++i) list_.parts[i].repeats = true;
+    if (grad_) norm_grad(normed);
+    return std::move(list_);
+  }
+
+ private:
+  // Each returns d logits, in the run's dtype; without gradients nothing.
+  ValueId entropy(ValueId logits) {
+    if (grad_) return b_.part(Kind::kEntropyGrad, {logits}, "d_logits", {Dim::kC, Dim::kV});
+    b_.put(Kind::kEntropy, {logits}, {});
+    return kNoValue;
+  }
+
+  ValueId shared_entropy(ValueId logits) {
+    Values& values = list_.values;
+    const ValueId row = values.add("row", {Dim::kC}, Elem::kIndex);
+    const ValueId elsewhere = values.add("elsewhere", {Dim::kC}, Elem::kFlag);
+    b_.put(Kind::kTokenRows, {}, {row, elsewhere});
+    const ValueId own = b_.part(Kind::kSoftmax, {logits, row, elsewhere}, "softmax",
+                                {Dim::kC, Dim::kThree}, Elem::kWide);
+    const ValueId all = b_.part(Kind::kAllGather, {own}, "all_softmax",
+                                {Dim::kRanks, Dim::kC, Dim::kThree}, Elem::kWide);
+    const ValueId log_probs = values.add("log_probs", {Dim::kC}, Elem::kWide);
+    const ValueId share = values.add("share", {Dim::kC}, Elem::kWide);
+    b_.put(Kind::kTotals, {all}, {log_probs, share}).holds = {own};
+    b_.put(Kind::kAddLosses, {log_probs}, {}).holds = {share, row, elsewhere, logits};
+    if (!grad_) return kNoValue;
+    const std::vector<Dim> dims = {Dim::kC, Dim::kV};
+    const ValueId softmax =
+        b_.part(Kind::kMinusOne, {logits, share, row, elsewhere}, "d_logits", dims, Elem::kWide);
+    b_.last().holds = {log_probs};
+    const ValueId d = b_.part(Kind::kScaleRows, {softmax}, "d_logits", dims, Elem::kWide);
+    return sizes_.is_narrow() ? b_.part(Kind::kRound, {d}, "d_logits", dims) : d;
+  }
+
+  void norm_grad(const Builder::Normed& normed) {
+    const ValueId d = b_.reduce_rows(d_rows_);
+    list_.output = list_.values.like(list_.input, "d_input");
+    std::vector<ValueId> in = {d, list_.input};
+    std::vector<ValueId> finished = {list_.values.add("d_norm", {Dim::kH}, Elem::kWide)};
+    const bool layer = normed.mean != kNoValue;
+    if (layer) finished.push_back(list_.values.add("d_norm_bias", {Dim::kH}, Elem::kWide));
+    for (const ValueId stat : normed.stats()) in.push_back(stat);
+    std::vector<ValueId> out = finished;
+    out.insert(out.begin(), list_.output);
+    b_.put(layer ? Kind::kLayerNormGrad : Kind::kRmsNormGrad, in, out, "norm");
+    b_.put(Kind::kAccumulate, finished, {}, "norm");
+  }
+
+  const bool grad_;
+  const Sizes& sizes_;
+  Written list_;
+  Builder b_;
+  ValueId rows_ = kNoValue, d_rows_ = kNoValue;
+};
+
+}  // namespace
+
+Written head_list(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values) {
+  return HeadWriter(config, sizes, grad, std::move(values)).run();
+}
+
+}  // namespace lockstep::parts

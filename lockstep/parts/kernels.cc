@@ -1,0 +1,265 @@
+#include "lockstep/parts/kernels.h"
+
+#include <algorithm>
+
+namespace lockstep::parts {
+namespace {
+
+class Script {
+ public:
+  Script(const Part& part, const Pass& pass, const Values& values, const Sizes& sizes)
+      : part_(part), pass_(pass), values_(values), sizes_(sizes) {}
+
+  std::vector<Step> run() {
+    write();
+    return std::move(steps_);
+  }
+
+ private:
+  void output(std::size_t i) { steps_.push_back({Step::kOutput, i}); }
+  void outputs(std::size_t from = 0) {
+    for (std::size_t i = from; i < part_.out.size(); ++i) output(i);
+  }
+  void take(std::string_view name, std::int64_t bytes) {
+    steps_.push_back({Step::kTake, 0, name, bytes});
+  }
+  void give(std::string_view name, std::int64_t bytes) {
+    steps_.push_back({Step::kGive, 0, name, bytes});
+  }
+  void moment(std::string_view name, std::int64_t bytes) {
+    take(name, bytes);
+    give(name, bytes);
+  }
+
+  const Value& in(std::size_t i) const { return values_[part_.in[i]]; }
+  std::int64_t rows() const { return sizes_[Dim::kC]; }  // of a chunk
+  // f32 copies of a few rows at a time, where elements are narrower.
+  std::int64_t wide_block(std::int64_t rows, std::int64_t columns) const {
+    return std::min(rows, model::wide_rows(columns)) * columns * sizes_.wide;
+  }
+
+  // What a norm goes over: the last dimension, in blocks of tokens.
+  std::int64_t columns() const { return sizes_[values_[part_.out[0]].dims.back()]; }
+  std::int64_t norm_rows() const { return sizes_.elements(values_[part_.out[0]]) / columns(); }
+  std::int64_t norm_block() const {
+    const Value& y = values_[part_.out[0]];
+    const std::int64_t tokens = sizes_[y.dims.front()];
+    return wide_block(tokens, sizes_.elements(y) / tokens);
+  }
+
+  void with_wide_params(bool bias, auto body) {
+    const std::int64_t each = columns() * sizes_.wide;
+    if (sizes_.is_narrow()) take("wide_gain", each);
+    if (sizes_.is_narrow() && bias) take("wide_bias", each);
+    body();
+    if (sizes_.is_narrow()) give("wide_gain", each);
+    if (sizes_.is_narrow() && bias) give("wide_bias", each);
+  }
+  // Of LayerNorm also the result and two numbers of each row.
+  void scale(bool layer) {
+    with_wide_params(layer, [&] {
+      output(0);
+      const std::int64_t block = norm_block();
+      if (sizes_.is_narrow())
+        moment("wide_rows", layer ? 2 * block + 2 * block / columns() : block);
+    });
+  }
+  void rms_norm() {
+    outputs(1);
+    if (sizes_.is_narrow()) moment("wide_rows", norm_block());
+    scale(/*layer=*/false);
+  }
+  void layer_norm() {
+    outputs(1);
+    scale(/*layer=*/true);
+  }
+  void layer_norm_again() {
+    const std::int64_t stats = 2 * norm_rows() * sizes_.wide;
+    take("row_stats", stats);
+    scale(/*layer=*/true);
+    give("row_stats", stats);
+  }
+  void rms_norm_grad() {
+    if (sizes_.is_narrow()) {
+      // Gradient, input and their product, a sum for every row, and the rows' part of the gain's.
+      return with_wide_params(false, [&] {
+        outputs();
+        const std::int64_t block = norm_block();
+        moment("wide_rows", 3 * block + block / columns() + columns() * sizes_.wide);
+      });
+    }
+    const std::int64_t products = norm_rows() * columns() * sizes_.width;
+    const std::int64_t sums = norm_rows() * sizes_.width;
+    take("row_products", products);
+    take("row_sums", sums);
+    outputs();
+    give("row_products", products);
+    give("row_sums", sums);
+  }
+  void layer_norm_grad() {
+    const std::int64_t thread_sums = sizes_.threads * 2 * columns() * sizes_.wide;
+    with_wide_params(true, [&] {
+      outputs();
+      // Gradient, input and result; the rows' part of the parameters'.
+      const std::int64_t blocks = 3 * norm_block() + 2 * columns() * sizes_.wide;
+      if (sizes_.is_narrow())
+        moment("wide_rows", blocks + thread_sums);
+      else
+        moment("thread_sums", thread_sums);
+    });
+  }
+
+  // Slices of one storage are turned together.
+  void rope() {
+    outputs();
+    std::int64_t together = 0;
+    for (std::size_t i = 0; i < part_.in.size(); ++i) {
+      together += sizes_.elements(in(i)) / sizes_[Dim::kT];
+      const bool joined =
+          i + 1 < part_.in.size() && pass_.storage(part_.in[i]) == pass_.storage(part_.in[i + 1]);
+      if (joined) continue;
+      if (sizes_.is_narrow())
+        moment("rope_rows", wide_block(sizes_.seq, together) / 2 * 3);
+      else
+        moment("rope_half", sizes_[Dim::kT] * together / 2 * sizes_.width);
+      together = 0;
+    }
+  }
+
+  // Query and key blocks of LibTorch's CPU flash attention, sized by the sequence
+  // (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp); buffers of each thread.
+  std::int64_t flash_queries() const {
+    const std::int64_t most = sizes_.seq >= 768 ? 256 : (sizes_.seq >= 192 ? 64 : 32);
+    return std::min(most, sizes_.seq);
+  }
+  std::int64_t flash_keys() const { return std::min<std::int64_t>(512, sizes_.seq); }
+  // Narrow types have a second tile in their own type. From 64 tokens on the forward kernel also
+  // packs all keys and values, in pairs of rows, on a CPU whose units for bf16 want them so.
+  void attention() {
+    outputs();
+    const std::int64_t queries = flash_queries(), keys = flash_keys(), seq = sizes_.seq;
+    const std::int64_t head_dim = sizes_[Dim::kD];
+    const auto even = [](std::int64_t n) { return n + n % 2; };
+    std::int64_t each = sizes_.wide * queries * (keys + 2 + head_dim), packed = 0;
+    if (sizes_.is_narrow() && (seq < 64 || !sizes_.packs_keys)) {
+      each += sizes_.width * queries * keys;
+    } else if (sizes_.is_narrow()) {
+      each += sizes_.width * (queries * even(keys) + keys * head_dim);
+      packed = sizes_.width * (sizes_[Dim::kT] / seq) * sizes_[Dim::kK] * (seq + even(seq));
+    }
+    moment("flash_scratch", sizes_.threads * each + packed);
+  }
+  // Sums of LibTorch's rows are counted where they are taken, on the rank's own thread.
+  void attention_grad() {
+    outputs();
+    const std::int64_t tiles = model::AttentionTiles(sizes_.seq, sizes_[Dim::kD]).floats();
+    moment("flash_scratch",
+           sizes_.wide * (sizes_.is_narrow()
+                              ? sizes_.threads * tiles
+                              : flash_queries() * (2 * sizes_.threads * flash_keys() + 1)));
+  }
+
+  // Where tokens lie in this rank's part of the vocabulary, while `body` looks.
+  void with_token_rows(auto body) {
+    const std::int64_t n = sizes_.tp > 1 ? sizes_[Dim::kT] : 0;
+    take("shifted", n * 8);
+    take("row", n * 8);
+    take("elsewhere", n);
+    give("shifted", n * 8);
+    body();
+    give("row", n * 8);
+    give("elsewhere", n);
+  }
+  void lookup_weight() {
+    with_token_rows([&] {
+      if (sizes_.is_narrow()) moment("wide_rows", wide_block(sizes_[Dim::kT], sizes_[Dim::kH]));
+    });
+  }
+  void positions_weight() {
+    const std::int64_t rows = std::min(sizes_.seq, sizes_[Dim::kP]);
+    if (sizes_.is_narrow()) moment("wide_positions", wide_block(rows, sizes_[Dim::kH]));
+  }
+
+  void head_loss() {
+    switch (part_.kind) {
+      case Kind::kTokenRows:
+        take("shifted", rows() * 8);
+        outputs();
+        return give("shifted", rows() * 8);
+      case Kind::kTotals:
+        take("greatest", rows() * sizes_.wide);
+        take("total", rows() * sizes_.wide);
+        outputs();
+        give("greatest", rows() * sizes_.wide);
+        return give("total", rows() * sizes_.wide);
+      case Kind::kAddLosses:
+        return moment("picked_f64", sizes_.wide < 8 ? rows() * 8 : 0);
+      case Kind::kMinusOne:
+        outputs();
+        return moment("minus_one", rows() * sizes_.wide);
+      case Kind::kScaleRows:
+        outputs();
+        take("is_valid", rows());
+        moment("row_scale", rows() * sizes_.wide);
+        return give("is_valid", rows());
+      default:  // kEntropy, kEntropyGrad
+        outputs();
+        return moment("losses", rows() * 8);
+    }
+  }
+
+  void write() {
+    switch (part_.kind) {
+      case Kind::kRmsNorm:
+        return rms_norm();
+      case Kind::kLayerNorm:
+        return layer_norm();
+      case Kind::kRmsNormAgain:
+        return scale(/*layer=*/false);
+      case Kind::kLayerNormAgain:
+        return layer_norm_again();
+      case Kind::kRmsNormGrad:
+        return rms_norm_grad();
+      case Kind::kLayerNormGrad:
+        return layer_norm_grad();
+      case Kind::kRope:
+      case Kind::kRopeBack:
+        return rope();
+      case Kind::kAttention:
+        return attention();
+      case Kind::kAttentionGrad:
+        return attention_grad();
+      case Kind::kLookup:
+        return with_token_rows([&] { outputs(); });
+      case Kind::kLookupWeight:
+        return lookup_weight();
+      case Kind::kPositionsWeight:
+        return positions_weight();
+      case Kind::kEntropy:
+      case Kind::kEntropyGrad:
+      case Kind::kTokenRows:
+      case Kind::kTotals:
+      case Kind::kAddLosses:
+      case Kind::kMinusOne:
+      case Kind::kScaleRows:
+        return head_loss();
+      default:
+        return outputs();
+    }
+  }
+
+  const Part& part_;
+  const Pass& pass_;
+  const Values& values_;
+  const Sizes& sizes_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+std::vector<Step> kernel_steps(const Part& part, const Pass& pass, const Values& values,
+                               const Sizes& sizes) {
+  return Script(part, pass, values, sizes).run();
+}
+
+}  // namespace lockstep::parts

@@ -1,0 +1,26 @@
+// What the kernel of a part takes from memory besides its outputs, on a CPU with LibTorch: the
+// lower half of the table of kernels, whose upper half, code, is in nn. Exact for f32 and f64; in
+// bf16, oneDNN products take scratch of their own that has no closed form.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/parts/place.h"
+
+namespace lockstep::parts {
+
+struct Step {
+  enum What : std::uint8_t { kOutput, kTake, kGive };
+  What what = kOutput;
+  std::size_t output = 0;      // kOutput: which; takes memory only if it has its own
+  std::string_view name = {};  // of scratch
+  std::int64_t bytes = 0;      // of scratch; may be 0
+};
+
+// In order. Every output appears once.
+std::vector<Step> kernel_steps(const Part& part, const Pass& pass, const Values& values,
+                               const Sizes& sizes);
+
+}  // namespace lockstep::parts

@@ -1,0 +1,105 @@
+#include "lockstep/parts/part.h"
+
+#include <algorithm>
+
+#include "lockstep/model/flops.h"
+
+namespace lockstep::parts {
+namespace {
+
+constexpr KindRow collective(std::string_view name, InPlace in_place = InPlace::kNever) {
+  return {.name = name, .in_place = in_place, .collective = true};
+}
+constexpr KindRow norm(std::string_view name, Kind again) {
+  return {.name = name, .again = again, .has_again = true};
+}
+
+constexpr std::array kRows = {
+    norm("rms_norm", Kind::kRmsNormAgain),
+    norm("layer_norm", Kind::kLayerNormAgain),
+    collective("gather_rows"),
+    collective("reduce_rows"),
+    KindRow{"linear"},
+    KindRow{"linear_bias"},
+    KindRow{"bias", InPlace::kAlways},
+    KindRow{.name = "split", .view = true},
+    KindRow{"rope", InPlace::kEach},
+    KindRow{"attention"},
+    KindRow{"swiglu"},
+    KindRow{"gelu"},
+    KindRow{"add", InPlace::kAlways},
+    KindRow{"lookup"},
+    KindRow{"positions", InPlace::kAlways},
+    KindRow{"rms_norm_grad", InPlace::kAlways},
+    KindRow{"layer_norm_grad", InPlace::kNarrow},  // LibTorch's makes its own
+    KindRow{"linear_grad"},
+    KindRow{"linear_weight"},
+    KindRow{"bias_sum"},
+    KindRow{"accumulate"},
+    KindRow{"rope_back", InPlace::kEach},
+    KindRow{"attention_grad"},
+    KindRow{"swiglu_grad"},
+    KindRow{"gelu_grad", InPlace::kAlways},
+    KindRow{"concat"},
+    KindRow{"lookup_weight"},
+    KindRow{"positions_weight"},
+    KindRow{"rms_norm_again"},
+    KindRow{"layer_norm_again"},
+    KindRow{"linear_add"},
+    collective("all_gather"),
+    collective("reduce_scatter"),
+    collective("all_reduce", InPlace::kAlways),
+    KindRow{"reserve"},
+    KindRow{"logits"},
+    KindRow{"entropy"},
+    KindRow{"entropy_grad", InPlace::kNotNarrow},
+    KindRow{"token_rows"},
+    KindRow{"softmax"},
+    KindRow{"totals"},
+    KindRow{"add_losses"},
+    KindRow{"minus_one", InPlace::kAlways},
+    KindRow{"scale_rows", InPlace::kAlways},
+    KindRow{"round"},
+    KindRow{"logits_grad", InPlace::kAlways},
+};
+static_assert(kRows.size() == static_cast<std::size_t>(Kind::kLogitsGrad) + 1);
+
+}  // namespace
+
+const KindRow& row_of(Kind kind) { return kRows[static_cast<std::size_t>(kind)]; }
+
+double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
+  const auto elements = [&](ValueId id) { return static_cast<double>(sizes.elements(values[id])); };
+  const auto columns = [&](ValueId id) {
+    return static_cast<double>(sizes[values[id].dims.back()]);
+  };
+  const auto attention = [&](ValueId q) {
+    return 4.0 * elements(q) * model::mean_keys(sizes.seq, 0, model::Mask::kCausal);
+  };
+  switch (part.kind) {
+    case Kind::kLinear:
+    case Kind::kLinearBias:
+    case Kind::kLinearAdd:
+    case Kind::kLogits:
+      return 2.0 * elements(part.out[0]) * columns(part.in[0]);
+    case Kind::kLinearGrad:
+      return 2.0 * elements(part.in[0]) * columns(part.out[0]);
+    case Kind::kLogitsGrad:
+    case Kind::kLinearWeight:
+      return 2.0 * elements(part.in[1]) * columns(part.in[0]);
+    case Kind::kAttention:
+      return attention(part.in[0]);
+    case Kind::kAttentionGrad:
+      return 2.0 * attention(part.in[1]);
+    default:
+      return 0.0;
+  }
+}
+
+std::int64_t collective_bytes(const Part& part, const Values& values, const Sizes& sizes) {
+  const Value& in = values[part.in[0]];
+  const std::int64_t all = std::max(sizes.elements(in), sizes.elements(values[part.out[0]]));
+  return (all + sizes.tp - 1) / sizes.tp * sizes.tp * sizes.width_of(in.elem);
+}
+
+}  // namespace lockstep::parts

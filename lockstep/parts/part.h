@@ -1,0 +1,111 @@
+// A part: one step of a unit's pass, a kernel or a collective. A pass is a list of them.
+//
+// Families write forward lists (builder.h, block.cc, ends.cc); the other passes are derived, by one
+// small function after the other: differentiate, lower, keep, place. Readers never ask which family
+// a list is of. A new kind is a row of the table below, its derivative in differentiate.cc, and
+// what it takes besides its outputs in kernels.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/parts/value.h"
+
+namespace lockstep::parts {
+
+enum class Kind : std::uint8_t {
+  // What families write.
+  kRmsNorm,     // x -> y, rstd
+  kLayerNorm,   // x -> y, rstd, mean
+  kGatherRows,  // P rows of each tensor rank -> all T; the derivative of the next
+  kReduceRows,  // summands of T rows -> P rows of their sum
+  kLinear,      // x -> x weight
+  kLinearBias,  // x -> x weight + bias, rounded once
+  kBias,        // x -> x + bias
+  kSplit,       // w -> slices of its columns, of whole heads
+  kRope,        // any number of queries and keys -> the same, turned
+  kAttention,   // q, k, v -> out, lse
+  kSwiGlu,      // gate and up -> product
+  kGelu,
+  kAdd,        // x, residual -> sum
+  kLookup,     // -> rows of the embedding
+  kPositions,  // x -> x + rows of the table of positions
+  // What derivatives add. d is the gradient of the first output.
+  kRmsNormGrad,    // d, x, rstd -> dx, d gain
+  kLayerNormGrad,  // d, x, rstd, mean -> dx, d gain, d bias
+  kLinearGrad,     // d -> dx
+  kLinearWeight,   // x, d: adds to the weight's gradient
+  kBiasSum,        // d -> d bias
+  kAccumulate,     // finished gradients: adds them to those of the parameters
+  kRopeBack,       // like kRope
+  kAttentionGrad,  // d, q, k, v, out, lse -> dq, dk, dv
+  kSwiGluGrad,     // d, x -> dx
+  kGeluGrad,
+  kConcat,        // what kSplit made -> all columns
+  kLookupWeight,  // d: adds to the gradient of the embedding
+  kPositionsWeight,
+  // What rewrites leave.
+  kRmsNormAgain,    // x, rstd -> y
+  kLayerNormAgain,  // x, rstd, mean -> y
+  kLinearAdd,       // x, residual -> residual + x weight, rounded once
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  // The head's loss, a chunk of rows at a time (ends.cc).
+  kReserve,      // -> memory that later parts fill
+  kLogits,       // rows -> logits of a chunk
+  kEntropy,      // logits
+  kEntropyGrad,  // logits -> d logits
+  kTokenRows,    // -> where labels lie in this rank's vocabulary, whether elsewhere
+  kSoftmax,      // logits, row, elsewhere -> greatest, total and label's logit of each row
+  kTotals,       // those of all ranks -> log of each label's probability, share of each row
+  kAddLosses,    // log probabilities
+  kMinusOne,     // logits, share, row, elsewhere -> softmax less one at the label
+  kScaleRows,    // d logits -> 0 where there is no label
+  kRound,        // d logits, narrow
+  kLogitsGrad,   // rows' gradient so far, d logits -> with the chunk's
+};
+
+// Whether output 0 may take the memory of operand 0, if nothing reads that later.
+enum class InPlace : std::uint8_t {
+  kNever,
+  kAlways,
+  kEach,       // and every other output that of the operand beside it
+  kNarrow,     // where elements are narrower than f32
+  kNotNarrow,  // where they are not
+};
+
+struct KindRow {
+  std::string_view name;
+  InPlace in_place = InPlace::kNever;
+  bool collective = false;
+  bool view = false;            // outputs are slices of operand 0
+  Kind again = Kind::kRmsNorm;  // makes output 0 from the operands and the other outputs
+  bool has_again = false;
+};
+
+const KindRow& row_of(Kind kind);
+inline std::string_view to_text(Kind kind) { return row_of(kind).name; }
+
+struct Part {
+  Kind kind = Kind::kAdd;
+  std::vector<ValueId> in;
+  std::vector<ValueId> out;
+  std::string_view param = {};  // of the unit: "qkv"; lives as long as the program
+  int origin = -1;              // the forward part that it is, repeats or differentiates
+  // Not read, but there until this part is done: habits of nn's code (habits.h).
+  std::vector<ValueId> holds = {};
+  bool repeats = false;  // such parts, side by side, run once for every chunk of Dim::kC rows of T
+};
+using Parts = std::vector<Part>;
+
+// Floating-point operations by the convention of model/flops.h, causal: those of matrix products
+// and of attention, a gradient of attention counting twice.
+double flops_of(const Part& part, const Values& values, const Sizes& sizes);
+
+// Bytes of the buffer that holds all ranks' elements of a collective, padded to equal pieces.
+std::int64_t collective_bytes(const Part& part, const Values& values, const Sizes& sizes);
+
+}  // namespace lockstep::parts

@@ -1,0 +1,102 @@
+#include "lockstep/parts/read_pass.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/parts/kernels.h"
+
+namespace lockstep::parts {
+namespace {
+
+// Calls fn(index of a part) in the order in which they run, with sizes[Dim::kC] bound, and
+// after_repeat() behind the last chunk.
+template <class Fn, class After>
+void for_each_part(const Pass& pass, Sizes& sizes, Fn fn, After after_repeat) {
+  const auto run = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) fn(i);
+  };
+  const std::int64_t chunk = sizes[Dim::kC];
+  run(0, pass.repeat_begin);
+  if (pass.repeat_end > pass.repeat_begin) {
+    for (std::int64_t left = sizes[Dim::kT]; left > 0; left -= chunk) {
+      sizes[Dim::kC] = std::min(chunk, left);
+      run(pass.repeat_begin, pass.repeat_end);
+    }
+    after_repeat();
+  }
+  run(pass.repeat_end, pass.parts.size());
+}
+
+class MemoryReader {
+ public:
+  MemoryReader(const Pass& pass, const Values& values, const Sizes& sizes)
+      : pass_(pass), values_(values), sizes_(sizes), live_(values.size(), false) {
+    for (const ValueId id : pass.before) live_[pass.storage(id)] = true;
+  }
+
+  MemoryEvents run() {
+    for_each_part(
+        pass_, sizes_, [&](std::size_t i) { step(pass_.parts[i], pass_.ends[i]); },
+        [&] { end(pass_.repeat_ends); });
+    for (const ValueId id : pass_.after)
+      LS_CHECK(live_[pass_.storage(id)], values_[id].name, " was to stay");
+    return std::move(events_);
+  }
+
+ private:
+  void note(std::string_view name, std::int64_t bytes) {
+    if (bytes != 0) events_.push_back({std::string(name), bytes});
+  }
+  void step(const Part& part, const std::vector<ValueId>& ends) {
+    for (const ValueId id : part.in)
+      LS_CHECK(live_[pass_.storage(id)], to_text(part.kind), " reads ", values_[id].name,
+               ", which is gone");
+    for (const Step& step : kernel_steps(part, pass_, values_, sizes_)) {
+      if (step.what == Step::kOutput)
+        take(pass_.storage(part.out[step.output]));
+      else
+        note(step.name, step.what == Step::kTake ? step.bytes : -step.bytes);
+    }
+    end(ends);
+  }
+  void take(ValueId storage) {
+    if (live_[storage]) return;
+    live_[storage] = true;
+    note(values_[storage].name, sizes_.bytes(values_[storage]));
+  }
+  void end(const std::vector<ValueId>& storages) {
+    for (const ValueId storage : storages) {
+      live_[storage] = false;
+      note(values_[storage].name, -sizes_.bytes(values_[storage]));
+    }
+  }
+
+  const Pass& pass_;
+  const Values& values_;
+  Sizes sizes_;
+  std::vector<bool> live_;  // by storage
+  MemoryEvents events_;
+};
+
+}  // namespace
+
+MemoryEvents memory_events(const Pass& pass, const Values& values, Sizes sizes) {
+  return MemoryReader(pass, values, sizes).run();
+}
+
+std::vector<TensorCollective> tensor_collectives(const Pass& pass, const Values& values,
+                                                 Sizes sizes) {
+  std::vector<TensorCollective> all;
+  const auto note = [&](std::size_t i) {
+    const Part& part = pass.parts[i];
+    if (!row_of(part.kind).collective) return;
+    const bool gathers = part.kind == Kind::kAllGather;
+    all.push_back({part.kind, values[gathers ? part.in[0] : part.out[0]].name,
+                   collective_bytes(part, values, sizes)});
+  };
+  for_each_part(pass, sizes, note, [] {});
+  return all;
+}
+
+}  // namespace lockstep::parts

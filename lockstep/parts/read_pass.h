@@ -1,0 +1,12 @@
+// Readers of a pass: internal to parts.
+#pragma once
+
+#include "lockstep/parts/unit_passes.h"
+
+namespace lockstep::parts {
+
+MemoryEvents memory_events(const Pass& pass, const Values& values, Sizes sizes);
+std::vector<TensorCollective> tensor_collectives(const Pass& pass, const Values& values,
+                                                 Sizes sizes);
+
+}  // namespace lockstep::parts

@@ -1,0 +1,146 @@
+#include "lockstep/parts/unit_passes.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/parts/families.h"
+#include "lockstep/parts/habits.h"
+#include "lockstep/parts/keep.h"
+#include "lockstep/parts/lower.h"
+#include "lockstep/parts/read_pass.h"
+
+namespace lockstep::parts {
+namespace {
+
+std::vector<ValueId> with(std::vector<ValueId> ids, ValueId more) {
+  if (more != kNoValue && std::ranges::find(ids, more) == ids.end()) ids.push_back(more);
+  return ids;
+}
+
+// What a policy of the run file drops, by name.
+std::vector<ValueId> dropped_by(const model::Drop& drop, const Written& forward) {
+  std::vector<ValueId> ids;
+  for (const auto& [drops, name] : {std::pair{drop.attn_normed, "attn_normed"},
+                                    {drop.mlp_normed, "mlp_normed"},
+                                    {drop.product, "product"}})
+    for (const Part& part : forward.parts)
+      if (drops && forward.values[part.out[0]].name == name) ids.push_back(part.out[0]);
+  return ids;
+}
+
+}  // namespace
+
+std::int64_t extra(const MemoryEvents& events) {
+  std::int64_t live = 0;
+  std::int64_t most = 0;
+  for (const MemoryEvent& event : events) most = std::max(most, live += event.bytes);
+  return most;
+}
+
+std::int64_t sent(const TensorCollective& collective, std::int64_t tp) {
+  const std::int64_t halves = collective.kind == Kind::kAllReduce ? 2 : 1;
+  return halves * (collective.bytes / tp) * (tp - 1);
+}
+
+std::int64_t sent(const std::vector<TensorCollective>& collectives, std::int64_t tp) {
+  std::int64_t sum = 0;
+  for (const TensorCollective& collective : collectives) sum += sent(collective, tp);
+  return sum;
+}
+
+std::int64_t total(const std::vector<Held>& held) {
+  std::int64_t sum = 0;
+  for (const Held& one : held) sum += one.bytes;
+  return sum;
+}
+
+UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit,
+                       const model::UnitSizes& sizes)
+    : sizes_(config, sizes) {
+  LS_CHECK(model::check_unit_bytes(config, sizes.seq).ok(), "no lists for ", config.name);
+  if (unit.kind == model::UnitKind::kEmbed)
+    derive(embed_list(config), {}, /*is_block=*/false);
+  else if (unit.kind == model::UnitKind::kBlock)
+    derive(block_list(config), sizes.drop, /*is_block=*/true);
+  else if (unit.kind == model::UnitKind::kHead)
+    write_head(config);
+  else
+    LS_CHECK(false, "no passes for a unit of kind ", to_text(unit.kind));
+}
+
+void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block) {
+  if (is_block) follow_nn(forward);
+  Backward backward = differentiate(forward);
+  if (is_block) follow_nn(backward);
+  lower(forward, &backward, sizes_);
+  // An embedding has no I for which rows would be gathered: what follows it gathers them.
+  const Kept split = keep(forward, backward, {dropped_by(drop, forward), false});
+  const Kept whole = keep(forward, backward, {dropped_by(drop, forward), is_block});
+  values_ = std::move(forward.values);
+  const std::vector<ValueId> input = with({}, forward.input), output = {forward.output};
+
+  const auto run = [&](UnitPass name, const Parts& parts, std::vector<ValueId> before,
+                       std::vector<ValueId> after, const Places& from = {}) {
+    add(name, place(values_, sizes_, parts, std::move(before), std::move(after), from));
+    return std::cref(at(name));
+  };
+  const Pass& kept = run(UnitPass::kForward, forward.parts, input, with(split.stash, output[0]));
+  run(UnitPass::kEvaluate, forward.parts, input, output);
+  if (is_block) {
+    run(UnitPass::kCheckpoint, forward.parts, input, with(output, forward.input));
+    run(UnitPass::kRecompute, split.recompute, input, with(split.stash, forward.input));
+  }
+  const auto halves = [&](UnitPass i, UnitPass w, const Kept& lists) {
+    const Pass& half = run(i, lists.input, with(lists.stash, backward.d_output),
+                           with(lists.work, backward.d_input), kept.places);
+    run(w, lists.weight, lists.work, {}, half.places);
+  };
+  halves(UnitPass::kBackwardInput, UnitPass::kBackwardWeight, whole);
+  halves(UnitPass::kInputGrad, UnitPass::kWeightGrad, split);
+  stash_ = held(kept, split.stash);
+  work_ = held(at(UnitPass::kInputGrad), split.work);
+}
+
+void UnitPasses::write_head(const model::ModelConfig& config) {
+  LS_CHECK(config.vocab % sizes_.tp == 0, "tensor degree ", sizes_.tp, " does not divide ",
+           config.vocab, " rows of a vocabulary");
+  for (const bool grad : {false, true}) {
+    Written list = head_list(config, sizes_, grad, std::move(values_));
+    lower(list, nullptr, sizes_);
+    values_ = std::move(list.values);
+    add(grad ? UnitPass::kHeadGrad : UnitPass::kEvaluate,
+        place(values_, sizes_, std::move(list.parts), {list.input}, with({}, list.output)));
+  }
+  add(UnitPass::kForward, {});
+  stash_ = {{"input", sizes_[Dim::kP] * sizes_[Dim::kH] * sizes_.width}};
+}
+
+void UnitPasses::add(UnitPass pass, Pass made) {
+  MemoryEvents events = memory_events(made, values_, sizes_);
+  auto collectives = tensor_collectives(made, values_, sizes_);
+  passes_[static_cast<std::size_t>(pass)] = {std::move(made), std::move(events),
+                                             std::move(collectives)};
+}
+
+const UnitPasses::Made& UnitPasses::made(UnitPass pass) const {
+  const auto& found = passes_[static_cast<std::size_t>(pass)];
+  LS_CHECK(found.has_value(), "the unit has no ", kUnitPasses.name_of(pass));
+  return *found;
+}
+const Pass& UnitPasses::at(UnitPass pass) const { return made(pass).pass; }
+const MemoryEvents& UnitPasses::events(UnitPass pass) const { return made(pass).events; }
+const std::vector<TensorCollective>& UnitPasses::collectives(UnitPass pass) const {
+  return made(pass).collectives;
+}
+
+std::vector<Held> UnitPasses::held(const Pass& maker, const std::vector<ValueId>& ids) const {
+  std::vector<ValueId> storages;
+  for (const ValueId id : ids) storages = with(std::move(storages), maker.storage(id));
+  std::vector<Held> all;
+  for (const ValueId id : storages) all.push_back({values_[id].name, sizes_.bytes(values_[id])});
+  return all;
+}
+
+}  // namespace lockstep::parts

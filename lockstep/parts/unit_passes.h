@@ -1,0 +1,117 @@
+// The passes of a unit on one rank, as lists, and what they do to memory and to the tensor group:
+// what the memory walk and the ledger's prediction read. With t tensor ranks, in volumes of T h
+// elements sent (t - 1) / t times, a block's microbatch costs
+//
+//   tensor parallelism alone                               8
+//   and sequence parallelism, backward pass whole         10
+//   and sequence parallelism, W put off                   12
+//
+// Korthikanti et al. (arXiv 2205.05198, section 4.2.2) count 8 for the second too, and apart from
+// them the rows that the weights' gradients gather again: those of both norms in 10, those of both
+// output gradients as well in 12. A recomputed block adds what its forward pass has before its last
+// sum.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/model/arch.h"
+#include "lockstep/parts/builder.h"
+#include "lockstep/parts/place.h"
+
+namespace lockstep::parts {
+
+enum class UnitPass : std::uint8_t {
+  kForward,         // keeps the stash; the head only takes its input over
+  kCheckpoint,      // forward, keeps the input alone
+  kEvaluate,        // forward, keeps nothing; the head computes the loss
+  kRecompute,       // stash from the input (blocks)
+  kInputGrad,       // stash and gradient of the output become weight work and gradient of the input
+  kWeightGrad,      // uses the weight work up
+  kBackwardInput,   // the last two when the second follows at once: rows that tensor ranks have
+  kBackwardWeight,  // gathered for the first stay for the second
+  kHeadGrad,        // loss and gradients of the head, the weights' included
+};
+inline constexpr EnumNames<UnitPass, 9> kUnitPasses = {
+    {"forward", "checkpoint", "evaluate", "recompute", "input_grad", "weight_grad",
+     "backward_input", "backward_weight", "head_grad"}};
+
+struct MemoryEvent {
+  std::string name;
+  std::int64_t bytes = 0;  // above zero: taken; below: given back
+  bool operator==(const MemoryEvent&) const = default;
+};
+using MemoryEvents = std::vector<MemoryEvent>;
+
+// Most bytes live during the events, above what was live before them; at least 0.
+std::int64_t extra(const MemoryEvents& events);
+
+struct TensorCollective {
+  Kind kind = Kind::kAllGather;
+  std::string name;        // what is gathered, or becomes the sum
+  std::int64_t bytes = 0;  // of the buffer that holds all rows, padded to a multiple of tp elements
+  bool operator==(const TensorCollective&) const = default;
+};
+
+// Bytes that one of `tp` ranks sends, as its ledger counts them.
+std::int64_t sent(const TensorCollective& collective, std::int64_t tp);
+std::int64_t sent(const std::vector<TensorCollective>& collectives, std::int64_t tp);
+
+// A value that crosses from one pass to another: its storage.
+struct Held {
+  std::string name;
+  std::int64_t bytes = 0;
+  bool operator==(const Held&) const = default;
+};
+std::int64_t total(const std::vector<Held>& held);
+
+// Derived once; answers are kept. Plain data afterwards: any thread may read it.
+class UnitPasses {
+ public:
+  // REQUIRES: model::check_unit_bytes(config, sizes.seq).ok(), a tp that divides the unit.
+  UnitPasses(const model::ModelConfig& config, const model::Unit& unit,
+             const model::UnitSizes& sizes);
+
+  // REQUIRES of all three: a pass that the unit has.
+  const Pass& at(UnitPass pass) const;
+  // Every storage that is taken and given back, in order. A pass starts from what is live before it
+  // (input or stash, gradient of the output, weights), and its events include the release of what
+  // it uses up. Gradient buffers of weights are not part of it: who runs the pass owns them.
+  const MemoryEvents& events(UnitPass pass) const;
+  // None when tp is 1.
+  const std::vector<TensorCollective>& collectives(UnitPass pass) const;
+
+  // What a forward pass keeps for its backward pass, its input first. Bytes per token of a block in
+  // bf16, nothing dropped:
+  //
+  //   8h + 4q + 4k + 2g + 2f + 4a, and what the two norms know of each row.
+  const std::vector<Held>& stash() const { return stash_; }
+  // What W needs: operands of the weights' products, finished gradients of norms and biases.
+  const std::vector<Held>& work() const { return work_; }
+
+  const Values& values() const { return values_; }
+  const Sizes& sizes() const { return sizes_; }
+
+ private:
+  struct Made {
+    Pass pass;
+    MemoryEvents events;
+    std::vector<TensorCollective> collectives;
+  };
+
+  void derive(Written forward, const model::Drop& drop, bool is_block);
+  void write_head(const model::ModelConfig& config);
+  void add(UnitPass pass, Pass made);
+  const Made& made(UnitPass pass) const;
+  std::vector<Held> held(const Pass& maker, const std::vector<ValueId>& ids) const;
+
+  Sizes sizes_;
+  Values values_;
+  std::array<std::optional<Made>, 9> passes_;
+  std::vector<Held> stash_, work_;
+};
+
+}  // namespace lockstep::parts

@@ -1,0 +1,57 @@
+#include "lockstep/parts/value.h"
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::parts {
+
+Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
+    : width(sizes.width()),
+      wide(sizes.wide()),
+      seq(sizes.seq),
+      tp(sizes.tp),
+      threads(sizes.threads),
+      packs_keys(sizes.packs_keys),
+      shares_rows(sizes.sequence_parallel && sizes.tp > 1) {
+  const std::int64_t tokens = sizes.tokens();
+  LS_CHECK(c.heads % tp == 0 && c.kv_heads % tp == 0 && c.ffn % tp == 0 &&
+               (!shares_rows || tokens % tp == 0),
+           "tensor degree ", tp, " does not divide ", c.name);
+  Sizes& at = *this;
+  at[Dim::kT] = tokens;
+  at[Dim::kP] = shares_rows ? tokens / tp : tokens;
+  at[Dim::kH] = c.hidden;
+  at[Dim::kA] = c.heads / tp;
+  at[Dim::kKv] = c.kv_heads / tp;
+  at[Dim::kD] = c.head_dim;
+  at[Dim::kQ] = at[Dim::kA] * c.head_dim;
+  at[Dim::kK] = at[Dim::kKv] * c.head_dim;
+  at[Dim::kW] = at[Dim::kQ] + 2 * at[Dim::kK];
+  at[Dim::kF] = c.ffn / tp;
+  at[Dim::kG] = at[Dim::kF] * (activation(c) == model::Activation::kSwiGlu ? 2 : 1);
+  at[Dim::kV] = c.vocab / tp;
+  at[Dim::kC] = sizes.head_chunk > 0 ? sizes.head_chunk : tokens;
+  at[Dim::kRanks] = tp;
+  at[Dim::kThree] = 3;
+}
+
+std::int64_t Sizes::width_of(Elem elem) const {
+  switch (elem) {
+    case Elem::kCompute:
+      return width;
+    case Elem::kWide:
+      return wide;
+    case Elem::kIndex:
+      return 8;
+    case Elem::kFlag:
+      break;
+  }
+  return 1;
+}
+
+std::int64_t Sizes::elements(const Value& value) const {
+  std::int64_t product = 1;
+  for (const Dim dim : value.dims) product *= (*this)[dim];
+  return product;
+}
+
+}  // namespace lockstep::parts

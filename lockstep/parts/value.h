@@ -1,0 +1,81 @@
+// What parts read and write. A value is made once and never changes; it has a name, dimensions in
+// symbols and a type of elements, but no place in memory: place.h gives it one.
+//
+//   T tokens of a microbatch, P this rank's rows of them between the parts that tensor parallelism
+//   cuts, h hidden; of this rank: q and k the widths of its query and of its key heads, w = q + 2k,
+//   a and kv its heads, d one head's width, f and g of the MLP (g = 2f with a gate), V its rows of
+//   the vocabulary. c rows of a chunk of logits, bound while a list repeats; t tensor ranks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/model/unit_bytes.h"
+
+namespace lockstep::parts {
+
+// clang-format off
+enum class Dim : std::uint8_t { kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree };
+// clang-format on
+inline constexpr EnumNames<Dim, 15> kDims = {
+    {"T", "P", "h", "q", "k", "w", "a", "kv", "d", "f", "g", "V", "c", "t", "3"}};
+
+enum class Elem : std::uint8_t {
+  kCompute,  // the run's dtype
+  kWide,     // at least f32: statistics, logits, gradients of parameters
+  kIndex,    // i64
+  kFlag,     // a byte
+};
+
+using ValueId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+struct Value {
+  std::string name;  // a later content of the same memory may have the same
+  std::vector<Dim> dims;
+  Elem elem = Elem::kCompute;
+};
+
+// All values of a unit's passes. Ids count from 0 and stay.
+class Values {
+ public:
+  ValueId add(std::string name, std::vector<Dim> dims, Elem elem = Elem::kCompute) {
+    all_.push_back({std::move(name), std::move(dims), elem});
+    return static_cast<ValueId>(all_.size()) - 1;
+  }
+  // A new one of the same dimensions and type.
+  ValueId like(ValueId of, std::string name) {
+    return add(std::move(name), (*this)[of].dims, (*this)[of].elem);
+  }
+  Value& operator[](ValueId id) { return all_[static_cast<std::size_t>(id)]; }
+  const Value& operator[](ValueId id) const { return all_[static_cast<std::size_t>(id)]; }
+  std::size_t size() const { return all_.size(); }
+
+ private:
+  std::vector<Value> all_;
+};
+
+// The symbols' values on one rank, and what else decides about memory.
+struct Sizes {
+  std::array<std::int64_t, 15> dims{};
+  std::int64_t width = 4, wide = 4;  // bytes of an element
+  std::int64_t seq = 1, tp = 1, threads = 1;
+  bool packs_keys = true;
+  bool shares_rows = false;  // sequence parallelism over more than one rank: P < T
+
+  // REQUIRES: sizes.tp divides what it cuts.
+  Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);
+
+  std::int64_t operator[](Dim dim) const { return dims[static_cast<std::size_t>(dim)]; }
+  std::int64_t& operator[](Dim dim) { return dims[static_cast<std::size_t>(dim)]; }
+  bool is_narrow() const { return width < wide; }
+  std::int64_t width_of(Elem elem) const;
+  std::int64_t elements(const Value& value) const;
+  std::int64_t bytes(const Value& value) const { return elements(value) * width_of(value.elem); }
+};
+
+}  // namespace lockstep::parts
