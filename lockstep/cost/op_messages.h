@@ -34,7 +34,7 @@ class OpMessages {
              const mesh::Mesh& mesh, Rank rank);
 
   // Of the op itself, groups of one member included; not what tensor ranks send inside a unit's
-  // passes (model/unit_traffic.h).
+  // passes (parts/unit_passes.h).
   std::vector<Message> of(const program::Op& op) const;
 
   Coord coord() const { return coord_; }

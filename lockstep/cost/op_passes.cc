@@ -3,7 +3,7 @@
 namespace lockstep::cost {
 
 using model::UnitKind;
-using model::UnitPass;
+using parts::UnitPass;
 using program::OpKind;
 
 std::vector<UnitPass> op_passes(const program::StepShape& step, const model::Unit& unit,

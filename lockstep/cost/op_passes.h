@@ -4,16 +4,16 @@
 #include <vector>
 
 #include "lockstep/model/arch.h"
-#include "lockstep/model/pass_bytes.h"
+#include "lockstep/parts/unit_passes.h"
 #include "lockstep/program/program.h"
 
 namespace lockstep::cost {
 
 // In order; none for an op that is not a unit's computation. `unit` is the one of op.unit.
-std::vector<model::UnitPass> op_passes(const program::StepShape& step, const model::Unit& unit,
+std::vector<parts::UnitPass> op_passes(const program::StepShape& step, const model::Unit& unit,
                                        const program::Op& op);
 
 // Whether the pass writes or adds to the weights' gradients.
-bool writes_gradients(model::UnitPass pass);
+bool writes_gradients(parts::UnitPass pass);
 
 }  // namespace lockstep::cost

@@ -1,40 +1,44 @@
 #include "lockstep/cost/program_bytes.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "lockstep/base/check.h"
 #include "lockstep/cost/op_passes.h"
-#include "lockstep/model/pass_bytes.h"
 #include "lockstep/model/state_bytes.h"
+#include "lockstep/parts/unit_passes.h"
 
 namespace lockstep::cost {
 namespace {
 
-using model::MemoryEvents;
 using model::UnitKind;
-using model::UnitPass;
+using parts::UnitPass;
+using parts::UnitPasses;
 using program::OpKind;
 using program::UnitBytes;
 
 constexpr std::int64_t kTokenBytes = 8;  // i64
 
 // Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
-std::int64_t surge_of(const model::Model& model, const program::StepShape& step,
-                      const StepSizes& sizes, const program::Op& op, std::int64_t main_grad) {
-  const model::Unit& unit = model.unit(op.unit);
-  MemoryEvents all;
+std::int64_t surge_of(const model::Unit& unit, const UnitPasses& passes,
+                      const program::StepShape& step, const program::Op& op,
+                      std::int64_t main_grad) {
+  std::int64_t live = 0;
+  std::int64_t most = 0;
   for (const UnitPass pass : op_passes(step, unit, op)) {
-    if (writes_gradients(pass)) all.push_back({"main_grad", main_grad});
-    for (auto& event : pass_events(model.config, unit, sizes.unit, pass))
-      all.push_back(std::move(event));
+    if (writes_gradients(pass)) most = std::max(most, live += main_grad);
+    for (const parts::MemoryEvent& event : passes.events(pass))
+      most = std::max(most, live += event.bytes);
   }
-  return extra(all);
+  return most;
 }
 
-void add_surges(const model::Model& model, const program::StepShape& step, const StepSizes& sizes,
+void add_surges(const model::Unit& unit, const UnitPasses& passes, const program::StepShape& step,
                 int index, UnitBytes& bytes) {
   const auto surge = [&](OpKind kind, std::int64_t main_grad = 0) {
-    return surge_of(model, step, sizes, {.kind = kind, .unit = index}, main_grad);
+    return surge_of(unit, passes, step, {.kind = kind, .unit = index}, main_grad);
   };
-  const UnitKind kind = model.unit(index).kind;
+  const UnitKind kind = unit.kind;
   bytes.forward = surge(OpKind::kForward);
   if (kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute);
   if (kind != UnitKind::kHead) {
@@ -68,6 +72,9 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
   LS_CHECK(step.units() == model.num_units(), "a step of ", step.units(), " units for a model of ",
            model.num_units());
   const std::vector<model::FlatLayout> layouts = model::flat_layouts(model, sizes.unit.tp);
+  std::vector<UnitPasses> passes;  // by distinct unit
+  for (const model::Unit& unit : model.distinct)
+    passes.emplace_back(model.config, unit, sizes.unit);
   program::ProgramBytes all;
   for (int unit = 0; unit < step.units(); ++unit) {
     const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
@@ -75,8 +82,8 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
     UnitBytes bytes;
     bytes.act = boundary_bytes(model.config, sizes.unit);
     bytes.checkpoint = bytes.act;
-    bytes.stash = total(stash_tensors(model.config, model.unit(unit), sizes.unit));
-    bytes.weight_work = total(work_tensors(model.config, model.unit(unit), sizes.unit));
+    bytes.stash = total(passes[kind].stash());
+    bytes.weight_work = total(passes[kind].work());
     bytes.param = states.param;
     bytes.param_shard = states.param_shard;
     bytes.main_grad = states.main_grad;
@@ -84,7 +91,7 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
     bytes.optimizer = unit == step.head() && step.shares_state() ? 0 : states.optimizer;
     if (sizes.looks_at_noise && step.is_partial(unit))
       bytes.noise = layouts[kind].partial(sizes.unit.sequence_parallel).size() * sizes.unit.wide();
-    add_surges(model, step, sizes, unit, bytes);
+    add_surges(model.unit(unit), passes[kind], step, unit, bytes);
     all.units.push_back(bytes);
   }
   for (int coord = 0; coord < step.shape.coords; ++coord) {

@@ -1,5 +1,5 @@
 // Sizes of every value of a program for a model: what the memory walk adds up. Tensors of passes
-// come from model (unit_bytes.h, pass_bytes.h), states from the flat layout of each unit.
+// come from lists (parts/unit_passes.h), states from the flat layout of each unit.
 #pragma once
 
 #include <cstdint>

@@ -6,20 +6,14 @@
 
 #include "lockstep/cost/op_messages.h"
 #include "lockstep/cost/op_passes.h"
-#include "lockstep/model/unit_traffic.h"
+#include "lockstep/parts/unit_passes.h"
 
 namespace lockstep::cost {
 namespace {
 
-comm::OpKind as_counted(model::TensorOp op) {
-  switch (op) {
-    case model::TensorOp::kAllGather:
-      return comm::OpKind::kAllGather;
-    case model::TensorOp::kReduceScatter:
-      return comm::OpKind::kReduceScatter;
-    case model::TensorOp::kAllReduce:
-      break;
-  }
+comm::OpKind as_counted(parts::Kind kind) {
+  if (kind == parts::Kind::kAllGather) return comm::OpKind::kAllGather;
+  if (kind == parts::Kind::kReduceScatter) return comm::OpKind::kReduceScatter;
   return comm::OpKind::kAllReduce;
 }
 
@@ -45,17 +39,12 @@ class Count {
  private:
   void add_passes(const program::Op& op) {
     if (sizes_.unit.tp == 1 || op.unit < 0) return;
-    for (const model::UnitPass pass : op_passes(program_.step, model_.unit(op.unit), op))
-      for (const model::TensorCollective& one : collectives(op.unit, pass))
-        count(tensor_axis_, as_counted(one.op), model::sent(one, sizes_.unit.tp));
-  }
-
-  const std::vector<model::TensorCollective>& collectives(int unit, model::UnitPass pass) {
-    const std::pair key(model_.order[static_cast<std::size_t>(unit)], pass);
-    const auto known = collectives_.find(key);
-    if (known != collectives_.end()) return known->second;
-    return collectives_[key] =
-               pass_collectives(model_.config, model_.unit(unit), sizes_.unit, pass);
+    const auto kind = model_.order[static_cast<std::size_t>(op.unit)];
+    const parts::UnitPasses& passes =
+        passes_.try_emplace(kind, model_.config, model_.unit(op.unit), sizes_.unit).first->second;
+    for (const parts::UnitPass pass : op_passes(program_.step, model_.unit(op.unit), op))
+      for (const parts::TensorCollective& one : passes.collectives(pass))
+        count(tensor_axis_, as_counted(one.kind), sent(one, sizes_.unit.tp));
   }
 
   void count(const std::string& axis, comm::OpKind op, std::int64_t bytes) {
@@ -69,8 +58,7 @@ class Count {
   const StepSizes& sizes_;
   const OpMessages messages_;
   const std::string tensor_axis_;
-  // By distinct unit and pass: a step repeats them for every layer and microbatch.
-  std::map<std::pair<int, model::UnitPass>, std::vector<model::TensorCollective>> collectives_;
+  std::map<int, parts::UnitPasses> passes_;  // by distinct unit
   Traffic traffic_;
 };
 

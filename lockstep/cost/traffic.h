@@ -1,6 +1,6 @@
 // What the ops of a program send in one step on one rank, predicted entry by entry as the ledger
 // counts it: logical bytes and calls by (axis, operation), groups of one member and padding
-// included, and what tensor ranks send inside a unit's passes (model/unit_traffic.h). A run's
+// included, and what tensor ranks send inside a unit's passes (parts/unit_passes.h). A run's
 // ledger must equal it exactly.
 #pragma once
 

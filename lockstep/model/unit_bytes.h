@@ -1,10 +1,5 @@
-// Bytes of everything a unit keeps or hands on, tensor by tensor: the tables behind every
-// prediction of memory (pass_bytes.h has what happens inside a pass). `nn` makes exactly these
-// tensors; tests compare the two to the byte.
-//
-// Storages are counted, not views: a slice of a fused product keeps all of it. Symbols: T tokens of
-// a microbatch, h hidden, q and k the widths of all query and all key heads, f of the MLP and g of
-// its first product (2f with a gate, else f), a heads.
+// What the bytes of a unit depend on, which models have passes at all, and the bytes of what units
+// hand on. What happens inside a pass is a list (parts/unit_passes.h).
 #pragma once
 
 #include <cstdint>
@@ -61,16 +56,7 @@ struct AttentionTiles {
   }
 };
 
-struct UnitTensor {
-  std::string name;
-  std::int64_t bytes = 0;
-  bool cheap = false;  // may be dropped
-  bool operator==(const UnitTensor&) const = default;
-};
-
-std::int64_t total(const std::vector<UnitTensor>& tensors);
-
-// A trait of a model for which there are no tables, and in nn no passes.
+// A trait of a model for which there are no lists, and in nn no passes.
 struct UnsupportedFeature {
   std::string field;
   std::string value;
@@ -85,17 +71,6 @@ Result<void> check_unit_bytes(const ModelConfig& config, std::int64_t seq);
 
 // [T, h]: a unit's output, the input of the next, and the gradient of either.
 std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
-
-// What a unit's forward pass keeps for its backward pass, in the order of the forward pass, its
-// input first and dropped rows left out. Bytes per token of a block in bf16, nothing dropped:
-//
-//   8h + 4q + 4k + 2g + 2f + 4a, and what the two norms know of each row.
-std::vector<UnitTensor> stash_tensors(const ModelConfig& config, const Unit& unit,
-                                      const UnitSizes& sizes);
-
-// What W needs: operands of the weights' products, and finished gradients of norms and biases.
-std::vector<UnitTensor> work_tensors(const ModelConfig& config, const Unit& unit,
-                                     const UnitSizes& sizes);
 
 // Cosines and sines of all positions, once for all blocks of a rank; 0 where positions are learned.
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes);

@@ -28,7 +28,8 @@ Written block_list(const model::ModelConfig& config) {
     for (const auto& [i, param, name] : {std::tuple{0U, "q_norm", "q"}, {1U, "k_norm", "k"}}) {
       const auto head = b.norm(heads[i], param, name, name);
       heads[i] = b.rope({head.y})[0];
-      for (const ValueId copy : {head.y, head.rstd, heads[i]}) list.never_kept.push_back(copy);
+      for (const ValueId copy : head.stats()) list.never_kept.push_back(copy);
+      list.never_kept.insert(list.never_kept.end(), {head.y, heads[i]});
     }
   } else {
     const std::vector<ValueId> turned = b.rope({heads[0], heads[1]});

@@ -22,11 +22,10 @@ std::vector<ValueId> with(std::vector<ValueId> ids, ValueId more) {
 // What a policy of the run file drops, by name.
 std::vector<ValueId> dropped_by(const model::Drop& drop, const Written& forward) {
   std::vector<ValueId> ids;
-  for (const auto& [drops, name] : {std::pair{drop.attn_normed, "attn_normed"},
-                                    {drop.mlp_normed, "mlp_normed"},
-                                    {drop.product, "product"}})
+  for (const model::DropRow& row : model::kDropRows)
     for (const Part& part : forward.parts)
-      if (drops && forward.values[part.out[0]].name == name) ids.push_back(part.out[0]);
+      if (drop.*row.is_dropped && forward.values[part.out[0]].name == row.tensor)
+        ids.push_back(part.out[0]);
   return ids;
 }
 
@@ -136,10 +135,18 @@ const std::vector<TensorCollective>& UnitPasses::collectives(UnitPass pass) cons
 }
 
 std::vector<Held> UnitPasses::held(const Pass& maker, const std::vector<ValueId>& ids) const {
-  std::vector<ValueId> storages;
-  for (const ValueId id : ids) storages = with(std::move(storages), maker.storage(id));
   std::vector<Held> all;
-  for (const ValueId id : storages) all.push_back({values_[id].name, sizes_.bytes(values_[id])});
+  std::vector<ValueId> storages;
+  for (const ValueId id : ids) {
+    const ValueId storage = maker.storage(id);
+    const auto seen = std::ranges::find(storages, storage) - storages.begin();
+    if (seen < std::ssize(storages)) {  // slices of it
+      all[static_cast<std::size_t>(seen)].name = values_[storage].name;
+      continue;
+    }
+    storages.push_back(storage);
+    all.push_back({values_[id].name, sizes_.bytes(values_[storage])});
+  }
   return all;
 }
 

@@ -60,7 +60,8 @@ struct TensorCollective {
 std::int64_t sent(const TensorCollective& collective, std::int64_t tp);
 std::int64_t sent(const std::vector<TensorCollective>& collectives, std::int64_t tp);
 
-// A value that crosses from one pass to another: its storage.
+// What crosses from one pass to another: a storage, called as its content, or, where several slices
+// of it do, as what it was taken for.
 struct Held {
   std::string name;
   std::int64_t bytes = 0;

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "lockstep/model/pass_bytes.h"
+#include "lockstep/parts/unit_passes.h"
 #include "tests/cost/programs.h"
 #include "tests/support/net_bytes.h"
 
 namespace lockstep::cost {
 namespace {
 
-using model::UnitPass;
+using parts::UnitPass;
 using program::Effects;
 using program::Op;
 using program::OpKind;
@@ -93,20 +93,20 @@ class EveryOp {
         growth += values == &fx.defines ? size : -size;
         if (value.kind == ValueKind::kMainGrad) main_grad = size;
       }
-    const std::optional<model::MemoryEvents> events = events_of(op, main_grad);
+    const std::optional<parts::MemoryEvents> events = events_of(op, main_grad);
     if (!events) return;
     ++checked;
     EXPECT_EQ(growth, net(*events)) << "unit " << op.unit << " kind " << static_cast<int>(op.kind);
     EXPECT_EQ(surge(op, main_grad > 0), extra(*events));
   }
 
-  std::optional<model::MemoryEvents> events_of(const Op& op, std::int64_t main_grad) const {
+  std::optional<parts::MemoryEvents> events_of(const Op& op, std::int64_t main_grad) const {
     const auto of = [&](UnitPass pass) {
-      return pass_events(model_.config, model_.unit(op.unit), sizes_.unit, pass);
+      return parts::UnitPasses(model_.config, model_.unit(op.unit), sizes_.unit).events(pass);
     };
     const bool is_head = op.unit == program_.step.head();
-    model::MemoryEvents all;
-    const auto then = [&](const model::MemoryEvents& more) {
+    parts::MemoryEvents all;
+    const auto then = [&](const parts::MemoryEvents& more) {
       all.insert(all.end(), more.begin(), more.end());
     };
     switch (op.kind) {

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/model/pass_bytes.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"
 #include "lockstep/nn/norm.h"
+#include "lockstep/parts/unit_passes.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/oracle.h"
 #include "tests/support/net_bytes.h"
@@ -19,7 +19,7 @@
 namespace lockstep::nn {
 namespace {
 
-using model::UnitPass;
+using parts::UnitPass;
 using tensor::ChargeTo;
 using tensor::MemoryAccount;
 
@@ -170,8 +170,8 @@ class NarrowMemory : public testing::Test {
  protected:
   template <class Body>
   void pass(UnitPass pass, std::int64_t scratch, const char* name, Body body) {
-    const model::MemoryEvents events =
-        model::pass_events(tiny_->config(), tiny_->unit(unit_), sizes_, pass);
+    const parts::UnitPasses passes(tiny_->config(), tiny_->unit(unit_), sizes_);
+    const parts::MemoryEvents& events = passes.events(pass);
     const std::int64_t before = account_.live();
     account_.reset_peak();
     body();
@@ -227,7 +227,8 @@ TEST_F(NarrowMemory, BlocksTakeTheTablesAndScratchOfProducts) {
     pass(UnitPass::kForward, forward.most(), "forward",
          [&] { out = block.forward(params, std::move(input), stash); });
     out.reset();
-    EXPECT_EQ(account_.live(), total(stash_tensors(tiny_->config(), tiny_->unit(kBlock), sizes_)));
+    EXPECT_EQ(account_.live(),
+              total(parts::UnitPasses(tiny_->config(), tiny_->unit(kBlock), sizes_).stash()));
     at::Tensor d_out = source.clone();
     pass(UnitPass::kInputGrad, backward.most(), "input_grad",
          [&] { d_input = block.input_grad(params, std::move(stash), std::move(d_out), work); });

@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/model/pass_bytes.h"
-#include "lockstep/model/unit_traffic.h"
 #include "lockstep/nn/block.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/head.h"
+#include "lockstep/parts/unit_passes.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/sharded.h"
 #include "tests/support/net_bytes.h"
@@ -20,28 +19,22 @@ namespace lockstep::nn {
 namespace {
 
 using comm::Ledger;
-using model::UnitPass;
+using parts::UnitPass;
 using tensor::ChargeTo;
 using tensor::MemoryAccount;
 
 using Entries = std::map<Ledger::Key, Ledger::Entry>;
 
-comm::OpKind kind_of(model::TensorOp op) {
-  switch (op) {
-    case model::TensorOp::kAllGather:
-      return comm::OpKind::kAllGather;
-    case model::TensorOp::kReduceScatter:
-      return comm::OpKind::kReduceScatter;
-    case model::TensorOp::kAllReduce:
-      return comm::OpKind::kAllReduce;
-  }
-  return comm::OpKind::kBarrier;
+comm::OpKind kind_of(parts::Kind kind) {
+  if (kind == parts::Kind::kAllGather) return comm::OpKind::kAllGather;
+  if (kind == parts::Kind::kReduceScatter) return comm::OpKind::kReduceScatter;
+  return kind == parts::Kind::kAllReduce ? comm::OpKind::kAllReduce : comm::OpKind::kBarrier;
 }
 
-Entries entries_of(const std::vector<model::TensorCollective>& collectives, std::int64_t tp) {
+Entries entries_of(const std::vector<parts::TensorCollective>& collectives, std::int64_t tp) {
   Entries all;
-  for (const model::TensorCollective& collective : collectives) {
-    Ledger::Entry& entry = all[{"tp", kind_of(collective.op)}];
+  for (const parts::TensorCollective& collective : collectives) {
+    Ledger::Entry& entry = all[{"tp", kind_of(collective.kind)}];
     ++entry.calls;
     entry.sent += Bytes{sent(collective, tp)};
   }
@@ -57,9 +50,9 @@ class Watch {
   // Runs `body`, which must take, give back and send what the tables say.
   template <class Body>
   void pass(UnitPass pass, const char* name, Body body) {
-    const model::ModelConfig& config = tiny_.config();
-    const auto events = model::pass_events(config, tiny_.unit(unit_), sizes_, pass);
-    const auto traffic = model::pass_collectives(config, tiny_.unit(unit_), sizes_, pass);
+    const parts::UnitPasses passes(tiny_.config(), tiny_.unit(unit_), sizes_);
+    const auto& events = passes.events(pass);
+    const auto& traffic = passes.collectives(pass);
     const std::int64_t before = account_.live();
     account_.reset_peak();
     ledger_.clear();
@@ -67,7 +60,7 @@ class Watch {
     EXPECT_EQ(account_.peak() - before, extra(events)) << name;
     EXPECT_EQ(account_.live() - before, net(events)) << name;
     EXPECT_EQ(ledger_.entries(), entries_of(traffic, sizes_.tp)) << name;
-    sent_ += model::sent(traffic, sizes_.tp);
+    sent_ += sent(traffic, sizes_.tp);
   }
 
   std::int64_t live() const { return account_.live(); }
@@ -138,7 +131,7 @@ class BlockWatch {
         params_(sharded.cut(kBlock, params, group.index())),
         grads_(at::full_like(params_, 0.0)),
         rows_(sharded.path(rows, group.index())),
-        stash_bytes_(total(stash_tensors(tiny.config(), tiny.unit(kBlock), of.sizes))),
+        stash_bytes_(total(parts::UnitPasses(tiny.config(), tiny.unit(kBlock), of.sizes).stash())),
         watch_(tiny, kBlock, of.sizes, ledger) {}
 
   std::int64_t train(WgradTiming follow, bool recompute) {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "lockstep/model/pass_bytes.h"
+#include "lockstep/parts/unit_passes.h"
 
-namespace lockstep::model {
+namespace lockstep::parts {
 
 // Live bytes at the end less those at the start.
 inline std::int64_t net(const MemoryEvents& events) {
@@ -14,4 +14,4 @@ inline std::int64_t net(const MemoryEvents& events) {
   return live;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::parts

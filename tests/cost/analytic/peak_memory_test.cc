@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lockstep/model/unit_bytes.h"
+#include "lockstep/parts/unit_passes.h"
 #include "tests/cost/analytic/requests.h"
 #include "tests/support/activation_bytes.h"
 #include "tests/support/total_params.h"
@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kGiB = 1073741824.0;
 
-// Llama's block, tensor by tensor, is what arch lists for our own block in bf16 but for the
+// Llama's block, tensor by tensor, is what the list of our own block keeps in bf16 but for the
 // statistics of two norms, which ours keep in one f32 each; 8 bytes per token. So is what is left
 // of it when rows are dropped, whichever.
-TEST(PeakMemory, KeepsWhatArchLists) {
+TEST(PeakMemory, KeepsWhatListsKeep) {
   for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b"}) {
     Rig rig(name, "h100:8");
     const model::ModelConfig config = model::find(name)->config;
@@ -30,7 +30,7 @@ TEST(PeakMemory, KeepsWhatArchLists) {
         for (const bool product : {false, true}) {
           sizes.drop = {attn, mlp, product};
           const auto exact =
-              static_cast<double>(total(stash_tensors(config, model.unit(1), sizes)));
+              static_cast<double>(total(parts::UnitPasses(config, model.unit(1), sizes).stash()));
           EXPECT_NEAR(kept_bytes_per_token(rig.request, sizes.drop, false) * 4096 / exact, 1, 1e-4)
               << name << attn << mlp << product;
         }

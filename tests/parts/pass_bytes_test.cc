@@ -1,5 +1,3 @@
-#include "lockstep/model/pass_bytes.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,15 +5,29 @@
 #include <map>
 
 #include "lockstep/model/catalog.h"
+#include "lockstep/parts/unit_passes.h"
 #include "tests/support/net_bytes.h"
 
-namespace lockstep::model {
+namespace lockstep::parts {
 namespace {
+
+using model::describe;
+using model::Drop;
+using model::find;
+using model::Model;
+using model::ModelConfig;
+using model::UnitSizes;
 
 Drop drop_of(int mask) { return {(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0}; }
 
 constexpr std::array kLlamas = {"llama-tiny", "llama3.2-1b", "llama2-7b"};
 constexpr std::array kOthers = {"gpt2-tiny", "qwen2-0.5b", "qwen3-0.6b"};
+
+std::int64_t left(const UnitPasses& unit, UnitPass pass) { return net(unit.events(pass)); }
+
+UnitPasses passes(const Model& model, int unit, const UnitSizes& sizes) {
+  return {model.config, model.unit(unit), sizes};
+}
 
 // Calls fn(model, sizes) for shapes whose worst moments lie in different places.
 template <class Names, class Fn>
@@ -46,20 +58,18 @@ void for_each_case(Fn fn) {
 TEST(PassBytes, WhatRemainsIsWhatTheTablesSay) {
   for_each_case([](const Model& model, const UnitSizes& sizes) {
     const std::int64_t act = boundary_bytes(model.config, sizes);
-    const auto left = [&](int unit, UnitPass pass) {
-      return net(pass_events(model.config, model.unit(unit), sizes, pass));
-    };
-    const std::int64_t stash = total(stash_tensors(model.config, model.unit(1), sizes));
-    const std::int64_t work = total(work_tensors(model.config, model.unit(1), sizes));
-    EXPECT_EQ(left(1, UnitPass::kForward), act + stash - act);
-    EXPECT_EQ(left(1, UnitPass::kCheckpoint), act);
-    EXPECT_EQ(left(1, UnitPass::kEvaluate), act - act);
-    EXPECT_EQ(left(1, UnitPass::kRecompute), stash - act);
-    EXPECT_EQ(left(1, UnitPass::kInputGrad), work + act - stash - act);
-    EXPECT_EQ(left(1, UnitPass::kWeightGrad), -work);
-    EXPECT_EQ(left(0, UnitPass::kForward), act);
-    EXPECT_EQ(left(0, UnitPass::kWeightGrad), -act);
-    const int head = model.num_units() - 1;
+    const UnitPasses embed = passes(model, 0, sizes), block = passes(model, 1, sizes),
+                     head = passes(model, model.num_units() - 1, sizes);
+    const std::int64_t stash = total(block.stash());
+    const std::int64_t work = total(block.work());
+    EXPECT_EQ(left(block, UnitPass::kForward), act + stash - act);
+    EXPECT_EQ(left(block, UnitPass::kCheckpoint), act);
+    EXPECT_EQ(left(block, UnitPass::kEvaluate), act - act);
+    EXPECT_EQ(left(block, UnitPass::kRecompute), stash - act);
+    EXPECT_EQ(left(block, UnitPass::kInputGrad), work + act - stash - act);
+    EXPECT_EQ(left(block, UnitPass::kWeightGrad), -work);
+    EXPECT_EQ(left(embed, UnitPass::kForward), act);
+    EXPECT_EQ(left(embed, UnitPass::kWeightGrad), -act);
     EXPECT_EQ(left(head, UnitPass::kForward), 0);
     EXPECT_EQ(left(head, UnitPass::kEvaluate), -act);
     EXPECT_EQ(left(head, UnitPass::kHeadGrad), act - act);
@@ -69,10 +79,11 @@ TEST(PassBytes, WhatRemainsIsWhatTheTablesSay) {
 // Nothing is given back that was not taken or handed in, nor twice, and names are of one size.
 TEST(PassBytes, EventsPairUp) {
   for_each_case([](const Model& model, const UnitSizes& sizes) {
+    const UnitPasses block = passes(model, 1, sizes);
     for (const UnitPass pass : {UnitPass::kForward, UnitPass::kCheckpoint, UnitPass::kEvaluate,
                                 UnitPass::kRecompute, UnitPass::kInputGrad}) {
       std::map<std::string, std::int64_t> live;
-      for (const MemoryEvent& event : pass_events(model.config, model.unit(1), sizes, pass)) {
+      for (const MemoryEvent& event : block.events(pass)) {
         ASSERT_NE(event.bytes, 0) << event.name;
         std::int64_t& bytes = live[event.name];
         if (event.bytes > 0) {
@@ -94,24 +105,23 @@ TEST(PassBytes, WhatRemainsOnATensorRankIsWhatTheTablesSay) {
     for (const bool sp : {false, true}) {
       sizes.sequence_parallel = sp;
       const std::int64_t act = boundary_bytes(model.config, sizes);
-      const int head = model.num_units() - 1;
-      const auto left = [&](int unit, UnitPass pass) {
-        return net(pass_events(model.config, model.unit(unit), sizes, pass));
-      };
-      const std::int64_t stash = total(stash_tensors(model.config, model.unit(1), sizes));
-      const std::int64_t work = total(work_tensors(model.config, model.unit(1), sizes));
-      EXPECT_EQ(left(1, UnitPass::kForward), stash);
-      EXPECT_EQ(left(1, UnitPass::kCheckpoint), act);
-      EXPECT_EQ(left(1, UnitPass::kEvaluate), 0);
-      EXPECT_EQ(left(1, UnitPass::kRecompute), stash - act);
-      EXPECT_EQ(left(1, UnitPass::kInputGrad), work - stash);
-      EXPECT_EQ(left(1, UnitPass::kWeightGrad), -work);
-      EXPECT_EQ(left(1, UnitPass::kBackwardInput) + left(1, UnitPass::kBackwardWeight), -stash);
+      const UnitPasses embed = passes(model, 0, sizes), block = passes(model, 1, sizes),
+                       head = passes(model, model.num_units() - 1, sizes);
+      const std::int64_t stash = total(block.stash());
+      const std::int64_t work = total(block.work());
+      EXPECT_EQ(left(block, UnitPass::kForward), stash);
+      EXPECT_EQ(left(block, UnitPass::kCheckpoint), act);
+      EXPECT_EQ(left(block, UnitPass::kEvaluate), 0);
+      EXPECT_EQ(left(block, UnitPass::kRecompute), stash - act);
+      EXPECT_EQ(left(block, UnitPass::kInputGrad), work - stash);
+      EXPECT_EQ(left(block, UnitPass::kWeightGrad), -work);
+      EXPECT_EQ(left(block, UnitPass::kBackwardInput) + left(block, UnitPass::kBackwardWeight),
+                -stash);
       // The rows of both output gradients that stay are twice a boundary's rows on the other rank.
-      EXPECT_EQ(left(1, UnitPass::kBackwardInput) - left(1, UnitPass::kInputGrad),
+      EXPECT_EQ(left(block, UnitPass::kBackwardInput) - left(block, UnitPass::kInputGrad),
                 sp ? 2 * act : 0);
-      EXPECT_EQ(left(0, UnitPass::kForward), act);
-      EXPECT_EQ(left(0, UnitPass::kWeightGrad), -act);
+      EXPECT_EQ(left(embed, UnitPass::kForward), act);
+      EXPECT_EQ(left(embed, UnitPass::kWeightGrad), -act);
       EXPECT_EQ(left(head, UnitPass::kEvaluate), -act);
       EXPECT_EQ(left(head, UnitPass::kHeadGrad), 0);
     }
@@ -126,9 +136,9 @@ TEST(PassBytes, PutOffWeightsGatherOneOperandAtATime) {
     const std::int64_t all_rows = boundary_bytes(model.config, sizes);
     for (const UnitPass pass : {UnitPass::kWeightGrad, UnitPass::kBackwardWeight}) {
       sizes.sequence_parallel = false;
-      EXPECT_EQ(extra(pass_events(model.config, model.unit(1), sizes, pass)), 0);
+      EXPECT_EQ(extra(passes(model, 1, sizes).events(pass)), 0);
       sizes.sequence_parallel = true;
-      EXPECT_EQ(extra(pass_events(model.config, model.unit(1), sizes, pass)), all_rows);
+      EXPECT_EQ(extra(passes(model, 1, sizes).events(pass)), all_rows);
     }
   });
 }
@@ -162,9 +172,7 @@ TEST(PassBytes, WorstMomentsOfABlockEqualSumsByHand) {
     if (sizes.drop != Drop{} || sizes.dtype == DType::kBF16) return;  // bf16: nn measures it
     const auto [t, h, q, k, f, a, s, lse] = shape_of(model, sizes);
     const Flash flash = flash_of(model, sizes);
-    const auto most = [&](UnitPass pass) {
-      return extra(pass_events(model.config, model.unit(1), sizes, pass));
-    };
+    const auto most = [&](UnitPass pass) { return extra(passes(model, 1, sizes).events(pass)); };
     const std::int64_t attended = s * t * (1 + h + q + 2 * k + q) + lse * t * a;
     const std::int64_t kept = attended + s * t * (h + 1 + h + 2 * f + f);
     EXPECT_EQ(most(UnitPass::kForward),
@@ -200,8 +208,7 @@ TEST(PassBytes, WorstMomentsOfABlockEqualSumsByHand) {
 // A dropped row leaves the stash and comes back in the backward pass, where it stays in the work.
 TEST(PassBytes, DroppedRowsAreRebuiltBackwards) {
   for_each_case([](const Model& model, const UnitSizes& sizes) {
-    const MemoryEvents events =
-        pass_events(model.config, model.unit(1), sizes, UnitPass::kInputGrad);
+    const MemoryEvents events = passes(model, 1, sizes).events(UnitPass::kInputGrad);
     const auto taken = [&](const char* name) {
       return std::ranges::count_if(
           events, [&](const MemoryEvent& e) { return e.name == name && e.bytes > 0; });
@@ -216,15 +223,15 @@ TEST(PassBytes, WorstMomentsOfTheHeadEqualSumsByHand) {
   for_each_case_of(kLlamas, [](const Model& model, const UnitSizes& sizes) {
     if (sizes.dtype == DType::kBF16) return;  // nn measures it
     const auto [t, h, q, k, f, a, s, lse] = shape_of(model, sizes);
-    const Unit& head = model.unit(model.num_units() - 1);
+    const int head = model.num_units() - 1;
     const std::int64_t n = sizes.head_chunk > 0 ? std::min(sizes.head_chunk, t) : t;
     const std::int64_t chunk = s * n * model.config.vocab + 8 * n;
-    EXPECT_EQ(extra(pass_events(model.config, head, sizes, UnitPass::kHeadGrad)),
+    EXPECT_EQ(extra(passes(model, head, sizes).events(UnitPass::kHeadGrad)),
               std::max(s * t * (1 + 2 * h) + chunk, s * (t * (2 + 2 * h) + h)));
-    EXPECT_EQ(extra(pass_events(model.config, head, sizes, UnitPass::kEvaluate)),
+    EXPECT_EQ(extra(passes(model, head, sizes).events(UnitPass::kEvaluate)),
               std::max(s * t * (1 + h), s * t * h + chunk));
   });
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::parts

@@ -1,30 +1,23 @@
-#include "lockstep/model/unit_traffic.h"
-
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 
 #include "lockstep/model/catalog.h"
+#include "lockstep/parts/unit_passes.h"
 
-namespace lockstep::model {
+namespace lockstep::parts {
 namespace {
 
-std::string_view to_text(TensorOp op) {
-  switch (op) {
-    case TensorOp::kAllGather:
-      return "all_gather";
-    case TensorOp::kReduceScatter:
-      return "reduce_scatter";
-    case TensorOp::kAllReduce:
-      return "all_reduce";
-  }
-  return "?";
-}
+using model::describe;
+using model::find;
+using model::Model;
+using model::ModelConfig;
+using model::UnitSizes;
 
 class UnitTraffic : public testing::Test {
  protected:
   std::vector<TensorCollective> of(int unit, UnitPass pass) const {
-    return pass_collectives(model_.config, model_.unit(unit), sizes_, pass);
+    return UnitPasses(model_.config, model_.unit(unit), sizes_).collectives(pass);
   }
   // Bytes of T h elements that one rank sends, (t - 1) / t of them.
   std::int64_t volume() const {
@@ -38,7 +31,7 @@ class UnitTraffic : public testing::Test {
   std::string text(int unit, UnitPass pass) const {
     std::string all;
     for (const TensorCollective& collective : of(unit, pass))
-      all += std::string(to_text(collective.op)) + " " + collective.name + "\n";
+      all += std::string(to_text(collective.kind)) + " " + collective.name + "\n";
     return all;
   }
   int head() const { return model_.num_units() - 1; }
@@ -69,7 +62,7 @@ TEST_F(UnitTraffic, ABlockSendsEightTenOrTwelveVolumes) {
 
 TEST_F(UnitTraffic, OrderIsThatOfThePasses) {
   EXPECT_EQ(text(1, UnitPass::kForward), "all_reduce middle\nall_reduce out\n");
-  EXPECT_EQ(text(1, UnitPass::kInputGrad), "all_reduce d_middle\nall_reduce d_in\n");
+  EXPECT_EQ(text(1, UnitPass::kInputGrad), "all_reduce d_mlp_normed\nall_reduce d_attn_normed\n");
   EXPECT_EQ(text(1, UnitPass::kWeightGrad), "");
   sizes_.sequence_parallel = true;
   const std::string forward =
@@ -77,9 +70,9 @@ TEST_F(UnitTraffic, OrderIsThatOfThePasses) {
   for (const UnitPass pass : {UnitPass::kForward, UnitPass::kCheckpoint, UnitPass::kEvaluate})
     EXPECT_EQ(text(1, pass), forward);
   for (const UnitPass pass : {UnitPass::kInputGrad, UnitPass::kBackwardInput})
-    EXPECT_EQ(
-        text(1, pass),
-        "all_gather d_out\nreduce_scatter d_middle\nall_gather d_middle\nreduce_scatter d_in\n");
+    EXPECT_EQ(text(1, pass),
+              "all_gather d_out\nreduce_scatter d_mlp_normed\nall_gather d_middle\n"
+              "reduce_scatter d_attn_normed\n");
   EXPECT_EQ(
       text(1, UnitPass::kWeightGrad),
       "all_gather attn_normed\nall_gather d_middle\nall_gather mlp_normed\nall_gather d_out\n");
@@ -129,4 +122,4 @@ TEST_F(UnitTraffic, SumsArePaddedToTheNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::parts

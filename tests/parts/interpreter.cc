@@ -1,0 +1,373 @@
+#include "tests/parts/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::parts {
+namespace {
+
+using Size = std::int64_t;
+
+// [n, in] times [in, out].
+Numbers times(const Numbers& x, const Numbers& w, Size in, Size out) {
+  const Size n = static_cast<Size>(x.size()) / in;
+  Numbers y(static_cast<std::size_t>(n * out));
+  for (Size r = 0; r < n; ++r)
+    for (Size i = 0; i < in; ++i)
+      for (Size o = 0; o < out; ++o) y[r * out + o] += x[r * in + i] * w[i * out + o];
+  return y;
+}
+
+Numbers transposed(const Numbers& x, Size columns) {
+  const Size rows = static_cast<Size>(x.size()) / columns;
+  Numbers y(x.size());
+  for (Size r = 0; r < rows; ++r)
+    for (Size c = 0; c < columns; ++c) y[c * rows + r] = x[r * columns + c];
+  return y;
+}
+
+void add(Numbers& sum, const Numbers& more) {
+  sum.resize(more.size());
+  for (std::size_t i = 0; i < more.size(); ++i) sum[i] += more[i];
+}
+
+Numbers column_sums(const Numbers& x, Size columns) {
+  Numbers sums(static_cast<std::size_t>(columns));
+  for (std::size_t i = 0; i < x.size(); ++i) sums[i % sums.size()] += x[i];
+  return sums;
+}
+
+struct Stats {
+  Numbers rstd, mean;
+};
+
+Stats stats_of(const Numbers& x, Size columns, double eps, bool layer) {
+  Stats s;
+  for (std::size_t at = 0; at < x.size(); at += columns) {
+    const auto n = static_cast<double>(columns);
+    double mean = 0, square = 0;
+    for (Size c = 0; c < columns; ++c) mean += layer ? x[at + c] / n : 0;
+    for (Size c = 0; c < columns; ++c) square += std::pow(x[at + c] - mean, 2) / n;
+    s.mean.push_back(mean);
+    s.rstd.push_back(1 / std::sqrt(square + eps));
+  }
+  return s;
+}
+
+Numbers normed(const Numbers& x, const Stats& s, const Numbers& gain, const Numbers& bias) {
+  Numbers y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t row = i / gain.size(), c = i % gain.size();
+    const double unit = (x[i] - (s.mean.empty() ? 0 : s.mean[row])) * s.rstd[row];
+    y[i] = unit * gain[c] + (bias.empty() ? 0 : bias[c]);
+  }
+  return y;
+}
+
+std::vector<Numbers> norm_grad(const Numbers& d, const Numbers& x, const Stats& s,
+                               const Numbers& gain) {
+  const std::size_t n = gain.size();
+  const bool layer = !s.mean.empty();
+  Numbers dx(x.size()), d_gain(n), d_bias(n);
+  for (std::size_t row = 0; row < s.rstd.size(); ++row) {
+    double along = 0, mean = 0;
+    const auto unit = [&](std::size_t c) {
+      return (x[row * n + c] - (layer ? s.mean[row] : 0)) * s.rstd[row];
+    };
+    for (std::size_t c = 0; c < n; ++c) {
+      const double g = d[row * n + c] * gain[c];
+      along += g * unit(c) / static_cast<double>(n);
+      mean += layer ? g / static_cast<double>(n) : 0;
+      d_gain[c] += d[row * n + c] * unit(c);
+      d_bias[c] += d[row * n + c];
+    }
+    for (std::size_t c = 0; c < n; ++c)
+      dx[row * n + c] = (d[row * n + c] * gain[c] - mean - unit(c) * along) * s.rstd[row];
+  }
+  return layer ? std::vector{dx, d_gain, d_bias} : std::vector{dx, d_gain};
+}
+
+// Halves of each head, by an angle that grows with the place in its sequence.
+Numbers turned(Numbers x, Size heads, Size dim, Size seq, double sign) {
+  for (std::size_t at = 0; at < x.size(); at += dim) {
+    const auto place = static_cast<double>(static_cast<Size>(at) / (heads * dim) % seq);
+    for (Size i = 0; i < dim / 2; ++i) {
+      const double angle = sign * place / static_cast<double>(i + 1);
+      const double a = x[at + i], b = x[at + i + dim / 2];
+      x[at + i] = a * std::cos(angle) - b * std::sin(angle);
+      x[at + i + dim / 2] = a * std::sin(angle) + b * std::cos(angle);
+    }
+  }
+  return x;
+}
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+double gelu_slope(double x) {
+  const double t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
+// Of gate and up, or the gradient of both.
+Numbers swiglu(const Numbers& x, const Numbers* d, Size f) {
+  Numbers y(d != nullptr ? x.size() : x.size() / 2);
+  for (Size i = 0; i < static_cast<Size>(x.size()) / 2; ++i) {
+    const Size at = i / f * 2 * f + i % f;
+    const double sigmoid = 1 / (1 + std::exp(-x[at])), silu = x[at] * sigmoid;
+    if (d == nullptr) {
+      y[i] = silu * x[at + f];
+      continue;
+    }
+    y[at] = (*d)[i] * x[at + f] * (sigmoid + silu * (1 - sigmoid));
+    y[at + f] = (*d)[i] * silu;
+  }
+  return y;
+}
+
+struct Heads {
+  Size tokens, seq, heads, kv_heads, dim;
+  Size q(Size t, Size a) const { return (t * heads + a) * dim; }
+  Size k(Size t, Size a) const { return (t * kv_heads + a / (heads / kv_heads)) * dim; }
+  // fn(query, head, key) of the keys that a query meets.
+  void each(auto fn) const {
+    for (Size t = 0; t < tokens; ++t)
+      for (Size a = 0; a < heads; ++a)
+        for (Size s = t / seq * seq; s <= t; ++s) fn(t, a, s);
+  }
+  double score(const Numbers& q_, const Numbers& k_, Size t, Size a, Size s) const {
+    double sum = 0;
+    for (Size i = 0; i < dim; ++i) sum += q_[q(t, a) + i] * k_[k(s, a) + i];
+    return sum / std::sqrt(static_cast<double>(dim));
+  }
+};
+
+std::vector<Numbers> attention(const Heads& h, const std::vector<Numbers>& in) {
+  Numbers out(in[0].size()), lse(static_cast<std::size_t>(h.tokens * h.heads));
+  h.each([&](Size t, Size a, Size s) {
+    lse[t * h.heads + a] += std::exp(h.score(in[0], in[1], t, a, s));
+  });
+  for (double& x : lse) x = std::log(x);
+  h.each([&](Size t, Size a, Size s) {
+    const double p = std::exp(h.score(in[0], in[1], t, a, s) - lse[t * h.heads + a]);
+    for (Size i = 0; i < h.dim; ++i) out[h.q(t, a) + i] += p * in[2][h.k(s, a) + i];
+  });
+  return {out, lse};
+}
+
+// in: d, q, k, v, out, lse
+std::vector<Numbers> attention_grad(const Heads& h, const std::vector<Numbers>& in) {
+  Numbers dq(in[1].size()), dk(in[2].size()), dv(in[3].size());
+  const double root = std::sqrt(static_cast<double>(h.dim));
+  h.each([&](Size t, Size a, Size s) {
+    const double p = std::exp(h.score(in[1], in[2], t, a, s) - in[5][t * h.heads + a]);
+    double dp = 0;
+    for (Size i = 0; i < h.dim; ++i)
+      dp += in[0][h.q(t, a) + i] * (in[3][h.k(s, a) + i] - in[4][h.q(t, a) + i]);
+    for (Size i = 0; i < h.dim; ++i) {
+      dq[h.q(t, a) + i] += p * dp * in[2][h.k(s, a) + i] / root;
+      dk[h.k(s, a) + i] += p * dp * in[1][h.q(t, a) + i] / root;
+      dv[h.k(s, a) + i] += p * in[0][h.q(t, a) + i];
+    }
+  });
+  return {dq, dk, dv};
+}
+
+}  // namespace
+
+// A slice of heads is some columns of [T, w].
+void Interpreter::write(RankState& rank, const Pass& pass, ValueId id, const Numbers& x) const {
+  const Place place = pass.places[static_cast<std::size_t>(id)];
+  const Values& values = passes_.values();
+  LS_CHECK(static_cast<Size>(x.size()) == passes_.sizes().elements(values[id]), values[id].name);
+  Numbers& memory = rank.memory[place.storage];
+  if (place.slice < 0) return void(memory = x);
+  const Size w = size(Dim::kW), q = size(Dim::kQ), k = size(Dim::kK);
+  const Size begin = place.slice == 0 ? 0 : q + (place.slice - 1) * k;
+  const Size n = place.slice == 0 ? q : k;
+  memory.resize(static_cast<std::size_t>(size(Dim::kT) * w));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    memory[static_cast<Size>(i) / n * w + begin + static_cast<Size>(i) % n] = x[i];
+}
+
+Numbers Interpreter::read(const RankState& rank, const Pass& pass, ValueId id) const {
+  const Place place = pass.places[static_cast<std::size_t>(id)];
+  const Numbers& memory = rank.memory.at(place.storage);
+  if (place.slice < 0) return memory;
+  const Size w = size(Dim::kW), q = size(Dim::kQ), k = size(Dim::kK);
+  const Size begin = place.slice == 0 ? 0 : q + (place.slice - 1) * k;
+  const Size n = place.slice == 0 ? q : k;
+  Numbers x;
+  for (Size row = 0; row < size(Dim::kT); ++row)
+    for (Size c = 0; c < n; ++c) x.push_back(memory[row * w + begin + c]);
+  return x;
+}
+
+void Interpreter::run(std::vector<RankState>& ranks, UnitPass name) const {
+  const Pass& pass = passes_.at(name);
+  for (std::size_t i = 0; i < pass.parts.size(); ++i) {
+    const Part& part = pass.parts[i];
+    if (row_of(part.kind).collective)
+      collective(ranks, pass, part);
+    else if (!row_of(part.kind).view)
+      for (RankState& rank : ranks) {
+        std::vector<Numbers> in;
+        for (const ValueId id : part.in) in.push_back(read(rank, pass, id));
+        const std::vector<Numbers> out = compute(rank, part, in);
+        for (std::size_t o = 0; o < out.size(); ++o) write(rank, pass, part.out[o], out[o]);
+      }
+    for (RankState& rank : ranks)
+      for (const ValueId storage : pass.ends[i])
+        std::ranges::fill(rank.memory.at(storage), std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+void Interpreter::collective(std::vector<RankState>& ranks, const Pass& pass,
+                             const Part& part) const {
+  Numbers all;
+  for (const RankState& rank : ranks) {
+    const Numbers x = read(rank, pass, part.in[0]);
+    if (part.kind == Kind::kAllGather)
+      all.insert(all.end(), x.begin(), x.end());
+    else
+      add(all, x);
+  }
+  const auto each = static_cast<std::ptrdiff_t>(all.size() / ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(r) * each;
+    write(ranks[r], pass, part.out[0],
+          part.kind == Kind::kReduceScatter ? Numbers(begin, begin + each) : all);
+  }
+}
+
+std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
+                                          const std::vector<Numbers>& in) const {
+  const std::string name(part.param);
+  const auto param = [&](const char* ending = "") -> Numbers& {
+    return rank.params[name + ending];
+  };
+  const auto linear = [&] {
+    return times(in[0], param(), columns(part.in[0]), columns(part.out[0]));
+  };
+  const auto plus = [](Numbers x, const Numbers& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i % y.size()];
+    return x;
+  };
+  switch (part.kind) {
+    case Kind::kRmsNorm: {
+      const Stats s = stats_of(in[0], columns(part.in[0]), eps_, false);
+      return {normed(in[0], {s.rstd, {}}, param(), {}), s.rstd};
+    }
+    case Kind::kLayerNorm: {
+      const Stats s = stats_of(in[0], columns(part.in[0]), eps_, true);
+      return {normed(in[0], s, param(), param("_bias")), s.rstd, s.mean};
+    }
+    case Kind::kRmsNormAgain:
+      return {normed(in[0], {in[1], {}}, param(), {})};
+    case Kind::kLayerNormAgain:
+      return {normed(in[0], {in[1], in[2]}, param(), param("_bias"))};
+    case Kind::kRmsNormGrad:
+      return norm_grad(in[0], in[1], {in[2], {}}, param());
+    case Kind::kLayerNormGrad:
+      return norm_grad(in[0], in[1], {in[2], in[3]}, param());
+    case Kind::kLinear:
+      return {linear()};
+    case Kind::kLinearBias:
+      return {plus(linear(), param("_bias"))};
+    case Kind::kLinearAdd:
+      return {plus(linear(), in[1])};
+    case Kind::kBias:
+      return {plus(in[0], param("_bias"))};
+    case Kind::kAdd:
+      return {plus(in[0], in[1])};
+    case Kind::kLinearGrad:
+      return {times(in[0], transposed(param(), columns(part.in[0])), columns(part.in[0]),
+                    columns(part.out[0]))};
+    case Kind::kLinearWeight:
+      add(rank.grads[name],
+          times(transposed(in[0], columns(part.in[0])), in[1],
+                static_cast<Size>(in[0].size()) / columns(part.in[0]), columns(part.in[1])));
+      return {};
+    case Kind::kBiasSum:
+      return {column_sums(in[0], columns(part.in[0]))};
+    case Kind::kAccumulate:
+      for (std::size_t i = 0; i < in.size(); ++i)
+        add(rank.grads[passes_.values()[part.in[i]].name.substr(2)], in[i]);
+      return {};
+    default:
+      return compute_plain(part, in);
+  }
+}
+
+std::vector<Numbers> Interpreter::compute_plain(const Part& part,
+                                                const std::vector<Numbers>& in) const {
+  const Heads heads{size(Dim::kT), passes_.sizes().seq, size(Dim::kA), size(Dim::kKv),
+                    size(Dim::kD)};
+  const auto turn = [&](double sign) {
+    std::vector<Numbers> out;
+    for (const Numbers& x : in)
+      out.push_back(turned(x, static_cast<Size>(x.size()) / heads.tokens / heads.dim, heads.dim,
+                           heads.seq, sign));
+    return out;
+  };
+  switch (part.kind) {
+    case Kind::kRope:
+      return turn(1);
+    case Kind::kRopeBack:
+      return turn(-1);
+    case Kind::kAttention:
+      return attention(heads, in);
+    case Kind::kAttentionGrad:
+      return attention_grad(heads, in);
+    case Kind::kSwiGlu:
+      return {swiglu(in[0], nullptr, size(Dim::kF))};
+    case Kind::kSwiGluGrad:
+      return {swiglu(in[1], &in[0], size(Dim::kF))};
+    case Kind::kGelu:
+    case Kind::kGeluGrad: {
+      Numbers y = in.back();
+      for (std::size_t i = 0; i < y.size(); ++i)
+        y[i] = part.kind == Kind::kGelu ? gelu(y[i]) : in[0][i] * gelu_slope(y[i]);
+      return {y};
+    }
+    case Kind::kConcat: {
+      Numbers y;
+      for (Size t = 0; t < heads.tokens; ++t)
+        for (const Numbers& x : in) {
+          const auto n = static_cast<std::ptrdiff_t>(x.size()) / heads.tokens;
+          y.insert(y.end(), x.begin() + t * n, x.begin() + (t + 1) * n);
+        }
+      return {y};
+    }
+    default:
+      LS_CHECK(false, "no kernel for ", to_text(part.kind));
+      return {};
+  }
+}
+
+Named Interpreter::random_params(unsigned seed) const {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> any(-0.5, 0.5);
+  Named params;
+  const auto fill = [&](const std::string& name, Size n, double around) {
+    Numbers& x = params[name];
+    if (!x.empty()) return;
+    for (Size i = 0; i < n; ++i) x.push_back(around + any(random));
+  };
+  for (const Part& part : passes_.at(UnitPass::kForward).parts) {
+    const std::string name(part.param);
+    if (name.empty()) continue;
+    const bool norm = part.kind == Kind::kRmsNorm || part.kind == Kind::kLayerNorm;
+    const Size out = columns(part.out[0]);
+    if (part.kind != Kind::kBias) fill(name, norm ? out : out * columns(part.in[0]), norm ? 1 : 0);
+    if (part.kind == Kind::kLayerNorm || part.kind == Kind::kLinearBias || part.kind == Kind::kBias)
+      fill(name + "_bias", out, 0);
+  }
+  return params;
+}
+
+}  // namespace lockstep::parts

@@ -1,0 +1,50 @@
+// Runs passes of a block in double precision on all ranks of a tensor group at once, naively: what
+// a list computes, whatever nn does. Memory is what the lists say it is: values live in storages
+// and slices, parts overwrite where they were placed, and what was given back is NaN.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/parts/unit_passes.h"
+
+namespace lockstep::parts {
+
+using Numbers = std::vector<double>;
+
+// Parameters, or their gradients, of one rank by name: "qkv", "qkv_bias".
+using Named = std::map<std::string, Numbers>;
+
+struct RankState {
+  std::map<ValueId, Numbers> memory;  // by storage
+  Named params, grads;
+};
+
+class Interpreter {
+ public:
+  Interpreter(const UnitPasses& passes, double eps) : passes_(passes), eps_(eps) {}
+
+  // Of a value that is placed as `pass` says.
+  void write(RankState& rank, const Pass& pass, ValueId id, const Numbers& numbers) const;
+  Numbers read(const RankState& rank, const Pass& pass, ValueId id) const;
+
+  void run(std::vector<RankState>& ranks, UnitPass pass) const;
+
+  // Random ones of the right sizes.
+  Named random_params(unsigned seed) const;
+
+ private:
+  std::int64_t size(Dim dim) const { return passes_.sizes()[dim]; }
+  void collective(std::vector<RankState>& ranks, const Pass& pass, const Part& part) const;
+  std::vector<Numbers> compute(RankState& rank, const Part& part,
+                               const std::vector<Numbers>& in) const;
+  // Of kinds without parameters.
+  std::vector<Numbers> compute_plain(const Part& part, const std::vector<Numbers>& in) const;
+  std::int64_t columns(ValueId id) const { return size(passes_.values()[id].dims.back()); }
+
+  const UnitPasses& passes_;
+  double eps_;
+};
+
+}  // namespace lockstep::parts
