@@ -8,7 +8,7 @@
 namespace lockstep::model {
 
 struct Drop {
-  // Tensors of a block's table (unit_bytes.h), each rebuilt by one elementwise pass.
+  // Values of a block's list (parts/block.cc), each rebuilt by one elementwise pass.
   bool attn_normed = false;
   bool mlp_normed = false;
   bool product = false;  // of the MLP's activation
@@ -35,7 +35,7 @@ inline constexpr Drop kWholeBlock = {.block = true};
 
 struct DropRow {
   const char* name;    // as people write it: "attn_norm.output"
-  const char* tensor;  // in the block's table: "attn_normed"
+  const char* tensor;  // in the block's list: "attn_normed"
   bool Drop::* is_dropped;
 };
 // The rows of kCheap.

@@ -29,7 +29,7 @@
 
 namespace lockstep::nn {
 
-// What a block keeps for its backward pass: the rows of the table in model/unit_bytes.h. A
+// What a block keeps for its backward pass: the stash of its list (parts/unit_passes.h). A
 // dropped one is undefined and rebuilt when it is needed.
 struct BlockStash {
   at::Tensor input;        // [P, h]
