@@ -32,6 +32,25 @@ struct Compared {
   const PlanRow* row() const { return none ? nullptr : &answer.rows.front(); }
   bool fits() const { return row() != nullptr && row()->finalist.priced.price.fits; }
   std::int64_t devices() const { return row() ? row()->devices : request.question.devices; }
+
+  // Cells of the table. What does not fit has no times: it would look like the fastest.
+  std::string devices_text() const { return with_commas(devices()); }
+  std::string price() const { return args.has("price") ? args.text("price") : "-"; }
+  std::string step() const { return fits() ? to_text(Seconds{row()->seconds()}) : "-"; }
+  std::string rate() const { return fits() ? amount(row()->tokens_per_s()) : "-"; }
+  std::string mfu() const { return fits() ? strf("%.1f", 100 * row()->mfu_causal()) : "-"; }
+  std::string memory() const {
+    const double has = cost::capacity_bytes(request.cluster.device) / kGib;
+    return row() ? strf("%.1f/%.0f", row()->device_bytes() / kGib, has) : "-";
+  }
+  std::string days() const {
+    const double days = fits() ? run_cost(args, *row()).days : 0;
+    return fits() ? strf(days < 1000 ? "%.3g" : "%.0f", days) : "-";
+  }
+  std::string money() const {
+    const auto money = fits() ? run_cost(args, *row()).money : std::nullopt;
+    return money ? amount(*money) : "-";
+  }
 };
 
 // "64", "64,1k" and "64..512", which is 64, 128, 256, 512. Empty where it begins with no digit.
@@ -160,50 +179,33 @@ class Comparison {
       output_.row(4, style::kYellow, 6, "note", rows + warning);
   }
 
-  // What does not fit has no times: it would look like the fastest.
   void table() {
     using Of = const Compared* const&;
     std::vector<const Compared*> all;
     for (const Compared& one : compared_) all.push_back(&one);
     const auto first = std::ranges::find_if(all, &Compared::fits);
-    const double slow = first == all.end() ? 0 : (*first)->row()->tokens_per_s();
+    const auto number = [&](Of one) {
+      return std::to_string(std::ranges::find(all, one) - all.begin() + 1);
+    };
+    const auto speed = [&](Of one) {
+      if (!one->fits()) return std::string("-");
+      return strf("%.2fx", one->row()->tokens_per_s() / (*first)->row()->tokens_per_s());
+    };
     const bool uses_all = std::ranges::all_of(
         all, [](Of one) { return one->devices() == one->request.cluster.count; });
-    const auto timed = [](auto text) {
-      return [text](Of one) { return one->fits() ? text(*one->row()) : std::string("-"); };
-    };
-    const auto devices = [](Of one) { return with_commas(one->devices()); };
-    const auto price = [](Of one) {
-      return one->args.has("price") ? one->args.text("price") : "-";
-    };
-    const auto memory = [](Of one) {
-      return one->row() == nullptr ? "-"
-                                   : strf("%.1f/%.0f", one->row()->device_bytes() / kGib,
-                                          cost::capacity_bytes(one->request.cluster.device) / kGib);
-    };
-    const auto cost = [](Of one) {
-      const auto money = one->fits() ? run_cost(one->args, *one->row()).money : std::nullopt;
-      return money ? amount(*money) : "-";
-    };
     std::vector<Column<const Compared*>> columns = {
-        {"", 'r',
-         [&](Of one) { return std::to_string(std::ranges::find(all, one) - all.begin() + 1); }},
+        {"", 'r', number},
         {"cluster", 'l', [](Of one) { return one->request.cluster.name; }},
-        {"devices", 'r', devices, 0, uses_all ? devices(all[0]) : ""},
-        {"price", 'r', price, 0, price(all[0])},
-        {"step", 'r', timed([](const PlanRow& row) { return to_text(Seconds{row.seconds()}); })},
-        {"tokens/s", 'r', timed([](const PlanRow& row) { return amount(row.tokens_per_s()); })},
-        {"speed", 'r',
-         timed([&](const PlanRow& row) { return strf("%.2fx", row.tokens_per_s() / slow); })},
-        {"MFU %", 'r',
-         timed([](const PlanRow& row) { return strf("%.1f", 100 * row.mfu_causal()); })},
-        {"GiB", 'r', memory}};
+        {"devices", 'r', &Compared::devices_text, 0, uses_all ? all[0]->devices_text() : ""},
+        {"price", 'r', &Compared::price, 0, all[0]->price()},
+        {"step", 'r', &Compared::step},
+        {"tokens/s", 'r', &Compared::rate},
+        {"speed", 'r', speed},
+        {"MFU %", 'r', &Compared::mfu},
+        {"GiB", 'r', &Compared::memory}};
     if (args_.has("tokens")) {
-      columns.push_back({"days", 'r', timed([&](const PlanRow& row) {
-                           const double days = run_cost(args_, row).days;
-                           return strf(days < 1000 ? "%.3g" : "%.0f", days);
-                         })});
-      columns.push_back({"cost", 'r', cost});
+      columns.push_back({"days", 'r', &Compared::days});
+      columns.push_back({"cost", 'r', &Compared::money});
     }
     fit(columns, all, output_.table_width);
     print_table(output_.out, columns, all);
