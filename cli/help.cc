@@ -82,12 +82,6 @@ void options(Page& page, const std::vector<Option>& list) {
                  [](const Option& option) { return HelpRow(term_of(option), text_of(option)); });
 }
 
-std::vector<Option> common_group() {
-  std::vector<Option> list = common_options();
-  for (Option& option : list) option.group = "Options of every command";
-  return list;
-}
-
 void commands(Page& page, const std::vector<Verb>& verbs) {
   page.section("Commands", verbs,
                [](const Verb& verb) { return HelpRow(verb.name, verb.summary); });
@@ -132,7 +126,7 @@ std::string main_help(const std::vector<Verb>& verbs, int width, bool colour) {
   }
   examples(page, list);
   commands(page, verbs);
-  options(page, common_group());
+  options(page, common_options());
   page.line("\n`lockstep help COMMAND` says more about a command.");
   return page.take();
 }
@@ -152,7 +146,7 @@ std::string verb_help(const Verb& verb, const std::string& path, int width, bool
       return HelpRow(positional.name + (positional.repeated ? "..." : ""), positional.help);
     });
   options(page, verb.options);
-  options(page, common_group());
+  options(page, common_options());
   return page.take();
 }
 

@@ -192,12 +192,14 @@ std::vector<std::string> names_of(const std::vector<Verb>& verbs) {
 }
 
 std::vector<Option> common_options() {
-  return {flag("json", "Write one JSON object; errors too, on stderr"),
-          choice("color", "WHEN", {"auto", "always", "never"}, "Colour: auto, always or never")
-              .initially("auto")
-              .from_variable("NO_COLOR, CLICOLOR_FORCE"),
-          flag("help", "Show this help").short_name('h'),
-          flag("version", "Show the version").short_name('V')};
+  return grouped(
+      {{"Options of every command",
+        {flag("json", "Write one JSON object; errors too, on stderr"),
+         choice("color", "WHEN", {"auto", "always", "never"}, "Colour: auto, always or never")
+             .initially("auto")
+             .from_variable("NO_COLOR, CLICOLOR_FORCE"),
+         flag("help", "Show this help").short_name('h'),
+         flag("version", "Show the version").short_name('V')}}});
 }
 
 Common take_common(std::vector<std::string>& words) {

@@ -11,14 +11,6 @@
 namespace lockstep::cli {
 namespace {
 
-Json to_json(const CodeRow& row) {
-  return Json::object({{"code", to_text(row.code)},
-                       {"title", row.title},
-                       {"explanation", row.explanation},
-                       {"example", row.example},
-                       {"remedy", row.remedy}});
-}
-
 void print_page(const CodeRow& row, Output& output) {
   const auto text = [&](std::string_view part, int indent) {
     return wrapped(std::string(part), indent, indent, output.width);
@@ -41,10 +33,15 @@ Result<ExitCode> run_explain(const Args& args, Output& output) {
                    config::did_you_mean(text, known, "`lockstep explain` lists all codes")};
   }
   if (output.json)
-    return print_json(output, Json::object({{"schema", "lockstep.explain/1"},
-                                            {"codes", Json::list(rows, [](const CodeRow& row) {
-                                               return to_json(row);
-                                             })}}));
+    return print_json(output,
+                      Json::object({{"schema", "lockstep.explain/1"},
+                                    {"codes", Json::list(rows, [](const CodeRow& row) {
+                                       return Json::object({{"code", to_text(row.code)},
+                                                            {"title", row.title},
+                                                            {"explanation", row.explanation},
+                                                            {"example", row.example},
+                                                            {"remedy", row.remedy}});
+                                     })}}));
   if (args.has("CODE")) return print_page(rows.front(), output), ExitCode::kOk;
   for (const CodeRow& row : rows) output.out << to_text(row.code) << "  " << row.title << '\n';
   return ExitCode::kOk;

@@ -67,15 +67,6 @@ std::string bar(const std::string& kind, double share, std::string_view title) {
          std::string(title) + "\"></i>";
 }
 
-// Whether a word of the step is computing, talking or waiting: the class of its bar.
-std::string kind_of(std::string_view term) {
-  for (const char* compute : {"forward", "backward", "head"})
-    if (term == compute) return "compute";
-  for (const char* own : {"recompute", "optimizer", "bubble", "spread"})
-    if (term == own) return own;
-  return "comm";
-}
-
 class PlanPage {
  public:
   PlanPage(const Json& plan, const std::string& timeline) : plan_(plan), timeline_(timeline) {}
@@ -246,7 +237,7 @@ class PlanPage {
       const double share = real(term + ".share");
       if (share < 0.0005) continue;
       const std::string& name = at(term + ".name").as_text();
-      const std::string part = bar(kind_of(name), share, name);
+      const std::string part = bar(name, share, name);
       all += part;
       bars += filled(join_parts("<div class=\"bar\"><span>{", term, ".name b} <small>{", term,
                                 ".what}</small></span><span class=\"track\">", part, "</span>{",

@@ -65,7 +65,8 @@ td.n { white-space: nowrap; }
 .legend { max-width: none; }
 .legend span { margin-right: .9em; white-space: nowrap; }
 .legend i { display: inline-block; width: .9em; height: .9em; margin-right: .35em; border-radius: 2px; vertical-align: -.1em; }
-.compute { background: var(--compute); } .recompute { background: var(--recompute); } .comm { background: var(--comm); }
+.compute, .forward, .backward, .head { background: var(--compute); } .recompute { background: var(--recompute); }
+.comm, .tensor, .context, .expert, .pipe, .data { background: var(--comm); }
 .bubble { background: var(--bubble); } .optimizer { background: var(--optimizer); } .spread { background: var(--spread); }
 .m0 { background: var(--m0); } .m1 { background: var(--m1); } .m2 { background: var(--m2); } .m3 { background: var(--m3); }
 .m4 { background: var(--m4); } .m5 { background: var(--m5); } .m6 { background: var(--m6); }

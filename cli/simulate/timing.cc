@@ -20,8 +20,6 @@
 namespace lockstep::cli {
 namespace {
 
-using pipeline::Pass;
-using pipeline::PassKind;
 using pipeline::Schedule;
 using program::OpKind;
 
@@ -343,8 +341,8 @@ int Timed::peak_coord() const {
 
 bool Timed::splits_backward() const {
   for (int coord = 0; coord < schedule.shape().coords; ++coord)
-    for (const Pass& pass : schedule.passes({coord}))
-      if (pass.kind == PassKind::kWeightGrad) return true;
+    for (const pipeline::Pass& pass : schedule.passes({coord}))
+      if (pass.kind == pipeline::PassKind::kWeightGrad) return true;
   return false;
 }
 

@@ -118,10 +118,9 @@ class StackPicture {
   }
 
   std::string heading() {
-    std::string out;
     y_ = kEdge;
-    for (const std::string& line : wrapped(stacks_.title, kTitleSize * 1.1, width_ - 2 * kEdge))
-      out += svg_text(kEdge, y_ += kTitleSize * 1.2, kTitleSize, line, " font-weight=\"bold\"");
+    std::string out = svg_paragraph(kEdge, y_, kTitleSize, kTitleSize * 1.2, stacks_.title,
+                                    (width_ - 2 * kEdge) / 1.1, " font-weight=\"bold\"");
     y_ += kRoom;
     return out;
   }

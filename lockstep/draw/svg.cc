@@ -29,7 +29,6 @@ struct LaneScale {
   double width = 0;       // pixels of the makespan
   double height = 0;
   double font = 0;  // of numbers; 0: none
-  int chunks = 1;
   int columns = 0;  // 0: every bar is drawn; else so many parts of the width, each in one ink
 };
 
@@ -217,24 +216,23 @@ class Picture {
         heights_(heights(shown_.size())),
         chunks_(chunks(figure)) {
     std::size_t bars = 0, lanes = 0;
+    double names = text_width("memory", kSmall), peaks = 0;
     for (const std::size_t c : shown_) {
       const Band& band = figure.bands[c];
       lanes += band.lanes.size();
       for (const Lane& lane : band.lanes) {
         bars += lane.bars.size();
-        const double name = band.lanes.size() > 1 ? text_width(lane.name, kSmall) : 0;
-        names_ = std::max(names_, name);
+        if (band.lanes.size() > 1) names = std::max(names, text_width(lane.name, kSmall));
       }
-      peaks_ = std::max(peaks_, text_width(peak_text(band), kSmall));
+      peaks = std::max(peaks, text_width(peak_text(band), kSmall));
     }
-    coords_ = text_width(std::to_string(figure.bands.size()), kText);
-    left_ = std::ceil(kMargin + coords_ + kSpace + std::max(names_, text_width("memory", kSmall)) +
-                      kSpace);
+    const double coords = text_width(std::to_string(figure.bands.size()), kText);
+    left_ = std::ceil(kMargin + coords + kSpace + names + kSpace);
     width_ = plot_width();
     per_second_ = figure.makespan.value > 0 ? width_ / figure.makespan.value : 0;
     if (bars > kMostBars)
       columns_ = static_cast<int>(std::min(static_cast<std::size_t>(width_), kMostColumns / lanes));
-    total_ = left_ + width_ + kSpace + peaks_ + kMargin;
+    total_ = left_ + width_ + kSpace + peaks + kMargin;
   }
 
   std::string draw() {
@@ -282,22 +280,16 @@ class Picture {
   }
 
   std::string heading() {
-    const double width = total_ - 2 * kMargin;
+    constexpr double kBold = 1.1;  // letters of a heading are wider
     y_ = kMargin;
-    std::string out = paragraph(figure_.title, kTitle, width, " font-weight=\"bold\"");
-    out += paragraph(figure_.shape, kText, width);
-    return out += paragraph(summary(figure_), kText, width);
+    std::string out = svg_paragraph(kMargin, y_, kTitle, kTitle * kLine, figure_.title,
+                                    (total_ - 2 * kMargin) / kBold, " font-weight=\"bold\"");
+    out += paragraph(figure_.shape, kText);
+    return out += paragraph(summary(figure_), kText);
   }
 
-  std::string paragraph(const std::string& text, double size, double width,
-                        const std::string& more = "") {
-    std::string out;
-    constexpr double kBold = 1.1;  // letters of a heading are wider
-    for (const std::string& line : wrapped(text, size * (more.empty() ? 1 : kBold), width)) {
-      y_ += size * kLine;
-      out += svg_text(kMargin, y_, size, line, more);
-    }
-    return out;
+  std::string paragraph(const std::string& text, double size) {
+    return svg_paragraph(kMargin, y_, size, size * kLine, text, total_ - 2 * kMargin);
   }
 
   std::string legend() {
@@ -336,7 +328,6 @@ class Picture {
                                .width = width_,
                                .height = is_compute ? heights_.compute : heights_.lane,
                                .font = is_compute ? heights_.number : 0,
-                               .chunks = chunks_,
                                .columns = columns_};
       if (band.lanes.size() > 1) out += name_at(lane.name, scale.height);
       out += svg_rect(left_, y_, width_, scale.height,
@@ -417,15 +408,14 @@ class Picture {
     if (columns_ > 0)
       text += "Bars narrower than " + time_text(figure_, {figure_.makespan.value / columns_}) +
               " share a column, in turns that keep each ink's part of the time.";
-    return text.empty() ? "" : paragraph(text, kSmall, total_ - 2 * kMargin);
+    return text.empty() ? "" : paragraph(text, kSmall);
   }
 
   const Figure& figure_;
   std::vector<std::size_t> shown_;
   Heights heights_;
   int chunks_;
-  int columns_ = 0;  // of a lane whose bars are merged; 0: none is
-  double names_ = 0, peaks_ = 0, coords_ = 0;
+  int columns_ = 0;                          // of a lane whose bars are merged; 0: none is
   double left_ = 0, width_ = 0, total_ = 0;  // where the plot begins, its width, the picture's
   double per_second_ = 0;
   double y_ = 0;  // how far down the picture is drawn

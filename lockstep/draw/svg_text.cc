@@ -73,6 +73,14 @@ std::string svg_text(double x, double y, double size, std::string_view text,
          svg_number(size) + "\"" + more + ">" + xml_escaped(text) + "</text>\n";
 }
 
+std::string svg_paragraph(double x, double& y, double size, double line, std::string_view text,
+                          double width, const std::string& more) {
+  std::string out;
+  for (const std::string& words : wrapped(text, size, width))
+    out += svg_text(x, y += line, size, words, more);
+  return out;
+}
+
 std::string svg_rect(double x, double y, double width, double height, const std::string& more) {
   return "<rect x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" width=\"" +
          svg_number(width) + "\" height=\"" + svg_number(height) + "\" " + more + "/>\n";

@@ -17,6 +17,9 @@ std::string svg_number(double number);
 // Elements, each on a line; `more` are further attributes. A text is escaped, `y` is its baseline.
 std::string svg_text(double x, double y, double size, std::string_view text,
                      const std::string& more = "");
+// A text in lines of at most that width, each `line` below the one before; moves `y` along.
+std::string svg_paragraph(double x, double& y, double size, double line, std::string_view text,
+                          double width, const std::string& more = "");
 std::string svg_rect(double x, double y, double width, double height, const std::string& more);
 
 // A picture that stands alone: `head` is what follows its title, then come a white ground and
