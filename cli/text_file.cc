@@ -35,6 +35,22 @@ Error unreadable(const std::string& name, const std::string& why) {
           "is the name right?"};
 }
 
+Error unwritable(const std::string& name, const std::string& why) {
+  return {Code::kUnsuitableEnvironment, join_parts("cannot write `", name, "`: ", why),
+          "name a file in a directory that exists and may be written to"};
+}
+
+// Where the bytes go: the end of a link; nothing where a name stands for no file of its own, as
+// /dev/stdout does.
+std::string place_of(const std::string& name) {
+  std::error_code none;
+  const bool is_own =
+      !name.starts_with("/dev/") && !name.starts_with("/proc/") &&
+      (!std::filesystem::exists(name, none) || std::filesystem::is_regular_file(name, none));
+  if (!is_own) return "";
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(name, none), none).string();
+}
+
 }  // namespace
 
 Result<std::string> read_text(const std::string& name) {
@@ -74,26 +90,6 @@ Result<void> make_directory(const std::string& name) {
                  "name one that can be made or written to"};
   return {};
 }
-
-namespace {
-
-Error unwritable(const std::string& name, const std::string& why) {
-  return {Code::kUnsuitableEnvironment, join_parts("cannot write `", name, "`: ", why),
-          "name a file in a directory that exists and may be written to"};
-}
-
-// Where the bytes go: the end of a link; nothing where a name stands for no file of its own, as
-// /dev/stdout does.
-std::string place_of(const std::string& name) {
-  std::error_code none;
-  const bool is_own =
-      !name.starts_with("/dev/") && !name.starts_with("/proc/") &&
-      (!std::filesystem::exists(name, none) || std::filesystem::is_regular_file(name, none));
-  if (!is_own) return "";
-  return std::filesystem::weakly_canonical(std::filesystem::absolute(name, none), none).string();
-}
-
-}  // namespace
 
 Result<void> write_text(const std::string& name, const std::string& text) {
   LS_TRY(check_writable(name));

@@ -128,25 +128,6 @@ Json device_json(const cluster::DeviceType& d) {
                        {"largest_matmul_fp8_flops", figure_json(d.largest_matmul_fp8)}});
 }
 
-}  // namespace
-
-Json cluster_json(const cluster::Cluster& c) {
-  return Json::object({{"schema", "lockstep.cluster/1"},
-                       {"name", c.name},
-                       {"devices", c.count},
-                       {"device", device_json(c.device)},
-                       {"tiers", Json::list(c.tiers, [](const cluster::Tier& tier) {
-                          return Json::object({{"name", tier.name},
-                                               {"devices", tier.size},
-                                               {"kind", to_text(tier.kind)},
-                                               {"bytes_per_s", figure_json(tier.bytes_per_s)},
-                                               {"latency_s", figure_json(tier.latency_s)},
-                                               {"oversubscription", tier.oversubscription}});
-                        })}});
-}
-
-namespace {
-
 ExitCode list_devices(Output& output) {
   if (!output.json) return print_list(output.out), ExitCode::kOk;
   return print_json(output,
@@ -186,6 +167,21 @@ Result<ExitCode> run_cluster(const Args& args, Output& output) {
 }
 
 }  // namespace
+
+Json cluster_json(const cluster::Cluster& c) {
+  return Json::object({{"schema", "lockstep.cluster/1"},
+                       {"name", c.name},
+                       {"devices", c.count},
+                       {"device", device_json(c.device)},
+                       {"tiers", Json::list(c.tiers, [](const cluster::Tier& tier) {
+                          return Json::object({{"name", tier.name},
+                                               {"devices", tier.size},
+                                               {"kind", to_text(tier.kind)},
+                                               {"bytes_per_s", figure_json(tier.bytes_per_s)},
+                                               {"latency_s", figure_json(tier.latency_s)},
+                                               {"oversubscription", tier.oversubscription}});
+                        })}});
+}
 
 Verb cluster_verb() {
   return {.name = "cluster",

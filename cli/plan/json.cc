@@ -46,44 +46,6 @@ Json memory_json(const PlanRow& row, const cost::Memory& m) {
   return json;
 }
 
-}  // namespace
-
-Json row_json(const Args& args, const PlanRow& row) {
-  const planner::Priced& priced = row.finalist.priced;
-  const spec::Layout layout = planner::layout_of(row.finalist);
-  Json mfu = Json::object(
-      {{"causal", row.mfu_causal()}, {"full", row.mfu_full()}, {"peak", row.peak_name()}});
-  Json json = Json::object({{"name", to_text(layout)},
-                            {"layout", layout_json(layout)},
-                            {"devices", row.devices},
-                            {"microbatch", priced.request.microbatch},
-                            {"microbatches", *layout.microbatches},
-                            {"fits", priced.price.fits},
-                            {"runs_here", row.runs},
-                            {"tied", row.tied},
-                            {"step_s", time_json(row)},
-                            {"tokens_per_s", row.tokens_per_s()},
-                            {"mfu", std::move(mfu)},
-                            {"memory", memory_json(row, priced.price.memory)},
-                            {"goodput", Json::object({{"share", row.goodput.share},
-                                                      {"mtbf_s", row.goodput.mtbf_s},
-                                                      {"save_every_s", row.goodput.interval_s}})}});
-  if (args.flag("memory") || args.has("report"))
-    json.set("stages", Json::list(row.stages(), [&](const cost::Memory& held) {
-               return memory_json(row, held);
-             }));
-  if (args.has("tokens")) {
-    const RunCost cost = run_cost(args, row);
-    json.set("run", Json::object({{"tokens", args.real("tokens")},
-                                  {"days", cost.days},
-                                  {"device_hours", cost.device_hours},
-                                  {"money", cost.money ? Json(*cost.money) : Json()}}));
-  }
-  return json;
-}
-
-namespace {
-
 Json alternatives_json(const std::vector<planner::Alternative>& list) {
   Json json = Json::array();
   for (const planner::Alternative& other : list) {
@@ -138,6 +100,40 @@ void name_files_anew(const Args& args, Json& run) {
 }
 
 }  // namespace
+
+Json row_json(const Args& args, const PlanRow& row) {
+  const planner::Priced& priced = row.finalist.priced;
+  const spec::Layout layout = planner::layout_of(row.finalist);
+  Json mfu = Json::object(
+      {{"causal", row.mfu_causal()}, {"full", row.mfu_full()}, {"peak", row.peak_name()}});
+  Json json = Json::object({{"name", to_text(layout)},
+                            {"layout", layout_json(layout)},
+                            {"devices", row.devices},
+                            {"microbatch", priced.request.microbatch},
+                            {"microbatches", *layout.microbatches},
+                            {"fits", priced.price.fits},
+                            {"runs_here", row.runs},
+                            {"tied", row.tied},
+                            {"step_s", time_json(row)},
+                            {"tokens_per_s", row.tokens_per_s()},
+                            {"mfu", std::move(mfu)},
+                            {"memory", memory_json(row, priced.price.memory)},
+                            {"goodput", Json::object({{"share", row.goodput.share},
+                                                      {"mtbf_s", row.goodput.mtbf_s},
+                                                      {"save_every_s", row.goodput.interval_s}})}});
+  if (args.flag("memory") || args.has("report"))
+    json.set("stages", Json::list(row.stages(), [&](const cost::Memory& held) {
+               return memory_json(row, held);
+             }));
+  if (args.has("tokens")) {
+    const RunCost cost = run_cost(args, row);
+    json.set("run", Json::object({{"tokens", args.real("tokens")},
+                                  {"days", cost.days},
+                                  {"device_hours", cost.device_hours},
+                                  {"money", cost.money ? Json(*cost.money) : Json()}}));
+  }
+  return json;
+}
 
 Json plan_json(const Args& args, const PlanRequest& request, const PlanAnswer& answer) {
   const std::string dtype =

@@ -284,54 +284,15 @@ std::string degrees_name(const cost::PriceRequest& r) {
   return text + (text.empty() ? "zero" : " zero") + zero_text(r);
 }
 
-}  // namespace
-
-std::string short_name(const planner::Finalist& finalist) {
-  const cost::PriceRequest& r = finalist.priced.request;
-  std::string text = degrees_name(r);
-  if (r.pp > 1) text += " " + schedule_text(r);
-  if (r.cp > 1) text += join_parts(" cp_comm_type=", to_text(r.context));
-  const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
-  return recompute == "none" ? text : text + " recompute=" + recompute;
-}
-
-// Of a step, over those of the best.
-static double more_tokens(const planner::Finalist& other, const PlanRow& best) {
-  return other.priced.request.step_tokens() / best.finalist.priced.request.step_tokens();
-}
-
-double slower(const PlanRow& best, const planner::Finalist& other) {
-  return other.seconds / (best.seconds() * more_tokens(other, best)) - 1;
-}
-
-std::string signed_percent(double share) {
-  return std::abs(share) < 0.0005 ? "0.0 %" : strf("%+.1f %%", 100 * share);
-}
-
-namespace {
-
 // "+12.3 %": how much longer a token takes. "0.0 %" has no sign.
 std::string loss(const PlanRow& best, const planner::Finalist& other) {
   return signed_percent(slower(best, other));
 }
 
-cost::StepTime scaled(cost::StepTime time, double factor) {
-  for (const cost::StepTerm& term : cost::kStepTerms) time.*term.seconds *= factor;
-  return time;
+// Of a step, over those of the best.
+double more_tokens(const planner::Finalist& other, const PlanRow& best) {
+  return other.priced.request.step_tokens() / best.finalist.priced.request.step_tokens();
 }
-
-}  // namespace
-
-std::string reason(const PlanRow& best, const Alternative& other) {
-  if (!other.found)
-    return other.least_bytes > 0 ? "does not fit: needs " + gibibytes(other.least_bytes)
-                                 : "does not divide the batch, layers or heads";
-  const double tokens = more_tokens(*other.found, best);
-  return planner::difference(best.finalist.priced.price.time,
-                             scaled(other.found->priced.price.time, 1 / tokens));
-}
-
-namespace {
 
 // A table whose last column is broken into lines that end inside the window.
 void print_narrow(Rows rows, const std::string& sides, Output& output) {
@@ -405,6 +366,33 @@ draw::Stacks stacks_of(const PlanRow& row) {
 }
 
 }  // namespace
+
+std::string short_name(const planner::Finalist& finalist) {
+  const cost::PriceRequest& r = finalist.priced.request;
+  std::string text = degrees_name(r);
+  if (r.pp > 1) text += " " + schedule_text(r);
+  if (r.cp > 1) text += join_parts(" cp_comm_type=", to_text(r.context));
+  const std::string recompute = recompute_text(planner::layout_of(finalist), r.shape->layers);
+  return recompute == "none" ? text : text + " recompute=" + recompute;
+}
+
+double slower(const PlanRow& best, const planner::Finalist& other) {
+  return other.seconds / (best.seconds() * more_tokens(other, best)) - 1;
+}
+
+std::string signed_percent(double share) {
+  return std::abs(share) < 0.0005 ? "0.0 %" : strf("%+.1f %%", 100 * share);
+}
+
+std::string reason(const PlanRow& best, const Alternative& other) {
+  if (!other.found)
+    return other.least_bytes > 0 ? "does not fit: needs " + gibibytes(other.least_bytes)
+                                 : "does not divide the batch, layers or heads";
+  const double fewer = 1 / more_tokens(*other.found, best);
+  cost::StepTime time = other.found->priced.price.time;
+  for (const cost::StepTerm& term : cost::kStepTerms) time.*term.seconds *= fewer;
+  return planner::difference(best.finalist.priced.price.time, time);
+}
 
 void print_plan(const Args& args, const PlanRequest& request, const PlanAnswer& answer,
                 Output& output) {
