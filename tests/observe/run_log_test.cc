@@ -46,7 +46,8 @@ TEST(RunLog, ReadsMegatronsLines) {
 // Batches that grow: those of the last size count.
 TEST(RunLog, LeavesOtherBatchesOut) {
   std::string text;
-  for (const int batch : {128, 128, 128, 256, 256, 256}) text += megatron(1, 20.0 * batch, batch);
+  for (const int batch : {128, 128, 128, 128, 128, 128, 256, 256, 256})
+    text += megatron(1, 20.0 * batch, batch);
   const RunLog log = read_run_log(text, "train.log").value();
   EXPECT_DOUBLE_EQ(log.step_s, 5.12);
   EXPECT_EQ(log.cells.at("global_batch"), "256");

@@ -38,6 +38,9 @@ TEST(RunMetrics, LinesReadBackToTheSameBits) {
   for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line).value());
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0].find("event")->as_text(), "start");
+  EXPECT_EQ(lines[0].find("global_batch")->as_int(), job.spec.batch.global_batch);
+  EXPECT_EQ(lines[0].find("microbatch")->as_int(), job.spec.batch.microbatch);
+  EXPECT_EQ(lines[0].find("seq")->as_int(), job.spec.batch.seq);
   EXPECT_EQ(lines[1].find("event")->as_text(), "step");
   EXPECT_EQ(lines[1].find("step")->as_int(), 7);
   EXPECT_EQ(lines[1].find("samples")->as_int(), 7 * 16);
