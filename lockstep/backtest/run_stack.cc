@@ -139,6 +139,7 @@ void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
 }
 
 void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
+  stack.expandable_segments = is_torchtitan(run);  // its run_train.sh asks for them
   const bool deepspeed = is_deepspeed(run);
   // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022,
   // and sharded optimizers in bf16, unless the source speaks of f32 gradients.

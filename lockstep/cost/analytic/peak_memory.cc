@@ -174,7 +174,9 @@ double score_gradients(const PriceRequest& r) {
 // tensors.
 double logit_bytes(const PriceRequest& r) {
   if (r.stack.loss == Loss::kFused) return 2 * element_bytes(r);
-  return 12 + element_bytes(r) + (r.stack.whole_logits && r.tp > 1 ? 4 : 0);  // gathered in f32
+  // In f32 once more where ranks share the vocabulary: gathered, or by PyTorch's loss_parallel(),
+  // which adds the softmax to the gradient out of place (bench/backtest/README.md).
+  return 12 + element_bytes(r) + (r.stack.loss == Loss::kTorch && r.tp > 1 ? 4 : 0);
 }
 
 }  // namespace
@@ -232,7 +234,9 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
   }
   memory.transients += r.stack.bucket_bytes;
   if (!memory.is_host)
-    memory.holes = holes_share(r.drop.block ? recomputed / std::max(1.0, layers) : 0) *
+    memory.holes = holes_share(r.drop.block && !r.stack.expandable_segments
+                                   ? recomputed / std::max(1.0, layers)
+                                   : 0) *
                    (memory.activations + memory.logits + memory.transients);
   return memory;
 }

@@ -78,6 +78,7 @@ struct Stack {
   // Of what data ranks could send over the network, when nothing is hidden and buckets follow each
   // other. Of the software: stacks.h says how it was fitted.
   double network_share = 1;
+  bool expandable_segments = false;     // of PyTorch's allocator, whose holes are filled then
   bool reduce_each_microbatch = false;  // ZeRO-2: gradients are reduced after every backward pass
   bool even_stages = false;             // every pipeline stage has as many layers
   RecomputeCount recompute_count = RecomputeCount::kEachStage;

@@ -33,6 +33,7 @@ Stack torchtitan_stack(int zero) {
   set_habits(kFittedHabits, StackClass::kTuned, stack);
   stack.host_factor = 0.3;
   if (zero >= 3) set_fsdp_states(stack);
+  stack.expandable_segments = true;  // run_train.sh asks for them
   stack.recompute_count = RecomputeCount::kAllOrNone;
   return stack;
 }
