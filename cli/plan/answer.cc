@@ -122,6 +122,48 @@ class Answering {
   }
 
   void seek(const planner::Question& question) {
+    std::vector<PlanRow> rows = within_risk(question);
+    if (request_.observed) std::ranges::stable_sort(rows, {}, &PlanRow::seconds);
+    keep_top(rows);
+    std::ranges::move(rows, std::back_inserter(answer_.rows));
+  }
+
+  // Where runs say what memory a layout takes, each has a headroom of its own: sought at that of
+  // each that was found, to a percent, from one that leaves out too much and one that leaves out
+  // too little.
+  std::vector<PlanRow> within_risk(planner::Question question) {
+    constexpr double kMuch = -0.5, kFine = 0.01;
+    constexpr std::size_t kMostSought = 16;
+    const double risk = args_.has("risk") ? args_.real("risk")
+                                          : observe::out_of_memory(observe::published_need(),
+                                                                   1 - question.headroom, 1);
+    std::vector<PlanRow> found, best;
+    std::vector<double> tried, next = {question.headroom, kMuch};
+    for (std::size_t i = 0; i < next.size() && tried.size() < kMostSought; ++i) {
+      const auto is_near = [&](double other) { return std::abs(other - next[i]) < kFine; };
+      if (std::ranges::any_of(tried, is_near)) continue;
+      tried.push_back(question.headroom = next[i]);
+      std::vector<PlanRow> rows = rows_at(question);
+      if (!request_.observed || !request_.observed->says_memory()) return rows;
+      for (PlanRow& row : rows) {
+        next.push_back(observe::headroom_at(row.need, risk));
+        if (answer_.least_bytes == 0 || row.device_bytes() < answer_.least_bytes)
+          answer_.least_bytes = row.device_bytes();
+        row.finalist.priced.price.fits = *row.out_of_memory() <= risk;
+        if (row.finalist.priced.price.fits) found.push_back(std::move(row));
+      }
+    }
+    std::ranges::stable_sort(found, {}, &PlanRow::seconds);
+    for (PlanRow& row : found)
+      if (std::ranges::none_of(best, [&](const PlanRow& other) {
+            return planner::same_degrees(other.finalist.priced.request,
+                                         row.finalist.priced.request);
+          }))
+        best.push_back(std::move(row));
+    return best;
+  }
+
+  std::vector<PlanRow> rows_at(const planner::Question& question) {
     const RealClock clock;
     planner::Sought found = planner::seek(question);
     std::vector<planner::Finalist>& finalists = found.best;
@@ -138,13 +180,18 @@ class Answering {
       rows.back().runs = runs_here(request_, finalist);
       correct(rows.back());
     }
-    if (request_.observed) std::ranges::stable_sort(rows, {}, &PlanRow::seconds);
-    keep_top(rows);
-    std::ranges::move(rows, std::back_inserter(answer_.rows));
+    return rows;
   }
 
   void correct(PlanRow& row) const {
-    if (request_.observed) row.observed = request_.observed->correct(row.finalist);
+    if (!request_.observed) return;
+    if (const auto need = request_.observed->need(row.finalist.priced)) {
+      cost::Price& price = row.finalist.priced.price;
+      row.need = *need, row.need_factor = need->p50();
+      price.memory = cost::scaled(price.memory, row.need_factor);
+      price.fits = row.device_bytes() <= cost::capacity_bytes(request_.cluster.device);
+    }
+    row.observed = request_.observed->correct(row.finalist);
   }
 
   // Half as many devices, and half of that: where failures or money count, all of them may be too
@@ -286,7 +333,7 @@ const char* PlanRow::peak_name() const {
 
 std::optional<double> PlanRow::out_of_memory() const {
   if (!walked.empty()) return std::nullopt;
-  return observe::out_of_memory(need, device_bytes(),
+  return observe::out_of_memory(need, device_bytes() / need_factor,
                                 cost::capacity_bytes(finalist.priced.request.cluster->device));
 }
 
@@ -296,8 +343,10 @@ std::vector<cost::Memory> PlanRow::stages() const {
   const planner::Stages stages = planner::stages_of(finalist);
   std::vector<cost::Memory> found;
   for (int rank = 0; rank < r.pp; ++rank)
-    found.push_back(finalist.simulated && r.chunks == 1 ? planner::rank_memory(r, stages, rank)
-                                                        : cost::stage_memory(r, rank));
+    found.push_back(cost::scaled(finalist.simulated && r.chunks == 1
+                                     ? planner::rank_memory(r, stages, rank)
+                                     : cost::stage_memory(r, rank),
+                                 need_factor));
   return found;
 }
 

@@ -25,6 +25,7 @@ struct PlanRow {
   std::vector<cost::Memory> walked = {};             // with a calibration: of every pipeline rank
   std::optional<observe::Belief> observed = {};      // of --observed, whose P50 the times are
   observe::Belief need = observe::published_need();  // of memory, over what is predicted
+  double need_factor = 1;  // of --observed: its P50, which memory was corrected by
 
   double seconds() const { return finalist.seconds; }
   double tokens_per_s() const;  // while nothing fails

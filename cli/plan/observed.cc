@@ -64,6 +64,18 @@ observe::Belief Observed::correct(planner::Finalist& finalist) const {
   return belief;
 }
 
+// By the reading that the runs say most of.
+std::optional<observe::Belief> Observed::need(const planner::Priced& priced) const {
+  std::optional<observe::Belief> best;
+  for (const auto reading :
+       {cost::Reading::kAllocated, cost::Reading::kReserved, cost::Reading::kShown}) {
+    if (!memory_) break;
+    const auto one = memory_->of(observe::memory_features(priced.request, priced.price, reading));
+    if (!best || one.deviation < best->deviation) best = one;
+  }
+  return best;
+}
+
 std::string Observed::rows_of(std::size_t part) const {
   std::vector<std::pair<double, std::int64_t>> weights;
   for (std::size_t i = 0; i < read_.runs.size(); ++i)
@@ -98,8 +110,7 @@ std::vector<std::string> Observed::lines() const {
   for (std::size_t i = 0; i < std::min<std::size_t>(moved.size(), 3); ++i)
     said.push_back(told(moved[i].second));
   if (moved.empty()) said.emplace_back("no part of a step stands out among the others");
-  if (memory_)
-    said.push_back(join_parts("memory ", factor_text(memory_->level()), "; it is not corrected"));
+  if (memory_) said.push_back(join_parts("memory ", factor_text(memory_->level())));
   std::vector<std::string> more;
   int contradicting = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {

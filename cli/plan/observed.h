@@ -24,6 +24,10 @@ class Observed {
 
   // What the runs say of a layout; its times and rates become those of the P50.
   observe::Belief correct(planner::Finalist& finalist) const;
+  // Of what it needs over what is predicted, which correct() does not change; nothing where no run
+  // says what it took.
+  std::optional<observe::Belief> need(const planner::Priced& priced) const;
+  bool says_memory() const { return memory_ != nullptr; }
 
   // What was learned and from which rows, for people: at most eight notes.
   std::vector<std::string> lines() const;

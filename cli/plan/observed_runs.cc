@@ -267,7 +267,9 @@ class ObservedRow {
       reading = cost::kReadings.find(is).value_or(reading);
     }
     if (gib == 0) return;
-    const double predicted = cost::read_bytes(priced.price.memory, reading) / kGiB;
+    const double predicted =
+        cost::read_bytes(priced.price.memory, reading, cost::capacity_bytes(cluster_.device)) /
+        kGiB;
     made.memory = {observe::memory_features(priced.request, priced.price, reading),
                    std::log(gib / predicted)};
     made.said.set("memory_gib", gib)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/text_file.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
@@ -26,7 +27,7 @@ Answer ask(const Words& more) {
 std::vector<Json> plans_of(Words more) {
   more.emplace_back("--json");
   const Answer ran = ask(more);
-  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  EXPECT_TRUE(ran.code == ExitCode::kOk || ran.code == ExitCode::kCheckFailed) << ran.err;
   return Json::parse(ran.out)->find("plans")->items();
 }
 
@@ -76,6 +77,65 @@ TEST(PlanRisk, IsOfGivenLayoutsToo) {
                    strf("%.17g", share * factor)})
                   .code,
               factor > 1 ? ExitCode::kOk : ExitCode::kCheckFailed);
+}
+
+class PlanRiskObserved : public testing::Test {
+ protected:
+  // Runs that took so many times what was predicted of them.
+  void observe(double factor) {
+    std::string text = "layout,step_s,memory_gib,memory_is\n";
+    for (const char* layout : {"tp1 pp1 dp16 zero3 microbatch=1", "tp2 pp1 dp8 zero1 microbatch=1",
+                               "tp2 pp2 dp4 zero1 1f1b microbatch=1"}) {
+      const Json row = plans_of({"--layout", layout}).front();
+      const double gib = row.find("memory")->find("reserved_bytes")->as_real() / kGib;
+      text += strf("%s,%.6f,%.6f,reserved\n", layout, step_of(row), factor * gib);
+    }
+    ASSERT_TRUE(write_text(file_, text).ok());
+  }
+
+  std::vector<Json> plans(const Words& more) {
+    Words words = {"--observed", file_};
+    words.insert(words.end(), more.begin(), more.end());
+    return plans_of(words);
+  }
+
+  const std::string file_ =
+      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv";
+};
+
+// Runs that took more make the same layout riskier, and what is chosen by prediction smaller.
+TEST_F(PlanRiskObserved, MemoryFollowsTheRuns) {
+  const std::string layout = plans_of({}).front().find("name")->as_text();
+  double before = 0, most = 1e30;
+  for (const double factor : {0.7, 0.85, 1.0, 1.15}) {
+    observe(factor);
+    const Json same = plans({"--layout", layout, "--headroom", "0"}).front();
+    EXPECT_GT(share_of(same), before) << factor;
+    before = share_of(same);
+    const Json best = plans({"--risk", "0.1"}).front();
+    EXPECT_LE(share_of(best), 0.1);
+    EXPECT_TRUE(best.find("fits")->as_bool());
+    const Json plain = plans_of({"--layout", best.find("name")->as_text()}).front();
+    const double predicted = plain.find("memory")->find("device_bytes")->as_real();
+    EXPECT_NEAR(best.find("memory")->find("device_bytes")->as_real() / predicted, factor, 0.12);
+    EXPECT_LT(predicted, 1.02 * most) << factor;
+    most = predicted;
+  }
+}
+
+// Against every layout of a finer search: none that may be dared is faster.
+TEST_F(PlanRiskObserved, ChoosesTheFastestThatMayBeDared) {
+  for (const double factor : {0.8, 1.1}) {
+    observe(factor);
+    const Json best = plans({"--risk", "0.1"}).front();
+    for (double headroom = 0; headroom < 0.4; headroom += 0.1)
+      for (const Json& row : plans_of({"--top", "4", "--headroom", strf("%g", headroom)})) {
+        const Json judged = plans({"--layout", row.find("name")->as_text()}).front();
+        if (share_of(judged) <= 0.1) {
+          EXPECT_LE(step_of(best), 1.002 * step_of(judged)) << row.find("name")->as_text();
+        }
+      }
+  }
 }
 
 TEST(PlanRisk, RefusesWhatIsNoRisk) {
