@@ -8,6 +8,7 @@
 
 #include "lockstep/backtest/unseen.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/csv.h"
 #include "lockstep/base/units.h"
 #include "lockstep/cluster/catalog.h"
 #include "lockstep/observe/memory_risk.h"
@@ -91,8 +92,7 @@ std::string reasons_table(const Scores& scores, bool excluded) {
       ++reasons[row.run->text("source") + " | " + reason];
   }
   std::string text = "| source | reason | rows |\n|---|---|---|\n";
-  for (const auto& [reason, rows] : reasons)
-    text += "| " + reason + " | " + std::to_string(rows) + " |\n";
+  for (const auto& [reason, rows] : reasons) text += join_parts("| ", reason, " | ", rows, " |\n");
   return text;
 }
 
@@ -170,8 +170,7 @@ std::string headline(const Scores& scores) {
            scores.oom.false_alarms);
   text += strf(
       "The first choice lies within 5 %% of the best listed layout in %d of %d held-out sweeps and "
-      "%d of "
-      "%d calibration sweeps.\n",
+      "%d of %d calibration sweeps.\n",
       sweeps_in(scores, true, 0.05), sweeps_in(scores, true), sweeps_in(scores, false, 0.05),
       sweeps_in(scores, false));
   return text;
@@ -224,19 +223,13 @@ std::string gigabytes(std::optional<double> bytes) {
   return bytes ? strf("%.2f", *bytes / 1e9) : "";
 }
 
-std::string quoted(const std::string& text) {
-  std::string made = "\"";
-  for (const char c : text) made += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return made + "\"";
-}
-
 void add_line(const ScoredRun& row, std::string& csv) {
   const bool is_priced = row.not_priced.empty();
   const auto priced = [&](double value) {
     return is_priced ? std::optional<double>(value) : std::nullopt;
   };
   const cost::Price& price = row.price;
-  csv += row.run->text("id") + "," + quoted(row.run->text("source")) +
+  csv += row.run->text("id") + "," + csv_quoted(row.run->text("source")) +
          (row.run->is_heldout() ? ",held out," : ",calibration,") + row.run->text("outcome") +
          (row.in_headline ? ",1," : ",0,") + number(row.seconds) + "," +
          number(priced(price.time.total())) + "," + number(row.time_error);
@@ -249,7 +242,7 @@ void add_line(const ScoredRun& row, std::string& csv) {
     csv += "," + gigabytes(priced(bytes));
   csv += "," + number(priced(price.fits ? 1 : 0)) + ",";
   const std::string& reason = row.excluded.empty() ? row.not_priced : row.excluded;
-  csv += (reason.empty() ? "" : quoted(reason)) + "\n";
+  csv += (reason.empty() ? "" : csv_quoted(reason)) + "\n";
 }
 
 }  // namespace
@@ -333,8 +326,7 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
       "\n## Where held-out errors are\n\nRows in which a term's share of the predicted step is in "
       "the top quarter.\n\n";
   text += "| term | rows | median | p90 | bias |\n|---|---|---|---|---|\n";
-  for (const TermScore& term : scores.terms)
-    text += "| " + term.term + " " + cells(term.time) + "|\n";
+  for (const auto& [term, time] : scores.terms) text += "| " + term + " " + cells(time) + "|\n";
   text +=
       "\n## Memory by kind of reading\n\n| reading | split | rows | median | p90 | bias "
       "|\n|---|---|---|---|---|---|\n";
@@ -346,8 +338,7 @@ std::string accuracy_page(const Scores& scores, const std::string& file) {
   text += "\n## Rankings\n\n" + sweeps_table(scores);
   text +=
       "\n## Rates\n\nShares of the data sheet with the band each is known within; held: not "
-      "determined by "
-      "the rows, near a prior with a source.\n\n" +
+      "determined by the rows, near a prior with a source.\n\n" +
       rates_table();
   text += "\n## Rows left out\n\nOutside the model:\n\n" + reasons_table(scores, true);
   text += "\nNot priced, because the row does not say enough:\n\n" + reasons_table(scores, false);

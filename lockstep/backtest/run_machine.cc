@@ -1,11 +1,9 @@
 #include "lockstep/backtest/run_machine.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "lockstep/base/divides.h"
 #include "lockstep/cluster/catalog.h"

@@ -299,16 +299,12 @@ void keep_gathered(PriceRequest& r) {
 }  // namespace
 
 Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits) {
-  auto shape = model_of(run);
-  if (!shape.ok()) return shape.error();
-  auto degrees = degrees_of(run, *shape);
-  if (!degrees.ok()) return degrees.error();
-  auto machine = machine_of(run, degrees->devices());
-  if (!machine.ok()) return machine.error();
+  const ModelShape shape = LS_TRY(model_of(run));
+  PriceRequest base = LS_TRY(degrees_of(run, shape));
+  cluster::Cluster machine = LS_TRY(machine_of(run, base.devices()));
   RunRequest made;
-  made.shape = std::make_unique<ModelShape>(*shape);
-  made.cluster = std::make_unique<cluster::Cluster>(*std::move(machine));
-  PriceRequest base = *degrees;
+  made.shape = std::make_unique<ModelShape>(shape);
+  made.cluster = std::make_unique<cluster::Cluster>(std::move(machine));
   base.shape = made.shape.get();
   base.cluster = made.cluster.get();
   base.rates = &cluster::rates_of(made.cluster->device);
@@ -321,19 +317,17 @@ Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits
   const std::string& precision = run.text("precision");
   if (precision.find("fp8") != std::string::npos) base.precision = cost::Precision::kFp8;
   if (precision == "fp32") base.precision = cost::Precision::kFp32;
-  set_experts(run, *shape, base);
+  set_experts(run, shape, base);
   set_ends(run, base);
-  if (is_nanotron(run)) deal_by_compute(*shape, base);
+  if (is_nanotron(run)) deal_by_compute(shape, base);
   if (const int shards = shard_group_of(run); shards > 0 && base.dp * base.cp % shards == 0)
     base.dp_shard = shards;
   const std::vector<Drop> drops = drops_of(run, base.stack, base.zero);
   made.policies = drops.size();
-  const auto sizes = microbatches_of(run, base);
-  if (!sizes.ok()) return sizes.error();
-  const auto chunk_counts = chunks_of(run, shape->layers, base.pp);
-  if (!chunk_counts.ok()) return chunk_counts.error();
-  for (const int size : *sizes)
-    for (const int chunks : *chunk_counts)
+  const std::vector<int> sizes = LS_TRY(microbatches_of(run, base));
+  const std::vector<int> chunk_counts = LS_TRY(chunks_of(run, shape.layers, base.pp));
+  for (const int size : sizes)
+    for (const int chunks : chunk_counts)
       for (const Drop& drop : drops) {
         PriceRequest one = base;
         one.microbatch = size;

@@ -40,8 +40,7 @@ struct RunTable {
   std::vector<PublishedRun> rows;
 
   RunTable() = default;
-  RunTable(const RunTable&) = delete;
-  RunTable& operator=(const RunTable&) = delete;
+  RunTable(RunTable&&) = delete;
 };
 
 const std::vector<std::string>& required_columns();

@@ -340,8 +340,7 @@ bool Exclusion::matches(const PublishedRun& run) const {
   };
   return any(is, [&](const std::string& part) { return text == part; }) ||
          any(begins, [&](const std::string& part) { return text.starts_with(part); }) ||
-         any(contains,
-             [&](const std::string& part) { return text.find(part) != std::string::npos; });
+         any(contains, [&](const std::string& part) { return says(run, column, part); });
 }
 
 Result<std::vector<Exclusion>> read_exclusions(const config::Document& document) {
@@ -355,8 +354,7 @@ Result<std::vector<Exclusion>> read_exclusions(const config::Document& document)
                    texts_of(table, "contains"),
                    text_of(table, "figures") == "time",
                    text_of(table, "reason")};
-    const bool known =
-        std::ranges::find(required_columns(), rule.column) != required_columns().end();
+    const bool known = std::ranges::count(required_columns(), rule.column) > 0;
     if (!known || rule.reason.empty() ||
         (rule.is.empty() && rule.begins.empty() && rule.contains.empty()))
       return Error{Code::kBadRunTable,

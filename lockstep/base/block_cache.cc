@@ -22,16 +22,13 @@ void* allocate(std::size_t bytes) {
 
 }  // namespace
 
-BlockCache::BlockCache(std::size_t bound) : bound_(bound) {}
-
 BlockCache::~BlockCache() { trim(); }
 
 BlockCache::SizeClass BlockCache::class_of(std::size_t bytes) {
   if (bytes < kSmallest) return {-1, bytes};
   const int doubling = static_cast<int>(std::bit_width(bytes)) - 1;
   const std::size_t step = std::size_t{1} << (doubling - 3);
-  const std::size_t rounded =
-      round_up(bytes, step);  // may reach the next doubling, whose first class that is
+  const std::size_t rounded = round_up(bytes, step);  // perhaps up to the next doubling
   const int base = static_cast<int>(std::bit_width(rounded)) - 1;
   const auto part = static_cast<int>((rounded >> (base - 3)) & 7);
   const int index = 8 * (base - static_cast<int>(std::bit_width(kSmallest)) + 1) + part;
@@ -68,8 +65,7 @@ void BlockCache::give(void* block, std::size_t bytes) {
 
 std::shared_ptr<std::byte[]> BlockCache::lend(std::size_t bytes) {
   const std::size_t some = std::max<std::size_t>(bytes, 1);
-  return {static_cast<std::byte*>(take(some)),
-          [this, some](std::byte* block) { give(block, some); }};
+  return {static_cast<std::byte*>(take(some)), [=, this](std::byte* block) { give(block, some); }};
 }
 
 std::size_t BlockCache::kept() const {

@@ -15,10 +15,9 @@ namespace lockstep {
 class BlockCache {
  public:
   // Keeps at most `bound` bytes of returned blocks.
-  explicit BlockCache(std::size_t bound);
+  explicit BlockCache(std::size_t bound) : bound_(bound) {}
   ~BlockCache();
-  BlockCache(const BlockCache&) = delete;
-  BlockCache& operator=(const BlockCache&) = delete;
+  BlockCache(BlockCache&&) = delete;
 
   // A block of at least `bytes`. Throws std::bad_alloc.
   void* take(std::size_t bytes);

@@ -8,7 +8,6 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/dtype.h"
-#include "lockstep/base/units.h"
 
 namespace lockstep {
 

@@ -9,24 +9,18 @@ std::vector<std::string> take_csv_record(std::string_view& text, int& line) {
   for (; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\n') ++line;
-    if (quoted) {
-      if (c != '"') {
-        cells.back() += c;
-      } else if (i + 1 < text.size() && text[i + 1] == '"') {
-        cells.back() += '"';
-        ++i;
-      } else {
-        quoted = false;
-      }
-    } else if (c == '"') {
-      quoted = true;
+    if (c == '"') {
+      if (quoted && text.substr(i + 1).starts_with('"'))
+        cells.back() += text[++i];
+      else
+        quoted = !quoted;
+    } else if (quoted || (c != ',' && c != '\n' && c != '\r')) {
+      cells.back() += c;
     } else if (c == ',') {
       cells.emplace_back();
     } else if (c == '\n') {
       ++i;
       break;
-    } else if (c != '\r') {
-      cells.back() += c;
     }
   }
   text.remove_prefix(i);

@@ -1,40 +1,28 @@
 #include "lockstep/base/dtype.h"
 
-#include "lockstep/base/check.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 namespace {
 
-struct DTypeRow {
-  DType dtype;
-  std::string_view name;
-  std::size_t bytes;
-};
-constexpr DTypeRow kDTypeRows[] = {{DType::kU8, "u8", 1},   {DType::kI32, "i32", 4},
-                                   {DType::kI64, "i64", 8}, {DType::kBF16, "bf16", 2},
-                                   {DType::kF16, "f16", 2}, {DType::kF32, "f32", 4},
-                                   {DType::kF64, "f64", 8}};
-
-const DTypeRow& row(DType dtype) {
-  for (const DTypeRow& r : kDTypeRows)
-    if (r.dtype == dtype) return r;
-  fail_check("dtype is in the table", __FILE__, __LINE__, "");
-}
+// In the order of the values.
+constexpr EnumNames<DType, 7> kDTypeNames = {{"u8", "i32", "i64", "bf16", "f16", "f32", "f64"}};
+constexpr std::array<std::size_t, 7> kDTypeBytes = {1, 4, 8, 2, 2, 4, 8};
 
 }  // namespace
 
-std::size_t size_of(DType dtype) { return row(dtype).bytes; }
+std::size_t size_of(DType dtype) {
+  const auto index = static_cast<std::size_t>(dtype);
+  LS_CHECK(index < kDTypeBytes.size(), "type ", index, " of elements");
+  return kDTypeBytes[index];
+}
 
-std::string_view to_text(DType dtype) { return row(dtype).name; }
+std::string_view to_text(DType dtype) { return kDTypeNames.name_of(dtype); }
 
 DType wide_type(DType compute) {
   return compute == DType::kBF16 || compute == DType::kF16 ? DType::kF32 : compute;
 }
 
-std::optional<DType> parse_dtype(std::string_view text) {
-  for (const DTypeRow& r : kDTypeRows)
-    if (r.name == text) return r.dtype;
-  return std::nullopt;
-}
+std::optional<DType> parse_dtype(std::string_view text) { return kDTypeNames.find(text); }
 
 }  // namespace lockstep

@@ -22,9 +22,8 @@ struct EnumNames {
     return table[index];
   }
   std::optional<Enum> find(std::string_view text) const {
-    const auto row = std::ranges::find(table, text);
-    return row == table.end() ? std::nullopt
-                              : std::optional(static_cast<Enum>(row - table.begin()));
+    const auto at = std::ranges::find(table, text);
+    return at == table.end() ? std::nullopt : std::optional(static_cast<Enum>(at - table.begin()));
   }
   std::vector<std::string> names() const { return {table.begin(), table.end()}; }
 };

@@ -9,9 +9,9 @@ namespace lockstep {
 struct Finding {
   enum class Verdict : std::uint8_t { kGood, kNote, kProblem };
   Verdict verdict = Verdict::kGood;
-  std::string subject;  // "strict kernels"
-  std::string text;     // one sentence, no full stop
-  std::string help;     // what to do about it; may be empty
+  std::string subject;    // "strict kernels"
+  std::string text;       // one sentence, no full stop
+  std::string help = {};  // what to do about it; may be empty
 };
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ constexpr std::array<std::uint32_t, 64> kRoundConstants = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-constexpr std::size_t kBlockBytes = 64;
+constexpr std::size_t kBlock = 64;
 
 Hash128 from_xxh(XXH128_hash_t hash) { return {hash.high64, hash.low64}; }
 
@@ -99,15 +99,14 @@ Hash128 Xxh3::digest128() const { return from_xxh(XXH3_128bits_digest(state_.get
 Sha256Digest sha256(ByteSpan bytes) {
   Sha256State state = kInitialState;
   const std::uint64_t num_bits = bytes.size() * 8;
-  for (; bytes.size() >= kBlockBytes; bytes = bytes.subspan(kBlockBytes))
-    absorb(state, bytes.data());
+  for (; bytes.size() >= kBlock; bytes = bytes.subspan(kBlock)) absorb(state, bytes.data());
   // One 1 bit, zeros up to 8 bytes before a block ends, then the length in bits.
-  std::array<std::byte, 2 * kBlockBytes> end{};
+  std::array<std::byte, 2 * kBlock> end{};
   std::ranges::copy(bytes, end.begin());
   end[bytes.size()] = std::byte{0x80};
-  const std::size_t end_bytes = bytes.size() + 9 > kBlockBytes ? 2 * kBlockBytes : kBlockBytes;
+  const std::size_t end_bytes = bytes.size() + 9 > kBlock ? 2 * kBlock : kBlock;
   store_big_endian(num_bits, end.data() + end_bytes - 8);
-  for (std::size_t at = 0; at < end_bytes; at += kBlockBytes) absorb(state, end.data() + at);
+  for (std::size_t at = 0; at < end_bytes; at += kBlock) absorb(state, end.data() + at);
   Sha256Digest digest;
   for (std::size_t i = 0; i < state.size(); ++i) store_big_endian(state[i], digest.data() + 4 * i);
   return digest;

@@ -97,11 +97,6 @@ class CountingIterator {
   CountingIterator(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
   reference operator*() const { return *at_; }
   CountingIterator& operator++() { return *furthest_ = ++at_, *this; }
-  CountingIterator operator++(int) {
-    const CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
   bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
 
  private:
@@ -155,7 +150,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     std::string what = error.what();
     what.erase(0, what.find("] ") + 2);
     if (what.starts_with("parse error at")) what.erase(0, what.find(": ") + 2);
-    return refuse(position == 0 ? 0 : position - 1, what, "");
+    return refuse(position == 0 ? 0 : position - 1, what);
   }
 
  private:
@@ -179,8 +174,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   bool open(bool is_object) {
     if (open_.size() == kMaxDepth)
-      return refuse(offset() - 1, "nesting is deeper than " + std::to_string(kMaxDepth) + " levels",
-                    "");
+      return refuse(offset() - 1, join_parts("nesting is deeper than ", kMaxDepth, " levels"));
     open_.push_back({is_object, {}, {}, {}, {}});
     return true;
   }
@@ -209,12 +203,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
                   "write it as text, or with a decimal point if it may be rounded");
   }
 
-  bool refuse(std::size_t offset, const std::string& why, std::string help) {
+  bool refuse(std::size_t offset, const std::string& why, std::string help = "") {
     const std::string_view before = text_.substr(0, offset);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t column = offset - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    error_ = {Code::kSyntax, std::to_string(line) + ":" + std::to_string(column) + ": " + why,
-              std::move(help)};
+    error_ = {Code::kSyntax, join_parts(line, ":", column, ": ", why), std::move(help)};
     return false;
   }
 
@@ -231,8 +224,7 @@ auto& require(Variant& value, Json::Kind kind, const char* wanted) {
   static constexpr std::string_view kNames[] = {"null", "bool",  "int",   "real",
                                                 "text", "array", "object"};
   auto* held = std::get_if<T>(&value);
-  LS_CHECK(held != nullptr, "JSON value is ", kNames[static_cast<std::size_t>(kind)], ", not ",
-           wanted);
+  LS_CHECK(held != nullptr, "JSON value is ", kNames[static_cast<int>(kind)], ", not ", wanted);
   return *held;
 }
 
@@ -252,8 +244,6 @@ Json Json::array(Array items) {
   json.value_ = std::move(items);
   return json;
 }
-
-Json Json::object() { return object({}); }
 
 Json Json::object(Object members) {
   std::unordered_set<std::string_view> keys;

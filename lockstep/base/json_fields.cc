@@ -48,11 +48,10 @@ const Json* JsonFields::get(std::string_view key) {
   return found;
 }
 
-const Json* JsonFields::get(std::string_view key, bool (Json::*is_wanted)() const,
-                            const char* trouble) {
+const Json* JsonFields::get(std::string_view key, bool (Json::*wanted)() const, const char* why) {
   const Json* const found = get(key);
-  if (found == nullptr || (found->*is_wanted)()) return found;
-  refuse(key, trouble);
+  if (found == nullptr || (found->*wanted)()) return found;
+  refuse(key, why);
   return nullptr;
 }
 

@@ -31,8 +31,7 @@ class JsonFields {
   double real(std::string_view key);                       // finite, from 0 on
   std::vector<std::int64_t> counts(std::string_view key);  // a list of such whole numbers
   const Json::Array& list(std::string_view key);
-  std::vector<std::pair<std::string, std::string>> texts(
-      std::string_view key);  // an object of them
+  std::vector<std::pair<std::string, std::string>> texts(std::string_view key);  // of an object
   JsonFields object(std::string_view key);
   JsonFields item(std::string_view key, std::size_t index);  // REQUIRES: the list has it
 
@@ -44,7 +43,7 @@ class JsonFields {
 
  private:
   // Null too, and refused, where it is another kind of value.
-  const Json* get(std::string_view key, bool (Json::*is_wanted)() const, const char* trouble);
+  const Json* get(std::string_view key, bool (Json::*wanted)() const, const char* why);
   std::string place_of(std::string_view key) const;
 
   const Json& object_;

@@ -38,8 +38,7 @@ void forget_pages(std::span<const std::byte> part) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(part.data()) % page;
   if (part.size() < before + page) return;
-  const std::span<const std::byte> pages =
-      part.subspan(before, (part.size() - before) / page * page);
+  const auto pages = part.subspan(before, (part.size() - before) / page * page);
   // A hint: where it is not taken, the kernel finds the memory when it needs some.
   ::madvise(const_cast<std::byte*>(pages.data()), pages.size(), MADV_DONTNEED);
 }

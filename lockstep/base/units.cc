@@ -107,8 +107,7 @@ Result<double> parse_amount(std::string_view text, Suffixes suffixes) {
   const std::size_t power = kPowers.substr(0, binary ? 2 : 4).find(letter == 'b' ? 'g' : letter);
   if (suffix.size() > 1 || power == std::string_view::npos || suffixes == Suffixes::kNone)
     return refuse("ends in what is no suffix here");
-  if (digits.find_first_of("eE") != std::string::npos)
-    return refuse("has an exponent and a suffix");
+  if (digits.find_first_of("eE") != digits.npos) return refuse("has an exponent and a suffix");
   if (binary) return std::ldexp(*number, 10 * static_cast<int>(power + 1));
   return number_in<double>(strf("%se%zu", digits.c_str(), 3 * (power + 1))).value();
 }

@@ -147,8 +147,7 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
   for (const Run& run : runs)
     for (std::int64_t done = 0; done < run.length;) {
       const std::int64_t source = run.source + done, piece = source / per_piece;
-      const std::int64_t elements =
-          std::min(stored.end - stored.begin - piece * per_piece, per_piece);
+      const auto elements = std::min(stored.end - stored.begin - piece * per_piece, per_piece);
       const auto piece_bytes = static_cast<std::size_t>(elements * from_size);
       // A whole piece goes where it belongs, without a stop.
       if (from == dtype && source == piece * per_piece && run.length - done >= elements) {
@@ -172,8 +171,7 @@ Result<void> Checkpoint::read_from(const TensorRecord& tensor, const StoredSlice
 }
 
 Result<void> Checkpoint::read(const Slice& wanted, DType dtype, std::span<std::byte> target) {
-  LS_CHECK(
-      std::cmp_equal(target.size(), wanted.size() * static_cast<std::int64_t>(size_of(dtype))));
+  LS_CHECK(target.size() == static_cast<std::size_t>(wanted.size()) * size_of(dtype));
   const auto found = by_name_.find({wanted.tensor, wanted.role});
   const std::string who = join_parts(to_text(wanted.role), " of tensor `", wanted.tensor, "`");
   if (found == by_name_.end())

@@ -26,8 +26,6 @@ files::TensorInfo info_of(const TypedSlice& typed) {
 
 }  // namespace
 
-std::int64_t TypedSlice::bytes() const { return slice.size() * files::bits_of(type) / 8; }
-
 FileWriter::FileWriter(files::Disk& disk, const std::string& folder, std::string name,
                        std::vector<TypedSlice> slices)
     : slices_(std::move(slices)), pieces_(slices_.size()) {

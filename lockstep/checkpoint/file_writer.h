@@ -21,7 +21,7 @@ namespace lockstep::checkpoint {
 struct TypedSlice {
   Slice slice;
   files::ElementType type = files::ElementType::kF32;
-  std::int64_t bytes() const;
+  std::int64_t bytes() const { return slice.size() * files::bits_of(type) / 8; }
 };
 
 // One thread at a time. Throws IoError.

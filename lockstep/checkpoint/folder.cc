@@ -36,15 +36,13 @@ bool is_temporary(std::string_view name) {
   const auto mark = name.find(kTemporary);
   if (mark == std::string_view::npos || !step_of(name.substr(0, mark))) return false;
   const std::string_view nonce = name.substr(mark + kTemporary.size());
-  return std::ranges::all_of(nonce,
-                             [](char c) { return std::isalnum(static_cast<unsigned char>(c)); });
+  return std::ranges::all_of(nonce, [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
 // Out of sight first, so that a removal that stops half way leaves nothing that looks whole.
 void remove_checkpoint(files::Disk& disk, const std::string& folder, const std::string& path) {
   if (!files::holds_only(path, is_own_file)) return;
-  const std::string hidden =
-      folder + "/" + files::name_of(path) + std::string(kTemporary) + "removed";
+  const std::string hidden = join_parts(folder, "/", files::name_of(path), kTemporary, "removed");
   if (exists(hidden) && !disk.remove_folder(hidden, is_own_file)) return;
   disk.rename(path, hidden);
   disk.remove_folder(hidden, is_own_file);

@@ -46,8 +46,7 @@ std::optional<std::string> trouble_in_box(const Box& box, Ranges& ranges) {
 // Boxes lie in the tensor (parse_manifest), so disjoint ones of its volume tile it.
 std::optional<std::string> trouble_in(const TensorRecord& tensor) {
   std::map<Box, Ranges> boxes;
-  for (const StoredSlice& slice : tensor.slices)
-    boxes[slice.box].emplace_back(slice.begin, slice.end);
+  for (const StoredSlice& s : tensor.slices) boxes[s.box].emplace_back(s.begin, s.end);
   std::int64_t volume = 0;
   for (auto a = boxes.begin(); a != boxes.end(); ++a) {
     volume += a->first.volume();
@@ -139,8 +138,7 @@ class ManifestReader {
   Manifest read(const Json& json) {
     JsonFields fields(json, "", trouble);
     if (const std::string format = fields.text("format"); format != kFormat)
-      fields.refuse("format",
-                    "is `" + format + "`; this version reads `" + std::string(kFormat) + "`");
+      fields.refuse("format", join_parts("is `", format, "`; this version reads `", kFormat, "`"));
     if (fields.count("piece_bytes") != kPieceBytes)
       fields.refuse("piece_bytes", "is not " + std::to_string(kPieceBytes));
     made_.step = fields.count("step");
@@ -192,8 +190,7 @@ class ManifestReader {
   }
 
   void read_file(JsonFields fields) {
-    FileRecord file = {fields.text("name"), fields.count("bytes"),
-                       read_hash(fields, "header_xxh3")};
+    FileRecord file{fields.text("name"), fields.count("bytes"), read_hash(fields, "header_xxh3")};
     fields.done();
     at_most(fields, "bytes", file.bytes, kMaxCount);
     if (!is_plain_name(file.name)) fields.refuse("name", "is no name of a file in its folder");

@@ -22,8 +22,7 @@ constexpr EnumNames<Role, 3> kSliceRoles = {{"weight", "first_moment", "second_m
 
 std::vector<std::int64_t> strides_of(const Box& box) {
   std::vector<std::int64_t> strides(box.extent.size(), 1);
-  for (std::size_t dim = strides.size(); dim-- > 1;)
-    strides[dim - 1] = strides[dim] * box.extent[dim];
+  for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * box.extent[d];
   return strides;
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/text.h"
 #include "lockstep/config/suggest.h"
 
 namespace lockstep::cluster {

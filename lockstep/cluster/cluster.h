@@ -3,7 +3,6 @@
 // Plain values: any thread may read them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

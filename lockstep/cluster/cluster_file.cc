@@ -1,6 +1,5 @@
 #include "lockstep/cluster/cluster_file.h"
 
-#include <span>
 #include <utility>
 #include <vector>
 

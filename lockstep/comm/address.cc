@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +16,7 @@
 #include <thread>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/error.h"
+#include "lockstep/base/descriptor.h"
 
 namespace lockstep::comm {
 namespace {
@@ -56,22 +55,18 @@ std::optional<sockaddr_storage> own_end(int fd, socklen_t& length) {
 
 // -1, with errno, where this is no address of the machine.
 int listen_on(const sockaddr* address, socklen_t length) {
-  const int fd = ::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  Descriptor fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd < 0) return -1;
   const int yes = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (::bind(fd, address, length) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
-  const int reason = errno;
-  ::close(fd);
-  errno = reason;
-  return -1;
+  return ::bind(fd, address, length) == 0 && ::listen(fd, SOMAXCONN) == 0 ? fd.release() : -1;
 }
 
 // Whether a person wrote loopback itself, and not a name that means it here.
 bool says_loopback(const std::string& host) { return host == "localhost" || is_loopback(host); }
 
 int try_connect(const addrinfo& address, Deadline deadline) {
-  const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  Descriptor fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -1;
   if (::connect(fd, address.ai_addr, address.ai_addrlen) != 0 && errno == EINPROGRESS) {
     pollfd waiting = {fd, POLLOUT, 0};
@@ -85,12 +80,9 @@ int try_connect(const addrinfo& address, Deadline deadline) {
   socklen_t length = sizeof peer;
   if (failed == 0 && ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    return fd;
+    return fd.release();
   }
-  if (failed != 0) errno = failed;
-  const int reason = errno;
-  ::close(fd);
-  errno = reason;
+  if (failed != 0) errno = failed;  // which closing it leaves as it is
   return -1;
 }
 
@@ -117,12 +109,11 @@ bool is_loopback(const std::string& address) {
 std::string route_to(const std::string& host) {
   const Addresses found = resolve(host, 1, SOCK_DGRAM);
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    const int fd = ::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const Descriptor fd(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd < 0) continue;
     socklen_t length = 0;
     std::optional<sockaddr_storage> own;
     if (::connect(fd, at->ai_addr, at->ai_addrlen) == 0) own = own_end(fd, length);
-    ::close(fd);
     if (own) return numeric(reinterpret_cast<const sockaddr*>(&*own), length);
   }
   throw unreachable_at("there is no route to `" + host + "`", std::strerror(errno));
@@ -181,7 +172,7 @@ int await_and_connect(const std::string& host, std::uint16_t port, Deadline dead
     if (const int fd = try_all(host, port, deadline); fd >= 0) return fd;
     const std::string why = std::strerror(errno);
     if (stop != nullptr && *stop)
-      throw WorldError({Code::kInterrupted, "asked to stop while waiting for " + where, ""});
+      throw WorldError({Code::kInterrupted, "asked to stop while waiting for " + where});
     if (deadline.expired()) throw unreachable_at(where + " was not reached in time", why);
     if (tell && !told && worth_telling.expired()) {
       tell("waiting for rank 0 at " + where + ": " + why);

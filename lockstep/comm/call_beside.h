@@ -3,9 +3,7 @@
 #pragma once
 
 #include <chrono>
-#include <exception>
 #include <future>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -16,16 +14,9 @@ namespace lockstep::comm {
 // uses.
 template <class Call, class Waiting>
 auto call_beside(Call call, const Waiting& waiting) {
-  using Answer = decltype(call());
-  auto promise = std::make_shared<std::promise<Answer>>();
-  std::future<Answer> answer = promise->get_future();
-  std::thread([promise, call = std::move(call)] {
-    try {
-      promise->set_value(call());
-    } catch (...) {
-      promise->set_exception(std::current_exception());
-    }
-  }).detach();
+  std::packaged_task<decltype(call())()> task(std::move(call));
+  auto answer = task.get_future();
+  std::thread(std::move(task)).detach();
   while (answer.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) waiting();
   return answer.get();
 }

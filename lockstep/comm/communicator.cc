@@ -169,7 +169,7 @@ Work Communicator::barrier(Deadline deadline) {
 }
 
 void Communicator::abort(const std::string& reason) {
-  const Error error = {Code::kPoisoned, describe() + " was aborted: " + reason, ""};
+  const Error error = {Code::kPoisoned, describe() + " was aborted: " + reason};
   this->abort(CommError(error, OpKind::kBarrier, {}));
 }
 

@@ -99,8 +99,7 @@ class Siblings {
    public:
     Place(Siblings& siblings, Communicator& communicator);
     ~Place();
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    Place(Place&&) = delete;
 
    private:
     Siblings& siblings_;
@@ -140,8 +139,7 @@ class Communicator {
   // Both must outlive the communicator.
   Communicator(Membership membership, Ledger& ledger, Siblings& siblings);
   virtual ~Communicator() = default;
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  Communicator(Communicator&&) = delete;
 
   const Membership& membership() const { return membership_; }
   int size() const { return membership_.size(); }

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <exception>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/descriptor.h"
 #include "lockstep/comm/address.h"
 
 namespace lockstep::comm {
@@ -52,8 +52,7 @@ Lifeline::Lifeline(const std::string& host, std::uint16_t port, std::uint64_t se
 void Lifeline::start() {
   if (::pipe2(wake_, O_CLOEXEC) != 0) {
     close_all();
-    throw WorldError({Code::kUnsuitableEnvironment,
-                      std::string("cannot make a pipe: ") + std::strerror(errno), ""});
+    throw WorldError({Code::kUnsuitableEnvironment, "cannot make a pipe: " + system_reason()});
   }
   thread_ = std::thread([this] { watch(); });
 }

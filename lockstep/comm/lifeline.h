@@ -32,8 +32,7 @@ class Lifeline {
   Lifeline(const std::string& host, std::uint16_t port, std::uint64_t secret, Rank own,
            Deadline deadline, Lost lost);
   ~Lifeline();
-  Lifeline(const Lifeline&) = delete;
-  Lifeline& operator=(const Lifeline&) = delete;
+  Lifeline(Lifeline&&) = delete;
 
   std::uint16_t port() const { return port_; }  // of rank 0's end
 

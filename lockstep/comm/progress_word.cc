@@ -109,8 +109,7 @@ std::vector<LastSeen> to_last_seen(const ProgressWords& words, const std::option
   std::vector<LastSeen> all(world);
   for (const auto& [rank, word] : words)
     if (word) all.at(static_cast<std::size_t>(rank.value)).position = word->position;
-  if (blame && blame->is_silent())
-    all.at(static_cast<std::size_t>(blame->rank.value)).is_silent = true;
+  if (blame && blame->is_silent()) all.at(blame->rank.value).is_silent = true;
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::comm {
@@ -10,8 +11,7 @@ namespace {
 Error refuse(const std::string& message) {
   return {Code::kUnsuitableEnvironment, message,
           "start the processes with torchrun or another launcher that sets RANK, WORLD_SIZE, "
-          "MASTER_ADDR and "
-          "MASTER_PORT"};
+          "MASTER_ADDR and MASTER_PORT"};
 }
 
 Result<int> whole_number(const Environment& environment, const char* name, int least, int most) {
@@ -19,8 +19,8 @@ Result<int> whole_number(const Environment& environment, const char* name, int l
   if (!text) return refuse(std::string(name) + " is not set");
   const auto value = number_in<int>(*text);
   if (!value || *value < least || *value > most)
-    return refuse(std::string(name) + " is '" + *text + "', not a whole number from " +
-                  std::to_string(least) + " to " + std::to_string(most));
+    return refuse(
+        join_parts(name, " is '", *text, "', not a whole number from ", least, " to ", most));
   return *value;
 }
 
@@ -34,9 +34,8 @@ Result<Rendezvous> rendezvous_from(const Environment& environment) {
   if (!host || host->empty()) return refuse("MASTER_ADDR is not set");
   Rendezvous found{Rank{rank}, size, *host, static_cast<std::uint16_t>(port),
                    environment("TORCHELASTIC_USE_AGENT_STORE") == "True"};
-  if (found.rank == Rank{0} && environment(kStoreSocket)) {
+  if (found.rank == Rank{0} && environment(kStoreSocket))
     found.store_socket = LS_TRY(whole_number(environment, kStoreSocket, 0, 1 << 20));
-  }
   return found;
 }
 

@@ -171,11 +171,6 @@ class ValueCheck {
   Report& report_;
 };
 
-// Whether the value may stand in `field`; a diagnostic under the name `path` when not.
-bool check_value(const Field& field, const std::string& path, const Entry& entry, Report& report) {
-  return ValueCheck(field, path, entry, report).run();
-}
-
 // Walks a table of the document beside the table of fields.
 class Walk {
  public:
@@ -185,15 +180,14 @@ class Walk {
   void table(const Value& value, const std::string& prefix) {
     for (const Entry& entry : value.entries) {
       const std::string path = prefix + entry.key;
-      if (const Field* field = table_.find(path)) {
-        check_value(*field, where_ + path, entry, report_);
-      } else if (!table_.is_section(path)) {
+      if (const Field* field = table_.find(path))
+        ValueCheck(*field, where_ + path, entry, report_).run();
+      else if (!table_.is_section(path))
         unknown(entry, prefix);
-      } else if (entry.value.kind == ValueKind::kTable) {
+      else if (entry.value.kind == ValueKind::kTable)
         table(entry.value, path + ".");
-      } else {
+      else
         not_a_table(entry, path);
-      }
     }
   }
 
@@ -310,7 +304,7 @@ FieldTable::FieldTable(std::string what, std::vector<Field> fields)
     }
     Report report;
     auto parsed = parse_document("v = " + field.initial, "default", Format::kToml, report);
-    LS_CHECK(parsed && check_value(field, field.path, parsed->root().entries.front(), report),
+    LS_CHECK(parsed && ValueCheck(field, field.path, parsed->root().entries.front(), report).run(),
              "default of ", field.path, ": ", report.text("", false));
     initials_.emplace_back(parsed->root().entries.front().value);
     initials_.back()->span = {};
@@ -377,20 +371,18 @@ void check_variables(const FieldTable& table, std::span<const std::string> names
 const Value* Settings::usable(std::string_view path, std::initializer_list<FieldType> types) const {
   const Field* field = table_.find(path);
   LS_CHECK(field != nullptr, "no field ", path, " in the ", table_.what(), " table");
-  LS_CHECK(std::ranges::find(types, field->type) != types.end(), path, " is a ",
-           to_text(field->type));
+  LS_CHECK(std::ranges::count(types, field->type) > 0, path, " is a ", to_text(field->type));
   const Entry* entry = find(root_, path);
   if (entry == nullptr) return table_.initial_of(path);
   Report unread;
-  return check_value(*field, field->path, *entry, unread) ? &entry->value : nullptr;
+  return ValueCheck(*field, field->path, *entry, unread).run() ? &entry->value : nullptr;
 }
 
 const Value* Settings::usable_list(std::string_view path,
                                    std::initializer_list<FieldType> elements) const {
   const Value* value = usable(path, {FieldType::kList});
   const FieldType element = table_.find(path)->element;
-  LS_CHECK(std::ranges::find(elements, element) != elements.end(), path, " lists ",
-           to_text(element));
+  LS_CHECK(std::ranges::count(elements, element) > 0, path, " lists ", to_text(element));
   return value;
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/text.h"
 #include "lockstep/base/units.h"
 #include "lockstep/config/diagnostic.h"
 #include "lockstep/config/glyphs.h"
@@ -21,12 +23,10 @@ constexpr const char* kBold = "1";
 // Messages quote what the user wrote; nothing in them may drive the terminal.
 std::string printable(const std::string& text) {
   std::string out;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    if (begin > 0) out += '\n';
-    for (const Glyph& glyph : glyphs(std::string_view(text).substr(begin, end - begin)))
-      out += glyph.text;
-    begin = end + 1;
+  const char* between = "";
+  for (const std::string_view line : split(text, '\n')) {
+    out += std::exchange(between, "\n");
+    for (const Glyph& glyph : glyphs(line)) out += glyph.text;
   }
   return out;
 }
@@ -83,8 +83,7 @@ class Snippet {
 
     std::vector<std::string> files;
     for (const auto& [label, unused] : labels)
-      if (std::ranges::find(files, label.span.file) == files.end())
-        files.push_back(label.span.file);
+      if (std::ranges::count(files, label.span.file) == 0) files.push_back(label.span.file);
     for (const std::string& file : files) {
       const auto first =
           std::ranges::find_if(labels, [&](const auto& l) { return l.first.span.file == file; });
@@ -102,11 +101,9 @@ class Snippet {
   }
 
   void group(const std::string& file, const std::vector<std::pair<Label, bool>>& labels) {
-    std::vector<int> lines;
+    std::set<int> lines;
     for (const auto& [label, unused] : labels)
-      if (label.span.file == file) lines.push_back(label.span.line);
-    std::ranges::sort(lines);
-    lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+      if (label.span.file == file) lines.insert(label.span.line);
     int previous = 0;
     for (const int line : lines) {
       if (previous != 0 && line == previous + 2) source_row(file, previous + 1, {});

@@ -228,20 +228,20 @@ class Reader {
   }
 
   bool read_word(Value& value) {
-    const std::size_t begin = at_;
+    const std::size_t from = at_;
     while (std::string_view(" \t\r\n,]}:\"").find(peek()) == std::string_view::npos &&
            at_ < text_.size())
       ++at_;
-    const std::string word(text_.substr(begin, at_ - begin));
+    const std::string word(text_.substr(from, at_ - from));
     value.kind = ValueKind::kBool;
     value.boolean = word == "true";
     if (word == "true" || word == "false") return true;
-    if (begin == text_.size()) return refuse(begin, "the file ends where a value should be");
+    if (from == text_.size()) return refuse(from, "the file ends where a value should be");
     const int length = std::max(1, count_code_points(word));
     if (word == "null")
-      return refuse(begin, "null is not a value here", "leave the key out", length);
-    if (word.empty()) return refuse(begin, "a value is missing here");
-    return refuse(begin, "`" + word + "` is not a value", "text is written in double quotes",
+      return refuse(from, "null is not a value here", "leave the key out", length);
+    if (word.empty()) return refuse(from, "a value is missing here");
+    return refuse(from, "`" + word + "` is not a value", "text is written in double quotes",
                   length);
   }
 
@@ -257,11 +257,9 @@ bool has(std::string_view text, std::string_view part) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
-    text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())))
-    text.remove_suffix(1);
-  return text;
+  constexpr std::string_view kSpace = " \t\n\v\f\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  return text.substr(0, text.find_last_not_of(kSpace) + 1);
 }
 
 std::string lower(std::string_view text) {
@@ -282,8 +280,7 @@ std::string quoted(std::string_view reason) {
   const std::size_t end = reason.rfind('\'');
   if (end == std::string_view::npos || end == 0) return "";
   const std::size_t begin = reason.rfind('\'', end - 1);
-  return begin == std::string_view::npos ? ""
-                                         : std::string(reason.substr(begin + 1, end - begin - 1));
+  return begin == reason.npos ? "" : std::string(reason.substr(begin + 1, end - begin - 1));
 }
 
 class Explainer {
@@ -300,8 +297,7 @@ class Explainer {
     if (not_text() || redefined() || unclosed() || header() || without_equals() || value())
       return std::move(found_);
     const std::size_t colon = reason_.find(": ");
-    const std::string_view rest =
-        colon == std::string_view::npos ? reason_ : reason_.substr(colon + 2);
+    const std::string_view rest = colon == reason_.npos ? reason_ : reason_.substr(colon + 2);
     say("this is not TOML: " + std::string(rest), at_column());
     return std::move(found_);
   }
@@ -420,8 +416,7 @@ class Explainer {
     if (has_equals_ && key_.find_first_of(" \t") != std::string_view::npos &&
         has(key_, "\"") == false)
       return say("a key is one word", span_of(key_), "join it with `_`, or quote it");
-    const bool is_ascii =
-        std::ranges::all_of(key_, [](unsigned char letter) { return letter < 0x80; });
+    const bool is_ascii = std::ranges::all_of(key_, [](unsigned char c) { return c < 0x80; });
     if (has_equals_ && !is_ascii && !has(key_, "\""))
       return say("a key without quotes has only letters a to z, digits, `_` and `-`", span_of(key_),
                  "no key of ours has others; where one is meant, quote it");

@@ -144,8 +144,7 @@ void CorpusTokens::check(const TokenFile& file, std::int64_t piece, std::int64_t
                          std::span<const std::int64_t> tokens) const {
   const auto limit = static_cast<std::uint64_t>(demand_.vocab);
   std::uint64_t largest = 0;
-  for (const std::int64_t token : tokens)
-    largest = std::max(largest, static_cast<std::uint64_t>(token));
+  for (const std::int64_t id : tokens) largest = std::max(largest, static_cast<std::uint64_t>(id));
   if (largest < limit || limit == 0) return;
   const auto found = std::ranges::find_if(
       tokens, [&](std::int64_t token) { return static_cast<std::uint64_t>(token) >= limit; });
@@ -166,23 +165,14 @@ void CorpusTokens::read(std::int64_t sample, std::span<std::int64_t> tokens,
            "sample ", sample, " of ", samples(), ", ", tokens.size(), " tokens of ", seq);
   std::vector<std::int64_t> both(seq + 1);
   std::size_t done = 0;
-  walk(sample,
-       [&](const TokenFile& file, std::int64_t piece, std::int64_t offset, std::int64_t count) {
-         const auto run = std::span(both).subspan(done, count);
-         file.read(piece, offset, run);
-         check(file, piece, offset, run);
-         done += run.size();
-       });
+  walk(sample, [&](const TokenFile& file, std::int64_t piece, std::int64_t at, std::int64_t count) {
+    const auto run = std::span(both).subspan(done, count);
+    file.read(piece, at, run);
+    check(file, piece, at, run);
+    done += run.size();
+  });
   std::copy_n(both.begin(), seq, tokens.begin());
   std::copy_n(both.begin() + 1, seq, labels.begin());
-}
-
-std::int64_t CorpusTokens::valid_labels(std::int64_t /*sample*/, std::int64_t seq) const {
-  return seq;
-}
-
-void CorpusTokens::expect(std::int64_t first, std::int64_t count) const {
-  ahead_.ask(first, count);
 }
 
 ReadAhead::~ReadAhead() {
@@ -193,8 +183,7 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::ask(std::int64_t first, std::int64_t count) {
   const std::lock_guard lock(mutex_);
-  if (!thread_.joinable())
-    thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+  if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { loop(stop); });
   ranges_.emplace_back(first, count);
   if (ranges_.size() > kMostWaiting) ranges_.pop_front();
   asked_.notify_one();

@@ -54,8 +54,7 @@ class ReadAhead {
   using Work = std::function<void(std::int64_t first, std::int64_t count)>;
   explicit ReadAhead(Work work) : work_(std::move(work)) {}
   ~ReadAhead();
-  ReadAhead(const ReadAhead&) = delete;
-  ReadAhead& operator=(const ReadAhead&) = delete;
+  ReadAhead(ReadAhead&&) = delete;
 
   // Any thread; returns at once.
   void ask(std::int64_t first, std::int64_t count);
@@ -84,9 +83,9 @@ class CorpusTokens final : public TokenSource {
   void read(std::int64_t sample, std::span<std::int64_t> tokens,
             std::span<std::int64_t> labels) const override;
   // All of them: every token of a file follows another.
-  std::int64_t valid_labels(std::int64_t sample, std::int64_t seq) const override;
+  std::int64_t valid_labels(std::int64_t, std::int64_t seq) const override { return seq; }
   // Samples beyond the last are passed over.
-  void expect(std::int64_t first, std::int64_t count) const override;
+  void expect(std::int64_t first, std::int64_t count) const override { ahead_.ask(first, count); }
 
   std::int64_t samples() const { return samples_; }
   std::span<const Part> parts() const { return parts_; }  // in the order of the files

@@ -26,8 +26,7 @@ class TokenWriter {
   // REQUIRES: a type that has a code.
   TokenWriter(files::Disk& disk, const std::string& prefix, TokenType type);
   ~TokenWriter();  // without finish(), what was written is removed
-  TokenWriter(const TokenWriter&) = delete;
-  TokenWriter& operator=(const TokenWriter&) = delete;
+  TokenWriter(TokenWriter&&) = delete;
 
   // One document, as one piece. Refuses (LS0802) a token that does not fit the type, and (LS0801)
   // more tokens than an index can count (2^31 - 1); then nothing of it was written.

@@ -1,7 +1,5 @@
 #include "lockstep/doctor/engine_check.h"
 
-#include <c10/core/CPUAllocator.h>
-
 #include <exception>
 #include <fstream>
 #include <future>
@@ -30,8 +28,7 @@ std::set<std::string> loaded_libraries(const std::string& part) {
 
 Finding check_openmp() {
   const auto found = loaded_libraries("libgomp");
-  if (found.size() == 1)
-    return {Verdict::kGood, "OpenMP", "one runtime is loaded, torch's own", ""};
+  if (found.size() == 1) return {Verdict::kGood, "OpenMP", "one runtime is loaded, torch's own"};
   std::string list;
   for (const std::string& path : found) list += (list.empty() ? "" : ", ") + path;
   return {Verdict::kProblem, "OpenMP",
@@ -44,7 +41,7 @@ Finding check_strict() {
   const tensor::StrictReport report = tensor::test_strict_kernels();
   if (report.holds())
     return {Verdict::kGood, "strict kernels",
-            "they hold: layouts that promise equal bits can keep it", ""};
+            "they hold: layouts that promise equal bits can keep it"};
   return {Verdict::kNote, "strict kernels",
           std::string("they do not hold here (f32 ") + (report.holds_f32 ? "yes" : "no") +
               ", f64 " + (report.holds_f64 ? "yes" : "no") + ", MKL_CBWR=" + report.setting +
@@ -78,11 +75,10 @@ Finding check_backend(const comm::Backend& backend) {
   if (backend.device != DeviceKind::kCpu)
     return {
         Verdict::kNote, name,
-        "the row is built and finds devices; it has been compiled and linked, never run on a GPU",
-        ""};
+        "the row is built and finds devices; it has been compiled and linked, never run on a GPU"};
   try {
     try_backend(backend);
-    return {Verdict::kGood, name, "an all_reduce over loopback works", ""};
+    return {Verdict::kGood, name, "an all_reduce over loopback works"};
   } catch (const std::exception& error) {
     return {Verdict::kProblem, name,
             std::string("an all_reduce over loopback failed: ") + error.what(),
@@ -95,10 +91,9 @@ Finding check_backend(const comm::Backend& backend) {
 std::vector<Finding> check_engine() {
   std::vector<Finding> findings;
   const auto libraries = loaded_libraries("libtorch_cpu");
-  findings.push_back(
-      {Verdict::kGood, "LibTorch",
-       tensor::torch_version() + ", loaded from " + (libraries.empty() ? "?" : *libraries.begin()),
-       ""});
+  findings.push_back({Verdict::kGood, "LibTorch",
+                      tensor::torch_version() + ", loaded from " +
+                          (libraries.empty() ? "?" : *libraries.begin())});
   findings.push_back(check_openmp());
   findings.push_back(check_strict());
   for (const comm::Backend& backend : comm::backends()) findings.push_back(check_backend(backend));

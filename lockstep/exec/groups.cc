@@ -36,8 +36,8 @@ std::unique_ptr<comm::Communicator> connect(comm::World& world, const std::strin
                                             Deadline deadline) {
   const mesh::Group group = mesh.group(world.rank(), axes);
   // Two axis sets may span the same ranks; the set keeps their names apart.
-  return world.connect(label + to_text(axes) + ":" + group.name(), to_text(axes),
-                       {group.begin(), group.end()}, deadline);
+  return world.connect(label + to_text(axes) + ":" + group.name(), to_text(axes), group.ranks(),
+                       deadline);
 }
 
 }  // namespace
@@ -53,8 +53,7 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
   LS_CHECK(world.size() == mesh.world(), "a mesh of ", mesh.world(), " ranks on a world of ",
            world.size());
   const Rank rank = world.rank();
-  all_[kSelf] =
-      world.connect(label + "self:" + std::to_string(rank.value), "self", {rank}, deadline);
+  all_[kSelf] = world.connect(join_parts(label, "self:", rank.value), "self", {rank}, deadline);
   for (const Kind kind : {kShard, kReplicate, kData, kTensor, kPipeline})
     if (kind != kTensor || mesh.degree(Axis::kTensor) > 1)
       all_[kind] = connect(world, label, mesh, kAxes[kind], deadline);

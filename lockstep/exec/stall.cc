@@ -132,7 +132,7 @@ class Inquiry {
     const Op& target = program_.list(coord(rank))[op];
     std::vector<Member> members;
     if (axes.empty()) return members;
-    for (const Rank other : mesh_.group(rank, axes)) {
+    for (const Rank other : mesh_.group(rank, axes).ranks()) {
       if (other == rank) continue;
       const bool is_same_list = coord(other) == coord(rank);
       members.push_back(
@@ -191,8 +191,7 @@ class Inquiry {
              op.microbatch == transfer.microbatch;
     });
     if (maker == list.end()) return "never makes it";
-    const Position made = {step, static_cast<std::int32_t>(maker - list.begin()), false,
-                           evaluates()};
+    const Position made = {step, static_cast<int>(maker - list.begin()), false, evaluates()};
     const std::string what = text_of(sender, *maker);
     const std::optional<Position> at = position(sender);
     if (!at || *at < made) return "has not started " + what;

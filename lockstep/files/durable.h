@@ -93,8 +93,7 @@ class FolderLock {
 class Unfinished {
  public:
   Unfinished(Disk& disk, std::string folder) : disk_(disk), folder_(std::move(folder)) {}
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
+  Unfinished(Unfinished&&) = delete;
   ~Unfinished() {
     if (folder_.empty()) return;
     try {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -176,9 +177,8 @@ std::string safetensors_header(std::span<const TensorInfo> tensors, const Metada
   for (const TensorInfo& tensor : tensors) {
     LS_CHECK(tensor.name != kMetadataKey);
     const std::int64_t end = at + bytes_of(tensor);
-    Json::Array shape(tensor.shape.begin(), tensor.shape.end());
     members.push_back({tensor.name, Json::object({{"dtype", to_text(tensor.type)},
-                                                  {"shape", Json::array(std::move(shape))},
+                                                  {"shape", Json::list(tensor.shape)},
                                                   {"data_offsets", Json::array({at, end})}})});
     at = end;
   }
@@ -195,8 +195,7 @@ SafetensorsWriter::SafetensorsWriter(Disk& disk, const std::string& path,
                                      std::int64_t align)
     : tensors_(std::move(tensors)) {
   std::ranges::sort(tensors_, [](const TensorInfo& a, const TensorInfo& b) {
-    return std::pair(b.type, std::string_view(a.name)) <
-           std::pair(a.type, std::string_view(b.name));
+    return std::tie(b.type, a.name) < std::tie(a.type, b.name);
   });
   const std::string header = safetensors_header(tensors_, metadata, align);
   for (const TensorInfo& tensor : tensors_) left_ += bytes_of(tensor);

@@ -149,7 +149,7 @@ class Reader {
   Reader(const Json& json, const std::string& file, config::Report& report, Use use)
       : keys_(json, file + ": ", report), file_(file), report_(report), use_(use) {}
 
-  void read(const Type& type) {
+  HfConfig read(const Type& type) {
     if (keys_.find("quantization_config") != nullptr)
       differs(keys_, "quantization_config", "but quantized weights cannot be trained",
               "start from the unquantized model");
@@ -159,9 +159,8 @@ class Reader {
     else
       rotary(type);
     note_ignored();
+    return std::move(read_);
   }
-
-  HfConfig take() { return std::move(read_); }
 
  private:
   void gpt2() {
@@ -354,8 +353,7 @@ class Reader {
     if (!trains) std::ranges::copy(split(kSilentInPrices, ' '), std::back_inserter(silent));
     std::string unknown;
     for (const std::string& key : keys_.unread())
-      if (std::ranges::find(silent, key) == silent.end())
-        unknown += (unknown.empty() ? "" : ", ") + key;
+      if (std::ranges::count(silent, key) == 0) unknown += (unknown.empty() ? "" : ", ") + key;
     if (!unknown.empty())
       read_.notes.push_back((trains ? "keys that transformers' class does not use are ignored: "
                                     : "keys that are not priced: ") +
@@ -443,9 +441,7 @@ std::optional<HfConfig> read_config(const Json& json, const std::string& file,
   if (row == kTypes.end() || (use == Use::kTrain && !row->trains))
     return refuse(join_parts("model_type is ", type->dump(), ", which cannot be ",
                              use == Use::kTrain ? "trained" : "priced", " here"));
-  Reader reader(json, file, report, use);
-  reader.read(*row);
-  HfConfig read = reader.take();
+  HfConfig read = Reader(json, file, report, use).read(*row);
   if (report.num_errors() == before)
     for (const Error& error : model::problems(read.model))
       report.add(Error{Code::kBadHfConfig, file + ": " + error.message, error.help});

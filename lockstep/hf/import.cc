@@ -271,8 +271,7 @@ std::optional<HfParams> HfParams::find(const model::Model& model, const Weights&
   std::set<std::string, std::less<>> used;
   model::for_each_hf_tensor(model, [&](const model::HfTensor& tensor) {
     const bool strip = bare && tensor.name.starts_with(prefix);
-    const Weights::Stored* stored =
-        weights.find(strip ? tensor.name.substr(prefix.size()) : tensor.name);
+    const auto* stored = weights.find(strip ? tensor.name.substr(prefix.size()) : tensor.name);
     const std::string wanted = files::shape_text(tensor.shape);
     if (stored == nullptr) return misfits.add(Misfits::kMissing, tensor.name + " " + wanted);
     const files::TensorInfo& info = stored->entry->info;
@@ -291,8 +290,7 @@ std::optional<HfParams> HfParams::find(const model::Model& model, const Weights&
                               piece_of(tensor, i)});
     }
   });
-  const Weights::Stored* const tied_to =
-      weights.find(bare ? embedding.substr(prefix.size()) : embedding);
+  const auto* const tied_to = weights.find(bare ? embedding.substr(prefix.size()) : embedding);
   for (const auto& [name, stored] : weights.all()) {
     if (used.contains(name)) continue;
     if (name == "lm_head.weight" && model.config.tied && tied_to != nullptr) {

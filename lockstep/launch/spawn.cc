@@ -14,9 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <set>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/comm/address.h"
 #include "lockstep/comm/rendezvous.h"
 
@@ -40,8 +40,8 @@ std::vector<std::string> environment_of(const Job& job, int rank, int listener) 
                                   "MKL_NUM_THREADS=1",
                                   kParent + ("=" + std::to_string(::getpid()))};
   if (rank == 0) own.push_back(comm::kStoreSocket + ("=" + std::to_string(listener)));
-  own.insert(own.begin(), job.environment.begin(),
-             job.environment.end());  // the first of a name counts
+  // The first of a name counts.
+  own.insert(own.begin(), job.environment.begin(), job.environment.end());
   const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
   std::set<std::string> replaced = {"TORCHELASTIC_USE_AGENT_STORE", comm::kStoreSocket};
   for (const std::string& entry : own) replaced.insert(name_of(entry));
@@ -67,13 +67,12 @@ void end_with_parent() {
 }
 
 Result<RankProcesses> RankProcesses::start(const Job& job) {
-  int listener = -1;
+  Descriptor listener;
   try {
-    listener = comm::listen_at("127.0.0.1", 0);
+    listener = Descriptor(comm::listen_at("127.0.0.1", 0));
   } catch (const WorldError& error) {
     return error.error();
   }
-  const std::unique_ptr<int, void (*)(int*)> closed(&listener, [](int* fd) { ::close(*fd); });
   RankProcesses processes;
   for (int rank = 0; rank < job.num_ranks; ++rank) {
     std::vector<std::string> arguments = {job.program};
@@ -95,7 +94,7 @@ Result<RankProcesses> RankProcesses::start(const Job& job) {
     ::posix_spawn_file_actions_destroy(&actions);
     if (status != 0)
       return Error{Code::kUnsuitableEnvironment,
-                   "cannot start " + job.program + ": " + std::strerror(status), ""};
+                   "cannot start " + job.program + ": " + std::strerror(status)};
     processes.pids_.push_back(pid);
     processes.endings_.emplace_back();
   }
@@ -113,25 +112,20 @@ RankProcesses::~RankProcesses() {
 std::optional<RankProcesses::Ending> RankProcesses::wait(Rank rank, Deadline deadline) {
   if (endings_[rank.value]) return endings_[rank.value];
   // A pidfd becomes readable when the process ends, so a wait with a deadline needs no polling.
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pids_[rank.value], 0));
-  if (fd < 0)
-    throw IoError(
-        {Code::kUnsuitableEnvironment, std::string("pidfd_open: ") + std::strerror(errno), ""});
+  const Descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, pids_[rank.value], 0)));
+  if (fd < 0) throw IoError({Code::kUnsuitableEnvironment, "pidfd_open: " + system_reason()});
   pollfd waiting{fd, POLLIN, 0};
   int ready = 0;
   do {
     const double milliseconds = std::clamp(1000 * deadline.remaining().value, 0.0, 2e9);
     ready = ::poll(&waiting, 1, static_cast<int>(milliseconds));
   } while (ready < 0 && errno == EINTR);
-  ::close(fd);
   if (ready == 0) return std::nullopt;
   int status = 0;
   pid_t ended = 0;
   do ended = ::waitpid(pids_[rank.value], &status, 0);
   while (ended < 0 && errno == EINTR);
-  if (ended < 0)
-    throw IoError(
-        {Code::kUnsuitableEnvironment, std::string("waitpid: ") + std::strerror(errno), ""});
+  if (ended < 0) throw IoError({Code::kUnsuitableEnvironment, "waitpid: " + system_reason()});
   Ending ending;
   if (WIFEXITED(status)) ending.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ending.signal = WTERMSIG(status);

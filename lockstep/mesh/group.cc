@@ -25,6 +25,12 @@ Rank Group::rank_at(std::int32_t index) const {
   return grid_.rank(position);
 }
 
+std::vector<Rank> Group::ranks() const {
+  std::vector<Rank> ranks;
+  for (std::int32_t index = 0; index < size_; ++index) ranks.push_back(rank_at(index));
+  return ranks;
+}
+
 std::optional<std::int32_t> Group::index_of(Rank rank) const {
   if (!grid_.has(rank)) return std::nullopt;
   const std::int32_t position = grid_.position(rank);

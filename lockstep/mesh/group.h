@@ -9,9 +9,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/ids.h"
 #include "lockstep/mesh/axis.h"
@@ -79,9 +79,7 @@ class Group {
   // "+_@." only.
   std::string name() const;
 
-  class Iterator;
-  Iterator begin() const;
-  Iterator end() const;
+  std::vector<Rank> ranks() const;  // all members, in their order
 
   bool operator==(const Group&) const = default;
 
@@ -92,29 +90,5 @@ class Group {
   std::int32_t base_ = 0;  // position of member 0
   std::int32_t size_ = 1;
 };
-
-// Yields ranks in member order; must not outlive its group.
-class Group::Iterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = Rank;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const Rank*;
-  using reference = Rank;
-
-  Iterator() = default;
-  Iterator(const Group* group, std::int32_t index) : group_(group), index_(index) {}
-  Rank operator*() const { return group_->rank_at(index_); }
-  Iterator& operator++() { return ++index_, *this; }
-  Iterator operator++(int) { return {group_, index_++}; }
-  bool operator==(const Iterator&) const = default;
-
- private:
-  const Group* group_ = nullptr;
-  std::int32_t index_ = 0;
-};
-
-inline Group::Iterator Group::begin() const { return {this, 0}; }
-inline Group::Iterator Group::end() const { return {this, size_}; }
 
 }  // namespace lockstep::mesh

@@ -1,22 +1,17 @@
 #include "lockstep/pipeline/balance.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <utility>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::pipeline {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 std::optional<std::vector<std::int32_t>> balance_units(int units, int stages,
                                                        const StageCost& cost) {
   LS_CHECK(stages >= 1 && stages <= units, units, " units over ", stages, " stages");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // dearest[u]: the dearest of the stages from `stage` on when they hold the units from u on, at
   // best; cut[stage][u]: where the next stage then begins, as late as can be.
   std::vector<double> dearest(units, kInfinity);

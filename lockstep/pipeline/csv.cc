@@ -118,7 +118,7 @@ class Survey {
     const Placement placement = LS_TRY(find_placement());
     shape_.coords = static_cast<int>(sheet_.rows.size());
     shape_.chunks = static_cast<int>(homes_.size()) / shape_.coords;
-    std::vector<std::vector<Pass>> timetable(sheet_.rows.size());
+    Timetable timetable(sheet_.rows.size());
     each_pass([&](const Pass& pass, const Place& at) { timetable[at.row].push_back(pass); });
     if (auto fault = find_fault(shape_, placement, timetable)) return located(*std::move(fault));
     return Schedule::create(shape_, placement, std::move(timetable));
@@ -153,11 +153,10 @@ class Survey {
       last_microbatch_ = at;
     });
     int next = 0;
-    for (const auto& [stage, home] : homes_) {
+    for (const auto& [stage, home] : homes_)
       if (stage != next++ && !error)
         error = refuse(join_parts(name(home), ": there is no stage ", next - 1, " before it"),
                        "stages are counted from 0, without a gap");
-    }
     const int rows = static_cast<int>(sheet_.rows.size());
     if (!error && (homes_.empty() || next % rows != 0))
       error = refuse(join_parts(next, " stages in ", rows, " rows"),
@@ -218,8 +217,7 @@ Result<CsvSheet> parse_csv(std::string_view text) {
     for (bool is_last = false; !is_last;) {
       is_last = line.find(',') == line.npos;
       const std::string_view token = trimmed(take_until(line, ','));
-      const CsvSheet::Cell cell =
-          LS_TRY(CellReader({sheet.rows.size() - 1, row.size()}, token).read());
+      const auto cell = LS_TRY(CellReader({sheet.rows.size() - 1, row.size()}, token).read());
       row.push_back(cell);
     }
   }

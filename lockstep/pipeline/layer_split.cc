@@ -23,8 +23,7 @@ struct Rule {
 std::vector<int> default_layer_split(int layers, int stages) {
   LS_CHECK(layers >= 0 && stages >= 1, layers, " layers over ", stages, " stages");
   std::vector<int> split;
-  for (int stage = 0; stage < stages; ++stage)
-    split.push_back(layers_of_stage(layers, stages, stage));
+  for (int s = 0; s < stages; ++s) split.push_back(layers_of_stage(layers, stages, s));
   return split;
 }
 

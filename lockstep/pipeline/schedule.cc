@@ -26,8 +26,7 @@ PassKind lowest_kind(std::uint8_t bits) { return static_cast<PassKind>(std::coun
 // Finds the first reason to refuse a timetable.
 class Inspection {
  public:
-  Inspection(const Shape& shape, Placement placement,
-             const std::vector<std::vector<Pass>>& timetable)
+  Inspection(const Shape& shape, Placement placement, const Timetable& timetable)
       : shape_(shape),
         placement_(placement),
         timetable_(timetable),
@@ -172,7 +171,7 @@ class Inspection {
 
   const Shape& shape_;
   Placement placement_;
-  const std::vector<std::vector<Pass>>& timetable_;
+  const Timetable& timetable_;
   std::vector<Kinds> listed_;  // per stage and microbatch
 };
 
@@ -201,7 +200,7 @@ Coord coord_of(Placement placement, Stage stage, int coords) {
 }
 
 std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
-                                        const std::vector<std::vector<Pass>>& timetable) {
+                                        const Timetable& timetable) {
   if (Result<void> usable = check_shape(shape); !usable.ok())
     return ScheduleFault{usable.error(), std::nullopt};
   if (timetable.size() != static_cast<std::size_t>(shape.coords))
@@ -213,8 +212,7 @@ std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
   return Inspection(shape, placement, timetable).fault();
 }
 
-Result<Schedule> Schedule::create(Shape shape, Placement placement,
-                                  std::vector<std::vector<Pass>> timetable) {
+Result<Schedule> Schedule::create(Shape shape, Placement placement, Timetable timetable) {
   if (auto found = find_fault(shape, placement, timetable)) return std::move(found->error);
   return Schedule(shape, placement, std::move(timetable));
 }
@@ -234,10 +232,7 @@ std::string to_text(const Schedule& schedule) {
   std::string text;
   for (int coord = 0; coord < schedule.shape().coords; ++coord) {
     const char* mark = "";
-    for (const Pass& pass : schedule.passes({coord})) {
-      text += mark + to_text(pass);
-      mark = ",";
-    }
+    for (const Pass& p : schedule.passes({coord})) text += std::exchange(mark, ",") + to_text(p);
     text += '\n';
   }
   return text;

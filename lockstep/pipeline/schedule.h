@@ -27,6 +27,8 @@ struct Pass {
   bool operator==(const Pass&) const = default;
 };
 
+using Timetable = std::vector<std::vector<Pass>>;  // by pipeline rank
+
 // Which pipeline rank runs a stage.
 enum class Placement : std::uint8_t {
   kLoop,  // stage s on pipeline rank s mod coords
@@ -55,11 +57,9 @@ class Schedule {
  public:
   // `timetable[c]` belongs to pipeline rank c. Refuses one that does not run every stage and
   // microbatch exactly once forward and once backward (B, or I before W) on the stage's own
-  // pipeline rank, that runs I, W or B of a stage out of microbatch order, or in which some pass
-  // can never become ready even if communication takes no time; the error names the pass, or the
-  // circle of waits.
-  static Result<Schedule> create(Shape shape, Placement placement,
-                                 std::vector<std::vector<Pass>> timetable);
+  // pipeline rank, that runs I, W or B of a stage out of microbatch order, or in which a pass can
+  // never become ready even if communication takes no time; the error names the pass or the circle.
+  static Result<Schedule> create(Shape shape, Placement placement, Timetable timetable);
 
   const Shape& shape() const { return shape_; }
   Placement placement() const { return placement_; }
@@ -68,12 +68,12 @@ class Schedule {
   bool operator==(const Schedule&) const = default;
 
  private:
-  Schedule(Shape shape, Placement placement, std::vector<std::vector<Pass>> timetable)
+  Schedule(Shape shape, Placement placement, Timetable timetable)
       : shape_(shape), placement_(placement), timetable_(std::move(timetable)) {}
 
   Shape shape_;
   Placement placement_ = Placement::kLoop;
-  std::vector<std::vector<Pass>> timetable_;
+  Timetable timetable_;
 };
 
 // Why create() would refuse a timetable, if it would.
@@ -82,7 +82,7 @@ struct ScheduleFault {
   std::optional<Pass> pass;  // the one at fault; a missing pass is in no list
 };
 std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
-                                        const std::vector<std::vector<Pass>>& timetable);
+                                        const Timetable& timetable);
 
 std::string to_text(const Pass& pass);          // "2F0": stage, kind, microbatch
 std::string to_text(const Schedule& schedule);  // a line per pipeline rank, joined by commas

@@ -98,8 +98,7 @@ class Meetings {
     if (time < ids.size()) return ids[time];
     ids.push_back(static_cast<std::int32_t>(all_.size()));
     all_.emplace_back();
-    for (const std::int32_t member : members_of(op))
-      all_.back().members.push_back({member, -1, -1});
+    for (const auto member : members_of(op)) all_.back().members.push_back({member, -1, -1});
     return ids.back();
   }
 
@@ -233,8 +232,7 @@ class Chain {
 
  private:
   std::string name(std::int32_t coord, std::int32_t op) const {
-    return "op " + std::to_string(op) + " (" +
-           op_text(program_, {coord}, program_.list({coord})[op]) + ")";
+    return join_parts("op ", op, " (", op_text(program_, {coord}, program_.list({coord})[op]), ")");
   }
 
   static std::string who(std::int32_t coord) { return "pipeline rank " + std::to_string(coord); }
@@ -276,7 +274,6 @@ class Chain {
       return member.behind;
     }
     LS_CHECK(false, "meeting ", id, " waits for nothing");
-    return -1;
   }
 
   const Program& program_;

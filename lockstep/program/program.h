@@ -85,9 +85,8 @@ enum class Period : std::uint8_t { kStep, kMicrobatch };
 struct StepShape {
   pipeline::Shape shape = {};  // of the pipeline
   pipeline::Placement placement = pipeline::Placement::kLoop;
-  std::vector<std::int32_t> stage_begin = {
-      0, 3};     // first unit of each stage, then the number of units
-  int zero = 0;  // 0-3
+  std::vector<std::int32_t> stage_begin = {0, 3};  // first unit of each stage, then all units
+  int zero = 0;                                    // 0-3
   Period period = Period::kStep;
   bool replicas = false;             // hybrid sharding: reduced shards are summed over replicas
   bool tied = false;                 // embedding and head share one weight

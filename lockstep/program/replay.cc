@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/check.h"
 #include "lockstep/program/effects.h"
 #include "lockstep/program/text.h"
 
@@ -135,8 +136,8 @@ class Replay {
         if (op.kind != OpKind::kReduceReplicated && step_.is_partial(value.a)) ++needed;
         if (op.kind == OpKind::kNorm && is_tied) ++needed;
         if (states_[value].changes < needed)
-          report("uses " + to_text(value) + " after " + std::to_string(states_[value].changes) +
-                 " of " + std::to_string(needed) + " reductions");
+          report(join_parts("uses ", to_text(value), " after ", states_[value].changes, " of ",
+                            needed, " reductions"));
       }
   }
 
@@ -179,13 +180,12 @@ class Replay {
     std::vector<Value> kept = persistent(step_, coord_);
     std::ranges::sort(left);
     std::ranges::sort(kept);
-    std::vector<Value> difference;
-    std::ranges::set_difference(left, kept, std::back_inserter(difference));
-    for (const Value& value : difference) problems_.add(coord_, to_text(value) + " is never freed");
-    difference.clear();
-    std::ranges::set_difference(kept, left, std::back_inserter(difference));
-    for (const Value& value : difference)
-      problems_.add(coord_, to_text(value) + " does not outlive the step");
+    for (const Value& value : left)
+      if (!std::ranges::binary_search(kept, value))
+        problems_.add(coord_, to_text(value) + " is never freed");
+    for (const Value& value : kept)
+      if (!std::ranges::binary_search(left, value))
+        problems_.add(coord_, to_text(value) + " does not outlive the step");
   }
 
   const Program& program_;

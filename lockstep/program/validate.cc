@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/result.h"
 #include "lockstep/program/inventory.h"
 #include "lockstep/program/list_checks.h"
@@ -16,8 +17,7 @@ void check_frame(const Program& program, Problems& problems) {
     return problems.add(sound.error().message);
   const auto coords = static_cast<std::size_t>(program.step.shape.coords);
   if (program.lists.size() != coords)
-    return problems.add(std::to_string(program.lists.size()) + " lists for " +
-                        std::to_string(coords) + " pipeline ranks");
+    return problems.add(join_parts(program.lists.size(), " lists for ", coords, " pipeline ranks"));
   const std::vector<Transfer> usual = usual_transfers(program.step);
   const auto [given, needed] = std::ranges::mismatch(program.transfers, usual);
   if (needed != usual.end())

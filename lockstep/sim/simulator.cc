@@ -311,7 +311,7 @@ class Run {
       message += join_parts(message.empty() ? "" : "; ", "pipeline rank ", other, " stands at op ",
                             coords_[other].next, ": ", op_text(program_, {other}, op_at(other)));
     }
-    return {Code::kMismatchedCalls, "the program cannot finish: " + message, ""};
+    return {Code::kMismatchedCalls, "the program cannot finish: " + message};
   }
 
   const program::Program& program_;

@@ -12,12 +12,11 @@ namespace {
 
 int most_held(std::span<const pipeline::Pass> passes) {
   int now = 0, most = 0;
-  for (const pipeline::Pass& pass : passes) {
+  for (const pipeline::Pass& pass : passes)
     if (pass.kind == pipeline::PassKind::kForward)
       most = std::max(most, ++now);
     else if (pass.kind != pipeline::PassKind::kInputGrad)
       --now;
-  }
   return most;
 }
 

@@ -2,37 +2,28 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <array>
-#include <utility>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::tensor {
 namespace {
 
-constexpr std::array<std::pair<DType, at::ScalarType>, kAllDTypes.size()> kPairs = {{
-    {DType::kU8, at::kByte},
-    {DType::kI32, at::kInt},
-    {DType::kI64, at::kLong},
-    {DType::kBF16, at::kBFloat16},
-    {DType::kF16, at::kHalf},
-    {DType::kF32, at::kFloat},
-    {DType::kF64, at::kDouble},
-}};
+// In the order of DType.
+constexpr std::array kTypes = {at::kByte, at::kInt,   at::kLong,  at::kBFloat16,
+                               at::kHalf, at::kFloat, at::kDouble};
+static_assert(kTypes.size() == kAllDTypes.size());
 
 }  // namespace
 
 DType dtype_of(at::ScalarType type) {
-  for (const auto& [ours, theirs] : kPairs)
-    if (theirs == type) return ours;
-  fail_check("the tensor's type is known", __FILE__, __LINE__, c10::toString(type));
+  const auto* const found = std::ranges::find(kTypes, type);
+  LS_CHECK(found != kTypes.end(), "a tensor of ", c10::toString(type));
+  return static_cast<DType>(found - kTypes.begin());
 }
 
-at::ScalarType scalar_type_of(DType dtype) {
-  for (const auto& [ours, theirs] : kPairs)
-    if (ours == dtype) return theirs;
-  fail_check("every DType has a tensor type", __FILE__, __LINE__, "");
-}
+at::ScalarType scalar_type_of(DType dtype) { return kTypes.at(static_cast<std::size_t>(dtype)); }
 
 Buffer as_buffer(const at::Tensor& tensor) {
   LS_CHECK(tensor.is_contiguous(), "a tensor with strides ", tensor.strides(),

@@ -44,8 +44,7 @@ class ChargeTo {
  public:
   explicit ChargeTo(MemoryAccount& account);
   ~ChargeTo();
-  ChargeTo(const ChargeTo&) = delete;
-  ChargeTo& operator=(const ChargeTo&) = delete;
+  ChargeTo(ChargeTo&&) = delete;
 
  private:
   MemoryAccount* const saved_;

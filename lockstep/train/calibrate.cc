@@ -11,7 +11,6 @@
 #include "lockstep/model/flat_layout.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/sim/simulator.h"
-#include "lockstep/spec/step.h"
 #include "lockstep/train/predictions.h"
 #include "lockstep/train/session.h"
 #include "lockstep/train/step_record.h"

@@ -143,8 +143,7 @@ class Loader {
 
   // Whether all ranks are done; else the first failure by rank.
   Result<std::string> agree_all(const Result<void>& own) {
-    std::string verdict =
-        encoded(own.ok() ? Result<std::string>("") : Result<std::string>(own.error()));
+    std::string verdict = encoded(own.ok() ? Result<std::string>("") : own.error());
     for (const std::string& text : comm::gather_texts(*all_, verdict, Deadline::after(deadline_)))
       if (!decoded(text).ok()) {
         verdict = text;

@@ -83,8 +83,7 @@ class Saver::Impl {
       return std::string();
     });
   }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
 
   ~Impl() {
     if (!thread_.joinable()) return;
@@ -95,10 +94,8 @@ class Saver::Impl {
   std::vector<std::string> begin_at(std::int64_t first_step,
                                     const std::vector<std::string>& damaged) {
     const std::string told = first_does([&] {
-      Json paths = Json::array();
-      for (std::string& path : make_newest(disk_, settings_.folder, first_step, damaged))
-        paths.push(std::move(path));
-      return Result<std::string>(paths.dump());
+      const auto paths = make_newest(disk_, settings_.folder, first_step, damaged);
+      return Result<std::string>(Json::list(paths).dump());
     });
     std::vector<std::string> set_aside;
     const Json paths = Json::parse(told).value();
@@ -212,7 +209,7 @@ class Saver::Impl {
     const ByteSpan all(staging_.data(), bytes_of(slices_));
     for (std::size_t at = 0; at < all.size(); at += kWriteBytes) {
       if (all_->is_poisoned())
-        throw IoError({Code::kDiskFailed, "given up, because a rank was lost", ""});
+        throw IoError({Code::kDiskFailed, "given up, because a rank was lost"});
       file.write(all.subspan(at, std::min(kWriteBytes, all.size() - at)));
     }
     return file.finish();

@@ -25,7 +25,7 @@ void move_aside(const std::filesystem::path& path) {
   std::filesystem::rename(path, aside(), failed);
   if (failed)
     throw IoError({Code::kBadMetrics,
-                   join_parts("`", path.string(), "` cannot be renamed: ", failed.message()), ""});
+                   join_parts("`", path.string(), "` cannot be renamed: ", failed.message())});
 }
 
 template <class File>

@@ -32,8 +32,7 @@ comm::CommError explained(const comm::CommError& failure, const exec::StallRepor
   Error error = failure.error();
   std::istringstream lines(report.describe_from(rank));
   for (std::string line; std::getline(lines, line);) error.message += "\n  " + line;
-  const std::optional<Rank> culprit =
-      report.culprits.size() == 1 ? report.culprits[0] : failure.culprit();
+  const auto culprit = report.culprits.size() == 1 ? report.culprits[0] : failure.culprit();
   return {std::move(error), failure.op(), culprit};
 }
 

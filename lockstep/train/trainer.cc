@@ -175,7 +175,7 @@ RunEnding train(const Job& job, comm::World& world, const RunData& data, const R
     // Ranks that are asked to stop while they draw weights end at once, each on its own: to one
     // that was asked too and had drawn, that is not another's death.
     if (has_stepped || !stop) throw;
-    throw WorldError({Code::kInterrupted, "asked to stop before the first step", ""});
+    throw WorldError({Code::kInterrupted, "asked to stop before the first step"});
   }
 }
 

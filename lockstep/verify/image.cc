@@ -13,8 +13,7 @@
 namespace lockstep::verify {
 namespace {
 
-constexpr std::string_view kRoleNames[] = {"gradient", "parameter", "first moment",
-                                           "second moment"};
+constexpr const char* kRoleNames[] = {"gradient", "parameter", "first moment", "second moment"};
 
 std::size_t index(Role role) { return static_cast<std::size_t>(role); }
 

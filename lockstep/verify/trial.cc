@@ -16,8 +16,7 @@ using Sink = std::function<void(Piece)>;
 constexpr std::pair<Role, StateRole> kStateRoles[] = {
     {Role::kParameter, StateRole::kParameter},
     {Role::kFirstMoment, StateRole::kFirstMoment},
-    {Role::kSecondMoment, StateRole::kSecondMoment},
-};
+    {Role::kSecondMoment, StateRole::kSecondMoment}};
 
 class RankTrial {
  public:
@@ -108,8 +107,7 @@ void unpack(std::vector<std::byte>& bytes, at::ScalarType type, ImageBuilder& bu
     std::memcpy(&header, bytes.data() + at, sizeof header);
     at += sizeof header;
     const model::FlatRange range = {header.begin, header.end};
-    const at::Tensor data =
-        at::from_blob(bytes.data() + at, {range.size()}, at::TensorOptions(type)).clone();
+    const at::Tensor data = at::from_blob(bytes.data() + at, {range.size()}, type).clone();
     at += static_cast<std::size_t>(data.nbytes());
     builder.add({static_cast<std::int32_t>(header.step), static_cast<std::int32_t>(header.unit),
                  static_cast<Role>(header.role), header.tensor, range, data});

@@ -40,9 +40,8 @@ struct RankRecord {
 };
 
 struct TrialResult {
-  std::vector<StepImage>
-      images;                // one per order; empty on ranks other than 0 of a world of processes
-  std::string disagreement;  // of replicas, see ImageBuilder; empty: none
+  std::vector<StepImage> images;  // one per order; empty on other processes than rank 0's
+  std::string disagreement;       // of replicas, see ImageBuilder; empty: none
   std::vector<RankRecord> ranks;  // of all ranks that ran in this process
 };
 

@@ -149,9 +149,8 @@ class Verifier {
   bool equal_bits_;
   std::unique_ptr<optim::Draws> draws_ = std::make_unique<optim::Draws>();
   std::vector<StepImage> reference_;
-  std::vector<StepImage> truth_;  // of f32, bf16: what orders() give in f64 on one rank
-  std::map<std::int64_t, double>
-      bounds_;  // of f32, bf16: of distances to it, by size of a microbatch
+  std::vector<StepImage> truth_;           // of f32, bf16: what orders() give in f64 on one rank
+  std::map<std::int64_t, double> bounds_;  // of f32, bf16: of distances to it, by microbatch
   std::map<std::string, std::vector<StepImage>> near_;  // of bf16: by passes, what orders() give
   std::map<std::string, Verdict> bits_;                 // by class: of its first layout
 };

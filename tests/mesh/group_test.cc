@@ -14,7 +14,7 @@ namespace {
 
 using Ranks = std::vector<Rank>;
 
-Ranks members(const Group& group) { return Ranks(group.begin(), group.end()); }
+Ranks members(const Group& group) { return group.ranks(); }
 
 const std::array<Axis, 5>& view_of(AxisSet axes) {
   return kWorld.covers(axes) ? kDenseView : kExpertView;
@@ -90,7 +90,7 @@ TEST(Group, GroupsOfOneAxisSetPartitionTheWorld) {
     for (std::int32_t r = 0; r < mesh.world(); ++r) {
       const Group group = mesh.group(Rank{r}, axes);
       if (group.rank_at(0) != Rank{r}) continue;
-      for (Rank member : group) ++times_seen[static_cast<std::size_t>(member.value)];
+      for (Rank member : group.ranks()) ++times_seen[static_cast<std::size_t>(member.value)];
     }
     ASSERT_EQ(std::ranges::count(times_seen, 1), mesh.world()) << to_text(axes);
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "lockstep/base/units.h"
 #include "lockstep/exec/workspace.h"
 
 namespace lockstep::exec {

@@ -80,7 +80,8 @@ inline std::vector<Party> parties(const Job& job, Rank rank, program::CommGroup 
   using program::CommGroup;
   const auto along = [&](std::string_view across, mesh::AxisSet axes) {
     Party party{across, {}};
-    for (const Rank member : job.mesh.group(rank, axes)) party.ranks.push_back(member.value);
+    for (const Rank member : job.mesh.group(rank, axes).ranks())
+      party.ranks.push_back(member.value);
     return party;
   };
   std::vector<Party> all;

@@ -88,7 +88,7 @@ void Meeting::leave(const std::string& key, const std::string& text) {
 void Meeting::check() const {
   check_others_();
   if (options_.stop != nullptr && *options_.stop)
-    throw_error({Code::kInterrupted, "asked to stop while ranks meet at " + where(), ""});
+    throw_error({Code::kInterrupted, "asked to stop while ranks meet at " + where()});
 }
 
 std::string Meeting::where() const { return join_parts(rendezvous_.host, ":", rendezvous_.port); }

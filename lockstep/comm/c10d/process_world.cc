@@ -77,7 +77,7 @@ std::unique_ptr<Communicator> ProcessWorld::connect(std::string name, std::strin
 void ProcessWorld::check_connecting(Deadline deadline) const {
   check();
   if (stop_ != nullptr && *stop_)
-    throw WorldError({Code::kInterrupted, "asked to stop while connecting to the others", ""});
+    throw WorldError({Code::kInterrupted, "asked to stop while connecting to the others"});
   if (deadline.expired()) throw std::runtime_error("not all members came in time");
 }
 

@@ -42,8 +42,7 @@ class ProgressBoard {
    public:
     Waiting(ProgressBoard& board, Rank peer, const std::string& operation);
     ~Waiting();
-    Waiting(const Waiting&) = delete;
-    Waiting& operator=(const Waiting&) = delete;
+    Waiting(Waiting&&) = delete;
 
    private:
     ProgressBoard& board_;

@@ -7,13 +7,12 @@
 #endif
 
 #include <c10/util/Logging.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/descriptor.h"
 #include "lockstep/comm/address.h"
 #include "lockstep/comm/call_beside.h"
 
@@ -72,8 +71,7 @@ std::unique_ptr<Store> Store::host(int listening_socket) {
 std::unique_ptr<Store::Impl> Store::Impl::greet(int connection, const std::string& host,
                                                 std::uint16_t port, Deadline deadline,
                                                 const std::atomic<bool>* stop) {
-  const std::unique_ptr<const int, void (*)(const int*)> held(&connection,
-                                                              [](const int* fd) { ::close(*fd); });
+  const Descriptor held(connection);
   c10d::TCPStoreOptions options;
   options.port = port;
   options.waitWorkers = false;
@@ -83,7 +81,7 @@ std::unique_ptr<Store::Impl> Store::Impl::greet(int connection, const std::strin
       [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); },
       [&] {
         if (stop != nullptr && *stop)
-          throw WorldError({Code::kInterrupted, "asked to stop while connecting to the store", ""});
+          throw WorldError({Code::kInterrupted, "asked to stop while connecting to the store"});
         if (is_closed(connection)) throw std::runtime_error("its host is gone");
         if (deadline.expired())
           throw std::runtime_error("it accepts connections, but does not answer");

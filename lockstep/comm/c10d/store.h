@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/comm/rendezvous.h"
 
 namespace c10d {
 class Store;

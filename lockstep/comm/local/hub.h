@@ -44,7 +44,9 @@ struct LocalOp : Operation {
   std::int64_t staged_offset = 0;       // of this member's part, bytes
   std::atomic<bool> delivered = false;
 
-  const void* source() const { return snapshot ? snapshot.get() : in.data; }
+  const std::byte* source() const {
+    return snapshot ? snapshot.get() : static_cast<const std::byte*>(in.data);
+  }
   void deliver();
 };
 
@@ -91,7 +93,7 @@ class LocalHub {
   // Waits until something may complete and puts one of those last; false: the world ends.
   bool choose(std::unique_lock<std::mutex>& lock);
   std::optional<Rank> lost_member(const LocalGroup& group, const LocalOp& op) const;
-  void fail_locked(LocalGroup& group, Error error, std::optional<Rank> culprit);
+  void fail_locked(LocalGroup& group, Error error, std::optional<Rank> culprit = {});
   // Members that have not issued their part of the op; nobody when only the engine is to come.
   std::vector<Rank> who_is_missing(const LocalGroup& group, const LocalOp& op) const;
   // At the op's deadline: where members are missing, or the group's next operation is held back.

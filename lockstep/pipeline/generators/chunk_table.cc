@@ -33,8 +33,7 @@ Pass ChunkTable::backward(PassKind kind, int r, int turn) const {
   return {kind, {(shape_.chunks - 1 - at.chunk) * shape_.coords + r}, {at.microbatch}};
 }
 
-Result<Schedule> ChunkTable::schedule(std::string_view name,
-                                      std::vector<std::vector<Pass>> timetable) const {
+Result<Schedule> ChunkTable::schedule(std::string_view name, Timetable timetable) const {
   Result<Schedule> made = Schedule::create(shape_, Placement::kLoop, std::move(timetable));
   if (!made.ok()) return circle(name, made.error());
   return made;

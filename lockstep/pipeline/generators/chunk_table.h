@@ -26,7 +26,7 @@ class ChunkTable {
   // large-scale language model training on GPU clusters using Megatron-LM", SC 2021, take multiples
   // of the pipeline ranks. In general a group of fewer microbatches than pipeline ranks may close a
   // circle of waits, unless it is the only one.
-  Result<Schedule> schedule(std::string_view name, std::vector<std::vector<Pass>> timetable) const;
+  Result<Schedule> schedule(std::string_view name, Timetable timetable) const;
 
  private:
   struct Turn {

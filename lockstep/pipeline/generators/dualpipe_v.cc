@@ -67,7 +67,7 @@ Result<Schedule> dualpipe_v(const Shape& shape) {
                             "microbatches per pipeline rank, microbatches = ",
                             shape.microbatches, " is less than ", 2 * shape.coords),
                  join_parts("use ", 2 * shape.coords, " microbatches or more, or `zbv`")};
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r) timetable.push_back(dualpipe_list(shape, r));
   return Schedule::create(shape, Placement::kV, std::move(timetable));
 }

@@ -9,7 +9,7 @@ namespace lockstep::pipeline {
 
 Result<Schedule> alternating(const Shape& shape, const std::vector<int>& warm_ups) {
   const int m = shape.microbatches;
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r) {
     const int warm_up = std::min(warm_ups[r], m);
     std::vector<Pass>& passes = timetable.emplace_back();

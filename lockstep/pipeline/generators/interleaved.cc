@@ -13,7 +13,7 @@ namespace lockstep::pipeline {
 
 Result<Schedule> interleaved(const Shape& shape, int group) {
   const ChunkTable table = LS_TRY(ChunkTable::create(shape, group));
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r) {
     const int wanted = (shape.chunks - 1) * table.group() + 2 * (shape.coords - 1 - r);
     const int warm_up = std::min(wanted, table.size());

@@ -12,7 +12,7 @@ namespace lockstep::pipeline {
 Result<Schedule> interleaved_zb(const Shape& shape, int group) {
   const ChunkTable table = LS_TRY(ChunkTable::create(shape, group));
   const int size = table.size();
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r) {
     const int wanted = (shape.chunks - 1) * table.group() + shape.coords - 1 - r;
     const int warm_up = std::min(wanted, size), lag = std::min(r, size);

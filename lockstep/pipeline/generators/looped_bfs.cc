@@ -9,7 +9,7 @@ namespace lockstep::pipeline {
 
 Result<Schedule> looped_bfs(const Shape& shape) {
   LS_TRY(check_shape(shape));
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r) {
     std::vector<Pass>& passes = timetable.emplace_back();
     const auto run_all = [&](PassKind kind, int chunk) {

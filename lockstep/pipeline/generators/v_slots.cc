@@ -43,7 +43,7 @@ std::vector<Pass> slots_list(const Shape& shape, int r, const VSlots& slots) {
 // `slots(p, r)` belongs to pipeline rank r of p. Refuses unusable shapes and chunks other than 2.
 Result<Schedule> from_slots(std::string_view name, const Shape& shape, VSlots (*slots)(int, int)) {
   LS_TRY(check_two_chunks(name, shape));
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r)
     timetable.push_back(slots_list(shape, r, slots(shape.coords, r)));
   return Schedule::create(shape, Placement::kV, std::move(timetable));

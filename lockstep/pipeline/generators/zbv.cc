@@ -48,7 +48,7 @@ std::vector<Pass> zbv_list(const Shape& shape, int r) {
 
 Result<Schedule> zbv(const Shape& shape) {
   LS_TRY(check_two_chunks("zbv", shape));
-  std::vector<std::vector<Pass>> timetable;
+  Timetable timetable;
   for (int r = 0; r < shape.coords; ++r) timetable.push_back(zbv_list(shape, r));
   return Schedule::create(shape, Placement::kV, std::move(timetable));
 }

@@ -6,7 +6,6 @@
 
 #include "lockstep/base/result.h"
 #include "lockstep/pipeline/schedule.h"
-#include "lockstep/pipeline/search/stage_problem.h"
 #include "lockstep/sim/stage_sim.h"
 
 namespace lockstep::pipeline {

@@ -56,7 +56,7 @@ class Exhaustive {
     Search search;
     search.is_complete = visits_ < max_visits_;
     if (best_trail_.empty()) return search;
-    std::vector<std::vector<Pass>> timetable(coords_.size());
+    Timetable timetable(coords_.size());
     std::vector<std::array<int, 3>> next(stages_.size());
     for (const auto& [stage, kind] : best_trail_)
       timetable[home_[stage]].push_back(
@@ -197,8 +197,7 @@ class Exhaustive {
       latest = std::max(latest, coords_[c].now);
       std::ranges::sort(todo[c], std::greater<>());
       Seconds work;
-      for (const auto& [release, time] : todo[c])
-        latest = std::max(latest, release + (work += time));
+      for (const auto& [from, time] : todo[c]) latest = std::max(latest, from + (work += time));
     }
     return latest;
   }

@@ -118,8 +118,8 @@ class Lists {
     }
   }
 
-  std::vector<std::vector<Pass>> timetable() const {
-    std::vector<std::vector<Pass>> passes;
+  Timetable timetable() const {
+    Timetable passes;
     for (const auto& list : lists_) {
       passes.emplace_back();
       for (const ListedPass& listed : list)

@@ -37,7 +37,7 @@ class ListScheduler {
       LS_CHECK(first, "nothing can run after ", done, " of ", passes, " passes");
       start(*next, *first);
     }
-    std::vector<std::vector<Pass>> timetable;
+    Timetable timetable;
     for (CoordState& coord : coords_) timetable.push_back(std::move(coord.done));
     return Schedule::create(problem_.shape, problem_.placement, std::move(timetable)).value();
   }

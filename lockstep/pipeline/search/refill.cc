@@ -45,8 +45,8 @@ class Refill {
     return makespan;
   }
 
-  std::vector<std::vector<Pass>> take() {
-    std::vector<std::vector<Pass>> timetable;
+  Timetable take() {
+    Timetable timetable;
     for (State& state : states_) timetable.push_back(std::move(state.done));
     return timetable;
   }
@@ -119,7 +119,7 @@ Result<Schedule> refill(const Schedule& schedule, const sim::StageCosts& costs, 
   const sim::StageTimes before = sim::simulate_stages(schedule, costs);
   std::optional<Seconds> best;
   if (before.max_peak() <= max_held) best = before.makespan;
-  std::vector<std::vector<Pass>> timetable;  // of the best; empty: as it was
+  Timetable timetable;  // of the best; empty: as it was
   for (const int share : kShares) {
     Refill candidate(schedule, costs, max_held, share);
     const Seconds makespan = LS_TRY(candidate.run());

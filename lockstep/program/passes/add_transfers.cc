@@ -162,8 +162,7 @@ void attach_ends(const Channel& channel, DraftList& sender, DraftList& receiver)
   for (const Hop& hop : channel.hops) {
     if (in_flight >= 0) sender.attach_wait(hop.producer, Slot::kSend, in_flight);
     in_flight = sender.attach(hop.producer, Slot::kSend, end(OpKind::kSend, hop));
-    const std::int32_t posted =
-        receiver.attach(hop.post, Slot::kPostRecv, end(OpKind::kPostRecv, hop));
+    const auto posted = receiver.attach(hop.post, Slot::kPostRecv, end(OpKind::kPostRecv, hop));
     receiver.attach_wait(hop.consumer, Slot::kWaitRecv, posted);
   }
   sender.attach_wait(sender.end(), Slot::kSend, in_flight);

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "lockstep/base/check.h"
 #include "lockstep/program/passes/passes.h"
 
 namespace lockstep::program {
@@ -15,17 +16,16 @@ Result<void> check_stages(const StepShape& step) {
   const auto& begin = step.stage_begin;
   const auto wanted = static_cast<std::size_t>(step.shape.stages()) + 1;
   if (begin.size() != wanted)
-    return refuse("stage_begin has " + std::to_string(begin.size()) + " entries for " +
-                      std::to_string(step.shape.stages()) + " stages",
-                  "give the first unit of each stage, then the number of units");
+    return refuse(
+        join_parts("stage_begin has ", begin.size(), " entries for ", wanted - 1, " stages"),
+        "give the first unit of each stage, then the number of units");
   if (begin.front() != 0)
     return refuse("stage_begin starts with unit " + std::to_string(begin.front()),
                   "the first stage begins with unit 0, the embedding");
   for (std::size_t stage = 0; stage + 1 < wanted; ++stage)
     if (begin[stage] >= begin[stage + 1])
-      return refuse("stage " + std::to_string(stage) + " has no unit: it begins with " +
-                        std::to_string(begin[stage]) + ", the next with " +
-                        std::to_string(begin[stage + 1]),
+      return refuse(join_parts("stage ", stage, " has no unit: it begins with ", begin[stage],
+                               ", the next with ", begin[stage + 1]),
                     "use at most as many stages as units, in ascending order");
   if (step.units() < 2)
     return refuse("a model of " + std::to_string(step.units()) + " unit has no embedding or head",
@@ -38,18 +38,16 @@ Result<void> check_stages(const StepShape& step) {
 
 Result<void> check_per_unit(const char* name, const std::vector<bool>& given, int units) {
   if (given.empty() || given.size() == static_cast<std::size_t>(units)) return {};
-  return refuse(name + (" has " + std::to_string(given.size())) + " entries for " +
-                    std::to_string(units) + " units",
+  return refuse(join_parts(name, " has ", given.size(), " entries for ", units, " units"),
                 "give one entry per unit, or none");
 }
 
 Result<void> check_recompute(const StepShape& step) {
-  if (auto fits = check_per_unit("recompute", step.recompute, step.units()); !fits.ok())
-    return fits;
+  LS_TRY(check_per_unit("recompute", step.recompute, step.units()));
   for (const int unit : {0, step.head()})
     if (step.recomputes(unit))
-      return refuse("unit " + std::to_string(unit) + ", the " + (unit == 0 ? "embedding" : "head") +
-                        ", is to be recomputed",
+      return refuse(join_parts("unit ", unit, ", the ", unit == 0 ? "embedding" : "head",
+                               ", is to be recomputed"),
                     "recompute blocks alone: embedding and head keep nothing worth it");
   return {};
 }
@@ -73,8 +71,7 @@ Result<void> check_noise(const StepShape& step) {
 Result<void> check_step(const StepShape& step) {
   LS_TRY(pipeline::check_shape(step.shape));
   if (step.zero < 0 || step.zero > 3)
-    return refuse("zero = " + std::to_string(step.zero) + " is not between 0 and 3",
-                  "give 0, 1, 2 or 3");
+    return refuse(join_parts("zero = ", step.zero, " is not between 0 and 3"), "give 0, 1, 2 or 3");
   if (step.resident_units < 1)
     return refuse("resident_units = " + std::to_string(step.resident_units) + " is less than 1",
                   "the unit in use is resident, so give at least 1");

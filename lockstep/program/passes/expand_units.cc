@@ -7,18 +7,17 @@ namespace lockstep::program {
 namespace {
 
 void append_units(const StepShape& step, const pipeline::Pass& pass, std::vector<Op>& compute) {
-  const int stage = pass.stage.value;
+  const int stage = pass.stage.value, mb = pass.microbatch.value;
   const std::int32_t first = step.stage_begin[stage], last = step.stage_begin[stage + 1] - 1;
   const OpKind kind = op_kind(pass.kind);
   const auto append = [&](std::int32_t unit) {
     const bool is_split = kind == OpKind::kInputGrad || kind == OpKind::kWeightGrad;
     if (unit == step.head() && kind == OpKind::kWeightGrad) return;
     if ((kind == OpKind::kBackward || kind == OpKind::kInputGrad) && step.recomputes(unit))
-      compute.push_back(
-          {.kind = OpKind::kRecompute, .unit = unit, .microbatch = pass.microbatch.value});
+      compute.push_back({.kind = OpKind::kRecompute, .unit = unit, .microbatch = mb});
     compute.push_back({.kind = unit == step.head() && is_split ? OpKind::kBackward : kind,
                        .unit = unit,
-                       .microbatch = pass.microbatch.value});
+                       .microbatch = mb});
   };
   if (kind == OpKind::kForward)
     for (std::int32_t unit = first; unit <= last; ++unit) append(unit);
