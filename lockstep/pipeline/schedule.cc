@@ -193,12 +193,6 @@ Result<void> check_shape(const Shape& shape) {
   return {};
 }
 
-Coord coord_of(Placement placement, Stage stage, int coords) {
-  const int place = stage.value % coords;
-  const bool mirrored = placement == Placement::kV && stage.value / coords % 2 == 1;
-  return {mirrored ? coords - 1 - place : place};
-}
-
 std::optional<ScheduleFault> find_fault(const Shape& shape, Placement placement,
                                         const Timetable& timetable) {
   if (Result<void> usable = check_shape(shape); !usable.ok())

@@ -50,7 +50,11 @@ struct Shape {
 // any run and far below what overflows.
 Result<void> check_shape(const Shape& shape);
 
-Coord coord_of(Placement placement, Stage stage, int coords);
+constexpr Coord coord_of(Placement placement, Stage stage, int coords) {
+  const int place = stage.value % coords;
+  const bool mirrored = placement == Placement::kV && stage.value / coords % 2 == 1;
+  return {mirrored ? coords - 1 - place : place};
+}
 
 // Immutable; any thread may read it.
 class Schedule {
