@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/model/unit.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 #include "lockstep/base/json.h"
@@ -279,7 +280,8 @@ Result<ExitCode> list_models(Output& output) {
 }
 
 Result<ExitCode> run_model(const Args& args, Output& output) {
-  LS_TRY(check_alone(args, {"fields", "seq", "MODEL"}));
+  LS_TRY(check_alone(args, {"fields", "seq", "unit", "MODEL"}));
+  LS_TRY(check_unit_options(args));
   if (args.flag("list")) return list_models(output);
   if (args.flag("fields") && output.json)
     return print_json(output, config::fields_json(model::model_fields()));
@@ -299,6 +301,7 @@ Result<ExitCode> run_model(const Args& args, Output& output) {
   const std::int64_t seq = args.has("seq")
                                ? args.integer("seq")
                                : std::min(model.config.max_positions, kLongestDefaultSeq);
+  if (args.has("unit")) return print_unit(args, output, model, seq);
   if (output.json) return print_json(output, model_json(model, seq));
   const ParamCount all = count(model);
   output.out << output.paint(style::kBold, model.config.name) << ": " << billions(all.total)
@@ -316,6 +319,13 @@ Result<ExitCode> run_model(const Args& args, Output& output) {
 }  // namespace
 
 Verb model_verb() {
+  std::vector<Option> options = {
+      flag("list", "List the known models"), flag("fields", "List the keys of a model file"),
+      integer("seq", "TOKENS",
+              "Sequence length for FLOPs, as 8192 or 8k (default: the model's, at most 8192)")
+          .between(1, 1e9)
+          .with(Suffixes::kBinary)};
+  for (Option& option : unit_options()) options.push_back(std::move(option));
   return {.name = "model",
           .summary = "Parameters, FLOPs and states of a model",
           .description =
@@ -325,14 +335,10 @@ Verb model_verb() {
               "those of one unsharded copy.",
           .examples = {{"lockstep model llama3-405b", "the sizes of a known model"},
                        {"lockstep model llama3-405b --seq 131072", "the cost of long sequences"},
+                       {"lockstep model llama3-8b --unit block --tp 2 --sp",
+                        "what a block does, part by part"},
                        {"lockstep model --list", "the known models"}},
-          .options = {flag("list", "List the known models"),
-                      flag("fields", "List the keys of a model file"),
-                      integer("seq", "TOKENS",
-                              "Sequence length for FLOPs, as 8192 or 8k (default: the model's, at "
-                              "most 8192)")
-                          .between(1, 1e9)
-                          .with(Suffixes::kBinary)},
+          .options = std::move(options),
           .positionals = {{.name = "MODEL",
                            .help = "Name, file, or Hugging Face directory",
                            .required = false}},

@@ -70,8 +70,8 @@ class Keeping {
     const KindRow& row = row_of(copy.kind);
     const bool has_rest = std::none_of(copy.out.begin() + 1, copy.out.end(),
                                        [&](ValueId out) { return dropped_.contains(out); });
-    if (row.has_again && copy.out[0] == id && has_rest) {
-      copy.kind = row.again;
+    if (row.again && copy.out[0] == id && has_rest) {
+      copy.kind = *row.again;
       copy.in.insert(copy.in.end(), copy.out.begin() + 1, copy.out.end());
       copy.out.resize(1);
     }

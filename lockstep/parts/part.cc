@@ -1,6 +1,7 @@
 #include "lockstep/parts/part.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/model/flops.h"
 
@@ -10,9 +11,7 @@ namespace {
 constexpr KindRow collective(std::string_view name, InPlace in_place = InPlace::kNever) {
   return {.name = name, .in_place = in_place, .collective = true};
 }
-constexpr KindRow norm(std::string_view name, Kind again) {
-  return {.name = name, .again = again, .has_again = true};
-}
+constexpr KindRow norm(std::string_view name, Kind again) { return {.name = name, .again = again}; }
 
 constexpr std::array kRows = {
     norm("rms_norm", Kind::kRmsNormAgain),

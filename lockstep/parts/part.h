@@ -1,13 +1,13 @@
 // A part: one step of a unit's pass, a kernel or a collective. A pass is a list of them.
 //
-// Families write forward lists (builder.h, block.cc, ends.cc); the other passes are derived, by one
+// Families write forward lists (builder.h, block.cc, head.cc); the other passes are derived, by one
 // small function after the other: differentiate, lower, keep, place. Readers never ask which family
 // a list is of. A new kind is a row of the table below, its derivative in differentiate.cc, and
 // what it takes besides its outputs in kernels.cc.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -53,7 +53,7 @@ enum class Kind : std::uint8_t {
   kAllGather,
   kReduceScatter,
   kAllReduce,
-  // The head's loss, a chunk of rows at a time (ends.cc).
+  // The head's loss, a chunk of rows at a time (head.cc).
   kReserve,      // -> memory that later parts fill
   kLogits,       // rows -> logits of a chunk
   kEntropy,      // logits
@@ -81,9 +81,8 @@ struct KindRow {
   std::string_view name;
   InPlace in_place = InPlace::kNever;
   bool collective = false;
-  bool view = false;            // outputs are slices of operand 0
-  Kind again = Kind::kRmsNorm;  // makes output 0 from the operands and the other outputs
-  bool has_again = false;
+  bool view = false;               // outputs are slices of operand 0
+  std::optional<Kind> again = {};  // makes output 0 from the operands and the other outputs
 };
 
 const KindRow& row_of(Kind kind);

@@ -29,6 +29,23 @@ TEST(ModelVerb, ShowsACard) {
   }
 }
 
+TEST(ModelVerb, ShowsPassesOfAUnitPartByPart) {
+  const Answer ran = run_model({"model", "llama3-8b", "--unit", "block", "--tp", "2", "--sp"});
+  EXPECT_EQ(ran.code, ExitCode::kOk) << ran.err;
+  EXPECT_TRUE(support::matches_golden("cli/model_unit_block.txt", ran.out));
+  for (const char* unit : {"embed", "head"})
+    EXPECT_EQ(run_model({"model", "gpt2-tiny", "--unit", unit}).code, ExitCode::kOk);
+  for (const auto& [arguments, words] :
+       {std::pair{std::vector<std::string>{"model", "llama3-8b", "--tp", "2"},
+                  "no --unit is given"},
+        {{"model", "llama3-8b", "--unit", "block", "--tp", "3"}, "the nearest below: --tp 2"},
+        {{"model", "mixtral-8x7b", "--unit", "block"}, "family is moe"}}) {
+    const Answer refused = run_model(arguments);
+    EXPECT_EQ(refused.code, ExitCode::kUsage);
+    EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
+  }
+}
+
 TEST(ModelVerb, FitsEightyColumns) {
   EXPECT_NE(run_model({"model", "--list"}).out.find("arXiv 2005.14165"), std::string::npos);
   std::string all = run_model({"model", "--list"}, 80).out;

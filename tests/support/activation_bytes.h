@@ -1,5 +1,5 @@
 // Bytes of activations that the forward pass of a GPT block keeps for its backward pass, in closed
-// form. What our own blocks keep, tensor by tensor, is in unit_bytes.h.
+// form. What our own blocks keep, tensor by tensor, is in parts/unit_passes.h.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // maxima; price_memory() is that of the rank which holds most.
 //
 // States: ZeRO, Rajbhandari et al. (arXiv 1910.02054), section 5. Activations: tensor by tensor as
-// model/unit_bytes.h lists them for a Llama block; with dropout and unfused scores these are the
+// parts/unit_passes.h lists them for a Llama block; with dropout and unfused scores these are the
 // formulas of Korthikanti et al. (arXiv 2205.05198), section 4. Moments and their transients:
 // SimuMax's measured B200 runs need them, and nothing fitted (docs/accuracy.md).
 #pragma once
