@@ -106,8 +106,7 @@ TEST(Posterior, DoubtsTheRunThatOthersContradict) {
   for (const double ratio : {0.10, 0.12, 0.09, 0.11, 1.1, 0.10})
     runs.push_back({run_of(4096), ratio});
   const Posterior learned(time_prior(), runs);
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    EXPECT_EQ(learned.contradicts(i), i == 4) << i;
+  for (std::size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(learned.contradicts(i), i == 4) << i;
   EXPECT_NEAR(learned.of(run_of(4096)).mean, 0.10, 0.03);
 }
 
