@@ -39,7 +39,7 @@ TEST(RunLog, ReadsMegatronsLines) {
   EXPECT_EQ(log.tokens_per_s, 0);
   EXPECT_NEAR(log.flop_per_s, 4.2e18 / 10200, 1e11);
   EXPECT_EQ(log.memory_bytes, 44.0 * 1024 * 1024 * 1024);
-  EXPECT_EQ(log.reading, Reading::kReserved);
+  EXPECT_EQ(log.reading, cost::Reading::kReserved);
   EXPECT_EQ(log.cells.at("global_batch"), "512");
 }
 
@@ -94,7 +94,7 @@ TEST(RunLog, ReadsMetrics) {
   const RunLog log = read_run_log(text, "metrics.jsonl").value();
   EXPECT_EQ(log.step_s, 0.5);
   EXPECT_EQ(log.memory_bytes, 5407744);
-  EXPECT_EQ(log.reading, Reading::kAllocated);
+  EXPECT_EQ(log.reading, cost::Reading::kAllocated);
   EXPECT_EQ(log.cells.at("layout"), "dp2 zero1 microbatch=4");
   EXPECT_EQ(log.cells.at("cluster"), "h100:2");
   EXPECT_EQ(log.cells.at("global_batch"), "32");
