@@ -17,7 +17,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Answer ask(const Words& more) {
+Answer ask_risk(const Words& more) {
   Words words = {"plan",  "--model", "llama3-8b",      "--cluster", "h100:16",
                  "--seq", "8192",    "--global-batch", "64"};
   words.insert(words.end(), more.begin(), more.end());
@@ -26,7 +26,7 @@ Answer ask(const Words& more) {
 
 std::vector<Json> plans_of(Words more) {
   more.emplace_back("--json");
-  const Answer ran = ask(more);
+  const Answer ran = ask_risk(more);
   EXPECT_TRUE(ran.code == ExitCode::kOk || ran.code == ExitCode::kCheckFailed) << ran.err;
   return Json::parse(ran.out)->find("plans")->items();
 }
@@ -63,7 +63,7 @@ TEST(PlanRisk, SaysThreeReadingsAndTheShare) {
                      observe::out_of_memory(observe::published_need(), bytes("device_bytes"),
                                             bytes("device_has_bytes")));
   }
-  EXPECT_NE(ask({}).out.find("of runs like it; allocated "), std::string::npos);
+  EXPECT_NE(ask_risk({}).out.find("of runs like it; allocated "), std::string::npos);
 }
 
 // A gate that is told a risk judges a given layout by it, too.
@@ -73,8 +73,8 @@ TEST(PlanRisk, IsOfGivenLayoutsToo) {
   ASSERT_GT(share, 0.01);
   ASSERT_LT(share, 0.9);
   for (const double factor : {0.9, 1.1})
-    EXPECT_EQ(ask({"--fits", "--layout", best.find("name")->as_text(), "--risk",
-                   strf("%.17g", share * factor)})
+    EXPECT_EQ(ask_risk({"--fits", "--layout", best.find("name")->as_text(), "--risk",
+                        strf("%.17g", share * factor)})
                   .code,
               factor > 1 ? ExitCode::kOk : ExitCode::kCheckFailed);
 }
@@ -140,8 +140,9 @@ TEST_F(PlanRiskObserved, ChoosesTheFastestThatMayBeDared) {
 
 TEST(PlanRisk, RefusesWhatIsNoRisk) {
   for (const char* risk : {"0", "1", "-0.1", "1.5", "5%"})
-    EXPECT_EQ(ask({"--risk", risk}).code, ExitCode::kUsage) << risk;
-  EXPECT_NE(ask({"--risk", "0.05", "--headroom", "0.1"}).err.find("LS0106"), std::string::npos);
+    EXPECT_EQ(ask_risk({"--risk", risk}).code, ExitCode::kUsage) << risk;
+  EXPECT_NE(ask_risk({"--risk", "0.05", "--headroom", "0.1"}).err.find("LS0106"),
+            std::string::npos);
 }
 
 }  // namespace
