@@ -66,8 +66,9 @@ void print_pass(std::ostream& out, const UnitPasses& unit, UnitPass name) {
       {std::string(parts::kUnitPasses.name_of(name)), "", "parameter", "takes", "FLOP", "sends"}};
   const auto bytes = [](std::int64_t n) { return n == 0 ? "" : to_text(Bytes{n}); };
   for (const Line& line : lines)
-    rows.push_back({(line.repeats ? "* " : "") + line.kind, line.reads + " -> " + line.makes,
-                    line.param, bytes(line.bytes), line.flops > 0 ? strf("%.3g", line.flops) : "",
+    rows.push_back({(line.repeats ? "* " : "") + line.kind,
+                    line.reads + (line.makes.empty() ? "" : " -> " + line.makes), line.param,
+                    bytes(line.bytes), line.flops > 0 ? strf("%.3g", line.flops) : "",
                     bytes(line.sent)});
   print_table(out, rows, "lllrrr");
   if (lines.end() != std::ranges::find(lines, true, &Line::repeats))
