@@ -245,6 +245,8 @@ Json Json::array(Array items) {
   return json;
 }
 
+Json Json::object() { return object({}); }
+
 Json Json::object(Object members) {
   std::unordered_set<std::string_view> keys;
   for (const Member& member : members)

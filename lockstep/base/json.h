@@ -48,7 +48,8 @@ class Json {
   // An array with an item for each of `range`, made of what `to` returns for it.
   template <class Range, class To = std::identity>
   static Json list(const Range& range, To to = {});
-  static Json object(Object members = {});  // REQUIRES: no key twice
+  static Json object();
+  static Json object(Object members);  // REQUIRES: no key twice
 
   Kind kind() const { return static_cast<Kind>(value_.index()); }
   bool is_null() const { return kind() == Kind::kNull; }
