@@ -11,6 +11,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/parts/unit_passes.h"
+#include "lockstep/spec/legal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -105,16 +106,6 @@ Json unit_json(const UnitPasses& unit, const model::Model& model, model::UnitKin
                        {"passes", std::move(all)}});
 }
 
-// The greatest tp, at most `tp`, that divides all it cuts.
-std::int64_t legal_tp(const model::ModelConfig& c, std::int64_t tp, std::int64_t tokens, bool sp) {
-  const auto divides = [&](std::int64_t t) {
-    return c.heads % t == 0 && c.kv_heads % t == 0 && c.ffn % t == 0 && c.vocab % t == 0 &&
-           (!sp || tokens % t == 0);
-  };
-  while (!divides(tp)) --tp;
-  return tp;
-}
-
 Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& config,
                                   std::int64_t seq) {
   LS_TRY(model::check_unit_bytes(config, seq));
@@ -122,14 +113,10 @@ Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& co
   sizes.dtype = args.has("dtype") ? *parse_dtype(args.text("dtype")) : DType::kBF16;
   sizes.tp = args.has("tp") ? args.integer("tp") : 1;
   sizes.sequence_parallel = args.flag("sp");
-  const std::int64_t legal = legal_tp(config, sizes.tp, sizes.tokens(), sizes.sequence_parallel);
-  if (legal != sizes.tp)
-    return Error{Code::kBadOptionValue,
-                 join_parts("--tp is ", sizes.tp, ", which does not divide heads = ", config.heads,
-                            ", kv_heads = ", config.kv_heads, ", ffn = ", config.ffn,
-                            ", vocab = ", config.vocab,
-                            sizes.sequence_parallel ? " and the tokens of a microbatch" : ""),
-                 join_parts("the nearest below: --tp ", legal)};
+  const spec::Layout layout{.degrees = {.tp = sizes.tp}, .sp = sizes.sequence_parallel};
+  const spec::Batch batch{.seq = seq, .global_batch = sizes.batch, .microbatch = sizes.batch};
+  const std::vector<Error> refused = spec::legal(config, layout, batch, sizes.dtype);
+  if (!refused.empty()) return refused.front();
   return sizes;
 }
 

@@ -26,8 +26,6 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-
 using Cells = std::map<std::string, std::string>;
 
 const std::vector<std::string>& column_names() {
@@ -258,7 +256,7 @@ class ObservedRow {
 
   void add_memory(const planner::Priced& priced, ObservedRun& made) {
     cost::Reading reading = log_.reading;
-    double gib = priced.request.pp == 1 ? log_.memory_bytes / kGiB : 0;  // who prints may hold less
+    double gib = priced.request.pp == 1 ? log_.memory_bytes / kGib : 0;  // who prints may hold less
     if (const std::string& is = cell("memory_is"); !cell("memory_gib").empty()) {
       gib = positive("memory_gib");
       if (!cost::kReadings.find(is))
@@ -269,7 +267,7 @@ class ObservedRow {
     if (gib == 0) return;
     const double predicted =
         cost::read_bytes(priced.price.memory, reading, cost::capacity_bytes(cluster_.device)) /
-        kGiB;
+        kGib;
     made.memory = {observe::memory_features(priced.request, priced.price, reading),
                    std::log(gib / predicted)};
     made.said.set("memory_gib", gib)

@@ -12,8 +12,6 @@
 namespace lockstep::observe {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
 Error bad_log(const std::string& name, std::string message, std::string help) {
   return {Code::kBadRunTable, join_parts("`", name, "` ", message), std::move(help)};
 }
@@ -58,11 +56,11 @@ class LogReader {
       steps_.push_back({*ms / 1000, 0,
                         1e12 * behind(line, "throughput per GPU (TFLOP/s/GPU):").value_or(0),
                         behind(line, "global batch size:").value_or(0)});
-    hold(behind(line, "| max reserved:"), kMiB);
+    hold(behind(line, "| max reserved:"), kGib / 1024);
     const auto tps = behind(line, "tps:"), tflops = behind(line, "tflops:");
     if (!tps || !tflops) return;  // a validation has no FLOPs
     steps_.push_back({0, *tps, 1e12 * *tflops, 0});
-    hold(behind(line, "memory:"), 1024 * kMiB);
+    hold(behind(line, "memory:"), kGib);
   }
 
   // docs/metrics.md.

@@ -38,7 +38,8 @@ TEST(ModelVerb, ShowsPassesOfAUnitPartByPart) {
   for (const auto& [arguments, words] :
        {std::pair{std::vector<std::string>{"model", "llama3-8b", "--tp", "2"},
                   "no --unit is given"},
-        {{"model", "llama3-8b", "--unit", "block", "--tp", "3"}, "the nearest below: --tp 2"},
+        {{"model", "llama3-8b", "--unit", "block", "--tp", "3"},
+         "the nearest tp that does: 2 or 4"},
         {{"model", "mixtral-8x7b", "--unit", "block"}, "family is moe"}}) {
     const Answer refused = run_model(arguments);
     EXPECT_EQ(refused.code, ExitCode::kUsage);
