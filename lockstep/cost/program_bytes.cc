@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
-#include "lockstep/cost/op_passes.h"
 #include "lockstep/model/state_bytes.h"
+#include "lockstep/parts/op_passes.h"
 #include "lockstep/parts/unit_passes.h"
 
 namespace lockstep::cost {
@@ -25,7 +25,7 @@ std::int64_t surge_of(const model::Unit& unit, const UnitPasses& passes,
                       std::int64_t main_grad) {
   std::int64_t live = 0;
   std::int64_t most = 0;
-  for (const UnitPass pass : op_passes(step, unit, op)) {
+  for (const UnitPass pass : parts::op_passes(step, unit, op)) {
     if (writes_gradients(pass)) most = std::max(most, live += main_grad);
     for (const parts::MemoryEvent& event : passes.events(pass))
       most = std::max(most, live += event.bytes);

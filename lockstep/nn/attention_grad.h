@@ -9,16 +9,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "lockstep/nn/attention.h"
+
 namespace lockstep::nn {
 
-// [batch, seq, heads, head_dim] each, bf16 on a CPU, elements of a head side by side. `k` and `v`
-// may have fewer heads, each for as many consecutive ones of `q`.
-struct HeadTensors {
-  at::Tensor q, k, v;
-};
-
-// Writes `into`. `out` and `d_out` are like `q`; `lse` is [batch, heads, seq], f32: the logarithm
-// of the sum of exponentials of every query's scores, which are divided by the root of head_dim.
+// Writes `into`, which is like `of`; `out` and `d_out` are like `of.q`, `lse` as in attention.h.
 // Takes model::AttentionTiles for every intra-op thread, among which the heads of keys are split.
 // REQUIRES: has_wide_product(). Any thread.
 void attention_grad(const HeadTensors& of, const at::Tensor& out, const at::Tensor& lse,

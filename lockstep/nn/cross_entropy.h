@@ -1,8 +1,8 @@
-// Cross-entropy of a chunk of tokens whose logits the tensor ranks cut by vocabulary. Each rank has
-// [n, V / t] of them; three numbers a token and rank travel: the greatest logit, the sum of
+// Cross-entropy of a chunk of n tokens whose logits the tensor ranks cut by vocabulary. Each rank
+// has [n, V / t] of them; three numbers a token and rank travel: the greatest logit, the sum of
 // exponentials below it, and the label's logit from the rank that has it (others bring zero). So
 // every rank has every token's loss; the first of the group adds it, so that a sum over all ranks
-// counts a token once. One rank alone has its own way (row_entropy.h).
+// counts a token once. One rank alone has its own way (row_entropy.h). Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,27 +11,28 @@
 
 #include "lockstep/base/exact_sum.h"
 #include "lockstep/nn/row_entropy.h"
-#include "lockstep/nn/tensor_group.h"
 #include "lockstep/nn/vocab_shard.h"
 
 namespace lockstep::nn {
 
-// Immutable; used by the group's thread.
-class CrossEntropy {
- public:
-  CrossEntropy(std::int64_t vocab, TensorGroup group);
+// Writes the three numbers, [3, n]; logits become exponentials below this rank's greatest.
+void softmax_of_shard(const at::Tensor& logits, const TokenRows& labels, const at::Tensor& into);
 
-  // Adds the losses (natural logarithm) of valid tokens to `loss`; the logits are used up. `labels`
-  // is [n] of i64.
-  void loss(const at::Tensor& logits, const at::Tensor& labels, ExactSum& loss) const;
-  // The same, and returns the gradient of (sum of losses x seed) with respect to the logits as
-  // elements of `type`: in their memory, or where that is narrower beside it and rounded once.
-  at::Tensor loss_and_grad(at::Tensor logits, const at::Tensor& labels, double seed,
-                           at::ScalarType type, ExactSum& loss) const;
-
- private:
-  TensorGroup group_;
-  VocabShard shard_;
+// What all ranks together know of a chunk.
+struct SoftmaxTotals {
+  at::Tensor log_probs;  // [n]: of the labels
+  at::Tensor share;      // [n]: turns this rank's exponentials into probabilities
 };
+// From the numbers of all ranks, [t, 3, n], which are used up.
+SoftmaxTotals softmax_totals(const at::Tensor& all, std::int64_t rank);
+
+// Adds the losses (natural logarithm) of valid tokens. `labels` is [n] of i64.
+void add_losses(const at::Tensor& log_probs, const at::Tensor& labels, ExactSum& loss);
+
+// Exponentials become probabilities, less one at the label: the gradient of a token's loss.
+void softmax_less_one(const at::Tensor& exponentials, const at::Tensor& share,
+                      const TokenRows& labels);
+// Rows of ignored labels become zero, the others are multiplied by the seed.
+void scale_rows(const at::Tensor& grad, const at::Tensor& labels, double seed);
 
 }  // namespace lockstep::nn

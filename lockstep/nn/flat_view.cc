@@ -5,6 +5,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/wide_product.h"
+#include "lockstep/tensor/view.h"
 
 namespace lockstep::nn {
 
@@ -25,16 +26,19 @@ model::FlatRange place_of(const model::Unit& unit, const model::FlatLayout& flat
 }
 
 at::Tensor vector_at(const at::Tensor& flat, model::FlatRange place) {
-  return flat.narrow(0, place.begin, place.size());
+  return tensor::view_of(flat, {place.size()}, {1}, place.begin);
 }
 
 at::Tensor matrix_at(const at::Tensor& flat, model::FlatRange place, std::int64_t columns) {
-  return vector_at(flat, place).view({-1, columns});
+  LS_CHECK(place.size() % columns == 0, place.size(), " elements in rows of ", columns);
+  return tensor::view_of(flat, {place.size() / columns, columns}, {columns, 1}, place.begin);
 }
 
 void add_product(at::Tensor weight_grad, const at::Tensor& d_out, const at::Tensor& input,
                  bool is_first) {
-  multiply_into(std::move(weight_grad), d_out.t(), input, is_first ? 0.0 : 1.0);
+  const at::Tensor transposed =
+      tensor::view_of(d_out, {d_out.size(1), d_out.size(0)}, {d_out.stride(1), d_out.stride(0)}, 0);
+  multiply_into(std::move(weight_grad), transposed, input, is_first ? 0.0 : 1.0);
 }
 
 void add_value(const at::Tensor& grad, const at::Tensor& value, bool is_first) {

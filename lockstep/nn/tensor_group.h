@@ -10,9 +10,9 @@
 //   gather_rows: path to part, [T, h]      nothing            all_gather of rows
 //   reduce_rows: summands [T, h] to path   all_reduce         reduce_scatter of rows
 //
-// Each is the other's gradient. In Megatron they are copy_to_tensor_model_parallel_region and
-// reduce_from_..., with sequence parallelism gather_from_sequence_parallel_region and
-// reduce_scatter_to_... A group of one does nothing, counts nothing and copies nothing.
+// Each is the other's gradient; lists have the first words, parts/lower.h puts collectives in their
+// place. In Megatron they are copy_to_tensor_model_parallel_region and reduce_from_..., with
+// sequence parallelism gather_from_sequence_parallel_region and reduce_scatter_to_...
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,14 +40,11 @@ class TensorGroup {
   // T.
   std::int64_t local_rows(std::int64_t tokens) const;
 
-  // All rows; the argument itself where every rank has them. REQUIRES: contiguous.
-  at::Tensor gather_rows(const at::Tensor& path) const;
-  // The path's rows of the sum. Takes the summand over and may return it, overwritten.
-  at::Tensor reduce_rows(at::Tensor summand) const;
-  // Adds up over the members, in place. REQUIRES: contiguous, of one shape on all of them.
-  void sum(const at::Tensor& summand) const;
-  // [t, ...]: the tensors of all members. REQUIRES: contiguous, of one shape on all of them.
-  at::Tensor gather(const at::Tensor& own) const;
+  // REQUIRES of all: contiguous, of one shape on all members, `all` and `whole` of t times the
+  // elements. Of a group of one: nothing is to be moved, and only sum() may be called.
+  void all_gather(const at::Tensor& own, const at::Tensor& all) const;
+  void reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const;
+  void sum(const at::Tensor& summand) const;  // in place
 
  private:
   comm::Communicator* comm_ = nullptr;  // null: a group of one

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/tensor_group.h"
@@ -28,11 +29,12 @@ struct VocabShard {
 struct TokenRows {
   at::Tensor row;        // [n], i64 in [0, count)
   at::Tensor elsewhere;  // [n], bool
-  TokenRows(const at::Tensor& tokens, VocabShard shard) {
-    const at::Tensor shifted = tokens.sub(shard.first);
-    row = shifted.clamp(0, shard.count - 1);
-    elsewhere = shifted.ne(row);
-  }
 };
+inline TokenRows token_rows(const at::Tensor& tokens, VocabShard shard) {
+  const at::Tensor shifted = tokens.sub(shard.first);
+  at::Tensor row = shifted.clamp(0, shard.count - 1);
+  at::Tensor elsewhere = shifted.ne(row);
+  return {std::move(row), std::move(elsewhere)};
+}
 
 }  // namespace lockstep::nn

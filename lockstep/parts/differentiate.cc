@@ -72,7 +72,7 @@ class Derivation {
   void bias(const Part& part, ValueId d) {
     const ValueId sum = param_grad(std::string(part.param) + "_bias", d);
     made_.input.push_back({Kind::kBiasSum, {d}, {sum}, part.param, part.origin});
-    weight_part(Kind::kAccumulate, part, {sum});
+    weight_part(Kind::kAccumulateBias, part, {sum});
   }
   void linear(const Part& part, ValueId d) {
     input_part(Kind::kLinearGrad, part, {d});

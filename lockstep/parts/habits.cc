@@ -44,7 +44,8 @@ void follow_nn(Backward& backward) {
     }
   }
   std::ranges::stable_sort(backward.weight, {}, [](const Part& part) {
-    return std::pair(part.kind == Kind::kAccumulate, part.origin);
+    const bool finished = part.kind == Kind::kAccumulate || part.kind == Kind::kAccumulateBias;
+    return std::pair(finished, part.origin);
   });
 }
 

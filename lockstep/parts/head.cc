@@ -50,9 +50,9 @@ class HeadWriter {
     const ValueId elsewhere = values.add("elsewhere", {Dim::kC}, Elem::kFlag);
     b_.put(Kind::kTokenRows, {}, {row, elsewhere});
     const ValueId own = b_.part(Kind::kSoftmax, {logits, row, elsewhere}, "softmax",
-                                {Dim::kC, Dim::kThree}, Elem::kWide);
+                                {Dim::kThree, Dim::kC}, Elem::kWide);
     const ValueId all = b_.part(Kind::kAllGather, {own}, "all_softmax",
-                                {Dim::kRanks, Dim::kC, Dim::kThree}, Elem::kWide);
+                                {Dim::kRanks, Dim::kThree, Dim::kC}, Elem::kWide);
     const ValueId log_probs = values.add("log_probs", {Dim::kC}, Elem::kWide);
     const ValueId share = values.add("share", {Dim::kC}, Elem::kWide);
     b_.put(Kind::kTotals, {all}, {log_probs, share}).holds = {own};

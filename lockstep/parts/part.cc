@@ -35,6 +35,7 @@ constexpr std::array kRows = {
     KindRow{"linear_weight"},
     KindRow{"bias_sum"},
     KindRow{"accumulate"},
+    KindRow{"accumulate_bias"},
     KindRow{"rope_back", InPlace::kEach},
     KindRow{"attention_grad"},
     KindRow{"swiglu_grad"},

@@ -38,7 +38,8 @@ enum class Kind : std::uint8_t {
   kLinearGrad,     // d -> dx
   kLinearWeight,   // x, d: adds to the weight's gradient
   kBiasSum,        // d -> d bias
-  kAccumulate,     // finished gradients: adds them to those of the parameters
+  kAccumulate,     // finished gradients of a norm: adds them to those of its parameters
+  kAccumulateBias,
   kRopeBack,       // like kRope
   kAttentionGrad,  // d, q, k, v, out, lse -> dq, dk, dv
   kSwiGluGrad,     // d, x -> dx
@@ -59,7 +60,8 @@ enum class Kind : std::uint8_t {
   kEntropy,      // logits
   kEntropyGrad,  // logits -> d logits
   kTokenRows,    // -> where labels lie in this rank's vocabulary, whether elsewhere
-  kSoftmax,      // logits, row, elsewhere -> greatest, total and label's logit of each row
+  kSoftmax,      // logits, row, elsewhere -> greatest, total and label's logit of each row; turns
+                 // logits into exponentials below the greatest
   kTotals,       // those of all ranks -> log of each label's probability, share of each row
   kAddLosses,    // log probabilities
   kMinusOne,     // logits, share, row, elsewhere -> softmax less one at the label

@@ -17,7 +17,11 @@ bool overlap(const Place& a, const Place& b) {
 class Placing {
  public:
   Placing(const Values& values, const Sizes& sizes, Pass& pass)
-      : sizes_(sizes), pass_(pass), last_read_(values.size(), -1), maker_(values.size(), nullptr) {
+      : values_(values),
+        sizes_(sizes),
+        pass_(pass),
+        last_read_(values.size(), -1),
+        maker_(values.size(), nullptr) {
     pass_.places.resize(values.size());
     for (const ValueId id : pass_.before)
       if (at(id).storage == kNoValue) at(id) = {id, -1};
@@ -61,6 +65,14 @@ class Placing {
     return false;
   }
 
+  // Pieces lie side by side.
+  Place slice_of(ValueId storage, const std::vector<ValueId>& pieces, std::size_t which) const {
+    std::int64_t column = 0;
+    for (std::size_t i = 0; i < which; ++i)
+      column += sizes_.elements(values_[pieces[i]]) / sizes_[values_[storage].dims[0]];
+    return {storage, static_cast<int>(which), column};
+  }
+
   // The operand whose memory the output may take.
   std::optional<ValueId> overwritten(int index, const Part& part, std::size_t output) {
     if (!may_overwrite(part.kind)) return std::nullopt;
@@ -74,7 +86,7 @@ class Placing {
   void place_output(int index, const Part& part, std::size_t output) {
     const ValueId id = part.out[output];
     if (row_of(part.kind).view) {
-      at(id) = {at(part.in[0]).storage, static_cast<int>(output)};
+      at(id) = slice_of(at(part.in[0]).storage, part.out, output);
     } else if (const auto operand = overwritten(index, part, output)) {
       at(id) = at(*operand);
     } else if (at(id).storage == kNoValue) {  // not joined
@@ -96,8 +108,7 @@ class Placing {
     if (!sizes_.is_narrow() || writer == nullptr || writer->kind != Kind::kAttentionGrad ||
         writer->out != first)
       return;
-    for (std::size_t i = 0; i < first.size(); ++i)
-      at(first[i]) = {concat.out[0], static_cast<int>(i)};
+    for (std::size_t i = 0; i < first.size(); ++i) at(first[i]) = slice_of(concat.out[0], first, i);
   }
 
   void find_ends() {
@@ -130,6 +141,7 @@ class Placing {
     }
   }
 
+  const Values& values_;
   const Sizes& sizes_;
   Pass& pass_;
   std::vector<int> last_read_;      // by value; the number of parts: stays

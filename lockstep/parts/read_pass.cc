@@ -1,6 +1,5 @@
 #include "lockstep/parts/read_pass.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "lockstep/base/check.h"
@@ -8,25 +7,6 @@
 
 namespace lockstep::parts {
 namespace {
-
-// Calls fn(index of a part) in the order in which they run, with sizes[Dim::kC] bound, and
-// after_repeat() behind the last chunk.
-template <class Fn, class After>
-void for_each_part(const Pass& pass, Sizes& sizes, Fn fn, After after_repeat) {
-  const auto run = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) fn(i);
-  };
-  const std::int64_t chunk = sizes[Dim::kC];
-  run(0, pass.repeat_begin);
-  if (pass.repeat_end > pass.repeat_begin) {
-    for (std::int64_t left = sizes[Dim::kT]; left > 0; left -= chunk) {
-      sizes[Dim::kC] = std::min(chunk, left);
-      run(pass.repeat_begin, pass.repeat_end);
-    }
-    after_repeat();
-  }
-  run(pass.repeat_end, pass.parts.size());
-}
 
 class MemoryReader {
  public:
@@ -37,7 +17,7 @@ class MemoryReader {
 
   MemoryEvents run() {
     for_each_part(
-        pass_, sizes_, [&](std::size_t i) { step(pass_.parts[i], pass_.ends[i]); },
+        pass_, sizes_, [&](std::size_t i, std::int64_t) { step(pass_.parts[i], pass_.ends[i]); },
         [&] { end(pass_.repeat_ends); });
     for (const ValueId id : pass_.after)
       LS_CHECK(live_[pass_.storage(id)], values_[id].name, " was to stay");
@@ -88,7 +68,7 @@ MemoryEvents memory_events(const Pass& pass, const Values& values, Sizes sizes) 
 std::vector<TensorCollective> tensor_collectives(const Pass& pass, const Values& values,
                                                  Sizes sizes) {
   std::vector<TensorCollective> all;
-  const auto note = [&](std::size_t i) {
+  const auto note = [&](std::size_t i, std::int64_t) {
     const Part& part = pass.parts[i];
     if (!row_of(part.kind).collective) return;
     const bool gathers = part.kind == Kind::kAllGather;

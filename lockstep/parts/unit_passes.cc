@@ -78,22 +78,33 @@ void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block)
   const Kept split = keep(forward, backward, {dropped_by(drop, forward), false});
   const Kept whole = keep(forward, backward, {dropped_by(drop, forward), is_block});
   values_ = std::move(forward.values);
-  const std::vector<ValueId> input = with({}, forward.input), output = {forward.output};
+  const std::vector<ValueId> input = with({}, forward.input);
 
   const auto run = [&](UnitPass name, const Parts& parts, std::vector<ValueId> before,
                        std::vector<ValueId> after, const Places& from = {}) {
     add(name, place(values_, sizes_, parts, std::move(before), std::move(after), from));
-    return std::cref(at(name));
+    return std::ref(passes_[static_cast<std::size_t>(name)]->pass);
   };
-  const Pass& kept = run(UnitPass::kForward, forward.parts, input, with(split.stash, output[0]));
-  run(UnitPass::kEvaluate, forward.parts, input, output);
+  const auto forwards = [&](UnitPass name, std::vector<ValueId> after) {
+    Pass& pass = run(name, forward.parts, input, std::move(after));
+    pass.given = forward.input;
+    pass.result = forward.output;
+    return std::cref(pass);
+  };
+  const Pass& kept = forwards(UnitPass::kForward, with(split.stash, forward.output));
+  forwards(UnitPass::kEvaluate, {forward.output});
   if (is_block) {
-    run(UnitPass::kCheckpoint, forward.parts, input, with(output, forward.input));
-    run(UnitPass::kRecompute, split.recompute, input, with(split.stash, forward.input));
+    forwards(UnitPass::kCheckpoint, with({forward.output}, forward.input));
+    const Pass& again =
+        run(UnitPass::kRecompute, split.recompute, input, with(split.stash, forward.input));
+    for (const ValueId id : split.stash)
+      LS_CHECK(again.storage(id) == kept.storage(id), values_[id].name, " is kept in two places");
   }
   const auto halves = [&](UnitPass i, UnitPass w, const Kept& lists) {
-    const Pass& half = run(i, lists.input, with(lists.stash, backward.d_output),
-                           with(lists.work, backward.d_input), kept.places);
+    Pass& half = run(i, lists.input, with(lists.stash, backward.d_output),
+                     with(lists.work, backward.d_input), kept.places);
+    half.given = backward.d_output;
+    half.result = backward.d_input;
     run(w, lists.weight, lists.work, {}, half.places);
   };
   halves(UnitPass::kBackwardInput, UnitPass::kBackwardWeight, whole);
@@ -109,10 +120,13 @@ void UnitPasses::write_head(const model::ModelConfig& config) {
     Written list = head_list(config, sizes_, grad, std::move(values_));
     lower(list, nullptr, sizes_);
     values_ = std::move(list.values);
-    add(grad ? UnitPass::kHeadGrad : UnitPass::kEvaluate,
-        place(values_, sizes_, std::move(list.parts), {list.input}, with({}, list.output)));
+    Pass pass = place(values_, sizes_, std::move(list.parts), {list.input}, with({}, list.output));
+    pass.result = list.output;
+    Pass taken = place(values_, sizes_, {}, {list.input}, {list.input});
+    (grad ? taken : pass).given = list.input;
+    add(grad ? UnitPass::kHeadGrad : UnitPass::kEvaluate, std::move(pass));
+    if (grad) add(UnitPass::kForward, std::move(taken));
   }
-  add(UnitPass::kForward, {});
   stash_ = {{"input", sizes_[Dim::kP] * sizes_[Dim::kH] * sizes_.width}};
 }
 

@@ -10,12 +10,15 @@
 #include <cmath>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/row_entropy.h"
 #include "lockstep/optim/squares.h"
+#include "lockstep/parts/op_passes.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
 
 namespace lockstep::runtime {
 
+using parts::UnitPass;
 using program::Effects;
 using program::Op;
 using program::OpKind;
@@ -44,22 +47,22 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
   LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
            place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
   at::set_num_threads(settings.threads);
-  const auto type = tensor::scalar_type_of(settings.dtype);
-  const std::int64_t tokens = settings.microbatch * settings.seq;
+  const model::UnitSizes sizes = {.batch = settings.microbatch,
+                                  .seq = settings.seq,
+                                  .dtype = settings.dtype,
+                                  .drop = settings.drop,
+                                  .head_chunk = settings.head_chunk,
+                                  .tp = group.size(),
+                                  .threads = settings.threads,
+                                  .sequence_parallel = group.shares_rows()};
   for (int unit = 0; unit < step.units(); ++unit) {
     if (!step.holds(place.coord, unit)) continue;
-    const model::Unit& shape = model.unit(unit);
-    if (unit == 0) {
-      embedding_.emplace(model.config, shape, layout(unit), group);
-    } else if (is_head(unit)) {
-      head_.emplace(model.config, shape, layout(unit),
-                    settings.head_chunk > 0 ? settings.head_chunk : tokens, group);
-    } else if (!blocks_.contains(kind_of(unit))) {
-      if (!rope_) rope_.emplace(model.config, settings.seq, type, settings.device);
-      blocks_.emplace(kind_of(unit),
-                      nn::Block(model.config, shape, layout(unit), settings.microbatch,
-                                settings.seq, settings.drop, *rope_, group));
-    }
+    if (model.unit(unit).kind == model::UnitKind::kBlock && !rope_)
+      rope_.emplace(model.config, settings.seq, tensor::scalar_type_of(settings.dtype),
+                    settings.device);
+    if (!units_.contains(kind_of(unit)))
+      units_.try_emplace(kind_of(unit), model.config, model.unit(unit), layout(unit), sizes,
+                         rope_ ? &*rope_ : nullptr, group);
     create_state(unit);
   }
 }
@@ -286,15 +289,11 @@ void TensorWorkspace::compute(const Op& op, const Effects& effects) {
     case OpKind::kLoad:
       return load(op);
     case OpKind::kForward:
-      return forward(op, effects);
     case OpKind::kRecompute:
-      return recompute(op);
     case OpKind::kBackward:
-      return backward(op, effects);
     case OpKind::kInputGrad:
-      return input_grad(op, effects, nn::WgradTiming::kLater);
     case OpKind::kWeightGrad:
-      return weight_grad(op);
+      return run_unit(op, effects);
     case OpKind::kUpdate:
       return update(op);
     default:
@@ -312,7 +311,8 @@ void TensorWorkspace::load(const Op& op) {
     return needed ? at::empty({settings_.microbatch, settings_.seq}, at::TensorOptions(at::kLong))
                   : at::Tensor();
   };
-  Microbatch made = {made_for(embedding_.has_value()), made_for(head_.has_value())};
+  Microbatch made = {made_for(step_.holds(place_.coord, 0)),
+                     made_for(step_.holds(place_.coord, step_.head()))};
   std::vector<std::int64_t> unneeded(settings_.seq);
   const auto row_of = [&](const at::Tensor& part, std::int64_t row) -> std::span<std::int64_t> {
     if (!part.defined()) return unneeded;
@@ -337,53 +337,72 @@ std::int64_t TensorWorkspace::valid_tokens() {
   return local_tokens_;
 }
 
-void TensorWorkspace::forward(const Op& op, const Effects& effects) {
-  const Value out = {ValueKind::kAct, op.unit, op.microbatch};
-  const Value tokens = {ValueKind::kTokens, op.microbatch};
-  if (op.unit == 0) {
-    values_[out] = embedding_->forward(param(0), get<Microbatch>(tokens).tokens);
-    if (!effects.kills.empty()) drop(tokens);
-    return;
+namespace {
+
+// What the pass of a microbatch takes that an earlier one kept, and what it keeps itself.
+struct Keeping {
+  std::optional<ValueKind> takes, keeps;
+};
+Keeping keeping_of(UnitPass pass) {
+  switch (pass) {
+    case UnitPass::kForward:
+      return {{}, ValueKind::kStash};
+    case UnitPass::kCheckpoint:
+      return {{}, ValueKind::kCheckpoint};
+    case UnitPass::kEvaluate:
+      return {};
+    case UnitPass::kRecompute:
+      return {ValueKind::kCheckpoint, ValueKind::kStash};
+    case UnitPass::kInputGrad:
+    case UnitPass::kBackwardInput:
+      return {ValueKind::kStash, ValueKind::kWeightWork};
+    case UnitPass::kWeightGrad:
+    case UnitPass::kBackwardWeight:
+      return {ValueKind::kWeightWork, {}};
+    case UnitPass::kHeadGrad:
+      return {ValueKind::kStash, {}};
   }
-  auto input = take<at::Tensor>(effects.kills[0]);
-  if (is_head(op.unit)) {
-    if (step_.forward_only) {
-      head_->loss(param(op.unit), input, take<Microbatch>(tokens).labels, loss_);
-    } else {
-      values_[{ValueKind::kStash, op.unit, op.microbatch}] = std::move(input);
-    }
-    return;
-  }
-  const nn::Block& block = block_of(op.unit);
-  if (step_.forward_only) {
-    values_[out] = block.forward(param(op.unit), std::move(input));
-  } else if (step_.recomputes(op.unit)) {
-    values_[out] = block.forward(param(op.unit), input);
-    values_[{ValueKind::kCheckpoint, op.unit, op.microbatch}] = std::move(input);
-  } else {
-    nn::BlockStash stash;
-    values_[out] = block.forward(param(op.unit), std::move(input), stash);
-    values_[{ValueKind::kStash, op.unit, op.microbatch}] = std::move(stash);
-  }
+  return {};
 }
 
-void TensorWorkspace::recompute(const Op& op) {
-  values_[{ValueKind::kStash, op.unit, op.microbatch}] = block_of(op.unit).recompute(
-      param(op.unit), take<at::Tensor>({ValueKind::kCheckpoint, op.unit, op.microbatch}));
+}  // namespace
+
+void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
+  for (const UnitPass pass : parts::op_passes(step_, model_.unit(op.unit), op))
+    run_pass(pass, op, effects);
+  for (const Value& killed : effects.kills)
+    if (killed.kind == ValueKind::kTokens) drop(killed);
 }
 
-void TensorWorkspace::input_grad(const Op& op, const Effects& effects, nn::WgradTiming follow) {
-  auto d_out = take<at::Tensor>(effects.kills[0]);
-  const Value work = {ValueKind::kWeightWork, op.unit, op.microbatch};
-  if (op.unit == 0) {
-    values_[work] = std::move(d_out);
-    return;
+void TensorWorkspace::run_pass(UnitPass pass, const Op& op, const Effects& effects) {
+  const nn::UnitRunner& unit = units_.at(kind_of(op.unit));
+  const auto of_microbatch = [&](ValueKind kind) { return Value{kind, op.unit, op.microbatch}; };
+  nn::PassInputs inputs;
+  if (holds({ValueKind::kParam, op.unit})) inputs.params = param(op.unit);
+  if (const Value tokens = {ValueKind::kTokens, op.microbatch}; holds(tokens)) {
+    inputs.tokens = get<Microbatch>(tokens).tokens;
+    inputs.labels = get<Microbatch>(tokens).labels;
   }
-  nn::WgradInputs made;
-  values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = block_of(op.unit).input_grad(
-      param(op.unit), take<nn::BlockStash>({ValueKind::kStash, op.unit, op.microbatch}),
-      std::move(d_out), made, follow);
-  values_[work] = std::move(made);
+  if (writes_gradients(pass)) {
+    inputs.is_first = is_first(op);
+    inputs.grads = main_grad(op, inputs.is_first);
+  }
+  inputs.seed = 1.0 / static_cast<double>(count_);
+  inputs.loss = &loss_;
+
+  const Keeping keeping = keeping_of(pass);
+  nn::Kept kept;  // an embedding keeps nothing but the gradient of its output
+  if (keeping.takes && holds(of_microbatch(*keeping.takes)))
+    kept = take<nn::Kept>(of_microbatch(*keeping.takes));
+  at::Tensor given;
+  if (unit.passes().at(pass).given != parts::kNoValue) given = take<at::Tensor>(effects.kills[0]);
+  at::Tensor made = unit.run(pass, std::move(given), kept, inputs);
+  if (made.defined())
+    values_[op.kind == OpKind::kForward ? of_microbatch(ValueKind::kAct)
+                                        : Value{ValueKind::kGrad, op.unit - 1, op.microbatch}] =
+        std::move(made);
+  if (keeping.keeps && !kept.empty()) values_[of_microbatch(*keeping.keeps)] = std::move(kept);
+  if (inputs.grads.defined()) look_at_noise(op, inputs.grads);
 }
 
 bool TensorWorkspace::is_first(const Op& op) const {
@@ -402,18 +421,6 @@ at::Tensor TensorWorkspace::main_grad(const Op& op, bool is_first) {
   return get<at::Tensor>(value);
 }
 
-void TensorWorkspace::weight_grad(const Op& op) {
-  const at::Tensor grads = main_grad(op, is_first(op));
-  const Value work = {ValueKind::kWeightWork, op.unit, op.microbatch};
-  if (op.unit == 0) {
-    const auto tokens = take<Microbatch>({ValueKind::kTokens, op.microbatch});
-    embedding_->weight_grad(tokens.tokens, take<at::Tensor>(work), grads, is_first(op));
-  } else {
-    block_of(op.unit).weight_grad(take<nn::WgradInputs>(work), grads, is_first(op));
-  }
-  look_at_noise(op, grads);
-}
-
 // The gradient of the step's first microbatch stands alone until the next one is added or data
 // ranks add theirs. Summands of tensor ranks are added up for as long as it takes to look at them.
 void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
@@ -426,23 +433,6 @@ void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
   if (kept.defined()) group_.sum(summand);
   optim::add_squares(flat, {0, grads.numel()}, grads, noise_squares_, place_.tensor);
   if (kept.defined()) summand.copy_(kept);
-}
-
-void TensorWorkspace::backward(const Op& op, const Effects& effects) {
-  if (is_head(op.unit)) return backward_head(op);
-  input_grad(op, effects, nn::WgradTiming::kImmediate);
-  weight_grad(op);
-}
-
-void TensorWorkspace::backward_head(const Op& op) {
-  const Value tokens = {ValueKind::kTokens, op.microbatch};
-  const at::Tensor grads = main_grad(op, is_first(op));
-  values_[{ValueKind::kGrad, op.unit - 1, op.microbatch}] = head_->loss_and_grad(
-      param(op.unit), take<at::Tensor>({ValueKind::kStash, op.unit, op.microbatch}),
-      get<Microbatch>(tokens).labels, 1.0 / static_cast<double>(count_), grads, is_first(op),
-      loss_);
-  look_at_noise(op, grads);
-  if (!embedding_) drop(tokens);
 }
 
 Buffer TensorWorkspace::grad_part(int unit, const model::FlatRange& range) {

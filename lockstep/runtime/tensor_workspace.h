@@ -1,7 +1,7 @@
 // The workspace of one rank on LibTorch tensors: its share of a model, the values of a program, and
-// the passes of nn and optim that compute on them. It holds a value exactly while effects() says
-// that the value is live, and no tensor besides values, rotary tables and, inside a pass, what nn
-// says.
+// the passes of units and of optim that compute on them. It holds a value exactly while effects()
+// says that the value is live, and no tensor besides values, rotary tables and, inside a pass, what
+// the pass's list says.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,13 +18,12 @@
 #include "lockstep/exec/workspace.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/flat_layout.h"
-#include "lockstep/nn/block.h"
-#include "lockstep/nn/embedding.h"
-#include "lockstep/nn/head.h"
 #include "lockstep/nn/rope.h"
 #include "lockstep/nn/tensor_group.h"
+#include "lockstep/nn/unit_runner.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/init.h"
+#include "lockstep/parts/unit_passes.h"
 #include "lockstep/program/program.h"
 
 namespace lockstep::runtime {
@@ -122,7 +121,7 @@ class TensorWorkspace final : public exec::Workspace {
   struct Microbatch {
     at::Tensor tokens, labels;  // [sequences, seq]; only those this coordinate needs
   };
-  using Held = std::variant<at::Tensor, Microbatch, nn::BlockStash, nn::WgradInputs, optim::State>;
+  using Held = std::variant<at::Tensor, Microbatch, nn::Kept, optim::State>;
 
   template <class T>
   T take(const program::Value& value);
@@ -141,18 +140,13 @@ class TensorWorkspace final : public exec::Workspace {
   Buffer grad_part(int unit, const model::FlatRange& range);
 
   void load(const program::Op& op);
-  void forward(const program::Op& op, const program::Effects& effects);
-  void recompute(const program::Op& op);
-  void input_grad(const program::Op& op, const program::Effects& effects, nn::WgradTiming follow);
-  void weight_grad(const program::Op& op);
-  void backward(const program::Op& op, const program::Effects& effects);
-  void backward_head(const program::Op& op);
+  void run_unit(const program::Op& op, const program::Effects& effects);
+  void run_pass(parts::UnitPass pass, const program::Op& op, const program::Effects& effects);
   void update(const program::Op& op);
   void look_at_noise(const program::Op& op, const at::Tensor& grads);
 
   bool is_head(int unit) const { return unit == step_.head(); }
   int kind_of(int unit) const { return model_.order[unit]; }
-  const nn::Block& block_of(int unit) const { return blocks_.at(kind_of(unit)); }
   bool is_first(const program::Op& op) const;
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
@@ -171,9 +165,7 @@ class TensorWorkspace final : public exec::Workspace {
   const std::int64_t buffer_shards_;              // what buffers are padded for
 
   std::optional<nn::Rope> rope_;
-  std::optional<nn::Embedding> embedding_;
-  std::optional<nn::Head> head_;
-  std::map<int, nn::Block> blocks_;  // by distinct unit
+  std::map<int, nn::UnitRunner> units_;  // by distinct unit
 
   std::map<program::Value, Held> values_;
   ExactSum loss_, noise_squares_;

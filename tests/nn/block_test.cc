@@ -1,15 +1,16 @@
-#include "lockstep/nn/block.h"
-
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/nn/oracle.h"
+#include "tests/nn/units.h"
 
 namespace lockstep::nn {
 namespace {
@@ -18,7 +19,7 @@ constexpr double kEps32 = std::numeric_limits<float>::epsilon();
 
 struct Passes {
   at::Tensor out, d_input, grads;
-  BlockStash stash;
+  Kept stash;
 };
 
 // A block with everything it needs, at one place in memory.
@@ -36,7 +37,7 @@ struct Rig {
     Passes got;
     got.out = block.forward(params, input, got.stash);
     if (recompute) got.stash = block.recompute(params, input);
-    WgradInputs work;
+    Kept work;
     got.d_input = block.input_grad(params, got.stash, d_out.clone(), work);
     got.grads = at::full_like(params, std::numeric_limits<double>::quiet_NaN());
     block.weight_grad(work, got.grads, /*is_first=*/true);
@@ -87,26 +88,12 @@ TEST(Block, IsAsAccurateAsAutogradInSinglePrecision) {
   }
 }
 
-void expect_same_rows(const at::Tensor& a, const at::Tensor& b, const char* name) {
-  ASSERT_EQ(a.defined(), b.defined()) << name;
-  if (!a.defined()) return;
-  EXPECT_TRUE(at::equal(a, b)) << name;
-}
-
-void expect_same(const BlockStash& a, const BlockStash& b) {
-  expect_same_rows(a.input, b.input, "input");
-  expect_same_rows(a.input_stats.mean, b.input_stats.mean, "input_stats.mean");
-  expect_same_rows(a.input_stats.rstd, b.input_stats.rstd, "input_stats.rstd");
-  expect_same_rows(a.attn_normed, b.attn_normed, "attn_normed");
-  expect_same_rows(a.qkv, b.qkv, "qkv");
-  expect_same_rows(a.attn_out, b.attn_out, "attn_out");
-  expect_same_rows(a.attn_lse, b.attn_lse, "attn_lse");
-  expect_same_rows(a.middle, b.middle, "middle");
-  expect_same_rows(a.middle_stats.mean, b.middle_stats.mean, "middle_stats.mean");
-  expect_same_rows(a.middle_stats.rstd, b.middle_stats.rstd, "middle_stats.rstd");
-  expect_same_rows(a.mlp_normed, b.mlp_normed, "mlp_normed");
-  expect_same_rows(a.gate_up, b.gate_up, "gate_up");
-  expect_same_rows(a.product, b.product, "product");
+void expect_same(const Kept& a, const Kept& b, const std::vector<std::string>& names) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first) << names[i];
+    EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << names[i];
+  }
 }
 
 void expect_drops_change_no_bit(const Tiny& tiny, at::ScalarType type) {
@@ -119,13 +106,13 @@ void expect_drops_change_no_bit(const Tiny& tiny, at::ScalarType type) {
       EXPECT_TRUE(at::equal(got.out, kept.out)) << mask;
       EXPECT_TRUE(at::equal(got.d_input, kept.d_input)) << mask;
       EXPECT_EQ(distance(tiny, kBlock, got.grads, kept.grads), 0.0) << mask;
-      EXPECT_EQ(got.stash.attn_normed.defined(), !drop.attn_normed);
-      EXPECT_EQ(got.stash.mlp_normed.defined(), !drop.mlp_normed);
-      EXPECT_EQ(got.stash.product.defined(), !drop.product);
+      const std::vector<std::string> names = rig.block.names(got.stash);
+      for (const model::DropRow& row : model::kDropRows)
+        EXPECT_EQ(std::ranges::count(names, row.tensor), drop.*row.is_dropped ? 0 : 1);
     }
-    BlockStash stash;
+    Kept stash;
     rig.block.forward(rig.params, rig.input, stash);
-    expect_same(rig.block.recompute(rig.params, rig.input), stash);
+    expect_same(rig.block.recompute(rig.params, rig.input), stash, rig.block.names(stash));
     EXPECT_TRUE(at::equal(rig.block.forward(rig.params, rig.input), kept.out));
   }
 }
@@ -139,8 +126,8 @@ TEST(Block, WeightGradientsAddUpAndLeaveGapsAlone) {
   const Tiny tiny({.hidden = 48});  // a gain of 48 elements is followed by a gap
   const Rig rig(tiny, at::kDouble);
   const at::Tensor once = rig.run().grads;
-  BlockStash stash;
-  WgradInputs work;
+  Kept stash;
+  Kept work;
   rig.block.forward(rig.params, rig.input, stash);
   rig.block.input_grad(rig.params, stash, rig.d_out.clone(), work);
   const at::Tensor twice = once.clone();
@@ -173,8 +160,8 @@ TEST(Block, SplittingSequencesOverCallsChangesNoBit) {
           const auto rows = [&](const at::Tensor& x) {
             return x.narrow(0, i * part.tokens(), part.tokens());
           };
-          BlockStash stash;
-          WgradInputs work;
+          Kept stash;
+          Kept work;
           outs.push_back(block.forward(whole.params, rows(whole.input), stash));
           d_inputs.push_back(
               block.input_grad(whole.params, stash, rows(whole.d_out).clone(), work));
@@ -203,7 +190,8 @@ TEST(Block, RefusesWhatItDoesNotCompute) {
   const Tiny tiny({});
   const Rope rope(tiny.config(), 12, at::kDouble, at::kCPU);
   const auto build = [&](const model::ModelConfig& config) {
-    Block(config, tiny.unit(kBlock), tiny.flat(kBlock), 2, 12, {}, rope);
+    Block(config, tiny.unit(kBlock), tiny.flat(kBlock), 2, 12, {}, rope)
+        .runner(random_params(tiny, kBlock, at::kDouble));
   };
   model::ModelConfig biased = tiny.config();
   biased.qkv_bias = true;

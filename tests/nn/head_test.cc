@@ -1,5 +1,3 @@
-#include "lockstep/nn/head.h"
-
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
@@ -11,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "lockstep/nn/embedding.h"
 #include "tests/nn/oracle.h"
+#include "tests/nn/units.h"
 
 namespace lockstep::nn {
 namespace {

@@ -14,10 +14,8 @@
 
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
-#include "lockstep/nn/block.h"
-#include "lockstep/nn/embedding.h"
-#include "lockstep/nn/head.h"
 #include "tests/nn/oracle.h"
+#include "tests/nn/units.h"
 #include "tests/support/golden.h"
 
 namespace lockstep::nn {
@@ -122,7 +120,7 @@ struct Whole {
     ExactSum loss;
     at::Tensor d = head.loss_and_grad(params[3], last, labels, 1.0, all[3], true, loss);
     for (int layer = kLayers - 1; layer >= 0; --layer) {
-      WgradInputs work;
+      Kept work;
       d = block.input_grad(params[1 + layer], std::move(stash[layer]), std::move(d), work);
       block.weight_grad(std::move(work), all[static_cast<std::size_t>(1 + layer)], true);
     }
@@ -140,7 +138,7 @@ struct Whole {
   int first[kStages];  // numbers of the first parameters
   at::Tensor params[kStages];
   at::Tensor tokens, labels, last;
-  BlockStash stash[kLayers];
+  Kept stash[kLayers];
 };
 
 TEST(HuggingFace, LossesAndLogitsAreTheSame) {

@@ -1,4 +1,4 @@
-// Every byte a pass takes, against lists written from the contract in block.h and head.h.
+// Every byte a pass takes, against lists written by hand, apart from those that passes are.
 #include "lockstep/tensor/memory.h"
 
 #include <ATen/ops/full_like.h>
@@ -12,10 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/block.h"
-#include "lockstep/nn/embedding.h"
-#include "lockstep/nn/head.h"
 #include "tests/nn/oracle.h"
+#include "tests/nn/units.h"
 
 namespace lockstep::nn {
 namespace {
@@ -197,7 +195,7 @@ TEST_F(NnMemory, PassesOfABlockTakeWhatTheirListsSay) {
         at::Tensor input = fresh();
         const ChargeTo charge(account_);
         reset(r);
-        BlockStash stash;
+        Kept stash;
         at::Tensor out = block_->forward(params_, std::move(input), stash);
         replay_forward(r, n, drop, true);
         expect_equal(r, "forward");
@@ -206,7 +204,7 @@ TEST_F(NnMemory, PassesOfABlockTakeWhatTheirListsSay) {
         r.give("out").take("d_out", n.rows(n.h));
         at::Tensor d_out = fresh();
         reset(r);
-        WgradInputs work;
+        Kept work;
         at::Tensor d_input = block_->input_grad(params_, std::move(stash), std::move(d_out), work);
         replay_input_grad(r, n);
         expect_equal(r, "input_grad");
@@ -234,7 +232,7 @@ TEST_F(NnMemory, RecomputeAndForwardWithoutAStash) {
         r.take("input", n.rows(n.h));
         at::Tensor input = fresh();
         reset(r);
-        BlockStash stash = block_->recompute(params_, std::move(input));
+        Kept stash = block_->recompute(params_, std::move(input));
         replay_attend(r, n, drop, true);
         replay_widen(r, n, drop, true);
         if (!drop.product) r.take("product", n.rows(n.f));
@@ -259,11 +257,11 @@ TEST_F(NnMemory, StashAndWorkAreTheTableOfTheModel) {
       build(shape, type, {});
       const Sizes n(shape, type);
       const ChargeTo charge(account_);
-      BlockStash stash;
+      Kept stash;
       block_->forward(params_, fresh(), stash);
       const std::int64_t widths = 4 * n.h + 2 * n.q + 2 * n.k + 3 * n.f;
       EXPECT_EQ(account_.live(), n.rows(widths + 2 + n.heads));
-      WgradInputs work;
+      Kept work;
       block_->input_grad(params_, std::move(stash), fresh(), work);
       EXPECT_EQ(account_.live(), n.rows(widths) + 2 * n.h * n.s);
     }

@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "lockstep/base/random.h"
-#include "lockstep/nn/head.h"
+#include "lockstep/nn/row_entropy.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
 

@@ -12,10 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/block.h"
-#include "lockstep/nn/embedding.h"
-#include "lockstep/nn/head.h"
 #include "tests/nn/sharded.h"
+#include "tests/nn/units.h"
 
 namespace lockstep::nn {
 namespace {
@@ -61,15 +59,15 @@ struct BlockRig {
       const Block mine = block(sharded.flat(kBlock), order.drop, group);
       const at::Tensor own = sharded.cut(kBlock, params, group.index());
       const at::Tensor rows = sharded.path(input, group.index());
-      BlockStash stash;
+      Kept stash;
       outs[i] = mine.forward(own, rows, stash);
       EXPECT_TRUE(at::equal(mine.forward(own, rows), outs[i]));
       if (order.recompute) stash = mine.recompute(own, rows);
-      WgradInputs work;
+      Kept work;
       d_inputs[i] = mine.input_grad(own, std::move(stash), sharded.path(d_out, group.index()), work,
                                     order.follow);
       grads[i] = at::full_like(own, kNan);
-      mine.weight_grad(std::move(work), grads[i], /*is_first=*/true);
+      mine.weight_grad(std::move(work), grads[i], /*is_first=*/true, order.follow);
       for (const model::FlatRange& gap : sharded.flat(kBlock).gaps(2))
         EXPECT_TRUE(grads[i].narrow(0, gap.begin, gap.size()).isnan().all().item<bool>());
     });
@@ -79,8 +77,8 @@ struct BlockRig {
   BlockResult alone() const {
     const Block whole = block(tiny.flat(kBlock), {}, {});
     BlockResult got;
-    BlockStash stash;
-    WgradInputs work;
+    Kept stash;
+    Kept work;
     got.out = whole.forward(params, input, stash);
     got.d_input = whole.input_grad(params, stash, d_out.clone(), work);
     got.grads = at::full_like(params, kNan);
@@ -312,10 +310,13 @@ TEST(TensorGroup, RefusesWhatItCanNotCut) {
   on_ranks({4, true}, [&](const TensorGroup& group, comm::Ledger&) {
     EXPECT_ANY_THROW(group.local_rows(18));
     EXPECT_EQ(group.local_rows(16), 4);
+    const at::Tensor any = random("any", {1}, at::kDouble);
     EXPECT_ANY_THROW(
-        Block(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), 2, 9, {}, rope, group));
-    EXPECT_ANY_THROW(Head(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), 1, group));
-    EXPECT_ANY_THROW(Embedding(tiny.config(), tiny.unit(kEmbed), tiny.flat(kEmbed), group));
+        Block(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), 2, 9, {}, rope, group)
+            .runner(any));
+    EXPECT_ANY_THROW(Head(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), 1, group).runner(any));
+    EXPECT_ANY_THROW(
+        Embedding(tiny.config(), tiny.unit(kEmbed), tiny.flat(kEmbed), group).runner(any));
   });
 }
 

@@ -1,4 +1,4 @@
-// Memory and traffic of units that tensor ranks share, pass by pass, against arch's tables.
+// Memory and traffic of units that tensor ranks share, pass by pass, against their lists.
 #include <ATen/ops/full_like.h>
 #include <gtest/gtest.h>
 
@@ -7,12 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/block.h"
-#include "lockstep/nn/embedding.h"
-#include "lockstep/nn/head.h"
 #include "lockstep/parts/unit_passes.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/sharded.h"
+#include "tests/nn/units.h"
 #include "tests/support/net_bytes.h"
 
 namespace lockstep::nn {
@@ -137,7 +135,7 @@ class BlockWatch {
   std::int64_t train(WgradTiming follow, bool recompute) {
     const bool at_once = follow == WgradTiming::kImmediate;
     at::Tensor input = rows_.clone();
-    BlockStash stash;
+    Kept stash;
     at::Tensor out;
     if (recompute) {
       watch_.pass(UnitPass::kCheckpoint, "checkpoint",
@@ -152,13 +150,13 @@ class BlockWatch {
     }
     EXPECT_EQ(watch_.live(), stash_bytes_);
     at::Tensor d_out = rows_.clone();
-    WgradInputs work;
+    Kept work;
     at::Tensor d_input;
     watch_.pass(at_once ? UnitPass::kBackwardInput : UnitPass::kInputGrad, "input_grad", [&] {
       d_input = block_.input_grad(params_, std::move(stash), std::move(d_out), work, follow);
     });
     watch_.pass(at_once ? UnitPass::kBackwardWeight : UnitPass::kWeightGrad, "weight_grad",
-                [&] { block_.weight_grad(std::move(work), grads_, false); });
+                [&] { block_.weight_grad(std::move(work), grads_, false, follow); });
     d_input.reset();
     EXPECT_EQ(watch_.live(), 0);
     return watch_.take_sent();

@@ -186,9 +186,8 @@ void Interpreter::write(RankState& rank, const Pass& pass, ValueId id, const Num
   LS_CHECK(static_cast<Size>(x.size()) == passes_.sizes().elements(values[id]), values[id].name);
   Numbers& memory = rank.memory[place.storage];
   if (place.slice < 0) return void(memory = x);
-  const Size w = size(Dim::kW), q = size(Dim::kQ), k = size(Dim::kK);
-  const Size begin = place.slice == 0 ? 0 : q + (place.slice - 1) * k;
-  const Size n = place.slice == 0 ? q : k;
+  const Size w = size(Dim::kW), begin = place.column;
+  const Size n = passes_.sizes().elements(passes_.values()[id]) / size(Dim::kT);
   memory.resize(static_cast<std::size_t>(size(Dim::kT) * w));
   for (std::size_t i = 0; i < x.size(); ++i)
     memory[static_cast<Size>(i) / n * w + begin + static_cast<Size>(i) % n] = x[i];
@@ -198,9 +197,8 @@ Numbers Interpreter::read(const RankState& rank, const Pass& pass, ValueId id) c
   const Place place = pass.places[static_cast<std::size_t>(id)];
   const Numbers& memory = rank.memory.at(place.storage);
   if (place.slice < 0) return memory;
-  const Size w = size(Dim::kW), q = size(Dim::kQ), k = size(Dim::kK);
-  const Size begin = place.slice == 0 ? 0 : q + (place.slice - 1) * k;
-  const Size n = place.slice == 0 ? q : k;
+  const Size w = size(Dim::kW), begin = place.column;
+  const Size n = passes_.sizes().elements(passes_.values()[id]) / size(Dim::kT);
   Numbers x;
   for (Size row = 0; row < size(Dim::kT); ++row)
     for (Size c = 0; c < n; ++c) x.push_back(memory[row * w + begin + c]);
@@ -295,6 +293,7 @@ std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
     case Kind::kBiasSum:
       return {column_sums(in[0], columns(part.in[0]))};
     case Kind::kAccumulate:
+    case Kind::kAccumulateBias:
       for (std::size_t i = 0; i < in.size(); ++i)
         add(rank.grads[passes_.values()[part.in[i]].name.substr(2)], in[i]);
       return {};

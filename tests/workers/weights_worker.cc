@@ -7,10 +7,12 @@
 //                                                      step 1
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/checkpoint/checkpoint.h"
@@ -18,8 +20,9 @@
 #include "lockstep/comm/local/local.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/model/user_model.h"
-#include "lockstep/nn/block.h"
-#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/flat_view.h"
+#include "lockstep/nn/norm.h"
+#include "lockstep/nn/unit_runner.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
@@ -62,20 +65,26 @@ int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
   const auto count = static_cast<std::size_t>(batch * seq);
   LS_CHECK(std::fread(tokens.mutable_data_ptr<std::int64_t>(), 8, count, stdin) == count);
   const nn::Rope rope(config, seq, at::kFloat, at::kCPU);
-  at::Tensor x =
-      nn::Embedding(config, model.unit(0), layouts[0]).forward(params_of(from, model, 0), tokens);
-  for (int layer = 1; layer + 1 < model.num_units(); ++layer) {
-    const nn::Block block(config, model.unit(layer), layouts[1], batch, seq, {}, rope);
-    nn::BlockStash stash;
-    x = block.forward(params_of(from, model, layer), x, stash);
+  at::Tensor x;
+  for (int unit = 0; unit + 1 < model.num_units(); ++unit) {
+    const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
+    const nn::UnitRunner runner(config, model.unit(unit), layouts[kind],
+                                {.batch = batch, .seq = seq}, &rope);
+    nn::Kept none;
+    x = runner.run(parts::UnitPass::kEvaluate, std::move(x), none,
+                   {.params = params_of(from, model, unit), .tokens = tokens});
   }
   const int last = model.num_units() - 1;
   const at::Tensor params = params_of(from, model, last);
-  nn::RowStats stats;
-  x = nn::Norm(config, model.unit(last), layouts[2], "head.norm").forward(params, x, stats);
-  const at::Tensor out =
-      nn::Linear(model.unit(last), layouts[2], {"head"}, config.vocab, config.hidden)
-          .forward(params, x);
+  const auto place = [&](const char* name) {
+    return nn::place_of(model.unit(last), layouts[2], {name});
+  };
+  const at::Tensor gain = nn::vector_at(params, place("head.norm.weight"));
+  x = config.norm == model::NormKind::kLayerNorm
+          ? nn::layer_norm(x, gain, nn::vector_at(params, place("head.norm.bias")), config.norm_eps)
+                .y
+          : nn::rms_scale(x, nn::rms_rstd(x, config.norm_eps), gain);
+  const at::Tensor out = at::mm(x, nn::matrix_at(params, place("head.weight"), config.hidden).t());
   const auto numel = static_cast<std::size_t>(out.numel());
   return std::fwrite(out.const_data_ptr<float>(), 4, numel, stdout) == numel ? 0 : 1;
 }

@@ -1,9 +1,8 @@
-#include "lockstep/cost/op_passes.h"
+#include "lockstep/parts/op_passes.h"
 
-namespace lockstep::cost {
+namespace lockstep::parts {
 
 using model::UnitKind;
-using parts::UnitPass;
 using program::OpKind;
 
 std::vector<UnitPass> op_passes(const program::StepShape& step, const model::Unit& unit,
@@ -32,4 +31,4 @@ bool writes_gradients(UnitPass pass) {
          pass == UnitPass::kHeadGrad;
 }
 
-}  // namespace lockstep::cost
+}  // namespace lockstep::parts

@@ -1,0 +1,276 @@
+#include "lockstep/nn/kernels.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+
+#include <array>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/attention_grad.h"
+#include "lockstep/nn/column_sums.h"
+#include "lockstep/nn/cross_entropy.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/gelu.h"
+#include "lockstep/nn/norm.h"
+#include "lockstep/nn/row_entropy.h"
+#include "lockstep/nn/swiglu.h"
+#include "lockstep/nn/wide_product.h"
+#include "lockstep/nn/wide_rows.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep::nn {
+namespace {
+
+using parts::Dim;
+using parts::Kind;
+using tensor::view_of;
+
+// [in, out], a view.
+at::Tensor transposed_weight(const PassRun& r, std::int64_t in) {
+  const at::Tensor weight = r.weight(in);
+  return view_of(weight, {in, weight.size(0)}, {1, in}, 0);
+}
+
+void rms_norm_kernel(PassRun& r) {
+  r.put(1, rms_rstd(r.in(0), r.unit.norm_eps));
+  r.put(0, rms_scale(r.in(0), r.out(1), r.gain()));
+}
+void rms_norm_again(PassRun& r) { r.put(0, rms_scale(r.in(0), r.in(1), r.gain())); }
+void rms_norm_grad_kernel(PassRun& r) {
+  r.put(1, rms_norm_grad(r.turn(0), r.in(1), r.in(2), r.gain()));
+}
+
+void layer_norm_kernel(PassRun& r) {
+  LayerNormed made = layer_norm(r.in(0), r.gain(), r.bias(), r.unit.norm_eps);
+  r.put(0, std::move(made.y));
+  r.put(1, std::move(made.rstd));
+  r.put(2, std::move(made.mean));
+}
+void layer_norm_again(PassRun& r) {
+  r.put(0, layer_norm(r.in(0), r.gain(), r.bias(), r.unit.norm_eps).y);
+}
+void layer_norm_grad_kernel(PassRun& r) {
+  const bool in_place = is_narrow(r.in(0));
+  LayerNormGrads made = layer_norm_grad(in_place ? r.turn(0) : r.in(0), r.in(1), r.in(2), r.in(3),
+                                        r.gain(), r.bias());
+  if (!in_place) r.put(0, std::move(made.x));
+  r.put(1, std::move(made.gain));
+  r.put(2, std::move(made.bias));
+}
+
+void linear(PassRun& r) { r.put(0, at::mm(r.in(0), transposed_weight(r, r.in(0).size(1)))); }
+void linear_bias(PassRun& r) {
+  r.put(0, at::addmm(r.bias(), r.in(0), transposed_weight(r, r.in(0).size(1))));
+}
+void linear_add(PassRun& r) {
+  r.put(0, at::addmm(r.in(1), r.in(0), transposed_weight(r, r.in(0).size(1))));
+}
+void linear_grad(PassRun& r) {
+  const at::Tensor d = r.in(0);
+  r.put(0, at::mm(d, r.weight(r.layer().weight.size() / d.size(1))));
+}
+void linear_weight(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  add_product(r.weight_grad(x.size(1)), r.in(1), x, r.writes_grads());
+}
+
+void add_bias(PassRun& r) { r.turn(0).add_(r.bias()); }
+void bias_sum(PassRun& r) {
+  const at::Tensor d = r.in(0);
+  r.put(0, is_narrow(d) ? column_sums(d) : at::sum(d, 0));
+}
+void accumulate_bias(PassRun& r) {
+  add_value(vector_at(r.inputs.grads, r.layer().bias), r.in(0), r.writes_grads());
+}
+void accumulate(PassRun& r) {
+  add_value(vector_at(r.inputs.grads, r.layer().weight), r.in(0), r.writes_grads());
+  if (r.part().in.size() > 1)
+    add_value(vector_at(r.inputs.grads, r.layer().bias), r.in(1), r.writes_grads());
+}
+// In the memory of either summand, or its own.
+void add(PassRun& r) {
+  if (!r.shares_memory(0)) return r.put(0, at::add(r.in(0), r.in(1)));
+  const at::Tensor sum = r.out(0), first = r.in(0);
+  sum.add_(sum.data_ptr() == first.data_ptr() ? r.in(1) : first);
+}
+
+void nothing(PassRun& /*r*/) {}
+
+// Heads that lie side by side in one storage are turned together.
+void rotate(PassRun& r, void (Rope::*turn)(const at::Tensor&, std::int64_t) const) {
+  const std::size_t n = r.part().in.size();
+  for (std::size_t i = 0; i < n;) {
+    const at::Tensor first = r.turn(i);
+    std::int64_t heads = first.size(2);
+    for (++i; i < n; ++i) {
+      const at::Tensor next = r.turn(i);
+      const auto* end = first.const_data_ptr();
+      end = static_cast<const char*>(end) + heads * first.size(3) * first.element_size();
+      if (next.const_data_ptr() != end || next.stride(1) != first.stride(1)) break;
+      heads += next.size(2);
+    }
+    const std::int64_t tokens = first.size(0) * first.size(1), width = heads * first.size(3);
+    (r.unit.rope->*turn)(view_of(first, {tokens, width}, {first.stride(1), 1}, 0), heads);
+  }
+}
+void rope(PassRun& r) { rotate(r, &Rope::rotate); }
+void rope_back(PassRun& r) { rotate(r, &Rope::rotate_back); }
+
+void attention_kernel(PassRun& r) {
+  Attended made = attention({r.in(0), r.in(1), r.in(2)});
+  r.put(0, std::move(made.out));
+  r.put(1, std::move(made.lse));
+}
+void attention_grad_kernel(PassRun& r) {
+  const HeadTensors of = {r.in(1), r.in(2), r.in(3)};
+  if (!is_narrow(of.q)) {
+    HeadTensors made = attention_grad(of, r.in(4), r.in(5), r.in(0));
+    r.put(0, std::move(made.q));
+    r.put(1, std::move(made.k));
+    r.put(2, std::move(made.v));
+    return;
+  }
+  for (const std::size_t i : {0U, 1U, 2U})
+    if (!r.has_memory(i)) r.make(i);  // one for all three where the list joins them
+  const auto by_head = [&](const at::Tensor& rows) { return rows.view(of.q.sizes()); };
+  attention_grad(of, by_head(r.in(4)), r.in(5), by_head(r.in(0)), {r.out(0), r.out(1), r.out(2)});
+}
+void concat(PassRun& r) {
+  if (r.has_memory(0)) return;  // the heads were written there
+  const at::Tensor all = at::cat({r.in(0), r.in(1), r.in(2)}, 2);
+  const std::int64_t tokens = all.size(0) * all.size(1), width = all.numel() / tokens;
+  r.put(0, view_of(all, {tokens, width}, {width, 1}, 0));
+}
+
+void swiglu_kernel(PassRun& r) { r.put(0, swiglu(r.in(0))); }
+void swiglu_grad_kernel(PassRun& r) { r.put(0, swiglu_grad(r.in(1), r.in(0))); }
+void gelu_kernel(PassRun& r) { r.put(0, gelu(r.in(0))); }
+void gelu_grad_kernel(PassRun& r) { gelu_grad(r.in(1), r.turn(0)); }
+
+void lookup_kernel(PassRun& r) {
+  r.put(0, lookup(r.weight(r.sizes[Dim::kH]), r.inputs.tokens, r.unit.vocab, r.unit.group));
+}
+void lookup_weight(PassRun& r) {
+  const at::Tensor table = r.weight_grad(r.sizes[Dim::kH]);
+  if (r.writes_grads()) table.zero_();
+  add_lookup_grads(table, r.inputs.tokens, r.in(0), r.unit.vocab, r.unit.group);
+}
+void positions(PassRun& r) {
+  add_positions(r.weight(r.sizes[Dim::kH]), r.turn(0), r.sizes.seq, r.unit.group);
+}
+void positions_weight(PassRun& r) {
+  const at::Tensor table = r.weight_grad(r.sizes[Dim::kH]);
+  if (r.writes_grads()) table.zero_();
+  add_position_grads(table, r.in(0), r.sizes.seq, r.unit.group);
+}
+
+void all_gather(PassRun& r) { r.unit.group.all_gather(r.in(0), r.make(0)); }
+void reduce_scatter(PassRun& r) { r.unit.group.reduce_scatter(r.in(0), r.make(0)); }
+void all_reduce(PassRun& r) { r.unit.group.sum(r.turn(0)); }
+
+void reserve(PassRun& r) { r.make(0); }
+void logits(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  multiply_into(r.make(0), x, transposed_weight(r, x.size(1)), 0.0);
+}
+void logits_grad(PassRun& r) {
+  at::Tensor rows = r.turn(0);
+  at::mm_out(rows, r.in(1), r.weight(rows.size(1)));
+}
+void entropy(PassRun& r) { add_row_losses(r.in(0), r.labels(), *r.inputs.loss); }
+void entropy_grad(PassRun& r) {
+  const at::Tensor grad = r.shares_memory(0) ? r.turn(0) : r.make(0);
+  add_row_losses(r.in(0), r.labels(), r.inputs.seed, grad, *r.inputs.loss);
+}
+void token_rows_kernel(PassRun& r) {
+  TokenRows made = token_rows(r.labels(), r.unit.vocab);
+  r.put(0, std::move(made.row));
+  r.put(1, std::move(made.elsewhere));
+}
+void softmax(PassRun& r) { softmax_of_shard(r.in(0), {r.in(1), r.in(2)}, r.make(0)); }
+void totals(PassRun& r) {
+  SoftmaxTotals made = softmax_totals(r.in(0), r.unit.group.index());
+  r.put(0, std::move(made.log_probs));
+  r.put(1, std::move(made.share));
+}
+void add_losses_kernel(PassRun& r) {
+  if (r.unit.group.index() == 0) add_losses(r.in(0), r.labels(), *r.inputs.loss);
+}
+void minus_one(PassRun& r) { softmax_less_one(r.turn(0), r.in(1), {r.in(2), r.in(3)}); }
+void scale_rows_kernel(PassRun& r) { scale_rows(r.turn(0), r.labels(), r.inputs.seed); }
+void round(PassRun& r) { r.make(0).copy_(r.in(0)); }
+
+struct Row {
+  Kind kind;
+  Kernel kernel;
+};
+constexpr std::array kRows = {
+    Row{Kind::kRmsNorm, rms_norm_kernel},
+    Row{Kind::kLayerNorm, layer_norm_kernel},
+    Row{Kind::kGatherRows, nullptr},  // lowered to collectives, or to nothing
+    Row{Kind::kReduceRows, nullptr},
+    Row{Kind::kLinear, linear},
+    Row{Kind::kLinearBias, linear_bias},
+    Row{Kind::kBias, add_bias},
+    Row{Kind::kSplit, nothing},
+    Row{Kind::kRope, rope},
+    Row{Kind::kAttention, attention_kernel},
+    Row{Kind::kSwiGlu, swiglu_kernel},
+    Row{Kind::kGelu, gelu_kernel},
+    Row{Kind::kAdd, add},
+    Row{Kind::kLookup, lookup_kernel},
+    Row{Kind::kPositions, positions},
+    Row{Kind::kRmsNormGrad, rms_norm_grad_kernel},
+    Row{Kind::kLayerNormGrad, layer_norm_grad_kernel},
+    Row{Kind::kLinearGrad, linear_grad},
+    Row{Kind::kLinearWeight, linear_weight},
+    Row{Kind::kBiasSum, bias_sum},
+    Row{Kind::kAccumulate, accumulate},
+    Row{Kind::kAccumulateBias, accumulate_bias},
+    Row{Kind::kRopeBack, rope_back},
+    Row{Kind::kAttentionGrad, attention_grad_kernel},
+    Row{Kind::kSwiGluGrad, swiglu_grad_kernel},
+    Row{Kind::kGeluGrad, gelu_grad_kernel},
+    Row{Kind::kConcat, concat},
+    Row{Kind::kLookupWeight, lookup_weight},
+    Row{Kind::kPositionsWeight, positions_weight},
+    Row{Kind::kRmsNormAgain, rms_norm_again},
+    Row{Kind::kLayerNormAgain, layer_norm_again},
+    Row{Kind::kLinearAdd, linear_add},
+    Row{Kind::kAllGather, all_gather},
+    Row{Kind::kReduceScatter, reduce_scatter},
+    Row{Kind::kAllReduce, all_reduce},
+    Row{Kind::kReserve, reserve},
+    Row{Kind::kLogits, logits},
+    Row{Kind::kEntropy, entropy},
+    Row{Kind::kEntropyGrad, entropy_grad},
+    Row{Kind::kTokenRows, token_rows_kernel},
+    Row{Kind::kSoftmax, softmax},
+    Row{Kind::kTotals, totals},
+    Row{Kind::kAddLosses, add_losses_kernel},
+    Row{Kind::kMinusOne, minus_one},
+    Row{Kind::kScaleRows, scale_rows_kernel},
+    Row{Kind::kRound, round},
+    Row{Kind::kLogitsGrad, logits_grad},
+};
+constexpr bool rows_are_by_kind() {
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    if (static_cast<std::size_t>(kRows[i].kind) != i) return false;
+  return kRows.back().kind == Kind::kLogitsGrad;
+}
+static_assert(rows_are_by_kind());
+
+}  // namespace
+
+Kernel kernel_of(Kind kind) {
+  const Kernel kernel = kRows[static_cast<std::size_t>(kind)].kernel;
+  LS_CHECK(kernel != nullptr, "no kernel for ", parts::to_text(kind));
+  return kernel;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,113 @@
+// A pass of a unit while it runs, as its kernels see it: operands, memory of outputs, parameters.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/dtype.h"
+#include "lockstep/base/exact_sum.h"
+#include "lockstep/model/flat_layout.h"
+#include "lockstep/nn/flat_view.h"
+#include "lockstep/nn/rope.h"
+#include "lockstep/nn/tensor_group.h"
+#include "lockstep/nn/vocab_shard.h"
+#include "lockstep/parts/unit_passes.h"
+
+namespace lockstep::nn {
+
+// What a pass reads besides what units and passes hand on to one another.
+struct PassInputs {
+  at::Tensor params = {};               // the unit's flat buffer; W needs none
+  at::Tensor grads = {};                // the unit's flat gradient buffer; gaps are not touched
+  bool is_first = true;                 // writes gradients, else adds to them
+  at::Tensor tokens = {}, labels = {};  // [batch, seq] of i64, all of them on every tensor rank
+  double seed = 1.0;                    // what the head's gradients are multiplied by
+  ExactSum* loss = nullptr;  // gets every valid token's loss, on the group's first rank only
+};
+
+// Where a layer's parameters lie in the unit's flat buffer.
+struct LayerPlace {
+  std::string_view name;          // as parts call it
+  model::FlatRange weight, bias;  // bias: empty where there is none
+};
+
+// What the passes of a unit have in common.
+struct UnitContext {
+  DType dtype;
+  double norm_eps;
+  VocabShard vocab;
+  TensorGroup group;
+  const Rope* rope;  // of blocks
+  std::vector<LayerPlace> layers;
+};
+
+// Belongs to the thread that runs the pass.
+class PassRun {
+ public:
+  PassRun(const UnitContext& context, const parts::UnitPasses& passes, const parts::Pass& pass,
+          const PassInputs& given)
+      : unit(context),
+        inputs(given),
+        sizes(passes.sizes()),
+        values_(passes.values()),
+        pass_(pass),
+        memory_(values_.size()) {}
+
+  const UnitContext& unit;
+  const PassInputs& inputs;
+  parts::Sizes sizes;  // with the chunk's rows
+
+  // Memory by storage.
+  at::Tensor& memory(parts::ValueId storage) { return memory_[static_cast<std::size_t>(storage)]; }
+  void begin(const parts::Part& part, std::int64_t first_row) {
+    part_ = &part;
+    first_row_ = first_row;
+  }
+
+  // Of the part that runs now:
+  const parts::Part& part() const { return *part_; }
+  // Operand `i`: [rows, columns], or [batch, seq, heads, head_dim]. In a repeat, of the rows of all
+  // tokens the chunk's.
+  at::Tensor in(std::size_t i) const { return value(part_->in[i]); }
+  at::Tensor out(std::size_t i) const { return value(part_->out[i]); }
+  // Operand `i`, to become output `i` in its own memory, or where the list gives that another, in a
+  // copy.
+  at::Tensor turn(std::size_t i);
+  // Whether the list puts output `i` in memory that another value was taken for.
+  bool shares_memory(std::size_t i) const { return pass_.storage(part_->out[i]) != part_->out[i]; }
+  bool has_memory(std::size_t i) const {
+    return memory_[static_cast<std::size_t>(pass_.storage(part_->out[i]))].defined();
+  }
+  // Output `i` has memory of its own: this.
+  void put(std::size_t i, at::Tensor made);
+  // The same, not yet written.
+  at::Tensor make(std::size_t i);
+
+  const LayerPlace& layer() const;
+  at::Tensor gain() const { return vector_at(inputs.params, layer().weight); }
+  at::Tensor bias() const { return vector_at(inputs.params, layer().bias); }
+  at::Tensor weight(std::int64_t columns) const {
+    return matrix_at(inputs.params, layer().weight, columns);
+  }
+  at::Tensor weight_grad(std::int64_t columns) const {
+    return matrix_at(inputs.grads, layer().weight, columns);
+  }
+  // Whether gradients are written, not added to what is there.
+  bool writes_grads() const { return inputs.is_first && first_row_ == 0; }
+  at::Tensor labels() const;  // the chunk's
+
+ private:
+  at::Tensor value(parts::ValueId id) const;
+  at::ScalarType type_of(parts::Elem elem) const;
+
+  const parts::Values& values_;
+  const parts::Pass& pass_;
+  const parts::Part* part_ = nullptr;
+  std::int64_t first_row_ = 0;      // of a chunk
+  std::vector<at::Tensor> memory_;  // by storage
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,121 @@
+#include "lockstep/nn/unit_runner.h"
+
+#include <algorithm>
+#include <string>
+
+#include "lockstep/base/check.h"
+#include "lockstep/nn/kernels.h"
+
+namespace lockstep::nn {
+namespace {
+
+// What parts call a layer, and its parameters in the unit without ".weight" and ".bias". Those that
+// one product serves are one layer.
+struct LayerRow {
+  std::string_view name;
+  std::vector<std::string> params;
+};
+const std::vector<LayerRow>& layer_rows() {
+  static const std::vector<LayerRow> rows = {
+      {"embed", {"embed"}},
+      {"positions", {"embed.positions"}},
+      {"attn_norm", {"blocks.{i}.attn_norm"}},
+      {"qkv", {"blocks.{i}.attn.q", "blocks.{i}.attn.k", "blocks.{i}.attn.v"}},
+      {"q_norm", {"blocks.{i}.attn.q_norm"}},
+      {"k_norm", {"blocks.{i}.attn.k_norm"}},
+      {"attn_out", {"blocks.{i}.attn.o"}},
+      {"mlp_norm", {"blocks.{i}.mlp_norm"}},
+      {"gate_up", {"blocks.{i}.mlp.gate", "blocks.{i}.mlp.up"}},
+      {"down", {"blocks.{i}.mlp.down"}},
+      {"norm", {"head.norm"}},
+      {"head", {"head"}},
+  };
+  return rows;
+}
+
+model::FlatRange place_if_there(const model::Unit& unit, const model::FlatLayout& flat,
+                                const LayerRow& row, const char* ending) {
+  std::vector<std::string> names;
+  for (const std::string& param : row.params)
+    if (std::ranges::find(unit.params, param + ending, &model::Param::name) != unit.params.end())
+      names.push_back(param + ending);
+  return place_of(unit, flat, names);
+}
+
+std::vector<LayerPlace> layers_of(const model::Unit& unit, const model::FlatLayout& flat) {
+  std::vector<LayerPlace> layers;
+  for (const LayerRow& row : layer_rows()) {
+    LayerPlace place = {row.name, place_if_there(unit, flat, row, ".weight"),
+                        place_if_there(unit, flat, row, ".bias")};
+    if (place.weight.size() == 0) place.weight = place_if_there(unit, flat, row, "");
+    if (place.weight.size() > 0) layers.push_back(place);
+  }
+  return layers;
+}
+
+// The lists must differentiate every parameter that the unit has, and no other.
+void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
+                  const model::Unit& unit, const model::FlatLayout& flat) {
+  const bool is_head = unit.kind == model::UnitKind::kHead;
+  const auto pass = is_head ? parts::UnitPass::kHeadGrad : parts::UnitPass::kWeightGrad;
+  std::int64_t has = 0, meets = 0;
+  for (const model::FlatParam& param : flat.params) has += param.numel;
+  for (const parts::Part& part : passes.at(pass).parts) {
+    const auto layer = std::ranges::find(context.layers, part.param, &LayerPlace::name);
+    if (layer == context.layers.end() || !part.out.empty()) continue;
+    const bool is_bias = part.kind == parts::Kind::kAccumulateBias;
+    const bool has_bias = is_bias || part.in.size() > 1;
+    if (!is_bias) meets += layer->weight.size();
+    if (part.kind != parts::Kind::kLinearWeight && has_bias) {
+      LS_CHECK(layer->bias.size() > 0, "the unit has no bias of ", part.param);
+      meets += layer->bias.size();
+    }
+  }
+  LS_CHECK(meets == has, "lists of ", meets, " parameters for a unit of ", has);
+}
+
+}  // namespace
+
+UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit,
+                       const model::FlatLayout& flat, const model::UnitSizes& sizes,
+                       const Rope* rope, TensorGroup group)
+    : passes_(config, unit, sizes),
+      context_{sizes.dtype, config.norm_eps, {}, group, rope, layers_of(unit, flat)} {
+  LS_CHECK(
+      group.size() == sizes.tp && group.shares_rows() == (sizes.sequence_parallel && sizes.tp > 1),
+      "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);
+  if (unit.kind != model::UnitKind::kBlock) context_.vocab = VocabShard::of(config.vocab, group);
+  check_covers(context_, passes_, unit, flat);
+}
+
+at::Tensor UnitRunner::run(parts::UnitPass name, at::Tensor given, Kept& kept,
+                           const PassInputs& inputs) const {
+  const parts::Pass& pass = passes_.at(name);
+  PassRun run(context_, passes_, pass, inputs);
+  for (auto& [storage, tensor] : kept) run.memory(storage) = std::move(tensor);
+  kept.clear();
+  if (pass.given != parts::kNoValue) run.memory(pass.storage(pass.given)) = std::move(given);
+
+  const auto end = [&](const std::vector<parts::ValueId>& storages) {
+    for (const parts::ValueId storage : storages) run.memory(storage).reset();
+  };
+  for_each_part(
+      pass, run.sizes,
+      [&](std::size_t i, std::int64_t first_row) {
+        run.begin(pass.parts[i], first_row);
+        kernel_of(pass.parts[i].kind)(run);
+        end(pass.ends[i]);
+      },
+      [&] { end(pass.repeat_ends); });
+
+  at::Tensor result;
+  if (pass.result != parts::kNoValue) result = std::move(run.memory(pass.storage(pass.result)));
+  kept.reserve(pass.after.size());
+  for (const parts::ValueId id : pass.after) {
+    at::Tensor& tensor = run.memory(pass.storage(id));
+    if (tensor.defined()) kept.emplace_back(pass.storage(id), std::move(tensor));
+  }
+  return result;
+}
+
+}  // namespace lockstep::nn

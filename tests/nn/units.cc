@@ -1,0 +1,136 @@
+#include "tests/nn/units.h"
+
+#include <utility>
+
+#include "lockstep/tensor/as_buffer.h"
+
+namespace lockstep::nn {
+
+using parts::UnitPass;
+
+TestUnit::TestUnit(const model::ModelConfig& config, const model::Unit& unit,
+                   const model::FlatLayout& flat, model::UnitSizes sizes, const Rope* rope,
+                   TensorGroup group)
+    : config_(config), unit_(unit), flat_(flat), sizes_(sizes), rope_(rope), group_(group) {
+  sizes_.tp = group.size();
+  sizes_.sequence_parallel = group.shares_rows();
+}
+
+UnitRunner TestUnit::runner(const at::Tensor& of) const {
+  model::UnitSizes sizes = sizes_;
+  sizes.dtype = tensor::dtype_of(of.scalar_type());
+  return {config_, unit_, flat_, sizes, rope_, group_};
+}
+
+std::vector<std::string> TestUnit::names(const Kept& kept) const {
+  const UnitRunner any = runner(kept.front().second);
+  std::vector<std::string> all;
+  for (const auto& [storage, tensor] : kept) all.push_back(any.passes().values()[storage].name);
+  return all;
+}
+
+at::Tensor TestUnit::run(UnitPass pass, const PassInputs& inputs, at::Tensor given,
+                         Kept* kept) const {
+  Kept none;
+  Kept& held = kept == nullptr ? none : *kept;
+  const UnitRunner mine = runner(inputs.params.defined() ? inputs.params
+                                 : given.defined()       ? given
+                                                         : held.front().second);
+  return mine.run(pass, std::move(given), held, inputs);
+}
+
+Embedding::Embedding(const model::ModelConfig& config, const model::Unit& unit,
+                     const model::FlatLayout& flat, TensorGroup group)
+    : TestUnit(config, unit, flat, {}, nullptr, group) {}
+
+Embedding Embedding::for_tokens(const at::Tensor& tokens) const {
+  Embedding made = *this;
+  made.sizes_.batch = tokens.size(0);
+  made.sizes_.seq = tokens.size(1);
+  return made;
+}
+
+at::Tensor Embedding::forward(const at::Tensor& params, const at::Tensor& tokens) const {
+  return for_tokens(tokens).run(UnitPass::kForward, {.params = params, .tokens = tokens});
+}
+
+void Embedding::weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at::Tensor& grads,
+                            bool is_first) const {
+  const Embedding mine = for_tokens(tokens);
+  Kept work;
+  mine.run(UnitPass::kInputGrad, {}, std::move(d_out), &work);
+  mine.run(UnitPass::kWeightGrad, {.grads = grads, .is_first = is_first, .tokens = tokens}, {},
+           &work);
+}
+
+Block::Block(const model::ModelConfig& config, const model::Unit& unit,
+             const model::FlatLayout& flat, std::int64_t batch, std::int64_t seq, model::Drop drop,
+             const Rope& rope, TensorGroup group)
+    : TestUnit(config, unit, flat, {.batch = batch, .seq = seq, .drop = drop}, &rope, group) {}
+
+at::Tensor Block::forward(const at::Tensor& params, at::Tensor input) const {
+  return run(UnitPass::kEvaluate, {.params = params}, std::move(input));
+}
+
+at::Tensor Block::forward(const at::Tensor& params, at::Tensor input, Kept& stash) const {
+  stash.clear();
+  return run(UnitPass::kForward, {.params = params}, std::move(input), &stash);
+}
+
+Kept Block::recompute(const at::Tensor& params, at::Tensor input) const {
+  const UnitRunner any = runner(params);
+  const parts::Pass& pass = any.passes().at(UnitPass::kRecompute);
+  Kept kept = {{pass.storage(pass.before[0]), std::move(input)}};
+  run(UnitPass::kRecompute, {.params = params}, {}, &kept);
+  return kept;
+}
+
+at::Tensor Block::input_grad(const at::Tensor& params, Kept stash, at::Tensor d_out, Kept& work,
+                             WgradTiming follow) const {
+  work = std::move(stash);
+  const bool at_once = follow == WgradTiming::kImmediate;
+  return run(at_once ? UnitPass::kBackwardInput : UnitPass::kInputGrad, {.params = params},
+             std::move(d_out), &work);
+}
+
+void Block::weight_grad(Kept work, const at::Tensor& grads, bool is_first,
+                        WgradTiming follow) const {
+  const bool at_once = follow == WgradTiming::kImmediate;
+  run(at_once ? UnitPass::kBackwardWeight : UnitPass::kWeightGrad,
+      {.grads = grads, .is_first = is_first}, {}, &work);
+}
+
+Head::Head(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
+           std::int64_t chunk, TensorGroup group)
+    : TestUnit(config, unit, flat, {.head_chunk = chunk}, nullptr, group) {}
+
+Head Head::for_labels(const at::Tensor& labels) const {
+  Head made = *this;
+  made.sizes_.batch = labels.size(0);
+  made.sizes_.seq = labels.size(1);
+  return made;
+}
+
+void Head::loss(const at::Tensor& params, at::Tensor input, const at::Tensor& labels,
+                ExactSum& loss) const {
+  for_labels(labels).run(UnitPass::kEvaluate, {.params = params, .labels = labels, .loss = &loss},
+                         std::move(input));
+}
+
+at::Tensor Head::loss_and_grad(const at::Tensor& params, at::Tensor input, const at::Tensor& labels,
+                               double seed, const at::Tensor& grads, bool is_first,
+                               ExactSum& loss) const {
+  const Head mine = for_labels(labels);
+  Kept stash;
+  mine.run(UnitPass::kForward, {.params = params}, std::move(input), &stash);
+  return mine.run(UnitPass::kHeadGrad,
+                  {.params = params,
+                   .grads = grads,
+                   .is_first = is_first,
+                   .labels = labels,
+                   .seed = seed,
+                   .loss = &loss},
+                  {}, &stash);
+}
+
+}  // namespace lockstep::nn
