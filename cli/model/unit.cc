@@ -56,8 +56,8 @@ std::vector<Line> lines_of(const UnitPasses& unit, const Pass& pass) {
 
 // The passes of a step without recomputation, W at once.
 std::vector<UnitPass> passes_of(model::UnitKind kind) {
-  if (kind == model::UnitKind::kHead) return {UnitPass::kHeadGrad};
-  return {UnitPass::kForward, UnitPass::kBackwardInput, UnitPass::kBackwardWeight};
+  if (kind == model::UnitKind::kHead) return {UnitPass::kBackward};
+  return {UnitPass::kForward, UnitPass::kBackward};
 }
 
 void print_pass(std::ostream& out, const UnitPasses& unit, UnitPass name) {

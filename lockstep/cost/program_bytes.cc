@@ -5,49 +5,34 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/model/state_bytes.h"
-#include "lockstep/parts/op_passes.h"
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/parts/unit_passes.h"
 
 namespace lockstep::cost {
 namespace {
 
 using model::UnitKind;
-using parts::UnitPass;
 using parts::UnitPasses;
 using program::OpKind;
 using program::UnitBytes;
 
 constexpr std::int64_t kTokenBytes = 8;  // i64
 
-// Of a period's first gradient `main_grad` bytes are taken just before anything is written there.
-std::int64_t surge_of(const model::Unit& unit, const UnitPasses& passes,
-                      const program::StepShape& step, const program::Op& op,
-                      std::int64_t main_grad) {
-  std::int64_t live = 0;
-  std::int64_t most = 0;
-  for (const UnitPass pass : parts::op_passes(step, unit, op)) {
-    if (writes_gradients(pass)) most = std::max(most, live += main_grad);
-    for (const parts::MemoryEvent& event : passes.events(pass))
-      most = std::max(most, live += event.bytes);
-  }
-  return most;
-}
-
 void add_surges(const model::Unit& unit, const UnitPasses& passes, const program::StepShape& step,
                 int index, UnitBytes& bytes) {
-  const auto surge = [&](OpKind kind, std::int64_t main_grad = 0) {
-    return surge_of(unit, passes, step, {.kind = kind, .unit = index}, main_grad);
+  const auto surge = [&](OpKind kind, bool is_first = false) {
+    const program::Op op = {.kind = kind, .unit = index, .microbatch = is_first ? 0 : 1};
+    return extra(passes.events(*parts::pass_of(step, unit, op)), is_first ? bytes.main_grad : 0);
   };
-  const UnitKind kind = unit.kind;
   bytes.forward = surge(OpKind::kForward);
-  if (kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute);
-  if (kind != UnitKind::kHead) {
+  if (unit.kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute);
+  if (unit.kind != UnitKind::kHead) {
     bytes.input_grad = surge(OpKind::kInputGrad);
     bytes.weight_grad = surge(OpKind::kWeightGrad);
-    bytes.first_weight_grad = surge(OpKind::kWeightGrad, bytes.main_grad);
+    bytes.first_weight_grad = surge(OpKind::kWeightGrad, true);
   }
   bytes.backward = surge(OpKind::kBackward);
-  bytes.first_backward = surge(OpKind::kBackward, bytes.main_grad);
+  bytes.first_backward = surge(OpKind::kBackward, true);
 }
 
 }  // namespace

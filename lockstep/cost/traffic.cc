@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/cost/op_messages.h"
-#include "lockstep/parts/op_passes.h"
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/parts/unit_passes.h"
 
 namespace lockstep::cost {
@@ -42,8 +42,8 @@ class Count {
     const auto kind = model_.order[static_cast<std::size_t>(op.unit)];
     const parts::UnitPasses& passes =
         passes_.try_emplace(kind, model_.config, model_.unit(op.unit), sizes_.unit).first->second;
-    for (const parts::UnitPass pass : parts::op_passes(program_.step, model_.unit(op.unit), op))
-      for (const parts::TensorCollective& one : passes.collectives(pass))
+    if (const auto pass = parts::pass_of(program_.step, model_.unit(op.unit), op))
+      for (const parts::TensorCollective& one : passes.collectives(*pass))
         count(tensor_axis_, as_counted(one.kind), sent(one, sizes_.unit.tp));
   }
 

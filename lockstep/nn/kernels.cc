@@ -85,12 +85,12 @@ void bias_sum(PassRun& r) {
   r.put(0, is_narrow(d) ? column_sums(d) : at::sum(d, 0));
 }
 void accumulate_bias(PassRun& r) {
-  add_value(vector_at(r.inputs.grads, r.layer().bias), r.in(0), r.writes_grads());
+  add_value(vector_at(r.grads(), r.layer().bias), r.in(0), r.writes_grads());
 }
 void accumulate(PassRun& r) {
-  add_value(vector_at(r.inputs.grads, r.layer().weight), r.in(0), r.writes_grads());
+  add_value(vector_at(r.grads(), r.layer().weight), r.in(0), r.writes_grads());
   if (r.part().in.size() > 1)
-    add_value(vector_at(r.inputs.grads, r.layer().bias), r.in(1), r.writes_grads());
+    add_value(vector_at(r.grads(), r.layer().bias), r.in(1), r.writes_grads());
 }
 // In the memory of either summand, or its own.
 void add(PassRun& r) {
@@ -192,7 +192,7 @@ void token_rows_kernel(PassRun& r) {
   r.put(0, std::move(made.row));
   r.put(1, std::move(made.elsewhere));
 }
-void softmax(PassRun& r) { softmax_of_shard(r.in(0), {r.in(1), r.in(2)}, r.make(0)); }
+void softmax(PassRun& r) { softmax_of_shard(r.turn(0), {r.in(1), r.in(2)}, r.make(1)); }
 void totals(PassRun& r) {
   SoftmaxTotals made = softmax_totals(r.in(0), r.unit.group.index());
   r.put(0, std::move(made.log_probs));

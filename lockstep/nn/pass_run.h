@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -20,8 +21,10 @@ namespace lockstep::nn {
 
 // What a pass reads besides what units and passes hand on to one another.
 struct PassInputs {
-  at::Tensor params = {};               // the unit's flat buffer; W needs none
-  at::Tensor grads = {};                // the unit's flat gradient buffer; gaps are not touched
+  at::Tensor params = {};  // the unit's flat buffer; W needs none
+  // The unit's flat gradient buffer, asked for once, where a part first writes there; gaps are not
+  // touched.
+  std::function<at::Tensor()> grads = {};
   bool is_first = true;                 // writes gradients, else adds to them
   at::Tensor tokens = {}, labels = {};  // [batch, seq] of i64, all of them on every tensor rank
   double seed = 1.0;                    // what the head's gradients are multiplied by
@@ -92,9 +95,10 @@ class PassRun {
   at::Tensor weight(std::int64_t columns) const {
     return matrix_at(inputs.params, layer().weight, columns);
   }
-  at::Tensor weight_grad(std::int64_t columns) const {
-    return matrix_at(inputs.grads, layer().weight, columns);
+  at::Tensor weight_grad(std::int64_t columns) {
+    return matrix_at(grads(), layer().weight, columns);
   }
+  const at::Tensor& grads() { return grads_.defined() ? grads_ : grads_ = inputs.grads(); }
   // Whether gradients are written, not added to what is there.
   bool writes_grads() const { return inputs.is_first && first_row_ == 0; }
   at::Tensor labels() const;  // the chunk's
@@ -108,6 +112,7 @@ class PassRun {
   const parts::Part* part_ = nullptr;
   std::int64_t first_row_ = 0;      // of a chunk
   std::vector<at::Tensor> memory_;  // by storage
+  at::Tensor grads_;
 };
 
 }  // namespace lockstep::nn

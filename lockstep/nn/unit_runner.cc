@@ -55,14 +55,12 @@ std::vector<LayerPlace> layers_of(const model::Unit& unit, const model::FlatLayo
 
 // The lists must differentiate every parameter that the unit has, and no other.
 void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
-                  const model::Unit& unit, const model::FlatLayout& flat) {
-  const bool is_head = unit.kind == model::UnitKind::kHead;
-  const auto pass = is_head ? parts::UnitPass::kHeadGrad : parts::UnitPass::kWeightGrad;
+                  const model::FlatLayout& flat) {
   std::int64_t has = 0, meets = 0;
   for (const model::FlatParam& param : flat.params) has += param.numel;
-  for (const parts::Part& part : passes.at(pass).parts) {
+  for (const parts::Part& part : passes.at(parts::UnitPass::kBackward).parts) {
     const auto layer = std::ranges::find(context.layers, part.param, &LayerPlace::name);
-    if (layer == context.layers.end() || !part.out.empty()) continue;
+    if (layer == context.layers.end() || !writes_gradient(part)) continue;
     const bool is_bias = part.kind == parts::Kind::kAccumulateBias;
     const bool has_bias = is_bias || part.in.size() > 1;
     if (!is_bias) meets += layer->weight.size();
@@ -85,7 +83,7 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
       group.size() == sizes.tp && group.shares_rows() == (sizes.sequence_parallel && sizes.tp > 1),
       "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);
   if (unit.kind != model::UnitKind::kBlock) context_.vocab = VocabShard::of(config.vocab, group);
-  check_covers(context_, passes_, unit, flat);
+  check_covers(context_, passes_, flat);
 }
 
 at::Tensor UnitRunner::run(parts::UnitPass name, at::Tensor given, Kept& kept,

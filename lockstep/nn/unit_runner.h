@@ -34,6 +34,7 @@ class UnitRunner {
                  const PassInputs& inputs) const;
 
   const parts::UnitPasses& passes() const { return passes_; }
+  const UnitContext& context() const { return context_; }
 
  private:
   parts::UnitPasses passes_;

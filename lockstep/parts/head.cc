@@ -5,7 +5,6 @@
 namespace lockstep::parts {
 namespace {
 
-// Values that nn holds longer than anything reads them are in `holds`, as in habits.h.
 class HeadWriter {
  public:
   HeadWriter(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values)
@@ -17,7 +16,6 @@ class HeadWriter {
     list_.input = list_.values.add("input", {Dim::kP, Dim::kH});
     const Builder::Normed normed = b_.norm(list_.input, "norm", "normed", "input");
     rows_ = b_.gather_rows(normed.y);
-    if (!grad_) b_.last().holds = normed.stats();
     if (grad_) d_rows_ = b_.part(Kind::kReserve, {}, "d_normed", {Dim::kT, Dim::kH});
     const std::size_t begin = list_.parts.size();
     const ValueId logits =
@@ -27,9 +25,6 @@ class HeadWriter {
       d_rows_ = b_.part(Kind::kLogitsGrad, {d_rows_, d_logits}, "d_normed", {Dim::kT, Dim::kH},
                         Elem::kCompute, "head");
       b_.put(Kind::kLinearWeight, {rows_, d_logits}, {}, "head");
-    } else {
-      b_.last().holds.push_back(list_.input);
-      b_.last().holds.push_back(rows_);
     }
     for (std::size_t i = begin; i < list_.parts.size(); ++i) list_.parts[i].repeats = true;
     if (grad_) norm_grad(normed);
@@ -49,19 +44,19 @@ class HeadWriter {
     const ValueId row = values.add("row", {Dim::kC}, Elem::kIndex);
     const ValueId elsewhere = values.add("elsewhere", {Dim::kC}, Elem::kFlag);
     b_.put(Kind::kTokenRows, {}, {row, elsewhere});
-    const ValueId own = b_.part(Kind::kSoftmax, {logits, row, elsewhere}, "softmax",
-                                {Dim::kThree, Dim::kC}, Elem::kWide);
+    const ValueId exponentials = values.like(logits, "exponentials");
+    const ValueId own = values.add("softmax", {Dim::kThree, Dim::kC}, Elem::kWide);
+    b_.put(Kind::kSoftmax, {logits, row, elsewhere}, {exponentials, own});
     const ValueId all = b_.part(Kind::kAllGather, {own}, "all_softmax",
                                 {Dim::kRanks, Dim::kThree, Dim::kC}, Elem::kWide);
     const ValueId log_probs = values.add("log_probs", {Dim::kC}, Elem::kWide);
     const ValueId share = values.add("share", {Dim::kC}, Elem::kWide);
-    b_.put(Kind::kTotals, {all}, {log_probs, share}).holds = {own};
-    b_.put(Kind::kAddLosses, {log_probs}, {}).holds = {share, row, elsewhere, logits};
+    b_.put(Kind::kTotals, {all}, {log_probs, share});
+    b_.put(Kind::kAddLosses, {log_probs}, {});
     if (!grad_) return kNoValue;
     const std::vector<Dim> dims = {Dim::kC, Dim::kV};
-    const ValueId softmax =
-        b_.part(Kind::kMinusOne, {logits, share, row, elsewhere}, "d_logits", dims, Elem::kWide);
-    b_.last().holds = {log_probs};
+    const ValueId softmax = b_.part(Kind::kMinusOne, {exponentials, share, row, elsewhere},
+                                    "d_logits", dims, Elem::kWide);
     const ValueId d = b_.part(Kind::kScaleRows, {softmax}, "d_logits", dims, Elem::kWide);
     return sizes_.is_narrow() ? b_.part(Kind::kRound, {d}, "d_logits", dims) : d;
   }

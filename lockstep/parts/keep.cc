@@ -66,7 +66,6 @@ class Keeping {
     if (!dropped_.contains(id) || again_.contains(id)) return;
     Part copy = *maker_.at(id);
     for (const ValueId read : copy.in) make_again(read, into);
-    copy.holds.clear();
     const KindRow& row = row_of(copy.kind);
     const bool has_rest = std::none_of(copy.out.begin() + 1, copy.out.end(),
                                        [&](ValueId out) { return dropped_.contains(out); });
@@ -102,8 +101,7 @@ class Keeping {
              maker_.contains(at[-1].out[0]))
         --at;
       made.insert(at, again.begin(), again.end());
-      for (auto* ids : {&part.in, &part.holds})
-        for (ValueId& id : *ids) id = now(id);
+      for (ValueId& id : part.in) id = now(id);
       made.push_back(std::move(part));
     }
     return made;
@@ -119,7 +117,6 @@ class Keeping {
         }
         Part copy = *maker_.at(read);
         for (ValueId& source : copy.in) source = now(source);
-        copy.holds.clear();
         read = copy.out[0] = forward_.values.like(read, forward_.values[read].name);
         made.push_back(std::move(copy));
       }

@@ -180,6 +180,9 @@ class Script {
     if (sizes_.is_narrow()) moment("wide_positions", wide_block(rows, sizes_[Dim::kH]));
   }
 
+  // A number that LibTorch wraps as a tensor of f64, and turns into the other operand's type.
+  std::int64_t scalar() const { return 8 + (sizes_.wide < 8 ? sizes_.wide : 0); }
+
   void head_loss() {
     switch (part_.kind) {
       case Kind::kTokenRows:
@@ -196,12 +199,14 @@ class Script {
         return moment("picked_f64", sizes_.wide < 8 ? rows() * 8 : 0);
       case Kind::kMinusOne:
         outputs();
-        return moment("minus_one", rows() * sizes_.wide);
+        return moment("minus_one", rows() * sizes_.wide + scalar());
       case Kind::kScaleRows:
         outputs();
         take("is_valid", rows());
-        moment("row_scale", rows() * sizes_.wide);
-        return give("is_valid", rows());
+        take("row_scale", rows() * sizes_.wide);
+        give("is_valid", rows());
+        moment("scalar", scalar());
+        return give("row_scale", rows() * sizes_.wide);
       default:  // kEntropy, kEntropyGrad
         outputs();
         return moment("losses", rows() * 8);

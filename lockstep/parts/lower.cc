@@ -18,8 +18,7 @@ class Lowering {
   void run(Parts& parts) {
     Parts kept;
     for (Part& part : parts) {
-      for (auto* ids : {&part.in, &part.holds})
-        for (ValueId& id : *ids) id = now(id);
+      for (ValueId& id : part.in) id = now(id);
       if (part.kind == Kind::kGatherRows || part.kind == Kind::kReduceRows) {
         if (!lower_rows(part)) continue;
       }

@@ -60,11 +60,11 @@ enum class Kind : std::uint8_t {
   kEntropy,      // logits
   kEntropyGrad,  // logits -> d logits
   kTokenRows,    // -> where labels lie in this rank's vocabulary, whether elsewhere
-  kSoftmax,      // logits, row, elsewhere -> greatest, total and label's logit of each row; turns
-                 // logits into exponentials below the greatest
+  kSoftmax,      // logits, row, elsewhere -> exponentials below each row's greatest; greatest,
+                 // total and label's logit of each row
   kTotals,       // those of all ranks -> log of each label's probability, share of each row
   kAddLosses,    // log probabilities
-  kMinusOne,     // logits, share, row, elsewhere -> softmax less one at the label
+  kMinusOne,     // exponentials, share, row, elsewhere -> softmax less one at the label
   kScaleRows,    // d logits -> 0 where there is no label
   kRound,        // d logits, narrow
   kLogitsGrad,   // rows' gradient so far, d logits -> with the chunk's
@@ -84,6 +84,7 @@ struct KindRow {
   InPlace in_place = InPlace::kNever;
   bool collective = false;
   bool view = false;               // outputs are slices of operand 0
+  bool spoils = false;             // may overwrite operand 0, which nobody may read behind it
   std::optional<Kind> again = {};  // makes output 0 from the operands and the other outputs
 };
 
@@ -96,11 +97,12 @@ struct Part {
   std::vector<ValueId> out;
   std::string_view param = {};  // of the unit: "qkv"; lives as long as the program
   int origin = -1;              // the forward part that it is, repeats or differentiates
-  // Not read, but there until this part is done: habits of nn's code (habits.h).
-  std::vector<ValueId> holds = {};
   bool repeats = false;  // such parts, side by side, run once for every chunk of Dim::kC rows of T
 };
 using Parts = std::vector<Part>;
+
+// Whether it writes or adds to the gradient of a parameter.
+inline bool writes_gradient(const Part& part) { return part.out.empty() && !part.param.empty(); }
 
 // Floating-point operations by the convention of model/flops.h, causal: those of matrix products
 // and of attention, a gradient of attention counting twice.

@@ -35,9 +35,12 @@ class Placing {
   void run() {
     for (const Part& part : pass_.parts)
       if (part.kind == Kind::kConcat) join(part);
-    for (std::size_t i = 0; i < pass_.parts.size(); ++i)
-      for (std::size_t o = 0; o < pass_.parts[i].out.size(); ++o)
-        place_output(static_cast<int>(i), pass_.parts[i], o);
+    for (std::size_t i = 0; i < pass_.parts.size(); ++i) {
+      const Part& part = pass_.parts[i];
+      LS_CHECK(!row_of(part.kind).spoils || !is_read_behind(static_cast<int>(i), at(part.in[0])),
+               to_text(part.kind), " spoils ", values_[part.in[0]].name);
+      for (std::size_t o = 0; o < part.out.size(); ++o) place_output(static_cast<int>(i), part, o);
+    }
     find_ends();
   }
 
@@ -124,7 +127,7 @@ class Placing {
     for (const ValueId id : pass_.before) use(id, 0), first[pass_.storage(id)] = -1;
     for (int i = 0; i < parts; ++i) {
       const Part& part = pass_.parts[static_cast<std::size_t>(i)];
-      for (const auto* ids : {&part.in, &part.out, &part.holds})
+      for (const auto* ids : {&part.in, &part.out})
         for (const ValueId id : *ids) use(id, i);
     }
     for (const ValueId id : pass_.after) use(id, parts);

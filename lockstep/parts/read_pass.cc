@@ -1,5 +1,6 @@
 #include "lockstep/parts/read_pass.h"
 
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/check.h"
@@ -32,6 +33,8 @@ class MemoryReader {
     for (const ValueId id : part.in)
       LS_CHECK(live_[pass_.storage(id)], to_text(part.kind), " reads ", values_[id].name,
                ", which is gone");
+    if (writes_gradient(part) && !std::exchange(has_gradients_, true))
+      events_.push_back({std::string(kGradients), 0});
     for (const Step& step : kernel_steps(part, pass_, values_, sizes_)) {
       if (step.what == Step::kOutput)
         take(pass_.storage(part.out[step.output]));
@@ -56,6 +59,7 @@ class MemoryReader {
   const Values& values_;
   Sizes sizes_;
   std::vector<bool> live_;  // by storage
+  bool has_gradients_ = false;
   MemoryEvents events_;
 };
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/parts/families.h"
-#include "lockstep/parts/habits.h"
 #include "lockstep/parts/keep.h"
 #include "lockstep/parts/lower.h"
 #include "lockstep/parts/read_pass.h"
@@ -31,10 +31,11 @@ std::vector<ValueId> dropped_by(const model::Drop& drop, const Written& forward)
 
 }  // namespace
 
-std::int64_t extra(const MemoryEvents& events) {
+std::int64_t extra(const MemoryEvents& events, std::int64_t gradients) {
   std::int64_t live = 0;
   std::int64_t most = 0;
-  for (const MemoryEvent& event : events) most = std::max(most, live += event.bytes);
+  for (const MemoryEvent& event : events)
+    most = std::max(most, live += event.name == kGradients ? gradients : event.bytes);
   return most;
 }
 
@@ -70,9 +71,7 @@ UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit
 }
 
 void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block) {
-  if (is_block) follow_nn(forward);
   Backward backward = differentiate(forward);
-  if (is_block) follow_nn(backward);
   lower(forward, &backward, sizes_);
   // An embedding has no I for which rows would be gathered: what follows it gathers them.
   const Kept split = keep(forward, backward, {dropped_by(drop, forward), false});
@@ -100,15 +99,20 @@ void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block)
     for (const ValueId id : split.stash)
       LS_CHECK(again.storage(id) == kept.storage(id), values_[id].name, " is kept in two places");
   }
-  const auto halves = [&](UnitPass i, UnitPass w, const Kept& lists) {
-    Pass& half = run(i, lists.input, with(lists.stash, backward.d_output),
-                     with(lists.work, backward.d_input), kept.places);
-    half.given = backward.d_output;
-    half.result = backward.d_input;
-    run(w, lists.weight, lists.work, {}, half.places);
+  const auto backwards = [&](UnitPass name, const Parts& parts, std::vector<ValueId> after) {
+    Pass& pass = run(name, parts, with(split.stash, backward.d_output),
+                     with(std::move(after), backward.d_input), kept.places);
+    pass.given = backward.d_output;
+    pass.result = backward.d_input;
+    return std::cref(pass);
   };
-  halves(UnitPass::kBackwardInput, UnitPass::kBackwardWeight, whole);
-  halves(UnitPass::kInputGrad, UnitPass::kWeightGrad, split);
+  LS_CHECK(whole.stash == split.stash, "what is kept depends on when W runs");
+  backwards(UnitPass::kBackward, as_one_list(whole.input, whole.weight), {});
+  Parts halves = whole.input;
+  std::ranges::copy(whole.weight, std::back_inserter(halves));
+  backwards(UnitPass::kFirstBackward, halves, {});
+  const Pass& half = backwards(UnitPass::kInputGrad, split.input, split.work);
+  run(UnitPass::kWeightGrad, split.weight, split.work, {}, half.places);
   stash_ = held(kept, split.stash);
   work_ = held(at(UnitPass::kInputGrad), split.work);
 }
@@ -124,7 +128,7 @@ void UnitPasses::write_head(const model::ModelConfig& config) {
     pass.result = list.output;
     Pass taken = place(values_, sizes_, {}, {list.input}, {list.input});
     (grad ? taken : pass).given = list.input;
-    add(grad ? UnitPass::kHeadGrad : UnitPass::kEvaluate, std::move(pass));
+    add(grad ? UnitPass::kBackward : UnitPass::kEvaluate, std::move(pass));
     if (grad) add(UnitPass::kForward, std::move(taken));
   }
   stash_ = {{"input", sizes_[Dim::kP] * sizes_[Dim::kH] * sizes_.width}};

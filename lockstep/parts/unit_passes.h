@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/model/arch.h"
@@ -25,19 +26,21 @@
 namespace lockstep::parts {
 
 enum class UnitPass : std::uint8_t {
-  kForward,         // keeps the stash; the head only takes its input over
-  kCheckpoint,      // forward, keeps the input alone
-  kEvaluate,        // forward, keeps nothing; the head computes the loss
-  kRecompute,       // stash from the input (blocks)
-  kInputGrad,       // stash and gradient of the output become weight work and gradient of the input
-  kWeightGrad,      // uses the weight work up
-  kBackwardInput,   // the last two when the second follows at once: rows that tensor ranks have
-  kBackwardWeight,  // gathered for the first stay for the second
-  kHeadGrad,        // loss and gradients of the head, the weights' included
+  kForward,     // keeps the stash; the head only takes its input over
+  kCheckpoint,  // forward, keeps the input alone
+  kEvaluate,    // forward, keeps nothing; the head computes the loss
+  kRecompute,   // stash from the input (blocks)
+  kInputGrad,   // stash and gradient of the output become weight work and gradient of the input
+  kWeightGrad,  // uses the weight work up
+  kBackward,    // both in one list, each weight's gradient as soon as what it reads is there; of
+                // the head also the loss
+  // The same where gradients are the first of their period: all of W behind I, because their buffer
+  // is taken where W begins (not of the head).
+  kFirstBackward,
 };
-inline constexpr EnumNames<UnitPass, 9> kUnitPasses = {
-    {"forward", "checkpoint", "evaluate", "recompute", "input_grad", "weight_grad",
-     "backward_input", "backward_weight", "head_grad"}};
+inline constexpr EnumNames<UnitPass, 8> kUnitPasses = {{"forward", "checkpoint", "evaluate",
+                                                        "recompute", "input_grad", "weight_grad",
+                                                        "backward", "first_backward"}};
 
 struct MemoryEvent {
   std::string name;
@@ -46,8 +49,13 @@ struct MemoryEvent {
 };
 using MemoryEvents = std::vector<MemoryEvent>;
 
-// Most bytes live during the events, above what was live before them; at least 0.
-std::int64_t extra(const MemoryEvents& events);
+// The event of no bytes in front of the first part that writes gradients of weights: who runs the
+// pass owns their buffer, and may take it as late as here.
+inline constexpr std::string_view kGradients = "gradients";
+
+// Most bytes live during the events, above what was live before them; at least 0. `gradients` are
+// taken at kGradients.
+std::int64_t extra(const MemoryEvents& events, std::int64_t gradients = 0);
 
 struct TensorCollective {
   Kind kind = Kind::kAllGather;
@@ -80,7 +88,7 @@ class UnitPasses {
   const Pass& at(UnitPass pass) const;
   // Every storage that is taken and given back, in order. A pass starts from what is live before it
   // (input or stash, gradient of the output, weights), and its events include the release of what
-  // it uses up. Gradient buffers of weights are not part of it: who runs the pass owns them.
+  // it uses up. Gradient buffers of weights are not part of it (kGradients).
   const MemoryEvents& events(UnitPass pass) const;
   // None when tp is 1.
   const std::vector<TensorCollective>& collectives(UnitPass pass) const;
@@ -111,7 +119,7 @@ class UnitPasses {
 
   Sizes sizes_;
   Values values_;
-  std::array<std::optional<Made>, 9> passes_;
+  std::array<std::optional<Made>, 8> passes_;
   std::vector<Held> stash_, work_;
 };
 

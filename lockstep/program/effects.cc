@@ -160,8 +160,7 @@ class Row {
 
   // The period's first gradient defines the sum, later ones add to it.
   void add_to_main_grad() {
-    const bool is_first = step_.period == Period::kMicrobatch || op_.microbatch == 0;
-    (is_first ? out_.defines : out_.mutates).push_back(main_grad());
+    (step_.begins_period(op_.microbatch) ? out_.defines : out_.mutates).push_back(main_grad());
     if (step_.is_noise(op_)) out_.mutates.push_back(kNoiseValue);
   }
 

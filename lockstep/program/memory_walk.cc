@@ -37,11 +37,11 @@ std::int64_t surge_of(const ProgramBytes& bytes, const Op& op, const Effects& fx
     case OpKind::kRecompute:
       return unit.recompute;
     case OpKind::kBackward:
-      return std::max(unit.backward, is_first ? unit.first_backward : 0);
+      return is_first ? unit.first_backward : unit.backward;
     case OpKind::kInputGrad:
       return unit.input_grad;
     case OpKind::kWeightGrad:
-      return std::max(unit.weight_grad, is_first ? unit.first_weight_grad : 0);
+      return is_first ? unit.first_weight_grad : unit.weight_grad;
     case OpKind::kUpdate:
       return unit.update;
     default:

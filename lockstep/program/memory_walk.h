@@ -32,7 +32,7 @@ struct UnitBytes {
   std::int64_t backward = 0;
   std::int64_t input_grad = 0;
   std::int64_t weight_grad = 0;
-  std::int64_t first_backward = 0;  // these two where they define kMainGrad; 0: the same
+  std::int64_t first_backward = 0;  // these two where they define kMainGrad, which is in them
   std::int64_t first_weight_grad = 0;
   std::int64_t update = 0;
   std::int64_t noise = 0;  // at the end of an op that changes kNoise, above what lives after it

@@ -113,6 +113,10 @@ struct StepShape {
            (op.kind == OpKind::kBackward || op.kind == OpKind::kWeightGrad);
   }
   int period_of(int microbatch) const { return period == Period::kStep ? 0 : microbatch; }
+  // Whether the gradients of `microbatch` are the first of their period.
+  bool begins_period(int microbatch) const {
+    return period == Period::kMicrobatch || microbatch == 0;
+  }
   Stage stage_of(int unit) const;
   Coord coord_of(int unit) const;
   bool holds(Coord coord, int unit) const { return coord_of(unit) == coord; }

@@ -12,7 +12,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/nn/row_entropy.h"
 #include "lockstep/optim/squares.h"
-#include "lockstep/parts/op_passes.h"
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
 
@@ -354,12 +354,11 @@ Keeping keeping_of(UnitPass pass) {
     case UnitPass::kRecompute:
       return {ValueKind::kCheckpoint, ValueKind::kStash};
     case UnitPass::kInputGrad:
-    case UnitPass::kBackwardInput:
       return {ValueKind::kStash, ValueKind::kWeightWork};
     case UnitPass::kWeightGrad:
-    case UnitPass::kBackwardWeight:
       return {ValueKind::kWeightWork, {}};
-    case UnitPass::kHeadGrad:
+    case UnitPass::kBackward:
+    case UnitPass::kFirstBackward:
       return {ValueKind::kStash, {}};
   }
   return {};
@@ -368,13 +367,7 @@ Keeping keeping_of(UnitPass pass) {
 }  // namespace
 
 void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
-  for (const UnitPass pass : parts::op_passes(step_, model_.unit(op.unit), op))
-    run_pass(pass, op, effects);
-  for (const Value& killed : effects.kills)
-    if (killed.kind == ValueKind::kTokens) drop(killed);
-}
-
-void TensorWorkspace::run_pass(UnitPass pass, const Op& op, const Effects& effects) {
+  const UnitPass pass = *parts::pass_of(step_, model_.unit(op.unit), op);
   const nn::UnitRunner& unit = units_.at(kind_of(op.unit));
   const auto of_microbatch = [&](ValueKind kind) { return Value{kind, op.unit, op.microbatch}; };
   nn::PassInputs inputs;
@@ -383,10 +376,9 @@ void TensorWorkspace::run_pass(UnitPass pass, const Op& op, const Effects& effec
     inputs.tokens = get<Microbatch>(tokens).tokens;
     inputs.labels = get<Microbatch>(tokens).labels;
   }
-  if (writes_gradients(pass)) {
-    inputs.is_first = is_first(op);
-    inputs.grads = main_grad(op, inputs.is_first);
-  }
+  inputs.is_first = step_.begins_period(op.microbatch);
+  at::Tensor grads;
+  inputs.grads = [&] { return grads = main_grad(op); };
   inputs.seed = 1.0 / static_cast<double>(count_);
   inputs.loss = &loss_;
 
@@ -402,18 +394,16 @@ void TensorWorkspace::run_pass(UnitPass pass, const Op& op, const Effects& effec
                                         : Value{ValueKind::kGrad, op.unit - 1, op.microbatch}] =
         std::move(made);
   if (keeping.keeps && !kept.empty()) values_[of_microbatch(*keeping.keeps)] = std::move(kept);
-  if (inputs.grads.defined()) look_at_noise(op, inputs.grads);
-}
-
-bool TensorWorkspace::is_first(const Op& op) const {
-  return step_.period == program::Period::kMicrobatch || op.microbatch == 0;
+  if (grads.defined()) look_at_noise(op, grads);
+  for (const Value& killed : effects.kills)
+    if (killed.kind == ValueKind::kTokens) drop(killed);
 }
 
 // The buffer that the period's gradients add up in; the first of them writes every element but the
 // gaps.
-at::Tensor TensorWorkspace::main_grad(const Op& op, bool is_first) {
+at::Tensor TensorWorkspace::main_grad(const Op& op) {
   const Value value = {ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
-  if (is_first) {
+  if (step_.begins_period(op.microbatch)) {
     create(value);
     for (const model::FlatRange& gap : layout(op.unit).gaps(buffer_shards_))
       get<at::Tensor>(value).narrow(0, gap.begin, gap.size()).zero_();

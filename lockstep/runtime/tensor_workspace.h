@@ -135,19 +135,17 @@ class TensorWorkspace final : public exec::Workspace {
   std::vector<model::FlatRange> state_parts(int unit) const;
   void create_state(int unit);
   void draw_state(int unit);
-  at::Tensor main_grad(const program::Op& op, bool is_first);
+  at::Tensor main_grad(const program::Op& op);
   // What this rank's reduced gradient of `unit` holds of a range of the unit's buffer.
   Buffer grad_part(int unit, const model::FlatRange& range);
 
   void load(const program::Op& op);
   void run_unit(const program::Op& op, const program::Effects& effects);
-  void run_pass(parts::UnitPass pass, const program::Op& op, const program::Effects& effects);
   void update(const program::Op& op);
   void look_at_noise(const program::Op& op, const at::Tensor& grads);
 
   bool is_head(int unit) const { return unit == step_.head(); }
   int kind_of(int unit) const { return model_.order[unit]; }
-  bool is_first(const program::Op& op) const;
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
   std::int64_t elements_of(const program::Value& value) const;

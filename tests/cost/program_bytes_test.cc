@@ -97,18 +97,19 @@ class EveryOp {
     if (!events) return;
     ++checked;
     EXPECT_EQ(growth, net(*events)) << "unit " << op.unit << " kind " << static_cast<int>(op.kind);
-    EXPECT_EQ(surge(op, main_grad > 0), extra(*events));
+    EXPECT_EQ(surge(op, main_grad > 0), extra(*events, main_grad));
   }
 
   std::optional<parts::MemoryEvents> events_of(const Op& op, std::int64_t main_grad) const {
     const auto of = [&](UnitPass pass) {
       return parts::UnitPasses(model_.config, model_.unit(op.unit), sizes_.unit).events(pass);
     };
-    const bool is_head = op.unit == program_.step.head();
-    parts::MemoryEvents all;
-    const auto then = [&](const parts::MemoryEvents& more) {
-      all.insert(all.end(), more.begin(), more.end());
+    const auto with_gradients = [&](UnitPass pass) {
+      parts::MemoryEvents events = of(pass);
+      std::ranges::find(events, parts::kGradients, &parts::MemoryEvent::name)->bytes = main_grad;
+      return events;
     };
+    const bool splits_first = main_grad > 0 && op.unit != program_.step.head();
     switch (op.kind) {
       case OpKind::kForward:
         if (program_.step.forward_only) return of(UnitPass::kEvaluate);
@@ -118,13 +119,9 @@ class EveryOp {
       case OpKind::kInputGrad:
         return of(UnitPass::kInputGrad);
       case OpKind::kWeightGrad:
+        return with_gradients(UnitPass::kWeightGrad);
       case OpKind::kBackward:
-        if (op.kind == OpKind::kBackward && !is_head) then(of(UnitPass::kBackwardInput));
-        then({{"main_grad", main_grad}});
-        then(of(is_head                        ? UnitPass::kHeadGrad
-                : op.kind == OpKind::kBackward ? UnitPass::kBackwardWeight
-                                               : UnitPass::kWeightGrad));
-        return all;
+        return with_gradients(splits_first ? UnitPass::kFirstBackward : UnitPass::kBackward);
       default:
         return {};
     }
@@ -196,18 +193,20 @@ TEST(ProgramBytes, SplitPassesAddUpToTheFusedOne) {
       const std::int64_t halfway = unit.weight_work - unit.stash - (u == 0 ? unit.act : 0);
       EXPECT_EQ(unit.weight_grad, 0);
       EXPECT_EQ(unit.first_weight_grad, unit.main_grad);
-      EXPECT_EQ(unit.backward, std::max(unit.input_grad, halfway));
+      EXPECT_LE(unit.backward, std::max(unit.input_grad, halfway));
+      EXPECT_TRUE(u == 0 || unit.backward < unit.input_grad);
       EXPECT_EQ(unit.first_backward, std::max(unit.input_grad, halfway + unit.main_grad));
     }
     const UnitBytes& head = bytes.units[5];
-    EXPECT_EQ(head.first_backward, head.main_grad + head.backward);
+    EXPECT_LE(head.first_backward, head.main_grad + head.backward);
+    EXPECT_GT(head.first_backward, head.main_grad);
   }
 }
 
 // One coordinate, two microbatches: all is alive around the loss of the second. Either the head is
 // at its worst, or the last block's MLP just after it, whichever the vocabulary makes larger.
 TEST(ProgramBytes, PeakOfOneRankEqualsASumByHand) {
-  for (const std::int64_t vocab : {256, 4096}) {
+  for (const std::int64_t vocab : {128, 4096}) {
     model::ModelConfig config = tiny().config;
     config.vocab = vocab;
     const model::Model model = *model::describe(config);
@@ -226,8 +225,8 @@ TEST(ProgramBytes, PeakOfOneRankEqualsASumByHand) {
     const std::int64_t tokens = 2 * 8 * t;
     // Input, factors and output of the head's norm, the gradient of that, logits, losses.
     const std::int64_t loss = 4 * t * (64 + 1 + 2 * 64) + 4 * t * vocab + 8 * t;
-    // Gradient of the output, of the product, of gate and up.
-    const std::int64_t mlp = 4 * t * (64 + 176 + 2 * 176);
+    // Gradient of the output, of the product, of gate and up; the product itself is gone.
+    const std::int64_t mlp = 4 * t * (64 + 176 + 2 * 176 - 176);
     EXPECT_EQ(loss > mlp, vocab == 4096);
     EXPECT_EQ(walked.before, 12 * elements + rope);
     EXPECT_EQ(walked.peak, 16 * elements + rope + tokens + 4 * block + std::max(loss, mlp));

@@ -123,7 +123,8 @@ program::ProgramBytes some_bytes(const program::Program& program) {
                            .main_grad = 200,
                            .grad_shard = 13,
                            .optimizer = 17,
-                           .backward = 500});
+                           .backward = 500,
+                           .first_backward = 500});
   bytes.tokens.resize(program.lists.size(), 2);
   bytes.constants.resize(program.lists.size(), 1000);
   return bytes;

@@ -262,12 +262,10 @@ TEST_F(NarrowMemory, EndsTakeTheTablesAndScratchOfProducts) {
     ExactSum loss;
     const ChargeTo charge(account_);
     at::Tensor input = source.clone(), d;
-    pass(UnitPass::kEvaluate, 0, "loss", [&] {
-      head.loss(params, input, labels, loss);
-      input.reset();
-    });
+    pass(UnitPass::kEvaluate, 0, "loss",
+         [&] { head.loss(params, std::move(input), labels, loss); });
     input = source.clone();
-    pass(UnitPass::kHeadGrad, scratch.most(), "head grad",
+    pass(UnitPass::kBackward, scratch.most(), "head grad",
          [&] { d = head.loss_and_grad(params, std::move(input), labels, 1.0, grads, true, loss); });
     build(shape, kEmbed);
     const Embedding embedding(tiny_->config(), tiny_->unit(kEmbed), tiny_->flat(kEmbed));

@@ -132,8 +132,7 @@ class BlockWatch {
         stash_bytes_(total(parts::UnitPasses(tiny.config(), tiny.unit(kBlock), of.sizes).stash())),
         watch_(tiny, kBlock, of.sizes, ledger) {}
 
-  std::int64_t train(WgradTiming follow, bool recompute) {
-    const bool at_once = follow == WgradTiming::kImmediate;
+  std::int64_t train(bool at_once, bool recompute) {
     at::Tensor input = rows_.clone();
     Kept stash;
     at::Tensor out;
@@ -150,13 +149,19 @@ class BlockWatch {
     }
     EXPECT_EQ(watch_.live(), stash_bytes_);
     at::Tensor d_out = rows_.clone();
-    Kept work;
     at::Tensor d_input;
-    watch_.pass(at_once ? UnitPass::kBackwardInput : UnitPass::kInputGrad, "input_grad", [&] {
-      d_input = block_.input_grad(params_, std::move(stash), std::move(d_out), work, follow);
-    });
-    watch_.pass(at_once ? UnitPass::kBackwardWeight : UnitPass::kWeightGrad, "weight_grad",
-                [&] { block_.weight_grad(std::move(work), grads_, false, follow); });
+    if (at_once) {
+      watch_.pass(UnitPass::kBackward, "backward", [&] {
+        d_input = block_.backward(params_, std::move(stash), std::move(d_out), grads_, false);
+      });
+    } else {
+      Kept work;
+      watch_.pass(UnitPass::kInputGrad, "input_grad", [&] {
+        d_input = block_.input_grad(params_, std::move(stash), std::move(d_out), work);
+      });
+      watch_.pass(UnitPass::kWeightGrad, "weight_grad",
+                  [&] { block_.weight_grad(std::move(work), grads_, false); });
+    }
     d_input.reset();
     EXPECT_EQ(watch_.live(), 0);
     return watch_.take_sent();
@@ -197,9 +202,9 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
       on_ranks(of.ways, [&](const TensorGroup& group, Ledger& ledger) {
         BlockWatch watch(of, tiny, sharded, rope, params, rows, group, ledger);
         const bool sp = of.ways.sp;
-        EXPECT_EQ(watch.train(WgradTiming::kImmediate, false), (sp ? 10 : 8) * volume);
-        EXPECT_EQ(watch.train(WgradTiming::kLater, false), (sp ? 12 : 8) * volume);
-        EXPECT_EQ(watch.train(WgradTiming::kImmediate, true), (sp ? 13 : 10) * volume);
+        EXPECT_EQ(watch.train(/*at_once=*/true, false), (sp ? 10 : 8) * volume);
+        EXPECT_EQ(watch.train(/*at_once=*/false, false), (sp ? 12 : 8) * volume);
+        EXPECT_EQ(watch.train(/*at_once=*/true, true), (sp ? 13 : 10) * volume);
         watch.evaluate();
       });
     }
@@ -245,12 +250,10 @@ TEST(TensorMemory, HeadsTakeAndSendWhatTheTablesSay) {
         Watch watch(tiny, kHead, of.sizes, ledger);
         at::Tensor input = sharded.path(rows, group.index());
         at::Tensor d;
-        watch.pass(UnitPass::kEvaluate, "loss", [&] {
-          mine.loss(own, input, labels, loss);
-          input.reset();
-        });
+        watch.pass(UnitPass::kEvaluate, "loss",
+                   [&] { mine.loss(own, std::move(input), labels, loss); });
         input = sharded.path(rows, group.index());
-        watch.pass(UnitPass::kHeadGrad, "loss_and_grad", [&] {
+        watch.pass(UnitPass::kBackward, "loss_and_grad", [&] {
           d = mine.loss_and_grad(own, std::move(input), labels, 1.0, grads, true, loss);
         });
       });

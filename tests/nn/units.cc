@@ -1,5 +1,6 @@
 #include "tests/nn/units.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/tensor/as_buffer.h"
@@ -7,6 +8,15 @@
 namespace lockstep::nn {
 
 using parts::UnitPass;
+
+namespace {
+
+// Sums of columns may be wider than what they were summed of: only matrices tell a unit's type.
+const at::Tensor& matrix_of(const Kept& kept) {
+  return std::ranges::find_if(kept, [](const auto& held) { return held.second.dim() > 1; })->second;
+}
+
+}  // namespace
 
 TestUnit::TestUnit(const model::ModelConfig& config, const model::Unit& unit,
                    const model::FlatLayout& flat, model::UnitSizes sizes, const Rope* rope,
@@ -23,7 +33,7 @@ UnitRunner TestUnit::runner(const at::Tensor& of) const {
 }
 
 std::vector<std::string> TestUnit::names(const Kept& kept) const {
-  const UnitRunner any = runner(kept.front().second);
+  const UnitRunner any = runner(matrix_of(kept));
   std::vector<std::string> all;
   for (const auto& [storage, tensor] : kept) all.push_back(any.passes().values()[storage].name);
   return all;
@@ -35,7 +45,7 @@ at::Tensor TestUnit::run(UnitPass pass, const PassInputs& inputs, at::Tensor giv
   Kept& held = kept == nullptr ? none : *kept;
   const UnitRunner mine = runner(inputs.params.defined() ? inputs.params
                                  : given.defined()       ? given
-                                                         : held.front().second);
+                                                         : matrix_of(held));
   return mine.run(pass, std::move(given), held, inputs);
 }
 
@@ -59,8 +69,8 @@ void Embedding::weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at
   const Embedding mine = for_tokens(tokens);
   Kept work;
   mine.run(UnitPass::kInputGrad, {}, std::move(d_out), &work);
-  mine.run(UnitPass::kWeightGrad, {.grads = grads, .is_first = is_first, .tokens = tokens}, {},
-           &work);
+  mine.run(UnitPass::kWeightGrad,
+           {.grads = [&] { return grads; }, .is_first = is_first, .tokens = tokens}, {}, &work);
 }
 
 Block::Block(const model::ModelConfig& config, const model::Unit& unit,
@@ -85,19 +95,21 @@ Kept Block::recompute(const at::Tensor& params, at::Tensor input) const {
   return kept;
 }
 
-at::Tensor Block::input_grad(const at::Tensor& params, Kept stash, at::Tensor d_out, Kept& work,
-                             WgradTiming follow) const {
+at::Tensor Block::input_grad(const at::Tensor& params, Kept stash, at::Tensor d_out,
+                             Kept& work) const {
   work = std::move(stash);
-  const bool at_once = follow == WgradTiming::kImmediate;
-  return run(at_once ? UnitPass::kBackwardInput : UnitPass::kInputGrad, {.params = params},
-             std::move(d_out), &work);
+  return run(UnitPass::kInputGrad, {.params = params}, std::move(d_out), &work);
 }
 
-void Block::weight_grad(Kept work, const at::Tensor& grads, bool is_first,
-                        WgradTiming follow) const {
-  const bool at_once = follow == WgradTiming::kImmediate;
-  run(at_once ? UnitPass::kBackwardWeight : UnitPass::kWeightGrad,
-      {.grads = grads, .is_first = is_first}, {}, &work);
+void Block::weight_grad(Kept work, const at::Tensor& grads, bool is_first) const {
+  run(UnitPass::kWeightGrad, {.grads = [&] { return grads; }, .is_first = is_first}, {}, &work);
+}
+
+at::Tensor Block::backward(const at::Tensor& params, Kept stash, at::Tensor d_out,
+                           const at::Tensor& grads, bool is_first) const {
+  return run(UnitPass::kBackward,
+             {.params = params, .grads = [&] { return grads; }, .is_first = is_first},
+             std::move(d_out), &stash);
 }
 
 Head::Head(const model::ModelConfig& config, const model::Unit& unit, const model::FlatLayout& flat,
@@ -123,9 +135,9 @@ at::Tensor Head::loss_and_grad(const at::Tensor& params, at::Tensor input, const
   const Head mine = for_labels(labels);
   Kept stash;
   mine.run(UnitPass::kForward, {.params = params}, std::move(input), &stash);
-  return mine.run(UnitPass::kHeadGrad,
+  return mine.run(UnitPass::kBackward,
                   {.params = params,
-                   .grads = grads,
+                   .grads = [&] { return grads; },
                    .is_first = is_first,
                    .labels = labels,
                    .seed = seed,

@@ -13,9 +13,6 @@
 
 namespace lockstep::nn {
 
-// Whether W follows at once, or is put off.
-enum class WgradTiming : std::uint8_t { kImmediate, kLater };
-
 class TestUnit {
  public:
   UnitRunner runner(const at::Tensor& of) const;
@@ -56,10 +53,11 @@ class Block : public TestUnit {
   at::Tensor forward(const at::Tensor& params, at::Tensor input) const;
   at::Tensor forward(const at::Tensor& params, at::Tensor input, Kept& stash) const;
   Kept recompute(const at::Tensor& params, at::Tensor input) const;
-  at::Tensor input_grad(const at::Tensor& params, Kept stash, at::Tensor d_out, Kept& work,
-                        WgradTiming follow = WgradTiming::kLater) const;
-  void weight_grad(Kept work, const at::Tensor& grads, bool is_first,
-                   WgradTiming follow = WgradTiming::kLater) const;
+  at::Tensor input_grad(const at::Tensor& params, Kept stash, at::Tensor d_out, Kept& work) const;
+  void weight_grad(Kept work, const at::Tensor& grads, bool is_first) const;
+  // Both at once.
+  at::Tensor backward(const at::Tensor& params, Kept stash, at::Tensor d_out,
+                      const at::Tensor& grads, bool is_first) const;
 };
 
 class Head : public TestUnit {

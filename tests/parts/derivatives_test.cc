@@ -86,14 +86,14 @@ struct Rig {
     std::vector<RankState> ranks = start(recomputes ? UnitPass::kCheckpoint : UnitPass::kForward);
     run.run(ranks, recomputes ? UnitPass::kCheckpoint : UnitPass::kForward);
     if (recomputes) run.run(ranks, UnitPass::kRecompute);
-    const UnitPass half = at_once ? UnitPass::kBackwardInput : UnitPass::kInputGrad;
+    const UnitPass half = at_once ? UnitPass::kBackward : UnitPass::kInputGrad;
     const Pass& pass = passes.at(half);
     for (std::size_t r = 0; r < ranks.size(); ++r)
       run.write(ranks[r], pass, pass.before.back(), rows(slope, r));
     run.run(ranks, half);
     std::vector<Named> all;
     for (RankState& rank : ranks) rank.grads["input"] = run.read(rank, pass, pass.after.back());
-    run.run(ranks, at_once ? UnitPass::kBackwardWeight : UnitPass::kWeightGrad);
+    if (!at_once) run.run(ranks, UnitPass::kWeightGrad);
     for (RankState& rank : ranks) all.push_back(rank.grads);
     return all;
   }

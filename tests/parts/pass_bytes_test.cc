@@ -72,7 +72,7 @@ TEST(PassBytes, WhatRemainsIsWhatTheTablesSay) {
     EXPECT_EQ(left(embed, UnitPass::kWeightGrad), -act);
     EXPECT_EQ(left(head, UnitPass::kForward), 0);
     EXPECT_EQ(left(head, UnitPass::kEvaluate), -act);
-    EXPECT_EQ(left(head, UnitPass::kHeadGrad), act - act);
+    EXPECT_EQ(left(head, UnitPass::kBackward), act - act);
   });
 }
 
@@ -115,31 +115,29 @@ TEST(PassBytes, WhatRemainsOnATensorRankIsWhatTheTablesSay) {
       EXPECT_EQ(left(block, UnitPass::kRecompute), stash - act);
       EXPECT_EQ(left(block, UnitPass::kInputGrad), work - stash);
       EXPECT_EQ(left(block, UnitPass::kWeightGrad), -work);
-      EXPECT_EQ(left(block, UnitPass::kBackwardInput) + left(block, UnitPass::kBackwardWeight),
-                -stash);
-      // The rows of both output gradients that stay are twice a boundary's rows on the other rank.
-      EXPECT_EQ(left(block, UnitPass::kBackwardInput) - left(block, UnitPass::kInputGrad),
-                sp ? 2 * act : 0);
+      EXPECT_EQ(left(block, UnitPass::kBackward), -stash);
       EXPECT_EQ(left(embed, UnitPass::kForward), act);
       EXPECT_EQ(left(embed, UnitPass::kWeightGrad), -act);
       EXPECT_EQ(left(head, UnitPass::kEvaluate), -act);
-      EXPECT_EQ(left(head, UnitPass::kHeadGrad), 0);
+      EXPECT_EQ(left(head, UnitPass::kBackward), 0);
     }
   });
 }
 
-// W needs nothing beside its operands, or all rows of one of them at a time: those of attn_normed
-// come first, when every other operand is still there, and their own rows go only after.
+// W needs nothing beside its operands, or all rows of one of them at a time: those of d_out come
+// first, when every other operand is still there but the sum of a bias's gradient, and their own
+// rows go only after.
 TEST(PassBytes, PutOffWeightsGatherOneOperandAtATime) {
   for_each_case([](const Model& model, UnitSizes sizes) {
     sizes.tp = 2;
     const std::int64_t all_rows = boundary_bytes(model.config, sizes);
-    for (const UnitPass pass : {UnitPass::kWeightGrad, UnitPass::kBackwardWeight}) {
-      sizes.sequence_parallel = false;
-      EXPECT_EQ(extra(passes(model, 1, sizes).events(pass)), 0);
-      sizes.sequence_parallel = true;
-      EXPECT_EQ(extra(passes(model, 1, sizes).events(pass)), all_rows);
-    }
+    sizes.sequence_parallel = false;
+    EXPECT_EQ(extra(passes(model, 1, sizes).events(UnitPass::kWeightGrad)), 0);
+    sizes.sequence_parallel = true;
+    const std::int64_t bias = model.config.linear_bias
+                                  ? model.config.hidden * std::max<std::int64_t>(sizes.width(), 4)
+                                  : 0;
+    EXPECT_EQ(extra(passes(model, 1, sizes).events(UnitPass::kWeightGrad)), all_rows - bias);
   });
 }
 
@@ -226,10 +224,10 @@ TEST(PassBytes, WorstMomentsOfTheHeadEqualSumsByHand) {
     const int head = model.num_units() - 1;
     const std::int64_t n = sizes.head_chunk > 0 ? std::min(sizes.head_chunk, t) : t;
     const std::int64_t chunk = s * n * model.config.vocab + 8 * n;
-    EXPECT_EQ(extra(passes(model, head, sizes).events(UnitPass::kHeadGrad)),
+    EXPECT_EQ(extra(passes(model, head, sizes).events(UnitPass::kBackward)),
               std::max(s * t * (1 + 2 * h) + chunk, s * (t * (2 + 2 * h) + h)));
     EXPECT_EQ(extra(passes(model, head, sizes).events(UnitPass::kEvaluate)),
-              std::max(s * t * (1 + h), s * t * h + chunk));
+              std::max(s * t * (1 + h), chunk));
   });
 }
 

@@ -141,20 +141,21 @@ TEST(UnitPasses, TraitsShowInTheTables) {
   const std::string stash =
       "input input_rstd attn_normed qkv attn_out attn_lse middle middle_rstd mlp_normed gate_up "
       "product ";
-  const std::string work =
-      "attn_normed d_qkv attn_out d_middle mlp_normed d_gate_up product d_out d_attn_norm ";
   for (const char* row : {"llama3-8b", "mistral-7b", "qwen2-7b", "qwen3-8b"})
     EXPECT_EQ(names(row, stash_of), stash) << row;
   EXPECT_EQ(names("gpt2-small", stash_of),
             "input input_mean input_rstd attn_normed qkv attn_out attn_lse middle middle_mean "
             "middle_rstd mlp_normed gate_up product ");
-  EXPECT_EQ(names("mistral-7b", work_of), work + "d_mlp_norm ");
-  EXPECT_EQ(names("qwen2-7b", work_of), work + "d_qkv_bias d_mlp_norm ");
-  EXPECT_EQ(names("qwen3-8b", work_of), work + "d_q_norm d_k_norm d_mlp_norm ");
+  // In the order in which W reads it: what the block's last part needs comes first.
+  const std::string mlp = "product d_out mlp_normed d_gate_up d_mlp_norm ";
+  const std::string attention = "attn_out d_middle ", qkv = "attn_normed d_qkv d_attn_norm ";
+  EXPECT_EQ(names("mistral-7b", work_of), mlp + attention + qkv);
+  EXPECT_EQ(names("qwen2-7b", work_of), mlp + attention + "d_qkv_bias " + qkv);
+  EXPECT_EQ(names("qwen3-8b", work_of), mlp + attention + "d_k_norm d_q_norm " + qkv);
   EXPECT_EQ(names("gpt2-small", work_of),
-            work +
-                "d_attn_norm_bias d_qkv_bias d_attn_out_bias d_mlp_norm d_mlp_norm_bias "
-                "d_gate_up_bias d_down_bias ");
+            "d_down_bias product d_out d_gate_up_bias mlp_normed d_gate_up d_mlp_norm "
+            "d_mlp_norm_bias d_attn_out_bias " +
+                attention + "d_qkv_bias " + qkv + "d_attn_norm_bias ");
   EXPECT_EQ(rope_bytes(find("gpt2-small")->config, sizes), 0);
 }
 

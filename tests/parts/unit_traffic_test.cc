@@ -43,9 +43,7 @@ class UnitTraffic : public testing::Test {
 TEST_F(UnitTraffic, ABlockSendsEightTenOrTwelveVolumes) {
   for (const std::int64_t tp : {2, 4, 8}) {
     sizes_.tp = tp;
-    const auto whole = [&] {
-      return sent_in(1, {UnitPass::kForward, UnitPass::kBackwardInput, UnitPass::kBackwardWeight});
-    };
+    const auto whole = [&] { return sent_in(1, {UnitPass::kForward, UnitPass::kBackward}); };
     const auto split = [&] {
       return sent_in(1, {UnitPass::kForward, UnitPass::kInputGrad, UnitPass::kWeightGrad});
     };
@@ -69,14 +67,15 @@ TEST_F(UnitTraffic, OrderIsThatOfThePasses) {
       "all_gather attn_normed\nreduce_scatter middle\nall_gather mlp_normed\nreduce_scatter out\n";
   for (const UnitPass pass : {UnitPass::kForward, UnitPass::kCheckpoint, UnitPass::kEvaluate})
     EXPECT_EQ(text(1, pass), forward);
-  for (const UnitPass pass : {UnitPass::kInputGrad, UnitPass::kBackwardInput})
-    EXPECT_EQ(text(1, pass),
-              "all_gather d_out\nreduce_scatter d_mlp_normed\nall_gather d_middle\n"
-              "reduce_scatter d_attn_normed\n");
+  EXPECT_EQ(text(1, UnitPass::kInputGrad),
+            "all_gather d_out\nreduce_scatter d_mlp_normed\nall_gather d_middle\n"
+            "reduce_scatter d_attn_normed\n");
   EXPECT_EQ(
       text(1, UnitPass::kWeightGrad),
-      "all_gather attn_normed\nall_gather d_middle\nall_gather mlp_normed\nall_gather d_out\n");
-  EXPECT_EQ(text(1, UnitPass::kBackwardWeight), "all_gather attn_normed\nall_gather mlp_normed\n");
+      "all_gather d_out\nall_gather mlp_normed\nall_gather d_middle\nall_gather attn_normed\n");
+  EXPECT_EQ(text(1, UnitPass::kBackward),
+            "all_gather d_out\nall_gather mlp_normed\nreduce_scatter d_mlp_normed\n"
+            "all_gather d_middle\nall_gather attn_normed\nreduce_scatter d_attn_normed\n");
 }
 
 // Three numbers a token and rank beside the volumes of the rows.
@@ -86,15 +85,15 @@ TEST_F(UnitTraffic, TheEndsSendTheirRowsAndThreeNumbersALogitRow) {
     const std::int64_t numbers = 3 * 8192 * 4 * 7;  // f32, whatever the logits come from
     sizes_.sequence_parallel = false;
     EXPECT_EQ(sent_in(head(), {UnitPass::kEvaluate}), numbers);
-    EXPECT_EQ(sent_in(head(), {UnitPass::kHeadGrad}), numbers + 2 * volume());
+    EXPECT_EQ(sent_in(head(), {UnitPass::kBackward}), numbers + 2 * volume());
     EXPECT_EQ(sent_in(0, {UnitPass::kForward}), 2 * volume());
     EXPECT_EQ(sent_in(0, {UnitPass::kWeightGrad}), 0);
     sizes_.sequence_parallel = true;
     EXPECT_EQ(sent_in(head(), {UnitPass::kEvaluate}), numbers + volume());
-    EXPECT_EQ(sent_in(head(), {UnitPass::kHeadGrad}), numbers + 2 * volume());
+    EXPECT_EQ(sent_in(head(), {UnitPass::kBackward}), numbers + 2 * volume());
     EXPECT_EQ(sent_in(0, {UnitPass::kForward}), volume());
     EXPECT_EQ(sent_in(0, {UnitPass::kWeightGrad}), volume());
-    EXPECT_EQ(of(head(), UnitPass::kHeadGrad).size(), chunk == 1000 ? 2 + 9 : 2 + 1);
+    EXPECT_EQ(of(head(), UnitPass::kBackward).size(), chunk == 1000 ? 2 + 9 : 2 + 1);
   }
 }
 
@@ -103,9 +102,9 @@ TEST_F(UnitTraffic, OneRankSendsNothing) {
   for (const bool sp : {false, true}) {
     sizes_.sequence_parallel = sp;
     for (const UnitPass pass : {UnitPass::kForward, UnitPass::kRecompute, UnitPass::kInputGrad,
-                                UnitPass::kWeightGrad, UnitPass::kBackwardWeight})
+                                UnitPass::kWeightGrad, UnitPass::kBackward})
       EXPECT_TRUE(of(1, pass).empty());
-    EXPECT_TRUE(of(head(), UnitPass::kHeadGrad).empty());
+    EXPECT_TRUE(of(head(), UnitPass::kBackward).empty());
     EXPECT_TRUE(of(0, UnitPass::kForward).empty());
   }
 }

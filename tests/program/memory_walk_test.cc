@@ -39,8 +39,12 @@ TEST(MemoryWalk, FollowsATinyStep) {
   const Program program = tiny(0);
   const UnitBytes embed = {
       .act = 10, .param = 100, .main_grad = 200, .optimizer = 400, .update = 7};
-  const UnitBytes head = {
-      .act = 1000, .stash = 10, .param = 150, .main_grad = 300, .optimizer = 600, .backward = 5000};
+  const UnitBytes head = {.act = 1000,
+                          .stash = 10,
+                          .param = 150,
+                          .main_grad = 300,
+                          .optimizer = 600,
+                          .first_backward = 5000};
   const MemoryWalk walk = program::walk(program, {0}, {{embed, head}, {3}, {50}});
   EXPECT_EQ(walk.before, 50 + 100 + 400 + 150 + 600);
   const std::int64_t base = walk.before;

@@ -7,7 +7,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/json_fields.h"
 #include "lockstep/cost/measured/schema_file.h"
-#include "lockstep/parts/op_passes.h"
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/program/op_table.h"
 
 namespace lockstep::cost {
@@ -88,7 +88,7 @@ const CollectiveTime* Calibration::find(comm::OpKind kind, std::int64_t members)
 
 std::string pass_name(const program::StepShape& step, const model::Unit& unit,
                       const program::Op& op) {
-  if (parts::op_passes(step, unit, op).empty()) return "";
+  if (!parts::pass_of(step, unit, op)) return "";
   char letter = op_row(op.kind).token.front();
   const bool is_kept = unit.kind != model::UnitKind::kBlock || !step.recomputes(op.unit);
   if (letter == 'F' && !is_kept) letter = 'C';

@@ -1,4 +1,4 @@
-#include "lockstep/parts/op_passes.h"
+#include "lockstep/parts/op_pass.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ void expect_chain(const UnitPasses& unit, const std::vector<UnitPass>& passes) {
   EXPECT_TRUE(kept.empty());
 }
 
-TEST(OpPasses, HandOnWhatTheNextOneTakes) {
+TEST(OpPass, HandOnWhatTheNextOneTakes) {
   for (const char* name : {"llama3-8b", "gpt2", "qwen3-8b"})
     for (const bool sp : {false, true})
       for (const bool recomputes : {false, true})
@@ -49,26 +49,28 @@ TEST(OpPasses, HandOnWhatTheNextOneTakes) {
             if (recomputes && unit == 1) ops.push_back(OpKind::kRecompute);
             ops.push_back(splits ? OpKind::kInputGrad : OpKind::kBackward);
             if (splits) ops.push_back(OpKind::kWeightGrad);
-            std::vector<UnitPass> passes;
-            for (const OpKind kind : ops)
-              std::ranges::copy(op_passes(step, of, {.kind = kind, .unit = unit}),
-                                std::back_inserter(passes));
-            EXPECT_TRUE(writes_gradients(passes.back()));
-            expect_chain(UnitPasses(model.config, of,
-                                    {.batch = 2, .seq = 64, .tp = 2, .sequence_parallel = sp}),
-                         passes);
+            const UnitPasses lists(model.config, of,
+                                   {.batch = 2, .seq = 64, .tp = 2, .sequence_parallel = sp});
+            for (const int microbatch : {0, 1}) {
+              std::vector<UnitPass> passes;
+              for (const OpKind kind : ops)
+                passes.push_back(
+                    *pass_of(step, of, {.kind = kind, .unit = unit, .microbatch = microbatch}));
+              EXPECT_TRUE(std::ranges::any_of(lists.at(passes.back()).parts, writes_gradient));
+              expect_chain(lists, passes);
+            }
           }
         }
 }
 
-TEST(OpPasses, EvaluationKeepsNothing) {
+TEST(OpPass, EvaluationKeepsNothing) {
   const model::Model model = *model::describe(model::find("llama3-8b")->config);
   program::StepShape step;
   step.forward_only = true;
   for (int unit = 0; unit < 3; ++unit) {
     const model::Unit& of = model.distinct[static_cast<std::size_t>(unit)];
     expect_chain(UnitPasses(model.config, of, {.seq = 64}),
-                 op_passes(step, of, {.kind = OpKind::kForward, .unit = unit}));
+                 {*pass_of(step, of, {.kind = OpKind::kForward, .unit = unit})});
   }
 }
 
