@@ -266,7 +266,9 @@ Buffer TensorWorkspace::create(const Value& value) {
 }
 
 Buffer TensorWorkspace::buffer(const Value& value) {
-  return tensor::as_buffer(get<at::Tensor>(value));
+  const auto* kept = std::get_if<nn::Kept>(&values_.at(value));
+  LS_CHECK(kept == nullptr || kept->size() == 1, to_text(value), " is not one tensor");
+  return tensor::as_buffer(kept != nullptr ? kept->front().second : get<at::Tensor>(value));
 }
 
 void TensorWorkspace::drop(const Value& value) {
@@ -394,11 +396,13 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
                                         : Value{ValueKind::kGrad, op.unit - 1, op.microbatch}] =
         std::move(made);
   if (keeping.keeps && !kept.empty()) values_[of_microbatch(*keeping.keeps)] = std::move(kept);
-  if (grads.defined()) look_at_noise(op, grads);
+  inputs.tokens.reset();
+  inputs.labels.reset();
   for (const Value& killed : effects.kills)
     if (killed.kind == ValueKind::kTokens) drop(killed);
 }
 
+  if (grads.defined()) look_at_noise(op, grads);
 // The buffer that the period's gradients add up in; the first of them writes every element but the
 // gaps.
 at::Tensor TensorWorkspace::main_grad(const Op& op) {

@@ -1,5 +1,5 @@
-// Every kernel, part by part: it takes what its row of parts/kernels.h says, and changes nothing but
-// its outputs.
+// Every kernel, part by part: it takes what its row of parts/kernels.h says, and changes nothing
+// but its outputs.
 #include "lockstep/nn/kernels.h"
 
 #include <ATen/ops/full.h>

@@ -188,9 +188,9 @@ TEST(Job, HeadChunkAndThreadsAreAsPredicted) {
             verify::RankRecord record{world.rank(), {measured_step(world, session, 0)}};
             const verify::PredictionCheck check = verify::check_predictions(job, record);
             EXPECT_EQ(check.mismatch, "");
-            // oneDNN's own scratch grows with the threads (parts/kernels.h); one thread's is
-            // below the peak here.
-            if (dtype == DType::kBF16 && threads > 1)
+            // Products in bf16 take scratch of oneDNN's own (parts/kernels.h), which differs from
+            // CPU to CPU.
+            if (dtype == DType::kBF16)
               EXPECT_GE(check.peak_bytes, check.predicted_peak);
             else
               EXPECT_EQ(check.peak_bytes, check.predicted_peak)
