@@ -34,12 +34,12 @@ bool Blame::is_silent() const { return verdict.ends_with(kSilent); }
 
 Blame silent(Rank rank) { return {rank, name_of(rank) + std::string(kSilent)}; }
 
-// "<beat> <rank waited for, or -1> <1 when the verdict is known> <step> <op> <1 when it waits
-// there, 2 more in an evaluation> <operation>", step and op -1 where there is no position.
+// "<beat> <rank waited for, or -1> <1 when the verdict is known> <step> <op> <part> <1 when it
+// waits there, 2 more in an evaluation> <operation>", step and op -1 where there is no position.
 std::string to_text(const ProgressWord& word) {
   const Position at = word.position.value_or(Position{-1, -1});
   return join_parts(word.beat, ' ', word.waits_for.value_or(Rank{-1}).value, ' ',
-                    int{word.knows_verdict}, ' ', at.step, ' ', at.op, ' ',
+                    int{word.knows_verdict}, ' ', at.step, ' ', at.op, ' ', at.part, ' ',
                     int{at.waits} + 2 * int{at.evaluates}, ' ', word.operation);
 }
 
@@ -50,14 +50,15 @@ std::optional<ProgressWord> parse_word(std::string_view text, int world) {
   Position at;
   int knows = 0, waits = 0;
   if (text.size() > kMaxWord || !take(rest, word.beat) || !take(rest, peer.value) ||
-      !take(rest, knows) || !take(rest, at.step) || !take(rest, at.op) || !take(rest, waits))
+      !take(rest, knows) || !take(rest, at.step) || !take(rest, at.op) || !take(rest, at.part) ||
+      !take(rest, waits))
     return std::nullopt;
   at.waits = (waits & 1) != 0;
   at.evaluates = (waits & 2) != 0;
   word.knows_verdict = knows == 1;
   word.operation = rest;
   if (peer.value >= 0) word.waits_for = peer;
-  if (at.step >= 0 && at.op >= 0) word.position = at;
+  if (at.step >= 0 && at.op >= 0 && at.part >= 0) word.position = at;
   if (peer.value >= world || !is_printable(rest) || to_text(word) != text) return std::nullopt;
   return word;
 }

@@ -29,8 +29,8 @@ bool is_collective_at_once(OpKind kind) {
 class Inquiry {
  public:
   Inquiry(const program::Program& program, const mesh::Mesh& mesh,
-          std::span<const comm::LastSeen> seen)
-      : program_(program), mesh_(mesh), seen_(seen) {}
+          std::span<const comm::LastSeen> seen, const PartText& part_text)
+      : program_(program), mesh_(mesh), seen_(seen), part_text_(part_text) {}
 
   RankStatus status(Rank rank) const {
     RankStatus own{.rank = rank};
@@ -40,7 +40,7 @@ class Inquiry {
     const bool is_inside = is_here && at->op < static_cast<std::int32_t>(list.size());
     if (is_inside) own.op = at->op;
     if (last_seen(rank).is_silent)
-      own.what = "shows no sign of life" + (is_inside ? ", last at " + text(rank, at->op) : "");
+      own.what = "shows no sign of life" + (is_inside ? ", last at " + where(rank, *at) : "");
     else if (!at)
       own.what = "has not begun";
     else if (!is_here)
@@ -70,7 +70,7 @@ class Inquiry {
     const std::optional<Position> at = last_seen(rank).position;
     const auto end = static_cast<std::int32_t>(program_.list(coord(rank)).size());
     const bool is_known = at && (at->op <= end || at->evaluates != evaluates());
-    return is_known && at->step >= 0 && at->op >= 0 ? at : std::nullopt;
+    return is_known && at->step >= 0 && at->op >= 0 && at->part >= 0 ? at : std::nullopt;
   }
   Coord coord(Rank rank) const { return mesh_.coord(rank, Axis::kPipeline); }
   std::string text(Rank rank, std::int32_t op) const {
@@ -78,32 +78,43 @@ class Inquiry {
     return op_text(program_, at, program_.list(at)[op]);
   }
 
+  // Collectives of tensor ranks are parts of computations.
+  bool meets_inside(const Op& op) const {
+    return program_.step.tensor_parallel && op.microbatch >= 0 && op.kind != OpKind::kLoad;
+  }
+  // "F of unit 3, microbatch 1", and what of it is behind the rank, or what it waits in.
+  std::string where(Rank rank, const Position& at) const {
+    const Op& op = program_.list(coord(rank))[at.op];
+    if (!meets_inside(op) || !part_text_ || (at.part == 0 && !at.waits)) return text(rank, at.op);
+    if (at.waits) return join_parts(part_text_(op, at.part), " in ", text(rank, at.op));
+    return join_parts(text(rank, at.op), ", behind ", part_text_(op, at.part - 1));
+  }
+
   void look_at(RankStatus& own, Position at, const Op& op) const {
-    std::int32_t acting = at.op;  // the op whose end it waits for
-    if (op.kind == OpKind::kWait) acting = op.target;
+    own.what = "is at " + where(own.rank, at);
+    if (!at.waits) return;
+    // The op whose end it waits for.
+    const std::int32_t acting = op.kind == OpKind::kWait ? op.target : at.op;
     const Op& target = program_.list(coord(own.rank))[acting];
-    const bool meets_inside = program_.step.tensor_parallel && op.microbatch >= 0 &&
-                              op.kind != OpKind::kLoad;  // collectives inside a computation
-    own.what = "is at " + text(own.rank, at.op);
-    if (!at.waits && !meets_inside) return;
-    const std::vector<Member> members =
-        at.waits ? members_of(own.rank, acting) : group(own.rank, acting, Axis::kTensor);
+    const std::vector<Member> members = meets_inside(target)
+                                            ? group(own.rank, acting, Axis::kTensor)
+                                            : members_of(own.rank, acting);
     for (const Member& member : members)
-      if (!has_come(member, at.step, target.kind)) own.waits_for.push_back(member.rank);
+      if (!has_come(member, at, target)) own.waits_for.push_back(member.rank);
     const bool all_came = own.waits_for.empty();
     if (all_came)  // a rank that has stopped may still owe what it has issued
       for (const Member& member : members)
         if (last_seen(member.rank).is_silent) own.waits_for.push_back(member.rank);
-    if (at.waits || !own.waits_for.empty())
-      own.what = "waits " + wish(own, target, at.step, all_came);
+    own.what = "waits " + wish(own, target, at, all_came);
   }
 
-  // Whether the member has done its part. Of a computation only its begin is known.
-  bool has_come(const Member& member, std::int32_t step, OpKind kind) const {
+  // Whether the member has done its share of what the rank at `own` waits for.
+  bool has_come(const Member& member, const Position& own, const Op& target) const {
     const std::optional<Position> at = position(member.rank);
-    const bool is_later = is_async(kind);
-    return at && *at >= Position{step, member.op + (is_later ? 1 : 0), is_collective_at_once(kind),
-                                 evaluates()};
+    const bool is_inside = meets_inside(target);
+    return at && *at >= Position{own.step, member.op + (is_async(target.kind) ? 1 : 0),
+                                 is_inside || is_collective_at_once(target.kind), evaluates(),
+                                 is_inside ? own.part : 0};
   }
 
   std::vector<Member> members_of(Rank rank, std::int32_t op) const {
@@ -152,10 +163,10 @@ class Inquiry {
     return static_cast<std::int32_t>(found - list.begin());
   }
 
-  std::string wish(const RankStatus& own, const Op& target, std::int32_t step,
+  std::string wish(const RankStatus& own, const Op& target, const Position& at,
                    bool all_came) const {
-    if (target.transfer >= 0) return transfer_wish(own, target, step, all_came);
-    const std::string what = text_of(own.rank, target);
+    if (target.transfer >= 0) return transfer_wish(own, target, at.step, all_came);
+    const std::string what = meets_inside(target) ? where(own.rank, at) : text_of(own.rank, target);
     if (own.waits_for.empty())
       return "for " + what + ", in which all members take part and which does not end";
     std::string whom = name(own.waits_for[0]);
@@ -195,14 +206,15 @@ class Inquiry {
     const std::string what = text_of(sender, *maker);
     const std::optional<Position> at = position(sender);
     if (!at || *at < made) return "has not started " + what;
-    if (*at == made || *at == Position{step, made.op, true, evaluates()})
-      return "is still in " + what;
+    const bool is_inside = at->op == made.op && at->step == step && at->evaluates == evaluates();
+    if (is_inside) return "is still in " + what;
     return "has made it but not sent it";
   }
 
   const program::Program& program_;
   const mesh::Mesh& mesh_;
   std::span<const comm::LastSeen> seen_;
+  const PartText& part_text_;
 };
 
 // The way from `start` to a rank that waits for nobody, or until it comes back to itself. The
@@ -246,10 +258,10 @@ std::string lines(const std::vector<RankStatus>& some) {
 }  // namespace
 
 StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
-                          std::span<const comm::LastSeen> seen) {
+                          std::span<const comm::LastSeen> seen, const PartText& part_text) {
   LS_CHECK(static_cast<std::int32_t>(seen.size()) == mesh.world(), seen.size(), " of ",
            mesh.world(), " ranks were looked for");
-  const Inquiry inquiry(program, mesh, seen);
+  const Inquiry inquiry(program, mesh, seen, part_text);
   StallReport report;
   for (std::int32_t r = 0; r < mesh.world(); ++r) report.ranks.push_back(inquiry.status(Rank{r}));
   std::map<Rank, int> held_up;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,10 +39,13 @@ struct StallReport {
   std::string describe_from(Rank rank) const;
 };
 
+// What meets others as part `part` of a computation, as "the all_reduce of middle".
+using PartText = std::function<std::string(const program::Op& op, int part)>;
+
 // Positions are of the program's lists; a rank never seen has not begun, nor one at a position that
 // its list does not have. Time has passed since all positions last changed, so that a rank which
 // could go on has gone on. REQUIRES: one sighting per rank of the mesh.
 StallReport explain_stall(const program::Program& program, const mesh::Mesh& mesh,
-                          std::span<const comm::LastSeen> seen);
+                          std::span<const comm::LastSeen> seen, const PartText& part_text = {});
 
 }  // namespace lockstep::exec

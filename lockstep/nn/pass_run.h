@@ -29,6 +29,8 @@ struct PassInputs {
   at::Tensor tokens = {}, labels = {};  // [batch, seq] of i64, all of them on every tensor rank
   double seed = 1.0;                    // what the head's gradients are multiplied by
   ExactSum* loss = nullptr;  // gets every valid token's loss, on the group's first rank only
+  // Called before and after every collective with the number of parts behind it.
+  std::function<void(int part, bool waits)> place = {};
 };
 
 // Where a layer's parameters lie in the unit's flat buffer.

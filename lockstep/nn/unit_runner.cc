@@ -97,11 +97,16 @@ at::Tensor UnitRunner::run(parts::UnitPass name, at::Tensor given, Kept& kept,
   const auto end = [&](const std::vector<parts::ValueId>& storages) {
     for (const parts::ValueId storage : storages) run.memory(storage).reset();
   };
+  int behind = 0;
   for_each_part(
       pass, run.sizes,
       [&](std::size_t i, std::int64_t first_row) {
+        const bool is_told = inputs.place && row_of(pass.parts[i].kind).collective;
         run.begin(pass.parts[i], first_row);
+        if (is_told) inputs.place(behind, true);
         kernel_of(pass.parts[i].kind)(run);
+        ++behind;
+        if (is_told) inputs.place(behind, false);
         end(pass.ends[i]);
       },
       [&] { end(pass.repeat_ends); });

@@ -155,6 +155,22 @@ const std::vector<TensorCollective>& UnitPasses::collectives(UnitPass pass) cons
 std::vector<Held> UnitPasses::held(const Pass& maker, const std::vector<ValueId>& ids) const {
   std::vector<Held> all;
   std::vector<ValueId> storages;
+std::string UnitPasses::text(UnitPass name, int behind) const {
+  std::string text = "nothing";
+  const Pass& pass = at(name);
+  Sizes sizes = sizes_;
+  for_each_part(
+      pass, sizes,
+      [&](std::size_t i, std::int64_t) {
+        const Part& part = pass.parts[i];
+        const std::vector<ValueId>& of = part.out.empty() ? part.in : part.out;
+        if (behind-- == 0)
+          text = join_parts("the ", to_text(part.kind), " of ", values_[of[0]].name);
+      },
+      [] {});
+  return text;
+}
+
   for (const ValueId id : ids) {
     const ValueId storage = maker.storage(id);
     const auto seen = std::ranges::find(storages, storage) - storages.begin();

@@ -92,6 +92,8 @@ class UnitPasses {
   const MemoryEvents& events(UnitPass pass) const;
   // None when tp is 1.
   const std::vector<TensorCollective>& collectives(UnitPass pass) const;
+  // "the all_reduce of middle": what runs when `behind` parts are behind, or "nothing".
+  std::string text(UnitPass pass, int behind) const;
 
   // What a forward pass keeps for its backward pass, its input first. Bytes per token of a block in
   // bf16, nothing dropped:

@@ -383,6 +383,8 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.grads = [&] { return grads = main_grad(op); };
   inputs.seed = 1.0 / static_cast<double>(count_);
   inputs.loss = &loss_;
+  if (settings_.place)
+    inputs.place = [&](int part, bool waits) { settings_.place(op, part, waits); };
 
   const Keeping keeping = keeping_of(pass);
   nn::Kept kept;  // an embedding keeps nothing but the gradient of its output

@@ -52,6 +52,8 @@ struct WorkspaceSettings {
   optim::Drawing drawing = {};  // of the initial weights
   bool is_loaded =
       false;  // parameters will be set by fill_state: zeros until then, nothing is drawn
+  // Before and after every collective inside a computation: how many parts of it are behind.
+  std::function<void(const program::Op& op, int part, bool waits)> place = {};
 };
 
 // A parameter means its master weight where there is one.

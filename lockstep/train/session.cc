@@ -9,6 +9,8 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/exec/stall.h"
+#include "lockstep/parts/op_pass.h"
+#include "lockstep/train/predictions.h"
 
 namespace lockstep::train {
 namespace {
@@ -51,6 +53,13 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   settings.drawing.between = [&world, told = job.workspace.drawing.between](std::int64_t elements) {
     world.check();  // nobody draws for minutes beside a dead rank
     if (told) told(elements);
+  };
+  settings.place = [this, told = job.workspace.place](const program::Op& op, int part, bool waits) {
+    comm::Position at = world_.position().get().value();
+    at.part = part;
+    at.waits = waits;
+    world_.position().set(at);
+    if (told) told(op, part, waits);
   };
   workspace_ =
       std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_, settings,
@@ -149,7 +158,13 @@ exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& o
   } catch (const comm::CommError& failure) {
     const std::vector<comm::LastSeen> seen = world_.last_seen();
     if (static_cast<int>(seen.size()) != world_.size()) throw;
-    throw explained(failure, exec::explain_stall(work.program, job_.mesh, seen), world_.rank());
+    const auto part_text = [&](const program::Op& op, int part) {
+      const model::Unit& unit = job_.model.unit(op.unit);
+      const parts::UnitPasses passes(job_.model.config, unit, sizes_of(job_, world_.rank()).unit);
+      return passes.text(parts::pass_of(work.program.step, unit, op).value(), part);
+    };
+    throw explained(failure, exec::explain_stall(work.program, job_.mesh, seen, part_text),
+                    world_.rank());
   }
 }
 

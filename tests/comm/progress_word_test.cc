@@ -25,8 +25,8 @@ ProgressWord honest_word(Random& random) {
   }
   word.knows_verdict = below(random, 4) == 0;
   if (below(random, 2) == 0)
-    word.position =
-        Position{below(random, 9), below(random, 99), below(random, 2) == 0, below(random, 2) == 0};
+    word.position = Position{below(random, 9), below(random, 99), below(random, 2) == 0,
+                             below(random, 2) == 0, below(random, 40)};
   return word;
 }
 
@@ -72,20 +72,37 @@ TEST(ProgressWord, TextIsReadAsWritten) {
     const ProgressWord word = honest_word(random);
     EXPECT_EQ(parse_word(to_text(word), kWorld), word) << to_text(word);
   }
-  EXPECT_EQ(to_text(ProgressWord{17, Rank{2}, true, Position{4, 5, true}, "recv on group c"}),
-            "17 2 1 4 5 1 recv on group c");
-  EXPECT_EQ(to_text(ProgressWord{}), "0 -1 0 -1 -1 0 ");
+  EXPECT_EQ(
+      to_text(ProgressWord{17, Rank{2}, true, Position{4, 5, true, false, 6}, "recv on group c"}),
+      "17 2 1 4 5 6 1 recv on group c");
+  EXPECT_EQ(to_text(ProgressWord{}), "0 -1 0 -1 -1 0 0 ");
   const Blame blame = {Rank{3}, "rank 3 shows no sign of life"};
   EXPECT_EQ(parse_blame(to_text(blame), kWorld), blame);
   EXPECT_TRUE(blame.is_silent());
 }
 
 TEST(ProgressWord, WhatNoRankOfThisWorldWritesCountsAsNeverWritten) {
-  for (const char* text :
-       {"", " ", "17", "17 4 0 -1 -1 0 x", "17 -2 0 -1 -1 0 x", "17 100000000 0 -1 -1 0 x",
-        "17 -1 0 3 -7 0 ", "17 -1 0 -3 7 0 ", "17 -1 0 -1 -1 1 ", "17 -1 2 -1 -1 0 ",
-        "17 -1 0 1 2147483648 0 ", "-17 -1 0 -1 -1 0 ", "017 -1 0 -1 -1 0 ", "17  -1 0 -1 -1 0 ",
-        "17 -1 0 -1 -1 0", "17 -1 0 -1 -1 0 \x1b[2J", "17 -1 0 -1 -1 0 a\nb", "1e9 -1 0 -1 -1 0 "})
+  for (const char* text : {"",
+                           " ",
+                           "17",
+                           "17 4 0 -1 -1 0 0 x",
+                           "17 -2 0 -1 -1 0 0 x",
+                           "17 100000000 0 -1 -1 0 0 x",
+                           "17 -1 0 3 -7 0 0 ",
+                           "17 -1 0 -3 7 0 0 ",
+                           "17 -1 0 3 7 -1 0 ",
+                           "17 -1 0 -1 -1 0 1 ",
+                           "17 -1 0 -1 -1 2 0 ",
+                           "17 -1 2 -1 -1 0 0 ",
+                           "17 -1 0 1 2147483648 0 0 ",
+                           "-17 -1 0 -1 -1 0 0 ",
+                           "017 -1 0 -1 -1 0 0 ",
+                           "17  -1 0 -1 -1 0 0 ",
+                           "17 -1 0 -1 -1 0 0",
+                           "17 -1 0 -1 -1 0 ",
+                           "17 -1 0 -1 -1 0 0 \x1b[2J",
+                           "17 -1 0 -1 -1 0 0 a\nb",
+                           "1e9 -1 0 -1 -1 0 0 "})
     EXPECT_EQ(parse_word(text, kWorld), std::nullopt) << text;
   for (const char* text : {"", "3", "100000000 rank 5 shows no sign of life", "4 x", "-1 x", "03 x",
                            "3x", "3 \x1b[2J", "99999999999 x"})

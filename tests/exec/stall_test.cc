@@ -447,10 +447,13 @@ TEST(Stall, APositionIsReadAsItWasWritten) {
   EXPECT_FALSE(cell.get());
   for (const comm::Position at :
        {comm::Position{0, 0}, comm::Position{7, 5, true}, comm::Position{7, 5, false, true},
-        comm::Position{2147483647, 1073741823, true, true}}) {
+        comm::Position{7, 5, true, false, 11}, comm::Position{67108863, 16777215, true, true, 9}}) {
     cell.set(at);
     EXPECT_EQ(cell.get(), at);
   }
+  cell.set({7, 5, true, false, 1 << 20});
+  EXPECT_EQ(cell.get(), (comm::Position{7, 5, true, false, (1 << 12) - 1}));
+  EXPECT_LT((comm::Position{7, 5, true, false, 3}), (comm::Position{7, 5, false, false, 4}));
   EXPECT_LT((comm::Position{7, 900, true}), (comm::Position{7, 0, false, true}));
   EXPECT_LT((comm::Position{7, 900, true, true}), (comm::Position{8, 0}));
 }

@@ -54,10 +54,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(&at.op, data + 4, 4);
     at.waits = (data[8] & 1) != 0;
     at.evaluates = (data[8] & 8) != 0;
+    at.part = data[8] >> 4;
     seen[rank].is_silent = (data[8] & 2) != 0;
     if ((data[8] & 4) == 0) seen[rank].position = at;
   }
-  const exec::StallReport report = exec::explain_stall(about.program, about.mesh, seen);
+  const exec::StallReport report = exec::explain_stall(
+      about.program, about.mesh, seen, [](const program::Op&, int) { return "a collective"; });
   for (const Rank rank : report.culprits) check_rank(about, rank);
   for (const exec::RankStatus& one : report.ranks) {
     for (const Rank rank : one.waits_for) check_rank(about, rank);

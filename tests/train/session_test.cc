@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <map>
 #include <mutex>
 #include <set>
@@ -158,6 +159,38 @@ TEST(Evaluation, PositionsSayThatTheyAreInIt) {
       session.evaluate(tokens, expect(step, true));
     }
   });
+}
+
+// Collectives of tensor ranks are inside of passes. One rank stands still behind the first of a
+// forward pass, the other tells which it waits in.
+TEST(Stalled, InsideAPassIsNamedWithItsPart) {
+  const Job job = job_of(tiny_spec(true, DType::kF32), "tp2 dp1 zero1 m2 step");
+  const data::MockTokens tokens(1, job.spec.model.vocab, true);
+  std::latch has_failed(1);
+  std::string told;
+  const auto run = [&](comm::World& world) {
+    Job own = job;
+    if (world.rank() == Rank{1})
+      own.workspace.place = [&](const program::Op& op, int behind, bool waits) {
+        if (op.unit == 2 && op.microbatch == 1 && behind == 2 && !waits) has_failed.wait();
+      };
+    Session session(own, world, "", tokens, Seconds{2});
+    try {
+      session.step(0);
+    } catch (const comm::CommError& error) {
+      if (world.rank() == Rank{0}) {
+        told = error.what();
+        has_failed.count_down();
+      }
+      throw;
+    }
+  };
+  EXPECT_THROW(comm::run_local(2, run), comm::CommError);
+  EXPECT_NE(told.find("\n  rank 0 waits for rank 1 in the reduce_scatter of middle in F of unit 2, "
+                      "microbatch 1, which it has not come to\n  rank 1 is at F of unit 2, "
+                      "microbatch 1, behind the all_gather of attn_normed_gathered"),
+            std::string::npos)
+      << told;
 }
 
 }  // namespace

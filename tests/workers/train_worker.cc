@@ -54,8 +54,19 @@ Compute stop(const Job& job, const std::string& token) {
   };
 }
 
+// The same inside the op, in the collective that so many of its parts are behind: "F2.1:5".
+auto stop_inside(const Job& job, const std::string& token) {
+  const auto colon = token.find(':');
+  return [&job, name = token.substr(0, colon), behind = std::stoi(token.substr(colon + 1))](
+             const program::Op& op, int part, bool waits) {
+    if (!waits || part != behind || op_token(job.program.step, op) != name) return;
+    std::this_thread::sleep_until(Deadline::after(Seconds{0.3}).point());
+    std::raise(SIGSTOP);
+  };
+}
+
 int run(const std::vector<std::string>& arguments) {
-  const Job job = job_of(tiny_spec(true, DType::kF32), arguments[0]);
+  Job job = job_of(tiny_spec(true, DType::kF32), arguments[0]);
   const auto rendezvous = comm::rendezvous_from(comm::process_environment);
   if (!rendezvous.ok()) {
     std::fprintf(stderr, "%s\n", rendezvous.error().message.c_str());
@@ -67,9 +78,12 @@ int run(const std::vector<std::string>& arguments) {
   const data::MockTokens tokens(1, job.model.config.vocab, true);
   WorkspaceWrap wrap;
   const bool stops = arguments.size() > 2 && arguments[2] == "stop";
-  if (stops && std::stoi(arguments[3]) == world->rank().value)
-    wrap = wrapped(stop(job, arguments[4]));
-  else if (arguments.size() > 2 && !stops)
+  if (stops && std::stoi(arguments[3]) == world->rank().value) {
+    if (arguments[4].find(':') == std::string::npos)
+      wrap = wrapped(stop(job, arguments[4]));
+    else
+      job.workspace.place = stop_inside(job, arguments[4]);
+  } else if (arguments.size() > 2 && !stops)
     wrap = wrapped(late(std::stoull(arguments[3]), world->rank()));
   try {
     const verify::TrialResult trial =

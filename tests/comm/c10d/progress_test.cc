@@ -24,7 +24,7 @@ class Progress : public testing::Test {
 
 TEST_F(Progress, FollowsTheWaitsToTheSilentRank) {
   auto zero = board(0), one = board(1), two = board(2);
-  store_->set("progress/3", "17 -1 0 -1 -1 0 ");  // wrote a word once, then fell silent
+  store_->set("progress/3", "17 -1 0 -1 -1 0 0 ");  // wrote a word once, then fell silent
   const ProgressBoard::Waiting first(*zero, Rank{1}, "all_gather on group a");
   const ProgressBoard::Waiting second(*one, Rank{2}, "all_gather on group b");
   const ProgressBoard::Waiting third(*two, Rank{3}, "recv on group c");
@@ -38,12 +38,12 @@ TEST_F(Progress, ShowsWhereRanksWereAndWhoIsSilent) {
   const auto cell = std::make_shared<comm::PositionCell>();
   cell->set({2, 17, true});
   auto zero = board(0, cell), one = board(1), two = board(2);
-  store_->set("progress/3", "17 -1 0 4 5 0 ");
+  store_->set("progress/3", "17 -1 0 4 5 3 0 ");
   const std::vector<comm::LastSeen> before = two->last_seen();
   ASSERT_EQ(before.size(), 4u);
   EXPECT_EQ(before[0].position, (comm::Position{2, 17, true}));
   EXPECT_EQ(before[1].position, std::nullopt);
-  EXPECT_EQ(before[3].position, (comm::Position{4, 5, false}));
+  EXPECT_EQ(before[3].position, (comm::Position{4, 5, false, false, 3}));
   EXPECT_FALSE(before[3].is_silent);
   one->find_culprit(Rank{3});
   const std::vector<comm::LastSeen> after = one->last_seen();
@@ -70,7 +70,7 @@ TEST_F(Progress, NamesWhoWaitsForMeInSomethingElse) {
 
 TEST_F(Progress, FindsTheSilentRankBehindACircleOfTheLiving) {
   auto zero = board(0), one = board(1), two = board(2);
-  store_->set("progress/3", "17 0 0 -1 -1 0 reduce_scatter on group a");
+  store_->set("progress/3", "17 0 0 -1 -1 0 0 reduce_scatter on group a");
   const ProgressBoard::Waiting first(*zero, Rank{1}, "reduce_scatter on group a");
   const ProgressBoard::Waiting second(*one, Rank{2}, "reduce_scatter on group a");
   const ProgressBoard::Waiting third(*two, Rank{0}, "reduce_scatter on group a");
@@ -95,7 +95,7 @@ TEST_F(Progress, ALeftRankThatIsWaitedForIsNamed) {
 // Anybody who reaches the store can write there.
 TEST_F(Progress, ForgedWordsAndVerdictsAreAsIfNeverWritten) {
   store_->set("progress/verdict", "100000000 rank 5 shows no sign of life");
-  for (const char* word : {"17 100000000 0 -1 -1 0 x", "17 -7 0 0 -9 1 x", "garbage"}) {
+  for (const char* word : {"17 100000000 0 -1 -1 0 0 x", "17 -7 0 0 -9 0 1 x", "garbage"}) {
     auto zero = board(0), one = board(1), two = board(2);
     store_->set("progress/3", word);
     EXPECT_EQ(zero->find_culprit(Rank{3}).verdict, "rank 3 shows no sign of life");
