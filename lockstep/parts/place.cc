@@ -10,10 +10,6 @@
 namespace lockstep::parts {
 namespace {
 
-bool overlap(const Place& a, const Place& b) {
-  return a.storage == b.storage && (a.slice < 0 || b.slice < 0 || a.slice == b.slice);
-}
-
 class Placing {
  public:
   Placing(const Values& values, const Sizes& sizes, Pass& pass)
@@ -37,8 +33,9 @@ class Placing {
       if (part.kind == Kind::kConcat) join(part);
     for (std::size_t i = 0; i < pass_.parts.size(); ++i) {
       const Part& part = pass_.parts[i];
-      LS_CHECK(!row_of(part.kind).spoils || !is_read_behind(static_cast<int>(i), at(part.in[0])),
-               to_text(part.kind), " spoils ", values_[part.in[0]].name);
+      for (const ValueId id : part.in)
+        LS_CHECK(at(id).storage != kNoValue, to_text(part.kind), " reads ", values_[id].name,
+                 ", which nothing made");
       for (std::size_t o = 0; o < part.out.size(); ++o) place_output(static_cast<int>(i), part, o);
     }
     find_ends();
@@ -120,7 +117,7 @@ class Placing {
     std::vector<int> first(pass_.places.size(), -1);
     const auto use = [&](ValueId id, int index) {
       const ValueId storage = pass_.storage(id);
-      LS_CHECK(storage != kNoValue, "a part reads what nobody made");
+      LS_CHECK(storage != kNoValue, values_[id].name, " stays, which nothing made");
       last[storage] = std::max(last[storage], index);
       if (first[storage] < 0) first[storage] = index;
     };

@@ -15,6 +15,11 @@ struct Place {
 };
 using Places = std::vector<Place>;  // by value
 
+// Whether they share memory.
+inline bool overlap(const Place& a, const Place& b) {
+  return a.storage == b.storage && (a.slice < 0 || b.slice < 0 || a.slice == b.slice);
+}
+
 // A list that is ready to be run or read.
 struct Pass {
   Parts parts;

@@ -10,6 +10,7 @@
 #include "lockstep/parts/keep.h"
 #include "lockstep/parts/lower.h"
 #include "lockstep/parts/read_pass.h"
+#include "lockstep/parts/validate.h"
 
 namespace lockstep::parts {
 namespace {
@@ -135,6 +136,8 @@ void UnitPasses::write_head(const model::ModelConfig& config) {
 }
 
 void UnitPasses::add(UnitPass pass, Pass made) {
+  const std::string problem = validate(made, values_);
+  LS_CHECK(problem.empty(), kUnitPasses.name_of(pass), ": ", problem);
   MemoryEvents events = memory_events(made, values_, sizes_);
   auto collectives = tensor_collectives(made, values_, sizes_);
   passes_[static_cast<std::size_t>(pass)] = {std::move(made), std::move(events),
@@ -152,9 +155,6 @@ const std::vector<TensorCollective>& UnitPasses::collectives(UnitPass pass) cons
   return made(pass).collectives;
 }
 
-std::vector<Held> UnitPasses::held(const Pass& maker, const std::vector<ValueId>& ids) const {
-  std::vector<Held> all;
-  std::vector<ValueId> storages;
 std::string UnitPasses::text(UnitPass name, int behind) const {
   std::string text = "nothing";
   const Pass& pass = at(name);
@@ -171,6 +171,9 @@ std::string UnitPasses::text(UnitPass name, int behind) const {
   return text;
 }
 
+std::vector<Held> UnitPasses::held(const Pass& maker, const std::vector<ValueId>& ids) const {
+  std::vector<Held> all;
+  std::vector<ValueId> storages;
   for (const ValueId id : ids) {
     const ValueId storage = maker.storage(id);
     const auto seen = std::ranges::find(storages, storage) - storages.begin();

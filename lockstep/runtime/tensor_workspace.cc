@@ -402,9 +402,9 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.labels.reset();
   for (const Value& killed : effects.kills)
     if (killed.kind == ValueKind::kTokens) drop(killed);
+  if (grads.defined()) look_at_noise(op, grads);
 }
 
-  if (grads.defined()) look_at_noise(op, grads);
 // The buffer that the period's gradients add up in; the first of them writes every element but the
 // gaps.
 at::Tensor TensorWorkspace::main_grad(const Op& op) {

@@ -15,6 +15,7 @@ using Size = std::int64_t;
 // [n, in] times [in, out].
 Numbers times(const Numbers& x, const Numbers& w, Size in, Size out) {
   const Size n = static_cast<Size>(x.size()) / in;
+  LS_CHECK(n * in == std::ssize(x) && in * out == std::ssize(w), "sizes that do not fit");
   Numbers y(static_cast<std::size_t>(n * out));
   for (Size r = 0; r < n; ++r)
     for (Size i = 0; i < in; ++i)
@@ -59,6 +60,7 @@ Stats stats_of(const Numbers& x, Size columns, double eps, bool layer) {
 }
 
 Numbers normed(const Numbers& x, const Stats& s, const Numbers& gain, const Numbers& bias) {
+  LS_CHECK(s.rstd.size() * gain.size() == x.size(), "sizes that do not fit");
   Numbers y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t row = i / gain.size(), c = i % gain.size();
@@ -72,6 +74,7 @@ std::vector<Numbers> norm_grad(const Numbers& d, const Numbers& x, const Stats& 
                                const Numbers& gain) {
   const std::size_t n = gain.size();
   const bool layer = !s.mean.empty();
+  LS_CHECK(s.rstd.size() * n == x.size() && d.size() == x.size(), "sizes that do not fit");
   Numbers dx(x.size()), d_gain(n), d_bias(n);
   for (std::size_t row = 0; row < s.rstd.size(); ++row) {
     double along = 0, mean = 0;
@@ -205,8 +208,7 @@ Numbers Interpreter::read(const RankState& rank, const Pass& pass, ValueId id) c
   return x;
 }
 
-void Interpreter::run(std::vector<RankState>& ranks, UnitPass name) const {
-  const Pass& pass = passes_.at(name);
+void Interpreter::run(std::vector<RankState>& ranks, const Pass& pass) const {
   for (std::size_t i = 0; i < pass.parts.size(); ++i) {
     const Part& part = pass.parts[i];
     if (row_of(part.kind).collective)

@@ -29,7 +29,7 @@ class Interpreter {
   void write(RankState& rank, const Pass& pass, ValueId id, const Numbers& numbers) const;
   Numbers read(const RankState& rank, const Pass& pass, ValueId id) const;
 
-  void run(std::vector<RankState>& ranks, UnitPass pass) const;
+  void run(std::vector<RankState>& ranks, const Pass& pass) const;
 
   // Random ones of the right sizes.
   Named random_params(unsigned seed) const;

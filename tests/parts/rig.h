@@ -1,0 +1,125 @@
+// Blocks of every combination of traits on tensor ranks that the interpreter runs, with an input
+// and a loss.
+#pragma once
+
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/model/catalog.h"
+#include "tests/parts/interpreter.h"
+
+namespace lockstep::parts {
+
+using model::ModelConfig;
+using model::UnitSizes;
+
+inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
+
+inline ModelConfig config_of(int traits) {
+  ModelConfig c = model::find((traits & 1) != 0 ? "gpt2-tiny" : "llama-tiny")->config;
+  c.hidden = kHidden, c.heads = 4, c.kv_heads = 2, c.head_dim = 4, c.ffn = 4;
+  c.norm = (traits & 2) != 0 ? model::NormKind::kLayerNorm : model::NormKind::kRmsNorm;
+  c.qk_norm = (traits & 4) != 0 ? model::QkNorm::kPerHead : model::QkNorm::kNone;
+  c.qkv_bias = (traits & 8) != 0;
+  c.linear_bias = (traits & 16) != 0;
+  return c;
+}
+
+inline Numbers random_numbers(unsigned seed, int n) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> any;
+  Numbers x;
+  for (int i = 0; i < n; ++i) x.push_back(any(random));
+  return x;
+}
+
+// A tensor rank has its own piece, or the same as all.
+inline bool is_whole(const std::string& name) {
+  return name.find("norm") != std::string::npos || name == "attn_out_bias" || name == "down_bias";
+}
+
+// A block on all its tensor ranks, its input, and the loss: the sum of its output times `slope`.
+struct Rig {
+  Rig(const ModelConfig& config, const UnitSizes& sizes)
+      : passes(config, model::Unit{}, sizes),
+        run(passes, config.norm_eps),
+        input(random_numbers(1, kBatch * kSeq * kHidden)),
+        slope(random_numbers(2, kBatch * kSeq * kHidden)) {
+    for (unsigned r = 0; r < sizes.tp; ++r) {
+      params.push_back(run.random_params(7 + r));
+      for (auto& [name, numbers] : params[r])
+        if (is_whole(name)) numbers = params[0][name];
+    }
+  }
+
+  Numbers rows(const Numbers& all, std::size_t rank) const {
+    if (!passes.sizes().shares_rows) return all;
+    const auto n = static_cast<std::ptrdiff_t>(all.size() / params.size());
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank) * n;
+    return {begin, begin + n};
+  }
+  std::vector<RankState> start(UnitPass pass) const {
+    std::vector<RankState> ranks(params.size());
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      ranks[r].params = params[r];
+      run.write(ranks[r], passes.at(pass), passes.at(pass).before[0], rows(input, r));
+    }
+    return ranks;
+  }
+
+  double loss() const {
+    std::vector<RankState> ranks = start(UnitPass::kEvaluate);
+    run.run(ranks, passes.at(UnitPass::kEvaluate));
+    double sum = 0;
+    const std::size_t copies = passes.sizes().shares_rows ? ranks.size() : 1;
+    for (std::size_t r = 0; r < copies; ++r) {
+      const Pass& pass = passes.at(UnitPass::kEvaluate);
+      const Numbers out = run.read(ranks[r], pass, pass.after[0]), weights = rows(slope, r);
+      for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * weights[i];
+    }
+    return sum;
+  }
+
+  // Every rank's gradients, that of the input under "input"; and the output. `instead`: run in
+  // place of the unit's own.
+  std::vector<Named> gradients(bool at_once, bool recomputes,
+                               const std::map<UnitPass, Pass>& instead = {}) const {
+    const auto list = [&](UnitPass pass) -> const Pass& {
+      const auto found = instead.find(pass);
+      return found == instead.end() ? passes.at(pass) : found->second;
+    };
+    const UnitPass first = recomputes ? UnitPass::kCheckpoint : UnitPass::kForward;
+    std::vector<RankState> ranks = start(first);
+    run.run(ranks, list(first));
+    for (RankState& rank : ranks)
+      rank.grads["output"] = run.read(rank, list(first), passes.at(first).result);
+    if (recomputes) run.run(ranks, list(UnitPass::kRecompute));
+    const Pass& pass = list(at_once ? UnitPass::kBackward : UnitPass::kInputGrad);
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      run.write(ranks[r], pass, pass.before.back(), rows(slope, r));
+    run.run(ranks, pass);
+    std::vector<Named> all;
+    for (RankState& rank : ranks) rank.grads["input"] = run.read(rank, pass, pass.after.back());
+    if (!at_once) run.run(ranks, list(UnitPass::kWeightGrad));
+    for (RankState& rank : ranks) all.push_back(rank.grads);
+    return all;
+  }
+
+  const UnitPasses passes;
+  const Interpreter run;
+  Numbers input, slope;
+  std::vector<Named> params;
+};
+
+inline UnitSizes sizes_of(int tp, bool sp, DType dtype = DType::kF64, int mask = 0) {
+  UnitSizes sizes{.batch = kBatch, .seq = kSeq, .dtype = dtype};
+  sizes.tp = tp;
+  sizes.sequence_parallel = sp;
+  sizes.drop = {(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+  return sizes;
+}
+
+}  // namespace lockstep::parts
