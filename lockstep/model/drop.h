@@ -8,10 +8,16 @@
 namespace lockstep::model {
 
 struct Drop {
-  // Values of a block's list (parts/block.cc), each rebuilt by one elementwise pass.
+  // Values of a block's list (parts/block.cc), in any combination. One elementwise pass rebuilds
+  // each of these:
   bool attn_normed = false;
   bool mlp_normed = false;
   bool product = false;  // of the MLP's activation
+  // a product with weights, or attention, each of these:
+  bool qkv = false;
+  bool attn_out = false;  // of attention, before its projection
+  bool middle = false;    // the residual stream between attention and MLP
+  bool gate_up = false;   // what the activation reads
   bool block = false;  // all but the block's input ("full"); with it, the rows say what is dropped
                        // once more while the block is recomputed
   // What other software recomputes. It is priced, no run of ours does it.
@@ -38,10 +44,14 @@ struct DropRow {
   const char* tensor;  // in the block's list: "attn_normed"
   bool Drop::* is_dropped;
 };
-// The rows of kCheap.
+// What a block keeps, but for its input and statistics of rows.
 inline constexpr std::array kDropRows = {
     DropRow{"attn_norm.output", "attn_normed", &Drop::attn_normed},
+    DropRow{"attn.qkv", "qkv", &Drop::qkv},
+    DropRow{"attn.core", "attn_out", &Drop::attn_out},
+    DropRow{"attn.residual", "middle", &Drop::middle},
     DropRow{"mlp_norm.output", "mlp_normed", &Drop::mlp_normed},
+    DropRow{"mlp.gate_up", "gate_up", &Drop::gate_up},
     DropRow{"mlp.product", "product", &Drop::product}};
 
 }  // namespace lockstep::model

@@ -15,6 +15,7 @@ class Keeping {
   Keeping(Written& forward, const Backward& backward, const Policy& policy)
       : forward_(forward),
         backward_(backward),
+        weight_follows_(policy.weight_follows),
         dropped_(forward.never_kept.begin(), forward.never_kept.end()) {
     dropped_.insert(policy.dropped.begin(), policy.dropped.end());
     for (const Part& part : forward.parts) note(part, dropped_);
@@ -111,7 +112,7 @@ class Keeping {
     Parts made;
     for (Part part : backward_.weight) {
       for (ValueId& read : part.in) {
-        if (!late_.contains(read)) {
+        if (!late_.contains(read) || (weight_follows_ && again_.contains(read))) {
           read = now(read);
           continue;
         }
@@ -166,6 +167,7 @@ class Keeping {
 
   Written& forward_;
   const Backward& backward_;
+  const bool weight_follows_;
   Ids dropped_, late_;                    // at F|I, at I|W
   std::map<ValueId, const Part*> maker_;  // in F or I
   std::map<ValueId, ValueId> again_;      // by value of F: made again behind F|I

@@ -22,8 +22,12 @@ constexpr std::string_view kSomeBlocks = "block:";
 constexpr EnumNames<Period, 2> kPeriods = {{"step", "microbatch"}};
 
 std::string all_rows() {
+  std::string rows;
+  for (const model::DropRow& row : kDropRows)
+    rows += (rows.empty() ? "`" : ", `") + std::string(row.name) + "`";
   return "a layout may recompute `none`, `cheap`, `block`, `block:` and how many blocks of each "
-         "stage, or rows joined by +: `attn_norm.output`, `mlp_norm.output`, `mlp.product`";
+         "stage, or rows joined by +: " +
+         rows;
 }
 
 // Of digits alone.

@@ -152,7 +152,8 @@ std::vector<Field> policy_fields() {
            "What a block's backward pass makes again instead of keeping it: `none`, `cheap`, "
            "`block` (all but its input), `block:3x2+1+0` (so many blocks of each stage, its first; "
            "`cheap+block:3x2+1+0` and the others cheaply), or rows joined by +: "
-           "`attn_norm.output`, `mlp_norm.output`, `mlp.product` (`cheap` is all three).",
+           "`attn_norm.output`, `mlp_norm.output`, `mlp.product` (`cheap` is these three), "
+           "`attn.qkv`, `attn.core`, `attn.residual`, `mlp.gate_up`.",
        .initial = "\"none\"",
        .known_as = {"recompute_granularity", "recompute_modules", "activation_checkpointing",
                     "activation_checkpoint", "recompute_layer"}},

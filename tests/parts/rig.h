@@ -118,7 +118,8 @@ inline UnitSizes sizes_of(int tp, bool sp, DType dtype = DType::kF64, int mask =
   UnitSizes sizes{.batch = kBatch, .seq = kSeq, .dtype = dtype};
   sizes.tp = tp;
   sizes.sequence_parallel = sp;
-  sizes.drop = {(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+  for (std::size_t row = 0; row < model::kDropRows.size(); ++row)
+    sizes.drop.*model::kDropRows[row].is_dropped = (mask >> row & 1) != 0;
   return sizes;
 }
 

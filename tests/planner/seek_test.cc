@@ -242,7 +242,9 @@ TEST(Seek, WhatIsGivenStays) {
   expect({.mlp_normed = true}, " recompute=mlp_norm.output");
   expect(model::kWholeBlock, " recompute=block");
   q.given.blocks = {4, 3, 2, 1}, q.given.recomputed = 4;
-  expect({true, true, true, true}, " recompute=cheap+block:4+3+2+1");
+  model::Drop cheap_and_blocks = model::kCheap;
+  cheap_and_blocks.block = true;
+  expect(cheap_and_blocks, " recompute=cheap+block:4+3+2+1");
 }
 
 // Where nothing fits the smallest is shown, if anything divides.

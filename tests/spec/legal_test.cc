@@ -168,7 +168,9 @@ const std::vector<Refusal>& models_and_types() {
 // All blocks of every stage have a name of their own, but not with rows that they drop besides.
 TEST(Legal, AllBlocksAreCountedWithRowsAlone) {
   Asked asked;
-  asked.layout.recompute = {{true, true, true, true}, {16, 16}};
+  model::Drop drop = model::kCheap;
+  drop.block = true;
+  asked.layout.recompute = {drop, {16, 16}};
   EXPECT_TRUE(asked.refusals().empty());
   asked.layout.recompute = {model::kWholeBlock, {16, 16}};
   EXPECT_FALSE(asked.refusals().empty());

@@ -152,15 +152,24 @@ void add_mlp(const PriceRequest& r, const Device& device, double width, ComputeT
   add_product(device, {tokens, width / r.tp, r.shape->hidden}, time);
 }
 
+// Gate and up of the experts, or the product behind them.
+void add_routed(const PriceRequest& r, const Device& device, bool is_first, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double local = s.experts / r.ep, width = s.expert_ffn / r.etp;
+  const double met = static_cast<double>(r.ep * r.etp) / r.tp;
+  const double each = s.top_k * r.tokens() * met / s.experts * r.imbalance;
+  if (is_first)
+    add_product(device, {each, s.hidden, 2 * width, local, true}, time);
+  else
+    add_product(device, {each, width, s.hidden, local, true}, time);
+}
+
 void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
   const double tokens = r.tokens();
-  const double local = s.experts / r.ep;
-  const double met = static_cast<double>(r.ep * r.etp) / r.tp;
-  const double each = s.top_k * tokens * met / s.experts * r.imbalance;
   add_product(device, {tokens / (r.sp ? r.tp : 1), s.hidden, s.experts, 1, false, true}, time);
-  add_product(device, {each, s.hidden, 2 * s.expert_ffn / r.etp, local, true}, time);
-  add_product(device, {each, s.expert_ffn / r.etp, s.hidden, local, true}, time);
+  add_routed(r, device, true, time);
+  add_routed(r, device, false, time);
   if (s.shared_ffn > 0) add_mlp(r, device, s.shared_ffn, time);
   // Dispatch, activation and combination of the routed tokens.
   const double routed = s.top_k * tokens * r.etp / r.tp;
@@ -187,12 +196,27 @@ ComputeTime elementwise(const PriceRequest& r, const Device& device, double widt
           device.stream(tokens * (path_grad / parts + inner_grad / r.tp))};
 }
 
+// Of rows that a product with weights, or attention, rebuilds.
+double costly_seconds(const PriceRequest& r, bool expert_layer, const Device& device) {
+  const ModelShape& s = *r.shape;
+  const double tokens = r.tokens(), h = s.hidden, t = r.tp;
+  const double width = expert_layer ? s.shared_ffn : s.ffn;
+  ComputeTime again;
+  if (r.drop.qkv) add_product(device, {tokens, h, (s.q() + 2 * s.k()) / t}, again);
+  if (r.drop.attn_out) add_attention(r, device, again);
+  if (r.drop.middle) add_product(device, {tokens, s.values() / t, h}, again);
+  if (r.drop.gate_up) add_product(device, {tokens, h, (s.mlp_matrices - 1) * width / t}, again);
+  if (r.drop.gate_up && expert_layer) add_routed(r, device, true, again);
+  return again.forward;
+}
+
 // Of what a block drops besides. Rows that one elementwise pass rebuilds are half of these passes,
 // each by its share of the bytes.
 double recompute_seconds(const PriceRequest& r, bool expert_layer, const Device& device,
                          const ComputeTime& layer, const ComputeTime& passes) {
   const model::Drop& drop = r.drop;
-  double seconds = passes.forward / 2 * dropped_share(r, expert_layer);
+  const double seconds =
+      passes.forward / 2 * dropped_share(r, expert_layer) + costly_seconds(r, expert_layer, device);
   if (!drop.scores && !drop.attention && !drop.alternate_products) return seconds;
   ComputeTime attention;
   add_attention(r, device, attention);

@@ -25,7 +25,9 @@ void add_tensor(const PriceRequest& r, bool expert_layer, LayerTime& layer) {
   const double wait = wait_share(r, r.tp);
   layer.tensor_forward = parts * one * exposed + wait * layer.compute.forward;
   const double regathers = r.sp && !r.stack.overlap_regather ? 0.5 : 0;
-  layer.tensor_backward = parts * one * (exposed * (layer.again ? 2 : 1) + regathers) +
+  // A residual that is made again is summed again.
+  const double residual = r.drop.middle ? one * exposed : 0;
+  layer.tensor_backward = parts * one * (exposed * (layer.again ? 2 : 1) + regathers) + residual +
                           wait * (layer.compute.backward + layer.compute.recompute);
 }
 

@@ -83,6 +83,17 @@ double cheap_bytes(const PriceRequest& r, const KeptTensors& kept, const model::
   const double products = (kept.product + kept.routed_product * r.etp) / r.tp;
   return norms * kept.normed / (r.sp ? r.tp : 1) + (drop.product ? products : 0);
 }
+// Of rows that a product with weights, or attention, rebuilds.
+double costly_bytes(const PriceRequest& r, const model::Drop& drop, bool expert_layer) {
+  const ModelShape& s = *r.shape;
+  const double firsts = expert_layer || s.mlp_matrices > 2 ? 2 : 1;
+  const double inner = (drop.qkv ? s.q() + 2 * s.k() : 0) + (drop.attn_out ? s.values() : 0) +
+                       (drop.gate_up ? firsts * (expert_layer ? s.shared_ffn : s.ffn) : 0);
+  const double statistics = drop.attn_out && r.stack.flash ? 4 * s.heads : 0;
+  const double routed = drop.gate_up && expert_layer ? 2 * s.top_k * s.expert_ffn * r.imbalance : 0;
+  return (element_bytes(r) * (inner + routed) + statistics) / r.tp +
+         (drop.middle ? element_bytes(r) * s.hidden / (r.sp ? r.tp : 1) : 0);
+}
 }  // namespace
 
 double dropped_share(const PriceRequest& r, bool expert_layer) {
@@ -97,7 +108,8 @@ double kept_bytes_per_token(const PriceRequest& r, const model::Drop& drop, bool
   const KeptTensors kept = kept_tensors(r, expert_layer);
   const double scores = drop.scores || drop.attention ? kept.scores : 0;
   const double outputs = drop.attention ? element_bytes(r) * r.shape->values() : 0;
-  return whole_bytes(r, kept) - cheap_bytes(r, kept, drop) - (scores + outputs) / r.tp;
+  return whole_bytes(r, kept) - cheap_bytes(r, kept, drop) - costly_bytes(r, drop, expert_layer) -
+         (scores + outputs) / r.tp;
 }
 
 PartParams stage_params(const PriceRequest& r, const StageSplit& split, int stage) {
