@@ -74,7 +74,7 @@ class SymbolicRun {
       const Part& part = pass_.parts[i];
       const KindRow& row = row_of(part.kind);
       for (const ValueId id : part.in)
-        if (!holds(id)) fail(row.name, " reads ", name(id), ", which is not there");
+        if (!holds(id)) return fail(row.name, " reads ", name(id), ", which is not there");
       if (row.spoils) std::erase(content(part.in[0]), part.in[0]);
       for (const ValueId id : part.out) {
         if (!made_.insert(id).second) fail(row.name, " makes ", name(id), " once more");

@@ -2,6 +2,8 @@
 #include "lockstep/train/job.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -165,6 +167,35 @@ TEST(Job, BetasAndEpsReachTheOptimizer) {
   }
 }
 
+// What a product of bf16 takes besides its result, of any that tokens and widths of the job make.
+std::int64_t most_scratch(const Job& job) {
+  const model::ModelConfig& c = job.spec.model;
+  const std::int64_t tp = job.spec.layout.degrees.tp;
+  const std::int64_t q = c.heads * c.head_dim / tp, k = c.kv_heads * c.head_dim / tp;
+  const std::int64_t sides[] = {job.spec.batch.microbatch * job.spec.batch.seq,
+                                c.hidden,
+                                q,
+                                q + 2 * k,
+                                c.ffn / tp,
+                                2 * c.ffn / tp,
+                                c.vocab / tp};
+  std::int64_t most = 0;
+  for (const std::int64_t m : sides)
+    for (const std::int64_t inner : sides)
+      for (const std::int64_t n : sides)
+        for (const bool by_columns : {false, true}) {
+          const at::Tensor a = at::full({m, inner}, 1.0, at::kBFloat16);
+          const at::Tensor b = by_columns ? at::full({n, inner}, 1.0, at::kBFloat16).t()
+                                          : at::full({inner, n}, 1.0, at::kBFloat16);
+          at::Tensor out = at::full({m, n}, 1.0, at::kBFloat16);
+          tensor::MemoryAccount account;
+          const tensor::ChargeTo charge(account);
+          at::mm_out(out, a, b);
+          most = std::max(most, account.peak());
+        }
+  return most;
+}
+
 // Memory and traffic to the byte, whatever the chunk and the threads; and what both do to the
 // numbers.
 TEST(Job, HeadChunkAndThreadsAreAsPredicted) {
@@ -188,14 +219,14 @@ TEST(Job, HeadChunkAndThreadsAreAsPredicted) {
             verify::RankRecord record{world.rank(), {measured_step(world, session, 0)}};
             const verify::PredictionCheck check = verify::check_predictions(job, record);
             EXPECT_EQ(check.mismatch, "");
-            // Products in bf16 take scratch of oneDNN's own (parts/kernels.h), which differs from
-            // CPU to CPU.
-            if (dtype == DType::kBF16)
-              EXPECT_GE(check.peak_bytes, check.predicted_peak);
-            else
-              EXPECT_EQ(check.peak_bytes, check.predicted_peak)
-                  << to_text(dtype) << " chunk " << chunk << " threads " << threads << " "
-                  << layout;
+            // oneDNN's own scratch in bf16 (parts/kernels.h) grows with the threads; one thread's
+            // is at most what the job's widest product takes alone.
+            const std::int64_t scratch = dtype == DType::kBF16 ? most_scratch(job) : 0;
+            EXPECT_GE(check.peak_bytes, check.predicted_peak);
+            EXPECT_TRUE(check.peak_bytes <= check.predicted_peak + scratch ||
+                        (dtype == DType::kBF16 && threads > 1))
+                << to_text(dtype) << " chunk " << chunk << " threads " << threads << " " << layout
+                << ": " << check.peak_bytes << " and " << check.predicted_peak << " + " << scratch;
           });
         }
       }

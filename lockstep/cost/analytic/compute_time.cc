@@ -152,24 +152,23 @@ void add_mlp(const PriceRequest& r, const Device& device, double width, ComputeT
   add_product(device, {tokens, width / r.tp, r.shape->hidden}, time);
 }
 
-// Gate and up of the experts, or the product behind them.
-void add_routed(const PriceRequest& r, const Device& device, bool is_first, ComputeTime& time) {
+// Of the tokens that this rank's experts meet, one product for each expert.
+Product routed(const PriceRequest& r, double k, double n) {
   const ModelShape& s = *r.shape;
-  const double local = s.experts / r.ep, width = s.expert_ffn / r.etp;
   const double met = static_cast<double>(r.ep * r.etp) / r.tp;
   const double each = s.top_k * r.tokens() * met / s.experts * r.imbalance;
-  if (is_first)
-    add_product(device, {each, s.hidden, 2 * width, local, true}, time);
-  else
-    add_product(device, {each, width, s.hidden, local, true}, time);
+  return {each, k, n, s.experts / r.ep, true};
+}
+Product routed_gate_up(const PriceRequest& r) {
+  return routed(r, r.shape->hidden, 2 * r.shape->expert_ffn / r.etp);
 }
 
 void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
   const double tokens = r.tokens();
   add_product(device, {tokens / (r.sp ? r.tp : 1), s.hidden, s.experts, 1, false, true}, time);
-  add_routed(r, device, true, time);
-  add_routed(r, device, false, time);
+  add_product(device, routed_gate_up(r), time);
+  add_product(device, routed(r, s.expert_ffn / r.etp, s.hidden), time);
   if (s.shared_ffn > 0) add_mlp(r, device, s.shared_ffn, time);
   // Dispatch, activation and combination of the routed tokens.
   const double routed = s.top_k * tokens * r.etp / r.tp;
@@ -206,7 +205,7 @@ double costly_seconds(const PriceRequest& r, bool expert_layer, const Device& de
   if (r.drop.attn_out) add_attention(r, device, again);
   if (r.drop.middle) add_product(device, {tokens, s.values() / t, h}, again);
   if (r.drop.gate_up) add_product(device, {tokens, h, (s.mlp_matrices - 1) * width / t}, again);
-  if (r.drop.gate_up && expert_layer) add_routed(r, device, true, again);
+  if (r.drop.gate_up && expert_layer) add_product(device, routed_gate_up(r), again);
   return again.forward;
 }
 
