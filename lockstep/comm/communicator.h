@@ -64,7 +64,7 @@ class Communicator;
 // One started operation. Must be waited for before its buffers are touched. Destruction before that
 // aborts the communicator: it never waits for a peer, and leaves no transfer behind that could
 // still touch the buffers.
-class Work {
+class [[nodiscard]] Work {
  public:
   // What a backend has left to do: waits for the end, and tells when it ran where it learns of that
   // before it is waited for. Called at most once; throws CommError.

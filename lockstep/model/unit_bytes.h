@@ -24,6 +24,7 @@ struct UnitSizes {
   int threads = 1;                 // intra-op, each with scratch of its own
   bool packs_keys = true;          // on a CPU with units for bf16 (tensor/memory.h)
   bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
+  bool tp_overlap = true;          // they compute while their collectives are under way
 
   std::int64_t tokens() const { return batch * seq; }
   std::int64_t width() const { return static_cast<std::int64_t>(size_of(dtype)); }

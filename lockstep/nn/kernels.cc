@@ -169,9 +169,10 @@ void positions_weight(PassRun& r) {
   add_position_grads(table, r.in(0), r.sizes.seq, r.unit.group);
 }
 
-void all_gather(PassRun& r) { r.unit.group.all_gather(r.in(0), r.make(0)); }
-void reduce_scatter(PassRun& r) { r.unit.group.reduce_scatter(r.in(0), r.make(0)); }
-void all_reduce(PassRun& r) { r.unit.group.sum(r.turn(0)); }
+void all_gather(PassRun& r) { r.issued(r.unit.group.all_gather(r.in(0), r.make(0))); }
+void reduce_scatter(PassRun& r) { r.issued(r.unit.group.reduce_scatter(r.in(0), r.make(0))); }
+void all_reduce(PassRun& r) { r.issued(r.unit.group.sum(r.turn(0))); }
+void wait(PassRun& r) { r.wait(); }
 
 void reserve(PassRun& r) { r.make(0); }
 void logits(PassRun& r) {
@@ -245,6 +246,7 @@ constexpr std::array kRows = {
     Row{Kind::kAllGather, all_gather},
     Row{Kind::kReduceScatter, reduce_scatter},
     Row{Kind::kAllReduce, all_reduce},
+    Row{Kind::kWait, wait},
     Row{Kind::kReserve, reserve},
     Row{Kind::kLogits, logits},
     Row{Kind::kEntropy, entropy},

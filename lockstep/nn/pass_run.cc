@@ -59,6 +59,14 @@ at::Tensor PassRun::make(std::size_t i) {
   return out(i);
 }
 
+void PassRun::wait() {
+  const auto found =
+      std::ranges::find(under_way_, part_->in[0], &std::pair<parts::ValueId, comm::Work>::first);
+  LS_CHECK(found != under_way_.end(), values_[part_->in[0]].name, " is not under way");
+  found->second.wait();
+  under_way_.erase(found);
+}
+
 at::ScalarType PassRun::type_of(Elem elem) const {
   switch (elem) {
     case Elem::kCompute:

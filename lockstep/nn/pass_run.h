@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/exact_sum.h"
 #include "lockstep/model/flat_layout.h"
@@ -29,8 +31,9 @@ struct PassInputs {
   at::Tensor tokens = {}, labels = {};  // [batch, seq] of i64, all of them on every tensor rank
   double seed = 1.0;                    // what the head's gradients are multiplied by
   ExactSum* loss = nullptr;  // gets every valid token's loss, on the group's first rank only
-  // Called before and after every collective with the number of parts behind it.
+  // Called before and after every wait for a collective with the number of parts behind it.
   std::function<void(int part, bool waits)> place = {};
+  std::vector<SteadyPoint>* times = nullptr;  // gets the begin of the pass and the end of each part
 };
 
 // Where a layer's parameters lie in the unit's flat buffer.
@@ -91,6 +94,10 @@ class PassRun {
   // The same, not yet written.
   at::Tensor make(std::size_t i);
 
+  // Output 0 is there once a wait has been for it.
+  void issued(comm::Work work) { under_way_.emplace_back(part_->out[0], std::move(work)); }
+  void wait();  // for what made operand 0
+
   const LayerPlace& layer() const;
   at::Tensor gain() const { return vector_at(inputs.params, layer().weight); }
   at::Tensor bias() const { return vector_at(inputs.params, layer().bias); }
@@ -114,6 +121,8 @@ class PassRun {
   const parts::Part* part_ = nullptr;
   std::int64_t first_row_ = 0;      // of a chunk
   std::vector<at::Tensor> memory_;  // by storage
+  // Collectives by output; behind the memory, so that none outlives what it moves.
+  std::vector<std::pair<parts::ValueId, comm::Work>> under_way_;
   at::Tensor grads_;
 };
 

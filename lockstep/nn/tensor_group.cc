@@ -19,19 +19,19 @@ std::int64_t TensorGroup::local_rows(std::int64_t tokens) const {
   return tokens / size();
 }
 
-void TensorGroup::all_gather(const at::Tensor& own, const at::Tensor& all) const {
+comm::Work TensorGroup::all_gather(const at::Tensor& own, const at::Tensor& all) const {
   LS_CHECK(comm_ != nullptr, "a group of one gathers nothing");
-  comm_->all_gather(as_buffer(own), as_buffer(all), Deadline::after(op_deadline_)).wait();
+  return comm_->all_gather(as_buffer(own), as_buffer(all), Deadline::after(op_deadline_));
 }
 
-void TensorGroup::reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const {
+comm::Work TensorGroup::reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const {
   LS_CHECK(comm_ != nullptr, "a group of one scatters nothing");
-  comm_->reduce_scatter(as_buffer(whole), as_buffer(own), Deadline::after(op_deadline_)).wait();
+  return comm_->reduce_scatter(as_buffer(whole), as_buffer(own), Deadline::after(op_deadline_));
 }
 
-void TensorGroup::sum(const at::Tensor& summand) const {
-  if (comm_ == nullptr) return;
-  comm_->all_reduce(as_buffer(summand), Deadline::after(op_deadline_)).wait();
+comm::Work TensorGroup::sum(const at::Tensor& summand) const {
+  if (comm_ == nullptr) return {};
+  return comm_->all_reduce(as_buffer(summand), Deadline::after(op_deadline_));
 }
 
 }  // namespace lockstep::nn

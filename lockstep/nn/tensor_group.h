@@ -40,11 +40,12 @@ class TensorGroup {
   // T.
   std::int64_t local_rows(std::int64_t tokens) const;
 
-  // REQUIRES of all: contiguous, of one shape on all members, `all` and `whole` of t times the
-  // elements. Of a group of one: nothing is to be moved, and only sum() may be called.
-  void all_gather(const at::Tensor& own, const at::Tensor& all) const;
-  void reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const;
-  void sum(const at::Tensor& summand) const;  // in place
+  // Tensors must outlive the Work. REQUIRES of all: contiguous, of one shape on all members, `all`
+  // and `whole` of t times the elements. Of a group of one: nothing is to be moved, and only sum()
+  // may be called.
+  comm::Work all_gather(const at::Tensor& own, const at::Tensor& all) const;
+  comm::Work reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const;
+  comm::Work sum(const at::Tensor& summand) const;  // in place
 
  private:
   comm::Communicator* comm_ = nullptr;  // null: a group of one

@@ -97,17 +97,22 @@ at::Tensor UnitRunner::run(parts::UnitPass name, at::Tensor given, Kept& kept,
   const auto end = [&](const std::vector<parts::ValueId>& storages) {
     for (const parts::ValueId storage : storages) run.memory(storage).reset();
   };
+  const auto take_time = [&] {
+    if (inputs.times != nullptr) inputs.times->push_back(std::chrono::steady_clock::now());
+  };
+  take_time();
   int behind = 0;
   for_each_part(
       pass, run.sizes,
       [&](std::size_t i, std::int64_t first_row) {
-        const bool is_told = inputs.place && row_of(pass.parts[i].kind).collective;
+        const bool is_told = inputs.place && pass.parts[i].kind == parts::Kind::kWait;
         run.begin(pass.parts[i], first_row);
         if (is_told) inputs.place(behind, true);
         kernel_of(pass.parts[i].kind)(run);
         ++behind;
         if (is_told) inputs.place(behind, false);
         end(pass.ends[i]);
+        take_time();
       },
       [&] { end(pass.repeat_ends); });
 

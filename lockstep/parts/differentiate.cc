@@ -146,26 +146,4 @@ class Derivation {
 
 Backward differentiate(Written& forward) { return Derivation(forward).run(); }
 
-Parts as_one_list(const Parts& input, const Parts& weight) {
-  std::vector<Parts> ready(input.size() + 1);  // in front of each part of I, and behind the last
-  Parts group;                                 // a part of W behind what it gathers for itself
-  std::size_t at = 0;
-  for (const Part& part : weight) {
-    for (std::size_t i = at; i < input.size(); ++i)
-      for (const ValueId made : input[i].out)
-        if (std::ranges::count(part.in, made) > 0) at = i + 1;
-    group.push_back(part);
-    if (row_of(part.kind).collective) continue;
-    std::ranges::move(group, std::back_inserter(ready[at]));
-    group.clear();
-    at = 0;
-  }
-  Parts all;
-  for (std::size_t i = 0; i <= input.size(); ++i) {
-    std::ranges::move(ready[i], std::back_inserter(all));
-    if (i < input.size()) all.push_back(input[i]);
-  }
-  return all;
-}
-
 }  // namespace lockstep::parts

@@ -18,7 +18,4 @@ struct Backward {
 // what a part means, not to how ranks compute it.
 Backward differentiate(Written& forward);
 
-// B: I and W as one list, each part of W as soon as what it reads is there, so that this can end.
-Parts as_one_list(const Parts& input, const Parts& weight);
-
 }  // namespace lockstep::parts

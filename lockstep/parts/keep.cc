@@ -96,12 +96,7 @@ class Keeping {
         for (const Part& weight : backward_.weight)
           if (weight.origin == part.origin)
             for (const ValueId read : sources(weight)) make_again(read, again);
-      // In front of a collective, under which it can run.
-      auto at = made.end();
-      while (!again.empty() && at != made.begin() && row_of(at[-1].kind).collective &&
-             maker_.contains(at[-1].out[0]))
-        --at;
-      made.insert(at, again.begin(), again.end());
+      made.insert(made.end(), again.begin(), again.end());
       for (ValueId& id : part.in) id = now(id);
       made.push_back(std::move(part));
     }

@@ -49,6 +49,7 @@ constexpr std::array kRows = {
     collective("all_gather"),
     collective("reduce_scatter"),
     collective("all_reduce", InPlace::kAlways),
+    KindRow{"wait"},
     KindRow{"reserve"},
     KindRow{"logits"},
     KindRow{.name = "entropy", .spoils = true},

@@ -1,9 +1,9 @@
 // A part: one step of a unit's pass, a kernel or a collective. A pass is a list of them.
 //
 // Families write forward lists (builder.h, block.cc, head.cc); the other passes are derived, by one
-// small function after the other: differentiate, lower, keep, place. Readers never ask which family
-// a list is of. A new kind is a row of the table below, its derivative in differentiate.cc, and
-// what it takes besides its outputs in kernels.cc.
+// small function after the other: differentiate, lower, keep, overlap, place. Readers never ask
+// which family a list is of. A new kind is a row of the table below, its derivative in
+// differentiate.cc, and what it takes besides its outputs in kernels.cc.
 #pragma once
 
 #include <cstdint>
@@ -51,9 +51,10 @@ enum class Kind : std::uint8_t {
   kRmsNormAgain,    // x, rstd -> y
   kLayerNormAgain,  // x, rstd, mean -> y
   kLinearAdd,       // x, residual -> residual + x weight, rounded once
-  kAllGather,
+  kAllGather,  // begun here; until a wait for its output is behind, nobody may touch its memory
   kReduceScatter,
   kAllReduce,
+  kWait,  // output of a collective, and its operand if that has other memory
   // The head's loss, a chunk of rows at a time (head.cc).
   kReserve,      // -> memory that later parts fill
   kLogits,       // rows -> logits of a chunk

@@ -9,6 +9,7 @@
 #include "lockstep/parts/families.h"
 #include "lockstep/parts/keep.h"
 #include "lockstep/parts/lower.h"
+#include "lockstep/parts/overlap.h"
 #include "lockstep/parts/read_pass.h"
 #include "lockstep/parts/validate.h"
 
@@ -87,7 +88,8 @@ void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block)
 
   const auto run = [&](UnitPass name, const Parts& parts, std::vector<ValueId> before,
                        std::vector<ValueId> after, const Places& from = {}) {
-    add(name, place(values_, sizes_, parts, std::move(before), std::move(after), from));
+    add(name, place(values_, sizes_, with_waits(parts, sizes_.overlap), std::move(before),
+                    std::move(after), from));
     return std::ref(passes_[static_cast<std::size_t>(name)]->pass);
   };
   const auto forwards = [&](UnitPass name, std::vector<ValueId> after) {
@@ -130,7 +132,8 @@ void UnitPasses::write_head(const model::ModelConfig& config) {
     Written list = head_list(config, sizes_, grad, std::move(values_));
     lower(list, nullptr, sizes_);
     values_ = std::move(list.values);
-    Pass pass = place(values_, sizes_, std::move(list.parts), {list.input}, with({}, list.output));
+    Pass pass = place(values_, sizes_, with_waits(list.parts, sizes_.overlap), {list.input},
+                      with({}, list.output));
     pass.result = list.output;
     Pass taken = place(values_, sizes_, {}, {list.input}, {list.input});
     (grad ? taken : pass).given = list.input;
@@ -150,9 +153,8 @@ void UnitPasses::add(UnitPass pass, Pass made) {
 }
 
 const UnitPasses::Made& UnitPasses::made(UnitPass pass) const {
-  const auto& found = passes_[static_cast<std::size_t>(pass)];
-  LS_CHECK(found.has_value(), "the unit has no ", kUnitPasses.name_of(pass));
-  return *found;
+  LS_CHECK(has(pass), "the unit has no ", kUnitPasses.name_of(pass));
+  return *passes_[static_cast<std::size_t>(pass)];
 }
 const Pass& UnitPasses::at(UnitPass pass) const { return made(pass).pass; }
 const MemoryEvents& UnitPasses::events(UnitPass pass) const { return made(pass).events; }
@@ -167,10 +169,12 @@ std::string UnitPasses::text(UnitPass name, int behind) const {
   for_each_part(
       pass, sizes,
       [&](std::size_t i, std::int64_t) {
-        const Part& part = pass.parts[i];
-        const std::vector<ValueId>& of = part.out.empty() ? part.in : part.out;
-        if (behind-- == 0)
-          text = join_parts("the ", to_text(part.kind), " of ", values_[of[0]].name);
+        if (behind-- != 0) return;
+        auto part = pass.parts.begin() + static_cast<std::ptrdiff_t>(i);
+        if (part->kind == Kind::kWait)
+          part = std::ranges::find(pass.parts, std::vector{part->in[0]}, &Part::out);
+        const std::vector<ValueId>& of = part->out.empty() ? part->in : part->out;
+        text = join_parts("the ", to_text(part->kind), " of ", values_[of[0]].name);
       },
       [] {});
   return text;

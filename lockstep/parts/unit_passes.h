@@ -84,6 +84,7 @@ class UnitPasses {
   UnitPasses(const model::ModelConfig& config, const model::Unit& unit,
              const model::UnitSizes& sizes);
 
+  bool has(UnitPass pass) const { return passes_[static_cast<std::size_t>(pass)].has_value(); }
   // REQUIRES of all three: a pass that the unit has.
   const Pass& at(UnitPass pass) const;
   // Every storage that is taken and given back, in order. A pass starts from what is live before it
@@ -92,7 +93,8 @@ class UnitPasses {
   const MemoryEvents& events(UnitPass pass) const;
   // None when tp is 1.
   const std::vector<TensorCollective>& collectives(UnitPass pass) const;
-  // "the all_reduce of middle": what runs when `behind` parts are behind, or "nothing".
+  // "the all_reduce of middle": what runs, or is waited for, when `behind` parts are behind, or
+  // "nothing".
   std::string text(UnitPass pass, int behind) const;
 
   // What a forward pass keeps for its backward pass, its input first. Bytes per token of a block in

@@ -75,6 +75,7 @@ class SymbolicRun {
       const KindRow& row = row_of(part.kind);
       for (const ValueId id : part.in)
         if (!holds(id)) return fail(row.name, " reads ", name(id), ", which is not there");
+      check_under_way(part);
       if (row.spoils) std::erase(content(part.in[0]), part.in[0]);
       for (const ValueId id : part.out) {
         if (!made_.insert(id).second) fail(row.name, " makes ", name(id), " once more");
@@ -87,16 +88,38 @@ class SymbolicRun {
     }
   }
 
+  void check_under_way(const Part& part) {
+    if (part.kind == Kind::kWait) {
+      const auto is_it = [&](const Part* one) { return one->out[0] == part.in[0]; };
+      if (std::erase_if(under_way_, is_it) == 0)
+        fail("wait for ", name(part.in[0]), ", which is not under way");
+    }
+    const auto touches = [&](const std::vector<ValueId>& ids, ValueId id) {
+      return std::ranges::any_of(ids, [&](ValueId one) { return overlap(at(one), at(id)); });
+    };
+    for (const Part* moving : under_way_) {
+      if (touches(part.in, moving->out[0]) || touches(part.out, moving->out[0]))
+        fail(to_text(part.kind), " touches ", name(moving->out[0]), ", which is under way");
+      if (touches(part.out, moving->in[0]))
+        fail(to_text(part.kind), " overwrites ", name(moving->in[0]), ", which is being read");
+    }
+    if (row_of(part.kind).collective) under_way_.push_back(&part);
+  }
+
   void end(const std::vector<ValueId>& storages, std::string_view behind) {
     for (const ValueId storage : storages) {
       const auto index = static_cast<std::size_t>(storage);
       if (!is_taken_[index]) fail(name(storage), " ends behind ", behind, " and was not there");
+      for (const Part* moving : under_way_)
+        if (pass_.storage(moving->in[0]) == storage || pass_.storage(moving->out[0]) == storage)
+          fail(name(storage), " ends behind ", behind, " under a ", to_text(moving->kind));
       is_taken_[index] = false;
       content_[index].clear();
     }
   }
 
   void check_rest() {
+    if (!under_way_.empty()) fail(name(under_way_[0]->out[0]), " is not waited for");
     std::vector<bool> stays(content_.size(), false);
     for (const ValueId id : pass_.after) {
       if (!holds(id)) fail(name(id), " does not stay");
@@ -112,6 +135,7 @@ class SymbolicRun {
   std::vector<std::vector<ValueId>> content_;  // by storage
   std::vector<bool> is_taken_;                 // by storage
   std::set<ValueId> made_;
+  std::vector<const Part*> under_way_;  // collectives
   std::string problem_;
 };
 

@@ -12,6 +12,7 @@ namespace lockstep::parts {
 //   - makes a value that was made already;
 //   - gives memory back that is not there;
 //   - writes a gradient that another part of its kind writes;
+//   - touches what a collective writes, or changes what it reads, before the wait for it;
 // or what should not stay is there behind the last part, or what should is not.
 std::string validate(const Pass& pass, const Values& values);
 

@@ -11,7 +11,8 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       tp(sizes.tp),
       threads(sizes.threads),
       packs_keys(sizes.packs_keys),
-      shares_rows(sizes.sequence_parallel && sizes.tp > 1) {
+      shares_rows(sizes.sequence_parallel && sizes.tp > 1),
+      overlap(sizes.tp_overlap) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && c.kv_heads % tp == 0 && c.ffn % tp == 0 &&
                (!shares_rows || tokens % tp == 0),

@@ -66,6 +66,7 @@ struct Sizes {
   std::int64_t seq = 1, tp = 1, threads = 1;
   bool packs_keys = true;
   bool shares_rows = false;  // sequence parallelism over more than one rank: P < T
+  bool overlap = true;       // other parts run beside collectives
 
   // REQUIRES: sizes.tp divides what it cuts.
   Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);

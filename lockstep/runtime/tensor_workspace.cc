@@ -46,22 +46,14 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
            " units for a model of ", model.num_units());
   LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
            place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
-  at::set_num_threads(settings.threads);
-  const model::UnitSizes sizes = {.batch = settings.microbatch,
-                                  .seq = settings.seq,
-                                  .dtype = settings.dtype,
-                                  .drop = settings.drop,
-                                  .head_chunk = settings.head_chunk,
-                                  .tp = group.size(),
-                                  .threads = settings.threads,
-                                  .sequence_parallel = group.shares_rows()};
+  at::set_num_threads(settings.unit.threads);
   for (int unit = 0; unit < step.units(); ++unit) {
     if (!step.holds(place.coord, unit)) continue;
     if (model.unit(unit).kind == model::UnitKind::kBlock && !rope_)
-      rope_.emplace(model.config, settings.seq, tensor::scalar_type_of(settings.dtype),
+      rope_.emplace(model.config, settings.unit.seq, tensor::scalar_type_of(settings.unit.dtype),
                     settings.device);
     if (!units_.contains(kind_of(unit)))
-      units_.try_emplace(kind_of(unit), model.config, model.unit(unit), layout(unit), sizes,
+      units_.try_emplace(kind_of(unit), model.config, model.unit(unit), layout(unit), settings.unit,
                          rope_ ? &*rope_ : nullptr, group);
     create_state(unit);
   }
@@ -71,13 +63,13 @@ void TensorWorkspace::create_state(int unit) {
   const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
   create(owned);
   get<at::Tensor>(owned).zero_();
-  const DType wide = wide_type(settings_.dtype);
+  const DType wide = wide_type(settings_.unit.dtype);
   const auto options = at::TensorOptions(tensor::scalar_type_of(wide)).device(settings_.device);
   const auto zeros = [&] { return at::zeros({own_range(unit).size()}, options); };
   optim::State state = is_head(unit) && step_.shares_state()
                            ? get<optim::State>({ValueKind::kOptimizer, 0})
                            : optim::State{zeros(), zeros(), {}};
-  if (wide != settings_.dtype && !state.master.defined()) state.master = zeros();
+  if (wide != settings_.unit.dtype && !state.master.defined()) state.master = zeros();
   values_[{ValueKind::kOptimizer, unit}] = std::move(state);
   if (!settings_.is_loaded) draw_state(unit);
 }
@@ -186,7 +178,7 @@ void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
   const auto piece = [&](const at::Tensor& of, const model::FlatRange& part) {
     return of.narrow(0, part.begin - own_range(unit).begin, part.size());
   };
-  const bool has_master = wide_type(settings_.dtype) != settings_.dtype;
+  const bool has_master = wide_type(settings_.unit.dtype) != settings_.unit.dtype;
   if (role != StateRole::kParameter || has_master || shards_params())
     for (const model::FlatRange& part : state_parts(unit)) {
       fill_into(part, piece(state(unit, role), part));
@@ -197,8 +189,9 @@ void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
   const at::Tensor all = param(unit).narrow(0, 0, layout(unit).size);
   if (!has_master) return fill_into({0, layout(unit).size}, all);
   const ChargeTo charge(tensor::process_account());
-  const at::Tensor wide = at::zeros(
-      {layout(unit).size}, at::TensorOptions(tensor::scalar_type_of(wide_type(settings_.dtype))));
+  const at::Tensor wide =
+      at::zeros({layout(unit).size},
+                at::TensorOptions(tensor::scalar_type_of(wide_type(settings_.unit.dtype))));
   fill({0, layout(unit).size}, wide);
   all.copy_(wide);
 }
@@ -251,12 +244,12 @@ std::int64_t TensorWorkspace::elements_of(const Value& value) const {
 }
 
 std::int64_t TensorWorkspace::local_rows() const {
-  return group_.local_rows(settings_.microbatch * settings_.seq);
+  return group_.local_rows(settings_.unit.batch * settings_.unit.seq);
 }
 
 Buffer TensorWorkspace::create(const Value& value) {
   const bool is_grad = value.kind == ValueKind::kMainGrad || value.kind == ValueKind::kReduced;
-  const DType dtype = is_grad ? wide_type(settings_.dtype) : settings_.dtype;
+  const DType dtype = is_grad ? wide_type(settings_.unit.dtype) : settings_.unit.dtype;
   const auto options = at::TensorOptions(tensor::scalar_type_of(dtype)).device(settings_.device);
   at::Tensor made = value.kind == ValueKind::kRecvBuffer
                         ? at::empty({local_rows(), model_.config.hidden}, options)
@@ -304,23 +297,24 @@ void TensorWorkspace::compute(const Op& op, const Effects& effects) {
 }
 
 std::int64_t TensorWorkspace::sample_of(std::int64_t microbatch, std::int64_t row) const {
-  const data::StepSamples dealt{first_sample_, step_.shape.microbatches, settings_.microbatch};
+  const data::StepSamples dealt{first_sample_, step_.shape.microbatches, settings_.unit.batch};
   return dealt.sample(place_.data_index(), microbatch, row);
 }
 
 void TensorWorkspace::load(const Op& op) {
   const auto made_for = [&](bool needed) {
-    return needed ? at::empty({settings_.microbatch, settings_.seq}, at::TensorOptions(at::kLong))
-                  : at::Tensor();
+    return needed
+               ? at::empty({settings_.unit.batch, settings_.unit.seq}, at::TensorOptions(at::kLong))
+               : at::Tensor();
   };
   Microbatch made = {made_for(step_.holds(place_.coord, 0)),
                      made_for(step_.holds(place_.coord, step_.head()))};
-  std::vector<std::int64_t> unneeded(settings_.seq);
+  std::vector<std::int64_t> unneeded(settings_.unit.seq);
   const auto row_of = [&](const at::Tensor& part, std::int64_t row) -> std::span<std::int64_t> {
     if (!part.defined()) return unneeded;
-    return {part.mutable_data_ptr<std::int64_t>() + row * settings_.seq, unneeded.size()};
+    return {part.mutable_data_ptr<std::int64_t>() + row * settings_.unit.seq, unneeded.size()};
   };
-  for (std::int64_t row = 0; row < settings_.microbatch; ++row)
+  for (std::int64_t row = 0; row < settings_.unit.batch; ++row)
     read_from_->read(sample_of(op.microbatch, row), row_of(made.tokens, row),
                      row_of(made.labels, row));
   if (settings_.device != at::kCPU)
@@ -332,8 +326,8 @@ void TensorWorkspace::load(const Op& op) {
 std::int64_t TensorWorkspace::valid_tokens() {
   local_tokens_ = first_tokens_ = 0;
   for (int mb = 0; mb < step_.shape.microbatches; ++mb) {
-    for (std::int64_t row = 0; row < settings_.microbatch; ++row)
-      local_tokens_ += read_from_->valid_labels(sample_of(mb, row), settings_.seq);
+    for (std::int64_t row = 0; row < settings_.unit.batch; ++row)
+      local_tokens_ += read_from_->valid_labels(sample_of(mb, row), settings_.unit.seq);
     if (mb == 0) first_tokens_ = local_tokens_;
   }
   return local_tokens_;
@@ -385,6 +379,8 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.loss = &loss_;
   if (settings_.place)
     inputs.place = [&](int part, bool waits) { settings_.place(op, part, waits); };
+  std::vector<SteadyPoint> times;
+  if (settings_.timed) inputs.times = &times;
 
   const Keeping keeping = keeping_of(pass);
   nn::Kept kept;  // an embedding keeps nothing but the gradient of its output
@@ -393,6 +389,7 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   at::Tensor given;
   if (unit.passes().at(pass).given != parts::kNoValue) given = take<at::Tensor>(effects.kills[0]);
   at::Tensor made = unit.run(pass, std::move(given), kept, inputs);
+  if (settings_.timed) settings_.timed(op, times);
   if (made.defined())
     values_[op.kind == OpKind::kForward ? of_microbatch(ValueKind::kAct)
                                         : Value{ValueKind::kGrad, op.unit - 1, op.microbatch}] =
@@ -426,7 +423,7 @@ void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
       step_.is_partial(op.unit) ? flat.partial(group_.shares_rows()) : model::FlatRange{};
   const at::Tensor summand = grads.narrow(0, part.begin, part.size());
   const at::Tensor kept = part.size() > 0 ? summand.clone() : at::Tensor();
-  if (kept.defined()) group_.sum(summand);
+  if (kept.defined()) group_.sum(summand).wait();
   optim::add_squares(flat, {0, grads.numel()}, grads, noise_squares_, place_.tensor);
   if (kept.defined()) summand.copy_(kept);
 }

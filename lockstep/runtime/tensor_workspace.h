@@ -39,21 +39,18 @@ struct Place {
 };
 
 struct WorkspaceSettings {
-  DType dtype =
-      DType::kF32;  // parameters and activations; state and gradients are of wide_type(dtype)
+  // Its dtype is that of parameters and activations; state and gradients are of wide_type(dtype).
+  model::UnitSizes unit = {};
   at::Device device = at::kCPU;
-  std::int64_t microbatch = 1;  // sequences
-  std::int64_t seq = 0;         // tokens
-  model::Drop drop;             // rows that blocks do not keep
-  std::int64_t head_chunk = 0;  // tokens whose logits exist at once; 0: a microbatch's
-  int threads = 1;              // intra-op, of the rank's thread
   std::uint64_t seed = 0;       // of the initial weights
   double clip = 0;              // limit of the gradient norm; 0: none
   optim::Drawing drawing = {};  // of the initial weights
   bool is_loaded =
       false;  // parameters will be set by fill_state: zeros until then, nothing is drawn
-  // Before and after every collective inside a computation: how many parts of it are behind.
+  // Before and after every wait inside a computation: how many parts of it are behind.
   std::function<void(const program::Op& op, int part, bool waits)> place = {};
+  // Behind every computation: when it began, and when each of its parts ended.
+  std::function<void(const program::Op& op, const std::vector<SteadyPoint>& times)> timed = {};
 };
 
 // A parameter means its master weight where there is one.

@@ -319,6 +319,7 @@ Spec assemble(const Settings& settings, const Request& asked, const mesh::Order&
       .beta2 = *settings.real("train.beta2"),
       .eps = *settings.real("train.eps"),
       .head_chunk = *settings.integer("train.head_chunk"),
+      .tp_overlap = *settings.boolean("train.tp_overlap"),
       .threads = static_cast<int>(*settings.integer("train.threads")),
       .noise_scale = *settings.integer("train.noise_scale"),
       .on_nonfinite = *settings.text("train.on_nonfinite") == to_text(OnNonfinite::kSkip)

@@ -85,6 +85,7 @@ cost::StepSizes step_sizes(const Spec& spec) {
   sizes.unit.dtype = spec.train.dtype;
   sizes.unit.drop = spec.layout.recompute.drop.rest();
   sizes.unit.head_chunk = spec.train.head_chunk;
+  sizes.unit.tp_overlap = spec.train.tp_overlap;
   sizes.unit.threads = spec.train.threads;
   sizes.unit.tp = degrees.tp;
   sizes.unit.sequence_parallel = spec.layout.sp && degrees.tp > 1;

@@ -54,7 +54,7 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   const bool all_alike = job.program.step.zero == 0;
   const std::int64_t writers = all_alike ? replicas * place.shards : replicas;
   const std::int64_t writer = all_alike ? place.data_index() : place.replica;
-  const auto type = files::element_type(wide_type(job.workspace.dtype));
+  const auto type = files::element_type(wide_type(job.workspace.unit.dtype));
   std::vector<OwnSlice> slices;
   for (const int unit : session.own_units()) {
     const model::FlatRange own = workspace.own_range(unit);

@@ -118,14 +118,9 @@ Result<Job> make_job(const spec::Spec& spec) {
   std::optional<program::Program> evaluation = LS_TRY(evaluation_of(spec, program.step));
 
   Job job{spec, std::move(model), std::move(mesh), std::move(program), {}, std::move(evaluation)};
-  job.workspace.dtype = spec.train.dtype;
-  job.workspace.microbatch = spec.batch.microbatch;
-  job.workspace.seq = spec.batch.seq;
-  job.workspace.drop = spec.layout.recompute.drop.rest();
+  job.workspace.unit = spec::step_sizes(spec).unit;
   job.workspace.seed = static_cast<std::uint64_t>(spec.train.seed);
   job.workspace.clip = spec.train.clip;
-  job.workspace.head_chunk = spec.train.head_chunk;
-  job.workspace.threads = spec.train.threads;
   return job;
 }
 

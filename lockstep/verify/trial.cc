@@ -125,7 +125,7 @@ TrialResult run_trial(const train::Job& job, const data::TokenSource& source,
                       const TrialOptions& options) {
   TrialResult result;
   ImageBuilder builder(job.model, static_cast<int>(orders.size()),
-                       tensor::scalar_type_of(wide_type(job.workspace.dtype)),
+                       tensor::scalar_type_of(wide_type(job.workspace.unit.dtype)),
                        job.mesh.degree(mesh::Axis::kTensor));
   std::mutex mutex;
   const Sink sink = [&](Piece piece) { builder.add(piece); };
@@ -169,7 +169,7 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
     all->send(bytes_of(packed), 0, 0, deadline).wait();
     return result;
   }
-  const auto type = tensor::scalar_type_of(wide_type(job.workspace.dtype));
+  const auto type = tensor::scalar_type_of(wide_type(job.workspace.unit.dtype));
   ImageBuilder builder(job.model, static_cast<int>(orders.size()), type,
                        job.mesh.degree(mesh::Axis::kTensor));
   unpack(packed, type, builder);

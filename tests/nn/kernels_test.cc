@@ -68,6 +68,9 @@ class Watched {
     std::set<ValueId> changed;
     for (const ValueId id : part.out) changed.insert(pass.storage(id));
     if (row_of(part.kind).spoils) changed.insert(pass.storage(part.in[0]));
+    if (row_of(part.kind).collective) under_way_.insert(pass.storage(part.out[0]));
+    changed.insert(under_way_.begin(), under_way_.end());
+    if (part.kind == parts::Kind::kWait) under_way_.erase(pass.storage(part.in[0]));
     std::map<ValueId, at::Tensor> before;
     for (std::size_t id = 0; id < runner_.passes().values().size(); ++id) {
       const auto storage = static_cast<ValueId>(id);
@@ -109,6 +112,7 @@ class Watched {
   const PassInputs& inputs_;
   const bool exact_;  // else products take scratch that no row tells of
   MemoryAccount account_, copies_;
+  std::set<ValueId> under_way_;  // storages that collectives write
 };
 
 // All passes of all units on one rank of `ways`; returns the kinds that ran.

@@ -209,10 +209,13 @@ Numbers Interpreter::read(const RankState& rank, const Pass& pass, ValueId id) c
 }
 
 void Interpreter::run(std::vector<RankState>& ranks, const Pass& pass) const {
+  std::map<ValueId, Collective> under_way;  // by output
   for (std::size_t i = 0; i < pass.parts.size(); ++i) {
     const Part& part = pass.parts[i];
     if (row_of(part.kind).collective)
-      collective(ranks, pass, part);
+      under_way[part.out[0]] = issue(ranks, pass, part);
+    else if (part.kind == Kind::kWait)
+      finish(ranks, pass, under_way.at(part.in[0]));
     else if (!row_of(part.kind).view)
       for (RankState& rank : ranks) {
         std::vector<Numbers> in;
@@ -226,11 +229,25 @@ void Interpreter::run(std::vector<RankState>& ranks, const Pass& pass) const {
   }
 }
 
-void Interpreter::collective(std::vector<RankState>& ranks, const Pass& pass,
-                             const Part& part) const {
+Interpreter::Collective Interpreter::issue(std::vector<RankState>& ranks, const Pass& pass,
+                                           const Part& part) const {
+  Collective made{&part, {}};
+  for (RankState& rank : ranks) {
+    made.in.push_back(read(rank, pass, part.in[0]));
+    const std::int64_t out = passes_.sizes().elements(passes_.values()[part.out[0]]);
+    write(rank, pass, part.out[0], Numbers(out, std::numeric_limits<double>::quiet_NaN()));
+  }
+  return made;
+}
+
+// Operands with memory of their own are read as late as can be.
+void Interpreter::finish(std::vector<RankState>& ranks, const Pass& pass,
+                         const Collective& of) const {
+  const Part& part = *of.part;
+  const bool is_late = pass.storage(part.in[0]) != pass.storage(part.out[0]);
   Numbers all;
-  for (const RankState& rank : ranks) {
-    const Numbers x = read(rank, pass, part.in[0]);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const Numbers x = is_late ? read(ranks[r], pass, part.in[0]) : of.in[r];
     if (part.kind == Kind::kAllGather)
       all.insert(all.end(), x.begin(), x.end());
     else

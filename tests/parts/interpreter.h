@@ -36,7 +36,12 @@ class Interpreter {
 
  private:
   std::int64_t size(Dim dim) const { return passes_.sizes()[dim]; }
-  void collective(std::vector<RankState>& ranks, const Pass& pass, const Part& part) const;
+  struct Collective {
+    const Part* part;
+    std::vector<Numbers> in;  // by rank, when it was issued
+  };
+  Collective issue(std::vector<RankState>& ranks, const Pass& pass, const Part& part) const;
+  void finish(std::vector<RankState>& ranks, const Pass& pass, const Collective& of) const;
   std::vector<Numbers> compute(RankState& rank, const Part& part,
                                const std::vector<Numbers>& in) const;
   // Of kinds without parameters.

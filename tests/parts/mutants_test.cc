@@ -29,8 +29,11 @@ bool commute(const Pass& pass, const Part& a, const Part& b) {
                        pass.places[static_cast<std::size_t>(id)]);
       });
     };
-    return std::ranges::any_of(
-        part.out, [&](ValueId id) { return meets(id, other.in) || meets(id, other.out); });
+    // Behind its wait a collective has written.
+    const bool waits = part.kind == Kind::kWait;
+    return std::ranges::any_of(waits ? std::vector{part.in[0]} : part.out, [&](ValueId id) {
+      return meets(id, other.in) || meets(id, other.out);
+    });
   };
   // Gradients of different parameters lie apart; ends at either are behind both.
   return !writes(a, b) && !writes(b, a);
@@ -45,7 +48,9 @@ class Mutation {
       drop(i);
       twice(i);
       swap(i);
-      for (std::size_t k = 0; k < pass_.parts[i].in.size(); ++k) other_operand(i, k);
+      // What a wait names besides the output only lives until then: other_end().
+      const bool waits = pass_.parts[i].kind == Kind::kWait;
+      for (std::size_t k = 0; k < (waits ? 1 : pass_.parts[i].in.size()); ++k) other_operand(i, k);
       other_parameter(i);
       other_end(i);
       other_place(i);

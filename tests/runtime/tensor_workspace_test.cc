@@ -56,8 +56,7 @@ constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
 
 WorkspaceSettings settings(DType dtype) {
   WorkspaceSettings settings;
-  settings.dtype = dtype;
-  settings.seq = 8;
+  settings.unit = {.seq = 8, .dtype = dtype};
   settings.seed = 77;
   return settings;
 }
@@ -242,7 +241,10 @@ TEST(TensorWorkspace, TensorRanksStartFromTheirPartOfTheSameBits) {
                              std::min<std::int64_t>(1, about.shards - 1),
                              0,
                              {2, world.rank().value}};
-        TensorWorkspace workspace(described, step, place, settings(DType::kF32), tokens, group);
+        WorkspaceSettings how = settings(DType::kF32);
+        how.unit.tp = 2;
+        how.unit.sequence_parallel = sp;
+        TensorWorkspace workspace(described, step, place, how, tokens, group);
         for (int unit = 0; unit < described.num_units(); ++unit) {
           if (!step.holds({0}, unit)) continue;
           const model::FlatRange own = workspace.own_range(unit);

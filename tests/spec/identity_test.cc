@@ -16,6 +16,7 @@ TEST(Identity, KnowsEveryKeyOfBatchAndTrain) {
       "batch.ramp_increment", "batch.ramp_samples",  // told with ramp_start
       "train.noise_scale",                           // part of the program where it is measured
       "train.op_deadline",                           // how long ranks wait
+      "train.tp_overlap",                            // and what they do meanwhile
   };
   for (const IdentityKey& key : identity_keys())
     EXPECT_TRUE(known.insert(key.path).second) << key.path;

@@ -69,7 +69,7 @@ class Gather {
  public:
   explicit Gather(const Job& job)
       : job_(job),
-        builder_(job.model, 1, tensor::scalar_type_of(wide_type(job.workspace.dtype)),
+        builder_(job.model, 1, tensor::scalar_type_of(wide_type(job.workspace.unit.dtype)),
                  job.mesh.degree(mesh::Axis::kTensor)) {}
 
   void add(Session& session) {

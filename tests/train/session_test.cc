@@ -172,7 +172,7 @@ TEST(Stalled, InsideAPassIsNamedWithItsPart) {
     Job own = job;
     if (world.rank() == Rank{1})
       own.workspace.place = [&](const program::Op& op, int behind, bool waits) {
-        if (op.unit == 2 && op.microbatch == 1 && behind == 2 && !waits) has_failed.wait();
+        if (op.unit == 2 && op.microbatch == 1 && behind == 3 && !waits) has_failed.wait();
       };
     Session session(own, world, "", tokens, Seconds{2});
     try {

@@ -60,7 +60,7 @@ int run_until_failure(comm::World& world, double deadline, Rank victim, int sign
   }
   bool poisoned = false;
   try {
-    comm->barrier(Deadline::after(Seconds{5}));
+    comm->barrier(Deadline::after(Seconds{5})).wait();
   } catch (const comm::CommError& error) {
     poisoned = error.error().code == Code::kPoisoned;
   }
