@@ -9,6 +9,7 @@
 #include "lockstep/cost/measured/calibration_fit.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/model/flat_layout.h"
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/sim/simulator.h"
 #include "lockstep/train/predictions.h"
@@ -26,10 +27,60 @@ constexpr std::size_t kMostKept = 60;
 constexpr Seconds kProbeDeadline = {600};
 constexpr double kCollectiveShare = 0.25;  // of the budget
 
+// What the parts of passes took on this rank.
+class PartSamples {
+ public:
+  void add(const std::string& pass, const std::vector<SteadyPoint>& times) {
+    auto& parts = passes_[pass];
+    parts.resize(times.size() - 1);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      parts[i].push_back(std::chrono::duration<double>(times[i + 1] - times[i]).count());
+  }
+
+  // Medians. REQUIRES: passes in which every collective was waited for at once.
+  void write(const Job& job, cost::Calibration& into) {
+    std::map<int, parts::UnitPasses> units;
+    for (const program::Op& op : job.program.list({0})) {
+      const std::string pass =
+          op.unit < 0 ? "" : cost::pass_name(job.program.step, job.model.unit(op.unit), op);
+      if (!passes_.contains(pass) || into.parts.contains(pass)) continue;
+      const model::Unit& unit = job.model.unit(op.unit);
+      const parts::UnitPasses& lists =
+          units
+              .try_emplace(job.model.order[static_cast<std::size_t>(op.unit)], job.model.config,
+                           unit, sizes_of(job, Rank{0}).unit)
+              .first->second;
+      const parts::Pass& list = lists.at(*parts::pass_of(job.program.step, unit, op));
+      parts::Sizes sizes = lists.sizes();
+      auto measured = passes_.at(pass).begin();
+      std::vector<sim::PartCost>& costs = into.parts[pass];  // of the head's F none
+      for_each_part(
+          list, sizes,
+          [&](std::size_t i, std::int64_t) {
+            std::vector<double>& all = *measured++;
+            std::ranges::nth_element(all, all.begin() + std::ssize(all) / 2);
+            const Seconds time = {all[all.size() / 2]};
+            if (list.parts[i].kind == parts::Kind::kWait)
+              costs.back().lane = time;
+            else
+              costs.push_back({time, {}});
+          },
+          [] {});
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<std::vector<double>>> passes_;
+};
+
 // Runs the probe for about that long; its steps on all ranks, without the first.
-cost::RunTimeline run_probe(const Job& job, comm::World& world, const std::string& label,
-                            Seconds budget) {
+cost::RunTimeline run_probe(Job job, comm::World& world, const std::string& label, Seconds budget,
+                            PartSamples* samples) {
   const data::MockTokens source(1, job.spec.model.vocab, /*ignore_some=*/false);
+  if (samples != nullptr)
+    job.workspace.timed = [&](const program::Op& op, const std::vector<SteadyPoint>& times) {
+      samples->add(cost::pass_name(job.program.step, job.model.unit(op.unit), op), times);
+    };
   Session session(job, world, label, source, kProbeDeadline);
   StepRecord record(kMostKept);
   const Deadline end = Deadline::after(budget);
@@ -45,12 +96,13 @@ cost::RunTimeline run_probe(const Job& job, comm::World& world, const std::strin
 
 // By which computation and communication slow each other down, so that the overlapping probe takes
 // as long as it did. It grows with the factor, nearly.
-double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds measured) {
+double fitted_slowdown(const Job& job, cost::Calibration known, Seconds measured) {
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
-  const auto prices = cost::CalibratedPrices::create(known, job.program, job.model, sizes, job.mesh,
-                                                     "the calibration")
-                          .value();
   const auto length = [&](double factor) {
+    known.slowdown = factor;
+    const auto prices = cost::CalibratedPrices::create(known, job.program, job.model, sizes,
+                                                       job.mesh, "the calibration")
+                            .value();
     sim::Conditions conditions;
     conditions.host = [&](Coord c, const program::Op& op) { return prices.host(c, op); };
     conditions.slowdown = {factor, factor};
@@ -61,7 +113,7 @@ double fitted_slowdown(const Job& job, const cost::Calibration& known, Seconds m
         .makespan;
   };
   double low = 1, high = kMostSlowdown;
-  if (!(length(low) < measured)) return low;
+  if (!(length(low) < measured && length(low) < length(high))) return low;
   for (int i = 0; i < 20; ++i) {
     const double middle = (low + high) / 2;
     (length(middle) < measured ? low : high) = middle;
@@ -99,12 +151,15 @@ Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
   made.spec_.train.clip = std::max(spec.train.clip, 1.0);
   const model::Drop rows = spec.layout.recompute.drop.rest();
   const std::vector<int> all = {static_cast<int>(made.spec_.model.layers)};
+  made.spec_.train.tp_overlap = false;
   for (const auto& [label, zero, recompute, microbatches] :
        {std::tuple("fused", 0, spec::Recompute{rows}, 3),
         {"split", 0, {rows}, 3},
         {"recomputed", 0, spec::with_blocks(rows, all, all), 2},
         {"sharded", 3, {rows}, 2}})
     LS_TRY(made.add_probe(label, zero, recompute, microbatches));
+  made.spec_.train.tp_overlap = true;
+  if (tp > 1) LS_TRY(made.add_probe("overlapped", 0, {rows}, 3));
   made.split_backward(made.probes_[1].job);
   return made;
 }
@@ -187,18 +242,24 @@ cost::Calibration Calibrator::run(comm::World& world, const std::string& name,
   measure_collectives(world, name, {budget.value * kCollectiveShare}, made);
   const Seconds each = {budget.value * (1 - kCollectiveShare) / kRounds /
                         static_cast<double>(probes_.size())};
+  PartSamples samples;
   std::vector<cost::RunTimeline> measured(probes_.size());
   std::vector<cost::StepSizes> sizes;
   for (const ProbeJob& probe : probes_) sizes.push_back(sizes_of(probe.job, Rank{0}));
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < probes_.size(); ++i) {
       const std::string label = join_parts(name, " ", probes_[i].label, " ", round);
-      for (program::StepTimeline& step : run_probe(probes_[i].job, world, label, each).steps)
+      for (program::StepTimeline& step :
+           run_probe(probes_[i].job, world, label, each,
+                     probes_[i].has_passes_alone() ? &samples : nullptr)
+               .steps)
         measured[i].steps.push_back(std::move(step));
     }
   std::vector<cost::Probe> all;
   for (std::size_t i = 0; i < probes_.size(); ++i) {
     const Job& job = probes_[i].job;
+    if (!probes_[i].has_passes_alone()) continue;
+    samples.write(job, made);
     all.push_back({job.program, job.model, sizes[i], job.mesh, measured[i].steps});
   }
   fit_ops(all, made);

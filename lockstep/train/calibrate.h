@@ -23,7 +23,8 @@ class Calibrator {
 
   int ranks() const { return ranks_; }
 
-  // Every rank of a world of ranks() calls it, and all get the same answer up to its text. Runs of
+  // Every rank of a world of ranks() calls it, and all get the same answer up to its text and to
+  // times of parts and the slowdown that fits them, which are the rank's own. Runs of
   // one world have names of their own. It takes about the `budget` of rank 0, and longer where one
   // step of each probe does. Date, versions and processor are left to the caller.
   cost::Calibration run(comm::World& world, const std::string& name, Seconds budget) const;
@@ -32,6 +33,10 @@ class Calibrator {
   struct ProbeJob {
     std::string label;
     Job job;
+    // Otherwise only its length says something.
+    bool has_passes_alone() const {
+      return !job.spec.train.tp_overlap || job.spec.layout.degrees.tp == 1;
+    }
   };
 
   explicit Calibrator(spec::Spec spec) : spec_(std::move(spec)) {}

@@ -184,7 +184,7 @@ TEST_F(Calibrated, RefusesWhatCanNotBeMeant) {
           "lockstep calibrate " + own[1] + " --set 'layout.dp=4' --out ");
   refused(with(own, {"--calibration", timeline}), "is of schema lockstep.timeline/1");
   refused(with(own, {"--calibration", calibration, "--against", calibration}),
-          "is of schema lockstep.calibration/1");
+          "is of schema lockstep.calibration/2");
   refused(
       with(own, {"--calibration", calibration, "--against", timeline, "--set", "layout.zero=2"}),
       "was measured with another program: layout dp2 zero1");

@@ -37,7 +37,9 @@ class Machine : public ::testing::Test {
 
   static cost::CalibrationFile known(const spec::Spec& spec) {
     cost::CalibrationFile times{"cal.json", cost::some_calibration(2)};
-    times.calibration.print = cost::fingerprint(spec.model, spec::step_sizes(spec).unit);
+    const model::UnitSizes unit = spec::step_sizes(spec).unit;
+    times.calibration.print = cost::fingerprint(spec.model, unit);
+    add_parts(times.calibration, *model::describe(spec.model), unit);
     return times;
   }
 

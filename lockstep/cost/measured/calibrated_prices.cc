@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/program/effects.h"
 #include "lockstep/program/text.h"
 
@@ -34,7 +35,35 @@ Result<CalibratedPrices> CalibratedPrices::create(const Calibration& calibration
                      join_parts("`", name, "` does not know ", what, ", which ",
                                 op_text(program, {c}, op), " needs"),
                      "make another with lockstep calibrate, of a run with these degrees"};
+  LS_TRY(prices.time_passes(name));
   return prices;
+}
+
+Result<void> CalibratedPrices::time_passes(const std::string& name) {
+  std::map<int, parts::UnitPasses> units;  // by distinct unit
+  for (int c = 0; c < program_.step.shape.coords; ++c)
+    for (const Op& op : program_.list({c})) {
+      if (op.unit < 0) continue;
+      const model::Unit& unit = model_.unit(op.unit);
+      const std::string pass = pass_name(program_.step, unit, op);
+      if (pass.empty() || passes_.contains(pass)) continue;
+      Seconds& time = passes_[pass] = calibration_.passes.at(pass).time;
+      if (sizes_.unit.tp == 1) continue;
+      const int kind = model_.order[static_cast<std::size_t>(op.unit)];
+      const parts::UnitPasses& lists =
+          units.try_emplace(kind, model_.config, unit, sizes_.unit).first->second;
+      const parts::Pass& list = lists.at(*parts::pass_of(program_.step, unit, op));
+      const auto costs = calibration_.parts.find(pass);
+      if (costs == calibration_.parts.end() ||
+          costs->second.size() != sim::count_parts(list, lists.sizes()))
+        return Error{Code::kConflict, join_parts("`", name, "` does not know the parts of ", pass),
+                     "make another with lockstep calibrate"};
+      for (const sim::PartCost& cost : costs->second) time = time - cost.list - cost.lane;
+      const double slowdown = calibration_.slowdown;
+      time += sim::simulate_pass(list, lists.sizes(), costs->second, {slowdown, slowdown}).length;
+      time = std::max(time, Seconds{});
+    }
+  return {};
 }
 
 std::string CalibratedPrices::unknown(Coord coord, const Op& op) const {
@@ -86,7 +115,7 @@ Seconds CalibratedPrices::time(Coord coord, const Op& op) const {
     case OpKind::kBackward:
     case OpKind::kInputGrad:
     case OpKind::kWeightGrad:
-      return calibration_.passes.at(pass_name(program_.step, model_.unit(op.unit), op)).time;
+      return passes_.at(pass_name(program_.step, model_.unit(op.unit), op));
     case OpKind::kUpdate:
       return calibration_.update.at(static_cast<double>(states.owned));
     case OpKind::kNorm:

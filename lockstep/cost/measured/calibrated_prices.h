@@ -1,6 +1,7 @@
 // Seconds of every op of a program, from a calibration: what the simulator asks for.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,13 +39,16 @@ class CalibratedPrices {
   std::vector<Message> messages(Coord coord, const program::Op& op) const;  // between several
   Seconds meeting(Coord coord, const program::Op& op) const;                // all of their time
   Seconds tied_in_place(Coord coord) const;
+  // Of every pass of the program: as it was measured, less what runs beside collectives.
+  Result<void> time_passes(const std::string& name);
 
   const Calibration& calibration_;
   const program::Program& program_;
   const model::Model& model_;
   const StepSizes& sizes_;
-  std::vector<OpMessages> by_coord_;  // of its first rank
-  double norm_elements_ = 0;          // of the coordinate that has most
+  std::vector<OpMessages> by_coord_;       // of its first rank
+  double norm_elements_ = 0;               // of the coordinate that has most
+  std::map<std::string, Seconds> passes_;  // by pass_name
 };
 
 }  // namespace lockstep::cost

@@ -13,7 +13,7 @@
 namespace lockstep::cost {
 namespace {
 
-constexpr std::string_view kCalibrationSchema = "lockstep.calibration/1";
+constexpr std::string_view kCalibrationSchema = "lockstep.calibration/2";
 constexpr const char* kCalibrationRemedy = "make one with lockstep calibrate RUN --out FILE";
 
 constexpr std::array kKinds = {comm::OpKind::kAllGather, comm::OpKind::kReduceScatter,
@@ -38,6 +38,22 @@ Json json_of(const PassTime& pass) {
 
 PassTime read_pass(JsonFields fields) {
   return {{fields.real("seconds")}, fields.real("spread"), fields.integer("samples")};
+}
+
+Json json_of(const std::vector<sim::PartCost>& costs) {
+  Json all = Json::array();
+  for (const sim::PartCost& cost : costs)
+    all.push(Json::object({{"list", cost.list.value}, {"lane", cost.lane.value}}));
+  return all;
+}
+
+std::vector<sim::PartCost> read_parts(JsonFields& passes, const std::string& pass) {
+  std::vector<sim::PartCost> costs;
+  for (std::size_t i = 0; i < passes.list(pass).size(); ++i) {
+    JsonFields part = passes.item(pass, i);
+    costs.push_back({{part.real("list")}, {part.real("lane")}});
+  }
+  return costs;
 }
 
 CollectiveTime read_collective(JsonFields fields) {
@@ -98,8 +114,9 @@ std::string pass_name(const program::StepShape& step, const model::Unit& unit,
 }
 
 std::string write_calibration(const Calibration& calibration) {
-  Json passes = Json::object(), collectives = Json::array();
+  Json passes = Json::object(), parts = Json::object(), collectives = Json::array();
   for (const auto& [name, pass] : calibration.passes) passes.set(name, json_of(pass));
+  for (const auto& [name, costs] : calibration.parts) parts.set(name, json_of(costs));
   for (const CollectiveTime& one : calibration.collectives)
     collectives.push(Json::object({{"kind", to_text(one.kind)},
                                    {"members", one.members},
@@ -115,6 +132,7 @@ std::string write_calibration(const Calibration& calibration) {
                        {"ranks_are", calibration.ranks_are},
                        {"measured_with", to_json(calibration.print)},
                        {"passes", std::move(passes)},
+                       {"parts", std::move(parts)},
                        {"load", json_of(calibration.load)},
                        {"count_per_microbatch", json_of(calibration.count)},
                        {"norm_per_element", json_of(calibration.norm)},
@@ -142,6 +160,9 @@ Result<Calibration> read_calibration(std::string_view text, const std::string& n
   JsonFields passes = fields.object("passes");
   for (const Json::Member& member : passes.json().members())
     read.passes[member.key] = read_pass(passes.object(member.key));
+  JsonFields parts = fields.object("parts");
+  for (const Json::Member& member : parts.json().members())
+    read.parts[member.key] = read_parts(parts, member.key);
   read.load = read_pass(fields.object("load"));
   read.count = read_line(fields.object("count_per_microbatch"));
   read.norm = read_line(fields.object("norm_per_element"));

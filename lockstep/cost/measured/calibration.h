@@ -18,6 +18,7 @@
 #include "lockstep/cost/measured/fingerprint.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/program/program.h"
+#include "lockstep/sim/pass_sim.h"
 
 namespace lockstep::cost {
 
@@ -61,9 +62,11 @@ struct Calibration {
   std::int64_t ranks = 1;      // that were busy
   Fingerprint print = {};
 
-  std::map<std::string, PassTime> passes = {};  // by pass_name
-  PassTime load = {};                           // of a microbatch
-  Line count = {};                              // over the microbatches of a step
+  std::map<std::string, PassTime> passes = {};  // by pass_name; nothing ran beside collectives
+  // By pass_name: of its parts, as sim/pass_sim.h wants them.
+  std::map<std::string, std::vector<sim::PartCost>> parts = {};
+  PassTime load = {};    // of a microbatch
+  Line count = {};       // over the microbatches of a step
   Line norm = {};        // over gradient elements of a rank, besides its messages
   Line update = {};      // over elements that the rank updates
   Line accumulate = {};  // of a reduced piece, over its bytes
@@ -85,7 +88,7 @@ struct CalibrationFile {
 std::string pass_name(const program::StepShape& step, const model::Unit& unit,
                       const program::Op& op);
 
-// "lockstep.calibration/1". Every number reads back to the same bits.
+// "lockstep.calibration/2". Every number reads back to the same bits.
 std::string write_calibration(const Calibration& calibration);
 Result<Calibration> read_calibration(std::string_view text, const std::string& name);
 

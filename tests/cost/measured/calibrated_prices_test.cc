@@ -193,5 +193,37 @@ TEST(CalibratedPrices, NobodyToTalkToTakesNoTime) {
     }
 }
 
+// A pass takes what was measured, less what runs beside collectives: with sequence parallelism two
+// gathers and two sums of a backward pass that is not the first, and one gather of the head.
+TEST(CalibratedPrices, TakesOffWhatRunsBesideCollectives) {
+  for (const bool overlap : {false, true}) {
+    PricedWorld world = priced_world({.microbatches = 2, .tensor_parallel = true});
+    mesh::Degrees degrees;
+    degrees.tp = kRanks;
+    world.mesh = *mesh::Mesh::create(degrees);
+    world.sizes.unit.tp = kRanks;
+    world.sizes.unit.sequence_parallel = true;
+    world.sizes.unit.tp_overlap = overlap;
+    world.sizes.shards = 1;
+    Calibration known = some_calibration(kRanks);
+    EXPECT_EQ(world.prices(known).error().message, "`cal.json` does not know the parts of embed.F");
+    add_parts(known, world.model, world.sizes.unit);
+    const CalibratedPrices prices = world.prices(known).value();
+    int shorter = 0;
+    for (const Op& op : world.program.list({0})) {
+      const std::string pass =
+          op.unit < 0 ? "" : pass_name(world.program.step, world.model.unit(op.unit), op);
+      if (pass.empty()) continue;
+      const int hidden = !overlap ? 0 : pass == "block.B" ? 4 : pass.starts_with("head.B") ? 1 : 0;
+      EXPECT_EQ(prices.time({0}, op), known.passes.at(pass).time - Seconds{hidden / 1024.0})
+          << pass;
+      shorter += hidden;
+    }
+    EXPECT_EQ(shorter > 0, overlap);
+    known.parts["block.B"].pop_back();
+    EXPECT_EQ(world.prices(known).error().message, "`cal.json` does not know the parts of block.B");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::cost

@@ -35,7 +35,7 @@ TEST(CalibrationFile, RefusesWhatIsNotWhole) {
       if (other.key != member.key) without.set(other.key, other.value);
     EXPECT_EQ(error(without), member.key == "schema"
                                   ? "`cal.json` has no schema, where "
-                                    "lockstep.calibration/1 is expected"
+                                    "lockstep.calibration/2 is expected"
                                   : "`cal.json`: `" + member.key + "` is missing");
   }
   Json passes = *whole.find("passes");
@@ -47,9 +47,9 @@ TEST(CalibrationFile, RefusesWhatIsNotWhole) {
   EXPECT_EQ(error(Json(whole).set("collectives_per_byte", collectives)),
             "`cal.json`: `collectives_per_byte[1].kind` is no collective that is priced: gossip");
   EXPECT_EQ(error(Json(whole).set("slowdown", 0.5)), "`cal.json`: `slowdown` is below 1");
-  EXPECT_EQ(error(Json(whole).set("schema", "lockstep.calibration/2")),
-            "`cal.json` is of schema lockstep.calibration/2, where this program reads "
-            "lockstep.calibration/1");
+  EXPECT_EQ(error(Json(whole).set("schema", "lockstep.calibration/3")),
+            "`cal.json` is of schema lockstep.calibration/3, where this program reads "
+            "lockstep.calibration/2");
   EXPECT_EQ(error(Json(whole).set("update_per_element", 3)),
             "`cal.json`: `update_per_element` is no object");
   EXPECT_FALSE(read_calibration("", kCalibration).ok());

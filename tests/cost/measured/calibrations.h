@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lockstep/cost/measured/calibration.h"
+#include "lockstep/parts/unit_passes.h"
 #include "tests/cost/programs.h"
 
 namespace lockstep::cost {
@@ -34,6 +35,32 @@ inline Calibration some_calibration(std::int64_t members) {
                                 {number(), number() / (1 << 24), 0.5, 2}});
   made.slowdown = 1;
   return made;
+}
+
+// With times of parts for units of these sizes: each takes 1/1024 of a second, and a collective as
+// much once more on its lane.
+inline void add_parts(Calibration& into, const model::Model& model, const model::UnitSizes& sizes) {
+  using parts::UnitPass;
+  for (int unit = 0; unit < model.num_units(); ++unit) {
+    const parts::UnitPasses lists(model.config, model.unit(unit), sizes);
+    for (const auto& [name, pass] : {std::pair(".F", UnitPass::kForward),
+                                     {".C", UnitPass::kCheckpoint},
+                                     {".R", UnitPass::kRecompute},
+                                     {".B", UnitPass::kBackward},
+                                     {".B.first", UnitPass::kFirstBackward},
+                                     {".I", UnitPass::kInputGrad},
+                                     {".W", UnitPass::kWeightGrad},
+                                     {".W.first", UnitPass::kWeightGrad}}) {
+      const bool is_head = model.unit(unit).kind == model::UnitKind::kHead;
+      const UnitPass own = is_head && pass == UnitPass::kFirstBackward ? UnitPass::kBackward : pass;
+      if (!lists.has(own)) continue;
+      auto& costs = into.parts[std::string(to_text(model.unit(unit).kind)) + name];
+      costs.clear();
+      for (const parts::Part& part : lists.at(own).parts)
+        if (part.kind != parts::Kind::kWait)
+          costs.push_back({{1.0 / 1024}, {row_of(part.kind).collective ? 1.0 / 1024 : 0.0}});
+    }
+  }
 }
 
 }  // namespace lockstep::cost
