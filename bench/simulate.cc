@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,12 @@
 #include "lockstep/cost/traffic.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/catalog.h"
+#include "lockstep/parts/op_pass.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/program/deadlock.h"
 #include "lockstep/program/memory_walk.h"
 #include "lockstep/program/validate.h"
+#include "lockstep/sim/pass_sim.h"
 #include "lockstep/sim/simulator.h"
 #include "lockstep/sim/stage_sim.h"
 #include "lockstep/spec/legal.h"
@@ -119,22 +122,75 @@ class Candidate {
     all_.push_back(lower_.back() + validate_.back() + deadlock_.back() + simulate_.back());
     LS_CHECK(sim::simulate(program_, cost_of, {.slowdown = {1.2, 1.1}}).ok());
     note(slowed_);
+    simulate_parts();
+    note(parts_);
     walk_and_count();
     note(walk_);
   }
 
   double all() const { return median(all_); }
 
+  // As above, each pass as long as its parts take: lists, their times, the step, and where every
+  // part of every op comes to lie in it.
+  void simulate_parts() {
+    std::map<std::string, sim::PassTimes> passes;
+    std::map<int, parts::UnitPasses> units;
+    const auto pass_of = [&](const program::Op& op) -> const sim::PassTimes* {
+      if (op.unit < 0) return nullptr;
+      const auto name = parts::pass_of(program_.step, model_.unit(op.unit), op);
+      if (!name) return nullptr;
+      const int kind = model_.order[static_cast<std::size_t>(op.unit)];
+      const std::string key = join_parts(kind, " ", static_cast<int>(*name));
+      const auto found = passes.find(key);
+      if (found != passes.end()) return &found->second;
+      const parts::UnitPasses& unit =
+          units.try_emplace(kind, model_.config, model_.unit(op.unit), sizes_.unit).first->second;
+      return &passes.emplace(key, times_of(unit, *name)).first->second;
+    };
+    const auto made = sim::simulate(program_, [&](Coord coord, const program::Op& op) {
+      const sim::PassTimes* pass = pass_of(op);
+      return pass == nullptr ? cost_of(coord, op) : pass->length;
+    });
+    std::vector<sim::TimedPart> all;
+    for (std::size_t c = 0; c < made->coords.size(); ++c)
+      for (const program::TimedOp& timed : made->coords[c])
+        if (const auto* pass = pass_of(program_.lists[c][static_cast<std::size_t>(timed.op)]))
+          for (const sim::TimedPart& part : pass->list)
+            all.push_back({part.part, timed.start + part.start, timed.start + part.end});
+    num_parts_ = all.size();
+  }
+
   void print() const {
     std::printf(
         "zero %d on %9s ranks, %zu ops per rank: lower %.1f + validate %.1f + deadlock %.1f + "
-        "simulate %.1f = %.1f ms (simulate with slowdown %.1f; memory and traffic %.1f)\n",
+        "simulate %.1f = %.1f ms (simulate with slowdown %.1f; at the grain of parts %.1f, %zu of "
+        "them; memory and "
+        "traffic %.1f)\n",
         layout_.zero, with_commas(8 * 16 * layout_.degrees.dp).c_str(), program_.lists[1].size(),
         median(lower_), median(validate_), median(deadlock_), median(simulate_), all(),
-        median(slowed_), median(walk_));
+        median(slowed_), median(parts_), num_parts_, median(walk_));
   }
 
  private:
+  // 400 TFLOP/s and 300 GB/s.
+  static sim::PassTimes times_of(const parts::UnitPasses& unit, parts::UnitPass name) {
+    const parts::Pass& pass = unit.at(name);
+    std::vector<sim::PartCost> costs;
+    parts::Sizes sizes = unit.sizes();
+    for_each_part(
+        pass, sizes,
+        [&](std::size_t i, std::int64_t) {
+          const parts::Part& part = pass.parts[i];
+          if (part.kind == parts::Kind::kWait) return;
+          const bool moves = row_of(part.kind).collective;
+          const double bytes =
+              moves ? static_cast<double>(collective_bytes(part, unit.values(), sizes)) : 0;
+          costs.push_back({{flops_of(part, unit.values(), sizes) / 400e12}, {bytes / 300e9}});
+        },
+        [] {});
+    return simulate_pass(pass, unit.sizes(), costs);
+  }
+
   void walk_and_count() const {
     const program::ProgramBytes bytes = cost::program_bytes(model_, program_.step, sizes_);
     const mesh::Mesh mesh = *mesh::Mesh::create(layout_.degrees, layout_.order);
@@ -150,7 +206,8 @@ class Candidate {
   spec::Batch batch_;
   cost::StepSizes sizes_;
   program::Program program_;
-  std::vector<double> lower_, validate_, deadlock_, simulate_, slowed_, walk_, all_;
+  std::vector<double> lower_, validate_, deadlock_, simulate_, slowed_, parts_, walk_, all_;
+  std::size_t num_parts_ = 0;
 };
 
 void time_programs(int zero, int repeats) {
