@@ -110,7 +110,7 @@ constexpr std::array kTypes = {
     Type{"qwen2", "Qwen2ForCausalLM", Family::kLlama, 32},
     Type{"qwen3", "Qwen3ForCausalLM", Family::kLlama, 32},
     Type{"olmo", "OlmoForCausalLM", Family::kLlama, 0, false},
-    Type{"olmo2", "Olmo2ForCausalLM", Family::kLlama, 0, false},
+    Type{"olmo2", "Olmo2ForCausalLM"},
     Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4, false},
     Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8, false},
     Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, false},
@@ -216,7 +216,7 @@ class Reader {
     m.max_positions = keys_.size("max_position_embeddings");
     m.tied = keys_.flag("tie_word_embeddings", m.tied);
     if (type == "olmo") m.norm = model::NormKind::kPlain;
-    m.norm_eps = keys_.real("rms_norm_eps", type == "olmo" ? 1e-5 : 1e-6);
+    m.norm_eps = keys_.real("rms_norm_eps", type.starts_with("olmo") ? 1e-5 : 1e-6);
     m.init_std = keys_.real("initializer_range", 0.02);
     m.qkv_bias = type.starts_with("qwen2");
     if (per_head) m.qk_norm = model::QkNorm::kPerHead;
@@ -391,7 +391,7 @@ void put_rotary(const ModelConfig& m, std::string_view type, Json& json) {
                            {"high_freq_factor", r.high_freq},
                            {"original_max_position_embeddings", r.original_positions}}));
   if (type == "llama") json.set("attention_bias", false).set("mlp_bias", false);
-  if (type == "qwen3") json.set("attention_bias", false);
+  if (type == "qwen3" || type == "olmo2") json.set("attention_bias", false);
   if (type == "mistral")
     json.set("sliding_window", m.window >= m.max_positions ? Json() : Json(m.window));
   if (type.starts_with("qwen"))

@@ -272,6 +272,7 @@ std::vector<CatalogRow> tiny_rows() {
   return {
       row(gpt("gpt2-tiny", 2, 64, 4, 256, 128), kOurs),
       row(llama("llama-tiny", {4, 64, 4, 2, 16, 176, 256, 128}, 10000.0), kOurs),
+      row(olmo2("olmo2-tiny", {4, 64, 4, 2, 16, 176, 256, 128}), kOurs),
       row(std::move(mixtral), kOurs),
       row(std::move(deepseek), kOurs),
       row(std::move(gemma), kOurs),

@@ -15,10 +15,6 @@ std::vector<UnsupportedFeature> unsupported(const ModelConfig& c, std::int64_t s
     return {{"family", std::string(to_text(c.family)), "family = llama, as in llama3-8b"}};
   needs(c.norm == NormKind::kRmsNorm || c.norm == NormKind::kLayerNorm, "norm",
         std::string(to_text(c.norm)), "norm = rmsnorm");
-  needs(c.norm_place == NormPlace::kBefore, "norm_place", std::string(to_text(c.norm_place)),
-        "norm_place = before");
-  needs(c.qk_norm != QkNorm::kWide, "qk_norm", std::string(to_text(c.qk_norm)),
-        "qk_norm = per-head or none");
   needs(c.window == 0 || c.window >= seq, "window",
         join_parts(c.window, " (below seq = ", seq, ")"),
         join_parts("seq = ", c.window, ", or window = 0"));

@@ -45,6 +45,27 @@ void rms_norm_grad_kernel(PassRun& r) {
   r.put(1, rms_norm_grad(r.turn(0), r.in(1), r.in(2), r.gain()));
 }
 
+// All heads of a token as one row, and the columns of all ranks' rows.
+at::Tensor joined(const at::Tensor& x) {
+  return view_of(x, {x.size(0) * x.size(1), x.size(2) * x.size(3)}, {x.stride(1), 1}, 0);
+}
+std::int64_t all_columns(const PassRun& r) { return r.layer().weight.size() * r.unit.group.size(); }
+void squares(PassRun& r) { r.put(0, row_squares(joined(r.in(0)))); }
+void rstd(PassRun& r) { squares_to_rstd(r.turn(0), all_columns(r), r.unit.norm_eps); }
+void wide_norm(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  r.put(0, rms_scale(joined(x), r.in(1), r.gain()).view(x.sizes()));
+}
+void row_dots_kernel(PassRun& r) {
+  RowDots made = row_dots(joined(r.in(0)), joined(r.in(1)), r.in(2), r.gain());
+  r.put(0, std::move(made.dots));
+  r.put(1, std::move(made.gain));
+}
+void wide_norm_grad_kernel(PassRun& r) {
+  const at::Tensor d = joined(r.turn(0));
+  wide_norm_grad(d, joined(r.in(1)), r.in(2), r.in(3), r.gain(), all_columns(r));
+}
+
 void layer_norm_kernel(PassRun& r) {
   LayerNormed made = layer_norm(r.in(0), r.gain(), r.bias(), r.unit.norm_eps);
   r.put(0, std::move(made.y));
@@ -220,6 +241,10 @@ constexpr std::array kRows = {
     Row{Kind::kBias, add_bias},
     Row{Kind::kSplit, nothing},
     Row{Kind::kRope, rope},
+    Row{Kind::kSquares, squares},
+    Row{Kind::kSumRanks, nullptr},
+    Row{Kind::kRstd, rstd},
+    Row{Kind::kWideNorm, wide_norm},
     Row{Kind::kAttention, attention_kernel},
     Row{Kind::kSwiGlu, swiglu_kernel},
     Row{Kind::kGelu, gelu_kernel},
@@ -234,6 +259,8 @@ constexpr std::array kRows = {
     Row{Kind::kAccumulate, accumulate},
     Row{Kind::kAccumulateBias, accumulate_bias},
     Row{Kind::kRopeBack, rope_back},
+    Row{Kind::kRowDots, row_dots_kernel},
+    Row{Kind::kWideNormGrad, wide_norm_grad_kernel},
     Row{Kind::kAttentionGrad, attention_grad_kernel},
     Row{Kind::kSwiGluGrad, swiglu_grad_kernel},
     Row{Kind::kGeluGrad, gelu_grad_kernel},

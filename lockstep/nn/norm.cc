@@ -22,18 +22,29 @@ at::Tensor widened(const at::Tensor& x) { return x.to(wide_type_of(x)); }
 // A view with tokens along the first dim.
 at::Tensor by_token(const at::Tensor& x) { return x.dim() == 4 ? x.flatten(0, 1) : x; }
 
-// Turns d into the gradient of x and returns that of the gain. With u = gain d:
-// d_gain = sum over rows of d x rstd, and d_x = rstd u - x rstd^3 / n (sum over the row of u x).
+// With u = gain d: d_gain = sum over rows of d x rstd, and d_x = rstd u - x rstd^3 / n (sum over
+// the row of u x). This makes the sums from the products d x,
+RowDots dots_of(const at::Tensor& products, const at::Tensor& rstd, const at::Tensor& gain) {
+  // Not mv: strict kernels (tensor/strict_kernels.h) keep rows apart in mm only.
+  return {at::mm(products, gain.unsqueeze(1)).view(rstd.sizes()),
+          at::mv(products.t(), rstd.view({-1}))};
+}
+// this the factor of x,
+at::Tensor factor_of(const at::Tensor& dots, const at::Tensor& rstd, std::int64_t n) {
+  return dots.mul_(rstd).mul_(rstd).mul_(rstd).div_(-static_cast<double>(n));
+}
+// and this turns d into the gradient of x.
+void turn_rows(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
+               const at::Tensor& factor, const at::Tensor& gain) {
+  d.mul_(gain).mul_(rstd).addcmul_(x, factor);
+}
+
+// All of it; returns the gradient of the gain.
 at::Tensor grad_of_rows(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
                         const at::Tensor& gain) {
-  at::Tensor dx = at::mul(d, x).view({-1, x.size(-1)});
-  // Not mv: strict kernels (tensor/strict_kernels.h) keep rows apart in mm only.
-  const at::Tensor row_sum = at::mm(dx, gain.unsqueeze(1)).view(rstd.sizes());
-  at::Tensor d_gain = at::mv(dx.t(), rstd.view({-1}));
-  dx.reset();
-  row_sum.mul_(rstd).mul_(rstd).mul_(rstd).div_(-x.size(-1));
-  d.mul_(gain).mul_(rstd).addcmul_(x, row_sum);
-  return d_gain;
+  RowDots made = dots_of(at::mul(d, x).view({-1, x.size(-1)}), rstd, gain);
+  turn_rows(d, x, rstd, factor_of(made.dots, rstd, x.size(-1)), gain);
+  return std::move(made.gain);
 }
 
 // LibTorch's kernels for narrow rows round the gradients of the parameters after every row.
@@ -72,7 +83,7 @@ LayerNormGrads layer_norm_grad_blocks(const at::Tensor& d, const at::Tensor& x,
 
 }  // namespace
 
-at::Tensor rms_rstd(const at::Tensor& x, double eps) {
+at::Tensor row_squares(const at::Tensor& x) {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = 1;
   at::Tensor norm = at::empty(sizes, x.options().dtype(wide_type_of(x)));
@@ -85,7 +96,17 @@ at::Tensor rms_rstd(const at::Tensor& x, double eps) {
   } else {
     at::linalg_vector_norm_out(norm, x, 2, -1, /*keepdim=*/true);
   }
-  return norm.mul_(norm).div_(x.size(-1)).add_(eps).rsqrt_();
+  return norm.mul_(norm);
+}
+
+void squares_to_rstd(const at::Tensor& squares, std::int64_t columns, double eps) {
+  squares.div_(static_cast<double>(columns)).add_(eps).rsqrt_();
+}
+
+at::Tensor rms_rstd(const at::Tensor& x, double eps) {
+  const at::Tensor rstd = row_squares(x);
+  squares_to_rstd(rstd, x.size(-1), eps);
+  return rstd;
 }
 
 at::Tensor rms_scale(const at::Tensor& x, const at::Tensor& rstd, const at::Tensor& gain) {
@@ -114,6 +135,35 @@ at::Tensor rms_norm_grad(const at::Tensor& d, const at::Tensor& x, const at::Ten
     part.copy_(wide);
   });
   return d_gain;
+}
+
+RowDots row_dots(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
+                 const at::Tensor& gain) {
+  if (!is_narrow(d)) return dots_of(at::mul(d, x), rstd, gain);
+  const at::Tensor wide_gain = widened(gain);
+  RowDots made = {at::empty(rstd.sizes(), rstd.options()), at::zeros(gain.sizes(), rstd.options())};
+  for_row_blocks(d, [&](std::int64_t begin, std::int64_t n) {
+    const at::Tensor products = widened(d.narrow(0, begin, n));
+    products.mul_(widened(x.narrow(0, begin, n)));
+    const RowDots part = dots_of(products, rstd.narrow(0, begin, n), wide_gain);
+    made.dots.narrow(0, begin, n).copy_(part.dots);
+    made.gain.add_(part.gain);
+  });
+  return made;
+}
+
+void wide_norm_grad(const at::Tensor& d, const at::Tensor& x, const at::Tensor& rstd,
+                    const at::Tensor& dots, const at::Tensor& gain, std::int64_t columns) {
+  const at::Tensor factor = factor_of(dots.clone(), rstd, columns);
+  if (!is_narrow(d)) return turn_rows(d, x, rstd, factor, gain);
+  const at::Tensor wide_gain = widened(gain);
+  for_row_blocks(d, [&](std::int64_t begin, std::int64_t n) {
+    const at::Tensor part = d.narrow(0, begin, n);
+    const at::Tensor wide = widened(part);
+    turn_rows(wide, widened(x.narrow(0, begin, n)), rstd.narrow(0, begin, n),
+              factor.narrow(0, begin, n), wide_gain);
+    part.copy_(wide);
+  });
 }
 
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,

@@ -42,6 +42,15 @@ Builder::Normed Builder::norm(ValueId x, std::string_view param, std::string nam
   return made;
 }
 
+ValueId Builder::wide_norm(ValueId x, std::string_view param) {
+  const Value of = list_.values[x];
+  const ValueId own = part(Kind::kSquares, {x}, of.name + "_squares", {of.dims[0]}, Elem::kWide);
+  const ValueId all = same(Kind::kSumRanks, {own});
+  const ValueId rstd =
+      part(Kind::kRstd, {all}, of.name + "_rstd", {of.dims[0]}, Elem::kWide, param);
+  return part(Kind::kWideNorm, {x, rstd}, of.name, of.dims, of.elem, param);
+}
+
 ValueId Builder::gather_rows(ValueId x) {
   return part(Kind::kGatherRows, {x}, list_.values[x].name, {Dim::kT, Dim::kH});
 }
@@ -57,10 +66,16 @@ ValueId Builder::linear(ValueId x, Dim columns, std::string_view param, std::str
 }
 
 ValueId Builder::finish(ValueId x, ValueId residual, std::string_view param, std::string name,
-                        bool bias) {
-  const ValueId sum = reduce_rows(linear(x, Dim::kH, param, std::move(name), /*bias=*/false));
-  const ValueId added = same(Kind::kAdd, {sum, residual});
-  return bias ? same(Kind::kBias, {added}, param) : added;
+                        std::string_view norm) {
+  const auto product = [&](std::string called) {
+    return reduce_rows(linear(x, Dim::kH, param, std::move(called), /*bias=*/false));
+  };
+  const auto biased = [&](ValueId sum) {
+    return config_.linear_bias ? same(Kind::kBias, {sum}, param) : sum;
+  };
+  if (norm.empty()) return biased(same(Kind::kAdd, {product(std::move(name)), residual}));
+  const std::string of = std::string(param) + "_sum";
+  return same(Kind::kAdd, {this->norm(biased(product(of)), norm, std::move(name), of).y, residual});
 }
 
 std::vector<ValueId> Builder::split_heads(ValueId qkv) {

@@ -30,11 +30,15 @@ class Builder {
   };
   // The model's kind of norm over the last dimension of `x`; statistics are called "<of>_rstd".
   Normed norm(ValueId x, std::string_view param, std::string name, const std::string& of);
+  // RMS norm over all heads of a token, which tensor ranks share.
+  ValueId wide_norm(ValueId x, std::string_view param);
   ValueId gather_rows(ValueId x);
   ValueId reduce_rows(ValueId x);
   ValueId linear(ValueId x, Dim columns, std::string_view param, std::string name, bool bias);
-  // residual + x weight summed over the tensor ranks (+ bias): the end of a cut part.
-  ValueId finish(ValueId x, ValueId residual, std::string_view param, std::string name, bool bias);
+  // residual + x weight summed over the tensor ranks (+ bias): the end of a cut part. `norm`: what
+  // is added to the residual goes through it, if it has a name.
+  ValueId finish(ValueId x, ValueId residual, std::string_view param, std::string name,
+                 std::string_view norm);
   // Queries, keys and values of a product.
   std::vector<ValueId> split_heads(ValueId qkv);
   // Unturned where positions are learned.

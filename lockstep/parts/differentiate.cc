@@ -10,6 +10,11 @@
 namespace lockstep::parts {
 namespace {
 
+// Read by a wide norm alone, whose rule is theirs too.
+bool is_statistic(Kind kind) {
+  return kind == Kind::kSquares || kind == Kind::kSumRanks || kind == Kind::kRstd;
+}
+
 class Derivation {
  public:
   explicit Derivation(Written& forward) : list_(forward), values_(forward.values) {}
@@ -33,6 +38,7 @@ class Derivation {
     for (const ValueId one : of) all.push_back(grad(one));
     return all;
   }
+  ValueId new_like(ValueId of) { return values_.like(of, values_[of].name); }
   ValueId new_grad(ValueId of) { return values_.like(of, "d_" + values_[of].name); }
   std::vector<ValueId> new_grads(const std::vector<ValueId>& of) {
     std::vector<ValueId> all;
@@ -88,6 +94,20 @@ class Derivation {
     input_part(kind, part, std::move(in), finished);
     weight_part(Kind::kAccumulate, part, std::move(finished));
   }
+  // Also of the sums over rows that it reads, which have no rules of their own.
+  void wide_norm(const Part& part, ValueId d) {
+    const ValueId x = part.in[0], rstd = part.in[1];
+    const Value of = values_[x];
+    const ValueId own = values_.like(rstd, of.name + "_dots"), all = new_like(own);
+    const ValueId gain =
+        values_.add("d_" + std::string(part.param), {of.dims[1], of.dims[2]}, Elem::kWide);
+    const ValueId dx = new_grad(x);
+    made_.input.push_back({Kind::kRowDots, {d, x, rstd}, {own, gain}, part.param, part.origin});
+    made_.input.push_back({Kind::kSumRanks, {own}, {all}, {}, part.origin});
+    made_.input.push_back({Kind::kWideNormGrad, {d, x, rstd, all}, {dx}, part.param, part.origin});
+    weight_part(Kind::kAccumulate, part, {gain});
+    add_to(x, dx);
+  }
   void attention(const Part& part, ValueId d) {
     std::vector<ValueId> in = {d};
     in.insert(in.end(), part.in.begin(), part.in.end());
@@ -96,6 +116,7 @@ class Derivation {
   }
 
   void rule(const Part& part) {
+    if (is_statistic(part.kind)) return;
     const ValueId d = grad(part.out[0]);
     switch (part.kind) {
       case Kind::kRmsNorm:
@@ -118,6 +139,8 @@ class Derivation {
         return input_part(Kind::kConcat, part, grads(part.out));
       case Kind::kRope:
         return input_part(Kind::kRopeBack, part, grads(part.out));
+      case Kind::kWideNorm:
+        return wide_norm(part, d);
       case Kind::kAttention:
         return attention(part, d);
       case Kind::kSwiGlu:

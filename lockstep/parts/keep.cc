@@ -43,7 +43,7 @@ class Keeping {
   void note(const Part& part, Ids& across) {
     for (const ValueId made : part.out) {
       maker_[made] = &part;
-      if (row_of(part.kind).collective) across.insert(made);
+      if (part.kind == Kind::kAllGather) across.insert(made);
     }
   }
   ValueId now(ValueId id) const {

@@ -1,7 +1,7 @@
 // What a forward pass keeps and what the two halves of its backward pass make again. There are two
 // borders, F|I and I|W. What crosses the first is the stash, what crosses the second the work of W;
 // a policy is a set of values that do not cross the first and are made again behind it by the parts
-// of F that made them. No output of a collective crosses a border, so that whoever reads it behind
+// of F that made them. Rows that were gathered cross no border, so that whoever reads them behind
 // one gathers again.
 #pragma once
 

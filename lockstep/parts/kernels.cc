@@ -32,19 +32,27 @@ class Script {
   }
 
   const Value& in(std::size_t i) const { return values_[part_.in[i]]; }
+  const Value& out(std::size_t i) const { return values_[part_.out[i]]; }
   std::int64_t rows() const { return sizes_[Dim::kC]; }  // of a chunk
   // f32 copies of a few rows at a time, where elements are narrower.
   std::int64_t wide_block(std::int64_t rows, std::int64_t columns) const {
     return std::min(rows, model::wide_rows(columns)) * columns * sizes_.wide;
   }
 
-  // What a norm goes over: the last dimension, in blocks of tokens.
-  std::int64_t columns() const { return sizes_[values_[part_.out[0]].dims.back()]; }
-  std::int64_t norm_rows() const { return sizes_.elements(values_[part_.out[0]]) / columns(); }
+  // What a norm goes over: the last dimension, a wide one all of a token's, in blocks of tokens.
+  const Value& normed() const {
+    return part_.kind == Kind::kSquares ? in(0) : part_.kind == Kind::kRowDots ? in(1) : out(0);
+  }
+  std::int64_t columns() const {
+    const Value& x = normed();
+    const bool is_wide = part_.kind == Kind::kSquares || part_.kind == Kind::kRowDots ||
+                         part_.kind == Kind::kWideNorm || part_.kind == Kind::kWideNormGrad;
+    return is_wide ? sizes_.elements(x) / sizes_[x.dims[0]] : sizes_[x.dims.back()];
+  }
+  std::int64_t norm_rows() const { return sizes_.elements(normed()) / columns(); }
   std::int64_t norm_block() const {
-    const Value& y = values_[part_.out[0]];
-    const std::int64_t tokens = sizes_[y.dims.front()];
-    return wide_block(tokens, sizes_.elements(y) / tokens);
+    const std::int64_t tokens = sizes_[normed().dims.front()];
+    return wide_block(tokens, sizes_.elements(normed()) / tokens);
   }
 
   void with_wide_params(bool bias, auto body) {
@@ -95,6 +103,29 @@ class Script {
     outputs();
     give("row_products", products);
     give("row_sums", sums);
+  }
+  void squares() {
+    outputs();
+    if (sizes_.is_narrow()) moment("wide_rows", norm_block());
+  }
+  void row_dots() {
+    const std::int64_t block = norm_block();
+    if (sizes_.is_narrow())
+      return with_wide_params(false, [&] { outputs(), moment("wide_rows", 2 * block); });
+    const std::int64_t products = norm_rows() * columns() * sizes_.width;
+    take("row_products", products);
+    outputs();
+    give("row_products", products);
+  }
+  void wide_norm_grad() {
+    const std::int64_t sums = norm_rows() * sizes_.wide;
+    with_wide_params(false, [&] {
+      outputs();
+      take("row_sums", sums);
+      moment("scalar", scalar());
+      if (sizes_.is_narrow()) moment("wide_rows", 2 * norm_block());
+      give("row_sums", sums);
+    });
   }
   void layer_norm_grad() {
     const std::int64_t thread_sums = sizes_.threads * 2 * columns() * sizes_.wide;
@@ -227,6 +258,16 @@ class Script {
         return rms_norm_grad();
       case Kind::kLayerNormGrad:
         return layer_norm_grad();
+      case Kind::kSquares:
+        return squares();
+      case Kind::kRstd:
+        return outputs(), moment("scalar", scalar());
+      case Kind::kWideNorm:
+        return scale(/*layer=*/false);
+      case Kind::kRowDots:
+        return row_dots();
+      case Kind::kWideNormGrad:
+        return wide_norm_grad();
       case Kind::kRope:
       case Kind::kRopeBack:
         return rope();

@@ -19,9 +19,9 @@ class Lowering {
     Parts kept;
     for (Part& part : parts) {
       for (ValueId& id : part.in) id = now(id);
-      if (part.kind == Kind::kGatherRows || part.kind == Kind::kReduceRows) {
-        if (!lower_rows(part)) continue;
-      }
+      const bool is_met = part.kind == Kind::kGatherRows || part.kind == Kind::kReduceRows ||
+                          part.kind == Kind::kSumRanks;
+      if (is_met && !lower_rows(part)) continue;
       kept.push_back(std::move(part));
     }
     parts = std::move(kept);
@@ -30,13 +30,13 @@ class Lowering {
  private:
   // False if nothing is left to do.
   bool lower_rows(Part& part) {
-    if (sizes_.shares_rows) {
+    if (sizes_.shares_rows && part.kind != Kind::kSumRanks) {
       const bool gathers = part.kind == Kind::kGatherRows;
       part.kind = gathers ? Kind::kAllGather : Kind::kReduceScatter;
       values_[gathers ? part.out[0] : part.in[0]].name += gathers ? "_gathered" : "_summand";
       return true;
     }
-    if (part.kind == Kind::kReduceRows && sizes_.tp > 1) {
+    if (part.kind != Kind::kGatherRows && sizes_.tp > 1) {
       part.kind = Kind::kAllReduce;
       return true;
     }

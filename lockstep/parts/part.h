@@ -26,6 +26,10 @@ enum class Kind : std::uint8_t {
   kBias,        // x -> x + bias
   kSplit,       // w -> slices of its columns, of whole heads
   kRope,        // any number of queries and keys -> the same, turned
+  kSquares,     // x -> sum of the squares of each token
+  kSumRanks,    // numbers of each token -> their sums over the tensor ranks
+  kRstd,        // sums of squares over all ranks -> rstd
+  kWideNorm,    // x, rstd -> y: a norm over all heads of a token
   kAttention,   // q, k, v -> out, lse
   kSwiGlu,      // gate and up -> product
   kGelu,
@@ -41,6 +45,8 @@ enum class Kind : std::uint8_t {
   kAccumulate,     // finished gradients of a norm: adds them to those of its parameters
   kAccumulateBias,
   kRopeBack,       // like kRope
+  kRowDots,        // d, x, rstd of a wide norm -> each token's sum of gain d x, d gain
+  kWideNormGrad,   // d, x, rstd, those sums over all ranks -> dx
   kAttentionGrad,  // d, q, k, v, out, lse -> dq, dk, dv
   kSwiGluGrad,     // d, x -> dx
   kGeluGrad,

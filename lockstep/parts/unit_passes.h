@@ -9,7 +9,8 @@
 // Korthikanti et al. (arXiv 2205.05198, section 4.2.2) count 8 for the second too, and apart from
 // them the rows that the weights' gradients gather again: those of both norms in 10, those of both
 // output gradients as well in 12. A recomputed block adds what its forward pass has before its last
-// sum.
+// sum; where a norm is behind that, it too. A norm over all heads of a token sums a number of each
+// token over the ranks, for queries and for keys, once forward and once backward.
 #pragma once
 
 #include <array>

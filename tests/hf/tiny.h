@@ -50,7 +50,11 @@ inline std::vector<model::ModelConfig> tiny_models() {
   model::ModelConfig qwen3 = llama_like("qwen3");
   qwen3.qk_norm = model::QkNorm::kPerHead;
   qwen3.norm_eps = 1e-6;
-  return {gpt2, untied, llama, tied, mistral, open_mistral, qwen2, qwen3};
+  model::ModelConfig olmo2 = llama_like("olmo2");
+  olmo2.head_dim = 8;
+  olmo2.qk_norm = model::QkNorm::kWide;
+  olmo2.norm_place = model::NormPlace::kAfter;
+  return {gpt2, untied, llama, tied, mistral, open_mistral, qwen2, qwen3, olmo2};
 }
 
 // Of a parameter's elements.

@@ -2,11 +2,13 @@
 """Writes tests/golden/nn/<family>_logits.json: what Hugging Face makes of tiny models whose weights are a formula.
 
 Needs torch and transformers; run once by hand. The C++ test computes the weights again and reads only the files.
+Whatever transformers computes in f32 whatever the model's type, norms and angles, is made to be f64 here.
 
     value(p, i) = scale (u - 1/2), u = hash(p, i) / 2^32: element i, row-major, of parameter p
     p counts the parameters of embedding, layers and head in the order of lockstep/arch; weights are [out, in], and
     query, key and value are three parameters also where Hugging Face keeps one; a tied head is the embedding again
     scale = 3.4 / sqrt(columns) for matrices, 0.6 for vectors; gains are 1 + value
+    gradients are given by their norms and by their sums with weights hash(2000, i) / 2^32 - 1/2
     tokens are hash(1000, i) mod vocab, labels the next token in the flattened list, the last one's label 0
 """
 
@@ -36,6 +38,11 @@ def values(p, name, shape):
     return torch.tensor(flat, dtype=torch.float64).reshape(shape)
 
 
+def weighted_sum(tensor):
+    weights = torch.tensor([hashed(2000, i) / 2.0**32 - 0.5 for i in range(tensor.numel())], dtype=torch.float64)
+    return (tensor.reshape(-1) * weights).sum().item()
+
+
 def whole(tensor):
     return tensor
 
@@ -48,11 +55,12 @@ def part_of_three(index):
     return view
 
 
-def llama_parameters(tied, bias=False, head_norms=False):
+def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False):
     yield "model.embed_tokens.weight", whole
     for layer in range(LAYERS):
         base = f"model.layers.{layer}."
-        yield base + "input_layernorm.weight", whole
+        if before:
+            yield base + "input_layernorm.weight", whole
         for part in "qkv":
             yield base + f"self_attn.{part}_proj.weight", whole
             if bias:
@@ -61,7 +69,11 @@ def llama_parameters(tied, bias=False, head_norms=False):
             yield from ((base + f"self_attn.{part}_norm.weight", whole) for part in "qk")
         yield base + "self_attn.o_proj.weight", whole
         yield base + "post_attention_layernorm.weight", whole
+        if before and after:
+            yield base + "pre_feedforward_layernorm.weight", whole
         yield from ((base + f"mlp.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
+        if after:
+            yield base + "post_feedforward_layernorm.weight", whole
     yield "model.norm.weight", whole
     if not tied:
         yield "lm_head.weight", whole
@@ -106,6 +118,9 @@ def models():
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**{**sizes, "rms_norm_eps": 1e-6, "rope_parameters": plain})), (
         llama_parameters(False, head_norms=True)
     )
+    yield "olmo2", t.Olmo2ForCausalLM(t.Olmo2Config(**sizes, rope_parameters=plain)), (
+        llama_parameters(False, head_norms=True, before=False, after=True)
+    )
     yield "gpt2", t.GPT2LMHeadModel(t.GPT2Config(
         vocab_size=VOCAB, n_positions=SEQ + 3, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
         layer_norm_epsilon=1e-5, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",
@@ -128,14 +143,17 @@ def golden(model, order):
     losses.sum().backward()
     return {
         "made_by": f"transformers {transformers.__version__}, torch {torch.__version__}",
-        "losses": [round(x, 7) for x in losses.tolist()],
+        "losses": losses.tolist(),
         "positions": POSITIONS,
-        "log_probs": [[round(x, 7) for x in log_probs[t].tolist()] for t in POSITIONS],
-        "grad_norms": [round(view(parameters[name].grad).norm().item(), 6) for name, view in order],
+        "log_probs": [log_probs[t].tolist() for t in POSITIONS],
+        "grad_norms": [view(parameters[name].grad).norm().item() for name, view in order],
+        "grad_sums": [weighted_sum(view(parameters[name].grad)) for name, view in order],
     }
 
 
 def main():
+    torch.float = torch.float32 = torch.float64
+    torch.Tensor.float = torch.Tensor.double
     folder = pathlib.Path(__file__).resolve().parents[1] / "golden/nn"
     for family, model, order in models():
         (folder / f"{family}_logits.json").write_text(json.dumps(golden(model, order), indent=1) + "\n")

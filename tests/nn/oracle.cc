@@ -56,6 +56,10 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
     case Kin::kMistral:
       config.window = shape.seq;
       break;
+    case Kin::kOlmo2:
+      config.qk_norm = model::QkNorm::kWide;
+      config.norm_place = model::NormPlace::kAfter;
+      break;
   }
   return config;
 }
@@ -248,22 +252,34 @@ Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
   const std::string block = "blocks.{i}.";
   const Leaves w(tiny, kBlock, params);
   const at::Tensor x = input.detach().clone().requires_grad_();
+  const bool wide_norm = tiny.config().qk_norm == model::QkNorm::kWide;
   const auto heads = [&](const std::string& name, const at::Tensor& of) {
-    at::Tensor all =
-        w.linear(block + "attn." + name, of).reshape({shape.batch, shape.seq, -1, shape.head_dim});
+    at::Tensor all = w.linear(block + "attn." + name, of);
     const std::string norm = block + "attn." + name + "_norm";
-    if (w.has(norm + ".weight")) all = w.norm(norm, all, eps);
+    const bool has_norm = w.has(norm + ".weight");
+    if (has_norm && wide_norm) all = w.norm(norm, all, eps);
+    all = all.reshape({shape.batch, shape.seq, -1, shape.head_dim});
+    if (has_norm && !wide_norm) all = w.norm(norm, all, eps);
     return all.transpose(1, 2);
   };
+  const model::NormPlace place = tiny.config().norm_place;
+  const auto before = [&](const char* name, const at::Tensor& of) {
+    return place == model::NormPlace::kAfter ? of : w.norm(block + name, of, eps);
+  };
+  const auto behind = [&](const std::string& name, const at::Tensor& of) {
+    if (place == model::NormPlace::kBefore) return of;
+    return w.norm(block + name + (place == model::NormPlace::kBoth ? "_post_norm" : "_norm"), of,
+                  eps);
+  };
   const bool turns = shape.kin != Kin::kGpt2;
-  const at::Tensor normed = w.norm(block + "attn_norm", x, eps);
+  const at::Tensor normed = before("attn_norm", x);
   const at::Tensor q = heads("q", normed), k = heads("k", normed);
   const at::Tensor mixed = attention(turns ? turn(q, tiny.config()) : q,
                                      turns ? turn(k, tiny.config()) : k, heads("v", normed))
                                .transpose(1, 2)
                                .reshape({shape.tokens(), shape.q()});
-  const at::Tensor middle = x + w.linear(block + "attn.o", mixed);
-  const at::Tensor wide = w.norm(block + "mlp_norm", middle, eps);
+  const at::Tensor middle = x + behind("attn", w.linear(block + "attn.o", mixed));
+  const at::Tensor wide = before("mlp_norm", middle);
   at::Tensor up = w.linear(block + "mlp.up", wide);
   if (w.has(block + "mlp.gate.weight")) {
     const at::Tensor gate = w.linear(block + "mlp.gate", wide);
@@ -271,7 +287,7 @@ Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
   } else {
     up = bent(up);
   }
-  const at::Tensor out = middle + w.linear(block + "mlp.down", up);
+  const at::Tensor out = middle + behind("mlp", w.linear(block + "mlp.down", up));
   torch::autograd::backward({out}, {d_out});
   return {out.detach(), x.grad(), w.grads(params)};
 }

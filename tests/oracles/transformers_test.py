@@ -30,6 +30,7 @@ def models():
     yield "llama3", t.LlamaForCausalLM(t.LlamaConfig(**sizes, rope_parameters=STRETCHED, tie_word_embeddings=True)), {}
     yield "mistral", t.MistralForCausalLM(t.MistralConfig(**wide, rope_parameters=ROPE, sliding_window=None)), {}
     yield "qwen2", t.Qwen2ForCausalLM(t.Qwen2Config(**sizes, rope_parameters=ROPE, tie_word_embeddings=True)), {}
+    yield "olmo2", t.Olmo2ForCausalLM(t.Olmo2Config(**sizes, rope_parameters=ROPE)), {}
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**wide, rope_parameters=ROPE)), {"max_shard_size": "20KB"}
 
 

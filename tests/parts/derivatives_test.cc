@@ -30,12 +30,12 @@ void check_against_differences(Rig& rig) {
   };
   for (std::size_t r = 0; r < rig.params.size(); ++r)
     for (auto& [name, numbers] : rig.params[r]) {
-      if (is_whole(name) && r > 0) continue;
+      if (rig.is_whole(name) && r > 0) continue;
       ASSERT_TRUE(grads[r].contains(name)) << name;
       for (std::size_t i = 0; i < numbers.size(); i += 1 + numbers.size() / 6) {
         std::vector<double*> at = {&numbers[i]};
         double found = grads[r].at(name)[i];
-        for (std::size_t other = 1; is_whole(name) && other < rig.params.size(); ++other) {
+        for (std::size_t other = 1; rig.is_whole(name) && other < rig.params.size(); ++other) {
           at.push_back(&rig.params[other][name][i]);
           // Ranks that have all rows find all of it, but of what every head uses.
           if (sp || name[1] == '_') found += grads[other].at(name)[i];
@@ -51,7 +51,7 @@ void check_against_differences(Rig& rig) {
 }
 
 TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
-  for (int traits = 0; traits < 32; ++traits)
+  for (int traits = 0; traits < kTraits; ++traits)
     for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
       SCOPED_TRACE("traits " + std::to_string(traits) + " tp " + std::to_string(tp) +
                    (sp ? " sp" : ""));
@@ -64,7 +64,7 @@ TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
 // would place values: the same bits.
 TEST(Derivatives, NoPolicyChangesABit) {
   int turn = 0;  // every policy meets every way to run it, of some traits
-  for (int traits = 0; traits < 32; ++traits, ++turn)
+  for (int traits = 0; traits < kTraits; ++traits, ++turn)
     for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
       const ModelConfig config = config_of(traits);
       const auto want = Rig(config, sizes_of(tp, sp)).gradients(false, false);

@@ -1,6 +1,7 @@
 #include "tests/parts/interpreter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -94,6 +95,13 @@ std::vector<Numbers> norm_grad(const Numbers& d, const Numbers& x, const Stats& 
   return layer ? std::vector{dx, d_gain, d_bias} : std::vector{dx, d_gain};
 }
 
+// Of the products of two, over each of `rows` rows.
+Numbers row_sums(const Numbers& a, const Numbers& b, Size rows) {
+  Numbers sums(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < a.size(); ++i) sums[i * sums.size() / a.size()] += a[i] * b[i];
+  return sums;
+}
+
 // Halves of each head, by an angle that grows with the place in its sequence.
 Numbers turned(Numbers x, Size heads, Size dim, Size seq, double sign) {
   for (std::size_t at = 0; at < x.size(); at += dim) {
@@ -131,6 +139,9 @@ Numbers swiglu(const Numbers& x, const Numbers* d, Size f) {
   }
   return y;
 }
+
+constexpr std::array kWideNorm = {Kind::kSquares, Kind::kRstd, Kind::kWideNorm, Kind::kRowDots,
+                                  Kind::kWideNormGrad};
 
 struct Heads {
   Size tokens, seq, heads, kv_heads, dim;
@@ -317,7 +328,37 @@ std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
         add(rank.grads[passes_.values()[part.in[i]].name.substr(2)], in[i]);
       return {};
     default:
-      return compute_plain(part, in);
+      return std::ranges::count(kWideNorm, part.kind) > 0 ? compute_wide_norm(param(), part, in)
+                                                          : compute_plain(part, in);
+  }
+}
+
+std::vector<Numbers> Interpreter::compute_wide_norm(const Numbers& gain, const Part& part,
+                                                    const std::vector<Numbers>& in) const {
+  const auto all = static_cast<double>(gain.size()) * static_cast<double>(size(Dim::kRanks));
+  switch (part.kind) {
+    case Kind::kSquares:
+      return {row_sums(in[0], in[0], tokens(part.out[0]))};
+    case Kind::kRstd: {
+      Numbers rstd;
+      for (const double sum : in[0]) rstd.push_back(1 / std::sqrt(sum / all + eps_));
+      return {rstd};
+    }
+    case Kind::kWideNorm:
+      return {normed(in[0], {in[1], {}}, gain, {})};
+    case Kind::kRowDots: {
+      const Numbers scaled = normed(in[0], {Numbers(in[2].size(), 1.0), {}}, gain, {});
+      return {row_sums(scaled, in[1], tokens(part.out[0])),
+              norm_grad(in[0], in[1], {in[2], {}}, gain)[1]};
+    }
+    default: {  // kWideNormGrad
+      Numbers dx = normed(in[0], {in[2], {}}, gain, {});
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        const std::size_t row = i / gain.size();
+        dx[i] -= in[1][i] * std::pow(in[2][row], 3) * in[3][row] / all;
+      }
+      return {dx};
+    }
   }
 }
 
@@ -378,9 +419,11 @@ Named Interpreter::random_params(unsigned seed) const {
   };
   for (const Part& part : passes_.at(UnitPass::kForward).parts) {
     const std::string name(part.param);
-    if (name.empty()) continue;
-    const bool norm = part.kind == Kind::kRmsNorm || part.kind == Kind::kLayerNorm;
-    const Size out = columns(part.out[0]);
+    if (name.empty() || part.kind == Kind::kRstd) continue;
+    const bool wide = part.kind == Kind::kWideNorm;
+    const bool norm = wide || part.kind == Kind::kRmsNorm || part.kind == Kind::kLayerNorm;
+    const Size out = wide ? passes_.sizes().elements(passes_.values()[part.out[0]]) / size(Dim::kT)
+                          : columns(part.out[0]);
     if (part.kind != Kind::kBias) fill(name, norm ? out : out * columns(part.in[0]), norm ? 1 : 0);
     if (part.kind == Kind::kLayerNorm || part.kind == Kind::kLinearBias || part.kind == Kind::kBias)
       fill(name + "_bias", out, 0);

@@ -44,8 +44,12 @@ class Interpreter {
   void finish(std::vector<RankState>& ranks, const Pass& pass, const Collective& of) const;
   std::vector<Numbers> compute(RankState& rank, const Part& part,
                                const std::vector<Numbers>& in) const;
+  // Of the kinds of a norm over all heads.
+  std::vector<Numbers> compute_wide_norm(const Numbers& gain, const Part& part,
+                                         const std::vector<Numbers>& in) const;
   // Of kinds without parameters.
   std::vector<Numbers> compute_plain(const Part& part, const std::vector<Numbers>& in) const;
+  std::int64_t tokens(ValueId id) const { return size(passes_.values()[id].dims.front()); }
   std::int64_t columns(ValueId id) const { return size(passes_.values()[id].dims.back()); }
 
   const UnitPasses& passes_;

@@ -21,7 +21,7 @@ using model::UnitSizes;
 Drop drop_of(int mask) { return {(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0}; }
 
 constexpr std::array kLlamas = {"llama-tiny", "llama3.2-1b", "llama2-7b"};
-constexpr std::array kOthers = {"gpt2-tiny", "qwen2-0.5b", "qwen3-0.6b"};
+constexpr std::array kOthers = {"gpt2-tiny", "qwen2-0.5b", "qwen3-0.6b", "olmo2-tiny"};
 
 std::int64_t left(const UnitPasses& unit, UnitPass pass) { return net(unit.events(pass)); }
 
@@ -125,8 +125,8 @@ TEST(PassBytes, WhatRemainsOnATensorRankIsWhatTheTablesSay) {
 }
 
 // W needs nothing beside its operands, or all rows of one of them at a time: those of d_out come
-// first, when every other operand is still there but the sum of a bias's gradient, and their own
-// rows go only after.
+// first, when every other operand is still there but the finished gradient of a bias or of a norm
+// behind the product, and their own rows go only after.
 TEST(PassBytes, PutOffWeightsGatherOneOperandAtATime) {
   for_each_case([](const Model& model, UnitSizes sizes) {
     sizes.tp = 2;
@@ -134,10 +134,11 @@ TEST(PassBytes, PutOffWeightsGatherOneOperandAtATime) {
     sizes.sequence_parallel = false;
     EXPECT_EQ(extra(passes(model, 1, sizes).events(UnitPass::kWeightGrad)), 0);
     sizes.sequence_parallel = true;
-    const std::int64_t bias = model.config.linear_bias
-                                  ? model.config.hidden * std::max<std::int64_t>(sizes.width(), 4)
-                                  : 0;
-    EXPECT_EQ(extra(passes(model, 1, sizes).events(UnitPass::kWeightGrad)), all_rows - bias);
+    const bool has_vector =
+        model.config.linear_bias || model.config.norm_place != model::NormPlace::kBefore;
+    const std::int64_t vector =
+        has_vector ? model.config.hidden * std::max<std::int64_t>(sizes.width(), 4) : 0;
+    EXPECT_EQ(extra(passes(model, 1, sizes).events(UnitPass::kWeightGrad)), all_rows - vector);
   });
 }
 
@@ -211,8 +212,9 @@ TEST(PassBytes, DroppedRowsAreRebuiltBackwards) {
       return std::ranges::count_if(
           events, [&](const MemoryEvent& e) { return e.name == name && e.bytes > 0; });
     };
-    EXPECT_EQ(taken("attn_normed"), sizes.drop.attn_normed ? 1 : 0);
-    EXPECT_EQ(taken("mlp_normed"), sizes.drop.mlp_normed ? 1 : 0);
+    const bool before = model.config.norm_place != model::NormPlace::kAfter;
+    EXPECT_EQ(taken("attn_normed"), before && sizes.drop.attn_normed);
+    EXPECT_EQ(taken("mlp_normed"), before && sizes.drop.mlp_normed);
     EXPECT_EQ(taken("product"), sizes.drop.product ? 1 : 0);
   });
 }

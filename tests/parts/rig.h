@@ -18,11 +18,17 @@ using model::UnitSizes;
 
 inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
 
+inline constexpr int kOlmo2 = 32 + 64;
+inline constexpr int kTraits = 3 * 64;
+
 inline ModelConfig config_of(int traits) {
   ModelConfig c = model::find((traits & 1) != 0 ? "gpt2-tiny" : "llama-tiny")->config;
   c.hidden = kHidden, c.heads = 4, c.kv_heads = 2, c.head_dim = 4, c.ffn = 4;
   c.norm = (traits & 2) != 0 ? model::NormKind::kLayerNorm : model::NormKind::kRmsNorm;
-  c.qk_norm = (traits & 4) != 0 ? model::QkNorm::kPerHead : model::QkNorm::kNone;
+  c.qk_norm = (traits & 32) != 0  ? model::QkNorm::kWide
+              : (traits & 4) != 0 ? model::QkNorm::kPerHead
+                                  : model::QkNorm::kNone;
+  c.norm_place = static_cast<model::NormPlace>(traits / 64);
   c.qkv_bias = (traits & 8) != 0;
   c.linear_bias = (traits & 16) != 0;
   return c;
@@ -36,15 +42,11 @@ inline Numbers random_numbers(unsigned seed, int n) {
   return x;
 }
 
-// A tensor rank has its own piece, or the same as all.
-inline bool is_whole(const std::string& name) {
-  return name.find("norm") != std::string::npos || name == "attn_out_bias" || name == "down_bias";
-}
-
 // A block on all its tensor ranks, its input, and the loss: the sum of its output times `slope`.
 struct Rig {
   Rig(const ModelConfig& config, const UnitSizes& sizes)
-      : passes(config, model::Unit{}, sizes),
+      : wide(config.qk_norm == model::QkNorm::kWide),
+        passes(config, model::Unit{}, sizes),
         run(passes, config.norm_eps),
         input(random_numbers(1, kBatch * kSeq * kHidden)),
         slope(random_numbers(2, kBatch * kSeq * kHidden)) {
@@ -53,6 +55,12 @@ struct Rig {
       for (auto& [name, numbers] : params[r])
         if (is_whole(name)) numbers = params[0][name];
     }
+  }
+
+  // A tensor rank has its own piece, or the same as all.
+  bool is_whole(const std::string& name) const {
+    if (wide && name[1] == '_') return false;
+    return name.find("norm") != std::string::npos || name == "attn_out_bias" || name == "down_bias";
   }
 
   Numbers rows(const Numbers& all, std::size_t rank) const {
@@ -108,6 +116,7 @@ struct Rig {
     return all;
   }
 
+  const bool wide;  // the norm of queries and keys
   const UnitPasses passes;
   const Interpreter run;
   Numbers input, slope;

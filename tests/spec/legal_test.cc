@@ -149,11 +149,6 @@ const std::vector<Refusal>& models_and_types() {
       {"experts", model("mixtral-8x7b"), model("llama3-8b")},
       {"a norm without parameters", model("olmo-7b"),
        [](Asked& a) { a.model.norm = model::NormKind::kRmsNorm; }},
-      {"norms after, and of all heads together", model("olmo2-7b"),
-       [](Asked& a) {
-         a.model.norm_place = model::NormPlace::kBefore;
-         a.model.qk_norm = model::QkNorm::kPerHead;
-       }},
       {"a window shorter than the sequence",
        [=](Asked& a) { model("mistral-7b")(a), a.batch.seq = 8192; },
        [](Asked& a) { a.batch.seq = 4096; }},

@@ -44,6 +44,13 @@ spec::Spec qwen3_spec() {
   return spec;
 }
 
+spec::Spec olmo2_spec() {
+  spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
+  spec.model.qk_norm = model::QkNorm::kWide;
+  spec.model.norm_place = model::NormPlace::kAfter;
+  return spec;
+}
+
 spec::Spec mistral_spec() {
   spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
   spec.model.window = spec.batch.seq;
@@ -52,7 +59,7 @@ spec::Spec mistral_spec() {
 
 // More layouts of each by command: `lockstep verify examples/gpt2.toml --layouts pairs`.
 TEST(Verify, FamiliesTrainAsOnOneRank) {
-  for (const auto& spec : {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec()}) {
+  for (const auto& spec : {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec(), olmo2_spec()}) {
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout :

@@ -183,7 +183,7 @@ void add_experts(const PriceRequest& r, const Device& device, ComputeTime& time)
 ComputeTime elementwise(const PriceRequest& r, const Device& device, double width) {
   const ModelShape& s = *r.shape;
   const double h = s.hidden, norm = r.stack.fused_norms ? 1 : 8;
-  double path = 2 * (4 * h * norm + 6 * h), path_grad = 2 * (6 * h * norm + 6 * h);
+  double path = h * (4 * s.norms * norm + 12), path_grad = h * (6 * s.norms * norm + 12);
   if (r.stack.dropout) path += 2 * h, path_grad += 6 * h;
   const bool one_kernel = r.stack.fused_passes;
   double inner = (one_kernel ? 4 : 24) * (s.q() + s.k()), inner_grad = inner;
@@ -203,7 +203,8 @@ double costly_seconds(const PriceRequest& r, bool expert_layer, const Device& de
   ComputeTime again;
   if (r.drop.qkv) add_product(device, {tokens, h, (s.q() + 2 * s.k()) / t}, again);
   if (r.drop.attn_out) add_attention(r, device, again);
-  if (r.drop.middle) add_product(device, {tokens, s.values() / t, h}, again);
+  if (r.drop.middle && s.sums_into_residual())
+    add_product(device, {tokens, s.values() / t, h}, again);
   if (r.drop.gate_up) add_product(device, {tokens, h, (s.mlp_matrices - 1) * width / t}, again);
   if (r.drop.gate_up && expert_layer) add_product(device, routed_gate_up(r), again);
   return again.forward;

@@ -26,7 +26,7 @@ void add_tensor(const PriceRequest& r, bool expert_layer, LayerTime& layer) {
   layer.tensor_forward = parts * one * exposed + wait * layer.compute.forward;
   const double regathers = r.sp && !r.stack.overlap_regather ? 0.5 : 0;
   // A residual that is made again is summed again.
-  const double residual = r.drop.middle ? one * exposed : 0;
+  const double residual = r.drop.middle && r.shape->sums_into_residual() ? one * exposed : 0;
   layer.tensor_backward = parts * one * (exposed * (layer.again ? 2 : 1) + regathers) + residual +
                           wait * (layer.compute.backward + layer.compute.recompute);
 }

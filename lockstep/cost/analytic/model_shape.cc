@@ -6,7 +6,9 @@
 namespace lockstep::cost {
 namespace {
 
-double norm_params(const ModelShape& s) { return s.norms * s.hidden * (s.layer_norm ? 2 : 1); }
+double norm_params(const ModelShape& s) {
+  return s.plain_norms ? 0 : s.hidden * (s.layer_norm ? 2 : 1);
+}
 
 PartParams attention_params(const ModelShape& s) {
   const double h = s.hidden;
@@ -25,6 +27,7 @@ PartParams attention_params(const ModelShape& s) {
   }
   sum.tensor = h * (s.q() + 2 * s.k()) + s.q() * h;
   if (s.biases) sum.tensor += s.q() + 2 * s.k(), sum.replicated += h;
+  if (s.wide_qk_norm) sum.tensor += s.q() + s.k();
   return sum;
 }
 
@@ -67,7 +70,10 @@ ModelShape shape_of(const model::ModelConfig& c) {
   s.tied = c.tied;
   s.layer_norm = c.norm == model::NormKind::kLayerNorm;
   s.biases = c.linear_bias;
-  s.norms = c.norm == model::NormKind::kPlain ? 0 : c.norm_place == model::NormPlace::kBoth ? 4 : 2;
+  s.norms = c.norm_place == model::NormPlace::kBoth ? 4 : 2;
+  s.input_norms = c.norm_place == model::NormPlace::kAfter ? 0 : 2;
+  s.plain_norms = c.norm == model::NormKind::kPlain;
+  s.wide_qk_norm = c.qk_norm == model::QkNorm::kWide;
   s.window = static_cast<double>(c.window);
   s.window_every = static_cast<double>(c.window_every);
   s.experts = static_cast<double>(c.moe.experts);
@@ -88,14 +94,14 @@ PartParams plain_layer_params(const ModelShape& s) {
   PartParams sum = attention_params(s);
   sum.tensor += s.mlp_matrices * s.hidden * s.ffn;
   if (s.biases) sum.tensor += s.ffn, sum.replicated += s.hidden;
-  sum.replicated += norm_params(s);
+  sum.replicated += s.norms * norm_params(s);
   return sum;
 }
 
 PartParams expert_layer_params(const ModelShape& s) {
   PartParams sum = attention_params(s);
   sum.tensor += 3 * s.hidden * s.shared_ffn;
-  sum.replicated += norm_params(s) + s.hidden * s.experts;
+  sum.replicated += s.norms * norm_params(s) + s.hidden * s.experts;
   sum.expert = s.experts * 3 * s.hidden * s.expert_ffn;
   return sum;
 }
@@ -104,10 +110,7 @@ PartParams embedding_params(const ModelShape& s) {
   return {s.vocab * s.hidden, s.learned_positions * s.hidden, 0};
 }
 
-PartParams head_params(const ModelShape& s) {
-  const double norm = s.norms > 0 ? s.hidden * (s.layer_norm ? 2 : 1) : 0;
-  return {s.vocab * s.hidden, norm, 0};
-}
+PartParams head_params(const ModelShape& s) { return {s.vocab * s.hidden, norm_params(s), 0}; }
 
 double mean_keys(const ModelShape& s, double seq) {
   if (s.window <= 0) return causal_keys(seq, 0);
@@ -118,6 +121,7 @@ double mean_keys(const ModelShape& s, double seq) {
 ForwardFlops forward_flops(const ModelShape& s, double seq) {
   const PartParams attention = attention_params(s);
   const double mixers = attention.total() - (s.biases ? s.q() + 2 * s.k() + s.hidden : 0) -
+                        (s.wide_qk_norm ? s.q() + s.k() : 0) -
                         (s.kv_rank > 0 ? s.kv_rank + s.q_rank : 0);
   double weights = s.layers * mixers + s.plain_layers() * s.mlp_matrices * s.hidden * s.ffn;
   weights +=

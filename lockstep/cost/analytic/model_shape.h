@@ -24,6 +24,9 @@ struct ModelShape {
   bool layer_norm = false;  // gain and bias
   bool biases = false;      // on every linear
   double norms = 2;         // of a layer, each over h
+  double input_norms = 2;   // of which in front of attention or MLP, whose products keep its output
+  bool plain_norms = false;  // without parameters
+  bool wide_qk_norm = false;
   double window = 0, window_every = 1;
   // Experts.
   double experts = 0, top_k = 0, expert_ffn = 0, shared_ffn = 0;
@@ -37,6 +40,8 @@ struct ModelShape {
   double k() const { return kv_heads * qk_dim; }
   double values() const { return heads * v_dim; }
   bool has_experts() const { return experts > 0; }
+  // Products end in the residual, not in a norm, which keeps them.
+  bool sums_into_residual() const { return norms == input_norms; }
   // Layers with experts, and without.
   double expert_layers() const;
   double plain_layers() const { return layers - expert_layers(); }

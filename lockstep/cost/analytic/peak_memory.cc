@@ -28,10 +28,11 @@ KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   const ModelShape& s = *r.shape;
   const double h = s.hidden, wide = element_bytes(r);
   KeptTensors kept;
-  kept.path = 4 * wide * h + 8;
-  kept.normed = 2 * wide * h;
+  // What norms read, and what they make in front of products.
+  kept.path = wide * h * (2 + s.norms) + 4 * s.norms + (s.wide_qk_norm ? 8 : 0);
+  kept.normed = wide * h * s.input_norms;
   if (r.stack.dropout) kept.path += 2 * h;
-  if (!r.stack.fused_norms) kept.path += 12 * h;  // f32 copies before and after scaling, twice
+  if (!r.stack.fused_norms) kept.path += 6 * h * s.norms;  // f32 copies before and after scaling
   kept.inner = wide * (s.q() + 2 * s.k() + s.values()) + (r.stack.flash ? 4 * s.heads : 0);
   if (s.kv_rank > 0) {
     kept.path += wide * (2 * s.q_rank + 2 * s.kv_rank + s.rope_dim);

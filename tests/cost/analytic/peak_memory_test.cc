@@ -14,11 +14,10 @@ namespace {
 
 constexpr double kGiB = 1073741824.0;
 
-// Llama's block, tensor by tensor, is what the list of our own block keeps in bf16 but for the
-// statistics of two norms, which ours keep in one f32 each; 8 bytes per token. So is what is left
-// of it when rows are dropped, whichever.
+// A block, tensor by tensor, is what the list of our own keeps in bf16. So is what is left of it
+// when rows are dropped, whichever.
 TEST(PeakMemory, KeepsWhatListsKeep) {
-  for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b"}) {
+  for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b", "olmo2-7b"}) {
     Rig rig(name, "h100:8");
     const model::ModelConfig config = model::find(name)->config;
     const model::Model model = *model::describe(config);
