@@ -7,7 +7,8 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
 set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/tree_sum.cc" PROPERTIES COMPILE_OPTIONS "-O3")
 # What uses base/vector_clones.h. Without the second and third a compiler leaves choices and roots out of vectors;
 # without the last at::parallel_for, a template, is one thread.
-foreach(_ls_file base/random nn/attention_grad nn/column_sums nn/gelu nn/row_entropy optim/adamw optim/squares)
+foreach(_ls_file base/random nn/attention_grad nn/column_sums nn/gelu nn/row_entropy nn/scored_attention
+    nn/softcap optim/adamw optim/squares)
   set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/${_ls_file}.cc" PROPERTIES COMPILE_OPTIONS "-O3;-fno-trapping-math;-fno-math-errno;-ffp-contract=off;-fopenmp")
 endforeach()
 

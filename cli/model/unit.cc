@@ -108,7 +108,7 @@ Json unit_json(const UnitPasses& unit, const model::Model& model, model::UnitKin
 
 Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& config,
                                   std::int64_t seq) {
-  LS_TRY(model::check_unit_bytes(config, seq));
+  LS_TRY(model::check_unit_bytes(config));
   model::UnitSizes sizes{.batch = args.has("mbs") ? args.integer("mbs") : 1, .seq = seq};
   sizes.dtype = args.has("dtype") ? *parse_dtype(args.text("dtype")) : DType::kBF16;
   sizes.tp = args.has("tp") ? args.integer("tp") : 1;

@@ -272,7 +272,7 @@ std::string why_no_bytes(const spec::Spec& spec) {
   if (spec.model.vocab % d.tp != 0)
     return join_parts("not known with tp = ", d.tp, ", which does not divide the vocabulary of ",
                       spec.model.vocab);
-  const auto known = model::check_unit_bytes(spec.model, spec.batch.seq);
+  const auto known = model::check_unit_bytes(spec.model);
   return known.ok() ? "" : "not known: " + known.error().message;
 }
 

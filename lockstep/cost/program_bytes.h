@@ -31,7 +31,7 @@ struct StateBytes {
 // then with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
 StateBytes state_bytes(const model::FlatLayout& flat, int zero, const StepSizes& sizes);
 
-// REQUIRES: check_unit_bytes(model.config, seq).ok(), a tp that divides it, a step of the model's
+// REQUIRES: check_unit_bytes(model.config).ok(), a tp that divides it, a step of the model's
 // units.
 program::ProgramBytes program_bytes(const model::Model& model, const program::StepShape& step,
                                     const StepSizes& sizes);

@@ -111,7 +111,7 @@ constexpr std::array kTypes = {
     Type{"qwen3", "Qwen3ForCausalLM", Family::kLlama, 32},
     Type{"olmo", "OlmoForCausalLM", Family::kLlama, 0, false},
     Type{"olmo2", "Olmo2ForCausalLM"},
-    Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4, false},
+    Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4},
     Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8, false},
     Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, false},
     Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4, false},
@@ -240,11 +240,15 @@ class Reader {
   void gemma2() {
     ModelConfig& m = read_.model;
     m.window = keys_.size("sliding_window", 4096);
-    m.attention_softcap = keys_.real("attn_logit_softcapping", 0);
-    m.logit_softcap = keys_.real("final_logit_softcapping", 0);
+    const auto cap = [&](const char* key, double usual) {
+      return keys_.is_null(key) ? keys_.real(key, 0.0) : keys_.real(key, usual);
+    };
+    m.attention_softcap = cap("attn_logit_softcapping", 50);
+    m.logit_softcap = cap("final_logit_softcapping", 30);
     m.query_scale_dim = keys_.real("query_pre_attn_scalar", 256);
     keys_.find("hidden_act");  // transformers reads the other
-    activation("hidden_activation", "gelu_pytorch_tanh", "gelu");
+    activation("hidden_activation", "gelu_pytorch_tanh", "gelu_new");
+    only("use_bidirectional_attention", false, "but no token sees those behind it here");
   }
 
   void experts(std::string_view type) {
@@ -305,10 +309,13 @@ class Reader {
         keys_.refuse("use_sliding_window", "but windows on some layers only are not written");
     }
     const Json* const kinds = keys_.find("layer_types");
-    if (kinds == nullptr || type == "gemma2") return;  // every second of a gemma is local
-    const char* const wanted = type == "mistral" ? "sliding_attention" : "full_attention";
+    if (kinds == nullptr) return;
+    const char* const wanted = type == "gemma2"    ? "sliding_attention and full_attention in turns"
+                               : type == "mistral" ? "sliding_attention"
+                                                   : "full_attention";
     const auto is_usual = [&](const Json& kind) {
-      return kind.is_text() && kind.as_text() == wanted;
+      const bool local = m.window > 0 && (&kind - kinds->items().data()) % m.window_every == 0;
+      return kind.is_text() && kind.as_text() == (local ? "sliding_attention" : "full_attention");
     };
     if (!kinds->is_array() || !std::ranges::all_of(kinds->items(), is_usual))
       keys_.refuse("layer_types", std::string("but all layers must be ") + wanted);
@@ -376,12 +383,26 @@ void put_gpt2(const ModelConfig& m, Json& json) {
   for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) json.set(key, 0.0);
 }
 
+void put_gemma2(const ModelConfig& m, Json& json) {
+  const auto cap = [](double value) { return value == 0.0 ? Json() : Json(value); };
+  json.set("attn_logit_softcapping", cap(m.attention_softcap));
+  json.set("final_logit_softcapping", cap(m.logit_softcap));
+  // A whole number to transformers.
+  json.set("query_pre_attn_scalar", static_cast<std::int64_t>(m.query_scale_dim));
+  json.set("sliding_window", m.window).set("hidden_activation", "gelu_pytorch_tanh");
+  json.set("attention_bias", false);
+}
+
 void put_rotary(const ModelConfig& m, std::string_view type, Json& json) {
   json.set("num_hidden_layers", m.layers).set("hidden_size", m.hidden);
   json.set("num_attention_heads", m.heads).set("num_key_value_heads", m.kv_heads);
   json.set("head_dim", m.head_dim).set("intermediate_size", m.ffn);
   json.set("max_position_embeddings", m.max_positions);
-  json.set("rms_norm_eps", m.norm_eps).set("hidden_act", "silu").set("attention_dropout", 0.0);
+  json.set("rms_norm_eps", m.norm_eps).set("attention_dropout", 0.0);
+  if (type == "gemma2")
+    put_gemma2(m, json);
+  else
+    json.set("hidden_act", "silu");
   json.set("rope_theta", m.rope_theta).set("rope_scaling", nullptr);
   if (const model::RopeScaling& r = m.rope_scaling; r.factor != 1.0)
     json.set("rope_scaling",
@@ -479,9 +500,9 @@ Result<Json> config_json(const ModelConfig& model, DType stored) {
   const auto row = std::ranges::find(kTypes, type, &Type::model_type);
   if (row == kTypes.end() || !row->trains)
     return no_form(model, "is a " + std::string(type) + " to transformers");
-  if (type == "llama" && model.hidden % model.heads != 0)
+  if ((type == "llama" || type == "gemma2") && model.hidden % model.heads != 0)
     return no_form(model, join_parts("has ", model.heads, " heads and hidden ", model.hidden,
-                                     ", which transformers' llama wants divisible"));
+                                     ", which transformers' ", type, " wants divisible"));
   Json json = Json::object({{"architectures", Json::array({row->architecture})},
                             {"model_type", type},
                             {"vocab_size", model.vocab},

@@ -229,7 +229,8 @@ ModelConfig usual(Family family) {
 }
 
 Activation activation(const ModelConfig& config) {
-  return config.family == Family::kGpt2 ? Activation::kGelu : Activation::kSwiGlu;
+  if (config.family == Family::kGpt2) return Activation::kGelu;
+  return config.family == Family::kGemma2 ? Activation::kGeGlu : Activation::kSwiGlu;
 }
 
 Positions positions(const ModelConfig& config) {

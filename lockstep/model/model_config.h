@@ -47,6 +47,7 @@ inline constexpr EnumNames<QkNorm, 3> kQkNorms = {{"none", "per-head", "wide"}};
 // What lies between the matrices of an MLP.
 enum class Activation : std::uint8_t {
   kSwiGlu,  // silu(gate) x up (Shazeer, arXiv 2002.05202)
+  kGeGlu,   // gelu(gate) x up, of the same
   kGelu,    // of up alone, in the form with a tanh (Hendrycks and Gimpel, arXiv 1606.08415)
 };
 

@@ -6,29 +6,19 @@
 #include "lockstep/base/units.h"
 
 namespace lockstep::model {
-std::vector<UnsupportedFeature> unsupported(const ModelConfig& c, std::int64_t seq) {
+std::vector<UnsupportedFeature> unsupported(const ModelConfig& c) {
   std::vector<UnsupportedFeature> found;
   const auto needs = [&](bool holds, const char* field, std::string value, std::string nearest) {
     if (!holds) found.push_back({field, std::move(value), std::move(nearest)});
   };
-  if (c.family != Family::kLlama && c.family != Family::kGpt2)
+  if (c.family != Family::kLlama && c.family != Family::kGpt2 && c.family != Family::kGemma2)
     return {{"family", std::string(to_text(c.family)), "family = llama, as in llama3-8b"}};
-  needs(c.norm == NormKind::kRmsNorm || c.norm == NormKind::kLayerNorm, "norm",
-        std::string(to_text(c.norm)), "norm = rmsnorm");
-  needs(c.window == 0 || c.window >= seq, "window",
-        join_parts(c.window, " (below seq = ", seq, ")"),
-        join_parts("seq = ", c.window, ", or window = 0"));
-  needs(c.attention_softcap == 0, "attention_softcap", strf("%g", c.attention_softcap),
-        "attention_softcap = 0");
-  needs(c.logit_softcap == 0, "logit_softcap", strf("%g", c.logit_softcap), "logit_softcap = 0");
-  needs(c.query_scale_dim == 0, "query_scale_dim", strf("%g", c.query_scale_dim),
-        "query_scale_dim = 0");
-  needs(!c.scaled_embedding, "scaled_embedding", "true", "scaled_embedding = false");
+  needs(c.norm != NormKind::kPlain, "norm", std::string(to_text(c.norm)), "norm = rmsnorm");
   return found;
 }
 
-Result<void> check_unit_bytes(const ModelConfig& c, std::int64_t seq) {
-  const std::vector<UnsupportedFeature> found = unsupported(c, seq);
+Result<void> check_unit_bytes(const ModelConfig& c) {
+  const std::vector<UnsupportedFeature> found = unsupported(c);
   if (found.empty()) return {};
   const UnsupportedFeature& first = found.front();
   return Error{Code::kBadModel,

@@ -57,6 +57,25 @@ struct AttentionTiles {
   }
 };
 
+// What attention works on that writes its scores down (nn/scored_attention.h): those of some
+// queries of one head with all keys that any of them sees, and backwards their gradients. Heads of
+// elements narrower than f32 are copied: keys and values, queries, what is added up of each.
+struct ScoreTiles {
+  std::int64_t seq, head_dim, queries, keys;
+  constexpr ScoreTiles(std::int64_t tokens, std::int64_t dim, std::int64_t window)
+      : seq(tokens),
+        head_dim(dim),
+        queries(tokens < 128 ? tokens : 128),
+        keys(window == 0 || window + queries - 1 > tokens ? tokens : window + queries - 1) {}
+  // As wide as statistics.
+  constexpr std::int64_t elements(bool backward, bool narrow) const {
+    const std::int64_t tiles = queries * keys;
+    if (!narrow) return backward ? 2 * tiles : tiles;
+    return backward ? 2 * tiles + (4 * seq + 3 * queries) * head_dim
+                    : tiles + 2 * (seq + queries) * head_dim;
+  }
+};
+
 // A trait of a model for which there are no lists, and in nn no passes.
 struct UnsupportedFeature {
   std::string field;
@@ -64,11 +83,11 @@ struct UnsupportedFeature {
   std::string nearest;  // "norm_place = before"
 };
 
-// All of them, for sequences of `seq` tokens: a window that is no shorter is none.
-std::vector<UnsupportedFeature> unsupported(const ModelConfig& config, std::int64_t seq);
+// All of them.
+std::vector<UnsupportedFeature> unsupported(const ModelConfig& config);
 
 // Refuses, with the field's name, a model that has some. REQUIRES of all below: it does not.
-Result<void> check_unit_bytes(const ModelConfig& config, std::int64_t seq);
+Result<void> check_unit_bytes(const ModelConfig& config);
 
 // [T, h]: a unit's output, the input of the next, and the gradient of either.
 std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);

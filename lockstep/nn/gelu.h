@@ -17,4 +17,8 @@ at::Tensor gelu(const at::Tensor& x);
 // Turns `d`, the gradient of gelu(x), into that of x.
 void gelu_grad(const at::Tensor& x, const at::Tensor& d);
 
+// gelu(gate) up, of rows [gate, up]; and the gradient of these from that of the product.
+at::Tensor geglu(const at::Tensor& pair);
+at::Tensor geglu_grad(const at::Tensor& pair, const at::Tensor& d);
+
 }  // namespace lockstep::nn

@@ -3,10 +3,13 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -18,6 +21,8 @@
 #include "lockstep/nn/gelu.h"
 #include "lockstep/nn/norm.h"
 #include "lockstep/nn/row_entropy.h"
+#include "lockstep/nn/scored_attention.h"
+#include "lockstep/nn/softcap.h"
 #include "lockstep/nn/swiglu.h"
 #include "lockstep/nn/wide_product.h"
 #include "lockstep/nn/wide_rows.h"
@@ -36,13 +41,19 @@ at::Tensor transposed_weight(const PassRun& r, std::int64_t in) {
   return view_of(weight, {in, weight.size(0)}, {1, in}, 0);
 }
 
+// Of a norm over squares; where it is stored less one, a copy in f32 or wider.
+at::Tensor gain_of(const PassRun& r) {
+  at::Tensor gain = r.gain();
+  if (!r.sizes.plus_one) return gain;
+  return at::empty(gain.sizes(), gain.options().dtype(wide_type_of(gain))).copy_(gain).add_(1.0);
+}
 void rms_norm_kernel(PassRun& r) {
   r.put(1, rms_rstd(r.in(0), r.unit.norm_eps));
-  r.put(0, rms_scale(r.in(0), r.out(1), r.gain()));
+  r.put(0, rms_scale(r.in(0), r.out(1), gain_of(r)));
 }
-void rms_norm_again(PassRun& r) { r.put(0, rms_scale(r.in(0), r.in(1), r.gain())); }
+void rms_norm_again(PassRun& r) { r.put(0, rms_scale(r.in(0), r.in(1), gain_of(r))); }
 void rms_norm_grad_kernel(PassRun& r) {
-  r.put(1, rms_norm_grad(r.turn(0), r.in(1), r.in(2), r.gain()));
+  r.put(1, rms_norm_grad(r.turn(0), r.in(1), r.in(2), gain_of(r)));
 }
 
 // All heads of a token as one row, and the columns of all ranks' rows.
@@ -54,16 +65,16 @@ void squares(PassRun& r) { r.put(0, row_squares(joined(r.in(0)))); }
 void rstd(PassRun& r) { squares_to_rstd(r.turn(0), all_columns(r), r.unit.norm_eps); }
 void wide_norm(PassRun& r) {
   const at::Tensor x = r.in(0);
-  r.put(0, rms_scale(joined(x), r.in(1), r.gain()).view(x.sizes()));
+  r.put(0, rms_scale(joined(x), r.in(1), gain_of(r)).view(x.sizes()));
 }
 void row_dots_kernel(PassRun& r) {
-  RowDots made = row_dots(joined(r.in(0)), joined(r.in(1)), r.in(2), r.gain());
+  RowDots made = row_dots(joined(r.in(0)), joined(r.in(1)), r.in(2), gain_of(r));
   r.put(0, std::move(made.dots));
   r.put(1, std::move(made.gain));
 }
 void wide_norm_grad_kernel(PassRun& r) {
   const at::Tensor d = joined(r.turn(0));
-  wide_norm_grad(d, joined(r.in(1)), r.in(2), r.in(3), r.gain(), all_columns(r));
+  wide_norm_grad(d, joined(r.in(1)), r.in(2), r.in(3), gain_of(r), all_columns(r));
 }
 
 void layer_norm_kernel(PassRun& r) {
@@ -161,6 +172,19 @@ void attention_grad_kernel(PassRun& r) {
   const auto by_head = [&](const at::Tensor& rows) { return rows.view(of.q.sizes()); };
   attention_grad(of, by_head(r.in(4)), r.in(5), by_head(r.in(0)), {r.out(0), r.out(1), r.out(2)});
 }
+Scores scores_of(const PassRun& r) {
+  return {r.unit.scores.scale, r.unit.scores.cap, r.sizes.window};
+}
+void scored_attention_kernel(PassRun& r) {
+  const at::Tensor out = r.make(0), lse = r.make(1);
+  scored_attention({r.in(0), r.in(1), r.in(2)}, scores_of(r), out, lse);
+}
+void scored_attention_grad_kernel(PassRun& r) {
+  for (const std::size_t i : {0U, 1U, 2U})
+    if (!r.has_memory(i)) r.make(i);
+  scored_attention_grad({r.in(1), r.in(2), r.in(3)}, scores_of(r), r.in(4), r.in(5), r.in(0),
+                        {r.out(0), r.out(1), r.out(2)});
+}
 void concat(PassRun& r) {
   if (r.has_memory(0)) return;  // the heads were written there
   const at::Tensor all = at::cat({r.in(0), r.in(1), r.in(2)}, 2);
@@ -170,6 +194,8 @@ void concat(PassRun& r) {
 
 void swiglu_kernel(PassRun& r) { r.put(0, swiglu(r.in(0))); }
 void swiglu_grad_kernel(PassRun& r) { r.put(0, swiglu_grad(r.in(1), r.in(0))); }
+void geglu_kernel(PassRun& r) { r.put(0, geglu(r.in(0))); }
+void geglu_grad_kernel(PassRun& r) { r.put(0, geglu_grad(r.in(1), r.in(0))); }
 void gelu_kernel(PassRun& r) { r.put(0, gelu(r.in(0))); }
 void gelu_grad_kernel(PassRun& r) { gelu_grad(r.in(1), r.turn(0)); }
 
@@ -180,6 +206,11 @@ void lookup_weight(PassRun& r) {
   const at::Tensor table = r.weight_grad(r.sizes[Dim::kH]);
   if (r.writes_grads()) table.zero_();
   add_lookup_grads(table, r.inputs.tokens, r.in(0), r.unit.vocab, r.unit.group);
+}
+// The factor is rounded to the run's type, as transformers does.
+void scale(PassRun& r) {
+  const at::Tensor x = r.turn(0);
+  x.mul_(at::full({}, std::sqrt(static_cast<double>(r.sizes[Dim::kH])), x.options()));
 }
 void positions(PassRun& r) {
   add_positions(r.weight(r.sizes[Dim::kH]), r.turn(0), r.sizes.seq, r.unit.group);
@@ -204,6 +235,11 @@ void logits_grad(PassRun& r) {
   at::Tensor rows = r.turn(0);
   at::mm_out(rows, r.in(1), r.weight(rows.size(1)));
 }
+void cap(PassRun& r) {
+  const at::Tensor logits = r.turn(0);
+  softcap(logits, r.unit.logit_cap, r.part().out.size() > 1 ? r.make(1) : at::Tensor());
+}
+void cap_grad(PassRun& r) { softcap_grad(r.turn(0), r.in(1)); }
 void entropy(PassRun& r) { add_row_losses(r.in(0), r.labels(), *r.inputs.loss); }
 void entropy_grad(PassRun& r) {
   const at::Tensor grad = r.shares_memory(0) ? r.turn(0) : r.make(0);
@@ -246,10 +282,13 @@ constexpr std::array kRows = {
     Row{Kind::kRstd, rstd},
     Row{Kind::kWideNorm, wide_norm},
     Row{Kind::kAttention, attention_kernel},
+    Row{Kind::kScoredAttention, scored_attention_kernel},
     Row{Kind::kSwiGlu, swiglu_kernel},
+    Row{Kind::kGeGlu, geglu_kernel},
     Row{Kind::kGelu, gelu_kernel},
     Row{Kind::kAdd, add},
     Row{Kind::kLookup, lookup_kernel},
+    Row{Kind::kScale, scale},
     Row{Kind::kPositions, positions},
     Row{Kind::kRmsNormGrad, rms_norm_grad_kernel},
     Row{Kind::kLayerNormGrad, layer_norm_grad_kernel},
@@ -262,7 +301,9 @@ constexpr std::array kRows = {
     Row{Kind::kRowDots, row_dots_kernel},
     Row{Kind::kWideNormGrad, wide_norm_grad_kernel},
     Row{Kind::kAttentionGrad, attention_grad_kernel},
+    Row{Kind::kScoredAttentionGrad, scored_attention_grad_kernel},
     Row{Kind::kSwiGluGrad, swiglu_grad_kernel},
+    Row{Kind::kGeGluGrad, geglu_grad_kernel},
     Row{Kind::kGeluGrad, gelu_grad_kernel},
     Row{Kind::kConcat, concat},
     Row{Kind::kLookupWeight, lookup_weight},
@@ -276,6 +317,7 @@ constexpr std::array kRows = {
     Row{Kind::kWait, wait},
     Row{Kind::kReserve, reserve},
     Row{Kind::kLogits, logits},
+    Row{Kind::kCap, cap},
     Row{Kind::kEntropy, entropy},
     Row{Kind::kEntropyGrad, entropy_grad},
     Row{Kind::kTokenRows, token_rows_kernel},
@@ -284,6 +326,7 @@ constexpr std::array kRows = {
     Row{Kind::kAddLosses, add_losses_kernel},
     Row{Kind::kMinusOne, minus_one},
     Row{Kind::kScaleRows, scale_rows_kernel},
+    Row{Kind::kCapGrad, cap_grad},
     Row{Kind::kRound, round},
     Row{Kind::kLogitsGrad, logits_grad},
 };

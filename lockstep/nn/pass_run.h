@@ -15,6 +15,7 @@
 #include "lockstep/model/flat_layout.h"
 #include "lockstep/nn/flat_view.h"
 #include "lockstep/nn/rope.h"
+#include "lockstep/nn/scored_attention.h"
 #include "lockstep/nn/tensor_group.h"
 #include "lockstep/nn/vocab_shard.h"
 #include "lockstep/parts/unit_passes.h"
@@ -46,6 +47,8 @@ struct LayerPlace {
 struct UnitContext {
   DType dtype;
   double norm_eps;
+  Scores scores;  // of blocks, without their window
+  double logit_cap;
   VocabShard vocab;
   TensorGroup group;
   const Rope* rope;  // of blocks

@@ -1,6 +1,7 @@
 #include "lockstep/nn/unit_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "lockstep/base/check.h"
@@ -20,11 +21,13 @@ const std::vector<LayerRow>& layer_rows() {
       {"embed", {"embed"}},
       {"positions", {"embed.positions"}},
       {"attn_norm", {"blocks.{i}.attn_norm"}},
+      {"attn_post_norm", {"blocks.{i}.attn_post_norm"}},
       {"qkv", {"blocks.{i}.attn.q", "blocks.{i}.attn.k", "blocks.{i}.attn.v"}},
       {"q_norm", {"blocks.{i}.attn.q_norm"}},
       {"k_norm", {"blocks.{i}.attn.k_norm"}},
       {"attn_out", {"blocks.{i}.attn.o"}},
       {"mlp_norm", {"blocks.{i}.mlp_norm"}},
+      {"mlp_post_norm", {"blocks.{i}.mlp_post_norm"}},
       {"gate_up", {"blocks.{i}.mlp.gate", "blocks.{i}.mlp.up"}},
       {"down", {"blocks.{i}.mlp.down"}},
       {"norm", {"head.norm"}},
@@ -53,6 +56,12 @@ std::vector<LayerPlace> layers_of(const model::Unit& unit, const model::FlatLayo
   return layers;
 }
 
+Scores scores_of(const model::ModelConfig& config) {
+  const double dim =
+      config.query_scale_dim > 0.0 ? config.query_scale_dim : static_cast<double>(config.head_dim);
+  return {1.0 / std::sqrt(dim), config.attention_softcap};
+}
+
 // The lists must differentiate every parameter that the unit has, and no other.
 void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
                   const model::FlatLayout& flat) {
@@ -78,7 +87,9 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
                        const model::FlatLayout& flat, const model::UnitSizes& sizes,
                        const Rope* rope, TensorGroup group)
     : passes_(config, unit, sizes),
-      context_{sizes.dtype, config.norm_eps, {}, group, rope, layers_of(unit, flat)} {
+      context_{
+          sizes.dtype, config.norm_eps,      scores_of(config), config.logit_softcap, {}, group,
+          rope,        layers_of(unit, flat)} {
   LS_CHECK(
       group.size() == sizes.tp && group.shares_rows() == (sizes.sequence_parallel && sizes.tp > 1),
       "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);

@@ -22,7 +22,7 @@ using Kept = std::vector<std::pair<parts::ValueId, at::Tensor>>;
 class UnitRunner {
  public:
   // `flat` places this rank's share of the unit's parameters. `rope` must outlive this; only blocks
-  // need one. REQUIRES: model::check_unit_bytes(config, sizes.seq).ok(), a group of sizes.tp.
+  // need one. REQUIRES: model::check_unit_bytes(config).ok(), a group of sizes.tp.
   UnitRunner(const model::ModelConfig& config, const model::Unit& unit,
              const model::FlatLayout& flat, const model::UnitSizes& sizes, const Rope* rope,
              TensorGroup group = {});

@@ -35,14 +35,17 @@ Written embed_list(const model::ModelConfig& config) {
   Builder b(config, list);
   const ValueId rows = b.part(Kind::kLookup, {}, "out", {Dim::kT, Dim::kH}, {}, "embed");
   list.output = b.reduce_rows(rows);
+  if (config.scaled_embedding)
+    list.output = b.part(Kind::kScale, {list.output}, "out", {Dim::kP, Dim::kH});
   if (positions(config) == model::Positions::kLearned)
     list.output =
         b.part(Kind::kPositions, {list.output}, "out", {Dim::kP, Dim::kH}, {}, "positions");
   return list;
 }
 
-// llama, mistral, qwen2, qwen3, gpt2: norms before attention and MLP; olmo2: behind them.
-Written block_list(const model::ModelConfig& config) {
+// llama, mistral, qwen2, qwen3, gpt2: norms before attention and MLP; olmo2: behind them; gemma2:
+// both.
+Written block_list(const model::ModelConfig& config, std::int64_t window) {
   Written list;
   Builder b(config, list);
   const bool before = config.norm_place != model::NormPlace::kAfter;
@@ -54,7 +57,7 @@ Written block_list(const model::ModelConfig& config) {
   const ValueId normed = before ? b.norm(x, "attn_norm", "attn_normed", "input").y : x;
   const ValueId qkv = b.linear(b.gather_rows(normed), Dim::kW, "qkv", "qkv", config.qkv_bias);
   const std::vector<ValueId> heads = normed_heads(config, b.split_heads(qkv), b, list);
-  const ValueId attended = b.attention(heads[0], heads[1], heads[2]);
+  const ValueId attended = b.attention(heads[0], heads[1], heads[2], window);
   const ValueId middle =
       b.finish(attended, x, "attn_out", "middle", behind("attn_norm", "attn_post_norm"));
   const ValueId mlp = before ? b.norm(middle, "mlp_norm", "mlp_normed", "middle").y : middle;

@@ -94,16 +94,21 @@ std::vector<ValueId> Builder::rope(const std::vector<ValueId>& x) {
   return turned;
 }
 
-ValueId Builder::attention(ValueId q, ValueId k, ValueId v) {
+ValueId Builder::attention(ValueId q, ValueId k, ValueId v, std::int64_t window) {
+  const bool scored =
+      window > 0 || config_.attention_softcap > 0.0 || config_.query_scale_dim > 0.0;
   const ValueId out = list_.values.add("attn_out", {Dim::kT, Dim::kQ});
   const ValueId lse = list_.values.add("attn_lse", {Dim::kT, Dim::kA}, Elem::kWide);
-  put(Kind::kAttention, {q, k, v}, {out, lse});
+  put(scored ? Kind::kScoredAttention : Kind::kAttention, {q, k, v}, {out, lse});
   return out;
 }
 
 ValueId Builder::activation(ValueId x, std::string name) {
-  const bool gated = model::activation(config_) == model::Activation::kSwiGlu;
-  return part(gated ? Kind::kSwiGlu : Kind::kGelu, {x}, std::move(name), {Dim::kT, Dim::kF});
+  const model::Activation kind = model::activation(config_);
+  return part(kind == model::Activation::kSwiGlu  ? Kind::kSwiGlu
+              : kind == model::Activation::kGeGlu ? Kind::kGeGlu
+                                                  : Kind::kGelu,
+              {x}, std::move(name), {Dim::kT, Dim::kF});
 }
 
 }  // namespace lockstep::parts

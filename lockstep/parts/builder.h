@@ -43,7 +43,7 @@ class Builder {
   std::vector<ValueId> split_heads(ValueId qkv);
   // Unturned where positions are learned.
   std::vector<ValueId> rope(const std::vector<ValueId>& x);
-  ValueId attention(ValueId q, ValueId k, ValueId v);
+  ValueId attention(ValueId q, ValueId k, ValueId v, std::int64_t window);
   ValueId activation(ValueId x, std::string name);
 
   // Any part with one new value.

@@ -108,11 +108,11 @@ class Derivation {
     weight_part(Kind::kAccumulate, part, {gain});
     add_to(x, dx);
   }
-  void attention(const Part& part, ValueId d) {
+  void attention(Kind kind, const Part& part, ValueId d) {
     std::vector<ValueId> in = {d};
     in.insert(in.end(), part.in.begin(), part.in.end());
     in.insert(in.end(), part.out.begin(), part.out.end());
-    input_part(Kind::kAttentionGrad, part, std::move(in));
+    input_part(kind, part, std::move(in));
   }
 
   void rule(const Part& part) {
@@ -142,13 +142,19 @@ class Derivation {
       case Kind::kWideNorm:
         return wide_norm(part, d);
       case Kind::kAttention:
-        return attention(part, d);
+        return attention(Kind::kAttentionGrad, part, d);
+      case Kind::kScoredAttention:
+        return attention(Kind::kScoredAttentionGrad, part, d);
       case Kind::kSwiGlu:
         return input_part(Kind::kSwiGluGrad, part, {d, part.in[0]});
+      case Kind::kGeGlu:
+        return input_part(Kind::kGeGluGrad, part, {d, part.in[0]});
       case Kind::kGelu:
         return input_part(Kind::kGeluGrad, part, {d, part.in[0]});
       case Kind::kAdd:
         return add_to(part.in, {d, d});
+      case Kind::kScale:
+        return input_part(Kind::kScale, part, {d});
       case Kind::kLookup:
         return weight_part(Kind::kLookupWeight, part, {d});
       case Kind::kPositions:

@@ -7,9 +7,10 @@
 
 namespace lockstep::parts {
 
-// REQUIRES of all: model::check_unit_bytes(config, seq).ok().
+// REQUIRES of all: model::check_unit_bytes(config).ok().
 Written embed_list(const model::ModelConfig& config);
-Written block_list(const model::ModelConfig& config);
+// `window`: keys that a query of this block sees; 0: all before it.
+Written block_list(const model::ModelConfig& config, std::int64_t window);
 
 // `grad`: the loss and all gradients, else the loss alone, without an output. The loss over a
 // vocabulary that tensor ranks share is another algorithm than that of one. `values`: goes on from

@@ -8,7 +8,7 @@ namespace {
 class HeadWriter {
  public:
   HeadWriter(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values)
-      : grad_(grad), sizes_(sizes), b_(config, list_) {
+      : grad_(grad), is_capped_(config.logit_softcap > 0.0), sizes_(sizes), b_(config, list_) {
     list_.values = std::move(values);
   }
 
@@ -19,7 +19,7 @@ class HeadWriter {
     if (grad_) d_rows_ = b_.part(Kind::kReserve, {}, "d_normed", {Dim::kT, Dim::kH});
     const std::size_t begin = list_.parts.size();
     const ValueId logits =
-        b_.part(Kind::kLogits, {rows_}, "logits", {Dim::kC, Dim::kV}, Elem::kWide, "head");
+        capped(b_.part(Kind::kLogits, {rows_}, "logits", {Dim::kC, Dim::kV}, Elem::kWide, "head"));
     const ValueId d_logits = sizes_.tp > 1 ? shared_entropy(logits) : entropy(logits);
     if (grad_) {
       d_rows_ = b_.part(Kind::kLogitsGrad, {d_rows_, d_logits}, "d_normed", {Dim::kT, Dim::kH},
@@ -32,9 +32,25 @@ class HeadWriter {
   }
 
  private:
+  ValueId capped(ValueId logits) {
+    if (!is_capped_) return logits;
+    std::vector<ValueId> out = {list_.values.like(logits, "logits")};
+    if (grad_) out.push_back(slope_ = list_.values.like(logits, "slope"));
+    b_.put(Kind::kCap, {logits}, out);
+    return out[0];
+  }
+  // The gradient of what was capped from that of what it became.
+  ValueId uncapped(ValueId d) {
+    if (!is_capped_) return d;
+    const ValueId made = list_.values.like(d, "d_logits");
+    b_.put(Kind::kCapGrad, {d, slope_}, {made});
+    return made;
+  }
+
   // Each returns d logits, in the run's dtype; without gradients nothing.
   ValueId entropy(ValueId logits) {
-    if (grad_) return b_.part(Kind::kEntropyGrad, {logits}, "d_logits", {Dim::kC, Dim::kV});
+    if (grad_)
+      return uncapped(b_.part(Kind::kEntropyGrad, {logits}, "d_logits", {Dim::kC, Dim::kV}));
     b_.put(Kind::kEntropy, {logits}, {});
     return kNoValue;
   }
@@ -57,7 +73,7 @@ class HeadWriter {
     const std::vector<Dim> dims = {Dim::kC, Dim::kV};
     const ValueId softmax = b_.part(Kind::kMinusOne, {exponentials, share, row, elsewhere},
                                     "d_logits", dims, Elem::kWide);
-    const ValueId d = b_.part(Kind::kScaleRows, {softmax}, "d_logits", dims, Elem::kWide);
+    const ValueId d = uncapped(b_.part(Kind::kScaleRows, {softmax}, "d_logits", dims, Elem::kWide));
     return sizes_.is_narrow() ? b_.part(Kind::kRound, {d}, "d_logits", dims) : d;
   }
 
@@ -75,11 +91,11 @@ class HeadWriter {
     b_.put(Kind::kAccumulate, finished, {}, "norm");
   }
 
-  const bool grad_;
+  const bool grad_, is_capped_;
   const Sizes& sizes_;
   Written list_;
   Builder b_;
-  ValueId rows_ = kNoValue, d_rows_ = kNoValue;
+  ValueId rows_ = kNoValue, d_rows_ = kNoValue, slope_ = kNoValue;
 };
 
 }  // namespace

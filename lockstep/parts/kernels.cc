@@ -55,12 +55,14 @@ class Script {
     return wide_block(tokens, sizes_.elements(normed()) / tokens);
   }
 
+  // Also of gains that are stored less one.
   void with_wide_params(bool bias, auto body) {
     const std::int64_t each = columns() * sizes_.wide;
-    if (sizes_.is_narrow()) take("wide_gain", each);
+    const bool copies = sizes_.is_narrow() || sizes_.plus_one;
+    if (copies) take("wide_gain", each);
     if (sizes_.is_narrow() && bias) take("wide_bias", each);
     body();
-    if (sizes_.is_narrow()) give("wide_gain", each);
+    if (copies) give("wide_gain", each);
     if (sizes_.is_narrow() && bias) give("wide_bias", each);
   }
   // Of LayerNorm also the result and two numbers of each row.
@@ -96,13 +98,15 @@ class Script {
         moment("wide_rows", 3 * block + block / columns() + columns() * sizes_.wide);
       });
     }
-    const std::int64_t products = norm_rows() * columns() * sizes_.width;
-    const std::int64_t sums = norm_rows() * sizes_.width;
-    take("row_products", products);
-    take("row_sums", sums);
-    outputs();
-    give("row_products", products);
-    give("row_sums", sums);
+    with_wide_params(false, [&] {
+      const std::int64_t products = norm_rows() * columns() * sizes_.width;
+      const std::int64_t sums = norm_rows() * sizes_.width;
+      take("row_products", products);
+      take("row_sums", sums);
+      outputs();
+      give("row_products", products);
+      give("row_sums", sums);
+    });
   }
   void squares() {
     outputs();
@@ -112,10 +116,12 @@ class Script {
     const std::int64_t block = norm_block();
     if (sizes_.is_narrow())
       return with_wide_params(false, [&] { outputs(), moment("wide_rows", 2 * block); });
-    const std::int64_t products = norm_rows() * columns() * sizes_.width;
-    take("row_products", products);
-    outputs();
-    give("row_products", products);
+    with_wide_params(false, [&] {
+      const std::int64_t products = norm_rows() * columns() * sizes_.width;
+      take("row_products", products);
+      outputs();
+      give("row_products", products);
+    });
   }
   void wide_norm_grad() {
     const std::int64_t sums = norm_rows() * sizes_.wide;
@@ -188,6 +194,12 @@ class Script {
            sizes_.wide * (sizes_.is_narrow()
                               ? sizes_.threads * tiles
                               : flash_queries() * (2 * sizes_.threads * flash_keys() + 1)));
+  }
+
+  void scored_attention(bool backward) {
+    outputs();
+    const model::ScoreTiles tiles(sizes_.seq, sizes_[Dim::kD], sizes_.window);
+    moment("scores", sizes_.wide * tiles.elements(backward, sizes_.is_narrow()));
   }
 
   // Where tokens lie in this rank's part of the vocabulary, while `body` looks.
@@ -275,6 +287,12 @@ class Script {
         return attention();
       case Kind::kAttentionGrad:
         return attention_grad();
+      case Kind::kScoredAttention:
+        return scored_attention(/*backward=*/false);
+      case Kind::kScoredAttentionGrad:
+        return scored_attention(/*backward=*/true);
+      case Kind::kScale:
+        return outputs(), moment("factor", sizes_.width);
       case Kind::kLookup:
         return with_token_rows([&] { outputs(); });
       case Kind::kLookupWeight:

@@ -28,10 +28,13 @@ constexpr std::array kRows = {
     KindRow{"rstd", InPlace::kAlways},
     KindRow{"wide_norm"},
     KindRow{"attention"},
+    KindRow{"scored_attention"},
     KindRow{"swiglu"},
+    KindRow{"geglu"},
     KindRow{"gelu"},
     KindRow{"add", InPlace::kAlways},
     KindRow{"lookup"},
+    KindRow{"scale", InPlace::kAlways},
     KindRow{"positions", InPlace::kAlways},
     KindRow{"rms_norm_grad", InPlace::kAlways},
     KindRow{"layer_norm_grad", InPlace::kNarrow},  // LibTorch's makes its own
@@ -44,7 +47,9 @@ constexpr std::array kRows = {
     KindRow{"row_dots"},
     KindRow{"wide_norm_grad", InPlace::kAlways},
     KindRow{"attention_grad"},
+    KindRow{"scored_attention_grad"},
     KindRow{"swiglu_grad"},
+    KindRow{"geglu_grad"},
     KindRow{"gelu_grad", InPlace::kAlways},
     KindRow{"concat"},
     KindRow{.name = "lookup_weight", .spoils = true},  // rows of other ranks' tokens
@@ -58,6 +63,7 @@ constexpr std::array kRows = {
     KindRow{"wait"},
     KindRow{"reserve"},
     KindRow{"logits"},
+    KindRow{"cap", InPlace::kAlways},
     KindRow{.name = "entropy", .spoils = true},
     KindRow{.name = "entropy_grad", .in_place = InPlace::kNotNarrow, .spoils = true},
     KindRow{"token_rows"},
@@ -66,6 +72,7 @@ constexpr std::array kRows = {
     KindRow{"add_losses"},
     KindRow{"minus_one", InPlace::kAlways},
     KindRow{"scale_rows", InPlace::kAlways},
+    KindRow{"cap_grad", InPlace::kAlways},
     KindRow{"round"},
     KindRow{"logits_grad", InPlace::kAlways},
 };
@@ -81,7 +88,7 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
     return static_cast<double>(sizes[values[id].dims.back()]);
   };
   const auto attention = [&](ValueId q) {
-    return 4.0 * elements(q) * model::mean_keys(sizes.seq, 0, model::Mask::kCausal);
+    return 4.0 * elements(q) * model::mean_keys(sizes.seq, sizes.window, model::Mask::kCausal);
   };
   switch (part.kind) {
     case Kind::kLinear:
@@ -95,8 +102,10 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
     case Kind::kLinearWeight:
       return 2.0 * elements(part.in[1]) * columns(part.in[0]);
     case Kind::kAttention:
+    case Kind::kScoredAttention:
       return attention(part.in[0]);
     case Kind::kAttentionGrad:
+    case Kind::kScoredAttentionGrad:
       return 2.0 * attention(part.in[1]);
     default:
       return 0.0;

@@ -17,24 +17,27 @@ namespace lockstep::parts {
 
 enum class Kind : std::uint8_t {
   // What families write.
-  kRmsNorm,     // x -> y, rstd
-  kLayerNorm,   // x -> y, rstd, mean
-  kGatherRows,  // P rows of each tensor rank -> all T; the derivative of the next
-  kReduceRows,  // summands of T rows -> P rows of their sum
-  kLinear,      // x -> x weight
-  kLinearBias,  // x -> x weight + bias, rounded once
-  kBias,        // x -> x + bias
-  kSplit,       // w -> slices of its columns, of whole heads
-  kRope,        // any number of queries and keys -> the same, turned
-  kSquares,     // x -> sum of the squares of each token
-  kSumRanks,    // numbers of each token -> their sums over the tensor ranks
-  kRstd,        // sums of squares over all ranks -> rstd
-  kWideNorm,    // x, rstd -> y: a norm over all heads of a token
-  kAttention,   // q, k, v -> out, lse
-  kSwiGlu,      // gate and up -> product
+  kRmsNorm,          // x -> y, rstd
+  kLayerNorm,        // x -> y, rstd, mean
+  kGatherRows,       // P rows of each tensor rank -> all T; the derivative of the next
+  kReduceRows,       // summands of T rows -> P rows of their sum
+  kLinear,           // x -> x weight
+  kLinearBias,       // x -> x weight + bias, rounded once
+  kBias,             // x -> x + bias
+  kSplit,            // w -> slices of its columns, of whole heads
+  kRope,             // any number of queries and keys -> the same, turned
+  kSquares,          // x -> sum of the squares of each token
+  kSumRanks,         // numbers of each token -> their sums over the tensor ranks
+  kRstd,             // sums of squares over all ranks -> rstd
+  kWideNorm,         // x, rstd -> y: a norm over all heads of a token
+  kAttention,        // q, k, v -> out, lse
+  kScoredAttention,  // the same with a window, capped scores or another scale
+  kSwiGlu,           // gate and up -> product
+  kGeGlu,
   kGelu,
   kAdd,        // x, residual -> sum
   kLookup,     // -> rows of the embedding
+  kScale,      // x -> x times the root of its width; its own derivative
   kPositions,  // x -> x + rows of the table of positions
   // What derivatives add. d is the gradient of the first output.
   kRmsNormGrad,    // d, x, rstd -> dx, d gain
@@ -48,7 +51,9 @@ enum class Kind : std::uint8_t {
   kRowDots,        // d, x, rstd of a wide norm -> each token's sum of gain d x, d gain
   kWideNormGrad,   // d, x, rstd, those sums over all ranks -> dx
   kAttentionGrad,  // d, q, k, v, out, lse -> dq, dk, dv
-  kSwiGluGrad,     // d, x -> dx
+  kScoredAttentionGrad,
+  kSwiGluGrad,  // d, x -> dx
+  kGeGluGrad,
   kGeluGrad,
   kConcat,        // what kSplit made -> all columns
   kLookupWeight,  // d: adds to the gradient of the embedding
@@ -64,6 +69,7 @@ enum class Kind : std::uint8_t {
   // The head's loss, a chunk of rows at a time (head.cc).
   kReserve,      // -> memory that later parts fill
   kLogits,       // rows -> logits of a chunk
+  kCap,          // logits -> capped ones, and for a gradient the slope of each
   kEntropy,      // logits
   kEntropyGrad,  // logits -> d logits
   kTokenRows,    // -> where labels lie in this rank's vocabulary, whether elsewhere
@@ -73,6 +79,7 @@ enum class Kind : std::uint8_t {
   kAddLosses,    // log probabilities
   kMinusOne,     // exponentials, share, row, elsewhere -> softmax less one at the label
   kScaleRows,    // d logits -> 0 where there is no label
+  kCapGrad,      // d of capped logits, slope -> d logits
   kRound,        // d logits, narrow
   kLogitsGrad,   // rows' gradient so far, d logits -> with the chunk's
 };

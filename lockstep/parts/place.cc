@@ -105,9 +105,9 @@ class Placing {
       first.push_back(id);
     }
     const Part* const writer = maker_[first[0]];
-    if (!sizes_.is_narrow() || writer == nullptr || writer->kind != Kind::kAttentionGrad ||
-        writer->out != first)
-      return;
+    const bool writes = writer != nullptr && (writer->kind == Kind::kAttentionGrad ||
+                                              writer->kind == Kind::kScoredAttentionGrad);
+    if (!sizes_.is_narrow() || !writes || writer->out != first) return;
     for (std::size_t i = 0; i < first.size(); ++i) at(first[i]) = slice_of(concat.out[0], first, i);
   }
 

@@ -66,11 +66,13 @@ std::int64_t total(const std::vector<Held>& held) {
 UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit,
                        const model::UnitSizes& sizes)
     : sizes_(config, sizes) {
-  LS_CHECK(model::check_unit_bytes(config, sizes.seq).ok(), "no lists for ", config.name);
+  LS_CHECK(model::check_unit_bytes(config).ok(), "no lists for ", config.name);
+  const std::int64_t window = unit.attention ? unit.attention->window : 0;
+  sizes_.window = window < sizes.seq ? window : 0;
   if (unit.kind == model::UnitKind::kEmbed)
     derive(embed_list(config), {}, /*is_block=*/false);
   else if (unit.kind == model::UnitKind::kBlock)
-    derive(block_list(config), sizes.drop, /*is_block=*/true);
+    derive(block_list(config, sizes_.window), sizes.drop, /*is_block=*/true);
   else if (unit.kind == model::UnitKind::kHead)
     write_head(config);
   else

@@ -81,7 +81,7 @@ std::int64_t total(const std::vector<Held>& held);
 // Derived once; answers are kept. Plain data afterwards: any thread may read it.
 class UnitPasses {
  public:
-  // REQUIRES: model::check_unit_bytes(config, sizes.seq).ok(), a tp that divides the unit.
+  // REQUIRES: model::check_unit_bytes(config).ok(), a tp that divides the unit.
   UnitPasses(const model::ModelConfig& config, const model::Unit& unit,
              const model::UnitSizes& sizes);
 

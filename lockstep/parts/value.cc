@@ -10,6 +10,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       seq(sizes.seq),
       tp(sizes.tp),
       threads(sizes.threads),
+      plus_one(c.norm == model::NormKind::kRmsNormPlusOne),
       packs_keys(sizes.packs_keys),
       shares_rows(sizes.sequence_parallel && sizes.tp > 1),
       overlap(sizes.tp_overlap) {
@@ -28,7 +29,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kK] = at[Dim::kKv] * c.head_dim;
   at[Dim::kW] = at[Dim::kQ] + 2 * at[Dim::kK];
   at[Dim::kF] = c.ffn / tp;
-  at[Dim::kG] = at[Dim::kF] * (activation(c) == model::Activation::kSwiGlu ? 2 : 1);
+  at[Dim::kG] = at[Dim::kF] * (activation(c) == model::Activation::kGelu ? 1 : 2);
   at[Dim::kV] = c.vocab / tp;
   at[Dim::kC] = sizes.head_chunk > 0 ? sizes.head_chunk : tokens;
   at[Dim::kRanks] = tp;

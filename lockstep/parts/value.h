@@ -64,6 +64,8 @@ struct Sizes {
   std::array<std::int64_t, 15> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1, tp = 1, threads = 1;
+  std::int64_t window = 0;  // of a block: keys that a query sees; 0: all before it
+  bool plus_one = false;    // norms store their gains less one
   bool packs_keys = true;
   bool shares_rows = false;  // sequence parallelism over more than one rank: P < T
   bool overlap = true;       // other parts run beside collectives

@@ -91,7 +91,7 @@ class Runtime {
   }
 
   void traits() {
-    for (const model::UnsupportedFeature& trait : model::unsupported(model_, batch_.seq))
+    for (const model::UnsupportedFeature& trait : model::unsupported(model_))
       refuse(join_parts(trait.field, " = ", trait.value, " of ", title(),
                         " can be planned but not run yet"),
              "the nearest: " + trait.nearest);

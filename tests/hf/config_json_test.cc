@@ -202,7 +202,7 @@ TEST(ConfigJson, WhatIsOnlyPricedIsTheCataloguesRow) {
     got.config->model.name = known.name;
     got.config->model.init_std = known.init_std;
     EXPECT_EQ(got.config->model, known);
-    const bool trains = model::unsupported(known, 64).empty();
+    const bool trains = model::unsupported(known).empty();
     EXPECT_EQ(read(parsed(text)).config.has_value(), trains) << "what trains is read for that too";
     const bool differs = known.name == "deepseek-v3";  // yarn, fp8 weights, a prediction layer
     EXPECT_EQ(got.config->notes.size(), differs ? 3U : 0U);

@@ -54,7 +54,19 @@ inline std::vector<model::ModelConfig> tiny_models() {
   olmo2.head_dim = 8;
   olmo2.qk_norm = model::QkNorm::kWide;
   olmo2.norm_place = model::NormPlace::kAfter;
-  return {gpt2, untied, llama, tied, mistral, open_mistral, qwen2, qwen3, olmo2};
+  model::ModelConfig gemma2 = model::find("gemma2-tiny")->config;
+  gemma2.attention_softcap = 0.0;
+  return {gpt2,
+          untied,
+          llama,
+          tied,
+          mistral,
+          open_mistral,
+          qwen2,
+          qwen3,
+          olmo2,
+          gemma2,
+          model::find("gemma2-tiny")->config};
 }
 
 // Of a parameter's elements.

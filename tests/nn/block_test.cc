@@ -201,9 +201,9 @@ TEST(Block, RefusesWhatItDoesNotCompute) {
   model::ModelConfig biased = tiny.config();
   biased.qkv_bias = true;
   EXPECT_ANY_THROW(build(biased));
-  model::ModelConfig plus_one = tiny.config();
-  plus_one.norm = model::NormKind::kRmsNormPlusOne;
-  EXPECT_ANY_THROW(build(plus_one));
+  model::ModelConfig plain = tiny.config();
+  plain.norm = model::NormKind::kPlain;
+  EXPECT_ANY_THROW(build(plain));
 }
 
 }  // namespace

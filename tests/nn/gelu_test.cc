@@ -100,5 +100,24 @@ TEST(Gelu, AnElementsBitsDoNotDependOnItsPlace) {
   }
 }
 
+// Rounded once, and a row's bits are its own.
+TEST(GeGlu, FollowsGelu) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    const at::Tensor pair = random("pair", {7, 2 * 53}, type, 3.0);
+    const at::Tensor d = random("d", {7, 53}, type);
+    const auto wide = type == at::kDouble ? at::kDouble : at::kFloat;
+    const at::Tensor gate = pair.narrow(1, 0, 53).to(wide).contiguous();
+    const at::Tensor up = pair.narrow(1, 53, 53).to(wide);
+    EXPECT_TRUE(at::equal(geglu(pair), gelu(gate).mul_(up).to(type)));
+    const at::Tensor d_up = gelu(gate).mul_(d.to(wide)).to(type);
+    const at::Tensor d_gate = up.clone(at::MemoryFormat::Contiguous).mul_(d.to(wide));
+    gelu_grad(gate, d_gate);
+    const at::Tensor made = geglu_grad(pair, d);
+    EXPECT_TRUE(at::equal(made.narrow(1, 53, 53), d_up));
+    EXPECT_TRUE(at::equal(made.narrow(1, 0, 53), d_gate.to(type)));
+    EXPECT_TRUE(at::equal(geglu(pair.narrow(0, 3, 1)), geglu(pair).narrow(0, 3, 1)));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::nn

@@ -29,7 +29,8 @@ struct Family {
 };
 constexpr Family kFamilies[] = {{"llama", Kin::kLlama},     {"gpt2", Kin::kGpt2},
                                 {"qwen2", Kin::kQwen2},     {"qwen3", Kin::kQwen3},
-                                {"mistral", Kin::kMistral}, {"olmo2", Kin::kOlmo2}};
+                                {"mistral", Kin::kMistral}, {"olmo2", Kin::kOlmo2},
+                                {"gemma2", Kin::kGemma2}};
 
 std::uint32_t hashed(std::uint32_t p, std::uint32_t i) {
   std::uint32_t x = i * 2654435761U + p * 97531U + 12345U;
@@ -81,29 +82,33 @@ Shape shape_of(const Family& family) {
 // Embedding, two blocks and head, run forward; stages count them.
 struct Whole {
   static constexpr int kStages = kLayers + 2;
-  static constexpr int kKind[kStages] = {kEmbed, kBlock, kBlock, kHead};
 
   explicit Whole(const Family& family)
       : tiny(shape_of(family), /*scaled_rope=*/family.kin == Kin::kLlama),
         rope(tiny.config(), 40, at::kDouble, at::kCPU),
         embedding(tiny.config(), tiny.unit(kEmbed), tiny.flat(kEmbed)),
-        block(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), 2, 40, {.product = true}, rope),
         head(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), 16),
         tokens(at::empty({2, 40}, at::kLong)),
         labels(at::empty({2, 40}, at::kLong)) {
     for (int stage = 0, p = 0; stage < kStages; ++stage) {
       first[stage] = p;
-      params[stage] = formula(tiny, kKind[stage], p);
-      p += static_cast<int>(tiny.unit(kKind[stage]).params.size());
+      params[stage] = formula(tiny, kind(stage), p);
+      p += static_cast<int>(tiny.unit(kind(stage)).params.size());
     }
+    for (int stage = 1; stage <= kLayers; ++stage)  // local and global ones may differ
+      blocks.emplace_back(tiny.config(), tiny.unit(kind(stage)), tiny.flat(kind(stage)), 2, 40,
+                          model::Drop{.product = true}, rope);
     for (std::uint32_t i = 0; i < 80; ++i) {
       tokens.mutable_data_ptr<std::int64_t>()[i] = hashed(1000, i) % 61;
       labels.mutable_data_ptr<std::int64_t>()[i] = i < 79 ? hashed(1000, i + 1) % 61 : 0;
     }
     last = embedding.forward(params[0], tokens);
     for (int layer = 0; layer < kLayers; ++layer)
-      last = block.forward(params[1 + layer], last, stash[layer]);
+      last = block(layer).forward(params[1 + layer], last, stash[layer]);
   }
+
+  int kind(int stage) const { return tiny.model.order[static_cast<std::size_t>(stage)]; }
+  const Block& block(int layer) const { return blocks[static_cast<std::size_t>(layer)]; }
 
   double token_loss(std::int64_t t, std::int64_t label) const {
     ExactSum loss;
@@ -119,8 +124,8 @@ struct Whole {
     at::Tensor d = head.loss_and_grad(params[3], last, labels, 1.0, all[3], true, loss);
     for (int layer = kLayers - 1; layer >= 0; --layer) {
       Kept work;
-      d = block.input_grad(params[1 + layer], std::move(stash[layer]), std::move(d), work);
-      block.weight_grad(std::move(work), all[static_cast<std::size_t>(1 + layer)], true);
+      d = block(layer).input_grad(params[1 + layer], std::move(stash[layer]), std::move(d), work);
+      block(layer).weight_grad(std::move(work), all[static_cast<std::size_t>(1 + layer)], true);
     }
     embedding.weight_grad(tokens, d, all[0], true);
     const model::FlatRange tied = tiny.flat(kHead).tied;
@@ -131,8 +136,8 @@ struct Whole {
   Tiny tiny;
   Rope rope;
   Embedding embedding;
-  Block block;
   Head head;
+  std::vector<Block> blocks;
   int first[kStages];  // numbers of the first parameters
   at::Tensor params[kStages];
   at::Tensor tokens, labels, last;
@@ -184,7 +189,7 @@ TEST(HuggingFace, GradientsAreTheSame) {
     const std::vector<double> sums = reals(*golden(family).find("grad_sums"));
     std::size_t compared = 0;
     for (int stage = 0; stage < Whole::kStages; ++stage) {
-      const int unit = Whole::kKind[stage];
+      const int unit = model.kind(stage);
       for (const model::FlatParam& place : model.tiny.flat(unit).params) {
         const model::Param& param =
             model.tiny.unit(unit).params[static_cast<std::size_t>(place.param)];

@@ -111,7 +111,7 @@ def models():
     t = transformers
     tied = {**sizes, "tie_word_embeddings": True, "rope_parameters": plain}
     yield "llama", t.LlamaForCausalLM(t.LlamaConfig(**sizes, rope_parameters=stretched)), llama_parameters(False)
-    yield "mistral", t.MistralForCausalLM(t.MistralConfig(**sizes, rope_parameters=plain, sliding_window=SEQ)), (
+    yield "mistral", t.MistralForCausalLM(t.MistralConfig(**sizes, rope_parameters=plain, sliding_window=SEQ // 2)), (
         llama_parameters(False)
     )
     yield "qwen2", t.Qwen2ForCausalLM(t.Qwen2Config(**tied)), llama_parameters(True, bias=True)
@@ -121,6 +121,10 @@ def models():
     yield "olmo2", t.Olmo2ForCausalLM(t.Olmo2Config(**sizes, rope_parameters=plain)), (
         llama_parameters(False, head_norms=True, before=False, after=True)
     )
+    yield "gemma2", t.Gemma2ForCausalLM(t.Gemma2Config(
+        **tied, hidden_activation="gelu_pytorch_tanh", sliding_window=SEQ // 2, query_pre_attn_scalar=12,
+        attn_logit_softcapping=1.5, final_logit_softcapping=2.0,
+    )), llama_parameters(True, after=True)  # fmt: skip
     yield "gpt2", t.GPT2LMHeadModel(t.GPT2Config(
         vocab_size=VOCAB, n_positions=SEQ + 3, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
         layer_norm_epsilon=1e-5, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",
@@ -154,6 +158,7 @@ def golden(model, order):
 def main():
     torch.float = torch.float32 = torch.float64
     torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
     folder = pathlib.Path(__file__).resolve().parents[1] / "golden/nn"
     for family, model, order in models():
         (folder / f"{family}_logits.json").write_text(json.dumps(golden(model, order), indent=1) + "\n")

@@ -271,7 +271,7 @@ TEST_F(NarrowMemory, EndsTakeTheTablesAndScratchOfProducts) {
     const Embedding embedding(tiny_->config(), tiny_->unit(kEmbed), tiny_->flat(kEmbed));
     const at::Tensor table = wide_grads(random_params(*tiny_, kEmbed, kNarrow));
     const at::Tensor tokens = random_labels(shape);
-    pass(UnitPass::kWeightGrad, 0, "embed",
+    pass(UnitPass::kFirstBackward, 0, "embed",
          [&] { embedding.weight_grad(tokens, std::move(d), table, true); });
   }
 }

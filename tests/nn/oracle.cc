@@ -54,11 +54,22 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
       config.norm_eps = 1e-6;
       break;
     case Kin::kMistral:
-      config.window = shape.seq;
+      config.window = shape.seq / 2;
       break;
     case Kin::kOlmo2:
       config.qk_norm = model::QkNorm::kWide;
       config.norm_place = model::NormPlace::kAfter;
+      break;
+    case Kin::kGemma2:
+      config.family = model::Family::kGemma2;
+      config.norm = model::NormKind::kRmsNormPlusOne;
+      config.norm_place = model::NormPlace::kBoth;
+      config.window = shape.seq / 2;
+      config.window_every = 2;
+      config.attention_softcap = 1.5;  // scores and logits here reach as far
+      config.logit_softcap = 2.0;
+      config.query_scale_dim = 12.0;
+      config.tied = config.scaled_embedding = true;
       break;
   }
   return config;
@@ -67,7 +78,9 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
 // A leaf of its own for one parameter, in its shape.
 class Leaves {
  public:
-  Leaves(const Tiny& tiny, int unit, const at::Tensor& flat) : unit_(tiny.unit(unit)) {
+  Leaves(const Tiny& tiny, int unit, const at::Tensor& flat)
+      : unit_(tiny.unit(unit)),
+        plus_(tiny.config().norm == model::NormKind::kRmsNormPlusOne ? 1.0 : 0.0) {
     for (const model::FlatParam& place : tiny.flat(unit).params)
       places_.push_back(place),
           leaves_.push_back(flat.narrow(0, place.offset, place.numel)
@@ -90,8 +103,8 @@ class Leaves {
   at::Tensor norm(const std::string& name, const at::Tensor& x, double eps) const {
     const at::Tensor* bias = find(name + ".bias");
     const at::Tensor centred = bias == nullptr ? x : x - x.mean(-1, true);
-    const at::Tensor y =
-        centred / (centred.square().mean(-1, true) + eps).sqrt() * (*this)[name + ".weight"];
+    const at::Tensor y = centred / (centred.square().mean(-1, true) + eps).sqrt() *
+                         ((*this)[name + ".weight"] + plus_);
     return bias == nullptr ? y : y + *bias;
   }
   bool has(const std::string& name) const { return find(name) != nullptr; }
@@ -110,6 +123,7 @@ class Leaves {
   }
 
   const model::Unit& unit_;
+  const double plus_;  // of gains
   std::vector<model::FlatParam> places_;
   std::vector<at::Tensor> leaves_;
 };
@@ -150,13 +164,22 @@ at::Tensor turn(const at::Tensor& x, const model::ModelConfig& config) {
          at::cat({-halves[1], halves[0]}, -1) * angles.sin().to(x.scalar_type());
 }
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor capped(const at::Tensor& x, double cap) {
+  return cap > 0.0 ? (x / cap).tanh() * cap : x;
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const model::ModelConfig& config, std::int64_t window) {
   const std::int64_t repeats = q.size(1) / k.size(1), seq = q.size(2);
-  const at::Tensor future = at::ones({seq, seq}, at::kBool).triu(1);
-  const at::Tensor scores = at::matmul(q, k.repeat_interleave(repeats, 1).transpose(-1, -2)) /
-                            std::sqrt(static_cast<double>(q.size(3)));
+  at::Tensor hidden = at::ones({seq, seq}, at::kBool).triu(1);
+  if (window > 0) hidden = hidden.logical_or(at::ones({seq, seq}, at::kBool).tril(-window));
+  const double dim =
+      config.query_scale_dim > 0.0 ? config.query_scale_dim : static_cast<double>(config.head_dim);
+  const at::Tensor scores =
+      capped(at::matmul(q, k.repeat_interleave(repeats, 1).transpose(-1, -2)) / std::sqrt(dim),
+             config.attention_softcap);
   const at::Tensor shares =
-      scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1);
+      scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
   return at::matmul(shares, v.repeat_interleave(repeats, 1));
 }
 
@@ -240,6 +263,7 @@ Truth embed_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
   const Leaves w(tiny, kEmbed, params);
   at::Tensor out = at::embedding(w["embed.weight"], tokens);
   if (w.has("embed.positions")) out = out + w["embed.positions"].narrow(0, 0, tokens.size(1));
+  if (tiny.config().scaled_embedding) out = out * std::sqrt(static_cast<double>(tiny.shape.hidden));
   out = out.reshape(d_out.sizes());
   torch::autograd::backward({out}, {d_out});
   return {out.detach(), {}, w.grads(params)};
@@ -274,16 +298,17 @@ Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
   const bool turns = shape.kin != Kin::kGpt2;
   const at::Tensor normed = before("attn_norm", x);
   const at::Tensor q = heads("q", normed), k = heads("k", normed);
-  const at::Tensor mixed = attention(turns ? turn(q, tiny.config()) : q,
-                                     turns ? turn(k, tiny.config()) : k, heads("v", normed))
-                               .transpose(1, 2)
-                               .reshape({shape.tokens(), shape.q()});
+  const at::Tensor mixed =
+      attention(turns ? turn(q, tiny.config()) : q, turns ? turn(k, tiny.config()) : k,
+                heads("v", normed), tiny.config(), tiny.unit(kBlock).attention->window)
+          .transpose(1, 2)
+          .reshape({shape.tokens(), shape.q()});
   const at::Tensor middle = x + behind("attn", w.linear(block + "attn.o", mixed));
   const at::Tensor wide = before("mlp_norm", middle);
   at::Tensor up = w.linear(block + "mlp.up", wide);
   if (w.has(block + "mlp.gate.weight")) {
     const at::Tensor gate = w.linear(block + "mlp.gate", wide);
-    up = gate * gate.sigmoid() * up;
+    up = (shape.kin == Kin::kGemma2 ? bent(gate) : gate * gate.sigmoid()) * up;
   } else {
     up = bent(up);
   }
@@ -296,7 +321,8 @@ Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& i
                  const at::Tensor& labels, double seed) {
   const Leaves w(tiny, kHead, params);
   const at::Tensor x = input.detach().clone().requires_grad_();
-  const at::Tensor logits = w.linear("head", w.norm("head.norm", x, tiny.config().norm_eps));
+  const at::Tensor logits = capped(w.linear("head", w.norm("head.norm", x, tiny.config().norm_eps)),
+                                   tiny.config().logit_softcap);
   const at::Tensor loss = at::nll_loss(at::log_softmax(logits, -1), labels.reshape({-1}), {},
                                        at::Reduction::Sum, kIgnored);
   torch::autograd::backward({loss * seed}, {});

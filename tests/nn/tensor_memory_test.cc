@@ -232,7 +232,7 @@ TEST(TensorMemory, EmbeddingsTakeAndSendWhatTheTablesSay) {
       at::Tensor out;
       watch.pass(UnitPass::kForward, "forward", [&] { out = mine.forward(own, tokens); });
       EXPECT_EQ(watch.live(), boundary_bytes(tiny.config(), of.sizes));
-      watch.pass(UnitPass::kWeightGrad, "weight_grad",
+      watch.pass(UnitPass::kFirstBackward, "weight_grad",
                  [&] { mine.weight_grad(tokens, std::move(out), grads, true); });
     });
   });

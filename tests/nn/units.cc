@@ -66,11 +66,9 @@ at::Tensor Embedding::forward(const at::Tensor& params, const at::Tensor& tokens
 
 void Embedding::weight_grad(const at::Tensor& tokens, at::Tensor d_out, const at::Tensor& grads,
                             bool is_first) const {
-  const Embedding mine = for_tokens(tokens);
-  Kept work;
-  mine.run(UnitPass::kInputGrad, {}, std::move(d_out), &work);
-  mine.run(UnitPass::kWeightGrad,
-           {.grads = [&] { return grads; }, .is_first = is_first, .tokens = tokens}, {}, &work);
+  for_tokens(tokens).run(UnitPass::kFirstBackward,
+                         {.grads = [&] { return grads; }, .is_first = is_first, .tokens = tokens},
+                         std::move(d_out));
 }
 
 Block::Block(const model::ModelConfig& config, const model::Unit& unit,

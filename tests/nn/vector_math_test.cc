@@ -28,6 +28,20 @@ TEST(VectorMath, ExponentialsBeyondSixtyAreThoseOfSixty) {
   EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(VectorMath, TangentsAreWithinSixRoundings) {
+  double worst = 0;
+  for (int i = 1; i <= 1000000; ++i) {
+    const auto x = static_cast<float>(i * 1.2e-5);
+    const double exact = std::tanh(static_cast<double>(x));
+    worst = std::max(worst, std::abs(hyperbolic_tangent(x) - exact) / exact);
+    ASSERT_EQ(hyperbolic_tangent(-x), -hyperbolic_tangent(x));
+    ASSERT_LE(hyperbolic_tangent(x), 1.0F);
+  }
+  EXPECT_LT(worst, std::ldexp(6.0, -24));
+  EXPECT_EQ(hyperbolic_tangent(0.0F), 0.0F);
+  EXPECT_TRUE(std::isnan(hyperbolic_tangent(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(VectorMath, RoundsAsLibTorchDoes) {
   for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 4093) {
     const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));

@@ -29,6 +29,10 @@ def models():
     yield "llama", t.LlamaForCausalLM(t.LlamaConfig(**sizes, rope_parameters=ROPE)), {}
     yield "llama3", t.LlamaForCausalLM(t.LlamaConfig(**sizes, rope_parameters=STRETCHED, tie_word_embeddings=True)), {}
     yield "mistral", t.MistralForCausalLM(t.MistralConfig(**wide, rope_parameters=ROPE, sliding_window=None)), {}
+    yield "window", t.MistralForCausalLM(t.MistralConfig(**wide, rope_parameters=ROPE, sliding_window=7)), {}
+    yield "gemma2", t.Gemma2ForCausalLM(t.Gemma2Config(
+        **wide | {"tie_word_embeddings": True}, rope_parameters=ROPE, sliding_window=7, query_pre_attn_scalar=9,
+        attn_logit_softcapping=1.5, final_logit_softcapping=3.0, attn_implementation="eager")), {}  # fmt: skip
     yield "qwen2", t.Qwen2ForCausalLM(t.Qwen2Config(**sizes, rope_parameters=ROPE, tie_word_embeddings=True)), {}
     yield "olmo2", t.Olmo2ForCausalLM(t.Olmo2Config(**sizes, rope_parameters=ROPE)), {}
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**wide, rope_parameters=ROPE)), {"max_shard_size": "20KB"}
@@ -71,6 +75,11 @@ def difference(a, b):
     return (a.double() - b.double()).abs().max().item()
 
 
+def loaded(folder, like):
+    """With the attention of `like`: soft caps are in the eager one alone."""
+    return t.AutoModelForCausalLM.from_pretrained(folder, attn_implementation=like.config._attn_implementation)
+
+
 def check(name, model, keywords, ours, folder):
     tokens = torch.randint(0, VOCAB, (BATCH, SEQ))
     theirs = logits(model, tokens)
@@ -81,7 +90,7 @@ def check(name, model, keywords, ours, folder):
     assert imported <= BOUND, f"{name}: logits differ by {imported} after import"
 
     ours.convert(start, folder / "back")
-    back = t.AutoModelForCausalLM.from_pretrained(folder / "back")
+    back = loaded(folder / "back", model)
     assert type(back) is type(model), f"{name} came back as {type(back).__name__}"
     pairs = zip(back.state_dict().items(), model.state_dict().items(), strict=True)
     assert all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs), f"{name}: weights came back changed"
@@ -93,7 +102,7 @@ def check(name, model, keywords, ours, folder):
     moved = difference(trained, theirs)
     assert moved > 1000 * BOUND, f"{name}: a step of training moved logits by {moved} only"
     ours.convert(folder / "run", folder / "trained", "--dtype", "f32", "--shard", "16kB")
-    exported = difference(logits(t.AutoModelForCausalLM.from_pretrained(folder / "trained"), tokens), trained)
+    exported = difference(logits(loaded(folder / "trained", model), tokens), trained)
     assert exported <= BOUND, f"{name}: logits differ by {exported} after training and export"
 
     ours.convert(step, folder / "narrow", "--dtype", "bf16")

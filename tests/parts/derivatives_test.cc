@@ -50,8 +50,11 @@ void check_against_differences(Rig& rig) {
   }
 }
 
+// All of those that blocks had first, and a sample of the others that meets every pair.
+int next(int traits) { return traits + (traits < 32 ? 1 : 13); }
+
 TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
-  for (int traits = 0; traits < kTraits; ++traits)
+  for (int traits = 0; traits < kTraits; traits = next(traits))
     for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
       SCOPED_TRACE("traits " + std::to_string(traits) + " tp " + std::to_string(tp) +
                    (sp ? " sp" : ""));
@@ -64,7 +67,7 @@ TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
 // would place values: the same bits.
 TEST(Derivatives, NoPolicyChangesABit) {
   int turn = 0;  // every policy meets every way to run it, of some traits
-  for (int traits = 0; traits < kTraits; ++traits, ++turn)
+  for (int traits = 0; traits < kTraits; traits = next(traits), ++turn)
     for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
       const ModelConfig config = config_of(traits);
       const auto want = Rig(config, sizes_of(tp, sp)).gradients(false, false);

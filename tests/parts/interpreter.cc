@@ -37,6 +37,11 @@ void add(Numbers& sum, const Numbers& more) {
   for (std::size_t i = 0; i < more.size(); ++i) sum[i] += more[i];
 }
 
+Numbers shifted(Numbers x, double by) {
+  for (double& one : x) one += by;
+  return x;
+}
+
 Numbers column_sums(const Numbers& x, Size columns) {
   Numbers sums(static_cast<std::size_t>(columns));
   for (std::size_t i = 0; i < x.size(); ++i) sums[i % sums.size()] += x[i];
@@ -124,18 +129,24 @@ double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double silu_slope(double x) {
+  const double sigmoid = 1 / (1 + std::exp(-x));
+  return sigmoid + x * sigmoid * (1 - sigmoid);
+}
+
 // Of gate and up, or the gradient of both.
-Numbers swiglu(const Numbers& x, const Numbers* d, Size f) {
+Numbers gated(const Numbers& x, const Numbers* d, Size f, double (*bend)(double),
+              double (*slope)(double)) {
   Numbers y(d != nullptr ? x.size() : x.size() / 2);
   for (Size i = 0; i < static_cast<Size>(x.size()) / 2; ++i) {
     const Size at = i / f * 2 * f + i % f;
-    const double sigmoid = 1 / (1 + std::exp(-x[at])), silu = x[at] * sigmoid;
     if (d == nullptr) {
-      y[i] = silu * x[at + f];
+      y[i] = bend(x[at]) * x[at + f];
       continue;
     }
-    y[at] = (*d)[i] * x[at + f] * (sigmoid + silu * (1 - sigmoid));
-    y[at + f] = (*d)[i] * silu;
+    y[at] = (*d)[i] * x[at + f] * slope(x[at]);
+    y[at + f] = (*d)[i] * bend(x[at]);
   }
   return y;
 }
@@ -144,20 +155,23 @@ constexpr std::array kWideNorm = {Kind::kSquares, Kind::kRstd, Kind::kWideNorm, 
                                   Kind::kWideNormGrad};
 
 struct Heads {
-  Size tokens, seq, heads, kv_heads, dim;
+  Size tokens, seq, heads, kv_heads, dim, window;
+  double scale, cap;
   Size q(Size t, Size a) const { return (t * heads + a) * dim; }
   Size k(Size t, Size a) const { return (t * kv_heads + a / (heads / kv_heads)) * dim; }
   // fn(query, head, key) of the keys that a query meets.
   void each(auto fn) const {
     for (Size t = 0; t < tokens; ++t)
       for (Size a = 0; a < heads; ++a)
-        for (Size s = t / seq * seq; s <= t; ++s) fn(t, a, s);
+        for (Size s = std::max(t / seq * seq, window > 0 ? t - window + 1 : 0); s <= t; ++s)
+          fn(t, a, s);
   }
   double score(const Numbers& q_, const Numbers& k_, Size t, Size a, Size s) const {
     double sum = 0;
     for (Size i = 0; i < dim; ++i) sum += q_[q(t, a) + i] * k_[k(s, a) + i];
-    return sum / std::sqrt(static_cast<double>(dim));
+    return cap > 0 ? cap * std::tanh(sum * scale / cap) : sum * scale;
   }
+  double slope(double capped) const { return cap > 0 ? 1 - capped * capped / cap / cap : 1; }
 };
 
 std::vector<Numbers> attention(const Heads& h, const std::vector<Numbers>& in) {
@@ -176,15 +190,16 @@ std::vector<Numbers> attention(const Heads& h, const std::vector<Numbers>& in) {
 // in: d, q, k, v, out, lse
 std::vector<Numbers> attention_grad(const Heads& h, const std::vector<Numbers>& in) {
   Numbers dq(in[1].size()), dk(in[2].size()), dv(in[3].size());
-  const double root = std::sqrt(static_cast<double>(h.dim));
   h.each([&](Size t, Size a, Size s) {
-    const double p = std::exp(h.score(in[1], in[2], t, a, s) - in[5][t * h.heads + a]);
+    const double score = h.score(in[1], in[2], t, a, s);
+    const double p = std::exp(score - in[5][t * h.heads + a]);
     double dp = 0;
     for (Size i = 0; i < h.dim; ++i)
       dp += in[0][h.q(t, a) + i] * (in[3][h.k(s, a) + i] - in[4][h.q(t, a) + i]);
+    const double d_product = p * dp * h.slope(score) * h.scale;
     for (Size i = 0; i < h.dim; ++i) {
-      dq[h.q(t, a) + i] += p * dp * in[2][h.k(s, a) + i] / root;
-      dk[h.k(s, a) + i] += p * dp * in[1][h.q(t, a) + i] / root;
+      dq[h.q(t, a) + i] += d_product * in[2][h.k(s, a) + i];
+      dk[h.k(s, a) + i] += d_product * in[1][h.q(t, a) + i];
       dv[h.k(s, a) + i] += p * in[0][h.q(t, a) + i];
     }
   });
@@ -275,8 +290,9 @@ void Interpreter::finish(std::vector<RankState>& ranks, const Pass& pass,
 std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
                                           const std::vector<Numbers>& in) const {
   const std::string name(part.param);
-  const auto param = [&](const char* ending = "") -> Numbers& {
-    return rank.params[name + ending];
+  const auto param = [&](const char* ending = "") {
+    const bool is_less = passes_.sizes().plus_one && name.ends_with("norm");
+    return shifted(rank.params[name + ending], is_less ? 1 : 0);
   };
   const auto linear = [&] {
     return times(in[0], param(), columns(part.in[0]), columns(part.out[0]));
@@ -364,8 +380,11 @@ std::vector<Numbers> Interpreter::compute_wide_norm(const Numbers& gain, const P
 
 std::vector<Numbers> Interpreter::compute_plain(const Part& part,
                                                 const std::vector<Numbers>& in) const {
-  const Heads heads{size(Dim::kT), passes_.sizes().seq, size(Dim::kA), size(Dim::kKv),
-                    size(Dim::kD)};
+  const double dim =
+      config_.query_scale_dim > 0 ? config_.query_scale_dim : static_cast<double>(size(Dim::kD));
+  const Heads heads{
+      size(Dim::kT), passes_.sizes().seq,    size(Dim::kA),      size(Dim::kKv),
+      size(Dim::kD), passes_.sizes().window, 1 / std::sqrt(dim), config_.attention_softcap};
   const auto turn = [&](double sign) {
     std::vector<Numbers> out;
     for (const Numbers& x : in)
@@ -379,13 +398,19 @@ std::vector<Numbers> Interpreter::compute_plain(const Part& part,
     case Kind::kRopeBack:
       return turn(-1);
     case Kind::kAttention:
+    case Kind::kScoredAttention:
       return attention(heads, in);
     case Kind::kAttentionGrad:
+    case Kind::kScoredAttentionGrad:
       return attention_grad(heads, in);
     case Kind::kSwiGlu:
-      return {swiglu(in[0], nullptr, size(Dim::kF))};
+      return {gated(in[0], nullptr, size(Dim::kF), silu, silu_slope)};
     case Kind::kSwiGluGrad:
-      return {swiglu(in[1], &in[0], size(Dim::kF))};
+      return {gated(in[1], &in[0], size(Dim::kF), silu, silu_slope)};
+    case Kind::kGeGlu:
+      return {gated(in[0], nullptr, size(Dim::kF), gelu, gelu_slope)};
+    case Kind::kGeGluGrad:
+      return {gated(in[1], &in[0], size(Dim::kF), gelu, gelu_slope)};
     case Kind::kGelu:
     case Kind::kGeluGrad: {
       Numbers y = in.back();

@@ -23,7 +23,8 @@ struct RankState {
 
 class Interpreter {
  public:
-  Interpreter(const UnitPasses& passes, double eps) : passes_(passes), eps_(eps) {}
+  Interpreter(const UnitPasses& passes, const model::ModelConfig& config)
+      : passes_(passes), config_(config), eps_(config.norm_eps) {}
 
   // Of a value that is placed as `pass` says.
   void write(RankState& rank, const Pass& pass, ValueId id, const Numbers& numbers) const;
@@ -53,6 +54,7 @@ class Interpreter {
   std::int64_t columns(ValueId id) const { return size(passes_.values()[id].dims.back()); }
 
   const UnitPasses& passes_;
+  const model::ModelConfig config_;
   double eps_;
 };
 

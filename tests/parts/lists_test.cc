@@ -21,7 +21,8 @@ double flops_in(const UnitPasses& unit, std::initializer_list<UnitPass> passes) 
 }
 
 TEST(Lists, FlopsAreThoseOfTheClosedForm) {
-  for (const char* name : {"llama3-8b", "gpt3-175b", "qwen2-7b", "qwen3-8b", "olmo2-7b"})
+  for (const char* name :
+       {"llama3-8b", "gpt3-175b", "qwen2-7b", "qwen3-8b", "olmo2-7b", "gemma2-2b"})
     for (const std::int64_t tp : {1, 2, 4}) {
       const Model model = *model::describe(model::find(name)->config);
       const UnitSizes sizes{.batch = 3, .seq = 512, .dtype = DType::kBF16, .tp = tp};

@@ -21,7 +21,8 @@ using model::UnitSizes;
 Drop drop_of(int mask) { return {(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0}; }
 
 constexpr std::array kLlamas = {"llama-tiny", "llama3.2-1b", "llama2-7b"};
-constexpr std::array kOthers = {"gpt2-tiny", "qwen2-0.5b", "qwen3-0.6b", "olmo2-tiny"};
+constexpr std::array kOthers = {"gpt2-tiny", "qwen2-0.5b", "qwen3-0.6b", "olmo2-tiny",
+                                "gemma2-tiny"};
 
 std::int64_t left(const UnitPasses& unit, UnitPass pass) { return net(unit.events(pass)); }
 

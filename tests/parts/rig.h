@@ -18,8 +18,8 @@ using model::UnitSizes;
 
 inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
 
-inline constexpr int kOlmo2 = 32 + 64;
-inline constexpr int kTraits = 3 * 64;
+inline constexpr int kOlmo2 = 32 + 64, kGemma2 = 2 * 64 + 192 * 7;
+inline constexpr int kTraits = 3 * 64 * 8;
 
 inline ModelConfig config_of(int traits) {
   ModelConfig c = model::find((traits & 1) != 0 ? "gpt2-tiny" : "llama-tiny")->config;
@@ -28,10 +28,23 @@ inline ModelConfig config_of(int traits) {
   c.qk_norm = (traits & 32) != 0  ? model::QkNorm::kWide
               : (traits & 4) != 0 ? model::QkNorm::kPerHead
                                   : model::QkNorm::kNone;
-  c.norm_place = static_cast<model::NormPlace>(traits / 64);
+  c.norm_place = static_cast<model::NormPlace>(traits / 64 % 3);
+  const int more = traits / 192;
+  if ((more & 1) != 0) c.attention_softcap = 1.5, c.query_scale_dim = 7.0;
+  if ((more & 2) != 0) c.window = 2;
+  if ((more & 4) != 0 && (traits & 3) == 0) {
+    c.family = model::Family::kGemma2;
+    c.norm = model::NormKind::kRmsNormPlusOne;
+  }
   c.qkv_bias = (traits & 8) != 0;
   c.linear_bias = (traits & 16) != 0;
   return c;
+}
+
+inline model::Unit block_of(const ModelConfig& config) {
+  model::Unit unit;
+  unit.attention = {config.heads, config.kv_heads, config.head_dim, config.head_dim, config.window};
+  return unit;
 }
 
 inline Numbers random_numbers(unsigned seed, int n) {
@@ -46,8 +59,8 @@ inline Numbers random_numbers(unsigned seed, int n) {
 struct Rig {
   Rig(const ModelConfig& config, const UnitSizes& sizes)
       : wide(config.qk_norm == model::QkNorm::kWide),
-        passes(config, model::Unit{}, sizes),
-        run(passes, config.norm_eps),
+        passes(config, block_of(config), sizes),
+        run(passes, config),
         input(random_numbers(1, kBatch * kSeq * kHidden)),
         slope(random_numbers(2, kBatch * kSeq * kHidden)) {
     for (unsigned r = 0; r < sizes.tp; ++r) {

@@ -149,6 +149,9 @@ TEST(UnitPasses, TraitsShowInTheTables) {
   EXPECT_EQ(names("olmo2-7b", stash_of),
             "input qkv q_rstd k_rstd attn_out attn_lse attn_out_sum attn_out_sum_rstd middle "
             "gate_up product down_sum down_sum_rstd ");
+  EXPECT_EQ(names("gemma2-2b", stash_of),
+            "input input_rstd attn_normed qkv attn_out attn_lse attn_out_sum attn_out_sum_rstd "
+            "middle middle_rstd mlp_normed gate_up product down_sum down_sum_rstd ");
   // In the order in which W reads it: what the block's last part needs comes first.
   const std::string mlp = "product d_out mlp_normed d_gate_up d_mlp_norm ";
   const std::string attention = "attn_out d_middle ", qkv = "attn_normed d_qkv d_attn_norm ";

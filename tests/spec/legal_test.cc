@@ -149,11 +149,6 @@ const std::vector<Refusal>& models_and_types() {
       {"experts", model("mixtral-8x7b"), model("llama3-8b")},
       {"a norm without parameters", model("olmo-7b"),
        [](Asked& a) { a.model.norm = model::NormKind::kRmsNorm; }},
-      {"a window shorter than the sequence",
-       [=](Asked& a) { model("mistral-7b")(a), a.batch.seq = 8192; },
-       [](Asked& a) { a.batch.seq = 4096; }},
-      {"soft caps", [](Asked& a) { a.model.attention_softcap = 50, a.model.logit_softcap = 30; },
-       [](Asked& a) { a.model.attention_softcap = a.model.logit_softcap = 0; }},
       {"a model that contradicts itself", [](Asked& a) { a.model.kv_heads = 5; },
        [](Asked& a) { a.model.kv_heads = 8; }},
   };

@@ -53,13 +53,28 @@ spec::Spec olmo2_spec() {
 
 spec::Spec mistral_spec() {
   spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
-  spec.model.window = spec.batch.seq;
+  spec.model.window = spec.batch.seq / 2;
+  return spec;
+}
+
+spec::Spec gemma2_spec() {
+  spec::Spec spec = train::tiny_spec(/*tied=*/true, DType::kF64);
+  model::ModelConfig gemma = model::usual(model::Family::kGemma2);
+  for (const auto size :
+       {&model::ModelConfig::layers, &model::ModelConfig::hidden, &model::ModelConfig::heads,
+        &model::ModelConfig::kv_heads, &model::ModelConfig::head_dim, &model::ModelConfig::ffn,
+        &model::ModelConfig::vocab, &model::ModelConfig::max_positions})
+    gemma.*size = spec.model.*size;
+  gemma.window = spec.batch.seq / 2;
+  gemma.attention_softcap = gemma.logit_softcap = 2.0;
+  spec.model = gemma;
   return spec;
 }
 
 // More layouts of each by command: `lockstep verify examples/gpt2.toml --layouts pairs`.
 TEST(Verify, FamiliesTrainAsOnOneRank) {
-  for (const auto& spec : {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec(), olmo2_spec()}) {
+  for (const auto& spec :
+       {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec(), olmo2_spec(), gemma2_spec()}) {
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout :

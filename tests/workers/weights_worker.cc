@@ -22,6 +22,7 @@
 #include "lockstep/model/user_model.h"
 #include "lockstep/nn/flat_view.h"
 #include "lockstep/nn/norm.h"
+#include "lockstep/nn/softcap.h"
 #include "lockstep/nn/unit_runner.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
@@ -79,12 +80,14 @@ int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
   const auto place = [&](const char* name) {
     return nn::place_of(model.unit(last), layouts[2], {name});
   };
-  const at::Tensor gain = nn::vector_at(params, place("head.norm.weight"));
+  at::Tensor gain = nn::vector_at(params, place("head.norm.weight"));
+  if (config.norm == model::NormKind::kRmsNormPlusOne) gain = gain.clone().add_(1.0);
   x = config.norm == model::NormKind::kLayerNorm
           ? nn::layer_norm(x, gain, nn::vector_at(params, place("head.norm.bias")), config.norm_eps)
                 .y
           : nn::rms_scale(x, nn::rms_rstd(x, config.norm_eps), gain);
   const at::Tensor out = at::mm(x, nn::matrix_at(params, place("head.weight"), config.hidden).t());
+  if (config.logit_softcap > 0.0) nn::softcap(out, config.logit_softcap, {});
   const auto numel = static_cast<std::size_t>(out.numel());
   return std::fwrite(out.const_data_ptr<float>(), 4, numel, stdout) == numel ? 0 : 1;
 }

@@ -64,7 +64,7 @@ ModelShape shape_of(const model::ModelConfig& c) {
   s.v_dim = c.mla.kv_rank > 0 ? static_cast<double>(c.mla.v_dim) : s.qk_dim;
   s.ffn = static_cast<double>(c.ffn);
   s.vocab = static_cast<double>(c.vocab);
-  s.mlp_matrices = model::activation(c) == model::Activation::kSwiGlu ? 3 : 2;
+  s.mlp_matrices = model::activation(c) == model::Activation::kGelu ? 2 : 3;
   if (model::positions(c) == model::Positions::kLearned)
     s.learned_positions = static_cast<double>(c.max_positions);
   s.tied = c.tied;

@@ -17,7 +17,7 @@ constexpr double kGiB = 1073741824.0;
 // A block, tensor by tensor, is what the list of our own keeps in bf16. So is what is left of it
 // when rows are dropped, whichever.
 TEST(PeakMemory, KeepsWhatListsKeep) {
-  for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b", "olmo2-7b"}) {
+  for (const char* name : {"llama3-8b", "llama3-70b", "llama3-405b", "olmo2-7b", "gemma2-9b"}) {
     Rig rig(name, "h100:8");
     const model::ModelConfig config = model::find(name)->config;
     const model::Model model = *model::describe(config);

@@ -1,0 +1,29 @@
+// Causal attention whose scores are capped (Gemma 2, arXiv 2408.00118, section 2), or whose queries
+// look back on a window of keys only (Mistral, arXiv 2310.06825, section 2), and its gradients. No
+// kernel of LibTorch's has these on a CPU. Scores of a few queries are written down, in f32 or
+// wider, for one head at a time (model::ScoreTiles), so that a head's bits depend on that head
+// alone. Heads are as in attention.h. Any thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lockstep/nn/attention.h"
+
+namespace lockstep::nn {
+
+struct Scores {
+  double scale = 1.0;       // of products of queries and keys
+  double cap = 0.0;         // c: scores become c tanh(scores / c); 0: they stay
+  std::int64_t window = 0;  // keys a query sees at most, itself included; 0: all before it
+};
+
+// Writes `out`, [T, heads x head_dim], and `lse`, [batch, heads, seq].
+void scored_attention(const HeadTensors& of, const Scores& scores, const at::Tensor& out,
+                      const at::Tensor& lse);
+// Writes the gradients of all three `into` tensors like `of`, from that of `out`.
+void scored_attention_grad(const HeadTensors& of, const Scores& scores, const at::Tensor& out,
+                           const at::Tensor& lse, const at::Tensor& d_out, const HeadTensors& into);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,100 @@
+// Attention with windows and soft caps beside blocks of gemma2 and mistral, which block_test.cc
+// holds to autograd: what no block shows.
+#include "lockstep/nn/scored_attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+
+#include "tests/nn/oracle.h"
+
+namespace lockstep::nn {
+namespace {
+
+struct Made {
+  at::Tensor out, lse;
+  HeadTensors grads;
+};
+
+HeadTensors heads_of(std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t kv,
+                     at::ScalarType type) {
+  return {random("q", {batch, seq, heads, 16}, type, 2.0),
+          random("k", {batch, seq, kv, 16}, type, 2.0), random("v", {batch, seq, kv, 16}, type)};
+}
+
+Made run(const HeadTensors& of, const Scores& scores, const at::Tensor& d_out) {
+  const auto wide = of.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const std::int64_t batch = of.q.size(0), seq = of.q.size(1), heads = of.q.size(2);
+  Made made = {at::empty({batch * seq, heads * 16}, of.q.options()),
+               at::empty({batch, heads, seq}, of.q.options().dtype(wide)),
+               {at::empty(of.q.sizes(), of.q.options()), at::empty(of.k.sizes(), of.q.options()),
+                at::empty(of.v.sizes(), of.q.options())}};
+  scored_attention(of, scores, made.out, made.lse);
+  scored_attention_grad(of, scores, made.out, made.lse, d_out, made.grads);
+  return made;
+}
+
+// Without a cap and with a window that all keys are in, it is LibTorch's, over several tiles too.
+TEST(ScoredAttention, IsAttentionWhereNothingIsSpecial) {
+  for (const std::int64_t seq : {1, 40, 300}) {
+    const HeadTensors of = heads_of(2, seq, 4, 2, at::kDouble);
+    const at::Tensor d_out = random("d", {2 * seq, 64}, at::kDouble);
+    const Attended flash = attention(of);
+    const HeadTensors grads = attention_grad(of, flash.out, flash.lse, d_out);
+    for (const std::int64_t window : {std::int64_t{0}, seq, seq + 5}) {
+      const Made made = run(of, {0.25, 0.0, window}, d_out);
+      EXPECT_LE(distance(made.out, flash.out), 1e-13) << seq;
+      EXPECT_LE(distance(made.lse, flash.lse), 1e-13) << seq;
+      EXPECT_LE((made.grads.q - grads.q).abs().max().item<double>(), 1e-12) << seq;
+      EXPECT_LE((made.grads.k - grads.k).abs().max().item<double>(), 1e-12) << seq;
+      EXPECT_LE(distance(made.grads.v, grads.v), 1e-12) << seq;
+    }
+  }
+}
+
+// Bits of a head are those it has alone: tensor ranks and microbatches cut between heads and
+// sequences.
+TEST(ScoredAttention, BitsOfAHeadDependOnItAlone) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    const HeadTensors all = heads_of(3, 150, 6, 3, type);
+    const at::Tensor d_out = random("d", {3 * 150, 96}, type);
+    const Scores scores = {0.3, 2.0, 37};
+    const Made whole = run(all, scores, d_out);
+    for (const auto& [b, kv] : {std::pair{0, 2}, {2, 1}}) {
+      const auto part = [b = b, kv = kv](const at::Tensor& x, std::int64_t share) {
+        return x.narrow(0, b, 1).narrow(2, kv * share, share);
+      };
+      const HeadTensors one = {part(all.q, 2), part(all.k, 1), part(all.v, 1)};
+      const at::Tensor d = part(d_out.view({3, 150, 6, 16}), 2).reshape({150, 32});
+      const Made alone = run(one, scores, d);
+      EXPECT_TRUE(
+          at::equal(alone.out, part(whole.out.view({3, 150, 6, 16}), 2).reshape({150, 32})));
+      EXPECT_TRUE(at::equal(alone.lse.select(0, 0), whole.lse.select(0, b).narrow(0, 2 * kv, 2)));
+      EXPECT_TRUE(at::equal(alone.grads.q, part(whole.grads.q, 2)));
+      EXPECT_TRUE(at::equal(alone.grads.k, part(whole.grads.k, 1)));
+      EXPECT_TRUE(at::equal(alone.grads.v, part(whole.grads.v, 1)));
+    }
+  }
+}
+
+// Of bf16 heads, statistics and sums are f32: results are their roundings of what f64 has.
+TEST(ScoredAttention, NarrowHeadsAreRoundedOnce) {
+  const HeadTensors of = heads_of(2, 150, 4, 2, at::kBFloat16);
+  const at::Tensor d_out = random("d", {300, 64}, at::kBFloat16);
+  const auto exact = [](const at::Tensor& x) { return x.to(at::kDouble); };
+  const Scores scores = {0.25, 2.0, 40};
+  const Made narrow = run(of, scores, d_out);
+  const Made wide = run({exact(of.q), exact(of.k), exact(of.v)}, scores, exact(d_out));
+  EXPECT_LE(distance(narrow.out, wide.out), std::ldexp(1.0, -8));
+  EXPECT_LE(distance(narrow.lse, wide.lse), 1e-6);
+  EXPECT_LE(distance(narrow.grads.q, wide.grads.q), std::ldexp(1.0, -7));
+  EXPECT_LE(distance(narrow.grads.k, wide.grads.k), std::ldexp(1.0, -7));
+  EXPECT_LE(distance(narrow.grads.v, wide.grads.v), std::ldexp(1.0, -8));
+}
+
+}  // namespace
+}  // namespace lockstep::nn
