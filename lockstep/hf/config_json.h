@@ -1,5 +1,5 @@
-// The config.json of a Hugging Face directory, both ways, for gpt2, llama, mistral, qwen2 and
-// qwen3; and read alone, to be priced, for the other families that a model can be of.
+// The config.json of a Hugging Face directory, both ways, for gpt2, llama, mistral, qwen2, qwen3,
+// olmo2 and gemma2; and read alone, to be priced, for the other families that a model can be of.
 //
 // Read strictly: whatever would make transformers compute something else than Lockstep trains is
 // refused (LS0840), all of it at once. What is only priced need not be trained: traits that change

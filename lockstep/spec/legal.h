@@ -15,11 +15,11 @@ namespace lockstep::spec {
 // warnings), and what can be planned but not run yet (kNotRunYet). Each error names the settings
 // with their values and the nearest that are legal.
 //
-// What runs today: models without model::unwritten() traits (families gpt2 and llama, and so
-// mistral, qwen2 and qwen3), in f32, bf16 or f64; cp = ep = etp = 1; a tp that divides heads,
-// kv_heads, ffn and the vocabulary, with sequence parallelism or without; every ZeRO stage, also
-// over a data group of one, where it changes nothing; the schedules of schedule_names(), the others
-// can be simulated. A pure function; any thread may call it.
+// What runs today: models without model::unsupported() traits (families gpt2, llama and gemma2, and
+// so mistral, qwen2, qwen3 and olmo2), in f32, bf16 or f64; cp = ep = etp = 1; a tp that divides
+// heads, kv_heads, ffn and the vocabulary, with sequence parallelism or without; every ZeRO stage,
+// also over a data group of one, where it changes nothing; the schedules of schedule_names(), the
+// others can be simulated. A pure function; any thread may call it.
 std::vector<Error> legal(const model::ModelConfig& model, const Layout& layout, const Batch& batch,
                          DType dtype);
 

@@ -233,6 +233,31 @@ TEST(ConfigJson, PricesNeedSizesAlone) {
     EXPECT_NE(priced(unknown).text.find(name), std::string::npos);
 }
 
+// What transformers takes where a gemma2 says nothing, and what it does not compute like us.
+TEST(ConfigJson, Gemma2MeansWhatTransformersDoes) {
+  const Json base = *config_json(model::find("gemma2-tiny")->config, DType::kF32);
+  const auto with = [&](const char* key, Json value) {
+    Json json = base;
+    json.set(key, std::move(value));
+    return read(json);
+  };
+  const auto without = [&](const char* key) {
+    Json::Object left = base.members();
+    std::erase_if(left, [&](const Json::Member& member) { return member.key == key; });
+    return read(Json::object(std::move(left)));
+  };
+  EXPECT_EQ(without("attn_logit_softcapping").config->model.attention_softcap, 50.0);
+  EXPECT_EQ(without("final_logit_softcapping").config->model.logit_softcap, 30.0);
+  EXPECT_EQ(with("final_logit_softcapping", nullptr).config->model.logit_softcap, 0.0);
+  const char *const local = "sliding_attention", *const global = "full_attention";
+  EXPECT_TRUE(with("layer_types", Json::array({local, global, local, global})).config);
+  EXPECT_FALSE(with("layer_types", Json::array({global, local, global, local})).config);
+  EXPECT_FALSE(with("layer_types", Json::array({local, local, local, local})).config);
+  EXPECT_FALSE(with("hidden_activation", "gelu").config);
+  EXPECT_FALSE(with("use_bidirectional_attention", true).config);
+  EXPECT_FALSE(with("attention_bias", true).config);
+}
+
 TEST(ConfigJson, TraitsWithoutAClassAreNamed) {
   const auto refusal = [](const model::ModelConfig& model) {
     const Result<Json> json = config_json(model, DType::kF32);
