@@ -37,6 +37,15 @@ Fingerprint fingerprint(const model::ModelConfig& config, const model::UnitSizes
                        {"layout.tp", number(sizes.tp)},
                        {"layout.sp", yes_no(sizes.sequence_parallel)},
                        {"rows recomputed", dropped_text(sizes.drop)}};
+  // Left out at the value that all models had before they could have another.
+  if (config.norm_place != model::NormPlace::kBefore)
+    print.push_back({"model.norm_place", std::string(to_text(config.norm_place))});
+  if (config.window > 0 && config.window < sizes.seq)
+    print.push_back({"model.window", number(config.window)});
+  if (config.attention_softcap > 0.0)
+    print.push_back({"model.attention_softcap", shortest(config.attention_softcap)});
+  if (config.logit_softcap > 0.0)
+    print.push_back({"model.logit_softcap", shortest(config.logit_softcap)});
   if (sizes.head_chunk > 0) print.push_back({"train.head_chunk", number(sizes.head_chunk)});
   if (sizes.threads > 1) print.push_back({"train.threads", number(sizes.threads)});
   return print;
