@@ -3,8 +3,7 @@
 
     bench/tp_overlap.py LOCKSTEP [--turns 9] [--mbit 1000] [--layout tp2|tp2dp2] [--sp]
 
-Two hosts on one machine: network namespaces joined by veth, each end shaped by tbf. Ranks of a tensor group are on
-different hosts, those of a data group on one. Each turn trains once with train.tp_overlap and once without; times are
+A host for every rank on one machine: network namespaces on a bridge, what each sends shaped by tbf. Each turn trains once with train.tp_overlap and once without; times are
 medians of a run's steps, ratios are taken inside a turn. What `simulate` says of both comes from a calibration that was
 made over the same link. Needs iproute2 and util-linux, and no rights.
 """
@@ -35,8 +34,10 @@ seq = 512
 dtype = "f32"
 lr = 1e-4
 """
-ADDRESSES = ["10.78.0.1", "10.78.0.2"]
 
+
+def address(host):
+    return f"10.78.0.{host + 1}"
 
 def sh(command):
     subprocess.run(command, shell=True, check=True)
@@ -46,8 +47,8 @@ def on_ranks(hosts, world, words):
     """Output of rank 0 of a program on all ranks."""
     ranks = []
     for rank in range(world):
-        place = {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29617"}
-        ranks.append(subprocess.Popen(hosts[rank % 2].split() + words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        place = {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": address(0), "MASTER_PORT": "29617"}
+        ranks.append(subprocess.Popen(hosts[rank].split() + words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                       text=True, env={**os.environ, **place, "OMP_NUM_THREADS": "1"}))
     told = [rank.communicate(timeout=600)[0] for rank in ranks]
     if any(rank.returncode != 0 for rank in ranks):
@@ -64,8 +65,7 @@ def measure(options, hosts, work):
     run = os.path.join(work, "run.toml")
     with open(run, "w", encoding="utf-8") as file:
         file.write(RUN)
-    dp = 2 if options.layout == "tp2dp2" else 1
-    world = 2 * dp
+    world, dp = options.hosts, options.hosts // 2
     asked = ["--set", f"layout.dp={dp}", "--set", f"batch.global_batch={4 * dp}", "--set",
              f"layout.sp={'true' if options.sp else 'false'}"]
     on = {name: ["--set", f"train.tp_overlap={value}"] for name, value in (("with", "true"), ("without", "false"))}
@@ -98,23 +98,26 @@ def measure(options, hosts, work):
 
 
 def inside(options):
-    other = subprocess.Popen(["unshare", "--net", "sleep", "3600"])
-    while os.readlink(f"/proc/{other.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-        pass
+    """Hosts are namespaces on one bridge, each with its own link."""
+    others = [subprocess.Popen(["unshare", "--net", "sleep", "3600"]) for _ in range(options.hosts)]
     try:
-        sh(f"ip link add left type veth peer name right netns {other.pid}")
-        hosts = ["", f"nsenter --net=/proc/{other.pid}/ns/net "]
-        for number, device in enumerate(("left", "right")):
-            enter = hosts[number]
-            sh(f"{enter}ip link set lo up")
-            sh(f"{enter}ip addr add {ADDRESSES[number]}/24 dev {device}")
-            sh(f"{enter}ip link set {device} up")
-            sh(f"{enter}tc qdisc add dev {device} root tbf rate {options.mbit}mbit burst 256kb latency 50ms")
+        sh("ip link add switch type bridge && ip link set switch up")
+        hosts = []
+        for number, other in enumerate(others):
+            while os.readlink(f"/proc/{other.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+                pass
+            enter = f"nsenter --net=/proc/{other.pid}/ns/net "
+            sh(f"ip link add port{number} type veth peer name cable netns {other.pid}")
+            sh(f"ip link set port{number} master switch up")
+            sh(f"{enter}ip link set lo up && {enter}ip addr add {address(number)}/24 dev cable && {enter}ip link set cable up")
+            sh(f"{enter}tc qdisc add dev cable root tbf rate {options.mbit}mbit burst 256kb latency 50ms")
+            hosts.append(enter)
         with tempfile.TemporaryDirectory(prefix="lockstep-overlap-") as work:
             measure(options, hosts, work)
     finally:
-        other.kill()
-        other.wait()
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def main():
@@ -125,6 +128,7 @@ def main():
     parser.add_argument("--layout", choices=("tp2", "tp2dp2"), default="tp2")
     parser.add_argument("--sp", action="store_true")
     options = parser.parse_args()
+    options.hosts = 4 if options.layout == "tp2dp2" else 2
     if os.environ.get("LOCKSTEP_OVERLAP_INSIDE"):
         return inside(options)
     words = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-B", __file__, *sys.argv[1:]]

@@ -53,8 +53,14 @@ std::string processor() {
   return "unknown";
 }
 
-// Cores of this machine, at least 1.
-int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+// Ranks that can be busy at once: those that a launcher has started, perhaps on several machines,
+// else as many as this one has cores.
+int cores_at_hand() {
+  if (is_rank())
+    if (const auto launched = comm::rendezvous_from(comm::process_environment); launched.ok())
+      return launched->world_size;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 // Joins the processes that a launcher started; nothing where it started none, and ranks are
 // threads. Refuses a world of another size.
@@ -240,7 +246,7 @@ Result<ExitCode> calibrate_all(const Args& args, Output& output) {
   const auto spec = document ? spec::read_spec(without(*document, {"layout", "cluster"}), mistakes)
                              : std::nullopt;
   if (!spec || !mistakes.ok()) return fail(output, mistakes, subject_of(args));
-  const int cores = cores_here();
+  const int cores = cores_at_hand();
   const int ranks = args.has("ranks") ? static_cast<int>(args.integer("ranks")) : cores;
   if (ranks > cores)
     return Error{
@@ -339,7 +345,7 @@ Result<ExitCode> run_calibrate(const Args& args, Output& output) {
          spec::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       mistakes.add(error);
   if (!spec || !mistakes.ok()) return fail(output, mistakes, subject_of(args));
-  const auto calibrator = LS_TRY(train::Calibrator::create(*spec, cores_here()));
+  const auto calibrator = LS_TRY(train::Calibrator::create(*spec, cores_at_hand()));
   const std::string file = args.has("out") ? args.text("out") : "calibration.json";
   LS_TRY(check_writable(file));
   if (args.flag("processes") && !is_rank()) return run_as_processes(calibrator.ranks(), output);
