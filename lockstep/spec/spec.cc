@@ -177,7 +177,7 @@ void show(const Contradiction& found, const Settings& settings, Report& report) 
     else if (is_over(key) && report.sources.is_file(d.primary.span.file))
       d.secondary.push_back(std::exchange(d.primary, {span, text}));
     else
-      d.secondary.push_back({span, text});
+      d.secondary.emplace_back(span, text);
   }
   report.add(std::move(d));
 }

@@ -8,9 +8,8 @@ namespace lockstep::model {
 namespace {
 
 TEST(UnitBytes, ModelsWithoutTablesAreRefusedByField) {
-  for (const auto& [row, field] : {std::pair{"mixtral-8x7b", "family"},
-                                   {"deepseek-tiny", "family"},
-                                   {"olmo-7b", "norm is"}}) {
+  for (const auto& [row, field] :
+       {std::pair{"mixtral-8x7b", "family"}, {"deepseek-tiny", "family"}, {"olmo-7b", "norm is"}}) {
     const Result<void> checked = check_unit_bytes(find(row)->config);
     ASSERT_FALSE(checked.ok()) << row;
     EXPECT_NE(checked.error().message.find(field), std::string::npos) << checked.error().message;

@@ -354,9 +354,9 @@ TEST(BitsSlow, AStoppedProcessIsNamedWithItsOp) {
        {Stop{"pp2 dp1 zero0 1f1b m4 step", 2, 1, "B5.2", "B of unit 5, microbatch 2"},
         Stop{"pp2 dp2 zero3 zbv vpp2 m4 mb", 4, 3, "W3.1", "W of unit 3, microbatch 1"},
         Stop{"dp2 zero1 m2 step", 2, 1, "update3", "update of unit 3"},
-        Stop{"tp2 dp1 zero1 m2 step", 2, 1, "F2.1:7",
+        Stop{"tp2 dp1 zero1 m2 step", 2, 1, "F2.1:9",
              "the reduce_scatter of middle in F of unit 2, microbatch 1"},
-        Stop{"tp2 nosp pp2 dp1 zero1 1f1b m4 step", 4, 2, "B4.2:5",
+        Stop{"tp2 nosp pp2 dp1 zero1 1f1b m4 step", 4, 2, "B4.2:6",
              "the all_reduce of d_mlp_normed in B of unit 4, microbatch 2"}})
     EXPECT_EQ(wrong_unless_starved(3, Seconds{0.2}, [&](int) { return wrong_of_stop(stop); }), "");
 }

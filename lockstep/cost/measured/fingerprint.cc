@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/base/units.h"
+
 namespace lockstep::cost {
 namespace {
 
