@@ -387,8 +387,9 @@ void put_gemma2(const ModelConfig& m, Json& json) {
   const auto cap = [](double value) { return value == 0.0 ? Json() : Json(value); };
   json.set("attn_logit_softcapping", cap(m.attention_softcap));
   json.set("final_logit_softcapping", cap(m.logit_softcap));
-  // A whole number to transformers.
-  json.set("query_pre_attn_scalar", static_cast<std::int64_t>(m.query_scale_dim));
+  // A whole number above 0 to transformers; what comes back otherwise is refused.
+  const auto scale = static_cast<std::int64_t>(m.query_scale_dim);
+  json.set("query_pre_attn_scalar", scale > 0 ? scale : m.head_dim);
   json.set("sliding_window", m.window).set("hidden_activation", "gelu_pytorch_tanh");
   json.set("attention_bias", false);
 }

@@ -100,7 +100,8 @@ class SymbolicRun {
     for (const Part* moving : under_way_) {
       if (touches(part.in, moving->out[0]) || touches(part.out, moving->out[0]))
         fail(to_text(part.kind), " touches ", name(moving->out[0]), ", which is under way");
-      if (touches(part.out, moving->in[0]))
+      const bool spoils = row_of(part.kind).spoils && overlap(at(part.in[0]), at(moving->in[0]));
+      if (spoils || touches(part.out, moving->in[0]))
         fail(to_text(part.kind), " overwrites ", name(moving->in[0]), ", which is being read");
     }
     if (row_of(part.kind).collective) under_way_.push_back(&part);

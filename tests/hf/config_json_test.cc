@@ -235,6 +235,11 @@ TEST(ConfigJson, PricesNeedSizesAlone) {
 
 // What transformers takes where a gemma2 says nothing, and what it does not compute like us.
 TEST(ConfigJson, Gemma2MeansWhatTransformersDoes) {
+  for (const double scale : {0.0, 12.5}) {
+    model::ModelConfig odd = model::find("gemma2-tiny")->config;
+    odd.query_scale_dim = scale;
+    EXPECT_FALSE(config_json(odd, DType::kF32).ok()) << scale;
+  }
   const Json base = *config_json(model::find("gemma2-tiny")->config, DType::kF32);
   const auto with = [&](const char* key, Json value) {
     Json json = base;

@@ -45,6 +45,17 @@ std::string bits_on_threads(const std::string& layout, std::uint64_t seed = 0) {
   return bits_on_threads(job_of(tiny_spec(true, DType::kF32), layout), {seed});
 }
 
+// What tensor ranks compute beside their collectives is what they compute behind them.
+TEST(Bits, AreTheSameWithoutOverlapOfTensorCollectives) {
+  for (const char* layout : {"tp2 dp1 zero1 m4", "tp2 nosp dp1 zero0 m4"}) {
+    spec::Spec spec = tiny_spec(true, DType::kF32);
+    spec.train.tp_overlap = false;
+    const Job job = job_of(spec, layout);
+    ASSERT_FALSE(job.workspace.unit.tp_overlap);
+    EXPECT_EQ(bits_on_threads(job), bits_on_threads(layout)) << layout;
+  }
+}
+
 struct Class {
   std::int64_t tp;
   bool sp;
