@@ -151,12 +151,14 @@ class Candidate {
       const sim::PassTimes* pass = pass_of(op);
       return pass == nullptr ? cost_of(coord, op) : pass->length;
     });
-    std::vector<sim::TimedPart> all;
+    std::vector<program::TimedPart> all;
     for (std::size_t c = 0; c < made->coords.size(); ++c)
       for (const program::TimedOp& timed : made->coords[c])
         if (const auto* pass = pass_of(program_.lists[c][static_cast<std::size_t>(timed.op)]))
-          for (const sim::TimedPart& part : pass->list)
-            all.push_back({part.part, timed.start + part.start, timed.start + part.end});
+          for (program::TimedPart part : pass->parts) {
+            part.start += timed.start, part.end += timed.start;
+            all.push_back(part);
+          }
     num_parts_ = all.size();
   }
 

@@ -115,9 +115,12 @@ const InkLook& look_of(Ink ink) { return kInks[static_cast<std::size_t>(ink)]; }
 
 void divide_times(Figure& figure, double by) {
   figure.makespan.value /= by;
+  const auto divide = [by](std::vector<Bar>& bars) {
+    for (Bar& bar : bars) bar.start.value /= by, bar.end.value /= by;
+  };
   for (Band& band : figure.bands) {
-    for (Lane& lane : band.lanes)
-      for (Bar& bar : lane.bars) bar.start.value /= by, bar.end.value /= by;
+    for (Lane& lane : band.lanes) divide(lane.bars);
+    divide(band.parts);
     for (Level& level : band.memory) level.time.value /= by;
   }
 }

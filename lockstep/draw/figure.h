@@ -69,9 +69,10 @@ struct Level {
 
 struct Band {
   Coord coord;
-  std::vector<Lane> lanes;    // the first is compute, and the only one of its kind
-  std::vector<Level> memory;  // ascending by time, from the start of the step
-  std::string name = {};      // "rank 3"; empty: the pipeline rank itself
+  std::vector<Lane> lanes;      // the first is compute, and the only one of its kind
+  std::vector<Level> memory;    // ascending by time, from the start of the step
+  std::string name = {};        // "rank 3"; empty: the pipeline rank itself
+  std::vector<Bar> parts = {};  // of the bars of compute, ascending, where they are known
 };
 
 struct Figure {

@@ -108,13 +108,21 @@ class ProgramBands {
              " pipeline ranks");
     std::vector<Row> rows;
     for (std::size_t c = 0; c < program.lists.size(); ++c)
-      rows.push_back({{}, {static_cast<int>(c)}, simulation.coords[c], simulation.lanes[c]});
+      rows.push_back(
+          {{},
+           {static_cast<int>(c)},
+           simulation.coords[c],
+           simulation.lanes[c],
+           simulation.parts.empty() ? std::vector<program::TimedPart>() : simulation.parts[c]});
     return rows;
   }
 
   // Memory of the walk is divided by `unit`.
   Band band(std::size_t row, const program::ProgramBytes& bytes, double unit) const {
-    return {rows_[row].coord, lanes(rows_[row]), memory(rows_[row], bytes, unit)};
+    Band made = {rows_[row].coord, lanes(rows_[row]), memory(rows_[row], bytes, unit)};
+    for (const program::TimedPart& timed : rows_[row].parts)
+      if (!timed.is_beside && timed.start < timed.end) made.parts.push_back(bar(rows_[row], timed));
+    return made;
   }
 
  private:
@@ -141,6 +149,12 @@ class ProgramBands {
       if (timed.start < timed.end) {
         const Op& op = op_of(row, timed);
         Lane& lane = others.try_emplace(key(op), empty_lane(op)).first->second;
+        lane.bars.push_back(bar(row, timed));
+      }
+    const Op tensor = {.kind = OpKind::kReduceReplicated, .group = program::CommGroup::kTensor};
+    for (const program::TimedPart& timed : row.parts)
+      if (timed.is_beside && timed.start < timed.end) {
+        Lane& lane = others.try_emplace(key(tensor), empty_lane(tensor)).first->second;
         lane.bars.push_back(bar(row, timed));
       }
     std::vector<Lane> all = {std::move(compute)};
@@ -179,6 +193,15 @@ class ProgramBands {
             .unit = unit,
             .chunk = stage >= 0 ? stage / step.shape.coords : 0,
             .name = op_token(step, op)};
+  }
+
+  // Coloured as what it is a part of; a collective as those of the program.
+  Bar bar(const Row& row, const program::TimedPart& timed) const {
+    Bar made = bar(row, {timed.op, timed.start, timed.end});
+    made.name =
+        timed.param.empty() ? std::string(timed.kind) : join_parts(timed.kind, " ", timed.param);
+    if (timed.is_beside) made.ink = timed.kind == "all_gather" ? Ink::kGather : Ink::kReduce;
+    return made;
   }
 
   std::vector<Level> memory(const Row& row, const program::ProgramBytes& bytes, double unit) const {
@@ -270,6 +293,7 @@ Figure figure_of(const program::Program& program, const program::StepTimeline& m
     figure.bands.push_back(bands.band(r, bytes, 1));
     figure.bands.back().name = "rank " + std::to_string(measured.ranks[r].rank.value);
     for (Lane& lane : figure.bands.back().lanes) part(lane.bars);
+    part(figure.bands.back().parts);
   }
   return figure;
 }

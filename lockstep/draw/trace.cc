@@ -19,7 +19,10 @@ class Writer {
       for (const Band& band : figure.bands) {
         ++process_;
         describe(figure, band);
-        for (const Lane& lane : band.lanes) draw(lane);
+        for (const Lane& lane : band.lanes) {
+          draw(lane);
+          if (&lane == &band.lanes.front()) draw(band.parts);  // inside of its bars
+        }
         count(figure, band);
       }
       abouts.push(about(figure));
@@ -73,7 +76,11 @@ class Writer {
     events_.push(event("M", thread_, 0, "thread_name", Json::object({{"name", lane.name}})));
     events_.push(
         event("M", thread_, 0, "thread_sort_index", Json::object({{"sort_index", thread_}})));
-    for (const Bar& bar : lane.bars) {
+    draw(lane.bars);
+  }
+
+  void draw(const std::vector<Bar>& bars) {
+    for (const Bar& bar : bars) {
       Json args = Json::object();
       if (bar.microbatch >= 0) args.set("microbatch", bar.microbatch);
       if (bar.stage >= 0) args.set("stage", bar.stage).set("virtual_stage", bar.chunk);

@@ -185,8 +185,12 @@ Result<sim::Simulation> simulate_measured(const program::Program& program, const
   sim::Conditions conditions;
   conditions.host = [&](Coord c, const Op& op) { return prices->host(c, op); };
   conditions.slowdown = {times.slowdown, times.slowdown};
-  return sim::simulate(
+  Result<sim::Simulation> made = sim::simulate(
       program, [&](Coord c, const Op& op) { return prices->time(c, op); }, conditions);
+  if (made.ok())
+    for (int c = 0; c < program.step.shape.coords; ++c)
+      made->parts.push_back(prices->parts({c}, made->coords[static_cast<std::size_t>(c)]));
+  return made;
 }
 
 Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,

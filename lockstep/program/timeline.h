@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/ids.h"
@@ -18,6 +19,16 @@ struct TimedOp {
   bool operator==(const TimedOp&) const = default;
 };
 
+// A part of a computation (parts/part.h). Names last as long as the program.
+struct TimedPart {
+  std::int32_t op = 0;          // whose
+  std::string_view kind = {};   // "linear_weight"
+  std::string_view param = {};  // "gate_up"; may be empty
+  Seconds start = {}, end = {};
+  bool is_beside = false;  // a collective, while it is under way
+  bool operator==(const TimedPart&) const = default;
+};
+
 using Timeline = std::vector<TimedOp>;  // of one rank, in the order of its list
 
 // One rank's step.
@@ -26,6 +37,7 @@ struct RankTimeline {
   Coord coord = {};     // whose list it ran
   Timeline ops = {};    // every op of the list once
   Timeline lanes = {};  // when asynchronous ops ran, by op index; those of which it is known
+  std::vector<TimedPart> parts = {};  // in the order of the list, where they are known
   bool operator==(const RankTimeline&) const = default;
 };
 

@@ -35,7 +35,7 @@ class PassRun {
         begin_next();
       }
     }
-    made_.list.push_back({index, start, clock_.now()});
+    note(part, start, /*is_beside=*/false);
   }
 
   PassTimes end() {
@@ -51,6 +51,9 @@ class PassRun {
     Seconds lane;
   };
 
+  void note(const Part& part, Seconds start, bool is_beside) {
+    made_.parts.push_back({0, to_text(part.kind), part.param, start, clock_.now(), is_beside});
+  }
   void begin_next() {
     if (!issued_.empty() && !clock_.is_busy(kLane)) clock_.begin(kLane, issued_.front().lane);
   }
@@ -61,7 +64,7 @@ class PassRun {
     LS_CHECK(clock_.advance(), "nothing is under way");
     while (const auto lane = clock_.take_ended()) {
       if (*lane != kLane) continue;
-      made_.lane.push_back({issued_.front().part, clock_.start_of(kLane), clock_.now()});
+      note(pass_.parts[issued_.front().part], clock_.start_of(kLane), /*is_beside=*/true);
       issued_.pop_front();
     }
     begin_next();

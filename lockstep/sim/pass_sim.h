@@ -24,14 +24,8 @@ struct PartCost {
 // How many parts run, waits left out: those of a repeat once for every chunk.
 std::size_t count_parts(const parts::Pass& pass, parts::Sizes sizes);
 
-struct TimedPart {
-  std::size_t part = 0;  // index in the pass
-  Seconds start, end;    // since the pass began
-};
-
 struct PassTimes {
-  std::vector<TimedPart> list;  // in the order in which they run
-  std::vector<TimedPart> lane;  // collectives
+  std::vector<program::TimedPart> parts;  // of no op, since the pass began, by their end
   Seconds length;
 };
 

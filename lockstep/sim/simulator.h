@@ -57,6 +57,9 @@ struct Simulation {
   // both of its ends, latency at the receiver's alone.
   std::vector<program::Timeline> lanes;
 
+  // Parts of computations, beside `coords`; empty unless whoever knows them has put them there.
+  std::vector<std::vector<program::TimedPart>> parts = {};
+
   // Time that a pipeline rank's list stood still in Waits, and before meetings over pipeline ranks.
   std::vector<Seconds> waited;
 };

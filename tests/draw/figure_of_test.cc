@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/draw/trace.h"
 #include "lockstep/program/effects.h"
 #include "lockstep/program/text.h"
 #include "tests/draw/samples.h"
@@ -164,6 +165,38 @@ TEST(FigureOf, ALaneIsInTheOrderOfTime) {
   const Figure figure = figure_of(sample.program, sample.simulation);
   for (const Lane& lane : figure.bands[0].lanes)
     EXPECT_TRUE(std::ranges::is_sorted(lane.bars, {}, &Bar::start)) << lane.name;
+}
+
+// Parts of a computation lie inside its bar, collectives beside it on the lane of their group.
+TEST(FigureOf, PartsAreInsideOfTheirBarsAndCollectivesBeside) {
+  Lowered sample = lowered_samples().front();
+  const auto& list = sample.program.lists[0];
+  for (const program::Timeline& coord : sample.simulation.coords) {
+    auto& parts = sample.simulation.parts.emplace_back();
+    for (const program::TimedOp& op : coord) {
+      const Seconds middle = (op.start + op.end) * 0.5;
+      if (&coord != &sample.simulation.coords[0] || list[op.op].kind != OpKind::kForward) continue;
+      parts.push_back({op.op, "linear_grad", "qkv", op.start, middle});
+      parts.push_back({op.op, "all_reduce", "", middle, op.end, /*is_beside=*/true});
+      parts.push_back({op.op, "linear_weight", "qkv", middle, op.end});
+    }
+  }
+  Figure figure = figure_of(sample.program, sample.simulation);
+  divide_times(figure, 2);
+  const Band& band = figure.bands[0];
+  const auto tensor = std::ranges::find(band.lanes, "tensor", &Lane::name);
+  ASSERT_NE(tensor, band.lanes.end());
+  ASSERT_GT(tensor->bars.size(), 2U);
+  ASSERT_EQ(band.parts.size(), 2 * tensor->bars.size());
+  EXPECT_EQ(band.parts[1].name, "linear_weight qkv");
+  EXPECT_EQ(tensor->bars[0].ink, Ink::kReduce);
+  for (std::size_t i = 0; i < tensor->bars.size(); ++i) {
+    EXPECT_EQ(tensor->bars[i].start, band.parts[2 * i + 1].start);
+    EXPECT_EQ(band.parts[2 * i].microbatch, tensor->bars[i].microbatch);
+  }
+  const std::string text = draw::trace(figure);
+  EXPECT_NE(text.find("linear_grad qkv"), std::string::npos);
+  EXPECT_TRUE(figure.bands[1].parts.empty());
 }
 
 TEST(FigureOf, AProgramHoldsWhatItsScheduleHolds) {

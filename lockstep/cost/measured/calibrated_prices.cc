@@ -47,21 +47,22 @@ Result<void> CalibratedPrices::time_passes(const std::string& name) {
       const model::Unit& unit = model_.unit(op.unit);
       const std::string pass = pass_name(program_.step, unit, op);
       if (pass.empty() || passes_.contains(pass)) continue;
-      Seconds& time = passes_[pass] = calibration_.passes.at(pass).time;
-      if (sizes_.unit.tp == 1) continue;
+      PricedPass& priced = passes_[pass];
+      priced.time = calibration_.passes.at(pass).time;
+      const auto costs = calibration_.parts.find(pass);
+      if (costs == calibration_.parts.end() && sizes_.unit.tp == 1) continue;
       const int kind = model_.order[static_cast<std::size_t>(op.unit)];
       const parts::UnitPasses& lists =
           units.try_emplace(kind, model_.config, unit, sizes_.unit).first->second;
       const parts::Pass& list = lists.at(*parts::pass_of(program_.step, unit, op));
-      const auto costs = calibration_.parts.find(pass);
       if (costs == calibration_.parts.end() ||
           costs->second.size() != sim::count_parts(list, lists.sizes()))
         return Error{Code::kConflict, join_parts("`", name, "` does not know the parts of ", pass),
                      "make another with lockstep calibrate"};
-      for (const sim::PartCost& cost : costs->second) time = time - cost.list - cost.lane;
       const double slowdown = calibration_.slowdown;
-      time += sim::simulate_pass(list, lists.sizes(), costs->second, {slowdown, slowdown}).length;
-      time = std::max(time, Seconds{});
+      priced.parts = simulate_pass(list, lists.sizes(), costs->second, {slowdown, slowdown});
+      for (const sim::PartCost& cost : costs->second) priced.time -= cost.list + cost.lane;
+      priced.time = std::max(priced.time + priced.parts.length, Seconds{});
     }
   return {};
 }
@@ -115,7 +116,7 @@ Seconds CalibratedPrices::time(Coord coord, const Op& op) const {
     case OpKind::kBackward:
     case OpKind::kInputGrad:
     case OpKind::kWeightGrad:
-      return passes_.at(pass_name(program_.step, model_.unit(op.unit), op));
+      return passes_.at(pass_name(program_.step, model_.unit(op.unit), op)).time;
     case OpKind::kUpdate:
       return calibration_.update.at(static_cast<double>(states.owned));
     case OpKind::kNorm:
@@ -147,6 +148,26 @@ Seconds CalibratedPrices::host(Coord coord, const Op& op) const {
   if (end.reads.empty() || end.mutates.empty()) return sum;
   const StateBytes states = by_coord_[static_cast<std::size_t>(coord.value)].states(issued.unit);
   return sum + calibration_.accumulate.at(static_cast<double>(states.grad_shard));
+}
+
+std::vector<program::TimedPart> CalibratedPrices::parts(Coord coord,
+                                                        const program::Timeline& list) const {
+  std::vector<program::TimedPart> all;
+  for (const program::TimedOp& timed : list) {
+    const Op& op = program_.list(coord)[static_cast<std::size_t>(timed.op)];
+    const auto pass = op.unit < 0
+                          ? passes_.end()
+                          : passes_.find(pass_name(program_.step, model_.unit(op.unit), op));
+    if (pass == passes_.end() || !(pass->second.parts.length > Seconds{})) continue;
+    const double factor = (timed.end - timed.start).value / pass->second.parts.length.value;
+    for (program::TimedPart part : pass->second.parts.parts) {
+      part.op = timed.op;
+      part.start = timed.start + part.start * factor;
+      part.end = timed.start + part.end * factor;
+      all.push_back(part);
+    }
+  }
+  return all;
 }
 
 }  // namespace lockstep::cost

@@ -30,6 +30,9 @@ class CalibratedPrices {
   Seconds time(Coord coord, const program::Op& op) const;
   // Of its own list for an asynchronous op and for a Wait, as sim::Conditions::host wants it.
   Seconds host(Coord coord, const program::Op& op) const;
+  // Where the parts of a simulated or measured list lie; a computation that took longer than it
+  // should has longer parts.
+  std::vector<program::TimedPart> parts(Coord coord, const program::Timeline& list) const;
 
  private:
   CalibratedPrices(const Calibration& calibration, const program::Program& program,
@@ -46,9 +49,13 @@ class CalibratedPrices {
   const program::Program& program_;
   const model::Model& model_;
   const StepSizes& sizes_;
-  std::vector<OpMessages> by_coord_;       // of its first rank
-  double norm_elements_ = 0;               // of the coordinate that has most
-  std::map<std::string, Seconds> passes_;  // by pass_name
+  std::vector<OpMessages> by_coord_;  // of its first rank
+  double norm_elements_ = 0;          // of the coordinate that has most
+  struct PricedPass {
+    Seconds time;
+    sim::PassTimes parts;
+  };
+  std::map<std::string, PricedPass> passes_;  // by pass_name
 };
 
 }  // namespace lockstep::cost

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "lockstep/cost/measured/calibration_fit.h"
 #include "lockstep/program/effects.h"
@@ -16,6 +17,7 @@ using program::Op;
 using program::OpKind;
 using program::Period;
 using program::StepTimeline;
+using program::TimedOp;
 using program::Timeline;
 
 constexpr std::int64_t kRanks = 2;
@@ -220,6 +222,24 @@ TEST(CalibratedPrices, TakesOffWhatRunsBesideCollectives) {
       shorter += hidden;
     }
     EXPECT_EQ(shorter > 0, overlap);
+    // Parts fill the computations that they are of, one behind the other; collectives lie beside.
+    const StepTimeline step = one_by_one(world, prices);
+    std::map<int, Seconds> ends;
+    int beside = 0;
+    for (const program::TimedPart& part : prices.parts({0}, step.ranks[0].ops)) {
+      const TimedOp& op = step.ranks[0].ops[static_cast<std::size_t>(part.op)];
+      const auto before = ends.try_emplace(part.op, op.start).first;
+      EXPECT_LE(part.end.value, op.end.value + 1e-12);
+      if (part.is_beside) {
+        ++beside;
+        continue;
+      }
+      EXPECT_NEAR(part.start.value, before->second.value, 1e-12);
+      before->second = part.end;
+    }
+    for (const auto& [op, end] : ends)
+      EXPECT_NEAR(end.value, step.ranks[0].ops[static_cast<std::size_t>(op)].end.value, 1e-12);
+    EXPECT_GT(beside, 0);
     known.parts["block.B"].pop_back();
     EXPECT_EQ(world.prices(known).error().message, "`cal.json` does not know the parts of block.B");
   }
