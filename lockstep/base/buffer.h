@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-enum class DeviceKind : std::uint8_t { kCpu, kCuda };
+// By LibTorch's names; the last stands for a device that somebody adds to it.
+enum class DeviceKind : std::uint8_t { kCpu, kCuda, kPrivateUse1 };
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;

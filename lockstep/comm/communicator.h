@@ -9,8 +9,11 @@
 //            Not so send and recv, which match at once, nor an all_reduce that has to pad.
 //   buffers  From issue to the end of Work::wait, inputs are not written and outputs hold nothing
 //            usable.
-//   bits     Reductions on CPU memory add in the one tree of tree_sum.h; NCCL has an order of its
-//            own. all_reduce is an all_gather of a reduce_scatter on every backend.
+//   bits     Reductions on CPU memory add in the one tree of tree_sum.h, and an all_reduce is an
+//            all_gather of a reduce_scatter. A device's backend has orders of its own.
+//   streams  An operation on a device's memory comes behind all that the issuing thread's current
+//            stream was given, and Work::wait puts that stream behind the operation. The host does
+//            not wait.
 //   bytes    The ledger counts logical traffic as ledger.h defines it.
 //   failure  A lost or late peer ends the wait with a CommError that names the rank and the
 //            operation, at the latest one second after the operation's deadline. All communicators
@@ -181,8 +184,8 @@ class Communicator {
   bool is_poisoned() const { return poisoned_.load(); }
 
  protected:
-  // What a backend implements. Arguments have been checked, traffic has been counted, groups of one
-  // member and empty transfers have been dealt with. It never sees an all_reduce.
+  // What a backend implements. Arguments have been checked, traffic has been counted, and empty
+  // transfers have been dealt with. One of CPU memory never sees an all_reduce, nor a group of one.
   virtual Work start(const Operation& operation) = 0;
   virtual void start_abort(const CommError& reason) = 0;
   virtual std::string backend_name() const = 0;
@@ -219,16 +222,24 @@ class World {
   // once for a given name. `members` holds world ranks in group order and contains rank().
   virtual std::unique_ptr<Communicator> connect(std::string name, std::string axis,
                                                 std::vector<Rank> members, Deadline deadline) = 0;
+  // The same for memory of device(). Names of both kinds of group may be equal.
+  virtual std::unique_ptr<Communicator> connect_device(std::string name, std::string axis,
+                                                       std::vector<Rank> members,
+                                                       Deadline deadline) {
+    return connect(std::move(name), std::move(axis), std::move(members), deadline);
+  }
+  // What this rank computes on; connect() is for the memory of its host.
+  virtual Device device() const { return {}; }
   // The group of all ranks, in their order.
   std::unique_ptr<Communicator> connect_all(std::string name, std::string axis, Deadline deadline);
 
-  Ledger& ledger() { return ledger_; }
+  Ledger& ledger() { return shared_->ledger; }
 
   // Throws the first failure of any communicator of this rank. Any thread.
-  void check() const { siblings_.check(); }
+  void check() const { shared_->siblings.check(); }
 
   // Where this rank stands, for the others to read.
-  PositionCell& position() { return *position_; }
+  PositionCell& position() { return shared_->position; }
   // Where all ranks were last seen, by rank; none where the backend does not know. For after a
   // failure: takes up to a second. Any thread.
   virtual std::vector<LastSeen> last_seen() { return {}; }
@@ -237,15 +248,24 @@ class World {
   // Checks what connect was given and finds this rank in it.
   Membership membership(std::string name, std::string axis, std::vector<Rank> members) const;
 
-  Siblings& siblings() { return siblings_; }
+  World() = default;
+  // In front of another: one rank, with one ledger, one position and one failure.
+  explicit World(World& behind) : shared_(behind.shared_) {}
+
+  Siblings& siblings() { return shared_->siblings; }
 
   // For whoever shows it to the others, perhaps beyond the life of this world.
-  std::shared_ptr<const PositionCell> shared_position() const { return position_; }
+  std::shared_ptr<const PositionCell> shared_position() const {
+    return {shared_, &shared_->position};
+  }
 
  private:
-  Ledger ledger_;
-  Siblings siblings_;
-  std::shared_ptr<PositionCell> position_ = std::make_shared<PositionCell>();
+  struct Shared {
+    Ledger ledger;
+    Siblings siblings;
+    PositionCell position;
+  };
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
 }  // namespace lockstep::comm

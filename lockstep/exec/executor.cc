@@ -52,7 +52,8 @@ std::optional<comm::Ran> Executor::wait_for(comm::Work& work) {
 }
 
 void Executor::add_up(program::CommGroup group, Buffer data) {
-  for (comm::Communicator* communicator : groups_.of(group)) {
+  const bool is_host = data.device.kind == DeviceKind::kCpu;
+  for (comm::Communicator* communicator : is_host ? groups_.on_host(group) : groups_.of(group)) {
     comm::Work work = communicator->all_reduce(data, deadline());
     wait_for(work);
   }
@@ -120,18 +121,19 @@ comm::Work Executor::start(const Prepared& prepared) {
   switch (op.kind) {
     case OpKind::kSend:
       workspace_.move(effects.kills[0], effects.defines[0]);
-      return group(op).send(workspace_.buffer(effects.defines[0]), transfer(op).to.value,
-                            tag_of(op.transfer), deadline());
+      return link(op).send(workspace_.buffer(effects.defines[0]), transfer(op).to.value,
+                           tag_of(op.transfer), deadline());
     case OpKind::kPostRecv:
-      return group(op).recv(workspace_.create(effects.defines[0]), transfer(op).from.value,
-                            tag_of(op.transfer), deadline());
+      return link(op).recv(workspace_.create(effects.defines[0]), transfer(op).from.value,
+                           tag_of(op.transfer), deadline());
     case OpKind::kGather: {
       const Buffer shard = workspace_.buffer(effects.reads[0]);
-      return group(op).all_gather(shard, workspace_.create(effects.defines[0]), deadline());
+      return groups_.gathers(op.group).all_gather(shard, workspace_.create(effects.defines[0]),
+                                                  deadline());
     }
     case OpKind::kAllGatherUpdated:
-      return group(op).all_gather(workspace_.own_part(op.unit),
-                                  workspace_.buffer(effects.mutates[0]), deadline());
+      return groups_.gathers(op.group).all_gather(
+          workspace_.own_part(op.unit), workspace_.buffer(effects.mutates[0]), deadline());
     case OpKind::kReduceReplicated: {
       const Buffer part = workspace_.replicated_part(op.unit);
       return part.count == 0 ? comm::Work() : group(op).all_reduce(part, deadline());

@@ -9,11 +9,24 @@ namespace {
 
 using mesh::Axis;
 
-// The communicators of a rank, and the axes they span: the tied one only the ends of its axis.
-enum Kind : std::size_t { kSelf, kShard, kReplicate, kData, kTensor, kPipeline, kTied };
-constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(), mesh::kDenseShard, Axis::kDataReplicate,
-                                   mesh::kData,     Axis::kTensor,     Axis::kPipeline,
-                                   Axis::kPipeline};
+// The communicators of a rank, and the axes they span: the tied one only the ends of its axis. The
+// last three stand for kShard and kPipeline where memory is a device's.
+enum Kind : std::size_t {
+  kSelf,
+  kShard,
+  kReplicate,
+  kData,
+  kTensor,
+  kPipeline,
+  kTied,
+  kShardGather,
+  kUp,
+  kDown
+};
+constexpr mesh::AxisSet kAxes[] = {
+    mesh::AxisSet(), mesh::kDenseShard, Axis::kDataReplicate, mesh::kData,     Axis::kTensor,
+    Axis::kPipeline, Axis::kPipeline,   mesh::kDenseShard,    Axis::kPipeline, Axis::kPipeline};
+constexpr const char* kPrefixes[] = {"", "", "", "", "", "", "", "gather:", "up:", "down:"};
 
 // Those that an op uses, one after the other; in the order of CommGroup.
 const std::vector<Kind>& kinds_of(program::CommGroup group) {
@@ -31,13 +44,15 @@ const std::vector<Kind>& kinds_of(program::CommGroup group) {
   return kRows[static_cast<std::size_t>(group)];
 }
 
-std::unique_ptr<comm::Communicator> connect(comm::World& world, const std::string& label,
-                                            const mesh::Mesh& mesh, mesh::AxisSet axes,
-                                            Deadline deadline) {
+using Connect = decltype(&comm::World::connect);
+std::unique_ptr<comm::Communicator> connect(comm::World& world, Connect connect,
+                                            const std::string& label, const mesh::Mesh& mesh,
+                                            Kind kind, Deadline deadline) {
+  const mesh::AxisSet axes = kAxes[kind];
   const mesh::Group group = mesh.group(world.rank(), axes);
   // Two axis sets may span the same ranks; the set keeps their names apart.
-  return world.connect(label + to_text(axes) + ":" + group.name(), to_text(axes), group.ranks(),
-                       deadline);
+  return (world.*connect)(label + kPrefixes[kind] + to_text(axes) + ":" + group.name(),
+                          to_text(axes), group.ranks(), deadline);
 }
 
 }  // namespace
@@ -53,14 +68,27 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
   LS_CHECK(world.size() == mesh.world(), "a mesh of ", mesh.world(), " ranks on a world of ",
            world.size());
   const Rank rank = world.rank();
-  all_[kSelf] = world.connect(join_parts(label, "self:", rank.value), "self", {rank}, deadline);
+  is_device_ = world.device().kind != DeviceKind::kCpu;
+  const Connect on_device = &comm::World::connect_device;
+  const auto is_needed = [&](Kind kind) {
+    return kind != kTensor || mesh.degree(Axis::kTensor) > 1;
+  };
+  all_[kSelf] =
+      world.connect_device(join_parts(label, "self:", rank.value), "self", {rank}, deadline);
   for (const Kind kind : {kShard, kReplicate, kData, kTensor, kPipeline})
-    if (kind != kTensor || mesh.degree(Axis::kTensor) > 1)
-      all_[kind] = connect(world, label, mesh, kAxes[kind], deadline);
+    if (is_needed(kind)) all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
+  if (is_device_) {
+    for (const Kind kind : {kShardGather, kUp, kDown})
+      all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
+    for (const Kind kind : {kData, kTensor, kPipeline})
+      if (is_needed(kind))
+        host_[kind] = connect(world, &comm::World::connect, label, mesh, kind, deadline);
+  }
   const mesh::Group pipeline = mesh.group(rank, Axis::kPipeline);
   const Rank first = pipeline.rank_at(0), last = pipeline.rank_at(pipeline.size() - 1);
   if (tied && first != last && (rank == first || rank == last))
-    all_[kTied] = world.connect(label + "tied:" + pipeline.name(), "tied", {first, last}, deadline);
+    all_[kTied] =
+        world.connect_device(label + "tied:" + pipeline.name(), "tied", {first, last}, deadline);
 }
 
 std::vector<comm::Communicator*> Groups::of(program::CommGroup group) const {
@@ -68,6 +96,23 @@ std::vector<comm::Communicator*> Groups::of(program::CommGroup group) const {
   for (const Kind kind : kinds_of(group))
     if (all_[kind]) found.push_back(all_[kind].get());
   return found;
+}
+
+std::vector<comm::Communicator*> Groups::on_host(program::CommGroup group) const {
+  if (!is_device_) return of(group);
+  std::vector<comm::Communicator*> found;
+  for (const Kind kind : kinds_of(group))
+    if (host_[kind]) found.push_back(host_[kind].get());
+  return found;
+}
+
+comm::Communicator& Groups::gathers(program::CommGroup group) const {
+  LS_CHECK(group == program::CommGroup::kShard, "a gather over no shards");
+  return *all_[is_device_ ? kShardGather : kShard];
+}
+
+comm::Communicator& Groups::link(Coord from, Coord to) const {
+  return *all_[!is_device_ ? kPipeline : from.value < to.value ? kUp : kDown];
 }
 
 void Groups::agree(const Hash128& digest, Deadline deadline) const {
@@ -80,7 +125,7 @@ void Groups::agree(const Hash128& digest, Deadline deadline) const {
   };
   // Axis by axis, each passing on the verdicts of the one before: everyone hears of everyone.
   Verdict own = {digest, -1, 0};
-  for (comm::Communicator* group : of(program::CommGroup::kDataTensorPipeline)) {
+  for (comm::Communicator* group : on_host(program::CommGroup::kDataTensorPipeline)) {
     std::vector<Verdict> all(group->size());
     group->all_gather(words({&own, 1}), words(all), deadline).wait();
     own = {all[0].digest, -1, 0};

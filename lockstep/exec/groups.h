@@ -19,6 +19,11 @@ mesh::AxisSet axes_of(program::CommGroup group);
 
 // Connects a rank's own groups and no others, so its cost does not grow with the world. Belongs to
 // the rank's thread, must not outlive its world.
+//
+// On a device the memory of host and device has communicators of its own, and so have gathers,
+// reductions, and messages of either direction along the pipeline: NCCL runs all that is issued on
+// one communicator in that order, and a gather that is wanted early, or a receive that is posted
+// early, would hold up what comes behind it.
 class Groups {
  public:
   // Called by every rank of the world. `label` tells apart the groups of several jobs in one world.
@@ -27,16 +32,25 @@ class Groups {
   Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
          Deadline deadline);
 
-  // The communicators an op of this group uses, one after the other; none for kNone, for a tied
-  // weight whose two copies are on this rank, and for a unit that this rank does not share.
+  // The communicators an op of this group uses, one after the other, on memory of the world's
+  // device; none for kNone, for a tied weight whose two copies are on this rank, and for a unit
+  // that this rank does not share.
   std::vector<comm::Communicator*> of(program::CommGroup group) const;
+  // The same on memory of the host. REQUIRES: kPipeline, kData, kTensor or several of them.
+  std::vector<comm::Communicator*> on_host(program::CommGroup group) const;
+  // Of an op that gathers. REQUIRES: kShard.
+  comm::Communicator& gathers(program::CommGroup group) const;
+  // Of messages from one pipeline coordinate to another.
+  comm::Communicator& link(Coord from, Coord to) const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.
   void agree(const Hash128& digest, Deadline deadline) const;
 
  private:
-  std::array<std::unique_ptr<comm::Communicator>, 7> all_;  // null where this rank needs none
+  bool is_device_ = false;  // device memory is not the host's
+  // By kind; null where this rank needs none.
+  std::array<std::unique_ptr<comm::Communicator>, 10> all_, host_;
 };
 
 }  // namespace lockstep::exec

@@ -15,6 +15,9 @@ constexpr std::array kTypes = {at::kByte, at::kInt,   at::kLong,  at::kBFloat16,
                                at::kHalf, at::kFloat, at::kDouble};
 static_assert(kTypes.size() == kAllDTypes.size());
 
+// In the order of DeviceKind.
+constexpr std::array kDeviceTypes = {at::kCPU, at::kCUDA, at::kPrivateUse1};
+
 }  // namespace
 
 DType dtype_of(at::ScalarType type) {
@@ -25,21 +28,32 @@ DType dtype_of(at::ScalarType type) {
 
 at::ScalarType scalar_type_of(DType dtype) { return kTypes.at(static_cast<std::size_t>(dtype)); }
 
+Device device_of(at::Device device) {
+  const auto* const found = std::ranges::find(kDeviceTypes, device.type());
+  LS_CHECK(found != kDeviceTypes.end(), "no buffers on device ", device);
+  return {static_cast<DeviceKind>(found - kDeviceTypes.begin()),
+          static_cast<std::int16_t>(std::max<int>(0, device.index()))};
+}
+
+at::Device torch_device_of(Device device) {
+  if (device.kind == DeviceKind::kCpu) return at::kCPU;
+  return {kDeviceTypes.at(static_cast<std::size_t>(device.kind)),
+          static_cast<at::DeviceIndex>(device.index)};
+}
+
 Buffer as_buffer(const at::Tensor& tensor) {
   LS_CHECK(tensor.is_contiguous(), "a tensor with strides ", tensor.strides(),
            " has no single buffer");
-  LS_CHECK(tensor.is_cpu() || tensor.is_cuda(), "no buffer on device ", tensor.device());
-  const Device device{tensor.is_cpu() ? DeviceKind::kCpu : DeviceKind::kCuda,
-                      static_cast<std::int16_t>(tensor.is_cpu() ? 0 : tensor.device().index())};
-  return {tensor.mutable_data_ptr(), tensor.numel(), dtype_of(tensor.scalar_type()), device};
+  return {tensor.mutable_data_ptr(), tensor.numel(), dtype_of(tensor.scalar_type()),
+          device_of(tensor.device())};
 }
 
 at::Tensor as_tensor(const Buffer& buffer) {
-  const auto device = buffer.device.kind == DeviceKind::kCuda
-                          ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(buffer.device.index))
-                          : at::Device(at::kCPU);
-  return at::from_blob(buffer.data, {buffer.count},
-                       at::TensorOptions(scalar_type_of(buffer.dtype)).device(device));
+  const at::Device device = torch_device_of(buffer.device);
+  return at::for_blob(buffer.data, {buffer.count})
+      .options(at::TensorOptions(scalar_type_of(buffer.dtype)).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 }  // namespace lockstep::tensor

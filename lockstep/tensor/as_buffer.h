@@ -7,12 +7,16 @@
 
 namespace lockstep::tensor {
 
-// REQUIRES: contiguous, of a type DType knows, on the CPU or a CUDA device. The tensor must stay
+// REQUIRES: contiguous, of a type DType and on a device that DeviceKind knows. The tensor must stay
 // alive and unmoved.
 Buffer as_buffer(const at::Tensor& tensor);
 
 // Of one dimension, on the same memory, which must outlive it.
 at::Tensor as_tensor(const Buffer& buffer);
+
+// LibTorch's name of a device, and back.
+Device device_of(at::Device device);
+at::Device torch_device_of(Device device);
 
 DType dtype_of(at::ScalarType type);
 at::ScalarType scalar_type_of(DType dtype);

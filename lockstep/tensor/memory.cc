@@ -3,10 +3,12 @@
 #include <ATen/native/CPUBlas.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <new>
 
 #include "lockstep/base/block_cache.h"
+#include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::tensor {
 namespace {
@@ -82,6 +84,30 @@ MemoryAccount& process_account() {
 
 ChargeTo::ChargeTo(MemoryAccount& account) : saved_(current_account) { current_account = &account; }
 ChargeTo::~ChargeTo() { current_account = saved_; }
+
+namespace {
+
+// As they were asked for, without rounding.
+c10::CachingAllocator::Stat requested(Device device) {
+  const at::Device at = torch_device_of(device);
+  return c10::getDeviceAllocator(at.type())->getDeviceStats(at.index()).requested_bytes[0];
+}
+
+}  // namespace
+
+std::int64_t DeviceMemory::live() const {
+  return device_.kind == DeviceKind::kCpu ? account_.live() : requested(device_).current;
+}
+
+std::int64_t DeviceMemory::peak() const {
+  return device_.kind == DeviceKind::kCpu ? account_.peak() : requested(device_).peak;
+}
+
+void DeviceMemory::reset_peak() {
+  if (device_.kind == DeviceKind::kCpu) return account_.reset_peak();
+  const at::Device at = torch_device_of(device_);
+  c10::getDeviceAllocator(at.type())->resetPeakStats(at.index());
+}
 
 bool packs_keys() { return at::native::cpublas::could_pack(at::kBFloat16); }
 

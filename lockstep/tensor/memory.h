@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "lockstep/base/buffer.h"
+
 namespace lockstep::tensor {
 
 // What one rank uses. Ranks that are threads have one each; a process has one by default. Bytes as
@@ -48,6 +50,21 @@ class ChargeTo {
 
  private:
   MemoryAccount* const saved_;
+};
+
+// What a rank uses of its device: of a CPU what is charged to `account`, which must outlive it, of
+// an accelerator what its allocator was asked for, by whomever. Any thread may read it.
+class DeviceMemory {
+ public:
+  DeviceMemory(Device device, MemoryAccount& account) : device_(device), account_(account) {}
+
+  std::int64_t live() const;
+  std::int64_t peak() const;  // since reset_peak
+  void reset_peak();
+
+ private:
+  const Device device_;
+  MemoryAccount& account_;
 };
 
 // Whether LibTorch's attention copies keys and values of bf16 into pairs of rows, which it does on

@@ -78,7 +78,7 @@ std::uint64_t Session::state_digest() {
   // In halves, whose sums over a world do not overflow.
   std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
                            static_cast<std::int64_t>(own >> 32)};
-  for (comm::Communicator* group : groups_->of(program::CommGroup::kDataTensorPipeline))
+  for (comm::Communicator* group : groups_->on_host(program::CommGroup::kDataTensorPipeline))
     group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
   const std::uint64_t sum =
       static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32);

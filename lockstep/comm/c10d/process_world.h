@@ -23,6 +23,7 @@ class ProcessWorld : public World {
   Rank rank() const override { return rendezvous_.rank; }
   int size() const override { return rendezvous_.world_size; }
   std::vector<LastSeen> last_seen() override { return board_->last_seen(); }
+  const std::shared_ptr<Store>& store() const { return store_; }
   std::unique_ptr<Communicator> connect(std::string name, std::string axis,
                                         std::vector<Rank> members, Deadline deadline) override;
 
@@ -34,7 +35,6 @@ class ProcessWorld : public World {
   // While a group is connected: throws when a rank is lost, when asked to stop, when time is up.
   void check_connecting(Deadline deadline) const;
 
-  const std::shared_ptr<Store>& store() const { return store_; }
   const std::shared_ptr<ProgressBoard>& board() const { return board_; }
   const std::string& own_address() const { return own_address_; }  // numeric, as others reach it
 

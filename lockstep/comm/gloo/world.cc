@@ -531,14 +531,17 @@ class GlooWorld final : public ProcessWorld {
 
 }  // namespace
 
+std::unique_ptr<ProcessWorld> join_gloo(const Rendezvous& rendezvous, Deadline deadline,
+                                        const JoinOptions& options) {
+  return std::make_unique<GlooWorld>(rendezvous, deadline, options);
+}
+
 Backend gloo_backend() {
   return {.name = "gloo",
           .device = DeviceKind::kCpu,
           .check = []() -> Result<void> { return {}; },
-          .join = [](const Rendezvous& rendezvous, Deadline deadline,
-                     const JoinOptions& options) -> std::unique_ptr<World> {
-            return std::make_unique<GlooWorld>(rendezvous, deadline, options);
-          }};
+          .join = [](const Rendezvous& rendezvous, Deadline deadline, const JoinOptions& options)
+              -> std::unique_ptr<World> { return join_gloo(rendezvous, deadline, options); }};
 }
 
 }  // namespace lockstep::comm

@@ -1,5 +1,5 @@
-// The `nccl` row: buffers are in the memory of CUDA devices, one device per rank. Built by the
-// preset `cuda` only. Compiled and linked, not yet run on a GPU.
+// The `nccl` row: NCCL moves the memory of CUDA devices, one device per rank, and gloo that of
+// their hosts. Built by the preset `cuda` only. Compiled and linked, not yet run on a GPU.
 #pragma once
 
 #include "lockstep/comm/backend.h"
