@@ -90,7 +90,8 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
       has_block = has_block || !is_end;
     }
     all.tokens.push_back(uses * sizes.unit.tokens() * kTokenBytes);
-    all.constants.push_back(has_block ? rope_bytes(model.config, sizes.unit) : 0);
+    all.constants.push_back((has_block ? rope_bytes(model.config, sizes.unit) : 0) +
+                            sum_bytes(sizes.unit));
   }
   return all;
 }

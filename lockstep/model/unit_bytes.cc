@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/exact_sum.h"
 #include "lockstep/base/units.h"
 
 namespace lockstep::model {
@@ -30,6 +31,10 @@ Result<void> check_unit_bytes(const ModelConfig& c) {
 std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes) {
   const std::int64_t shares = sizes.sequence_parallel ? sizes.tp : 1;
   return sizes.tokens() / shares * config.hidden * sizes.width();
+}
+
+std::int64_t sum_bytes(const UnitSizes& sizes) {
+  return sizes.kernels == Kernels::kDevice ? 3 * 8 * ExactSum::kNumWords : 0;
 }
 
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes) {

@@ -13,6 +13,12 @@
 
 namespace lockstep::model {
 
+// Whose kernels compute (nn/kernels.h).
+enum class Kernels : std::uint8_t {
+  kCpu,
+  kDevice,  // of an accelerator; they run on a CPU too, for comparison
+};
+
 // What the bytes of a unit depend on besides the model.
 struct UnitSizes {
   std::int64_t batch = 1;  // sequences in a microbatch
@@ -25,6 +31,7 @@ struct UnitSizes {
   bool packs_keys = true;          // on a CPU with units for bf16 (tensor/memory.h)
   bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
   bool tp_overlap = true;          // they compute while their collectives are under way
+  Kernels kernels = Kernels::kCpu;
 
   std::int64_t tokens() const { return batch * seq; }
   std::int64_t width() const { return static_cast<std::int64_t>(size_of(dtype)); }
@@ -94,5 +101,9 @@ std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
 
 // Cosines and sines of all positions, once for all blocks of a rank; 0 where positions are learned.
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes);
+
+// Words of the exact sums of a rank that a device's kernels add to: loss, squares of gradients, and
+// those of the first microbatch's.
+std::int64_t sum_bytes(const UnitSizes& sizes);
 
 }  // namespace lockstep::model

@@ -17,6 +17,7 @@
 #include "lockstep/nn/attention_grad.h"
 #include "lockstep/nn/column_sums.h"
 #include "lockstep/nn/cross_entropy.h"
+#include "lockstep/nn/device_kernels.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/gelu.h"
 #include "lockstep/nn/norm.h"
@@ -196,7 +197,7 @@ void swiglu_kernel(PassRun& r) { r.put(0, swiglu(r.in(0))); }
 void swiglu_grad_kernel(PassRun& r) { r.put(0, swiglu_grad(r.in(1), r.in(0))); }
 void geglu_kernel(PassRun& r) { r.put(0, geglu(r.in(0))); }
 void geglu_grad_kernel(PassRun& r) { r.put(0, geglu_grad(r.in(1), r.in(0))); }
-void gelu_kernel(PassRun& r) { r.put(0, gelu(r.in(0))); }
+void gelu_kernel(PassRun& r) { r.put(0, nn::gelu(r.in(0))); }
 void gelu_grad_kernel(PassRun& r) { gelu_grad(r.in(1), r.turn(0)); }
 
 void lookup_kernel(PassRun& r) {
@@ -266,10 +267,11 @@ void round(PassRun& r) { r.make(0).copy_(r.in(0)); }
 struct Row {
   Kind kind;
   Kernel kernel;
+  Kernel device = kernel;
 };
 constexpr std::array kRows = {
-    Row{Kind::kRmsNorm, rms_norm_kernel},
-    Row{Kind::kLayerNorm, layer_norm_kernel},
+    Row{Kind::kRmsNorm, rms_norm_kernel, device::rms_norm},
+    Row{Kind::kLayerNorm, layer_norm_kernel, device::layer_norm},
     Row{Kind::kGatherRows, nullptr},  // lowered to collectives, or to nothing
     Row{Kind::kReduceRows, nullptr},
     Row{Kind::kLinear, linear},
@@ -277,56 +279,56 @@ constexpr std::array kRows = {
     Row{Kind::kBias, add_bias},
     Row{Kind::kSplit, nothing},
     Row{Kind::kRope, rope},
-    Row{Kind::kSquares, squares},
+    Row{Kind::kSquares, squares, device::squares},
     Row{Kind::kSumRanks, nullptr},
     Row{Kind::kRstd, rstd},
-    Row{Kind::kWideNorm, wide_norm},
-    Row{Kind::kAttention, attention_kernel},
-    Row{Kind::kScoredAttention, scored_attention_kernel},
+    Row{Kind::kWideNorm, wide_norm, device::wide_norm},
+    Row{Kind::kAttention, attention_kernel, device::attention},
+    Row{Kind::kScoredAttention, scored_attention_kernel, device::scored_attention},
     Row{Kind::kSwiGlu, swiglu_kernel},
-    Row{Kind::kGeGlu, geglu_kernel},
-    Row{Kind::kGelu, gelu_kernel},
+    Row{Kind::kGeGlu, geglu_kernel, device::geglu},
+    Row{Kind::kGelu, gelu_kernel, device::gelu},
     Row{Kind::kAdd, add},
     Row{Kind::kLookup, lookup_kernel},
     Row{Kind::kScale, scale},
     Row{Kind::kPositions, positions},
-    Row{Kind::kRmsNormGrad, rms_norm_grad_kernel},
-    Row{Kind::kLayerNormGrad, layer_norm_grad_kernel},
+    Row{Kind::kRmsNormGrad, rms_norm_grad_kernel, device::rms_norm_grad},
+    Row{Kind::kLayerNormGrad, layer_norm_grad_kernel, device::layer_norm_grad},
     Row{Kind::kLinearGrad, linear_grad},
-    Row{Kind::kLinearWeight, linear_weight},
-    Row{Kind::kBiasSum, bias_sum},
+    Row{Kind::kLinearWeight, linear_weight, device::linear_weight},
+    Row{Kind::kBiasSum, bias_sum, device::bias_sum},
     Row{Kind::kAccumulate, accumulate},
     Row{Kind::kAccumulateBias, accumulate_bias},
     Row{Kind::kRopeBack, rope_back},
-    Row{Kind::kRowDots, row_dots_kernel},
-    Row{Kind::kWideNormGrad, wide_norm_grad_kernel},
-    Row{Kind::kAttentionGrad, attention_grad_kernel},
-    Row{Kind::kScoredAttentionGrad, scored_attention_grad_kernel},
+    Row{Kind::kRowDots, row_dots_kernel, device::row_dots},
+    Row{Kind::kWideNormGrad, wide_norm_grad_kernel, device::wide_norm_grad},
+    Row{Kind::kAttentionGrad, attention_grad_kernel, device::attention_grad},
+    Row{Kind::kScoredAttentionGrad, scored_attention_grad_kernel, device::scored_attention_grad},
     Row{Kind::kSwiGluGrad, swiglu_grad_kernel},
-    Row{Kind::kGeGluGrad, geglu_grad_kernel},
-    Row{Kind::kGeluGrad, gelu_grad_kernel},
+    Row{Kind::kGeGluGrad, geglu_grad_kernel, device::geglu_grad},
+    Row{Kind::kGeluGrad, gelu_grad_kernel, device::gelu_grad},
     Row{Kind::kConcat, concat},
     Row{Kind::kLookupWeight, lookup_weight},
     Row{Kind::kPositionsWeight, positions_weight},
-    Row{Kind::kRmsNormAgain, rms_norm_again},
-    Row{Kind::kLayerNormAgain, layer_norm_again},
+    Row{Kind::kRmsNormAgain, rms_norm_again, device::rms_norm_again},
+    Row{Kind::kLayerNormAgain, layer_norm_again, device::layer_norm_again},
     Row{Kind::kLinearAdd, linear_add},
     Row{Kind::kAllGather, all_gather},
     Row{Kind::kReduceScatter, reduce_scatter},
     Row{Kind::kAllReduce, all_reduce},
     Row{Kind::kWait, wait},
     Row{Kind::kReserve, reserve},
-    Row{Kind::kLogits, logits},
-    Row{Kind::kCap, cap},
-    Row{Kind::kEntropy, entropy},
-    Row{Kind::kEntropyGrad, entropy_grad},
+    Row{Kind::kLogits, logits, device::logits},
+    Row{Kind::kCap, cap, device::cap},
+    Row{Kind::kEntropy, entropy, device::entropy},
+    Row{Kind::kEntropyGrad, entropy_grad, device::entropy_grad},
     Row{Kind::kTokenRows, token_rows_kernel},
     Row{Kind::kSoftmax, softmax},
     Row{Kind::kTotals, totals},
-    Row{Kind::kAddLosses, add_losses_kernel},
+    Row{Kind::kAddLosses, add_losses_kernel, device::add_losses},
     Row{Kind::kMinusOne, minus_one},
     Row{Kind::kScaleRows, scale_rows_kernel},
-    Row{Kind::kCapGrad, cap_grad},
+    Row{Kind::kCapGrad, cap_grad, device::cap_grad},
     Row{Kind::kRound, round},
     Row{Kind::kLogitsGrad, logits_grad},
 };
@@ -339,8 +341,9 @@ static_assert(rows_are_by_kind());
 
 }  // namespace
 
-Kernel kernel_of(Kind kind) {
-  const Kernel kernel = kRows[static_cast<std::size_t>(kind)].kernel;
+Kernel kernel_of(Kind kind, model::Kernels whose) {
+  const Row& row = kRows[static_cast<std::size_t>(kind)];
+  const Kernel kernel = whose == model::Kernels::kCpu ? row.kernel : row.device;
   LS_CHECK(kernel != nullptr, "no kernel for ", parts::to_text(kind));
   return kernel;
 }

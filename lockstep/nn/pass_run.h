@@ -31,7 +31,10 @@ struct PassInputs {
   bool is_first = true;                 // writes gradients, else adds to them
   at::Tensor tokens = {}, labels = {};  // [batch, seq] of i64, all of them on every tensor rank
   double seed = 1.0;                    // what the head's gradients are multiplied by
-  ExactSum* loss = nullptr;  // gets every valid token's loss, on the group's first rank only
+  // Get every valid token's loss, on the group's first rank only: `loss` from kernels of the CPU,
+  // ExactSum::Words from those of a device.
+  ExactSum* loss = nullptr;
+  at::Tensor loss_words = {};
   // Called before and after every wait for a collective with the number of parts behind it.
   std::function<void(int part, bool waits)> place = {};
   std::vector<SteadyPoint>* times = nullptr;  // gets the begin of the pass and the end of each part
@@ -45,6 +48,7 @@ struct LayerPlace {
 
 // What the passes of a unit have in common.
 struct UnitContext {
+  model::Kernels kernels;
   DType dtype;
   double norm_eps;
   Scores scores;  // of blocks, without their window

@@ -69,6 +69,12 @@ void Rope::apply(const at::Tensor& x, std::int64_t heads, double sign) const {
   const at::Tensor part = x.narrow(1, 0, heads * head_dim_);
   if (part.scalar_type() == cos_.scalar_type())
     return turn(part.view({-1, seq_, heads, 2, head_dim_ / 2}), cos_, sin_, sign);
+  if (!part.is_cpu()) {  // at one launch each
+    const at::Tensor wide = part.to(cos_.scalar_type());
+    turn(wide.view({-1, seq_, heads, 2, head_dim_ / 2}), cos_, sin_, sign);
+    part.copy_(wide);
+    return;
+  }
   const std::int64_t rows = model::wide_rows(part.size(1));
   for (std::int64_t start = 0; start < part.size(0); start += seq_)
     for (std::int64_t begin = 0; begin < seq_; begin += rows) {

@@ -87,9 +87,15 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
                        const model::FlatLayout& flat, const model::UnitSizes& sizes,
                        const Rope* rope, TensorGroup group)
     : passes_(config, unit, sizes),
-      context_{
-          sizes.dtype, config.norm_eps,      scores_of(config), config.logit_softcap, {}, group,
-          rope,        layers_of(unit, flat)} {
+      context_{.kernels = sizes.kernels,
+               .dtype = sizes.dtype,
+               .norm_eps = config.norm_eps,
+               .scores = scores_of(config),
+               .logit_cap = config.logit_softcap,
+               .vocab = {},
+               .group = group,
+               .rope = rope,
+               .layers = layers_of(unit, flat)} {
   LS_CHECK(
       group.size() == sizes.tp && group.shares_rows() == (sizes.sequence_parallel && sizes.tp > 1),
       "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);
@@ -119,7 +125,7 @@ at::Tensor UnitRunner::run(parts::UnitPass name, at::Tensor given, Kept& kept,
         const bool is_told = inputs.place && pass.parts[i].kind == parts::Kind::kWait;
         run.begin(pass.parts[i], first_row);
         if (is_told) inputs.place(behind, true);
-        kernel_of(pass.parts[i].kind)(run);
+        kernel_of(pass.parts[i].kind, context_.kernels)(run);
         ++behind;
         if (is_told) inputs.place(behind, false);
         end(pass.ends[i]);

@@ -1,5 +1,5 @@
 // Sums and products over elements narrower than f32 are computed in f32, on copies of a few rows at
-// a time (model::wide_rows). Any thread.
+// a time (model::wide_rows); on a device of all of them, at one launch. Any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ inline bool is_narrow(const at::Tensor& x) { return wide_type_of(x) != x.scalar_
 template <class Body>
 void for_row_blocks(const at::Tensor& x, Body body) {
   if (x.size(0) == 0) return;
-  const std::int64_t rows = model::wide_rows(x.numel() / x.size(0));
+  const std::int64_t rows = x.is_cpu() ? model::wide_rows(x.numel() / x.size(0)) : x.size(0);
   for (std::int64_t begin = 0; begin < x.size(0); begin += rows)
     body(begin, std::min(rows, x.size(0) - begin));
 }

@@ -1,6 +1,8 @@
 #include "lockstep/optim/adamw.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
@@ -85,18 +87,61 @@ void update_range(const Factors<T>& f, const at::Tensor& param, const at::Tensor
   }
 }
 
+// Of one update, and the elements whose weight decay this is.
+struct Span {
+  std::int64_t begin, end;
+  double decay;
+};
+
 template <class T>
-void update_as(const AdamW& settings, std::int64_t count, std::int64_t decay_end,
-               std::int64_t params_end, const at::Tensor& param, const at::Tensor& grad,
-               const State& state, double grad_scale) {
-  const auto run = [&](std::int64_t from, std::int64_t to, double decay) {
-    const Factors<T> factors(settings, count, decay, grad_scale);
-    at::parallel_for(from, to, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      update_range(factors, param, grad, state, begin, end);
-    });
+void update_as(const AdamW& settings, std::int64_t count, const Span& span, const at::Tensor& param,
+               const at::Tensor& grad, const State& state, double grad_scale) {
+  const Factors<T> factors(settings, count, span.decay, grad_scale);
+  at::parallel_for(span.begin, span.end, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    update_range(factors, param, grad, state, begin, end);
+  });
+}
+
+void update_on_cpu(const AdamW& settings, std::int64_t count, const Span& span,
+                   const at::Tensor& param, const at::Tensor& grad, const State& state,
+                   double grad_scale) {
+  if (grad.scalar_type() == at::kDouble)
+    update_as<double>(settings, count, span, param, grad, state, grad_scale);
+  else
+    update_as<float>(settings, count, span, param, grad, state, grad_scale);
+}
+
+// The same as an operator, which an accelerator has a kernel of its own for.
+using Op = void(at::Tensor& param, const at::Tensor& grad, at::Tensor& first, at::Tensor& second,
+                const std::optional<at::Tensor>& master, at::ArrayRef<double> settings,
+                std::int64_t count, double grad_scale);
+void update_op(at::Tensor& param, const at::Tensor& grad, at::Tensor& first, at::Tensor& second,
+               const std::optional<at::Tensor>& master, at::ArrayRef<double> settings,
+               std::int64_t count, double grad_scale) {
+  const AdamW of = {settings[0], settings[1], settings[2], settings[3], settings[4]};
+  update_on_cpu(of, count, {0, param.numel(), of.weight_decay}, param, grad,
+                {first, second, master.value_or(at::Tensor())}, grad_scale);
+}
+TORCH_LIBRARY_FRAGMENT(lockstep, library) {
+  library.def(
+      "adamw_(Tensor(a!) param, Tensor grad, Tensor(b!) first, Tensor(c!) second, "
+      "Tensor(d!)? master, float[] settings, int count, float grad_scale) -> ()");
+}
+TORCH_LIBRARY_IMPL(lockstep, CPU, library) { library.impl("adamw_", TORCH_FN(update_op)); }
+
+void update_on_device(const AdamW& settings, std::int64_t count, const Span& span,
+                      const at::Tensor& param, const at::Tensor& grad, const State& state,
+                      double grad_scale) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("lockstep::adamw_", "").typed<Op>();
+  const auto piece = [&](const at::Tensor& of) {
+    return of.narrow(0, span.begin, span.end - span.begin);
   };
-  run(0, decay_end, settings.weight_decay);
-  run(decay_end, params_end, 0.0);
+  at::Tensor own = piece(param), first = piece(state.first), second = piece(state.second);
+  op.call(own, piece(grad), first, second,
+          state.master.defined() ? std::optional(piece(state.master)) : std::nullopt,
+          {settings.lr, settings.beta1, settings.beta2, settings.eps, span.decay}, count,
+          grad_scale);
 }
 
 }  // namespace
@@ -107,17 +152,18 @@ void update(const AdamW& settings, std::int64_t count, const model::FlatLayout& 
   LS_CHECK(param.numel() == range.size() && grad.numel() == range.size(), "a piece of ",
            range.size(), " elements, ", param.numel(), " parameters and ", grad.numel(),
            " gradients");
-  LS_CHECK(param.is_cpu() && (!state.master.defined() || param.scalar_type() == at::kBFloat16),
-           "an update on a CPU, of bf16 where there is a master");
+  LS_CHECK(!state.master.defined() || param.scalar_type() == at::kBFloat16,
+           "a master of what is not bf16");
   const auto within = [&](std::int64_t at) {
     return std::clamp(at - range.begin, std::int64_t{0}, range.size());
   };
   const std::int64_t decay_end = within(layout.decay_end);
   const std::int64_t params_end = std::max(decay_end, within(layout.params.back().end()));
-  if (grad.scalar_type() == at::kDouble)
-    update_as<double>(settings, count, decay_end, params_end, param, grad, state, grad_scale);
-  else
-    update_as<float>(settings, count, decay_end, params_end, param, grad, state, grad_scale);
+  for (const Span& span :
+       {Span{0, decay_end, settings.weight_decay}, Span{decay_end, params_end, 0.0}})
+    if (span.begin < span.end)
+      (param.is_cpu() ? update_on_cpu : update_on_device)(settings, count, span, param, grad, state,
+                                                          grad_scale);
 }
 
 double largest_move(const AdamW& settings, std::int64_t count) {

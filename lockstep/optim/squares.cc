@@ -1,6 +1,8 @@
 #include "lockstep/optim/squares.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
@@ -76,18 +78,59 @@ void add_tiles(const Element* x, model::FlatRange range,
   for (const double part : sums) sum.add(part);
 }
 
+void add_on_cpu(const at::Tensor& grad, model::FlatRange range,
+                const std::vector<model::FlatRange>& left_out, ExactSum& sum) {
+  if (grad.scalar_type() == at::kDouble)
+    add_tiles(grad.const_data_ptr<double>(), range, left_out, sum);
+  else
+    add_tiles(grad.const_data_ptr<float>(), range, left_out, sum);
+}
+
+// The same as an operator, which an accelerator has a kernel of its own for. What is left out is
+// begins and ends of ranges.
+using Op = void(at::Tensor& words, const at::Tensor& grad, std::int64_t begin,
+                at::IntArrayRef left_out);
+void add_op(at::Tensor& words, const at::Tensor& grad, std::int64_t begin,
+            at::IntArrayRef left_out) {
+  std::vector<model::FlatRange> holes;
+  for (std::size_t i = 0; i < left_out.size(); i += 2)
+    holes.push_back({left_out[i], left_out[i + 1]});
+  ExactSum sum;
+  add_on_cpu(grad, {begin, begin + grad.numel()}, holes, sum);
+  const ExactSum::Words added = sum.to_words();
+  for (std::size_t i = 0; i < added.size(); ++i)
+    words.mutable_data_ptr<std::int64_t>()[i] += added[i];
+}
+TORCH_LIBRARY_FRAGMENT(lockstep, library) {
+  library.def("add_squares_(Tensor(a!) words, Tensor grad, int begin, int[] left_out) -> ()");
+}
+TORCH_LIBRARY_IMPL(lockstep, CPU, library) { library.impl("add_squares_", TORCH_FN(add_op)); }
+
+void check_piece(model::FlatRange range, const at::Tensor& grad) {
+  LS_CHECK(range.begin % model::kTile == 0 && grad.numel() == range.size() && grad.is_contiguous(),
+           "a piece of ", grad.numel(), " gradients at ", range.begin);
+}
+
 }  // namespace
 
 void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
                  ExactSum& sum, model::TensorPlace place) {
-  LS_CHECK(range.begin % model::kTile == 0 && grad.numel() == range.size() && grad.is_contiguous(),
-           "a piece of ", grad.numel(), " gradients at ", range.begin);
-  const std::vector<model::FlatRange> holes = left_out(layout, place);
-  const at::Tensor host = grad.cpu();  // itself when it is there already
-  if (host.scalar_type() == at::kDouble)
-    add_tiles(host.const_data_ptr<double>(), range, holes, sum);
-  else
-    add_tiles(host.const_data_ptr<float>(), range, holes, sum);
+  check_piece(range, grad);
+  add_on_cpu(grad, range, left_out(layout, place), sum);
+}
+
+void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
+                 const at::Tensor& words, model::TensorPlace place) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("lockstep::add_squares_", "").typed<Op>();
+  check_piece(range, grad);
+  std::vector<std::int64_t> holes;
+  for (const model::FlatRange& hole : left_out(layout, place)) {
+    holes.push_back(hole.begin);
+    holes.push_back(hole.end);
+  }
+  at::Tensor into = words;
+  op.call(into, grad, range.begin, holes);
 }
 
 }  // namespace lockstep::optim

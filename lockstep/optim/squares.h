@@ -15,5 +15,8 @@ namespace lockstep::optim {
 // hold. REQUIRES: range.begin is a multiple of a tile.
 void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
                  ExactSum& sum, model::TensorPlace place = {});
+// The same on any device: adds ExactSum::Words to `words`, and the host does not wait.
+void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
+                 const at::Tensor& words, model::TensorPlace place = {});
 
 }  // namespace lockstep::optim

@@ -2,54 +2,25 @@
 
 #include <algorithm>
 
+#include "lockstep/parts/kernel_script.h"
+
 namespace lockstep::parts {
 namespace {
 
-class Script {
+class CpuScript : public KernelScript {
  public:
-  Script(const Part& part, const Pass& pass, const Values& values, const Sizes& sizes)
-      : part_(part), pass_(pass), values_(values), sizes_(sizes) {}
-
+  using KernelScript::KernelScript;
   std::vector<Step> run() {
     write();
-    return std::move(steps_);
+    return take_steps();
   }
 
  private:
-  void output(std::size_t i) { steps_.push_back({Step::kOutput, i}); }
-  void outputs(std::size_t from = 0) {
-    for (std::size_t i = from; i < part_.out.size(); ++i) output(i);
-  }
-  void take(std::string_view name, std::int64_t bytes) {
-    steps_.push_back({Step::kTake, 0, name, bytes});
-  }
-  void give(std::string_view name, std::int64_t bytes) {
-    steps_.push_back({Step::kGive, 0, name, bytes});
-  }
-  void moment(std::string_view name, std::int64_t bytes) {
-    take(name, bytes);
-    give(name, bytes);
-  }
-
-  const Value& in(std::size_t i) const { return values_[part_.in[i]]; }
-  const Value& out(std::size_t i) const { return values_[part_.out[i]]; }
-  std::int64_t rows() const { return sizes_[Dim::kC]; }  // of a chunk
   // f32 copies of a few rows at a time, where elements are narrower.
   std::int64_t wide_block(std::int64_t rows, std::int64_t columns) const {
     return std::min(rows, model::wide_rows(columns)) * columns * sizes_.wide;
   }
 
-  // What a norm goes over: the last dimension, a wide one all of a token's, in blocks of tokens.
-  const Value& normed() const {
-    return part_.kind == Kind::kSquares ? in(0) : part_.kind == Kind::kRowDots ? in(1) : out(0);
-  }
-  std::int64_t columns() const {
-    const Value& x = normed();
-    const bool is_wide = part_.kind == Kind::kSquares || part_.kind == Kind::kRowDots ||
-                         part_.kind == Kind::kWideNorm || part_.kind == Kind::kWideNormGrad;
-    return is_wide ? sizes_.elements(x) / sizes_[x.dims[0]] : sizes_[x.dims.back()];
-  }
-  std::int64_t norm_rows() const { return sizes_.elements(normed()) / columns(); }
   std::int64_t norm_block() const {
     const std::int64_t tokens = sizes_[normed().dims.front()];
     return wide_block(tokens, sizes_.elements(normed()) / tokens);
@@ -146,21 +117,14 @@ class Script {
     });
   }
 
-  // Slices of one storage are turned together.
   void rope() {
     outputs();
-    std::int64_t together = 0;
-    for (std::size_t i = 0; i < part_.in.size(); ++i) {
-      together += sizes_.elements(in(i)) / sizes_[Dim::kT];
-      const bool joined =
-          i + 1 < part_.in.size() && pass_.storage(part_.in[i]) == pass_.storage(part_.in[i + 1]);
-      if (joined) continue;
+    for_rotated([&](std::int64_t together) {
       if (sizes_.is_narrow())
         moment("rope_rows", wide_block(sizes_.seq, together) / 2 * 3);
       else
         moment("rope_half", sizes_[Dim::kT] * together / 2 * sizes_.width);
-      together = 0;
-    }
+    });
   }
 
   // Query and key blocks of LibTorch's CPU flash attention, sized by the sequence
@@ -202,17 +166,6 @@ class Script {
     moment("scores", sizes_.wide * tiles.elements(backward, sizes_.is_narrow()));
   }
 
-  // Where tokens lie in this rank's part of the vocabulary, while `body` looks.
-  void with_token_rows(auto body) {
-    const std::int64_t n = sizes_.tp > 1 ? sizes_[Dim::kT] : 0;
-    take("shifted", n * 8);
-    take("row", n * 8);
-    take("elsewhere", n);
-    give("shifted", n * 8);
-    body();
-    give("row", n * 8);
-    give("elsewhere", n);
-  }
   void lookup_weight() {
     with_token_rows([&] {
       if (sizes_.is_narrow()) moment("wide_rows", wide_block(sizes_[Dim::kT], sizes_[Dim::kH]));
@@ -311,19 +264,14 @@ class Script {
         return outputs();
     }
   }
-
-  const Part& part_;
-  const Pass& pass_;
-  const Values& values_;
-  const Sizes& sizes_;
-  std::vector<Step> steps_;
 };
 
 }  // namespace
 
 std::vector<Step> kernel_steps(const Part& part, const Pass& pass, const Values& values,
                                const Sizes& sizes) {
-  return Script(part, pass, values, sizes).run();
+  if (sizes.on_device) return device_kernel_steps(part, pass, values, sizes);
+  return CpuScript(part, pass, values, sizes).run();
 }
 
 }  // namespace lockstep::parts

@@ -1,6 +1,7 @@
-// What the kernel of a part takes from memory besides its outputs, on a CPU with LibTorch: the
-// lower half of the table of kernels, whose upper half, code, is in nn. Exact for f32 and f64; in
-// bf16, oneDNN products take scratch of their own that has no closed form.
+// What the kernel of a part takes from memory besides its outputs: the lower half of the table of
+// kernels, whose upper half, code, is in nn. Of LibTorch's kernels on a CPU exact for f32 and f64;
+// in bf16, oneDNN products take scratch of their own that has no closed form. Of a device's, what
+// operators are given and make; not what CUDA's kernels take inside.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,9 @@ constexpr std::array kRows = {
     KindRow{"lookup"},
     KindRow{"scale", InPlace::kAlways},
     KindRow{"positions", InPlace::kAlways},
-    KindRow{"rms_norm_grad", InPlace::kAlways},
-    KindRow{"layer_norm_grad", InPlace::kNarrow},  // LibTorch's makes its own
+    KindRow{.name = "rms_norm_grad", .in_place = InPlace::kAlways, .is_new_on_device = true},
+    // LibTorch's makes its own
+    KindRow{.name = "layer_norm_grad", .in_place = InPlace::kNarrow, .is_new_on_device = true},
     KindRow{"linear_grad"},
     KindRow{"linear_weight"},
     KindRow{"bias_sum"},

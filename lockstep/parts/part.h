@@ -100,6 +100,7 @@ struct KindRow {
   bool view = false;               // outputs are slices of operand 0
   bool spoils = false;             // may overwrite operand 0, which nobody may read behind it
   std::optional<Kind> again = {};  // makes output 0 from the operands and the other outputs
+  bool is_new_on_device = false;   // a device's kernel takes no operand's memory
 };
 
 const KindRow& row_of(Kind kind);

@@ -45,6 +45,7 @@ class Placing {
   Place& at(ValueId id) { return pass_.places[static_cast<std::size_t>(id)]; }
 
   bool may_overwrite(Kind kind) const {
+    if (sizes_.on_device && row_of(kind).is_new_on_device) return false;
     switch (row_of(kind).in_place) {
       case InPlace::kNever:
         return false;
@@ -94,7 +95,7 @@ class Placing {
     }
   }
 
-  // Gradients of narrow heads are written where they are joined.
+  // Gradients of narrow heads are written where they are joined, but by a device's kernels.
   void join(const Part& concat) {
     std::vector<ValueId> first;
     for (ValueId id : concat.in) {
@@ -107,7 +108,7 @@ class Placing {
     const Part* const writer = maker_[first[0]];
     const bool writes = writer != nullptr && (writer->kind == Kind::kAttentionGrad ||
                                               writer->kind == Kind::kScoredAttentionGrad);
-    if (!sizes_.is_narrow() || !writes || writer->out != first) return;
+    if (!sizes_.is_narrow() || sizes_.on_device || !writes || writer->out != first) return;
     for (std::size_t i = 0; i < first.size(); ++i) at(first[i]) = slice_of(concat.out[0], first, i);
   }
 

@@ -13,7 +13,9 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       plus_one(c.norm == model::NormKind::kRmsNormPlusOne),
       packs_keys(sizes.packs_keys),
       shares_rows(sizes.sequence_parallel && sizes.tp > 1),
-      overlap(sizes.tp_overlap) {
+      overlap(sizes.tp_overlap),
+      capped(c.attention_softcap > 0),
+      on_device(sizes.kernels == model::Kernels::kDevice) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && c.kv_heads % tp == 0 && c.ffn % tp == 0 &&
                (!shares_rows || tokens % tp == 0),

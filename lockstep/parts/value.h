@@ -69,6 +69,8 @@ struct Sizes {
   bool packs_keys = true;
   bool shares_rows = false;  // sequence parallelism over more than one rank: P < T
   bool overlap = true;       // other parts run beside collectives
+  bool capped = false;       // scores of attention are
+  bool on_device = false;    // kernels are an accelerator's
 
   // REQUIRES: sizes.tp divides what it cuts.
   Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);

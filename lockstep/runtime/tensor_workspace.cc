@@ -29,6 +29,10 @@ using tensor::ChargeTo;
 
 static_assert(nn::kIgnored == data::kIgnoredLabel);
 
+namespace {
+enum WordsRow : std::uint8_t { kLossWords, kSquareWords, kNoiseWords };
+}
+
 TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,
                                  const data::TokenSource& source, nn::TensorGroup group)
@@ -47,6 +51,9 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
   LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
            place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
   at::set_num_threads(settings.unit.threads);
+  if (has_device_kernels())
+    words_ =
+        at::zeros({3, ExactSum::kNumWords}, at::TensorOptions(at::kLong).device(settings.device));
   for (int unit = 0; unit < step.units(); ++unit) {
     if (!step.holds(place.coord, unit)) continue;
     if (model.unit(unit).kind == model::UnitKind::kBlock && !rope_)
@@ -302,10 +309,11 @@ std::int64_t TensorWorkspace::sample_of(std::int64_t microbatch, std::int64_t ro
 }
 
 void TensorWorkspace::load(const Op& op) {
+  const bool is_host = settings_.device.is_cpu();
   const auto made_for = [&](bool needed) {
-    return needed
-               ? at::empty({settings_.unit.batch, settings_.unit.seq}, at::TensorOptions(at::kLong))
-               : at::Tensor();
+    if (!needed) return at::Tensor();
+    const auto options = at::TensorOptions(at::kLong).pinned_memory(!is_host);
+    return at::empty({settings_.unit.batch, settings_.unit.seq}, options);
   };
   Microbatch made = {made_for(step_.holds(place_.coord, 0)),
                      made_for(step_.holds(place_.coord, step_.head()))};
@@ -317,9 +325,9 @@ void TensorWorkspace::load(const Op& op) {
   for (std::int64_t row = 0; row < settings_.unit.batch; ++row)
     read_from_->read(sample_of(op.microbatch, row), row_of(made.tokens, row),
                      row_of(made.labels, row));
-  if (settings_.device != at::kCPU)
+  if (!is_host)
     for (at::Tensor* part : {&made.tokens, &made.labels})
-      if (part->defined()) *part = part->to(settings_.device);
+      if (part->defined()) *part = part->to(settings_.device, at::kLong, /*non_blocking=*/true);
   values_[{ValueKind::kTokens, op.microbatch}] = std::move(made);
 }
 
@@ -377,6 +385,7 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.grads = [&] { return grads = main_grad(op); };
   inputs.seed = 1.0 / static_cast<double>(count_);
   inputs.loss = &loss_;
+  if (has_device_kernels()) inputs.loss_words = words_.select(0, kLossWords);
   if (settings_.place)
     inputs.place = [&](int part, bool waits) { settings_.place(op, part, waits); };
   std::vector<SteadyPoint> times;
@@ -424,7 +433,7 @@ void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
   const at::Tensor summand = grads.narrow(0, part.begin, part.size());
   const at::Tensor kept = part.size() > 0 ? summand.clone() : at::Tensor();
   if (kept.defined()) group_.sum(summand).wait();
-  optim::add_squares(flat, {0, grads.numel()}, grads, noise_squares_, place_.tensor);
+  add_squares(op.unit, {0, grads.numel()}, grads, noise_squares_, kNoiseWords);
   if (kept.defined()) summand.copy_(kept);
 }
 
@@ -443,20 +452,39 @@ Buffer TensorWorkspace::own_part(int unit) {
   return buffer({ValueKind::kParam, unit}).slice(own_range(unit).begin, own_range(unit).size());
 }
 
+void TensorWorkspace::add_squares(int unit, const model::FlatRange& range, const at::Tensor& grad,
+                                  ExactSum& sum, int row) {
+  if (has_device_kernels())
+    optim::add_squares(layout(unit), range, grad, words_.select(0, row), place_.tensor);
+  else
+    optim::add_squares(layout(unit), range, grad, sum, place_.tensor);
+}
+
 exec::StepSums TensorWorkspace::sums() {
   exec::StepSums sums;
-  sums.loss = std::exchange(loss_, {});  // of a tensor group, the first rank has it
   sums.tokens = place_.tensor.coord == 0 ? local_tokens_ : 0;
   sums.stops = wants_stop_ ? 1 : 0;
-  sums.noise_squares = std::exchange(noise_squares_, {});
   if (place_.data_index() == 0 && place_.tensor.coord == 0) sums.noise_tokens = first_tokens_;
   // Ranks that hold the same piece: the first of them brings it.
   const bool brings = step_.zero == 0 ? place_.data_index() == 0 : place_.replica == 0;
-  if (!brings || step_.forward_only) return sums;
-  for (int unit = 0; unit < step_.units(); ++unit)
-    if (step_.holds(place_.coord, unit))
-      optim::add_squares(layout(unit), own_range(unit), reduced_grad(unit), sums.squares,
-                         place_.tensor);
+  if (brings && !step_.forward_only)
+    for (int unit = 0; unit < step_.units(); ++unit)
+      if (step_.holds(place_.coord, unit))
+        add_squares(unit, own_range(unit), reduced_grad(unit), sums.squares, kSquareWords);
+  sums.loss = std::exchange(loss_, {});  // of a tensor group, the first rank has it
+  sums.noise_squares = std::exchange(noise_squares_, {});
+  if (!has_device_kernels()) return sums;
+  const at::Tensor host = words_.cpu();  // here the host waits for the step's gradients
+  const auto read = [&](int row) {
+    ExactSum::Words words;
+    std::copy_n(host.const_data_ptr<std::int64_t>() + row * std::ssize(words), words.size(),
+                words.begin());
+    return ExactSum::from_words(words);
+  };
+  sums.loss = read(kLossWords);
+  sums.squares = read(kSquareWords);
+  sums.noise_squares = read(kNoiseWords);
+  words_.zero_();
   return sums;
 }
 

@@ -142,6 +142,9 @@ class TensorWorkspace final : public exec::Workspace {
   void run_unit(const program::Op& op, const program::Effects& effects);
   void update(const program::Op& op);
   void look_at_noise(const program::Op& op, const at::Tensor& grads);
+  bool has_device_kernels() const { return settings_.unit.kernels == model::Kernels::kDevice; }
+  void add_squares(int unit, const model::FlatRange& range, const at::Tensor& grad, ExactSum& sum,
+                   int row);
 
   bool is_head(int unit) const { return unit == step_.head(); }
   int kind_of(int unit) const { return model_.order[unit]; }
@@ -166,6 +169,9 @@ class TensorWorkspace final : public exec::Workspace {
 
   std::map<program::Value, Held> values_;
   ExactSum loss_, noise_squares_;
+  // Of a device's kernels the same as ExactSum::Words, until the host reads them: a row each of
+  // loss, squares and noise_squares.
+  at::Tensor words_;
   std::int64_t local_tokens_ = 0;
   std::int64_t first_tokens_ = 0;  // those of the first microbatch
   std::int64_t count_ = 0;

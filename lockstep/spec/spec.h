@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/buffer.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/config/document.h"
@@ -67,6 +68,7 @@ struct Spec {
   Layout layout;
   Batch batch;
   Train train;
+  DeviceKind device = DeviceKind::kCpu;   // that ranks compute on
   data::Corpus data;                      // no files: the run has none
   std::int64_t world() const;             // tp x cp x pp x dp
   std::int64_t num_microbatches() const;  // of a data-parallel rank in a step

@@ -87,6 +87,7 @@ cost::StepSizes step_sizes(const Spec& spec) {
   sizes.unit.head_chunk = spec.train.head_chunk;
   sizes.unit.tp_overlap = spec.train.tp_overlap;
   sizes.unit.threads = spec.train.threads;
+  if (spec.device != DeviceKind::kCpu) sizes.unit.kernels = model::Kernels::kDevice;
   sizes.unit.tp = degrees.tp;
   sizes.unit.sequence_parallel = spec.layout.sp && degrees.tp > 1;
   sizes.shards = degrees.dp_shard.value_or(degrees.dp);

@@ -105,7 +105,8 @@ Result<Job> make_job(const spec::Spec& spec) {
       if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
   const auto noise = spec::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
   if (!noise.empty()) return noise[0].error;
-  if (spec.train.dtype == DType::kBF16 && !nn::has_wide_product())
+  if (spec.train.dtype == DType::kBF16 && spec.device == DeviceKind::kCpu &&
+      !nn::has_wide_product())
     return Error{Code::kUnsuitableEnvironment,
                  "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
                  "use a LibTorch with MKL, or dtype = f32"};

@@ -1,6 +1,7 @@
 #include "lockstep/train/session.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/exec/stall.h"
 #include "lockstep/parts/op_pass.h"
+#include "lockstep/tensor/as_buffer.h"
 #include "lockstep/train/predictions.h"
 
 namespace lockstep::train {
@@ -43,13 +45,20 @@ comm::CommError explained(const comm::CommError& failure, const exec::StallRepor
 Session::Session(const Job& job, comm::World& world, const std::string& label,
                  const data::TokenSource& source, Seconds op_deadline, const WorkspaceWrap& wrap,
                  InitialState initial)
-    : job_(job), world_(world), place_(job.place(world.rank())), op_deadline_(op_deadline) {
+    : job_(job),
+      world_(world),
+      memory_(world.device(), account_),
+      place_(job.place(world.rank())),
+      op_deadline_(op_deadline) {
   const Deadline deadline = Deadline::after(op_deadline);
+  const at::Device device = tensor::torch_device_of(world.device());
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
   groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline);
   groups_->agree(job.digest(), deadline);
   const tensor::ChargeTo charge(account_);
   runtime::WorkspaceSettings settings = job.workspace;
   settings.is_loaded = initial == InitialState::kLoaded;
+  settings.device = device;
   settings.drawing.between = [&world, told = job.workspace.drawing.between](std::int64_t elements) {
     world.check();  // nobody draws for minutes beside a dead rank
     if (told) told(elements);
@@ -144,7 +153,7 @@ void Session::measure_noise(const exec::StepSums& sums, StepReport& report) {
 
 exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer,
                             EvalReport& report) {
-  account_.reset_peak();
+  memory_.reset_peak();
   const Bytes sent_before = bytes_sent(world_.ledger());
   const RealClock clock;
   try {
@@ -152,7 +161,7 @@ exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& o
     report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
     report.tokens = sums.tokens;
     report.time = clock.now().since_start;
-    report.peak_bytes = account_.peak();
+    report.peak_bytes = memory_.peak();
     report.sent = bytes_sent(world_.ledger()) - sent_before;
     return sums;
   } catch (const comm::CommError& failure) {

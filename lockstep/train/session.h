@@ -78,7 +78,7 @@ class Session {
   const Job& job() const { return job_; }
   runtime::TensorWorkspace& workspace() { return *workspace_; }
   NoiseScale* noise_scale() { return noise_scale_ ? &*noise_scale_ : nullptr; }  // null: unmeasured
-  const tensor::MemoryAccount& memory() const { return account_; }
+  const tensor::DeviceMemory& memory() const { return memory_; }
   // Of the last step, as the executor has them.
   const program::Timeline& timeline() const { return last_->timeline(); }
   const program::Timeline& lanes() const { return last_->lanes(); }
@@ -101,8 +101,9 @@ class Session {
 
   const Job& job_;
   comm::World& world_;
-  std::int64_t step_ = 0;  // in progress
-  tensor::MemoryAccount account_;
+  std::int64_t step_ = 0;          // in progress
+  tensor::MemoryAccount account_;  // of the host
+  tensor::DeviceMemory memory_;
   const runtime::Place place_;
   std::unique_ptr<exec::Groups> groups_;
   std::unique_ptr<runtime::TensorWorkspace> workspace_;

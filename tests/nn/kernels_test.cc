@@ -82,7 +82,7 @@ class Watched {
     const std::int64_t most = idle ? 0 : predicted(pass, part, run, before);
     const std::int64_t live = account_.live();
     account_.reset_peak();
-    kernel_of(part.kind)(run);
+    kernel_of(part.kind, model::Kernels::kCpu)(run);
     EXPECT_TRUE(!exact_ || account_.peak() - live == most)
         << account_.peak() - live << ", not " << most;
     for (const auto& [storage, was] : before)

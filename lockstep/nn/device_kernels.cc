@@ -1,0 +1,375 @@
+#include "lockstep/nn/device_kernels.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_fused_rms_norm.h>
+#include <ATen/ops/_fused_rms_norm_backward.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/sum.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <utility>
+
+#include "lockstep/nn/cross_entropy.h"
+#include "lockstep/nn/norm.h"
+#include "lockstep/nn/wide_rows.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep::nn::device {
+namespace {
+
+using parts::Dim;
+using tensor::view_of;
+
+at::Tensor widened(const at::Tensor& x) { return x.to(wide_type_of(x)); }
+
+// Gains that are stored less one, as wide as statistics.
+at::Tensor gain_of(const PassRun& r) {
+  return r.sizes.plus_one ? widened(r.gain()).add(1.0) : r.gain();
+}
+// `x` in the type of the gain that it is multiplied by.
+at::Tensor like_gain(const at::Tensor& x, const at::Tensor& gain) {
+  return x.to(gain.scalar_type());
+}
+
+// All heads of a token as one row.
+at::Tensor joined(const at::Tensor& x) {
+  return view_of(x, {x.size(0) * x.size(1), x.size(2) * x.size(3)}, {x.stride(1), 1}, 0);
+}
+std::int64_t all_columns(const PassRun& r) { return r.layer().weight.size() * r.unit.group.size(); }
+
+}  // namespace
+
+void rms_norm(PassRun& r) {
+  const at::Tensor x = r.in(0), gain = gain_of(r);
+  auto [y, rstd] = at::_fused_rms_norm(like_gain(x, gain), {x.size(-1)}, gain, r.unit.norm_eps);
+  r.put(0, y.to(x.scalar_type()));
+  r.put(1, std::move(rstd));
+}
+
+void rms_norm_again(PassRun& r) {
+  const at::Tensor x = r.in(0), gain = gain_of(r);
+  r.put(0, std::get<0>(at::_fused_rms_norm(like_gain(x, gain), {x.size(-1)}, gain, r.unit.norm_eps))
+               .to(x.scalar_type()));
+}
+
+void rms_norm_grad(PassRun& r) {
+  const at::Tensor x = r.in(1), gain = gain_of(r);
+  const auto [dx, d_gain] = at::_fused_rms_norm_backward(
+      like_gain(r.in(0), gain), like_gain(x, gain), {x.size(-1)}, r.in(2), gain, {true, true});
+  r.put(0, dx.to(x.scalar_type()));
+  r.put(1, widened(d_gain));
+}
+
+// CUDA's kernel has statistics of f32 for rows of bf16, the CPU's has not: on copies both do.
+void layer_norm(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  LayerNormed made =
+      nn::layer_norm(widened(x), widened(r.gain()), widened(r.bias()), r.unit.norm_eps);
+  r.put(0, made.y.to(x.scalar_type()));
+  r.put(1, std::move(made.rstd));
+  r.put(2, std::move(made.mean));
+}
+
+void layer_norm_again(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  r.put(0, nn::layer_norm(widened(x), widened(r.gain()), widened(r.bias()), r.unit.norm_eps)
+               .y.to(x.scalar_type()));
+}
+
+void layer_norm_grad(PassRun& r) {
+  const at::Tensor d = r.in(0);
+  LayerNormGrads made = nn::layer_norm_grad(widened(d), widened(r.in(1)), r.in(2), r.in(3),
+                                            widened(r.gain()), widened(r.bias()));
+  r.put(0, made.x.to(d.scalar_type()));
+  r.put(1, std::move(made.gain));
+  r.put(2, std::move(made.bias));
+}
+
+void squares(PassRun& r) { r.put(0, row_squares(widened(joined(r.in(0))))); }
+
+void wide_norm(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  const at::Tensor y = rms_scale(widened(joined(x)), r.in(1), widened(gain_of(r)));
+  r.put(0, y.to(x.scalar_type()).view(x.sizes()));
+}
+
+void row_dots(PassRun& r) {
+  RowDots made = nn::row_dots(widened(joined(r.in(0))), widened(joined(r.in(1))), r.in(2),
+                              widened(gain_of(r)));
+  r.put(0, std::move(made.dots));
+  r.put(1, std::move(made.gain));
+}
+
+void wide_norm_grad(PassRun& r) {
+  const at::Tensor d = joined(r.turn(0)), wide = widened(d);
+  nn::wide_norm_grad(wide, widened(joined(r.in(1))), r.in(2), r.in(3), widened(gain_of(r)),
+                     all_columns(r));
+  if (is_narrow(d)) d.copy_(wide);
+}
+
+namespace {
+
+// out = a b + keep x out. bf16 operands may have an f32 result.
+void multiply_into(at::Tensor out, const at::Tensor& a, const at::Tensor& b, double keep) {
+  const bool same = out.scalar_type() == a.scalar_type();
+  if (same && keep == 0.0)
+    at::mm_out(out, a, b);
+  else if (same)
+    at::addmm_out(out, out, a, b, keep);
+  else if (keep == 0.0)
+    at::mm_out(out, a, b, out.scalar_type());
+  else
+    at::addmm_out(out, out, a, b, out.scalar_type(), keep);
+}
+
+at::Tensor transposed(const at::Tensor& x) {
+  return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, 0);
+}
+
+}  // namespace
+
+void linear_weight(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  multiply_into(r.weight_grad(x.size(1)), transposed(r.in(1)), x, r.writes_grads() ? 0.0 : 1.0);
+}
+
+void logits(PassRun& r) {
+  const at::Tensor x = r.in(0);
+  multiply_into(r.make(0), x, transposed(r.weight(x.size(1))), 0.0);
+}
+
+void bias_sum(PassRun& r) {
+  const at::Tensor d = r.in(0);
+  r.put(0, at::sum(d, 0, /*keepdim=*/false, wide_type_of(d)));
+}
+
+namespace {
+
+Scores scores_of(const PassRun& r, const at::Tensor& q) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  return r.part().kind == parts::Kind::kScoredAttention ||
+                 r.part().kind == parts::Kind::kScoredAttentionGrad
+             ? Scores{r.unit.scores.scale, r.unit.scores.cap, r.sizes.window}
+             : Scores{scale};
+}
+bool is_flash(const Scores& scores, const at::Tensor& q) { return is_narrow(q) && scores.cap == 0; }
+std::optional<std::int64_t> window_of(const Scores& scores) {
+  return scores.window > 0 ? std::optional(scores.window - 1) : std::nullopt;
+}
+
+// [batch x heads, seq, head_dim], as wide as statistics, from [batch, seq, heads, head_dim]; keys
+// and values once for every head of queries.
+at::Tensor heads_first(const at::Tensor& x, std::int64_t heads) {
+  const std::int64_t batch = x.size(0), seq = x.size(1), own = x.size(2), dim = x.size(3);
+  const at::Tensor made =
+      at::empty({batch, own, heads / own, seq, dim}, x.options().dtype(wide_type_of(x)));
+  made.copy_(x.transpose(1, 2).unsqueeze(2));
+  return made.view({batch * heads, seq, dim});
+}
+// Back, in the type and with the heads of `like`: what belongs to one of its heads is added up.
+at::Tensor heads_last(const at::Tensor& x, const at::Tensor& like) {
+  const std::int64_t batch = like.size(0), own = like.size(2), each = x.size(0) / batch / own;
+  at::Tensor all = x.view({batch, own, each, like.size(1), like.size(3)});
+  all = each == 1 ? all.squeeze(2) : all.sum(2);
+  return at::empty(like.sizes(), like.options()).copy_(all.transpose(1, 2));
+}
+
+// [batch x heads, queries, keys]; what a query does not see is minus infinity. Of capped scores
+// `slope` gets derivatives.
+at::Tensor all_scores(const at::Tensor& q, const at::Tensor& k, const Scores& of,
+                      at::Tensor* slope) {
+  at::Tensor scores = at::bmm(q, k.transpose(1, 2)).mul_(of.scale);
+  if (of.cap > 0) {
+    scores.div_(of.cap).tanh_();
+    if (slope != nullptr) *slope = scores.square().neg_().add_(1.0);
+    scores.mul_(of.cap);
+  }
+  const at::Tensor at = at::arange(q.size(1), q.options().dtype(at::kLong));
+  const at::Tensor behind = at.unsqueeze(1).sub(at.unsqueeze(0));  // keys behind each query
+  const at::Tensor hidden = behind.lt(0);
+  if (of.window > 0) hidden.logical_or_(behind.ge(of.window));
+  return scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+}
+
+void attend(PassRun& r) {
+  const at::Tensor q = r.in(0), k = r.in(1), v = r.in(2);
+  const Scores of = scores_of(r, q);
+  const std::int64_t width = q.size(2) * q.size(3);
+  if (is_flash(of, q)) {
+    auto made = at::_flash_attention_forward(q, k, v, {}, {}, q.size(1), k.size(1), 0.0,
+                                             /*is_causal=*/true, /*return_debug_mask=*/false,
+                                             of.scale, window_of(of));
+    r.put(0, std::get<0>(made).view({-1, width}));
+    r.put(1, std::move(std::get<1>(made)));
+    return;
+  }
+  const std::int64_t heads = q.size(2);
+  const at::Tensor p = all_scores(heads_first(q, heads), heads_first(k, heads), of, nullptr);
+  const at::Tensor most = at::amax(p, -1, /*keepdim=*/true);
+  p.sub_(most).exp_();
+  const at::Tensor total = at::sum(p, -1, /*keepdim=*/true);
+  p.div_(total);
+  r.put(1, total.log().add_(most).view({q.size(0), heads, q.size(1)}));
+  r.put(0, heads_last(at::bmm(p, heads_first(v, heads)), q).view({-1, width}));
+}
+
+// With probabilities p and d the gradient of the result: dv = p^T d, and that of the scores is
+// p (d v^T - sum over a query's row of d out).
+void attend_back(PassRun& r) {
+  const at::Tensor q = r.in(1), k = r.in(2), v = r.in(3), lse = r.in(5);
+  const Scores of = scores_of(r, q);
+  const at::Tensor d = r.in(0).view(q.sizes()), out = r.in(4).view(q.sizes());
+  if (is_flash(of, q)) {
+    // Without dropout nobody reads the state of its random numbers.
+    const at::Tensor unused = at::empty({2}, q.options().dtype(at::kUInt64));
+    auto made =
+        at::_flash_attention_backward(d, q, k, v, out, lse, {}, {}, q.size(1), k.size(1), 0.0,
+                                      /*is_causal=*/true, unused, unused, of.scale, window_of(of));
+    r.put(0, std::move(std::get<0>(made)));
+    r.put(1, std::move(std::get<1>(made)));
+    r.put(2, std::move(std::get<2>(made)));
+    return;
+  }
+  const std::int64_t heads = q.size(2);
+  const at::Tensor wide_q = heads_first(q, heads), wide_k = heads_first(k, heads);
+  const at::Tensor wide_d = heads_first(d, heads);
+  at::Tensor slope;
+  const at::Tensor p = all_scores(wide_q, wide_k, of, of.cap > 0 ? &slope : nullptr)
+                           .sub_(lse.view({-1, q.size(1), 1}))
+                           .exp_();
+  r.put(2, heads_last(at::bmm(p.transpose(1, 2), wide_d), v));
+  const at::Tensor dots = at::sum(heads_first(out, heads).mul_(wide_d), -1, /*keepdim=*/true);
+  const at::Tensor d_scores = at::bmm(wide_d, heads_first(v, heads).transpose(1, 2));
+  d_scores.sub_(dots).mul_(p);
+  if (slope.defined()) d_scores.mul_(slope);
+  d_scores.mul_(of.scale);
+  r.put(0, heads_last(at::bmm(d_scores, wide_k), q));
+  r.put(1, heads_last(at::bmm(d_scores.transpose(1, 2), wide_q), k));
+}
+
+}  // namespace
+
+void attention(PassRun& r) { attend(r); }
+void attention_grad(PassRun& r) { attend_back(r); }
+void scored_attention(PassRun& r) { attend(r); }
+void scored_attention_grad(PassRun& r) { attend_back(r); }
+
+namespace {
+
+constexpr const char* kTanh = "tanh";
+
+at::Tensor half(const at::Tensor& pair, std::int64_t which) {
+  const std::int64_t f = pair.size(1) / 2;
+  return view_of(pair, {pair.size(0), f}, pair.strides(), which * f);
+}
+
+}  // namespace
+
+void geglu(PassRun& r) {
+  const at::Tensor pair = r.in(0);
+  r.put(0, at::gelu(half(pair, 0), kTanh).mul_(half(pair, 1)));
+}
+
+void geglu_grad(PassRun& r) {
+  const at::Tensor d = r.in(0), pair = r.in(1), gate = half(pair, 0);
+  at::Tensor made = at::empty(pair.sizes(), pair.options());
+  at::Tensor d_gate = half(made, 0), d_up = half(made, 1);
+  at::gelu_out(d_up, gate, kTanh);
+  d_up.mul_(d);
+  at::mul_out(d_gate, d, half(pair, 1));
+  at::gelu_backward_out(d_gate, d_gate, gate, kTanh);
+  r.put(0, std::move(made));
+}
+
+void gelu(PassRun& r) { r.put(0, at::gelu(r.in(0), kTanh)); }
+
+void gelu_grad(PassRun& r) {
+  const at::Tensor x = r.in(1);
+  at::Tensor d = r.turn(0);
+  at::gelu_backward_out(d, d, x, kTanh);
+}
+
+void cap(PassRun& r) {
+  const at::Tensor logits = r.turn(0);
+  logits.div_(r.unit.logit_cap).tanh_();
+  if (r.part().out.size() > 1) {
+    at::Tensor slope = r.make(1);
+    at::mul_out(slope, logits, logits);
+    slope.neg_().add_(1.0);
+  }
+  logits.mul_(r.unit.logit_cap);
+}
+
+void cap_grad(PassRun& r) { r.turn(0).mul_(r.in(1)); }
+
+namespace {
+
+// Adds -log_probs of valid labels, as words of an ExactSum (base/exact_sum.h), which kernels add up
+// without rounding in whatever order.
+void add_losses_to_words(at::Tensor& words, const at::Tensor& log_probs, const at::Tensor& labels) {
+  ExactSum sum;
+  nn::add_losses(log_probs, labels, sum);
+  const ExactSum::Words added = sum.to_words();
+  auto* const into = words.mutable_data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < added.size(); ++i) into[i] += added[i];
+}
+
+TORCH_LIBRARY_FRAGMENT(lockstep, library) {
+  library.def("add_losses_(Tensor(a!) words, Tensor log_probs, Tensor labels) -> ()");
+}
+TORCH_LIBRARY_IMPL(lockstep, CPU, library) {
+  library.impl("add_losses_", TORCH_FN(add_losses_to_words));
+}
+
+void add_to_loss(PassRun& r, const at::Tensor& log_probs) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("lockstep::add_losses_", "")
+                             .typed<void(at::Tensor&, const at::Tensor&, const at::Tensor&)>();
+  at::Tensor words = r.inputs.loss_words;
+  op.call(words, log_probs, r.labels());
+}
+
+// Of rows whose vocabulary is whole: as if the other ranks were none. Returns what turns the
+// exponentials that `logits` become into probabilities.
+at::Tensor add_row_losses(PassRun& r, const at::Tensor& logits, const TokenRows& rows) {
+  at::Tensor own = at::empty({1, 3, logits.size(0)}, logits.options());
+  softmax_of_shard(logits, rows, own.select(0, 0));
+  SoftmaxTotals totals = softmax_totals(own, 0);
+  add_to_loss(r, totals.log_probs);
+  return std::move(totals.share);
+}
+
+}  // namespace
+
+void entropy(PassRun& r) {
+  const at::Tensor logits = r.in(0);
+  add_row_losses(r, logits, token_rows(r.labels(), {0, logits.size(1)}));
+}
+
+void entropy_grad(PassRun& r) {
+  const at::Tensor logits = r.in(0);
+  const TokenRows rows = token_rows(r.labels(), {0, logits.size(1)});
+  const at::Tensor share = add_row_losses(r, logits, rows);
+  softmax_less_one(logits, share, rows);
+  scale_rows(logits, r.labels(), r.inputs.seed);
+  if (!r.shares_memory(0)) r.make(0).copy_(logits);
+}
+
+void add_losses(PassRun& r) {
+  if (r.unit.group.index() == 0) add_to_loss(r, r.in(0));
+}
+
+}  // namespace lockstep::nn::device

@@ -1,0 +1,44 @@
+// Kernels of parts for an accelerator, out of LibTorch's operators that CUDA has: whole tensors,
+// and nothing that makes the host wait. They are the third column of the table in kernels.cc, where
+// a kind's kernel for the CPU would read host memory or work on a few rows at a time.
+//
+// Attention of bf16 is LibTorch's flash kernel; f32 and f64, which `verify` uses, and capped scores
+// write all scores of a microbatch down. Losses are added as words of an ExactSum on the device.
+#pragma once
+
+#include "lockstep/nn/pass_run.h"
+
+namespace lockstep::nn::device {
+
+void rms_norm(PassRun& r);
+void rms_norm_again(PassRun& r);
+void rms_norm_grad(PassRun& r);
+void layer_norm(PassRun& r);
+void layer_norm_again(PassRun& r);
+void layer_norm_grad(PassRun& r);
+void squares(PassRun& r);
+void wide_norm(PassRun& r);
+void row_dots(PassRun& r);
+void wide_norm_grad(PassRun& r);
+
+void linear_weight(PassRun& r);
+void logits(PassRun& r);
+void bias_sum(PassRun& r);
+
+void attention(PassRun& r);
+void attention_grad(PassRun& r);
+void scored_attention(PassRun& r);
+void scored_attention_grad(PassRun& r);
+
+void geglu(PassRun& r);
+void geglu_grad(PassRun& r);
+void gelu(PassRun& r);
+void gelu_grad(PassRun& r);
+
+void cap(PassRun& r);
+void cap_grad(PassRun& r);
+void entropy(PassRun& r);
+void entropy_grad(PassRun& r);
+void add_losses(PassRun& r);
+
+}  // namespace lockstep::nn::device

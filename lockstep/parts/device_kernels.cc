@@ -1,0 +1,267 @@
+#include <algorithm>
+
+#include "lockstep/parts/kernel_script.h"
+
+namespace lockstep::parts {
+namespace {
+
+// Temporaries of nn/device_kernels.cc, each until the end of the statement or function that it
+// lives in.
+class DeviceScript : public KernelScript {
+ public:
+  using KernelScript::KernelScript;
+  std::vector<Step> run() {
+    write();
+    return take_steps();
+  }
+
+ private:
+  bool is_narrow() const { return sizes_.is_narrow(); }
+  std::int64_t wide(std::int64_t elements) const { return elements * sizes_.wide; }
+  // Of a copy that is made only of what is narrow.
+  std::int64_t copied(std::int64_t elements) const { return is_narrow() ? wide(elements) : 0; }
+  std::int64_t of_norm() const { return sizes_.elements(normed()); }
+
+  // Gains that are stored less one, plus one.
+  template <class Body>
+  void with_gain(Body body) {
+    if (!sizes_.plus_one) return body();
+    take("wide_gain", copied(columns()));
+    take("gain", wide(columns()));
+    give("wide_gain", copied(columns()));
+    body();
+    give("gain", wide(columns()));
+  }
+  // The same, and wide.
+  template <class Body>
+  void with_wide_gain(Body body) {
+    if (sizes_.plus_one) return with_gain(body);
+    with("wide_gain", copied(columns()), body);
+  }
+  std::int64_t rounded(std::int64_t elements) const {  // results that are wide with their gain
+    return sizes_.plus_one ? copied(elements) : 0;
+  }
+
+  void rms_norm() {
+    with_gain([&] {
+      take("wide_x", rounded(of_norm()));
+      take("wide_y", rounded(of_norm()));
+      const std::int64_t stats = part_.out.size() > 1 ? 0 : wide(norm_rows());
+      take("row_stats", stats);
+      outputs(1);
+      if (part_.out.size() > 1) give("wide_x", rounded(of_norm()));
+      output(0);
+      if (part_.out.size() == 1) give("wide_x", rounded(of_norm()));
+      give("row_stats", stats);
+      give("wide_y", rounded(of_norm()));
+    });
+  }
+  void rms_norm_grad() {
+    with_gain([&] {
+      const std::int64_t operands = 2 * rounded(of_norm());
+      const std::int64_t gain = is_narrow() && !sizes_.plus_one ? columns() * sizes_.width : 0;
+      take("wide_operands", operands);
+      take("wide_dx", rounded(of_norm()));
+      take("d_gain", gain);
+      if (sizes_.plus_one) output(1);
+      give("wide_operands", operands);
+      output(0);
+      if (!sizes_.plus_one) output(1);
+      give("d_gain", gain);
+      give("wide_dx", rounded(of_norm()));
+    });
+  }
+  void layer_norm() {
+    const std::int64_t operands = copied(of_norm() + 2 * columns());
+    take("wide_operands", operands);
+    take("wide_y", copied(of_norm()));
+    outputs(1);
+    give("wide_operands", operands);
+    output(0);
+    give("wide_y", copied(of_norm()));
+  }
+  void layer_norm_again() {
+    const std::int64_t all =
+        copied(2 * of_norm() + 2 * columns()) + wide(2 * norm_rows());  // y too, if rounded
+    with("wide_rows", all, [&] { output(0); });
+  }
+  void layer_norm_grad() {
+    const std::int64_t operands = copied(2 * of_norm() + 2 * columns());
+    take("wide_operands", operands);
+    take("wide_dx", copied(of_norm()));
+    outputs(1);
+    give("wide_operands", operands);
+    output(0);
+    give("wide_dx", copied(of_norm()));
+  }
+  void wide_norm() {
+    take("wide_x", copied(of_norm()));
+    with_wide_gain([&] { take("wide_y", copied(of_norm())); });
+    give("wide_x", copied(of_norm()));
+    output(0);
+    give("wide_y", copied(of_norm()));
+  }
+  void row_dots() {
+    with("wide_operands", 2 * copied(of_norm()), [&] {
+      with_wide_gain([&] { with("row_products", wide(of_norm()), [&] { outputs(); }); });
+    });
+  }
+  void wide_norm_grad() {
+    outputs();
+    with("wide_operands", 2 * copied(of_norm()),
+         [&] { with_wide_gain([&] { moment("row_sums", wide(norm_rows())); }); });
+  }
+
+  void rope() {
+    outputs();
+    for_rotated([&](std::int64_t together) {
+      const std::int64_t elements = sizes_[Dim::kT] * together;
+      moment("rope_rows", copied(elements) + wide(elements / 2));
+    });
+  }
+
+  // Attention that writes all scores down, or LibTorch's flash kernel, which returns the state of
+  // random numbers too.
+  bool is_flash() const { return is_narrow() && !sizes_.capped; }
+  std::int64_t head_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kQ]; }
+  std::int64_t score_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kA] * sizes_.seq; }
+  std::int64_t row_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kA]; }
+  // Keys' gradients of each head of queries, added up where there are several.
+  std::int64_t key_sums() const {
+    return sizes_[Dim::kA] == sizes_[Dim::kKv] ? 0 : wide(sizes_[Dim::kT] * sizes_[Dim::kK]);
+  }
+  void mask() {
+    const std::int64_t seq = sizes_.seq, pairs = seq * seq;
+    with("positions", seq * 8 + pairs * 9, [&] { moment("window", windowed() ? pairs : 0); });
+  }
+  bool windowed() const { return is_scored() && sizes_.window > 0; }
+  bool is_scored() const {
+    return part_.kind == Kind::kScoredAttention || part_.kind == Kind::kScoredAttentionGrad;
+  }
+  void attention() {
+    if (is_flash()) return with("random_state", 24, [&] { outputs(); });
+    const std::int64_t heads = wide(head_elements()), scores = wide(score_elements());
+    take("heads", 2 * heads);
+    take("scores", scores);
+    mask();
+    give("heads", 2 * heads);
+    with("row_stats", 2 * wide(row_elements()), [&] {
+      output(1);
+      with("heads", 2 * heads, [&] { output(0); });
+    });
+    give("scores", scores);
+  }
+  void attention_grad() {
+    if (is_flash()) return with("random_state", 16, [&] { outputs(); });
+    const std::int64_t heads = wide(head_elements()), scores = wide(score_elements());
+    const std::int64_t all_scores = scores * (sizes_.capped && is_scored() ? 2 : 1);
+    with("heads", 3 * heads, [&] {
+      take("scores", all_scores);
+      mask();
+      with("d_heads", heads + key_sums(), [&] { output(2); });
+      take("row_stats", wide(row_elements()));
+      moment("heads", heads);
+      take("d_scores", scores);
+      moment("heads", heads);
+      with("d_heads", heads, [&] { output(0); });
+      with("d_heads", heads + key_sums(), [&] { output(1); });
+      give("d_scores", scores);
+      give("row_stats", wide(row_elements()));
+      give("scores", all_scores);
+    });
+  }
+
+  void totals() {
+    with("totals", 2 * wide(rows()), [&] { outputs(); });
+  }
+  void scale_rows() {
+    take("is_valid", rows());
+    take("row_scale", wide(rows()));
+    give("is_valid", rows());
+    give("row_scale", wide(rows()));
+  }
+  void entropy() {
+    const std::int64_t n = rows(), found = n * 9;
+    take("shifted", n * 8);
+    take("rows", found);
+    give("shifted", n * 8);
+    take("softmax", wide(3 * n));
+    take("totals", wide(2 * n));
+    take("log_probs", wide(n));
+    take("share", wide(n));
+    give("totals", wide(2 * n));
+    give("log_probs", wide(n));
+    give("softmax", wide(3 * n));
+    if (part_.kind == Kind::kEntropyGrad) {
+      moment("minus_one", wide(n));
+      scale_rows();
+    }
+    outputs();
+    give("share", wide(n));
+    give("rows", found);
+  }
+
+  void write() {
+    switch (part_.kind) {
+      case Kind::kRmsNorm:
+      case Kind::kRmsNormAgain:
+        return rms_norm();
+      case Kind::kRmsNormGrad:
+        return rms_norm_grad();
+      case Kind::kLayerNorm:
+        return layer_norm();
+      case Kind::kLayerNormAgain:
+        return layer_norm_again();
+      case Kind::kLayerNormGrad:
+        return layer_norm_grad();
+      case Kind::kSquares:
+        return with("wide_x", copied(of_norm()), [&] { outputs(); });
+      case Kind::kWideNorm:
+        return wide_norm();
+      case Kind::kRowDots:
+        return row_dots();
+      case Kind::kWideNormGrad:
+        return wide_norm_grad();
+      case Kind::kRope:
+      case Kind::kRopeBack:
+        return rope();
+      case Kind::kAttention:
+      case Kind::kScoredAttention:
+        return attention();
+      case Kind::kAttentionGrad:
+      case Kind::kScoredAttentionGrad:
+        return attention_grad();
+      case Kind::kScale:
+        return outputs(), moment("factor", sizes_.width);
+      case Kind::kLookup:
+        return with_token_rows([&] { outputs(); });
+      case Kind::kLookupWeight:
+        return with_token_rows(
+            [&] { moment("wide_rows", copied(sizes_[Dim::kT] * sizes_[Dim::kH])); });
+      case Kind::kPositionsWeight:
+        return moment("wide_rows", copied(std::min(sizes_.seq, sizes_[Dim::kP]) * sizes_[Dim::kH]));
+      case Kind::kTokenRows:
+        return with("shifted", rows() * 8, [&] { outputs(); });
+      case Kind::kTotals:
+        return totals();
+      case Kind::kMinusOne:
+        return outputs(), moment("minus_one", wide(rows()));
+      case Kind::kScaleRows:
+        return outputs(), scale_rows();
+      case Kind::kEntropy:
+      case Kind::kEntropyGrad:
+        return entropy();
+      default:
+        return outputs();
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<Step> device_kernel_steps(const Part& part, const Pass& pass, const Values& values,
+                                      const Sizes& sizes) {
+  return DeviceScript(part, pass, values, sizes).run();
+}
+
+}  // namespace lockstep::parts
