@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/data/mock_tokens.h"
+#include "tests/train/families.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::verify {
@@ -23,58 +24,9 @@ Verdict verdict_on(Verifier& verifier, const char* layout) {
   return *verdict;
 }
 
-spec::Spec gpt2_spec() {
-  spec::Spec spec = train::tiny_spec(/*tied=*/true, DType::kF64);
-  spec.model.family = model::Family::kGpt2;
-  spec.model.norm = model::NormKind::kLayerNorm;
-  spec.model.qkv_bias = spec.model.linear_bias = true;
-  spec.model.kv_heads = spec.model.heads;
-  return spec;
-}
-
-spec::Spec qwen2_spec() {
-  spec::Spec spec = train::tiny_spec(/*tied=*/true, DType::kF64);
-  spec.model.qkv_bias = true;
-  return spec;
-}
-
-spec::Spec qwen3_spec() {
-  spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
-  spec.model.qk_norm = model::QkNorm::kPerHead;
-  return spec;
-}
-
-spec::Spec olmo2_spec() {
-  spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
-  spec.model.qk_norm = model::QkNorm::kWide;
-  spec.model.norm_place = model::NormPlace::kAfter;
-  return spec;
-}
-
-spec::Spec mistral_spec() {
-  spec::Spec spec = train::tiny_spec(/*tied=*/false, DType::kF64);
-  spec.model.window = spec.batch.seq / 2;
-  return spec;
-}
-
-spec::Spec gemma2_spec() {
-  spec::Spec spec = train::tiny_spec(/*tied=*/true, DType::kF64);
-  model::ModelConfig gemma = model::usual(model::Family::kGemma2);
-  for (const auto size :
-       {&model::ModelConfig::layers, &model::ModelConfig::hidden, &model::ModelConfig::heads,
-        &model::ModelConfig::kv_heads, &model::ModelConfig::head_dim, &model::ModelConfig::ffn,
-        &model::ModelConfig::vocab, &model::ModelConfig::max_positions})
-    gemma.*size = spec.model.*size;
-  gemma.window = spec.batch.seq / 2;
-  gemma.attention_softcap = gemma.logit_softcap = 2.0;
-  spec.model = gemma;
-  return spec;
-}
-
 // More layouts of each by command: `lockstep verify examples/gpt2.toml --layouts pairs`.
 TEST(Verify, FamiliesTrainAsOnOneRank) {
-  for (const auto& spec :
-       {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec(), olmo2_spec(), gemma2_spec()}) {
+  for (const auto& spec : train::family_specs()) {
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout :
@@ -170,7 +122,7 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
       [](spec::Spec& s) { s.model.tied = true; },
       [](spec::Spec& s) { s.model.qkv_bias = true; },
       [](spec::Spec& s) { s.model.qk_norm = model::QkNorm::kPerHead; },
-      [](spec::Spec& s) { s.model = gpt2_spec().model; },
+      [](spec::Spec& s) { s.model = train::gpt2_spec().model; },
       [](spec::Spec& s) { s.train.seed = 1; },
       [](spec::Spec& s) { s.train.clip = 0; },
       [](spec::Spec& s) { s.train.weight_decay = 0; },

@@ -1,0 +1,16 @@
+// main() of tests on glass: the device is there before anything else.
+#include <gtest/gtest.h>
+
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/strict_kernels.h"
+#include "tests/glass/cuda_only.h"
+#include "tests/glass/device.h"
+
+int main(int argc, char** argv) {
+  lockstep::tensor::request_strict_kernels();
+  lockstep::tensor::install_counting_allocator();
+  lockstep::glass::install_cuda_only();
+  lockstep::glass::install();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

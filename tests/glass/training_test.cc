@@ -1,0 +1,116 @@
+// Training on glass: the bits of the same kernels on CPU tensors, the memory that lists say, no
+// race, no host that touches device memory, and a constant number of waits of the host.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/local/local.h"
+#include "lockstep/data/mock_tokens.h"
+#include "lockstep/verify/verify.h"
+#include "tests/glass/backend.h"
+#include "tests/glass/device.h"
+#include "tests/train/families.h"
+
+namespace lockstep::verify {
+namespace {
+
+spec::Spec tiny_on_device(DType dtype) {
+  spec::Spec spec = train::tiny_spec(/*tied=*/true, dtype);
+  spec.device = DeviceKind::kCuda;
+  return spec;
+}
+
+// On CPU tensors, then on glass, whose bits must be theirs.
+void expect_same_on_glass(Verifier& verifier, const char* name) {
+  const spec::Layout layout = *spec::parse_layout(name);
+  const auto on_cpu = verifier.check(layout);
+  ASSERT_TRUE(on_cpu.ok()) << name << ": " << on_cpu.error().message;
+  // Operators of the CPU take memory of their own.
+  EXPECT_TRUE(on_cpu->ok() || on_cpu->failure_kind == FailureKind::kPrediction)
+      << name << ": " << on_cpu->failure;
+  glass::race().take_reports();
+  const glass::Wires wires;
+  Fault on_glass;
+  on_glass.wrap_world = [&](comm::World& inner) { return wires.join(inner); };
+  const Verdict verdict = verifier.check_fault(layout, on_glass, Seconds{60});
+  EXPECT_EQ(verdict.failure, "") << name;
+  EXPECT_EQ(verdict.run, on_cpu->run) << name;
+  EXPECT_EQ(glass::race().take_reports(), std::vector<std::string>{}) << name;
+}
+
+TEST(GlassTraining, HasTheBitsOfCpuTensors) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    SCOPED_TRACE(to_text(dtype));
+    auto verifier = Verifier::create(tiny_on_device(dtype), 2);
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const char* layout : {"dp2 zero0", "dp2 zero2", "dp2 zero3", "tp2 nosp", "pp2 zb-h1",
+                               "dp2 tp2 pp2 zero1 recompute=block"})
+      expect_same_on_glass(*verifier, layout);
+  }
+}
+
+// More layouts of each by command: `glass_lockstep verify examples/gpt2.toml --layouts pairs`.
+TEST(GlassTraining, TrainsEveryFamily) {
+  for (spec::Spec spec : train::family_specs()) {
+    SCOPED_TRACE(spec.model.name);
+    spec.device = DeviceKind::kCuda;
+    for (const DType dtype : {DType::kF64, DType::kBF16}) {
+      spec.train.dtype = dtype;
+      auto verifier = Verifier::create(spec, 2);
+      ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+      for (const char* layout : {"dp1", "dp2 tp2 pp2 zero3 recompute=cheap"})
+        expect_same_on_glass(*verifier, layout);
+    }
+  }
+}
+
+// A device's kernels against the CPU's, both in f64 on one rank.
+TEST(DeviceKernels, ComputeWhatTheCpusDo) {
+  for (spec::Spec spec : train::family_specs()) {
+    SCOPED_TRACE(spec.model.name);
+    const auto cpu = Verifier::create(spec, 2);
+    spec.device = DeviceKind::kCuda;
+    const auto device = Verifier::create(spec, 2);
+    ASSERT_TRUE(cpu.ok() && device.ok());
+    for (std::size_t step = 0; step < 2; ++step) {
+      const StepImage &got = device->reference()[step], &wanted = cpu->reference()[step];
+      EXPECT_LE(compare_scalars(got, wanted).error, 1e-12);
+      for (const Role role : {Role::kGradient, Role::kFirstMoment, Role::kSecondMoment})
+        EXPECT_LE(compare(cpu->model(), got, wanted, role, spec.train.lr.peak).error, 1e-12);
+    }
+  }
+}
+
+// The host waits for the device where the sums of a step are read, and nowhere else: as often for
+// many microbatches as for one.
+TEST(GlassTraining, TheHostWaitsOnceAStep) {
+  const auto waits_of = [](std::int64_t global_batch) {
+    spec::Spec spec = tiny_on_device(DType::kBF16);
+    spec.batch.global_batch = global_batch;
+    spec.layout = *spec::parse_layout("tp2 pp2 zero1");
+    const train::Job job = train::make_job(spec).value();
+    const data::MockTokens source(1, spec.model.vocab, false);
+    const glass::Wires wires;
+    std::array<std::int64_t, 3> counted = {};
+    comm::run_local(4, [&](comm::World& host) {
+      const auto world = wires.join(host);
+      train::Session session(job, *world, "", source, Seconds{60});
+      const auto all = host.connect_all("all", "all", Deadline::after(Seconds{60}));
+      for (std::int64_t step = 0; step < 3; ++step) {
+        all->barrier(Deadline::after(Seconds{60})).wait();
+        if (host.rank().value == 0) counted[static_cast<std::size_t>(step)] = glass::host_waits();
+        all->barrier(Deadline::after(Seconds{60})).wait();
+        session.step(step);
+      }
+    });
+    EXPECT_EQ(counted[2] - counted[1], counted[1] - counted[0]);
+    return counted[2] - counted[1];
+  };
+  EXPECT_EQ(waits_of(8), 4);  // of four ranks
+  EXPECT_EQ(waits_of(32), 4);
+}
+
+}  // namespace
+}  // namespace lockstep::verify
