@@ -7,6 +7,10 @@
 // buffer. A collective over pipeline ranks is done once all its members have issued it. Nothing
 // branches and every transfer is matched by its number, so the order of events does not matter, and
 // one topological sort decides.
+//
+// A program that ends has one order of all collectives in which every rank issues them, as NCCL
+// asks of a rank with several communicators: those over pipeline ranks hold the lists, and all
+// others are among ranks that run the same list.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +25,8 @@ namespace lockstep::program {
 enum class Transport : std::uint8_t {
   kBlocking,          // a call returns when the transfer is done
   kOneQueue,          // one queue in order per rank
-  kQueuePerPeer,      // one queue in order per rank and peer, sends and receives mixed
-  kFifoPerDirection,  // one queue in order per sender and receiver
+  kQueuePerPeer,      // one queue in order per rank and peer, both ways mixed: NCCL with one
+  kFifoPerDirection,  // one queue in order per sender and receiver: NCCL with a communicator each
   kTagged,            // matched by number, in any order
 };
 inline constexpr Transport kTransports[] = {Transport::kBlocking, Transport::kOneQueue,

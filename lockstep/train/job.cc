@@ -62,11 +62,13 @@ spec::Spec sized(spec::Spec spec, std::int64_t sequences) {
   return spec;
 }
 
-void check_program(const program::Program& program) {
+void check_program(const program::Program& program, DeviceKind device) {
   const auto problems = program::validate(program, 1);
   LS_CHECK(problems.empty(),
            "lowering made an invalid program: ", problems.empty() ? "" : to_text(problems[0]));
-  const auto proof = program::check_deadlock(program, program::Transport::kTagged);
+  const auto proof = program::check_deadlock(program, device == DeviceKind::kCpu
+                                                          ? program::Transport::kTagged
+                                                          : program::Transport::kFifoPerDirection);
   LS_CHECK(proof.ok(), proof.ok() ? "" : proof.error().message);
 }
 
@@ -79,7 +81,7 @@ Result<std::optional<program::Program>> evaluation_of(const spec::Spec& spec,
   step.shape.microbatches =
       static_cast<int>(spec.train.eval_samples / (dp * spec.batch.microbatch));
   program::Program program = LS_TRY(program::lower_forward_only(std::move(step)));
-  check_program(program);
+  check_program(program, spec.device);
   return std::optional(std::move(program));
 }
 
@@ -115,7 +117,7 @@ Result<Job> make_job(const spec::Spec& spec) {
   program::StepShape step = spec::step_shape(model, spec.layout, spec.batch);
   step.noise = spec.train.noise_scale > 0;
   program::Program program = LS_TRY(spec::program_for(spec.layout, step));
-  check_program(program);
+  check_program(program, spec.device);
   std::optional<program::Program> evaluation = LS_TRY(evaluation_of(spec, program.step));
 
   Job job{spec, std::move(model), std::move(mesh), std::move(program), {}, std::move(evaluation)};

@@ -170,6 +170,35 @@ TEST(Generators, LowerToProgramsThatAreValidAndEnd) {
   std::cout << programs << " programs\n";
 }
 
+// On a device, what a pipeline rank sends to a peer has a communicator of its own, and so has what
+// it receives from it (exec/groups.h); NCCL runs each in the order of issue. With one communicator
+// for both, receives that are posted early stand in front of sends.
+TEST(Generators, EndWithACommunicatorForEachDirectionAndNotWithOneForBoth) {
+  int ended = 0, with_one = 0;
+  for (const CatalogRow& row : catalog())
+    for (const int p : {2, 3, 4, 8, 16})
+      for (const int m : {1, 2, 5, 16, 32, 64})
+        for (const int units : {1, 2, 4, 8}) {
+          const int v = chunks_of(row);
+          const auto made = row.build({p, v, m});
+          if (!made.ok()) continue;
+          program::StepShape step;
+          step.stage_begin = program::split_units(p * v * units, p * v);
+          const auto program = program::lower(*made, step);
+          ASSERT_TRUE(program.ok()) << program.error().message;
+          const auto ends =
+              program::check_deadlock(*program, program::Transport::kFifoPerDirection);
+          EXPECT_TRUE(ends.ok()) << row.name << ": " << ends.error().message;
+          ++ended;
+          if (m > 1) {
+            ++with_one;
+            EXPECT_FALSE(check_deadlock(*program, program::Transport::kQueuePerPeer).ok())
+                << row.name << " p " << p << " m " << m << " units " << units;
+          }
+        }
+  std::cout << ended << " programs end; " << with_one << " do not with one communicator\n";
+}
+
 TEST(Fuse, JoinsNeighboursAlone) {
   const auto split = Schedule::create({1, 1, 3}, Placement::kLoop,
                                       {{{PassKind::kForward, {0}, {0}},
