@@ -87,6 +87,7 @@ if(LOCKSTEP_NCCL)
   include("${CMAKE_CURRENT_LIST_DIR}/LockstepNccl.cmake")
   file(GLOB _lt_metadata "${LOCKSTEP_TORCH_ROOT}/../torch-*.dist-info/METADATA")
   lockstep_check_nccl("${LOCKSTEP_NCCL_INCLUDE}/nccl.h" "${_lt_metadata}")
+  file(GLOB _lt_cudart "${LOCKSTEP_TORCH_ROOT}/../nvidia/*/lib/libcudart.so.*")  # of kernels of our own
   add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
   set_target_properties(lockstep::torch_cuda PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LOCKSTEP_CUDA_INCLUDE};${LOCKSTEP_NCCL_INCLUDE}"
@@ -94,7 +95,7 @@ if(LOCKSTEP_NCCL)
     # no-as-needed: kernels register from static constructors, so nothing refers to the libraries by name.
     # allow-shlib-undefined: cublas, cudnn and nccl may be absent on the machine that builds.
     INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined"
-    INTERFACE_LINK_LIBRARIES "lockstep::torch;-Wl,--push-state,--no-as-needed;${LOCKSTEP_TORCH_ROOT}/lib/libtorch_cuda.so;${LOCKSTEP_TORCH_ROOT}/lib/libc10_cuda.so;-Wl,--pop-state")
+    INTERFACE_LINK_LIBRARIES "lockstep::torch;-Wl,--push-state,--no-as-needed;${LOCKSTEP_TORCH_ROOT}/lib/libtorch_cuda.so;${LOCKSTEP_TORCH_ROOT}/lib/libc10_cuda.so;-Wl,--pop-state;${_lt_cudart}")
 endif()
 set(LockstepTorch_FOUND TRUE)
 message(STATUS "Lockstep: torch ${LOCKSTEP_TORCH_VERSION} in ${LOCKSTEP_TORCH_ROOT}")

@@ -15,22 +15,6 @@ namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements worth another thread
 
-// Of one update, the same for every element.
-template <class T>
-struct Factors {
-  T keep_first, add_first, keep_second, add_second, keep_param, step, root, eps, grad_scale;
-  Factors(const AdamW& of, std::int64_t count, double decay, double scale)
-      : keep_first(static_cast<T>(of.beta1)),
-        add_first(static_cast<T>(1 - of.beta1)),
-        keep_second(static_cast<T>(of.beta2)),
-        add_second(static_cast<T>(1 - of.beta2)),
-        keep_param(static_cast<T>(1 - of.lr * decay)),
-        step(static_cast<T>(of.lr / (1 - std::pow(of.beta1, static_cast<double>(count))))),
-        root(static_cast<T>(std::sqrt(1 - std::pow(of.beta2, static_cast<double>(count))))),
-        eps(static_cast<T>(of.eps)),
-        grad_scale(static_cast<T>(scale)) {}
-};
-
 template <class T>
 struct Elements {
   T *param, *first, *second;
@@ -44,24 +28,23 @@ struct Elements {
 };
 
 template <class T>
-LS_INTO_CLONES void update_span(const Factors<T>& f, const Elements<T>& of, std::int64_t n) {
+LS_INTO_CLONES void update_span(const AdamWFactors<T>& f, const Elements<T>& of, std::int64_t n) {
   T* __restrict__ param = of.param;
   T* __restrict__ first = of.first, * __restrict__ second = of.second;
   const T* __restrict__ grad = of.grad;
   for (std::int64_t i = 0; i < n; ++i) {
-    const T g = grad[i] * f.grad_scale;
-    const T m = f.keep_first * first[i] + f.add_first * g;
-    const T v = f.keep_second * second[i] + f.add_second * g * g;
+    T p = param[i], m = first[i], v = second[i];
+    update_element(f, grad[i], p, m, v);
     first[i] = m;
     second[i] = v;
-    param[i] = f.keep_param * param[i] - f.step * m / (std::sqrt(v) / f.root + f.eps);
+    param[i] = p;
   }
 }
-LS_VECTOR_CLONES void update_elements(const Factors<float>& f, const Elements<float>& of,
+LS_VECTOR_CLONES void update_elements(const AdamWFactors<float>& f, const Elements<float>& of,
                                       std::int64_t n) {
   update_span(f, of, n);
 }
-LS_VECTOR_CLONES void update_elements(const Factors<double>& f, const Elements<double>& of,
+LS_VECTOR_CLONES void update_elements(const AdamWFactors<double>& f, const Elements<double>& of,
                                       std::int64_t n) {
   update_span(f, of, n);
 }
@@ -73,7 +56,7 @@ LS_VECTOR_CLONES void round_elements(const float* from, std::int64_t n, at::BFlo
 // Elements [begin, end) in pieces that a core's cache holds, so that rounding reads them from
 // there.
 template <class T>
-void update_range(const Factors<T>& f, const at::Tensor& param, const at::Tensor& grad,
+void update_range(const AdamWFactors<T>& f, const at::Tensor& param, const at::Tensor& grad,
                   const State& state, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kPiece = 2048;
   const bool has_master = state.master.defined();
@@ -96,7 +79,7 @@ struct Span {
 template <class T>
 void update_as(const AdamW& settings, std::int64_t count, const Span& span, const at::Tensor& param,
                const at::Tensor& grad, const State& state, double grad_scale) {
-  const Factors<T> factors(settings, count, span.decay, grad_scale);
+  const AdamWFactors<T> factors = factors_of<T>(settings, count, span.decay, grad_scale);
   at::parallel_for(span.begin, span.end, kGrain, [&](std::int64_t begin, std::int64_t end) {
     update_range(factors, param, grad, state, begin, end);
   });

@@ -4,9 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "lockstep/model/flat_layout.h"
+#include "lockstep/optim/element.h"
 
 namespace lockstep::optim {
 
@@ -17,6 +19,21 @@ struct AdamW {
   double eps = 1e-8;
   double weight_decay = 0.1;  // of parameters that decay (model::Param::decays)
 };
+
+// What update number `count` (from 1) does to an element, with this weight decay.
+template <class T>
+AdamWFactors<T> factors_of(const AdamW& of, std::int64_t count, double decay, double grad_scale) {
+  const auto n = static_cast<double>(count);
+  return {.keep_first = static_cast<T>(of.beta1),
+          .add_first = static_cast<T>(1 - of.beta1),
+          .keep_second = static_cast<T>(of.beta2),
+          .add_second = static_cast<T>(1 - of.beta2),
+          .keep_param = static_cast<T>(1 - of.lr * decay),
+          .step = static_cast<T>(of.lr / (1 - std::pow(of.beta1, n))),
+          .root = static_cast<T>(std::sqrt(1 - std::pow(of.beta2, n))),
+          .eps = static_cast<T>(of.eps),
+          .grad_scale = static_cast<T>(grad_scale)};
+}
 
 struct State {
   at::Tensor first, second;  // moments; zero before the first update

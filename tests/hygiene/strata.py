@@ -50,6 +50,7 @@ ABOUT = {  # what a folder is, in a few words; a new folder needs its own
     "doctor": "what works here",
     "nn": "forward, backward",
     "optim": "AdamW, norms",
+    "cuda": "kernels by nvcc",
     "runtime": "values as tensors",
     "train": "the training loop",
     "verify": "the proof",

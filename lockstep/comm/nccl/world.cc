@@ -16,6 +16,7 @@
 #include "lockstep/comm/c10d/device_world.h"
 #include "lockstep/comm/c10d/process_world.h"
 #include "lockstep/comm/gloo/world.h"
+#include "lockstep/cuda/operators.h"
 
 namespace lockstep::comm {
 namespace {
@@ -63,12 +64,13 @@ Backend nccl_backend() {
           .check = []() -> Result<void> {
             if (c10::cuda::device_count() > 0) return {};
             return Error{Code::kUnsuitableEnvironment, "no CUDA device was found",
-                         "training runs on the CPU over gloo"};
+                         "`device.kind = cpu` trains on processors, over gloo"};
           },
           .join = [](const Rendezvous& rendezvous, Deadline deadline,
                      const JoinOptions& options) -> std::unique_ptr<World> {
             const Device device = own_device(rendezvous);
             c10::cuda::set_device(static_cast<c10::DeviceIndex>(device.index));
+            cuda::install_operators();
             return std::make_unique<NcclWorld>(join_gloo(rendezvous, deadline, options), device);
           }};
 }
