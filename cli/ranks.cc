@@ -148,6 +148,14 @@ ExitCode run_as_processes(int ranks, Output& output) {
                             ending.signal == SIGKILL ? "did this machine run out of memory?" : ""});
 }
 
+Result<void> check_on_cpu(const spec::Spec& spec, const std::string& verb) {
+  if (spec.device == DeviceKind::kCpu) return {};
+  return Error{Code::kUnsuitableEnvironment,
+               join_parts("device.kind = ", to_text(spec.device), ", and `lockstep ", verb,
+                          "` runs on CPUs alone"),
+               "add --set device.kind=cpu"};
+}
+
 void run_on_ranks(comm::World* world, int threads, const std::function<void(comm::World&)>& body) {
   if (world != nullptr)
     body(*world);

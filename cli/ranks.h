@@ -7,6 +7,7 @@
 
 #include "cli/verb.h"
 #include "lockstep/comm/communicator.h"
+#include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
 
@@ -23,6 +24,9 @@ std::string own_command();
 
 // Whether a launcher started this process as one rank of a job: RANK is set.
 bool is_rank();
+
+// Refuses a run on devices, which `verb` does not use yet.
+Result<void> check_on_cpu(const spec::Spec& spec, const std::string& verb);
 
 // Runs this very command line once per rank, each a process with RANK set, and waits for all of
 // them. The exit code is that of the first rank that failed. When a rank fails and the others do

@@ -5,14 +5,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/dtype.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
 // By LibTorch's names; the last stands for a device that somebody adds to it.
 enum class DeviceKind : std::uint8_t { kCpu, kCuda, kPrivateUse1 };
+inline constexpr EnumNames<DeviceKind, 3> kDeviceKinds = {{"cpu", "cuda", "privateuseone"}};
+inline std::string_view to_text(DeviceKind kind) { return kDeviceKinds.name_of(kind); }
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;

@@ -66,6 +66,7 @@ constexpr IdentityKey kKeys[] = {
     {"batch.microbatch", "", kOfBatch<&Batch::microbatch>},
     {"train.head_chunk", "", kOfTrain<&Train::head_chunk>},
     {"train.threads", "", kOfTrain<&Train::threads>},
+    {"device.kind", "", text_of<&Spec::device>},
     {"train.on_nonfinite", "", kOfTrain<&Train::on_nonfinite>},
     {"train.eval_interval", "", kOfTrain<&Train::eval_interval>},
     {"train.eval_samples", "", kOfTrain<&Train::eval_samples>, never_evaluates},

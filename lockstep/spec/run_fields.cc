@@ -280,6 +280,16 @@ std::vector<Field> step_fields() {
   };
 }
 
+std::vector<Field> device_fields() {
+  return {{.path = "device.kind",
+           .type = FieldType::kChoice,
+           .doc = "What ranks compute on, one device each. `cuda` needs the build `cuda` and "
+                  "processes, and has not run on a GPU yet (docs/gpu.md).",
+           .initial = "\"cpu\"",
+           .choices = {"cpu", "cuda"},
+           .known_as = {"device", "device_type", "accelerator"}}};
+}
+
 std::vector<Field> evaluation_fields() {
   return {
       whole("train.eval_interval",
@@ -304,7 +314,7 @@ const config::FieldTable& run_fields() {
                              "make."});
     for (auto part :
          {degree_fields(), policy_fields(), gather_fields(), batch_fields(), train_fields(),
-          rate_fields(), step_fields(), evaluation_fields(), data_fields()})
+          rate_fields(), step_fields(), evaluation_fields(), device_fields(), data_fields()})
       for (Field& field : part) fields.push_back(std::move(field));
     return config::FieldTable("run", std::move(fields));
   }();

@@ -303,6 +303,7 @@ Spec assemble(const Settings& settings, const Request& asked, const mesh::Order&
                  .prefetch = asked.prefetch,
                  .layers = asked.layers};
   spec.batch = {*asked.seq, *asked.global_batch, *asked.microbatch, asked.ramp};
+  spec.device = kDeviceKinds.find(*settings.text("device.kind")).value();
   spec.train = {
       .steps = *settings.integer("train.steps"),
       .lr = {.peak = *settings.real("train.lr"),

@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "cli/verify/torch/report.h"
 #include "lockstep/base/json.h"
+#include "lockstep/comm/backends/backends.h"
 #include "lockstep/spec/layout.h"
 #include "tests/cli/program.h"
 #include "tests/support/golden.h"
@@ -50,6 +51,21 @@ TEST_F(Training, RefusesFilesItCanNotWriteBeforeItStarts) {
     EXPECT_EQ(ran.out, "") << words;
     EXPECT_NE(ran.err.find("cannot write `no/such/folder/file`"), std::string::npos) << ran.err;
   }
+}
+
+// Never a run on the CPU that was asked for on a device.
+TEST_F(Training, RefusesDevicesThatThisBuildHasNot) {
+  const auto expect = [&](const std::string& words, const std::string& why) {
+    const Ran ran = run(words + " " + example() + " --set device.kind=cuda");
+    EXPECT_EQ(ran.code, 3) << words;
+    EXPECT_NE(ran.err.find(why), std::string::npos) << ran.err;
+  };
+  if (comm::backend_for(DeviceKind::kCuda) == nullptr)
+    for (const char* more : {"", " --processes"})
+      expect(std::string("train --mock-data") + more,
+             "this build has no backend for devices of kind cuda");
+  expect("verify", "device.kind = cuda, and `lockstep verify` runs on CPUs alone");
+  expect("calibrate", "device.kind = cuda, and `lockstep calibrate` runs on CPUs alone");
 }
 
 // Every layout of two ranks has its calibration, and one of them is chosen.

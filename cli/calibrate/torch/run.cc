@@ -345,6 +345,7 @@ Result<ExitCode> run_calibrate(const Args& args, Output& output) {
          spec::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       mistakes.add(error);
   if (!spec || !mistakes.ok()) return fail(output, mistakes, subject_of(args));
+  LS_TRY(check_on_cpu(*spec, "calibrate"));
   const auto calibrator = LS_TRY(train::Calibrator::create(*spec, cores_at_hand()));
   const std::string file = args.has("out") ? args.text("out") : "calibration.json";
   LS_TRY(check_writable(file));

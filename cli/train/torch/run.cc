@@ -251,7 +251,7 @@ ExitCode conclude(TrainLog& log, const train::RunEnding& end, Output& output) {
 // weights are drawn.
 Result<void> check_memory(const train::Job& job, Rank first, int ranks) {
   struct sysinfo machine = {};
-  if (::sysinfo(&machine) != 0) return {};
+  if (job.spec.device != DeviceKind::kCpu || ::sysinfo(&machine) != 0) return {};
   const Bytes all = {static_cast<std::int64_t>((machine.totalram + machine.totalswap) *
                                                static_cast<std::uint64_t>(machine.mem_unit))};
   Bytes needed;
@@ -310,7 +310,7 @@ Result<ExitCode> run_rank(train::Job& job, const TrainData& data, const TrainOpt
       // Before waits for that rank expire, so that all are told its name.
       .silence = std::min(Seconds{job.spec.train.op_deadline.value / 2}, kLongestSilence)};
   const auto world =
-      comm::join(DeviceKind::kCpu, rendezvous, Deadline::after(kMeetingDeadline), joining);
+      comm::join(job.spec.device, rendezvous, Deadline::after(kMeetingDeadline), joining);
   if (rendezvous.rank != Rank{0}) {
     watch_drawing(job, nullptr);
     const train::RunEnding end = train_rank(job, data, options, *world);
@@ -350,7 +350,9 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
       LS_TRY(args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec));
   if (is_rank()) return run_rank(job, data, options, facts_of(*document, args), output);
   LS_TRY(check_memory(job, Rank{0}, job.mesh.world()));
-  if (args.flag("processes")) return run_as_processes(job.mesh.world(), output);
+  if (job.spec.device != DeviceKind::kCpu) LS_TRY(comm::check_backend(job.spec.device));
+  if (args.flag("processes") || job.spec.device != DeviceKind::kCpu)
+    return run_as_processes(job.mesh.world(), output);
   return run_threads(job, data, options, output);
 }
 

@@ -63,6 +63,7 @@ Result<ExitCode> run_verify(const Args& args, Output& output) {
   config::Report report;
   const auto request = read_verify_request(args, report);
   if (!request) return fail(output, report, subject_of(args));
+  LS_TRY(check_on_cpu(request->spec, "verify"));
   if (is_rank()) return verify_as_rank(*request, args, output);
   if (args.flag("processes")) return run_as_processes(std::stoi(request->ranks.back()), output);
   return verify(*request, args, nullptr, output);

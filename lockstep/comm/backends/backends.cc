@@ -24,14 +24,18 @@ const Backend* backend_for(DeviceKind device) {
   return found == backends().end() ? nullptr : &*found;
 }
 
+Result<void> check_backend(DeviceKind device) {
+  const Backend* const backend = backend_for(device);
+  if (backend != nullptr) return backend->check();
+  return Error{Code::kUnsuitableEnvironment,
+               "this build has no backend for devices of kind " + std::string(to_text(device)),
+               "`lockstep doctor` names what it has"};
+}
+
 std::unique_ptr<World> join(DeviceKind device, const Rendezvous& rendezvous, Deadline deadline,
                             const JoinOptions& options) {
-  const Backend* const backend = backend_for(device);
-  if (backend == nullptr)
-    throw WorldError({Code::kUnsuitableEnvironment, "this build has no backend for such devices",
-                      "`lockstep doctor` names what it has"});
-  if (const auto can = backend->check(); !can.ok()) throw WorldError(can.error());
-  return backend->join(rendezvous, deadline, options);
+  if (const auto can = check_backend(device); !can.ok()) throw WorldError(can.error());
+  return backend_for(device)->join(rendezvous, deadline, options);
 }
 
 }  // namespace lockstep::comm
