@@ -136,24 +136,19 @@ comm::Work Executor::start(const Prepared& prepared) {
           workspace_.own_part(op.unit), workspace_.buffer(effects.mutates[0]), deadline());
     case OpKind::kReduceReplicated: {
       const Buffer part = workspace_.replicated_part(op.unit);
-      return part.count == 0 ? comm::Work() : group(op).all_reduce(part, deadline());
+      return part.count == 0 ? comm::Work() : groups_.one(op.group).all_reduce(part, deadline());
     }
     case OpKind::kReduce:
     case OpKind::kReduceAcross: {
       if (effects.defines.empty())
-        return group(op).all_reduce(workspace_.buffer(effects.mutates[0]), deadline());
+        return groups_.one(op.group).all_reduce(workspace_.buffer(effects.mutates[0]), deadline());
       const Buffer whole = workspace_.buffer(effects.reads[0]);
-      return group(op).reduce_scatter(whole, workspace_.create(effects.defines[0]), deadline());
+      return groups_.one(op.group).reduce_scatter(whole, workspace_.create(effects.defines[0]),
+                                                  deadline());
     }
     default:
       LS_CHECK(false, "not an asynchronous op");
   }
-}
-
-comm::Communicator& Executor::group(const Op& op) const {
-  const auto groups = groups_.of(op.group);
-  LS_CHECK(groups.size() == 1, "an op that communicates in ", groups.size(), " groups");
-  return *groups[0];
 }
 
 // Injective within two consecutive steps, so that a late message cannot be taken for a new one.

@@ -60,9 +60,8 @@ class Executor {
   void norm(const Prepared& prepared);
   void wait(const Prepared& prepared);
 
-  comm::Communicator& group(const program::Op& op) const;  // of an op that has one
   comm::Communicator& link(const program::Op& op) const {
-    return groups_.link(transfer(op).from, transfer(op).to);
+    return groups_.link(op.group, transfer(op).from, transfer(op).to);
   }
   const program::Transfer& transfer(const program::Op& op) const {
     return program_.transfers[op.transfer];

@@ -106,13 +106,19 @@ std::vector<comm::Communicator*> Groups::on_host(program::CommGroup group) const
   return found;
 }
 
-comm::Communicator& Groups::gathers(program::CommGroup group) const {
-  LS_CHECK(group == program::CommGroup::kShard, "a gather over no shards");
-  return *all_[is_device_ ? kShardGather : kShard];
+comm::Communicator& Groups::one(program::CommGroup group) const {
+  const auto found = of(group);
+  LS_CHECK(found.size() == 1, "an op that communicates in ", found.size(), " groups");
+  return *found[0];
 }
 
-comm::Communicator& Groups::link(Coord from, Coord to) const {
-  return *all_[!is_device_ ? kPipeline : from.value < to.value ? kUp : kDown];
+comm::Communicator& Groups::gathers(program::CommGroup group) const {
+  return is_device_ && group == program::CommGroup::kShard ? *all_[kShardGather] : one(group);
+}
+
+comm::Communicator& Groups::link(program::CommGroup group, Coord from, Coord to) const {
+  if (!is_device_ || group != program::CommGroup::kPeer) return one(group);
+  return *all_[from.value < to.value ? kUp : kDown];
 }
 
 void Groups::agree(const Hash128& digest, Deadline deadline) const {

@@ -38,10 +38,12 @@ class Groups {
   std::vector<comm::Communicator*> of(program::CommGroup group) const;
   // The same on memory of the host. REQUIRES: kPipeline, kData, kTensor or several of them.
   std::vector<comm::Communicator*> on_host(program::CommGroup group) const;
-  // Of an op that gathers. REQUIRES: kShard.
+  // Where there is one: of an op that adds up,
+  comm::Communicator& one(program::CommGroup group) const;
+  // of one that gathers,
   comm::Communicator& gathers(program::CommGroup group) const;
-  // Of messages from one pipeline coordinate to another.
-  comm::Communicator& link(Coord from, Coord to) const;
+  // and of a message from one pipeline coordinate to another.
+  comm::Communicator& link(program::CommGroup group, Coord from, Coord to) const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.
