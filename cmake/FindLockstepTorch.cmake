@@ -90,7 +90,7 @@ if(LOCKSTEP_NCCL)
   file(GLOB _lt_cudart "${LOCKSTEP_TORCH_ROOT}/../nvidia/*/lib/libcudart.so.*")  # of kernels of our own
   add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
   set_target_properties(lockstep::torch_cuda PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${LOCKSTEP_CUDA_INCLUDE};${LOCKSTEP_NCCL_INCLUDE}"
+    INTERFACE_INCLUDE_DIRECTORIES "${LOCKSTEP_NCCL_INCLUDE};${LOCKSTEP_CUDA_INCLUDE}"  # in this order: a toolkit may have an nccl.h
     INTERFACE_COMPILE_DEFINITIONS "USE_C10D_NCCL;FMT_HEADER_ONLY=1"  # the wheel ships fmt's headers, not its library
     # no-as-needed: kernels register from static constructors, so nothing refers to the libraries by name.
     # allow-shlib-undefined: cublas, cudnn and nccl may be absent on the machine that builds.
