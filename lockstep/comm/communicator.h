@@ -250,7 +250,7 @@ class World {
 
   World() = default;
   // In front of another: one rank, with one ledger, one position and one failure.
-  explicit World(World& behind) : shared_(behind.shared_) {}
+  explicit World(const World* behind) : shared_(behind->shared_) {}
 
   Siblings& siblings() { return shared_->siblings; }
 

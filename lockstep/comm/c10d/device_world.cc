@@ -102,7 +102,7 @@ class DeviceCommunicator final : public Communicator {
 }  // namespace
 
 DeviceWorld::DeviceWorld(World& host, Device device, ConnectBackend connect_backend)
-    : World(host), host_(host), device_(device), connect_backend_(std::move(connect_backend)) {}
+    : World(&host), host_(host), device_(device), connect_backend_(std::move(connect_backend)) {}
 
 std::unique_ptr<Communicator> DeviceWorld::connect_device(std::string name, std::string axis,
                                                           std::vector<Rank> members,
