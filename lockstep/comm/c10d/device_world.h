@@ -1,5 +1,7 @@
 // Two transports in one world: a c10d backend (NCCL on GPUs) moves what is on the ranks' devices,
-// the world behind it what is on their hosts: counts, texts, agreement, checkpoints.
+// the world behind it what is on their hosts: counts, texts, agreement, checkpoints. Deadlines of
+// operations on devices are not kept, and a failure there names nobody: the world behind it watches
+// the ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
