@@ -12,6 +12,10 @@ foreach(_ls_file base/random nn/attention_grad nn/column_sums nn/gelu nn/row_ent
   set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/${_ls_file}.cc" PROPERTIES COMPILE_OPTIONS "-O3;-fno-trapping-math;-fno-math-errno;-ffp-contract=off;-fopenmp")
 endforeach()
 
+# The file that a broken invariant names is the source tree's own, wherever that tree stands; and so two checkouts
+# compile the same bytes.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>")
+
 # ccache makes a second checkout or build folder cheap, and `dev` takes from it what `core` compiled; it is
 # used when present and never required.
 find_program(LOCKSTEP_CCACHE ccache)
