@@ -15,11 +15,12 @@
 namespace lockstep::cli {
 
 struct Engine {
-  Result<ExitCode> (*train)(const Args& args, Output& output);
-  Result<ExitCode> (*verify)(const Args& args, Output& output);
-  Result<ExitCode> (*calibrate)(const Args& args, Output& output);
-  std::span<const comm::Backend> (*backends)();
-  std::vector<Finding> (*check)();  // what of it works on this machine
+  Result<ExitCode> (*train)(const Args& args, Output& output) = nullptr;
+  Result<ExitCode> (*verify)(const Args& args, Output& output) = nullptr;
+  Result<ExitCode> (*calibrate)(const Args& args, Output& output) = nullptr;
+  std::span<const comm::Backend> (*backends)() = nullptr;
+  std::vector<Finding> (*check)() = nullptr;          // what of it works on this machine
+  std::vector<Finding> (*check_devices)() = nullptr;  // and on its GPUs
 };
 
 // The functions of that table, each in torch/run.cc of its verb.

@@ -39,9 +39,9 @@ std::vector<Finding> check_machine() {
           open_files};
 }
 
-std::vector<Finding> check_torch() {
+std::vector<Finding> check_torch(bool gpus) {
   const auto engine = load_engine("what computes tensors");
-  if (engine.ok()) return (*engine)->check();
+  if (engine.ok()) return gpus ? (*engine)->check_devices() : (*engine)->check();
   return {{Verdict::kProblem, "LibTorch", engine.error().message, engine.error().help}};
 }
 
@@ -100,10 +100,12 @@ void print_as_json(const std::vector<Finding>& findings, bool healthy, Output& o
                             })}}));
 }
 
-Result<ExitCode> run_doctor(const Args& /*args*/, Output& output) {
+Result<ExitCode> run_doctor(const Args& args, Output& output) {
   std::vector<Finding> findings = check_machine();
   findings.push_back(check_local());
-  for (Finding& finding : check_torch()) findings.push_back(std::move(finding));
+  for (const bool gpus : {false, true})
+    if (!gpus || args.flag("gpu"))
+      for (Finding& finding : check_torch(gpus)) findings.push_back(std::move(finding));
   bool healthy = true;
   for (const Finding& finding : findings) healthy = healthy && finding.verdict != Verdict::kProblem;
   if (output.json)
@@ -123,7 +125,11 @@ Verb doctor_verb() {
               "communication backend. Exit code 0 when all of it works, 3 when something is "
               "missing: a build without LibTorch always exits 3.",
           .examples = {{"lockstep doctor", "a line per finding"},
+                       {"lockstep doctor --gpu", "whether a job can run on the GPUs"},
                        {"lockstep doctor --json", "the same for a bug report"}},
+          .options = {flag("gpu",
+                           "Also try the CUDA devices: kernels against the CPU's, an all_reduce "
+                           "among all of them. No device is a problem")},
           .run = run_doctor};
 }
 

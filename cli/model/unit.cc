@@ -46,8 +46,8 @@ std::vector<Line> lines_of(const UnitPasses& unit, const Pass& pass) {
         line.bytes += unit.sizes().bytes(unit.values()[pass.storage(id)]);
     line.flops = flops_of(part, unit.values(), unit.sizes());
     if (row_of(part.kind).collective)
-      line.sent = parts::sent({part.kind, "", collective_bytes(part, unit.values(), unit.sizes())},
-                              unit.sizes().tp);
+      line.sent = parts::sent({part.kind, "", collective_bytes(part, unit.values(), unit.sizes()),
+                               part.group, group_size(part, unit.sizes())});
     line.repeats = part.repeats;
     lines.push_back(std::move(line));
   }

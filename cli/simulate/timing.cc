@@ -146,7 +146,7 @@ UnitWorkload units_of(const SimulateRequest& request, const model::Model& model,
   const StepCosts costs = costs_of(request, &model);
   const UnitFlops all = flops_of(model, spec.batch.seq);
   const mesh::Degrees& d = spec.layout.degrees;
-  const auto shards = static_cast<double>(d.dp_shard.value_or(d.dp));
+  const auto shards = static_cast<double>(d.dp_shard.value_or(d.dp) * d.cp);
   const auto share = [&](double cost, double part, double whole) {
     return Seconds{whole > 0 ? cost * shape.coords * part / whole : 0};
   };
@@ -267,11 +267,10 @@ sim::StageCosts in_ticks(sim::StageCosts costs, double factor) {
 // Why bytes of a run's values are not known; empty when they are.
 std::string why_no_bytes(const spec::Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
-  for (const auto& [name, degree] : {std::pair{"cp", d.cp}, {"ep", d.ep}, {"etp", d.etp}})
+  if (d.cp > 1 && spec.layout.context == model::CpMethod::kUlysses)
+    return join_parts("not known with cp_comm_type = ulysses");
+  for (const auto& [name, degree] : {std::pair{"ep", d.ep}, {"etp", d.etp}})
     if (degree > 1) return join_parts("not known with ", name, " = ", degree);
-  if (spec.model.vocab % d.tp != 0)
-    return join_parts("not known with tp = ", d.tp, ", which does not divide the vocabulary of ",
-                      spec.model.vocab);
   const auto known = model::check_unit_bytes(spec.model);
   return known.ok() ? "" : "not known: " + known.error().message;
 }

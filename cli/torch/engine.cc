@@ -1,6 +1,7 @@
 #include "cli/engine.h"
 
 #include "lockstep/comm/backends/backends.h"
+#include "lockstep/doctor/device_check.h"
 #include "lockstep/doctor/engine_check.h"
 #include "lockstep/tensor/strict_kernels.h"
 
@@ -12,7 +13,10 @@ std::vector<Finding> check() {
   return doctor::check_engine();
 }
 
-constexpr Engine kEngine = {run_train, run_verify, run_calibrate, comm::backends, check};
+std::vector<Finding> check_devices() { return doctor::check_devices(DeviceKind::kCuda); }
+
+constexpr Engine kEngine = {run_train,      run_verify, run_calibrate,
+                            comm::backends, check,      check_devices};
 
 }  // namespace
 }  // namespace lockstep::cli

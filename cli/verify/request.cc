@@ -23,8 +23,8 @@ constexpr std::int64_t kMaxParameters = 50'000'000;  // several whole copies are
 constexpr std::int64_t kShortSeq = 32;
 
 // Awkward on purpose: layers that no even number of stages divides, but enough for two stages on
-// every rank; queries that share a key-value head; a vocabulary that is no round number, but one
-// that four tensor ranks divide, as they do the key-value heads.
+// every rank; queries that share a key-value head; a vocabulary that is no round number. Four
+// tensor ranks divide it and the key-value heads; eight pad the one and copy the others.
 std::string built_in_run(std::int64_t ranks) {
   return join_parts(R"(
 [model]
@@ -47,7 +47,8 @@ lr = 1e-2
 
 class Reader {
  public:
-  Reader(const Args& args, config::Report& report) : args_(args), report_(report) {}
+  Reader(const Args& args, config::Report& report, std::optional<DeviceKind> device)
+      : args_(args), report_(report), device_(device) {}
 
   std::optional<VerifyRequest> read() {
     const auto document = load_run(args_, report_, built_in_run(most_ranks()));
@@ -56,6 +57,7 @@ class Reader {
     if (!spec) return std::nullopt;
     request_.spec = *std::move(spec);
     request_.spec.cluster.reset();
+    request_.spec.device = device_.value_or(request_.spec.device);
     request_.spec.train.dtype = *parse_dtype(args_.text("dtype"));
     request_.spec.train.steps = args_.integer("steps");
     if (!read_model()) return std::nullopt;
@@ -98,7 +100,10 @@ class Reader {
     spec::Spec& spec = request_.spec;
     const std::int64_t layers = spec.model.layers;
     spec.model = spec::shrink(spec.model, is_own() ? spec.layout.degrees.tp : 1);
-    spec.batch.seq = std::min(spec.batch.seq, kShortSeq);
+    const mesh::Degrees& degrees = spec.layout.degrees;
+    const std::int64_t cut =
+        !is_own() ? 1 : (degrees.cp > 1 ? 2 * degrees.cp : 1) * (spec.layout.sp ? degrees.tp : 1);
+    spec.batch.seq = std::min(spec.batch.seq, (kShortSeq + cut - 1) / cut * cut);
     if (!is_own()) return;
     const std::int64_t stages = spec.layout.degrees.pp * spec.layout.chunks;
     // Two on each where some of them are recomputed, so that some may be.
@@ -158,7 +163,7 @@ class Reader {
     }
     std::size_t total = 0;
     for (const std::int64_t ranks : rank_counts()) {
-      auto all = spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype);
+      auto all = spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype, spec.device);
       total += all.size();
       if (strength > 0) all = spec::covering_array(all, strength);
       request_.layouts.insert(request_.layouts.end(), all.begin(), all.end());
@@ -216,6 +221,7 @@ class Reader {
 
   const Args& args_;
   config::Report& report_;
+  const std::optional<DeviceKind> device_;
   VerifyRequest request_;
 };
 
@@ -245,8 +251,9 @@ std::vector<Option> verify_options() {
 
 }  // namespace
 
-std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report) {
-  return Reader(args, report).read();
+std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report,
+                                                 std::optional<DeviceKind> device) {
+  return Reader(args, report, device).read();
 }
 
 Verb verify_verb() {

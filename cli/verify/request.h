@@ -17,7 +17,9 @@ struct VerifyRequest {
   std::string selection;              // "every pair of settings, of 654 layouts"; empty: by name
 };
 
-// Nothing when something is wrong; every mistake is in `report`.
-std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report);
+// Nothing when something is wrong; every mistake is in `report`. `device`: in place of what the run
+// file says.
+std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report,
+                                                 std::optional<DeviceKind> device = {});
 
 }  // namespace lockstep::cli

@@ -61,7 +61,7 @@ constexpr CodeRow kCodeRows[] = {
      "Take a degree within the limit; 1 leaves an axis out."},
     {Code::kDoesNotDivide, "a size is not divisible by a degree",
      "The axis cuts this size into equal pieces, so the degree must divide it.",
-     "tp = 16 does not divide the 8 key-value heads of llama3-8b",
+     "seq = 8200 is not a multiple of tp = 16",
      "Take one of the nearest values in the help; they are of the key that was set last."},
     {Code::kBadSchedule, "a pipeline schedule cannot run",
      "Every stage must run each microbatch once forward and once backward, weight gradients in "

@@ -101,6 +101,10 @@ ExactSum::Words ExactSum::to_words() const {
   return words;
 }
 
+void ExactSum::add_to(std::int64_t* words) const {
+  for (const std::int64_t word : to_words()) *words++ += word;
+}
+
 ExactSum ExactSum::from_words(const Words& words) {
   ExactSum sum;
   for (std::size_t i = 0; i < kNumDigits; ++i) sum.digits_[i] = words[i];

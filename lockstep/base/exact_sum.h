@@ -39,6 +39,7 @@ class ExactSum {
   // integer all_reduce adds doubles exactly.
   Words to_words() const;
   static ExactSum from_words(const Words& words);
+  void add_to(std::int64_t* words) const;  // kNumWords of them, element by element
 
  private:
   // Value = sum over i of digits_[i] * 2^(32 i - 1074). Digits are signed and may leave 32 bits:

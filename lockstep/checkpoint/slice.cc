@@ -133,18 +133,17 @@ std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
                                    model::FlatRange range, Role role) {
   std::vector<UnitSlice> slices;
   for (const model::FlatParam& flat : layout.params) {
-    const model::FlatRange part = model::common(range, {flat.offset, flat.end()});
-    if (part.size() <= 0) continue;
     const model::Param& param = model.unit(unit).params[flat.param];
     Box box = whole(param.shape);
     const model::TensorShard shard = model::tensor_shard(param, place.tp, place.coord);
-    const bool is_cut = shard.length != param.shape[shard.dim];
     box.begin[shard.dim] = shard.begin;
     box.extent[shard.dim] = shard.length;
+    const model::FlatRange part = model::common(range, {flat.offset, flat.offset + box.volume()});
+    if (part.size() <= 0) continue;
     slices.push_back({{global_name(model, unit, param), role, param.shape, std::move(box),
                        part.begin - flat.offset, part.end - flat.offset},
                       part.begin,
-                      param.tied || (!is_cut && place.coord != 0)});
+                      param.tied || shard.is_copy});
   }
   return slices;
 }

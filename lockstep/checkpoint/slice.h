@@ -63,7 +63,7 @@ struct UnitSlice {
   Slice slice;
   std::int64_t at = 0;  // element of the unit's buffer where it begins; it lies there without gaps
   // Some other unit or tensor rank holds the same and writes it: a head's copy of the embedding, or
-  // what tensor ranks hold alike and this one is not their first.
+  // what tensor ranks hold alike and this one is not the first of them.
   bool is_copy = false;
 };
 

@@ -18,6 +18,9 @@
 
 namespace lockstep::comm {
 
+// Makes what a rank sees in place of its world, which outlives it.
+using WorldWrap = std::function<std::unique_ptr<World>(World& inner)>;
+
 struct JoinOptions {
   // What must be the same on all ranks, by name: settings, versions.
   std::vector<std::pair<std::string, std::string>> facts = {};
@@ -38,6 +41,11 @@ struct Backend {
   // has found to be a failure, ends all communicators of the world within moments.
   std::unique_ptr<World> (*join)(const Rendezvous& rendezvous, Deadline deadline,
                                  const JoinOptions& options);
+  // For ranks that are threads of this process: how many devices there are, and a wrap for all
+  // ranks of one world, which gives each the device of its number. Null where devices are hosts.
+  int (*num_devices)() = nullptr;
+  std::string (*describe_device)(int index) = nullptr;  // name, architecture, memory, versions
+  WorldWrap (*device_per_thread)() = nullptr;
 };
 
 }  // namespace lockstep::comm

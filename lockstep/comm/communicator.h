@@ -228,6 +228,13 @@ class World {
                                                        Deadline deadline) {
     return connect(std::move(name), std::move(axis), std::move(members), deadline);
   }
+  // The same for messages between neighbours, of which the last and the first are two as well: a
+  // backend that connects a pair at its first message, and waits for both ends, has done so before
+  // it returns. All members call it.
+  virtual std::unique_ptr<Communicator> connect_ring(std::string name, std::string axis,
+                                                     std::vector<Rank> members, Deadline deadline) {
+    return connect(std::move(name), std::move(axis), std::move(members), deadline);
+  }
   // What this rank computes on; connect() is for the memory of its host.
   virtual Device device() const { return {}; }
   // The group of all ranks, in their order.

@@ -1,5 +1,7 @@
 #include "lockstep/cost/op_messages.h"
 
+#include <utility>
+
 #include "lockstep/base/check.h"
 #include "lockstep/base/exact_sum.h"
 
@@ -36,6 +38,8 @@ OpMessages::OpMessages(const program::Program& program, const model::Model& mode
            " pipeline ranks on a mesh of ", mesh.degree(Axis::kPipeline));
   LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
            " shards on a mesh of ", mesh.degree(mesh::kDenseShard));
+  LS_CHECK(mesh.degree(Axis::kContext) == sizes.unit.cp, "sizes for ", sizes.unit.cp,
+           " context ranks on a mesh of ", mesh.degree(Axis::kContext));
   LS_CHECK(
       mesh.degree(Axis::kTensor) == sizes.unit.tp && step_.tensor_parallel == (sizes.unit.tp > 1),
       "sizes for ", sizes.unit.tp, " tensor ranks on a mesh of ", mesh.degree(Axis::kTensor));
@@ -63,7 +67,9 @@ std::vector<Message> OpMessages::of(const Op& op) const {
     case OpKind::kReduceAcross:
       return all_reduce(op, states(op.unit).owned, grad_width);
     case OpKind::kReduceReplicated:
-      return reduce_part(op, op.unit, layout(op.unit).partial(sizes_.unit.sequence_parallel));
+      return with_copies(
+          reduce_part(op, op.unit, layout(op.unit).partial(sizes_.unit.sequence_parallel)), op.unit,
+          own(op.unit));
     case OpKind::kReduceTied:
       return reduce_tied(op);
     case OpKind::kSend:
@@ -75,13 +81,34 @@ std::vector<Message> OpMessages::of(const Op& op) const {
   }
 }
 
-// Where tensor ranks hold summands of the gradient that the noise scale looks at.
+// Where tensor and context ranks hold summands of the gradient that the noise scale looks at.
 std::vector<Message> OpMessages::sum_noise(const Op& op) const {
-  const bool sums = sizes_.unit.tp > 1 && sizes_.looks_at_noise && step_.is_noise(op) &&
-                    step_.is_partial(op.unit);
-  if (!sums) return {};
-  const model::FlatRange part = layout(op.unit).partial(sizes_.unit.sequence_parallel);
-  return {all_reduce(along(Axis::kTensor), part.size(), sizes_.unit.wide())};
+  std::vector<Message> sums;
+  if (!sizes_.looks_at_noise || !step_.is_noise(op)) return sums;
+  const std::int64_t width = sizes_.unit.wide();
+  if (sizes_.unit.tp > 1 && step_.is_partial(op.unit)) {
+    const model::FlatRange part = layout(op.unit).partial(sizes_.unit.sequence_parallel);
+    if (part.size() > 0) sums.push_back(all_reduce(along(Axis::kTensor), part.size(), width));
+    sums = with_copies(std::move(sums), op.unit, {0, layout(op.unit).size});
+  }
+  if (sizes_.unit.cp > 1)
+    sums.push_back(all_reduce(along(Axis::kContext), states(op.unit).elements, width));
+  return sums;
+}
+
+std::vector<Message> OpMessages::with_copies(std::vector<Message> all, int unit,
+                                             const model::FlatRange& held) const {
+  const model::FlatLayout& flat = layout(unit);
+  const Party alike = {along(Axis::kTensor).axis, flat.copies};
+  for (const model::FlatRange& range : flat.copied)
+    if (const std::int64_t elements = common(held, range).size(); elements > 0)
+      all.push_back(all_reduce(alike, elements, sizes_.unit.wide()));
+  return all;
+}
+
+model::FlatRange OpMessages::own(int unit) const {
+  const bool is_whole = step_.zero == 0;
+  return layout(unit).shard(is_whole ? 1 : sizes_.shards, is_whole ? 0 : shard_);
 }
 
 std::vector<Message> OpMessages::transfer(comm::OpKind kind, std::int64_t parts) const {
@@ -101,10 +128,7 @@ std::vector<Message> OpMessages::reduce_tied(const Op& op) const {
 // Those elements of the range that this rank's piece of the gradient holds.
 std::vector<Message> OpMessages::reduce_part(const Op& op, int unit,
                                              const model::FlatRange& range) const {
-  const bool is_whole = step_.zero == 0;
-  const model::FlatRange own =
-      layout(unit).shard(is_whole ? 1 : sizes_.shards, is_whole ? 0 : shard_);
-  const std::int64_t elements = common(own, range).size();
+  const std::int64_t elements = common(own(unit), range).size();
   if (elements == 0) return {};
   return all_reduce(op, elements, sizes_.unit.wide());
 }

@@ -54,6 +54,10 @@ class OpMessages {
   std::vector<Message> reduce_tied(const program::Op& op) const;
   std::vector<Message> reduce_part(const program::Op& op, int unit,
                                    const model::FlatRange& range) const;
+  // And what several tensor ranks hold of the same heads, as far as `held` goes.
+  std::vector<Message> with_copies(std::vector<Message> all, int unit,
+                                   const model::FlatRange& held) const;
+  model::FlatRange own(int unit) const;  // the piece of the gradient that this rank reduces
   std::vector<Message> transfer(comm::OpKind kind, std::int64_t parts) const;
   Party along(mesh::AxisSet axes) const;
   std::vector<Party> parties(program::CommGroup group) const;

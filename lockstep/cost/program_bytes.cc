@@ -74,8 +74,13 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
     bytes.main_grad = states.main_grad;
     bytes.grad_shard = states.grad_shard;
     bytes.optimizer = unit == step.head() && step.shares_state() ? 0 : states.optimizer;
-    if (sizes.looks_at_noise && step.is_partial(unit))
-      bytes.noise = layouts[kind].partial(sizes.unit.sequence_parallel).size() * sizes.unit.wide();
+    if (sizes.looks_at_noise && sizes.unit.cp > 1) {
+      bytes.noise = states.main_grad;
+    } else if (sizes.looks_at_noise && step.is_partial(unit)) {
+      std::int64_t summed = layouts[kind].partial(sizes.unit.sequence_parallel).size();
+      for (const model::FlatRange& copied : layouts[kind].copied) summed += copied.size();
+      bytes.noise = summed * sizes.unit.wide();
+    }
     add_surges(model.unit(unit), passes[kind], step, unit, bytes);
     all.units.push_back(bytes);
   }

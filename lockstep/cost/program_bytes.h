@@ -16,7 +16,7 @@ namespace lockstep::cost {
 struct StepSizes {
   model::UnitSizes unit = {};
   std::int64_t shards = 1;      // ranks that share one copy of the parameters; without ZeRO unused
-  bool looks_at_noise = false;  // of a step with noise: this is the first of the data ranks
+  bool looks_at_noise = false;  // of a step with noise: this rank takes the first of its samples
 };
 
 // Of one unit on one rank.

@@ -14,6 +14,7 @@ namespace {
 comm::OpKind as_counted(parts::Kind kind) {
   if (kind == parts::Kind::kAllGather) return comm::OpKind::kAllGather;
   if (kind == parts::Kind::kReduceScatter) return comm::OpKind::kReduceScatter;
+  if (kind == parts::Kind::kExchange) return comm::OpKind::kAllToAll;
   return comm::OpKind::kAllReduce;
 }
 
@@ -25,7 +26,8 @@ class Count {
         model_(model),
         sizes_(sizes),
         messages_(program, model, sizes, mesh, rank),
-        tensor_axis_(to_text(mesh::AxisSet(mesh::Axis::kTensor))) {}
+        tensor_axis_(to_text(mesh::AxisSet(mesh::Axis::kTensor))),
+        context_axis_(to_text(mesh::AxisSet(mesh::Axis::kContext))) {}
 
   Traffic run() {
     for (const program::Op& op : program_.list(messages_.coord())) {
@@ -38,13 +40,14 @@ class Count {
 
  private:
   void add_passes(const program::Op& op) {
-    if (sizes_.unit.tp == 1 || op.unit < 0) return;
+    if ((sizes_.unit.tp == 1 && sizes_.unit.cp == 1) || op.unit < 0) return;
     const auto kind = model_.order[static_cast<std::size_t>(op.unit)];
     const parts::UnitPasses& passes =
         passes_.try_emplace(kind, model_.config, model_.unit(op.unit), sizes_.unit).first->second;
     if (const auto pass = parts::pass_of(program_.step, model_.unit(op.unit), op))
-      for (const parts::TensorCollective& one : passes.collectives(*pass))
-        count(tensor_axis_, as_counted(one.kind), sent(one, sizes_.unit.tp));
+      for (const parts::Collective& one : passes.collectives(*pass))
+        count(one.group == parts::Group::kTensor ? tensor_axis_ : context_axis_,
+              as_counted(one.kind), sent(one));
   }
 
   void count(const std::string& axis, comm::OpKind op, std::int64_t bytes) {
@@ -57,7 +60,7 @@ class Count {
   const model::Model& model_;
   const StepSizes& sizes_;
   const OpMessages messages_;
-  const std::string tensor_axis_;
+  const std::string tensor_axis_, context_axis_;
   std::map<int, parts::UnitPasses> passes_;  // by distinct unit
   Traffic traffic_;
 };

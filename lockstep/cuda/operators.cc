@@ -1,11 +1,13 @@
 #include "lockstep/cuda/operators.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include "lockstep/cuda/kernels.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -35,7 +37,7 @@ void update(at::Tensor& param, const at::Tensor& grad, at::Tensor& first, at::Te
 
 void add_squares(at::Tensor& words, const at::Tensor& grad, std::int64_t begin,
                  at::IntArrayRef left_out) {
-  TORCH_CHECK(left_out.size() <= 4, "more than two ranges that are counted elsewhere");
+  TORCH_CHECK(left_out.size() <= 2 * Holes::kMost, "too many ranges that are counted elsewhere");
   Holes holes;
   for (std::size_t i = 0; i < left_out.size(); i += 2) {
     holes.begin[i / 2] = left_out[i] - begin;
@@ -58,6 +60,35 @@ void add_losses(at::Tensor& words, const at::Tensor& log_probs, const at::Tensor
     launch_add_losses(log_probs.const_data_ptr<float>(), given, labels.numel(), into, stream_now());
 }
 
+void rotate(at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, double sign) {
+  const std::int64_t head_dim = 2 * cosine.size(-1);
+  TORCH_CHECK(x.stride(1) == 1 && cosine.is_contiguous() && sine.is_contiguous(), "rows of heads");
+  const Rotation of = {x.size(0), x.stride(0),    x.size(1) / head_dim,
+                       head_dim,  cosine.size(0), sign};
+  launch_rotate(tensor::dtype_of(x.scalar_type()), x.mutable_data_ptr(), cosine.const_data_ptr(),
+                sine.const_data_ptr(), of, stream_now());
+}
+
+GluShape shape_of(const at::Tensor& pair) {
+  TORCH_CHECK(pair.is_contiguous(), "rows of gate and up");
+  return {pair.size(0), pair.size(1) / 2};
+}
+at::Tensor swiglu(const at::Tensor& pair) {
+  const GluShape of = shape_of(pair);
+  at::Tensor made = at::empty({of.rows, of.columns}, pair.options());
+  launch_swiglu(tensor::dtype_of(pair.scalar_type()), pair.const_data_ptr(),
+                made.mutable_data_ptr(), of, stream_now());
+  return made;
+}
+at::Tensor swiglu_grad(const at::Tensor& pair, const at::Tensor& d) {
+  const GluShape of = shape_of(pair);
+  TORCH_CHECK(d.is_contiguous(), "the gradient of SwiGLU");
+  at::Tensor made = at::empty(pair.sizes(), pair.options());
+  launch_swiglu_grad(tensor::dtype_of(pair.scalar_type()), d.const_data_ptr(),
+                     pair.const_data_ptr(), made.mutable_data_ptr(), of, stream_now());
+  return made;
+}
+
 }  // namespace
 
 void install_operators() {
@@ -67,6 +98,9 @@ void install_operators() {
     made->impl("adamw_", TORCH_FN(update));
     made->impl("add_squares_", TORCH_FN(add_squares));
     made->impl("add_losses_", TORCH_FN(add_losses));
+    made->impl("rotate_", TORCH_FN(rotate));
+    made->impl("swiglu", TORCH_FN(swiglu));
+    made->impl("swiglu_grad", TORCH_FN(swiglu_grad));
     return made;
   }();
   static_cast<void>(library);

@@ -115,7 +115,7 @@ void Executor::run_op(Prepared& prepared) {
 }
 
 // An op that its Wait ends.
-comm::Work Executor::start(const Prepared& prepared) {
+comm::Work Executor::start(Prepared& prepared) {
   const Op& op = prepared.op;
   const Effects& effects = prepared.effects;
   switch (op.kind) {
@@ -135,6 +135,9 @@ comm::Work Executor::start(const Prepared& prepared) {
       return groups_.gathers(op.group).all_gather(
           workspace_.own_part(op.unit), workspace_.buffer(effects.mutates[0]), deadline());
     case OpKind::kReduceReplicated: {
+      for (const Buffer& part : workspace_.copied_parts(op.unit))
+        if (part.count > 0)
+          prepared.beside.push_back(groups_.copies().all_reduce(part, deadline()));
       const Buffer part = workspace_.replicated_part(op.unit);
       return part.count == 0 ? comm::Work() : groups_.one(op.group).all_reduce(part, deadline());
     }
@@ -226,6 +229,7 @@ void Executor::norm(const Prepared& prepared) {
 // The end of an asynchronous op: what it was for, then what its Wait kills or adds up.
 void Executor::wait(const Prepared& prepared) {
   Prepared& target = ops_[prepared.op.target];
+  for (comm::Work& work : std::exchange(target.beside, {})) wait_for(work);
   if (const std::optional<comm::Ran> ran = wait_for(target.work))
     lanes_.push_back(
         {prepared.op.target, clock_.at(ran->begin).since_start, clock_.at(ran->end).since_start});

@@ -46,7 +46,8 @@ class Executor {
   struct Prepared {
     program::Op op;
     program::Effects effects;
-    comm::Work work = {};  // of an asynchronous op, until its Wait
+    comm::Work work = {};                 // of an asynchronous op, until its Wait
+    std::vector<comm::Work> beside = {};  // of the same op, in another group
   };
 
   void run_op(Prepared& prepared);
@@ -54,7 +55,7 @@ class Executor {
   void check_before(const Prepared& prepared) const;
   void check_after(const Prepared& prepared) const;
 
-  comm::Work start(const Prepared& prepared);
+  comm::Work start(Prepared& prepared);
   void count(const Prepared& prepared);
   void reduce_tied(const Prepared& prepared);
   void norm(const Prepared& prepared);

@@ -9,8 +9,9 @@ namespace {
 
 using mesh::Axis;
 
-// The communicators of a rank, and the axes they span: the tied one only the ends of its axis. The
-// last three stand for kShard and kPipeline where memory is a device's.
+// The communicators of a rank, and the axes they span: the tied one only the ends of its axis,
+// copies only some. kShardGather, kUp and kDown stand for kShard and kPipeline where memory is a
+// device's.
 enum Kind : std::size_t {
   kSelf,
   kShard,
@@ -21,12 +22,15 @@ enum Kind : std::size_t {
   kTied,
   kShardGather,
   kUp,
-  kDown
+  kDown,
+  kCopies,
+  kContext
 };
-constexpr mesh::AxisSet kAxes[] = {
-    mesh::AxisSet(), mesh::kDenseShard, Axis::kDataReplicate, mesh::kData,     Axis::kTensor,
-    Axis::kPipeline, Axis::kPipeline,   mesh::kDenseShard,    Axis::kPipeline, Axis::kPipeline};
-constexpr const char* kPrefixes[] = {"", "", "", "", "", "", "", "gather:", "up:", "down:"};
+constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(), mesh::kDenseShard, Axis::kDataReplicate,
+                                   mesh::kData,     Axis::kTensor,     Axis::kPipeline,
+                                   Axis::kPipeline, mesh::kDenseShard, Axis::kPipeline,
+                                   Axis::kPipeline, Axis::kTensor,     Axis::kContext};
+constexpr const char* kPrefixes[] = {"", "", "", "", "", "", "", "gather:", "up:", "down:", "", ""};
 
 // Those that an op uses, one after the other; in the order of CommGroup.
 const std::vector<Kind>& kinds_of(program::CommGroup group) {
@@ -64,25 +68,35 @@ mesh::AxisSet axes_of(program::CommGroup group) {
 }
 
 Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
-               Deadline deadline) {
+               Deadline deadline, std::int64_t copies) {
   LS_CHECK(world.size() == mesh.world(), "a mesh of ", mesh.world(), " ranks on a world of ",
            world.size());
   const Rank rank = world.rank();
   is_device_ = world.device().kind != DeviceKind::kCpu;
   const Connect on_device = &comm::World::connect_device;
   const auto is_needed = [&](Kind kind) {
-    return kind != kTensor || mesh.degree(Axis::kTensor) > 1;
+    return (kind != kTensor && kind != kContext) || mesh.degree(kAxes[kind]) > 1;
   };
   all_[kSelf] =
       world.connect_device(join_parts(label, "self:", rank.value), "self", {rank}, deadline);
-  for (const Kind kind : {kShard, kReplicate, kData, kTensor, kPipeline})
+  for (const Kind kind : {kShard, kReplicate, kData, kTensor, kContext})
     if (is_needed(kind)) all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
-  if (is_device_) {
-    for (const Kind kind : {kShardGather, kUp, kDown})
-      all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
+  if (!is_device_) {
+    all_[kPipeline] = connect(world, on_device, label, mesh, kPipeline, deadline);
+  } else {
+    all_[kShardGather] = connect(world, on_device, label, mesh, kShardGather, deadline);
+    for (const Kind kind : {kUp, kDown})
+      all_[kind] = connect(world, &comm::World::connect_ring, label, mesh, kind, deadline);
     for (const Kind kind : {kData, kTensor, kPipeline})
       if (is_needed(kind))
         host_[kind] = connect(world, &comm::World::connect, label, mesh, kind, deadline);
+  }
+  if (copies > 1) {
+    const std::int64_t first = mesh.coord(rank, Axis::kTensor).value / copies * copies;
+    const std::vector<Rank> all = mesh.group(rank, Axis::kTensor).ranks();
+    const std::vector<Rank> alike(all.begin() + first, all.begin() + first + copies);
+    all_[kCopies] = world.connect_device(join_parts(label, "copies:", alike[0].value),
+                                         to_text(kAxes[kCopies]), alike, deadline);
   }
   const mesh::Group pipeline = mesh.group(rank, Axis::kPipeline);
   const Rank first = pipeline.rank_at(0), last = pipeline.rank_at(pipeline.size() - 1);
@@ -116,10 +130,17 @@ comm::Communicator& Groups::gathers(program::CommGroup group) const {
   return is_device_ && group == program::CommGroup::kShard ? *all_[kShardGather] : one(group);
 }
 
+comm::Communicator& Groups::copies() const {
+  LS_CHECK(all_[kCopies], "every tensor rank has heads of keys of its own");
+  return *all_[kCopies];
+}
+
 comm::Communicator& Groups::link(program::CommGroup group, Coord from, Coord to) const {
   if (!is_device_ || group != program::CommGroup::kPeer) return one(group);
   return *all_[from.value < to.value ? kUp : kDown];
 }
+
+comm::Communicator* Groups::context() const { return all_[kContext].get(); }
 
 void Groups::agree(const Hash128& digest, Deadline deadline) const {
   struct Verdict {

@@ -28,9 +28,10 @@ class Groups {
  public:
   // Called by every rank of the world. `label` tells apart the groups of several jobs in one world.
   // `tied`: embedding and head share a weight, so the first and last pipeline rank need a
-  // group of their own. There is a tensor group only where several ranks share a unit.
+  // group of their own. There is a tensor group only where several ranks share a unit; `copies` of
+  // them, side by side, hold the same heads of keys (model/flat_layout.h).
   Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
-         Deadline deadline);
+         Deadline deadline, std::int64_t copies = 1);
 
   // The communicators an op of this group uses, one after the other, on memory of the world's
   // device; none for kNone, for a tied weight whose two copies are on this rank, and for a unit
@@ -42,8 +43,13 @@ class Groups {
   comm::Communicator& one(program::CommGroup group) const;
   // of one that gathers,
   comm::Communicator& gathers(program::CommGroup group) const;
+  // of one that adds up among tensor ranks that hold the same heads of keys,
+  comm::Communicator& copies() const;
   // and of a message from one pipeline coordinate to another.
   comm::Communicator& link(program::CommGroup group, Coord from, Coord to) const;
+
+  // Of the ranks that share sequences with this one; null where there are no others.
+  comm::Communicator* context() const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.
@@ -52,7 +58,7 @@ class Groups {
  private:
   bool is_device_ = false;  // device memory is not the host's
   // By kind; null where this rank needs none.
-  std::array<std::unique_ptr<comm::Communicator>, 10> all_, host_;
+  std::array<std::unique_ptr<comm::Communicator>, 12> all_, host_;
 };
 
 }  // namespace lockstep::exec

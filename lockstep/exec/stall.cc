@@ -78,16 +78,20 @@ class Inquiry {
     return op_text(program_, at, program_.list(at)[op]);
   }
 
-  // Collectives of tensor ranks are parts of computations.
+  // Collectives of tensor and context ranks are parts of computations.
   bool meets_inside(const Op& op) const {
-    return program_.step.tensor_parallel && op.microbatch >= 0 && op.kind != OpKind::kLoad;
+    return (program_.step.tensor_parallel || mesh_.degree(Axis::kContext) > 1) &&
+           op.microbatch >= 0 && op.kind != OpKind::kLoad;
+  }
+  mesh::Axis axis_inside(const Op& op, int part) const {
+    return part_text_ ? part_text_(op, part).axis : Axis::kTensor;
   }
   // "F of unit 3, microbatch 1", and what of it is behind the rank, or what it waits in.
   std::string where(Rank rank, const Position& at) const {
     const Op& op = program_.list(coord(rank))[at.op];
     if (!meets_inside(op) || !part_text_ || (at.part == 0 && !at.waits)) return text(rank, at.op);
-    if (at.waits) return join_parts(part_text_(op, at.part), " in ", text(rank, at.op));
-    return join_parts(text(rank, at.op), ", behind ", part_text_(op, at.part - 1));
+    if (at.waits) return join_parts(part_text_(op, at.part).text, " in ", text(rank, at.op));
+    return join_parts(text(rank, at.op), ", behind ", part_text_(op, at.part - 1).text);
   }
 
   void look_at(RankStatus& own, Position at, const Op& op) const {
@@ -97,7 +101,7 @@ class Inquiry {
     const std::int32_t acting = op.kind == OpKind::kWait ? op.target : at.op;
     const Op& target = program_.list(coord(own.rank))[acting];
     const std::vector<Member> members = meets_inside(target)
-                                            ? group(own.rank, acting, Axis::kTensor)
+                                            ? group(own.rank, acting, axis_inside(target, at.part))
                                             : members_of(own.rank, acting);
     for (const Member& member : members)
       if (!has_come(member, at, target)) own.waits_for.push_back(member.rank);

@@ -39,8 +39,13 @@ struct StallReport {
   std::string describe_from(Rank rank) const;
 };
 
-// What meets others as part `part` of a computation, as "the all_reduce of middle".
-using PartText = std::function<std::string(const program::Op& op, int part)>;
+// What meets others as part `part` of a computation, as "the all_reduce of middle", and along which
+// axis.
+struct PartMeeting {
+  std::string text;
+  mesh::Axis axis = mesh::Axis::kTensor;
+};
+using PartText = std::function<PartMeeting(const program::Op& op, int part)>;
 
 // Positions are of the program's lists; a rank never seen has not begun, nor one at a position that
 // its list does not have. Time has passed since all positions last changed, so that a rank which

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/base/buffer.h"
 #include "lockstep/base/exact_sum.h"
@@ -46,6 +47,8 @@ class Workspace {
   // The part of replicated parameters in this rank's reduced gradient of `unit`; may be empty, and
   // is then so on all ranks of the tensor group.
   virtual Buffer replicated_part(int unit) = 0;
+  // The same of what only some tensor ranks hold alike, Groups::copies().
+  virtual std::vector<Buffer> copied_parts(int unit) = 0;
   // The piece of `unit`'s parameters that this rank updates, inside the whole (ZeRO 1 and 2).
   virtual Buffer own_part(int unit) = 0;
 

@@ -43,11 +43,13 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
-// `axis` cuts dimension `dim` into equal pieces, each a multiple of `grain` (a head is never cut).
+// `axis` cuts dimension `dim` into equal pieces, each a multiple of `grain` (a head is never cut:
+// where there are more ranks than heads of keys, ranks side by side hold the same one).
 struct ShardedDim {
   mesh::Axis axis = mesh::Axis::kTensor;
   int dim = 0;
   std::int64_t grain = 1;
+  bool padded = false;  // the last pieces may be shorter: rows of zeros make all equal
   bool operator==(const ShardedDim&) const = default;
 };
 

@@ -34,7 +34,7 @@ Held held(const Param& param) {
 
 std::int64_t numel_of(const Param& param, std::int64_t tp) {
   const TensorShard shard = tensor_shard(param, tp, 0);
-  return param.numel() / param.shape[shard.dim] * shard.length;
+  return param.numel() / param.shape[shard.dim] * (shard.length + shard.padding);
 }
 
 class Writer {
@@ -52,6 +52,7 @@ class Writer {
     flat_.replicated = since(replicated);
     flat_.over_heads = since(over_heads);
     append(false, Held::kCut);
+    note_copies();
     LS_CHECK(flat_.params.size() == trained(), "a gain of all heads that decays has no place");
     return std::move(flat_);
   }
@@ -60,6 +61,17 @@ class Writer {
   // From `begin` to the end of what was written last.
   FlatRange since(std::int64_t begin) const {
     return {begin, flat_.size > begin ? flat_.params.back().end() : begin};
+  }
+  void note_copies() {
+    for (const FlatParam& at : flat_.params) {
+      const std::int64_t n = copies(unit_.params[at.param], tp_);
+      if (n == 1) continue;
+      flat_.copies = n;
+      if (!flat_.copied.empty() && flat_.copied.back().end == at.offset)
+        flat_.copied.back().end = at.end();
+      else
+        flat_.copied.push_back({at.offset, at.end()});
+    }
   }
   std::size_t trained() const {
     return static_cast<std::size_t>(std::ranges::count_if(unit_.params, &Param::trained));
@@ -115,7 +127,7 @@ void add_runs(const Param& param, const FlatParam& place, const TensorShard& sha
     inner *= param.shape[dim];
   const std::int64_t row = shard.length * inner, skip = shard.begin * inner;
   const std::int64_t whole_row = param.shape[shard.dim] * inner;
-  const FlatRange part = common(range, {place.offset, place.end()});
+  const FlatRange part = common(range, {place.offset, place.end() - shard.padding * inner});
   for (std::int64_t at = part.begin; at < part.end;) {
     const std::int64_t within = at - place.offset;
     const std::int64_t length = std::min(row - within % row, part.end - at);
@@ -160,13 +172,40 @@ std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
   return gaps;
 }
 
-TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord) {
+namespace {
+
+const ShardedDim* tensor_cut(const Param& param) {
   const auto cut = std::ranges::find(param.sharded, mesh::Axis::kTensor, &ShardedDim::axis);
-  if (cut == param.sharded.end()) return {0, 0, param.shape[0]};
-  const std::int64_t length = param.shape[cut->dim];
-  LS_CHECK(length % (tp * cut->grain) == 0 && coord >= 0 && coord < tp, param.name, ": rank ",
-           coord, " of ", tp, " that share ", length, " in pieces of ", cut->grain);
-  return {cut->dim, length / tp * coord, length / tp};
+  return cut == param.sharded.end() ? nullptr : &*cut;
+}
+
+}  // namespace
+
+std::int64_t copies(const Param& param, std::int64_t tp) {
+  const ShardedDim* cut = tensor_cut(param);
+  const std::int64_t grains = cut == nullptr ? tp : param.shape[cut->dim] / cut->grain;
+  return cut == nullptr || cut->grain == 1 || grains >= tp ? 1 : tp / grains;
+}
+
+std::int64_t copies(const Model& model, std::int64_t tp) {
+  std::int64_t most = 1;
+  for (const Unit& unit : model.distinct)
+    for (const Param& param : unit.params) most = std::max(most, copies(param, tp));
+  return most;
+}
+
+TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord) {
+  LS_CHECK(coord >= 0 && coord < tp, param.name, ": rank ", coord, " of ", tp);
+  const ShardedDim* cut = tensor_cut(param);
+  if (cut == nullptr) return {0, 0, param.shape[0], 0, coord > 0};
+  const std::int64_t alike = copies(param, tp), ranks = tp / alike;
+  const std::int64_t length = param.shape[cut->dim], pieces = ranks * cut->grain;
+  LS_CHECK((cut->padded ? cut->dim == 0 : length % pieces == 0) && tp % alike == 0, param.name,
+           ": ", tp, " ranks that share ", length, " in pieces of ", cut->grain);
+  const std::int64_t each = round_up(length, pieces) / ranks;
+  const std::int64_t begin = std::min(each * (coord / alike), length);
+  const std::int64_t own = std::min(each, length - begin);
+  return {cut->dim, begin, own, each - own, coord % alike != 0};
 }
 
 std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {

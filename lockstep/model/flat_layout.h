@@ -10,7 +10,10 @@
 //     bytes in bf16 and more in wider types.
 //   - A buffer shared by n ranks is padded to a multiple of 256 n elements, so that no shard
 //     boundary cuts a tile of 256 (the grain of exact sums) or leaves a ragged vector tail.
-//   - Where things lie does not depend on n. Gaps and padding hold zeros.
+//   - Where things lie does not depend on n, nor on which tensor rank it is: where ranks share a
+//     vocabulary that they do not divide, each has as many rows of it, the last of them zeros.
+//   - Gaps and padding hold zeros: their gradients are zero, so AdamW leaves them so. They are no
+//     elements of the model: nobody draws, counts, compares, saves or exports them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +29,7 @@ inline constexpr std::int64_t kTile = 256;
 struct FlatParam {
   int param = 0;  // index into Unit::params
   std::int64_t offset = 0;
-  std::int64_t numel = 0;
+  std::int64_t numel = 0;  // with rows that pad it
   std::int64_t end() const { return offset + numel; }
   bool operator==(const FlatParam&) const = default;
 };
@@ -47,9 +50,14 @@ struct FlatLayout {
   std::int64_t decay_end = 0;     // decaying parameters lie in [0, decay_end)
   FlatRange replicated;           // parameters that no axis cuts, and nothing but gaps between them
   FlatRange over_heads;           // those of them that every head uses, at their end
-  FlatRange tied;                 // the weight that embedding and head share, at the same place in
-                                  // both; empty when nothing is tied
-  bool tied_copy = false;         // this unit holds the second copy (the head): not counted again
+  // Of what the tensor axis cuts, all that `copies` ranks side by side hold alike, because there
+  // are more of them than heads of keys: keys, values and what is theirs, ascending. Each of these
+  // ranks finds a summand of the gradient, that of its own queries.
+  std::vector<FlatRange> copied;
+  std::int64_t copies = 1;
+  FlatRange tied;          // the weight that embedding and head share, at the same place in
+                           // both; empty when nothing is tied
+  bool tied_copy = false;  // this unit holds the second copy (the head): not counted again
 
   // Of what tensor ranks hold alike, where each finds a summand of the gradient: all under sequence
   // parallelism, because each sees its rows; else what every head uses, because each sees its
@@ -70,10 +78,18 @@ struct TensorShard {
   int dim = 0;
   std::int64_t begin = 0;
   std::int64_t length = 0;
+  std::int64_t padding = 0;  // rows of zeros behind them: length + padding is that of every rank
+  bool is_copy = false;      // a rank before this one holds the same
   bool operator==(const TensorShard&) const = default;
 };
 
-// REQUIRES: tp cuts the dim into multiples of its grain.
+// How many of `tp` ranks hold the same piece of what is cut.
+std::int64_t copies(const Param& param, std::int64_t tp);
+// The most that any parameter has.
+std::int64_t copies(const Model& model, std::int64_t tp);
+
+// REQUIRES: tp cuts the dim into multiples of its grain, or is a multiple of how many of these
+// there are, unless it is padded.
 TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord);
 
 // Of every distinct unit, in the order of Model::distinct. Embedding and head that share a weight
@@ -81,7 +97,7 @@ TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord
 // lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
 // parameters only.
 // Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts.
-// REQUIRES: tp >= 1, pieces that are multiples of their grain.
+// REQUIRES: tp >= 1, pieces that are multiples of their grain where they are not padded.
 std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1);
 
 // Which elements of whole parameters lie where in a rank's flat buffer, where tensor ranks share a

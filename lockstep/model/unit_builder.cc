@@ -147,14 +147,14 @@ void UnitBuilder::experts(bool mixtral) {
 
 void UnitBuilder::token_embedding(std::string_view hf) {
   Param& weight = param(Role::kEmbedding, "weight", hf, {config_.vocab, config_.hidden});
-  weight.sharded = {{Axis::kTensor, 0, 1}};
+  weight.sharded = {{Axis::kTensor, 0, 1, /*padded=*/true}};
 }
 
 void UnitBuilder::vocabulary_head(std::string_view hf_norm, std::string_view hf) {
   norm("norm", hf_norm, config_.hidden);
   Param& weight =
       param(Role::kHead, "weight", config_.tied ? "" : hf, {config_.vocab, config_.hidden});
-  weight.sharded = {{Axis::kTensor, 0, 1}};
+  weight.sharded = {{Axis::kTensor, 0, 1, /*padded=*/true}};
   weight.tied = config_.tied;
   matmul("head", config_.hidden, config_.vocab, Split::kColumn);
 }

@@ -9,6 +9,7 @@
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/result.h"
 #include "lockstep/model/arch.h"
+#include "lockstep/model/context.h"
 #include "lockstep/model/drop.h"
 
 namespace lockstep::model {
@@ -22,13 +23,15 @@ enum class Kernels : std::uint8_t {
 // What the bytes of a unit depend on besides the model.
 struct UnitSizes {
   std::int64_t batch = 1;  // sequences in a microbatch
-  std::int64_t seq = 1;    // tokens of one
+  std::int64_t seq = 1;    // tokens of one, those of a rank where context ranks share it
   DType dtype = DType::kF32;
-  Drop drop = {};                  // of its rows alone
-  std::int64_t head_chunk = 0;     // tokens whose logits exist at once; 0: the microbatch's
-  std::int64_t tp = 1;             // ranks that share the unit; divides heads, kv_heads and ffn
-  int threads = 1;                 // intra-op, each with scratch of its own
-  bool packs_keys = true;          // on a CPU with units for bf16 (tensor/memory.h)
+  Drop drop = {};                      // of its rows alone
+  std::int64_t head_chunk = 0;         // tokens whose logits exist at once; 0: the microbatch's
+  std::int64_t tp = 1;                 // ranks that share the unit; divides heads and ffn
+  std::int64_t cp = 1;                 // ranks that share a sequence
+  CpMethod context = CpMethod::kRing;  // how they meet
+  int threads = 1;                     // intra-op, each with scratch of its own
+  bool packs_keys = true;              // on a CPU with units for bf16 (tensor/memory.h)
   bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
   bool tp_overlap = true;          // they compute while their collectives are under way
   Kernels kernels = Kernels::kCpu;
@@ -80,6 +83,10 @@ struct ScoreTiles {
     if (!narrow) return backward ? 2 * tiles : tiles;
     return backward ? 2 * tiles + (4 * seq + 3 * queries) * head_dim
                     : tiles + 2 * (seq + queries) * head_dim;
+  }
+  // The same over blocks of keys, whose results are added up: a block's has room beside.
+  constexpr std::int64_t block_elements(bool backward, bool narrow) const {
+    return elements(backward, narrow) + (backward || narrow ? 0 : queries * head_dim);
   }
 };
 

@@ -4,7 +4,14 @@
 #include <ATen/ops/gather.h>
 #include <ATen/ops/sum.h>
 
+#include <limits>
+
 namespace lockstep::nn {
+
+void hide_padding(const at::Tensor& logits, std::int64_t count) {
+  if (count > 0)
+    logits.narrow(1, logits.size(1) - count, count).fill_(std::numeric_limits<float>::lowest());
+}
 
 void softmax_of_shard(const at::Tensor& logits, const TokenRows& labels, const at::Tensor& into) {
   at::Tensor most = into.select(0, 0), sum = into.select(0, 1), picked = into.select(0, 2);

@@ -15,6 +15,10 @@
 
 namespace lockstep::nn {
 
+// Makes the last `count` columns of logits so small that their exponentials are zero beside any
+// logit's. Finite, so that a rank that has no others brings numbers, too.
+void hide_padding(const at::Tensor& logits, std::int64_t count);
+
 // Writes the three numbers, [3, n]; logits become exponentials below this rank's greatest.
 void softmax_of_shard(const at::Tensor& logits, const TokenRows& labels, const at::Tensor& into);
 

@@ -14,24 +14,27 @@
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/sum.h>
 #include <torch/library.h>
 
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "lockstep/nn/cross_entropy.h"
 #include "lockstep/nn/norm.h"
+#include "lockstep/nn/swiglu.h"
 #include "lockstep/nn/wide_rows.h"
+#include "lockstep/parts/kernels.h"
 #include "lockstep/tensor/view.h"
 
 namespace lockstep::nn::device {
 namespace {
 
-using parts::Dim;
-using tensor::view_of;
+using tensor::transposed;
+
+constexpr const char* kTanh = "tanh";
 
 at::Tensor widened(const at::Tensor& x) { return x.to(wide_type_of(x)); }
 
@@ -43,12 +46,6 @@ at::Tensor gain_of(const PassRun& r) {
 at::Tensor like_gain(const at::Tensor& x, const at::Tensor& gain) {
   return x.to(gain.scalar_type());
 }
-
-// All heads of a token as one row.
-at::Tensor joined(const at::Tensor& x) {
-  return view_of(x, {x.size(0) * x.size(1), x.size(2) * x.size(3)}, {x.stride(1), 1}, 0);
-}
-std::int64_t all_columns(const PassRun& r) { return r.layer().weight.size() * r.unit.group.size(); }
 
 }  // namespace
 
@@ -98,25 +95,25 @@ void layer_norm_grad(PassRun& r) {
   r.put(2, std::move(made.bias));
 }
 
-void squares(PassRun& r) { r.put(0, row_squares(widened(joined(r.in(0))))); }
+void squares(PassRun& r) { r.put(0, row_squares(widened(heads_in_row(r.in(0))))); }
 
 void wide_norm(PassRun& r) {
   const at::Tensor x = r.in(0);
-  const at::Tensor y = rms_scale(widened(joined(x)), r.in(1), widened(gain_of(r)));
+  const at::Tensor y = rms_scale(widened(heads_in_row(x)), r.in(1), widened(gain_of(r)));
   r.put(0, y.to(x.scalar_type()).view(x.sizes()));
 }
 
 void row_dots(PassRun& r) {
-  RowDots made = nn::row_dots(widened(joined(r.in(0))), widened(joined(r.in(1))), r.in(2),
-                              widened(gain_of(r)));
+  RowDots made = nn::row_dots(widened(heads_in_row(r.in(0))), widened(heads_in_row(r.in(1))),
+                              r.in(2), widened(gain_of(r)));
   r.put(0, std::move(made.dots));
   r.put(1, std::move(made.gain));
 }
 
 void wide_norm_grad(PassRun& r) {
-  const at::Tensor d = joined(r.turn(0)), wide = widened(d);
-  nn::wide_norm_grad(wide, widened(joined(r.in(1))), r.in(2), r.in(3), widened(gain_of(r)),
-                     all_columns(r));
+  const at::Tensor d = heads_in_row(r.turn(0)), wide = widened(d);
+  nn::wide_norm_grad(wide, widened(heads_in_row(r.in(1))), r.in(2), r.in(3), widened(gain_of(r)),
+                     r.all_columns());
   if (is_narrow(d)) d.copy_(wide);
 }
 
@@ -133,10 +130,6 @@ void multiply_into(at::Tensor out, const at::Tensor& a, const at::Tensor& b, dou
     at::mm_out(out, a, b, out.scalar_type());
   else
     at::addmm_out(out, out, a, b, out.scalar_type(), keep);
-}
-
-at::Tensor transposed(const at::Tensor& x) {
-  return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, 0);
 }
 
 }  // namespace
@@ -165,7 +158,9 @@ Scores scores_of(const PassRun& r, const at::Tensor& q) {
              ? Scores{r.unit.scores.scale, r.unit.scores.cap, r.sizes.window}
              : Scores{scale};
 }
-bool is_flash(const Scores& scores, const at::Tensor& q) { return is_narrow(q) && scores.cap == 0; }
+bool is_flash(const Scores& scores, const at::Tensor& q) {
+  return parts::is_flash_head(q.size(3)) && is_narrow(q) && scores.cap == 0;
+}
 std::optional<std::int64_t> window_of(const Scores& scores) {
   return scores.window > 0 ? std::optional(scores.window - 1) : std::nullopt;
 }
@@ -204,7 +199,9 @@ at::Tensor all_scores(const at::Tensor& q, const at::Tensor& k, const Scores& of
   return scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
 }
 
-void attend(PassRun& r) {
+}  // namespace
+
+void attention(PassRun& r) {
   const at::Tensor q = r.in(0), k = r.in(1), v = r.in(2);
   const Scores of = scores_of(r, q);
   const std::int64_t width = q.size(2) * q.size(3);
@@ -228,7 +225,7 @@ void attend(PassRun& r) {
 
 // With probabilities p and d the gradient of the result: dv = p^T d, and that of the scores is
 // p (d v^T - sum over a query's row of d out).
-void attend_back(PassRun& r) {
+void attention_grad(PassRun& r) {
   const at::Tensor q = r.in(1), k = r.in(2), v = r.in(3), lse = r.in(5);
   const Scores of = scores_of(r, q);
   const at::Tensor d = r.in(0).view(q.sizes()), out = r.in(4).view(q.sizes());
@@ -260,36 +257,18 @@ void attend_back(PassRun& r) {
   r.put(1, heads_last(at::bmm(d_scores.transpose(1, 2), wide_q), k));
 }
 
-}  // namespace
-
-void attention(PassRun& r) { attend(r); }
-void attention_grad(PassRun& r) { attend_back(r); }
-void scored_attention(PassRun& r) { attend(r); }
-void scored_attention_grad(PassRun& r) { attend_back(r); }
-
-namespace {
-
-constexpr const char* kTanh = "tanh";
-
-at::Tensor half(const at::Tensor& pair, std::int64_t which) {
-  const std::int64_t f = pair.size(1) / 2;
-  return view_of(pair, {pair.size(0), f}, pair.strides(), which * f);
-}
-
-}  // namespace
-
 void geglu(PassRun& r) {
   const at::Tensor pair = r.in(0);
-  r.put(0, at::gelu(half(pair, 0), kTanh).mul_(half(pair, 1)));
+  r.put(0, at::gelu(glu_half(pair, 0), kTanh).mul_(glu_half(pair, 1)));
 }
 
 void geglu_grad(PassRun& r) {
-  const at::Tensor d = r.in(0), pair = r.in(1), gate = half(pair, 0);
+  const at::Tensor d = r.in(0), pair = r.in(1), gate = glu_half(pair, 0);
   at::Tensor made = at::empty(pair.sizes(), pair.options());
-  at::Tensor d_gate = half(made, 0), d_up = half(made, 1);
+  at::Tensor d_gate = glu_half(made, 0), d_up = glu_half(made, 1);
   at::gelu_out(d_up, gate, kTanh);
   d_up.mul_(d);
-  at::mul_out(d_gate, d, half(pair, 1));
+  at::mul_out(d_gate, d, glu_half(pair, 1));
   at::gelu_backward_out(d_gate, d_gate, gate, kTanh);
   r.put(0, std::move(made));
 }
@@ -322,9 +301,7 @@ namespace {
 void add_losses_to_words(at::Tensor& words, const at::Tensor& log_probs, const at::Tensor& labels) {
   ExactSum sum;
   nn::add_losses(log_probs, labels, sum);
-  const ExactSum::Words added = sum.to_words();
-  auto* const into = words.mutable_data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < added.size(); ++i) into[i] += added[i];
+  sum.add_to(words.mutable_data_ptr<std::int64_t>());
 }
 
 TORCH_LIBRARY_FRAGMENT(lockstep, library) {

@@ -2,8 +2,9 @@
 // and nothing that makes the host wait. They are the third column of the table in kernels.cc, where
 // a kind's kernel for the CPU would read host memory or work on a few rows at a time.
 //
-// Attention of bf16 is LibTorch's flash kernel; f32 and f64, which `verify` uses, and capped scores
-// write all scores of a microbatch down. Losses are added as words of an ExactSum on the device.
+// Attention of bf16 is LibTorch's flash kernel; f32 and f64, which `verify` uses, capped scores,
+// and heads that it does not take, write all scores of a microbatch down. Losses are added as words
+// of an ExactSum on the device.
 #pragma once
 
 #include "lockstep/nn/pass_run.h"
@@ -27,8 +28,6 @@ void bias_sum(PassRun& r);
 
 void attention(PassRun& r);
 void attention_grad(PassRun& r);
-void scored_attention(PassRun& r);
-void scored_attention_grad(PassRun& r);
 
 void geglu(PassRun& r);
 void geglu_grad(PassRun& r);

@@ -3,6 +3,7 @@
 #include <ATen/ops/index_select.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/wide_rows.h"
@@ -11,14 +12,20 @@ namespace lockstep::nn {
 namespace {
 
 // Calls fn(row, position, count) for every run of consecutive positions among the rows that a rank
-// has of sequences of `seq` tokens, whose first is `first` of all.
+// has of sequences of which `runs` are here, `seq` tokens; the first row is `first` of all.
 template <class Fn>
-void for_each_run(std::int64_t first, std::int64_t rows, std::int64_t seq, Fn fn) {
+void for_each_run(std::int64_t first, std::int64_t rows, std::int64_t seq,
+                  const std::vector<model::PositionRun>& runs, Fn fn) {
   for (std::int64_t row = 0; row < rows;) {
-    const std::int64_t position = (first + row) % seq;
-    const std::int64_t count = std::min(seq - position, rows - row);
-    fn(row, position, count);
-    row += count;
+    const std::int64_t at = (first + row) % seq;
+    for (const model::PositionRun& run : runs) {
+      const std::int64_t skipped = at - run.row;
+      if (skipped < 0 || skipped >= run.count) continue;
+      const std::int64_t count = std::min(run.count - skipped, rows - row);
+      fn(row, run.position + skipped, count);
+      row += count;
+      break;
+    }
   }
 }
 
@@ -69,17 +76,18 @@ void add_lookup_grads(const at::Tensor& table, const at::Tensor& tokens, const a
 }
 
 void add_positions(const at::Tensor& table, const at::Tensor& rows, std::int64_t seq,
-                   const TensorGroup& group) {
-  LS_CHECK(seq <= table.size(0), seq, " tokens of a sequence and ", table.size(0), " positions");
-  for_each_run(first_row(group, rows.size(0)), rows.size(0), seq,
+                   const TensorGroup& group, model::ContextPlace place) {
+  LS_CHECK(seq * place.cp <= table.size(0), seq * place.cp, " tokens of a sequence and ",
+           table.size(0), " positions");
+  for_each_run(first_row(group, rows.size(0)), rows.size(0), seq, position_runs(place, seq),
                [&](std::int64_t row, std::int64_t position, std::int64_t count) {
                  rows.narrow(0, row, count).add_(table.narrow(0, position, count));
                });
 }
 
 void add_position_grads(const at::Tensor& table, const at::Tensor& d, std::int64_t seq,
-                        const TensorGroup& group) {
-  for_each_run(first_row(group, d.size(0)), d.size(0), seq,
+                        const TensorGroup& group, model::ContextPlace place) {
+  for_each_run(first_row(group, d.size(0)), d.size(0), seq, position_runs(place, seq),
                [&](std::int64_t row, std::int64_t position, std::int64_t count) {
                  add_rows(table.narrow(0, position, count), d.narrow(0, row, count));
                });

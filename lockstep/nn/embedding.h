@@ -20,11 +20,12 @@ at::Tensor lookup(const at::Tensor& table, const at::Tensor& tokens, VocabShard 
 void add_lookup_grads(const at::Tensor& table, const at::Tensor& tokens, const at::Tensor& d,
                       VocabShard shard, const TensorGroup& group);
 
-// Adds to `rows`, [P, h] of sequences of `seq` tokens, their positions' rows of `table`.
+// Adds to `rows`, [P, h] of sequences of which `seq` tokens are here, their positions' rows of
+// `table`.
 void add_positions(const at::Tensor& table, const at::Tensor& rows, std::int64_t seq,
-                   const TensorGroup& group);
+                   const TensorGroup& group, model::ContextPlace place);
 // Adds the rows `d` to the gradient of the table, under sequence parallelism a summand of it.
 void add_position_grads(const at::Tensor& table, const at::Tensor& d, std::int64_t seq,
-                        const TensorGroup& group);
+                        const TensorGroup& group, model::ContextPlace place);
 
 }  // namespace lockstep::nn

@@ -36,9 +36,7 @@ at::Tensor matrix_at(const at::Tensor& flat, model::FlatRange place, std::int64_
 
 void add_product(at::Tensor weight_grad, const at::Tensor& d_out, const at::Tensor& input,
                  bool is_first) {
-  const at::Tensor transposed =
-      tensor::view_of(d_out, {d_out.size(1), d_out.size(0)}, {d_out.stride(1), d_out.stride(0)}, 0);
-  multiply_into(std::move(weight_grad), transposed, input, is_first ? 0.0 : 1.0);
+  multiply_into(std::move(weight_grad), tensor::transposed(d_out), input, is_first ? 0.0 : 1.0);
 }
 
 void add_value(const at::Tensor& grad, const at::Tensor& value, bool is_first) {

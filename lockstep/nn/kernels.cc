@@ -34,13 +34,8 @@ namespace {
 
 using parts::Dim;
 using parts::Kind;
+using tensor::transposed;
 using tensor::view_of;
-
-// [in, out], a view.
-at::Tensor transposed_weight(const PassRun& r, std::int64_t in) {
-  const at::Tensor weight = r.weight(in);
-  return view_of(weight, {in, weight.size(0)}, {1, in}, 0);
-}
 
 // Of a norm over squares; where it is stored less one, a copy in f32 or wider.
 at::Tensor gain_of(const PassRun& r) {
@@ -57,25 +52,20 @@ void rms_norm_grad_kernel(PassRun& r) {
   r.put(1, rms_norm_grad(r.turn(0), r.in(1), r.in(2), gain_of(r)));
 }
 
-// All heads of a token as one row, and the columns of all ranks' rows.
-at::Tensor joined(const at::Tensor& x) {
-  return view_of(x, {x.size(0) * x.size(1), x.size(2) * x.size(3)}, {x.stride(1), 1}, 0);
-}
-std::int64_t all_columns(const PassRun& r) { return r.layer().weight.size() * r.unit.group.size(); }
-void squares(PassRun& r) { r.put(0, row_squares(joined(r.in(0)))); }
-void rstd(PassRun& r) { squares_to_rstd(r.turn(0), all_columns(r), r.unit.norm_eps); }
+void squares(PassRun& r) { r.put(0, row_squares(heads_in_row(r.in(0)))); }
+void rstd(PassRun& r) { squares_to_rstd(r.turn(0), r.all_columns(), r.unit.norm_eps); }
 void wide_norm(PassRun& r) {
   const at::Tensor x = r.in(0);
-  r.put(0, rms_scale(joined(x), r.in(1), gain_of(r)).view(x.sizes()));
+  r.put(0, rms_scale(heads_in_row(x), r.in(1), gain_of(r)).view(x.sizes()));
 }
 void row_dots_kernel(PassRun& r) {
-  RowDots made = row_dots(joined(r.in(0)), joined(r.in(1)), r.in(2), gain_of(r));
+  RowDots made = row_dots(heads_in_row(r.in(0)), heads_in_row(r.in(1)), r.in(2), gain_of(r));
   r.put(0, std::move(made.dots));
   r.put(1, std::move(made.gain));
 }
 void wide_norm_grad_kernel(PassRun& r) {
-  const at::Tensor d = joined(r.turn(0));
-  wide_norm_grad(d, joined(r.in(1)), r.in(2), r.in(3), gain_of(r), all_columns(r));
+  const at::Tensor d = heads_in_row(r.turn(0));
+  wide_norm_grad(d, heads_in_row(r.in(1)), r.in(2), r.in(3), gain_of(r), r.all_columns());
 }
 
 void layer_norm_kernel(PassRun& r) {
@@ -96,12 +86,12 @@ void layer_norm_grad_kernel(PassRun& r) {
   r.put(2, std::move(made.bias));
 }
 
-void linear(PassRun& r) { r.put(0, at::mm(r.in(0), transposed_weight(r, r.in(0).size(1)))); }
+void linear(PassRun& r) { r.put(0, at::mm(r.in(0), transposed(r.weight(r.in(0).size(1))))); }
 void linear_bias(PassRun& r) {
-  r.put(0, at::addmm(r.bias(), r.in(0), transposed_weight(r, r.in(0).size(1))));
+  r.put(0, at::addmm(r.bias(), r.in(0), transposed(r.weight(r.in(0).size(1)))));
 }
 void linear_add(PassRun& r) {
-  r.put(0, at::addmm(r.in(1), r.in(0), transposed_weight(r, r.in(0).size(1))));
+  r.put(0, at::addmm(r.in(1), r.in(0), transposed(r.weight(r.in(0).size(1)))));
 }
 void linear_grad(PassRun& r) {
   const at::Tensor d = r.in(0);
@@ -186,6 +176,73 @@ void scored_attention_grad_kernel(PassRun& r) {
   scored_attention_grad({r.in(1), r.in(2), r.in(3)}, scores_of(r), r.in(4), r.in(5), r.in(0),
                         {r.out(0), r.out(1), r.out(2)});
 }
+
+// Keys and values of sequences that lie in rows [first_row, ...) of what joins both.
+HeadTensors heads_in(const at::Tensor& q, const at::Tensor& keys, std::int64_t heads,
+                     std::int64_t first_row) {
+  const std::int64_t seq = q.size(1), head_dim = q.size(3), row = keys.stride(0);
+  const auto half = [&](std::int64_t column) {
+    return view_of(keys, {q.size(0), seq, heads, head_dim}, {seq * row, row, head_dim, 1},
+                   first_row * row + column);
+  };
+  return {q, half(0), half(heads * head_dim)};
+}
+void join_keys(PassRun& r) {
+  const at::Tensor k = r.in(0);
+  const HeadTensors into = heads_in(k, r.make(0), k.size(2), 0);
+  into.k.copy_(k);
+  into.v.copy_(r.in(1));
+}
+void split_keys(PassRun& r) {
+  const at::Tensor k = r.make(0);
+  const HeadTensors from = heads_in(k, r.in(0), k.size(2), 0);
+  k.copy_(from.k);
+  r.make(1).copy_(from.v);
+}
+// Calls fn(first row of an owner's keys, its blocks, whether they are the first).
+void for_key_owners(PassRun& r, auto fn) {
+  const model::ContextPlace place = r.unit.context.place();
+  const bool are_all = r.part().distance == parts::kAllRanks;
+  for (const std::int64_t owner : parts::key_owners(r.part(), place))
+    fn(are_all ? owner * r.sizes[Dim::kT] : 0,
+       model::attention_blocks(place, owner, r.sizes.seq, r.sizes.window), owner == place.coord);
+}
+void attend_blocks(PassRun& r, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& out,
+                   const at::Tensor& lse) {
+  for_key_owners(r, [&](std::int64_t row, const auto& blocks, bool is_first) {
+    add_attention(heads_in(q, keys, r.sizes[Dim::kKv], row), scores_of(r), blocks, is_first, out,
+                  lse);
+  });
+}
+void block_attention(PassRun& r) {
+  const at::Tensor out = r.make(0);
+  attend_blocks(r, r.in(0), r.in(1), out, r.make(1));
+}
+void more_attention(PassRun& r) {
+  const at::Tensor out = r.turn(0);
+  attend_blocks(r, r.in(2), r.in(3), out, r.turn(1));
+}
+// Operands from `first` on: d, q, keys, out, lse.
+void differentiate_blocks(PassRun& r, std::size_t first, const at::Tensor& d_q,
+                          const at::Tensor& d_keys) {
+  const at::Tensor q = r.in(first + 1), keys = r.in(first + 2);
+  const std::int64_t heads = r.sizes[Dim::kKv];
+  for_key_owners(r, [&](std::int64_t row, const auto& blocks, bool is_first) {
+    HeadTensors into = heads_in(q, d_keys, heads, row);
+    into.q = d_q;
+    add_attention_grad(heads_in(q, keys, heads, row), scores_of(r), blocks, is_first,
+                       r.in(first + 3), r.in(first + 4), r.in(first), into);
+  });
+}
+void block_attention_grad(PassRun& r) {
+  const at::Tensor d_q = r.make(0);
+  differentiate_blocks(r, 0, d_q, r.make(1));
+}
+void more_attention_grad(PassRun& r) {
+  const at::Tensor d_q = r.turn(0);
+  differentiate_blocks(r, 1, d_q, r.make(1));
+}
+
 void concat(PassRun& r) {
   if (r.has_memory(0)) return;  // the heads were written there
   const at::Tensor all = at::cat({r.in(0), r.in(1), r.in(2)}, 2);
@@ -214,23 +271,25 @@ void scale(PassRun& r) {
   x.mul_(at::full({}, std::sqrt(static_cast<double>(r.sizes[Dim::kH])), x.options()));
 }
 void positions(PassRun& r) {
-  add_positions(r.weight(r.sizes[Dim::kH]), r.turn(0), r.sizes.seq, r.unit.group);
+  add_positions(r.weight(r.sizes[Dim::kH]), r.turn(0), r.sizes.seq, r.unit.group,
+                r.unit.context.place());
 }
 void positions_weight(PassRun& r) {
   const at::Tensor table = r.weight_grad(r.sizes[Dim::kH]);
   if (r.writes_grads()) table.zero_();
-  add_position_grads(table, r.in(0), r.sizes.seq, r.unit.group);
+  add_position_grads(table, r.in(0), r.sizes.seq, r.unit.group, r.unit.context.place());
 }
 
-void all_gather(PassRun& r) { r.issued(r.unit.group.all_gather(r.in(0), r.make(0))); }
-void reduce_scatter(PassRun& r) { r.issued(r.unit.group.reduce_scatter(r.in(0), r.make(0))); }
+void all_gather(PassRun& r) { r.issued(r.group().all_gather(r.in(0), r.make(0))); }
+void reduce_scatter(PassRun& r) { r.issued(r.group().reduce_scatter(r.in(0), r.make(0))); }
+void exchange(PassRun& r) { r.issued(r.group().exchange(r.in(0), r.make(0), r.part().distance)); }
 void all_reduce(PassRun& r) { r.issued(r.unit.group.sum(r.turn(0))); }
 void wait(PassRun& r) { r.wait(); }
 
 void reserve(PassRun& r) { r.make(0); }
 void logits(PassRun& r) {
   const at::Tensor x = r.in(0);
-  multiply_into(r.make(0), x, transposed_weight(r, x.size(1)), 0.0);
+  multiply_into(r.make(0), x, transposed(r.weight(x.size(1))), 0.0);
 }
 void logits_grad(PassRun& r) {
   at::Tensor rows = r.turn(0);
@@ -251,7 +310,11 @@ void token_rows_kernel(PassRun& r) {
   r.put(0, std::move(made.row));
   r.put(1, std::move(made.elsewhere));
 }
-void softmax(PassRun& r) { softmax_of_shard(r.turn(0), {r.in(1), r.in(2)}, r.make(1)); }
+void softmax(PassRun& r) {
+  const at::Tensor logits = r.turn(0);
+  hide_padding(logits, r.unit.vocab.padding);
+  softmax_of_shard(logits, {r.in(1), r.in(2)}, r.make(1));
+}
 void totals(PassRun& r) {
   SoftmaxTotals made = softmax_totals(r.in(0), r.unit.group.index());
   r.put(0, std::move(made.log_probs));
@@ -284,7 +347,7 @@ constexpr std::array kRows = {
     Row{Kind::kRstd, rstd},
     Row{Kind::kWideNorm, wide_norm, device::wide_norm},
     Row{Kind::kAttention, attention_kernel, device::attention},
-    Row{Kind::kScoredAttention, scored_attention_kernel, device::scored_attention},
+    Row{Kind::kScoredAttention, scored_attention_kernel, device::attention},
     Row{Kind::kSwiGlu, swiglu_kernel},
     Row{Kind::kGeGlu, geglu_kernel, device::geglu},
     Row{Kind::kGelu, gelu_kernel, device::gelu},
@@ -303,7 +366,7 @@ constexpr std::array kRows = {
     Row{Kind::kRowDots, row_dots_kernel, device::row_dots},
     Row{Kind::kWideNormGrad, wide_norm_grad_kernel, device::wide_norm_grad},
     Row{Kind::kAttentionGrad, attention_grad_kernel, device::attention_grad},
-    Row{Kind::kScoredAttentionGrad, scored_attention_grad_kernel, device::scored_attention_grad},
+    Row{Kind::kScoredAttentionGrad, scored_attention_grad_kernel, device::attention_grad},
     Row{Kind::kSwiGluGrad, swiglu_grad_kernel},
     Row{Kind::kGeGluGrad, geglu_grad_kernel, device::geglu_grad},
     Row{Kind::kGeluGrad, gelu_grad_kernel, device::gelu_grad},
@@ -317,6 +380,13 @@ constexpr std::array kRows = {
     Row{Kind::kReduceScatter, reduce_scatter},
     Row{Kind::kAllReduce, all_reduce},
     Row{Kind::kWait, wait},
+    Row{Kind::kJoinKeys, join_keys},
+    Row{Kind::kExchange, exchange},
+    Row{Kind::kBlockAttention, block_attention},
+    Row{Kind::kMoreAttention, more_attention},
+    Row{Kind::kBlockAttentionGrad, block_attention_grad},
+    Row{Kind::kMoreAttentionGrad, more_attention_grad},
+    Row{Kind::kSplitKeys, split_keys},
     Row{Kind::kReserve, reserve},
     Row{Kind::kLogits, logits, device::logits},
     Row{Kind::kCap, cap, device::cap},

@@ -16,6 +16,10 @@ using parts::Dim;
 using parts::Elem;
 using tensor::view_of;
 
+at::Tensor heads_in_row(const at::Tensor& x) {
+  return view_of(x, {x.size(0) * x.size(1), x.size(2) * x.size(3)}, {x.stride(1), 1}, 0);
+}
+
 at::Tensor PassRun::value(parts::ValueId id) const {
   const parts::Place& place = pass_.places[static_cast<std::size_t>(id)];
   const at::Tensor& held = memory_[static_cast<std::size_t>(place.storage)];

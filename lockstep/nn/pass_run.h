@@ -55,9 +55,13 @@ struct UnitContext {
   double logit_cap;
   VocabShard vocab;
   TensorGroup group;
+  ContextGroup context;
   const Rope* rope;  // of blocks
   std::vector<LayerPlace> layers;
 };
+
+// All heads of a token as one row: [batch x seq, heads x head_dim].
+at::Tensor heads_in_row(const at::Tensor& x);
 
 // Belongs to the thread that runs the pass.
 class PassRun {
@@ -105,6 +109,12 @@ class PassRun {
   void issued(comm::Work work) { under_way_.emplace_back(part_->out[0], std::move(work)); }
   void wait();  // for what made operand 0
 
+  // Whose collective the part is.
+  const RankGroup& group() const {
+    return part_->group == parts::Group::kTensor ? static_cast<const RankGroup&>(unit.group)
+                                                 : unit.context;
+  }
+
   const LayerPlace& layer() const;
   at::Tensor gain() const { return vector_at(inputs.params, layer().weight); }
   at::Tensor bias() const { return vector_at(inputs.params, layer().bias); }
@@ -114,6 +124,8 @@ class PassRun {
   at::Tensor weight_grad(std::int64_t columns) {
     return matrix_at(grads(), layer().weight, columns);
   }
+  // Of the layer's vector, over all tensor ranks.
+  std::int64_t all_columns() const { return layer().weight.size() * unit.group.size(); }
   const at::Tensor& grads() { return grads_.defined() ? grads_ : grads_ = inputs.grads(); }
   // Whether gradients are written, not added to what is there.
   bool writes_grads() const { return inputs.is_first && first_row_ == 0; }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "lockstep/model/context.h"
 #include "lockstep/model/model_config.h"
 
 namespace lockstep::nn {
@@ -15,13 +16,14 @@ namespace lockstep::nn {
 // Immutable; any thread.
 class Rope {
  public:
-  // Tables of cosine and sine for positions [0, seq), computed in f64, kept in `type`, or in f32 if
-  // that is narrower: 2 x seq x head_dim / 2 elements.
-  Rope(const model::ModelConfig& config, std::int64_t seq, at::ScalarType type, at::Device device);
+  // Tables of cosine and sine for the `seq` positions that are at `place`, by row, computed in f64,
+  // kept in `type`, or in f32 if that is narrower: 2 x seq x head_dim / 2 elements.
+  Rope(const model::ModelConfig& config, std::int64_t seq, at::ScalarType type, at::Device device,
+       model::ContextPlace place = {});
 
   // Rotates heads [0, heads) of every token in place. `x` is [batch x seq, width] with heads of
-  // head_dim side by side from column 0. Needs half of the rotated part beside it for a moment;
-  // where that is narrower than f32, one and a half of a few rows in f32, which are rounded once.
+  // head_dim side by side from column 0. On a CPU it needs half of the rotated part beside it for
+  // a moment; where that is narrower than f32, one and a half of a few rows in f32. Rounds once.
   void rotate(const at::Tensor& x, std::int64_t heads) const;
   // The inverse rotation, which is also its gradient.
   void rotate_back(const at::Tensor& x, std::int64_t heads) const;
@@ -29,7 +31,7 @@ class Rope {
  private:
   void apply(const at::Tensor& x, std::int64_t heads, double sign) const;
 
-  std::int64_t seq_, head_dim_;
+  std::int64_t head_dim_;
   at::Tensor cos_, sin_;  // [seq, 1, head_dim / 2], or undefined
 };
 

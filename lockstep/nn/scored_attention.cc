@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -102,36 +103,63 @@ at::Tensor turned(const at::Tensor& x) {
   return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, 0);
 }
 
-// Some queries of one head and the keys that any of them sees.
+// Adds a block's result to that of other keys; logarithms of sums of exponentials weigh both.
+template <class W>
+void merge(const W* block, W block_lse, W* sum, W& lse, std::int64_t n) {
+  if (block_lse == -std::numeric_limits<W>::infinity()) return;  // it sees nothing there
+  const W most = std::max(lse, block_lse);
+  const W all = most + std::log(std::exp(lse - most) + std::exp(block_lse - most));
+  const W old_share = std::exp(lse - all), share = std::exp(block_lse - all);
+  for (std::int64_t i = 0; i < n; ++i) sum[i] = sum[i] * old_share + block[i] * share;
+  lse = all;
+}
+
+// Some queries of one head and the keys that any of them sees, by row, and the first ones'
+// positions.
 struct Span {
-  std::int64_t begin, queries, first_key, keys;
+  std::int64_t begin, queries, first_key, keys, position, first_key_position;
 };
+
+using Blocks = std::vector<model::AttentionBlock>;
 
 // One pass over all heads. W: what scores are computed in; T: what heads consist of.
 template <class W, class T>
 class ScoredPass {
  public:
-  ScoredPass(const HeadTensors& of, const Scores& scores, std::int64_t elements)
+  ScoredPass(const HeadTensors& of, const Scores& scores, const Blocks& blocks, bool is_first,
+             std::int64_t elements)
       : of_(of),
         scores_(scores),
+        blocks_(blocks),
+        is_first_(is_first),
         tiles_(of.q.size(1), of.q.size(3), scores.window),
         home_(at::empty({elements}, of.q.options().dtype(wide_type_of(of.q)))) {}
 
   void forward(const at::Tensor& out, const at::Tensor& lse) {
-    const at::Tensor scores = tile(), q = copy(tiles_.queries), sum = copy(tiles_.queries);
+    const at::Tensor scores = tile(), q = copy(tiles_.queries);
+    const at::Tensor sum = adds() ? piece(tiles_.queries, tiles_.head_dim) : copy(tiles_.queries);
+    std::array<W, kMostQueries> block_lse;
     const at::Tensor k_copy = copy(tiles_.seq), v_copy = copy(tiles_.seq);
     for_kv_heads([&](std::int64_t b, std::int64_t kv_head) {
       const at::Tensor k = wide(head_of(of_.k, b, kv_head), k_copy);
       const at::Tensor v = wide(head_of(of_.v, b, kv_head), v_copy);
-      for_queries(kv_head, [&](std::int64_t head, const Span& at) {
+      for_queries(kv_head, [&](std::int64_t head, const Span& at, bool is_first) {
         const at::Tensor probs = products(scores, wide(queries_of(of_.q, b, head, at), q), k, at);
-        W* const into = lse_of(lse, b, head);
+        W* const all = lse_of(lse, b, head) + at.begin;
+        W* const into = is_first ? all : block_lse.data();
         for_rows(at, [&](std::int64_t row, std::int64_t first, std::int64_t seen) {
           W* const x = clear(probs, at, row, first, seen);
-          into[at.begin + row] = softmax(row_, x, seen);
+          into[row] = seen > 0 ? softmax(row_, x, seen) : -std::numeric_limits<W>::infinity();
         });
-        write(queries_of(out, b, head, at), sum,
-              [&](at::Tensor to) { at::mm_out(to, probs, rows_of(v, at.first_key, at.keys)); });
+        const auto multiply = [&](at::Tensor to) {
+          at::mm_out(to, probs, rows_of(v, at.first_key, at.keys));
+        };
+        const at::Tensor to = queries_of(out, b, head, at);
+        if (is_first) return write(to, sum, multiply);
+        multiply(rows_of(sum, 0, at.queries));
+        for (std::int64_t row = 0; row < at.queries; ++row)
+          merge(sum.template const_data_ptr<W>() + row * tiles_.head_dim, block_lse[row],
+                to.template mutable_data_ptr<W>() + row * to.stride(0), all[row], tiles_.head_dim);
       });
     });
   }
@@ -146,11 +174,12 @@ class ScoredPass {
     for_kv_heads([&](std::int64_t b, std::int64_t kv_head) {
       const at::Tensor k = wide(head_of(of_.k, b, kv_head), k_copy);
       const at::Tensor v = wide(head_of(of_.v, b, kv_head), v_copy);
-      const at::Tensor d_k = k_sum.defined() ? k_sum : head_of(into.k, b, kv_head);
-      const at::Tensor d_v = v_sum.defined() ? v_sum : head_of(into.v, b, kv_head);
+      const bool copies = is_narrow(into.k);
+      const at::Tensor d_k = copies ? k_sum : head_of(into.k, b, kv_head);
+      const at::Tensor d_v = copies ? v_sum : head_of(into.v, b, kv_head);
       d_k.zero_();
       d_v.zero_();
-      for_queries(kv_head, [&](std::int64_t head, const Span& at) {
+      for_queries(kv_head, [&](std::int64_t head, const Span& at, bool is_first) {
         const at::Tensor d_rows = queries_of(d_out, b, head, at);
         const at::Tensor q = wide(queries_of(of_.q, b, head, at), q_copy);
         const at::Tensor d = wide(d_rows, d_copy);
@@ -166,10 +195,14 @@ class ScoredPass {
         });
         rows_of(d_v, at.first_key, at.keys).addmm_(turned(probs), d);
         rows_of(d_k, at.first_key, at.keys).addmm_(turned(d_probs), q);
-        write(queries_of(into.q, b, head, at), d_q,
-              [&](at::Tensor to) { at::mm_out(to, d_probs, rows_of(k, at.first_key, at.keys)); });
+        const at::Tensor keys = rows_of(k, at.first_key, at.keys);
+        at::Tensor to = queries_of(into.q, b, head, at);
+        if (!is_first)
+          to.addmm_(d_probs, keys);
+        else
+          write(to, d_q, [&](at::Tensor made) { at::mm_out(made, d_probs, keys); });
       });
-      if (!k_sum.defined()) return;
+      if (!copies) return;
       head_of(into.k, b, kv_head).copy_(k_sum);
       head_of(into.v, b, kv_head).copy_(v_sum);
     });
@@ -177,6 +210,9 @@ class ScoredPass {
 
  private:
   static constexpr bool kNarrow = sizeof(T) < sizeof(W);
+  static constexpr std::int64_t kMostQueries = 128;  // of a tile
+  // Whether some of the queries' results add up.
+  bool adds() const { return !is_first_ || blocks_.size() > 1; }
 
   // Pieces of the scratch, one behind the other; of copies only where heads are narrow.
   at::Tensor piece(std::int64_t rows, std::int64_t columns) {
@@ -195,7 +231,7 @@ class ScoredPass {
   }
   // Calls make(into), where `into` is what `to` becomes a copy of, if heads are narrow.
   static void write(const at::Tensor& to, const at::Tensor& sum, auto make) {
-    if (!kNarrow) return make(to);
+    if (!is_narrow(to)) return make(to);
     const at::Tensor made = rows_of(sum, 0, to.size(0));
     make(made);
     to.copy_(made);
@@ -227,31 +263,43 @@ class ScoredPass {
     for (std::int64_t b = 0; b < of_.q.size(0); ++b)
       for (std::int64_t kv_head = 0; kv_head < of_.k.size(2); ++kv_head) fn(b, kv_head);
   }
-  // All queries that look at a head of keys.
+  // All queries that look at a head of keys: fn(head, span, whether they have not yet seen a key).
   void for_queries(std::int64_t kv_head, auto fn) const {
-    const std::int64_t share = of_.q.size(2) / of_.k.size(2), seq = tiles_.seq;
+    const std::int64_t share = of_.q.size(2) / of_.k.size(2);
     for (std::int64_t head = kv_head * share; head < (kv_head + 1) * share; ++head)
-      for (std::int64_t begin = 0; begin < seq; begin += tiles_.queries) {
-        const std::int64_t n = std::min(tiles_.queries, seq - begin);
-        const std::int64_t first = first_key(begin);
-        fn(head, Span{begin, n, first, begin + n - first});
+      for (const model::AttentionBlock& block : blocks_) {
+        const bool is_first = is_first_ && block.queries == block.keys;
+        for (std::int64_t i = 0; i < block.queries.count; i += tiles_.queries)
+          if (const Span at = span_of(block, i); at.keys > 0) fn(head, at, is_first);
       }
   }
-  std::int64_t first_key(std::int64_t query) const {
-    return scores_.window == 0 ? 0 : std::max<std::int64_t>(0, query - scores_.window + 1);
+  // From the block's query `first` on.
+  Span span_of(const model::AttentionBlock& block, std::int64_t first) const {
+    const auto& [queries, keys] = block;
+    const std::int64_t n = std::min(tiles_.queries, queries.count - first);
+    const std::int64_t position = queries.position + first;
+    const std::int64_t from =
+        std::max(keys.position, model::keys_seen(position, scores_.window).begin);
+    const std::int64_t to = std::min(keys.position + keys.count, position + n);
+    return {queries.row + first, n, keys.row + from - keys.position, to - from, position, from};
   }
   // Calls fn(row, first key that its query sees, how many), both in the span's keys.
   void for_rows(const Span& at, auto fn) const {
     at::parallel_for(0, at.queries, 16, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t first = first_key(at.begin + row);
-        fn(row, first - at.first_key, at.begin + row + 1 - first);
+        const model::KeyRange seen = model::keys_seen(at.position + row, scores_.window);
+        const std::int64_t behind =
+            at.first_key_position + at.keys;  // a query may see none of them
+        const std::int64_t first = std::clamp(seen.begin, at.first_key_position, behind);
+        fn(row, first - at.first_key_position, std::clamp(seen.end, first, behind) - first);
       }
     });
   }
 
   const HeadTensors& of_;
   const Scores& scores_;
+  const Blocks& blocks_;
+  const bool is_first_;
   const model::ScoreTiles tiles_;
   const at::Tensor home_;
   const Row<W> row_ = {static_cast<W>(scores_.scale), static_cast<W>(scores_.cap)};
@@ -259,15 +307,24 @@ class ScoredPass {
 };
 
 // Calls fn with a pass over heads of their type.
-void for_type(const HeadTensors& of, const Scores& scores, bool backward, auto fn) {
+void for_type(const HeadTensors& of, const Scores& scores, const Blocks& blocks, bool is_first,
+              std::int64_t elements, auto fn) {
   LS_CHECK(of.q.is_cpu() && of.q.stride(3) == 1, "heads on a CPU");
-  const std::int64_t elements = model::ScoreTiles(of.q.size(1), of.q.size(3), scores.window)
-                                    .elements(backward, is_narrow(of.q));
   if (of.q.scalar_type() == at::kBFloat16)
-    return fn(ScoredPass<float, at::BFloat16>(of, scores, elements));
-  if (of.q.scalar_type() == at::kFloat) return fn(ScoredPass<float, float>(of, scores, elements));
+    return fn(ScoredPass<float, at::BFloat16>(of, scores, blocks, is_first, elements));
+  if (of.q.scalar_type() == at::kFloat)
+    return fn(ScoredPass<float, float>(of, scores, blocks, is_first, elements));
   LS_CHECK(of.q.scalar_type() == at::kDouble, "attention of ", of.q.scalar_type());
-  fn(ScoredPass<double, double>(of, scores, elements));
+  fn(ScoredPass<double, double>(of, scores, blocks, is_first, elements));
+}
+
+model::ScoreTiles tiles_of(const HeadTensors& of, const Scores& scores) {
+  return {of.q.size(1), of.q.size(3), scores.window};
+}
+// Queries and keys of a rank that has whole sequences.
+Blocks whole(const HeadTensors& of) {
+  const model::PositionRun all = {0, 0, of.q.size(1)};
+  return {{all, all}};
 }
 
 // [batch, seq, heads, head_dim] of [T, heads x head_dim].
@@ -280,14 +337,33 @@ at::Tensor by_head(const at::Tensor& rows, const at::Tensor& like) {
 
 void scored_attention(const HeadTensors& of, const Scores& scores, const at::Tensor& out,
                       const at::Tensor& lse) {
-  for_type(of, scores, /*backward=*/false,
+  const std::int64_t elements = tiles_of(of, scores).elements(/*backward=*/false, is_narrow(of.q));
+  for_type(of, scores, whole(of), /*is_first=*/true, elements,
            [&](auto pass) { pass.forward(by_head(out, of.q), lse); });
 }
 
 void scored_attention_grad(const HeadTensors& of, const Scores& scores, const at::Tensor& out,
                            const at::Tensor& lse, const at::Tensor& d_out,
                            const HeadTensors& into) {
-  for_type(of, scores, /*backward=*/true,
+  const std::int64_t elements = tiles_of(of, scores).elements(/*backward=*/true, is_narrow(of.q));
+  for_type(of, scores, whole(of), /*is_first=*/true, elements,
+           [&](auto pass) { pass.backward(by_head(out, of.q), lse, by_head(d_out, of.q), into); });
+}
+
+void add_attention(const HeadTensors& of, const Scores& scores, const Blocks& blocks, bool is_first,
+                   const at::Tensor& out, const at::Tensor& lse) {
+  const std::int64_t elements =
+      tiles_of(of, scores).block_elements(/*backward=*/false, is_narrow(of.q));
+  for_type(of, scores, blocks, is_first, elements,
+           [&](auto pass) { pass.forward(by_head(out, of.q), lse); });
+}
+
+void add_attention_grad(const HeadTensors& of, const Scores& scores, const Blocks& blocks,
+                        bool is_first, const at::Tensor& out, const at::Tensor& lse,
+                        const at::Tensor& d_out, const HeadTensors& into) {
+  const std::int64_t elements =
+      tiles_of(of, scores).block_elements(/*backward=*/true, is_narrow(of.q));
+  for_type(of, scores, blocks, is_first, elements,
            [&](auto pass) { pass.backward(by_head(out, of.q), lse, by_head(d_out, of.q), into); });
 }
 

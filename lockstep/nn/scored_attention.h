@@ -8,7 +8,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "lockstep/model/context.h"
 #include "lockstep/nn/attention.h"
 
 namespace lockstep::nn {
@@ -25,5 +27,17 @@ void scored_attention(const HeadTensors& of, const Scores& scores, const at::Ten
 // Writes the gradients of all three `into` tensors like `of`, from that of `out`.
 void scored_attention_grad(const HeadTensors& of, const Scores& scores, const at::Tensor& out,
                            const at::Tensor& lse, const at::Tensor& d_out, const HeadTensors& into);
+
+// The same over the keys of one rank of a context group, to which `of.k` and `of.v` belong. What
+// adds up over ranks is as wide as `lse`: `out`, and the gradient of queries. `is_first`: nothing
+// has been added yet, and the keys are those of the queries' rank.
+void add_attention(const HeadTensors& of, const Scores& scores,
+                   const std::vector<model::AttentionBlock>& blocks, bool is_first,
+                   const at::Tensor& out, const at::Tensor& lse);
+// `out`: over all keys. Gradients of keys and values are written.
+void add_attention_grad(const HeadTensors& of, const Scores& scores,
+                        const std::vector<model::AttentionBlock>& blocks, bool is_first,
+                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& d_out,
+                        const HeadTensors& into);
 
 }  // namespace lockstep::nn

@@ -6,6 +6,9 @@
 
 namespace lockstep::nn {
 
+// A view: 0 is the gate, 1 is up.
+at::Tensor glu_half(const at::Tensor& wide, std::int64_t which);
+
 // [T, f]; nothing else is allocated.
 at::Tensor swiglu(const at::Tensor& wide);
 // The gradient of `wide` from that of what came out; nothing else is allocated.

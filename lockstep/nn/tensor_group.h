@@ -15,42 +15,30 @@
 // sequence parallelism gather_from_sequence_parallel_region and reduce_scatter_to_...
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
-#include "lockstep/base/units.h"
-#include "lockstep/comm/communicator.h"
+#include "lockstep/nn/rank_group.h"
 
 namespace lockstep::nn {
 
-// A handle; copies mean the same group. Used by the thread that issues on the communicator.
-class TensorGroup {
+class TensorGroup : public RankGroup {
  public:
   TensorGroup() = default;  // one rank
-  // `comm` must outlive the group and its copies. A collective fails when it takes longer than
-  // `op_deadline` (comm::CommError).
-  TensorGroup(comm::Communicator& comm, bool sequence_parallel, Seconds op_deadline);
+  // `copies`: those of its ranks that hold the same heads of keys.
+  TensorGroup(comm::Communicator& comm, bool sequence_parallel, Seconds op_deadline,
+              comm::Communicator* copies = nullptr);
 
-  std::int64_t size() const { return comm_ == nullptr ? 1 : comm_->size(); }
-  std::int64_t index() const { return comm_ == nullptr ? 0 : comm_->index(); }
   bool shares_rows() const { return shares_rows_; }  // sequence parallelism over more than one rank
 
   // The path's rows of T tokens on this rank. REQUIRES: under sequence parallelism, size() divides
   // T.
   std::int64_t local_rows(std::int64_t tokens) const;
 
-  // Tensors must outlive the Work. REQUIRES of all: contiguous, of one shape on all members, `all`
-  // and `whole` of t times the elements. Of a group of one: nothing is to be moved, and only sum()
-  // may be called.
-  comm::Work all_gather(const at::Tensor& own, const at::Tensor& all) const;
-  comm::Work reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const;
-  comm::Work sum(const at::Tensor& summand) const;  // in place
+  comm::Work sum_copies(const at::Tensor& summand) const;  // in place
 
  private:
-  comm::Communicator* comm_ = nullptr;  // null: a group of one
+  RankGroup copies_;
   bool shares_rows_ = false;
-  Seconds op_deadline_;
 };
 
 }  // namespace lockstep::nn

@@ -62,6 +62,16 @@ Scores scores_of(const model::ModelConfig& config) {
   return {1.0 / std::sqrt(dim), config.attention_softcap};
 }
 
+// Of the table that tensor ranks cut by vocabulary; a block has none.
+VocabShard vocab_shard(const model::Unit& unit, const TensorGroup& group) {
+  for (const model::Param& param : unit.params) {
+    if (param.sharded.empty() || !param.sharded[0].padded) continue;
+    const model::TensorShard own = model::tensor_shard(param, group.size(), group.index());
+    return {own.begin, own.length, own.padding};
+  }
+  return {};
+}
+
 // The lists must differentiate every parameter that the unit has, and no other.
 void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
                   const model::FlatLayout& flat) {
@@ -85,21 +95,23 @@ void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
 
 UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit,
                        const model::FlatLayout& flat, const model::UnitSizes& sizes,
-                       const Rope* rope, TensorGroup group)
+                       const Rope* rope, TensorGroup group, ContextGroup context)
     : passes_(config, unit, sizes),
       context_{.kernels = sizes.kernels,
                .dtype = sizes.dtype,
                .norm_eps = config.norm_eps,
                .scores = scores_of(config),
                .logit_cap = config.logit_softcap,
-               .vocab = {},
+               .vocab = vocab_shard(unit, group),
                .group = group,
+               .context = context,
                .rope = rope,
                .layers = layers_of(unit, flat)} {
   LS_CHECK(
       group.size() == sizes.tp && group.shares_rows() == (sizes.sequence_parallel && sizes.tp > 1),
       "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);
-  if (unit.kind != model::UnitKind::kBlock) context_.vocab = VocabShard::of(config.vocab, group);
+  LS_CHECK(context.size() == sizes.cp, "a group of ", context.size(),
+           " context ranks for lists of ", sizes.cp);
   check_covers(context_, passes_, flat);
 }
 

@@ -41,6 +41,9 @@ std::vector<model::FlatRange> left_out(const model::FlatLayout& layout, model::T
   std::vector<model::FlatRange> ranges;
   if (layout.tied_copy) ranges.push_back(layout.tied);
   if (place.coord > 0) ranges.push_back(layout.replicated);
+  if (place.coord % layout.copies != 0)
+    ranges.insert(ranges.end(), layout.copied.begin(), layout.copied.end());
+  std::ranges::sort(ranges, {}, &model::FlatRange::begin);
   return ranges;
 }
 
@@ -97,9 +100,7 @@ void add_op(at::Tensor& words, const at::Tensor& grad, std::int64_t begin,
     holes.push_back({left_out[i], left_out[i + 1]});
   ExactSum sum;
   add_on_cpu(grad, {begin, begin + grad.numel()}, holes, sum);
-  const ExactSum::Words added = sum.to_words();
-  for (std::size_t i = 0; i < added.size(); ++i)
-    words.mutable_data_ptr<std::int64_t>()[i] += added[i];
+  sum.add_to(words.mutable_data_ptr<std::int64_t>());
 }
 TORCH_LIBRARY_FRAGMENT(lockstep, library) {
   library.def("add_squares_(Tensor(a!) words, Tensor grad, int begin, int[] left_out) -> ()");

@@ -11,7 +11,7 @@
 namespace lockstep::optim {
 
 // Adds elements `range` of a unit's gradient, which are all of `grad`, leaving out the second copy
-// of a tied weight and, but for the first of the tensor ranks that share the unit, what all of them
+// of a tied weight and, but for the first of the tensor ranks that hold it, what several of them
 // hold. REQUIRES: range.begin is a multiple of a tile.
 void add_squares(const model::FlatLayout& layout, model::FlatRange range, const at::Tensor& grad,
                  ExactSum& sum, model::TensorPlace place = {});

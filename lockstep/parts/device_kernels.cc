@@ -112,17 +112,20 @@ class DeviceScript : public KernelScript {
          [&] { with_wide_gain([&] { moment("row_sums", wide(norm_rows())); }); });
   }
 
-  void rope() {
-    outputs();
-    for_rotated([&](std::int64_t together) {
-      const std::int64_t elements = sizes_[Dim::kT] * together;
-      moment("rope_rows", copied(elements) + wide(elements / 2));
-    });
-  }
-
   // Attention that writes all scores down, or LibTorch's flash kernel, which returns the state of
   // random numbers too.
-  bool is_flash() const { return is_narrow() && !sizes_.capped; }
+  bool is_flash() const { return is_flash_head(head_dim()) && is_narrow() && !sizes_.capped; }
+  std::int64_t head_dim() const { return sizes_[Dim::kQ] / sizes_[Dim::kA]; }
+  // What its gradient takes inside: gradients of queries in f32 and a sum of each row, for whole
+  // tiles of 128 queries and of 32 columns (of 256 beyond 192), and where heads share keys, the
+  // gradients of keys and values for every head (mha_bwd in LibTorch's flash_api.cpp).
+  std::int64_t flash_sums() const {
+    const auto in_tiles = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; };
+    const std::int64_t batch = sizes_[Dim::kT] / sizes_.seq, heads = sizes_[Dim::kA];
+    const std::int64_t columns = head_dim() <= 192 ? in_tiles(head_dim(), 32) : 256;
+    const std::int64_t shared = heads == sizes_[Dim::kKv] ? 0 : 2 * head_elements() * sizes_.width;
+    return batch * heads * in_tiles(sizes_.seq, 128) * (columns + 1) * 4 + shared;
+  }
   std::int64_t head_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kQ]; }
   std::int64_t score_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kA] * sizes_.seq; }
   std::int64_t row_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kA]; }
@@ -152,7 +155,11 @@ class DeviceScript : public KernelScript {
     give("scores", scores);
   }
   void attention_grad() {
-    if (is_flash()) return with("random_state", 16, [&] { outputs(); });
+    if (is_flash())
+      return with("random_state", 16, [&] {
+        outputs();
+        moment("flash_sums", flash_sums());
+      });
     const std::int64_t heads = wide(head_elements()), scores = wide(score_elements());
     const std::int64_t all_scores = scores * (sizes_.capped && is_scored() ? 2 : 1);
     with("heads", 3 * heads, [&] {
@@ -222,9 +229,6 @@ class DeviceScript : public KernelScript {
         return row_dots();
       case Kind::kWideNormGrad:
         return wide_norm_grad();
-      case Kind::kRope:
-      case Kind::kRopeBack:
-        return rope();
       case Kind::kAttention:
       case Kind::kScoredAttention:
         return attention();

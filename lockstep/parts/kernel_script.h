@@ -55,21 +55,6 @@ class KernelScript {
   }
   std::int64_t norm_rows() const { return sizes_.elements(normed()) / columns(); }
 
-  // Columns of each group of queries and keys that lie side by side in one storage, and are turned
-  // together.
-  template <class Body>
-  void for_rotated(Body body) {
-    std::int64_t together = 0;
-    for (std::size_t i = 0; i < part_.in.size(); ++i) {
-      together += sizes_.elements(in(i)) / sizes_[Dim::kT];
-      const bool joined =
-          i + 1 < part_.in.size() && pass_.storage(part_.in[i]) == pass_.storage(part_.in[i + 1]);
-      if (joined) continue;
-      body(together);
-      together = 0;
-    }
-  }
-
   // Where tokens lie in this rank's part of the vocabulary, while `body` looks.
   template <class Body>
   void with_token_rows(Body body) {

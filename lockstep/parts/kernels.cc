@@ -117,6 +117,20 @@ class CpuScript : public KernelScript {
     });
   }
 
+  // Columns of each group of queries and keys that lie side by side in one storage, and are turned
+  // together.
+  template <class Body>
+  void for_rotated(Body body) {
+    std::int64_t together = 0;
+    for (std::size_t i = 0; i < part_.in.size(); ++i) {
+      together += sizes_.elements(in(i)) / sizes_[Dim::kT];
+      const bool joined =
+          i + 1 < part_.in.size() && pass_.storage(part_.in[i]) == pass_.storage(part_.in[i + 1]);
+      if (joined) continue;
+      body(together);
+      together = 0;
+    }
+  }
   void rope() {
     outputs();
     for_rotated([&](std::int64_t together) {
@@ -166,13 +180,23 @@ class CpuScript : public KernelScript {
     moment("scores", sizes_.wide * tiles.elements(backward, sizes_.is_narrow()));
   }
 
+  // Of the keys of one rank after the other.
+  void block_attention() {
+    outputs();
+    const bool backward =
+        part_.kind == Kind::kBlockAttentionGrad || part_.kind == Kind::kMoreAttentionGrad;
+    const model::ScoreTiles tiles(sizes_.seq, sizes_[Dim::kD], sizes_.window);
+    moment("scores", sizes_.wide * tiles.block_elements(backward, sizes_.is_narrow()));
+  }
+
   void lookup_weight() {
     with_token_rows([&] {
       if (sizes_.is_narrow()) moment("wide_rows", wide_block(sizes_[Dim::kT], sizes_[Dim::kH]));
     });
   }
   void positions_weight() {
-    const std::int64_t rows = std::min(sizes_.seq, sizes_[Dim::kP]);
+    const std::int64_t run = sizes_.cp > 1 ? sizes_.seq / 2 : sizes_.seq;
+    const std::int64_t rows = std::min(run, sizes_[Dim::kP]);
     if (sizes_.is_narrow()) moment("wide_positions", wide_block(rows, sizes_[Dim::kH]));
   }
 
@@ -244,6 +268,11 @@ class CpuScript : public KernelScript {
         return scored_attention(/*backward=*/false);
       case Kind::kScoredAttentionGrad:
         return scored_attention(/*backward=*/true);
+      case Kind::kBlockAttention:
+      case Kind::kMoreAttention:
+      case Kind::kBlockAttentionGrad:
+      case Kind::kMoreAttentionGrad:
+        return block_attention();
       case Kind::kScale:
         return outputs(), moment("factor", sizes_.width);
       case Kind::kLookup:

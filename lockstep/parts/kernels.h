@@ -1,7 +1,8 @@
 // What the kernel of a part takes from memory besides its outputs: the lower half of the table of
 // kernels, whose upper half, code, is in nn. Of LibTorch's kernels on a CPU exact for f32 and f64;
 // in bf16, oneDNN products take scratch of their own that has no closed form. Of a device's, what
-// operators are given and make; not what CUDA's kernels take inside.
+// operators are given and make and what flash attention's gradient takes inside; not what its
+// forward takes where it splits the keys of few heads over idle multiprocessors.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,9 @@ struct Step {
   std::string_view name = {};  // of scratch
   std::int64_t bytes = 0;      // of scratch; may be 0
 };
+
+// Whether CUDA's flash attention takes heads of this size.
+constexpr bool is_flash_head(std::int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
 
 // In order. Every output appears once.
 std::vector<Step> kernel_steps(const Part& part, const Pass& pass, const Values& values,

@@ -62,6 +62,13 @@ constexpr std::array kRows = {
     collective("reduce_scatter"),
     collective("all_reduce", InPlace::kAlways),
     KindRow{"wait"},
+    KindRow{"join_keys"},
+    collective("exchange"),
+    KindRow{"block_attention"},
+    KindRow{"more_attention", InPlace::kEach},
+    KindRow{"block_attention_grad"},
+    KindRow{"more_attention_grad", InPlace::kAlways},
+    KindRow{"split_keys"},
     KindRow{"reserve"},
     KindRow{"logits"},
     KindRow{"cap", InPlace::kAlways},
@@ -79,7 +86,25 @@ constexpr std::array kRows = {
 };
 static_assert(kRows.size() == static_cast<std::size_t>(Kind::kLogitsGrad) + 1);
 
+// That a query of a context rank sees among a part's keys, over all ranks and queries.
+double mean_keys(const Part& part, const Sizes& sizes) {
+  std::int64_t pairs = 0;
+  for (std::int64_t rank = 0; rank < sizes.cp; ++rank)
+    for (const std::int64_t other : key_owners(part, {sizes.cp, rank}))
+      pairs += pairs_seen(model::attention_blocks({sizes.cp, rank}, other, sizes.seq, sizes.window),
+                          sizes.window);
+  return static_cast<double>(pairs) / static_cast<double>(sizes.cp * sizes.seq);
+}
+
 }  // namespace
+
+std::vector<std::int64_t> key_owners(const Part& part, model::ContextPlace place) {
+  if (part.distance != kAllRanks) return {(place.coord + place.cp - part.distance) % place.cp};
+  std::vector<std::int64_t> owners = {place.coord};  // first, so that every query has seen a key
+  for (std::int64_t rank = 0; rank < place.cp; ++rank)
+    if (rank != place.coord) owners.push_back(rank);
+  return owners;
+}
 
 const KindRow& row_of(Kind kind) { return kRows[static_cast<std::size_t>(kind)]; }
 
@@ -91,6 +116,7 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
   const auto attention = [&](ValueId q) {
     return 4.0 * elements(q) * model::mean_keys(sizes.seq, sizes.window, model::Mask::kCausal);
   };
+  const auto block = [&](ValueId q) { return 4.0 * elements(q) * mean_keys(part, sizes); };
   switch (part.kind) {
     case Kind::kLinear:
     case Kind::kLinearBias:
@@ -108,15 +134,30 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
     case Kind::kAttentionGrad:
     case Kind::kScoredAttentionGrad:
       return 2.0 * attention(part.in[1]);
+    case Kind::kBlockAttention:
+      return block(part.in[0]);
+    case Kind::kMoreAttention:
+      return block(part.in[2]);
+    case Kind::kBlockAttentionGrad:
+      return 2.0 * block(part.in[1]);
+    case Kind::kMoreAttentionGrad:
+      return 2.0 * block(part.in[2]);
     default:
       return 0.0;
   }
 }
 
+std::int64_t group_size(const Part& part, const Sizes& sizes) {
+  return part.group == Group::kTensor ? sizes.tp : sizes.cp;
+}
+
 std::int64_t collective_bytes(const Part& part, const Values& values, const Sizes& sizes) {
   const Value& in = values[part.in[0]];
   const std::int64_t all = std::max(sizes.elements(in), sizes.elements(values[part.out[0]]));
-  return (all + sizes.tp - 1) / sizes.tp * sizes.tp * sizes.width_of(in.elem);
+  const std::int64_t ranks = group_size(part, sizes);
+  const std::int64_t padded =
+      part.kind == Kind::kExchange ? all : (all + ranks - 1) / ranks * ranks;
+  return padded * sizes.width_of(in.elem);
 }
 
 }  // namespace lockstep::parts

@@ -66,6 +66,14 @@ enum class Kind : std::uint8_t {
   kReduceScatter,
   kAllReduce,
   kWait,  // output of a collective, and its operand if that has other memory
+  // Attention over a context group (context.cc). Keys stand for keys and values, side by side.
+  kJoinKeys,        // k, v -> keys
+  kExchange,        // keys -> those of the rank `distance` before this one, which has this one's
+  kBlockAttention,  // q, keys -> out, lse
+  kMoreAttention,   // out, lse, q, keys -> the same over these keys too
+  kBlockAttentionGrad,  // d, q, keys, out, lse -> dq, dkeys
+  kMoreAttentionGrad,   // dq, d, q, keys, out, lse -> dq with these keys', dkeys
+  kSplitKeys,           // dkeys -> dk, dv
   // The head's loss, a chunk of rows at a time (head.cc).
   kReserve,      // -> memory that later parts fill
   kLogits,       // rows -> logits of a chunk
@@ -80,7 +88,7 @@ enum class Kind : std::uint8_t {
   kMinusOne,     // exponentials, share, row, elsewhere -> softmax less one at the label
   kScaleRows,    // d logits -> 0 where there is no label
   kCapGrad,      // d of capped logits, slope -> d logits
-  kRound,        // d logits, narrow
+  kRound,        // what is wide, narrow
   kLogitsGrad,   // rows' gradient so far, d logits -> with the chunk's
 };
 
@@ -106,12 +114,20 @@ struct KindRow {
 const KindRow& row_of(Kind kind);
 inline std::string_view to_text(Kind kind) { return row_of(kind).name; }
 
+// Whose ranks a collective is of.
+enum class Group : std::uint8_t { kTensor, kContext };
+
+// A distance of keys: those of all ranks, one after the other.
+inline constexpr std::int64_t kAllRanks = -1;
+
 struct Part {
   Kind kind = Kind::kAdd;
   std::vector<ValueId> in;
   std::vector<ValueId> out;
   std::string_view param = {};  // of the unit: "qkv"; lives as long as the program
   int origin = -1;              // the forward part that it is, repeats or differentiates
+  Group group = Group::kTensor;
+  std::int64_t distance = 0;  // of keys: to the rank whose they are, counted down and around
   bool repeats = false;  // such parts, side by side, run once for every chunk of Dim::kC rows of T
 };
 using Parts = std::vector<Part>;
@@ -119,10 +135,15 @@ using Parts = std::vector<Part>;
 // Whether it writes or adds to the gradient of a parameter.
 inline bool writes_gradient(const Part& part) { return part.out.empty() && !part.param.empty(); }
 
+// The context ranks whose keys a part of attention reads, in the order in which it does.
+std::vector<std::int64_t> key_owners(const Part& part, model::ContextPlace place);
+
 // Floating-point operations by the convention of model/flops.h, causal: those of matrix products
 // and of attention, a gradient of attention counting twice.
 double flops_of(const Part& part, const Values& values, const Sizes& sizes);
 
+// Ranks of a collective.
+std::int64_t group_size(const Part& part, const Sizes& sizes);
 // Bytes of the buffer that holds all ranks' elements of a collective, padded to equal pieces.
 std::int64_t collective_bytes(const Part& part, const Values& values, const Sizes& sizes);
 

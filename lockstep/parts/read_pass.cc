@@ -64,15 +64,14 @@ MemoryEvents memory_events(const Pass& pass, const Values& values, Sizes sizes) 
   return MemoryReader(pass, values, sizes).run();
 }
 
-std::vector<TensorCollective> tensor_collectives(const Pass& pass, const Values& values,
-                                                 Sizes sizes) {
-  std::vector<TensorCollective> all;
+std::vector<Collective> read_collectives(const Pass& pass, const Values& values, Sizes sizes) {
+  std::vector<Collective> all;
   const auto note = [&](std::size_t i, std::int64_t) {
     const Part& part = pass.parts[i];
     if (!row_of(part.kind).collective) return;
-    const bool gathers = part.kind == Kind::kAllGather;
-    all.push_back({part.kind, values[gathers ? part.in[0] : part.out[0]].name,
-                   collective_bytes(part, values, sizes)});
+    const bool sums = part.kind == Kind::kReduceScatter || part.kind == Kind::kAllReduce;
+    all.push_back({part.kind, values[sums ? part.out[0] : part.in[0]].name,
+                   collective_bytes(part, values, sizes), part.group, group_size(part, sizes)});
   };
   for_each_part(pass, sizes, note, [] {});
   return all;

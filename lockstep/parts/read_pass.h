@@ -6,7 +6,6 @@
 namespace lockstep::parts {
 
 MemoryEvents memory_events(const Pass& pass, const Values& values, Sizes sizes);
-std::vector<TensorCollective> tensor_collectives(const Pass& pass, const Values& values,
-                                                 Sizes sizes);
+std::vector<Collective> read_collectives(const Pass& pass, const Values& values, Sizes sizes);
 
 }  // namespace lockstep::parts

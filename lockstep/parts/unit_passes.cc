@@ -46,14 +46,15 @@ std::int64_t extra(const MemoryEvents& events, std::int64_t gradients) {
   return most;
 }
 
-std::int64_t sent(const TensorCollective& collective, std::int64_t tp) {
+std::int64_t sent(const Collective& collective) {
+  if (collective.kind == Kind::kExchange) return collective.bytes;
   const std::int64_t halves = collective.kind == Kind::kAllReduce ? 2 : 1;
-  return halves * (collective.bytes / tp) * (tp - 1);
+  return halves * (collective.bytes / collective.ranks) * (collective.ranks - 1);
 }
 
-std::int64_t sent(const std::vector<TensorCollective>& collectives, std::int64_t tp) {
+std::int64_t sent(const std::vector<Collective>& collectives) {
   std::int64_t sum = 0;
-  for (const TensorCollective& collective : collectives) sum += sent(collective, tp);
+  for (const Collective& collective : collectives) sum += sent(collective);
   return sum;
 }
 
@@ -68,7 +69,7 @@ UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit
     : sizes_(config, sizes) {
   LS_CHECK(model::check_unit_bytes(config).ok(), "no lists for ", config.name);
   const std::int64_t window = unit.attention ? unit.attention->window : 0;
-  sizes_.window = window < sizes.seq ? window : 0;
+  sizes_.window = window < sizes.seq * sizes.cp ? window : 0;
   if (unit.kind == model::UnitKind::kEmbed)
     derive(embed_list(config), {}, /*is_block=*/false);
   else if (unit.kind == model::UnitKind::kBlock)
@@ -128,8 +129,6 @@ void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block)
 }
 
 void UnitPasses::write_head(const model::ModelConfig& config) {
-  LS_CHECK(config.vocab % sizes_.tp == 0, "tensor degree ", sizes_.tp, " does not divide ",
-           config.vocab, " rows of a vocabulary");
   for (const bool grad : {false, true}) {
     Written list = head_list(config, sizes_, grad, std::move(values_));
     lower(list, nullptr, sizes_);
@@ -149,7 +148,7 @@ void UnitPasses::add(UnitPass pass, Pass made) {
   const std::string problem = validate(made, values_);
   LS_CHECK(problem.empty(), kUnitPasses.name_of(pass), ": ", problem);
   MemoryEvents events = memory_events(made, values_, sizes_);
-  auto collectives = tensor_collectives(made, values_, sizes_);
+  auto collectives = read_collectives(made, values_, sizes_);
   passes_[static_cast<std::size_t>(pass)] = {std::move(made), std::move(events),
                                              std::move(collectives)};
 }
@@ -160,12 +159,12 @@ const UnitPasses::Made& UnitPasses::made(UnitPass pass) const {
 }
 const Pass& UnitPasses::at(UnitPass pass) const { return made(pass).pass; }
 const MemoryEvents& UnitPasses::events(UnitPass pass) const { return made(pass).events; }
-const std::vector<TensorCollective>& UnitPasses::collectives(UnitPass pass) const {
+const std::vector<Collective>& UnitPasses::collectives(UnitPass pass) const {
   return made(pass).collectives;
 }
 
-std::string UnitPasses::text(UnitPass name, int behind) const {
-  std::string text = "nothing";
+UnitPasses::Meeting UnitPasses::meeting(UnitPass name, int behind) const {
+  Meeting found = {"nothing", Group::kTensor};
   const Pass& pass = at(name);
   Sizes sizes = sizes_;
   for_each_part(
@@ -176,10 +175,10 @@ std::string UnitPasses::text(UnitPass name, int behind) const {
         if (part->kind == Kind::kWait)
           part = std::ranges::find(pass.parts, std::vector{part->in[0]}, &Part::out);
         const std::vector<ValueId>& of = part->out.empty() ? part->in : part->out;
-        text = join_parts("the ", to_text(part->kind), " of ", values_[of[0]].name);
+        found = {join_parts("the ", to_text(part->kind), " of ", values_[of[0]].name), part->group};
       },
       [] {});
-  return text;
+  return found;
 }
 
 std::vector<Held> UnitPasses::held(const Pass& maker, const std::vector<ValueId>& ids) const {

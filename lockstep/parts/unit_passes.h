@@ -1,4 +1,5 @@
-// The passes of a unit on one rank, as lists, and what they do to memory and to the tensor group:
+// The passes of a unit on one rank, as lists, and what they do to memory and to the groups that
+// share it:
 // what the memory walk and the ledger's prediction read. With t tensor ranks, in volumes of T h
 // elements sent (t - 1) / t times, a block's microbatch costs
 //
@@ -58,16 +59,18 @@ inline constexpr std::string_view kGradients = "gradients";
 // taken at kGradients.
 std::int64_t extra(const MemoryEvents& events, std::int64_t gradients = 0);
 
-struct TensorCollective {
+struct Collective {
   Kind kind = Kind::kAllGather;
-  std::string name;        // what is gathered, or becomes the sum
-  std::int64_t bytes = 0;  // of the buffer that holds all rows, padded to a multiple of tp elements
-  bool operator==(const TensorCollective&) const = default;
+  std::string name;        // what is gathered or exchanged, or becomes the sum
+  std::int64_t bytes = 0;  // of the buffer that holds all rows, padded to a multiple of the ranks'
+  Group group = Group::kTensor;
+  std::int64_t ranks = 1;  // of the group
+  bool operator==(const Collective&) const = default;
 };
 
-// Bytes that one of `tp` ranks sends, as its ledger counts them.
-std::int64_t sent(const TensorCollective& collective, std::int64_t tp);
-std::int64_t sent(const std::vector<TensorCollective>& collectives, std::int64_t tp);
+// Bytes that one of the ranks sends, as its ledger counts them.
+std::int64_t sent(const Collective& collective);
+std::int64_t sent(const std::vector<Collective>& collectives);
 
 // What crosses from one pass to another: a storage, called as its content, or, where several slices
 // of it do, as what it was taken for.
@@ -92,11 +95,15 @@ class UnitPasses {
   // (input or stash, gradient of the output, weights), and its events include the release of what
   // it uses up. Gradient buffers of weights are not part of it (kGradients).
   const MemoryEvents& events(UnitPass pass) const;
-  // None when tp is 1.
-  const std::vector<TensorCollective>& collectives(UnitPass pass) const;
+  // None when tp and cp are 1.
+  const std::vector<Collective>& collectives(UnitPass pass) const;
   // "the all_reduce of middle": what runs, or is waited for, when `behind` parts are behind, or
-  // "nothing".
-  std::string text(UnitPass pass, int behind) const;
+  // "nothing"; and the group of a collective.
+  struct Meeting {
+    std::string text;
+    Group group;
+  };
+  Meeting meeting(UnitPass pass, int behind) const;
 
   // What a forward pass keeps for its backward pass, its input first. Bytes per token of a block in
   // bf16, nothing dropped:
@@ -113,7 +120,7 @@ class UnitPasses {
   struct Made {
     Pass pass;
     MemoryEvents events;
-    std::vector<TensorCollective> collectives;
+    std::vector<Collective> collectives;
   };
 
   void derive(Written forward, const model::Drop& drop, bool is_block);

@@ -1,5 +1,7 @@
 #include "lockstep/parts/value.h"
 
+#include <algorithm>
+
 #include "lockstep/base/check.h"
 
 namespace lockstep::parts {
@@ -9,7 +11,9 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       wide(sizes.wide()),
       seq(sizes.seq),
       tp(sizes.tp),
+      cp(sizes.cp),
       threads(sizes.threads),
+      context(sizes.context),
       plus_one(c.norm == model::NormKind::kRmsNormPlusOne),
       packs_keys(sizes.packs_keys),
       shares_rows(sizes.sequence_parallel && sizes.tp > 1),
@@ -17,7 +21,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       capped(c.attention_softcap > 0),
       on_device(sizes.kernels == model::Kernels::kDevice) {
   const std::int64_t tokens = sizes.tokens();
-  LS_CHECK(c.heads % tp == 0 && c.kv_heads % tp == 0 && c.ffn % tp == 0 &&
+  LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
                (!shares_rows || tokens % tp == 0),
            "tensor degree ", tp, " does not divide ", c.name);
   Sizes& at = *this;
@@ -25,17 +29,19 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kP] = shares_rows ? tokens / tp : tokens;
   at[Dim::kH] = c.hidden;
   at[Dim::kA] = c.heads / tp;
-  at[Dim::kKv] = c.kv_heads / tp;
+  at[Dim::kKv] = std::max<std::int64_t>(c.kv_heads / tp, 1);
   at[Dim::kD] = c.head_dim;
   at[Dim::kQ] = at[Dim::kA] * c.head_dim;
   at[Dim::kK] = at[Dim::kKv] * c.head_dim;
   at[Dim::kW] = at[Dim::kQ] + 2 * at[Dim::kK];
   at[Dim::kF] = c.ffn / tp;
   at[Dim::kG] = at[Dim::kF] * (activation(c) == model::Activation::kGelu ? 1 : 2);
-  at[Dim::kV] = c.vocab / tp;
+  at[Dim::kV] = (c.vocab + tp - 1) / tp;
   at[Dim::kC] = sizes.head_chunk > 0 ? sizes.head_chunk : tokens;
   at[Dim::kRanks] = tp;
   at[Dim::kThree] = 3;
+  at[Dim::kN] = tokens * cp;
+  at[Dim::kKeys] = 2 * at[Dim::kK];
 }
 
 std::int64_t Sizes::width_of(Elem elem) const {

@@ -1,10 +1,11 @@
 // What parts read and write. A value is made once and never changes; it has a name, dimensions in
 // symbols and a type of elements, but no place in memory: place.h gives it one.
 //
-//   T tokens of a microbatch, P this rank's rows of them between the parts that tensor parallelism
-//   cuts, h hidden; of this rank: q and k the widths of its query and of its key heads, w = q + 2k,
-//   a and kv its heads, d one head's width, f and g of the MLP (g = 2f with a gate), V its rows of
-//   the vocabulary. c rows of a chunk of logits, bound while a list repeats; t tensor ranks.
+//   T tokens of a microbatch on this rank, N those of its context group, P this rank's rows of T
+//   between the parts that tensor parallelism cuts, h hidden; of this rank: q and k the widths of
+//   its query and of its key heads, w = q + 2k, a and kv its heads, d one head's width, f and g of
+//   the MLP (g = 2f with a gate), V its rows of the vocabulary, padded to as many on every rank.
+//   c rows of a chunk of logits, bound while a list repeats; t tensor ranks.
 #pragma once
 
 #include <array>
@@ -19,10 +20,12 @@
 namespace lockstep::parts {
 
 // clang-format off
-enum class Dim : std::uint8_t { kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree };
+enum class Dim : std::uint8_t {
+  kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys
+};
 // clang-format on
-inline constexpr EnumNames<Dim, 15> kDims = {
-    {"T", "P", "h", "q", "k", "w", "a", "kv", "d", "f", "g", "V", "c", "t", "3"}};
+inline constexpr EnumNames<Dim, 17> kDims = {
+    {"T", "P", "h", "q", "k", "w", "a", "kv", "d", "f", "g", "V", "c", "t", "3", "N", "2k"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -61,9 +64,11 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 15> dims{};
+  std::array<std::int64_t, 17> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
-  std::int64_t seq = 1, tp = 1, threads = 1;
+  std::int64_t seq = 1;              // tokens of a sequence on this rank
+  std::int64_t tp = 1, cp = 1, threads = 1;
+  model::CpMethod context = model::CpMethod::kRing;
   std::int64_t window = 0;  // of a block: keys that a query sees; 0: all before it
   bool plus_one = false;    // norms store their gains less one
   bool packs_keys = true;

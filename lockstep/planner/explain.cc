@@ -85,7 +85,7 @@ class Neighbours {
         policy(s.group < chosen_.dp * chosen_.cp ? strf("zero %d over %d", s.zero, s.group)
                                                  : strf("zero %d", s.zero),
                [&](PriceRequest& r) { set_sharding(question_, s, r); });
-    for (const cost::CpMethod way : lattice_.contexts(chosen_.tp, chosen_.cp))
+    for (const model::CpMethod way : lattice_.contexts(chosen_.tp, chosen_.cp))
       if (way != chosen_.context)
         policy(join_parts("cp_comm_type ", to_text(way)),
                [&](PriceRequest& r) { r.context = way; });

@@ -11,7 +11,7 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::CpMethod;
+using model::CpMethod;
 
 bool has(const auto& list, const auto& one) { return std::ranges::find(list, one) != list.end(); }
 
@@ -98,7 +98,14 @@ const Framework* find_framework(std::string_view name) {
   return found == frameworks().end() ? nullptr : &*found;
 }
 
+namespace {
+// TransformerConfig of megatron-core refuses fewer num_query_groups than tensor ranks; of the
+// others it is not known that they copy heads.
+bool has_keys(const cost::ModelShape& shape, int tp) { return divides(tp, shape.kv_heads); }
+}  // namespace
+
 bool runs(const Framework& f, const cost::ModelShape& shape, const Core& core) {
+  if (!has_keys(shape, core.tp)) return false;
   if (core.cp > 1 && !has(f.contexts, core.context)) return false;
   if (core.cp > 1 && core.context == CpMethod::kUlysses && f.spreads_keys &&
       !divides(core.tp * core.cp, shape.kv_heads))
@@ -132,6 +139,9 @@ std::vector<std::string> lacking(const Framework& f, const spec::Layout& layout,
     if (!is_there) found.push_back(std::move(what));
   };
   const Core core{r.tp, r.cp, r.ep, r.etp, r.context};
+  if (!has_keys(*r.shape, r.tp))
+    return {join_parts("tp ", r.tp, " above ", static_cast<int>(r.shape->kv_heads),
+                       " key-value heads")};
   check(runs(f, *r.shape, core),
         r.cp > 1 ? join_parts("tp ", r.tp, " with cp ", r.cp, " (", to_text(r.context), ")")
                  : join_parts("tp ", r.tp, " with ep ", r.ep, " and etp ", r.etp));

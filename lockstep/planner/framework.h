@@ -23,7 +23,7 @@ struct Framework {
   std::vector<std::string_view> schedules;
   std::vector<int> zero, zero_piped;  // ZeRO stages without a pipeline, and with one
   std::vector<int> grouped;           // of these: also in groups of dp, for models without experts
-  std::vector<cost::CpMethod> contexts;
+  std::vector<model::CpMethod> contexts;
   bool spreads_keys;   // Ulysses gives each rank a head of keys of its own, and copies none
   bool etp;            // experts cut by tensor ranks
   bool combines;       // tp, cp and pp go together; otherwise one of them at a time, and ep not

@@ -62,7 +62,7 @@ Lattice::Lattice(const Question& question)
   const std::int64_t widest = widest_tensor(*question.cluster), seq = question.seq;
   degrees_ = divisors(devices_);
   if (const auto& core = question.given.core) {
-    for (const cost::CpMethod context : contexts(core->tp, core->cp))
+    for (const model::CpMethod context : contexts(core->tp, core->cp))
       cores_.push_back({core->tp, core->cp, core->ep, core->etp, context});
     return;
   }
@@ -81,12 +81,13 @@ Lattice::Lattice(const Question& question)
 bool Lattice::cuts_tensors(int tp) const {
   const cost::ModelShape& s = *question_.shape;
   const bool has_mlp = !s.has_experts() || s.dense_layers > 0 || s.moe_every > 1;
-  return divides(tp, s.heads) && divides(tp, s.kv_heads) && (!has_mlp || divides(tp, s.ffn)) &&
+  const bool cuts_keys = divides(tp, s.kv_heads) || divides(s.kv_heads, tp);
+  return divides(tp, s.heads) && cuts_keys && (!has_mlp || divides(tp, s.ffn)) &&
          divides(tp, s.shared_ffn);
 }
 
 void Lattice::add_cores(int tp, int cp) {
-  for (const cost::CpMethod context : contexts(tp, cp)) add_cores({tp, cp, 1, 1, context});
+  for (const model::CpMethod context : contexts(tp, cp)) add_cores({tp, cp, 1, 1, context});
 }
 
 void Lattice::add_cores(const Core& dense) {
@@ -106,13 +107,13 @@ void Lattice::add_cores(const Core& dense) {
   }
 }
 
-std::vector<cost::CpMethod> Lattice::contexts(int tp, int cp) const {
+std::vector<model::CpMethod> Lattice::contexts(int tp, int cp) const {
   if (question_.given.context) return {*question_.given.context};
-  if (cp <= 1) return {cost::kCpMethods.front()};
-  std::vector<cost::CpMethod> found(cost::kCpMethods.begin(), cost::kCpMethods.end());
-  if (!divides(tp * cp, question_.shape->heads)) std::erase(found, cost::CpMethod::kUlysses);
+  if (cp <= 1) return {model::kCpMethods.front()};
+  std::vector<model::CpMethod> found(model::kCpMethods.begin(), model::kCpMethods.end());
+  if (!divides(tp * cp, question_.shape->heads)) std::erase(found, model::CpMethod::kUlysses);
   if (question_.framework)
-    std::erase_if(found, [&](cost::CpMethod way) {
+    std::erase_if(found, [&](model::CpMethod way) {
       return !runs(*question_.framework, *question_.shape, {tp, cp, 1, 1, way});
     });
   return found;

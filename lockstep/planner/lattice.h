@@ -25,7 +25,7 @@ inline constexpr double kHeadroom = 0.03;
 // The axes that decide what a layer computes and exchanges, and how those of a sequence meet.
 struct Core {
   int tp = 1, cp = 1, ep = 1, etp = 1;
-  cost::CpMethod context = cost::CpMethod::kRing;
+  model::CpMethod context = model::CpMethod::kRing;
 };
 
 // ZeRO stage, and how many of dp x cp devices share states.
@@ -42,7 +42,7 @@ struct Timetable {
 // Settings that a layout has whatever else is chosen; those that are absent, empty or 0 are free.
 struct Given {
   std::optional<Core> core = {};  // with Question::pp all degrees; its `context` is not read
-  std::optional<cost::CpMethod> context = {};
+  std::optional<model::CpMethod> context = {};
   std::optional<Sharding> sharding = {};
   std::optional<model::Drop> drop = {};
   int recomputed = 0;  // with `drop`, as in cost::PriceRequest
@@ -100,7 +100,7 @@ class Lattice {
 
   const Question& question() const { return question_; }
   std::span<const Core> cores() const { return cores_; }
-  std::vector<cost::CpMethod> contexts(int tp, int cp) const;
+  std::vector<model::CpMethod> contexts(int tp, int cp) const;
   std::span<const model::Drop> drops() const { return drops_; }
   std::vector<int> pipelines(const Core& core) const;  // ascending
   int data(const Core& core, int pp) const;            // dp

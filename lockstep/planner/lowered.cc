@@ -46,8 +46,8 @@ cost::OpTimes op_times(const PriceRequest& r, const PassTimes& passes) {
   const cost::Fabric fabric = r.fabric();
   const cost::ModelShape& s = *r.shape;
   const double share = s.expert_layers() / s.layers;
-  PartParams block = plain_layer_params(s) * (1 - share);
-  if (share > 0) block += expert_layer_params(s) * share;
+  PartParams block = plain_layer_params(s, r.tp) * (1 - share);
+  if (share > 0) block += expert_layer_params(s, r.tp) * share;
   cost::UnitTimes layer = unit_times(r, block);
   layer.forward = {passes.forward};
   layer.recompute = {passes.again};

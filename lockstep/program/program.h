@@ -35,7 +35,8 @@ enum class OpKind : std::uint8_t {
   kAllGatherUpdated,  // unit: whole parameters from updated pieces, at the start of the next step
   kWait,              // completes an asynchronous op of the same list
   // Behind the others, so that programs without it keep their hashes.
-  kReduceReplicated,  // unit: sums partial gradients of replicated parameters over the tensor group
+  // unit: sums partial gradients of parameters that tensor ranks hold alike, over those that do
+  kReduceReplicated,
 };
 inline constexpr int kNumOpKinds = 19;
 
@@ -95,8 +96,8 @@ struct StepShape {
   int prefetch = 1;                  // ZeRO-3: gathers are issued this many computations early
   bool forward_only = false;         // evaluation: no backward, no optimizer
   bool tensor_parallel = false;      // the tensor group has several ranks
-  // Per unit: gradients of its replicated parameters are partial over the tensor group, as those of
-  // norms are under sequence parallelism; empty: of none.
+  // Per unit: gradients of parameters that tensor ranks hold alike are partial over them, as those
+  // of norms are under sequence parallelism; empty: of none.
   std::vector<bool> partial = {};
   // What the first microbatch adds to the gradient is looked at alone, on the first of the data
   // ranks, for the gradient noise scale.

@@ -35,7 +35,8 @@ enum WordsRow : std::uint8_t { kLossWords, kSquareWords, kNoiseWords };
 
 TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,
-                                 const data::TokenSource& source, nn::TensorGroup group)
+                                 const data::TokenSource& source, nn::TensorGroup group,
+                                 nn::ContextGroup context)
     : model_(model),
       given_(step),
       step_(step),
@@ -44,12 +45,15 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
       source_(source),
       read_from_(&source),
       group_(group),
+      context_(context),
       layouts_(model::flat_layouts(model, place.tensor.tp)),
       buffer_shards_(step.zero == 0 ? 1 : place.shards) {
   LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
            " units for a model of ", model.num_units());
   LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
            place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
+  LS_CHECK(place.context == context.place(), "context rank ", place.context.coord, " of ",
+           place.context.cp, " in a group of ", context.size());
   at::set_num_threads(settings.unit.threads);
   if (has_device_kernels())
     words_ =
@@ -58,10 +62,10 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
     if (!step.holds(place.coord, unit)) continue;
     if (model.unit(unit).kind == model::UnitKind::kBlock && !rope_)
       rope_.emplace(model.config, settings.unit.seq, tensor::scalar_type_of(settings.unit.dtype),
-                    settings.device);
+                    settings.device, place.context);
     if (!units_.contains(kind_of(unit)))
       units_.try_emplace(kind_of(unit), model.config, model.unit(unit), layout(unit), settings.unit,
-                         rope_ ? &*rope_ : nullptr, group);
+                         rope_ ? &*rope_ : nullptr, group, context);
     create_state(unit);
   }
 }
@@ -305,7 +309,7 @@ void TensorWorkspace::compute(const Op& op, const Effects& effects) {
 
 std::int64_t TensorWorkspace::sample_of(std::int64_t microbatch, std::int64_t row) const {
   const data::StepSamples dealt{first_sample_, step_.shape.microbatches, settings_.unit.batch};
-  return dealt.sample(place_.data_index(), microbatch, row);
+  return dealt.sample(place_.sample_index(), microbatch, row);
 }
 
 void TensorWorkspace::load(const Op& op) {
@@ -317,25 +321,33 @@ void TensorWorkspace::load(const Op& op) {
   };
   Microbatch made = {made_for(step_.holds(place_.coord, 0)),
                      made_for(step_.holds(place_.coord, step_.head()))};
-  std::vector<std::int64_t> unneeded(settings_.unit.seq);
-  const auto row_of = [&](const at::Tensor& part, std::int64_t row) -> std::span<std::int64_t> {
-    if (!part.defined()) return unneeded;
-    return {part.mutable_data_ptr<std::int64_t>() + row * settings_.unit.seq, unneeded.size()};
+  const auto runs = position_runs(place_.context, settings_.unit.seq);
+  std::vector<std::int64_t> tokens(whole_seq()), labels(whole_seq());
+  const auto take_own = [&](const std::vector<std::int64_t>& from, const at::Tensor& part,
+                            std::int64_t row) {
+    if (!part.defined()) return;
+    std::int64_t* const into = part.mutable_data_ptr<std::int64_t>() + row * settings_.unit.seq;
+    for (const model::PositionRun& run : runs)
+      std::copy_n(from.begin() + run.position, run.count, into + run.row);
   };
-  for (std::int64_t row = 0; row < settings_.unit.batch; ++row)
-    read_from_->read(sample_of(op.microbatch, row), row_of(made.tokens, row),
-                     row_of(made.labels, row));
+  for (std::int64_t row = 0; row < settings_.unit.batch; ++row) {
+    read_from_->read(sample_of(op.microbatch, row), tokens, labels);
+    take_own(tokens, made.tokens, row);
+    take_own(labels, made.labels, row);
+  }
   if (!is_host)
     for (at::Tensor* part : {&made.tokens, &made.labels})
       if (part->defined()) *part = part->to(settings_.device, at::kLong, /*non_blocking=*/true);
   values_[{ValueKind::kTokens, op.microbatch}] = std::move(made);
 }
 
+// The first context rank counts for all that share its samples.
 std::int64_t TensorWorkspace::valid_tokens() {
   local_tokens_ = first_tokens_ = 0;
+  if (place_.context.coord > 0) return 0;
   for (int mb = 0; mb < step_.shape.microbatches; ++mb) {
     for (std::int64_t row = 0; row < settings_.unit.batch; ++row)
-      local_tokens_ += read_from_->valid_labels(sample_of(mb, row), settings_.unit.seq);
+      local_tokens_ += read_from_->valid_labels(sample_of(mb, row), whole_seq());
     if (mb == 0) first_tokens_ = local_tokens_;
   }
   return local_tokens_;
@@ -424,17 +436,29 @@ at::Tensor TensorWorkspace::main_grad(const Op& op) {
 }
 
 // The gradient of the step's first microbatch stands alone until the next one is added or data
-// ranks add theirs. Summands of tensor ranks are added up for as long as it takes to look at them.
+// ranks add theirs. Summands of tensor and context ranks are added up for as long as it takes to
+// look at them.
 void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
-  if (!step_.is_noise(op) || place_.data_index() != 0) return;
+  if (!step_.is_noise(op) || place_.sample_index() != 0) return;
   const model::FlatLayout& flat = layout(op.unit);
-  const model::FlatRange part =
-      step_.is_partial(op.unit) ? flat.partial(group_.shares_rows()) : model::FlatRange{};
-  const at::Tensor summand = grads.narrow(0, part.begin, part.size());
-  const at::Tensor kept = part.size() > 0 ? summand.clone() : at::Tensor();
-  if (kept.defined()) group_.sum(summand).wait();
-  add_squares(op.unit, {0, grads.numel()}, grads, noise_squares_, kNoiseWords);
-  if (kept.defined()) summand.copy_(kept);
+  const bool shares = context_.size() > 1;
+  std::vector<std::pair<at::Tensor, at::Tensor>> summed;  // and what was there
+  const auto keep = [&](const at::Tensor& part) { summed.emplace_back(part, part.clone()); };
+  const auto sum = [&](const model::FlatRange& range, auto add_up) {
+    const at::Tensor part = grads.narrow(0, range.begin, range.size());
+    if (range.size() == 0) return;
+    if (!shares) keep(part);
+    (group_.*add_up)(part).wait();
+  };
+  if (shares) keep(grads);
+  if (step_.is_partial(op.unit)) {
+    sum(flat.partial(group_.shares_rows()), &nn::TensorGroup::sum);
+    for (const model::FlatRange& range : flat.copied) sum(range, &nn::TensorGroup::sum_copies);
+  }
+  if (shares) context_.sum(grads).wait();
+  if (place_.data_index() == 0)
+    add_squares(op.unit, {0, grads.numel()}, grads, noise_squares_, kNoiseWords);
+  for (const auto& [part, kept] : summed) part.copy_(kept);
 }
 
 Buffer TensorWorkspace::grad_part(int unit, const model::FlatRange& range) {
@@ -446,6 +470,12 @@ Buffer TensorWorkspace::tied_part(int unit) { return grad_part(unit, layout(unit
 
 Buffer TensorWorkspace::replicated_part(int unit) {
   return grad_part(unit, layout(unit).partial(group_.shares_rows()));
+}
+
+std::vector<Buffer> TensorWorkspace::copied_parts(int unit) {
+  std::vector<Buffer> parts;
+  for (const model::FlatRange& range : layout(unit).copied) parts.push_back(grad_part(unit, range));
+  return parts;
 }
 
 Buffer TensorWorkspace::own_part(int unit) {

@@ -35,7 +35,12 @@ struct Place {
   std::int64_t shard = 0;     // which of them this is
   std::int64_t replica = 0;   // which copy
   model::TensorPlace tensor;  // among the ranks that share its units
+  // Among those that share its sequences, a part of its shards.
+  model::ContextPlace context = {};
+  // Among the ranks that add up their gradients,
   std::int64_t data_index() const { return replica * shards + shard; }
+  // and of these among those that take samples of their own.
+  std::int64_t sample_index() const { return data_index() / context.cp; }
 };
 
 struct WorkspaceSettings {
@@ -61,10 +66,10 @@ class TensorWorkspace final : public exec::Workspace {
  public:
   // Initial weights, zero moments. Sets the thread's number of intra-op threads. `step` may differ
   // in its microbatches from the steps to come.
-  // REQUIRES: a group of place.tensor.tp ranks, this one at its place.
+  // REQUIRES: groups of place.tensor.tp and place.context.cp ranks, this one at its place.
   TensorWorkspace(const model::Model& model, const program::StepShape& step, Place place,
                   const WorkspaceSettings& settings, const data::TokenSource& source,
-                  nn::TensorGroup group = {});
+                  nn::TensorGroup group = {}, nn::ContextGroup context = {});
 
   // For the coming step: which samples it takes, from the batch's first one on, `microbatches` a
   // rank; and the optimizer, which may treat embeddings, and a head that shares their weight,
@@ -110,6 +115,7 @@ class TensorWorkspace final : public exec::Workspace {
   void compute(const program::Op& op, const program::Effects& effects) override;
   Buffer tied_part(int unit) override;
   Buffer replicated_part(int unit) override;
+  std::vector<Buffer> copied_parts(int unit) override;
   Buffer own_part(int unit) override;
   std::int64_t valid_tokens() override;
   void set_count(std::int64_t tokens) override { count_ = tokens; }
@@ -150,6 +156,7 @@ class TensorWorkspace final : public exec::Workspace {
   int kind_of(int unit) const { return model_.order[unit]; }
   bool shards_params() const { return step_.zero == 3; }
   std::int64_t sample_of(std::int64_t microbatch, std::int64_t row) const;
+  std::int64_t whole_seq() const { return settings_.unit.seq * place_.context.cp; }
   std::int64_t elements_of(const program::Value& value) const;
   std::int64_t local_rows() const;  // of what units hand on, for a microbatch
 
@@ -161,6 +168,7 @@ class TensorWorkspace final : public exec::Workspace {
   const data::TokenSource& source_;
   const data::TokenSource* read_from_;  // by the current step: source_, or validation samples
   const nn::TensorGroup group_;
+  const nn::ContextGroup context_;
   const std::vector<model::FlatLayout> layouts_;  // of the model's distinct units
   const std::int64_t buffer_shards_;              // what buffers are padded for
 

@@ -354,7 +354,7 @@ class Rules {
 
   // Refuses when `degree` at layout.<axis> does not divide `size` at model.<key>.
   void divides(const char* axis, std::int64_t degree, const char* key, std::int64_t size,
-               const char* what, const char* why = "") {
+               const char* what) {
     if (size < 1 || size % degree == 0) return;
     refuse(
         Code::kDoesNotDivide,
@@ -362,19 +362,36 @@ class Rules {
         {{{join_parts("layout.", axis)}, join_parts("divided by ", degree)},
          model_side(key, size, what)},
         join_parts("the nearest ", axis,
-                   " that does: ", to_text(mesh::nearest_divisors(size, degree)), why));
+                   " that does: ", to_text(mesh::nearest_divisors(size, degree))));
     add_nearest(join_parts("model.", key), nearest_multiples(size, degree));
   }
 
   void tensor() {
     const std::int64_t tp = degrees().tp;
     divides("tp", tp, "heads", model().heads, "heads");
-    if (model().heads % tp == 0)
-      divides("tp", tp, "kv_heads", model().kv_heads, "key-value heads",
-              "; ranks do not share a key-value head");
+    if (model().heads % tp == 0) key_value_heads(tp);
     if (model().moe.experts == 0 || model().moe.dense_layers > 0)
       divides("tp", tp, "ffn", model().ffn, "MLP columns");
     divides("tp", tp, "moe.shared_ffn", model().moe.shared_ffn, "shared-expert columns");
+  }
+
+  // A rank has several, or one that it shares with as many ranks as any other.
+  void key_value_heads(std::int64_t tp) {
+    const std::int64_t heads = model().heads, own = model().kv_heads;
+    const auto cuts = [&](std::int64_t ranks) {
+      return heads % ranks == 0 && (own % ranks == 0 || ranks % own == 0);
+    };
+    if (own < 1 || heads % own != 0 || cuts(tp)) return;
+    std::int64_t below = tp, above = tp;
+    while (!cuts(below)) --below;
+    while (!cuts(above)) ++above;
+    refuse(Code::kDoesNotDivide,
+           join_parts("tp = ", tp, " neither divides the ", own, " key-value heads of ", title(),
+                      " nor is a multiple of them"),
+           {{{"layout.tp"}, join_parts("divided by ", tp)},
+            model_side("kv_heads", own, "key-value heads")},
+           join_parts("the nearest tp: ", below, " or ", above));
+    add_nearest("model.kv_heads", nearest_multiples(own, tp));
   }
 
   void expert_sizes() {
@@ -395,7 +412,7 @@ class Rules {
                                " is how ranks of a sequence meet, but cp = 1 divides none"),
                     {way, {{"layout.cp"}, "cp is 1"}},
                     "the nearest: cp = 2, or leave cp_comm_type out");
-    if (*asked_.context != cost::CpMethod::kUlysses || asked_.model == nullptr) return;
+    if (*asked_.context != model::CpMethod::kUlysses || asked_.model == nullptr) return;
     const std::int64_t heads = model().heads;
     if (heads % d.tp != 0 || heads / d.tp % d.cp == 0) return;
     refuse(

@@ -23,7 +23,7 @@ struct Request {
   const cluster::Cluster* cluster = nullptr;
   std::optional<mesh::Degrees> degrees = {};
   bool dp_is_known = true;  // false: dp is a guess, because it follows from something refused
-  std::optional<cost::CpMethod> context = {};
+  std::optional<model::CpMethod> context = {};
   std::optional<bool> sp = {};
   std::optional<int> zero = {};
   std::optional<std::string> schedule = {};

@@ -166,7 +166,7 @@ const std::vector<std::string>& schedule_names() {
 }
 
 const std::vector<std::string>& context_names() {
-  static const std::vector<std::string> all = cost::kCpMethodNames.names();
+  static const std::vector<std::string> all = model::kCpMethodNames.names();
   return all;
 }
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "lockstep/base/result.h"
-#include "lockstep/cost/analytic/cp_method.h"
 #include "lockstep/mesh/axis.h"
 #include "lockstep/mesh/mesh.h"
+#include "lockstep/model/context.h"
 #include "lockstep/model/drop.h"
 #include "lockstep/program/program.h"
 #include "lockstep/spec/batch_ramp.h"
@@ -48,7 +48,7 @@ Result<Recompute> parse_recompute(std::string_view text);
 struct Layout {
   mesh::Degrees degrees = {};
   mesh::Order order = {};
-  cost::CpMethod context = cost::CpMethod::kRing;  // how cp ranks meet; nothing when cp is 1
+  model::CpMethod context = model::CpMethod::kRing;  // how cp ranks meet; nothing when cp is 1
   bool sp = true;  // sequence parallelism on the tensor axis; nothing when tp is 1
   int zero = 1;    // what the data axis shards: 0 nothing, 1 optimizer, 2 gradients, 3 parameters
   std::string schedule = "1f1b";  // one of schedule_names()
@@ -79,7 +79,7 @@ struct Batch {
 
 // Names of the rows of pipeline::catalog(), the default first.
 const std::vector<std::string>& schedule_names();
-// Of cost::kCpMethods.
+// Of model::kCpMethods.
 const std::vector<std::string>& context_names();
 
 // Step for stages 0 and 1; microbatch for 2 and 3, which save no gradient memory otherwise.

@@ -114,8 +114,8 @@ class Reader {
     return once(setting, text);
   }
 
-  static Result<cost::CpMethod> context(std::string_view value) {
-    if (const auto parsed = cost::parse_cp_method(value)) return *parsed;
+  static Result<model::CpMethod> context(std::string_view value) {
+    if (const auto parsed = model::parse_cp_method(value)) return *parsed;
     const std::string near = config::did_you_mean(value, context_names());
     return Error{Code::kUnknownChoice,
                  join_parts("cp_comm_type = \"", value, "\" is no way of context parallelism"),

@@ -38,8 +38,16 @@ void vary_tensor(const Layout& base, std::int64_t ranks, Many& made) {
   }
 }
 
-void vary_mesh(const Layout& base, std::int64_t ranks, Many& made) {
+void vary_context(const Layout& base, std::int64_t ranks, Many& made) {
   const std::int64_t left = ranks / base.degrees.tp;
+  add(base, made, [](Layout&) {});
+  for (std::int64_t cp = 2; cp <= left; ++cp)
+    for (const model::CpMethod way : model::kCpMethods)
+      if (left % cp == 0) add(base, made, [&](Layout& l) { l.degrees.cp = cp, l.context = way; });
+}
+
+void vary_mesh(const Layout& base, std::int64_t ranks, Many& made) {
+  const std::int64_t left = ranks / (base.degrees.tp * base.degrees.cp);
   for (std::int64_t pp = 1; pp <= left; ++pp) {
     if (left % pp != 0) continue;
     const std::int64_t dp = left / pp;
@@ -114,6 +122,10 @@ constexpr std::array kFactors = {
            [](const Layout& l) {
              return std::string(l.degrees.tp == 1 ? "-" : l.sp ? "yes" : "no");
            }},
+    Factor{"cp",
+           [](const Layout& l) {
+             return l.degrees.cp == 1 ? "1" : join_parts(l.degrees.cp, " ", to_text(l.context));
+           }},
     Factor{"pp", [](const Layout& l) { return std::to_string(l.degrees.pp); }},
     Factor{"dp_replicate",
            [](const Layout& l) {
@@ -169,17 +181,18 @@ std::vector<std::vector<int>> combinations(std::span<const Layout> all, int stre
 }  // namespace
 
 std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks, const Batch& batch,
-                            DType dtype) {
+                            DType dtype, DeviceKind device) {
   LS_CHECK(ranks >= 1, ranks, " ranks");
   Many all = {Layout()};
   all = each(all, [&](const Layout& base, Many& made) { vary_tensor(base, ranks, made); });
+  all = each(all, [&](const Layout& base, Many& made) { vary_context(base, ranks, made); });
   all = each(all, [&](const Layout& base, Many& made) { vary_mesh(base, ranks, made); });
   all = each(all, vary_zero);
   all = each(all, [&](const Layout& base, Many& made) { vary_microbatches(base, batch, made); });
   all = each(all, vary_schedule);
   all = each(all, vary_policies);
   std::erase_if(all, [&](const Layout& layout) {
-    return !legal(model, layout, cut(batch, layout), dtype).empty();
+    return !legal(model, layout, cut(batch, layout), dtype, device).empty();
   });
   thin_out(all);
   return all;

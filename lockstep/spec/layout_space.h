@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/buffer.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/model/model_config.h"
 #include "lockstep/spec/layout.h"
@@ -19,6 +20,7 @@ namespace lockstep::spec {
 // batch.microbatch is not read. Varied, the first slowest, each in the order given:
 //   tp          divisors of `ranks`, ascending
 //   sp          with sequence parallelism, then without it, where tp is above 1
+//   cp          divisors of the rest, ascending, each above 1 in every way of model::kCpMethods
 //   pp          divisors of the rest, ascending; dp is what is left
 //   dp_shard    all of dp, then its smaller divisors, descending, with ZeRO 1 to 3
 //   zero        0, 1, 2, 3, also over a data group of one
@@ -32,7 +34,7 @@ namespace lockstep::spec {
 // microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of
 // v-min and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.
 std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks, const Batch& batch,
-                            DType dtype = DType::kF32);
+                            DType dtype = DType::kF32, DeviceKind device = DeviceKind::kCpu);
 
 // What a layout of that list is made of.
 struct Factor {

@@ -1,13 +1,12 @@
 #include "lockstep/spec/legal.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
-#include "lockstep/mesh/divisors.h"
+#include "lockstep/mesh/mesh.h"
 #include "lockstep/model/unit_bytes.h"
 #include "lockstep/spec/contradictions.h"
 
@@ -16,12 +15,11 @@ namespace {
 
 class Runtime {
  public:
-  Runtime(const model::ModelConfig& model, const Layout& layout, const Batch& batch, DType dtype)
-      : model_(model), layout_(layout), batch_(batch), dtype_(dtype) {}
+  Runtime(const model::ModelConfig& model, const Layout& layout, DType dtype, DeviceKind device)
+      : model_(model), layout_(layout), dtype_(dtype), device_(device) {}
 
   std::vector<Error> take() {
     const mesh::Degrees& d = layout_.degrees;
-    vocabulary(d.tp);
     context_axis(d.cp);
     expert_axis("ep", d.ep);
     expert_axis("etp", d.etp);
@@ -45,31 +43,15 @@ class Runtime {
            join_parts("the nearest: ", name, " = 1", help));
   }
 
-  // Its ranks may go to the data axis or the pipeline, where batch and layers allow.
   void context_axis(std::int64_t degree) {
-    if (degree <= 1) return;
-    const mesh::Degrees& d = layout_.degrees;
-    std::string elsewhere;
-    if (mesh::Mesh::create(d).ok()) {  // so that the products fit
-      const bool cuts = batch_.microbatch > 0 && batch_.global_batch % (d.dp * degree) == 0 &&
-                        batch_.global_batch / (d.dp * degree) % batch_.microbatch == 0;
-      if (cuts && !layout_.microbatches) elsewhere = join_parts("dp = ", d.dp * degree);
-      if (d.pp * degree * layout_.chunks <= model_.layers)
-        elsewhere += join_parts(elsewhere.empty() ? "" : " or ", "pp = ", d.pp * degree);
-    }
-    axis("cp", degree, elsewhere.empty() ? "" : ", the same ranks with " + elsewhere);
-  }
-
-  // A plan may pad the vocabulary; the embedding and the head that run cut it as it is.
-  void vocabulary(std::int64_t tp) {
-    if (tp <= 1 || model_.vocab % tp == 0) return;
-    const std::int64_t heads = std::gcd(model_.vocab, model_.kv_heads);
-    const std::int64_t all = std::max<std::int64_t>(std::gcd(heads, model_.ffn), 1);
-    refuse(join_parts("tp = ", tp, " does not divide the ", model_.vocab,
-                      " rows of the vocabulary of ", title(),
-                      "; padded ones can be planned but not run yet"),
-           join_parts("the nearest tp that does: ", to_text(mesh::nearest_divisors(all, tp)),
-                      "; or vocab = ", (model_.vocab / tp + 1) * tp));
+    if (degree > 1 && device_ != DeviceKind::kCpu)
+      refuse(join_parts("cp = ", degree, " on a device of kind ", to_text(device_),
+                        " can be planned but not run yet"),
+             "the nearest: cp = 1, or device.kind = cpu");
+    if (degree > 1 && layout_.context == model::CpMethod::kUlysses)
+      refuse(join_parts("cp_comm_type = ulysses with cp = ", degree,
+                        " can be planned but not run yet"),
+             "the nearest: cp_comm_type = ring or gather");
   }
 
   void expert_axis(const char* name, std::int64_t degree) {
@@ -99,20 +81,20 @@ class Runtime {
 
   const model::ModelConfig& model_;
   const Layout& layout_;
-  const Batch& batch_;
   DType dtype_;
+  DeviceKind device_;
   std::vector<Error> found_;
 };
 
 }  // namespace
 
 std::vector<Error> legal(const model::ModelConfig& model, const Layout& layout, const Batch& batch,
-                         DType dtype) {
+                         DType dtype, DeviceKind device) {
   std::vector<Error> errors = model::problems(model);
   if (!errors.empty()) return errors;
   for (Contradiction& found : contradictions(request_of(model, layout, batch)))
     if (!found.is_warning) errors.push_back(std::move(found.error));
-  for (Error& error : Runtime(model, layout, batch, dtype).take())
+  for (Error& error : Runtime(model, layout, dtype, device).take())
     errors.push_back(std::move(error));
   return errors;
 }

@@ -37,7 +37,8 @@ void shrink_latent_attention(model::ModelConfig& c) {
 }
 
 void shrink_attention(model::ModelConfig& c, const model::ModelConfig& model, std::int64_t tp) {
-  const std::int64_t per_kv = std::min(model.heads / model.kv_heads, kHeadsPerKvHead);
+  const std::int64_t per_kv =
+      std::min(model.heads / model.kv_heads, std::max(kHeadsPerKvHead, tp / model.kv_heads));
   const std::int64_t most =
       std::min(model.kv_heads, std::max<std::int64_t>(tp, per_kv == 1 ? 4 : 2));
   c.kv_heads = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));

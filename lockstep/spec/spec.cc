@@ -136,7 +136,7 @@ Request read_request(const Settings& settings, const std::optional<model::ModelC
   return {.model = model ? &*model : nullptr,
           .cluster = cluster ? &*cluster : nullptr,
           .degrees = read_degrees(settings),
-          .context = context ? cost::parse_cp_method(*context) : std::nullopt,
+          .context = context ? model::parse_cp_method(*context) : std::nullopt,
           .sp = settings.boolean("layout.sp"),
           .zero = small("layout.zero"),
           .schedule = settings.text("layout.schedule"),

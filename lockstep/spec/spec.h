@@ -85,7 +85,8 @@ const config::FieldTable& run_fields();
 // contradict each other. The rules about several keys, which name both:
 //   tp x cp x pp x dp = devices of the cluster     dp_shard divides dp
 //   ep x etp divides tp x cp x dp                  stages may be uneven, never empty
-//   tp divides heads, kv_heads and ffn             ep divides the experts, etp their width
+//   tp divides heads and ffn, and kv_heads or is a multiple of them
+//                                                  ep divides the experts, etp their width
 //   dp x microbatch divides global_batch and the sizes of a ramp, whose increments end there
 //   seq <= positions the model can learn           seq is cut evenly by cp (twice: zigzag) and sp
 //   ep, etp > 1 only with experts                  pp x chunks <= layers; stages add up to layers

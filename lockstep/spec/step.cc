@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/model/flat_layout.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/pipeline/layer_split.h"
 #include "lockstep/program/lower.h"
@@ -12,10 +13,12 @@ namespace {
 // Each rank of the tensor group sees its part of the tokens between the tensor-parallel parts, so
 // what it finds for a parameter that all of them hold is a summand (Korthikanti et al., arXiv
 // 2205.05198). Without sequence parallelism it has its heads alone, so the same holds of what every
-// head uses.
-std::vector<bool> partial_units(const model::Model& model, bool sequence_parallel) {
+// head uses, and of keys and values that several ranks hold because they outnumber them.
+std::vector<bool> partial_units(const model::Model& model, std::int64_t tp,
+                                bool sequence_parallel) {
   const auto is_partial = [&](const model::Param& p) {
-    return p.trained && p.sharded.empty() && (sequence_parallel || p.over_heads);
+    return p.trained &&
+           ((p.sharded.empty() && (sequence_parallel || p.over_heads)) || model::copies(p, tp) > 1);
   };
   std::vector<bool> units;
   for (int i = 0; i < model.num_units(); ++i)
@@ -60,7 +63,7 @@ program::StepShape step_shape(const model::Model& model, const Layout& layout, c
   step.resident_units = layout.resident.value_or(1);
   step.prefetch = layout.prefetch.value_or(1);
   step.tensor_parallel = d.tp > 1;
-  if (d.tp > 1) step.partial = partial_units(model, layout.sp);
+  if (d.tp > 1) step.partial = partial_units(model, d.tp, layout.sp);
   return step;
 }
 
@@ -81,7 +84,9 @@ cost::StepSizes step_sizes(const Spec& spec) {
   const mesh::Degrees& degrees = spec.layout.degrees;
   cost::StepSizes sizes;
   sizes.unit.batch = spec.batch.microbatch;
-  sizes.unit.seq = spec.batch.seq;
+  sizes.unit.seq = spec.batch.seq / degrees.cp;
+  sizes.unit.cp = degrees.cp;
+  sizes.unit.context = spec.layout.context;
   sizes.unit.dtype = spec.train.dtype;
   sizes.unit.drop = spec.layout.recompute.drop.rest();
   sizes.unit.head_chunk = spec.train.head_chunk;
@@ -90,7 +95,7 @@ cost::StepSizes step_sizes(const Spec& spec) {
   if (spec.device != DeviceKind::kCpu) sizes.unit.kernels = model::Kernels::kDevice;
   sizes.unit.tp = degrees.tp;
   sizes.unit.sequence_parallel = spec.layout.sp && degrees.tp > 1;
-  sizes.shards = degrees.dp_shard.value_or(degrees.dp);
+  sizes.shards = degrees.dp_shard.value_or(degrees.dp) * degrees.cp;
   return sizes;
 }
 

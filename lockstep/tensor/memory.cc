@@ -1,6 +1,8 @@
 #include "lockstep/tensor/memory.h"
 
 #include <ATen/native/CPUBlas.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -95,12 +97,21 @@ c10::CachingAllocator::Stat requested(Device device) {
 
 }  // namespace
 
+// A first product, because cuBLAS keeps the workspace that it takes then.
+DeviceMemory::DeviceMemory(Device device, MemoryAccount& account)
+    : device_(device), account_(account) {
+  if (device.kind == DeviceKind::kCpu) return;
+  const at::Tensor one = at::zeros({1, 1}, torch_device_of(device));
+  at::mm(one, one);
+  before_ = requested(device).current - one.element_size();
+}
+
 std::int64_t DeviceMemory::live() const {
-  return device_.kind == DeviceKind::kCpu ? account_.live() : requested(device_).current;
+  return device_.kind == DeviceKind::kCpu ? account_.live() : requested(device_).current - before_;
 }
 
 std::int64_t DeviceMemory::peak() const {
-  return device_.kind == DeviceKind::kCpu ? account_.peak() : requested(device_).peak;
+  return device_.kind == DeviceKind::kCpu ? account_.peak() : requested(device_).peak - before_;
 }
 
 void DeviceMemory::reset_peak() {

@@ -53,10 +53,11 @@ class ChargeTo {
 };
 
 // What a rank uses of its device: of a CPU what is charged to `account`, which must outlive it, of
-// an accelerator what its allocator was asked for, by whomever. Any thread may read it.
+// an accelerator what its allocator was asked for, by whomever, since this was made. Any thread may
+// read it.
 class DeviceMemory {
  public:
-  DeviceMemory(Device device, MemoryAccount& account) : device_(device), account_(account) {}
+  DeviceMemory(Device device, MemoryAccount& account);
 
   std::int64_t live() const;
   std::int64_t peak() const;  // since reset_peak
@@ -65,6 +66,7 @@ class DeviceMemory {
  private:
   const Device device_;
   MemoryAccount& account_;
+  std::int64_t before_ = 0;
 };
 
 // Whether LibTorch's attention copies keys and values of bf16 into pairs of rows, which it does on

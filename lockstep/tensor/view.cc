@@ -12,4 +12,8 @@ at::Tensor view_of(const at::Tensor& of, at::IntArrayRef sizes, at::IntArrayRef 
   return at::Tensor(std::move(made));
 }
 
+at::Tensor transposed(const at::Tensor& x) {
+  return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, 0);
+}
+
 }  // namespace lockstep::tensor

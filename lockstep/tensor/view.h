@@ -10,5 +10,7 @@ namespace lockstep::tensor {
 // callers need no version counter and no gradient.
 at::Tensor view_of(const at::Tensor& of, at::IntArrayRef sizes, at::IntArrayRef strides,
                    std::int64_t offset);
+// Of a matrix.
+at::Tensor transposed(const at::Tensor& x);
 
 }  // namespace lockstep::tensor

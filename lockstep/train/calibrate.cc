@@ -137,14 +137,16 @@ cost::CollectiveTime fitted(comm::OpKind kind, std::int64_t members,
 }  // namespace
 
 Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
-  const std::int64_t tp = spec.layout.degrees.tp;
-  if (tp > cores)
+  const mesh::Degrees& degrees = spec.layout.degrees;
+  const std::int64_t share = degrees.tp * degrees.cp;
+  if (share > cores)
     return Error{
         Code::kUnsuitableEnvironment,
-        join_parts("tp = ", tp, " needs as many ranks at once, but there are ", cores, " cores"),
-        join_parts("calibrate on a machine that has them, or with --set layout.tp=", cores)};
+        join_parts("tp x cp = ", degrees.tp, " x ", degrees.cp,
+                   " needs as many ranks at once, but there are ", cores, " cores"),
+        join_parts("calibrate on a machine that has them, or with tp x cp of at most ", cores)};
   Calibrator made(spec);
-  made.ranks_ = static_cast<int>(std::min<std::int64_t>(spec.world(), cores) / tp * tp);
+  made.ranks_ = static_cast<int>(std::min<std::int64_t>(spec.world(), cores) / share * share);
   made.spec_.model.layers = std::min(spec.model.layers, kMostBlocks);
   // Nothing may be skipped because a loss diverged.
   made.spec_.train.lr = {.peak = 1e-9};
@@ -159,7 +161,7 @@ Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
         {"sharded", 3, {rows}, 2}})
     LS_TRY(made.add_probe(label, zero, recompute, microbatches));
   made.spec_.train.tp_overlap = true;
-  if (tp > 1) LS_TRY(made.add_probe("overlapped", 0, {rows}, 3));
+  if (share > 1) LS_TRY(made.add_probe("overlapped", 0, {rows}, 3));
   made.split_backward(made.probes_[1].job);
   return made;
 }
@@ -169,7 +171,9 @@ Result<void> Calibrator::add_probe(const std::string& label, int zero,
   spec::Spec spec = spec_;
   spec::Layout layout;
   layout.degrees.tp = spec_.layout.degrees.tp;
-  layout.degrees.dp = ranks_ / layout.degrees.tp;
+  layout.degrees.cp = spec_.layout.degrees.cp;
+  layout.context = spec_.layout.context;
+  layout.degrees.dp = ranks_ / (layout.degrees.tp * layout.degrees.cp);
   layout.sp = spec_.layout.sp;
   layout.zero = zero;
   layout.reduce = spec::default_reduce(zero);

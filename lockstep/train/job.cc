@@ -39,6 +39,7 @@ runtime::Place Job::place(Rank rank) const {
   place.shards = mesh.degree(mesh::kDenseShard);
   place.shard = mesh.coord(rank, mesh::kDenseShard).value;
   place.replica = mesh.coord(rank, Axis::kDataReplicate).value;
+  place.context = {mesh.degree(Axis::kContext), mesh.coord(rank, Axis::kContext).value};
   place.tensor = {mesh.degree(Axis::kTensor), mesh.coord(rank, Axis::kTensor).value};
   return place;
 }
@@ -100,7 +101,8 @@ Job as_evaluation(const Job& job) {
 }
 
 Result<Job> make_job(const spec::Spec& spec) {
-  const auto refused = spec::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
+  const auto refused =
+      spec::legal(spec.model, spec.layout, spec.batch, spec.train.dtype, spec.device);
   if (!refused.empty()) return refused[0];
   if (!spec.batch.ramp.is_none())
     for (const std::int64_t size : spec.batch.ramp.sizes(spec.batch.global_batch))

@@ -12,7 +12,7 @@ namespace lockstep::train {
 cost::StepSizes sizes_of(const Job& job, Rank rank) {
   cost::StepSizes sizes = spec::step_sizes(job.spec);
   sizes.unit.packs_keys = tensor::packs_keys();
-  sizes.looks_at_noise = job.program.step.noise && job.place(rank).data_index() == 0;
+  sizes.looks_at_noise = job.program.step.noise && job.place(rank).sample_index() == 0;
   return sizes;
 }
 

@@ -27,7 +27,13 @@ Bytes bytes_sent(const comm::Ledger& ledger) {
 nn::TensorGroup tensor_group(const Job& job, const exec::Groups& groups, Seconds op_deadline) {
   const auto found = groups.of(program::CommGroup::kTensor);
   if (found.empty()) return {};
-  return {*found[0], job.spec.layout.sp, op_deadline};
+  const bool copies = model::copies(job.model, job.spec.layout.degrees.tp) > 1;
+  return {*found[0], job.spec.layout.sp, op_deadline, copies ? &groups.copies() : nullptr};
+}
+
+nn::ContextGroup context_group(const exec::Groups& groups, Seconds op_deadline) {
+  if (comm::Communicator* const found = groups.context()) return {*found, op_deadline};
+  return {};
 }
 
 // The failure, the way from this rank to the cause, and where everyone stands.
@@ -53,7 +59,8 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   const Deadline deadline = Deadline::after(op_deadline);
   const at::Device device = tensor::torch_device_of(world.device());
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
-  groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline);
+  groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline,
+                                           model::copies(job.model, job.spec.layout.degrees.tp));
   groups_->agree(job.digest(), deadline);
   const tensor::ChargeTo charge(account_);
   runtime::WorkspaceSettings settings = job.workspace;
@@ -70,9 +77,9 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
     world_.position().set(at);
     if (told) told(op, part, waits);
   };
-  workspace_ =
-      std::make_unique<runtime::TensorWorkspace>(job.model, job.program.step, place_, settings,
-                                                 source, tensor_group(job, *groups_, op_deadline));
+  workspace_ = std::make_unique<runtime::TensorWorkspace>(
+      job.model, job.program.step, place_, settings, source,
+      tensor_group(job, *groups_, op_deadline), context_group(*groups_, op_deadline));
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   executor_ = make_executor(job.program);
   last_ = executor_.get();
@@ -170,7 +177,10 @@ exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& o
     const auto part_text = [&](const program::Op& op, int part) {
       const model::Unit& unit = job_.model.unit(op.unit);
       const parts::UnitPasses passes(job_.model.config, unit, sizes_of(job_, world_.rank()).unit);
-      return passes.text(parts::pass_of(work.program.step, unit, op).value(), part);
+      const auto [text, group] =
+          passes.meeting(parts::pass_of(work.program.step, unit, op).value(), part);
+      return exec::PartMeeting{
+          text, group == parts::Group::kTensor ? mesh::Axis::kTensor : mesh::Axis::kContext};
     };
     throw explained(failure, exec::explain_stall(work.program, job_.mesh, seen, part_text),
                     world_.rank());

@@ -58,7 +58,7 @@ std::uint64_t own_digest(Session& session) {
       const at::Tensor state = workspace.state(unit, role).cpu().contiguous();
       for (const model::FlatRun& run : runs) {
         const model::Param& param = model.unit(unit).params[run.param];
-        if (param.sharded.empty() && place.tensor.coord > 0) continue;  // the first has it too
+        if (model::tensor_shard(param, place.tensor.tp, place.tensor.coord).is_copy) continue;
         const std::uint64_t key = xxh3_64(
             join_parts(unit, " ", param.name, " ", kRoleWords[static_cast<std::size_t>(role)]));
         const std::int64_t at = run.at - own.begin;

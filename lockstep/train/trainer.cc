@@ -104,7 +104,7 @@ class Run {
     const std::int64_t rows = job_.spec.batch.microbatch,
                        own = batch.sequences / job_.spec.layout.degrees.dp;
     const data::StepSamples dealt{batch.first, own / rows, rows};
-    data_.training->expect(dealt.sample(session_.place().data_index(), 0, 0), own);
+    data_.training->expect(dealt.sample(session_.place().sample_index(), 0, 0), own);
   }
 
   void on_step(std::int64_t step, const StepReport& report) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/backend.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/comm/ledger.h"
 #include "lockstep/comm/local/local.h"
@@ -45,13 +46,10 @@ struct TrialResult {
   std::vector<RankRecord> ranks;  // of all ranks that ran in this process
 };
 
-// Makes what a rank sees in place of its world, to falsify what is sent. The inner one outlives it.
-using WorldWrap = std::function<std::unique_ptr<comm::World>(comm::World& inner)>;
-
 struct TrialOptions {
   comm::LocalOptions world = {};
-  train::WorkspaceWrap wrap = {};  // of every rank's workspace
-  WorldWrap wrap_world = {};       // of every rank's world
+  train::WorkspaceWrap wrap = {};   // of every rank's workspace
+  comm::WorldWrap wrap_world = {};  // of every rank's world
 };
 
 // Ranks are threads of this process.

@@ -66,24 +66,34 @@ void note(const PredictionCheck& found, Verdict& verdict) {
   verdict.predicted_peak = found.predicted_peak;
 }
 
-// Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one.
+// How sequences are shared, "" where they are not.
+std::string context_of(const spec::Layout& layout) {
+  if (layout.degrees.cp == 1) return "";
+  return join_parts("cp", layout.degrees.cp, " ", to_text(layout.context), " ");
+}
+
+// Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one, over
+// context ranks too.
 std::string bits_class_of(const train::Job& job) {
   const mesh::Degrees& degrees = job.spec.layout.degrees;
   std::string text = join_parts("dp", degrees.dp);
   if (const std::int64_t shards = degrees.dp_shard.value_or(degrees.dp);
-      shards != degrees.dp && !std::has_single_bit(static_cast<std::uint64_t>(degrees.dp)))
+      shards != degrees.dp &&
+      !std::has_single_bit(static_cast<std::uint64_t>(degrees.dp * degrees.cp)))
     text = join_parts("dp", degrees.dp / shards, "x", shards);
   if (degrees.tp > 1)
     text = join_parts("tp", degrees.tp, job.spec.layout.sp ? " " : " nosp ", text);
-  return text + join_parts(" microbatch ", job.spec.batch.microbatch, " ",
-                           spec::name_of(job.spec.layout.reduce));
+  return context_of(job.spec.layout) + text +
+         join_parts(" microbatch ", job.spec.batch.microbatch, " ",
+                    spec::name_of(job.spec.layout.reduce));
 }
 
 // Layouts whose microbatches have gradients of the same bits, and differ in how they are added.
 std::string passes_of(const train::Job& job) {
   const spec::Layout& layout = job.spec.layout;
-  return join_parts("tp", layout.degrees.tp, layout.degrees.tp > 1 && layout.sp ? " sp" : "",
-                    " microbatch ", job.spec.batch.microbatch);
+  return join_parts(context_of(layout), "tp", layout.degrees.tp,
+                    layout.degrees.tp > 1 && layout.sp ? " sp" : "", " microbatch ",
+                    job.spec.batch.microbatch);
 }
 
 // Of N numbers in f32, added in two orders: docs/numerics.md.
@@ -122,20 +132,20 @@ std::string_view to_text(FailureKind failure_kind) {
   return kFailureKindNames[static_cast<std::size_t>(failure_kind)];
 }
 
-Result<Verifier> Verifier::create(const spec::Spec& asked, int steps, bool equal_bits) {
+Result<Verifier> Verifier::create(const spec::Spec& asked, int steps, VerifierOptions options) {
   spec::Spec spec = asked;
   spec.batch.ramp = {};        // its first steps would be all there are to see
   spec.train.noise_scale = 0;  // layouts of one microbatch are tried too
   train::Job job = LS_TRY(train::make_job(on_one_rank(spec)));
-  return Verifier(std::move(spec), std::move(job), steps, equal_bits);
+  return Verifier(std::move(spec), std::move(job), steps, std::move(options));
 }
 
-Verifier::Verifier(spec::Spec spec, train::Job reference_job, int steps, bool equal_bits)
+Verifier::Verifier(spec::Spec spec, train::Job reference_job, int steps, VerifierOptions options)
     : spec_(std::move(spec)),
       reference_job_(std::move(reference_job)),
       steps_(steps),
-      equal_bits_(equal_bits) {
-  reference_ = run_trial(reference_job_, tokens_for(spec_), free_run(), kDeadline).images;
+      options_(std::move(options)) {
+  reference_ = try_on_devices(reference_job_, free_run()).images;
   if (spec_.train.dtype != DType::kF64) find_truth();
   Verdict& alone = bits_[bits_class_of(reference_job_)];
   alone.name = "one rank";
@@ -166,11 +176,24 @@ std::vector<StepOrder> Verifier::orders() const {
   return orders;
 }
 
+TrialResult Verifier::try_on_devices(const train::Job& job,
+                                     const std::vector<StepOrder>& orders) const {
+  TrialOptions options;
+  if (options_.devices && job.spec.device != DeviceKind::kCpu)
+    options.wrap_world = options_.devices();
+  return run_trial(job, tokens_for(spec_), orders, kDeadline, options);
+}
+
+std::vector<StepImage> Verifier::steps_of(const spec::Spec& spec) const {
+  return try_on_devices(train::make_job(spec).value(), orders()).images;
+}
+
 // The steps of a trial in f64.
 void Verifier::find_truth() {
   spec::Spec spec = on_one_rank(spec_);
+  if (options_.devices) spec.device = DeviceKind::kCpu;
   spec.train.dtype = DType::kF64;
-  truth_ = run_trial(train::make_job(spec).value(), tokens_for(spec_), orders(), kDeadline).images;
+  truth_ = steps_of(spec);
 }
 
 // How far one rank is from the truth. The size of a microbatch is kept, because it decides how many
@@ -181,25 +204,24 @@ void Verifier::measure_bounds(const train::Job& job) {
   if (truth_.empty()) return;
   spec::Spec spec = on_one_rank(spec_);
   spec.batch.microbatch = microbatch;
-  const auto steps_of = [&] {
-    const train::Job made = train::make_job(spec).value();
-    std::vector<StepImage> images = run_trial(made, tokens_for(spec_), orders(), kDeadline).images;
-    if (is_narrow()) near_[passes_of(made)] = images;
-    return images;
-  };
   if (!bounds_.contains(microbatch)) {
-    const std::vector<StepImage> images = steps_of();
+    spec::Spec on_cpu = spec;
+    if (options_.devices) on_cpu.device = DeviceKind::kCpu;
+    const std::vector<StepImage> images = steps_of(on_cpu);
     double worst = 0;
     for (std::size_t step = 0; step < reference_.size(); ++step)
       differences(images, truth_, step, [&](const Difference& found, const char*) {
         worst = std::max(worst, found.error);
       });
     bounds_[microbatch] = 2 * worst;
+    if (is_narrow() && !options_.devices) near_[passes_of(train::make_job(spec).value())] = images;
   }
   if (!is_narrow() || near_.contains(passes_of(job))) return;
   spec.layout.degrees.tp = job.spec.layout.degrees.tp;
+  spec.layout.degrees.cp = job.spec.layout.degrees.cp;
+  spec.layout.context = job.spec.layout.context;
   spec.layout.sp = job.spec.layout.sp;
-  steps_of();
+  near_[passes_of(job)] = steps_of(spec);
 }
 
 Bounds Verifier::bounds_of(const train::Job& job) const {
@@ -238,9 +260,10 @@ Verdict Verifier::guarded(const train::Job& job, const Body& body) const {
 Verdict Verifier::try_out(const train::Job& job, const Fault& fault, Seconds op_deadline) const {
   const data::MockTokens usual = tokens_for(spec_);
   const data::TokenSource& source = fault.source ? *fault.source : usual;
+  TrialOptions options = {{}, fault.wrap, fault.wrap_world};
+  if (!options.wrap_world && options_.devices) options.wrap_world = options_.devices();
   return guarded(job, [&](Verdict& verdict) {
-    judge(job, run_trial(job, source, orders(), op_deadline, {{}, fault.wrap, fault.wrap_world}),
-          verdict);
+    judge(job, run_trial(job, source, orders(), op_deadline, options), verdict);
   });
 }
 
@@ -248,7 +271,7 @@ Result<Verdict> Verifier::check(const spec::Layout& layout) {
   const train::Job job = LS_TRY(this->job(layout));
   measure_bounds(job);
   const auto known = bits_.find(bits_class_of(job));
-  if (equal_bits_ && known != bits_.end() && known->second.run != Hash128{})
+  if (options_.equal_bits && known != bits_.end() && known->second.run != Hash128{})
     return check_by_class(job, known->second);
   Verdict verdict = try_out(job, {}, kDeadline);
   remember_bits(verdict);
@@ -261,7 +284,7 @@ Result<Verdict> Verifier::check(const spec::Layout& layout) {
 Verdict Verifier::check_by_class(const train::Job& job, const Verdict& first) const {
   Hash128 seen;
   Verdict verdict = guarded(job, [&](Verdict& made) {
-    const TrialResult trial = run_trial(job, tokens_for(spec_), free_run(), kDeadline);
+    const TrialResult trial = try_on_devices(job, free_run());
     seen = digest_of(trial.images);
     made.step_error = first.step_error;
     made.run_error = first.run_error;
@@ -378,7 +401,8 @@ void Verifier::compare_bits(const TrialResult& trial, Verdict& verdict) const {
   verdict.digest = free_run.back().digest();
   verdict.run = digest_of(free_run);
   const auto first = bits_.find(verdict.bits_class);
-  if (!equal_bits_ || first == bits_.end() || first->second.digest == verdict.digest) return;
+  if (!options_.equal_bits || first == bits_.end() || first->second.digest == verdict.digest)
+    return;
   fail(verdict, FailureKind::kBits,
        join_parts("bits of the state after ", steps_, " steps are not those of ",
                   first->second.name, ", of the same class"));

@@ -14,18 +14,20 @@
 //            ranks, with such microbatches, whose roundings to bf16 are the same: at most what
 //            another order of sums in f32 makes. (b) is then a share of how far apart AdamW can
 //            take two runs and judges nothing but numbers that are none: two runs on one rank
-//            differ by any factor;
+//            differ by any factor.
+//            On devices the truth in f64 and the distance of one rank to it are the CPU's;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
-//            equal tensor degree with or without sequence parallelism, data degree, microbatch size
-//            and reduction period. The reference is one of them. On threads, (a) is measured of the
-//            first of a class; a later one whose free run shows the same bits in every step and
-//            role has that one's errors;
+//            equal tensor degree with or without sequence parallelism, context degree and method,
+//            data degree, microbatch size and reduction period. The reference is one of them. On
+//            threads, (a) is measured of the first of a class; a later one whose free run shows the
+//            same bits in every step and role has that one's errors;
 //   replicas ranks that hold the same piece of state hold the same bits;
 //   predicted bytes sent per axis and operation, and tensor bytes after every op, are what the job
 //            predicted, exactly.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,7 +70,7 @@ std::string_view to_text(FailureKind failure_kind);  // "replicas"
 struct Fault {
   std::optional<program::Program> program = {};  // in place of the job's; no validator is asked
   train::WorkspaceWrap wrap = {};                // around every rank's workspace
-  WorldWrap wrap_world = {};                     // around every rank's world
+  comm::WorldWrap wrap_world = {};               // around every rank's world
   const data::TokenSource* source = nullptr;     // in place of the job's
 };
 
@@ -94,12 +96,17 @@ struct Verdict {
   bool ok() const { return failure.empty(); }
 };
 
+struct VerifierOptions {
+  bool equal_bits = true;  // compared among layouts; not where kernels are not strict
+  // What ranks compute on, if not CPUs: called for every trial, and wraps the worlds of its ranks.
+  std::function<comm::WorldWrap()> devices = {};
+};
+
 class Verifier {
  public:
   // Runs the reference. `spec` gives model, batch, optimizer, seed and type; its layout and the
-  // ramp of its batch are not used. Without `equal_bits`, for a machine whose kernels are not
-  // strict, bits are not compared among layouts. REQUIRES: a spec whose model runs here.
-  static Result<Verifier> create(const spec::Spec& spec, int steps, bool equal_bits = true);
+  // ramp of its batch are not used. REQUIRES: a spec whose model runs here.
+  static Result<Verifier> create(const spec::Spec& spec, int steps, VerifierOptions options = {});
 
   // On threads of this process. Refuses an illegal layout; a run that breaks off is a failed
   // verdict.
@@ -118,9 +125,11 @@ class Verifier {
   Result<train::Job> job(const spec::Layout& layout) const;  // must not outlive it
 
  private:
-  Verifier(spec::Spec spec, train::Job reference_job, int steps, bool equal_bits);
+  Verifier(spec::Spec spec, train::Job reference_job, int steps, VerifierOptions options);
   std::vector<StepOrder> free_run() const;
   std::vector<StepOrder> orders() const;
+  TrialResult try_on_devices(const train::Job& job, const std::vector<StepOrder>& orders) const;
+  std::vector<StepImage> steps_of(const spec::Spec& spec) const;
   void find_truth();
   void measure_bounds(const train::Job& job);
   Bounds bounds_of(const train::Job& job) const;
@@ -146,7 +155,7 @@ class Verifier {
   spec::Spec spec_;
   train::Job reference_job_;
   int steps_;
-  bool equal_bits_;
+  VerifierOptions options_;
   std::unique_ptr<optim::Draws> draws_ = std::make_unique<optim::Draws>();
   std::vector<StepImage> reference_;
   std::vector<StepImage> truth_;           // of f32, bf16: what orders() give in f64 on one rank

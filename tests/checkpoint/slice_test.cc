@@ -61,9 +61,9 @@ model::Model model_of(bool tied, model::Family family) {
   config.family = family;
   config.layers = 2;
   config.hidden = 16;
-  config.heads = 2;
-  config.kv_heads = 2;
-  config.head_dim = 8;
+  config.heads = 4;
+  config.kv_heads = family == model::Family::kGpt2 ? 4 : 2;
+  config.head_dim = 4;
   config.ffn = 16;
   config.vocab = 10;
   config.max_positions = 8;
@@ -76,7 +76,7 @@ model::Model model_of(bool tied, model::Family family) {
 TEST(UnitSlices, OfAllRanksAreTheModelOnce) {
   for (const bool tied : {false, true})
     for (const model::Family family : {model::Family::kLlama, model::Family::kGpt2})
-      for (const std::int64_t tp : {1, 2})
+      for (const std::int64_t tp : {1, 2, 4})
         for (const std::int64_t shards : {1, 3}) {
           const model::Model model = model_of(tied, family);
           const auto layouts = model::flat_layouts(model, tp);

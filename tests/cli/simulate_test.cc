@@ -250,9 +250,12 @@ TEST_F(SimulateRun, TimesALargeRunWithSchedulesOfItsOwn) {
   };
   EXPECT_GT(peak(answer), 10'000'000'000);
   EXPECT_GT(peak(json(name + " --set layout.sp=false")), peak(answer));
-  const std::string context = name + " --set layout.cp=2";
-  EXPECT_EQ(peak(json(context)), 0);
-  EXPECT_NE(run_simulate(context, 200).out.find("not known with cp = 2"), std::string::npos);
+  const std::string context = name + " --set layout.cp=2 --set layout.cp_comm_type=";
+  EXPECT_GT(peak(json(context + "ring")), 0);
+  EXPECT_LT(peak(json(context + "ring")), peak(answer));
+  EXPECT_EQ(peak(json(context + "ulysses")), 0);
+  EXPECT_NE(run_simulate(context + "ulysses", 200).out.find("not known with cp_comm_type ="),
+            std::string::npos);
 }
 
 TEST_F(SimulateFiles, AreWrittenAndReadBack) {

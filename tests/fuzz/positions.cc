@@ -58,8 +58,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     seen[rank].is_silent = (data[8] & 2) != 0;
     if ((data[8] & 4) == 0) seen[rank].position = at;
   }
-  const exec::StallReport report = exec::explain_stall(
-      about.program, about.mesh, seen, [](const program::Op&, int) { return "a collective"; });
+  const auto part_text = [](const program::Op&, int part) {
+    return exec::PartMeeting{"a collective",
+                             part % 2 == 0 ? mesh::Axis::kTensor : mesh::Axis::kContext};
+  };
+  const exec::StallReport report = exec::explain_stall(about.program, about.mesh, seen, part_text);
   for (const Rank rank : report.culprits) check_rank(about, rank);
   for (const exec::RankStatus& one : report.ranks) {
     for (const Rank rank : one.waits_for) check_rank(about, rank);

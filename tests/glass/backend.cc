@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -20,9 +19,12 @@
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "tests/glass/device.h"
+#include "tests/glass/order.h"
 
 namespace lockstep::glass {
 namespace {
+
+constexpr std::chrono::seconds kPatience(20);
 
 c10::Stream stream_now(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -52,7 +54,8 @@ class Hub {
     Operation& operation = operations_[call.key];
     check_equal(operation, call, part);
     // A message waits for its peer on a stream of its own beside others (exec/groups.h).
-    if (!call.kind.starts_with("message")) check_order(call);
+    if (!call.kind.starts_with("message"))
+      if (const auto why = order_.issue(call.rank, call.key)) fail(*why);
     operation.parts[call.member] = part;
     if (static_cast<int>(operation.parts.size()) < call.members) return;
     move(operation, call);
@@ -64,9 +67,24 @@ class Hub {
   void wait(const std::string& key) {
     std::unique_lock lock(mutex_);
     const auto ready = [&] { return operations_[key].is_done || !broken_.empty(); };
-    if (!changed_.wait_for(lock, std::chrono::seconds(60), ready))
+    if (!changed_.wait_for(lock, kPatience, ready))
       fail("late: " + key + " (" + operations_[key].kind + ")");
     if (!operations_[key].is_done) throw std::runtime_error(broken_);
+  }
+
+  bool is_over(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return operations_[key].is_done || !broken_.empty();
+  }
+
+  // Both ends of a pair wait for each other before their first message, as at ncclCommInitRank.
+  void connect(const std::string& pair) {
+    std::unique_lock lock(mutex_);
+    ++connected_[pair];
+    changed_.notify_all();
+    const auto ready = [&] { return connected_[pair] == 2 || !broken_.empty(); };
+    if (!changed_.wait_for(lock, kPatience, ready)) fail("late: nobody connects " + pair);
+    if (connected_[pair] < 2) throw std::runtime_error(broken_);
   }
 
   void break_all(const std::string& why) {
@@ -101,37 +119,6 @@ class Hub {
                       call.rank, ", and ", operation.kind, " of ", operation.bytes,
                       " bytes on another"));
     }
-  }
-
-  // Whether some rank issues `from` before ... before `to`; the way, last first.
-  bool reaches(const std::string& from, const std::string& to, std::set<std::string>& seen,
-               std::vector<std::string>& way) const {
-    if (from == to) return true;
-    if (!seen.insert(from).second) return false;
-    const auto next = behind_.find(from);
-    if (next == behind_.end()) return false;
-    for (const auto& [key, rank] : next->second)
-      if (reaches(key, to, seen, way)) {
-        way.push_back(join_parts("rank ", rank, " issues ", from, " before ", key));
-        return true;
-      }
-    return false;
-  }
-
-  void check_order(const Call& call) {
-    std::string& last = last_[call.rank];
-    if (!last.empty()) {
-      std::set<std::string> seen;
-      std::vector<std::string> way;
-      if (reaches(call.key, last, seen, way)) {
-        std::string why =
-            join_parts("order: rank ", call.rank, " issues ", last, " before ", call.key);
-        for (auto step = way.rbegin(); step != way.rend(); ++step) why += "; " + *step;
-        fail(why);
-      }
-      behind_[last][call.key] = call.rank;
-    }
-    last = call.key;
   }
 
   static void move(Operation& operation, const Call& call) {
@@ -188,8 +175,8 @@ class Hub {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Operation> operations_;
-  std::map<std::string, std::map<std::string, int>> behind_;  // and the rank that has this order
-  std::map<int, std::string> last_;                           // issued, by rank
+  Order order_;
+  std::map<std::string, int> connected_;  // ends, by pair
   std::string broken_;
 };
 
@@ -208,7 +195,7 @@ class GlassWork final : public c10d::Work {
     return true;
   }
   void synchronize() override { wait(kNoTimeout); }
-  bool isCompleted() override { return end_.query(); }
+  bool isCompleted() override { return hub_->is_over(key_); }
 
  private:
   const std::shared_ptr<Hub> hub_;
@@ -266,6 +253,7 @@ class GlassBackend final : public c10d::Backend {
   Posted message(const Part& part, int from, int to) {
     const std::pair<int, int> pair = std::minmax(from, to);
     const std::int64_t number = messages_[pair]++;
+    if (number == 0) hub_->connect(join_parts(name_, " ", pair.first, "-", pair.second));
     return post({join_parts(name_, " ", pair.first, "-", pair.second, " #", number),
                  join_parts("message ", from, "->", to), rank_, part.in.defined() ? 0 : 1, 2},
                 part);

@@ -3,8 +3,8 @@
 // deadlock on GPUs although it does not here: two communicators that two ranks use in two orders,
 // members whose calls or sizes differ. Grouped calls (ncclGroupStart) are not modelled.
 //
-// A send is complete only together with its receive, however small it is: NCCL's buffers make no
-// promise.
+// The first message of a pair connects it, for which both ends wait. A send is complete only
+// together with its receive, however small it is: NCCL's buffers make no promise.
 #pragma once
 
 #include <memory>

@@ -103,14 +103,23 @@ at::Tensor& wide_mm(const at::Tensor& a, const at::Tensor& b, at::ScalarType typ
 at::Tensor& wide_addmm(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
                        at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha,
                        at::Tensor& out) {
-  TORCH_CHECK(type == at::kFloat && a.scalar_type() == at::kBFloat16 &&
-                  out.data_ptr() == self.data_ptr() && alpha.toDouble() == 1.0,
+  TORCH_CHECK(type == at::kFloat && a.scalar_type() == at::kBFloat16 && alpha.toDouble() == 1.0,
               "a product of ", a.scalar_type(), " into ", type);
+  if (out.data_ptr() != self.data_ptr()) out.copy_(self);
   nn::multiply_into(out, a, b, beta.toDouble());
   return out;
 }
 
 }  // namespace
+
+std::int64_t taken_inside(const std::string& op, const std::vector<at::Tensor>& operands) {
+  if (op != "aten::_flash_attention_backward") return 0;
+  const at::Tensor &q = operands[1], &k = operands[2];
+  const std::int64_t rows = (q.size(1) + 127) / 128 * 128, d = q.size(3);
+  const std::int64_t sums = rows * 4, d_q = rows * (d > 192 ? 256 : (d + 31) / 32 * 32) * 4;
+  const std::int64_t d_k = q.size(2) == k.size(2) ? 0 : k.size(1) * d * 2;
+  return q.size(0) * q.size(2) * (sums + d_q + 2 * d_k);
+}
 
 void install_cuda_only() {
   static auto* const aten =

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/glass/host_fault.h"
 #include "tests/glass/memory.h"
 #include "tests/glass/ops.h"
 
@@ -174,6 +175,7 @@ void install() {
     for (c10::DeviceIndex device = 0; device < kDevices; ++device) new_stream(device);
     c10::impl::registerDeviceGuard(kDevice, new Guard);
     register_ops();
+    tell_host_faults(is_device_memory);
     return true;
   }();
   static_cast<void>(once);

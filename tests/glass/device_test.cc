@@ -107,6 +107,26 @@ TEST_F(Glass, AnEarlyFreeIsTold) {
   expect_in(the_report(), "lifetime: memory of glass:0 stream 0 is returned while aten::add.out");
 }
 
+TEST_F(Glass, MemoryThatIsTakenAgainIsBehindItsOwnerBefore) {
+  const c10::Stream other = new_stream();
+  at::Tensor x = at::ones({4}, kOptions);
+  x.add_(1.0);
+  const void* const memory = x.const_data_ptr();
+  x.reset();
+  const at::Tensor y = at::empty({4}, kOptions);
+  ASSERT_EQ(y.const_data_ptr(), memory);
+  {
+    const c10::StreamGuard guard(other);
+    y.zero_();
+  }
+  const std::string report = the_report();
+  expect_in(report, "race: aten::zero_ on glass:0 stream");
+  expect_in(report, "what aten::add.out on glass:0 stream 0");
+  c10::Event back(kDevice);
+  back.record(other);
+  back.block(c10::impl::VirtualGuardImpl(kDevice).getStream(kOptions.device()));
+}
+
 TEST_F(Glass, AnOpWithoutACudaKernelIsRefused) {
   const at::Tensor x = at::ones({4, 4}, kOptions);
   EXPECT_THROW(at::mkldnn_max_pool2d(x.view({1, 1, 4, 4}), {2, 2}), c10::Error);

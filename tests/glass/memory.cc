@@ -10,7 +10,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "tests/glass/device.h"
@@ -51,10 +50,11 @@ class Allocator final : public c10::DeviceAllocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device device(kDevice, device_now());
     if (bytes == 0) return {nullptr, nullptr, &release, device};
-    char* const data = place_for(bytes);
+    const int stream = number_now(device_now());
+    char* const data = place_for(bytes, stream);
     std::memset(host_view(data), 0xff, bytes);  // NaN in every floating type
-    race().take(address_of(data), bytes, number_now(device_now()));
-    return {data, new Block{data, bytes, device_now()}, &release, device};
+    race().take(address_of(data), bytes, stream);
+    return {data, new Block{data, bytes, device_now(), stream}, &release, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
@@ -86,16 +86,18 @@ class Allocator final : public c10::DeviceAllocator {
     char* data;
     std::size_t bytes;
     c10::DeviceIndex device;
+    int stream;
   };
   static std::size_t rounded(std::size_t bytes) { return (bytes + 511) / 512 * 512; }
   c10::CachingDeviceAllocator::DeviceStats& stats(c10::DeviceIndex device) {
     return stats_[static_cast<std::size_t>(device)];
   }
-  char* place_for(std::size_t bytes) {
+  // What a stream returned serves that stream again, as CUDA's allocator has it.
+  char* place_for(std::size_t bytes, int stream) {
     const std::lock_guard lock(mutex_);
     stats(device_now()).requested_bytes[0].increase(bytes);
     stats(device_now()).allocation[0].increase(1);
-    std::vector<char*>& free = free_[rounded(bytes)];
+    std::vector<char*>& free = free_[{stream, rounded(bytes)}];
     if (free.empty()) {
       char* const data = arena().device + top_;
       top_ += rounded(bytes);
@@ -112,12 +114,12 @@ class Allocator final : public c10::DeviceAllocator {
     const std::lock_guard lock(mutex_);
     stats(block.device).requested_bytes[0].decrease(block.bytes);
     stats(block.device).allocation[0].decrease(1);
-    free_[rounded(block.bytes)].push_back(block.data);
+    free_[{block.stream, rounded(block.bytes)}].push_back(block.data);
   }
 
   std::mutex mutex_;
   std::size_t top_ = 0;
-  std::unordered_map<std::size_t, std::vector<char*>> free_;
+  std::map<std::pair<int, std::size_t>, std::vector<char*>> free_;  // by stream and size
   std::array<c10::CachingDeviceAllocator::DeviceStats, kDevices> stats_;
 };
 Allocator& the_allocator() {

@@ -5,6 +5,7 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/glass/cuda_only.h"
 #include "tests/glass/device.h"
 #include "tests/glass/memory.h"
 
@@ -138,6 +140,11 @@ class Call {
       impl->set_sizes_and_strides(made.sizes(), made.strides());
     }
   }
+  std::vector<at::Tensor> operands() const {
+    std::vector<at::Tensor> all;
+    for (const Pair& pair : pairs_) all.push_back(pair.device);
+    return all;
+  }
   at::Tensor take(const at::Tensor& cpu) const {
     if (!cpu.defined()) return cpu;
     for (const Pair& pair : pairs_)
@@ -224,11 +231,14 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     for_each_tensor(value, [&](const at::Tensor& tensor) { return call.give(tensor, writes); });
   }
   if (call.device < 0) call.device = device_now();
+  const std::int64_t inside = taken_inside(name, call.operands());
   race().launch(number_now(call.device), name, call.accesses);
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   call.finish();
   for (std::size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i)
     for_each_tensor((*stack)[i], [&](const at::Tensor& tensor) { return call.take(tensor); });
+  if (inside > 0)
+    at::empty({inside}, at::dtype(at::kByte).device(c10::DeviceType::PrivateUse1, call.device));
 }
 
 // Ops that have a kernel on real devices and a composite of other ops: here the composite would be

@@ -46,7 +46,7 @@ TEST(GlassTraining, HasTheBitsOfCpuTensors) {
     auto verifier = Verifier::create(tiny_on_device(dtype), 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout : {"dp2 zero0", "dp2 zero2", "dp2 zero3", "tp2 nosp", "pp2 zb-h1",
-                               "dp2 tp2 pp2 zero1 recompute=block"})
+                               "dp2 tp2 pp2 zero1 recompute=block", "tp4 dp2 zero2"})
       expect_same_on_glass(*verifier, layout);
   }
 }

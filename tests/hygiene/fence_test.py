@@ -16,7 +16,7 @@ def check_torch(place):
     names = {layer.name for layer in house.layers(place.root)}
     above = {layer.name for layer in house.layers(place.root) if layer.torch}
     for path in house.files(place.root, "lockstep", "cli", "tests", "bench", suffixes={".h", ".cc"}):
-        sees_torch = path.parts[0] == "bench" or (path.parts[0] in {"lockstep", "tests"} and house.area_of(path, names) in above | {"workers", "glass"})
+        sees_torch = path.parts[0] == "bench" or (path.parts[0] in {"lockstep", "tests"} and house.area_of(path, names) in above | {"workers", "glass", "rehearsal"})
         for number, _, name in house.includes(place.root, path):
             if not TORCH.match(name):
                 continue

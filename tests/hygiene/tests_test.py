@@ -8,7 +8,7 @@ import house
 from house import Plant
 
 PINNED = "tests/hygiene/skipped.txt"
-PROGRAM_FOLDERS = {"cli", "seeds", "added", "glass"}  # have test programs, mirror no folder of lockstep/
+PROGRAM_FOLDERS = {"cli", "seeds", "added", "glass", "rehearsal"}  # have test programs, mirror no folder of lockstep/
 # Folders and files that are tested through the table of backends.
 REACHED_BY = dict.fromkeys(("comm/gloo", "comm/nccl", "cuda", "comm/c10d/process_world.h"), "comm/backends")
 REACHED_BY["comm/c10d/device_world.h"] = "glass"

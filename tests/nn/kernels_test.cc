@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 
+#include "lockstep/comm/local/local.h"
 #include "lockstep/nn/unit_runner.h"
 #include "lockstep/parts/kernels.h"
 #include "lockstep/tensor/as_buffer.h"
@@ -115,6 +117,30 @@ class Watched {
   std::set<ValueId> under_way_;  // storages that collectives write
 };
 
+// All passes of a unit; returns the kinds that ran. `path`: makes what units hand on.
+std::set<parts::Kind> run_chains(const UnitRunner& runner, int unit, const PassInputs& inputs,
+                                 at::ScalarType type, const std::function<at::Tensor()>& path) {
+  Watched watched(runner, inputs, type != at::kBFloat16);
+  std::vector<std::vector<UnitPass>> chains = {{UnitPass::kForward, UnitPass::kBackward},
+                                               {UnitPass::kEvaluate}};
+  if (unit != kHead) {
+    chains.push_back({UnitPass::kForward, UnitPass::kFirstBackward});
+    chains.push_back({UnitPass::kForward, UnitPass::kInputGrad, UnitPass::kWeightGrad});
+  }
+  if (unit == kBlock)
+    chains.push_back({UnitPass::kCheckpoint, UnitPass::kRecompute, UnitPass::kBackward});
+  for (const auto& chain : chains) {
+    Kept kept;
+    for (const UnitPass pass : chain) {
+      SCOPED_TRACE(std::string(parts::kUnitPasses.name_of(pass)));
+      const bool takes = runner.passes().at(pass).given != parts::kNoValue;
+      watched.run(pass, takes ? path() : at::Tensor(), kept);
+    }
+    EXPECT_TRUE(kept.empty());
+  }
+  return watched.seen;
+}
+
 // All passes of all units on one rank of `ways`; returns the kinds that ran.
 std::set<parts::Kind> run_all(const Shape& shape, const Ways& ways, at::ScalarType type) {
   const Tiny tiny(shape);
@@ -143,27 +169,37 @@ std::set<parts::Kind> run_all(const Shape& shape, const Ways& ways, at::ScalarTy
                                .tp = ways.tp,
                                .sequence_parallel = ways.sp},
                               &rope, group);
-      Watched watched(runner, inputs, type != at::kBFloat16);
-      const auto path = [&] { return sharded.path(rows, group.index()); };
-      std::vector<std::vector<UnitPass>> chains = {{UnitPass::kForward, UnitPass::kBackward},
-                                                   {UnitPass::kEvaluate}};
-      if (unit != kHead) {
-        chains.push_back({UnitPass::kForward, UnitPass::kFirstBackward});
-        chains.push_back({UnitPass::kForward, UnitPass::kInputGrad, UnitPass::kWeightGrad});
-      }
-      if (unit == kBlock)
-        chains.push_back({UnitPass::kCheckpoint, UnitPass::kRecompute, UnitPass::kBackward});
-      for (const auto& chain : chains) {
-        Kept kept;
-        for (const UnitPass pass : chain) {
-          SCOPED_TRACE(std::string(parts::kUnitPasses.name_of(pass)));
-          const bool takes = runner.passes().at(pass).given != parts::kNoValue;
-          watched.run(pass, takes ? path() : at::Tensor(), kept);
-        }
-        EXPECT_TRUE(kept.empty());
-      }
-      if (group.index() == 0) seen.insert(watched.seen.begin(), watched.seen.end());
+      const auto ran =
+          run_chains(runner, unit, inputs, type, [&] { return sharded.path(rows, group.index()); });
+      if (group.index() == 0) seen.insert(ran.begin(), ran.end());
     }
+  });
+  return seen;
+}
+
+// The passes of a block on the ranks of a context group; the kinds that ran.
+std::set<parts::Kind> run_context(const Shape& shape, int cp, model::CpMethod context,
+                                  at::ScalarType type) {
+  const Tiny tiny(shape);
+  const Rope rope(tiny.config(), shape.seq / cp, type, at::kCPU);
+  const at::Tensor params = random_params(tiny, kBlock, type);
+  const at::Tensor rows = random("rows", {shape.tokens() / cp, shape.hidden}, type);
+  std::set<parts::Kind> seen;
+  comm::run_local(cp, [&](comm::World& world) {
+    const auto comm = world.connect_all("cp", "cp", Deadline::after(Seconds{60}));
+    const ContextGroup group(*comm, Seconds{60});
+    const at::Tensor grads =
+        at::full({params.numel()}, 0.0, type == at::kBFloat16 ? at::kFloat : type);
+    const PassInputs inputs = {.params = params, .grads = [&] { return grads; }};
+    const UnitRunner runner(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock),
+                            {.batch = shape.batch,
+                             .seq = shape.seq / cp,
+                             .dtype = tensor::dtype_of(type),
+                             .cp = cp,
+                             .context = context},
+                            &rope, {}, group);
+    const auto ran = run_chains(runner, kBlock, inputs, type, [&] { return rows.clone(); });
+    if (group.index() == 0) seen = ran;
   });
   return seen;
 }
@@ -178,6 +214,11 @@ TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
         Shape of = shape;
         seen.merge(run_all(of.as(kin), ways, type));
       }
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
+    for (const model::CpMethod context : {model::CpMethod::kRing, model::CpMethod::kGather}) {
+      SCOPED_TRACE(std::string(to_text(context)) + " " + toString(type));
+      seen.merge(run_context(shape, 3, context, type));
+    }
   std::string missing;
   for (std::size_t i = 0; i <= static_cast<std::size_t>(parts::Kind::kLogitsGrad); ++i) {
     const auto kind = static_cast<parts::Kind>(i);

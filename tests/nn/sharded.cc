@@ -4,6 +4,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -47,8 +48,11 @@ std::vector<Shape> divisible_shapes() {
        .ffn = 144,
        .vocab = 36},
       {.batch = 1, .seq = 200, .hidden = 40, .heads = 4, .kv_heads = 4, .head_dim = 8, .vocab = 8}};
+  all.push_back({.heads = 8, .kv_heads = 2, .head_dim = 8, .vocab = 51});
+  all.push_back({.heads = 4, .kv_heads = 1, .head_dim = 8, .vocab = 5});
   for (const Kin kin : kAllKin)
-    if (kin != Kin::kLlama) all.push_back(all[0].as(kin));
+    for (const std::size_t i : {0U, 4U})
+      if (kin != Kin::kLlama) all.push_back(all[i].as(kin));
   return all;
 }
 
@@ -61,7 +65,8 @@ at::Tensor Sharded::cut(int unit, const at::Tensor& whole, std::int64_t rank) co
   for (const model::FlatParam& place : flat(unit).params) {
     const at::Tensor part =
         shard_of(param_at(tiny, unit, place), whole, tiny.flat(unit).of(place.param), ways, rank);
-    own.narrow(0, place.offset, place.numel).copy_(part.reshape({-1}));
+    own.narrow(0, place.offset, part.numel()).copy_(part.reshape({-1}));
+    own.narrow(0, place.offset + part.numel(), place.numel - part.numel()).zero_();
   }
   return own;
 }
@@ -73,14 +78,18 @@ at::Tensor Sharded::join(int unit, const std::vector<at::Tensor>& grads) const {
     for (std::size_t rank = 0; rank < grads.size(); ++rank) {
       const at::Tensor to = shard_of(param, whole, tiny.flat(unit).of(place.param), ways,
                                      static_cast<std::int64_t>(rank));
-      const at::Tensor part = grads[rank].narrow(0, place.offset, place.numel).view(to.sizes());
+      const at::Tensor part = grads[rank].narrow(0, place.offset, to.numel()).view(to.sizes());
+      const at::Tensor padding =
+          grads[rank].narrow(0, place.offset + to.numel(), place.numel - to.numel());
+      EXPECT_TRUE(at::equal(padding, at::zeros_like(padding))) << param.name << " " << rank;
       const bool is_whole = to.numel() == param.numel() && grads.size() > 1;
       const model::FlatRange summands = flat(unit).partial(ways.sp);
-      const bool is_summand = place.offset >= summands.begin && place.end() <= summands.end;
+      const bool is_summand = (place.offset >= summands.begin && place.end() <= summands.end) ||
+                              model::copies(param, ways.tp) > 1;
       if (is_whole && rank > 0 && !is_summand) {
         EXPECT_TRUE(at::equal(part, to)) << param.name << " " << rank;
       }
-      if (is_whole && is_summand)
+      if (is_summand && grads.size() > 1)
         to.add_(part);
       else
         to.copy_(part);

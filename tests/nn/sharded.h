@@ -21,8 +21,10 @@ struct Ways {
 };
 std::vector<Ways> all_ways();  // 1, 2 and 4 ranks, without and with sequence parallelism
 
-// Shapes that 4 ranks divide: grouped and full key-value heads, gaps after gains, several
-// sequences, more than one attention tile; the first also with the traits of other families.
+// Shapes that 4 ranks cut: grouped and full key-value heads, gaps after gains, several sequences,
+// more than one attention tile; fewer key-value heads than ranks and a vocabulary that they do not
+// divide; one so small that a rank has none of it. The first and the fifth also with the traits of
+// other families.
 std::vector<Shape> divisible_shapes();
 
 // A model's units as each of tp ranks holds them.
@@ -36,9 +38,9 @@ struct Sharded {
 
   // A rank's flat buffer from the whole one; NaN in the gaps.
   at::Tensor cut(int unit, const at::Tensor& whole, std::int64_t rank) const;
-  // The whole gradient buffer from those of all ranks; zero in the gaps. What is replicated is
-  // added up where ranks have summands of it (model::FlatLayout::partial), and else must be the
-  // same bit for bit.
+  // The whole gradient buffer from those of all ranks; zero in the gaps. What several
+  // ranks hold is added up where they have summands of it (model::FlatLayout), and else must be the
+  // same bit for bit. Rows that pad a vocabulary must have gradients of zero.
   at::Tensor join(int unit, const std::vector<at::Tensor>& grads) const;
   // The path's rows of a rank, in memory of their own; and back, which without sequence parallelism
   // must be the same on all ranks bit for bit.

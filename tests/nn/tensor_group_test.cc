@@ -310,7 +310,7 @@ TEST(TensorGroup, GreatLogitsDoNotOverflow) {
 }
 
 TEST(TensorGroup, RefusesWhatItCanNotCut) {
-  const Tiny tiny({.seq = 9, .vocab = 50});  // 18 tokens, 2 key-value heads
+  const Tiny tiny({.seq = 9, .heads = 6});  // 18 tokens
   const Rope rope(tiny.config(), 9, at::kDouble, at::kCPU);
   on_ranks({4, true}, [&](const TensorGroup& group, comm::Ledger&) {
     EXPECT_ANY_THROW(group.local_rows(18));

@@ -29,12 +29,12 @@ comm::OpKind kind_of(parts::Kind kind) {
   return kind == parts::Kind::kAllReduce ? comm::OpKind::kAllReduce : comm::OpKind::kBarrier;
 }
 
-Entries entries_of(const std::vector<parts::TensorCollective>& collectives, std::int64_t tp) {
+Entries entries_of(const std::vector<parts::Collective>& collectives) {
   Entries all;
-  for (const parts::TensorCollective& collective : collectives) {
+  for (const parts::Collective& collective : collectives) {
     Ledger::Entry& entry = all[{"tp", kind_of(collective.kind)}];
     ++entry.calls;
-    entry.sent += Bytes{sent(collective, tp)};
+    entry.sent += Bytes{sent(collective)};
   }
   return all;
 }
@@ -57,8 +57,8 @@ class Watch {
     body();
     EXPECT_EQ(account_.peak() - before, extra(events)) << name;
     EXPECT_EQ(account_.live() - before, net(events)) << name;
-    EXPECT_EQ(ledger_.entries(), entries_of(traffic, sizes_.tp)) << name;
-    sent_ += sent(traffic, sizes_.tp);
+    EXPECT_EQ(ledger_.entries(), entries_of(traffic)) << name;
+    sent_ += sent(traffic);
   }
 
   std::int64_t live() const { return account_.live(); }
@@ -79,6 +79,8 @@ class Watch {
 // and in the widest product.
 std::vector<Shape> watched_shapes() {
   std::vector<Shape> all = divisible_shapes();
+  // Kernels do not know of copies and padding: one family shows what they take.
+  std::erase_if(all, [](const Shape& s) { return s.vocab == 51 && s.kin != Kin::kLlama; });
   all.push_back(
       {.batch = 1, .seq = 800, .hidden = 32, .heads = 4, .kv_heads = 4, .ffn = 64, .vocab = 8});
   all.push_back(

@@ -58,8 +58,8 @@ struct UnitCase {
   int position;
   FlatLayout layout;
 };
-std::vector<UnitCase> units_of(const model::Model& model) {
-  const auto layouts = model::flat_layouts(model);
+std::vector<UnitCase> units_of(const model::Model& model, std::int64_t tp = 1) {
+  const auto layouts = model::flat_layouts(model, tp);
   std::vector<UnitCase> units;
   for (int position = 0; position < model.num_units(); ++position)
     units.push_back(
@@ -450,26 +450,32 @@ TEST(Squares, BitsDoNotDependOnTheShardsAndNothingIsCountedTwice) {
       }
 }
 
-// Ranks that share a unit: what all of them hold is the first one's to bring.
-TEST(Squares, OfTensorRanksCountReplicatedParametersOnce) {
+// Ranks that share a unit: what all of them hold is the first one's to bring, and what three hold
+// because there are two heads of keys is that of the first of the three.
+TEST(Squares, OfTensorRanksCountWhatSeveralHoldOnce) {
   for (bool tied : {false, true})
-    for (const auto& [position, layout] : units_of(model(tied))) {
+    for (const auto& [position, layout] : units_of(model(tied), 6)) {
       const at::Tensor grad = drawn(layout, at::kDouble, "grad", 300).round_();
-      long double all = 0, replicated = 0;
+      long double all = 0, replicated = 0, copied = 0;
       for (std::int64_t i = layout.tied_copy ? layout.tied.end : 0; i < grad.numel(); ++i) {
         const long double x = grad.const_data_ptr<double>()[i];
         all += x * x;
         if (i >= layout.replicated.begin && i < layout.replicated.end) replicated += x * x;
+        for (const FlatRange& range : layout.copied)
+          if (i >= range.begin && i < range.end) copied += x * x;
       }
       EXPECT_EQ(replicated > 0, position > 0);
-      for (std::int64_t coord : {0, 1, 3})
+      EXPECT_EQ(copied > 0, position == 1 || position == 2);
+      for (std::int64_t coord : {0, 1, 3, 5})
         for (std::int64_t shards : kShardCounts) {
           ExactSum sum;
           for (std::int64_t index = 0; index < shards; ++index) {
             const FlatRange range = layout.shard(shards, index);
-            add_squares(layout, range, piece(grad, range), sum, {4, coord});
+            add_squares(layout, range, piece(grad, range), sum, {6, coord});
           }
-          EXPECT_EQ(sum.result(), static_cast<double>(coord == 0 ? all : all - replicated));
+          long double mine = coord == 0 ? all : all - replicated;
+          if (coord % 3 != 0) mine -= copied;
+          EXPECT_EQ(sum.result(), static_cast<double>(mine)) << coord;
         }
     }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """transformers and lockstep make the same logits of the same weights: of a directory that transformers wrote, and of
-one that `lockstep convert` wrote after a step of training. Tiny random models of every kind, in f32."""
+one that `lockstep convert` wrote after a step of training on a tensor rank for every head. Tiny random models of every
+kind, in f32."""
 
 import pathlib
 import struct
@@ -35,6 +36,11 @@ def models():
         attn_logit_softcapping=1.5, final_logit_softcapping=3.0, attn_implementation="eager")), {}  # fmt: skip
     yield "qwen2", t.Qwen2ForCausalLM(t.Qwen2Config(**sizes, rope_parameters=ROPE, tie_word_embeddings=True)), {}
     yield "olmo2", t.Olmo2ForCausalLM(t.Olmo2Config(**sizes, rope_parameters=ROPE)), {}
+    # Two key-value heads for eight tensor ranks, and vocabularies of which one is not cut evenly.
+    eight = {**wide, "hidden_size": 16, "head_dim": 4, "num_attention_heads": 8}
+    for vocab, tied in ((50257, True), (128256, False)):
+        yield str(vocab), t.LlamaForCausalLM(t.LlamaConfig(
+            **eight | {"vocab_size": vocab, "tie_word_embeddings": tied}, rope_parameters=ROPE)), {}  # fmt: skip
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**wide, rope_parameters=ROPE)), {"max_shard_size": "20KB"}
 
 
@@ -65,10 +71,10 @@ class Ours:
         raw = struct.pack(f"{tokens.numel()}q", *tokens.reshape(-1).tolist())
         words = [self.worker, "logits", checkpoint, str(tokens.shape[0]), str(tokens.shape[1])]
         made = subprocess.run(words, check=True, input=raw, stdout=subprocess.PIPE).stdout
-        return torch.frombuffer(bytearray(made), dtype=torch.float32).reshape(*tokens.shape, VOCAB)
+        return torch.frombuffer(bytearray(made), dtype=torch.float32).reshape(*tokens.shape, -1)
 
-    def train(self, checkpoint, folder):
-        subprocess.run([self.worker, "train", checkpoint, folder, str(SEQ)], check=True)
+    def train(self, checkpoint, folder, tp):
+        subprocess.run([self.worker, "train", checkpoint, folder, str(SEQ), str(tp)], check=True)
 
 
 def difference(a, b):
@@ -96,7 +102,7 @@ def check(name, model, keywords, ours, folder):
     assert all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs), f"{name}: weights came back changed"
     assert torch.equal(logits(back, tokens), theirs), f"{name}: config came back changed"
 
-    ours.train(start, folder / "run")
+    ours.train(start, folder / "run", model.config.num_attention_heads)
     step = folder / "run/step-00000001"
     trained = ours.logits(step, tokens)
     moved = difference(trained, theirs)

@@ -16,7 +16,7 @@ using model::UnitSizes;
 
 class UnitTraffic : public testing::Test {
  protected:
-  std::vector<TensorCollective> of(int unit, UnitPass pass) const {
+  std::vector<Collective> of(int unit, UnitPass pass) const {
     return UnitPasses(model_.config, model_.unit(unit), sizes_).collectives(pass);
   }
   // Bytes of T h elements that one rank sends, (t - 1) / t of them.
@@ -25,12 +25,12 @@ class UnitTraffic : public testing::Test {
   }
   std::int64_t sent_in(int unit, std::initializer_list<UnitPass> passes) const {
     std::int64_t sum = 0;
-    for (const UnitPass pass : passes) sum += sent(of(unit, pass), sizes_.tp);
+    for (const UnitPass pass : passes) sum += sent(of(unit, pass));
     return sum;
   }
   std::string text(int unit, UnitPass pass) const {
     std::string all;
-    for (const TensorCollective& collective : of(unit, pass))
+    for (const Collective& collective : of(unit, pass))
       all += std::string(to_text(collective.kind)) + " " + collective.name + "\n";
     return all;
   }

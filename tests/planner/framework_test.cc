@@ -26,6 +26,7 @@ TEST(Framework, LacksWhatItsSourceLacks) {
       {"megatron", "llama3-70b", "tp8 dp64 zero1 m8 recompute=cheap", "recompute=cheap"},
       {"megatron", "llama3-70b", "tp8 pp2 dp32 zero1 1f1b m8 recompute=block:3+2", "block:3+2"},
       {"megatron", "llama3-70b", "tp8 pp2 dp32 zero1 1f1b m8 recompute=block:3x2", ""},
+      {"megatron", "llama3-70b", "tp16 dp32 zero1 m8", "tp 16 above 8 key-value heads"},
       {"torchtitan", "llama3-70b", "tp8 dp64 zero3 m8", ""},
       {"torchtitan", "llama3-70b", "tp8 dp64 zero1 m8", "zero 1 without a pipeline"},
       {"torchtitan", "llama3-70b", "tp8 cp2 dp32 zero3 m8 cp_comm_type=ring", "cp 2 (ring)"},

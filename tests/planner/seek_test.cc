@@ -225,7 +225,7 @@ TEST(Seek, WhatIsGivenStays) {
   q.given.sp = false;
   const auto expect = [&](const model::Drop& drop, const std::string& recompute) {
     q.given.drop = drop;
-    for (const cost::CpMethod context : cost::kCpMethods)
+    for (const model::CpMethod context : model::kCpMethods)
       for (const auto& [placement, order] :
            {std::pair{cost::Placement::kPipeInside, ""},
             std::pair{cost::Placement::kDataInside, " order=tp,cp,dp,pp"}}) {

@@ -16,9 +16,9 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::CpMethod;
 using cost::Placement;
 using cost::PriceRequest;
+using model::CpMethod;
 
 struct Case {
   cluster::Cluster cluster;
@@ -48,7 +48,8 @@ class BruteForce {
 
   void dense(int tp, int cp, int pp, int dp) {
     const cost::ModelShape& s = *q_.shape;
-    if (tp > q_.cluster->tiers[0].size || !cuts(tp, s.heads) || !cuts(tp, s.kv_heads)) return;
+    if (tp > q_.cluster->tiers[0].size || !cuts(tp, s.heads)) return;
+    if (!cuts(tp, s.kv_heads) && !cuts(static_cast<int>(s.kv_heads), tp)) return;
     if ((s.experts == 0 || s.dense_layers > 0 || s.moe_every > 1) && !cuts(tp, s.ffn)) return;
     if (!cuts(tp, s.shared_ffn) || q_.seq % tp != 0 || q_.global_batch % dp != 0) return;
     if (cp > 1 && (q_.seq % (2 * cp * tp) != 0 || q_.seq / cp < 512)) return;

@@ -14,7 +14,7 @@
 namespace lockstep::spec {
 namespace {
 
-// Two key-value heads: no more tensor ranks than those.
+// Two key-value heads, of which four tensor ranks hold copies.
 model::ModelConfig small() { return shrink(model::find("llama3-8b")->config); }
 constexpr Batch kBatch = {.seq = 32, .global_batch = 16, .microbatch = 1};
 
@@ -54,9 +54,9 @@ Recompute every_second(std::int64_t stages) {
 // Plain loops over everything that could be meant, asked one by one.
 std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
   std::set<std::string> names;
-  const auto add = [&](const mesh::Degrees& degrees, bool sp) {
-    const std::int64_t tp = degrees.tp, pp = degrees.pp, dp = degrees.dp;
-    if (tp * pp * dp != ranks) return;
+  const auto add = [&](const mesh::Degrees& degrees, bool sp, model::CpMethod context) {
+    const std::int64_t pp = degrees.pp, dp = degrees.dp;
+    if (degrees.tp * degrees.cp * pp * dp != ranks) return;
     for (std::int64_t shard = 1; shard <= dp; ++shard)
       for (int zero = 0; zero <= 3; ++zero)
         for (const std::int64_t m : {1, 2, 4})
@@ -69,6 +69,7 @@ std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
                 if (batch.global_batch % (dp * m) != 0) continue;
                 if (m == 1 && reduce == Period::kMicrobatch) continue;
                 Layout layout{.degrees = degrees,
+                              .context = context,
                               .sp = sp,
                               .zero = zero,
                               .schedule = order.name,
@@ -81,10 +82,13 @@ std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
               }
   };
   for (std::int64_t tp = 1; tp <= ranks; ++tp)
-    for (std::int64_t pp = 1; pp <= ranks; ++pp)
-      for (std::int64_t dp = 1; dp <= ranks; ++dp)
-        for (const bool sp : {true, false})
-          if (sp || tp > 1) add({.tp = tp, .pp = pp, .dp = dp}, sp);
+    for (std::int64_t cp = 1; cp <= ranks; ++cp)
+      for (std::int64_t pp = 1; pp <= ranks; ++pp)
+        for (std::int64_t dp = 1; dp <= ranks; ++dp)
+          for (const bool sp : {true, false})
+            for (const model::CpMethod context : model::kCpMethods)
+              if ((sp || tp > 1) && (cp > 1 || context == model::kCpMethods[0]))
+                add({.tp = tp, .cp = cp, .pp = pp, .dp = dp}, sp, context);
   return names;
 }
 
@@ -114,12 +118,12 @@ TEST(Layouts, ComeInTheDocumentedOrder) {
   EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 recompute=cheap");
   EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 recompute=cheap+block:1");
   EXPECT_EQ(to_text(all[4]), "dp4 zero0 zb-h1 m1");
-  EXPECT_EQ(to_text(all.back()),
-            "tp2 pp2 dp1 nosp zero3 dualpipe-v vpp2 m4 recompute=cheap+block:1+0+1+0");
+  EXPECT_EQ(to_text(all.back()), "tp4 dp1 nosp zero3 zb-h1 m4 recompute=cheap+block:1");
   const auto key = [](const Layout& l) {
-    return std::tuple(l.degrees.tp, !l.sp, l.degrees.pp, -l.degrees.dp_shard.value_or(l.degrees.dp),
-                      l.zero, *l.microbatches, std::ranges::find(schedule_names(), l.schedule),
-                      l.chunks, l.reduce, to_text(l.recompute) != "none");
+    return std::tuple(l.degrees.tp, !l.sp, l.degrees.cp, l.context, l.degrees.pp,
+                      -l.degrees.dp_shard.value_or(l.degrees.dp), l.zero, *l.microbatches,
+                      std::ranges::find(schedule_names(), l.schedule), l.chunks, l.reduce,
+                      to_text(l.recompute) != "none");
   };
   EXPECT_TRUE(std::ranges::is_sorted(all, {}, key));
 }
@@ -175,12 +179,12 @@ TEST(Factors, ListTheirValues) {
     shown.push_back(line);
   }
   EXPECT_EQ(shown,
-            (std::vector<std::string>{"tp: 1 2", "sp: - yes no", "pp: 1 2 4", "dp_replicate: 1 2 4",
-                                      "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
-                                      "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
-                                      "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
-                                      "vpp: 1 2", "reduce: step microbatch",
-                                      "recompute: none cheap block some blocks"}));
+            (std::vector<std::string>{
+                "tp: 1 2 4", "sp: - yes no", "cp: 1 2 ring 2 gather 4 ring 4 gather", "pp: 1 2 4",
+                "dp_replicate: 1 2 4", "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
+                "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
+                "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
+                "vpp: 1 2", "reduce: step microbatch", "recompute: none cheap block some blocks"}));
 }
 
 }  // namespace

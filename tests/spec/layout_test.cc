@@ -49,7 +49,7 @@ Layout random_layout(std::mt19937& random) {
   };
   Layout l;
   l.degrees = {.tp = pick(3), .cp = pick(2), .pp = pick(4), .ep = pick(2), .etp = pick(3)};
-  l.context = cost::kCpMethods[random() % cost::kCpMethods.size()];
+  l.context = model::kCpMethods[random() % model::kCpMethods.size()];
   const int shard = pick(4);
   l.degrees.dp = shard * pick(4);
   if (random() % 2 == 0) l.degrees.dp_shard = shard;
@@ -96,7 +96,7 @@ TEST(LayoutName, IsReadBackInAnyOrderOfWords) {
 TEST(LayoutName, SaysHowRanksOfASequenceMeet) {
   Layout layout{.degrees = {.cp = 2}};
   EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 cp_comm_type=ring");
-  layout.context = cost::CpMethod::kUlysses;
+  layout.context = model::CpMethod::kUlysses;
   EXPECT_EQ(to_text(layout), "cp2 dp1 zero1 cp_comm_type=ulysses");
   EXPECT_EQ(*parse_layout("cp2 cp_comm_type=ulysses"), layout);
 }

@@ -51,30 +51,30 @@ std::vector<Refusal> of_recompute() {
 
 std::vector<Refusal> of_degrees_and_schedules() {
   return {
-      {"more tensor ranks than key-value heads",
-       [](Asked& a) { a.layout.degrees = {.tp = 16, .dp = 2}; },
-       [](Asked& a) { a.layout.degrees.tp = 8; }},
+      {"key-value heads that tensor ranks cannot share evenly",
+       [](Asked& a) {
+         a.model.heads = 48, a.model.kv_heads = 16, a.model.ffn = 14'400;
+         a.layout.degrees = {.tp = 24, .dp = 2}, a.layout.sp = false;
+       },
+       [](Asked& a) { a.layout.degrees.tp = 16; }},
       {"tensor ranks that heads do not divide among",
        [](Asked& a) { a.layout.degrees = {.tp = 3, .dp = 2}, a.batch.seq = 1023; },
        [](Asked& a) { a.layout.degrees.tp = 2, a.batch.seq = 1024; }},
       {"an MLP that does not divide",
        [](Asked& a) { a.layout.degrees = {.tp = 4, .dp = 2}, a.model.ffn = 14'338; },
        [](Asked& a) { a.layout.degrees.tp = 2; }},
-      {"a vocabulary that does not divide",
-       [](Asked& a) { a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2}, a.model.vocab = 128'255; },
-       [](Asked& a) { a.layout.degrees.tp = 1; }},
       {"sequences that tensor ranks do not divide",
        [](Asked& a) { a.layout.degrees = {.tp = 8, .dp = 2}, a.batch.seq = 1020; },
        [](Asked& a) { a.layout.sp = false; }},
-      {"context parallel, no room in the batch",
+      {"context ranks that exchange heads",
        [](Asked& a) {
          a.layout.degrees = {.cp = 4, .pp = 2, .dp = 8};
-         a.batch.global_batch = 48;
+         a.layout.context = model::CpMethod::kUlysses;
        },
-       [](Asked& a) { a.layout.degrees = {.pp = 8, .dp = 8}; }},
+       [](Asked& a) { a.layout.context = model::CpMethod::kGather; }},
       {"a way of context parallelism without any",
-       [](Asked& a) { a.layout.context = cost::CpMethod::kGather; },
-       [](Asked& a) { a.layout.context = cost::CpMethod::kRing; }},
+       [](Asked& a) { a.layout.context = model::CpMethod::kGather; },
+       [](Asked& a) { a.layout.context = model::CpMethod::kRing; }},
       {"expert axes of a dense model", [](Asked& a) { a.layout.degrees.ep = 2; },
        [](Asked& a) { a.layout.degrees.ep = 1; }},
       {"shards without sharding",
@@ -199,6 +199,15 @@ TEST(Legal, TensorRanksRunWithSequenceParallelismOrWithout) {
       }
 }
 
+TEST(Legal, TensorRanksMayOutnumberKeyValueHeadsAndPadTheVocabulary) {
+  for (const std::int64_t tp : {2, 4, 8, 16, 32}) {
+    Asked asked;
+    asked.model.vocab = 50'257;
+    asked.layout.degrees = {.tp = tp, .dp = 2};
+    EXPECT_TRUE(asked.refusals().empty()) << asked.refusals()[0].message;
+  }
+}
+
 TEST(Legal, FamiliesRun) {
   for (const char* name : {"gpt2-tiny", "llama-tiny", "mistral-7b", "qwen2-0.5b", "qwen3-0.6b"}) {
     Asked asked;
@@ -221,9 +230,22 @@ TEST(Legal, ADataGroupOfOneTakesEveryStage) {
         }
 }
 
+// Kernels of devices for attention over a context group are not there.
+TEST(Legal, ContextRanksAreRefusedOnDevices) {
+  Asked asked;
+  asked.layout.degrees = {.cp = 2, .dp = 2};
+  EXPECT_TRUE(asked.refusals().empty());
+  const auto refused =
+      legal(asked.model, asked.layout, asked.batch, asked.dtype, DeviceKind::kCuda);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].code, Code::kNotRunYet);
+  EXPECT_NE(refused[0].message.find("cp = 2 on a device of kind cuda"), std::string::npos);
+}
+
 TEST(Legal, ReportsIndependentReasonsTogether) {
   Asked asked;
   asked.layout.degrees = {.tp = 2, .cp = 2, .pp = 64, .dp = 2, .dp_shard = 1};
+  asked.layout.context = model::CpMethod::kUlysses;
   asked.layout.zero = 0;
   asked.layout.chunks = 3;
   asked.dtype = DType::kI32;

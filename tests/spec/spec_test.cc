@@ -189,11 +189,14 @@ INSTANTIATE_TEST_SUITE_P(
              "the nearest tp that does: 32",
              {"layout.tp", "model.name"}},
         Rule{"KvHeads",
-             "layout.tp = 16",
+             "model.heads = 48\nmodel.kv_heads = 16\nmodel.head_dim = 64\nmodel.ffn = 14400\n"
+             "layout.tp = 24\nlayout.sp = false\ncluster.name = \"h100:96\"\nbatch.global_batch = "
+             "128",
              Code::kDoesNotDivide,
-             "tp = 16 does not divide the 8 key-value heads of llama3-8b",
-             "the nearest tp that does: 8; ranks do not share a key-value head",
-             {"layout.tp", "model.name"}},
+             "tp = 24 neither divides the 16 key-value heads of llama3-8b nor is a multiple of "
+             "them",
+             "the nearest tp: 16 or 48",
+             {"layout.tp", "model.kv_heads"}},
         Rule{"Columns",
              "model.ffn = 14338",
              Code::kDoesNotDivide,

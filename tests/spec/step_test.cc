@@ -118,8 +118,10 @@ TEST(ProgramFor, LowersEveryLegalLayoutToAProgramOfItsOwn) {
       ASSERT_TRUE(program.ok()) << to_text(layout) << ": " << program.error().message;
       EXPECT_EQ(program->lists.size(), static_cast<std::size_t>(layout.degrees.pp));
       // Beside the ops, a step is told by its groups, its microbatches and the rows it keeps.
-      std::string text = to_text(Layout{.degrees = layout.degrees, .zero = layout.zero}) +
-                         to_text(layout.recompute) + std::to_string(batch.microbatch);
+      std::string text =
+          to_text(
+              Layout{.degrees = layout.degrees, .context = layout.context, .zero = layout.zero}) +
+          to_text(layout.recompute) + std::to_string(batch.microbatch);
       for (const auto& list : program->lists)
         for (const program::Op& op : list)
           for (const int number : {static_cast<int>(op.kind), static_cast<int>(op.group), op.unit,

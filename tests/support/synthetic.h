@@ -32,6 +32,7 @@ class SyntheticWorkspace final : public Workspace {
   void compute(const program::Op& op, const program::Effects& effects) override;
   Buffer tied_part(int unit) override;
   Buffer replicated_part(int unit) override { return tied_part(unit); }
+  std::vector<Buffer> copied_parts(int /*unit*/) override { return {}; }
   Buffer own_part(int unit) override;
   std::int64_t valid_tokens() override { return 1; }
   void set_count(std::int64_t tokens) override { count_ = tokens; }

@@ -1,4 +1,5 @@
-// What f32 promises: within a class of layouts (tensor and data degree, microbatch size, reduction)
+// What f32 promises: within a class of layouts (tensor, context and data degree, microbatch size,
+// reduction)
 // every bit of loss, norm, parameters and moments is the same.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -61,8 +62,11 @@ struct Class {
   bool sp;
   std::int64_t dp;
   spec::Period reduce;
+  std::int64_t cp = 1;
+  model::CpMethod context = model::kCpMethods[0];
   std::string name() const {
-    return "tp" + std::to_string(tp) + (sp ? " dp" : " nosp dp") + std::to_string(dp) + " " +
+    return (cp > 1 ? join_parts("cp", cp, " ", to_text(context), " ") : "") + "tp" +
+           std::to_string(tp) + (sp ? " dp" : " nosp dp") + std::to_string(dp) + " " +
            std::string(spec::name_of(reduce));
   }
 };
@@ -74,20 +78,25 @@ std::vector<Class> all_classes() {
     for (const std::int64_t dp : {1, 2}) all.push_back({2, true, dp, reduce});
     all.push_back({2, false, 2, reduce});
   }
+  all.push_back({1, true, 1, spec::Period::kStep, 2, model::CpMethod::kRing});
+  all.push_back({1, true, 2, spec::Period::kStep, 2, model::CpMethod::kGather});
+  all.push_back({2, true, 1, spec::Period::kStep, 2, model::CpMethod::kRing});
   return all;
 }
 
-// Layouts of one class on tp dp, 2 tp dp and 4 tp dp ranks, pairs of all other settings covered,
-// two sequences in a microbatch; and settings of ZeRO-3 that the space of layouts does not vary.
+// Layouts of one class on tp cp dp, 2 tp cp dp and 4 tp cp dp ranks, pairs of all other settings
+// covered, two sequences in a microbatch; and settings of ZeRO-3 that the space of layouts does not
+// vary.
 std::vector<std::string> members(const Class& of) {
   const spec::Spec spec = tiny_spec(true, DType::kF32);
   const std::int64_t dp = of.dp;
   std::vector<spec::Layout> all;
   for (std::int64_t pp : {1, 2, 4})
     for (const spec::Layout& layout :
-         spec::layouts(spec.model, of.tp * dp * pp, spec.batch, DType::kF32))
+         spec::layouts(spec.model, of.tp * of.cp * dp * pp, spec.batch, DType::kF32))
       if (layout.degrees.tp == of.tp && layout.sp == of.sp && layout.degrees.dp == dp &&
-          layout.microbatches == 2 && layout.reduce == of.reduce)
+          layout.degrees.cp == of.cp && layout.context == of.context && layout.microbatches == 2 &&
+          layout.reduce == of.reduce)
         all.push_back(layout);
   std::vector<std::string> names;
   for (spec::Layout layout : spec::covering_array(all, 2)) {
@@ -108,7 +117,7 @@ TEST(BitsSlow, AreThoseOfTheClassAndOfNoOther) {
   for (const Class& of : all_classes())
     for (const std::string& layout : members(of)) {
       const std::string bits = bits_on_threads(layout);
-      first_losses[of.tp].insert(bits.substr(0, bits.find(' ')));
+      if (of.cp == 1) first_losses[of.tp].insert(bits.substr(0, bits.find(' ')));
       const auto [first, is_new] = classes.try_emplace(of.name(), bits);
       EXPECT_EQ(first->second, bits) << layout << " in class " << of.name();
       ++layouts;
@@ -119,7 +128,7 @@ TEST(BitsSlow, AreThoseOfTheClassAndOfNoOther) {
   std::set<std::string> different;
   for (const auto& [name, bits] : classes)
     if (name.ends_with("step")) different.insert(bits);
-  EXPECT_EQ(different.size(), 6u) << "different classes add in different orders";
+  EXPECT_EQ(different.size(), 9u) << "different classes add in different orders";
   std::printf("%d layouts in %zu classes\n", layouts, classes.size());
 }
 
@@ -132,8 +141,8 @@ TEST(Bits, OfBackwardInOneAndInTwoAreTheSame) {
 }
 
 TEST(Bits, SameAgainAndInAnyOrderOfDelivery) {
-  for (const char* layout :
-       {"pp2 dp2x2 zero3 1f1b m2 mb recompute=cheap", "tp2 pp2 dp2 zero3 1f1b m2 mb"}) {
+  for (const char* layout : {"pp2 dp2x2 zero3 1f1b m2 mb recompute=cheap",
+                             "tp2 pp2 dp2 zero3 1f1b m2 mb", "cp4 pp2 dp1 zero3 1f1b m2 mb"}) {
     const std::string bits = bits_on_threads(layout);
     EXPECT_EQ(bits_on_threads(layout), bits);
     for (std::uint64_t seed = 1; seed <= 6; ++seed) EXPECT_EQ(bits_on_threads(layout, seed), bits);
@@ -242,7 +251,7 @@ TEST(BitsSlow, AreThoseOfEveryScheduleWithItsBackwardPassWholeOrInHalves) {
 
 // LOCKSTEP_DELIVERY_SEEDS=1000 tries that many; LOCKSTEP_FIRST_SEED replays from one.
 TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
-  const int seeds = from_environment("LOCKSTEP_DELIVERY_SEEDS", 11);
+  const int seeds = from_environment("LOCKSTEP_DELIVERY_SEEDS", 13);
   const int first = from_environment("LOCKSTEP_FIRST_SEED", 1);
   std::vector<Job> jobs;
   std::vector<std::string> names;
@@ -252,7 +261,8 @@ TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
         "pp4 dp1 zero2 looped-bfs vpp2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=block",
         "pp2 dp2 zero3 interleaved-zb vpp2 m4 mb", "pp4 dp1 zero1 zbv vpp2 m3 step",
         "pp2 dp2 zero2 v-half vpp2 m4 mb recompute=cheap", "pp4 dp1 zero3 v-min vpp2 m8 step",
-        "pp2 dp2 zero3 dualpipe-v vpp2 m4 step"})
+        "pp2 dp2 zero3 dualpipe-v vpp2 m4 step", "cp4 dp1 zero3 m3 step",
+        "cp2 pp2 dp1 zero2 zbv vpp2 m4 mb cp_comm_type=gather recompute=block"})
     jobs.push_back(job_of(deep_spec(), names.emplace_back(layout)));
   std::map<std::size_t, std::string> bits;
   for (int seed = first; seed < first + seeds; ++seed) {
@@ -312,7 +322,9 @@ TEST(BitsSlow, ProcessesOverGlooHaveThoseOfThreads) {
   for (const auto& [layout, ranks] :
        {std::pair("dp2 zero1 m2", 2), std::pair("pp2 dp1 zero0 m2", 2),
         std::pair("pp2 dp2 zero3 m2", 4), std::pair("tp2 pp2 dp1 zero1 m2", 4),
-        std::pair("tp2 dp1 zero0 nosp m2", 2), std::pair("pp2 dp1 zero1 zbv vpp2 m4", 2)}) {
+        std::pair("tp2 dp1 zero0 nosp m2", 2), std::pair("cp2 dp1 zero2 m2", 2),
+        std::pair("cp2 dp2 zero3 m2 cp_comm_type=gather", 4),
+        std::pair("pp2 dp1 zero1 zbv vpp2 m4", 2)}) {
     const std::string bits = bits_on_threads(layout);
     EXPECT_EQ(std::ranges::count(bits, '\n'), kSteps);
     EXPECT_EQ(bits_on_processes(layout, ranks), bits) << layout;

@@ -68,7 +68,8 @@ TEST(Calibrator, TakesAsManyRanksAsThereAreCores) {
   EXPECT_EQ(Calibrator::create(eight, 5)->ranks(), 4);
   const auto refused = Calibrator::create(eight, 1);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().message, "tp = 2 needs as many ranks at once, but there are 1 cores");
+  EXPECT_EQ(refused.error().message,
+            "tp x cp = 2 x 1 needs as many ranks at once, but there are 1 cores");
 }
 
 }  // namespace

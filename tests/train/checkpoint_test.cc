@@ -211,7 +211,9 @@ TEST_F(CheckpointSlow, EveryLayoutGoesOnFromEveryOther) {
 TEST_F(CheckpointAnyToAny, MastersAndUntiedHeadsToo) {
   const spec::Spec spec = tiny_spec(false, DType::kBF16);
   const std::vector<std::string> layouts = {"dp2 zero1 m4 step", "pp2 dp2 zero1 1f1b m4 step",
-                                            "tp2 dp2 zero3 m4 step", "dp2 zero3 m4 step"};
+                                            "tp2 dp2 zero3 m4 step", "dp2 zero3 m4 step",
+                                            // Two key-value heads and a vocabulary of 98.
+                                            "tp4 dp1 zero1 m8 step"};
   for (std::size_t from = 0; from < layouts.size(); ++from) {
     const Run run = save(job_of(spec, layouts[from]), folder_of(from));
     for (const std::string& to : layouts) {

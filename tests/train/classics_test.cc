@@ -141,6 +141,20 @@ verify::Fault reducing_all_gains_but_the_last() {
   });
 }
 
+verify::Fault copies_counted_twice_in_norm() {
+  return bringing_more([](exec::StepSums& sums, Inner inner) {
+    for (int unit = 1; unit <= 2; ++unit)
+      for (const Buffer& part : inner.copied_parts(unit))
+        for (const double x : numbers(part)) sums.squares.add(x * x);
+  });
+}
+
+// Each rank goes on with the gradient that its own queries have for a head that it shares.
+verify::Fault keeping_copies_apart() {
+  return hooked(
+      [](Rank) { return Hooks{.copied_parts = [](int, Inner) { return std::vector<Buffer>(); }}; });
+}
+
 // As if under sequence parallelism: all that two tensor ranks hold alike is summed, without ZeRO.
 verify::Fault reducing_whole_gains(const Program& program) {
   program::StepShape step = program.step;
@@ -367,6 +381,10 @@ const Classic kClassics[] = {
      [](P p) { return with_group(p, OpKind::kReduceReplicated, CommGroup::kData); }},
     {"replicated gradients twice in the norm", "", false, "tp2 dp1 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return replicated_counted_twice_in_norm(); }},
+    {"gradients of shared key-value heads not added up", "", false, "tp4 dp1 zero0 m2 step",
+     verify::FailureKind::kReplicas, [](P) { return keeping_copies_apart(); }},
+    {"shared key-value heads twice in the norm", "", true, "tp4 dp2 zero1 m1 step nosp",
+     verify::FailureKind::kNumbers, [](P) { return copies_counted_twice_in_norm(); }},
     {"norm of the own tensor rank", "", false, "tp2 dp1 zero0 m2 step nosp",
      verify::FailureKind::kReplicas,
      [](P p) { return with_group(p, OpKind::kNorm, CommGroup::kDataThenPipeline); }},

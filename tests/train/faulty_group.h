@@ -1,4 +1,5 @@
-// A world whose tensor groups do one collective wrong, as code that forgets or misuses it would.
+// A world whose tensor and context groups do one collective wrong, as code that forgets
+// or misuses it would.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace lockstep::train {
 
 enum class GroupFault : std::uint8_t {
   kDrop,    // nothing is sent: a rank sees its own piece everywhere, or its own summand
-  kRotate,  // pieces change places with those of the next rank
+  kRotate,  // pieces change places with those of the next rank; of an exchange, its two halves
   kDouble,  // a sum is added up twice
   kMean,    // a sum is divided by the ranks
 };
@@ -25,8 +26,8 @@ constexpr const char* name_of(GroupFault fault) {
   return kNames[static_cast<int>(fault)];
 }
 
-// A gathering, or a sum of which every rank gets a piece; an all_reduce is the second, then the
-// first.
+// A gathering, an exchange, or a sum of which every rank gets a piece; an all_reduce is the last,
+// then the first.
 struct GroupCall {
   bool is_sum = false;
   std::int64_t bytes = 0;
@@ -57,7 +58,7 @@ class FaultyGroup final : public comm::Communicator {
       case comm::OpKind::kReduceScatter:
         return reduce(op.in, op.out, op.deadline);
       case comm::OpKind::kAllToAll:
-        return inner_->all_to_all(op.in, op.send_counts, op.out, op.recv_counts, op.deadline);
+        return exchange(op);
       case comm::OpKind::kSend:
         return inner_->send(op.in, op.peer, op.tag, op.deadline);
       case comm::OpKind::kRecv:
@@ -81,6 +82,21 @@ class FaultyGroup final : public comm::Communicator {
       std::rotate(numbers(out), numbers(out) + in.count, numbers(out) + out.count);
     } else {
       for (int i = 0; i < size(); ++i) std::ranges::copy(own, numbers(out) + i * in.count);
+    }
+    return {};
+  }
+
+  comm::Work exchange(const comm::Operation& op) {
+    const auto honest = [&] {
+      return inner_->all_to_all(op.in, op.send_counts, op.out, op.recv_counts, op.deadline);
+    };
+    if (!is_wrong(op.in, false)) return honest();
+    if (plan_.fault == GroupFault::kRotate) {
+      honest().wait();
+      std::rotate(numbers(op.out), numbers(op.out) + op.out.count / 2,
+                  numbers(op.out) + op.out.count);
+    } else {
+      std::copy_n(numbers(op.in), op.out.count, numbers(op.out));
     }
     return {};
   }
@@ -124,7 +140,7 @@ class FaultyGroup final : public comm::Communicator {
   int next_ = 0;
 };
 
-// What it counts in its own ledger are the calls of tensor groups.
+// What it counts in its own ledger are the calls of tensor and context groups.
 class FaultyWorld final : public comm::World {
  public:
   FaultyWorld(comm::World& inner, GroupPlan plan) : inner_(inner), plan_(plan) {}
@@ -133,9 +149,9 @@ class FaultyWorld final : public comm::World {
   std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
                                               std::vector<Rank> members,
                                               Deadline deadline) override {
-    const bool is_tensor = axis == "tp";
+    const bool is_inside = axis == "tp" || axis == "cp";
     auto made = inner_.connect(std::move(name), std::move(axis), std::move(members), deadline);
-    if (!is_tensor) return made;
+    if (!is_inside) return made;
     return std::make_unique<FaultyGroup>(std::move(made), ledger(), siblings(), plan_);
   }
 

@@ -19,6 +19,8 @@ struct Hooks {
   std::function<void(const program::Value& from, const program::Value& to, Inner)> moved = {};
   // Which part of a reduced gradient belongs to replicated parameters.
   std::function<Buffer(int unit, Inner)> replicated_part = {};
+  // Which parts belong to heads that several tensor ranks hold.
+  std::function<std::vector<Buffer>(int unit, Inner)> copied_parts = {};
   // What the step is told in place of the world's count of tokens.
   std::function<std::int64_t(std::int64_t tokens, Inner)> count = {};
   // Changes what this rank brings to the norm.
@@ -48,6 +50,9 @@ class HookedWorkspace final : public exec::Workspace {
   Buffer replicated_part(int unit) override {
     return hooks_.replicated_part ? hooks_.replicated_part(unit, inner_)
                                   : inner_.replicated_part(unit);
+  }
+  std::vector<Buffer> copied_parts(int unit) override {
+    return hooks_.copied_parts ? hooks_.copied_parts(unit, inner_) : inner_.copied_parts(unit);
   }
   Buffer own_part(int unit) override { return inner_.own_part(unit); }
   std::int64_t valid_tokens() override { return inner_.valid_tokens(); }

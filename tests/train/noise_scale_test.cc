@@ -147,10 +147,13 @@ TEST(NoiseScale, IsThatOfOneRankInEveryLayout) {
   for (const char* layout :
        {"dp1 zero0 m8", "dp1 zero0 m8 mb recompute=block", "dp2 zero1 m4 mb", "dp4 zero0 m2",
         "dp8 zero3 m1", "dp2x2 zero3 m2", "pp2 dp1 zero0 1f1b m8", "pp2 dp2 zero2 zb-h1 m4 step",
-        "pp2 dp1 zero3 zbv vpp2 m8"})
+        "pp2 dp1 zero3 zbv vpp2 m8", "cp2 dp1 zero0 m8", "cp4 pp2 dp1 zero3 zb-h1 m8",
+        "cp2 dp2 zero2 m4 cp_comm_type=gather"})
     expected.check(layout, 2e-12);
-  for (const char* layout : {"tp2 dp1 zero0 m8", "tp2 dp2 zero2 m4", "tp2 pp2 dp1 zero1 zb-h1 m8",
-                             "tp2 dp1 nosp zero0 m8", "tp2 pp2 dp2 nosp zero3 m4"})
+  for (const char* layout :
+       {"tp2 dp1 zero0 m8", "tp2 dp2 zero2 m4", "tp2 pp2 dp1 zero1 zb-h1 m8",
+        "tp2 dp1 nosp zero0 m8", "tp2 pp2 dp2 nosp zero3 m4", "tp2 cp2 dp1 zero1 m8",
+        "tp4 dp1 zero0 m8", "tp4 dp2 nosp zero2 m4", "tp4 cp2 dp1 nosp zero1 m8"})
     expected.check(layout, 2e-10);
 }
 
@@ -182,7 +185,8 @@ std::string bits(const spec::Spec& spec, const char* layout) {
 TEST(NoiseScale, ChangesNoBitOfTraining) {
   spec::Spec without = noisy_spec();
   without.train.noise_scale = 0;
-  for (const char* layout : {"dp2 zero3 m4", "tp2 dp1 zero0 m8", "tp2 pp2 dp1 zero1 zb-h1 m8"})
+  for (const char* layout :
+       {"dp2 zero3 m4", "tp2 dp1 zero0 m8", "tp2 pp2 dp1 zero1 zb-h1 m8", "tp2 cp2 dp1 zero1 m8"})
     EXPECT_EQ(bits(noisy_spec(), layout), bits(without, layout)) << layout;
 }
 

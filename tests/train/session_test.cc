@@ -104,6 +104,7 @@ const std::map<std::string, std::vector<std::string>> kClasses = {
     {"dp2",
      {"dp2 zero0 m2 step", "dp2 zero1 m2", "pp2 dp2 zero2 m2 step", "dp2 zero3 m2 step",
       "pp2 dp2x1 zero3 m2 recompute=block step"}},
+    {"cp2", {"cp2 dp1 zero0 m2", "cp2 dp1 zero3 m2 step", "cp2 pp2 dp1 zero1 m2 zbv vpp2 step"}},
     {"tp2", {"tp2 dp1 zero0 m2", "tp2 pp2 dp1 zero0 m2"}}};
 
 // Evaluation looks and does not touch: the run around it stays the same, its loss is the same
@@ -117,7 +118,7 @@ TEST(Evaluation, IsTheSameInEveryLayoutAndChangesNothing) {
       EXPECT_EQ(first.losses, plain.losses) << name;
       EXPECT_EQ(first.digests, plain.digests) << name;
       EXPECT_LT(first.validation.back(), first.validation.front());
-      if (name != "tp2" && tied) before_training.insert(first.validation[0]);
+      if (name.starts_with("dp") && tied) before_training.insert(first.validation[0]);
       for (std::size_t i = 1; i < layouts.size(); ++i) {
         const Seen other = trained(evaluated_spec(tied, 1), layouts[i]);
         EXPECT_EQ(other.validation, first.validation) << layouts[i];
@@ -161,10 +162,10 @@ TEST(Evaluation, PositionsSayThatTheyAreInIt) {
   });
 }
 
-// Collectives of tensor ranks are inside of passes. One rank stands still behind the first of a
-// forward pass, the other tells which it waits in.
-TEST(Stalled, InsideAPassIsNamedWithItsPart) {
-  const Job job = job_of(tiny_spec(true, DType::kF32), "tp2 dp1 zero1 m2 step");
+// Of two ranks the second stands still in F of unit 2, microbatch 1, with so many parts behind it:
+// what the first tells.
+std::string told_of_a_stall(const std::string& layout, int stands_behind) {
+  const Job job = job_of(tiny_spec(true, DType::kF32), layout);
   const data::MockTokens tokens(1, job.spec.model.vocab, true);
   std::latch has_failed(1);
   std::string told;
@@ -172,7 +173,8 @@ TEST(Stalled, InsideAPassIsNamedWithItsPart) {
     Job own = job;
     if (world.rank() == Rank{1})
       own.workspace.place = [&](const program::Op& op, int behind, bool waits) {
-        if (op.unit == 2 && op.microbatch == 1 && behind == 3 && !waits) has_failed.wait();
+        if (op.unit == 2 && op.microbatch == 1 && behind == stands_behind && !waits)
+          has_failed.wait();
       };
     Session session(own, world, "", tokens, Seconds{2});
     try {
@@ -186,9 +188,22 @@ TEST(Stalled, InsideAPassIsNamedWithItsPart) {
     }
   };
   EXPECT_THROW(comm::run_local(2, run), comm::CommError);
+  return told;
+}
+
+// Collectives of tensor and context ranks are inside of passes. One rank stands still behind the
+// first of a forward pass, the other tells which it waits in.
+TEST(Stalled, InsideAPassIsNamedWithItsPart) {
+  std::string told = told_of_a_stall("tp2 dp1 zero1 m2 step", 3);
   EXPECT_NE(told.find("\n  rank 0 waits for rank 1 in the reduce_scatter of middle in F of unit 2, "
                       "microbatch 1, which it has not come to\n  rank 1 is at F of unit 2, "
                       "microbatch 1, behind the all_gather of attn_normed_gathered"),
+            std::string::npos)
+      << told;
+  told = told_of_a_stall("cp2 dp1 zero1 m2 step", 8);
+  EXPECT_NE(told.find("\n  rank 0 waits for rank 1 in the exchange of other_keys in F of unit 3, "
+                      "microbatch 1, which it has not come to\n  rank 1 is at F of unit 2, "
+                      "microbatch 1, behind the exchange of other_keys"),
             std::string::npos)
       << told;
 }

@@ -57,9 +57,9 @@ TEST(StateDigest, IsThatOfTheStateWhateverTheLayout) {
       const spec::Spec spec = tiny_spec(tied, dtype);
       const verify::StepImage image = some_state(spec);
       const std::uint64_t one = digest_in(spec, "dp1 zero0 m2", image);
-      for (const char* layout :
-           {"dp2 zero0 m2", "dp4 zero1 m2", "dp2x2 zero2 m2", "dp4 zero3 m2", "tp2 dp1 zero0 m2",
-            "tp2 dp2 zero3 m2 nosp", "pp2 dp2 zero1 m2", "tp2 pp2 dp2 zero3 m2"})
+      for (const char* layout : {"dp2 zero0 m2", "dp4 zero1 m2", "dp2x2 zero2 m2", "dp4 zero3 m2",
+                                 "tp2 dp1 zero0 m2", "tp2 dp2 zero3 m2 nosp", "pp2 dp2 zero1 m2",
+                                 "tp2 pp2 dp2 zero3 m2", "tp4 dp2 zero2 m2"})
         EXPECT_EQ(digest_in(spec, layout, image), one) << layout;
     }
 }

@@ -31,7 +31,9 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout :
          {"pp2 dp2 zero1 m4 step recompute=block", "pp2 dp2 zero3 m4 mb recompute=cheap",
-          "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp"})
+          "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp",
+          // Two key-value heads and a vocabulary of 98 among four ranks.
+          "tp4 dp2 zero2 m2 step", "tp4 dp1 zero0 m4 step nosp recompute=block"})
       EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << layout;
   }
 }
@@ -140,8 +142,9 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
 
 TEST(Verify, RefusesWhatCanNotRun) {
   Verifier verifier = verifier_of(DType::kF64);
-  EXPECT_EQ(verifier.check(*spec::parse_layout("cp2")).error().code, Code::kNotRunYet);
-  EXPECT_EQ(verifier.check(*spec::parse_layout("tp4")).error().code, Code::kDoesNotDivide);
+  EXPECT_EQ(verifier.check(*spec::parse_layout("cp2 cp_comm_type=ulysses")).error().code,
+            Code::kNotRunYet);
+  EXPECT_EQ(verifier.check(*spec::parse_layout("tp3")).error().code, Code::kDoesNotDivide);
 }
 
 }  // namespace

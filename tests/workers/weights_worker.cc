@@ -92,14 +92,15 @@ int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
   return std::fwrite(out.const_data_ptr<float>(), 4, numel, stdout) == numel ? 0 : 1;
 }
 
-int train_one(Checkpoint from, const std::string& folder, std::int64_t seq) {
+int train_one(Checkpoint from, const std::string& folder, std::int64_t seq, std::int64_t tp) {
   spec::Spec spec;
   spec.model = *model::model_of(from.manifest().model);
   spec.batch = {seq, 4, 1};
+  spec.layout.degrees.tp = tp;
   spec.train = {.steps = 1, .lr = {.peak = 1e-2}, .seed = 1, .dtype = DType::kF32};
   const train::Job job = train::make_job(spec).value();
   const data::MockTokens tokens(1, spec.model.vocab, false);
-  comm::run_local(1, [&](comm::World& world) {
+  comm::run_local(static_cast<int>(tp), [&](comm::World& world) {
     train::Session session(job, world, "", tokens, kPatience);
     const auto started = train::load_weights(job, session, world, "load", from.path(), kPatience);
     LS_CHECK(started.ok(), started.error().message);
@@ -118,11 +119,12 @@ int train_one(Checkpoint from, const std::string& folder, std::int64_t seq) {
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace)
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() != 4) return 2;
+  if (words.size() < 4) return 2;
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   checkpoint::Checkpoint from = checkpoint::Checkpoint::open(words[1]).value();
   if (words[0] == "logits")
     return logits(std::move(from), std::stoll(words[2]), std::stoll(words[3]));
-  return words[0] == "train" ? train_one(std::move(from), words[2], std::stoll(words[3])) : 2;
+  if (words[0] != "train" || words.size() != 5) return 2;
+  return train_one(std::move(from), words[2], std::stoll(words[3]), std::stoll(words[4]));
 }

@@ -323,17 +323,6 @@ Result<ExitCode> run_rank(train::Job& job, const TrainData& data, const TrainOpt
   return conclude(log, train_first(job, data, options, *world, log), output);
 }
 
-// ProcessGroupNCCL connects a pair at its first message, and the host waits there for both ends: a
-// receive that is posted early may wait for a peer that waits for what comes behind it.
-Result<void> check_device(const spec::Spec& spec) {
-  if (spec.layout.degrees.pp > 1)
-    return Error{Code::kUnsuitableEnvironment,
-                 join_parts("pp = ", spec.layout.degrees.pp, " on devices of kind ",
-                            to_text(spec.device), ", where a pipeline may hang at its first step"),
-                 "use pp = 1, or device.kind = cpu"};
-  return comm::check_backend(spec.device);
-}
-
 // What is on disk is looked at before ranks start, or by rank 0 of a launcher's: another would see
 // what that has just written.
 bool looks_at_places() { return comm::process_environment("RANK").value_or("0") == "0"; }
@@ -354,7 +343,7 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
          spec::legal(spec->model, spec->layout, spec->batch, spec->train.dtype))
       report.add(error);
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
-  if (spec->device != DeviceKind::kCpu) LS_TRY(check_device(*spec));
+  if (spec->device != DeviceKind::kCpu) LS_TRY(comm::check_backend(spec->device));
   train::Job job = LS_TRY(train::make_job(*spec));
   const TrainOptions options = LS_TRY(read_options(args, *spec));
   if (looks_at_places()) LS_TRY(check_places(options));

@@ -20,17 +20,46 @@ VerifyReport::Form form_of(const Args& args, const Output& output) {
                                  : VerifyReport::Form::kText;
 }
 
+// NCCL adds in another order than one rank, and so does flash attention in every run.
+verify::VerifierOptions options_for(DeviceKind device) {
+  if (device == DeviceKind::kCpu) return {tensor::test_strict_kernels().holds(), {}};
+  return {false, comm::backend_for(device)->device_per_thread};
+}
+
+std::string ranks_are(DeviceKind device, const comm::World* world) {
+  if (world != nullptr) return "processes, over gloo";
+  const std::string threads = "threads of this process";
+  return device == DeviceKind::kCpu
+             ? threads
+             : join_parts(threads, ", each on a device of kind ", to_text(device));
+}
+
+// Ranks on devices are threads, as many at most as there are devices.
+Result<void> check_devices(const VerifyRequest& request, const Args& args) {
+  LS_TRY(comm::check_backend(request.spec.device));
+  if (is_rank() || args.flag("processes"))
+    return Error{Code::kUnsuitableEnvironment,
+                 join_parts("`lockstep verify` runs ranks on devices of kind ",
+                            to_text(request.spec.device), " as threads of one process"),
+                 "leave --processes and the launcher out"};
+  const int here = comm::backend_for(request.spec.device)->num_devices();
+  if (std::stoi(request.ranks.back()) <= here) return {};
+  return Error{Code::kUnsuitableEnvironment,
+               join_parts("a layout of ", request.ranks.back(), " ranks, and ", here,
+                          here == 1 ? " device" : " devices"),
+               join_parts("add --ranks ", here, ", or name layouts of as many")};
+}
+
 // Verifies one layout after the other; on threads, or in `world` when there is one.
 Result<ExitCode> verify(const VerifyRequest& request, const Args& args, comm::World* world,
                         Output& output) {
   const RealClock clock;
-  const bool strict = tensor::test_strict_kernels().holds();
+  const verify::VerifierOptions options = options_for(request.spec.device);
   auto verifier = LS_TRY(
-      verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), strict));
+      verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), options));
   const bool tells = leads(world);
-  VerifyReport report(
-      request, {world == nullptr ? "threads of this process" : "processes, over gloo", strict},
-      {form_of(args, output), args.flag("verbose")}, output);
+  VerifyReport report(request, {ranks_are(request.spec.device, world), options.equal_bits},
+                      {form_of(args, output), args.flag("verbose")}, output);
   if (tells) report.begin(verifier.model());
   bool stopped = false;
   for (const spec::Layout& layout : request.layouts) {
@@ -63,7 +92,7 @@ Result<ExitCode> run_verify(const Args& args, Output& output) {
   config::Report report;
   const auto request = read_verify_request(args, report);
   if (!request) return fail(output, report, subject_of(args));
-  LS_TRY(check_on_cpu(request->spec, "verify"));
+  if (request->spec.device != DeviceKind::kCpu) LS_TRY(check_devices(*request, args));
   if (is_rank()) return verify_as_rank(*request, args, output);
   if (args.flag("processes")) return run_as_processes(std::stoi(request->ranks.back()), output);
   return verify(*request, args, nullptr, output);

@@ -1,25 +1,112 @@
 #include "lockstep/comm/c10d/device_world.h"
 
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/as_buffer.h"
 
 namespace lockstep::comm {
-namespace {
 
 using Posted = c10::intrusive_ptr<c10d::Work>;
+
+// What is under way on the device. The host may stand in a wait of the device's, so a thread of its
+// own fails the rank's communicators when something is late. Any thread.
+class DeviceWatch {
+ public:
+  explicit DeviceWatch(Siblings& siblings) : siblings_(siblings), thread_([this] { watch(); }) {}
+  ~DeviceWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  void add(const Communicator& group, const Posted& posted, OpKind kind, Deadline deadline) {
+    const std::lock_guard lock(mutex_);
+    under_way_.push_back({&group, posted, kind, deadline});
+  }
+  void forget(const Communicator& group) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(under_way_, [&](const Operation& one) { return one.group == &group; });
+  }
+
+ private:
+  struct Operation {
+    const Communicator* group;
+    Posted posted;
+    OpKind kind;
+    Deadline deadline;
+  };
+
+  void watch() {
+    constexpr std::chrono::milliseconds kPeriod(100);
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, kPeriod, [this] { return stop_; })) {
+      const std::optional<CommError> failure = find_failure();
+      if (!failure) continue;
+      lock.unlock();
+      return siblings_.fail(*failure);
+    }
+  }
+  std::optional<CommError> find_failure() {
+    for (const Operation& one : under_way_)
+      if (const std::exception_ptr cause = one.posted->exception())
+        return error(one, Code::kPeerLost, " failed: " + text_of(cause));
+    std::erase_if(under_way_, [](const Operation& one) { return one.posted->isCompleted(); });
+    for (const Operation& one : under_way_)
+      if (one.deadline.expired())
+        return error(one, Code::kPeerStalled, " was not over by its deadline");
+    return std::nullopt;
+  }
+  static CommError error(const Operation& of, Code code, const std::string& why) {
+    return {{code, join_parts(to_text(of.kind), " on ", of.group->describe(), why),
+             "restart the job from its last checkpoint"},
+            of.kind,
+            std::nullopt};
+  }
+  static std::string text_of(const std::exception_ptr& cause) {
+    try {
+      std::rethrow_exception(cause);
+    } catch (const std::exception& known) {
+      return known.what();
+    }
+  }
+
+  Siblings& siblings_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::vector<Operation> under_way_;
+  std::thread thread_;
+};
+
+namespace {
 
 class DeviceCommunicator final : public Communicator {
  public:
   DeviceCommunicator(Membership membership, Ledger& ledger, Siblings& siblings, Device device,
-                     c10::intrusive_ptr<c10d::Backend> backend)
+                     c10::intrusive_ptr<c10d::Backend> backend, DeviceWatch& watch)
       : Communicator(std::move(membership), ledger, siblings),
         device_(device),
         backend_(std::move(backend)),
+        watch_(watch),
         place_(siblings, *this) {}
+  ~DeviceCommunicator() override {
+    watch_.forget(*this);
+    if (backend_ && !is_poisoned()) backend_->shutdown();
+  }
 
  protected:
   Work start(const Operation& operation) override {
@@ -28,6 +115,7 @@ class DeviceCommunicator final : public Communicator {
       return {};
     }
     const Posted posted = told(operation.kind, [&] { return post(operation); });
+    watch_.add(*this, posted, operation.kind, operation.deadline);
     return {*this, [this, posted, kind = operation.kind]() -> std::optional<Ran> {
               told(kind, [&] { return posted->wait(); });
               return std::nullopt;
@@ -96,13 +184,20 @@ class DeviceCommunicator final : public Communicator {
 
   const Device device_;
   const c10::intrusive_ptr<c10d::Backend> backend_;  // null: a group of one
+  DeviceWatch& watch_;
   const Siblings::Place place_;
 };
 
 }  // namespace
 
 DeviceWorld::DeviceWorld(World& host, Device device, ConnectBackend connect_backend)
-    : World(&host), host_(host), device_(device), connect_backend_(std::move(connect_backend)) {}
+    : World(&host),
+      host_(host),
+      device_(device),
+      connect_backend_(std::move(connect_backend)),
+      watch_(std::make_unique<DeviceWatch>(siblings())) {}
+
+DeviceWorld::~DeviceWorld() = default;
 
 std::unique_ptr<Communicator> DeviceWorld::connect_device(std::string name, std::string axis,
                                                           std::vector<Rank> members,
@@ -111,7 +206,28 @@ std::unique_ptr<Communicator> DeviceWorld::connect_device(std::string name, std:
   c10::intrusive_ptr<c10d::Backend> backend;
   if (place.size() > 1) backend = connect_backend_(place, deadline);
   return std::make_unique<DeviceCommunicator>(std::move(place), ledger(), siblings(), device_,
-                                              std::move(backend));
+                                              std::move(backend), *watch_);
+}
+
+// ProcessGroupNCCL makes a communicator for a pair at its first message, and the host waits there
+// for the other end. A receive that is posted early would wait for a peer that waits for what comes
+// behind it. So all pairs are connected here, in one order.
+std::unique_ptr<Communicator> DeviceWorld::connect_ring(std::string name, std::string axis,
+                                                        std::vector<Rank> members,
+                                                        Deadline deadline) {
+  auto made = connect_device(std::move(name), std::move(axis), std::move(members), deadline);
+  const int last = made->size() - 1, self = made->index();
+  const at::Tensor token =
+      at::zeros({1}, at::TensorOptions(at::kByte).device(tensor::torch_device_of(device_)));
+  const auto connect = [&](int low, int high) {
+    if (self == low) made->send(tensor::as_buffer(token), high, 0, deadline).wait();
+    if (self == high) made->recv(tensor::as_buffer(token), low, 0, deadline).wait();
+  };
+  for (int low = 0; low < last; ++low) {
+    connect(low, low + 1);
+    if (low == 0 && last > 1) connect(0, last);
+  }
+  return made;
 }
 
 }  // namespace lockstep::comm

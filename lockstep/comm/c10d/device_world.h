@@ -1,7 +1,7 @@
 // Two transports in one world: a c10d backend (NCCL on GPUs) moves what is on the ranks' devices,
-// the world behind it what is on their hosts: counts, texts, agreement, checkpoints. Deadlines of
-// operations on devices are not kept, and a failure there names nobody: the world behind it watches
-// the ranks.
+// the world behind it what is on their hosts: counts, texts, agreement, checkpoints. A thread looks
+// whether operations on devices are over by their deadline, which counts from their issue. A
+// failure there names the operation, and nobody: the world behind it watches the ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,6 +19,8 @@ class Backend;
 
 namespace lockstep::comm {
 
+class DeviceWatch;
+
 // `host` must outlive it.
 class DeviceWorld : public World {
  public:
@@ -26,6 +28,7 @@ class DeviceWorld : public World {
   using ConnectBackend =
       std::function<c10::intrusive_ptr<c10d::Backend>(const Membership& place, Deadline deadline)>;
   DeviceWorld(World& host, Device device, ConnectBackend connect_backend);
+  ~DeviceWorld() override;
 
   Rank rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
@@ -38,11 +41,14 @@ class DeviceWorld : public World {
   std::unique_ptr<Communicator> connect_device(std::string name, std::string axis,
                                                std::vector<Rank> members,
                                                Deadline deadline) override;
+  std::unique_ptr<Communicator> connect_ring(std::string name, std::string axis,
+                                             std::vector<Rank> members, Deadline deadline) override;
 
  private:
   World& host_;
   const Device device_;
   const ConnectBackend connect_backend_;
+  const std::unique_ptr<DeviceWatch> watch_;
 };
 
 }  // namespace lockstep::comm

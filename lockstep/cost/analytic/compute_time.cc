@@ -95,12 +95,12 @@ void add_ring_merges(const PriceRequest& r, const Device& device, ComputeTime& t
   const ModelShape& s = *r.shape;
   const double merges = (r.cp - 1) * r.tokens() / r.tp;
   time.forward += device.stream(merges * 10 * s.values());
-  time.backward += device.stream(merges * (6 * s.q() + 16 * s.k()));
+  time.backward += device.stream(merges * (6 * s.q() + 16 * r.keys()));
 }
 
 void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
-  const bool is_ring = r.cp > 1 && r.context == CpMethod::kRing;
+  const bool is_ring = r.cp > 1 && r.context == model::CpMethod::kRing;
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
   const double seen = static_cast<double>(r.seq) / (is_ring ? r.cp : 1);
@@ -141,7 +141,7 @@ void add_projections(const PriceRequest& r, const Device& device, ComputeTime& t
     add_product(device, {own, h, s.kv_rank + s.rope_dim}, time);
     add_product(device, {tokens, s.kv_rank, s.heads * (s.qk_dim - s.rope_dim + s.v_dim) / t}, time);
   } else {
-    add_product(device, {tokens, h, (s.q() + 2 * std::max(s.k(), t * s.qk_dim)) / t}, time);
+    add_product(device, {tokens, h, (s.q() + 2 * r.keys()) / t}, time);
   }
   add_product(device, {tokens, s.values() / t, h}, time);
 }
@@ -186,7 +186,7 @@ ComputeTime elementwise(const PriceRequest& r, const Device& device, double widt
   double path = h * (4 * s.norms * norm + 12), path_grad = h * (6 * s.norms * norm + 12);
   if (r.stack.dropout) path += 2 * h, path_grad += 6 * h;
   const bool one_kernel = r.stack.fused_passes;
-  double inner = (one_kernel ? 4 : 24) * (s.q() + s.k()), inner_grad = inner;
+  double inner = (one_kernel ? 4 : 24) * (s.q() + r.keys()), inner_grad = inner;
   const bool gated = s.mlp_matrices > 2;
   inner += (gated ? one_kernel ? 6 : 10 : 4) * width;
   inner_grad += (gated ? one_kernel ? 10 : 18 : 6) * width;
@@ -201,7 +201,7 @@ double costly_seconds(const PriceRequest& r, bool expert_layer, const Device& de
   const double tokens = r.tokens(), h = s.hidden, t = r.tp;
   const double width = expert_layer ? s.shared_ffn : s.ffn;
   ComputeTime again;
-  if (r.drop.qkv) add_product(device, {tokens, h, (s.q() + 2 * s.k()) / t}, again);
+  if (r.drop.qkv) add_product(device, {tokens, h, (s.q() + 2 * r.keys()) / t}, again);
   if (r.drop.attn_out) add_attention(r, device, again);
   if (r.drop.middle && s.sums_into_residual())
     add_product(device, {tokens, s.values() / t, h}, again);
@@ -222,8 +222,8 @@ double recompute_seconds(const PriceRequest& r, bool expert_layer, const Device&
   add_attention(r, device, attention);
   if (drop.alternate_products) {
     const ModelShape& s = *r.shape;
-    const double recomputed = s.q() + s.k() + s.ffn;
-    const double all = 2 * (s.q() + s.k()) + s.mlp_matrices * s.ffn;
+    const double recomputed = s.q() + r.keys() + s.ffn;
+    const double all = 2 * (s.q() + r.keys()) + s.mlp_matrices * s.ffn;
     return passes.forward + (layer.forward - passes.forward - attention.forward) * recomputed / all;
   }
   return drop.attention ? passes.forward + attention.forward : seconds + attention.forward;

@@ -31,10 +31,8 @@ void add_tensor(const PriceRequest& r, bool expert_layer, LayerTime& layer) {
                           wait * (layer.compute.backward + layer.compute.recompute);
 }
 
-// Bytes of one rank's keys and values; more tensor ranks than heads of keys each hold one.
-double keys_and_values(const PriceRequest& r) {
-  return 4 * std::max(r.shape->k(), r.tp * r.shape->qk_dim) * r.tokens() / r.tp;
-}
+// Bytes of one rank's keys and values.
+double keys_and_values(const PriceRequest& r) { return 4 * r.keys() * r.tokens() / r.tp; }
 
 // c - 1 hops of keys and values forward, backward these again and their gradients; a hop hides
 // under a block of attention, but for the first. Ranks meet at every hop.
@@ -64,13 +62,13 @@ double ulysses_exposed(const PriceRequest& r) {
 void add_context(const PriceRequest& r, LayerTime& layer) {
   if (r.cp <= 1) return;
   switch (r.context) {
-    case CpMethod::kRing:
+    case model::CpMethod::kRing:
       layer.context = ring_exposed(r);
       break;
-    case CpMethod::kGather:
+    case model::CpMethod::kGather:
       layer.context = gather_exposed(r);
       break;
-    case CpMethod::kUlysses:
+    case model::CpMethod::kUlysses:
       layer.context = ulysses_exposed(r);
       break;
   }
@@ -94,7 +92,7 @@ void add_expert(const PriceRequest& r, LayerTime& layer) {
 void raise_to_host(const PriceRequest& r, LayerTime& layer) {
   // A ring launches attention once for each of its ranks; a tenth of a layer's kernels are
   // attention's.
-  const double rounds = r.context == CpMethod::kRing ? r.cp - 1 : 0;
+  const double rounds = r.context == model::CpMethod::kRing ? r.cp - 1 : 0;
   const double host = r.rate(Term::kHost) * r.stack.host_factor * (1 + 0.1 * rounds);
   const double forward = layer.forward(), backward = layer.backward();
   layer.compute.forward += std::max(0.0, host - forward);

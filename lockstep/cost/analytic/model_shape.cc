@@ -10,7 +10,7 @@ double norm_params(const ModelShape& s) {
   return s.plain_norms ? 0 : s.hidden * (s.layer_norm ? 2 : 1);
 }
 
-PartParams attention_params(const ModelShape& s) {
+PartParams attention_params(const ModelShape& s, double tp) {
   const double h = s.hidden;
   PartParams sum;
   if (s.kv_rank > 0) {
@@ -25,9 +25,10 @@ PartParams attention_params(const ModelShape& s) {
     sum.tensor += s.kv_rank * s.heads * (nope + s.v_dim) + s.values() * h;
     return sum;
   }
-  sum.tensor = h * (s.q() + 2 * s.k()) + s.q() * h;
-  if (s.biases) sum.tensor += s.q() + 2 * s.k(), sum.replicated += h;
-  if (s.wide_qk_norm) sum.tensor += s.q() + s.k();
+  const double k = std::max(s.k(), tp * s.qk_dim);
+  sum.tensor = h * (s.q() + 2 * k) + s.q() * h;
+  if (s.biases) sum.tensor += s.q() + 2 * k, sum.replicated += h;
+  if (s.wide_qk_norm) sum.tensor += s.q() + k;
   return sum;
 }
 
@@ -90,16 +91,16 @@ ModelShape shape_of(const model::ModelConfig& c) {
   return s;
 }
 
-PartParams plain_layer_params(const ModelShape& s) {
-  PartParams sum = attention_params(s);
+PartParams plain_layer_params(const ModelShape& s, double tp) {
+  PartParams sum = attention_params(s, tp);
   sum.tensor += s.mlp_matrices * s.hidden * s.ffn;
   if (s.biases) sum.tensor += s.ffn, sum.replicated += s.hidden;
   sum.replicated += s.norms * norm_params(s);
   return sum;
 }
 
-PartParams expert_layer_params(const ModelShape& s) {
-  PartParams sum = attention_params(s);
+PartParams expert_layer_params(const ModelShape& s, double tp) {
+  PartParams sum = attention_params(s, tp);
   sum.tensor += 3 * s.hidden * s.shared_ffn;
   sum.replicated += s.norms * norm_params(s) + s.hidden * s.experts;
   sum.expert = s.experts * 3 * s.hidden * s.expert_ffn;
@@ -119,7 +120,7 @@ double mean_keys(const ModelShape& s, double seq) {
 }
 
 ForwardFlops forward_flops(const ModelShape& s, double seq) {
-  const PartParams attention = attention_params(s);
+  const PartParams attention = attention_params(s, 1);
   const double mixers = attention.total() - (s.biases ? s.q() + 2 * s.k() + s.hidden : 0) -
                         (s.wide_qk_norm ? s.q() + s.k() : 0) -
                         (s.kv_rank > 0 ? s.kv_rank + s.q_rank : 0);

@@ -57,8 +57,9 @@ struct PartParams {
   friend PartParams operator*(PartParams one, double times);
 };
 
-PartParams plain_layer_params(const ModelShape& shape);   // attention and MLP
-PartParams expert_layer_params(const ModelShape& shape);  // attention and experts
+// Of attention and MLP, or experts; with a head of keys on each of `tp` ranks that outnumber them.
+PartParams plain_layer_params(const ModelShape& shape, double tp = 1);
+PartParams expert_layer_params(const ModelShape& shape, double tp = 1);
 PartParams embedding_params(const ModelShape& shape);
 PartParams head_params(const ModelShape& shape);  // a tied projection included: its stage holds it
 

@@ -33,7 +33,7 @@ KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   kept.normed = wide * h * s.input_norms;
   if (r.stack.dropout) kept.path += 2 * h;
   if (!r.stack.fused_norms) kept.path += 6 * h * s.norms;  // f32 copies before and after scaling
-  kept.inner = wide * (s.q() + 2 * s.k() + s.values()) + (r.stack.flash ? 4 * s.heads : 0);
+  kept.inner = wide * (s.q() + 2 * r.keys() + s.values()) + (r.stack.flash ? 4 * s.heads : 0);
   if (s.kv_rank > 0) {
     kept.path += wide * (2 * s.q_rank + 2 * s.kv_rank + s.rope_dim);
     kept.inner = wide * (s.q() + s.heads * s.qk_dim + 2 * s.values()) + 4 * s.heads;
@@ -61,7 +61,8 @@ double half_bytes_per_token(const PriceRequest& r, bool expert_layer) {
   const double wide = element_bytes(r), path = r.sp ? r.tp : 1;
   const double width = expert_layer ? s.top_k * s.expert_ffn + s.shared_ffn : s.ffn;
   const double outputs = s.mlp_matrices > 2 ? 2 * s.hidden : s.hidden;
-  return wide * outputs / path + (wide * (s.q() + s.k() + s.values() + width) + 4 * s.heads) / r.tp;
+  return wide * outputs / path +
+         (wide * (s.q() + r.keys() + s.values() + width) + 4 * s.heads) / r.tp;
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ double cheap_bytes(const PriceRequest& r, const KeptTensors& kept, const model::
 double costly_bytes(const PriceRequest& r, const model::Drop& drop, bool expert_layer) {
   const ModelShape& s = *r.shape;
   const double firsts = expert_layer || s.mlp_matrices > 2 ? 2 : 1;
-  const double inner = (drop.qkv ? s.q() + 2 * s.k() : 0) + (drop.attn_out ? s.values() : 0) +
+  const double inner = (drop.qkv ? s.q() + 2 * r.keys() : 0) + (drop.attn_out ? s.values() : 0) +
                        (drop.gate_up ? firsts * (expert_layer ? s.shared_ffn : s.ffn) : 0);
   const double statistics = drop.attn_out && r.stack.flash ? 4 * s.heads : 0;
   const double routed = drop.gate_up && expert_layer ? 2 * s.top_k * s.expert_ffn * r.imbalance : 0;
@@ -116,8 +117,8 @@ double kept_bytes_per_token(const PriceRequest& r, const model::Drop& drop, bool
 PartParams stage_params(const PriceRequest& r, const StageSplit& split, int stage) {
   const ModelShape& s = *r.shape;
   const double experts = expert_layers_on(r, split, stage);
-  PartParams sum = plain_layer_params(s) * (layers_on(r, split, stage) - experts);
-  if (experts > 0) sum += expert_layer_params(s) * experts;
+  PartParams sum = plain_layer_params(s, r.tp) * (layers_on(r, split, stage) - experts);
+  if (experts > 0) sum += expert_layer_params(s, r.tp) * experts;
   const double vocabulary = padded_vocab(r) * s.hidden;
   const bool is_first = stage <= 0, has_head = holds_head(r, stage);
   if (is_first) sum.tensor += vocabulary, sum.replicated += s.learned_positions * s.hidden;
@@ -145,7 +146,7 @@ void add_states(const PriceRequest& r, const StageSplit& split, int stage, Memor
 double layer_params_on_rank(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
   const RankParams one =
-      on_rank(r, s.has_experts() ? expert_layer_params(s) : plain_layer_params(s));
+      on_rank(r, s.has_experts() ? expert_layer_params(s, r.tp) : plain_layer_params(s, r.tp));
   return one.dense + one.expert;
 }
 
@@ -168,9 +169,9 @@ double holes_share(double recomputed) { return 0.05 + 0.2 * recomputed; }
 // for another where heads move. A ring's two blocks are as small as the step's other buffers.
 double cp_buffer_bytes(const PriceRequest& r) {
   const ModelShape& s = *r.shape;
-  if (r.cp <= 1 || r.context == CpMethod::kRing) return 0;
+  if (r.cp <= 1 || r.context == model::CpMethod::kRing) return 0;
   const double tokens = element_bytes(r) * r.tokens() / r.tp;
-  return tokens * (r.context == CpMethod::kGather ? 2 * s.k() * r.cp : s.q());
+  return tokens * (r.context == model::CpMethod::kGather ? 2 * r.keys() * r.cp : s.q());
 }
 
 // While unfused attention runs backwards: gradients of its probabilities, which a fused softmax
@@ -226,7 +227,7 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
   const bool has_head = holds_head(r, stage);
   const double vocabulary = padded_vocab(r);
   if (r.stack.weight_grad_scratch) {
-    if (!s.has_experts()) memory.transients += 2 * plain_layer_params(s).tensor / r.tp;
+    if (!s.has_experts()) memory.transients += 2 * plain_layer_params(s, r.tp).tensor / r.tp;
     if (has_head) memory.transients += 2 * vocabulary * s.hidden / r.tp;
   }
   const double width = experts > 0 ? std::max(s.shared_ffn, s.top_k * s.expert_ffn) : s.ffn;

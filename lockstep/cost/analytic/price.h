@@ -23,8 +23,8 @@
 #include "lockstep/cluster/cluster.h"
 #include "lockstep/cluster/rates.h"
 #include "lockstep/cost/analytic/collective_time.h"
-#include "lockstep/cost/analytic/cp_method.h"
 #include "lockstep/cost/analytic/model_shape.h"
+#include "lockstep/model/context.h"
 #include "lockstep/model/drop.h"
 #include "lockstep/pipeline/catalog.h"
 
@@ -110,11 +110,13 @@ struct PriceRequest {
   int recomputed = 0;  // blocks of each pipeline rank that drop.block is of, its first; 0: all
   Precision precision = Precision::kBf16;
   Placement placement = Placement::kDataInside;
-  CpMethod context = CpMethod::kRing;  // nothing when cp is 1
-  double headroom = 0;                 // share of a device's memory that must stay free
-  double imbalance = 1;                // load of the busiest expert rank over the mean
+  model::CpMethod context = model::CpMethod::kRing;  // nothing when cp is 1
+  double headroom = 0;   // share of a device's memory that must stay free
+  double imbalance = 1;  // load of the busiest expert rank over the mean
   Stack stack = {};
 
+  // Width of the keys of all tensor ranks: more of them than heads of keys hold one each.
+  double keys() const { return std::max(shape->k(), tp * shape->qk_dim); }
   Fabric fabric() const { return {cluster, rates}; }
   double rate(cluster::Term term) const { return (*rates)[term]; }
   int devices() const { return tp * cp * pp * dp; }

@@ -50,7 +50,7 @@ Result<void> CalibratedPrices::time_passes(const std::string& name) {
       PricedPass& priced = passes_[pass];
       priced.time = calibration_.passes.at(pass).time;
       const auto costs = calibration_.parts.find(pass);
-      if (costs == calibration_.parts.end() && sizes_.unit.tp == 1) continue;
+      if (costs == calibration_.parts.end() && sizes_.unit.tp * sizes_.unit.cp == 1) continue;
       const int kind = model_.order[static_cast<std::size_t>(op.unit)];
       const parts::UnitPasses& lists =
           units.try_emplace(kind, model_.config, unit, sizes_.unit).first->second;

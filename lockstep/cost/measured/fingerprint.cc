@@ -33,7 +33,7 @@ Fingerprint fingerprint(const model::ModelConfig& config, const model::UnitSizes
                        {"model.qkv_bias", yes_no(config.qkv_bias)},
                        {"model.linear_bias", yes_no(config.linear_bias)},
                        {"model.qk_norm", std::string(to_text(config.qk_norm))},
-                       {"batch.seq", number(sizes.seq)},
+                       {"batch.seq", number(sizes.seq * sizes.cp)},
                        {"batch.microbatch", number(sizes.batch)},
                        {"train.dtype", std::string(to_text(sizes.dtype))},
                        {"layout.tp", number(sizes.tp)},
@@ -42,12 +42,16 @@ Fingerprint fingerprint(const model::ModelConfig& config, const model::UnitSizes
   // Left out at the value that all models had before they could have another.
   if (config.norm_place != model::NormPlace::kBefore)
     print.push_back({"model.norm_place", std::string(to_text(config.norm_place))});
-  if (config.window > 0 && config.window < sizes.seq)
+  if (config.window > 0 && config.window < sizes.seq * sizes.cp)
     print.push_back({"model.window", number(config.window)});
   if (config.attention_softcap > 0.0)
     print.push_back({"model.attention_softcap", shortest(config.attention_softcap)});
   if (config.logit_softcap > 0.0)
     print.push_back({"model.logit_softcap", shortest(config.logit_softcap)});
+  if (sizes.cp > 1) {
+    print.push_back({"layout.cp", number(sizes.cp)});
+    print.push_back({"layout.cp_comm_type", std::string(to_text(sizes.context))});
+  }
   if (sizes.head_chunk > 0) print.push_back({"train.head_chunk", number(sizes.head_chunk)});
   if (sizes.threads > 1) print.push_back({"train.threads", number(sizes.threads)});
   return print;

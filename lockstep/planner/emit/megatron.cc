@@ -8,7 +8,7 @@
 namespace lockstep::planner {
 namespace {
 
-using cost::CpMethod;
+using model::CpMethod;
 using model::ModelConfig;
 
 std::string_view missing_in(const ModelConfig& m) {

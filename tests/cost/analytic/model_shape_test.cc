@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/cost/analytic/price.h"
 #include "lockstep/model/arch.h"
 #include "lockstep/model/catalog.h"
+#include "lockstep/model/flat_layout.h"
 #include "lockstep/model/flops.h"
 #include "tests/support/total_params.h"
 
@@ -18,6 +20,24 @@ TEST(ModelShape, CountsWhatArchCounts) {
     const model::Model model = *model::describe(row.config);
     const auto exact = static_cast<double>(count(model).total);
     EXPECT_NEAR(total_params(shape_of(row.config)) / exact, 1, 1e-4) << row.config.name;
+  }
+}
+
+// What a rank holds of a block where tensor ranks outnumber the heads of keys, as runs lay it out.
+TEST(ModelShape, CountsCopiesOfKeyValueHeads) {
+  for (const char* name : {"llama3-8b", "qwen2-0.5b", "olmo2-tiny"}) {
+    model::ModelConfig config = model::find(name)->config;
+    config.heads = 32, config.kv_heads = 2, config.head_dim = 64, config.ffn = 4096;
+    const model::Model model = *model::describe(config);
+    for (const int tp : {1, 2, 4, 32}) {
+      double held = 0;
+      for (const model::FlatParam& param : model::flat_layouts(model, tp)[1].params)
+        held += static_cast<double>(param.numel);
+      PriceRequest request;
+      request.tp = tp;
+      const RankParams own = on_rank(request, plain_layer_params(shape_of(config), tp));
+      EXPECT_NEAR(own.dense / held, 1, 1e-3) << name << " tp " << tp;  // biases of queries alone
+    }
   }
 }
 

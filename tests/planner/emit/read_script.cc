@@ -80,9 +80,9 @@ ReadScript read_megatron(const std::string& text, std::int64_t layers) {
                .ep = number(flags, "--expert-model-parallel-size"),
                .etp = number(flags, "--expert-tensor-parallel-size")};
   if (l.degrees.cp > 1)
-    l.context = std::map<std::string, cost::CpMethod>{{"p2p", cost::CpMethod::kRing},
-                                                      {"all_gather", cost::CpMethod::kGather},
-                                                      {"a2a", cost::CpMethod::kUlysses}}
+    l.context = std::map<std::string, model::CpMethod>{{"p2p", model::CpMethod::kRing},
+                                                       {"all_gather", model::CpMethod::kGather},
+                                                       {"a2a", model::CpMethod::kUlysses}}
                     .at(flags["--cp-comm-type"]);
   l.sp = l.degrees.tp == 1 || flags.contains("--sequence-parallel");
   l.chunks = int(number(flags, "--num-virtual-stages-per-pipeline-rank"));
@@ -126,7 +126,7 @@ ReadScript read_torchtitan(const std::string& text, std::int64_t layers) {
                .cp = of("context_parallel_degree"),
                .pp = of("pipeline_parallel_degree"),
                .ep = of("expert_parallel_degree")};
-  if (l.degrees.cp > 1) l.context = cost::CpMethod::kGather;
+  if (l.degrees.cp > 1) l.context = model::CpMethod::kGather;
   const std::map<std::string, std::string> names = {
       {"", "1f1b"}, {"1F1B", "1f1b"}, {"GPipe", "gpipe"}, {"Interleaved1F1B", "interleaved"}};
   l.schedule = names.at(flags["--parallelism.pipeline_parallel_schedule"]);
@@ -175,7 +175,7 @@ ReadScript read_deepspeed(const std::string& text, std::int64_t layers) {
                .cp = context == nullptr ? 1 : context->as_int(),
                .pp = inner("pipeline", "stages", 1),
                .ep = inner("expert_parallel", "autoep_size", 1)};
-  if (l.degrees.cp > 1) l.context = cost::CpMethod::kUlysses;
+  if (l.degrees.cp > 1) l.context = model::CpMethod::kUlysses;
   l.sp = l.degrees.tp == 1;
   l.zero = int(inner("zero_optimization", "stage", 0));
   l.recompute.drop.block = inner("activation_checkpointing", "number_checkpoints", 0) > 0;

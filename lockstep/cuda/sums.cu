@@ -1,50 +1,12 @@
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
-
-#include <stdexcept>
-#include <string>
-
-#include "lockstep/cuda/kernels.h"
+#include "lockstep/cuda/launch.cuh"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWords = 71;                 // of an ExactSum
-constexpr int kLanes = 8;                  // running sums of a tile
-constexpr std::int64_t kTile = 256;        // elements
-constexpr std::int64_t kIgnored = -100;    // a label
-constexpr std::int64_t kMaxBlocks = 4096;  // the rest by a stride
-
-int blocks_for(std::int64_t threads) {
-  const std::int64_t blocks = (threads + kThreads - 1) / kThreads;
-  return static_cast<int>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
-}
-
-void check_launch() {
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string("a CUDA kernel was not launched: ") +
-                             cudaGetErrorString(error));
-}
-
-__device__ std::int64_t first_index() {
-  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-__device__ std::int64_t stride() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
-
-template <class T>
-__global__ void update(optim::AdamWFactors<T> factors, std::int64_t count, const T* grad, T* param,
-                       T* first, T* second, __nv_bfloat16* rounded) {
-  for (std::int64_t i = first_index(); i < count; i += stride()) {
-    T p = param[i], m = first[i], v = second[i];
-    optim::update_element(factors, grad[i], p, m, v);
-    param[i] = p;
-    first[i] = m;
-    second[i] = v;
-    if (rounded != nullptr) rounded[i] = __float2bfloat16_rn(static_cast<float>(p));
-  }
-}
+constexpr int kWords = 71;               // of an ExactSum
+constexpr int kLanes = 8;                // running sums of a tile
+constexpr std::int64_t kTile = 256;      // elements
+constexpr std::int64_t kIgnored = -100;  // a label
 
 // A block's words are added up in its own memory first, because all of them hit a few.
 class BlockWords {
@@ -100,9 +62,9 @@ __global__ void add_squares(const T* grad, std::int64_t count, Holes holes, std:
     const std::int64_t tile = base + first_index() / kLanes;
     std::int64_t from = tile * kTile, end = from + kTile < count ? from + kTile : count;
     if (from > end) from = end;
-    for (int hole = 0; hole <= 2; ++hole) {
+    for (int hole = 0; hole <= Holes::kMost; ++hole) {
       std::int64_t until = end, next = end;
-      if (hole < 2) {
+      if (hole < Holes::kMost) {
         const bool meets = holes.begin[hole] < end && holes.end[hole] > from &&
                            holes.begin[hole] < holes.end[hole];
         until = meets ? (holes.begin[hole] > from ? holes.begin[hole] : from) : from;
@@ -127,45 +89,22 @@ __global__ void add_losses(const T* log_probs, const std::int64_t* labels, std::
 }
 
 template <class T>
-void start_update(const optim::AdamWFactors<T>& factors, std::int64_t count, const T* grad,
-                  T* param, T* first, T* second, std::uint16_t* rounded, Stream stream) {
-  if (count == 0) return;
-  update<<<blocks_for(count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      factors, count, grad, param, first, second, reinterpret_cast<__nv_bfloat16*>(rounded));
-  check_launch();
-}
-
-template <class T>
 void start_squares(const T* grad, std::int64_t count, const Holes& holes, std::int64_t* words,
                    Stream stream) {
   if (count == 0) return;
   const std::int64_t tiles = (count + kTile - 1) / kTile;
-  add_squares<<<blocks_for(tiles * kLanes), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      grad, count, holes, words);
-  check_launch();
+  launch(add_squares<T>, blocks_for(tiles * kLanes), stream, grad, count, holes, words);
 }
 
 template <class T>
 void start_losses(const T* log_probs, const std::int64_t* labels, std::int64_t count,
                   std::int64_t* words, Stream stream) {
   if (count == 0) return;
-  add_losses<<<blocks_for(count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      log_probs, labels, count, words);
-  check_launch();
+  launch(add_losses<T>, blocks_for(count), stream, log_probs, labels, count, words);
 }
 
 }  // namespace
 
-void launch_update(const optim::AdamWFactors<float>& factors, std::int64_t count, const float* grad,
-                   float* param, float* first, float* second, std::uint16_t* rounded,
-                   Stream stream) {
-  start_update(factors, count, grad, param, first, second, rounded, stream);
-}
-void launch_update(const optim::AdamWFactors<double>& factors, std::int64_t count,
-                   const double* grad, double* param, double* first, double* second,
-                   std::uint16_t* rounded, Stream stream) {
-  start_update(factors, count, grad, param, first, second, rounded, stream);
-}
 void launch_add_squares(const float* grad, std::int64_t count, const Holes& holes,
                         std::int64_t* words, Stream stream) {
   start_squares(grad, count, holes, words, stream);

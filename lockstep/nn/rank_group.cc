@@ -1,0 +1,41 @@
+#include "lockstep/nn/rank_group.h"
+
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/tensor/as_buffer.h"
+
+namespace lockstep::nn {
+
+using tensor::as_buffer;
+
+RankGroup::RankGroup(comm::Communicator& comm, Seconds op_deadline)
+    : comm_(comm.size() > 1 ? &comm : nullptr), op_deadline_(op_deadline) {}
+
+comm::Work RankGroup::all_gather(const at::Tensor& own, const at::Tensor& all) const {
+  LS_CHECK(comm_ != nullptr, "a group of one gathers nothing");
+  return comm_->all_gather(as_buffer(own), as_buffer(all), Deadline::after(op_deadline_));
+}
+
+comm::Work RankGroup::reduce_scatter(const at::Tensor& whole, const at::Tensor& own) const {
+  LS_CHECK(comm_ != nullptr, "a group of one scatters nothing");
+  return comm_->reduce_scatter(as_buffer(whole), as_buffer(own), Deadline::after(op_deadline_));
+}
+
+comm::Work RankGroup::sum(const at::Tensor& summand) const {
+  if (comm_ == nullptr) return {};
+  return comm_->all_reduce(as_buffer(summand), Deadline::after(op_deadline_));
+}
+
+comm::Work RankGroup::exchange(const at::Tensor& own, const at::Tensor& other,
+                               std::int64_t distance) const {
+  LS_CHECK(comm_ != nullptr, "a group of one exchanges nothing");
+  std::vector<std::int64_t> sends(comm_->size(), 0), receives(comm_->size(), 0);
+  sends[(index() + distance) % size()] = own.numel();
+  receives[(index() + size() - distance) % size()] = other.numel();
+  return comm_->all_to_all(as_buffer(own), sends, as_buffer(other), receives,
+                           Deadline::after(op_deadline_));
+}
+
+}  // namespace lockstep::nn
