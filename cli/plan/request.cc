@@ -221,7 +221,7 @@ class PlanReader {
     q.seq = batch_.seq;
     q.global_batch = batch_.global_batch;
     if (is_fp8()) q.precision = cost::Precision::kFp8;
-    if (args_.flag("runnable")) q.cp = q.ep = 1;
+    if (args_.flag("runnable")) q.ep = 1;
     if (args_.has("headroom")) q.headroom = args_.real("headroom");
     if (args_.has("risk"))
       q.headroom = observe::headroom_at(observe::published_need(), args_.real("risk"));
@@ -278,7 +278,7 @@ class PlanReader {
     const cost::Calibration& first = known_.front().calibration;
     request_.calibrated_on = join_parts(first.ranks, " ", first.ranks_are, ", ", first.date, ": ",
                                         listed(args_.texts("calibration")));
-    request_.question = planner::runnable(std::move(request_.question), request_.dtype);
+    request_.question = planner::calibrated_question(std::move(request_.question), request_.dtype);
     auto made = planner::CalibratedSearch::create(request_.question, request_.model, request_.dtype,
                                                   std::move(known_));
     if (!made.ok()) return report_.add(made.error());

@@ -267,8 +267,6 @@ sim::StageCosts in_ticks(sim::StageCosts costs, double factor) {
 // Why bytes of a run's values are not known; empty when they are.
 std::string why_no_bytes(const spec::Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
-  if (d.cp > 1 && spec.layout.context == model::CpMethod::kUlysses)
-    return join_parts("not known with cp_comm_type = ulysses");
   for (const auto& [name, degree] : {std::pair{"ep", d.ep}, {"etp", d.etp}})
     if (degree > 1) return join_parts("not known with ", name, " = ", degree);
   const auto known = model::check_unit_bytes(spec.model);

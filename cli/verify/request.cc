@@ -163,7 +163,7 @@ class Reader {
     }
     std::size_t total = 0;
     for (const std::int64_t ranks : rank_counts()) {
-      auto all = spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype, spec.device);
+      auto all = spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype);
       total += all.size();
       if (strength > 0) all = spec::covering_array(all, strength);
       request_.layouts.insert(request_.layouts.end(), all.begin(), all.end());

@@ -14,7 +14,8 @@ namespace {
 comm::OpKind as_counted(parts::Kind kind) {
   if (kind == parts::Kind::kAllGather) return comm::OpKind::kAllGather;
   if (kind == parts::Kind::kReduceScatter) return comm::OpKind::kReduceScatter;
-  if (kind == parts::Kind::kExchange) return comm::OpKind::kAllToAll;
+  if (kind == parts::Kind::kExchange || kind == parts::Kind::kAllToAll)
+    return comm::OpKind::kAllToAll;
   return comm::OpKind::kAllReduce;
 }
 

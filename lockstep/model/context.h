@@ -33,6 +33,21 @@ inline std::optional<CpMethod> parse_cp_method(std::string_view text) {
   return kCpMethodNames.find(text);
 }
 
+// Of `heads`, those of context rank `rank` while whole sequences are there: as many on every rank,
+// or the one that it shares with others where ranks outnumber heads.
+struct HeadRange {
+  std::int64_t begin = 0, count = 0;
+};
+constexpr HeadRange head_range(std::int64_t heads, std::int64_t cp, std::int64_t rank) {
+  return {rank * heads / cp, std::max<std::int64_t>(1, heads / cp)};
+}
+// Whether tp x cp ranks can be dealt whole heads, each with the head of keys that its queries read.
+constexpr bool deals_heads(std::int64_t heads, std::int64_t kv_heads, std::int64_t tp,
+                           std::int64_t cp) {
+  const std::int64_t own = std::max<std::int64_t>(1, kv_heads / tp);
+  return heads % tp == 0 && heads / tp % cp == 0 && (own % cp == 0 || cp % own == 0);
+}
+
 // A rank among those that share sequences.
 struct ContextPlace {
   std::int64_t cp = 1;

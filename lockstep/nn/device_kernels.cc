@@ -1,14 +1,9 @@
 #include "lockstep/nn/device_kernels.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/_flash_attention_backward.h>
-#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_fused_rms_norm.h>
 #include <ATen/ops/_fused_rms_norm_backward.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/amax.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
@@ -17,16 +12,12 @@
 #include <ATen/ops/sum.h>
 #include <torch/library.h>
 
-#include <cmath>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "lockstep/nn/cross_entropy.h"
 #include "lockstep/nn/norm.h"
 #include "lockstep/nn/swiglu.h"
 #include "lockstep/nn/wide_rows.h"
-#include "lockstep/parts/kernels.h"
 #include "lockstep/tensor/view.h"
 
 namespace lockstep::nn::device {
@@ -147,114 +138,6 @@ void logits(PassRun& r) {
 void bias_sum(PassRun& r) {
   const at::Tensor d = r.in(0);
   r.put(0, at::sum(d, 0, /*keepdim=*/false, wide_type_of(d)));
-}
-
-namespace {
-
-Scores scores_of(const PassRun& r, const at::Tensor& q) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  return r.part().kind == parts::Kind::kScoredAttention ||
-                 r.part().kind == parts::Kind::kScoredAttentionGrad
-             ? Scores{r.unit.scores.scale, r.unit.scores.cap, r.sizes.window}
-             : Scores{scale};
-}
-bool is_flash(const Scores& scores, const at::Tensor& q) {
-  return parts::is_flash_head(q.size(3)) && is_narrow(q) && scores.cap == 0;
-}
-std::optional<std::int64_t> window_of(const Scores& scores) {
-  return scores.window > 0 ? std::optional(scores.window - 1) : std::nullopt;
-}
-
-// [batch x heads, seq, head_dim], as wide as statistics, from [batch, seq, heads, head_dim]; keys
-// and values once for every head of queries.
-at::Tensor heads_first(const at::Tensor& x, std::int64_t heads) {
-  const std::int64_t batch = x.size(0), seq = x.size(1), own = x.size(2), dim = x.size(3);
-  const at::Tensor made =
-      at::empty({batch, own, heads / own, seq, dim}, x.options().dtype(wide_type_of(x)));
-  made.copy_(x.transpose(1, 2).unsqueeze(2));
-  return made.view({batch * heads, seq, dim});
-}
-// Back, in the type and with the heads of `like`: what belongs to one of its heads is added up.
-at::Tensor heads_last(const at::Tensor& x, const at::Tensor& like) {
-  const std::int64_t batch = like.size(0), own = like.size(2), each = x.size(0) / batch / own;
-  at::Tensor all = x.view({batch, own, each, like.size(1), like.size(3)});
-  all = each == 1 ? all.squeeze(2) : all.sum(2);
-  return at::empty(like.sizes(), like.options()).copy_(all.transpose(1, 2));
-}
-
-// [batch x heads, queries, keys]; what a query does not see is minus infinity. Of capped scores
-// `slope` gets derivatives.
-at::Tensor all_scores(const at::Tensor& q, const at::Tensor& k, const Scores& of,
-                      at::Tensor* slope) {
-  at::Tensor scores = at::bmm(q, k.transpose(1, 2)).mul_(of.scale);
-  if (of.cap > 0) {
-    scores.div_(of.cap).tanh_();
-    if (slope != nullptr) *slope = scores.square().neg_().add_(1.0);
-    scores.mul_(of.cap);
-  }
-  const at::Tensor at = at::arange(q.size(1), q.options().dtype(at::kLong));
-  const at::Tensor behind = at.unsqueeze(1).sub(at.unsqueeze(0));  // keys behind each query
-  const at::Tensor hidden = behind.lt(0);
-  if (of.window > 0) hidden.logical_or_(behind.ge(of.window));
-  return scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
-}
-
-}  // namespace
-
-void attention(PassRun& r) {
-  const at::Tensor q = r.in(0), k = r.in(1), v = r.in(2);
-  const Scores of = scores_of(r, q);
-  const std::int64_t width = q.size(2) * q.size(3);
-  if (is_flash(of, q)) {
-    auto made = at::_flash_attention_forward(q, k, v, {}, {}, q.size(1), k.size(1), 0.0,
-                                             /*is_causal=*/true, /*return_debug_mask=*/false,
-                                             of.scale, window_of(of));
-    r.put(0, std::get<0>(made).view({-1, width}));
-    r.put(1, std::move(std::get<1>(made)));
-    return;
-  }
-  const std::int64_t heads = q.size(2);
-  const at::Tensor p = all_scores(heads_first(q, heads), heads_first(k, heads), of, nullptr);
-  const at::Tensor most = at::amax(p, -1, /*keepdim=*/true);
-  p.sub_(most).exp_();
-  const at::Tensor total = at::sum(p, -1, /*keepdim=*/true);
-  p.div_(total);
-  r.put(1, total.log().add_(most).view({q.size(0), heads, q.size(1)}));
-  r.put(0, heads_last(at::bmm(p, heads_first(v, heads)), q).view({-1, width}));
-}
-
-// With probabilities p and d the gradient of the result: dv = p^T d, and that of the scores is
-// p (d v^T - sum over a query's row of d out).
-void attention_grad(PassRun& r) {
-  const at::Tensor q = r.in(1), k = r.in(2), v = r.in(3), lse = r.in(5);
-  const Scores of = scores_of(r, q);
-  const at::Tensor d = r.in(0).view(q.sizes()), out = r.in(4).view(q.sizes());
-  if (is_flash(of, q)) {
-    // Without dropout nobody reads the state of its random numbers.
-    const at::Tensor unused = at::empty({2}, q.options().dtype(at::kUInt64));
-    auto made =
-        at::_flash_attention_backward(d, q, k, v, out, lse, {}, {}, q.size(1), k.size(1), 0.0,
-                                      /*is_causal=*/true, unused, unused, of.scale, window_of(of));
-    r.put(0, std::move(std::get<0>(made)));
-    r.put(1, std::move(std::get<1>(made)));
-    r.put(2, std::move(std::get<2>(made)));
-    return;
-  }
-  const std::int64_t heads = q.size(2);
-  const at::Tensor wide_q = heads_first(q, heads), wide_k = heads_first(k, heads);
-  const at::Tensor wide_d = heads_first(d, heads);
-  at::Tensor slope;
-  const at::Tensor p = all_scores(wide_q, wide_k, of, of.cap > 0 ? &slope : nullptr)
-                           .sub_(lse.view({-1, q.size(1), 1}))
-                           .exp_();
-  r.put(2, heads_last(at::bmm(p.transpose(1, 2), wide_d), v));
-  const at::Tensor dots = at::sum(heads_first(out, heads).mul_(wide_d), -1, /*keepdim=*/true);
-  const at::Tensor d_scores = at::bmm(wide_d, heads_first(v, heads).transpose(1, 2));
-  d_scores.sub_(dots).mul_(p);
-  if (slope.defined()) d_scores.mul_(slope);
-  d_scores.mul_(of.scale);
-  r.put(0, heads_last(at::bmm(d_scores, wide_k), q));
-  r.put(1, heads_last(at::bmm(d_scores.transpose(1, 2), wide_q), k));
 }
 
 void geglu(PassRun& r) {

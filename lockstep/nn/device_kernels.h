@@ -3,7 +3,8 @@
 // a kind's kernel for the CPU would read host memory or work on a few rows at a time.
 //
 // Attention of bf16 is LibTorch's flash kernel; f32 and f64, which `verify` uses, capped scores,
-// and heads that it does not take, write all scores of a microbatch down. Losses are added as words
+// heads that it does not take, and windows over a context group write all scores of a microbatch
+// down. Losses are added as words
 // of an ExactSum on the device.
 #pragma once
 
@@ -26,8 +27,13 @@ void linear_weight(PassRun& r);
 void logits(PassRun& r);
 void bias_sum(PassRun& r);
 
+// device_attention.cc
 void attention(PassRun& r);
 void attention_grad(PassRun& r);
+void block_attention(PassRun& r);
+void more_attention(PassRun& r);
+void block_attention_grad(PassRun& r);
+void more_attention_grad(PassRun& r);
 
 void geglu(PassRun& r);
 void geglu_grad(PassRun& r);

@@ -25,6 +25,7 @@
 #include "lockstep/nn/scored_attention.h"
 #include "lockstep/nn/softcap.h"
 #include "lockstep/nn/swiglu.h"
+#include "lockstep/nn/ulysses.h"
 #include "lockstep/nn/wide_product.h"
 #include "lockstep/nn/wide_rows.h"
 #include "lockstep/tensor/view.h"
@@ -283,6 +284,7 @@ void positions_weight(PassRun& r) {
 void all_gather(PassRun& r) { r.issued(r.group().all_gather(r.in(0), r.make(0))); }
 void reduce_scatter(PassRun& r) { r.issued(r.group().reduce_scatter(r.in(0), r.make(0))); }
 void exchange(PassRun& r) { r.issued(r.group().exchange(r.in(0), r.make(0), r.part().distance)); }
+void all_to_all(PassRun& r) { r.issued(r.group().all_to_all(r.in(0), r.make(0))); }
 void all_reduce(PassRun& r) { r.issued(r.unit.group.sum(r.turn(0))); }
 void wait(PassRun& r) { r.wait(); }
 
@@ -382,11 +384,16 @@ constexpr std::array kRows = {
     Row{Kind::kWait, wait},
     Row{Kind::kJoinKeys, join_keys},
     Row{Kind::kExchange, exchange},
-    Row{Kind::kBlockAttention, block_attention},
-    Row{Kind::kMoreAttention, more_attention},
-    Row{Kind::kBlockAttentionGrad, block_attention_grad},
-    Row{Kind::kMoreAttentionGrad, more_attention_grad},
+    Row{Kind::kBlockAttention, block_attention, device::block_attention},
+    Row{Kind::kMoreAttention, more_attention, device::more_attention},
+    Row{Kind::kBlockAttentionGrad, block_attention_grad, device::block_attention_grad},
+    Row{Kind::kMoreAttentionGrad, more_attention_grad, device::more_attention_grad},
     Row{Kind::kSplitKeys, split_keys},
+    Row{Kind::kDealHeads, deal_heads},
+    Row{Kind::kAllToAll, all_to_all},
+    Row{Kind::kWholeSequences, whole_sequences},
+    Row{Kind::kDealTokens, deal_tokens},
+    Row{Kind::kAllHeads, all_heads},
     Row{Kind::kReserve, reserve},
     Row{Kind::kLogits, logits, device::logits},
     Row{Kind::kCap, cap, device::cap},

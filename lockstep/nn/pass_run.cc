@@ -55,8 +55,8 @@ at::Tensor PassRun::make(std::size_t i) {
   at::DimVector shape;
   for (const Dim dim : of.dims) shape.push_back(sizes[dim]);
   if (of.dims.back() == Dim::kD) {  // heads, by sequence
-    shape[0] = sizes.seq;
-    shape.insert(shape.begin(), sizes[of.dims[0]] / sizes.seq);
+    shape[0] = sizes.seq_of(of.dims[0]);
+    shape.insert(shape.begin(), sizes[of.dims[0]] / shape[0]);
   }
   const at::Tensor like = part_->in.empty() ? inputs.params : in(0);
   memory(storage) = at::empty(shape, like.options().dtype(type_of(of.elem)));

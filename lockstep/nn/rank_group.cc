@@ -38,4 +38,11 @@ comm::Work RankGroup::exchange(const at::Tensor& own, const at::Tensor& other,
                            Deadline::after(op_deadline_));
 }
 
+comm::Work RankGroup::all_to_all(const at::Tensor& pieces, const at::Tensor& others) const {
+  LS_CHECK(comm_ != nullptr, "a group of one exchanges nothing");
+  const std::vector<std::int64_t> counts(comm_->size(), pieces.numel() / size());
+  return comm_->all_to_all(as_buffer(pieces), counts, as_buffer(others), counts,
+                           Deadline::after(op_deadline_));
+}
+
 }  // namespace lockstep::nn

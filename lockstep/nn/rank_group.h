@@ -30,6 +30,8 @@ class RankGroup {
   comm::Work sum(const at::Tensor& summand) const;  // in place
   // `other` becomes `own` of the member `distance` before this one, counted around.
   comm::Work exchange(const at::Tensor& own, const at::Tensor& other, std::int64_t distance) const;
+  // Piece i of `pieces` becomes piece index() of member i's `others`; all are of one size.
+  comm::Work all_to_all(const at::Tensor& pieces, const at::Tensor& others) const;
 
  private:
   comm::Communicator* comm_ = nullptr;  // null: a group of one

@@ -3,8 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/base/check.h"
-
 namespace lockstep::parts {
 namespace {
 
@@ -15,9 +13,7 @@ class Sharing {
         sizes_(sizes),
         distances_(sizes.context == model::CpMethod::kRing
                        ? model::context_distances(sizes.cp, sizes.seq, sizes.window)
-                       : std::vector<std::int64_t>{}) {
-    LS_CHECK(sizes.context != model::CpMethod::kUlysses, "no lists that exchange heads");
-  }
+                       : std::vector<std::int64_t>{}) {}
 
   Parts run(Parts parts) {
     for (Part& part : parts) {
@@ -29,7 +25,7 @@ class Sharing {
       else
         made_.push_back(std::move(part));
     }
-    return std::move(made_);
+    return std::exchange(made_, {});
   }
 
  private:
@@ -150,8 +146,11 @@ class Sharing {
 
 }  // namespace
 
-void share_context(Written& list, Parts& parts, const Sizes& sizes) {
-  parts = Sharing(list, sizes).run(std::move(parts));
+void share_context(Written& forward, Parts* input, const Sizes& sizes) {
+  if (sizes.context == model::CpMethod::kUlysses) return exchange_heads(forward, input);
+  Sharing sharing(forward, sizes);
+  forward.parts = sharing.run(std::move(forward.parts));
+  if (input != nullptr) *input = sharing.run(std::move(*input));
 }
 
 }  // namespace lockstep::parts

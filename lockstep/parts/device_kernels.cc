@@ -114,67 +114,112 @@ class DeviceScript : public KernelScript {
 
   // Attention that writes all scores down, or LibTorch's flash kernel, which returns the state of
   // random numbers too.
-  bool is_flash() const { return is_flash_head(head_dim()) && is_narrow() && !sizes_.capped; }
-  std::int64_t head_dim() const { return sizes_[Dim::kQ] / sizes_[Dim::kA]; }
-  // What its gradient takes inside: gradients of queries in f32 and a sum of each row, for whole
-  // tiles of 128 queries and of 32 columns (of 256 beyond 192), and where heads share keys, the
-  // gradients of keys and values for every head (mha_bwd in LibTorch's flash_api.cpp).
-  std::int64_t flash_sums() const {
-    const auto in_tiles = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; };
-    const std::int64_t batch = sizes_[Dim::kT] / sizes_.seq, heads = sizes_[Dim::kA];
-    const std::int64_t columns = head_dim() <= 192 ? in_tiles(head_dim(), 32) : 256;
-    const std::int64_t shared = heads == sizes_[Dim::kKv] ? 0 : 2 * head_elements() * sizes_.width;
-    return batch * heads * in_tiles(sizes_.seq, 128) * (columns + 1) * 4 + shared;
+  bool is_flash() const {
+    const bool shifts = is_block() && sizes_.window > 0;
+    return is_flash_head(head_dim()) && is_narrow() && !sizes_.capped && !shifts;
   }
-  std::int64_t head_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kQ]; }
-  std::int64_t score_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kA] * sizes_.seq; }
-  std::int64_t row_elements() const { return sizes_[Dim::kT] * sizes_[Dim::kA]; }
+  bool is_block() const {
+    return part_.kind == Kind::kBlockAttention || part_.kind == Kind::kMoreAttention ||
+           part_.kind == Kind::kBlockAttentionGrad || part_.kind == Kind::kMoreAttentionGrad;
+  }
+  bool is_more() const {
+    return part_.kind == Kind::kMoreAttention || part_.kind == Kind::kMoreAttentionGrad;
+  }
+  bool is_scored() const {
+    return is_block() || part_.kind == Kind::kScoredAttention ||
+           part_.kind == Kind::kScoredAttentionGrad;
+  }
+  std::int64_t head_dim() const { return sizes_[Dim::kQ] / sizes_[Dim::kA]; }
+  std::int64_t batch() const { return sizes_[Dim::kT] / sizes_.seq; }
+  // What flash's gradient takes inside, of `seq` queries and keys: gradients of queries in f32 and
+  // a sum of each row, for whole tiles of 128 queries and of 32 columns (of 256 beyond 192), and
+  // where heads share keys, the gradients of keys and values for every head (mha_bwd in LibTorch's
+  // flash_api.cpp).
+  std::int64_t flash_sums(std::int64_t seq) const {
+    const auto in_tiles = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; };
+    const std::int64_t heads = sizes_[Dim::kA];
+    const std::int64_t columns = head_dim() <= 192 ? in_tiles(head_dim(), 32) : 256;
+    const std::int64_t shared =
+        heads == sizes_[Dim::kKv] ? 0 : 2 * batch() * seq * sizes_[Dim::kQ] * sizes_.width;
+    return batch() * heads * in_tiles(seq, 128) * (columns + 1) * 4 + shared;
+  }
+
+  // Keys' rows that a part reads, and how many tokens of a sequence they are.
+  std::int64_t key_rows() const {
+    return part_.distance == kAllRanks ? sizes_[Dim::kN] : sizes_[Dim::kT];
+  }
+  std::int64_t pairs() const { return sizes_.seq * (key_rows() / batch()); }
+  std::int64_t scores() const { return wide(batch() * sizes_[Dim::kA] * pairs()); }
+  std::int64_t query_heads() const { return wide(sizes_[Dim::kT] * sizes_[Dim::kQ]); }
+  std::int64_t key_heads() const { return wide(key_rows() * sizes_[Dim::kQ]); }
+  std::int64_t row_stats() const { return wide(sizes_[Dim::kT] * sizes_[Dim::kA]); }
   // Keys' gradients of each head of queries, added up where there are several.
-  std::int64_t key_sums() const {
-    return sizes_[Dim::kA] == sizes_[Dim::kKv] ? 0 : wide(sizes_[Dim::kT] * sizes_[Dim::kK]);
+  std::int64_t d_key_heads() const {
+    const bool are_shared = sizes_[Dim::kA] != sizes_[Dim::kKv];
+    return key_heads() + (are_shared ? wide(key_rows() * sizes_[Dim::kK]) : 0);
   }
   void mask() {
-    const std::int64_t seq = sizes_.seq, pairs = seq * seq;
-    with("positions", seq * 8 + pairs * 9, [&] { moment("window", windowed() ? pairs : 0); });
-  }
-  bool windowed() const { return is_scored() && sizes_.window > 0; }
-  bool is_scored() const {
-    return part_.kind == Kind::kScoredAttention || part_.kind == Kind::kScoredAttentionGrad;
+    with("positions", (sizes_.seq + key_rows() / batch()) * 8 + pairs() * 9,
+         [&] { moment("window", is_scored() && sizes_.window > 0 ? pairs() : 0); });
   }
   void attention() {
+    if (is_flash() && is_block()) return flash_blocks();
     if (is_flash()) return with("random_state", 24, [&] { outputs(); });
-    const std::int64_t heads = wide(head_elements()), scores = wide(score_elements());
-    take("heads", 2 * heads);
-    take("scores", scores);
+    outputs();
+    take("heads", query_heads() + key_heads());
+    take("scores", scores());
     mask();
-    give("heads", 2 * heads);
-    with("row_stats", 2 * wide(row_elements()), [&] {
-      output(1);
-      with("heads", 2 * heads, [&] { output(0); });
-    });
-    give("scores", scores);
+    give("heads", query_heads() + key_heads());
+    with("row_stats", (is_more() ? 3 : 2) * row_stats(),
+         [&] { moment("heads", key_heads() + query_heads()); });
+    give("scores", scores());
   }
   void attention_grad() {
+    if (is_flash() && is_block()) return flash_block_grads();
     if (is_flash())
       return with("random_state", 16, [&] {
         outputs();
-        moment("flash_sums", flash_sums());
+        moment("flash_sums", flash_sums(sizes_.seq));
       });
-    const std::int64_t heads = wide(head_elements()), scores = wide(score_elements());
-    const std::int64_t all_scores = scores * (sizes_.capped && is_scored() ? 2 : 1);
-    with("heads", 3 * heads, [&] {
+    outputs();
+    const std::int64_t all_scores = scores() * (sizes_.capped && is_scored() ? 2 : 1);
+    with("heads", 2 * query_heads() + key_heads(), [&] {
       take("scores", all_scores);
       mask();
-      with("d_heads", heads + key_sums(), [&] { output(2); });
-      take("row_stats", wide(row_elements()));
-      moment("heads", heads);
-      take("d_scores", scores);
-      moment("heads", heads);
-      with("d_heads", heads, [&] { output(0); });
-      with("d_heads", heads + key_sums(), [&] { output(1); });
-      give("d_scores", scores);
-      give("row_stats", wide(row_elements()));
+      moment("d_heads", d_key_heads());
+      take("row_stats", row_stats());
+      moment("heads", query_heads());
+      take("d_scores", scores());
+      moment("heads", key_heads());
+      moment("d_heads", d_key_heads());
+      moment("d_heads", query_heads());
+      give("d_scores", scores());
+      give("row_stats", row_stats());
       give("scores", all_scores);
+    });
+  }
+
+  // By blocks of half a rank's queries and half a rank's keys.
+  std::int64_t half_row_stats() const { return row_stats() / 2; }
+  std::int64_t half_queries() const { return sizes_[Dim::kT] / 2 * sizes_[Dim::kQ] * sizes_.width; }
+  void flash_blocks() {
+    outputs();
+    with("block", 24 + half_queries() + half_row_stats(),
+         [&] { with("row_stats", half_row_stats(), [&] { moment("share", query_heads() / 2); }); });
+  }
+  void flash_block_grads() {
+    outputs();
+    const bool rounds = out(1).elem == Elem::kCompute;
+    with("key_sums", rounds ? wide(key_rows() * sizes_[Dim::kKeys]) : 0, [&] {
+      const std::int64_t d_keys = sizes_[Dim::kT] / 2 * sizes_[Dim::kKeys] * sizes_.width;
+      take("random_state", 16);
+      const bool has_gaps = batch() * sizes_[Dim::kA] > 1;
+      take("row_stats", has_gaps ? half_row_stats() : 0);
+      with("block", half_queries() + d_keys, [&] {
+        moment("flash_sums", flash_sums(sizes_.seq / 2) + (batch() > 1 ? 2 * half_queries() : 0));
+        give("random_state", 16);
+        give("row_stats", has_gaps ? half_row_stats() : 0);
+      });
     });
   }
 
@@ -231,9 +276,13 @@ class DeviceScript : public KernelScript {
         return wide_norm_grad();
       case Kind::kAttention:
       case Kind::kScoredAttention:
+      case Kind::kBlockAttention:
+      case Kind::kMoreAttention:
         return attention();
       case Kind::kAttentionGrad:
       case Kind::kScoredAttentionGrad:
+      case Kind::kBlockAttentionGrad:
+      case Kind::kMoreAttentionGrad:
         return attention_grad();
       case Kind::kScale:
         return outputs(), moment("factor", sizes_.width);
@@ -243,7 +292,7 @@ class DeviceScript : public KernelScript {
         return with_token_rows(
             [&] { moment("wide_rows", copied(sizes_[Dim::kT] * sizes_[Dim::kH])); });
       case Kind::kPositionsWeight:
-        return moment("wide_rows", copied(std::min(sizes_.seq, sizes_[Dim::kP]) * sizes_[Dim::kH]));
+        return moment("wide_rows", copied(position_rows() * sizes_[Dim::kH]));
       case Kind::kTokenRows:
         return with("shifted", rows() * 8, [&] { outputs(); });
       case Kind::kTotals:

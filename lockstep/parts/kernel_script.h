@@ -1,6 +1,7 @@
 // Writes down what a kernel takes and gives back, in order (private to parts).
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -42,6 +43,11 @@ class KernelScript {
   const Value& in(std::size_t i) const { return values_[part_.in[i]]; }
   const Value& out(std::size_t i) const { return values_[part_.out[i]]; }
   std::int64_t rows() const { return sizes_[Dim::kC]; }  // of a chunk
+
+  // Rows of consecutive positions, of which a context rank has two runs a sequence.
+  std::int64_t position_rows() const {
+    return std::min(sizes_.cp > 1 ? sizes_.seq / 2 : sizes_.seq, sizes_[Dim::kP]);
+  }
 
   // What a norm goes over: the last dimension, a wide one all of a token's, in blocks of tokens.
   const Value& normed() const {

@@ -195,9 +195,7 @@ class CpuScript : public KernelScript {
     });
   }
   void positions_weight() {
-    const std::int64_t run = sizes_.cp > 1 ? sizes_.seq / 2 : sizes_.seq;
-    const std::int64_t rows = std::min(run, sizes_[Dim::kP]);
-    if (sizes_.is_narrow()) moment("wide_positions", wide_block(rows, sizes_[Dim::kH]));
+    if (sizes_.is_narrow()) moment("wide_positions", wide_block(position_rows(), sizes_[Dim::kH]));
   }
 
   // A number that LibTorch wraps as a tensor of f64, and turns into the other operand's type.
@@ -298,7 +296,10 @@ class CpuScript : public KernelScript {
 }  // namespace
 
 std::vector<Step> kernel_steps(const Part& part, const Pass& pass, const Values& values,
-                               const Sizes& sizes) {
+                               const Sizes& own) {
+  const bool sees_whole = own.context == model::CpMethod::kUlysses && !part.in.empty() &&
+                          values[part.in[0]].dims[0] == Dim::kN;
+  const Sizes sizes = sees_whole ? own.of_whole_sequences() : own;
   if (sizes.on_device) return device_kernel_steps(part, pass, values, sizes);
   return CpuScript(part, pass, values, sizes).run();
 }

@@ -75,12 +75,12 @@ void lower(Written& forward, Backward* backward, const Sizes& sizes) {
   forward.output = lowering.now(forward.output);
   for (ValueId& id : forward.never_kept) id = lowering.now(id);
   if (sizes.tp == 1) forward.parts = fold_residuals(forward.parts);
-  if (sizes.cp > 1) share_context(forward, forward.parts, sizes);
-  if (backward == nullptr) return;
-  lowering.run(backward->input);
-  if (sizes.cp > 1) share_context(forward, backward->input, sizes);
-  lowering.run(backward->weight);
-  backward->d_input = lowering.now(backward->d_input);
+  if (backward != nullptr) {
+    lowering.run(backward->input);
+    lowering.run(backward->weight);
+    backward->d_input = lowering.now(backward->d_input);
+  }
+  if (sizes.cp > 1) share_context(forward, backward == nullptr ? nullptr : &backward->input, sizes);
 }
 
 }  // namespace lockstep::parts

@@ -69,6 +69,11 @@ constexpr std::array kRows = {
     KindRow{"block_attention_grad"},
     KindRow{"more_attention_grad", InPlace::kAlways},
     KindRow{"split_keys"},
+    KindRow{.name = "deal_heads", .moves = true},
+    KindRow{.name = "all_to_all", .collective = true, .moves = true},
+    KindRow{.name = "whole_sequences", .moves = true},
+    KindRow{"deal_tokens"},
+    KindRow{"all_heads"},
     KindRow{"reserve"},
     KindRow{"logits"},
     KindRow{"cap", InPlace::kAlways},
@@ -114,7 +119,8 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
     return static_cast<double>(sizes[values[id].dims.back()]);
   };
   const auto attention = [&](ValueId q) {
-    return 4.0 * elements(q) * model::mean_keys(sizes.seq, sizes.window, model::Mask::kCausal);
+    const std::int64_t seq = sizes.seq_of(values[q].dims[0]);
+    return 4.0 * elements(q) * model::mean_keys(seq, sizes.window, model::Mask::kCausal);
   };
   const auto block = [&](ValueId q) { return 4.0 * elements(q) * mean_keys(part, sizes); };
   switch (part.kind) {

@@ -74,6 +74,13 @@ enum class Kind : std::uint8_t {
   kBlockAttentionGrad,  // d, q, keys, out, lse -> dq, dkeys
   kMoreAttentionGrad,   // dq, d, q, keys, out, lse -> dq with these keys', dkeys
   kSplitKeys,           // dkeys -> dk, dv
+  // Heads exchanged for positions (ulysses.cc). Whole: all tokens of sequences, in the order of
+  // their positions, of this rank's share of the heads. Pieces: for or from each context rank.
+  kDealHeads,       // any number of T rows -> pieces for the ranks that have the heads
+  kAllToAll,        // pieces for ranks -> pieces from ranks
+  kWholeSequences,  // pieces from the ranks that have the tokens -> whole ones
+  kDealTokens,      // any number of whole ones -> pieces for the ranks that have the tokens
+  kAllHeads,        // pieces from the ranks that have the heads -> T rows; copies of a head add up
   // The head's loss, a chunk of rows at a time (head.cc).
   kReserve,      // -> memory that later parts fill
   kLogits,       // rows -> logits of a chunk
@@ -106,6 +113,7 @@ struct KindRow {
   InPlace in_place = InPlace::kNever;
   bool collective = false;
   bool view = false;               // outputs are slices of operand 0
+  bool moves = false;              // outputs are the operands' elements, elsewhere
   bool spoils = false;             // may overwrite operand 0, which nobody may read behind it
   std::optional<Kind> again = {};  // makes output 0 from the operands and the other outputs
   bool is_new_on_device = false;   // a device's kernel takes no operand's memory

@@ -21,13 +21,14 @@ std::vector<ValueId> with(std::vector<ValueId> ids, ValueId more) {
   return ids;
 }
 
-// What a policy of the run file drops, by name; with it go slices of it and what overwrites them.
+// What a policy of the run file drops, by name; with it go slices of it, what overwrites them and
+// where they are moved.
 std::vector<ValueId> dropped_by(const model::Drop& drop, const Written& forward) {
   std::vector<ValueId> ids;
   const auto is_dropped = [&](ValueId id) { return std::ranges::count(ids, id) > 0; };
   for (const Part& part : forward.parts) {
     const KindRow& kind = row_of(part.kind);
-    if ((kind.view || kind.in_place == InPlace::kEach) && is_dropped(part.in[0]))
+    if ((kind.view || kind.moves || kind.in_place == InPlace::kEach) && is_dropped(part.in[0]))
       ids.insert(ids.end(), part.out.begin(), part.out.end());
     for (const model::DropRow& row : model::kDropRows)
       if (drop.*row.is_dropped && forward.values[part.out[0]].name == row.tensor)

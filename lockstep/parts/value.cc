@@ -24,6 +24,8 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
                (!shares_rows || tokens % tp == 0),
            "tensor degree ", tp, " does not divide ", c.name);
+  LS_CHECK(context != model::CpMethod::kUlysses || model::deals_heads(c.heads, c.kv_heads, tp, cp),
+           "heads of ", c.name, " cannot be dealt to ", tp, " x ", cp, " ranks");
   Sizes& at = *this;
   at[Dim::kT] = tokens;
   at[Dim::kP] = shares_rows ? tokens / tp : tokens;
@@ -42,6 +44,23 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kThree] = 3;
   at[Dim::kN] = tokens * cp;
   at[Dim::kKeys] = 2 * at[Dim::kK];
+  at[Dim::kShareA] = model::head_range(at[Dim::kA], cp, 0).count;
+  at[Dim::kShareKv] = model::head_range(at[Dim::kKv], cp, 0).count;
+  at[Dim::kShareQ] = at[Dim::kShareA] * c.head_dim;
+  at[Dim::kShareK] = at[Dim::kShareKv] * c.head_dim;
+  at[Dim::kShareW] = at[Dim::kShareQ] + 2 * at[Dim::kShareK];
+}
+
+Sizes Sizes::of_whole_sequences() const {
+  Sizes at = *this;
+  at.seq = seq_of(Dim::kN);
+  at[Dim::kT] = at[Dim::kN];
+  at[Dim::kA] = at[Dim::kShareA];
+  at[Dim::kKv] = at[Dim::kShareKv];
+  at[Dim::kQ] = at[Dim::kShareQ];
+  at[Dim::kK] = at[Dim::kShareK];
+  at[Dim::kW] = at[Dim::kShareW];
+  return at;
 }
 
 std::int64_t Sizes::width_of(Elem elem) const {

@@ -5,7 +5,8 @@
 //   between the parts that tensor parallelism cuts, h hidden; of this rank: q and k the widths of
 //   its query and of its key heads, w = q + 2k, a and kv its heads, d one head's width, f and g of
 //   the MLP (g = 2f with a gate), V its rows of the vocabulary, padded to as many on every rank.
-//   c rows of a chunk of logits, bound while a list repeats; t tensor ranks.
+//   c rows of a chunk of logits, bound while a list repeats; t tensor ranks. a/c, kv/c, q/c, k/c
+//   and w/c are a context rank's share of the heads where whole sequences are put together.
 #pragma once
 
 #include <array>
@@ -21,11 +22,13 @@ namespace lockstep::parts {
 
 // clang-format off
 enum class Dim : std::uint8_t {
-  kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys
+  kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys,
+  kShareA, kShareKv, kShareQ, kShareK, kShareW
 };
 // clang-format on
-inline constexpr EnumNames<Dim, 17> kDims = {
-    {"T", "P", "h", "q", "k", "w", "a", "kv", "d", "f", "g", "V", "c", "t", "3", "N", "2k"}};
+inline constexpr EnumNames<Dim, 22> kDims = {{"T",  "P",   "h",    "q",   "k",   "w",  "a", "kv",
+                                              "d",  "f",   "g",    "V",   "c",   "t",  "3", "N",
+                                              "2k", "a/c", "kv/c", "q/c", "k/c", "w/c"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -64,7 +67,7 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 17> dims{};
+  std::array<std::int64_t, 22> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1;              // tokens of a sequence on this rank
   std::int64_t tp = 1, cp = 1, threads = 1;
@@ -83,6 +86,10 @@ struct Sizes {
   std::int64_t operator[](Dim dim) const { return dims[static_cast<std::size_t>(dim)]; }
   std::int64_t& operator[](Dim dim) { return dims[static_cast<std::size_t>(dim)]; }
   bool is_narrow() const { return width < wide; }
+  // Tokens of a sequence in these rows: of kN the whole one.
+  std::int64_t seq_of(Dim rows) const { return rows == Dim::kN ? seq * cp : seq; }
+  // Of parts that see whole sequences and a share of the heads.
+  Sizes of_whole_sequences() const;
   std::int64_t width_of(Elem elem) const;
   std::int64_t elements(const Value& value) const;
   std::int64_t bytes(const Value& value) const { return elements(value) * width_of(value.elem); }

@@ -202,7 +202,7 @@ Result<TimedStep> timed_step(const spec::Spec& spec, const model::Model& model,
   return TimedStep{*std::move(program), *std::move(simulation)};
 }
 
-Question runnable(Question question, DType dtype) {
+Question calibrated_question(Question question, DType dtype) {
   question.cp = question.ep = 1;
   if (dtype == DType::kF32) question.precision = cost::Precision::kFp32;
   return question;

@@ -50,9 +50,9 @@ struct CalibratedWalk {
   double least_bytes = 0;                            // of the smallest, when none fits
 };
 
-// The question about those of its layouts that run here: no context or expert parallelism, products
-// in `dtype`.
-Question runnable(Question question, DType dtype);
+// The question about those of its layouts that calibrations time: no context or expert parallelism,
+// products in `dtype`.
+Question calibrated_question(Question question, DType dtype);
 
 // Any thread may read it. The question must outlive it and its results; its rates are not used.
 class CalibratedSearch {

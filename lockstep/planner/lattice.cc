@@ -111,7 +111,9 @@ std::vector<model::CpMethod> Lattice::contexts(int tp, int cp) const {
   if (question_.given.context) return {*question_.given.context};
   if (cp <= 1) return {model::kCpMethods.front()};
   std::vector<model::CpMethod> found(model::kCpMethods.begin(), model::kCpMethods.end());
-  if (!divides(tp * cp, question_.shape->heads)) std::erase(found, model::CpMethod::kUlysses);
+  const auto heads = static_cast<std::int64_t>(question_.shape->heads);
+  const auto keys = static_cast<std::int64_t>(question_.shape->kv_heads);
+  if (!model::deals_heads(heads, keys, tp, cp)) std::erase(found, model::CpMethod::kUlysses);
   if (question_.framework)
     std::erase_if(found, [&](model::CpMethod way) {
       return !runs(*question_.framework, *question_.shape, {tp, cp, 1, 1, way});

@@ -77,9 +77,8 @@ void set_sharding(const Question& question, const Sharding& sharding, cost::Pric
 //   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the
 //               innermost tier, on a torus in the two innermost
 //   cp          2 x cp x tp divides seq, 512 tokens or more on each rank
-//   context     where cp > 1: ring, gather, and Ulysses where tp x cp divides the heads of queries,
-//               which it deals to ranks whole (arXiv 2309.14509, section 3.1; keys are copied where
-//               ranks outnumber their heads)
+//   context     where cp > 1: ring, gather, and Ulysses where model::deals_heads (keys are copied
+//               where ranks outnumber their heads)
 //   ep, etp     ep divides the experts; etp is 1 or tp
 //   pp          divides what is left; a stage has a layer or more. dp is the rest
 //   sharding    ZeRO 0, 1, 3, and 2 with one microbatch (with more it keeps whole gradients, like

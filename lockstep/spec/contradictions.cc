@@ -413,16 +413,27 @@ class Rules {
                     {way, {{"layout.cp"}, "cp is 1"}},
                     "the nearest: cp = 2, or leave cp_comm_type out");
     if (*asked_.context != model::CpMethod::kUlysses || asked_.model == nullptr) return;
-    const std::int64_t heads = model().heads;
-    if (heads % d.tp != 0 || heads / d.tp % d.cp == 0) return;
-    refuse(
-        Code::kDoesNotDivide,
-        join_parts("tp x cp = ", d.tp, " x ", d.cp, " = ", d.tp * d.cp, " does not divide the ",
-                   heads, " heads of ", title(), ", which cp_comm_type = ulysses deals to ranks"),
-        {{{"layout.cp"}, join_parts("cp is ", d.cp)}, way, model_side("heads", heads, "heads")},
-        join_parts(
-            "the nearest cp that does: ", to_text(mesh::nearest_divisors(heads / d.tp, d.cp)),
-            "; or cp_comm_type = ring or gather"));
+    const std::int64_t heads = model().heads, keys = model().kv_heads;
+    if (heads % d.tp != 0 || model::deals_heads(heads, keys, d.tp, d.cp)) return;
+    const Side degree = {{"layout.cp"}, join_parts("cp is ", d.cp)};
+    const std::int64_t own = heads / d.tp;  // of a tensor rank
+    const auto nearest = [&](std::int64_t of) {
+      return join_parts("the nearest cp that does: ", to_text(mesh::nearest_divisors(of, d.cp)),
+                        "; or cp_comm_type = ring or gather");
+    };
+    if (own % d.cp != 0)
+      return refuse(
+          Code::kDoesNotDivide,
+          join_parts("tp x cp = ", d.tp, " x ", d.cp, " = ", d.tp * d.cp, " does not divide the ",
+                     heads, " heads of ", title(), ", which cp_comm_type = ulysses deals to ranks"),
+          {degree, way, model_side("heads", heads, "heads")}, nearest(own));
+    const std::int64_t own_keys = std::max<std::int64_t>(1, keys / d.tp);
+    refuse(Code::kDoesNotDivide,
+           join_parts("cp = ", d.cp, " neither divides the ", own_keys,
+                      " key-value heads of a tensor rank of ", title(),
+                      " nor is a multiple of them, as cp_comm_type = ulysses needs"),
+           {degree, way, model_side("kv_heads", keys, "key-value heads")},
+           nearest(std::gcd(own, own_keys)));
   }
 
   void sequence() {

@@ -181,7 +181,7 @@ std::vector<std::vector<int>> combinations(std::span<const Layout> all, int stre
 }  // namespace
 
 std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks, const Batch& batch,
-                            DType dtype, DeviceKind device) {
+                            DType dtype) {
   LS_CHECK(ranks >= 1, ranks, " ranks");
   Many all = {Layout()};
   all = each(all, [&](const Layout& base, Many& made) { vary_tensor(base, ranks, made); });
@@ -192,7 +192,7 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
   all = each(all, vary_schedule);
   all = each(all, vary_policies);
   std::erase_if(all, [&](const Layout& layout) {
-    return !legal(model, layout, cut(batch, layout), dtype, device).empty();
+    return !legal(model, layout, cut(batch, layout), dtype).empty();
   });
   thin_out(all);
   return all;

@@ -34,7 +34,7 @@ namespace lockstep::spec {
 // microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of
 // v-min and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.
 std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks, const Batch& batch,
-                            DType dtype = DType::kF32, DeviceKind device = DeviceKind::kCpu);
+                            DType dtype = DType::kF32);
 
 // What a layout of that list is made of.
 struct Factor {

@@ -15,12 +15,11 @@ namespace {
 
 class Runtime {
  public:
-  Runtime(const model::ModelConfig& model, const Layout& layout, DType dtype, DeviceKind device)
-      : model_(model), layout_(layout), dtype_(dtype), device_(device) {}
+  Runtime(const model::ModelConfig& model, const Layout& layout, DType dtype)
+      : model_(model), layout_(layout), dtype_(dtype) {}
 
   std::vector<Error> take() {
     const mesh::Degrees& d = layout_.degrees;
-    context_axis(d.cp);
     expert_axis("ep", d.ep);
     expert_axis("etp", d.etp);
     type();
@@ -41,17 +40,6 @@ class Runtime {
     refuse(join_parts(name, " = ", degree, " (with pp = ", d.pp, ", dp = ", d.dp,
                       ") can be planned but not run yet"),
            join_parts("the nearest: ", name, " = 1", help));
-  }
-
-  void context_axis(std::int64_t degree) {
-    if (degree > 1 && device_ != DeviceKind::kCpu)
-      refuse(join_parts("cp = ", degree, " on a device of kind ", to_text(device_),
-                        " can be planned but not run yet"),
-             "the nearest: cp = 1, or device.kind = cpu");
-    if (degree > 1 && layout_.context == model::CpMethod::kUlysses)
-      refuse(join_parts("cp_comm_type = ulysses with cp = ", degree,
-                        " can be planned but not run yet"),
-             "the nearest: cp_comm_type = ring or gather");
   }
 
   void expert_axis(const char* name, std::int64_t degree) {
@@ -82,20 +70,18 @@ class Runtime {
   const model::ModelConfig& model_;
   const Layout& layout_;
   DType dtype_;
-  DeviceKind device_;
   std::vector<Error> found_;
 };
 
 }  // namespace
 
 std::vector<Error> legal(const model::ModelConfig& model, const Layout& layout, const Batch& batch,
-                         DType dtype, DeviceKind device) {
+                         DType dtype) {
   std::vector<Error> errors = model::problems(model);
   if (!errors.empty()) return errors;
   for (Contradiction& found : contradictions(request_of(model, layout, batch)))
     if (!found.is_warning) errors.push_back(std::move(found.error));
-  for (Error& error : Runtime(model, layout, dtype, device).take())
-    errors.push_back(std::move(error));
+  for (Error& error : Runtime(model, layout, dtype).take()) errors.push_back(std::move(error));
   return errors;
 }
 

@@ -17,12 +17,12 @@ namespace lockstep::spec {
 // with their values and the nearest that are legal.
 //
 // What runs today: models without model::unsupported() traits (families gpt2, llama and gemma2, and
-// so mistral, qwen2, qwen3 and olmo2), in f32, bf16 or f64; ep = etp = 1; cp as ring or gather, on
-// CPUs; a tp that divides heads and ffn, and kv_heads or is a multiple of them, whatever the
-// vocabulary, with sequence parallelism or without; every ZeRO stage, also over a data group of
-// one, where it changes nothing; the schedules of schedule_names(), the others can be simulated. A
-// pure function; any thread may call it.
+// so mistral, qwen2, qwen3 and olmo2), in f32, bf16 or f64; ep = etp = 1; any cp; a tp that
+// divides heads and ffn, and kv_heads or is a multiple of them, whatever the vocabulary, with
+// sequence parallelism or without; every ZeRO stage, also over a data group of one, where it
+// changes nothing; the schedules of schedule_names(), the others can be simulated. A pure function;
+// any thread may call it.
 std::vector<Error> legal(const model::ModelConfig& model, const Layout& layout, const Batch& batch,
-                         DType dtype, DeviceKind device = DeviceKind::kCpu);
+                         DType dtype);
 
 }  // namespace lockstep::spec

@@ -90,7 +90,8 @@ const config::FieldTable& run_fields();
 //   dp x microbatch divides global_batch and the sizes of a ramp, whose increments end there
 //   seq <= positions the model can learn           seq is cut evenly by cp (twice: zigzag) and sp
 //   ep, etp > 1 only with experts                  pp x chunks <= layers; stages add up to layers
-//   chunks that the schedule can run               tp x cp divides heads where context = ulysses
+//   chunks that the schedule can run               tp x cp divides heads where context = ulysses,
+//                                                  cp a tensor rank's kv_heads or the reverse
 //   dp_shard < dp, resident, prefetch only where ZeRO makes use of them; context only with cp > 1
 //   min_lr <= lr, and decay_steps, only where the learning rate falls to and over them
 //   as many weights as files; weights, split and a seed of the data only with files

@@ -101,8 +101,7 @@ Job as_evaluation(const Job& job) {
 }
 
 Result<Job> make_job(const spec::Spec& spec) {
-  const auto refused =
-      spec::legal(spec.model, spec.layout, spec.batch, spec.train.dtype, spec.device);
+  const auto refused = spec::legal(spec.model, spec.layout, spec.batch, spec.train.dtype);
   if (!refused.empty()) return refused[0];
   if (!spec.batch.ramp.is_none())
     for (const std::int64_t size : spec.batch.ramp.sizes(spec.batch.global_batch))

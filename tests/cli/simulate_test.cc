@@ -253,9 +253,7 @@ TEST_F(SimulateRun, TimesALargeRunWithSchedulesOfItsOwn) {
   const std::string context = name + " --set layout.cp=2 --set layout.cp_comm_type=";
   EXPECT_GT(peak(json(context + "ring")), 0);
   EXPECT_LT(peak(json(context + "ring")), peak(answer));
-  EXPECT_EQ(peak(json(context + "ulysses")), 0);
-  EXPECT_NE(run_simulate(context + "ulysses", 200).out.find("not known with cp_comm_type ="),
-            std::string::npos);
+  EXPECT_LT(peak(json(context + "ulysses")), peak(answer));
 }
 
 TEST_F(SimulateFiles, AreWrittenAndReadBack) {

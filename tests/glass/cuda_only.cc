@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include <limits>
 #include <optional>
 #include <tuple>
 
@@ -30,13 +31,19 @@ void check_flash(const at::Tensor& q, const at::Tensor& k, double dropout, bool 
   TORCH_CHECK(q.dim() == 4 && q.size(3) % 8 == 0 && q.size(3) <= 256 && q.stride(3) == 1 &&
                   k.stride(3) == 1 && q.size(2) % k.size(2) == 0,
               "what FlashAttention asks of its operands");
-  TORCH_CHECK(dropout == 0 && causal, "glass has causal attention without dropout");
+  TORCH_CHECK(dropout == 0, "glass has attention without dropout");
+  TORCH_CHECK(causal || q.size(1) == k.size(1), "glass has as many keys as queries");
 }
 
 nn::Scores scores_of(const std::optional<double>& scale, const OptionalInt& left,
                      const at::Tensor& q) {
   const double usual = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   return {scale.value_or(usual), 0.0, left.value_or(-1) + 1};
+}
+
+// Every query sees every key, as those of a chunk behind that of the keys do.
+std::vector<model::AttentionBlock> all_pairs(const at::Tensor& q) {
+  return {{{0, q.size(1), q.size(1)}, {0, 0, q.size(1)}}};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_forward(
@@ -49,7 +56,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_for
   const at::Tensor out = at::empty({q.size(0) * q.size(1), q.size(2) * q.size(3)}, q.options());
   const at::Tensor lse =
       at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
-  nn::scored_attention({q, k, v}, scores_of(scale, left, q), out, lse);
+  const nn::Scores scores = scores_of(scale, left, q);
+  if (causal) {
+    nn::scored_attention({q, k, v}, scores, out, lse);
+  } else {
+    const at::Tensor sum = at::zeros(out.sizes(), out.options().dtype(at::kFloat));
+    lse.fill_(-std::numeric_limits<float>::infinity());
+    nn::add_attention({q, k, v}, scores, all_pairs(q), /*is_first=*/false, sum, lse);
+    out.copy_(sum);
+  }
   return {out.view(q.sizes()), lse, at::zeros({2}, at::kUInt64), at::zeros({}, at::kUInt64),
           at::empty({0}, q.options())};
 }
@@ -67,8 +82,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
   const auto rows = [&](const at::Tensor& x) {
     return x.contiguous().view({q.size(0) * q.size(1), q.size(2) * q.size(3)});
   };
-  nn::scored_attention_grad({q, k, v}, scores_of(scale, left, q), rows(out), lse, rows(d), made);
-  return {made.q, made.k, made.v};
+  const nn::Scores scores = scores_of(scale, left, q);
+  if (causal) {
+    nn::scored_attention_grad({q, k, v}, scores, rows(out), lse, rows(d), made);
+    return {made.q, made.k, made.v};
+  }
+  const at::Tensor d_q = at::zeros(q.sizes(), q.options().dtype(at::kFloat));
+  nn::add_attention_grad({q, k, v}, scores, all_pairs(q), /*is_first=*/false, rows(out), lse,
+                         rows(d), {d_q, made.k, made.v});
+  return {made.q.copy_(d_q), made.k, made.v};
 }
 
 at::Tensor widened(const at::Tensor& x) {
@@ -118,7 +140,10 @@ std::int64_t taken_inside(const std::string& op, const std::vector<at::Tensor>& 
   const std::int64_t rows = (q.size(1) + 127) / 128 * 128, d = q.size(3);
   const std::int64_t sums = rows * 4, d_q = rows * (d > 192 ? 256 : (d + 31) / 32 * 32) * 4;
   const std::int64_t d_k = q.size(2) == k.size(2) ? 0 : k.size(1) * d * 2;
-  return q.size(0) * q.size(2) * (sums + d_q + 2 * d_k);
+  std::int64_t copies = 0;  // of gradient and output
+  for (const at::Tensor& x : {operands[0], operands[4]})
+    if (!x.is_contiguous()) copies += x.numel() * x.element_size();
+  return q.size(0) * q.size(2) * (sums + d_q + 2 * d_k) + copies;
 }
 
 void install_cuda_only() {

@@ -130,23 +130,31 @@ void run_passes(const UnitRunner& runner, const PassInputs& inputs, const at::Te
   }
 }
 
+// What the ranks of a world share: units, or sequences.
+struct Ways {
+  int tp = 1, cp = 1;
+  model::CpMethod context = model::CpMethod::kRing;
+};
+
 // On one of the ranks; those beside it, whose `tallies` are absent, only take part.
-void plant_in_passes(const spec::Spec& spec, comm::World& world, Planted kind, Tallies* tallies) {
+void plant_in_passes(const spec::Spec& spec, const Ways& ways, comm::World& world, Planted kind,
+                     Tallies* tallies) {
   const at::Device device = tensor::torch_device_of(world.device());
   const Deadline deadline = Deadline::after(Seconds{60});
-  const int tp = world.size();
   std::vector<Rank> ranks;
-  for (int i = 0; i < tp; ++i) ranks.push_back(Rank{i});
-  const auto all = world.connect_device("tp", "tp", ranks, deadline);
+  for (int i = 0; i < world.size(); ++i) ranks.push_back(Rank{i});
+  const auto all = world.connect_device("all", "all", ranks, deadline);
   const TensorGroup group =
-      tp > 1 ? TensorGroup(*all, /*sequence_parallel=*/false, Seconds{60}) : TensorGroup();
+      ways.tp > 1 ? TensorGroup(*all, /*sequence_parallel=*/false, Seconds{60}) : TensorGroup();
+  const ContextGroup context = ways.cp > 1 ? ContextGroup(*all, Seconds{60}) : ContextGroup();
   const train::Job job = train::make_job(spec).value();
   const model::Model& model = job.model;
-  const auto flats = model::flat_layouts(model, tp);
+  const auto flats = model::flat_layouts(model, ways.tp);
   const at::ScalarType type = tensor::scalar_type_of(spec.train.dtype);
   const at::ScalarType wide = tensor::scalar_type_of(wide_type(spec.train.dtype));
   model::UnitSizes sizes = job.workspace.unit;
-  sizes.batch = 2, sizes.seq = 12, sizes.head_chunk = 5, sizes.tp = tp;
+  sizes.batch = 2, sizes.seq = 12, sizes.head_chunk = 5;
+  sizes.tp = ways.tp, sizes.cp = ways.cp, sizes.context = ways.context;
   sizes.drop = {.attn_normed = true, .product = true};
   const Rope rope(model.config, sizes.seq, type, device);
   const at::Tensor rows = at::randn({sizes.tokens(), model.config.hidden}).to(type).to(device);
@@ -166,11 +174,18 @@ void plant_in_passes(const spec::Spec& spec, comm::World& world, Planted kind, T
                                .labels = tokens,
                                .loss = &loss,
                                .loss_words = words};
-    const UnitRunner runner(model.config, model.distinct[unit], flats[unit], sizes, &rope, group);
+    const UnitRunner runner(model.config, model.distinct[unit], flats[unit], sizes, &rope, group,
+                            context);
     run_passes(runner, inputs, rows, planter ? &*planter : nullptr);
   }
   glass::Race::say_what_runs("");
 }
+
+constexpr Ways kWays[] = {{},
+                          {.tp = 2},
+                          {.cp = 2},
+                          {.cp = 2, .context = model::CpMethod::kGather},
+                          {.cp = 2, .context = model::CpMethod::kUlysses}};
 
 class PlantedInParts : public testing::TestWithParam<Planted> {};
 
@@ -180,15 +195,18 @@ TEST_P(PlantedInParts, AreReportedWithTheNamesOfBoth) {
   specs.push_back(train::tiny_spec(/*tied=*/false, DType::kF64));
   for (spec::Spec& spec : specs)
     for (const DType dtype : {DType::kF64, DType::kBF16})
-      for (const int tp : {1, 2}) {
+      for (const Ways& ways : kWays) {
+        // Parts of context groups are the same in every family, but for capped scores.
+        if (ways.cp > 1 && &spec != &specs.back() && spec.model.attention_softcap == 0) continue;
         SCOPED_TRACE(spec.model.name + " " + std::string(to_text(dtype)));
         spec.train.dtype = dtype;
         spec.device = DeviceKind::kCuda;
         const comm::WorldWrap wires = glass::new_tested_wires();
         glass::race().take_reports();
-        comm::run_local(tp, [&](comm::World& host) {
+        comm::run_local(ways.tp * ways.cp, [&](comm::World& host) {
           const auto world = wires(host);
-          plant_in_passes(spec, *world, GetParam(), host.rank().value == 0 ? &tallies : nullptr);
+          plant_in_passes(spec, ways, *world, GetParam(),
+                          host.rank().value == 0 ? &tallies : nullptr);
         });
       }
   expect_all_seen(tallies);

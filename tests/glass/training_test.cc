@@ -45,8 +45,10 @@ TEST(GlassTraining, HasTheBitsOfCpuTensors) {
     SCOPED_TRACE(to_text(dtype));
     auto verifier = Verifier::create(tiny_on_device(dtype), 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-    for (const char* layout : {"dp2 zero0", "dp2 zero2", "dp2 zero3", "tp2 nosp", "pp2 zb-h1",
-                               "dp2 tp2 pp2 zero1 recompute=block", "tp4 dp2 zero2"})
+    for (const char* layout :
+         {"dp2 zero0", "dp2 zero2", "dp2 zero3", "tp2 nosp", "pp2 zb-h1",
+          "dp2 tp2 pp2 zero1 recompute=block", "tp4 dp2 zero2", "cp2 dp2",
+          "cp2 tp2 zero3 cp_comm_type=gather", "cp4 pp2 cp_comm_type=ulysses recompute=cheap"})
       expect_same_on_glass(*verifier, layout);
   }
 }
@@ -60,7 +62,7 @@ TEST(GlassTraining, TrainsEveryFamily) {
       spec.train.dtype = dtype;
       auto verifier = Verifier::create(spec, 2);
       ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-      for (const char* layout : {"dp1", "dp2 tp2 pp2 zero3 recompute=cheap"})
+      for (const char* layout : {"dp1", "dp2 tp2 pp2 zero3 recompute=cheap", "cp4"})
         expect_same_on_glass(*verifier, layout);
     }
   }

@@ -215,9 +215,11 @@ TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
         seen.merge(run_all(of.as(kin), ways, type));
       }
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
-    for (const model::CpMethod context : {model::CpMethod::kRing, model::CpMethod::kGather}) {
+    for (const model::CpMethod context : model::kCpMethods) {
       SCOPED_TRACE(std::string(to_text(context)) + " " + toString(type));
-      seen.merge(run_context(shape, 3, context, type));
+      const bool deals = context == model::CpMethod::kUlysses;
+      seen.merge(run_context(shape, deals ? 2 : 3, context, type));
+      if (deals) seen.merge(run_context(shape.as(Kin::kGemma2), 2, context, type));
     }
   std::string missing;
   for (std::size_t i = 0; i <= static_cast<std::size_t>(parts::Kind::kLogitsGrad); ++i) {

@@ -61,6 +61,24 @@ TEST(ContextLists, GatheredKeysAreScatteredBack) {
   }
 }
 
+// Queries, keys and values to the ranks of their heads, outputs back, and the gradients of both;
+// what a policy drops is exchanged again. 32 heads of queries, 8 of keys: 16 ranks share these.
+TEST(ContextLists, HeadsAreExchangedForPositionsAndBack) {
+  for (const std::int64_t cp : {2, 8, 16}) {
+    const UnitPasses unit = block_of(cp, model::CpMethod::kUlysses, 0, DType::kBF16);
+    const Sizes& sizes = unit.sizes();
+    const std::int64_t head = sizes[Dim::kT] * sizes[Dim::kD] * 2;  // bytes of this rank's tokens
+    const std::int64_t keys = std::max<std::int64_t>(8, cp);
+    const std::int64_t all = (2 * 32 + 2 * keys) * head / cp * (cp - 1);
+    for (const UnitPass pass :
+         {UnitPass::kForward, UnitPass::kRecompute, UnitPass::kBackward, UnitPass::kInputGrad}) {
+      EXPECT_EQ(count(unit, pass, Kind::kAllToAll), 2) << cp;
+      EXPECT_EQ(sent(unit.collectives(pass)), all) << cp;
+    }
+    EXPECT_TRUE(unit.collectives(UnitPass::kWeightGrad).empty());
+  }
+}
+
 // An exchange is under way while attention over the keys before it computes.
 TEST(ContextLists, ExchangesRunBesideAttention) {
   const UnitPasses unit = block_of(4, model::CpMethod::kRing, 0, DType::kF32);
@@ -90,7 +108,7 @@ TEST(ContextLists, FlopsAreThoseOfWholeSequences) {
     return sum;
   };
   for (const std::int64_t window : {0, 5})
-    for (const auto context : {model::CpMethod::kRing, model::CpMethod::kGather}) {
+    for (const auto context : model::kCpMethods) {
       const double whole = flops_of_attention(block_of(1, context, window, DType::kF32));
       const double shared = flops_of_attention(block_of(4, context, window, DType::kF32));
       EXPECT_NEAR(4 * shared, whole, 1e-9 * whole) << window;

@@ -178,13 +178,14 @@ TEST(Factors, ListTheirValues) {
       if (seen.insert(factor.value(layout)).second) line += " " + factor.value(layout);
     shown.push_back(line);
   }
-  EXPECT_EQ(shown,
-            (std::vector<std::string>{
-                "tp: 1 2 4", "sp: - yes no", "cp: 1 2 ring 2 gather 4 ring 4 gather", "pp: 1 2 4",
-                "dp_replicate: 1 2 4", "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
-                "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
-                "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
-                "vpp: 1 2", "reduce: step microbatch", "recompute: none cheap block some blocks"}));
+  EXPECT_EQ(
+      shown,
+      (std::vector<std::string>{
+          "tp: 1 2 4", "sp: - yes no", "cp: 1 2 ring 2 gather 2 ulysses 4 ring 4 gather 4 ulysses",
+          "pp: 1 2 4", "dp_replicate: 1 2 4", "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
+          "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
+          "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
+          "vpp: 1 2", "reduce: step microbatch", "recompute: none cheap block some blocks"}));
 }
 
 }  // namespace

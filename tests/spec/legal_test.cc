@@ -66,12 +66,12 @@ std::vector<Refusal> of_degrees_and_schedules() {
       {"sequences that tensor ranks do not divide",
        [](Asked& a) { a.layout.degrees = {.tp = 8, .dp = 2}, a.batch.seq = 1020; },
        [](Asked& a) { a.layout.sp = false; }},
-      {"context ranks that exchange heads",
+      {"context ranks that heads cannot be dealt to",
        [](Asked& a) {
-         a.layout.degrees = {.cp = 4, .pp = 2, .dp = 8};
+         a.layout.degrees = {.tp = 8, .cp = 8, .dp = 1};
          a.layout.context = model::CpMethod::kUlysses;
        },
-       [](Asked& a) { a.layout.context = model::CpMethod::kGather; }},
+       [](Asked& a) { a.layout.degrees.cp = 4; }},
       {"a way of context parallelism without any",
        [](Asked& a) { a.layout.context = model::CpMethod::kGather; },
        [](Asked& a) { a.layout.context = model::CpMethod::kRing; }},
@@ -230,29 +230,16 @@ TEST(Legal, ADataGroupOfOneTakesEveryStage) {
         }
 }
 
-// Kernels of devices for attention over a context group are not there.
-TEST(Legal, ContextRanksAreRefusedOnDevices) {
-  Asked asked;
-  asked.layout.degrees = {.cp = 2, .dp = 2};
-  EXPECT_TRUE(asked.refusals().empty());
-  const auto refused =
-      legal(asked.model, asked.layout, asked.batch, asked.dtype, DeviceKind::kCuda);
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_EQ(refused[0].code, Code::kNotRunYet);
-  EXPECT_NE(refused[0].message.find("cp = 2 on a device of kind cuda"), std::string::npos);
-}
-
 TEST(Legal, ReportsIndependentReasonsTogether) {
   Asked asked;
   asked.layout.degrees = {.tp = 2, .cp = 2, .pp = 64, .dp = 2, .dp_shard = 1};
-  asked.layout.context = model::CpMethod::kUlysses;
   asked.layout.zero = 0;
   asked.layout.chunks = 3;
   asked.dtype = DType::kI32;
   std::vector<Code> codes;
   for (const Error& error : asked.refusals()) codes.push_back(error.code);
   EXPECT_EQ(codes, (std::vector{Code::kConflict, Code::kOutOfRange, Code::kBadDegree,
-                                Code::kNotRunYet, Code::kUnknownChoice}));
+                                Code::kUnknownChoice}));
 }
 
 // Nonsense is refused, never multiplied or divided by.

@@ -223,6 +223,14 @@ INSTANTIATE_TEST_SUITE_P(
             "ulysses deals to ranks",
             "the nearest cp that does: 1; or cp_comm_type = ring or gather",
             {"layout.cp", "layout.cp_comm_type", "model.heads"}},
+        Rule{"UlyssesKeys",
+             "model.heads = 48\nmodel.kv_heads = 16\nmodel.head_dim = 64\nlayout.cp = 6\n"
+             "layout.cp_comm_type = \"ulysses\"\nbatch.seq = 8160\ncluster.name = \"h100:48\"",
+             Code::kDoesNotDivide,
+             "cp = 6 neither divides the 4 key-value heads of a tensor rank of llama3-8b nor is a "
+             "multiple of them, as cp_comm_type = ulysses needs",
+             "the nearest cp that does: 4; or cp_comm_type = ring or gather",
+             {"layout.cp", "layout.cp_comm_type", "model.kv_heads"}},
         Rule{"ContextOfNone",
              "layout.cp_comm_type = \"gather\"",
              Code::kConflict,

@@ -81,6 +81,7 @@ std::vector<Class> all_classes() {
   all.push_back({1, true, 1, spec::Period::kStep, 2, model::CpMethod::kRing});
   all.push_back({1, true, 2, spec::Period::kStep, 2, model::CpMethod::kGather});
   all.push_back({2, true, 1, spec::Period::kStep, 2, model::CpMethod::kRing});
+  all.push_back({1, true, 1, spec::Period::kStep, 2, model::CpMethod::kUlysses});
   return all;
 }
 
@@ -128,7 +129,7 @@ TEST(BitsSlow, AreThoseOfTheClassAndOfNoOther) {
   std::set<std::string> different;
   for (const auto& [name, bits] : classes)
     if (name.ends_with("step")) different.insert(bits);
-  EXPECT_EQ(different.size(), 9u) << "different classes add in different orders";
+  EXPECT_EQ(different.size(), 10u) << "different classes add in different orders";
   std::printf("%d layouts in %zu classes\n", layouts, classes.size());
 }
 

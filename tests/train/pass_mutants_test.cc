@@ -22,9 +22,13 @@ constexpr int kPassOrders =
     2 * kPassSteps - 1;  // a free run, and every later step from the reference
 
 constexpr const char* kPassLayouts[] = {
-    "tp2 dp1 zero0 m1 step",      "tp2 dp1 zero0 m1 step recompute=block",
-    "tp2 dp1 zero0 m1 step nosp", "tp2 pp2 dp1 zero0 zb-h1 m2 step",
-    "cp2 dp1 zero0 m1 step",      "cp2 dp1 zero0 m1 step cp_comm_type=gather recompute=block",
+    "tp2 dp1 zero0 m1 step",
+    "tp2 dp1 zero0 m1 step recompute=block",
+    "tp2 dp1 zero0 m1 step nosp",
+    "tp2 pp2 dp1 zero0 zb-h1 m2 step",
+    "cp2 dp1 zero0 m1 step",
+    "cp2 dp1 zero0 m1 step cp_comm_type=gather recompute=block",
+    "cp2 dp1 zero0 m1 step cp_comm_type=ulysses",
 };
 
 // The calls that a rank makes in a step, the same in every step.

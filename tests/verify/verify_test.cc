@@ -142,8 +142,8 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
 
 TEST(Verify, RefusesWhatCanNotRun) {
   Verifier verifier = verifier_of(DType::kF64);
-  EXPECT_EQ(verifier.check(*spec::parse_layout("cp2 cp_comm_type=ulysses")).error().code,
-            Code::kNotRunYet);
+  EXPECT_EQ(verifier.check(*spec::parse_layout("cp8 cp_comm_type=ulysses")).error().code,
+            Code::kDoesNotDivide);
   EXPECT_EQ(verifier.check(*spec::parse_layout("tp3")).error().code, Code::kDoesNotDivide);
 }
 

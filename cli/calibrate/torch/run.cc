@@ -111,13 +111,14 @@ std::string file_name(const spec::Spec& spec) {
 Result<std::vector<spec::Spec>> needed(const spec::Spec& run, int ranks) {
   const auto machine = LS_TRY(cluster::cluster_from_name(join_parts("cpu-gloo:", ranks)));
   const cost::ModelShape shape = cost::shape_of(run.model);
-  const planner::Question question = planner::runnable({.shape = &shape,
-                                                        .cluster = &machine,
-                                                        .rates = &cluster::rates_of(machine.device),
-                                                        .devices = ranks,
-                                                        .seq = run.batch.seq,
-                                                        .global_batch = run.batch.global_batch},
-                                                       run.train.dtype);
+  const planner::Question question =
+      planner::calibrated_question({.shape = &shape,
+                                    .cluster = &machine,
+                                    .rates = &cluster::rates_of(machine.device),
+                                    .devices = ranks,
+                                    .seq = run.batch.seq,
+                                    .global_batch = run.batch.global_batch},
+                                   run.train.dtype);
   const auto search = planner::CalibratedSearch::create(question, run.model, run.train.dtype, {});
   if (!search.ok())
     return Error{search.error().code, search.error().message, "calibrate fewer --ranks"};
