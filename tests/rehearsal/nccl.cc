@@ -115,6 +115,14 @@ void move(const Operation& operation, int members) {
       std::memcpy(all.data() + m * bytes, at(operation.parts.at(m).in), bytes);
     for (int m = 0; m < members; ++m)
       std::memcpy(at(operation.parts.at(m).out), all.data(), all.size());
+  } else if (operation.kind == "all_to_all") {
+    std::vector<std::string> all;
+    for (int m = 0; m < members; ++m)
+      all.emplace_back(at(operation.parts.at(m).in), bytes * members);
+    for (int m = 0; m < members; ++m)
+      for (int from = 0; from < members; ++from)
+        std::memcpy(at(operation.parts.at(m).out) + from * bytes, all[from].data() + m * bytes,
+                    bytes);
   } else {
     reduce(operation, members);
   }
@@ -261,20 +269,56 @@ int collective(Comm* comm, const char* kind, const Part& part, std::size_t in_by
                comm->size, part, in_bytes, out_bytes, stream);
 }
 
-// Messages of a pair, in either direction, match in the order of issue.
-int message(Comm* comm, int from, int to, const Part& part, void* stream) {
-  const std::pair<int, int> pair = std::minmax(from, to);
-  const std::string key = comm->name + " " + std::to_string(pair.first) + "-" +
-                          std::to_string(pair.second) + " #" +
-                          std::to_string(comm->messages[pair]++);
-  const std::size_t bytes = part.count * width_of(part.type);
-  const bool sends = part.in != nullptr;
+// A message that is sent (`in`) or received.
+struct Message {
+  Comm* comm;
+  int from, to;
+  Part part;
+  void* stream;
+
+  std::pair<int, int> pair() const { return std::minmax(from, to); }
+  std::string direction() const { return std::to_string(from) + "->" + std::to_string(to); }
+};
+
+int begin(const Message& of, const std::string& key) {
+  const std::size_t bytes = of.part.count * width_of(of.part.type);
+  const bool sends = of.part.in != nullptr;
   if (!rehearsal_has_values()) {
     rehearsal_event("message", static_cast<std::int64_t>(bytes), sends ? "send" : "receive");
     return kSuccess;
   }
-  return issue(*comm, key, "message " + std::to_string(from) + "->" + std::to_string(to),
-               sends ? 0 : 1, 2, part, sends ? bytes : 0, sends ? 0 : bytes, stream);
+  return issue(*of.comm, key, "message " + of.direction(), sends ? 0 : 1, 2, of.part,
+               sends ? bytes : 0, sends ? 0 : bytes, of.stream);
+}
+
+// Messages that a pair has in a group are one to its order, in whatever directions; else they match
+// in the order of issue, in either direction.
+thread_local int depth = 0;
+thread_local std::vector<Message> grouped;
+
+int begin_group() {
+  std::map<std::pair<Comm*, std::pair<int, int>>, std::vector<Message>> by_pair;
+  for (const Message& one : std::exchange(grouped, {}))
+    by_pair[{one.comm, one.pair()}].push_back(one);
+  int result = kSuccess;
+  for (const auto& [who, messages] : by_pair) {
+    const auto& [comm, pair] = who;
+    const std::string key = comm->name + " " + std::to_string(pair.first) + "-" +
+                            std::to_string(pair.second) + " #" +
+                            std::to_string(comm->messages[pair]++);
+    std::map<std::string, int> numbers;
+    for (const Message& one : messages) {
+      const std::string which =
+          " " + one.direction() + " " + std::to_string(numbers[one.direction()]++);
+      result = std::max(result, begin(one, messages.size() == 1 ? key : key + which));
+    }
+  }
+  return result;
+}
+
+int message(const Message& of) {
+  grouped.push_back(of);
+  return depth > 0 ? kSuccess : begin_group();
 }
 
 struct UniqueId {
@@ -356,11 +400,17 @@ int ncclReduceScatter(const void* in, void* out, std::size_t count, int type, in
                     stream);
 }
 int ncclSend(const void* in, std::size_t count, int type, int to, Comm* comm, void* stream) {
-  return message(comm, comm->rank, to, {in, nullptr, count, type}, stream);
+  return message({comm, comm->rank, to, {in, nullptr, count, type}, stream});
 }
 int ncclRecv(void* out, std::size_t count, int type, int from, Comm* comm, void* stream) {
-  return message(comm, from, comm->rank, {nullptr, out, count, type}, stream);
+  return message({comm, from, comm->rank, {nullptr, out, count, type}, stream});
 }
+int ncclAlltoAll(const void* in, void* out, std::size_t count, int type, Comm* comm, void* stream) {
+  const std::size_t bytes = count * width_of(type) * comm->size;
+  return collective(comm, "all_to_all", {in, out, count, type}, bytes, bytes, stream);
+}
+int ncclGroupStart() { return ++depth, kSuccess; }
+int ncclGroupEnd() { return --depth > 0 ? kSuccess : begin_group(); }
 
 }  // extern "C"
 
