@@ -46,7 +46,7 @@ constexpr std::int64_t kWarm = 2;
 const std::vector<std::string> kLayouts = {
     "pp2 dp1 zero0 gpipe m8",
     "pp2 dp1 zero0 1f1b m8",
-    "pp2 dp1 zero1 1f1b m8 recompute=block",
+    "pp2 dp1 zero1 1f1b m8 recompute=full",
     "pp2 dp1 zero0 interleaved vpp2 m8",
     "pp2 dp1 zero0 zb-h1 m8",
     "pp2 dp1 zero0 zbv vpp2 m8",
@@ -90,13 +90,14 @@ std::vector<spec::Spec> planned(std::int64_t hidden) {
   const spec::Spec run = small_run(hidden, 16);
   const cluster::Cluster machine = cluster::cluster_from_name("cpu-gloo:2").value();
   const cost::ModelShape shape = cost::shape_of(run.model);
-  const planner::Question question = planner::runnable({.shape = &shape,
-                                                        .cluster = &machine,
-                                                        .rates = &cluster::rates_of(machine.device),
-                                                        .devices = kRanks,
-                                                        .seq = run.batch.seq,
-                                                        .global_batch = run.batch.global_batch},
-                                                       run.train.dtype);
+  const planner::Question question =
+      planner::calibrated_question({.shape = &shape,
+                                    .cluster = &machine,
+                                    .rates = &cluster::rates_of(machine.device),
+                                    .devices = kRanks,
+                                    .seq = run.batch.seq,
+                                    .global_batch = run.batch.global_batch},
+                                   run.train.dtype);
   std::vector<spec::Spec> found =
       planner::CalibratedSearch::create(question, run.model, run.train.dtype, {}).value().layouts();
   for (spec::Spec& spec : found) spec.train = run.train;
