@@ -41,14 +41,23 @@ void expect_same_on_glass(Verifier& verifier, const char* name) {
 }
 
 TEST(GlassTraining, HasTheBitsOfCpuTensors) {
+  // Kernels of f32 are those of f64.
+  const std::vector<const char*> few = {"tp2 zero1", "cp2 dp2"};
+  const std::vector<const char*> all = {"dp2 zero0",
+                                        "dp2 zero2",
+                                        "dp2 zero3",
+                                        "tp2 nosp",
+                                        "pp2 zb-h1",
+                                        "dp2 tp2 pp2 zero1 recompute=full",
+                                        "tp4 dp2 zero2",
+                                        "cp2 dp2",
+                                        "cp2 tp2 zero3 cp_comm_type=gather",
+                                        "cp2 pp2 cp_comm_type=ulysses recompute=selective"};
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     SCOPED_TRACE(to_text(dtype));
     auto verifier = Verifier::create(tiny_on_device(dtype), 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-    for (const char* layout :
-         {"dp2 zero0", "dp2 zero2", "dp2 zero3", "tp2 nosp", "pp2 zb-h1",
-          "dp2 tp2 pp2 zero1 recompute=block", "tp4 dp2 zero2", "cp2 dp2",
-          "cp2 tp2 zero3 cp_comm_type=gather", "cp4 pp2 cp_comm_type=ulysses recompute=cheap"})
+    for (const char* layout : dtype == DType::kF32 ? few : all)
       expect_same_on_glass(*verifier, layout);
   }
 }
@@ -62,8 +71,8 @@ TEST(GlassTraining, TrainsEveryFamily) {
       spec.train.dtype = dtype;
       auto verifier = Verifier::create(spec, 2);
       ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-      for (const char* layout : {"dp1", "dp2 tp2 pp2 zero3 recompute=cheap", "cp4"})
-        expect_same_on_glass(*verifier, layout);
+      expect_same_on_glass(*verifier,
+                           dtype == DType::kF64 ? "cp2" : "tp2 pp2 zero1 recompute=selective");
     }
   }
 }
