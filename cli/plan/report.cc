@@ -12,6 +12,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 #include "lockstep/draw/stacks.h"
+#include "lockstep/model/flops.h"
 #include "lockstep/planner/explain.h"
 #include "lockstep/planner/layout_of.h"
 
@@ -41,7 +42,7 @@ double exposed(const StepTime& time) {
 
 const PriceRequest& request_in(const PlanRow& row) { return row.finalist.priced.request; }
 
-// Of blocks that are counted by stage, how many of all: "cheap+block 12/80".
+// Of blocks that are counted by stage, how many of all: "selective+full 12/80".
 std::string recompute_text(const spec::Layout& layout, int layers) {
   const std::vector<int>& blocks = layout.recompute.blocks;
   if (blocks.empty()) return to_text(layout.recompute);
@@ -174,6 +175,12 @@ class PlanReport {
          join_parts(amount(row.tokens_per_s()), " tokens/s; MFU ", percent_text(row.mfu_causal()),
                     " with a causal mask, ", percent_text(row.mfu_full()), " without, of the ",
                     row.peak_name(), " peak"));
+    if (const PriceRequest& r = request_in(row); r.cp > 1)
+      line("cp",
+           join_parts("of ", r.cp, " ranks the busiest has ",
+                      strf("%.3f", model::attention_imbalance(*model::describe(request_.model),
+                                                              r.context, r.cp, r.seq)),
+                      " x the mean in attention"));
     memory(row);
     budget(row);
   }

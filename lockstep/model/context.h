@@ -85,6 +85,12 @@ struct AttentionBlock {
 std::vector<AttentionBlock> attention_blocks(ContextPlace place, std::int64_t other,
                                              std::int64_t seq, std::int64_t window);
 
+// Pairs of a query before `position` and a key that it sees.
+constexpr std::int64_t pairs_before(std::int64_t position, std::int64_t window) {
+  const std::int64_t w = window == 0 ? position : std::min(position, window);
+  return w * (w + 1) / 2 + (position - w) * w;  // the first w queries see 1, 2, ..., w keys
+}
+
 // Pairs of a query and a key that it sees.
 std::int64_t pairs_seen(const std::vector<AttentionBlock>& blocks, std::int64_t window);
 

@@ -1,6 +1,7 @@
 #include "lockstep/model/flops.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "lockstep/base/check.h"
@@ -10,10 +11,27 @@ namespace lockstep::model {
 double mean_keys(std::int64_t seq, std::int64_t window, Mask mask) {
   LS_CHECK(seq >= 1, "sequence of ", seq);
   const auto s = static_cast<double>(seq);
-  if (mask == Mask::kFull) return s;
-  const auto w = static_cast<double>(window == 0 ? seq : std::min(seq, window));
-  // The first w queries meet 1, 2, ..., w keys, all later ones w.
-  return (w * (w + 1.0) / 2.0 + (s - w) * w) / s;
+  return mask == Mask::kFull ? s : static_cast<double>(pairs_before(seq, window)) / s;
+}
+
+double attention_imbalance(const Model& model, CpMethod method, std::int64_t cp, std::int64_t seq) {
+  if (method == CpMethod::kUlysses) return 1;  // whole sequences of as many heads
+  double most = 0, sum = 0;
+  for (std::int64_t rank = 0; rank < cp; ++rank) {
+    double own = 0;
+    for (const int index : model.order) {
+      const std::optional<Attention>& a = model.distinct[index].attention;
+      if (!a) continue;
+      std::int64_t pairs = 0;
+      for (const PositionRun& run : position_runs({cp, rank}, seq / cp))
+        pairs += pairs_before(run.position + run.count, a->window) -
+                 pairs_before(run.position, a->window);
+      own += static_cast<double>(pairs * a->heads * (a->qk_dim + a->v_dim));
+    }
+    most = std::max(most, own);
+    sum += own;
+  }
+  return most * static_cast<double>(cp) / sum;
 }
 
 TokenFlops flops_per_token(const Unit& unit, std::int64_t seq, Mask mask) {

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/units.h"
 #include "lockstep/model/arch.h"
+#include "lockstep/model/context.h"
 
 namespace lockstep::model {
 
@@ -27,6 +28,10 @@ struct TokenFlops {
 
 // Keys that a query of a sequence of `seq` tokens meets, on average. REQUIRES: seq >= 1.
 double mean_keys(std::int64_t seq, std::int64_t window, Mask mask);
+
+// FLOPs of attention, causal, on the busiest of `cp` ranks that share sequences of `seq` tokens,
+// over the mean of them. REQUIRES: 2 cp divides `seq`.
+double attention_imbalance(const Model& model, CpMethod method, std::int64_t cp, std::int64_t seq);
 
 TokenFlops flops_per_token(const Unit& unit, std::int64_t seq, Mask mask);
 TokenFlops flops_per_token(const Model& model, std::int64_t seq, Mask mask);

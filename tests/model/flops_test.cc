@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "lockstep/model/catalog.h"
 
@@ -145,6 +148,41 @@ TEST(Flops, PredictionLayersRunTheHeadAgain) {
   const double join = 2.0 * 2 * 7168 * 7168;
   const TokenFlops block = flops_per_token(model.unit(61), 4096, Mask::kCausal);
   EXPECT_DOUBLE_EQ((with.matmul - without.matmul).value, head + join + block.matmul.value);
+}
+
+// Pairs of a query and a key, one by one.
+double imbalance_by_definition(const Model& model, std::int64_t cp, std::int64_t seq) {
+  std::vector<double> busy;
+  for (std::int64_t rank = 0; rank < cp; ++rank) {
+    busy.push_back(0);
+    for (const int index : model.order)
+      if (const auto& a = model.distinct[index].attention)
+        for (std::int64_t query = 0; query < seq; ++query)
+          if (const std::int64_t chunk = query / (seq / (2 * cp));
+              chunk == rank || chunk == 2 * cp - 1 - rank)
+            for (std::int64_t key = 0; key <= query; ++key)
+              busy.back() += a->window == 0 || query - key < a->window ? 1 : 0;
+  }
+  return std::ranges::max(busy) * static_cast<double>(cp) /
+         std::accumulate(busy.begin(), busy.end(), 0.0);
+}
+
+TEST(Flops, OfAttentionAreTheSameOnAllContextRanksButForWindows) {
+  const Model full = catalog_model("llama3-8b");
+  for (const std::int64_t cp : {1, 2, 8, 16})
+    EXPECT_EQ(attention_imbalance(full, CpMethod::kRing, cp, 131072), 1);
+  ModelConfig config = find("llama3-8b")->config;
+  config.layers = 1;
+  for (const std::int64_t window : {1, 5, 7, 8, 40}) {
+    config.window = window;
+    const Model local = *describe(config);
+    for (const std::int64_t cp : {2, 4}) {
+      EXPECT_NEAR(attention_imbalance(local, CpMethod::kGather, cp, 64),
+                  imbalance_by_definition(local, cp, 64), 1e-12)
+          << window;
+      EXPECT_EQ(attention_imbalance(local, CpMethod::kUlysses, cp, 64), 1);
+    }
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "lockstep/cost/program_bytes.h"
 #include "lockstep/draw/figure_of.h"
 #include "lockstep/draw/trace.h"
+#include "lockstep/model/flops.h"
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/spec/step.h"
 
@@ -132,6 +133,13 @@ void TrainLog::begin() {
   if (const spec::BatchRamp& ramp = spec.batch.ramp; !ramp.is_none())
     row("", join_parts("from ", ramp.start, " on, ", ramp.increment,
                        " more at a time, over the first ", counted(ramp.samples, "sample")));
+  if (const std::int64_t cp = spec.layout.degrees.cp; cp > 1)
+    row("context",
+        join_parts(with_commas(spec.batch.seq / cp), " tokens of a sequence on each of ", cp,
+                   " ranks, of which the busiest has ",
+                   strf("%.3f", model::attention_imbalance(job_.model, spec.layout.context, cp,
+                                                           spec.batch.seq)),
+                   " x the mean in attention"));
   row("data", data_);
   if (job_.evaluation)
     row("validation", join_parts(counted(spec.train.eval_samples, "sequence"), ", looked at every ",
