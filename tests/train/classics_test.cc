@@ -16,6 +16,7 @@
 #include "lockstep/program/lower.h"
 #include "lockstep/program/validate.h"
 #include "lockstep/verify/verify.h"
+#include "tests/train/faulty_group.h"
 #include "tests/train/hooked_workspace.h"
 #include "tests/train/small.h"
 
@@ -298,6 +299,50 @@ const data::TokenSource& same_samples() {
   return source;
 }
 
+// The loss of the second of two context ranks of two tensor ranks each is added to nothing.
+verify::Fault showing_the_loss_of_one_context_rank() {
+  return hooked([](Rank rank) {
+    return Hooks{.sums = [rank](exec::StepSums& sums, Inner) {
+      if (rank.value >= 2) sums.loss = {};
+    }};
+  });
+}
+
+// Each of two context ranks makes labels of its own tokens: behind the last of a chunk comes the
+// first of its other one.
+class RolledLabels final : public data::TokenSource {
+ public:
+  explicit RolledLabels(const spec::Spec& spec)
+      : tokens_(static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab, true) {}
+  void read(std::int64_t sample, std::span<std::int64_t> tokens,
+            std::span<std::int64_t> labels) const override {
+    tokens_.read(sample, tokens, labels);
+    const std::size_t chunk = tokens.size() / 4;
+    for (std::size_t i = 0; i < 4; ++i)
+      if (std::int64_t& last = labels[(i + 1) * chunk - 1]; last != data::kIgnoredLabel)
+        last = tokens[(3 - i) * chunk];
+  }
+
+ private:
+  data::MockTokens tokens_;
+};
+
+const data::TokenSource& rolled_labels() {
+  static const RolledLabels source(small_spec(false));
+  return source;
+}
+
+// The exchange of keys in the backward pass of the last block brings a rank its own. Two blocks
+// exchange once in F and twice in B, so it is the third of six.
+verify::Fault reading_stale_keys() {
+  verify::Fault fault;
+  fault.wrap_world = [](comm::World& inner) {
+    return std::make_unique<FaultyWorld>(
+        inner, GroupPlan{.per_step = 6, .at = 2, .fault = GroupFault::kDrop});
+  };
+  return fault;
+}
+
 std::int64_t all_tokens(std::int64_t, Inner) {
   const spec::Batch batch = small_spec(false).batch;
   return batch.global_batch * batch.seq;
@@ -364,7 +409,7 @@ const Classic kClassics[] = {
      verify::FailureKind::kNumbers, [](P) { return resending(ValueKind::kAct); }},
     {"gradient of another microbatch received", "", false, "pp2 dp1 zero0 1f1b m2 step",
      verify::FailureKind::kNumbers, [](P) { return resending(ValueKind::kGrad); }},
-    {"recompute from another checkpoint", "", false, "dp2 zero1 m2 step recompute=block",
+    {"recompute from another checkpoint", "", false, "dp2 zero1 m2 step recompute=full",
      verify::FailureKind::kNumbers, [](P) { return recomputing_from_another(); }},
     {"update counted twice", "", false, "dp2 zero1 m2 step", verify::FailureKind::kNumbers,
      [](P) { return counting_updates_twice(); }},
@@ -393,6 +438,16 @@ const Classic kClassics[] = {
     {"loss over tokens of every tensor rank", "", false, "tp2 dp1 zero0 m2 step",
      verify::FailureKind::kNumbers,
      [](P p) { return with_group(p, OpKind::kCount, CommGroup::kDataTensorPipeline); }},
+    {"loss of one context rank under tensor parallelism", "torchtitan 3280", false,
+     "tp2 cp2 dp1 zero0 m2 step", verify::FailureKind::kNumbers,
+     [](P) { return showing_the_loss_of_one_context_rank(); }},
+    {"loss as mean of context ranks' means", "Megatron-LM PR 7513", false, "cp2 dp1 zero0 m2 step",
+     verify::FailureKind::kNumbers,
+     [](P) { return counting([](std::int64_t, Inner w) { return 2 * w.valid_tokens(); }); }},
+    {"labels rolled on every context rank", "verl PR 4250", false, "cp2 dp1 zero0 m2 step",
+     verify::FailureKind::kNumbers, [](P) { return verify::Fault{.source = &rolled_labels()}; }},
+    {"stale keys in the ring's backward pass", "diffusers 14265", false, "cp2 dp1 zero0 m1 step",
+     verify::FailureKind::kNumbers, [](P) { return reading_stale_keys(); }},
     {"all data ranks read the same samples", "icefall 1616", false, "dp2 zero0 m2 step",
      verify::FailureKind::kNumbers, [](P) { return verify::Fault{.source = &same_samples()}; }},
 };
