@@ -65,7 +65,7 @@ class SimulateReader {
                  join_parts("change the run with --set ", key, "=VALUE"));
     if (args_.flag("recompute"))
       conflict(join_parts("--recompute is said by ", args_.text("FILE"), " already"),
-               "change the run with --set 'layout.recompute=\"block\"'");
+               "change the run with --set 'layout.recompute=\"full\"'");
     const std::string name = args_.text("FILE");
     if (pipeline::find(name).ok() || name == "auto" || name.ends_with(".csv"))
       return refuse(join_parts("`", name, "` is a schedule, where a run file is expected"),

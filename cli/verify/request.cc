@@ -60,8 +60,10 @@ class Reader {
     request_.spec.device = device_.value_or(request_.spec.device);
     request_.spec.train.dtype = *parse_dtype(args_.text("dtype"));
     request_.spec.train.steps = args_.integer("steps");
+    request_.labels = *data::parse_label_mask(args_.text("labels"));
     if (!read_model()) return std::nullopt;
     choose_layouts();
+    if (args_.has("part")) take_part();
     if (report_.ok()) count_ranks();
     if (!report_.ok()) return std::nullopt;
     return std::move(request_);
@@ -161,18 +163,22 @@ class Reader {
       for (const Error& error : errors) report_.add(error);
       return;
     }
-    std::size_t total = 0;
+    spec::CoveringArray sum;
+    std::int64_t total = 0;
     for (const std::int64_t ranks : rank_counts()) {
-      auto all = spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype);
-      total += all.size();
-      if (strength > 0) all = spec::covering_array(all, strength);
-      request_.layouts.insert(request_.layouts.end(), all.begin(), all.end());
+      spec::CoveringArray some = {spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype)};
+      total += std::ssize(some.layouts);
+      if (strength > 0) some = spec::covering_array(some.layouts, strength);
+      request_.layouts.insert(request_.layouts.end(), some.layouts.begin(), some.layouts.end());
+      sum.combinations += some.combinations;
+      sum.infeasible += some.infeasible;
     }
+    const char* what = strength == 2 ? "pair" : "triple";
     request_.selection =
-        strength == 0
-            ? "every layout"
-            : join_parts("every ", strength == 2 ? "pair" : "triple", " of settings, out of ",
-                         with_commas(static_cast<std::int64_t>(total)), " layouts");
+        strength == 0 ? "every layout"
+                      : join_parts("every ", what, " of settings, out of ",
+                                   counted(total, "layout"), ": ", counted(sum.combinations, what),
+                                   "; ", with_commas(sum.infeasible), " more that no layout has");
     if (request_.layouts.empty())
       refuse(Code::kNotRunYet,
              join_parts("no layout of ", most_ranks(), " ranks cuts ", spec.batch.global_batch,
@@ -202,6 +208,28 @@ class Reader {
         spec::legal(spec.model, layout, cuts ? cut(batch, layout) : batch, spec.train.dtype);
     for (const Error& error : errors) report_.add(error);
     request_.layouts.push_back(layout);
+  }
+
+  // Neighbours have much in common, so they go to different parts.
+  void take_part() {
+    const std::vector<std::string_view> numbers = split(args_.text("part"), '/');
+    const auto part = number_in<std::int64_t>(numbers.front());
+    const auto parts = number_in<std::int64_t>(numbers.back());
+    if (numbers.size() != 2 || !part || !parts || *part < 1 || *part > *parts)
+      return refuse(Code::kBadOptionValue,
+                    join_parts("--part ", args_.text("part"), " is no part of a whole"),
+                    "--part 1/4 is the first of four parts");
+    const std::int64_t all = std::ssize(request_.layouts);
+    if (*parts > all)
+      return refuse(Code::kBadOptionValue,
+                    join_parts(counted(all, "layout"), " in ", counted(*parts, "part")),
+                    join_parts("at most --part 1/", all));
+    std::vector<spec::Layout> own;
+    for (std::int64_t i = *part - 1; i < all; i += *parts)
+      own.push_back(std::move(request_.layouts[static_cast<std::size_t>(i)]));
+    request_.layouts = std::move(own);
+    if (request_.selection.empty()) request_.selection = counted(all, "layout");
+    request_.selection += join_parts("; part ", *part, " of ", *parts);
   }
 
   void count_ranks() {
@@ -237,9 +265,16 @@ std::vector<Option> verify_options() {
                  "For `all`, `pairs` and `triples`: on 1, 2, 4 and so on up to N ranks; 4 when not "
                  "given")
              .between(1, static_cast<double>(kMaxRanks)),
+         text("part", "I/N",
+              "Verify the I-th of N parts, every N-th layout: what takes hours in pieces"),
          text("model", "MODEL", "A known model or a model file, in place of that of FILE"),
          flag("shrink", "Verify a small model of the same structure"),
          integer("steps", "N", "Steps of training").initially("3").between(1, 100),
+         choice("labels", "WHICH", data::kLabelMaskNames.names(),
+                "Labels that count: a different share in every sequence; one of a step; the first "
+                "eighth of every second sequence in half of a step; the last of every eighth of a "
+                "sequence; all but its last")
+             .initially("some"),
          choice("dtype", "TYPE", {"f64", "f32", "bf16"},
                 "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains")
              .initially("f64")}},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/verb.h"
+#include "lockstep/data/masked_tokens.h"
 #include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
@@ -15,6 +16,7 @@ struct VerifyRequest {
   std::vector<spec::Layout> layouts;  // all of them legal
   std::vector<std::string> ranks;     // numbers of ranks they need, ascending
   std::string selection;              // "every pair of settings, of 654 layouts"; empty: by name
+  data::LabelMask labels = data::LabelMask::kSome;
 };
 
 // Nothing when something is wrong; every mistake is in `report`. `device`: in place of what the run

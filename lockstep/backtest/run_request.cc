@@ -145,7 +145,7 @@ std::vector<Drop> drops_of(const PublishedRun& run, const cost::Stack& stack, in
   // given (Llama 3, arXiv 2407.21783, section 3.3.2, on tensors it frees).
   const bool open = run.text("vpp").empty() || run.text("micro_batch").empty();
   if (text == "none" && !open) return {model::kKeepAll};
-  if (text == "none") return {model::kKeepAll, model::kCheap};
+  if (text == "none") return {model::kKeepAll, model::kSelective};
   if (text == "full") return {model::kWholeBlock};
   // torchtitan's is "op" unless it says otherwise.
   if (text == "selective" && (is_torchtitan(run) || says(run, "notes", "selective op") ||
@@ -155,8 +155,8 @@ std::vector<Drop> drops_of(const PublishedRun& run, const cost::Stack& stack, in
   if (text == "selective" &&
       (says(run, "notes", "remat") || says(run, "notes", "checkpoint policy")))
     return {kProducts};
-  if (text == "selective") return {zero >= 3 && stack.flash ? model::kCheap : kScores};
-  return {model::kKeepAll, stack.flash ? model::kCheap : kScores, model::kWholeBlock};
+  if (text == "selective") return {zero >= 3 && stack.flash ? model::kSelective : kScores};
+  return {model::kKeepAll, stack.flash ? model::kSelective : kScores, model::kWholeBlock};
 }
 
 // Values that a setting may have: the given one, or what fits the sizes. A part of a sequence is

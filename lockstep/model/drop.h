@@ -18,12 +18,12 @@ struct Drop {
   bool attn_out = false;  // of attention, before its projection
   bool middle = false;    // the residual stream between attention and MLP
   bool gate_up = false;   // what the activation reads
-  bool block = false;  // all but the block's input ("full"); with it, the rows say what is dropped
+  bool block = false;  // all but the block's input (`full`); with it, the rows say what is dropped
                        // once more while the block is recomputed
   // What other software recomputes. It is priced, no run of ours does it.
-  bool scores = false;              // of unfused attention, with their softmax ("selective")
-  bool attention = false;           // all of attention and every elementwise pass: what is left are
-                                    // products with weights (a policy of JAX)
+  bool scores = false;     // of unfused attention, with their softmax: Megatron-LM's default
+  bool attention = false;  // all of attention and every elementwise pass: what is left are
+                           // products with weights (a policy of JAX)
   bool alternate_products = false;  // every second matrix product and all elementwise passes
                                     // (torchtitan's "op")
   bool operator==(const Drop&) const = default;
@@ -36,7 +36,7 @@ struct Drop {
   }
 };
 inline constexpr Drop kKeepAll = {};
-inline constexpr Drop kCheap = {.attn_normed = true, .mlp_normed = true, .product = true};
+inline constexpr Drop kSelective = {.attn_normed = true, .mlp_normed = true, .product = true};
 inline constexpr Drop kWholeBlock = {.block = true};
 
 struct DropRow {

@@ -223,7 +223,7 @@ Alternative sharding_rule(const Question& question) {
 }
 
 std::optional<spec::Recompute> fitting_recompute(const Finalist& finalist) {
-  for (const model::Drop& rest : {model::kKeepAll, model::kCheap}) {
+  for (const model::Drop& rest : {model::kKeepAll, model::kSelective}) {
     PriceRequest r = finalist.priced.request;
     r.drop = rest;
     if (!remake_least(r)) continue;

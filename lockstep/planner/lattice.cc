@@ -56,7 +56,7 @@ Lattice::Lattice(const Question& question)
   batch_divisors_ = divisors(question.global_batch);
   std::erase_if(batch_divisors_, [](std::int64_t b) { return b > kLargestMicrobatch; });
   if (question.given.microbatch > 0) batch_divisors_ = {question.given.microbatch};
-  drops_ = {model::kKeepAll, model::kCheap, model::kWholeBlock};
+  drops_ = {model::kKeepAll, model::kSelective, model::kWholeBlock};
   if (question.framework) drops_ = {model::kKeepAll, model::kWholeBlock};
   if (question.given.drop) drops_ = {question.given.drop->rest()};
   const std::int64_t widest = widest_tensor(*question.cluster), seq = question.seq;

@@ -86,7 +86,7 @@ void set_sharding(const Question& question, const Sharding& sharding, cost::Pric
 //               tier
 //   timetable   those whose bubble is known in closed form at this number of microbatches
 //   microbatch  divisors of the sequences that a data-parallel rank gets, at most 64
-//   drop        nothing; cheap tensors; and where one of these does not fit, all but a block's
+//   drop        nothing; selective; and where one of these does not fit, all but a block's
 //               input in as few blocks of each pipeline rank as it takes, and that in the others
 //               (a point here, many layouts)
 //   placement   pipeline inside data or outside it, where there are both

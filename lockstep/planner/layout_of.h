@@ -17,7 +17,7 @@ spec::Layout layout_of(const Finalist& finalist);
 
 // The price request of a layout with microbatches of so many sequences; the layers of stages are
 // simulate()'s to know, not the price's. Refuses what has no closed form: a schedule outside
-// planned_schedules(), rows to recompute other than none, the cheap and whole blocks, an order
+// planned_schedules(), rows to recompute other than none, selective and full, an order
 // other than the two of cost::Placement.
 Result<cost::PriceRequest> request_of(const Question& question, const spec::Layout& layout,
                                       std::int64_t microbatch);

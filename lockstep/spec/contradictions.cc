@@ -345,11 +345,11 @@ class Rules {
         std::ranges::count(given, 0) < std::ssize(given))
       return;
     refuse(Code::kConflict,
-           join_parts("recompute = block:", layers_text(given), " is not some of the blocks of ",
+           join_parts("recompute = full:", layers_text(given), " is not some of the blocks of ",
                       stages, " stages, ", layers_text(blocks)),
            {{{"layout.recompute"}, layers_text(given) + " recomputed"},
             {{"layout.layers", "layout.pp"}, join_parts(layers_text(blocks), " blocks")}},
-           "count some of each stage's blocks; `block` is all of them, `none` none");
+           "count some of each stage's blocks; `full` is all of them, `none` none");
   }
 
   // Refuses when `degree` at layout.<axis> does not divide `size` at model.<key>.

@@ -13,19 +13,19 @@
 namespace lockstep::spec {
 namespace {
 
-using model::kCheap;
 using model::kDropRows;
 using model::kKeepAll;
+using model::kSelective;
 using model::kWholeBlock;
 
-constexpr std::string_view kSomeBlocks = "block:";
+constexpr std::string_view kSomeBlocks = "full:";
 constexpr EnumNames<Period, 2> kPeriods = {{"step", "microbatch"}};
 
 std::string all_rows() {
   std::string rows;
   for (const model::DropRow& row : kDropRows)
     rows += (rows.empty() ? "`" : ", `") + std::string(row.name) + "`";
-  return "a layout may recompute `none`, `cheap`, `block`, `block:` and how many blocks of each "
+  return "a layout may recompute `none`, `selective`, `full`, `full:` and how many blocks of each "
          "stage, or rows joined by +: " +
          rows;
 }
@@ -37,10 +37,10 @@ std::optional<int> whole_number(std::string_view text) {
 }
 
 std::string advice_for(std::string_view word) {
-  if (word == "full") return "here it is called `block`: whole blocks are made again";
-  if (word == "selective")
-    return "here it is called `cheap`: what costs one elementwise pass is made again";
-  std::vector<std::string> names = {"none", "cheap", "block"};
+  if (word == "block") return "it is called `full`: whole blocks are made again";
+  if (word == "cheap")
+    return "it is called `selective`: what costs one elementwise pass is made again";
+  std::vector<std::string> names = {"none", "selective", "full"};
   for (const model::DropRow& row : kDropRows) names.emplace_back(row.name);
   const std::string advice = config::did_you_mean(word, names);
   return advice.empty() ? all_rows() : advice;
@@ -64,14 +64,14 @@ std::optional<std::vector<int>> parse_counts(std::string_view text, std::string_
   return counts;
 }
 
-// With "block:3x2+1+0" from `at` on, and what the other blocks do.
+// With "full:3x2+1+0" from `at` on, and what the other blocks do.
 Result<Recompute> some_blocks(std::string_view text, std::size_t at, model::Drop drop) {
   std::string_view wrong;
   auto blocks = parse_counts(text.substr(at + kSomeBlocks.size()), wrong);
   if (!blocks)
     return Error{Code::kUnknownChoice,
                  join_parts("recompute = \"", text, "\": `", wrong, "` is not a number of blocks"),
-                 "write how many of each stage, joined by +, as `block:3x2+1+0`: 3 of two stages, "
+                 "write how many of each stage, joined by +, as `full:3x2+1+0`: 3 of two stages, "
                  "then 1 and none"};
   drop.block = true;
   return Recompute{drop, *std::move(blocks)};
@@ -90,8 +90,8 @@ Recompute with_blocks(const model::Drop& rest, const std::vector<int>& layers,
 
 std::string to_text(const model::Drop& drop) {
   if (drop == kKeepAll) return "none";
-  if (drop == kCheap) return "cheap";
-  std::string text = drop.block ? "block" : "";
+  if (drop == kSelective) return "selective";
+  std::string text = drop.block ? "full" : "";
   for (const model::DropRow& row : kDropRows)
     if (drop.*row.is_dropped) text += (text.empty() ? "" : "+") + std::string(row.name);
   return text;
@@ -105,7 +105,7 @@ std::string to_text(const Recompute& recompute) {
 }
 
 Result<Recompute> parse_recompute(std::string_view text) {
-  for (const model::Drop& drop : {kKeepAll, kCheap, kWholeBlock})
+  for (const model::Drop& drop : {kKeepAll, kSelective, kWholeBlock})
     if (text == to_text(drop)) return Recompute{drop};
   if (const std::size_t at = text.find(kSomeBlocks); at == 0) {
     return some_blocks(text, at, kKeepAll);
@@ -121,7 +121,7 @@ Result<Recompute> parse_recompute(std::string_view text) {
   model::Drop drop;
   for (const std::string_view word : split(text, '+')) {
     const auto row = std::ranges::find(kDropRows, word, &model::DropRow::name);
-    if (row == kDropRows.end() && (word == "none" || word == "cheap" || word == "block"))
+    if (row == kDropRows.end() && (word == "none" || word == "selective" || word == "full"))
       return refuse(join_parts("joins `", word, "` to something else"),
                     join_parts("write recompute = \"", word, "\" alone, or rows alone"));
     if (row == kDropRows.end())

@@ -1,6 +1,6 @@
 // How a step is divided over the ranks and in time, and its short name, one word per setting:
 //
-//   pp2 dp2x2 zero3 1f1b m4 mb recompute=cheap
+//   pp2 dp2x2 zero3 1f1b m4 mb recompute=selective
 //
 // Plain data; any thread may read it. A Layout by itself promises nothing: legal.h says which ones
 // run.
@@ -38,8 +38,8 @@ struct Recompute {
 Recompute with_blocks(const model::Drop& rest, const std::vector<int>& layers,
                       std::vector<int> blocks);
 
-// "none", "cheap", "block", the rows joined by "+", or "block:3x2+1+0": three blocks on each of two
-// stages, then one and none; what the others do may stand before it, "cheap+block:3x2+1+0".
+// "none", "selective", "full", the rows joined by "+", or "full:3x2+1+0": three blocks on each of
+// two stages, then one and none; what the others do may stand before it: "selective+full:3x2+1+0".
 // REQUIRES: nothing that no run of ours does.
 std::string to_text(const model::Drop& drop);
 std::string to_text(const Recompute& recompute);

@@ -151,12 +151,12 @@ class Reader {
     std::vector<std::string> names;
     for (const Counted& row : kCounted) names.push_back(row.name + (digits.empty() ? "1" : digits));
     for (const char* name :
-         {"step", "mb", "nosp", "cp_comm_type=gather", "recompute=cheap", "recompute=block"})
+         {"step", "mb", "nosp", "cp_comm_type=gather", "recompute=selective", "recompute=full"})
       names.emplace_back(name);
     names.insert(names.end(), schedule_names().begin(), schedule_names().end());
     const std::vector<std::string> near = config::nearest(text, names, 1);
     return {Code::kUnknownChoice, join_parts("a layout has no word `", text, "`"),
-            near.empty() ? "a layout is written like `pp2 dp2x2 zero3 1f1b m4 recompute=cheap`"
+            near.empty() ? "a layout is written like `pp2 dp2x2 zero3 1f1b m4 recompute=selective`"
                          : join_parts("did you mean `", near[0], "`?")};
   }
 

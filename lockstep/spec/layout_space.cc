@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -86,9 +87,9 @@ void vary_schedule(const Layout& base, Many& made) {
     }
 }
 
-// The first block of every second stage, and the others cheaply.
+// The first block of every second stage, and the others selectively.
 Recompute some_blocks(const Layout& base) {
-  Recompute some{model::kCheap};
+  Recompute some{model::kSelective};
   some.drop.block = true;
   for (std::int64_t stage = 0; stage < base.degrees.pp * base.chunks; ++stage)
     some.blocks.push_back(stage % 2 == 0 ? 1 : 0);
@@ -99,7 +100,7 @@ void vary_policies(const Layout& base, Many& made) {
   for (const Period reduce : {Period::kStep, Period::kMicrobatch}) {
     if (reduce == Period::kMicrobatch && *base.microbatches == 1) continue;
     for (const Recompute& recompute :
-         {Recompute{model::kKeepAll}, {model::kCheap}, {model::kWholeBlock}, some_blocks(base)})
+         {Recompute{model::kKeepAll}, {model::kSelective}, {model::kWholeBlock}, some_blocks(base)})
       add(base, made, [&](Layout& l) { l.reduce = reduce, l.recompute = recompute; });
   }
 }
@@ -158,6 +159,23 @@ void choices(int count, int size, const std::function<void(const std::vector<int
   fill(0, 0);
 }
 
+// Combinations of one value each of `strength` factors, whether any layout has them or not.
+std::int64_t count_conceivable(std::span<const Layout> all, int strength) {
+  std::array<std::int64_t, kFactors.size()> values;
+  for (std::size_t f = 0; f < kFactors.size(); ++f) {
+    std::set<std::string> different;
+    for (const Layout& layout : all) different.insert(kFactors[f].value(layout));
+    values[f] = std::ssize(different);
+  }
+  std::int64_t sum = 0;
+  choices(static_cast<int>(kFactors.size()), strength, [&](const std::vector<int>& chosen) {
+    std::int64_t product = 1;
+    for (const int f : chosen) product *= values[static_cast<std::size_t>(f)];
+    sum += product;
+  });
+  return sum;
+}
+
 // For each layout the numbers of the combinations it contains; each combination has one number.
 std::vector<std::vector<int>> combinations(std::span<const Layout> all, int strength) {
   std::vector<std::vector<int>> within(all.size());
@@ -200,24 +218,24 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
 
 std::span<const Factor> factors() { return kFactors; }
 
-std::vector<Layout> covering_array(std::span<const Layout> all, int strength) {
+CoveringArray covering_array(std::span<const Layout> all, int strength) {
   LS_CHECK(strength >= 1 && strength <= static_cast<int>(kFactors.size()), "strength ", strength);
   const std::vector<std::vector<int>> within = combinations(all, strength);
   int left = 0;
   for (const std::vector<int>& own : within)
     for (const int number : own) left = std::max(left, number + 1);
+  CoveringArray array = {{}, left, count_conceivable(all, strength) - left};
   std::vector<bool> covered(static_cast<std::size_t>(left), false);
   const auto gain = [&](const std::vector<int>& own) {
     return std::ranges::count_if(own, [&](int n) { return !covered[static_cast<std::size_t>(n)]; });
   };
-  std::vector<Layout> chosen;
   while (left > 0) {
     const auto best = std::ranges::max_element(within, {}, gain);  // the first of equals
     left -= static_cast<int>(gain(*best));
     for (const int number : *best) covered[static_cast<std::size_t>(number)] = true;
-    chosen.push_back(all[static_cast<std::size_t>(best - within.begin())]);
+    array.layouts.push_back(all[static_cast<std::size_t>(best - within.begin())]);
   }
-  return chosen;
+  return array;
 }
 
 }  // namespace lockstep::spec

@@ -28,8 +28,8 @@ namespace lockstep::spec {
 //   schedule    schedule_names(), each with 1, 2 and 3 chunks if it takes them; on one
 //               coordinate with 1
 //   reduce      step, microbatch
-//   recompute   none, cheap, block, one block of every second stage where those are not all (others
-//               cheap)
+//   recompute   none, selective, full, one block of every second stage where those are not all
+//               (others selective)
 // Left out are settings that can make no difference: a reduction per microbatch when there is one
 // microbatch, and a schedule whose timetable equals that of an earlier one; and all layouts of
 // v-min and dualpipe-v but the last. Everything else has its default. REQUIRES: ranks >= 1.
@@ -48,6 +48,12 @@ std::span<const Factor> factors();
 // exist). Greedy: the layout with the most new combinations next, the earlier of equals; so any
 // beginning of the result covers much. Costs O(result x all x combinations of factors).
 // REQUIRES: 1 <= strength <= number of factors.
-std::vector<Layout> covering_array(std::span<const Layout> all, int strength);
+struct CoveringArray {
+  std::vector<Layout> layouts;
+  std::int64_t combinations = 0;
+  // Of values that occur in `all`, though not together.
+  std::int64_t infeasible = 0;
+};
+CoveringArray covering_array(std::span<const Layout> all, int strength);
 
 }  // namespace lockstep::spec

@@ -57,7 +57,7 @@ class Runtime {
   void recompute() {
     const auto meant = parse_recompute(to_text(layout_.recompute));
     if (!meant.ok()) return found_.push_back(meant.error());
-    LS_CHECK(*meant == layout_.recompute, "counts of blocks come with `block`");
+    LS_CHECK(*meant == layout_.recompute, "counts of blocks come with `full`");
   }
 
   void traits() {

@@ -149,10 +149,10 @@ std::vector<Field> policy_fields() {
       {.path = "layout.recompute",
        .type = FieldType::kString,
        .doc =
-           "What a block's backward pass makes again instead of keeping it: `none`, `cheap`, "
-           "`block` (all but its input), `block:3x2+1+0` (so many blocks of each stage, its first; "
-           "`cheap+block:3x2+1+0` and the others cheaply), or rows joined by +: "
-           "`attn_norm.output`, `mlp_norm.output`, `mlp.product` (`cheap` is these three), "
+           "What a block's backward pass makes again instead of keeping it: `none`, `selective`, "
+           "`full` (all but its input), `full:3x2+1+0` (so many blocks of each stage, its first; "
+           "`selective+full:3x2+1+0` and the others selectively), or rows joined by +: "
+           "`attn_norm.output`, `mlp_norm.output`, `mlp.product` (`selective` is these three), "
            "`attn.qkv`, `attn.core`, `attn.residual`, `mlp.gate_up`.",
        .initial = "\"none\"",
        .known_as = {"recompute_granularity", "recompute_modules", "activation_checkpointing",

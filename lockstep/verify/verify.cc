@@ -25,8 +25,12 @@ spec::Spec on_one_rank(spec::Spec spec) {
   return spec;
 }
 
-data::MockTokens tokens_for(const spec::Spec& spec) {
-  return {static_cast<std::uint64_t>(spec.train.seed), spec.model.vocab, /*ignore_some=*/true};
+std::unique_ptr<data::TokenSource> tokens_for(const spec::Spec& spec, data::LabelMask labels) {
+  return std::make_unique<data::MaskedTokens>(
+      std::make_unique<data::MockTokens>(static_cast<std::uint64_t>(spec.train.seed),
+                                         spec.model.vocab,
+                                         /*ignore_some=*/labels == data::LabelMask::kSome),
+      labels, spec.batch.global_batch);
 }
 
 // The first failure counts; no text, no failure.
@@ -144,7 +148,8 @@ Verifier::Verifier(spec::Spec spec, train::Job reference_job, int steps, Verifie
     : spec_(std::move(spec)),
       reference_job_(std::move(reference_job)),
       steps_(steps),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      tokens_(tokens_for(spec_, options_.labels)) {
   reference_ = try_on_devices(reference_job_, free_run()).images;
   if (spec_.train.dtype != DType::kF64) find_truth();
   Verdict& alone = bits_[bits_class_of(reference_job_)];
@@ -181,7 +186,7 @@ TrialResult Verifier::try_on_devices(const train::Job& job,
   TrialOptions options;
   if (options_.devices && job.spec.device != DeviceKind::kCpu)
     options.wrap_world = options_.devices();
-  return run_trial(job, tokens_for(spec_), orders, kDeadline, options);
+  return run_trial(job, *tokens_, orders, kDeadline, options);
 }
 
 std::vector<StepImage> Verifier::steps_of(const spec::Spec& spec) const {
@@ -258,8 +263,7 @@ Verdict Verifier::guarded(const train::Job& job, const Body& body) const {
 }
 
 Verdict Verifier::try_out(const train::Job& job, const Fault& fault, Seconds op_deadline) const {
-  const data::MockTokens usual = tokens_for(spec_);
-  const data::TokenSource& source = fault.source ? *fault.source : usual;
+  const data::TokenSource& source = fault.source ? *fault.source : *tokens_;
   TrialOptions options = {{}, fault.wrap, fault.wrap_world};
   if (!options.wrap_world && options_.devices) options.wrap_world = options_.devices();
   return guarded(job, [&](Verdict& verdict) {
@@ -307,7 +311,7 @@ Result<Verdict> Verifier::check_in(comm::World& world, const spec::Layout& layou
   const RealClock clock;
   const std::string label = to_text(layout) + "/";
   Verdict verdict = blank_verdict(job);
-  judge(job, run_trial_in(world, label, job, tokens_for(spec_), orders(), kDeadline), verdict);
+  judge(job, run_trial_in(world, label, job, *tokens_, orders(), kDeadline), verdict);
   share_findings(world, label, verdict);
   remember_bits(verdict);
   verdict.time = clock.now().since_start;

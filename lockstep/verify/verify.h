@@ -37,6 +37,7 @@
 
 #include "lockstep/base/dtype.h"
 #include "lockstep/comm/communicator.h"
+#include "lockstep/data/masked_tokens.h"
 #include "lockstep/data/token_source.h"
 #include "lockstep/optim/init.h"
 #include "lockstep/program/program.h"
@@ -100,6 +101,7 @@ struct VerifierOptions {
   bool equal_bits = true;  // compared among layouts; not where kernels are not strict
   // What ranks compute on, if not CPUs: called for every trial, and wraps the worlds of its ranks.
   std::function<comm::WorldWrap()> devices = {};
+  data::LabelMask labels = data::LabelMask::kSome;
 };
 
 class Verifier {
@@ -156,6 +158,7 @@ class Verifier {
   train::Job reference_job_;
   int steps_;
   VerifierOptions options_;
+  std::unique_ptr<const data::TokenSource> tokens_;
   std::unique_ptr<optim::Draws> draws_ = std::make_unique<optim::Draws>();
   std::vector<StepImage> reference_;
   std::vector<StepImage> truth_;           // of f32, bf16: what orders() give in f64 on one rank

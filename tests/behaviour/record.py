@@ -28,9 +28,9 @@ LAYOUTS = """
 dp1 zero0; dp2 zero0; dp2 zero1; dp2 zero2; dp2 zero3; dp4 zero1; dp4 zero2; dp4 zero3; dp8 zero3;
 tp2 dp1 zero1; tp2 dp2 zero1; tp2 dp2 zero3; tp2 dp1 zero1 sp=false; tp2 dp2 zero2 sp=false;
 pp2 dp1 zero1 1f1b; pp2 dp1 zero1 gpipe; pp2 dp1 zero1 zb-h1; pp2 dp1 zero1 eager-1f1b; pp2 dp2 zero0 1f1b; pp2 dp2 zero1 1f1b;
-pp2 dp2 zero2 1f1b; pp2 dp2 zero3 1f1b; pp2 dp2 zero3 gpipe; pp2 dp4 zero3 1f1b; pp2 dp2 zero1 recompute=block;
-dp2 zero1 recompute=block; dp2 zero3 recompute=cheap; pp2 dp1 zero1 recompute=cheap; tp2 pp2 dp1 zero1 1f1b;
-tp2 pp2 dp2 zero1 1f1b; tp2 pp2 dp2 zero3 1f1b; tp2 pp2 dp2 zero2 zb-h1; tp2 dp2 zero1 recompute=block;
+pp2 dp2 zero2 1f1b; pp2 dp2 zero3 1f1b; pp2 dp2 zero3 gpipe; pp2 dp4 zero3 1f1b; pp2 dp2 zero1 recompute=full;
+dp2 zero1 recompute=full; dp2 zero3 recompute=selective; pp2 dp1 zero1 recompute=selective; tp2 pp2 dp1 zero1 1f1b;
+tp2 pp2 dp2 zero1 1f1b; tp2 pp2 dp2 zero3 1f1b; tp2 pp2 dp2 zero2 zb-h1; tp2 dp2 zero1 recompute=full;
 pp2 dp1 zero1 v-half vpp2; pp2 dp1 zero1 zbv vpp2; pp2 dp1 zero1 dualpipe-v vpp2; pp2 dp2 zero1 v-min vpp2;
 pp2 dp2 zero1 interleaved vpp2; pp4 dp1 zero1 1f1b; pp4 dp2 zero3 zb-h1
 """

@@ -395,7 +395,7 @@ TEST(Words, OneOfAThingIsSingular) {
       {"plan", "--model", "llama3-8b", "--cluster", "h200:1", "--seq", "8192", "--global-batch",
        "1"},
       {"plan", "--model", "llama3-8b", "--cluster", "h200:8", "--seq", "8192", "--global-batch",
-       "8", "--layout", "tp=1,pp=1,dp=8,recompute=block"},
+       "8", "--layout", "tp=1,pp=1,dp=8,recompute=full"},
       {"cluster", "h100:1"}};
   const std::regex wrong(
       "(^|[^0-9.,x=-])1 (microbatches|pipeline ranks|devices|ranks|sequences|layers|"

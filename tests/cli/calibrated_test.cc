@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kLayouts[] = {
     "dp2 zero0", "dp2 zero1",     "dp2 zero2",        "dp2 zero3",
-    "pp2 dp1",   "pp2 dp1 zb-h1", "pp2 dp1 zbv vpp2", "dp2 zero3 recompute=block"};
+    "pp2 dp1",   "pp2 dp1 zb-h1", "pp2 dp1 zbv vpp2", "dp2 zero3 recompute=full"};
 
 class Calibrated : public testing::Test {
  protected:

@@ -16,7 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
-const std::string kLayout = "tp1 pp1 dp64 zero3 microbatch=1 recompute=block";
+const std::string kLayout = "tp1 pp1 dp64 zero3 microbatch=1 recompute=full";
 
 class PlanObserved : public testing::Test {
  protected:
@@ -119,7 +119,7 @@ TEST_F(PlanObserved, RowsMayBeOfOtherModels) {
   write("layout,step_s,model,cluster,seq,global_batch,dtype\n" + kLayout +
         ",4,llama3-8b,h100:64,4096,256,fp8\n"
         "\"tp=8,pp=2,zero=1,schedule=1f1b,microbatch=1\",9,llama3-70b,h100:128,8192,64,\n"
-        "tp1 pp1 ep8 zero1 microbatch=1 recompute=block,9,mixtral-8x7b,h100:64,4096,512,\n");
+        "tp1 pp1 ep8 zero1 microbatch=1 recompute=full,9,mixtral-8x7b,h100:64,4096,512,\n");
   const Json found = json({});
   const auto& runs = found.find("observed")->find("runs")->items();
   ASSERT_EQ(runs.size(), 3U);
@@ -249,7 +249,7 @@ TEST_F(PlanObserved, SumsManyRunsUp) {
 }
 
 TEST_F(PlanObserved, TellsTheParts) {
-  const std::vector<std::string> layouts = {"tp1 pp1 dp64 zero3 microbatch=1 recompute=block",
+  const std::vector<std::string> layouts = {"tp1 pp1 dp64 zero3 microbatch=1 recompute=full",
                                             "tp8 pp1 dp8 zero1 microbatch=1",
                                             "tp4 pp1 dp16 zero1 microbatch=1"};
   std::string text = "layout,step_s\n";
@@ -270,7 +270,7 @@ TEST_F(PlanObserved, LearnedIsReadBack) {
         ",4,llama3-8b,h100:64,4096,256,fp8,,\n"
         "\"tp=8,pp=3,zero=1,schedule=1f1b,microbatch=1\",9,llama3-70b,h100:240,8192,60,,,\n"
         "\"tp=2,pp=4,vpp=2,zero=1,schedule=interleaved,microbatch=1\",9,,,,,,,\n"
-        "tp1 pp1 ep8 zero1 microbatch=1 recompute=block,9,mixtral-8x7b,h100:64,4096,512,,,\n");
+        "tp1 pp1 ep8 zero1 microbatch=1 recompute=full,9,mixtral-8x7b,h100:64,4096,512,,,\n");
   const std::string rows = file_, learned = file_ + ".json";
   const Json first = json({"--learned", learned});
   file_ = learned;

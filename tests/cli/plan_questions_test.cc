@@ -269,7 +269,7 @@ TEST(PlanFits, IsAGate) {
     bool fits;
   } cases[] = {{{"--cluster", "h100:8"}, true},
                {{"--cluster", "h100:1"}, false},
-               {{"--cluster", "h100:8", "--layout", "zero=3,recompute=block,microbatch=1"}, true},
+               {{"--cluster", "h100:8", "--layout", "zero=3,recompute=full,microbatch=1"}, true},
                {{"--cluster", "h100:8", "--layout", "zero=0,recompute=none,microbatch=1"}, false}};
   for (const auto& [words, fits] : cases) {
     Words gate = words;
@@ -296,7 +296,7 @@ TEST(PlanFits, JudgesTheLayoutOfARunFile) {
     ASSERT_TRUE(write_text(file, join_parts("model.name = \"llama3-8b\"\n[cluster]\nname = "
                                             "\"h100:8\"\n[layout]\ndp = 8\nzero = ",
                                             zero,
-                                            "\nrecompute = \"block\"\n[batch]\nseq = 8192\n"
+                                            "\nrecompute = \"full\"\n[batch]\nseq = 8192\n"
                                             "global_batch = 8\nmicrobatch = 1\n"))
                     .ok());
     const Answer ran = answer(plan_verb(), {"plan", file, "--fits"}, 0);

@@ -79,10 +79,10 @@ TEST_F(Training, PlansWithWhatThisMachineMeasured) {
   const Json files = *Json::parse(made.out)->find("files");
   for (const Json& file : files.items()) names.push_back(file.find("file")->as_text());
   if (ranks == "2") {
-    EXPECT_EQ(names,
-              (std::vector<std::string>{"mb2-tp1.json", "mb2-tp1-cheap.json", "mb2-tp2.json",
-                                        "mb2-tp2-cheap.json", "mb1-tp1.json", "mb1-tp1-cheap.json",
-                                        "mb1-tp2.json", "mb1-tp2-cheap.json"}));
+    EXPECT_EQ(names, (std::vector<std::string>{"mb2-tp1.json", "mb2-tp1-selective.json",
+                                               "mb2-tp2.json", "mb2-tp2-selective.json",
+                                               "mb1-tp1.json", "mb1-tp1-selective.json",
+                                               "mb1-tp2.json", "mb1-tp2-selective.json"}));
   }
   const Ran planned = run("plan " + run_file + " --calibration new/cals --json");
   ASSERT_EQ(planned.code, 0) << planned.err;
@@ -132,7 +132,7 @@ constexpr const char* kFourRanks[][2] = {
     {"--set layout.pp=2 --set layout.dp=2 --set layout.zero=3 --set layout.reduce=step",
      "--set layout.dp=2 --set layout.zero=0"},
     {"--set layout.tp=2 --set layout.pp=2 --set layout.zero=1",
-     "--set layout.tp=2 --set layout.recompute=block"}};
+     "--set layout.tp=2 --set layout.recompute=full"}};
 
 TEST_F(Training, OnThreadsAndOnProcessesIsTheSameAndAsPredicted) {
   for (const auto& [four_ranks, same_class] : kFourRanks) {
@@ -263,6 +263,10 @@ TEST(Refused, IsWhatCanNotBeMeant) {
       {{"verify", "--model", "llama3-8b"}, kUsage, "8,030,261,248 parameters"},
       {{"verify", "--model", "mixtral-8x7b", "--shrink"}, kUsage, "family = moe"},
       {{"verify", "--dtype", "f16"}, kUsage, "--dtype has no choice `f16`"},
+      {{"verify", "--labels", "two"}, kUsage, "--labels has no choice `two`"},
+      {{"verify", "--part", "3/2"}, kUsage, "--part 3/2 is no part of a whole"},
+      {{"verify", "--part", "1/2/3"}, kUsage, "--part 1/2/3 is no part of a whole"},
+      {{"verify", "--layouts", "pp2; dp4", "--part", "1/3"}, kUsage, "2 layouts in 3 parts"},
       {{"verify", "--ranks", "65"}, kUsage, "--ranks must be"},
       {{"verify", file, "--set", "layout.dp=128", "--set", "batch.global_batch=512"},
        kUsage,
@@ -324,10 +328,10 @@ TEST_F(Training, OfARunFileIsVerifiedOnASmallModelOfItsKind) {
 TEST_F(Training, OfCountedBlocksIsVerifiedOnAsManyAsAreLeft) {
   write("run.toml",
         "model.name = \"llama3-8b\"\nbatch = { seq = 8192, global_batch = 128 }\n"
-        "layout = { pp = 4, recompute = \"cheap+block:7+3+1+0\" }\n");
+        "layout = { pp = 4, recompute = \"selective+full:7+3+1+0\" }\n");
   const Ran ran = run("verify run.toml --shrink --steps 1 --verbose");
   EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
-  EXPECT_NE(ran.out.find("recompute=cheap+block:2x2+1+0 "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("recompute=selective+full:2x2+1+0 "), std::string::npos) << ran.out;
 }
 
 // Nothing in the tree fails, so a verdict is made up.

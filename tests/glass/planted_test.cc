@@ -37,7 +37,7 @@ struct Tried {
   const char* layout;
 };
 constexpr Tried kTried[] = {
-    {true, "pp2 dp2 zero3 1f1b m2 mb recompute=block"},
+    {true, "pp2 dp2 zero3 1f1b m2 mb recompute=full"},
     {false, "dp2x2 zero1 m2 step"},
     {true, "tp2 pp2 dp1 zero0 zb-h1 m4 step"},
     {false, "tp2 dp2 zero2 m2 mb"},

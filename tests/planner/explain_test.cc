@@ -48,14 +48,14 @@ TEST(Explain, NeighboursAreOtherLayouts) {
     const spec::Layout chosen = layout_of(best);
     counted += chosen.recompute.blocks.empty() ? 0 : 1;
     whole += chosen.recompute == spec::Recompute{model::kWholeBlock} ? 1 : 0;
-    bool has_block = false;
+    bool has_full = false;
     for (const Alternative& other : neighbours(asked.question, best)) {
-      has_block |= other.change == "recompute block";
+      has_full |= other.change == "recompute full";
       if (other.found) {
         EXPECT_NE(to_text(layout_of(*other.found)), to_text(chosen)) << other.change;
       }
     }
-    EXPECT_EQ(has_block, chosen.recompute != spec::Recompute{model::kWholeBlock});
+    EXPECT_EQ(has_full, chosen.recompute != spec::Recompute{model::kWholeBlock});
   }
   EXPECT_GT(counted, 0);
   EXPECT_GT(whole, 0);

@@ -66,7 +66,7 @@ TEST(Finalists, PassesAreThoseOfItsTime) {
 TEST(Finalists, AnotherBusiestRankMakesNoStepSlower) {
   const Asked asked("deepseek-v2-lite", "h200:8192", 1024, 32768);
   const Priced one =
-      priced(asked, "tp8 cp2 pp4 dp128 ep64 zero3 1f1b m256 cp_comm_type=ring recompute=block", 1);
+      priced(asked, "tp8 cp2 pp4 dp128 ep64 zero3 1f1b m256 cp_comm_type=ring recompute=full", 1);
   const Finalist before = simulate(one);
   for (const double factor : {1.1, 2.0, 16.0}) {
     cluster::Cluster faster = asked.cluster;

@@ -42,8 +42,8 @@ TEST(LayoutOf, IsReadBackToTheSamePrice) {
 TEST(LayoutOf, PricesEveryRecompute) {
   const Asked asked("llama3-8b", "h100:64", 8192, 512);
   for (const char* recompute :
-       {"none", "cheap", "block", "mlp.product", "attn_norm.output+mlp.product", "block:4x2+0x6",
-        "mlp_norm.output+block:1+0x7"}) {
+       {"none", "selective", "full", "mlp.product", "attn_norm.output+mlp.product", "full:4x2+0x6",
+        "mlp_norm.output+full:1+0x7"}) {
     const auto layout = *spec::parse_layout(join_parts("pp8 dp8 1f1b m8 recompute=", recompute));
     const auto timed = time_layout(asked.question, layout, 8);
     ASSERT_TRUE(timed.ok()) << timed.error().message;

@@ -24,7 +24,7 @@ TEST(Lowered, AgreesWithStagesWhereOnlyStagesMeet) {
   rates.at(cluster::Term::kOverlapTax).value = 0;
   asked.question.rates = &rates;
   for (const char* name : {"tp8 pp8 1f1b", "tp8 pp8 gpipe", "tp8 pp8 interleaved vpp5",
-                           "tp8 pp8 zb-h1", "tp8 pp8 zbv vpp2", "tp8 pp8 1f1b recompute=block"}) {
+                           "tp8 pp8 zb-h1", "tp8 pp8 zbv vpp2", "tp8 pp8 1f1b recompute=full"}) {
     const Finalist one = timed(asked, name);
     const auto units = lowered_seconds(one);
     ASSERT_TRUE(units.has_value()) << name;

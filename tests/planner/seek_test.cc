@@ -196,7 +196,7 @@ TEST(Seek, FillsWhatIsNotGiven) {
   EXPECT_EQ(found->priced.request.shape, q.shape);
   for (const int chunks : {2, 3, 4, 5, 7, 10, 14}) {
     spec::Layout other = made;
-    other.chunks = chunks, other.recompute = {model::kCheap}, other.layers = {};
+    other.chunks = chunks, other.recompute = {model::kSelective}, other.layers = {};
     const auto timed = time_layout(q, other, 1);
     ASSERT_TRUE(timed.ok());
     if (timed->priced.price.fits) {
@@ -238,13 +238,13 @@ TEST(Seek, WhatIsGivenStays) {
       }
   };
   expect({}, "");
-  expect(model::kCheap, " recompute=cheap");
+  expect(model::kSelective, " recompute=selective");
   expect({.mlp_normed = true}, " recompute=mlp_norm.output");
-  expect(model::kWholeBlock, " recompute=block");
+  expect(model::kWholeBlock, " recompute=full");
   q.given.blocks = {4, 3, 2, 1}, q.given.recomputed = 4;
-  model::Drop cheap_and_blocks = model::kCheap;
+  model::Drop cheap_and_blocks = model::kSelective;
   cheap_and_blocks.block = true;
-  expect(cheap_and_blocks, " recompute=cheap+block:4+3+2+1");
+  expect(cheap_and_blocks, " recompute=selective+full:4+3+2+1");
 }
 
 // Where nothing fits the smallest is shown, if anything divides.
@@ -257,7 +257,7 @@ TEST(Seek, ShowsTheSmallestWhereNothingFits) {
   const double bytes = cost::device_bytes(found->priced.price.memory);
   const Lattice lattice(q);
   for (const Timetable& table : lattice.timetables(8))
-    for (const model::Drop& others : {model::kKeepAll, model::kCheap}) {
+    for (const model::Drop& others : {model::kKeepAll, model::kSelective}) {
       cost::PriceRequest r = found->priced.request;
       r.schedule = table.schedule, r.chunks = table.chunks, r.drop = others;
       r.set_recomputed(q.shape->layers);

@@ -63,7 +63,7 @@ TEST(StageLayers, AreThoseThatTryingAllFinds) {
     shape.layers = 6 + static_cast<int>(random() % 5);
     shape.vocab = 32000.0 * static_cast<double>(1 + random() % 16);
     const char* names[] = {"pp2 dp4 zero1", "pp4 dp2 zero1 gpipe", "pp4 dp2 zero0 zb-h1",
-                           "tp2 pp4 zero1 recompute=block"};
+                           "tp2 pp4 zero1 recompute=full"};
     const cost::PriceRequest r = asked_for(asked, names[random() % std::size(names)]);
     const PassTimes times = times_of(r);
     std::vector<double> bytes;
@@ -118,7 +118,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
     cost::ModelShape& shape = asked.shape;
     shape.layers = 8 + static_cast<int>(random() % 5);
     const char* names[] = {"pp4 dp2 zero1", "pp4 dp2 zero1 gpipe", "tp2 pp4 zero1 zb-h1",
-                           "pp4 dp2 zero1 recompute=cheap"};
+                           "pp4 dp2 zero1 recompute=selective"};
     cost::PriceRequest r = asked_for(asked, names[random() % std::size(names)]);
     const model::Drop rest = r.drop;
     const double most = cost::device_bytes(cost::price_memory(r));
@@ -152,7 +152,7 @@ TEST(StageLayers, MakeAgainAsFewBlocksAsTryingAllFinds) {
 // to the others.
 TEST(StageLayers, DealBlocksThatAreMadeAgainToChunks) {
   const Asked asked("llama3-8b", "h100:8", 2048, 64);
-  cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved vpp2 recompute=block");
+  cost::PriceRequest r = asked_for(asked, "pp2 dp4 zero1 interleaved vpp2 recompute=full");
   EXPECT_EQ(recompute_of(r, evenly_recomputed(r, {8, 8, 8, 8})),
             spec::Recompute{model::kWholeBlock});
   r.recomputed = 5;

@@ -132,14 +132,14 @@ class BruteForce {
   }
 
   void rest(PriceRequest& r) {
-    for (const model::Drop& keep : {model::kKeepAll, model::kCheap, model::kWholeBlock})
+    for (const model::Drop& keep : {model::kKeepAll, model::kSelective, model::kWholeBlock})
       for (const Placement placement : {Placement::kPipeInside, Placement::kDataInside}) {
         if (placement == Placement::kDataInside && (r.pp == 1 || r.dp == 1)) continue;
         r.placement = placement;
         ++points;
         // Ends may have fewer.
         const int layers = (q_.shape->layers + r.pp - 1) / r.pp + 1;
-        for (const model::Drop& others : {model::kKeepAll, model::kCheap})
+        for (const model::Drop& others : {model::kKeepAll, model::kSelective})
           for (r.recomputed = 0; r.recomputed < (keep.block ? layers : 1); ++r.recomputed) {
             r.drop = keep;
             if (r.recomputed > 0) r.drop = others, r.drop.block = true;

@@ -142,7 +142,7 @@ TEST(SeedPrices, TrainedModelsFit) {
   PriceRequest& a = llama.request;
   a.seq = 8192, a.tp = 8, a.pp = 16, a.dp = 128, a.chunks = 8,
   a.schedule = &pipeline::row("interleaved");
-  a.global_batch = 2048, a.drop = model::kCheap;
+  a.global_batch = 2048, a.drop = model::kSelective;
   EXPECT_TRUE(price(a).fits);
 
   // DeepSeek kept 8-bit activations and made less again, which the prices do not know.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "lockstep/base/check.h"
@@ -45,7 +46,7 @@ bool is_rare(const Layout& layout) {
 }
 
 Recompute every_second(std::int64_t stages) {
-  Recompute made{model::kCheap};
+  Recompute made{model::kSelective};
   made.drop.block = true;
   for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
   return made;
@@ -63,7 +64,7 @@ std::set<std::string> by_brute_force(std::int64_t ranks, const Batch& batch) {
           for (const Order& order : orders(pp, m))
             for (const Period reduce : {Period::kStep, Period::kMicrobatch})
               for (const Recompute& recompute : {Recompute{},
-                                                 {model::kCheap},
+                                                 {model::kSelective},
                                                  {model::kWholeBlock},
                                                  every_second(pp * order.chunks)}) {
                 if (batch.global_batch % (dp * m) != 0) continue;
@@ -115,10 +116,10 @@ TEST(Layouts, AreAllLegalOnesOnceEach) {
 TEST(Layouts, ComeInTheDocumentedOrder) {
   const std::vector<Layout> all = layouts(small(), 4, kBatch);
   EXPECT_EQ(to_text(all.front()), "dp4 zero0 m1");
-  EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 recompute=cheap");
-  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 recompute=cheap+block:1");
+  EXPECT_EQ(to_text(all[1]), "dp4 zero0 m1 recompute=selective");
+  EXPECT_EQ(to_text(all[3]), "dp4 zero0 m1 recompute=selective+full:1");
   EXPECT_EQ(to_text(all[4]), "dp4 zero0 zb-h1 m1");
-  EXPECT_EQ(to_text(all.back()), "tp4 dp1 nosp zero3 zb-h1 m4 recompute=cheap+block:1");
+  EXPECT_EQ(to_text(all.back()), "tp4 dp1 nosp zero3 zb-h1 m4 recompute=selective+full:1");
   const auto key = [](const Layout& l) {
     return std::tuple(l.degrees.tp, !l.sp, l.degrees.cp, l.context, l.degrees.pp,
                       -l.degrees.dp_shard.value_or(l.degrees.dp), l.zero, *l.microbatches,
@@ -149,24 +150,53 @@ std::set<Combination> combinations(std::span<const Layout> all, int strength) {
   return found;
 }
 
+// Choices of values that occur, one by one.
+std::int64_t count_infeasible(std::span<const Layout> all, int strength) {
+  std::vector<std::set<std::string>> values;
+  for (const Factor& factor : factors()) {
+    values.emplace_back();
+    for (const Layout& layout : all) values.back().insert(factor.value(layout));
+  }
+  const std::set<Combination> found = combinations(all, strength);
+  std::int64_t missing = 0;
+  const std::function<void(Combination, std::size_t)> choose = [&](Combination so_far,
+                                                                   std::size_t from) {
+    if (std::ssize(so_far) == strength) {
+      missing += found.contains(so_far) ? 0 : 1;
+      return;
+    }
+    for (std::size_t f = from; f < values.size(); ++f)
+      for (const std::string& value : values[f]) {
+        Combination more = so_far;
+        more.emplace_back(factors()[f].name, value);
+        choose(std::move(more), f + 1);
+      }
+  };
+  choose({}, 0);
+  return missing;
+}
+
 TEST(CoveringArrayLong, MeetsEveryCombinationThatExists) {
   const std::pair<int, int> cases[] = {{1, 2}, {1, 3}, {4, 1}, {4, 2}, {4, 3}, {8, 2}};
   for (const auto& [ranks, strength] : cases) {
     const std::vector<Layout> all = layouts(small(), ranks, kBatch);
-    const std::vector<Layout> some = covering_array(all, strength);
+    const CoveringArray array = covering_array(all, strength);
+    const std::vector<Layout>& some = array.layouts;
     EXPECT_EQ(combinations(some, strength), combinations(all, strength)) << ranks;
+    EXPECT_EQ(array.combinations, std::ssize(combinations(all, strength)));
+    EXPECT_EQ(array.infeasible, count_infeasible(all, strength));
     std::set<std::string> names;
     for (const Layout& layout : some) {
       EXPECT_TRUE(names.insert(to_text(layout)).second);
       EXPECT_NE(std::ranges::find(all, layout), all.end());
     }
-    EXPECT_EQ(some, covering_array(all, strength));
+    EXPECT_EQ(some, covering_array(all, strength).layouts);
     EXPECT_LE(some.size() * (strength == 3 ? 2 : 4), all.size())
         << ranks << " ranks, strength " << strength;
   }
 }
 
-TEST(CoveringArray, OfNothingIsNothing) { EXPECT_TRUE(covering_array({}, 2).empty()); }
+TEST(CoveringArray, OfNothingIsNothing) { EXPECT_TRUE(covering_array({}, 2).layouts.empty()); }
 
 TEST(Factors, ListTheirValues) {
   const std::vector<Layout> all = layouts(small(), 4, kBatch);
@@ -185,7 +215,7 @@ TEST(Factors, ListTheirValues) {
           "pp: 1 2 4", "dp_replicate: 1 2 4", "dp_shard: 4 2 1", "zero: 0 1 2 3", "m: 1 2 4",
           "schedule: 1f1b zb-h1 gpipe interleaved interleaved-zb "
           "zbv looped-bfs v-half eager-1f1b v-min dualpipe-v",
-          "vpp: 1 2", "reduce: step microbatch", "recompute: none cheap block some blocks"}));
+          "vpp: 1 2", "reduce: step microbatch", "recompute: none selective full some blocks"}));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace lockstep::spec {
 namespace {
 
 TEST(Recompute, CountsBlocksOnlyWhereSomeAre) {
-  for (const model::Drop& rest : {model::kKeepAll, model::kCheap}) {
+  for (const model::Drop& rest : {model::kKeepAll, model::kSelective}) {
     const Recompute some = with_blocks(rest, {4, 4}, {4, 0});
     EXPECT_EQ(some.blocks, (std::vector<int>{4, 0}));
     EXPECT_TRUE(some.drop.block);
@@ -27,14 +27,14 @@ TEST(LayoutName, SaysOneWordPerSetting) {
   layout.zero = 3;
   layout.microbatches = 4;
   layout.reduce = Period::kMicrobatch;
-  layout.recompute = {model::kCheap};
-  EXPECT_EQ(to_text(layout), "pp2 dp2x2 zero3 1f1b m4 recompute=cheap");
+  layout.recompute = {model::kSelective};
+  EXPECT_EQ(to_text(layout), "pp2 dp2x2 zero3 1f1b m4 recompute=selective");
   layout.resident = 2;
   layout.prefetch = 0;
   layout.recompute = {model::kWholeBlock, {3, 3, 1, 0}};
-  EXPECT_EQ(to_text(layout.recompute), "block:3x2+1+0");
+  EXPECT_EQ(to_text(layout.recompute), "full:3x2+1+0");
   layout.recompute.drop.attn_normed = true;
-  EXPECT_EQ(to_text(layout.recompute), "attn_norm.output+block:3x2+1+0");
+  EXPECT_EQ(to_text(layout.recompute), "attn_norm.output+full:3x2+1+0");
   layout.recompute = {{.product = true}};
   layout.degrees.tp = 2;
   layout.sp = false;
@@ -127,7 +127,7 @@ TEST(LayoutName, RefusesWithTheNearestWords) {
   EXPECT_EQ(refusal("1f1p"), "a layout has no word `1f1p` | did you mean `1f1b`?");
   EXPECT_EQ(refusal("hello-there"),
             "a layout has no word `hello-there` | a layout is written like `pp2 dp2x2 zero3 1f1b "
-            "m4 recompute=cheap`");
+            "m4 recompute=selective`");
   EXPECT_EQ(refusal("zero4"), "`zero4` in a layout: 4 is out of range | the nearest: `zero3`");
   EXPECT_EQ(refusal("pp0"), "`pp0` in a layout: 0 is out of range | the nearest: `pp1`");
   EXPECT_EQ(refusal("pp2 dp2 pp4"), "a layout names both `pp2` and `pp4` | keep one of the two");
@@ -139,22 +139,23 @@ TEST(LayoutName, RefusesWithTheNearestWords) {
       refusal("cp_comm_type=a2a"),
       "cp_comm_type = \"a2a\" is no way of context parallelism | there are `ring`, `gather` and "
       "`ulysses`");
-  EXPECT_EQ(refusal("recompute=cheep"),
-            "recompute = \"cheep\" names no row `cheep` | did you mean `cheap`?");
-  EXPECT_EQ(refusal("recompute=full"),
-            "recompute = \"full\" names no row `full` | here it is called `block`: whole blocks "
-            "are made again");
-  EXPECT_EQ(refusal("recompute=block+mlp.product"),
-            "recompute = \"block+mlp.product\" joins `block` to something else | write recompute = "
-            "\"block\" alone, or rows alone");
-  EXPECT_EQ(refusal("pp2 recompute=cheap+block:3y2"),
-            "recompute = \"cheap+block:3y2\": `3y2` is not a number of blocks | write how many of "
-            "each stage, joined by +, as `block:3x2+1+0`: 3 of two stages, then 1 and none");
+  EXPECT_EQ(refusal("recompute=selectiv"),
+            "recompute = \"selectiv\" names no row `selectiv` | did you mean `selective`?");
+  EXPECT_EQ(refusal("recompute=block"),
+            "recompute = \"block\" names no row `block` | it is called `full`: whole blocks are "
+            "made again");
+  EXPECT_EQ(refusal("recompute=full+mlp.product"),
+            "recompute = \"full+mlp.product\" joins `full` to something else | write recompute = "
+            "\"full\" alone, or rows alone");
+  EXPECT_EQ(
+      refusal("pp2 recompute=selective+full:3y2"),
+      "recompute = \"selective+full:3y2\": `3y2` is not a number of blocks | write how many of "
+      "each stage, joined by +, as `full:3x2+1+0`: 3 of two stages, then 1 and none");
   for (const char* wrong :
        {"", "  ", "pp", "pp2x2", "dp2x", "dpx2", "dp2x-1", "dp0x2", "pp99999999999999999999", "m-1",
-        "recompute=", "recompute=block:", "recompute=none+block:1", "recompute=+block:1",
-        "recompute=block:1+cheap", "recompute=cheapblock:1", "recompute=mlp.product+", "order=tp",
-        "dp70000x70000"})
+        "recompute=", "recompute=full:", "recompute=none+full:1", "recompute=+full:1",
+        "recompute=full:1+cheap", "recompute=selectiveblock:1", "recompute=mlp.product+",
+        "order=tp", "dp70000x70000"})
     EXPECT_FALSE(parse_layout(wrong).ok()) << wrong;
 }
 

@@ -158,7 +158,7 @@ const std::vector<Refusal>& models_and_types() {
 // All blocks of every stage have a name of their own, but not with rows that they drop besides.
 TEST(Legal, AllBlocksAreCountedWithRowsAlone) {
   Asked asked;
-  model::Drop drop = model::kCheap;
+  model::Drop drop = model::kSelective;
   drop.block = true;
   asked.layout.recompute = {drop, {16, 16}};
   EXPECT_TRUE(asked.refusals().empty());

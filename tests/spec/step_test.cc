@@ -20,7 +20,7 @@ model::Model small(const char* name) { return *model::describe(shrink(model::fin
 TEST(StepShape, SaysWhatTheLayoutSays) {
   const model::Model model = small("llama3.2-1b");
   const Layout layout =
-      *parse_layout("pp2 dp2x2 zero3 gpipe m2 mb recompute=block resident=3 prefetch=0");
+      *parse_layout("pp2 dp2x2 zero3 gpipe m2 mb recompute=full resident=3 prefetch=0");
   const program::StepShape step = step_shape(model, layout, cut(kStepBatch, layout));
   EXPECT_EQ(step.shape, (pipeline::Shape{.coords = 2, .chunks = 1, .microbatches = 2}));
   EXPECT_EQ(step.stage_begin, (std::vector<std::int32_t>{0, 3, 6}));
@@ -37,7 +37,7 @@ TEST(StepShape, SaysWhatTheLayoutSays) {
             (std::vector<std::int32_t>{0, 4, 6}));
   EXPECT_EQ(program_for(model, uneven, kStepBatch)->step.coord_of(3), Coord{0});
 
-  const Layout flat = *parse_layout("dp4 zero1 recompute=cheap");
+  const Layout flat = *parse_layout("dp4 zero1 recompute=selective");
   const program::StepShape plain = step_shape(small("llama3-8b"), flat, kStepBatch);
   EXPECT_EQ(plain.shape.microbatches, 4);
   EXPECT_FALSE(plain.replicas);
@@ -167,7 +167,7 @@ Spec spec_with(const char* layout) {
 }
 
 TEST(StepSizes, FollowTheLayout) {
-  const cost::StepSizes sizes = step_sizes(spec_with("tp2 dp4x2 zero3 recompute=cheap"));
+  const cost::StepSizes sizes = step_sizes(spec_with("tp2 dp4x2 zero3 recompute=selective"));
   EXPECT_EQ(sizes.unit.batch, 2);
   EXPECT_EQ(sizes.unit.seq, 32);
   EXPECT_EQ(sizes.unit.dtype, DType::kF32);

@@ -24,8 +24,8 @@ constexpr const char* kOneClass[] = {
     "dp4 zero2 m2 step",
     "dp4 zero3 m2 step",
     "dp2x2 zero1 m2 step",
-    "dp2x2 zero3 m2 step recompute=cheap",
-    "pp2 dp4 zero0 gpipe m2 step recompute=block",
+    "dp2x2 zero3 m2 step recompute=selective",
+    "pp2 dp4 zero0 gpipe m2 step recompute=full",
     "pp2 dp4 zero2 1f1b m2 step recompute=mlp.product",
     "pp2 dp2x2 zero3 1f1b m2 step",
 };

@@ -100,7 +100,7 @@ std::vector<std::string> members(const Class& of) {
           layout.reduce == of.reduce)
         all.push_back(layout);
   std::vector<std::string> names;
-  for (spec::Layout layout : spec::covering_array(all, 2)) {
+  for (spec::Layout layout : spec::covering_array(all, 2).layouts) {
     layout.microbatches = spec.batch.global_batch / dp / 2;
     names.push_back(to_text(layout));
     if (layout.zero != 3) continue;
@@ -142,7 +142,7 @@ TEST(Bits, OfBackwardInOneAndInTwoAreTheSame) {
 }
 
 TEST(Bits, SameAgainAndInAnyOrderOfDelivery) {
-  for (const char* layout : {"pp2 dp2x2 zero3 1f1b m2 mb recompute=cheap",
+  for (const char* layout : {"pp2 dp2x2 zero3 1f1b m2 mb recompute=selective",
                              "tp2 pp2 dp2 zero3 1f1b m2 mb", "cp4 pp2 dp1 zero3 1f1b m2 mb"}) {
     const std::string bits = bits_on_threads(layout);
     EXPECT_EQ(bits_on_threads(layout), bits);
@@ -193,9 +193,9 @@ int from_environment(const char* name, int usual) {
   return text == nullptr ? usual : std::atoi(text);
 }
 
-// The first block of every second stage, and the others cheaply.
+// The first block of every second stage, and the others selectively.
 spec::Recompute every_second_stage(std::int64_t stages) {
-  spec::Recompute made{model::kCheap};
+  spec::Recompute made{model::kSelective};
   made.drop.block = true;
   for (std::int64_t i = 0; i < stages; ++i) made.blocks.push_back(i % 2 == 0 ? 1 : 0);
   return made;
@@ -212,7 +212,7 @@ std::vector<spec::Layout> schedules(std::int64_t pp, std::int64_t m) {
       layout.microbatches = m;
       layout.recompute = n % 4 == 0   ? spec::Recompute{}
                          : n % 4 == 1 ? spec::Recompute{model::kWholeBlock}
-                         : n % 4 == 2 ? spec::Recompute{model::kCheap}
+                         : n % 4 == 2 ? spec::Recompute{model::kSelective}
                                       : every_second_stage(pp * chunks);
       const spec::Spec spec = deep_spec();
       if (spec::legal(spec.model, layout, cut(spec.batch, layout), DType::kF32).empty())
@@ -259,11 +259,11 @@ TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
   for (const char* layout :
        {"pp2 dp1 zero0 1f1b m3 step", "pp4 dp1 zero3 gpipe m2 mb",
         "pp4 dp1 zero1 eager-1f1b m8 step", "pp2 dp2x1 zero3 interleaved vpp3 m4 mb",
-        "pp4 dp1 zero2 looped-bfs vpp2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=block",
+        "pp4 dp1 zero2 looped-bfs vpp2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=full",
         "pp2 dp2 zero3 interleaved-zb vpp2 m4 mb", "pp4 dp1 zero1 zbv vpp2 m3 step",
-        "pp2 dp2 zero2 v-half vpp2 m4 mb recompute=cheap", "pp4 dp1 zero3 v-min vpp2 m8 step",
+        "pp2 dp2 zero2 v-half vpp2 m4 mb recompute=selective", "pp4 dp1 zero3 v-min vpp2 m8 step",
         "pp2 dp2 zero3 dualpipe-v vpp2 m4 step", "cp4 dp1 zero3 m3 step",
-        "cp2 pp2 dp1 zero2 zbv vpp2 m4 mb cp_comm_type=gather recompute=block"})
+        "cp2 pp2 dp1 zero2 zbv vpp2 m4 mb cp_comm_type=gather recompute=full"})
     jobs.push_back(job_of(deep_spec(), names.emplace_back(layout)));
   std::map<std::size_t, std::string> bits;
   for (int seed = first; seed < first + seeds; ++seed) {

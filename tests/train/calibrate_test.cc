@@ -25,12 +25,12 @@ cost::Calibration calibrated(const spec::Spec& spec, int ranks) {
 TEST(Calibrator, KnowsTheOpsOfEveryLayoutOfItsUnits) {
   const std::pair<const char*, std::vector<const char*>> cases[] = {
       {"dp2",
-       {"dp2 zero0", "dp2 zero1", "dp2 zero2", "dp2 zero3", "dp2 zero3 recompute=block", "pp2 dp1",
+       {"dp2 zero0", "dp2 zero1", "dp2 zero2", "dp2 zero3", "dp2 zero3 recompute=full", "pp2 dp1",
         "pp2 dp1 zb-h1", "pp2 dp1 zbv vpp2"}},
-      {"tp2 dp1", {"tp2 dp1", "tp2 dp1 zero3 recompute=block"}},
+      {"tp2 dp1", {"tp2 dp1", "tp2 dp1 zero3 recompute=full"}},
       {"tp2 nosp dp1", {"tp2 nosp dp1"}},
-      {"pp2 dp1 recompute=cheap+block:1+0",
-       {"dp2 recompute=cheap", "pp2 dp1 recompute=cheap+block:1+0"}}};
+      {"pp2 dp1 recompute=selective+full:1+0",
+       {"dp2 recompute=selective", "pp2 dp1 recompute=selective+full:1+0"}}};
   for (const bool tied : {false, true})
     for (const auto& [own, layouts] : cases) {
       const spec::Spec spec = tiny_spec(tied, DType::kF32);

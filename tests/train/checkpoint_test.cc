@@ -52,7 +52,7 @@ const std::vector<std::string> kSavedLayouts = {
     "pp2 dp1 zero1 interleaved vpp2 m8 step",
     "tp2 pp2 dp1 zero1 zb-h1 m8 step",
     "tp2 pp2 dp2 zero3 1f1b m4 mb",
-    "pp2 dp2 zero0 v-half vpp2 m4 step recompute=block",
+    "pp2 dp2 zero0 v-half vpp2 m4 step recompute=full",
     "pp4 dp2 zero2 eager-1f1b m4 mb",
 };
 

@@ -85,7 +85,7 @@ TEST(Ramp, GrowsAlikeInEveryLayoutOfAClass) {
   EXPECT_NE(alone.find("\n12 "), std::string::npos) << alone;
   EXPECT_NE(alone.find("\n16 "), std::string::npos) << alone;
   EXPECT_EQ(grow("pp2 dp1 zero0 1f1b", 6), alone);
-  EXPECT_EQ(grow("pp2 dp1 zero1 gpipe recompute=block", 6), alone);
+  EXPECT_EQ(grow("pp2 dp1 zero1 gpipe recompute=full", 6), alone);
 }
 
 // The first steps are those of a job that never grows.

@@ -49,15 +49,15 @@ constexpr Tried kTried[] = {
     {false, "dp2 zero0 m4 mb"},
     {true, "dp2 zero1 m2 step"},
     {false, "dp2 zero2 m2 mb"},
-    {true, "dp2 zero3 m2 mb recompute=block"},
+    {true, "dp2 zero3 m2 mb recompute=full"},
     {false, "dp2 zero3 m2 step"},
-    {false, "dp2x2 zero1 m2 step recompute=block"},
+    {false, "dp2x2 zero1 m2 step recompute=full"},
     {true, "dp2x2 zero2 m2 mb"},
     {false, "dp2x2 zero3 m2 mb"},
     {false, "pp2 dp1 zero0 1f1b m2 step"},
     {true, "pp2 dp1 zero0 zb-h1 m4 step"},
     {true, "pp2 dp2 zero1 1f1b m2 step"},
-    {false, "pp2 dp2 zero2 1f1b m2 mb recompute=block"},
+    {false, "pp2 dp2 zero2 1f1b m2 mb recompute=full"},
     {true, "pp2 dp2 zero3 1f1b m2 mb"},
     {true, "pp2 dp2x2 zero3 1f1b m2 mb"},
     {false, "tp2 dp1 zero0 m2 step"},
@@ -65,7 +65,7 @@ constexpr Tried kTried[] = {
     {false, "tp2 dp2 zero3 m2 mb"},
     {true, "tp2 pp2 dp1 zero0 zb-h1 m4 step"},
     {true, "pp2 dp2 zero1 zbv vpp2 m3 step", 4},
-    {true, "pp2 dp2 zero3 interleaved-zb vpp2 m2 mb recompute=block", 4},
+    {true, "pp2 dp2 zero3 interleaved-zb vpp2 m2 mb recompute=full", 4},
 };
 
 // One mutant for each coordinate, kind of op, kind of fault and new group, another of them in turn.

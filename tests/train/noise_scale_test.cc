@@ -145,7 +145,7 @@ class Expected {
 TEST(NoiseScale, IsThatOfOneRankInEveryLayout) {
   const Expected expected(noisy_spec());
   for (const char* layout :
-       {"dp1 zero0 m8", "dp1 zero0 m8 mb recompute=block", "dp2 zero1 m4 mb", "dp4 zero0 m2",
+       {"dp1 zero0 m8", "dp1 zero0 m8 mb recompute=full", "dp2 zero1 m4 mb", "dp4 zero0 m2",
         "dp8 zero3 m1", "dp2x2 zero3 m2", "pp2 dp1 zero0 1f1b m8", "pp2 dp2 zero2 zb-h1 m4 step",
         "pp2 dp1 zero3 zbv vpp2 m8", "cp2 dp1 zero0 m8", "cp4 pp2 dp1 zero3 zb-h1 m8",
         "cp2 dp2 zero2 m4 cp_comm_type=gather"})

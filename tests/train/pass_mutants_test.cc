@@ -23,11 +23,11 @@ constexpr int kPassOrders =
 
 constexpr const char* kPassLayouts[] = {
     "tp2 dp1 zero0 m1 step",
-    "tp2 dp1 zero0 m1 step recompute=block",
+    "tp2 dp1 zero0 m1 step recompute=full",
     "tp2 dp1 zero0 m1 step nosp",
     "tp2 pp2 dp1 zero0 zb-h1 m2 step",
     "cp2 dp1 zero0 m1 step",
-    "cp2 dp1 zero0 m1 step cp_comm_type=gather recompute=block",
+    "cp2 dp1 zero0 m1 step cp_comm_type=gather recompute=full",
     "cp2 dp1 zero0 m1 step cp_comm_type=ulysses",
 };
 

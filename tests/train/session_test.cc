@@ -103,7 +103,7 @@ const std::map<std::string, std::vector<std::string>> kClasses = {
     {"dp1", {"dp1 zero0 m2", "pp2 dp1 zero0 m2 gpipe", "pp2 dp1 zero0 m2 zbv vpp2"}},
     {"dp2",
      {"dp2 zero0 m2 step", "dp2 zero1 m2", "pp2 dp2 zero2 m2 step", "dp2 zero3 m2 step",
-      "pp2 dp2x1 zero3 m2 recompute=block step"}},
+      "pp2 dp2x1 zero3 m2 recompute=full step"}},
     {"cp2", {"cp2 dp1 zero0 m2", "cp2 dp1 zero3 m2 step", "cp2 pp2 dp1 zero1 m2 zbv vpp2 step"}},
     {"tp2", {"tp2 dp1 zero0 m2", "tp2 pp2 dp1 zero0 m2"}}};
 

@@ -138,7 +138,7 @@ constexpr const char* kLayouts[] = {"dp1 zero0 m2",
                                     "dp2 zero1 m2",
                                     "pp2 dp2 zero0 m2",
                                     "pp2 dp2 zero2 m2",
-                                    "pp2 dp2x2 zero3 m2 recompute=block",
+                                    "pp2 dp2x2 zero3 m2 recompute=full",
                                     "tp2 dp1 zero0 m2 nosp",
                                     "tp2 pp2 dp2 zero3 m2"};
 

@@ -30,10 +30,10 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout :
-         {"pp2 dp2 zero1 m4 step recompute=block", "pp2 dp2 zero3 m4 mb recompute=cheap",
+         {"pp2 dp2 zero1 m4 step recompute=full", "pp2 dp2 zero3 m4 mb recompute=selective",
           "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp",
           // Two key-value heads and a vocabulary of 98 among four ranks.
-          "tp4 dp2 zero2 m2 step", "tp4 dp1 zero0 m4 step nosp recompute=block"})
+          "tp4 dp2 zero2 m2 step", "tp4 dp1 zero0 m4 step nosp recompute=full"})
       EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << layout;
   }
 }
@@ -42,11 +42,11 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
 // class.
 TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
   Verifier verifier = verifier_of(DType::kF64);
-  const Verdict pipeline = verdict_on(verifier, "pp2 dp1 zero0 gpipe m16 step recompute=block");
+  const Verdict pipeline = verdict_on(verifier, "pp2 dp1 zero0 gpipe m16 step recompute=full");
   EXPECT_EQ(pipeline.failure, "");
   EXPECT_EQ(pipeline.digest, verifier.reference().back().digest());
   const Verdict flat = verdict_on(verifier, "dp4 zero3 m2 step");
-  const Verdict hybrid = verdict_on(verifier, "dp2x2 zero1 m2 step recompute=cheap");
+  const Verdict hybrid = verdict_on(verifier, "dp2x2 zero1 m2 step recompute=selective");
   EXPECT_EQ(flat.failure + hybrid.failure, "");
   EXPECT_EQ(flat.bits_class, hybrid.bits_class);
   EXPECT_EQ(flat.digest, hybrid.digest);
@@ -59,9 +59,9 @@ TEST(Verify, SaysOfALaterLayoutWhatItWouldSayOfAFirst) {
   for (const DType dtype : {DType::kF64, DType::kF32}) {
     Verifier verifier = verifier_of(dtype);
     EXPECT_EQ(verdict_on(verifier, "dp2 zero0 m2 step").failure, "");
-    const Verdict later = verdict_on(verifier, "pp2 dp2 zero3 m2 step recompute=block");
+    const Verdict later = verdict_on(verifier, "pp2 dp2 zero3 m2 step recompute=full");
     Verifier other = verifier_of(dtype);
-    const Verdict first = verdict_on(other, "pp2 dp2 zero3 m2 step recompute=block");
+    const Verdict first = verdict_on(other, "pp2 dp2 zero3 m2 step recompute=full");
     EXPECT_EQ(first.failure + later.failure, "");
     EXPECT_EQ(first.run, later.run);
     EXPECT_EQ(first.digest, later.digest);
@@ -89,7 +89,7 @@ TEST(Verify, HoldsF32ToTheRoundingOfItsMicrobatch) {
 TEST(Verify, HoldsTensorRanksToTheirOwnBoundsAndBits) {
   Verifier exact = verifier_of(DType::kF64);
   const Verdict fused = verdict_on(exact, "tp2 dp1 zero0 m4 step");
-  const Verdict piped = verdict_on(exact, "tp2 pp2 dp1 zero3 m4 step recompute=block");
+  const Verdict piped = verdict_on(exact, "tp2 pp2 dp1 zero3 m4 step recompute=full");
   const Verdict plain = verdict_on(exact, "tp2 dp1 zero0 m4 step nosp");
   EXPECT_EQ(fused.failure + piped.failure + plain.failure, "");
   EXPECT_EQ(fused.bounds.step, 1e-10);
@@ -101,6 +101,20 @@ TEST(Verify, HoldsTensorRanksToTheirOwnBoundsAndBits) {
   Verifier single = verifier_of(DType::kF32);
   for (const char* layout : {"tp2 dp2 zero1 m2 step", "tp2 pp2 dp2 zero3 m2 mb nosp"})
     EXPECT_EQ(verdict_on(single, layout).failure, "") << layout;
+}
+
+// Pairs by command: `lockstep verify --ranks 8 --labels one`.
+TEST(Verify, LayoutsOfSparseLabels) {
+  for (const data::LabelMask labels : {data::LabelMask::kOne, data::LabelMask::kSparse,
+                                       data::LabelMask::kCuts, data::LabelMask::kButLast}) {
+    auto verifier =
+        Verifier::create(train::tiny_spec(/*tied=*/true, DType::kF64), 2, {.labels = labels});
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const char* layout :
+         {"cp4 dp1 zero0 m4 step", "cp2 pp2 dp2 zero3 m4 mb cp_comm_type=gather recompute=full",
+          "tp2 cp2 dp1 zero1 m2 step cp_comm_type=ulysses"})
+      EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << to_text(labels) << ", " << layout;
+  }
 }
 
 TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
@@ -130,7 +144,7 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
       [](spec::Spec& s) { s.train.weight_decay = 0; },
       [](spec::Spec& s) { s.batch.microbatch = 2; },
       [](spec::Spec& s) { s.layout.zero = 3; },
-      [](spec::Spec& s) { s.layout.recompute = {model::kCheap}; }};
+      [](spec::Spec& s) { s.layout.recompute = {model::kSelective}; }};
   std::set<Hash128> seen = {train::make_job(spec)->digest()};
   EXPECT_TRUE(seen.contains(train::make_job(spec)->digest()));
   for (auto change : changes) {

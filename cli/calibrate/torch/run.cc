@@ -97,7 +97,7 @@ struct Part {
   train::Calibrator calibrator;
 };
 
-// "mb4-tp2.json", "mb4-tp2-cheap.json" where rows are recomputed.
+// "mb4-tp2.json", "mb4-tp2-selective.json" where rows are recomputed.
 std::string file_name(const spec::Spec& spec) {
   const std::int64_t tp = spec.layout.degrees.tp;
   const model::Drop rows = spec.layout.recompute.drop.rest();

@@ -98,8 +98,9 @@ void VerifyReport::begin(const model::Model& model) const {
             join_parts(c.name.empty() ? "" : c.name + ": ", counted(c.layers, "layer"), ", hidden ",
                        c.hidden, ", vocabulary ", c.vocab, c.tied ? ", tied" : "", "; ",
                        counted(count(model).total, "parameter")));
-  print_row("batch", join_parts(counted(batch.global_batch, "sequence"), " of ",
-                                counted(batch.seq, "token"), ", some labels ignored"));
+  print_row("batch",
+            join_parts(counted(batch.global_batch, "sequence"), " of ", counted(batch.seq, "token"),
+                       ", labels that count: ", to_text(request_.labels)));
   if (!request_.selection.empty()) print_row("layouts", request_.selection);
   print_row("ranks", around_.ranks_are);
   const bool some_share_units = std::ranges::any_of(
@@ -243,6 +244,7 @@ Json VerifyReport::json(Seconds time) const {
                        {"tied", request_.spec.model.tied},
                        {"dtype", to_text(request_.spec.train.dtype)},
                        {"steps", request_.spec.train.steps},
+                       {"labels", to_text(request_.labels)},
                        {"ranks_are", around_.ranks_are},
                        {"strict_kernels", around_.strict},
                        {"layouts", request_.layouts.size()},

@@ -22,8 +22,8 @@ VerifyReport::Form form_of(const Args& args, const Output& output) {
 
 // NCCL adds in another order than one rank, and so does flash attention in every run.
 verify::VerifierOptions options_for(DeviceKind device) {
-  if (device == DeviceKind::kCpu) return {tensor::test_strict_kernels().holds(), {}};
-  return {false, comm::backend_for(device)->device_per_thread};
+  if (device == DeviceKind::kCpu) return {.equal_bits = tensor::test_strict_kernels().holds()};
+  return {.equal_bits = false, .devices = comm::backend_for(device)->device_per_thread};
 }
 
 std::string ranks_are(DeviceKind device, const comm::World* world) {
@@ -54,7 +54,8 @@ Result<void> check_devices(const VerifyRequest& request, const Args& args) {
 Result<ExitCode> verify(const VerifyRequest& request, const Args& args, comm::World* world,
                         Output& output) {
   const RealClock clock;
-  const verify::VerifierOptions options = options_for(request.spec.device);
+  verify::VerifierOptions options = options_for(request.spec.device);
+  options.labels = request.labels;
   auto verifier = LS_TRY(
       verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), options));
   const bool tells = leads(world);

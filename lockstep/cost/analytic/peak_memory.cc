@@ -101,7 +101,7 @@ double costly_bytes(const PriceRequest& r, const model::Drop& drop, bool expert_
 double dropped_share(const PriceRequest& r, bool expert_layer) {
   if (r.drop.rest() == model::kKeepAll) return 0;
   const KeptTensors kept = kept_tensors(r, expert_layer);
-  return cheap_bytes(r, kept, r.drop) / cheap_bytes(r, kept, model::kCheap);
+  return cheap_bytes(r, kept, r.drop) / cheap_bytes(r, kept, model::kSelective);
 }
 
 double kept_bytes_per_token(const PriceRequest& r, const model::Drop& drop, bool expert_layer) {

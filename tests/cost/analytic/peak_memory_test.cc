@@ -43,7 +43,7 @@ TEST(PeakMemory, LlamaBlocksOfThePlan) {
   EXPECT_EQ(bytes("llama3-8b", model::kKeepAll), 139'392);
   EXPECT_EQ(bytes("llama3-70b", model::kKeepAll), 274'688);
   EXPECT_EQ(bytes("llama3-405b", model::kKeepAll), 520'704);
-  EXPECT_EQ(bytes("llama3-405b", model::kCheap), 348'672);
+  EXPECT_EQ(bytes("llama3-405b", model::kSelective), 348'672);
 }
 
 // Korthikanti et al., equations 1 to 6, by the formula arch has.
@@ -211,7 +211,7 @@ TEST(PeakMemory, Llama3NothingMadeAgain) {
   r.global_batch = 2048;
   EXPECT_NEAR(kept_bytes_per_token(r, r.drop, false) * 8192 / 1e6, 533, 1);
   EXPECT_NEAR(kept_bytes_per_token(r, r.drop, false) * 8192 * 8 * 16 / 1e9, 68.2, 0.1);
-  r.drop = model::kCheap;
+  r.drop = model::kSelective;
   EXPECT_NEAR(kept_bytes_per_token(r, r.drop, false) * 8192 * 8 * 16 / 1e9, 45.7, 0.1);
 }
 

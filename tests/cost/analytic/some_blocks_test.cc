@@ -33,7 +33,7 @@ Memory priced(Rig& rig, int recomputed, bool cheap) {
   PriceRequest& r = rig.request;
   rig.shape.layers = 2 * kBlocks;
   r.seq = 4096, r.global_batch = 4, r.pp = 2, r.zero = 0;
-  r.drop = cheap ? model::kCheap : model::kKeepAll;
+  r.drop = cheap ? model::kSelective : model::kKeepAll;
   r.set_recomputed(recomputed);
   return stage_memory(r, 0);
 }
@@ -61,7 +61,7 @@ TEST(SomeBlocks, DropRowsWhileTheyAreRecomputed) {
   const double alone = stage_memory(r, 0).allocated();
   r.recomputed = rig.shape.layers;
   EXPECT_EQ(stage_memory(r, 0).allocated(), alone);
-  r.drop = model::kCheap, r.drop.block = true;
+  r.drop = model::kSelective, r.drop.block = true;
   EXPECT_LT(stage_memory(r, 0).allocated(), alone);
 }
 
@@ -69,7 +69,7 @@ TEST(SomeBlocks, AreAsFewAsTryingAllFinds) {
   int some = 0;
   for (const char* name : {"llama3-70b", "mixtral-8x7b", "deepseek-v3"})
     for (const char* pipe : {"1f1b", "zb-h1", "gpipe"})
-      for (const model::Drop& others : {model::kKeepAll, model::kCheap})
+      for (const model::Drop& others : {model::kKeepAll, model::kSelective})
         for (const int b : {1, 2, 4, 8}) {
           Rig rig(name, "b200:64");
           PriceRequest& r = rig.request;
@@ -98,7 +98,7 @@ TEST(SomeBlocks, TakeTheirShareOfTheTime) {
     Rig rig(name, "h100:64");
     PriceRequest& r = rig.request;
     r.tp = 8, r.dp = 8, r.seq = 8192, r.global_batch = 64;
-    r.drop = model::kCheap;
+    r.drop = model::kSelective;
     const StepTime none = price_time(r);
     const int layers = rig.shape.layers;
     r.set_recomputed(layers);
@@ -135,9 +135,9 @@ TEST(SomeBlocks, RowsAddUpToTheCheapOnes) {
         r.drop.*row.is_dropped = true;
         const double one = price_time(r).recompute;
         EXPECT_GT(one, 0) << row.name;
-        if (model::kCheap.*row.is_dropped) sum += one;
+        if (model::kSelective.*row.is_dropped) sum += one;
       }
-      r.drop = model::kCheap;
+      r.drop = model::kSelective;
       EXPECT_NEAR(sum, price_time(r).recompute, 1e-9 * sum) << name << tp;
     }
 }
@@ -147,7 +147,7 @@ TEST(SomeBlocks, LayerTimesServeEveryPipelineAndSharding) {
   Rig rig("mixtral-8x7b", "h100:64");
   PriceRequest& r = rig.request;
   r.tp = 2, r.dp = 32, r.ep = 8, r.seq = 4096, r.global_batch = 256;
-  r.drop = model::kCheap, r.set_recomputed(1);
+  r.drop = model::kSelective, r.set_recomputed(1);
   const LayerTimes times = layer_times(r);
   for (const int pp : {1, 2, 4, 8})
     for (const int zero : {0, 1, 3})

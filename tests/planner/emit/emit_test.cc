@@ -96,7 +96,7 @@ std::string megatron_text(const char* model, const char* layout, bool fp8 = fals
 // Stages that layers do not divide, blocks and eight bits are not lost.
 TEST(Emit, WritesStagesBlocksAndFp8) {
   const std::string text = megatron_text(
-      "llama3-405b", "tp8 pp4 dp64 zero1 1f1b m32 layers=32x2+31x2 recompute=block:3x4", true);
+      "llama3-405b", "tp8 pp4 dp64 zero1 1f1b m32 layers=32x2+31x2 recompute=full:3x4", true);
   for (const char* line :
        {"--pipeline-model-parallel-layout 'Et*32|t*32|t*31|t*31L' ", "--fp8-format hybrid ",
         "--recompute-method block ", "--recompute-num-layers 3 ", "--use-tp-pp-dp-mapping ",
