@@ -47,7 +47,7 @@ std::string recompute_text(const spec::Layout& layout, int layers) {
   const std::vector<int>& blocks = layout.recompute.blocks;
   if (blocks.empty()) return to_text(layout.recompute);
   const model::Drop rest = layout.recompute.drop.rest();
-  return join_parts(rest == model::kKeepAll ? "" : spec::to_text(rest) + "+", "block ",
+  return join_parts(rest == model::kKeepAll ? "" : spec::to_text(rest) + "+", "full ",
                     std::accumulate(blocks.begin(), blocks.end(), 0), "/", with_commas(layers));
 }
 

@@ -154,6 +154,9 @@ TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
   };
   const Answer again = named(best.find("name")->as_text());
   EXPECT_NE(again.out.find("cp_comm_type"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find("ranks the busiest has 1.000 x the mean in attention"),
+            std::string::npos)
+      << again.out;
   EXPECT_NE(again.out.find(" " + way + " "), std::string::npos) << again.out;
   std::istringstream lines(
       answer(plan_verb(),

@@ -109,6 +109,19 @@ TEST(TrainLog, SpeaksUpOnlyWhenSomethingIsNotAsPredicted) {
 
 // Saves that fail after every step are told at once, then once a minute; another trouble does not
 // wait for that minute.
+// Positions behind the window see as many keys, the first ones fewer.
+TEST(TrainLog, SaysWhatTheBusiestContextRankHas) {
+  const train::Job full = job_with("layout.cp = 4");
+  EXPECT_NE(LogOf(full, 120).out.str().find("16 tokens of a sequence on each of 4 ranks, of which "
+                                            "the busiest has 1.000 x the mean in attention"),
+            std::string::npos);
+  const train::Job local = job_with("layout.cp = 4\nmodel.window = 8");
+  EXPECT_NE(LogOf(local, 120).out.str().find("1.058 x the mean"), std::string::npos)
+      << LogOf(local, 120).out.str();
+  EXPECT_EQ(LogOf(job_with(""), 120).out.str().find("tokens of a sequence on each"),
+            std::string::npos);
+}
+
 TEST(TrainLog, TellsATroubleOnceAMinute) {
   const train::Job job = job_with("");
   LogOf told(job, 80);

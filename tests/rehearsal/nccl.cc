@@ -306,10 +306,11 @@ int begin_group() {
     const std::string key = comm->name + " " + std::to_string(pair.first) + "-" +
                             std::to_string(pair.second) + " #" +
                             std::to_string(comm->messages[pair]++);
-    std::map<std::string, int> numbers;
+    // What a rank sends to itself has both ends here.
+    std::map<std::pair<std::string, bool>, int> numbers;
     for (const Message& one : messages) {
-      const std::string which =
-          " " + one.direction() + " " + std::to_string(numbers[one.direction()]++);
+      int& number = numbers[{one.direction(), one.part.in != nullptr}];
+      const std::string which = " " + one.direction() + " " + std::to_string(number++);
       result = std::max(result, begin(one, messages.size() == 1 ? key : key + which));
     }
   }
