@@ -112,9 +112,10 @@ constexpr std::array kTypes = {
     Type{"olmo", "OlmoForCausalLM", Family::kLlama, 0, false},
     Type{"olmo2", "Olmo2ForCausalLM"},
     Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4},
-    Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8, false},
+    Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8},
     Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, false},
-    Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4, false},
+    Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4},
+    Type{"olmoe", "OlmoeForCausalLM", Family::kMoe},
     Type{"deepseek_v2", "DeepseekV2ForCausalLM", Family::kDeepSeek, 0, false},
     Type{"deepseek_v3", "DeepseekV3ForCausalLM", Family::kDeepSeek, 0, false}};
 
@@ -138,7 +139,7 @@ constexpr std::string_view kSilent =
     "_attn_implementation_autoset";
 // And those of routers, which no price depends on.
 constexpr std::string_view kSilentInPrices =
-    "auto_map router_aux_loss_coef output_router_logits router_jitter_noise norm_topk_prob "
+    "auto_map norm_topk_prob "
     "scoring_func topk_method seq_aux n_group topk_group aux_loss_alpha routed_scaling_factor "
     "ep_size rope_interleave cache_implementation head_dim intermediate_size";
 
@@ -220,7 +221,8 @@ class Reader {
     m.init_std = keys_.real("initializer_range", 0.02);
     m.qkv_bias = type.starts_with("qwen2");
     if (per_head) m.qk_norm = model::QkNorm::kPerHead;
-    if (type == "olmo2") m.qk_norm = model::QkNorm::kWide, m.norm_place = model::NormPlace::kAfter;
+    if (type == "olmo2" || type == "olmoe") m.qk_norm = model::QkNorm::kWide;
+    if (type == "olmo2") m.norm_place = model::NormPlace::kAfter;
     if (type == "gemma2")
       gemma2();
     else
@@ -230,7 +232,7 @@ class Reader {
            "but a bias on the output of attention is not written; qwen2's, on query, key and "
            "value alone, is");
     if (type == "llama") only("mlp_bias", false, "but MLPs here have no biases");
-    if (type == "olmo" && keys_.find("clip_qkv") != nullptr)
+    if ((type == "olmo" || type == "olmoe") && keys_.find("clip_qkv") != nullptr)
       differs(keys_, "clip_qkv", "but queries, keys and values are not clipped here");
     windows(type);
     rope();
@@ -254,11 +256,15 @@ class Reader {
   void experts(std::string_view type) {
     model::Moe& moe = read_.model.moe;
     const bool mixtral = type == "mixtral", deepseek = type.starts_with("deepseek");
-    moe.experts = keys_.size(mixtral    ? "num_local_experts"
+    // transformers 5 writes mixtral's key for qwen3_moe, too.
+    const bool local = mixtral || keys_.find("num_local_experts") != nullptr;
+    moe.experts = keys_.size(local      ? "num_local_experts"
                              : deepseek ? "n_routed_experts"
                                         : "num_experts");
     moe.top_k = keys_.size("num_experts_per_tok");
-    moe.expert_ffn = keys_.size(mixtral ? "intermediate_size" : "moe_intermediate_size");
+    moe.expert_ffn =
+        keys_.size(mixtral || type == "olmoe" ? "intermediate_size" : "moe_intermediate_size");
+    if (!mixtral && !deepseek) moe.norm_topk_prob = keys_.flag("norm_topk_prob", false);
     if (type == "qwen2_moe") {
       moe.shared_ffn = keys_.size("shared_expert_intermediate_size");
       moe.shared_gate = true;
@@ -268,6 +274,11 @@ class Reader {
       moe.dense_layers = keys_.size("first_k_dense_replace", 0);
       moe.router_bias = type == "deepseek_v3";
     }
+    keys_.find("intermediate_size");     // of layers without experts
+    keys_.find("router_aux_loss_coef");  // of transformers' loss, where that is asked for
+    only("output_router_logits", false, "but there is no auxiliary loss here yet");
+    if (keys_.real("router_jitter_noise", 0.0) != 0.0)
+      differs(keys_, "router_jitter_noise", "but routers see no noise here");
     for (const char* key : {"decoder_sparse_step", "moe_layer_freq"})
       if (keys_.size(key, 1) != 1) keys_.refuse(key, "but every layer must have experts");
     const Json* const plain = keys_.find("mlp_only_layers");
@@ -394,6 +405,18 @@ void put_gemma2(const ModelConfig& m, Json& json) {
   json.set("attention_bias", false);
 }
 
+void put_experts(const ModelConfig& m, std::string_view type, Json& json) {
+  const bool mixtral = type == "mixtral";
+  json.set(mixtral ? "num_local_experts" : "num_experts", m.moe.experts);
+  json.set("num_experts_per_tok", m.moe.top_k).set("intermediate_size", m.moe.expert_ffn);
+  if (mixtral) return void(json.set("sliding_window", m.window > 0 ? Json(m.window) : Json()));
+  json.set("norm_topk_prob", m.moe.norm_topk_prob).set("attention_bias", false);
+  if (type == "qwen3_moe")
+    json.set("moe_intermediate_size", m.moe.expert_ffn)
+        .set("decoder_sparse_step", 1)
+        .set("mlp_only_layers", Json::array());
+}
+
 void put_rotary(const ModelConfig& m, std::string_view type, Json& json) {
   json.set("num_hidden_layers", m.layers).set("hidden_size", m.hidden);
   json.set("num_attention_heads", m.heads).set("num_key_value_heads", m.kv_heads);
@@ -416,6 +439,7 @@ void put_rotary(const ModelConfig& m, std::string_view type, Json& json) {
   if (type == "qwen3" || type == "olmo2") json.set("attention_bias", false);
   if (type == "mistral")
     json.set("sliding_window", m.window >= m.max_positions ? Json() : Json(m.window));
+  if (m.moe.experts > 0) put_experts(m, type, json);
   if (type.starts_with("qwen"))
     json.set("use_sliding_window", false).set("max_window_layers", m.layers);
 }
@@ -504,6 +528,10 @@ Result<Json> config_json(const ModelConfig& model, DType stored) {
   if ((type == "llama" || type == "gemma2") && model.hidden % model.heads != 0)
     return no_form(model, join_parts("has ", model.heads, " heads and hidden ", model.hidden,
                                      ", which transformers' ", type, " wants divisible"));
+  if (type == "olmoe" && model.hidden != model.heads * model.head_dim)
+    return no_form(
+        model, join_parts("has ", model.heads, " heads of ", model.head_dim,
+                          ", which transformers' olmoe wants as wide as hidden, ", model.hidden));
   Json json = Json::object({{"architectures", Json::array({row->architecture})},
                             {"model_type", type},
                             {"vocab_size", model.vocab},

@@ -42,7 +42,9 @@ class TensorStream {
   Result<void> read(const model::HfTensor& tensor, std::size_t index, std::int64_t first,
                     std::span<std::byte> out) {
     const model::Param& param = *tensor.pieces[index].param;
-    return params_.read(model::name_at(param.name, tensor.layer), param.shape, first, out);
+    const std::int64_t before =
+        std::max<std::int64_t>(0, tensor.expert) * piece_of(tensor, index).numel();
+    return params_.read(model::name_at(param.name, tensor.layer), param.shape, before + first, out);
   }
 
   Result<void> plain(const model::HfTensor& tensor, std::size_t index) {

@@ -144,14 +144,22 @@ Result<void> stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
 
 Result<checkpoint::Manifest> write_weights(const Directory& directory, files::Disk& disk,
                                            const std::string& folder, Imported& done) {
-  std::map<std::string_view, const HfParams::Place*> places;
-  for (const HfParams::Place& place : directory.params.places()) places.emplace(place.name, &place);
+  std::map<std::string_view, std::vector<const HfParams::Place*>> places;  // by expert
+  for (const HfParams::Place& place : directory.params.places())
+    places[place.name].push_back(&place);
   std::vector<checkpoint::TypedSlice> slices;
   for (checkpoint::Slice& slice :
        checkpoint::model_slices(directory.model, checkpoint::Role::kWeight)) {
     const auto found = places.find(slice.tensor);
-    LS_CHECK(found != places.end() && found->second->shape == slice.shape, slice.tensor);
-    slices.push_back({std::move(slice), files::element_type(found->second->type)});
+    LS_CHECK(found != places.end() && found->second[0]->shape == slice.shape, slice.tensor);
+    const DType type = found->second[0]->type;
+    for (const HfParams::Place* place : found->second)
+      if (place->type != type)
+        return Error{Code::kBadHfWeights,
+                     join_parts("experts of ", slice.tensor, " are stored as ", to_text(type),
+                                " and as ", to_text(place->type)),
+                     "store all of them in one type"};
+    slices.push_back({std::move(slice), files::element_type(type)});
     done.bytes.value += slices.back().bytes();
   }
   LS_CHECK(slices.size() == places.size(), places.size(), " parameters, but ", slices.size(),
@@ -160,7 +168,8 @@ Result<checkpoint::Manifest> write_weights(const Directory& directory, files::Di
   checkpoint::FileWriter file(disk, folder, checkpoint::file_name(0), std::move(slices));
   std::vector<std::byte> chunk;
   for (const checkpoint::TypedSlice& typed : file.order())
-    LS_TRY(stream(*places.at(typed.slice.tensor), chunk, file));
+    for (const HfParams::Place* place : places.at(typed.slice.tensor))
+      LS_TRY(stream(*place, chunk, file));
   return file.finish();
 }
 
@@ -208,12 +217,11 @@ Result<Imported> write_checkpoint(const Directory& directory, files::Disk& disk,
 }
 
 Piece piece_of(const model::HfTensor& tensor, std::size_t index) {
-  LS_CHECK(tensor.expert < 0, tensor.name, " belongs to an expert");
   const model::HfPiece& piece = tensor.pieces[index];
   const model::HfPiece& last = tensor.pieces.back();
   return {.begin = piece.begin,
           .rows = piece.rows,
-          .columns = piece.param->shape.size() > 1 ? piece.param->shape[1] : 1,
+          .columns = piece.param->shape.size() > 1 ? piece.param->shape.back() : 1,
           .outputs = last.begin + last.rows,
           .transposed = tensor.transposed};
 }

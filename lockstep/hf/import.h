@@ -33,7 +33,7 @@ struct Piece {
   std::int64_t numel() const { return rows * columns; }
 };
 
-// REQUIRES: a dense tensor, not one expert's.
+// Of an expert's tensor, which is all of that expert.
 Piece piece_of(const model::HfTensor& tensor, std::size_t index);
 
 // Rows [first, first + out's) of the parameter from the whole stored tensor. Elements keep their
@@ -56,6 +56,7 @@ Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpa
 // Refers to the model and to the weights. Any thread may read.
 class HfParams {
  public:
+  // Of stacked experts each has its own, in order.
   struct Place {
     std::string name;  // "blocks.0.attn.q.weight"
     std::vector<std::int64_t> shape;

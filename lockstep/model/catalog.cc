@@ -210,9 +210,13 @@ std::vector<CatalogRow> olmo_and_gemma_rows() {
 }
 
 std::vector<CatalogRow> expert_rows() {
-  ModelConfig qwen2 = qwen_moe(
-      "qwen2-57b-a14b", 28, 3584, 28, 131072,
-      {.experts = 64, .top_k = 8, .expert_ffn = 2560, .shared_ffn = 20480, .shared_gate = true});
+  ModelConfig qwen2 = qwen_moe("qwen2-57b-a14b", 28, 3584, 28, 131072,
+                               {.experts = 64,
+                                .top_k = 8,
+                                .expert_ffn = 2560,
+                                .shared_ffn = 20480,
+                                .shared_gate = true,
+                                .norm_topk_prob = false});
   qwen2.qkv_bias = true;
   ModelConfig qwen3_small = qwen_moe("qwen3-30b-a3b", 48, 2048, 32, 40960,
                                      {.experts = 128, .top_k = 8, .expert_ffn = 768});

@@ -174,8 +174,11 @@ std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
 
 namespace {
 
+// Tensor ranks share an expert too: runs have etp = tp.
 const ShardedDim* tensor_cut(const Param& param) {
-  const auto cut = std::ranges::find(param.sharded, mesh::Axis::kTensor, &ShardedDim::axis);
+  const auto cut = std::ranges::find_if(param.sharded, [](const ShardedDim& dim) {
+    return dim.axis == mesh::Axis::kTensor || dim.axis == mesh::Axis::kExpertTensor;
+  });
   return cut == param.sharded.end() ? nullptr : &*cut;
 }
 

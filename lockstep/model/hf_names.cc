@@ -78,6 +78,7 @@ std::string_view hf_model_type(const ModelConfig& config) {
       return dense_type(config);
     case Family::kMoe:
       if (config.moe.shared_gate) return "qwen2_moe";
+      if (config.qk_norm == QkNorm::kWide) return "olmoe";
       return config.qk_norm == QkNorm::kPerHead ? "qwen3_moe" : "mixtral";
     case Family::kDeepSeek:
       return config.moe.router_bias ? "deepseek_v3" : "deepseek_v2";

@@ -65,6 +65,7 @@ struct Moe {
   bool shared_gate = false;       // a sigmoid gate scales the shared experts (qwen2-moe)
   std::int64_t dense_layers = 0;  // leading blocks that keep a plain MLP of width ffn
   bool router_bias = false;       // per-expert selection bias, updated without a gradient
+  bool norm_topk_prob = true;     // the weights of a token's experts are made to add up to 1
   bool operator==(const Moe&) const = default;
 };
 

@@ -131,6 +131,8 @@ std::vector<Key> expert_keys(ModelConfig& c) {
       Key("moe.router_bias", &c.moe.router_bias,
           "Balance experts by a selection bias without a gradient.", 0,
           {"moe_router_enable_expert_bias"}),
+      Key("moe.norm_topk_prob", &c.moe.norm_topk_prob,
+          "The weights of a token's experts are made to add up to 1.", 0),
       Key("mla.q_rank", &c.mla.q_rank, "Rank of the query projection; 0 for a direct one.", 0,
           {"q_lora_rank"}),
       Key("mla.kv_rank", &c.mla.kv_rank, "Rank of the key-value projection.", 0, {"kv_lora_rank"}),

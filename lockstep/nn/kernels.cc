@@ -19,6 +19,7 @@
 #include "lockstep/nn/cross_entropy.h"
 #include "lockstep/nn/device_kernels.h"
 #include "lockstep/nn/embedding.h"
+#include "lockstep/nn/experts.h"
 #include "lockstep/nn/gelu.h"
 #include "lockstep/nn/norm.h"
 #include "lockstep/nn/row_entropy.h"
@@ -357,6 +358,14 @@ constexpr std::array kRows = {
     Row{Kind::kLookup, lookup_kernel},
     Row{Kind::kScale, scale},
     Row{Kind::kPositions, positions},
+    Row{Kind::kRoute, route, nullptr},
+    Row{Kind::kSortRows, sort_rows, nullptr},
+    Row{Kind::kTakeRows, take_rows, nullptr},
+    Row{Kind::kReturnRows, return_rows, nullptr},
+    Row{Kind::kTakeWeights, take_weights, nullptr},
+    Row{Kind::kReturnWeights, return_weights, nullptr},
+    Row{Kind::kExpertLinear, expert_linear, nullptr},
+    Row{Kind::kExpertSwiGlu, expert_swiglu, nullptr},
     Row{Kind::kRmsNormGrad, rms_norm_grad_kernel, device::rms_norm_grad},
     Row{Kind::kLayerNormGrad, layer_norm_grad_kernel, device::layer_norm_grad},
     Row{Kind::kLinearGrad, linear_grad},
@@ -372,6 +381,10 @@ constexpr std::array kRows = {
     Row{Kind::kSwiGluGrad, swiglu_grad_kernel},
     Row{Kind::kGeGluGrad, geglu_grad_kernel, device::geglu_grad},
     Row{Kind::kGeluGrad, gelu_grad_kernel, device::gelu_grad},
+    Row{Kind::kRouteGrad, route_grad, nullptr},
+    Row{Kind::kExpertLinearGrad, expert_linear_grad, nullptr},
+    Row{Kind::kExpertLinearWeight, expert_linear_weight, nullptr},
+    Row{Kind::kExpertSwiGluGrad, expert_swiglu_grad, nullptr},
     Row{Kind::kConcat, concat},
     Row{Kind::kLookupWeight, lookup_weight},
     Row{Kind::kPositionsWeight, positions_weight},

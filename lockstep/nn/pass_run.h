@@ -52,6 +52,7 @@ struct UnitContext {
   DType dtype;
   double norm_eps;
   Scores scores;  // of blocks, without their window
+  bool normalizes_top_k;
   double logit_cap;
   VocabShard vocab;
   TensorGroup group;

@@ -30,6 +30,10 @@ const std::vector<LayerRow>& layer_rows() {
       {"mlp_post_norm", {"blocks.{i}.mlp_post_norm"}},
       {"gate_up", {"blocks.{i}.mlp.gate", "blocks.{i}.mlp.up"}},
       {"down", {"blocks.{i}.mlp.down"}},
+      {"router", {"blocks.{i}.moe.router"}},
+      {"experts_gate", {"blocks.{i}.moe.experts.gate"}},
+      {"experts_up", {"blocks.{i}.moe.experts.up"}},
+      {"experts_down", {"blocks.{i}.moe.experts.down"}},
       {"norm", {"head.norm"}},
       {"head", {"head"}},
   };
@@ -83,7 +87,8 @@ void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
     const bool is_bias = part.kind == parts::Kind::kAccumulateBias;
     const bool has_bias = is_bias || part.in.size() > 1;
     if (!is_bias) meets += layer->weight.size();
-    if (part.kind != parts::Kind::kLinearWeight && has_bias) {
+    if (part.kind != parts::Kind::kLinearWeight && part.kind != parts::Kind::kExpertLinearWeight &&
+        has_bias) {
       LS_CHECK(layer->bias.size() > 0, "the unit has no bias of ", part.param);
       meets += layer->bias.size();
     }
@@ -101,6 +106,7 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
                .dtype = sizes.dtype,
                .norm_eps = config.norm_eps,
                .scores = scores_of(config),
+               .normalizes_top_k = config.moe.norm_topk_prob,
                .logit_cap = config.logit_softcap,
                .vocab = vocab_shard(unit, group),
                .group = group,

@@ -44,7 +44,7 @@ Written embed_list(const model::ModelConfig& config) {
 }
 
 // llama, mistral, qwen2, qwen3, gpt2: norms before attention and MLP; olmo2: behind them; gemma2:
-// both.
+// both. mixtral, qwen3_moe, olmoe: a mixture in place of the MLP.
 Written block_list(const model::ModelConfig& config, std::int64_t window) {
   Written list;
   Builder b(config, list);
@@ -61,6 +61,11 @@ Written block_list(const model::ModelConfig& config, std::int64_t window) {
   const ValueId middle =
       b.finish(attended, x, "attn_out", "middle", behind("attn_norm", "attn_post_norm"));
   const ValueId mlp = before ? b.norm(middle, "mlp_norm", "mlp_normed", "middle").y : middle;
+  if (config.moe.experts > 0) {
+    const ValueId sum = b.reduce_rows(mixture(mlp, b, list));
+    list.output = b.part(Kind::kAdd, {sum, middle}, "out", {Dim::kP, Dim::kH});
+    return list;
+  }
   const ValueId wide =
       b.linear(b.gather_rows(mlp), Dim::kG, "gate_up", "gate_up", config.linear_bias);
   const ValueId product = b.activation(wide, "product");

@@ -52,7 +52,8 @@ ValueId Builder::wide_norm(ValueId x, std::string_view param) {
 }
 
 ValueId Builder::gather_rows(ValueId x) {
-  return part(Kind::kGatherRows, {x}, list_.values[x].name, {Dim::kT, Dim::kH});
+  const Value of = list_.values[x];
+  return part(Kind::kGatherRows, {x}, of.name, {Dim::kT, of.dims.back()}, of.elem);
 }
 
 ValueId Builder::reduce_rows(ValueId x) {

@@ -115,8 +115,25 @@ class Derivation {
     input_part(kind, part, std::move(in));
   }
 
+  // Of a copy of elements to other places, or their sums: the other of the two.
+  void moved(const Part& part, ValueId d) {
+    const Kind back = part.kind == Kind::kTakeRows     ? Kind::kReturnRows
+                      : part.kind == Kind::kReturnRows ? Kind::kTakeRows
+                                                       : Kind::kReturnWeights;
+    const ValueId dx = new_grad(part.in[0]);
+    made_.input.push_back({back, {d, part.in[1]}, {dx}, {}, part.origin});
+    add_to(part.in[0], dx);
+  }
+  void expert_linear(const Part& part, ValueId d) {
+    const ValueId dx = new_grad(part.in[0]), ends = part.in[1];
+    made_.input.push_back({Kind::kExpertLinearGrad, {d, ends}, {dx}, part.param, part.origin});
+    weight_part(Kind::kExpertLinearWeight, part, {part.in[0], d, ends});
+    add_to(part.in[0], dx);
+  }
+
   void rule(const Part& part) {
-    if (is_statistic(part.kind)) return;
+    // Indices have no gradients.
+    if (is_statistic(part.kind) || values_[part.out[0]].elem == Elem::kIndex) return;
     const ValueId d = grad(part.out[0]);
     switch (part.kind) {
       case Kind::kRmsNorm:
@@ -151,6 +168,16 @@ class Derivation {
         return input_part(Kind::kGeGluGrad, part, {d, part.in[0]});
       case Kind::kGelu:
         return input_part(Kind::kGeluGrad, part, {d, part.in[0]});
+      case Kind::kRoute:
+        return input_part(Kind::kRouteGrad, part, {d, part.out[1], part.out[2]});
+      case Kind::kTakeRows:
+      case Kind::kReturnRows:
+      case Kind::kTakeWeights:
+        return moved(part, d);
+      case Kind::kExpertLinear:
+        return expert_linear(part, d);
+      case Kind::kExpertSwiGlu:
+        return input_part(Kind::kExpertSwiGluGrad, part, {d, part.in[0], part.in[1], part.in[2]});
       case Kind::kAdd:
         return add_to(part.in, {d, d});
       case Kind::kScale:

@@ -12,6 +12,9 @@ Written embed_list(const model::ModelConfig& config);
 // `window`: keys that a query of this block sees; 0: all before it.
 Written block_list(const model::ModelConfig& config, std::int64_t window);
 
+// The part of a block that experts are (experts.cc): `x`, rows of P -> summands of all T.
+ValueId mixture(ValueId x, Builder& b, Written& list);
+
 // `grad`: the loss and all gradients, else the loss alone, without an output. The loss over a
 // vocabulary that tensor ranks share is another algorithm than that of one. `values`: goes on from
 // these.

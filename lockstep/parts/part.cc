@@ -36,6 +36,14 @@ constexpr std::array kRows = {
     KindRow{"lookup"},
     KindRow{"scale", InPlace::kAlways},
     KindRow{"positions", InPlace::kAlways},
+    KindRow{"route"},
+    KindRow{"sort_rows"},
+    KindRow{.name = "take_rows", .moves = true},
+    KindRow{"return_rows"},
+    KindRow{.name = "take_weights", .moves = true},
+    KindRow{.name = "return_weights", .moves = true},
+    KindRow{"expert_linear"},
+    KindRow{"expert_swiglu"},
     KindRow{.name = "rms_norm_grad", .in_place = InPlace::kAlways, .is_new_on_device = true},
     // LibTorch's makes its own
     KindRow{.name = "layer_norm_grad", .in_place = InPlace::kNarrow, .is_new_on_device = true},
@@ -52,6 +60,10 @@ constexpr std::array kRows = {
     KindRow{"swiglu_grad"},
     KindRow{"geglu_grad"},
     KindRow{"gelu_grad", InPlace::kAlways},
+    KindRow{"route_grad"},
+    KindRow{"expert_linear_grad"},
+    KindRow{"expert_linear_weight"},
+    KindRow{"expert_swiglu_grad"},
     KindRow{"concat"},
     KindRow{.name = "lookup_weight", .spoils = true},  // rows of other ranks' tokens
     KindRow{"positions_weight"},
@@ -128,11 +140,14 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
     case Kind::kLinearBias:
     case Kind::kLinearAdd:
     case Kind::kLogits:
+    case Kind::kExpertLinear:
       return 2.0 * elements(part.out[0]) * columns(part.in[0]);
     case Kind::kLinearGrad:
+    case Kind::kExpertLinearGrad:
       return 2.0 * elements(part.in[0]) * columns(part.out[0]);
     case Kind::kLogitsGrad:
     case Kind::kLinearWeight:
+    case Kind::kExpertLinearWeight:
       return 2.0 * elements(part.in[1]) * columns(part.in[0]);
     case Kind::kAttention:
     case Kind::kScoredAttention:

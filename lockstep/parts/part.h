@@ -39,6 +39,15 @@ enum class Kind : std::uint8_t {
   kLookup,     // -> rows of the embedding
   kScale,      // x -> x times the root of its width; its own derivative
   kPositions,  // x -> x + rows of the table of positions
+  // A mixture of experts (experts.cc). R rows: a token and one of its experts, by expert.
+  kRoute,       // router's logits -> weights of a token's experts, all probabilities, these experts
+  kSortRows,    // experts of tokens -> the row of each, the end of each expert's rows
+  kTakeRows,    // x of tokens, places of rows -> x of rows; the derivative of the next
+  kReturnRows,  // x of rows, places of rows -> sums of a token's
+  kTakeWeights,  // weights of tokens' experts, places of rows -> of rows; of the next
+  kReturnWeights,
+  kExpertLinear,  // x of rows, ends -> x weight of the row's expert
+  kExpertSwiGlu,  // gate, up, weight of each row -> weighted product
   // What derivatives add. d is the gradient of the first output.
   kRmsNormGrad,    // d, x, rstd -> dx, d gain
   kLayerNormGrad,  // d, x, rstd, mean -> dx, d gain, d bias
@@ -55,8 +64,12 @@ enum class Kind : std::uint8_t {
   kSwiGluGrad,  // d, x -> dx
   kGeGluGrad,
   kGeluGrad,
-  kConcat,        // what kSplit made -> all columns
-  kLookupWeight,  // d: adds to the gradient of the embedding
+  kRouteGrad,           // d weights, probabilities, experts -> d logits
+  kExpertLinearGrad,    // d, ends -> dx
+  kExpertLinearWeight,  // x, d, ends: adds to the gradients of the weights
+  kExpertSwiGluGrad,    // d, gate, up, weight -> d gate, d up, d weight
+  kConcat,              // what kSplit made -> all columns
+  kLookupWeight,        // d: adds to the gradient of the embedding
   kPositionsWeight,
   // What rewrites leave.
   kRmsNormAgain,    // x, rstd -> y

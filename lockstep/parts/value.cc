@@ -22,7 +22,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       on_device(sizes.kernels == model::Kernels::kDevice) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
-               (!shares_rows || tokens % tp == 0),
+               c.moe.expert_ffn % tp == 0 && (!shares_rows || tokens % tp == 0),
            "tensor degree ", tp, " does not divide ", c.name);
   LS_CHECK(context != model::CpMethod::kUlysses || model::deals_heads(c.heads, c.kv_heads, tp, cp),
            "heads of ", c.name, " cannot be dealt to ", tp, " x ", cp, " ranks");
@@ -49,6 +49,10 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kShareQ] = at[Dim::kShareA] * c.head_dim;
   at[Dim::kShareK] = at[Dim::kShareKv] * c.head_dim;
   at[Dim::kShareW] = at[Dim::kShareQ] + 2 * at[Dim::kShareK];
+  at[Dim::kExperts] = c.moe.experts;
+  at[Dim::kTop] = c.moe.top_k;
+  at[Dim::kR] = tokens * c.moe.top_k;
+  at[Dim::kX] = c.moe.expert_ffn / tp;
 }
 
 Sizes Sizes::of_whole_sequences() const {

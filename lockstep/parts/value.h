@@ -7,6 +7,8 @@
 //   the MLP (g = 2f with a gate), V its rows of the vocabulary, padded to as many on every rank.
 //   c rows of a chunk of logits, bound while a list repeats; t tensor ranks. a/c, kv/c, q/c, k/c
 //   and w/c are a context rank's share of the heads where whole sequences are put together.
+//   Of a mixture: e experts, of which each token meets top; R = top T rows; x the width of an
+//   expert on this rank.
 #pragma once
 
 #include <array>
@@ -23,12 +25,12 @@ namespace lockstep::parts {
 // clang-format off
 enum class Dim : std::uint8_t {
   kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys,
-  kShareA, kShareKv, kShareQ, kShareK, kShareW
+  kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX
 };
 // clang-format on
-inline constexpr EnumNames<Dim, 22> kDims = {{"T",  "P",   "h",    "q",   "k",   "w",  "a", "kv",
-                                              "d",  "f",   "g",    "V",   "c",   "t",  "3", "N",
-                                              "2k", "a/c", "kv/c", "q/c", "k/c", "w/c"}};
+inline constexpr EnumNames<Dim, 26> kDims = {
+    {"T", "P", "h", "q",  "k",   "w",    "a",   "kv",  "d",   "f", "g",   "V", "c",
+     "t", "3", "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e", "top", "R", "x"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -67,7 +69,7 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 22> dims{};
+  std::array<std::int64_t, 26> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1;              // tokens of a sequence on this rank
   std::int64_t tp = 1, cp = 1, threads = 1;

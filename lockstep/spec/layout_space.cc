@@ -209,6 +209,8 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
   all = each(all, [&](const Layout& base, Many& made) { vary_microbatches(base, batch, made); });
   all = each(all, vary_schedule);
   all = each(all, vary_policies);
+  if (model.moe.experts > 0)
+    for (Layout& layout : all) layout.degrees.etp = layout.degrees.tp;
   std::erase_if(all, [&](const Layout& layout) {
     return !legal(model, layout, cut(batch, layout), dtype).empty();
   });

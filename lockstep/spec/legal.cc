@@ -20,8 +20,7 @@ class Runtime {
 
   std::vector<Error> take() {
     const mesh::Degrees& d = layout_.degrees;
-    expert_axis("ep", d.ep);
-    expert_axis("etp", d.etp);
+    if (model_.moe.experts > 0) experts(d);
     type();
     recompute();
     traits();
@@ -42,8 +41,12 @@ class Runtime {
            join_parts("the nearest: ", name, " = 1", help));
   }
 
-  void expert_axis(const char* name, std::int64_t degree) {
-    if (degree > 1 && model_.moe.experts > 0) axis(name, degree, "");
+  // Of every expert each tensor rank has a piece.
+  void experts(const mesh::Degrees& d) {
+    if (d.ep > 1) axis("ep", d.ep, "");
+    if (d.etp != d.tp)
+      refuse(join_parts("etp = ", d.etp, " beside tp = ", d.tp, " can be planned but not run yet"),
+             join_parts("the nearest: etp = ", d.tp));
   }
 
   void type() {

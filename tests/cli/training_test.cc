@@ -261,7 +261,7 @@ TEST(Refused, IsWhatCanNotBeMeant) {
       {layouts("dp2 m3"), kUsage, "m = 3"},
       {{"verify", "--layouts", "pp2; dp4", "--processes"}, kUsage, "one number of ranks only"},
       {{"verify", "--model", "llama3-8b"}, kUsage, "8,030,261,248 parameters"},
-      {{"verify", "--model", "mixtral-8x7b", "--shrink"}, kUsage, "family = moe"},
+      {{"verify", "--model", "deepseek-v3", "--shrink"}, kUsage, "family = deepseek"},
       {{"verify", "--dtype", "f16"}, kUsage, "--dtype has no choice `f16`"},
       {{"verify", "--labels", "two"}, kUsage, "--labels has no choice `two`"},
       {{"verify", "--part", "3/2"}, kUsage, "--part 3/2 is no part of a whole"},

@@ -132,7 +132,7 @@ TEST(ConfigJson, EveryMistakeIsNamedAtOnce) {
 }
 
 TEST(ConfigJson, OtherModelsAreRefused) {
-  EXPECT_NE(read(parsed(R"({"model_type": "mixtral"})")).text.find("model_type is \"mixtral\""),
+  EXPECT_NE(read(parsed(R"({"model_type": "qwen2_moe"})")).text.find("model_type is \"qwen2_moe\""),
             std::string::npos);
   EXPECT_FALSE(read(parsed("[]")).config);
   EXPECT_FALSE(read(parsed("{}")).config);
@@ -153,7 +153,8 @@ constexpr std::pair<const char*, const char*> kPriced[] = {
       "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
       "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-5,
       "rope_theta": 1e6, "router_aux_loss_coef": 0.02, "sliding_window": null, "vocab_size": 32000})"},
-    {"qwen3-30b-a3b", R"({"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128,
+    {"qwen3-30b-a3b",
+     R"({"model_type": "qwen3_moe", "norm_topk_prob": true, "decoder_sparse_step": 1, "head_dim": 128,
       "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960,
       "max_window_layers": 48, "mlp_only_layers": [], "moe_intermediate_size": 768,
       "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
@@ -282,7 +283,7 @@ TEST(ConfigJson, TraitsWithoutAClassAreNamed) {
   windowed.window = 16;
   EXPECT_NE(refusal(windowed).find("window = 16"), std::string::npos);
   EXPECT_FALSE(refusal(model::find("olmo-7b")->config).empty());
-  EXPECT_FALSE(refusal(model::find("mixtral-tiny")->config).empty());
+  EXPECT_FALSE(refusal(model::find("deepseek-v3")->config).empty());
   model::ModelConfig wide = llama_like("wide");
   wide.heads = 5;
   wide.kv_heads = 1;

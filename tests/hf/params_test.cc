@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "lockstep/files/elements.h"
 #include "lockstep/hf/config_json.h"
@@ -34,19 +35,22 @@ void expect_drawn(const model::ModelConfig& config, const std::string& folder, D
   const auto params = HfParams::find(model, *weights, report);
   ASSERT_TRUE(params) << report.text(folder, false);
   std::int64_t compared = 0;
+  std::map<std::string, std::int64_t> done;
   for (const HfParams::Place& place : params->places()) {
     std::vector<float> got(static_cast<std::size_t>(place.piece.numel()));
     std::vector<std::byte> rows(got.size() * size_of(stored));
     HfParams::read(place, 0, rows);
     files::convert(rows, stored, std::as_writable_bytes(std::span(got)), DType::kF32);
     const RandomStream stream = stream_of(place.name);
+    std::int64_t& before = done[place.name];  // of experts in front of this one
     for (std::size_t i = 0; i < got.size(); ++i) {
-      float wanted = drawn(stream, static_cast<std::int64_t>(i));
+      float wanted = drawn(stream, before + static_cast<std::int64_t>(i));
       if (stored == DType::kBF16)
         wanted = std::bit_cast<float>(static_cast<std::uint32_t>(files::f32_to_bf16(wanted)) << 16);
       ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(wanted))
           << config.name << " " << place.name << " " << i;
     }
+    before += place.piece.numel();
     compared += place.piece.numel();
   }
   EXPECT_EQ(compared, model::count(model).total) << config.name;

@@ -56,6 +56,18 @@ inline std::vector<model::ModelConfig> tiny_models() {
   olmo2.norm_place = model::NormPlace::kAfter;
   model::ModelConfig gemma2 = model::find("gemma2-tiny")->config;
   gemma2.attention_softcap = 0.0;
+  model::ModelConfig mixtral = llama_like("mixtral");
+  mixtral.family = model::Family::kMoe;
+  mixtral.ffn = 0;
+  mixtral.moe = {.experts = 3, .top_k = 2, .expert_ffn = 20};
+  model::ModelConfig qwen3_moe = mixtral;
+  qwen3_moe.name = "qwen3_moe";
+  qwen3_moe.qk_norm = model::QkNorm::kPerHead;
+  qwen3_moe.moe.norm_topk_prob = false;
+  model::ModelConfig olmoe = mixtral;
+  olmoe.name = "olmoe";
+  olmoe.head_dim = 8;
+  olmoe.qk_norm = model::QkNorm::kWide;
   return {gpt2,
           untied,
           llama,
@@ -66,7 +78,10 @@ inline std::vector<model::ModelConfig> tiny_models() {
           qwen3,
           olmo2,
           gemma2,
-          model::find("gemma2-tiny")->config};
+          model::find("gemma2-tiny")->config,
+          mixtral,
+          qwen3_moe,
+          olmoe};
 }
 
 // Of a parameter's elements.

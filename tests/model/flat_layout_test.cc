@@ -171,10 +171,12 @@ TEST(FlatLayout, TensorRanksShareWhatTheirAxisCuts) {
   for (const CatalogRow& row : catalog()) {
     const Model model = *describe(row.config);
     const auto share_of = [&](const Param& param, std::int64_t tp) {
-      const auto& cuts = param.sharded;
-      if (cuts.empty() || cuts[0].axis != mesh::Axis::kTensor) return param.numel();
-      const std::int64_t size = param.shape[static_cast<std::size_t>(cuts[0].dim)];
-      return param.numel() / size * share(cuts[0], size, tp);
+      const auto cut = std::ranges::find_if(param.sharded, [](const ShardedDim& dim) {
+        return dim.axis != mesh::Axis::kExpert;  // tensor ranks share every expert
+      });
+      if (cut == param.sharded.end()) return param.numel();
+      const std::int64_t size = param.shape[static_cast<std::size_t>(cut->dim)];
+      return param.numel() / size * share(*cut, size, tp);
     };
     for (const std::int64_t tp : {2, 4, 8}) {
       const auto fits = [&](const Unit& unit) {

@@ -207,7 +207,8 @@ std::set<parts::Kind> run_context(const Shape& shape, int cp, model::CpMethod co
 TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
   const Shape shape = {.batch = 2, .seq = 12, .hidden = 32, .heads = 4, .kv_heads = 2, .vocab = 24};
   std::set<parts::Kind> seen;
-  for (const Kin kin : {Kin::kLlama, Kin::kGpt2, Kin::kQwen3, Kin::kOlmo2, Kin::kGemma2})
+  for (const Kin kin : {Kin::kLlama, Kin::kGpt2, Kin::kQwen3, Kin::kOlmo2, Kin::kGemma2,
+                        Kin::kMixtral, Kin::kOlmoe})
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
       for (const Ways& ways : {Ways{1, false}, Ways{2, false}, Ways{2, true}}) {
         SCOPED_TRACE(ways.text() + " " + toString(type));

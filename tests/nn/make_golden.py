@@ -32,7 +32,7 @@ def hashed(p, i):
 
 
 def values(p, name, shape):
-    scale = 3.4 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.6
+    scale = 3.4 / math.sqrt(shape[-1]) if len(shape) >= 2 else 0.6
     base = 1.0 if len(shape) == 1 and not name.endswith("bias") else 0.0
     flat = [base + scale * (hashed(p, i) / 2.0**32 - 0.5) for i in range(math.prod(shape))]
     return torch.tensor(flat, dtype=torch.float64).reshape(shape)
@@ -55,7 +55,21 @@ def part_of_three(index):
     return view
 
 
-def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False):
+def half(index):
+    def view(tensor):
+        size = tensor.shape[1] // 2
+        return tensor.narrow(1, index * size, size)
+
+    return view
+
+
+def experts(base):
+    yield base + "gate.weight", whole
+    yield from ((base + "experts.gate_up_proj", half(part)) for part in (0, 1))
+    yield base + "experts.down_proj", whole
+
+
+def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False, mixture=False):
     yield "model.embed_tokens.weight", whole
     for layer in range(LAYERS):
         base = f"model.layers.{layer}."
@@ -71,7 +85,10 @@ def llama_parameters(tied, bias=False, head_norms=False, before=True, after=Fals
         yield base + "post_attention_layernorm.weight", whole
         if before and after:
             yield base + "pre_feedforward_layernorm.weight", whole
-        yield from ((base + f"mlp.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
+        if mixture:
+            yield from experts(base + "mlp.")
+        else:
+            yield from ((base + f"mlp.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
         if after:
             yield base + "post_feedforward_layernorm.weight", whole
     yield "model.norm.weight", whole
@@ -125,6 +142,13 @@ def models():
         **tied, hidden_activation="gelu_pytorch_tanh", sliding_window=SEQ // 2, query_pre_attn_scalar=12,
         attn_logit_softcapping=1.5, final_logit_softcapping=2.0,
     )), llama_parameters(True, after=True)  # fmt: skip
+    mixed = {**sizes, "rope_parameters": plain, "intermediate_size": FFN // 2, "num_experts_per_tok": 2}
+    yield "mixtral", t.MixtralForCausalLM(t.MixtralConfig(**mixed, num_local_experts=5, experts_implementation="eager")), (
+        llama_parameters(False, mixture=True)
+    )
+    yield "olmoe", t.OlmoeForCausalLM(t.OlmoeConfig(**mixed, num_experts=5, experts_implementation="eager")), (
+        llama_parameters(False, head_norms=True, mixture=True)
+    )
     yield "gpt2", t.GPT2LMHeadModel(t.GPT2Config(
         vocab_size=VOCAB, n_positions=SEQ + 3, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
         layer_norm_epsilon=1e-5, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",

@@ -71,6 +71,15 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
       config.query_scale_dim = 12.0;
       config.tied = config.scaled_embedding = true;
       break;
+    case Kin::kOlmoe:
+      config.qk_norm = model::QkNorm::kWide;
+      [[fallthrough]];
+    case Kin::kMixtral:
+      config.family = model::Family::kMoe;
+      config.ffn = 0;
+      config.moe = {.experts = 5, .top_k = 2, .expert_ffn = shape.ffn / 2};
+      config.moe.norm_topk_prob = shape.kin == Kin::kMixtral;
+      break;
   }
   return config;
 }
@@ -181,6 +190,25 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const at::Tensor shares =
       scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
   return at::matmul(shares, v.repeat_interleave(repeats, 1));
+}
+
+// Every expert on every token, and most of that times zero.
+at::Tensor mixture(const Leaves& w, const at::Tensor& x, const model::Moe& moe) {
+  const std::string name = "blocks.{i}.moe.";
+  const at::Tensor probs = w.linear(name + "router", x).softmax(-1);
+  const auto [chosen, which] = probs.topk(moe.top_k);
+  const at::Tensor weights = moe.norm_topk_prob ? chosen / chosen.sum(-1, true) : chosen;
+  const at::Tensor shares = at::zeros_like(probs).scatter(-1, which, weights);
+  const auto matrix = [&](const char* which_one, std::int64_t e) {
+    return w[name + "experts." + which_one + ".weight"][e].t();
+  };
+  at::Tensor sum = at::zeros_like(x);
+  for (std::int64_t e = 0; e < moe.experts; ++e) {
+    const at::Tensor gate = at::matmul(x, matrix("gate", e));
+    const at::Tensor product = gate * gate.sigmoid() * at::matmul(x, matrix("up", e));
+    sum = sum + shares.narrow(-1, e, 1) * at::matmul(product, matrix("down", e));
+  }
+  return sum;
 }
 
 }  // namespace
@@ -305,14 +333,15 @@ Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
           .reshape({shape.tokens(), shape.q()});
   const at::Tensor middle = x + behind("attn", w.linear(block + "attn.o", mixed));
   const at::Tensor wide = before("mlp_norm", middle);
-  at::Tensor up = w.linear(block + "mlp.up", wide);
-  if (w.has(block + "mlp.gate.weight")) {
+  const auto dense = [&] {
+    const at::Tensor up = w.linear(block + "mlp.up", wide);
+    if (!w.has(block + "mlp.gate.weight")) return w.linear(block + "mlp.down", bent(up));
     const at::Tensor gate = w.linear(block + "mlp.gate", wide);
-    up = (shape.kin == Kin::kGemma2 ? bent(gate) : gate * gate.sigmoid()) * up;
-  } else {
-    up = bent(up);
-  }
-  const at::Tensor out = middle + behind("mlp", w.linear(block + "mlp.down", up));
+    const at::Tensor open = shape.kin == Kin::kGemma2 ? bent(gate) : gate * gate.sigmoid();
+    return w.linear(block + "mlp.down", open * up);
+  };
+  const model::Moe& moe = tiny.config().moe;
+  const at::Tensor out = middle + behind("mlp", moe.experts > 0 ? mixture(w, wide, moe) : dense());
   torch::autograd::backward({out}, {d_out});
   return {out.detach(), x.grad(), w.grads(params)};
 }

@@ -16,9 +16,20 @@
 namespace lockstep::nn {
 
 // Which traits a model has, by the name of a family that has them.
-enum class Kin : std::uint8_t { kLlama, kGpt2, kQwen2, kQwen3, kMistral, kOlmo2, kGemma2 };
-inline constexpr std::array kAllKin = {Kin::kLlama,   Kin::kGpt2,  Kin::kQwen2, Kin::kQwen3,
-                                       Kin::kMistral, Kin::kOlmo2, Kin::kGemma2};
+enum class Kin : std::uint8_t {
+  kLlama,
+  kGpt2,
+  kQwen2,
+  kQwen3,
+  kMistral,
+  kOlmo2,
+  kGemma2,
+  kMixtral,
+  kOlmoe
+};
+inline constexpr std::array kAllKin = {Kin::kLlama,  Kin::kGpt2,    Kin::kQwen2,
+                                       Kin::kQwen3,  Kin::kMistral, Kin::kOlmo2,
+                                       Kin::kGemma2, Kin::kMixtral, Kin::kOlmoe};
 
 struct Shape {
   std::int64_t batch = 2, seq = 12, hidden = 64, heads = 4, kv_heads = 2, head_dim = 16, ffn = 96;

@@ -188,7 +188,9 @@ class BlockWatch {
 
 // 8 volumes a layer and microbatch with tensor parallelism; with sequence parallelism 10, and 12
 // when W is put off; recompute adds all of the forward pass but its last sum, unless a norm reads
-// that. A wide norm of queries and keys sums a number of each token, twice a pass.
+// that. A wide norm of queries and keys sums a number of each token, twice a pass. A mixture
+// gathers which experts a token has and their weights, and scatters the gradients of these; its
+// rows are made again in I, so that W gathers none.
 TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
   for_each_case([](Case of) {
     const Tiny tiny(of.shape);
@@ -202,6 +204,10 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
     const bool is_wide = tiny.config().qk_norm == model::QkNorm::kWide;
     const std::int64_t padded = (of.shape.tokens() + t - 1) / t * t;
     const std::int64_t sums = is_wide ? 2 * padded * of.sizes.wide() / t * (t - 1) : 0;
+    const model::Moe& moe = tiny.config().moe;
+    const std::int64_t choices = of.shape.tokens() * moe.top_k * 8 / t * (t - 1);
+    const std::int64_t weights = of.shape.tokens() * moe.top_k * of.sizes.wide() / t * (t - 1);
+    const int put_off = moe.experts > 0 ? 11 : 12;
     const bool is_read = tiny.config().norm_place != model::NormPlace::kBefore;
     const int last = is_read ? (of.ways.sp ? 1 : 2) : 0;
     for (const int mask : {0, 1, 6}) {
@@ -210,10 +216,13 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
       on_ranks(of.ways, [&](const TensorGroup& group, Ledger& ledger) {
         BlockWatch watch(of, tiny, sharded, rope, params, rows, group, ledger);
         const bool sp = of.ways.sp;
-        EXPECT_EQ(watch.train(/*at_once=*/true, false), (sp ? 10 : 8) * volume + 4 * sums);
-        EXPECT_EQ(watch.train(/*at_once=*/false, false), (sp ? 12 : 8) * volume + 4 * sums);
-        EXPECT_EQ(watch.train(/*at_once=*/true, true),
-                  (sp ? 13 : 10) * volume + last * volume + 6 * sums);
+        const std::int64_t routes = 2 * weights + (sp ? choices : 0);
+        EXPECT_EQ(watch.train(/*at_once=*/true, false), (sp ? 10 : 8) * volume + 4 * sums + routes);
+        EXPECT_EQ(watch.train(/*at_once=*/false, false),
+                  (sp ? put_off : 8) * volume + 4 * sums + routes);
+        EXPECT_EQ(watch.train(/*at_once=*/true, true), (sp ? 13 : 10) * volume + last * volume +
+                                                           6 * sums + routes +
+                                                           (sp ? choices + weights : 0));
         watch.evaluate();
       });
     }

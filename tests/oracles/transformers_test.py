@@ -41,6 +41,13 @@ def models():
     for vocab, tied in ((50257, True), (128256, False)):
         yield str(vocab), t.LlamaForCausalLM(t.LlamaConfig(
             **eight | {"vocab_size": vocab, "tie_word_embeddings": tied}, rope_parameters=ROPE)), {}  # fmt: skip
+    expert = dict(num_experts_per_tok=2)
+    yield "mixtral", t.MixtralForCausalLM(t.MixtralConfig(
+        **wide | expert, rope_parameters=ROPE, num_local_experts=5, sliding_window=None)), {}  # fmt: skip
+    yield "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
+        **wide | expert, rope_parameters=ROPE, num_experts=5, moe_intermediate_size=16, norm_topk_prob=True)), {}  # fmt: skip
+    olmoe = {key: value for key, value in wide.items() if key != "head_dim"}
+    yield "olmoe", t.OlmoeForCausalLM(t.OlmoeConfig(**olmoe | expert, rope_parameters=ROPE, num_experts=5)), {}
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**wide, rope_parameters=ROPE)), {"max_shard_size": "20KB"}
 
 
@@ -48,7 +55,7 @@ def randomised(model):
     """Weights that make logits of a useful size; norms and biases too, which a fresh model leaves at 1 and 0."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 2:
+            if parameter.dim() >= 2:
                 parameter.normal_(0.0, 0.15)
             else:
                 parameter.normal_(0.0, 0.1).add_(0.0 if name.endswith("bias") else 1.0)

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "lockstep/base/check.h"
@@ -154,6 +155,12 @@ Numbers gated(const Numbers& x, const Numbers* d, Size f, double (*bend)(double)
 constexpr std::array kWideNorm = {Kind::kSquares, Kind::kRstd, Kind::kWideNorm, Kind::kRowDots,
                                   Kind::kWideNormGrad};
 
+constexpr std::array kMixture = {
+    Kind::kRoute,         Kind::kRouteGrad,       Kind::kSortRows,
+    Kind::kTakeRows,      Kind::kReturnRows,      Kind::kTakeWeights,
+    Kind::kReturnWeights, Kind::kExpertLinear,    Kind::kExpertLinearGrad,
+    Kind::kExpertSwiGlu,  Kind::kExpertSwiGluGrad};
+
 struct Heads {
   Size tokens, seq, heads, kv_heads, dim, window;
   double scale, cap;
@@ -204,6 +211,87 @@ std::vector<Numbers> attention_grad(const Heads& h, const std::vector<Numbers>& 
     }
   });
   return {dq, dk, dv};
+}
+
+// By definition: the experts of a token are those with the greatest probabilities.
+std::vector<Numbers> route(const Numbers& logits, Size e, Size top, bool normalizes) {
+  Numbers w, probs, choices;
+  for (std::size_t at = 0; at < logits.size(); at += e) {
+    double sum = 0, of_chosen = 0;
+    for (Size i = 0; i < e; ++i) sum += std::exp(logits[at + i]);
+    for (Size i = 0; i < e; ++i) probs.push_back(std::exp(logits[at + i]) / sum);
+    std::vector<Size> order(e);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order,
+                             [&](Size a, Size b) { return logits[at + a] > logits[at + b]; });
+    for (Size i = 0; i < top; ++i) of_chosen += probs[at + order[i]];
+    for (Size i = 0; i < top; ++i) {
+      choices.push_back(static_cast<double>(order[i]));
+      w.push_back(probs[at + order[i]] / (normalizes ? of_chosen : 1));
+    }
+  }
+  return {w, probs, choices};
+}
+
+// in: d weights, probabilities, experts. The chain rule, through every weight and probability.
+Numbers route_grad(const std::vector<Numbers>& in, Size e, Size top, bool normalizes) {
+  Numbers d(in[1].size());
+  for (std::size_t i = 0; i < in[2].size(); ++i) {
+    const Size t = static_cast<Size>(i) / top, chosen = static_cast<Size>(in[2][i]);
+    const double* p = &in[1][t * e];
+    double s = 0;
+    for (Size j = 0; j < top; ++j) s += p[static_cast<Size>(in[2][t * top + j])];
+    for (Size j = 0; j < top; ++j) {
+      const Size other = static_cast<Size>(in[2][t * top + j]);
+      const double same = other == chosen ? 1 : 0;
+      const double slope = normalizes ? same / s - p[chosen] / s / s : same;
+      for (Size l = 0; l < e; ++l)
+        d[t * e + l] += in[0][i] * slope * p[other] * ((l == other ? 1 : 0) - p[l]);
+    }
+  }
+  return d;
+}
+
+// Each row is found by counting rows of lower experts and earlier tokens.
+std::vector<Numbers> sort_rows(const Numbers& experts, Size e) {
+  Numbers places, ends(e);
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    double before = 0;
+    for (std::size_t j = 0; j < experts.size(); ++j)
+      before += experts[j] < experts[i] || (experts[j] == experts[i] && j < i) ? 1 : 0;
+    places.push_back(before);
+    for (Size l = static_cast<Size>(experts[i]); l < e; ++l) ++ends[l];
+  }
+  return {places, ends};
+}
+
+// Of `columns` elements each, added up where several go to one place.
+Numbers moved(const Numbers& x, const Numbers& places, Size top, Size columns, bool takes) {
+  Numbers y(takes ? places.size() * columns : places.size() / top * columns);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Size token = static_cast<Size>(i) / top, row = static_cast<Size>(places[i]);
+    for (Size c = 0; c < columns; ++c)
+      y[(takes ? row : token) * columns + c] += x[(takes ? token : row) * columns + c];
+  }
+  return y;
+}
+
+// in: gate, up, weights of rows.
+Numbers expert_swiglu(const std::vector<Numbers>& in, Size columns) {
+  Numbers y;
+  for (std::size_t i = 0; i < in[0].size(); ++i)
+    y.push_back(silu(in[0][i]) * in[1][i] * in[2][i / columns]);
+  return y;
+}
+std::vector<Numbers> expert_swiglu_grad(const std::vector<Numbers>& in, Size columns) {
+  Numbers gate, up, w(in[3].size());
+  for (std::size_t i = 0; i < in[0].size(); ++i) {
+    const double d = in[0][i] * in[3][i / columns];
+    gate.push_back(d * in[2][i] * silu_slope(in[1][i]));
+    up.push_back(d * silu(in[1][i]));
+    w[i / columns] += in[0][i] * silu(in[1][i]) * in[2][i];
+  }
+  return {gate, up, w};
 }
 
 }  // namespace
@@ -287,6 +375,12 @@ void Interpreter::finish(std::vector<RankState>& ranks, const Pass& pass,
   }
 }
 
+Numbers Interpreter::weight_gradient(const Part& part, const std::vector<Numbers>& in) const {
+  if (part.kind == Kind::kExpertLinearWeight) return compute_expert_linear({}, part, in)[0];
+  return times(transposed(in[0], columns(part.in[0])), in[1],
+               static_cast<Size>(in[0].size()) / columns(part.in[0]), columns(part.in[1]));
+}
+
 std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
                                           const std::vector<Numbers>& in) const {
   const std::string name(part.param);
@@ -332,9 +426,8 @@ std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
       return {times(in[0], transposed(param(), columns(part.in[0])), columns(part.in[0]),
                     columns(part.out[0]))};
     case Kind::kLinearWeight:
-      add(rank.grads[name],
-          times(transposed(in[0], columns(part.in[0])), in[1],
-                static_cast<Size>(in[0].size()) / columns(part.in[0]), columns(part.in[1])));
+    case Kind::kExpertLinearWeight:
+      add(rank.grads[name], weight_gradient(part, in));
       return {};
     case Kind::kBiasSum:
       return {column_sums(in[0], columns(part.in[0]))};
@@ -344,9 +437,17 @@ std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
         add(rank.grads[passes_.values()[part.in[i]].name.substr(2)], in[i]);
       return {};
     default:
-      return std::ranges::count(kWideNorm, part.kind) > 0 ? compute_wide_norm(param(), part, in)
-                                                          : compute_plain(part, in);
+      return compute_others(param(), part, in);
   }
+}
+
+std::vector<Numbers> Interpreter::compute_others(const Numbers& param, const Part& part,
+                                                 const std::vector<Numbers>& in) const {
+  const auto is_one_of = [&](const auto& kinds) {
+    return std::ranges::count(kinds, part.kind) > 0;
+  };
+  if (is_one_of(kMixture)) return compute_mixture(param, part, in);
+  return is_one_of(kWideNorm) ? compute_wide_norm(param, part, in) : compute_plain(part, in);
 }
 
 std::vector<Numbers> Interpreter::compute_wide_norm(const Numbers& gain, const Part& part,
@@ -433,6 +534,61 @@ std::vector<Numbers> Interpreter::compute_plain(const Part& part,
   }
 }
 
+std::vector<Numbers> Interpreter::compute_mixture(const Numbers& weights, const Part& part,
+                                                  const std::vector<Numbers>& in) const {
+  const Size e = size(Dim::kExperts), top = size(Dim::kTop);
+  const bool normalizes = config_.moe.norm_topk_prob;
+  switch (part.kind) {
+    case Kind::kRoute:
+      return route(in[0], e, top, normalizes);
+    case Kind::kRouteGrad:
+      return {route_grad(in, e, top, normalizes)};
+    case Kind::kSortRows:
+      return sort_rows(in[0], e);
+    case Kind::kTakeRows:
+    case Kind::kReturnRows:
+      return {moved(in[0], in[1], top, columns(part.in[0]), part.kind == Kind::kTakeRows)};
+    case Kind::kTakeWeights:  // every choice has a row and a weight of its own
+    case Kind::kReturnWeights: {
+      Numbers y(in[0].size());
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const auto row = static_cast<std::size_t>(in[1][i]);
+        part.kind == Kind::kTakeWeights ? y[row] = in[0][i] : y[i] = in[0][row];
+      }
+      return {y};
+    }
+    case Kind::kExpertSwiGlu:
+      return {expert_swiglu(in, size(Dim::kX))};
+    case Kind::kExpertSwiGluGrad:
+      return expert_swiglu_grad(in, size(Dim::kX));
+    default:
+      return compute_expert_linear(weights, part, in);
+  }
+}
+
+// Row by row, with the weights of the expert whose rows end behind it.
+std::vector<Numbers> Interpreter::compute_expert_linear(const Numbers& weights, const Part& part,
+                                                        const std::vector<Numbers>& in) const {
+  const bool adds = part.kind == Kind::kExpertLinearWeight;
+  const Size n_in = columns(part.in[0]), n_out = columns(adds ? part.in[1] : part.out[0]);
+  const Numbers& ends = in.back();
+  Numbers made(
+      static_cast<std::size_t>(adds ? n_in * n_out * std::ssize(ends) : size(Dim::kR) * n_out));
+  for (Size row = 0, e = 0; row < size(Dim::kR); ++row) {
+    while (static_cast<double>(row) >= ends[e]) ++e;
+    for (Size i = 0; i < n_in; ++i)
+      for (Size o = 0; o < n_out; ++o) {
+        const Size forward = (e * n_in + i) * n_out + o, back = (e * n_out + o) * n_in + i;
+        if (adds)
+          made[forward] += in[0][row * n_in + i] * in[1][row * n_out + o];
+        else
+          made[row * n_out + o] +=
+              in[0][row * n_in + i] * weights[part.kind == Kind::kExpertLinear ? forward : back];
+      }
+  }
+  return {made};
+}
+
 Named Interpreter::random_params(unsigned seed) const {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> any(-0.5, 0.5);
@@ -449,7 +605,9 @@ Named Interpreter::random_params(unsigned seed) const {
     const bool norm = wide || part.kind == Kind::kRmsNorm || part.kind == Kind::kLayerNorm;
     const Size out = wide ? passes_.sizes().elements(passes_.values()[part.out[0]]) / size(Dim::kT)
                           : columns(part.out[0]);
-    if (part.kind != Kind::kBias) fill(name, norm ? out : out * columns(part.in[0]), norm ? 1 : 0);
+    const Size experts = part.kind == Kind::kExpertLinear ? size(Dim::kExperts) : 1;
+    if (part.kind != Kind::kBias)
+      fill(name, norm ? out : experts * out * columns(part.in[0]), norm ? 1 : 0);
     if (part.kind == Kind::kLayerNorm || part.kind == Kind::kLinearBias || part.kind == Kind::kBias)
       fill(name + "_bias", out, 0);
   }

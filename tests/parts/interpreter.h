@@ -45,9 +45,17 @@ class Interpreter {
   void finish(std::vector<RankState>& ranks, const Pass& pass, const Collective& of) const;
   std::vector<Numbers> compute(RankState& rank, const Part& part,
                                const std::vector<Numbers>& in) const;
+  Numbers weight_gradient(const Part& part, const std::vector<Numbers>& in) const;
+  std::vector<Numbers> compute_others(const Numbers& param, const Part& part,
+                                      const std::vector<Numbers>& in) const;
   // Of the kinds of a norm over all heads.
   std::vector<Numbers> compute_wide_norm(const Numbers& gain, const Part& part,
                                          const std::vector<Numbers>& in) const;
+  // Of the kinds of a mixture of experts.
+  std::vector<Numbers> compute_mixture(const Numbers& weights, const Part& part,
+                                       const std::vector<Numbers>& in) const;
+  std::vector<Numbers> compute_expert_linear(const Numbers& weights, const Part& part,
+                                             const std::vector<Numbers>& in) const;
   // Of kinds without parameters.
   std::vector<Numbers> compute_plain(const Part& part, const std::vector<Numbers>& in) const;
   std::int64_t tokens(ValueId id) const { return size(passes_.values()[id].dims.front()); }

@@ -19,9 +19,20 @@ using model::UnitSizes;
 inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
 
 inline constexpr int kOlmo2 = 32 + 64, kGemma2 = 2 * 64 + 192 * 7;
-inline constexpr int kTraits = 3 * 64 * 8;
+inline constexpr int kDense = 3 * 64 * 8, kTraits = kDense + 8;
 
-inline ModelConfig config_of(int traits) {
+// Of a mixture in place of the MLP: bit 0, weights of a token's experts add up to 1; bit 1, norms
+// of heads; bit 2, windows.
+inline void mix(ModelConfig& c, int traits) {
+  c.family = model::Family::kMoe;
+  c.ffn = 0;
+  c.moe = {.experts = 3, .top_k = 2, .expert_ffn = 4, .norm_topk_prob = (traits & 1) != 0};
+  if ((traits & 2) != 0) c.qk_norm = model::QkNorm::kPerHead;
+  if ((traits & 4) != 0) c.window = 2;
+}
+
+inline ModelConfig config_of(int all_traits) {
+  const int traits = all_traits < kDense ? all_traits : 0;
   ModelConfig c = model::find((traits & 1) != 0 ? "gpt2-tiny" : "llama-tiny")->config;
   c.hidden = kHidden, c.heads = 4, c.kv_heads = 2, c.head_dim = 4, c.ffn = 4;
   c.norm = (traits & 2) != 0 ? model::NormKind::kLayerNorm : model::NormKind::kRmsNorm;
@@ -38,6 +49,7 @@ inline ModelConfig config_of(int traits) {
   }
   c.qkv_bias = (traits & 8) != 0;
   c.linear_bias = (traits & 16) != 0;
+  if (all_traits >= kDense) mix(c, all_traits - kDense);
   return c;
 }
 
@@ -73,7 +85,8 @@ struct Rig {
   // A tensor rank has its own piece, or the same as all.
   bool is_whole(const std::string& name) const {
     if (wide && name[1] == '_') return false;
-    return name.find("norm") != std::string::npos || name == "attn_out_bias" || name == "down_bias";
+    return name.find("norm") != std::string::npos || name == "attn_out_bias" ||
+           name == "down_bias" || name == "router";
   }
 
   Numbers rows(const Numbers& all, std::size_t rank) const {

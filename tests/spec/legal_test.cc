@@ -146,7 +146,21 @@ const std::vector<Refusal>& models_and_types() {
   static const std::vector<Refusal> all = {
       {"whole numbers", [](Asked& a) { a.dtype = DType::kI32; },
        [](Asked& a) { a.dtype = DType::kBF16; }},
-      {"experts", model("mixtral-8x7b"), model("llama3-8b")},
+      {"experts that tensor ranks do not share",
+       [](Asked& a) {
+         a.model = model::find("mixtral-8x7b")->config;
+         a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2};
+       },
+       [](Asked& a) { a.layout.degrees.etp = 2; }},
+      {"experts on ranks of their own",
+       [](Asked& a) {
+         a.model = model::find("mixtral-8x7b")->config;
+         a.layout.degrees.ep = 2;
+       },
+       [](Asked& a) { a.layout.degrees.ep = 1; }},
+      {"shared experts", model("qwen2-57b-a14b"),
+       [](Asked& a) { a.model.moe.shared_ffn = 0, a.model.moe.shared_gate = false; }},
+      {"latent attention", model("deepseek-v3"), model("llama3-8b")},
       {"a norm without parameters", model("olmo-7b"),
        [](Asked& a) { a.model.norm = model::NormKind::kRmsNorm; }},
       {"a model that contradicts itself", [](Asked& a) { a.model.kv_heads = 5; },

@@ -61,8 +61,34 @@ inline spec::Spec gemma2_spec() {
   return spec;
 }
 
+inline spec::Spec mixtral_spec() {
+  spec::Spec spec = tiny_spec(/*tied=*/false, DType::kF64);
+  spec.model.name = "mixtral";
+  spec.model.family = model::Family::kMoe;
+  spec.model.ffn = 0;
+  spec.model.moe = {.experts = 5, .top_k = 2, .expert_ffn = 32};
+  return spec;
+}
+
+inline spec::Spec olmoe_spec() {
+  spec::Spec spec = mixtral_spec();
+  spec.model.name = "olmoe";
+  spec.model.qk_norm = model::QkNorm::kWide;
+  spec.model.moe.top_k = 3;
+  spec.model.moe.norm_topk_prob = false;
+  return spec;
+}
+
 inline std::vector<spec::Spec> family_specs() {
   return {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec(), olmo2_spec(), gemma2_spec()};
+}
+// Which no devices run.
+inline std::vector<spec::Spec> mixture_specs() { return {mixtral_spec(), olmoe_spec()}; }
+
+// A layout's name for this model: tensor ranks share every expert.
+inline std::string name_for(const spec::Spec& spec, const std::string& layout) {
+  if (spec.model.moe.experts == 0 || !layout.starts_with("tp")) return layout;
+  return layout + " etp" + layout.substr(2, layout.find(' ') - 2);
 }
 
 }  // namespace lockstep::train

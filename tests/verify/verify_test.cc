@@ -26,7 +26,9 @@ Verdict verdict_on(Verifier& verifier, const char* layout) {
 
 // More layouts of each by command: `lockstep verify examples/gpt2.toml --layouts pairs`.
 TEST(Verify, FamiliesTrainAsOnOneRank) {
-  for (const auto& spec : train::family_specs()) {
+  std::vector<spec::Spec> specs = train::family_specs();
+  for (const spec::Spec& spec : train::mixture_specs()) specs.push_back(spec);
+  for (const auto& spec : specs) {
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const char* layout :
@@ -34,7 +36,8 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
           "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp",
           // Two key-value heads and a vocabulary of 98 among four ranks.
           "tp4 dp2 zero2 m2 step", "tp4 dp1 zero0 m4 step nosp recompute=full"})
-      EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << layout;
+      EXPECT_EQ(verdict_on(*verifier, train::name_for(spec, layout).c_str()).failure, "")
+          << spec.model.name << ", " << layout;
   }
 }
 

@@ -97,6 +97,7 @@ int train_one(Checkpoint from, const std::string& folder, std::int64_t seq, std:
   spec.model = *model::model_of(from.manifest().model);
   spec.batch = {seq, 4, 1};
   spec.layout.degrees.tp = tp;
+  if (spec.model.moe.experts > 0) spec.layout.degrees.etp = tp;
   spec.train = {.steps = 1, .lr = {.peak = 1e-2}, .seed = 1, .dtype = DType::kF32};
   const train::Job job = train::make_job(spec).value();
   const data::MockTokens tokens(1, spec.model.vocab, false);

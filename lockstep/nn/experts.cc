@@ -1,0 +1,292 @@
+#include "lockstep/nn/experts.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/base/check.h"
+#include "lockstep/nn/vector_math.h"
+#include "lockstep/nn/wide_product.h"
+#include "lockstep/tensor/view.h"
+
+namespace lockstep::nn {
+namespace {
+
+using tensor::view_of;
+
+constexpr std::int64_t kGrain = 16384;  // elements that a thread takes at a time
+
+template <class T>
+using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// Calls body(T{}) for the type of the elements of `x`.
+template <class Body>
+void for_type_of(const at::Tensor& x, const Body& body) {
+  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, x.scalar_type(), "experts",
+                                 [&] { body(scalar_t{}); });
+}
+
+template <class T>
+const T* data_of(const at::Tensor& x) {
+  LS_CHECK(x.is_contiguous(), "rows of experts that are not contiguous");
+  return x.const_data_ptr<T>();
+}
+template <class T>
+T* memory_of(const at::Tensor& x) {
+  LS_CHECK(x.is_contiguous(), "rows of experts that are not contiguous");
+  return x.mutable_data_ptr<T>();
+}
+
+void for_rows(std::int64_t rows, std::int64_t columns, const auto& body) {
+  at::parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, columns)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t row = begin; row < end; ++row) body(row);
+                   });
+}
+
+// Of a token: its probabilities of all experts, and those it is sent to.
+template <class T, class W>
+void route_token(const T* logits, std::int64_t experts, std::int64_t chosen, bool normalize,
+                 W* weights, W* probs, std::int64_t* choices) {
+  W greatest = static_cast<W>(logits[0]), sum = 0;
+  for (std::int64_t e = 1; e < experts; ++e)
+    greatest = std::max(greatest, static_cast<W>(logits[e]));
+  for (std::int64_t e = 0; e < experts; ++e)
+    sum += probs[e] = std::exp(static_cast<W>(logits[e]) - greatest);
+  for (std::int64_t e = 0; e < experts; ++e) probs[e] /= sum;
+  W of_chosen = 0;
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    std::int64_t best = -1;
+    for (std::int64_t e = 0; e < experts; ++e)
+      if (std::find(choices, choices + i, e) == choices + i &&
+          (best < 0 || logits[e] > logits[best]))
+        best = e;
+    choices[i] = best;
+    of_chosen += weights[i] = probs[best];
+  }
+  if (!normalize) return;
+  for (std::int64_t i = 0; i < chosen; ++i) weights[i] /= of_chosen;
+}
+
+// d logit of e = p_e (d p_e - sum over the chosen c of p_c d p_c), where d p_c is d weight of c, or
+// of normalized weights w = p / s, (d w_c - sum of d w w) / s.
+template <class T, class W>
+void route_token_grad(const W* d_weights, const W* probs, const std::int64_t* choices,
+                      std::int64_t experts, std::int64_t chosen, bool normalize, T* d_logits) {
+  W of_chosen = 1, shared = 0, all = 0;
+  if (normalize) {
+    of_chosen = 0;
+    for (std::int64_t i = 0; i < chosen; ++i) of_chosen += probs[choices[i]];
+    for (std::int64_t i = 0; i < chosen; ++i)
+      shared += d_weights[i] * (probs[choices[i]] / of_chosen);
+  }
+  const auto d_prob = [&](std::int64_t i) { return (d_weights[i] - shared) / of_chosen; };
+  for (std::int64_t i = 0; i < chosen; ++i) all += probs[choices[i]] * d_prob(i);
+  for (std::int64_t e = 0; e < experts; ++e) d_logits[e] = rounded_to<T>(-probs[e] * all);
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    const std::int64_t e = choices[i];
+    d_logits[e] = rounded_to<T>(probs[e] * (d_prob(i) - all));
+  }
+}
+
+std::vector<std::int64_t> numbers(const at::Tensor& x) {
+  const auto* first = data_of<std::int64_t>(x);
+  return {first, first + x.numel()};
+}
+
+// [begin, end) rows of a matrix.
+at::Tensor rows_between(const at::Tensor& x, std::int64_t begin, std::int64_t end) {
+  return view_of(x, {end - begin, x.size(1)}, {x.size(1), 1}, begin * x.size(1));
+}
+// Expert `e`'s of stacked weights or of their gradients, [out, in].
+at::Tensor matrix_of(const at::Tensor& stacked, std::int64_t experts, std::int64_t e) {
+  const std::int64_t rows = stacked.size(0) / experts;
+  return rows_between(stacked, e * rows, (e + 1) * rows);
+}
+// Calls body(expert, first row, end) for experts with rows; and for others where `all`.
+void for_experts(const at::Tensor& ends, bool all, const auto& body) {
+  std::int64_t begin = 0, e = 0;
+  for (const std::int64_t end : numbers(ends)) {
+    if (end > begin || all) body(e, begin, end);
+    begin = end;
+    ++e;
+  }
+}
+
+}  // namespace
+
+void route(PassRun& r) {
+  const at::Tensor logits = r.in(0), weights = r.make(0), probs = r.make(1), choices = r.make(2);
+  const std::int64_t experts = logits.size(1), chosen = weights.size(1);
+  for_type_of(logits, [&]<class T>(T) {
+    using W = WideOf<T>;
+    const T* x = data_of<T>(logits);
+    W *w = memory_of<W>(weights), *p = memory_of<W>(probs);
+    auto* c = memory_of<std::int64_t>(choices);
+    for_rows(logits.size(0), experts * chosen, [&](std::int64_t t) {
+      route_token(x + t * experts, experts, chosen, r.unit.normalizes_top_k, w + t * chosen,
+                  p + t * experts, c + t * chosen);
+    });
+  });
+}
+
+void route_grad(PassRun& r) {
+  const at::Tensor d = r.in(0), probs = r.in(1), choices = r.in(2), d_logits = r.make(0);
+  const std::int64_t experts = probs.size(1), chosen = d.size(1);
+  for_type_of(d_logits, [&]<class T>(T) {
+    using W = WideOf<T>;
+    const W *d_weights = data_of<W>(d), *p = data_of<W>(probs);
+    const auto* c = data_of<std::int64_t>(choices);
+    T* into = memory_of<T>(d_logits);
+    for_rows(d.size(0), experts, [&](std::int64_t t) {
+      route_token_grad(d_weights + t * chosen, p + t * experts, c + t * chosen, experts, chosen,
+                       r.unit.normalizes_top_k, into + t * experts);
+    });
+  });
+}
+
+void sort_rows(PassRun& r) {
+  const at::Tensor choices = r.in(0), places = r.make(0), ends = r.make(1);
+  const auto* c = data_of<std::int64_t>(choices);
+  auto *place = memory_of<std::int64_t>(places), *end = memory_of<std::int64_t>(ends);
+  const std::int64_t rows = choices.numel(), experts = ends.numel();
+  std::fill_n(end, experts, 0);
+  for (std::int64_t i = 0; i < rows; ++i) ++end[c[i]];
+  std::exclusive_scan(end, end + experts, end, std::int64_t{0});
+  for (std::int64_t i = 0; i < rows; ++i) place[i] = end[c[i]]++;
+}
+
+void take_rows(PassRun& r) {
+  const at::Tensor tokens = r.in(0), places = r.in(1), rows = r.make(0);
+  const auto* place = data_of<std::int64_t>(places);
+  const std::int64_t chosen = places.size(1);
+  const auto bytes = static_cast<std::size_t>(tokens.size(1) * tokens.element_size());
+  LS_CHECK(tokens.is_contiguous(), "rows of tokens that are not contiguous");
+  const auto* from = static_cast<const char*>(tokens.const_data_ptr());
+  auto* into = static_cast<char*>(rows.mutable_data_ptr());
+  for_rows(tokens.size(0), tokens.size(1) * chosen, [&](std::int64_t t) {
+    for (std::int64_t i = 0; i < chosen; ++i)
+      std::memcpy(into + static_cast<std::size_t>(place[t * chosen + i]) * bytes,
+                  from + static_cast<std::size_t>(t) * bytes, bytes);
+  });
+}
+
+void return_rows(PassRun& r) {
+  const at::Tensor rows = r.in(0), places = r.in(1), tokens = r.make(0);
+  const auto* place = data_of<std::int64_t>(places);
+  const std::int64_t chosen = places.size(1), columns = rows.size(1);
+  for_type_of(rows, [&]<class T>(T) {
+    const T* from = data_of<T>(rows);
+    T* into = memory_of<T>(tokens);
+    for_rows(tokens.size(0), columns * chosen, [&](std::int64_t t) {
+      for (std::int64_t x = 0; x < columns; ++x) {
+        WideOf<T> sum = 0;
+        for (std::int64_t i = 0; i < chosen; ++i)
+          sum += static_cast<WideOf<T>>(from[place[t * chosen + i] * columns + x]);
+        into[t * columns + x] = rounded_to<T>(sum);
+      }
+    });
+  });
+}
+
+void take_weights(PassRun& r) {
+  const at::Tensor weights = r.in(0), places = r.in(1), rows = r.make(0);
+  const auto* place = data_of<std::int64_t>(places);
+  for_type_of(weights, [&]<class T>(T) {
+    const T* from = data_of<T>(weights);
+    T* into = memory_of<T>(rows);
+    for (std::int64_t i = 0; i < weights.numel(); ++i) into[place[i]] = from[i];
+  });
+}
+
+void return_weights(PassRun& r) {
+  const at::Tensor rows = r.in(0), places = r.in(1), weights = r.make(0);
+  const auto* place = data_of<std::int64_t>(places);
+  for_type_of(rows, [&]<class T>(T) {
+    const T* from = data_of<T>(rows);
+    T* into = memory_of<T>(weights);
+    for (std::int64_t i = 0; i < weights.numel(); ++i) into[i] = from[place[i]];
+  });
+}
+
+void expert_linear(PassRun& r) {
+  const at::Tensor x = r.in(0), ends = r.in(1), y = r.make(0);
+  const at::Tensor weight = r.weight(x.size(1));
+  for_experts(ends, /*all=*/false, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
+    at::Tensor rows = rows_between(y, begin, end);
+    at::mm_out(rows, rows_between(x, begin, end),
+               tensor::transposed(matrix_of(weight, ends.numel(), e)));
+  });
+}
+
+void expert_linear_grad(PassRun& r) {
+  const at::Tensor d = r.in(0), ends = r.in(1), dx = r.make(0);
+  const at::Tensor weight = r.weight(dx.size(1));
+  for_experts(ends, /*all=*/false, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
+    at::Tensor rows = rows_between(dx, begin, end);
+    at::mm_out(rows, rows_between(d, begin, end), matrix_of(weight, ends.numel(), e));
+  });
+}
+
+// An expert without rows has a gradient of zero.
+void expert_linear_weight(PassRun& r) {
+  const at::Tensor x = r.in(0), d = r.in(1), ends = r.in(2);
+  const at::Tensor grad = r.weight_grad(x.size(1));
+  for_experts(ends, /*all=*/true, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
+    const at::Tensor of = matrix_of(grad, ends.numel(), e);
+    if (end > begin)
+      add_product(of, rows_between(d, begin, end), rows_between(x, begin, end), r.writes_grads());
+    else if (r.writes_grads())
+      of.zero_();
+  });
+}
+
+void expert_swiglu(PassRun& r) {
+  const at::Tensor gate = r.in(0), up = r.in(1), weights = r.in(2), product = r.make(0);
+  const std::int64_t columns = gate.size(1);
+  for_type_of(gate, [&]<class T>(T) {
+    using W = WideOf<T>;
+    const T *g = data_of<T>(gate), *u = data_of<T>(up);
+    const W* w = data_of<W>(weights);
+    T* into = memory_of<T>(product);
+    for_rows(gate.size(0), columns, [&](std::int64_t row) {
+      for (std::int64_t i = row * columns; i < (row + 1) * columns; ++i) {
+        const W x = static_cast<W>(g[i]);
+        into[i] = rounded_to<T>(x / (1 + exponential(-x)) * static_cast<W>(u[i]) * w[row]);
+      }
+    });
+  });
+}
+
+void expert_swiglu_grad(PassRun& r) {
+  const at::Tensor d = r.in(0), gate = r.in(1), up = r.in(2), weights = r.in(3);
+  const at::Tensor d_gate = r.make(0), d_up = r.make(1), d_weights = r.make(2);
+  const std::int64_t columns = gate.size(1);
+  for_type_of(gate, [&]<class T>(T) {
+    using W = WideOf<T>;
+    const T *dy = data_of<T>(d), *g = data_of<T>(gate), *u = data_of<T>(up);
+    const W* w = data_of<W>(weights);
+    T *dg = memory_of<T>(d_gate), *du = memory_of<T>(d_up);
+    W* dw = memory_of<W>(d_weights);
+    for_rows(gate.size(0), columns, [&](std::int64_t row) {
+      W sum = 0;
+      for (std::int64_t i = row * columns; i < (row + 1) * columns; ++i) {
+        const W x = static_cast<W>(g[i]), above = static_cast<W>(u[i]), in = static_cast<W>(dy[i]);
+        const W sigmoid = 1 / (1 + exponential(-x)), silu = x * sigmoid;
+        sum += in * silu * above;
+        du[i] = rounded_to<T>(in * w[row] * silu);
+        dg[i] = rounded_to<T>(in * w[row] * above * sigmoid * (1 + x * (1 - sigmoid)));
+      }
+      dw[row] = sum;
+    });
+  });
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,33 @@
+// Kernels of a mixture of experts on a CPU: which experts a token is sent to, rows ordered by
+// expert, products with the weights of each. By hand where LibTorch's leave open what happens to
+// equal scores (topk) or in which order rows are added up (index_add). A row is a token and one of
+// the experts that it is sent to; rows of an expert stand side by side, in the order of tokens.
+#pragma once
+
+#include "lockstep/nn/pass_run.h"
+
+namespace lockstep::nn {
+
+// logits -> weights, probabilities, experts. Of equal logits the lower expert comes first.
+void route(PassRun& r);
+void route_grad(PassRun& r);
+
+// experts -> the row of each token and choice, the end of each expert's rows.
+void sort_rows(PassRun& r);
+
+// What is of tokens, to rows, and the sums of a token's rows in the order of its choices, which is
+// its derivative; of weights, of which each row has its own, to rows and back.
+void take_rows(PassRun& r);
+void return_rows(PassRun& r);
+void take_weights(PassRun& r);
+void return_weights(PassRun& r);
+
+void expert_linear(PassRun& r);
+void expert_linear_grad(PassRun& r);
+void expert_linear_weight(PassRun& r);
+
+// silu(gate) up weight.
+void expert_swiglu(PassRun& r);
+void expert_swiglu_grad(PassRun& r);
+
+}  // namespace lockstep::nn
