@@ -113,7 +113,8 @@ Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& co
   sizes.dtype = args.has("dtype") ? *parse_dtype(args.text("dtype")) : DType::kBF16;
   sizes.tp = args.has("tp") ? args.integer("tp") : 1;
   sizes.sequence_parallel = args.flag("sp");
-  const spec::Layout layout{.degrees = {.tp = sizes.tp}, .sp = sizes.sequence_parallel};
+  spec::Layout layout{.degrees = {.tp = sizes.tp}, .sp = sizes.sequence_parallel};
+  if (config.moe.experts > 0) layout.degrees.etp = sizes.tp;
   const spec::Batch batch{.seq = seq, .global_batch = sizes.batch, .microbatch = sizes.batch};
   const std::vector<Error> refused = spec::legal(config, layout, batch, sizes.dtype);
   if (!refused.empty()) return refused.front();

@@ -35,12 +35,14 @@ TEST(ModelVerb, ShowsPassesOfAUnitPartByPart) {
   EXPECT_TRUE(support::matches_golden("cli/model_unit_block.txt", ran.out));
   for (const char* unit : {"embed", "head"})
     EXPECT_EQ(run_model({"model", "gpt2-tiny", "--unit", unit}).code, ExitCode::kOk);
+  const Answer mixture = run_model({"model", "mixtral-8x7b", "--unit", "block", "--tp", "2"});
+  EXPECT_NE(mixture.out.find("expert_linear"), std::string::npos) << mixture.err;
   for (const auto& [arguments, words] :
        {std::pair{std::vector<std::string>{"model", "llama3-8b", "--tp", "2"},
                   "no --unit is given"},
         {{"model", "llama3-8b", "--unit", "block", "--tp", "3"},
          "the nearest tp that does: 2 or 4"},
-        {{"model", "mixtral-8x7b", "--unit", "block"}, "family is moe"}}) {
+        {{"model", "deepseek-v3", "--unit", "block"}, "family is deepseek"}}) {
     const Answer refused = run_model(arguments);
     EXPECT_EQ(refused.code, ExitCode::kUsage);
     EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
