@@ -299,7 +299,7 @@ config::Diagnostic placed(const Problem& problem, const config::Settings& settin
     if (!diagnostic.primary.span.known())
       diagnostic.primary.span = settings.span(field);
     else
-      diagnostic.secondary.push_back({settings.span(field), ""});
+      diagnostic.secondary.emplace_back(settings.span(field), "");
   }
   return diagnostic;
 }
