@@ -52,7 +52,7 @@ TEST(GlassTraining, HasTheBitsOfCpuTensors) {
                                         "tp4 dp2 zero2",
                                         "cp2 dp2",
                                         "cp2 tp2 zero3 cp_comm_type=gather",
-                                        "cp2 pp2 cp_comm_type=ulysses recompute=selective"};
+                                        "cp4 cp_comm_type=ulysses recompute=selective"};
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     SCOPED_TRACE(to_text(dtype));
     auto verifier = Verifier::create(tiny_on_device(dtype), 2);
