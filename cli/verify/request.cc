@@ -63,7 +63,7 @@ class Reader {
     request_.labels = *data::parse_label_mask(args_.text("labels"));
     if (!read_model()) return std::nullopt;
     choose_layouts();
-    if (args_.has("part")) take_part();
+    if (report_.ok() && args_.has("part")) take_part();
     if (report_.ok()) count_ranks();
     if (!report_.ok()) return std::nullopt;
     return std::move(request_);
@@ -101,8 +101,10 @@ class Reader {
   void shrink() {
     spec::Spec& spec = request_.spec;
     const std::int64_t layers = spec.model.layers;
-    spec.model = spec::shrink(spec.model, is_own() ? spec.layout.degrees.tp : 1);
     const mesh::Degrees& degrees = spec.layout.degrees;
+    // Ulysses deals the heads of tensor ranks to context ranks.
+    const bool deals = degrees.cp > 1 && spec.layout.context == model::CpMethod::kUlysses;
+    spec.model = spec::shrink(spec.model, is_own() ? degrees.tp * (deals ? degrees.cp : 1) : 1);
     const std::int64_t cut =
         !is_own() ? 1 : (degrees.cp > 1 ? 2 * degrees.cp : 1) * (spec.layout.sp ? degrees.tp : 1);
     spec.batch.seq = std::min(spec.batch.seq, (kShortSeq + cut - 1) / cut * cut);

@@ -100,8 +100,11 @@ struct Type {
   std::string_view model_type;
   std::string_view architecture;
   Family family = Family::kLlama;
-  std::int64_t kv_heads = 0;  // what transformers takes when the key is absent; 0: as many as heads
-  bool trains = true;         // false: priced alone
+  // What transformers takes when the key is absent:
+  std::int64_t kv_heads = 0;  // 0: as many as heads
+  double norm_eps = 1e-6;
+  double rope_theta = 1e4;
+  bool trains = true;  // false: priced alone
 };
 constexpr std::array kTypes = {
     Type{"gpt2", "GPT2LMHeadModel", Family::kGpt2},
@@ -109,15 +112,15 @@ constexpr std::array kTypes = {
     Type{"mistral", "MistralForCausalLM", Family::kLlama, 8},
     Type{"qwen2", "Qwen2ForCausalLM", Family::kLlama, 32},
     Type{"qwen3", "Qwen3ForCausalLM", Family::kLlama, 32},
-    Type{"olmo", "OlmoForCausalLM", Family::kLlama, 0, false},
-    Type{"olmo2", "Olmo2ForCausalLM"},
+    Type{"olmo", "OlmoForCausalLM", Family::kLlama, 0, 1e-5, 1e4, false},
+    Type{"olmo2", "Olmo2ForCausalLM", Family::kLlama, 0, 1e-5},
     Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4},
-    Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8},
-    Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, false},
+    Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8, 1e-5, 1e6},
+    Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, 1e-6, 1e4, false},
     Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4},
-    Type{"olmoe", "OlmoeForCausalLM", Family::kMoe},
-    Type{"deepseek_v2", "DeepseekV2ForCausalLM", Family::kDeepSeek, 0, false},
-    Type{"deepseek_v3", "DeepseekV3ForCausalLM", Family::kDeepSeek, 0, false}};
+    Type{"olmoe", "OlmoeForCausalLM", Family::kMoe, 0, 1e-5},
+    Type{"deepseek_v2", "DeepseekV2ForCausalLM", Family::kDeepSeek, 0, 1e-6, 1e4, false},
+    Type{"deepseek_v3", "DeepseekV3ForCausalLM", Family::kDeepSeek, 0, 1e-6, 1e4, false}};
 
 std::string types_for(Use use, const char* last_word) {
   std::vector<std::string> names;
@@ -217,7 +220,7 @@ class Reader {
     m.max_positions = keys_.size("max_position_embeddings");
     m.tied = keys_.flag("tie_word_embeddings", m.tied);
     if (type == "olmo") m.norm = model::NormKind::kPlain;
-    m.norm_eps = keys_.real("rms_norm_eps", type.starts_with("olmo") ? 1e-5 : 1e-6);
+    m.norm_eps = keys_.real("rms_norm_eps", kind.norm_eps);
     m.init_std = keys_.real("initializer_range", 0.02);
     m.qkv_bias = type.starts_with("qwen2");
     if (per_head) m.qk_norm = model::QkNorm::kPerHead;
@@ -235,7 +238,7 @@ class Reader {
     if ((type == "olmo" || type == "olmoe") && keys_.find("clip_qkv") != nullptr)
       differs(keys_, "clip_qkv", "but queries, keys and values are not clipped here");
     windows(type);
-    rope();
+    rope(kind.rope_theta);
     dropout({"attention_dropout"});
   }
 
@@ -332,10 +335,10 @@ class Reader {
       keys_.refuse("layer_types", std::string("but all layers must be ") + wanted);
   }
 
-  void rope() {
+  void rope(double usual_theta) {
     if (keys_.real("partial_rotary_factor", 1.0) != 1.0)
       differs(keys_, "partial_rotary_factor", "but all of a head is turned here");
-    read_.model.rope_theta = keys_.real("rope_theta", 10000.0);
+    read_.model.rope_theta = keys_.real("rope_theta", usual_theta);
     const bool newer = keys_.find("rope_parameters") != nullptr;
     const char* const name = newer ? "rope_parameters" : "rope_scaling";
     const Json* const table = keys_.find(name);

@@ -147,6 +147,9 @@ void check_experts(const ModelConfig& c, Findings& found) {
   if (c.family != Family::kMoe && c.family != Family::kDeepSeek) {
     found.require_zero("moe.experts", moe.experts, c.family);
     found.require_zero("moe.shared_ffn", moe.shared_ffn, c.family);
+    if (moe.router_bias) found.refuse("moe.router_bias", "true", c.family);
+    if (moe.shared_gate) found.refuse("moe.shared_gate", "true", c.family);
+    if (!moe.norm_topk_prob) found.refuse("moe.norm_topk_prob", "false", c.family);
     return;
   }
   found.require_size("moe.experts", moe.experts);

@@ -1,6 +1,7 @@
-// From what parts mean to what one rank of a layout does. There are exactly two rewrites: rows are
-// gathered and reduced by the collective that the layout needs, or, in a group of one, by none; and
-// where nothing is to be reduced a residual is added inside the product, rounded once.
+// From what parts mean to what one rank of a layout does. There are three rewrites: rows are
+// gathered and reduced by the collective that the layout needs, or, in a group of one, by none;
+// where nothing is to be reduced a residual is added inside the product, rounded once; and
+// attention over sequences that context ranks share becomes that of its method (context.h).
 #pragma once
 
 #include "lockstep/parts/differentiate.h"

@@ -1,7 +1,6 @@
 // The passes of a unit on one rank, as lists, and what they do to memory and to the groups that
-// share it:
-// what the memory walk and the ledger's prediction read. With t tensor ranks, in volumes of T h
-// elements sent (t - 1) / t times, a block's microbatch costs
+// share it or its sequences: what the memory walk and the ledger's prediction read. With t tensor
+// ranks, in volumes of T h elements sent (t - 1) / t times, a dense block's microbatch costs
 //
 //   tensor parallelism alone                               8
 //   and sequence parallelism, backward pass whole         10

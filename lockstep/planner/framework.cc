@@ -30,6 +30,7 @@ Framework megatron() {
           .grouped = {1, 3},
           .contexts = {CpMethod::kRing, CpMethod::kGather, CpMethod::kUlysses},
           .spreads_keys = true,
+          .shares_keys = true,
           .etp = true,
           .combines = true,
           .pipe_inside = true,
@@ -55,6 +56,7 @@ Framework torchtitan() {
           .grouped = {1, 3},
           .contexts = {CpMethod::kGather},
           .spreads_keys = false,
+          .shares_keys = false,
           .etp = false,
           .combines = true,
           .pipe_inside = false,
@@ -77,6 +79,7 @@ Framework deepspeed() {
           .grouped = {},
           .contexts = {CpMethod::kUlysses},
           .spreads_keys = false,
+          .shares_keys = false,
           .etp = false,
           .combines = false,
           .pipe_inside = false,
@@ -99,13 +102,13 @@ const Framework* find_framework(std::string_view name) {
 }
 
 namespace {
-// TransformerConfig of megatron-core refuses fewer num_query_groups than tensor ranks; of the
-// others it is not known that they copy heads.
-bool has_keys(const cost::ModelShape& shape, int tp) { return divides(tp, shape.kv_heads); }
+bool has_keys(const Framework& f, const cost::ModelShape& shape, int tp) {
+  return divides(tp, shape.kv_heads) || (f.shares_keys && divides(shape.kv_heads, tp));
+}
 }  // namespace
 
 bool runs(const Framework& f, const cost::ModelShape& shape, const Core& core) {
-  if (!has_keys(shape, core.tp)) return false;
+  if (!has_keys(f, shape, core.tp)) return false;
   if (core.cp > 1 && !has(f.contexts, core.context)) return false;
   if (core.cp > 1 && core.context == CpMethod::kUlysses && f.spreads_keys &&
       !divides(core.tp * core.cp, shape.kv_heads))
@@ -139,7 +142,7 @@ std::vector<std::string> lacking(const Framework& f, const spec::Layout& layout,
     if (!is_there) found.push_back(std::move(what));
   };
   const Core core{r.tp, r.cp, r.ep, r.etp, r.context};
-  if (!has_keys(*r.shape, r.tp))
+  if (!has_keys(f, *r.shape, r.tp))
     return {join_parts("tp ", r.tp, " above ", static_cast<int>(r.shape->kv_heads),
                        " key-value heads")};
   check(runs(f, *r.shape, core),

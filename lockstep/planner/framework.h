@@ -25,6 +25,7 @@ struct Framework {
   std::vector<int> grouped;           // of these: also in groups of dp, for models without experts
   std::vector<model::CpMethod> contexts;
   bool spreads_keys;   // Ulysses gives each rank a head of keys of its own, and copies none
+  bool shares_keys;    // tensor ranks may outnumber the heads of keys
   bool etp;            // experts cut by tensor ranks
   bool combines;       // tp, cp and pp go together; otherwise one of them at a time, and ep not
                        // with pp

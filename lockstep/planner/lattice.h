@@ -64,6 +64,7 @@ struct Question {
   cost::Precision precision = cost::Precision::kBf16;
   std::vector<const pipeline::CatalogRow*> schedules = {};  // to choose from; empty: all
   int tp = 0, cp = 0, pp = 0, ep = 0;                       // degrees that are given; 0: free
+  bool whole_etp = false;                                   // only etp = tp, as the runtime has it
   int most_zero = 3;
   double headroom = kHeadroom;           // share of a device's memory that no layout is given
   Given given = {};                      // only layouts that agree with it
@@ -74,8 +75,8 @@ struct Question {
 void set_sharding(const Question& question, const Sharding& sharding, cost::PriceRequest& request);
 
 // Refers to its question; keep that alive.
-//   tp          divides devices, heads, key-value heads and MLP columns, and seq; stays in the
-//               innermost tier, on a torus in the two innermost
+//   tp          divides devices, heads, MLP columns and seq, and the key-value heads or is a
+//               multiple of them; stays in the innermost tier, on a torus in the two innermost
 //   cp          2 x cp x tp divides seq, 512 tokens or more on each rank
 //   context     where cp > 1: ring, gather, and Ulysses where model::deals_heads (keys are copied
 //               where ranks outnumber their heads)

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/buffer.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/model/model_config.h"
 #include "lockstep/spec/layout.h"

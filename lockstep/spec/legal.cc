@@ -34,16 +34,12 @@ class Runtime {
     found_.push_back({Code::kNotRunYet, std::move(message), std::move(help)});
   }
 
-  void axis(const char* name, std::int64_t degree, const std::string& help) {
-    const mesh::Degrees& d = layout_.degrees;
-    refuse(join_parts(name, " = ", degree, " (with pp = ", d.pp, ", dp = ", d.dp,
-                      ") can be planned but not run yet"),
-           join_parts("the nearest: ", name, " = 1", help));
-  }
-
   // Of every expert each tensor rank has a piece.
   void experts(const mesh::Degrees& d) {
-    if (d.ep > 1) axis("ep", d.ep, "");
+    if (d.ep > 1)
+      refuse(join_parts("ep = ", d.ep, " (with pp = ", d.pp, ", dp = ", d.dp,
+                        ") can be planned but not run yet"),
+             "the nearest: ep = 1");
     if (d.etp != d.tp)
       refuse(join_parts("etp = ", d.etp, " beside tp = ", d.tp, " can be planned but not run yet"),
              join_parts("the nearest: etp = ", d.tp));

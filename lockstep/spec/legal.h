@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "lockstep/base/buffer.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/error.h"
 #include "lockstep/model/model_config.h"

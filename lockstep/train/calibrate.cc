@@ -171,6 +171,7 @@ Result<void> Calibrator::add_probe(const std::string& label, int zero,
   spec::Spec spec = spec_;
   spec::Layout layout;
   layout.degrees.tp = spec_.layout.degrees.tp;
+  layout.degrees.etp = spec_.layout.degrees.etp;
   layout.degrees.cp = spec_.layout.degrees.cp;
   layout.context = spec_.layout.context;
   layout.degrees.dp = ranks_ / (layout.degrees.tp * layout.degrees.cp);

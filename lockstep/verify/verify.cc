@@ -223,6 +223,7 @@ void Verifier::measure_bounds(const train::Job& job) {
   }
   if (!is_narrow() || near_.contains(passes_of(job))) return;
   spec.layout.degrees.tp = job.spec.layout.degrees.tp;
+  spec.layout.degrees.etp = job.spec.layout.degrees.etp;
   spec.layout.degrees.cp = job.spec.layout.degrees.cp;
   spec.layout.context = job.spec.layout.context;
   spec.layout.sp = job.spec.layout.sp;
@@ -354,7 +355,8 @@ void Verifier::compare_images(const train::Job& job, const std::vector<StepImage
     differences(images, wanted, step, [&](const Difference& found, const char* what) {
       note(found, {verdict.bounds.step, verdict.step_error}, step, what, verdict);
     });
-    if (!is_narrow()) continue;
+    // A token that another rounding sends to another expert is far off, though nothing is wrong.
+    if (!is_narrow() || model().config.moe.experts > 0) continue;
     differences(images, truth_, step, [&](const Difference& found, const char* what) {
       note(found, {verdict.bounds.far, far, /*is_named=*/false}, step, what, verdict);
     });

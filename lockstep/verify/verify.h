@@ -10,7 +10,8 @@
 //            includes the updated master weights, by the perturbation of gradients that explains
 //            them (compare_updated). In f32 errors are distances to the same steps in f64, at most
 //            twice what one rank's is with microbatches of the same size. In bf16 that holds too
-//            (four times of tensor ranks), and (a) is the distance to one rank, or as many tensor
+//            (four times of tensor ranks; of a mixture of experts nothing is asked, because a
+//            rounding may send a token to another expert), and (a) is the distance to one rank, or as many tensor
 //            ranks, with such microbatches, whose roundings to bf16 are the same: at most what
 //            another order of sums in f32 makes. (b) is then a share of how far apart AdamW can
 //            take two runs and judges nothing but numbers that are none: two runs on one rank

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <utility>
 
 #include "lockstep/model/arch.h"
@@ -232,6 +233,24 @@ TEST(ConfigJson, PricesNeedSizesAlone) {
   unknown.set("model_type", "mamba");
   for (const char* name : {"llama", "deepseek_v3", "gemma2"})
     EXPECT_NE(priced(unknown).text.find(name), std::string::npos);
+}
+
+// As the defaults of transformers 5.15's classes are.
+TEST(ConfigJson, AbsentKeysMeanWhatTransformersTakes) {
+  for (const auto& [name, eps, theta] : {std::tuple("mixtral-8x7b", 1e-5, 1e6),
+                                         {"qwen3-30b-a3b", 1e-6, 1e4},
+                                         {"olmo2-tiny", 1e-5, 1e4},
+                                         {"gemma2-tiny", 1e-6, 1e4},
+                                         {"llama3-8b", 1e-6, 1e4}}) {
+    Json::Object left = config_json(model::find(name)->config, DType::kF32)->members();
+    std::erase_if(left, [](const Json::Member& member) {
+      return member.key == "rms_norm_eps" || member.key == "rope_theta";
+    });
+    const Read got = read(Json::object(std::move(left)));
+    ASSERT_TRUE(got.config) << name << got.text;
+    EXPECT_EQ(got.config->model.norm_eps, eps) << name;
+    EXPECT_EQ(got.config->model.rope_theta, theta) << name;
+  }
 }
 
 // What transformers takes where a gemma2 says nothing, and what it does not compute like us.

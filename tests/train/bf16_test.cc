@@ -10,6 +10,7 @@
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/model/flat_layout.h"
 #include "lockstep/verify/verify.h"
+#include "tests/train/families.h"
 #include "tests/train/hooked_workspace.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
@@ -44,6 +45,21 @@ TEST(Bf16, LayoutsOfOneClassHaveTheSameMastersAndAreAsPredicted) {
     EXPECT_EQ(first->second, verdict.digest) << name;
   }
   EXPECT_EQ(digests.size(), 1u);
+}
+
+// Also where tensor and context ranks send tokens to experts.
+TEST(Bf16, MixturesTrainAsOnOneRank) {
+  spec::Spec spec = mixtral_spec();
+  spec.train.dtype = DType::kBF16;
+  auto verifier = verify::Verifier::create(spec, 2);
+  ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+  for (const char* name : {"dp2 zero3 m2", "pp2 dp1 zero1 m4", "tp2 etp2 dp2 zero2 m2",
+                           "tp2 etp2 cp2 dp1 zero1 m4 nosp", "cp2 dp2 zero3 m2"}) {
+    const auto verdict = verifier->check(*spec::parse_layout(name));
+    ASSERT_TRUE(verdict.ok()) << name << verdict.error().message;
+    EXPECT_EQ(verdict->failure, "") << name;
+    EXPECT_TRUE(verdict->as_predicted) << name;
+  }
 }
 
 // What the images hold is the master and not its rounding.

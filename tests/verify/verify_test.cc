@@ -35,7 +35,8 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
          {"pp2 dp2 zero1 m4 step recompute=full", "pp2 dp2 zero3 m4 mb recompute=selective",
           "dp2x2 zero2 m2 step", "tp2 pp2 dp1 zero3 m4 step", "tp2 dp2 zero1 m2 step nosp",
           // Two key-value heads and a vocabulary of 98 among four ranks.
-          "tp4 dp2 zero2 m2 step", "tp4 dp1 zero0 m4 step nosp recompute=full"})
+          "tp4 dp2 zero2 m2 step", "tp4 dp1 zero0 m4 step nosp recompute=full",
+          "tp2 cp2 dp1 zero1 m2 step"})
       EXPECT_EQ(verdict_on(*verifier, train::name_for(spec, layout).c_str()).failure, "")
           << spec.model.name << ", " << layout;
   }

@@ -40,6 +40,11 @@ Fingerprint fingerprint(const model::ModelConfig& config, const model::UnitSizes
                        {"layout.sp", yes_no(sizes.sequence_parallel)},
                        {"rows recomputed", dropped_text(sizes.drop)}};
   // Left out at the value that all models had before they could have another.
+  if (config.moe.experts > 0) {
+    print.push_back({"model.moe.experts", number(config.moe.experts)});
+    print.push_back({"model.moe.top_k", number(config.moe.top_k)});
+    print.push_back({"model.moe.expert_ffn", number(config.moe.expert_ffn)});
+  }
   if (config.norm_place != model::NormPlace::kBefore)
     print.push_back({"model.norm_place", std::string(to_text(config.norm_place))});
   if (config.window > 0 && config.window < sizes.seq * sizes.cp)
