@@ -27,7 +27,7 @@ void measure(int pp, int zero, int steps) {
       *program::lower(*pipeline::find("1f1b")->build({pp, 1, kMicrobatches}), step);
   const mesh::Mesh mesh = *mesh::Mesh::create({.pp = pp});
   comm::run_local(pp, [&](comm::World& world) {
-    const exec::Groups groups(world, "", mesh, false, Deadline::after(Seconds{60}));
+    const exec::Groups groups(world, "", mesh, {}, Deadline::after(Seconds{60}));
     const Coord coord = mesh.coord(world.rank(), mesh::Axis::kPipeline);
     exec::SyntheticWorkspace workspace(
         program, coord, 0, [](const program::Value&) { return std::int64_t{4}; },

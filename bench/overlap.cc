@@ -64,7 +64,7 @@ class Bench {
       : world_(world),
         program_(zero3_program()),
         mesh_(*mesh::Mesh::create({.dp = kRanks})),
-        groups_(world, "", mesh_, false, Deadline::after(Seconds{60})),
+        groups_(world, "", mesh_, {}, Deadline::after(Seconds{60})),
         lone_(*groups_.of(program::CommGroup::kShard)[0]),
         elements_(mib * 1024 * 1024 / 4) {}
 

@@ -86,7 +86,7 @@ class Bench {
     std::vector<SteadyPoint> ends(begins.size(), SteadyPoint::min());
     comm::run_local(coords_, [&](comm::World& world) {
       const Deadline deadline = Deadline::after(Seconds{600});
-      const exec::Groups groups(world, "", mesh, false, deadline);
+      const exec::Groups groups(world, "", mesh, {}, deadline);
       const Coord coord = mesh.coord(world.rank(), mesh::Axis::kPipeline);
       exec::SyntheticWorkspace workspace(
           program, coord, 0, [](const program::Value&) { return std::int64_t{16}; }, length);

@@ -150,18 +150,25 @@ UnitWorkload units_of(const SimulateRequest& request, const model::Model& model,
   const auto share = [&](double cost, double part, double whole) {
     return Seconds{whole > 0 ? cost * shape.coords * part / whole : 0};
   };
+  const auto all_parameters = static_cast<double>(count(model).total);
+  const auto set_state = [&](cost::UnitTimes& segment, std::int64_t count) {
+    const auto parameters = static_cast<double>(count);
+    segment.gather = share(costs.gather, parameters, all_parameters);
+    segment.reduce = share(costs.reduce, parameters, all_parameters);
+    segment.reduce_across = {segment.reduce.value / shards};
+  };
+  work.times.units.resize(static_cast<std::size_t>(work.step.num_segments()));
   for (int i = 0; i < model.num_units(); ++i) {
     const UnitFlops one = flops_of(model.unit(i), spec.batch.seq);
-    const auto parameters = static_cast<double>(count(model.unit(i)).total);
-    const auto all_parameters = static_cast<double>(count(model).total);
-    cost::UnitTimes unit;
+    const model::ParamCount parameters = count(model.unit(i));
+    cost::UnitTimes& unit = work.times.units[static_cast<std::size_t>(i)];
     unit.forward = unit.recompute = share(costs.forward, one.forward, all.forward);
     unit.input_grad = share(costs.input_grad, one.input_grad, all.input_grad);
     unit.weight_grad = share(costs.weight_grad, one.weight_grad, all.weight_grad);
-    unit.gather = share(costs.gather, parameters, all_parameters);
-    unit.reduce = share(costs.reduce, parameters, all_parameters);
-    unit.reduce_across = {unit.reduce.value / shards};
-    work.times.units.push_back(unit);
+    set_state(unit, parameters.total - parameters.expert);
+    if (work.step.has_experts(i))
+      set_state(work.times.units[static_cast<std::size_t>(work.step.experts_of(i))],
+                parameters.expert);
   }
   work.hop = {costs.hop};
   return work;
@@ -186,6 +193,7 @@ UnitWorkload measured_units(const SimulateRequest& request, const model::Model& 
     unit.input_grad = is_split ? time(".I") : time(".B");
     work.times.units.push_back(unit);
   }
+  work.times.units.resize(static_cast<std::size_t>(work.step.num_segments()));
   return work;
 }
 
@@ -267,8 +275,9 @@ sim::StageCosts in_ticks(sim::StageCosts costs, double factor) {
 // Why bytes of a run's values are not known; empty when they are.
 std::string why_no_bytes(const spec::Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
-  for (const auto& [name, degree] : {std::pair{"ep", d.ep}, {"etp", d.etp}})
-    if (degree > 1) return join_parts("not known with ", name, " = ", degree);
+  if (d.ep > 1) return join_parts("not known with ep = ", d.ep);
+  if (spec.model.moe.experts > 0 && d.etp != d.tp)
+    return join_parts("not known with etp = ", d.etp, " beside tp = ", d.tp);
   const auto known = model::check_unit_bytes(spec.model);
   return known.ok() ? "" : "not known: " + known.error().message;
 }

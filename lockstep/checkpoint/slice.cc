@@ -128,20 +128,20 @@ std::vector<Run> common_runs(const Slice& from, const Slice& to) {
   return Meeting(from, to).runs();
 }
 
-std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
+std::vector<UnitSlice> unit_slices(const model::Model& model, int segment,
                                    const model::FlatLayout& layout, model::TensorPlace place,
                                    model::FlatRange range, Role role) {
   std::vector<UnitSlice> slices;
   for (const model::FlatParam& flat : layout.params) {
-    const model::Param& param = model.unit(unit).params[flat.param];
+    const model::Param& param = model.unit(segment).params[flat.param];
     Box box = whole(param.shape);
     const model::TensorShard shard = model::tensor_shard(param, place.tp, place.coord);
     box.begin[shard.dim] = shard.begin;
     box.extent[shard.dim] = shard.length;
     const model::FlatRange part = model::common(range, {flat.offset, flat.offset + box.volume()});
     if (part.size() <= 0) continue;
-    slices.push_back({{global_name(model, unit, param), role, param.shape, std::move(box),
-                       part.begin - flat.offset, part.end - flat.offset},
+    slices.push_back({{global_name(model, model.unit_of(segment), param), role, param.shape,
+                       std::move(box), part.begin - flat.offset, part.end - flat.offset},
                       part.begin,
                       param.tied || shard.is_copy});
   }
@@ -151,9 +151,9 @@ std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
 std::vector<Slice> model_slices(const model::Model& model, Role role) {
   const auto layouts = model::flat_layouts(model);
   std::vector<Slice> slices;
-  for (int unit = 0; unit < model.num_units(); ++unit) {
-    const model::FlatLayout& layout = layouts[model.order[unit]];
-    for (UnitSlice& part : unit_slices(model, unit, layout, {}, {0, layout.size}, role))
+  for (const int segment : model.segments()) {
+    const model::FlatLayout& layout = layouts[model.layout_of(segment)];
+    for (UnitSlice& part : unit_slices(model, segment, layout, {}, {0, layout.size}, role))
       if (!part.is_copy) slices.push_back(std::move(part.slice));
   }
   return slices;

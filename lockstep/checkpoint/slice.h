@@ -58,18 +58,18 @@ struct Run {
 // REQUIRES: slices of one tensor.
 std::vector<Run> common_runs(const Slice& from, const Slice& to);
 
-// Which slices a rank's flat buffer of a unit consists of.
+// Which slices a rank's flat buffer of a segment consists of.
 struct UnitSlice {
   Slice slice;
-  std::int64_t at = 0;  // element of the unit's buffer where it begins; it lies there without gaps
+  std::int64_t at = 0;  // element of the buffer where it begins; it lies there without gaps
   // Some other unit or tensor rank holds the same and writes it: a head's copy of the embedding, or
   // what tensor ranks hold alike and this one is not the first of them.
   bool is_copy = false;
 };
 
-// Of elements `range` of the buffer of unit number `unit`, ascending in `at`; gaps and padding are
-// in none. REQUIRES: the unit's layout by flat_layouts(model, place.tp).
-std::vector<UnitSlice> unit_slices(const model::Model& model, int unit,
+// Of elements `range` of the buffer of a segment, ascending in `at`; gaps and padding are in none.
+// REQUIRES: the segment's layout by flat_layouts(model, place.tp).
+std::vector<UnitSlice> unit_slices(const model::Model& model, int segment,
                                    const model::FlatLayout& layout, model::TensorPlace place,
                                    model::FlatRange range, Role role);
 

@@ -19,7 +19,7 @@ struct UnitTimes {
 
 // Plain data; any thread may read it.
 struct OpTimes {
-  std::vector<UnitTimes> units;  // of the whole model
+  std::vector<UnitTimes> units;  // of the whole model, then of experts (base/segment.h)
   Seconds send, tied, norm;
 
   // On the op's lane, as sim::Cost wants it; 0 for the kinds of op that are not named above.

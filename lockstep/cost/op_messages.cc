@@ -33,11 +33,15 @@ OpMessages::OpMessages(const program::Program& program, const model::Model& mode
       mesh_(mesh),
       coord_(mesh.coord(rank, Axis::kPipeline)),
       shard_(mesh.coord(rank, mesh::kDenseShard).value),
+      expert_shard_(mesh.coord(rank, Axis::kExpertDataShard).value),
       layouts_(model::flat_layouts(model, sizes.unit.tp)) {
   LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ", step_.shape.coords,
            " pipeline ranks on a mesh of ", mesh.degree(Axis::kPipeline));
   LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,
            " shards on a mesh of ", mesh.degree(mesh::kDenseShard));
+  LS_CHECK(step_.experts.empty() || mesh.degree(Axis::kExpertDataShard) == sizes.expert_shards,
+           "sizes for ", sizes.expert_shards, " shards of experts on a mesh of ",
+           mesh.degree(Axis::kExpertDataShard));
   LS_CHECK(mesh.degree(Axis::kContext) == sizes.unit.cp, "sizes for ", sizes.unit.cp,
            " context ranks on a mesh of ", mesh.degree(Axis::kContext));
   LS_CHECK(
@@ -92,13 +96,15 @@ std::vector<Message> OpMessages::sum_noise(const Op& op) const {
     sums = with_copies(std::move(sums), op.unit, {0, layout(op.unit).size});
   }
   if (sizes_.unit.cp > 1)
-    sums.push_back(all_reduce(along(Axis::kContext), states(op.unit).elements, width));
+    step_.for_each_segment(op.unit, [&](int segment) {
+      sums.push_back(all_reduce(along(Axis::kContext), states(segment).elements, width));
+    });
   return sums;
 }
 
-std::vector<Message> OpMessages::with_copies(std::vector<Message> all, int unit,
+std::vector<Message> OpMessages::with_copies(std::vector<Message> all, int segment,
                                              const model::FlatRange& held) const {
-  const model::FlatLayout& flat = layout(unit);
+  const model::FlatLayout& flat = layout(segment);
   const Party alike = {along(Axis::kTensor).axis, flat.copies};
   for (const model::FlatRange& range : flat.copied)
     if (const std::int64_t elements = common(held, range).size(); elements > 0)
@@ -106,9 +112,10 @@ std::vector<Message> OpMessages::with_copies(std::vector<Message> all, int unit,
   return all;
 }
 
-model::FlatRange OpMessages::own(int unit) const {
-  const bool is_whole = step_.zero == 0;
-  return layout(unit).shard(is_whole ? 1 : sizes_.shards, is_whole ? 0 : shard_);
+model::FlatRange OpMessages::own(int segment) const {
+  if (step_.zero == 0) return layout(segment).shard(1, 0);
+  return layout(segment).shard(sizes_.shards_of(step_, segment),
+                               step_.is_experts(segment) ? expert_shard_ : shard_);
 }
 
 std::vector<Message> OpMessages::transfer(comm::OpKind kind, std::int64_t parts) const {
@@ -126,9 +133,9 @@ std::vector<Message> OpMessages::reduce_tied(const Op& op) const {
 }
 
 // Those elements of the range that this rank's piece of the gradient holds.
-std::vector<Message> OpMessages::reduce_part(const Op& op, int unit,
+std::vector<Message> OpMessages::reduce_part(const Op& op, int segment,
                                              const model::FlatRange& range) const {
-  const std::int64_t elements = common(own(unit), range).size();
+  const std::int64_t elements = common(own(segment), range).size();
   if (elements == 0) return {};
   return all_reduce(op, elements, sizes_.unit.wide());
 }
@@ -174,23 +181,29 @@ std::vector<OpMessages::Party> OpMessages::parties(CommGroup group) const {
       return {along(mesh::kData), along(Axis::kTensor), along(Axis::kPipeline)};
     case CommGroup::kTied:
       return {{"tied", 2}};
+    case CommGroup::kExpertShard:
+      return {along(Axis::kExpertDataShard)};
+    case CommGroup::kExpertReplicate:
+      return {along(Axis::kExpertDataReplicate)};
+    case CommGroup::kExpertData:
+      return {along(mesh::kExpertData)};
   }
   return {};
 }
 
-const model::FlatLayout& OpMessages::layout(int unit) const {
-  const int kind = model_.order[static_cast<std::size_t>(unit)];
-  return layouts_[static_cast<std::size_t>(kind)];
+const model::FlatLayout& OpMessages::layout(int segment) const {
+  return layouts_[model_.layout_of(segment)];
 }
 
-StateBytes OpMessages::states(int unit) const {
-  return state_bytes(layout(unit), step_.zero, sizes_);
+StateBytes OpMessages::states(int segment) const {
+  return state_bytes(layout(segment), step_.zero, sizes_.unit.dtype,
+                     sizes_.shards_of(step_, segment));
 }
 
 double OpMessages::owned_elements() const {
   double elements = 0;
-  for (int unit = 0; unit < step_.units(); ++unit)
-    if (step_.holds(coord_, unit)) elements += static_cast<double>(states(unit).owned);
+  step_.for_each_segment(
+      coord_, [&](int segment) { elements += static_cast<double>(states(segment).owned); });
   return elements;
 }
 

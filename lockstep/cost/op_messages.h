@@ -38,7 +38,7 @@ class OpMessages {
   std::vector<Message> of(const program::Op& op) const;
 
   Coord coord() const { return coord_; }
-  StateBytes states(int unit) const;
+  StateBytes states(int segment) const;
   double owned_elements() const;  // that the rank updates, of all its units
 
  private:
@@ -52,23 +52,23 @@ class OpMessages {
   static Message all_reduce(const Party& party, std::int64_t elements, std::int64_t width);
   std::vector<Message> sum_noise(const program::Op& op) const;
   std::vector<Message> reduce_tied(const program::Op& op) const;
-  std::vector<Message> reduce_part(const program::Op& op, int unit,
+  std::vector<Message> reduce_part(const program::Op& op, int segment,
                                    const model::FlatRange& range) const;
   // And what several tensor ranks hold of the same heads, as far as `held` goes.
-  std::vector<Message> with_copies(std::vector<Message> all, int unit,
+  std::vector<Message> with_copies(std::vector<Message> all, int segment,
                                    const model::FlatRange& held) const;
-  model::FlatRange own(int unit) const;  // the piece of the gradient that this rank reduces
+  model::FlatRange own(int segment) const;  // the piece of the gradient that this rank reduces
   std::vector<Message> transfer(comm::OpKind kind, std::int64_t parts) const;
   Party along(mesh::AxisSet axes) const;
   std::vector<Party> parties(program::CommGroup group) const;
-  const model::FlatLayout& layout(int unit) const;
+  const model::FlatLayout& layout(int segment) const;
 
   const program::StepShape& step_;
   const model::Model& model_;
   const StepSizes& sizes_;
   const mesh::Mesh& mesh_;
   const Coord coord_;
-  const std::int64_t shard_;
+  const std::int64_t shard_, expert_shard_;
   const std::vector<model::FlatLayout> layouts_;
 };
 

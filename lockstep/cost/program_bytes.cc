@@ -18,11 +18,12 @@ using program::UnitBytes;
 
 constexpr std::int64_t kTokenBytes = 8;  // i64
 
+// `main_grad`: of all segments of the unit.
 void add_surges(const model::Unit& unit, const UnitPasses& passes, const program::StepShape& step,
-                int index, UnitBytes& bytes) {
+                int index, std::int64_t main_grad, UnitBytes& bytes) {
   const auto surge = [&](OpKind kind, bool is_first = false) {
     const program::Op op = {.kind = kind, .unit = index, .microbatch = is_first ? 0 : 1};
-    return extra(passes.events(*parts::pass_of(step, unit, op)), is_first ? bytes.main_grad : 0);
+    return extra(passes.events(*parts::pass_of(step, unit, op)), is_first ? main_grad : 0);
   };
   bytes.forward = surge(OpKind::kForward);
   if (unit.kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute);
@@ -37,9 +38,8 @@ void add_surges(const model::Unit& unit, const UnitPasses& passes, const program
 
 }  // namespace
 
-StateBytes state_bytes(const model::FlatLayout& flat, int zero, const StepSizes& sizes) {
-  const std::int64_t shards = zero == 0 ? 1 : sizes.shards;
-  const DType dtype = sizes.unit.dtype;
+StateBytes state_bytes(const model::FlatLayout& flat, int zero, DType dtype, std::int64_t shards) {
+  if (zero == 0) shards = 1;
   const model::StateWidths widths = model::adam_widths(dtype, wide_type(dtype));
   StateBytes bytes;
   bytes.elements = flat.padded(shards);
@@ -61,28 +61,38 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
   for (const model::Unit& unit : model.distinct)
     passes.emplace_back(model.config, unit, sizes.unit);
   program::ProgramBytes all;
-  for (int unit = 0; unit < step.units(); ++unit) {
-    const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
-    const StateBytes states = state_bytes(layouts[kind], step.zero, sizes);
-    UnitBytes bytes;
-    bytes.act = boundary_bytes(model.config, sizes.unit);
-    bytes.checkpoint = bytes.act;
-    bytes.stash = total(passes[kind].stash());
-    bytes.weight_work = total(passes[kind].work());
+  all.units.resize(static_cast<std::size_t>(step.num_segments()));
+  for (const int segment : model.segments()) {
+    UnitBytes& bytes = all.units[static_cast<std::size_t>(segment)];
+    const StateBytes states = state_bytes(layouts[model.layout_of(segment)], step.zero,
+                                          sizes.unit.dtype, sizes.shards_of(step, segment));
     bytes.param = states.param;
     bytes.param_shard = states.param_shard;
     bytes.main_grad = states.main_grad;
     bytes.grad_shard = states.grad_shard;
-    bytes.optimizer = unit == step.head() && step.shares_state() ? 0 : states.optimizer;
+    bytes.optimizer = segment == step.head() && step.shares_state() ? 0 : states.optimizer;
+  }
+  for (int unit = 0; unit < step.units(); ++unit) {
+    const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
+    UnitBytes& bytes = all.units[static_cast<std::size_t>(unit)];
+    std::int64_t main_grads = 0, largest = 0;
+    step.for_each_segment(unit, [&](int segment) {
+      const std::int64_t one = all.units[static_cast<std::size_t>(segment)].main_grad;
+      main_grads += one;
+      largest = std::max(largest, one);
+    });
+    bytes.act = boundary_bytes(model.config, sizes.unit);
+    bytes.checkpoint = bytes.act;
+    bytes.stash = total(passes[kind].stash());
+    bytes.weight_work = total(passes[kind].work());
     if (sizes.looks_at_noise && sizes.unit.cp > 1) {
-      bytes.noise = states.main_grad;
+      bytes.noise = largest;
     } else if (sizes.looks_at_noise && step.is_partial(unit)) {
       std::int64_t summed = layouts[kind].partial(sizes.unit.sequence_parallel).size();
       for (const model::FlatRange& copied : layouts[kind].copied) summed += copied.size();
       bytes.noise = summed * sizes.unit.wide();
     }
-    add_surges(model.unit(unit), passes[kind], step, unit, bytes);
-    all.units.push_back(bytes);
+    add_surges(model.unit(unit), passes[kind], step, unit, main_grads, bytes);
   }
   for (int coord = 0; coord < step.shape.coords; ++coord) {
     const Coord at{coord};

@@ -15,11 +15,15 @@ namespace lockstep::cost {
 // What a step's bytes depend on besides model and program.
 struct StepSizes {
   model::UnitSizes unit = {};
-  std::int64_t shards = 1;      // ranks that share one copy of the parameters; without ZeRO unused
-  bool looks_at_noise = false;  // of a step with noise: this rank takes the first of its samples
+  std::int64_t shards = 1;  // ranks that share one copy of the parameters; without ZeRO unused
+  std::int64_t expert_shards = 1;  // and one copy of experts
+  bool looks_at_noise = false;     // of a step with noise: this rank takes the first of its samples
+  std::int64_t shards_of(const program::StepShape& step, int segment) const {
+    return step.is_experts(segment) ? expert_shards : shards;
+  }
 };
 
-// Of one unit on one rank.
+// Of one segment on one rank.
 struct StateBytes {
   std::int64_t elements = 0;  // of the whole buffer, padded for its shards
   std::int64_t owned = 0;     // of the piece that this rank updates: all of it without ZeRO
@@ -29,7 +33,7 @@ struct StateBytes {
 
 // Weights in the working type; gradients and moments in it too, or in f32 if it is narrower, and
 // then with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
-StateBytes state_bytes(const model::FlatLayout& flat, int zero, const StepSizes& sizes);
+StateBytes state_bytes(const model::FlatLayout& flat, int zero, DType dtype, std::int64_t shards);
 
 // REQUIRES: check_unit_bytes(model.config).ok(), a tp that divides it, a step of the model's
 // units.

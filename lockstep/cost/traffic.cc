@@ -41,7 +41,7 @@ class Count {
 
  private:
   void add_passes(const program::Op& op) {
-    if ((sizes_.unit.tp == 1 && sizes_.unit.cp == 1) || op.unit < 0) return;
+    if ((sizes_.unit.tp == 1 && sizes_.unit.cp == 1) || op.microbatch < 0 || op.unit < 0) return;
     const auto kind = model_.order[static_cast<std::size_t>(op.unit)];
     const parts::UnitPasses& passes =
         passes_.try_emplace(kind, model_.config, model_.unit(op.unit), sizes_.unit).first->second;

@@ -183,7 +183,7 @@ class ProgramBands {
   Bar bar(const Row& row, const program::TimedOp& timed) const {
     const program::StepShape& step = program_.step;
     const Op& op = op_of(row, timed);
-    const int unit = op.transfer >= 0 ? transfer_of(op).unit : op.unit;
+    const int unit = step.unit_of(op.transfer >= 0 ? transfer_of(op).unit : op.unit);
     const int stage = unit >= 0 ? step.stage_of(unit).value : -1;
     return {.start = timed.start,
             .end = timed.end,
@@ -261,6 +261,7 @@ Figure figure_of(const program::Program& program, const sim::Simulation& simulat
   program::ProgramBytes counts;
   counts.units.resize(step.units(), {.stash = 1, .weight_work = 1});
   counts.units.front() = counts.units.back() = {};
+  counts.units.resize(step.num_segments());
   counts.tokens.resize(coords);
   counts.constants.resize(coords);
   const bool recomputes = std::ranges::count(step.recompute, true) > 0;

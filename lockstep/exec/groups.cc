@@ -24,13 +24,22 @@ enum Kind : std::size_t {
   kUp,
   kDown,
   kCopies,
-  kContext
+  kContext,
+  kExpertShard,
+  kExpertReplicate,
+  kExpertData,
+  kExpertShardGather,
 };
-constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(), mesh::kDenseShard, Axis::kDataReplicate,
-                                   mesh::kData,     Axis::kTensor,     Axis::kPipeline,
-                                   Axis::kPipeline, mesh::kDenseShard, Axis::kPipeline,
-                                   Axis::kPipeline, Axis::kTensor,     Axis::kContext};
-constexpr const char* kPrefixes[] = {"", "", "", "", "", "", "", "gather:", "up:", "down:", "", ""};
+constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(),        mesh::kDenseShard,
+                                   Axis::kDataReplicate,   mesh::kData,
+                                   Axis::kTensor,          Axis::kPipeline,
+                                   Axis::kPipeline,        mesh::kDenseShard,
+                                   Axis::kPipeline,        Axis::kPipeline,
+                                   Axis::kTensor,          Axis::kContext,
+                                   Axis::kExpertDataShard, Axis::kExpertDataReplicate,
+                                   mesh::kExpertData,      Axis::kExpertDataShard};
+constexpr const char* kPrefixes[] = {
+    "", "", "", "", "", "", "", "gather:", "up:", "down:", "", "", "", "", "", "gather:"};
 
 // Those that an op uses, one after the other; in the order of CommGroup.
 const std::vector<Kind>& kinds_of(program::CommGroup group) {
@@ -44,7 +53,10 @@ const std::vector<Kind>& kinds_of(program::CommGroup group) {
                                                                    {kTied},
                                                                    {kPipeline},
                                                                    {kTensor},
-                                                                   {kData, kTensor, kPipeline}};
+                                                                   {kData, kTensor, kPipeline},
+                                                                   {kExpertShard},
+                                                                   {kExpertReplicate},
+                                                                   {kExpertData}};
   return kRows[static_cast<std::size_t>(group)];
 }
 
@@ -67,8 +79,8 @@ mesh::AxisSet axes_of(program::CommGroup group) {
   return axes;
 }
 
-Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
-               Deadline deadline, std::int64_t copies) {
+Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh,
+               const Shared& shared, Deadline deadline) {
   LS_CHECK(world.size() == mesh.world(), "a mesh of ", mesh.world(), " ranks on a world of ",
            world.size());
   const Rank rank = world.rank();
@@ -81,26 +93,33 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
       world.connect_device(join_parts(label, "self:", rank.value), "self", {rank}, deadline);
   for (const Kind kind : {kShard, kReplicate, kData, kTensor, kContext})
     if (is_needed(kind)) all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
+  if (shared.experts)
+    for (const Kind kind : {kExpertShard, kExpertReplicate, kExpertData})
+      all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
   if (!is_device_) {
     all_[kPipeline] = connect(world, on_device, label, mesh, kPipeline, deadline);
   } else {
     all_[kShardGather] = connect(world, on_device, label, mesh, kShardGather, deadline);
+    if (shared.experts)
+      all_[kExpertShardGather] =
+          connect(world, on_device, label, mesh, kExpertShardGather, deadline);
     for (const Kind kind : {kUp, kDown})
       all_[kind] = connect(world, &comm::World::connect_ring, label, mesh, kind, deadline);
     for (const Kind kind : {kData, kTensor, kPipeline})
       if (is_needed(kind))
         host_[kind] = connect(world, &comm::World::connect, label, mesh, kind, deadline);
   }
-  if (copies > 1) {
-    const std::int64_t first = mesh.coord(rank, Axis::kTensor).value / copies * copies;
+  if (shared.copies > 1) {
+    const std::int64_t n = shared.copies;
+    const std::int64_t first = mesh.coord(rank, Axis::kTensor).value / n * n;
     const std::vector<Rank> all = mesh.group(rank, Axis::kTensor).ranks();
-    const std::vector<Rank> alike(all.begin() + first, all.begin() + first + copies);
+    const std::vector<Rank> alike(all.begin() + first, all.begin() + first + n);
     all_[kCopies] = world.connect_device(join_parts(label, "copies:", alike[0].value),
                                          to_text(kAxes[kCopies]), alike, deadline);
   }
   const mesh::Group pipeline = mesh.group(rank, Axis::kPipeline);
   const Rank first = pipeline.rank_at(0), last = pipeline.rank_at(pipeline.size() - 1);
-  if (tied && first != last && (rank == first || rank == last))
+  if (shared.tied && first != last && (rank == first || rank == last))
     all_[kTied] =
         world.connect_device(label + "tied:" + pipeline.name(), "tied", {first, last}, deadline);
 }
@@ -127,7 +146,8 @@ comm::Communicator& Groups::one(program::CommGroup group) const {
 }
 
 comm::Communicator& Groups::gathers(program::CommGroup group) const {
-  return is_device_ && group == program::CommGroup::kShard ? *all_[kShardGather] : one(group);
+  if (!is_device_) return one(group);
+  return *all_[group == program::CommGroup::kExpertShard ? kExpertShardGather : kShardGather];
 }
 
 comm::Communicator& Groups::copies() const {

@@ -26,12 +26,16 @@ mesh::AxisSet axes_of(program::CommGroup group);
 // early, would hold up what comes behind it.
 class Groups {
  public:
+  // What of a model needs groups of its own.
+  struct Shared {
+    bool tied = false;        // embedding and head share a weight, so the pipeline's ends meet
+    bool experts = false;     // held by other ranks than the rest of their units
+    std::int64_t copies = 1;  // tensor ranks that hold the same heads of keys (flat_layout.h)
+  };
   // Called by every rank of the world. `label` tells apart the groups of several jobs in one world.
-  // `tied`: embedding and head share a weight, so the first and last pipeline rank need a
-  // group of their own. There is a tensor group only where several ranks share a unit; `copies` of
-  // them, side by side, hold the same heads of keys (model/flat_layout.h).
-  Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, bool tied,
-         Deadline deadline, std::int64_t copies = 1);
+  // There is a tensor group only where several ranks share a unit.
+  Groups(comm::World& world, const std::string& label, const mesh::Mesh& mesh, const Shared& shared,
+         Deadline deadline);
 
   // The communicators an op of this group uses, one after the other, on memory of the world's
   // device; none for kNone, for a tied weight whose two copies are on this rank, and for a unit
@@ -58,7 +62,7 @@ class Groups {
  private:
   bool is_device_ = false;  // device memory is not the host's
   // By kind; null where this rank needs none.
-  std::array<std::unique_ptr<comm::Communicator>, 12> all_, host_;
+  std::array<std::unique_ptr<comm::Communicator>, 16> all_, host_;
 };
 
 }  // namespace lockstep::exec

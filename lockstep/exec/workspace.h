@@ -44,13 +44,13 @@ class Workspace {
 
   // The part of the shared weight in this rank's reduced gradient of `unit`; may be empty.
   virtual Buffer tied_part(int unit) = 0;
-  // The part of replicated parameters in this rank's reduced gradient of `unit`; may be empty, and
-  // is then so on all ranks of the tensor group.
-  virtual Buffer replicated_part(int unit) = 0;
+  // The part of replicated parameters in this rank's reduced gradient of a segment; may be empty,
+  // and is then so on all ranks of the tensor group.
+  virtual Buffer replicated_part(int segment) = 0;
   // The same of what only some tensor ranks hold alike, Groups::copies().
-  virtual std::vector<Buffer> copied_parts(int unit) = 0;
-  // The piece of `unit`'s parameters that this rank updates, inside the whole (ZeRO 1 and 2).
-  virtual Buffer own_part(int unit) = 0;
+  virtual std::vector<Buffer> copied_parts(int segment) = 0;
+  // The piece of a segment's parameters that this rank updates, inside the whole (ZeRO 1 and 2).
+  virtual Buffer own_part(int segment) = 0;
 
   // Valid tokens of this rank's microbatches of the step; then the world's.
   virtual std::int64_t valid_tokens() = 0;

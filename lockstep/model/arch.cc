@@ -1,5 +1,6 @@
 #include "lockstep/model/arch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/enum_names.h"
@@ -18,6 +19,19 @@ std::int64_t Param::numel() const {
   std::int64_t product = 1;
   for (const std::int64_t size : shape) product *= size;
   return product;
+}
+
+bool Unit::has_experts() const {
+  return std::ranges::any_of(params, [](const Param& param) { return param.experts > 0; });
+}
+
+std::vector<int> Model::segments() const {
+  std::vector<int> all;
+  for (int position = 0; position < num_units(); ++position) {
+    all.push_back(position);
+    if (unit(position).has_experts()) all.push_back(experts_of(position, num_units()));
+  }
+  return all;
 }
 
 ParamCount& ParamCount::operator+=(const ParamCount& other) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/result.h"
+#include "lockstep/base/segment.h"
 #include "lockstep/mesh/axis.h"
 #include "lockstep/model/model_config.h"
 
@@ -117,6 +118,7 @@ struct Unit {
   std::vector<Param> params;
   std::vector<Matmul> matmuls;
   std::optional<Attention> attention;
+  bool has_experts() const;
   bool operator==(const Unit&) const = default;
 };
 
@@ -126,8 +128,17 @@ struct Model {
   std::vector<int> order;      // unit at each position, an index into `distinct`
 
   int num_units() const { return static_cast<int>(order.size()); }
-  // REQUIRES: 0 <= position < num_units().
-  const Unit& unit(int position) const { return distinct[order[position]]; }
+  // REQUIRES: a unit of the model, or a segment of one (base/segment.h).
+  const Unit& unit(int segment) const { return distinct[order[unit_of(segment)]]; }
+  int unit_of(int segment) const { return lockstep::unit_of(segment, num_units()); }
+  bool is_experts(int segment) const { return lockstep::is_experts(segment, num_units()); }
+  // All, unit by unit; behind a unit its experts.
+  std::vector<int> segments() const;
+  // Of the unit's kind, among those of flat_layouts().
+  std::size_t layout_of(int segment) const {
+    const std::size_t own = static_cast<std::size_t>(order[unit_of(segment)]);
+    return own + (is_experts(segment) ? distinct.size() : 0);
+  }
   // The number that replaces "{i}" in the names of that unit's parameters.
   static int layer(int position) { return position - 1; }
 };

@@ -39,7 +39,8 @@ std::int64_t numel_of(const Param& param, std::int64_t tp) {
 
 class Writer {
  public:
-  Writer(const Unit& unit, std::int64_t tp) : unit_(unit), tp_(tp) {}
+  Writer(const Unit& unit, std::int64_t tp, bool experts)
+      : unit_(unit), tp_(tp), experts_(experts) {}
 
   FlatLayout run() {
     append(true, Held::kCut);
@@ -74,14 +75,16 @@ class Writer {
     }
   }
   std::size_t trained() const {
-    return static_cast<std::size_t>(std::ranges::count_if(unit_.params, &Param::trained));
+    return static_cast<std::size_t>(
+        std::ranges::count_if(unit_.params, [&](const Param& param) { return has(param); }));
   }
+  bool has(const Param& param) const { return param.trained && (param.experts > 0) == experts_; }
 
   void append(bool decays, Held wanted) {
     const Param* before = nullptr;  // of the same kind, in the order of the unit
     for (int i = 0; i < static_cast<int>(unit_.params.size()); ++i) {
       const Param& param = unit_.params[i];
-      if (!param.trained || param.decays != decays) continue;
+      if (!has(param) || param.decays != decays) continue;
       const Param* neighbour = std::exchange(before, &param);
       if (held(param) != wanted) continue;
       const bool joined = neighbour != nullptr && continues(*neighbour, param);
@@ -93,6 +96,7 @@ class Writer {
 
   const Unit& unit_;
   const std::int64_t tp_;
+  const bool experts_;
   FlatLayout flat_;
 };
 
@@ -150,6 +154,10 @@ std::int64_t FlatLayout::padded(std::int64_t shards) const {
 FlatRange FlatLayout::shard(std::int64_t shards, std::int64_t index) const {
   const std::int64_t width = padded(shards) / shards;
   return {index * width, (index + 1) * width};
+}
+
+bool FlatLayout::holds(int param) const {
+  return std::ranges::find(params, param, &FlatParam::param) != params.end();
 }
 
 const FlatParam& FlatLayout::of(int param) const {
@@ -213,7 +221,9 @@ TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord
 
 std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {
   std::vector<FlatLayout> layouts;
-  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp).run());
+  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, false).run());
+  if (std::ranges::any_of(model.distinct, &Unit::has_experts))
+    for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, true).run());
   const int embed = model.order.front(), head = model.order.back();
   if (std::ranges::any_of(model.distinct[head].params, &Param::tied))
     tie(model.distinct[embed], layouts[embed], model.distinct[head], layouts[head]);

@@ -1,5 +1,6 @@
-// How the parameters of one unit lie in one flat buffer: the grain of ZeRO's gathers and shards, of
-// gradient reduction and of the optimizer. Parameters, gradients and moments all lie alike.
+// How the parameters of one segment (base/segment.h) lie in one flat buffer: the grain of ZeRO's
+// gathers and shards, of gradient reduction and of the optimizer. Parameters, gradients and moments
+// all lie alike.
 //
 //   - Parameters that decay come first, then those that do not: an optimizer needs two runs. Of the
 //     first, replicated ones come last, of the others first, so that they are one run too: what is
@@ -68,7 +69,8 @@ struct FlatLayout {
 
   std::int64_t padded(std::int64_t shards) const;
   FlatRange shard(std::int64_t shards, std::int64_t index) const;  // of padded(shards)
-  const FlatParam& of(int param) const;                            // by index into Unit::params
+  bool holds(int param) const;                                     // by index into Unit::params
+  const FlatParam& of(int param) const;
   std::vector<FlatRange> gaps(std::int64_t shards) const;  // of padded(shards) not in any parameter
 };
 
@@ -92,7 +94,8 @@ std::int64_t copies(const Model& model, std::int64_t tp);
 // there are, unless it is padded.
 TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord);
 
-// Of every distinct unit, in the order of Model::distinct. Embedding and head that share a weight
+// Of every distinct unit, in the order of Model::distinct; where some have experts, then of the
+// experts of each, as Model::layout_of counts them. Embedding and head that share a weight
 // get the same size, so that their shards cover the same elements of it, and what else the head has
 // lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
 // parameters only.

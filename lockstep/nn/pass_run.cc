@@ -58,7 +58,7 @@ at::Tensor PassRun::make(std::size_t i) {
     shape[0] = sizes.seq_of(of.dims[0]);
     shape.insert(shape.begin(), sizes[of.dims[0]] / shape[0]);
   }
-  const at::Tensor like = part_->in.empty() ? inputs.params : in(0);
+  const at::Tensor like = part_->in.empty() ? inputs.params.own : in(0);
   memory(storage) = at::empty(shape, like.options().dtype(type_of(of.elem)));
   return out(i);
 }

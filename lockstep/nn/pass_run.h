@@ -22,12 +22,19 @@
 
 namespace lockstep::nn {
 
+// Flat buffers of a unit: of its routed experts, where it has them, and of all else.
+struct UnitBuffers {
+  at::Tensor own, experts;
+  // NOLINTNEXTLINE(google-explicit-constructor): most units have no experts
+  UnitBuffers(at::Tensor of_unit = {}, at::Tensor of_experts = {})
+      : own(std::move(of_unit)), experts(std::move(of_experts)) {}
+};
+
 // What a pass reads besides what units and passes hand on to one another.
 struct PassInputs {
-  at::Tensor params = {};  // the unit's flat buffer; W needs none
-  // The unit's flat gradient buffer, asked for once, where a part first writes there; gaps are not
-  // touched.
-  std::function<at::Tensor()> grads = {};
+  UnitBuffers params = {};  // W needs none
+  // Those of gradients, asked for once, where a part first writes there; gaps are not touched.
+  std::function<UnitBuffers()> grads = {};
   bool is_first = true;                 // writes gradients, else adds to them
   at::Tensor tokens = {}, labels = {};  // [batch, seq] of i64, all of them on every tensor rank
   double seed = 1.0;                    // what the head's gradients are multiplied by
@@ -44,6 +51,7 @@ struct PassInputs {
 struct LayerPlace {
   std::string_view name;          // as parts call it
   model::FlatRange weight, bias;  // bias: empty where there is none
+  bool of_experts = false;        // in that of the experts
 };
 
 // What the passes of a unit have in common.
@@ -117,22 +125,29 @@ class PassRun {
   }
 
   const LayerPlace& layer() const;
-  at::Tensor gain() const { return vector_at(inputs.params, layer().weight); }
-  at::Tensor bias() const { return vector_at(inputs.params, layer().bias); }
+  at::Tensor gain() const { return vector_at(layers_of(inputs.params), layer().weight); }
+  at::Tensor bias() const { return vector_at(layers_of(inputs.params), layer().bias); }
   at::Tensor weight(std::int64_t columns) const {
-    return matrix_at(inputs.params, layer().weight, columns);
+    return matrix_at(layers_of(inputs.params), layer().weight, columns);
   }
   at::Tensor weight_grad(std::int64_t columns) {
     return matrix_at(grads(), layer().weight, columns);
   }
   // Of the layer's vector, over all tensor ranks.
   std::int64_t all_columns() const { return layer().weight.size() * unit.group.size(); }
-  const at::Tensor& grads() { return grads_.defined() ? grads_ : grads_ = inputs.grads(); }
+  // The buffer that holds the layer's gradients.
+  const at::Tensor& grads() {
+    if (!grads_.own.defined()) grads_ = inputs.grads();
+    return layers_of(grads_);
+  }
   // Whether gradients are written, not added to what is there.
   bool writes_grads() const { return inputs.is_first && first_row_ == 0; }
   at::Tensor labels() const;  // the chunk's
 
  private:
+  const at::Tensor& layers_of(const UnitBuffers& all) const {
+    return layer().of_experts ? all.experts : all.own;
+  }
   at::Tensor value(parts::ValueId id) const;
   at::ScalarType type_of(parts::Elem elem) const;
 
@@ -143,7 +158,7 @@ class PassRun {
   std::vector<at::Tensor> memory_;  // by storage
   // Collectives by output; behind the memory, so that none outlives what it moves.
   std::vector<std::pair<parts::ValueId, comm::Work>> under_way_;
-  at::Tensor grads_;
+  UnitBuffers grads_;
 };
 
 }  // namespace lockstep::nn

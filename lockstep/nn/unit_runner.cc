@@ -43,19 +43,24 @@ const std::vector<LayerRow>& layer_rows() {
 model::FlatRange place_if_there(const model::Unit& unit, const model::FlatLayout& flat,
                                 const LayerRow& row, const char* ending) {
   std::vector<std::string> names;
-  for (const std::string& param : row.params)
-    if (std::ranges::find(unit.params, param + ending, &model::Param::name) != unit.params.end())
+  for (const std::string& param : row.params) {
+    const auto found = std::ranges::find(unit.params, param + ending, &model::Param::name);
+    if (found != unit.params.end() && flat.holds(static_cast<int>(found - unit.params.begin())))
       names.push_back(param + ending);
+  }
   return place_of(unit, flat, names);
 }
 
-std::vector<LayerPlace> layers_of(const model::Unit& unit, const model::FlatLayout& flat) {
+std::vector<LayerPlace> layers_of(const model::Unit& unit, const UnitPlace& of) {
   std::vector<LayerPlace> layers;
-  for (const LayerRow& row : layer_rows()) {
-    LayerPlace place = {row.name, place_if_there(unit, flat, row, ".weight"),
-                        place_if_there(unit, flat, row, ".bias")};
-    if (place.weight.size() == 0) place.weight = place_if_there(unit, flat, row, "");
-    if (place.weight.size() > 0) layers.push_back(place);
+  for (const model::FlatLayout* flat : {&of.own, of.experts}) {
+    if (flat == nullptr) continue;
+    for (const LayerRow& row : layer_rows()) {
+      LayerPlace place = {row.name, place_if_there(unit, *flat, row, ".weight"),
+                          place_if_there(unit, *flat, row, ".bias"), flat == of.experts};
+      if (place.weight.size() == 0) place.weight = place_if_there(unit, *flat, row, "");
+      if (place.weight.size() > 0) layers.push_back(place);
+    }
   }
   return layers;
 }
@@ -78,9 +83,11 @@ VocabShard vocab_shard(const model::Unit& unit, const TensorGroup& group) {
 
 // The lists must differentiate every parameter that the unit has, and no other.
 void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
-                  const model::FlatLayout& flat) {
+                  const UnitPlace& place) {
   std::int64_t has = 0, meets = 0;
-  for (const model::FlatParam& param : flat.params) has += param.numel;
+  for (const model::FlatParam& param : place.own.params) has += param.numel;
+  if (place.experts != nullptr)
+    for (const model::FlatParam& param : place.experts->params) has += param.numel;
   for (const parts::Part& part : passes.at(parts::UnitPass::kBackward).parts) {
     const auto layer = std::ranges::find(context.layers, part.param, &LayerPlace::name);
     if (layer == context.layers.end() || !writes_gradient(part)) continue;
@@ -99,8 +106,8 @@ void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
 }  // namespace
 
 UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit,
-                       const model::FlatLayout& flat, const model::UnitSizes& sizes,
-                       const Rope* rope, TensorGroup group, ContextGroup context)
+                       const UnitPlace& place, const model::UnitSizes& sizes, const Rope* rope,
+                       TensorGroup group, ContextGroup context)
     : passes_(config, unit, sizes),
       context_{.kernels = sizes.kernels,
                .dtype = sizes.dtype,
@@ -112,13 +119,13 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
                .group = group,
                .context = context,
                .rope = rope,
-               .layers = layers_of(unit, flat)} {
+               .layers = layers_of(unit, place)} {
   LS_CHECK(
       group.size() == sizes.tp && group.shares_rows() == (sizes.sequence_parallel && sizes.tp > 1),
       "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);
   LS_CHECK(context.size() == sizes.cp, "a group of ", context.size(),
            " context ranks for lists of ", sizes.cp);
-  check_covers(context_, passes_, flat);
+  check_covers(context_, passes_, place);
 }
 
 at::Tensor UnitRunner::run(parts::UnitPass name, at::Tensor given, Kept& kept,

@@ -18,14 +18,23 @@ namespace lockstep::nn {
 // What one pass of a microbatch keeps for the next: stash, checkpoint, or operands of W.
 using Kept = std::vector<std::pair<parts::ValueId, at::Tensor>>;
 
+// Where a unit's parameters lie in its buffers; only some have experts.
+struct UnitPlace {
+  const model::FlatLayout& own;
+  const model::FlatLayout* experts;
+  // NOLINTNEXTLINE(google-explicit-constructor): as UnitBuffers
+  UnitPlace(const model::FlatLayout& of_unit, const model::FlatLayout* of_experts = nullptr)
+      : own(of_unit), experts(of_experts) {}
+};
+
 // Immutable; several threads may run passes of one, where its groups are of one rank.
 class UnitRunner {
  public:
-  // `flat` places this rank's share of the unit's parameters. `rope` must outlive this; only blocks
-  // need one. REQUIRES: model::check_unit_bytes(config).ok(), groups of sizes.tp and sizes.cp.
-  UnitRunner(const model::ModelConfig& config, const model::Unit& unit,
-             const model::FlatLayout& flat, const model::UnitSizes& sizes, const Rope* rope,
-             TensorGroup group = {}, ContextGroup context = {});
+  // `place` is of this rank's share of the parameters. `rope` must outlive this; only blocks need
+  // one. REQUIRES: model::check_unit_bytes(config).ok(), groups of sizes.tp and sizes.cp.
+  UnitRunner(const model::ModelConfig& config, const model::Unit& unit, const UnitPlace& place,
+             const model::UnitSizes& sizes, const Rope* rope, TensorGroup group = {},
+             ContextGroup context = {});
 
   // `given` comes from another unit: the input [P, h], or the gradient of the output; undefined
   // where the pass has none. What is returned is for another one. `kept` is used up and becomes

@@ -50,16 +50,16 @@ void write_param(const model::Param& param, const std::string& name, std::uint64
 }
 
 template <class Element>
-void write(const model::Model& model, int position, const model::FlatLayout& layout,
+void write(const model::Model& model, int segment, const model::FlatLayout& layout,
            model::TensorPlace rank, model::FlatRange range, std::uint64_t seed, Draws* draws,
            Element* out) {
   std::fill(out, out + range.size(), rounded<Element>(0));
-  const model::Unit& unit = model.unit(position);
+  const model::Unit& unit = model.unit(segment);
   for (const model::FlatRun& run : model::flat_runs(unit, layout, rank, range)) {
     const model::Param& own = unit.params[run.param];
     // The embedding's table is the first parameter of the first unit.
     const model::Param& source = own.tied ? model.unit(0).params.front() : own;
-    const int layer = own.tied ? model::Model::layer(0) : model::Model::layer(position);
+    const int layer = model::Model::layer(own.tied ? 0 : model.unit_of(segment));
     write_param(source, model::name_at(source.name, layer), seed, run.element,
                 run.element + run.length, draws, out + (run.at - range.begin));
   }
@@ -113,14 +113,14 @@ std::shared_ptr<const std::vector<double>> Draws::normals(std::uint64_t seed,
   return known;
 }
 
-void write_initial(const model::Model& model, int position, const model::FlatLayout& layout,
+void write_initial(const model::Model& model, int segment, const model::FlatLayout& layout,
                    model::FlatRange range, std::uint64_t seed, const at::Tensor& out,
                    model::TensorPlace place, const Drawing& drawing) {
   LS_CHECK(out.numel() == range.size() && out.is_contiguous() && out.is_cpu(),
            "initial values for ", range.size(), " elements into ", out.numel());
   const auto write_all = [&](auto* first) {
     write_pieces(range, drawing, [&](const model::FlatRange& piece) {
-      write(model, position, layout, place, piece, seed, drawing.known,
+      write(model, segment, layout, place, piece, seed, drawing.known,
             first + (piece.begin - range.begin));
     });
   };

@@ -39,11 +39,11 @@ struct Drawing {
   std::function<void(std::int64_t elements)> between = {};
 };
 
-// Writes elements `range` of the flat buffer of the unit at `position`, which are all of `out`, in
+// Writes elements `range` of the flat buffer of `segment`, which are all of `out`, in
 // CPU memory; of the buffer of `place` where tensor ranks share the unit. A tied copy gets the
 // values of the weight it copies. Gaps become zero. bf16 gets the rounding of what f32 would get.
 // Bits do not depend on threads.
-void write_initial(const model::Model& model, int position, const model::FlatLayout& layout,
+void write_initial(const model::Model& model, int segment, const model::FlatLayout& layout,
                    model::FlatRange range, std::uint64_t seed, const at::Tensor& out,
                    model::TensorPlace place = {}, const Drawing& drawing = {});
 

@@ -11,9 +11,9 @@ Value tokens(int mb) { return {ValueKind::kTokens, mb}; }
 Value stash(int unit, int mb) { return {ValueKind::kStash, unit, mb}; }
 Value checkpoint(int unit, int mb) { return {ValueKind::kCheckpoint, unit, mb}; }
 Value weight_work(int unit, int mb) { return {ValueKind::kWeightWork, unit, mb}; }
-Value param(int unit) { return {ValueKind::kParam, unit}; }
-Value owned_param(const StepShape& step, int unit) {
-  return {step.zero == 3 ? ValueKind::kParamShard : ValueKind::kParam, unit};
+Value param(int segment) { return {ValueKind::kParam, segment}; }
+Value owned_param(const StepShape& step, int segment) {
+  return {step.zero == 3 ? ValueKind::kParamShard : ValueKind::kParam, segment};
 }
 constexpr Value kCountValue = {ValueKind::kCount};
 constexpr Value kLossValue = {ValueKind::kLoss};
@@ -87,9 +87,10 @@ class Row {
     if (transfer >= 0) return {ValueKind::kRecvBuffer, transfer};
     return grad(op_.unit, op_.microbatch);
   }
-  Value main_grad() const {
-    const int period = op_.period >= 0 ? op_.period : step_.period_of(op_.microbatch);
-    return {ValueKind::kMainGrad, op_.unit, period};
+  Value main_grad() const { return {ValueKind::kMainGrad, op_.unit, op_.period}; }
+  // All parameters of the unit.
+  void read_params() {
+    step_.for_each_segment(op_.unit, [&](int segment) { out_.reads.push_back(param(segment)); });
   }
   void take(Value arrived) {
     out_.reads = {arrived};
@@ -111,7 +112,7 @@ class Row {
     }
     take(input());
     if (is_head()) return forward_head();
-    out_.reads.push_back(param(op_.unit));
+    read_params();
     out_.defines = {act(op_.unit, mb)};
     if (!step_.forward_only)
       out_.defines.push_back(step_.recomputes(op_.unit) ? checkpoint(op_.unit, mb)
@@ -133,7 +134,8 @@ class Row {
   }
 
   void recompute() {
-    out_.reads = {param(op_.unit), checkpoint(op_.unit, op_.microbatch)};
+    read_params();
+    out_.reads.push_back(checkpoint(op_.unit, op_.microbatch));
     out_.defines = {stash(op_.unit, op_.microbatch)};
     out_.kills = {checkpoint(op_.unit, op_.microbatch)};
   }
@@ -145,7 +147,7 @@ class Row {
   }
 
   void use_stash_up() {
-    out_.reads.push_back(param(op_.unit));
+    read_params();
     out_.reads.push_back(stash(op_.unit, op_.microbatch));
     out_.kills.push_back(stash(op_.unit, op_.microbatch));
     out_.defines.push_back(grad(op_.unit - 1, op_.microbatch));
@@ -160,7 +162,10 @@ class Row {
 
   // The period's first gradient defines the sum, later ones add to it.
   void add_to_main_grad() {
-    (step_.begins_period(op_.microbatch) ? out_.defines : out_.mutates).push_back(main_grad());
+    auto& changed = step_.begins_period(op_.microbatch) ? out_.defines : out_.mutates;
+    step_.for_each_segment(op_.unit, [&](int segment) {
+      changed.push_back({ValueKind::kMainGrad, segment, step_.period_of(op_.microbatch)});
+    });
     if (step_.is_noise(op_)) out_.mutates.push_back(kNoiseValue);
   }
 
@@ -228,8 +233,9 @@ class Row {
   }
 
   void norm() {
-    for (int unit = 0; unit < step_.units() && !step_.forward_only; ++unit)
-      if (step_.holds(coord_, unit)) out_.reads.push_back(final_grad(step_, unit));
+    if (!step_.forward_only)
+      step_.for_each_segment(
+          coord_, [&](int segment) { out_.reads.push_back(final_grad(step_, segment)); });
     if (step_.holds(coord_, step_.head())) out_.reads.push_back(kLossValue);
     if (step_.noise) out_.reads.push_back(kNoiseValue);
     out_.defines = {kNormValue};
@@ -306,18 +312,17 @@ bool is_async(OpKind kind) { return op_row(kind).is_async; }
 
 std::vector<Value> persistent(const StepShape& step, Coord coord) {
   std::vector<Value> values;
-  for (int unit = 0; unit < step.units(); ++unit) {
-    if (!step.holds(coord, unit)) continue;
-    values.push_back(owned_param(step, unit));
-    values.push_back({ValueKind::kOptimizer, unit});
-  }
+  step.for_each_segment(coord, [&](int segment) {
+    values.push_back(owned_param(step, segment));
+    values.push_back({ValueKind::kOptimizer, segment});
+  });
   if (step.holds(coord, step.head())) values.push_back(kLossValue);
   if (step.noise) values.push_back(kNoiseValue);
   return values;
 }
 
-Value final_grad(const StepShape& step, int unit) {
-  return {step.zero == 0 ? ValueKind::kAccGrad : ValueKind::kGradShard, unit};
+Value final_grad(const StepShape& step, int segment) {
+  return {step.zero == 0 ? ValueKind::kAccGrad : ValueKind::kGradShard, segment};
 }
 
 std::string to_text(const Value& value) {

@@ -23,13 +23,13 @@ enum class ValueKind : std::uint8_t {
   kStash,       // unit, microbatch: all its forward pass kept, the input included
   kGrad,        // unit, microbatch: gradient of the unit's output
   kWeightWork,  // unit, microbatch: what W needs
-  kParam,       // unit: whole working weights
-  kParamShard,  // unit: the owned piece, ZeRO-3
-  kMainGrad,    // unit, period: gradient summed over the period's microbatches
-  kReduced,     // unit, period: a reduced piece on its way into kGradShard
-  kAccGrad,     // unit: ZeRO-0, reduced sum over periods
-  kGradShard,   // unit: ZeRO 1-3, owned piece of the reduced sum over periods
-  kOptimizer,   // unit: moments, of the owned piece or of all
+  kParam,       // segment: whole working weights
+  kParamShard,  // segment: the owned piece, ZeRO-3
+  kMainGrad,    // segment, period: gradient summed over the period's microbatches
+  kReduced,     // segment, period: a reduced piece on its way into kGradShard
+  kAccGrad,     // segment: ZeRO-0, reduced sum over periods
+  kGradShard,   // segment: ZeRO 1-3, owned piece of the reduced sum over periods
+  kOptimizer,   // segment: moments, of the owned piece or of all
   kSendBuffer,  // transfer
   kRecvBuffer,  // transfer
   kCount,       // valid tokens of the step
@@ -40,7 +40,7 @@ enum class ValueKind : std::uint8_t {
 
 struct Value {
   ValueKind kind = ValueKind::kTokens;
-  std::int32_t a = -1;  // unit, transfer, or the microbatch of kTokens
+  std::int32_t a = -1;  // unit, segment, transfer, or the microbatch of kTokens
   std::int32_t b = -1;  // microbatch or period
   auto operator<=>(const Value&) const = default;
 };
@@ -79,7 +79,7 @@ bool is_async(OpKind kind);
 // and kNorm are numbers that end with the step; nothing kills them.
 std::vector<Value> persistent(const StepShape& step, Coord coord);
 
-// The value in which unit's reduced gradient is when Norm reads it.
-Value final_grad(const StepShape& step, int unit);
+// The value in which the segment's reduced gradient is when Norm reads it.
+Value final_grad(const StepShape& step, int segment);
 
 }  // namespace lockstep::program

@@ -25,7 +25,7 @@ class Inventory {
  private:
   void add(OpKind kind, Op op = {}) {
     op.kind = kind;
-    op.group = usual_group(step_, kind);
+    op.group = usual_group(step_, op);
     ops_.push_back(op);
   }
 
@@ -52,18 +52,19 @@ class Inventory {
         add(OpKind::kBackward, at);
       }
     }
-    if (step_.zero == 1 || step_.zero == 2) add(OpKind::kAllGatherUpdated, {.unit = unit});
-    if (!step_.forward_only) add_unit_end(unit);
+    step_.for_each_segment(unit, [&](int segment) { add_segment(segment); });
   }
 
-  void add_unit_end(int unit) {
+  void add_segment(int segment) {
+    if (step_.zero == 1 || step_.zero == 2) add(OpKind::kAllGatherUpdated, {.unit = segment});
+    if (step_.forward_only) return;
     for (int period = 0; period < step_.periods(); ++period) {
-      add(OpKind::kReduce, {.unit = unit, .period = period});
+      add(OpKind::kReduce, {.unit = segment, .period = period});
       if (step_.zero > 0 && step_.replicas)
-        add(OpKind::kReduceAcross, {.unit = unit, .period = period});
+        add(OpKind::kReduceAcross, {.unit = segment, .period = period});
     }
-    if (step_.is_partial(unit)) add(OpKind::kReduceReplicated, {.unit = unit});
-    add(OpKind::kUpdate, {.unit = unit});
+    if (step_.is_partial(segment)) add(OpKind::kReduceReplicated, {.unit = segment});
+    add(OpKind::kUpdate, {.unit = segment});
   }
 
   void add_tokens() {

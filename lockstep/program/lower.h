@@ -16,6 +16,7 @@ namespace lockstep::program {
 // - stage_begin that does not ascend from 0, leaves a stage empty, or does not fit the number of
 //   stages, and fewer than 2 units;
 // - recompute of another length than the units, or of the embedding or head;
+// - experts of another length than the units, or of the embedding or head;
 // - partial of another length than the units, or where tensor_parallel is false;
 // - zero outside 0-3, resident_units below 1, prefetch below 0;
 // - more than 2^24 units x microbatches.

@@ -120,8 +120,8 @@ std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes
 }
 
 MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes) {
-  LS_CHECK(std::ssize(bytes.units) == program.step.units(), "sizes of ", bytes.units.size(),
-           " units");
+  LS_CHECK(std::ssize(bytes.units) == program.step.num_segments(), "sizes of ", bytes.units.size(),
+           " segments");
   LS_CHECK(
       bytes.tokens.size() == program.lists.size() && bytes.constants.size() == program.lists.size(),
       "sizes for other pipeline ranks");

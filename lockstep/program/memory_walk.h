@@ -12,7 +12,7 @@ namespace lockstep::program {
 
 inline constexpr int kNumValueKinds = 19;
 
-// Bytes of one unit's values on one rank (of one microbatch where a value has one), and, for each
+// Bytes of one unit's values on one rank, or of the state of its experts (of one microbatch where a value has one), and, for each
 // kind of compute, its surge: the largest number of live bytes at any moment inside the op minus
 // those live before it. What the op defines counts from the moment it exists, what it kills until
 // it is gone; so a surge is at least the op's net growth.
@@ -39,7 +39,7 @@ struct UnitBytes {
 };
 
 struct ProgramBytes {
-  std::vector<UnitBytes> units;         // of the whole model
+  std::vector<UnitBytes> units;         // by segment
   std::vector<std::int64_t> tokens;     // per pipeline rank: one microbatch
   std::vector<std::int64_t> constants;  // per pipeline rank: always live, outside the program
 };

@@ -54,10 +54,21 @@ constexpr bool rows_follow_kinds() {
 }
 static_assert(rows_follow_kinds());
 
-constexpr std::string_view kCommGroupNames[kNumCommGroups] = {
-    "none", "self", "shard",  "replicate",           "data", "pipeline", "data_then_pipeline",
-    "tied", "peer", "tensor", "data_tensor_pipeline"};
-static_assert(static_cast<int>(CommGroup::kDataTensorPipeline) + 1 == kNumCommGroups);
+constexpr std::string_view kCommGroupNames[kNumCommGroups] = {"none",
+                                                              "self",
+                                                              "shard",
+                                                              "replicate",
+                                                              "data",
+                                                              "pipeline",
+                                                              "data_then_pipeline",
+                                                              "tied",
+                                                              "peer",
+                                                              "tensor",
+                                                              "data_tensor_pipeline",
+                                                              "expert_shard",
+                                                              "expert_replicate",
+                                                              "expert_data"};
+static_assert(static_cast<int>(CommGroup::kExpertData) + 1 == kNumCommGroups);
 
 }  // namespace
 
@@ -78,8 +89,10 @@ OpKind op_kind(pipeline::PassKind kind) {
   LS_CHECK(false, "pass of kind ", static_cast<int>(kind));
 }
 
-CommGroup usual_group(const StepShape& step, OpKind kind) {
-  switch (kind) {
+CommGroup usual_group(const StepShape& step, const Op& op) {
+  const bool experts = step.is_experts(op.unit);
+  const CommGroup shard = experts ? CommGroup::kExpertShard : CommGroup::kShard;
+  switch (op.kind) {
     case OpKind::kCount:
       return CommGroup::kData;
     case OpKind::kSend:
@@ -87,11 +100,12 @@ CommGroup usual_group(const StepShape& step, OpKind kind) {
       return CommGroup::kPeer;
     case OpKind::kGather:
     case OpKind::kAllGatherUpdated:
-      return CommGroup::kShard;
+      return shard;
     case OpKind::kReduce:
-      return step.zero == 0 ? CommGroup::kData : CommGroup::kShard;
+      if (step.zero > 0) return shard;
+      return experts ? CommGroup::kExpertData : CommGroup::kData;
     case OpKind::kReduceAcross:
-      return CommGroup::kReplicate;
+      return experts ? CommGroup::kExpertReplicate : CommGroup::kReplicate;
     case OpKind::kReduceReplicated:
       return CommGroup::kTensor;
     case OpKind::kReduceTied:

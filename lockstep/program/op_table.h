@@ -46,8 +46,8 @@ inline bool is_blocking_collective(OpKind kind) {
 
 OpKind op_kind(pipeline::PassKind kind);  // of the ops that a pass is made of
 
-// The group that the kind needs in such a step.
-CommGroup usual_group(const StepShape& step, OpKind kind);
+// The group that such an op needs in such a step.
+CommGroup usual_group(const StepShape& step, const Op& op);
 
 std::string_view to_text(CommGroup group);  // "data_then_pipeline"
 

@@ -12,8 +12,8 @@ Stage StepShape::stage_of(int unit) const {
   return {static_cast<std::int32_t>(after - stage_begin.begin()) - 1};
 }
 
-Coord StepShape::coord_of(int unit) const {
-  return pipeline::coord_of(placement, stage_of(unit), shape.coords);
+Coord StepShape::coord_of(int segment) const {
+  return pipeline::coord_of(placement, stage_of(unit_of(segment)), shape.coords);
 }
 
 std::int32_t Program::find_transfer(bool is_grad, int unit, int microbatch) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/ids.h"
+#include "lockstep/base/segment.h"
 #include "lockstep/pipeline/schedule.h"
 
 namespace lockstep::program {
@@ -53,13 +54,17 @@ enum class CommGroup : std::uint8_t {
   kPeer,                // the other end of a transfer
   kTensor,              // ranks that share the units of one pipeline rank
   kDataTensorPipeline,  // all three, one after the other
+  // The first, second and third of these, of the ranks that hold the same experts:
+  kExpertShard,
+  kExpertReplicate,
+  kExpertData,
 };
-inline constexpr int kNumCommGroups = 11;
+inline constexpr int kNumCommGroups = 14;
 
 struct Op {
   OpKind kind = OpKind::kLoad;
   CommGroup group = CommGroup::kNone;
-  std::int32_t unit = -1;
+  std::int32_t unit = -1;  // where it is about parameters or their gradients, the segment
   std::int32_t microbatch = -1;
   std::int32_t period = -1;    // of a reduction
   std::int32_t transfer = -1;  // index into Program::transfers
@@ -82,7 +87,7 @@ struct Transfer {
 enum class Period : std::uint8_t { kStep, kMicrobatch };
 
 // What a program is lowered for. Units are numbered over the whole model: 0 is the embedding,
-// units-1 the head, everything between a block.
+// units-1 the head, everything between a block. Parameters lie in segments (base/segment.h).
 struct StepShape {
   pipeline::Shape shape = {};  // of the pipeline
   pipeline::Placement placement = pipeline::Placement::kLoop;
@@ -99,6 +104,7 @@ struct StepShape {
   // Per unit: gradients of parameters that tensor ranks hold alike are partial over them, as those
   // of norms are under sequence parallelism; empty: of none.
   std::vector<bool> partial = {};
+  std::vector<bool> experts = {};  // per unit: it has routed experts; empty: none has
   // What the first microbatch adds to the gradient is looked at alone, on the first of the data
   // ranks, for the gradient noise scale.
   bool noise = false;
@@ -106,7 +112,31 @@ struct StepShape {
   int units() const { return stage_begin.back(); }
   int head() const { return units() - 1; }
   bool recomputes(int unit) const { return !recompute.empty() && recompute[unit]; }
-  bool is_partial(int unit) const { return !partial.empty() && partial[unit]; }
+  bool is_partial(int segment) const {
+    return !partial.empty() && !is_experts(segment) && partial[segment];
+  }
+  bool has_experts(int unit) const { return !experts.empty() && experts[unit]; }
+  bool is_experts(int segment) const {
+    return !experts.empty() && lockstep::is_experts(segment, units());
+  }
+  int unit_of(int segment) const {
+    return is_experts(segment) ? lockstep::unit_of(segment, units()) : segment;
+  }
+  int experts_of(int unit) const { return lockstep::experts_of(unit, units()); }
+  // One more than the greatest.
+  int num_segments() const { return experts.empty() ? units() : 2 * units(); }
+  // Calls visit(segment) for those of the unit, experts last.
+  template <class Visit>
+  void for_each_segment(int unit, const Visit& visit) const {
+    visit(unit);
+    if (has_experts(unit)) visit(experts_of(unit));
+  }
+  // The same for all that a pipeline rank holds, unit by unit.
+  template <class Visit>
+  void for_each_segment(Coord coord, const Visit& visit) const {
+    for (int unit = 0; unit < units(); ++unit)
+      if (holds(coord, unit)) for_each_segment(unit, visit);
+  }
   int periods() const { return period == Period::kStep ? 1 : shape.microbatches; }
   // Whether the op makes the gradient that is looked at.
   bool is_noise(const Op& op) const {
@@ -119,8 +149,8 @@ struct StepShape {
     return period == Period::kMicrobatch || microbatch == 0;
   }
   Stage stage_of(int unit) const;
-  Coord coord_of(int unit) const;
-  bool holds(Coord coord, int unit) const { return coord_of(unit) == coord; }
+  Coord coord_of(int segment) const;
+  bool holds(Coord coord, int segment) const { return coord_of(segment) == coord; }
   // Whether one pipeline rank holds both ends of a tied weight: they have one optimizer state
   // there, and the head's update takes the weight over from the embedding's.
   bool shares_state() const { return tied && coord_of(0) == coord_of(head()); }

@@ -22,10 +22,11 @@ class NumberCheck {
       : program_(program),
         coord_(coord),
         problems_(problems),
-        limits_{program.step.units(), program.step.shape.microbatches, program.step.periods(),
-                as_int(program.transfers.size()), as_int(program.list(coord).size())} {
-    for (int unit = 0; unit < program.step.units(); ++unit)
-      is_own_.push_back(program.step.holds(coord, unit));
+        limits_{program.step.num_segments(), program.step.shape.microbatches,
+                program.step.periods(), as_int(program.transfers.size()),
+                as_int(program.list(coord).size())} {
+    is_own_.assign(static_cast<std::size_t>(program.step.num_segments()), false);
+    program.step.for_each_segment(coord, [&](int segment) { is_own_[segment] = true; });
   }
 
   void run() {
@@ -38,18 +39,25 @@ class NumberCheck {
     const OpRow& row = op_row(op.kind);
     for (int i = 0; i < kNumOpFields; ++i) {
       const std::int32_t number = op.*kOpFields[i].member;
-      const bool is_fine = row.uses[i] ? number >= 0 && number < limits_[i] : number == -1;
+      // A computation is one of a unit, whatever segments it has.
+      const bool is_unit = kOpFields[i].member == &Op::unit && op.microbatch >= 0;
+      const std::int32_t limit = is_unit ? program_.step.units() : limits_[i];
+      const bool is_fine = row.uses[i] ? number >= 0 && number < limit : number == -1;
       if (!is_fine)
         return problems_.add(coord_, index,
                              std::string(kOpFields[i].name) + " " + std::to_string(number) +
                                  (row.uses[i] ? " does not exist" : " means nothing to this op"));
     }
+    const StepShape& step = program_.step;
+    if (step.is_experts(op.unit) && !step.has_experts(step.unit_of(op.unit)))
+      return problems_.add(coord_, index,
+                           "unit " + std::to_string(step.unit_of(op.unit)) + " has no experts");
     if (op.unit >= 0 && !is_own_[op.unit])
       problems_.add(coord_, index,
                     "the unit belongs to pipeline rank " +
                         std::to_string(program_.step.coord_of(op.unit).value));
     if (op.kind == OpKind::kWait) check_wait(index, op);
-    const CommGroup needed = usual_group(program_.step, op.kind);
+    const CommGroup needed = usual_group(program_.step, op);
     if (op.group != needed)
       problems_.add(coord_, index,
                     "takes part in '" + std::string(to_text(op.group)) + "' instead of '" +

@@ -23,8 +23,10 @@ std::string without_wait_text(const Program& program, const Op& op) {
   const char* separator = " of ";
   for (int i = 0; i < kNumOpFields; ++i) {
     if (!row.uses[i]) continue;
+    const bool is_unit = kOpFields[i].member == &Op::unit;
+    if (is_unit && program.step.is_experts(op.unit)) text.append(" of experts");
     text.append(separator).append(kOpFields[i].name).append(" ");
-    text += std::to_string(op.*kOpFields[i].member);
+    text += std::to_string(is_unit ? program.step.unit_of(op.unit) : op.*kOpFields[i].member);
     separator = ", ";
   }
   return text;
@@ -78,10 +80,13 @@ std::string op_token(const StepShape& step, const Op& op) {
   const char* separator = op.kind == OpKind::kWait ? "@" : "";
   for (int i = 0; i < kNumOpFields; ++i) {
     if (!row.uses[i]) continue;
-    text.append(separator).append(std::to_string(op.*kOpFields[i].member));
+    const bool is_unit = kOpFields[i].member == &Op::unit;
+    text.append(separator);
+    text += std::to_string(is_unit ? step.unit_of(op.unit) : op.*kOpFields[i].member);
+    if (is_unit && step.is_experts(op.unit)) text.append("e");
     separator = ".";
   }
-  if (op.group != usual_group(step, op.kind)) text.append(":").append(to_text(op.group));
+  if (op.group != usual_group(step, op)) text.append(":").append(to_text(op.group));
   for (int i = 0; i < kNumOpFields; ++i) {
     const std::int32_t number = op.*kOpFields[i].member;
     if (row.uses[i] || number == -1) continue;
@@ -121,6 +126,10 @@ Hash128 program_hash(const Program& program) {
     digest.add_all(program.step.partial);
   }
   if (program.step.noise) digest.add(1);
+  if (!program.step.experts.empty()) {
+    digest.add(2);
+    digest.add_all(program.step.experts);
+  }
   return digest.finish();
 }
 

@@ -5,6 +5,7 @@
 //   gather3 free3 update3 allgather3
 //   reduce3.0 across3.0           unit 3, period 0
 //   replicated3                   unit 3
+//   gather3e reduce3e.0           its experts
 //   tied norm
 //   wait@17                       for op 17 of the same list, counted from 0
 // A group follows only where it is not the usual one of the kind, `norm:self`, and a number that

@@ -46,8 +46,7 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
       read_from_(&source),
       group_(group),
       context_(context),
-      layouts_(model::flat_layouts(model, place.tensor.tp)),
-      buffer_shards_(step.zero == 0 ? 1 : place.shards) {
+      layouts_(model::flat_layouts(model, place.tensor.tp)) {
   LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
            " units for a model of ", model.num_units());
   LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
@@ -63,46 +62,47 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
     if (model.unit(unit).kind == model::UnitKind::kBlock && !rope_)
       rope_.emplace(model.config, settings.unit.seq, tensor::scalar_type_of(settings.unit.dtype),
                     settings.device, place.context);
-    if (!units_.contains(kind_of(unit)))
-      units_.try_emplace(kind_of(unit), model.config, model.unit(unit), layout(unit), settings.unit,
-                         rope_ ? &*rope_ : nullptr, group, context);
-    create_state(unit);
+    if (units_.contains(kind_of(unit))) continue;
+    const auto* experts = step.has_experts(unit) ? &layout(step.experts_of(unit)) : nullptr;
+    units_.try_emplace(kind_of(unit), model.config, model.unit(unit),
+                       nn::UnitPlace(layout(unit), experts), settings.unit,
+                       rope_ ? &*rope_ : nullptr, group, context);
   }
+  step.for_each_segment(place.coord, [&](int segment) { create_state(segment); });
 }
 
-void TensorWorkspace::create_state(int unit) {
-  const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, unit};
+void TensorWorkspace::create_state(int segment) {
+  const Value owned = {shards_params() ? ValueKind::kParamShard : ValueKind::kParam, segment};
   create(owned);
   get<at::Tensor>(owned).zero_();
   const DType wide = wide_type(settings_.unit.dtype);
   const auto options = at::TensorOptions(tensor::scalar_type_of(wide)).device(settings_.device);
-  const auto zeros = [&] { return at::zeros({own_range(unit).size()}, options); };
-  optim::State state = is_head(unit) && step_.shares_state()
+  const auto zeros = [&] { return at::zeros({own_range(segment).size()}, options); };
+  optim::State state = is_head(segment) && step_.shares_state()
                            ? get<optim::State>({ValueKind::kOptimizer, 0})
                            : optim::State{zeros(), zeros(), {}};
   if (wide != settings_.unit.dtype && !state.master.defined()) state.master = zeros();
-  values_[{ValueKind::kOptimizer, unit}] = std::move(state);
-  if (!settings_.is_loaded) draw_state(unit);
+  values_[{ValueKind::kOptimizer, segment}] = std::move(state);
+  if (!settings_.is_loaded) draw_state(segment);
 }
 
 void TensorWorkspace::begin_anew() {
   updates_ = 0;
-  for (int unit = 0; unit < step_.units(); ++unit) {
-    if (!step_.holds(place_.coord, unit)) continue;
-    const auto& state = get<optim::State>({ValueKind::kOptimizer, unit});
+  step_.for_each_segment(place_.coord, [&](int segment) {
+    const auto& state = get<optim::State>({ValueKind::kOptimizer, segment});
     state.first.zero_();
     state.second.zero_();
-    draw_state(unit);
-  }
+    draw_state(segment);
+  });
 }
 
 // Every element once: of a piece that has a master the master, whose rounding the piece becomes; of
 // a tied weight whose two ends are here, the first.
-void TensorWorkspace::draw_state(int unit) {
-  const model::FlatLayout& flat = layout(unit);
-  const model::FlatRange own = own_range(unit);
+void TensorWorkspace::draw_state(int segment) {
+  const model::FlatLayout& flat = layout(segment);
+  const model::FlatRange own = own_range(segment);
   const model::FlatRange held =
-      shards_params() ? own : model::FlatRange{0, flat.padded(buffer_shards_)};
+      shards_params() ? own : model::FlatRange{0, flat.padded(buffer_shards(segment))};
   const ValueKind kind = shards_params() ? ValueKind::kParamShard : ValueKind::kParam;
   const auto part_of = [](const at::Tensor& of, const model::FlatRange& all,
                           const model::FlatRange& part) {
@@ -111,11 +111,11 @@ void TensorWorkspace::draw_state(int unit) {
   // Drawn in host memory and copied, so that a device holds the same bits.
   const auto draw = [&](const model::FlatRange& range, const at::Tensor& into) {
     const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
-    optim::write_initial(model_, unit, flat, range, settings_.seed, host, place_.tensor,
+    optim::write_initial(model_, segment, flat, range, settings_.seed, host, place_.tensor,
                          settings_.drawing);
     if (!into.is_cpu()) into.copy_(host);
   };
-  const at::Tensor& params = get<at::Tensor>({kind, unit});
+  const at::Tensor& params = get<at::Tensor>({kind, segment});
   const model::FlatRange tied =
       flat.tied_copy && step_.shares_state() ? flat.tied : model::FlatRange{};
   const auto draw_working = [&](const model::FlatRange& range) {
@@ -125,19 +125,19 @@ void TensorWorkspace::draw_state(int unit) {
       part_of(params, held, copied).copy_(part_of(get<at::Tensor>({kind, 0}), held, copied));
     if (drawn.size() > 0) draw(drawn, part_of(params, held, drawn));
   };
-  const at::Tensor& master = get<optim::State>({ValueKind::kOptimizer, unit}).master;
+  const at::Tensor& master = get<optim::State>({ValueKind::kOptimizer, segment}).master;
   if (!master.defined()) return draw_working(held);
   draw_working({held.begin, own.begin});
   draw_working({own.end, held.end});
-  for (const model::FlatRange& part : state_parts(unit)) {
+  for (const model::FlatRange& part : state_parts(segment)) {
     if (part.begin >= tied.end) draw(part, part_of(master, own, part));
     part_of(params, held, part).copy_(part_of(master, own, part));
   }
 }
 
-std::vector<model::FlatRange> TensorWorkspace::state_parts(int unit) const {
-  const model::FlatLayout& flat = layout(unit);
-  const model::FlatRange own = own_range(unit);
+std::vector<model::FlatRange> TensorWorkspace::state_parts(int segment) const {
+  const model::FlatLayout& flat = layout(segment);
+  const model::FlatRange own = own_range(segment);
   if (!step_.shares_state() || flat.tied.size() == 0) return {own};
   std::vector<model::FlatRange> parts = {common(own, flat.tied)};
   if (flat.params.size() > 1)
@@ -160,25 +160,41 @@ void TensorWorkspace::begin_evaluation(const data::TokenSource& validation, int 
   read_from_ = &validation;
 }
 
-const model::FlatLayout& TensorWorkspace::layout(int unit) const { return layouts_[kind_of(unit)]; }
-
-model::FlatRange TensorWorkspace::own_range(int unit) const {
-  return layout(unit).shard(buffer_shards_, step_.zero == 0 ? 0 : place_.shard);
+const model::FlatLayout& TensorWorkspace::layout(int segment) const {
+  return layouts_[model_.layout_of(segment)];
 }
 
-at::Tensor TensorWorkspace::state(int unit, StateRole role) const {
-  const Value optimizer = {ValueKind::kOptimizer, unit};
+Share TensorWorkspace::share(int segment) const {
+  if (step_.is_experts(segment)) return place_.experts;
+  return {place_.shards, place_.shard, place_.replica};
+}
+
+bool TensorWorkspace::counts(int segment) const {
+  return step_.zero == 0 ? share(segment).index() == 0 : share(segment).replica == 0;
+}
+
+std::int64_t TensorWorkspace::buffer_shards(int segment) const {
+  return step_.zero == 0 ? 1 : share(segment).shards;
+}
+
+model::FlatRange TensorWorkspace::own_range(int segment) const {
+  const std::int64_t index = step_.zero == 0 ? 0 : share(segment).shard;
+  return layout(segment).shard(buffer_shards(segment), index);
+}
+
+at::Tensor TensorWorkspace::state(int segment, StateRole role) const {
+  const Value optimizer = {ValueKind::kOptimizer, segment};
   const auto& held = get<optim::State>(optimizer);
   if (role == StateRole::kFirstMoment) return held.first;
   if (role == StateRole::kSecondMoment) return held.second;
-  return held.master.defined() ? held.master : working(unit);
+  return held.master.defined() ? held.master : working(segment);
 }
 
-at::Tensor TensorWorkspace::reduced_grad(int unit) const {
-  return get<at::Tensor>(final_grad(step_, unit));
+at::Tensor TensorWorkspace::reduced_grad(int segment) const {
+  return get<at::Tensor>(final_grad(step_, segment));
 }
 
-void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
+void TensorWorkspace::fill_state(int segment, StateRole role, const Fill& fill) {
   const auto fill_into = [&](const model::FlatRange& range, const at::Tensor& target) {
     if (target.is_cpu()) return fill(range, target);
     const ChargeTo charge(tensor::process_account());
@@ -187,29 +203,29 @@ void TensorWorkspace::fill_state(int unit, StateRole role, const Fill& fill) {
     target.copy_(host);
   };
   const auto piece = [&](const at::Tensor& of, const model::FlatRange& part) {
-    return of.narrow(0, part.begin - own_range(unit).begin, part.size());
+    return of.narrow(0, part.begin - own_range(segment).begin, part.size());
   };
   const bool has_master = wide_type(settings_.unit.dtype) != settings_.unit.dtype;
   if (role != StateRole::kParameter || has_master || shards_params())
-    for (const model::FlatRange& part : state_parts(unit)) {
-      fill_into(part, piece(state(unit, role), part));
+    for (const model::FlatRange& part : state_parts(segment)) {
+      fill_into(part, piece(state(segment, role), part));
       if (role == StateRole::kParameter && has_master && shards_params())
-        piece(working(unit), part).copy_(piece(state(unit, role), part));
+        piece(working(segment), part).copy_(piece(state(segment, role), part));
     }
   if (role != StateRole::kParameter || shards_params()) return;
-  const at::Tensor all = param(unit).narrow(0, 0, layout(unit).size);
-  if (!has_master) return fill_into({0, layout(unit).size}, all);
+  const at::Tensor all = param(segment).narrow(0, 0, layout(segment).size);
+  if (!has_master) return fill_into({0, layout(segment).size}, all);
   const ChargeTo charge(tensor::process_account());
   const at::Tensor wide =
-      at::zeros({layout(unit).size},
+      at::zeros({layout(segment).size},
                 at::TensorOptions(tensor::scalar_type_of(wide_type(settings_.unit.dtype))));
-  fill({0, layout(unit).size}, wide);
+  fill({0, layout(segment).size}, wide);
   all.copy_(wide);
 }
 
-void TensorWorkspace::load_state(int unit, StateRole role, const at::Tensor& whole) {
-  fill_state(unit, role, [&](const model::FlatRange& range, const at::Tensor& into) {
-    const std::int64_t length = std::min(range.end, layout(unit).size) - range.begin;
+void TensorWorkspace::load_state(int segment, StateRole role, const at::Tensor& whole) {
+  fill_state(segment, role, [&](const model::FlatRange& range, const at::Tensor& into) {
+    const std::int64_t length = std::min(range.end, layout(segment).size) - range.begin;
     if (length > 0) into.narrow(0, 0, length).copy_(whole.narrow(0, range.begin, length));
   });
 }
@@ -228,20 +244,20 @@ const T& TensorWorkspace::get(const Value& value) const {
   return std::get<T>(found->second);
 }
 
-const at::Tensor& TensorWorkspace::param(int unit) const {
-  return get<at::Tensor>({ValueKind::kParam, unit});
+const at::Tensor& TensorWorkspace::param(int segment) const {
+  return get<at::Tensor>({ValueKind::kParam, segment});
 }
 
-at::Tensor TensorWorkspace::working(int unit) const {
-  if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, unit});
-  return param(unit).narrow(0, own_range(unit).begin, own_range(unit).size());
+at::Tensor TensorWorkspace::working(int segment) const {
+  if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, segment});
+  return param(segment).narrow(0, own_range(segment).begin, own_range(segment).size());
 }
 
 std::int64_t TensorWorkspace::elements_of(const Value& value) const {
   switch (value.kind) {
     case ValueKind::kParam:
     case ValueKind::kMainGrad:
-      return layout(value.a).padded(buffer_shards_);
+      return layout(value.a).padded(buffer_shards(value.a));
     case ValueKind::kParamShard:
     case ValueKind::kReduced:
       return own_range(value.a).size();
@@ -387,14 +403,22 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   const nn::UnitRunner& unit = units_.at(kind_of(op.unit));
   const auto of_microbatch = [&](ValueKind kind) { return Value{kind, op.unit, op.microbatch}; };
   nn::PassInputs inputs;
-  if (holds({ValueKind::kParam, op.unit})) inputs.params = param(op.unit);
+  if (holds({ValueKind::kParam, op.unit})) {
+    inputs.params.own = param(op.unit);
+    if (step_.has_experts(op.unit)) inputs.params.experts = param(step_.experts_of(op.unit));
+  }
   if (const Value tokens = {ValueKind::kTokens, op.microbatch}; holds(tokens)) {
     inputs.tokens = get<Microbatch>(tokens).tokens;
     inputs.labels = get<Microbatch>(tokens).labels;
   }
   inputs.is_first = step_.begins_period(op.microbatch);
-  at::Tensor grads;
-  inputs.grads = [&] { return grads = main_grad(op); };
+  nn::UnitBuffers grads;
+  inputs.grads = [&] {
+    grads.own = main_grad(op.unit, op.microbatch);
+    if (step_.has_experts(op.unit))
+      grads.experts = main_grad(step_.experts_of(op.unit), op.microbatch);
+    return grads;
+  };
   inputs.seed = 1.0 / static_cast<double>(count_);
   inputs.loss = &loss_;
   if (has_device_kernels()) inputs.loss_words = words_.select(0, kLossWords);
@@ -420,16 +444,17 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.labels.reset();
   for (const Value& killed : effects.kills)
     if (killed.kind == ValueKind::kTokens) drop(killed);
-  if (grads.defined()) look_at_noise(op, grads);
+  if (grads.own.defined()) look_at_noise(op, op.unit, grads.own);
+  if (grads.experts.defined()) look_at_noise(op, step_.experts_of(op.unit), grads.experts);
 }
 
 // The buffer that the period's gradients add up in; the first of them writes every element but the
 // gaps.
-at::Tensor TensorWorkspace::main_grad(const Op& op) {
-  const Value value = {ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
-  if (step_.begins_period(op.microbatch)) {
+at::Tensor TensorWorkspace::main_grad(int segment, std::int32_t microbatch) {
+  const Value value = {ValueKind::kMainGrad, segment, step_.period_of(microbatch)};
+  if (step_.begins_period(microbatch)) {
     create(value);
-    for (const model::FlatRange& gap : layout(op.unit).gaps(buffer_shards_))
+    for (const model::FlatRange& gap : layout(segment).gaps(buffer_shards(segment)))
       get<at::Tensor>(value).narrow(0, gap.begin, gap.size()).zero_();
   }
   return get<at::Tensor>(value);
@@ -438,9 +463,9 @@ at::Tensor TensorWorkspace::main_grad(const Op& op) {
 // The gradient of the step's first microbatch stands alone until the next one is added or data
 // ranks add theirs. Summands of tensor and context ranks are added up for as long as it takes to
 // look at them.
-void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
+void TensorWorkspace::look_at_noise(const Op& op, int segment, const at::Tensor& grads) {
   if (!step_.is_noise(op) || place_.sample_index() != 0) return;
-  const model::FlatLayout& flat = layout(op.unit);
+  const model::FlatLayout& flat = layout(segment);
   const bool shares = context_.size() > 1;
   std::vector<std::pair<at::Tensor, at::Tensor>> summed;  // and what was there
   const auto keep = [&](const at::Tensor& part) { summed.emplace_back(part, part.clone()); };
@@ -451,43 +476,45 @@ void TensorWorkspace::look_at_noise(const Op& op, const at::Tensor& grads) {
     (group_.*add_up)(part).wait();
   };
   if (shares) keep(grads);
-  if (step_.is_partial(op.unit)) {
+  if (step_.is_partial(segment)) {
     sum(flat.partial(group_.shares_rows()), &nn::TensorGroup::sum);
     for (const model::FlatRange& range : flat.copied) sum(range, &nn::TensorGroup::sum_copies);
   }
   if (shares) context_.sum(grads).wait();
   if (place_.data_index() == 0)
-    add_squares(op.unit, {0, grads.numel()}, grads, noise_squares_, kNoiseWords);
+    add_squares(segment, {0, grads.numel()}, grads, noise_squares_, kNoiseWords);
   for (const auto& [part, kept] : summed) part.copy_(kept);
 }
 
-Buffer TensorWorkspace::grad_part(int unit, const model::FlatRange& range) {
-  const model::FlatRange own = own_range(unit), part = common(own, range);
-  return buffer(final_grad(step_, unit)).slice(part.begin - own.begin, part.size());
+Buffer TensorWorkspace::grad_part(int segment, const model::FlatRange& range) {
+  const model::FlatRange own = own_range(segment), part = common(own, range);
+  return buffer(final_grad(step_, segment)).slice(part.begin - own.begin, part.size());
 }
 
 Buffer TensorWorkspace::tied_part(int unit) { return grad_part(unit, layout(unit).tied); }
 
-Buffer TensorWorkspace::replicated_part(int unit) {
-  return grad_part(unit, layout(unit).partial(group_.shares_rows()));
+Buffer TensorWorkspace::replicated_part(int segment) {
+  return grad_part(segment, layout(segment).partial(group_.shares_rows()));
 }
 
-std::vector<Buffer> TensorWorkspace::copied_parts(int unit) {
+std::vector<Buffer> TensorWorkspace::copied_parts(int segment) {
   std::vector<Buffer> parts;
-  for (const model::FlatRange& range : layout(unit).copied) parts.push_back(grad_part(unit, range));
+  for (const model::FlatRange& range : layout(segment).copied)
+    parts.push_back(grad_part(segment, range));
   return parts;
 }
 
-Buffer TensorWorkspace::own_part(int unit) {
-  return buffer({ValueKind::kParam, unit}).slice(own_range(unit).begin, own_range(unit).size());
+Buffer TensorWorkspace::own_part(int segment) {
+  return buffer({ValueKind::kParam, segment})
+      .slice(own_range(segment).begin, own_range(segment).size());
 }
 
-void TensorWorkspace::add_squares(int unit, const model::FlatRange& range, const at::Tensor& grad,
-                                  ExactSum& sum, int row) {
+void TensorWorkspace::add_squares(int segment, const model::FlatRange& range,
+                                  const at::Tensor& grad, ExactSum& sum, int row) {
   if (has_device_kernels())
-    optim::add_squares(layout(unit), range, grad, words_.select(0, row), place_.tensor);
+    optim::add_squares(layout(segment), range, grad, words_.select(0, row), place_.tensor);
   else
-    optim::add_squares(layout(unit), range, grad, sum, place_.tensor);
+    optim::add_squares(layout(segment), range, grad, sum, place_.tensor);
 }
 
 exec::StepSums TensorWorkspace::sums() {
@@ -495,12 +522,11 @@ exec::StepSums TensorWorkspace::sums() {
   sums.tokens = place_.tensor.coord == 0 ? local_tokens_ : 0;
   sums.stops = wants_stop_ ? 1 : 0;
   if (place_.data_index() == 0 && place_.tensor.coord == 0) sums.noise_tokens = first_tokens_;
-  // Ranks that hold the same piece: the first of them brings it.
-  const bool brings = step_.zero == 0 ? place_.data_index() == 0 : place_.replica == 0;
-  if (brings && !step_.forward_only)
-    for (int unit = 0; unit < step_.units(); ++unit)
-      if (step_.holds(place_.coord, unit))
-        add_squares(unit, own_range(unit), reduced_grad(unit), sums.squares, kSquareWords);
+  if (!step_.forward_only)
+    step_.for_each_segment(place_.coord, [&](int segment) {
+      if (counts(segment))
+        add_squares(segment, own_range(segment), reduced_grad(segment), sums.squares, kSquareWords);
+    });
   sums.loss = std::exchange(loss_, {});  // of a tensor group, the first rank has it
   sums.noise_squares = std::exchange(noise_squares_, {});
   if (!has_device_kernels()) return sums;

@@ -28,6 +28,14 @@
 
 namespace lockstep::runtime {
 
+// A rank among those that add up gradients of the same parameters.
+struct Share {
+  std::int64_t shards = 1;   // ranks that share one copy of them
+  std::int64_t shard = 0;    // which of them this is
+  std::int64_t replica = 0;  // which copy
+  std::int64_t index() const { return replica * shards + shard; }
+};
+
 // This rank among those that share its pipeline coordinate.
 struct Place {
   Coord coord;                // along the pipeline
@@ -37,6 +45,7 @@ struct Place {
   model::TensorPlace tensor;  // among the ranks that share its units
   // Among those that share its sequences, a part of its shards.
   model::ContextPlace context = {};
+  Share experts = {};  // of its experts
   // Among the ranks that add up their gradients,
   std::int64_t data_index() const { return replica * shards + shard; }
   // and of these among those that take samples of their own.
@@ -89,21 +98,24 @@ class TensorWorkspace final : public exec::Workspace {
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
 
-  // Owned pieces, for comparing, saving and loading: elements own_range(unit) of the unit's buffer,
-  // in which this tensor rank holds its share.
-  const model::FlatLayout& layout(int unit) const;
-  model::FlatRange own_range(int unit) const;
-  at::Tensor state(int unit, StateRole role) const;
+  // Owned pieces, for comparing, saving and loading: elements own_range(segment) of the segment's
+  // buffer, in which this tensor rank holds its share.
+  const model::FlatLayout& layout(int segment) const;
+  model::FlatRange own_range(int segment) const;
+  Share share(int segment) const;
+  // Whether of the ranks that hold the same piece this one counts it.
+  bool counts(int segment) const;
+  at::Tensor state(int segment, StateRole role) const;
   // The reduced gradient of the piece; there between Norm and Update.
-  at::Tensor reduced_grad(int unit) const;
-  // Sets the state: `fill` writes elements `range` of the unit's buffer into a tensor in host
+  at::Tensor reduced_grad(int segment) const;
+  // Sets the state: `fill` writes elements `range` of the segment's buffer into a tensor in host
   // memory of as many elements, of the state's type, and may leave out gaps. It is called for
-  // own_range(unit), and of parameters that are not sharded for all; working parameters become the
+  // own_range(segment), and of parameters that are not sharded for all; working parameters become the
   // rounding of their masters.
   using Fill = std::function<void(const model::FlatRange& range, const at::Tensor& into)>;
-  void fill_state(int unit, StateRole role, const Fill& fill);
-  // The same from the unit's buffer, of at least layout(unit).size elements.
-  void load_state(int unit, StateRole role, const at::Tensor& whole);
+  void fill_state(int segment, StateRole role, const Fill& fill);
+  // The same from the segment's buffer, of at least layout(segment).size elements.
+  void load_state(int segment, StateRole role, const at::Tensor& whole);
 
   bool holds(const program::Value& value) const override { return values_.contains(value); }
   Buffer create(const program::Value& value) override;
@@ -114,9 +126,9 @@ class TensorWorkspace final : public exec::Workspace {
   void copy(Buffer from, Buffer into) override;
   void compute(const program::Op& op, const program::Effects& effects) override;
   Buffer tied_part(int unit) override;
-  Buffer replicated_part(int unit) override;
-  std::vector<Buffer> copied_parts(int unit) override;
-  Buffer own_part(int unit) override;
+  Buffer replicated_part(int segment) override;
+  std::vector<Buffer> copied_parts(int segment) override;
+  Buffer own_part(int segment) override;
   std::int64_t valid_tokens() override;
   void set_count(std::int64_t tokens) override { count_ = tokens; }
   exec::StepSums sums() override;
@@ -132,25 +144,26 @@ class TensorWorkspace final : public exec::Workspace {
   T take(const program::Value& value);
   template <class T>
   const T& get(const program::Value& value) const;
-  const at::Tensor& param(int unit) const;
+  const at::Tensor& param(int segment) const;
   // This rank's piece of the parameters that are computed with.
-  at::Tensor working(int unit) const;
-  // What of own_range(unit) is this unit's: all of it, but of the one state that both ends of a
+  at::Tensor working(int segment) const;
+  // What of own_range(segment) is its own: all of it, but of the one state that both ends of a
   // tied weight have here, not what the other end has beside the weight.
-  std::vector<model::FlatRange> state_parts(int unit) const;
-  void create_state(int unit);
-  void draw_state(int unit);
-  at::Tensor main_grad(const program::Op& op);
-  // What this rank's reduced gradient of `unit` holds of a range of the unit's buffer.
-  Buffer grad_part(int unit, const model::FlatRange& range);
+  std::vector<model::FlatRange> state_parts(int segment) const;
+  void create_state(int segment);
+  void draw_state(int segment);
+  at::Tensor main_grad(int segment, std::int32_t microbatch);
+  // What this rank's reduced gradient of a segment holds of a range of its buffer.
+  Buffer grad_part(int segment, const model::FlatRange& range);
+  std::int64_t buffer_shards(int segment) const;  // what its buffers are padded for
 
   void load(const program::Op& op);
   void run_unit(const program::Op& op, const program::Effects& effects);
   void update(const program::Op& op);
-  void look_at_noise(const program::Op& op, const at::Tensor& grads);
+  void look_at_noise(const program::Op& op, int segment, const at::Tensor& grads);
   bool has_device_kernels() const { return settings_.unit.kernels == model::Kernels::kDevice; }
-  void add_squares(int unit, const model::FlatRange& range, const at::Tensor& grad, ExactSum& sum,
-                   int row);
+  void add_squares(int segment, const model::FlatRange& range, const at::Tensor& grad,
+                   ExactSum& sum, int row);
 
   bool is_head(int unit) const { return unit == step_.head(); }
   int kind_of(int unit) const { return model_.order[unit]; }
@@ -169,8 +182,7 @@ class TensorWorkspace final : public exec::Workspace {
   const data::TokenSource* read_from_;  // by the current step: source_, or validation samples
   const nn::TensorGroup group_;
   const nn::ContextGroup context_;
-  const std::vector<model::FlatLayout> layouts_;  // of the model's distinct units
-  const std::int64_t buffer_shards_;              // what buffers are padded for
+  const std::vector<model::FlatLayout> layouts_;  // Model::layout_of says whose
 
   std::optional<nn::Rope> rope_;
   std::map<int, nn::UnitRunner> units_;  // by distinct unit

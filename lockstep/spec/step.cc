@@ -64,6 +64,9 @@ program::StepShape step_shape(const model::Model& model, const Layout& layout, c
   step.prefetch = layout.prefetch.value_or(1);
   step.tensor_parallel = d.tp > 1;
   if (d.tp > 1) step.partial = partial_units(model, d.tp, layout.sp);
+  if (model.config.moe.experts > 0)
+    for (int unit = 0; unit < model.num_units(); ++unit)
+      step.experts.push_back(model.unit(unit).has_experts());
   return step;
 }
 
@@ -96,6 +99,8 @@ cost::StepSizes step_sizes(const Spec& spec) {
   sizes.unit.tp = degrees.tp;
   sizes.unit.sequence_parallel = spec.layout.sp && degrees.tp > 1;
   sizes.shards = degrees.dp_shard.value_or(degrees.dp) * degrees.cp;
+  if (spec.model.moe.experts > 0)
+    sizes.expert_shards = mesh::Mesh::create(degrees).value().degree(mesh::Axis::kExpertDataShard);
   return sizes;
 }
 

@@ -112,8 +112,8 @@ class Loader {
   }
 
   Result<void> restore(Checkpoint& from) {
-    for (const int unit : session_.own_units())
-      for (const SavedRole& role : wanted_.roles) LS_TRY(restore(from, unit, role));
+    for (const int segment : session_.own_segments())
+      for (const SavedRole& role : wanted_.roles) LS_TRY(restore(from, segment, role));
     if (!wanted_.data) return {};
     session_.workspace().set_updates(from.manifest().updates);
     const auto going_on = set_running_state(session_, from.manifest().state);
@@ -122,13 +122,13 @@ class Loader {
     return Error{why.code, "`" + from.path() + "`: " + why.message, why.help};
   }
 
-  Result<void> restore(Checkpoint& from, int unit, const SavedRole& role) {
+  Result<void> restore(Checkpoint& from, int segment, const SavedRole& role) {
     Result<void> done;
     runtime::TensorWorkspace& workspace = session_.workspace();
     workspace.fill_state(
-        unit, role.state, [&](const model::FlatRange& range, const at::Tensor& into) {
+        segment, role.state, [&](const model::FlatRange& range, const at::Tensor& into) {
           for (const checkpoint::UnitSlice& part :
-               checkpoint::unit_slices(job_.model, unit, workspace.layout(unit),
+               checkpoint::unit_slices(job_.model, segment, workspace.layout(segment),
                                        session_.place().tensor, range, role.saved_as))
             if (done.ok())
               done = from.read(part.slice, tensor::dtype_of(into.scalar_type()),

@@ -50,20 +50,23 @@ std::optional<NoiseScale::Averages> noise_averages(const checkpoint::Facts& fact
 std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   const runtime::TensorWorkspace& workspace = session.workspace();
   const runtime::Place& place = session.place();
-  const std::int64_t replicas = job.mesh.degree(mesh::Axis::kDataReplicate);
   const bool all_alike = job.program.step.zero == 0;
-  const std::int64_t writers = all_alike ? replicas * place.shards : replicas;
-  const std::int64_t writer = all_alike ? place.data_index() : place.replica;
   const auto type = files::element_type(wide_type(job.workspace.unit.dtype));
   std::vector<OwnSlice> slices;
-  for (const int unit : session.own_units()) {
-    const model::FlatRange own = workspace.own_range(unit);
+  for (const int segment : session.own_segments()) {
+    const model::FlatRange own = workspace.own_range(segment);
+    const runtime::Share share = workspace.share(segment);
+    const std::int64_t replicas =
+        job.mesh.degree(job.model.is_experts(segment) ? mesh::Axis::kExpertDataReplicate
+                                                      : mesh::Axis::kDataReplicate);
+    const std::int64_t writers = all_alike ? replicas * share.shards : replicas;
+    const std::int64_t writer = all_alike ? share.index() : share.replica;
     for (const auto& [role, saved_as] : kSavedRoles)
       for (checkpoint::UnitSlice& part :
-           checkpoint::unit_slices(job.model, unit, workspace.layout(unit), place.tensor,
+           checkpoint::unit_slices(job.model, segment, workspace.layout(segment), place.tensor,
                                    share_of(own, writers, writer), saved_as))
         if (!part.is_copy)
-          slices.push_back({{std::move(part.slice), type}, unit, role, part.at - own.begin});
+          slices.push_back({{std::move(part.slice), type}, segment, role, part.at - own.begin});
   }
   std::ranges::sort(slices, {}, [](const OwnSlice& own) { return entry_name(own.typed.slice); });
   return slices;

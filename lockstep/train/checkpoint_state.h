@@ -12,15 +12,15 @@
 
 namespace lockstep::train {
 
-// A slice of this rank's own state: elements from `at` on of workspace().state(unit, role).
+// A slice of this rank's own state: elements from `at` on of workspace().state(segment, role).
 struct OwnSlice {
   checkpoint::TypedSlice typed;
-  int unit = 0;
+  int segment = 0;
   runtime::StateRole role = runtime::StateRole::kParameter;
   std::int64_t at = 0;
 };
 
-// What is saved of a unit, weights first.
+// What is saved of a segment, weights first.
 struct SavedRole {
   runtime::StateRole state;
   checkpoint::Role saved_as;

@@ -39,6 +39,9 @@ runtime::Place Job::place(Rank rank) const {
   place.shards = mesh.degree(mesh::kDenseShard);
   place.shard = mesh.coord(rank, mesh::kDenseShard).value;
   place.replica = mesh.coord(rank, Axis::kDataReplicate).value;
+  place.experts = {mesh.degree(Axis::kExpertDataShard),
+                   mesh.coord(rank, Axis::kExpertDataShard).value,
+                   mesh.coord(rank, Axis::kExpertDataReplicate).value};
   place.context = {mesh.degree(Axis::kContext), mesh.coord(rank, Axis::kContext).value};
   place.tensor = {mesh.degree(Axis::kTensor), mesh.coord(rank, Axis::kTensor).value};
   return place;

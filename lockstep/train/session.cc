@@ -59,8 +59,11 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   const Deadline deadline = Deadline::after(op_deadline);
   const at::Device device = tensor::torch_device_of(world.device());
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
-  groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, job.model.config.tied, deadline,
-                                           model::copies(job.model, job.spec.layout.degrees.tp));
+  const exec::Groups::Shared shared = {
+      .tied = job.model.config.tied,
+      .experts = !job.program.step.experts.empty(),
+      .copies = model::copies(job.model, job.spec.layout.degrees.tp)};
+  groups_ = std::make_unique<exec::Groups>(world, label, job.mesh, shared, deadline);
   groups_->agree(job.digest(), deadline);
   const tensor::ChargeTo charge(account_);
   runtime::WorkspaceSettings settings = job.workspace;
@@ -97,11 +100,11 @@ std::unique_ptr<exec::Executor> Session::make_executor(const program::Program& p
           }});
 }
 
-std::vector<int> Session::own_units() const {
-  std::vector<int> units;
-  for (int unit = 0; unit < job_.model.num_units(); ++unit)
-    if (job_.program.step.holds(place_.coord, unit)) units.push_back(unit);
-  return units;
+std::vector<int> Session::own_segments() const {
+  std::vector<int> segments;
+  job_.program.step.for_each_segment(place_.coord,
+                                     [&](int segment) { segments.push_back(segment); });
+  return segments;
 }
 
 Session::Sized Session::sized(std::int64_t sequences) {

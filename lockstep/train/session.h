@@ -85,7 +85,7 @@ class Session {
   SteadyPoint begun() const { return last_->begun(); }
   Coord coord() const { return place_.coord; }
   const runtime::Place& place() const { return place_; }
-  std::vector<int> own_units() const;  // those that this rank holds, ascending
+  std::vector<int> own_segments() const;  // those that this rank holds, unit by unit
 
  private:
   // The program of a step of some size, and what runs it.

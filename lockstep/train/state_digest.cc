@@ -46,21 +46,20 @@ std::uint64_t own_digest(Session& session) {
   const model::Model& model = session.job().model;
   const runtime::Place& place = session.place();
   const runtime::TensorWorkspace& workspace = session.workspace();
-  const bool is_first_copy =
-      session.job().program.step.zero == 0 ? place.data_index() == 0 : place.replica == 0;
-  if (!is_first_copy) return 0;
   std::uint64_t sum = 0;
-  for (const int unit : session.own_units()) {
-    const model::FlatRange own = workspace.own_range(unit);
-    const auto runs = model::flat_runs(model.unit(unit), workspace.layout(unit), place.tensor, own);
+  for (const int segment : session.own_segments()) {
+    if (!workspace.counts(segment)) continue;
+    const model::FlatRange own = workspace.own_range(segment);
+    const model::Unit& unit = model.unit(segment);
+    const auto runs = model::flat_runs(unit, workspace.layout(segment), place.tensor, own);
     for (const StateRole role :
          {StateRole::kParameter, StateRole::kFirstMoment, StateRole::kSecondMoment}) {
-      const at::Tensor state = workspace.state(unit, role).cpu().contiguous();
+      const at::Tensor state = workspace.state(segment, role).cpu().contiguous();
       for (const model::FlatRun& run : runs) {
-        const model::Param& param = model.unit(unit).params[run.param];
+        const model::Param& param = unit.params[run.param];
         if (model::tensor_shard(param, place.tensor.tp, place.tensor.coord).is_copy) continue;
-        const std::uint64_t key = xxh3_64(
-            join_parts(unit, " ", param.name, " ", kRoleWords[static_cast<std::size_t>(role)]));
+        const std::uint64_t key = xxh3_64(join_parts(model.unit_of(segment), " ", param.name, " ",
+                                                     kRoleWords[static_cast<std::size_t>(role)]));
         const std::int64_t at = run.at - own.begin;
         sum += state.scalar_type() == at::kDouble
                    ? sum_of(state.const_data_ptr<double>() + at, run.length, key, run.element)

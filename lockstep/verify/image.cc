@@ -22,8 +22,13 @@ char* bytes_at(const at::Tensor& tensor, std::int64_t element) {
 }
 
 const model::FlatLayout& layout_of(const std::vector<model::FlatLayout>& layouts,
-                                   const model::Model& model, int unit) {
-  return layouts[model.order[unit]];
+                                   const model::Model& model, int segment) {
+  return layouts[model.layout_of(segment)];
+}
+
+std::string name_of(const model::Model& model, int segment) {
+  return join_parts(model.is_experts(segment) ? "experts of unit " : "unit ",
+                    model.unit_of(segment));
 }
 
 void add_bits(const at::Tensor& tensor, Xxh3& hash) {
@@ -41,45 +46,47 @@ double relative(double difference, double scale) {
   return scale == 0 ? std::numeric_limits<double>::infinity() : difference / scale;
 }
 
-// `error_of(unit, from, length)` is the error of those elements of a unit; the largest wins.
+// `error_of(segment, from, length)` is the error of those elements of a segment; the largest wins.
 template <class ErrorOf>
 Difference worst_of(const model::Model& model, const ErrorOf& error_of) {
   const std::vector<model::FlatLayout> layouts = model::flat_layouts(model);
   Difference worst;
-  for (int unit = 0; unit < model.num_units(); ++unit) {
-    for (const model::FlatParam& place : layout_of(layouts, model, unit).params) {
-      const double error = error_of(unit, place.offset, place.numel);
+  for (const int segment : model.segments()) {
+    for (const model::FlatParam& place : layout_of(layouts, model, segment).params) {
+      const double error = error_of(segment, place.offset, place.numel);
       if (!(error > worst.error)) continue;
-      const model::Param& param = model.unit(unit).params[place.param];
-      worst = {error, model::name_at(param.name, model::Model::layer(unit))};
+      const model::Param& param = model.unit(segment).params[place.param];
+      worst = {error, model::name_at(param.name, model::Model::layer(model.unit_of(segment)))};
     }
   }
   return worst;
 }
 
-at::Tensor difference(const StepImage& got, const StepImage& reference, int unit, Role role,
+at::Tensor difference(const StepImage& got, const StepImage& reference, int segment, Role role,
                       std::int64_t from, std::int64_t length) {
-  return got.at(unit, role)
+  return got.at(segment, role)
       .narrow(0, from, length)
-      .sub(reference.at(unit, role).narrow(0, from, length));
+      .sub(reference.at(segment, role).narrow(0, from, length));
 }
 
 }  // namespace
 
 std::string_view to_text(Role role) { return kRoleNames[index(role)]; }
 
-const at::Tensor& StepImage::at(int unit, Role role) const { return units[unit][index(role)]; }
+const at::Tensor& StepImage::at(int segment, Role role) const {
+  return segments.at(segment)[index(role)];
+}
 
-at::Tensor StepImage::at(const model::Model& model, int unit, Role role,
+at::Tensor StepImage::at(const model::Model& model, int segment, Role role,
                          model::TensorPlace place) const {
-  const at::Tensor& whole = at(unit, role);
+  const at::Tensor& whole = at(segment, role);
   if (place.tp == 1) return whole;
   const auto wholes = model::flat_layouts(model), shares = model::flat_layouts(model, place.tp);
-  const model::FlatLayout& share = layout_of(shares, model, unit);
+  const model::FlatLayout& share = layout_of(shares, model, segment);
   at::Tensor made = at::zeros({share.size}, whole.options());
   for (const model::FlatRun& run :
-       model::flat_runs(model.unit(unit), share, place, {0, share.size})) {
-    const std::int64_t from = layout_of(wholes, model, unit).of(run.param).offset + run.element;
+       model::flat_runs(model.unit(segment), share, place, {0, share.size})) {
+    const std::int64_t from = layout_of(wholes, model, segment).of(run.param).offset + run.element;
     std::memcpy(bytes_at(made, run.at), bytes_at(whole, from), run.length * whole.element_size());
   }
   return made;
@@ -87,9 +94,9 @@ at::Tensor StepImage::at(const model::Model& model, int unit, Role role,
 
 Hash128 StepImage::digest() const {
   Xxh3 hash;
-  for (const auto& unit : units)
+  for (const auto& [unused, roles] : segments)
     for (Role role : {Role::kParameter, Role::kFirstMoment, Role::kSecondMoment})
-      add_bits(unit[index(role)], hash);
+      add_bits(roles[index(role)], hash);
   return hash.digest128();
 }
 
@@ -98,8 +105,8 @@ Hash128 digest_of(std::span<const StepImage> images) {
   for (const StepImage& image : images) {
     const double numbers[] = {image.loss, image.grad_norm, image.updated ? 1.0 : 0.0};
     hash.update(std::as_bytes(std::span(numbers)));
-    for (const auto& unit : image.units)
-      for (const at::Tensor& role : unit) add_bits(role, hash);
+    for (const auto& [unused, roles] : image.segments)
+      for (const at::Tensor& role : roles) add_bits(role, hash);
   }
   return hash.digest128();
 }
@@ -112,34 +119,31 @@ ImageBuilder::ImageBuilder(const model::Model& model, int steps, at::ScalarType 
       shares_(model::flat_layouts(model, tp)),
       images_(steps),
       written_(steps) {
-  for (std::size_t step = 0; step < images_.size(); ++step) {
-    written_[step].resize(model.order.size());
-    for (int unit = 0; unit < model.num_units(); ++unit) {
-      auto& roles = images_[step].units.emplace_back();
-      for (at::Tensor& role : roles)
-        role = at::zeros({layout_of(layouts_, model, unit).size}, at::TensorOptions(type));
-    }
-  }
+  for (StepImage& image : images_)
+    for (const int segment : model.segments())
+      for (at::Tensor& role : image.segments[segment])
+        role = at::zeros({layout_of(layouts_, model, segment).size}, at::TensorOptions(type));
 }
 
 void ImageBuilder::add(const Piece& piece) {
   const std::lock_guard lock(mutex_);
-  const at::Tensor& whole = images_[piece.step].units[piece.unit][index(piece.role)];
-  const model::FlatLayout& layout = layout_of(layouts_, model_, piece.unit);
-  Written& written = written_[piece.step][piece.unit][index(piece.role)];
+  const at::Tensor& whole = images_[piece.step].at(piece.segment, piece.role);
+  const model::FlatLayout& layout = layout_of(layouts_, model_, piece.segment);
+  Written& written = written_[piece.step][piece.segment][index(piece.role)];
   for (const model::FlatRun& run :
-       model::flat_runs(model_.unit(piece.unit), layout_of(shares_, model_, piece.unit),
+       model::flat_runs(model_.unit(piece.segment), layout_of(shares_, model_, piece.segment),
                         {tp_, piece.tensor}, piece.range)) {
     const std::int64_t at = layout.of(run.param).offset + run.element;
     char* const to = bytes_at(whole, at);
     const char* const from = bytes_at(piece.data, run.at - piece.range.begin);
     const auto size = static_cast<std::size_t>(run.length * whole.element_size());
     const auto [known, is_new] = written.try_emplace(at, run.length);
-    LS_CHECK(known->second == run.length, "ranks cut unit ", piece.unit, " differently");
+    LS_CHECK(known->second == run.length, "ranks cut ", name_of(model_, piece.segment),
+             " differently");
     if (is_new)
       std::memcpy(to, from, size);
     else if (std::memcmp(to, from, size) != 0 && disagreement_.empty())
-      disagreement_ = join_parts(to_text(piece.role), " of unit ", piece.unit,
+      disagreement_ = join_parts(to_text(piece.role), " of ", name_of(model_, piece.segment),
                                  " differs between replicas after step ", piece.step);
   }
 }
@@ -153,16 +157,16 @@ void ImageBuilder::set_scalars(int step, double loss, double grad_norm, bool upd
 }
 
 std::vector<StepImage> ImageBuilder::take() {
-  for (const auto& step : written_)
-    for (int unit = 0; unit < model_.num_units(); ++unit) {
+  for (auto& step : written_)
+    for (const int segment : model_.segments()) {
       std::int64_t all = 0;
-      for (const model::FlatParam& param : layout_of(layouts_, model_, unit).params)
+      for (const model::FlatParam& param : layout_of(layouts_, model_, segment).params)
         all += param.numel;
-      for (const Written& written : step[unit]) {
+      for (const Written& written : step[segment]) {
         std::int64_t covered = 0;
         for (const auto& [begin, length] : written) covered += length;
-        LS_CHECK(covered == all, "ranks brought ", covered, " of ", all, " elements of unit ",
-                 unit);
+        LS_CHECK(covered == all, "ranks brought ", covered, " of ", all, " elements of ",
+                 name_of(model_, segment));
       }
     }
   return std::move(images_);
@@ -170,10 +174,10 @@ std::vector<StepImage> ImageBuilder::take() {
 
 Difference compare(const model::Model& model, const StepImage& got, const StepImage& reference,
                    Role role, double lr) {
-  return worst_of(model, [&](int unit, std::int64_t from, std::int64_t length) {
+  return worst_of(model, [&](int segment, std::int64_t from, std::int64_t length) {
     const double scale =
-        std::max(max_abs(reference.at(unit, role)), role == Role::kParameter ? lr : 0.0);
-    return relative(max_abs(difference(got, reference, unit, role, from, length)), scale);
+        std::max(max_abs(reference.at(segment, role)), role == Role::kParameter ? lr : 0.0);
+    return relative(max_abs(difference(got, reference, segment, role, from, length)), scale);
   });
 }
 
@@ -193,10 +197,10 @@ Difference compare_updated(const model::Model& model, const StepImage& got,
                            std::int64_t count) {
   const double correction =
       std::sqrt(1 - std::pow(settings.beta2, static_cast<double>(count)));  // of the root
-  return worst_of(model, [&](int unit, std::int64_t from, std::int64_t length) {
-    const at::Tensor& second = reference.at(unit, Role::kSecondMoment);
+  return worst_of(model, [&](int segment, std::int64_t from, std::int64_t length) {
+    const at::Tensor& second = reference.at(segment, Role::kSecondMoment);
     const double gradient = std::sqrt(max_abs(second)) / correction;
-    const double parameter = max_abs(reference.at(unit, Role::kParameter));
+    const double parameter = max_abs(reference.at(segment, Role::kParameter));
     const at::Tensor explained = second.narrow(0, from, length)
                                      .sqrt()
                                      .div_(correction)
@@ -204,7 +208,7 @@ Difference compare_updated(const model::Model& model, const StepImage& got,
                                      .reciprocal_()
                                      .mul_(settings.lr * gradient)
                                      .add_(parameter);
-    const at::Tensor found = difference(got, reference, unit, Role::kParameter, from, length);
+    const at::Tensor found = difference(got, reference, segment, Role::kParameter, from, length);
     return relative(max_abs(found.div(explained)), 1.0);
   });
 }
@@ -213,9 +217,9 @@ Difference compare_reached(const model::Model& model, const StepImage& got,
                            const StepImage& reference, double farthest, std::int64_t count) {
   // Half the distance from 1 to the next f32, once for the weights at the start and once an update.
   const double rounding = std::ldexp(static_cast<double>(count + 1), -24);
-  return worst_of(model, [&](int unit, std::int64_t from, std::int64_t length) {
-    const double apart = farthest + rounding * max_abs(reference.at(unit, Role::kParameter));
-    return relative(max_abs(difference(got, reference, unit, Role::kParameter, from, length)),
+  return worst_of(model, [&](int segment, std::int64_t from, std::int64_t length) {
+    const double apart = farthest + rounding * max_abs(reference.at(segment, Role::kParameter));
+    return relative(max_abs(difference(got, reference, segment, Role::kParameter, from, length)),
                     apart);
   });
 }

@@ -24,27 +24,27 @@ enum class Role : std::uint8_t { kGradient, kParameter, kFirstMoment, kSecondMom
 inline constexpr int kNumRoles = 4;
 std::string_view to_text(Role role);  // "gradient"
 
-// One rank's part of one unit's buffer, as tensor rank `tensor` lays it out.
+// One rank's part of one segment's buffer, as tensor rank `tensor` lays it out.
 struct Piece {
   std::int32_t step = 0;
-  std::int32_t unit = 0;
+  std::int32_t segment = 0;
   Role role = Role::kGradient;
   std::int64_t tensor = 0;
   model::FlatRange range;
   at::Tensor data;  // on the CPU
 };
 
-// After one step. Whole flat buffers per unit and role, as one tensor rank would lay them out:
+// After one step. Whole flat buffers per segment and role, as one tensor rank would lay them out:
 // FlatLayout::size elements each, zero in the gaps.
 struct StepImage {
   double loss = 0;
   double grad_norm = 0;
   bool updated = true;
-  std::vector<std::array<at::Tensor, kNumRoles>> units;
+  std::map<int, std::array<at::Tensor, kNumRoles>> segments;
 
-  const at::Tensor& at(int unit, Role role) const;
+  const at::Tensor& at(int segment, Role role) const;
   // The same as a tensor rank lays it out that shares the unit with others.
-  at::Tensor at(const model::Model& model, int unit, Role role, model::TensorPlace place) const;
+  at::Tensor at(const model::Model& model, int segment, Role role, model::TensorPlace place) const;
   Hash128 digest() const;  // of parameters and moments, bit for bit
 };
 
@@ -76,7 +76,7 @@ class ImageBuilder {
   const std::vector<model::FlatLayout> shares_;   // as a tensor rank has them
   std::mutex mutex_;
   std::vector<StepImage> images_;
-  std::vector<std::vector<std::array<Written, kNumRoles>>> written_;  // by step and unit
+  std::vector<std::map<int, std::array<Written, kNumRoles>>> written_;  // by step and segment
   std::string disagreement_;
 };
 
@@ -86,7 +86,7 @@ struct Difference {
   std::string tensor;  // "blocks.2.attn.q.weight", or "loss", "gradient norm"; empty: no difference
 };
 
-// Max|difference| over max|reference| of the unit and role; for parameters
+// Max|difference| over max|reference| of the segment and role; for parameters
 // over the larger of that and `lr`.
 Difference compare(const model::Model& model, const StepImage& got, const StepImage& reference,
                    Role role, double lr);

@@ -40,10 +40,10 @@ class RankTrial {
  private:
   void restart(const StepOrder& order) {
     session_.workspace().set_updates(order.step);
-    for (const int unit : session_.own_units())
+    for (const int segment : session_.own_segments())
       for (const auto& [role, state] : kStateRoles)
         session_.workspace().load_state(
-            unit, state, order.from->at(job_.model, unit, role, session_.place().tensor));
+            segment, state, order.from->at(job_.model, segment, role, session_.place().tensor));
   }
 
   RankStep run_step(const StepOrder& order, int index) {
@@ -53,20 +53,20 @@ class RankTrial {
     record.report = session_.step(order.step, [&](int op) {
       record.live.push_back(session_.memory().live());
       if (list[op].kind == program::OpKind::kNorm)
-        for (const int unit : session_.own_units())
-          put(index, unit, Role::kGradient, session_.workspace().reduced_grad(unit));
+        for (const int segment : session_.own_segments())
+          put(index, segment, Role::kGradient, session_.workspace().reduced_grad(segment));
     });
     record.ledger = world_.ledger().entries();
-    for (const int unit : session_.own_units())
+    for (const int segment : session_.own_segments())
       for (const auto& [role, state] : kStateRoles)
-        put(index, unit, role, session_.workspace().state(unit, state));
+        put(index, segment, role, session_.workspace().state(segment, state));
     return record;
   }
 
-  void put(int index, int unit, Role role, const at::Tensor& data) {
+  void put(int index, int segment, Role role, const at::Tensor& data) {
     const tensor::ChargeTo charge(tensor::process_account());  // what is looked at is not the job's
-    sink_({index, unit, role, session_.place().tensor.coord, session_.workspace().own_range(unit),
-           data.cpu()});
+    sink_({index, segment, role, session_.place().tensor.coord,
+           session_.workspace().own_range(segment), data.cpu()});
   }
 
   const train::Job& job_;
@@ -83,14 +83,14 @@ void set_scalars(ImageBuilder& builder, const RankRecord& record) {
 }
 
 struct PieceHeader {
-  std::int64_t step, unit, role, tensor, begin, end;
+  std::int64_t step, segment, role, tensor, begin, end;
 };
 
 std::vector<std::byte> pack(const std::vector<Piece>& pieces) {
   std::vector<std::byte> bytes;
   for (const Piece& piece : pieces) {
     const PieceHeader header = {
-        piece.step,   piece.unit,        static_cast<std::int64_t>(piece.role),
+        piece.step,   piece.segment,     static_cast<std::int64_t>(piece.role),
         piece.tensor, piece.range.begin, piece.range.end};
     const auto* head = reinterpret_cast<const std::byte*>(&header);
     const auto* data = static_cast<const std::byte*>(piece.data.const_data_ptr());
@@ -109,7 +109,7 @@ void unpack(std::vector<std::byte>& bytes, at::ScalarType type, ImageBuilder& bu
     const model::FlatRange range = {header.begin, header.end};
     const at::Tensor data = at::from_blob(bytes.data() + at, {range.size()}, type).clone();
     at += static_cast<std::size_t>(data.nbytes());
-    builder.add({static_cast<std::int32_t>(header.step), static_cast<std::int32_t>(header.unit),
+    builder.add({static_cast<std::int32_t>(header.step), static_cast<std::int32_t>(header.segment),
                  static_cast<Role>(header.role), header.tensor, range, data});
   }
 }

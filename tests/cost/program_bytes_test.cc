@@ -31,13 +31,12 @@ TEST(ProgramBytes, StatesAreThoseOfZero) {
        {std::tuple{DType::kF32, 8, 8}, {DType::kF64, 16, 16}, {DType::kBF16, 6, 12}})
     for (const model::FlatLayout& flat : flat_layouts(model))
       for (const std::int64_t n : {1, 2, 3, 8}) {
-        const StepSizes sizes{.unit = {.seq = 16, .dtype = dtype}, .shards = n};
-        const StateBytes all = state_bytes(flat, 0, sizes);
+        const StateBytes all = state_bytes(flat, 0, dtype, n);
         EXPECT_EQ(all.elements, (flat.size + 255) / 256 * 256);
         EXPECT_EQ(all.param + all.main_grad, whole * all.elements);
         EXPECT_EQ(all.optimizer, piece * all.elements);
         for (const int zero : {1, 2, 3}) {
-          const StateBytes cut = state_bytes(flat, zero, sizes);
+          const StateBytes cut = state_bytes(flat, zero, dtype, n);
           EXPECT_EQ(cut.elements, (flat.size + 256 * n - 1) / (256 * n) * (256 * n));
           EXPECT_EQ(cut.param + cut.main_grad, whole * cut.elements);
           EXPECT_EQ(cut.param_shard * n, cut.param);

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/comm/local/local.h"
@@ -34,6 +37,10 @@ struct Case {
   std::string_view schedule = "1f1b";
   int tp = 1;
   int chunks = 1;
+  int ep = 0, etp = 1;  // ep 0: no experts
+  int expert_ranks() const { return tp * shards * replicas / (ep * etp); }
+  int expert_replicas() const { return std::gcd(replicas, expert_ranks()); }
+  int expert_shards() const { return ep == 0 ? 1 : expert_ranks() / expert_replicas(); }
 };
 
 constexpr int kBlocks = 4;
@@ -47,6 +54,7 @@ Program lowered(const Case& about) {
   const pipeline::Shape shape = {about.pp, about.chunks, about.microbatches};
   step.stage_begin =
       program::split_units(std::max(kBlocks + 2, shape.stages() + 1), shape.stages());
+  if (about.ep > 0) step.experts = {false, true, false, true, true, false};
   const auto order = pipeline::find(about.schedule)->build(shape);
   EXPECT_TRUE(order.ok());
   auto program = program::lower(*order, step);
@@ -60,14 +68,18 @@ mesh::Mesh mesh_of(const Case& about) {
   degrees.pp = about.pp;
   degrees.dp = std::int64_t{about.shards} * about.replicas;
   degrees.dp_shard = about.shards;
+  degrees.ep = std::max(1, about.ep);
+  degrees.etp = about.etp;
   return *mesh::Mesh::create(degrees);
 }
 
 SyntheticWorkspace::Count elements(const Case& about) {
-  return [shards = about.shards](const Value& value) {
+  return [about](const Value& value) {
     const bool is_piece = value.kind == ValueKind::kParamShard ||
                           value.kind == ValueKind::kReduced || value.kind == ValueKind::kGradShard;
-    return is_piece ? kShard : kShard * shards;
+    const bool is_state = value.kind >= ValueKind::kParam && value.kind <= ValueKind::kOptimizer;
+    const bool of_experts = is_state && about.ep > 0 && value.a >= kBlocks + 2;
+    return is_piece ? kShard : kShard * (of_experts ? about.expert_shards() : about.shards);
   };
 }
 
@@ -85,7 +97,7 @@ void run(const Case& about, const Program& program, int steps, const comm::Local
       mesh.world(),
       [&](comm::World& world) {
         const Deadline deadline = Deadline::after(Seconds{20});
-        const Groups groups(world, "", mesh, about.step.tied, deadline);
+        const Groups groups(world, "", mesh, {.tied = about.step.tied}, deadline);
         const Coord coord = mesh.coord(world.rank(), Axis::kPipeline);
         const int shard = mesh.coord(world.rank(), mesh::kDenseShard).value;
         SyntheticWorkspace workspace(program, coord, shard, elements(about),
@@ -194,6 +206,7 @@ class WholeNumbers {
       : about_(about),
         step_(step),
         shard_(mesh.coord(rank, mesh::kDenseShard).value),
+        expert_shard_(mesh.coord(rank, Axis::kExpertDataShard).value),
         data_(mesh.coord(rank, mesh::kData).value),
         tensor_(mesh.coord(rank, Axis::kTensor).value) {}
 
@@ -201,19 +214,25 @@ class WholeNumbers {
     train::Hooks hooks;
     hooks.compute = [this](const program::Op& op, const program::Effects& fx, Workspace& inner) {
       if (op.kind == OpKind::kUpdate) check(op.unit, inner);
-      const Value sum{ValueKind::kMainGrad, op.unit, step_.period_of(op.microbatch)};
-      const bool adds = std::ranges::find(fx.mutates, sum) != fx.mutates.end();
-      std::vector<float> before(static_cast<std::size_t>(kShard * about_.shards));
-      if (adds) std::ranges::copy(floats(inner.buffer(sum)), before.begin());
+      std::map<Value, std::vector<float>> sums;  // and what was there
+      for (const Value& value : fx.mutates)
+        if (value.kind == ValueKind::kMainGrad) {
+          const std::span<float> now = floats(inner.buffer(value));
+          sums[value].assign(now.begin(), now.end());
+        }
       inner.compute(op, fx);
-      if (!adds && std::ranges::find(fx.defines, sum) == fx.defines.end()) return;
-      const std::span<float> now = floats(inner.buffer(sum));
-      for (std::size_t e = 0; e < now.size(); ++e)
-        now[e] = before[e] +
-                 summand(op.unit, static_cast<std::int64_t>(e), op.microbatch, data_, tensor_);
+      for (const Value& value : fx.defines)
+        if (value.kind == ValueKind::kMainGrad)
+          sums[value].resize(static_cast<std::size_t>(inner.buffer(value).count));
+      for (const auto& [sum, before] : sums) {
+        const std::span<float> now = floats(inner.buffer(sum));
+        for (std::size_t e = 0; e < now.size(); ++e)
+          now[e] = before[e] +
+                   summand(sum.a, static_cast<std::int64_t>(e), op.microbatch, data_, tensor_);
+      }
     };
     hooks.replicated_part = [this](int unit, Workspace& inner) {
-      const std::int64_t first = first_element();
+      const std::int64_t first = first_element(unit);
       const Buffer own = inner.buffer(final_grad(step_, unit));
       const std::int64_t begin = std::clamp(kCut - first, std::int64_t{0}, own.count);
       return own.slice(begin, own.count - begin);
@@ -227,31 +246,39 @@ class WholeNumbers {
   static std::span<float> floats(const Buffer& buffer) {
     return {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.count)};
   }
-  std::int64_t first_element() const { return step_.zero == 0 ? 0 : shard_ * kShard; }
+  std::int64_t first_element(int segment) const {
+    return step_.zero == 0 ? 0 : (step_.is_experts(segment) ? expert_shard_ : shard_) * kShard;
+  }
+  // Whether they hold the same experts: etp counts fastest, then ep.
+  bool shares_experts(int data, int tensor) const {
+    const int held = about_.ep * about_.etp;
+    return (tensor + about_.tp * data) % held == (tensor_ + about_.tp * data_) % held;
+  }
 
   static float summand(int unit, std::int64_t element, int mb, int data, int tensor) {
     return static_cast<float>((1 + element + 16 * unit) * (1 + mb) * (1 + data) * (1 + 2 * tensor));
   }
 
-  void check(int unit, Workspace& inner) {
-    const std::span<float> grad = floats(inner.buffer(final_grad(step_, unit)));
+  void check(int segment, Workspace& inner) {
+    const std::span<float> grad = floats(inner.buffer(final_grad(step_, segment)));
     for (std::size_t i = 0; i < grad.size(); ++i) {
-      const std::int64_t element = first_element() + static_cast<std::int64_t>(i);
-      const bool is_summed = element >= kCut && step_.is_partial(unit);
+      const std::int64_t element = first_element(segment) + static_cast<std::int64_t>(i);
+      const bool is_summed = element >= kCut && step_.is_partial(segment);
       float expected = 0;
       for (int mb = 0; mb < about_.microbatches; ++mb)
         for (int data = 0; data < about_.shards * about_.replicas; ++data)
           for (int tensor = 0; tensor < about_.tp; ++tensor)
-            if (is_summed || tensor == tensor_)
-              expected += summand(unit, element, mb, data, tensor);
-      EXPECT_EQ(grad[i], expected) << "unit " << unit << " element " << element;
+            if (step_.is_experts(segment) ? shares_experts(data, tensor)
+                                          : is_summed || tensor == tensor_)
+              expected += summand(segment, element, mb, data, tensor);
+      EXPECT_EQ(grad[i], expected) << "segment " << segment << " element " << element;
       ++checked;
     }
   }
 
   const Case& about_;
   const StepShape& step_;
-  const int shard_, data_, tensor_;
+  const int shard_, expert_shard_, data_, tensor_;
 };
 
 // Runs one step; returns what every rank takes for the sum of squares.
@@ -262,18 +289,26 @@ std::vector<double> run_whole_numbers(const Case& about) {
   std::mutex mutex;
   std::vector<double> squares;
   const auto rank_main = [&](comm::World& world) {
-    const Groups groups(world, "", mesh, false, Deadline::after(Seconds{20}));
+    const Groups groups(world, "", mesh, {.experts = about.ep > 0}, Deadline::after(Seconds{20}));
     const Coord coord = mesh.coord(world.rank(), Axis::kPipeline);
     const int shard = mesh.coord(world.rank(), mesh::kDenseShard).value;
-    SyntheticWorkspace inner(program, coord, shard, elements(about),
-                             [](const program::Op&) { return Seconds{0}; });
+    SyntheticWorkspace inner(
+        program, coord, shard, elements(about), [](const program::Op&) { return Seconds{0}; },
+        mesh.coord(world.rank(), Axis::kExpertDataShard).value);
     WholeNumbers numbers(about, step, mesh, world.rank());
     train::HookedWorkspace workspace(inner, numbers.hooks());
     Executor executor(program, coord, groups, workspace, {Seconds{20}});
     const StepSums sums = executor.run();
-    EXPECT_EQ(numbers.checked, (kBlocks + 2) / about.pp * kShard * (step.zero == 0 ? 2 : 1));
+    std::int64_t elements = 0;
+    step.for_each_segment(coord, [&](int segment) {
+      const int shards = step.is_experts(segment) ? about.expert_shards() : about.shards;
+      elements += kShard * (step.zero == 0 ? shards : 1);
+    });
+    EXPECT_EQ(numbers.checked, elements);
     int calls = 1;  // of Norm
-    for (int unit = 0; unit < step.units() && (step.zero == 0 || shard == 1); ++unit)
+    const bool has_replicated = kShard * about.shards > WholeNumbers::kCut;
+    for (int unit = 0; unit < step.units() && has_replicated && (step.zero == 0 || shard > 0);
+         ++unit)
       calls += step.holds(coord, unit) && step.is_partial(unit);
     const comm::Ledger::Key key{"tp", comm::OpKind::kAllReduce};
     EXPECT_EQ(world.ledger().entries()[key].calls, calls);
@@ -299,6 +334,22 @@ TEST(Executor, SumsReplicatedParametersOverTheTensorGroup) {
       }
 }
 
+// Those of experts over the ranks that hold the same, whichever axes of the dense view they span.
+TEST(Executor, SumsExpertsOverTheRanksThatHoldThem) {
+  for (const int zero : {0, 1, 2, 3})
+    for (const auto& [ep, etp] : {std::pair(1, 1), {1, 2}, {2, 1}, {2, 2}, {4, 1}, {8, 1}})
+      for (const int replicas : {1, 2, 4}) {
+        SCOPED_TRACE(testing::Message()
+                     << "zero " << zero << " ep " << ep << " etp " << etp << " of " << replicas);
+        Case about{1, 4 / replicas, replicas, 3, {}, "1f1b", 2};
+        about.ep = ep;
+        about.etp = etp;
+        about.step.zero = zero;
+        const std::vector<double> squares = run_whole_numbers(about);
+        for (const double one : squares) EXPECT_EQ(one, squares[0]);
+      }
+}
+
 TEST(Groups, EveryRankLearnsWhoHoldsAnotherJob) {
   const Case about{2, 2, 1, 2, {}, "1f1b", 2};
   const mesh::Mesh mesh = mesh_of(about);
@@ -307,7 +358,7 @@ TEST(Groups, EveryRankLearnsWhoHoldsAnotherJob) {
     std::vector<std::string> heard;
     comm::run_local(mesh.world(), [&](comm::World& world) {
       const Deadline deadline = Deadline::after(Seconds{20});
-      const Groups groups(world, "", mesh, false, deadline);
+      const Groups groups(world, "", mesh, {}, deadline);
       groups.agree({1, 2}, deadline);
       try {
         groups.agree({1, world.rank().value == odd ? 3U : 2U}, deadline);

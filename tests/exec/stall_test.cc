@@ -134,7 +134,7 @@ class Stalled {
 
   void train(comm::World& world) {
     const Deadline deadline = Deadline::after(Seconds{60});
-    const Groups groups(world, "", job_.mesh, job_.tied, deadline);
+    const Groups groups(world, "", job_.mesh, {.tied = job_.tied}, deadline);
     const Coord coord = job_.mesh.coord(world.rank(), Axis::kPipeline);
     const int shard = job_.mesh.coord(world.rank(), mesh::kDenseShard).value;
     const auto elements = [&](const Value& value) {

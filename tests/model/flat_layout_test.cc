@@ -46,6 +46,11 @@ bool is_joined(const Model& model, const std::string& name) {
   return false;
 }
 
+// Whose parameters lie in the layout: experts' layouts come behind those of all units.
+const Unit& unit_of(const Model& model, std::size_t layout) {
+  return model.distinct[layout % model.distinct.size()];
+}
+
 std::vector<Model> models() {
   std::vector<Model> models;
   for (const CatalogRow& row : catalog()) models.push_back(*describe(row.config));
@@ -57,11 +62,12 @@ std::vector<Model> models() {
 TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
   for (const Model& model : models()) {
     const std::vector<FlatLayout> layouts = flat_layouts(model);
-    ASSERT_EQ(layouts.size(), model.distinct.size());
+    const bool is_mixture = std::ranges::any_of(model.distinct, &Unit::has_experts);
+    ASSERT_EQ(layouts.size(), model.distinct.size() * (is_mixture ? 2 : 1));
     for (std::size_t u = 0; u < layouts.size(); ++u) {
       SCOPED_TRACE(model.config.name + " unit " + std::to_string(u));
       const FlatLayout& flat = layouts[u];
-      const Unit& unit = model.distinct[u];
+      const Unit& unit = unit_of(model, u);
       std::vector<int> expected;
       for (const auto& [decays, cut, over_heads] : {std::tuple{true, true, false},
                                                     {true, false, false},
@@ -71,7 +77,7 @@ TEST(FlatLayout, HoldsEveryTrainedParameterOnceOnABoundaryDecayingFirst) {
         for (int i = 0; i < static_cast<int>(unit.params.size()); ++i)
           if (const Param& p = unit.params[static_cast<std::size_t>(i)];
               p.trained && p.decays == decays && p.sharded.empty() != cut &&
-              p.over_heads == over_heads)
+              p.over_heads == over_heads && (p.experts > 0) == (u >= model.distinct.size()))
             expected.push_back(i);
       ASSERT_EQ(flat.params.size(), expected.size());
       std::int64_t end = 0;
@@ -113,7 +119,7 @@ TEST(FlatLayout, ReplicatedParametersAreOneRun) {
       const FlatLayout& flat = layouts[u];
       std::int64_t first = flat.size, last = 0;
       for (const FlatParam& at : flat.params) {
-        const Param& param = model.distinct[u].params[static_cast<std::size_t>(at.param)];
+        const Param& param = unit_of(model, u).params[static_cast<std::size_t>(at.param)];
         const FlatRange inside = common(flat.replicated, {at.offset, at.end()});
         EXPECT_EQ(inside.size(), param.sharded.empty() ? at.numel : 0) << param.name;
         if (!param.sharded.empty()) continue;
@@ -192,7 +198,7 @@ TEST(FlatLayout, TensorRanksShareWhatTheirAxisCuts) {
         ASSERT_EQ(whole[u].params.size(), pieces[u].params.size());
         for (std::size_t i = 0; i < whole[u].params.size(); ++i) {
           const FlatParam &one = whole[u].params[i], &piece = pieces[u].params[i];
-          const Param& param = model.distinct[u].params[static_cast<std::size_t>(one.param)];
+          const Param& param = unit_of(model, u).params[static_cast<std::size_t>(one.param)];
           EXPECT_EQ(piece.param, one.param);
           EXPECT_EQ(piece.numel, share_of(param, tp)) << param.name;
           odd += piece.numel != param.numel() && piece.numel * tp != param.numel();

@@ -238,10 +238,23 @@ std::vector<Shape> llama_shapes() {
       {.batch = 1, .seq = 200, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 128}};
 }
 
+std::vector<model::FlatLayout> unit_layouts(const model::Model& model, std::int64_t tp) {
+  const std::vector<model::FlatLayout> segments = model::flat_layouts(model, tp);
+  std::vector<model::FlatLayout> units(segments.begin(),
+                                       segments.begin() + std::ssize(model.distinct));
+  for (std::size_t i = units.size(); i < segments.size(); ++i) {
+    model::FlatLayout& unit = units[i - units.size()];
+    for (model::FlatParam param : segments[i].params) {
+      param.offset += unit.size;
+      unit.params.push_back(param);
+    }
+    unit.size += segments[i].size;
+  }
+  return units;
+}
+
 Tiny::Tiny(const Shape& of, bool scaled_rope)
-    : shape(of),
-      model(*model::describe(config_of(of, scaled_rope))),
-      flats(model::flat_layouts(model)) {}
+    : shape(of), model(*model::describe(config_of(of, scaled_rope))), flats(unit_layouts(model)) {}
 
 at::Tensor random(std::string_view name, std::vector<std::int64_t> sizes, at::ScalarType type,
                   double scale) {

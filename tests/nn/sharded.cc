@@ -57,7 +57,7 @@ std::vector<Shape> divisible_shapes() {
 }
 
 Sharded::Sharded(const Tiny& of, Ways how)
-    : tiny(of), ways(how), flats(model::flat_layouts(of.model, how.tp)) {}
+    : tiny(of), ways(how), flats(unit_layouts(of.model, how.tp)) {}
 
 at::Tensor Sharded::cut(int unit, const at::Tensor& whole, std::int64_t rank) const {
   at::Tensor own =

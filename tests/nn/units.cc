@@ -43,9 +43,9 @@ at::Tensor TestUnit::run(UnitPass pass, const PassInputs& inputs, at::Tensor giv
                          Kept* kept) const {
   Kept none;
   Kept& held = kept == nullptr ? none : *kept;
-  const UnitRunner mine = runner(inputs.params.defined() ? inputs.params
-                                 : given.defined()       ? given
-                                                         : matrix_of(held));
+  const UnitRunner mine = runner(inputs.params.own.defined() ? inputs.params.own
+                                 : given.defined()           ? given
+                                                             : matrix_of(held));
   return mine.run(pass, std::move(given), held, inputs);
 }
 

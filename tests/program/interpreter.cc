@@ -9,7 +9,8 @@ namespace lockstep::program {
 namespace {
 
 enum class Sign : std::uint8_t {
-  kWeights,   // that a unit begins the step with
+  kWeights,   // that a segment begins the step with
+  kBoth,      // a unit's own and its experts'
   kGathered,  // from shards
   kTokens,
   kCount,
@@ -39,6 +40,18 @@ Formula formula(Sign sign, std::initializer_list<Formula> parts) {
 Formula number(int value) { return static_cast<Formula>(value); }
 Formula number(CommGroup group) { return static_cast<Formula>(group); }
 
+// A unit, then its experts, which are numbered behind all units.
+std::vector<int> segments_of(const StepShape& step, int unit) {
+  if (step.experts.empty() || !step.experts[static_cast<std::size_t>(unit)]) return {unit};
+  return {unit, step.units() + unit};
+}
+std::vector<int> all_segments(const StepShape& step) {
+  std::vector<int> all;
+  for (int unit = 0; unit < step.units(); ++unit)
+    for (const int segment : segments_of(step, unit)) all.push_back(segment);
+  return all;
+}
+
 class Reference {
  public:
   explicit Reference(const StepShape& step) : step_(step) {}
@@ -48,21 +61,22 @@ class Reference {
     Outcome out;
     if (step_.forward_only) {
       out.norm = formula(Sign::kNorm, {everyone(), loss_});
-      for (int unit = 0; unit < step_.units(); ++unit)
-        out.weights.push_back(step_.zero == 3 ? owned(unit) : weights(unit));
+      for (const int segment : all_segments(step_))
+        out.weights.push_back(step_.zero == 3 ? owned(segment) : weights(segment));
       return out;
     }
-    std::vector<Formula> grads;
-    for (int unit = 0; unit < step_.units(); ++unit) grads.push_back(reduced(unit));
+    std::map<int, Formula> grads;
+    for (const int segment : all_segments(step_)) grads[segment] = reduced(segment);
+    const int head = step_.head();
     if (step_.tied)
-      grads.front() = grads.back() =
-          formula(Sign::kTied, {number(CommGroup::kTied), grads.front(), grads.back()});
+      grads[0] = grads[head] =
+          formula(Sign::kTied, {number(CommGroup::kTied), grads[0], grads[head]});
     out.norm = formula(Sign::kNorm, {everyone(), loss_});
-    for (const Formula grad : grads) out.norm = formula(Sign::kNorm, {out.norm, grad});
-    for (int unit = 0; unit < step_.units(); ++unit) {
-      const Formula before = step_.zero == 3 ? owned(unit) : weights(unit);
-      out.weights.push_back(
-          formula(Sign::kUpdated, {before, grads[static_cast<std::size_t>(unit)], out.norm}));
+    for (const int segment : all_segments(step_))
+      out.norm = formula(Sign::kNorm, {out.norm, grads[segment]});
+    for (const int segment : all_segments(step_)) {
+      const Formula before = step_.zero == 3 ? owned(segment) : weights(segment);
+      out.weights.push_back(formula(Sign::kUpdated, {before, grads[segment], out.norm}));
     }
     return out;
   }
@@ -73,10 +87,18 @@ class Reference {
     return number(step_.tensor_parallel ? CommGroup::kDataTensorPipeline
                                         : CommGroup::kDataThenPipeline);
   }
-  static Formula owned(int unit) { return formula(Sign::kWeights, {number(unit)}); }
-  Formula weights(int unit) const {
-    if (step_.zero == 0) return owned(unit);
-    return formula(Sign::kGathered, {number(CommGroup::kShard), owned(unit)});
+  static Formula owned(int segment) { return formula(Sign::kWeights, {number(segment)}); }
+  bool is_experts(int segment) const { return segment >= step_.units(); }
+  Formula weights(int segment) const {
+    if (step_.zero == 0) return owned(segment);
+    const CommGroup group = is_experts(segment) ? CommGroup::kExpertShard : CommGroup::kShard;
+    return formula(Sign::kGathered, {number(group), owned(segment)});
+  }
+  // Of all segments.
+  Formula unit_weights(int unit) const {
+    const std::vector<int> segments = segments_of(step_, unit);
+    if (segments.size() == 1) return weights(unit);
+    return formula(Sign::kBoth, {weights(segments[0]), weights(segments[1])});
   }
 
   void run_microbatch(int mb) {
@@ -84,7 +106,7 @@ class Reference {
     const Formula count = formula(Sign::kCount, {number(CommGroup::kData)});
     std::vector<Formula> inputs = {tokens};
     for (int unit = 0; unit < step_.head(); ++unit)
-      inputs.push_back(formula(Sign::kOutput, {weights(unit), inputs.back()}));
+      inputs.push_back(formula(Sign::kOutput, {unit_weights(unit), inputs.back()}));
     const Formula head = weights(step_.head());
     loss_ += formula(Sign::kLoss, {head, inputs.back(), tokens});
     if (step_.forward_only) return;
@@ -93,31 +115,37 @@ class Reference {
     for (int unit = step_.head() - 1; unit > 0; --unit) {
       const Formula input = inputs[static_cast<std::size_t>(unit)];
       add(unit, mb, formula(Sign::kWeightGrad, {input, grad}));
-      grad = formula(Sign::kInputGrad, {weights(unit), input, grad});
+      grad = formula(Sign::kInputGrad, {unit_weights(unit), input, grad});
     }
     add(0, mb, formula(Sign::kWeightGrad, {tokens, grad}));
   }
 
   void add(int unit, int mb, Formula grad) {
-    const auto [sum, is_first] = sums_.emplace(std::pair(unit, step_.period_of(mb)), grad);
-    if (!is_first) sum->second = formula(Sign::kSum, {sum->second, grad});
+    for (const int segment : segments_of(step_, unit)) {
+      const auto [sum, is_first] = sums_.emplace(std::pair(segment, step_.period_of(mb)), grad);
+      if (!is_first) sum->second = formula(Sign::kSum, {sum->second, grad});
+    }
   }
 
-  Formula reduced(int unit) const {
+  Formula reduced(int segment) const {
+    const bool experts = is_experts(segment);
+    const CommGroup data = experts ? CommGroup::kExpertData : CommGroup::kData;
+    const CommGroup shard = experts ? CommGroup::kExpertShard : CommGroup::kShard;
+    const CommGroup across = experts ? CommGroup::kExpertReplicate : CommGroup::kReplicate;
     Formula all = 0;
     for (int period = 0; period < step_.periods(); ++period) {
-      const CommGroup group = step_.zero == 0 ? CommGroup::kData : CommGroup::kShard;
-      Formula part = formula(Sign::kReduced, {number(group), sums_.at({unit, period})});
-      if (step_.zero > 0 && step_.replicas)
-        part = formula(Sign::kAcross, {number(CommGroup::kReplicate), part});
+      const CommGroup group = step_.zero == 0 ? data : shard;
+      Formula part = formula(Sign::kReduced, {number(group), sums_.at({segment, period})});
+      if (step_.zero > 0 && step_.replicas) part = formula(Sign::kAcross, {number(across), part});
       all = period == 0 ? part : formula(Sign::kSum, {all, part});
     }
-    const bool is_partial = !step_.partial.empty() && step_.partial[static_cast<std::size_t>(unit)];
+    const bool is_partial =
+        !experts && !step_.partial.empty() && step_.partial[static_cast<std::size_t>(segment)];
     return is_partial ? formula(Sign::kReplicated, {number(CommGroup::kTensor), all}) : all;
   }
 
   const StepShape& step_;
-  std::map<std::pair<int, int>, Formula> sums_;  // by unit and period
+  std::map<std::pair<int, int>, Formula> sums_;  // by segment and period
   Formula loss_ = 0;                             // an exact sum, whatever the order
 };
 
@@ -126,8 +154,9 @@ class Interpreter {
   explicit Interpreter(const Program& program) : program_(program), step_(program.step) {
     for (std::size_t c = 0; c < program.lists.size(); ++c) {
       ranks_.push_back({.coord = {static_cast<std::int32_t>(c)}});
-      for (int unit = 0; unit < step_.units(); ++unit)
-        if (step_.holds(ranks_[c].coord, unit)) ranks_[c].values[owned(unit)] = initial(unit);
+      for (const int segment : all_segments(step_))
+        if (step_.coord_of(segment % step_.units()) == ranks_[c].coord)
+          ranks_[c].values[owned(segment)] = initial(segment);
     }
   }
 
@@ -140,9 +169,8 @@ class Interpreter {
     }
     for (const Rank& rank : ranks_)
       if (!has_ended(rank)) fail("stuck");
-    for (int unit = 0; unit < step_.units() && out_.fault.empty(); ++unit)
-      out_.weights.push_back(
-          take(ranks_[static_cast<std::size_t>(step_.coord_of(unit).value)], owned(unit)));
+    for (const int segment : all_segments(step_))
+      if (out_.fault.empty()) out_.weights.push_back(take(holder(segment), owned(segment)));
     return std::move(out_);
   }
 
@@ -158,8 +186,17 @@ class Interpreter {
     std::map<std::size_t, Formula> in_flight = {};  // by place: what it works on, or which copy
   };
 
-  static Formula initial(int unit) { return formula(Sign::kWeights, {number(unit)}); }
-  Key owned(int unit) const { return {step_.zero == 3 ? 'o' : 'w', unit, 0}; }
+  static Formula initial(int segment) { return formula(Sign::kWeights, {number(segment)}); }
+  Key owned(int segment) const { return {step_.zero == 3 ? 'o' : 'w', segment, 0}; }
+  Rank& holder(int segment) {
+    return ranks_[static_cast<std::size_t>(step_.coord_of(segment % step_.units()).value)];
+  }
+  Formula weights(Rank& rank, int unit) {
+    const std::vector<int> segments = segments_of(step_, unit);
+    if (segments.size() == 1) return get(rank, {'w', unit, 0});
+    return formula(Sign::kBoth,
+                   {get(rank, {'w', segments[0], 0}), get(rank, {'w', segments[1], 0})});
+  }
   bool has_ended(const Rank& rank) const { return rank.next == program_.list(rank.coord).size(); }
   const Op& at(const Rank& rank) const { return program_.list(rank.coord)[rank.next]; }
   bool is_at(const Rank& rank, OpKind kind) const {
@@ -206,7 +243,7 @@ class Interpreter {
       case OpKind::kForward:
         return forward(rank, unit, mb);
       case OpKind::kRecompute:
-        get(rank, {'w', unit, 0});
+        weights(rank, unit);
         rank.values[{'x', unit, mb}] = take(rank, {'c', unit, mb});
         return;
       case OpKind::kInputGrad:
@@ -227,7 +264,7 @@ class Interpreter {
     if (unit > 0 && !step_.forward_only)
       rank.values[{step_.recomputes(unit) ? 'c' : 'x', unit, mb}] = input;
     if (unit < step_.head())
-      rank.values[{'y', unit, mb}] = formula(Sign::kOutput, {get(rank, {'w', unit, 0}), input});
+      rank.values[{'y', unit, mb}] = formula(Sign::kOutput, {weights(rank, unit), input});
     else if (step_.forward_only)
       loss_ += formula(Sign::kLoss, {get(rank, {'w', unit, 0}), input, get(rank, {'t', mb, 0})});
   }
@@ -249,7 +286,7 @@ class Interpreter {
     rank.values[{'k', unit, mb}] = formula(Sign::kWeightGrad, {input, grad});
     if (unit > 0)
       rank.values[{'g', unit - 1, mb}] =
-          formula(Sign::kInputGrad, {get(rank, {'w', unit, 0}), input, grad});
+          formula(Sign::kInputGrad, {weights(rank, unit), input, grad});
   }
 
   void weight_grad(Rank& rank, int unit, int mb) {
@@ -258,9 +295,11 @@ class Interpreter {
 
   // The first microbatch of a period overwrites.
   void add(Rank& rank, int unit, int mb, Formula grad) {
-    const Key sum = {'m', unit, step_.period_of(mb)};
     const bool is_first = mb == 0 || step_.period == Period::kMicrobatch;
-    rank.values[sum] = is_first ? grad : formula(Sign::kSum, {get(rank, sum), grad});
+    for (const int segment : segments_of(step_, unit)) {
+      const Key sum = {'m', segment, step_.period_of(mb)};
+      rank.values[sum] = is_first ? grad : formula(Sign::kSum, {get(rank, sum), grad});
+    }
   }
 
   void issue(Rank& rank, const Op& op) {
@@ -371,10 +410,9 @@ class Interpreter {
   void norm() {
     const CommGroup group = at(ranks_[0]).group;
     out_.norm = formula(Sign::kNorm, {number(group), loss_});
-    for (int unit = 0; unit < step_.units() && !step_.forward_only; ++unit) {
-      Rank& rank = ranks_[static_cast<std::size_t>(step_.coord_of(unit).value)];
-      out_.norm = formula(Sign::kNorm, {out_.norm, get(rank, {'a', unit, 0})});
-    }
+    if (!step_.forward_only)
+      for (const int segment : all_segments(step_))
+        out_.norm = formula(Sign::kNorm, {out_.norm, get(holder(segment), {'a', segment, 0})});
     for (Rank& rank : ranks_) {
       if (at(rank).group != group) fail("different groups");
       rank.values[{'N', 0, 0}] = out_.norm;

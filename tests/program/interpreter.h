@@ -15,7 +15,7 @@ using Formula = std::uint64_t;  // hash of an expression
 
 struct Outcome {
   std::string fault;             // what kept the step from ending; empty when it did end
-  std::vector<Formula> weights;  // per unit, after the step
+  std::vector<Formula> weights;  // per segment, after the step
   Formula norm = 0;              // with the loss
   bool operator==(const Outcome&) const = default;
 };

@@ -87,6 +87,9 @@ StepShape random_step(Dice& dice, const pipeline::Shape& shape, pipeline::Placem
   step.tensor_parallel = dice.coin();
   if (step.tensor_parallel && dice.coin())
     for (int unit = 0; unit < units; ++unit) step.partial.push_back(dice.coin());
+  if (dice.coin())
+    for (int unit = 0; unit < units; ++unit)
+      step.experts.push_back(unit > 0 && unit < units - 1 && dice.coin());
   return step;
 }
 
@@ -158,9 +161,12 @@ void expect_sound(const Program& program) {
     std::vector<std::int32_t> uses;
     for (const Op& op : program.list({coord}))
       for (const Value& value : effects(program, {coord}, op).reads)
-        if (value.kind == ValueKind::kParam) uses.push_back(value.a);
+        if (value.kind == ValueKind::kParam && value.a < step.units()) uses.push_back(value.a);
     const auto stays = farthest_next_use(uses, step.resident_units);
+    const auto has_experts = [&](const Stay& stay) { return step.has_experts(stay.unit); };
     ASSERT_EQ(replay.gathers, step.zero == 3 ? static_cast<int>(stays.size()) : 0);
+    ASSERT_EQ(replay.expert_gathers,
+              step.zero == 3 ? std::ranges::count_if(stays, has_experts) : 0);
   }
   const auto posted = channel_orders(program, OpKind::kPostRecv);
   ASSERT_EQ(channel_orders(program, OpKind::kSend), posted);

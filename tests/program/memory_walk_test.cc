@@ -14,7 +14,7 @@ namespace {
 
 ProgramBytes random_bytes(Dice& dice, const Program& program) {
   ProgramBytes bytes;
-  for (int unit = 0; unit < program.step.units(); ++unit) {
+  for (int segment = 0; segment < program.step.num_segments(); ++segment) {
     UnitBytes& u = bytes.units.emplace_back();
     for (std::int64_t UnitBytes::* size :
          {&UnitBytes::act, &UnitBytes::checkpoint, &UnitBytes::stash, &UnitBytes::weight_work,

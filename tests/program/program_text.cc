@@ -54,6 +54,7 @@ void append_step(std::string& text, const StepShape& step) {
     append_line(text, "partial", step.partial.empty() ? "none" : joined(step.partial));
   }
   if (step.noise) append_flag(text, "noise", true);
+  if (!step.experts.empty()) append_line(text, "experts", joined(step.experts));
 }
 
 void append_transfers(std::string& text, const Program& program) {
@@ -140,7 +141,7 @@ class Parser {
            flag("replicas", step.replicas) && flag("tied", step.tied) &&
            bits("recompute", step.recompute) && number("resident", step.resident_units) &&
            number("prefetch", step.prefetch) && flag("forward_only", step.forward_only) &&
-           tensor_parallel() && noise() && sound_shape();
+           tensor_parallel() && noise() && experts() && sound_shape();
   }
 
   // Two lines that only steps with tensor parallelism have.
@@ -156,6 +157,12 @@ class Parser {
     constexpr std::string_view kName = "noise";
     if (!rest_.starts_with(kName)) return true;
     return choice<bool>(kName, program_.step.noise, {{"yes", true}});
+  }
+
+  // A line that only steps with some have.
+  bool experts() {
+    constexpr std::string_view kName = "experts";
+    return !rest_.starts_with(kName) || bits(kName, program_.step.experts);
   }
 
   bool sound_shape() {
@@ -262,19 +269,24 @@ class Parser {
     if (row == nullptr) return fail(token, "no such op");
     numbers.remove_prefix(row->token.size());
     op.kind = row->kind;
-    op.group = usual_group(program_.step, op.kind);
     if (op.kind == OpKind::kWait && !take_until(numbers, '@').empty())
       return fail(token, "expected @ and a number");
     if (!own_numbers(*row, numbers, op)) return fail(token, "wrong numbers for this op");
+    op.group = usual_group(program_.step, op);
     if (!other_group(token, group, op) || !other_numbers(*row, extras, op))
       return fail(token, "wrong end of this op");
     return true;
   }
 
-  static bool own_numbers(const OpRow& row, std::string_view text, Op& op) {
-    for (int i = 0; i < kNumOpFields; ++i)
-      if (row.uses[i] && !parse_number(take_until(text, '.'), op.*kOpFields[i].member))
-        return false;
+  bool own_numbers(const OpRow& row, std::string_view text, Op& op) const {
+    for (int i = 0; i < kNumOpFields; ++i) {
+      if (!row.uses[i]) continue;
+      std::string_view number = take_until(text, '.');
+      const bool experts = kOpFields[i].member == &Op::unit && number.ends_with('e');
+      if (experts) number.remove_suffix(1);
+      if (!parse_number(number, op.*kOpFields[i].member)) return false;
+      if (experts) op.unit += program_.step.units();
+    }
     return text.empty();
   }
 

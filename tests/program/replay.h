@@ -59,11 +59,11 @@ inline std::string to_lines(const std::vector<Op>& list) {
 // What one list does to the values of its coordinate. `fault` is the first broken rule.
 struct Replay {
   std::string fault;
-  std::size_t most_gathered = 0;  // ZeRO-3: whole parameters at once
-  int most_reducing = 0;          // reductions in flight over the data group
+  std::size_t most_gathered = 0;  // ZeRO-3: whole parameters at once, experts left out
+  int most_reducing = 0;          // reductions in flight of experts, or of all else
   int most_replicated = 0;        // and over the tensor group
   int most_sending = 0;           // to one coordinate
-  int gathers = 0;
+  int gathers = 0, expert_gathers = 0;
 };
 
 class Replayer {
@@ -102,12 +102,16 @@ class Replayer {
     for (const Value& value : effects.kills) live_.erase(value);
     for (const Value& value : effects.defines) define(value);
     if (is_async(op.kind)) begin(op, effects);
-    if (op.kind == OpKind::kGather) ++out_.gathers;
+    if (op.kind == OpKind::kGather) ++(is_experts(op.unit) ? out_.expert_gathers : out_.gathers);
     if (program_.step.zero != 3) return;
-    const auto gathered = [](const Value& value) { return value.kind == ValueKind::kParam; };
+    const auto gathered = [&](const Value& value) {
+      return value.kind == ValueKind::kParam && !is_experts(value.a);
+    };
     out_.most_gathered = std::max(out_.most_gathered,
                                   static_cast<std::size_t>(std::ranges::count_if(live_, gathered)));
   }
+
+  bool is_experts(int segment) const { return segment >= program_.step.units(); }
 
   void define(const Value& value) {
     if (!live_.insert(value).second) fail("defines live", value);
@@ -135,7 +139,8 @@ class Replayer {
 
   void count(const Op& op, int change) {
     if (op.kind == OpKind::kReduce || op.kind == OpKind::kReduceAcross)
-      out_.most_reducing = std::max(out_.most_reducing, reducing_ += change);
+      out_.most_reducing =
+          std::max(out_.most_reducing, reducing_[is_experts(op.unit) ? 1 : 0] += change);
     if (op.kind == OpKind::kReduceReplicated)
       out_.most_replicated = std::max(out_.most_replicated, replicated_ += change);
     if (op.kind != OpKind::kSend) return;
@@ -162,7 +167,7 @@ class Replayer {
   std::multiset<Value> readers_;
   std::map<std::size_t, Effects> in_flight_;
   std::map<std::int32_t, int> sending_;
-  int reducing_ = 0, replicated_ = 0;
+  int reducing_[2] = {}, replicated_ = 0;
 };
 
 // Runs all coordinates against each other where every transfer is a rendezvous: waiting for a Send

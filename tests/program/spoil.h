@@ -95,7 +95,7 @@ class Spoiler {
       if (is_async(item(other).op.kind)) item(place).awaited = item(other).id;
       return;
     }
-    const int limits[] = {program_.step.units(), program_.step.shape.microbatches,
+    const int limits[] = {program_.step.num_segments(), program_.step.shape.microbatches,
                           program_.step.periods(), static_cast<int>(program_.transfers.size())};
     std::vector<int> used;
     for (int field = 0; field < 4; ++field)

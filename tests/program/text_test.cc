@@ -43,6 +43,9 @@ Program random_program(Dice& dice) {
   step.prefetch = dice.between(0, 5);
   step.forward_only = dice.coin();
   step.noise = !step.tied && dice.coin();
+  if (dice.coin())
+    for (int unit = 0; unit < step.units(); ++unit)
+      step.experts.push_back(unit > 0 && unit < step.head() && dice.coin());
   step.tensor_parallel = dice.coin();
   if (step.tensor_parallel && dice.coin())
     for (int unit = 0; unit < step.units(); ++unit) step.partial.push_back(dice.coin());
@@ -54,11 +57,11 @@ Program random_program(Dice& dice) {
       const OpRow& row = op_row(static_cast<OpKind>(dice.between(0, kNumOpKinds - 1)));
       Op& op = list.emplace_back();
       op.kind = row.kind;
-      op.group = dice.coin() ? usual_group(step, op.kind)
-                             : static_cast<CommGroup>(dice.between(0, kNumCommGroups - 1));
       for (int field = 0; field < kNumOpFields; ++field)
         if (row.uses[field] || dice.between(0, 9) == 0)
           op.*kOpFields[field].member = dice.between(-2, 100'000);
+      op.group = dice.coin() ? usual_group(step, op)
+                             : static_cast<CommGroup>(dice.between(0, kNumCommGroups - 1));
     }
   return program;
 }
@@ -95,6 +98,14 @@ TEST(ProgramText, WordsForPeople) {
   EXPECT_EQ(op_text(program, {0}, {.kind = OpKind::kReduceReplicated, .unit = 1}),
             "reduce replicated parameters of unit 1");
   EXPECT_EQ(op_text(program, {0}, {.kind = OpKind::kWait, .target = 99}), "wait for op 99");
+  Program mixture = program;
+  mixture.step.experts = {false, true, false, false};
+  const Op reduce = {.kind = OpKind::kReduce,
+                     .group = CommGroup::kExpertData,
+                     .unit = mixture.step.experts_of(1),
+                     .period = 0};
+  EXPECT_EQ(op_text(mixture, {0}, reduce), "reduce of experts of unit 1, period 0");
+  EXPECT_EQ(op_token(mixture.step, reduce), "reduce1e.0");
   EXPECT_EQ(op_text(program, {0}, {.kind = OpKind::kSend, .transfer = 99}), "send of transfer 99");
 }
 
@@ -175,6 +186,8 @@ TEST(ProgramText, HashShowsEveryChange) {
   change([](Program& p) { p.step.forward_only = true; });
   change([](Program& p) { p.step.noise = true; });
   change([](Program& p) { p.step.tensor_parallel = true; });
+  change([](Program& p) { p.step.experts = {false, true, false}; });
+  change([](Program& p) { p.step.experts = {false, false, false}; });
   change([](Program& p) { p.step.partial = {false, false, true}; });
   change([](Program& p) {
     p.step.tensor_parallel = true;

@@ -141,6 +141,7 @@ class Mutator {
       const auto other = static_cast<CommGroup>(i);
       if (other == op(at_).group) continue;
       if (needs_tensor_group(other) && !program_.step.tensor_parallel) continue;
+      if (other >= CommGroup::kExpertShard && program_.step.experts.empty()) continue;
       std::vector<Op> changed = list_;
       changed[static_cast<std::size_t>(at_)].group = other;
       keep(MutantKind::kGroup, std::move(changed), " " + std::string(to_text(other)));

@@ -12,9 +12,11 @@ using program::Value;
 using program::ValueKind;
 
 SyntheticWorkspace::SyntheticWorkspace(const program::Program& program, Coord coord,
-                                       int shard_index, Count count, Length length)
+                                       int shard_index, Count count, Length length,
+                                       int expert_shard)
     : step_(program.step),
       shard_index_(shard_index),
+      expert_shard_(expert_shard),
       count_of_(std::move(count)),
       length_of_(std::move(length)) {
   for (const Value& value : persistent(program.step, coord))
@@ -70,10 +72,10 @@ void SyntheticWorkspace::compute(const program::Op& op, const program::Effects& 
 
 Buffer SyntheticWorkspace::tied_part(int unit) { return buffer(final_grad(step_, unit)); }
 
-Buffer SyntheticWorkspace::own_part(int unit) {
-  const Buffer whole = buffer({ValueKind::kParam, unit});
-  const std::int64_t width = count_of_({ValueKind::kGradShard, unit});
-  return whole.slice(shard_index_ * width, width);
+Buffer SyntheticWorkspace::own_part(int segment) {
+  const Buffer whole = buffer({ValueKind::kParam, segment});
+  const std::int64_t width = count_of_({ValueKind::kGradShard, segment});
+  return whole.slice((step_.is_experts(segment) ? expert_shard_ : shard_index_) * width, width);
 }
 
 StepSums SyntheticWorkspace::sums() {

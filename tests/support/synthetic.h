@@ -18,9 +18,9 @@ class SyntheticWorkspace final : public Workspace {
   using Length = std::function<Seconds(const program::Op&)>;
 
   // Holds what is live between steps from the start. `shard_index` is this rank's place among those
-  // that share a unit's parameters.
+  // that share a unit's parameters, `expert_shard` among those that share its experts'.
   SyntheticWorkspace(const program::Program& program, Coord coord, int shard_index, Count count,
-                     Length length);
+                     Length length, int expert_shard = 0);
 
   bool holds(const program::Value& value) const override { return values_.contains(value); }
   Buffer create(const program::Value& value) override;
@@ -31,9 +31,9 @@ class SyntheticWorkspace final : public Workspace {
   void copy(Buffer from, Buffer into) override;
   void compute(const program::Op& op, const program::Effects& effects) override;
   Buffer tied_part(int unit) override;
-  Buffer replicated_part(int unit) override { return tied_part(unit); }
-  std::vector<Buffer> copied_parts(int /*unit*/) override { return {}; }
-  Buffer own_part(int unit) override;
+  Buffer replicated_part(int segment) override { return tied_part(segment); }
+  std::vector<Buffer> copied_parts(int /*segment*/) override { return {}; }
+  Buffer own_part(int segment) override;
   std::int64_t valid_tokens() override { return 1; }
   void set_count(std::int64_t tokens) override { count_ = tokens; }
   StepSums sums() override;
@@ -43,7 +43,7 @@ class SyntheticWorkspace final : public Workspace {
 
  private:
   program::StepShape step_;
-  int shard_index_;
+  int shard_index_, expert_shard_;
   Count count_of_;
   Length length_of_;
   std::int64_t count_ = 0;

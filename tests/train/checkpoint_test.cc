@@ -15,6 +15,7 @@
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/train/checkpoint_state.h"
 #include "lockstep/verify/image.h"
+#include "tests/train/families.h"
 #include "tests/train/sessions.h"
 #include "tests/train/tiny.h"
 
@@ -73,14 +74,13 @@ class Gather {
                  job.mesh.degree(mesh::Axis::kTensor)) {}
 
   void add(Session& session) {
-    for (int unit = 0; unit < job_.model.num_units(); ++unit) {
-      if (!job_.program.step.holds(session.coord(), unit)) continue;
+    for (const int segment : session.own_segments()) {
       const auto put = [&](verify::Role role, const at::Tensor& data) {
-        builder_.add({0, unit, role, session.place().tensor.coord,
-                      session.workspace().own_range(unit), data.clone()});
+        builder_.add({0, segment, role, session.place().tensor.coord,
+                      session.workspace().own_range(segment), data.clone()});
       };
       const auto state = [&](runtime::StateRole role) {
-        return session.workspace().state(unit, role);
+        return session.workspace().state(segment, role);
       };
       put(verify::Role::kGradient, at::zeros_like(state(runtime::StateRole::kParameter)));
       put(verify::Role::kParameter, state(runtime::StateRole::kParameter));
@@ -149,6 +149,23 @@ class CheckpointAnyToAny : public testing::Test {
     return {loaded.take(), next.take()};
   }
 
+  // From every layout to every other.
+  void go_on_from_each(const spec::Spec& spec, const std::vector<std::string>& layouts) {
+    for (std::size_t from = 0; from < layouts.size(); ++from) {
+      const Run run = save(job_of(spec, layouts[from]), folder_of(from));
+      for (const std::string& to : layouts) {
+        SCOPED_TRACE(layouts[from] + " -> " + to);
+        const Job job = job_of(spec, to);
+        const Run again = go_on(job, folder_of(from));
+        EXPECT_EQ(again.saved.digest(), run.saved.digest());
+        EXPECT_EQ(image_bits(again.next), bits_from(run.saved, job));
+        if (to == layouts[from]) {
+          EXPECT_EQ(image_bits(again.next), image_bits(run.next));
+        }
+      }
+    }
+  }
+
   // In memory, by the way that `verify` uses.
   static std::string bits_from(const verify::StepImage& image, const Job& job) {
     const auto tokens = made_up(job);
@@ -209,24 +226,19 @@ TEST_F(CheckpointSlow, EveryLayoutGoesOnFromEveryOther) {
 
 // bf16 has masters, an untied model a head of its own, and both are saved while training goes on.
 TEST_F(CheckpointAnyToAny, MastersAndUntiedHeadsToo) {
-  const spec::Spec spec = tiny_spec(false, DType::kBF16);
-  const std::vector<std::string> layouts = {"dp2 zero1 m4 step", "pp2 dp2 zero1 1f1b m4 step",
-                                            "tp2 dp2 zero3 m4 step", "dp2 zero3 m4 step",
-                                            // Two key-value heads and a vocabulary of 98.
-                                            "tp4 dp1 zero1 m8 step"};
-  for (std::size_t from = 0; from < layouts.size(); ++from) {
-    const Run run = save(job_of(spec, layouts[from]), folder_of(from));
-    for (const std::string& to : layouts) {
-      SCOPED_TRACE(layouts[from] + " -> " + to);
-      const Job job = job_of(spec, to);
-      const Run again = go_on(job, folder_of(from));
-      EXPECT_EQ(again.saved.digest(), run.saved.digest());
-      EXPECT_EQ(image_bits(again.next), bits_from(run.saved, job));
-      if (to == layouts[from]) {
-        EXPECT_EQ(image_bits(again.next), image_bits(run.next));
-      }
-    }
-  }
+  go_on_from_each(tiny_spec(false, DType::kBF16),
+                  {"dp2 zero1 m4 step", "pp2 dp2 zero1 1f1b m4 step", "tp2 dp2 zero3 m4 step",
+                   "dp2 zero3 m4 step",
+                   // Two key-value heads and a vocabulary of 98.
+                   "tp4 dp1 zero1 m8 step"});
+}
+
+// Experts have shards of their own; ranks that share sequences are among those of all shards.
+TEST_F(CheckpointAnyToAny, ExpertsAndSharedSequencesToo) {
+  spec::Spec spec = mixtral_spec();
+  spec.train.dtype = DType::kBF16;
+  go_on_from_each(spec, {"dp1 zero0 m8 step", "dp2x2 zero2 m2 step", "cp2 dp2 zero3 m4 step",
+                         "tp2 etp2 pp2 dp2 zero1 1f1b m4 step", "tp2 etp2 cp2 zero0 m8 step"});
 }
 
 TEST_F(CheckpointAnyToAny, OtherModelsSettingsAndDataAreRefusedWithBothValues) {

@@ -116,6 +116,15 @@ inline std::vector<Party> parties(const Job& job, Rank rank, program::CommGroup 
         kTied:  // first and last stage: all of them where there are two, as in these tests
       if (job.model.config.tied) all = {along("tied", mesh::Axis::kPipeline)};
       break;
+    case CommGroup::kExpertShard:
+      all = {along("", mesh::Axis::kExpertDataShard)};
+      break;
+    case CommGroup::kExpertReplicate:
+      all = {along("", mesh::Axis::kExpertDataReplicate)};
+      break;
+    case CommGroup::kExpertData:
+      all = {along("", mesh::kExpertData)};
+      break;
   }
   std::erase_if(all, [](const Party& party) { return party.ranks.size() == 1; });
   return all;

@@ -35,7 +35,7 @@ TEST(Groups, EmbeddingsDecayOrNotAndNothingElseChanges) {
     const verify::StepImage all = after_one_step(tied, 0.3, true),
                             none = after_one_step(tied, 0, true);
     const verify::StepImage others = after_one_step(tied, 0.3, false);
-    const int head = static_cast<int>(all.units.size()) - 1;
+    const int head = all.segments.rbegin()->first;
     for (int unit = 0; unit <= head; ++unit) {
       const bool is_embedding = unit == 0 || (tied && unit == head);
       const auto same = [&](const verify::StepImage& as) {

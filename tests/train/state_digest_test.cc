@@ -75,7 +75,7 @@ TEST(StateDigest, ShowsEveryChange) {
     verify::StepImage other = image;
     for (const int unit : units) {
       at::Tensor& tensor =
-          other.units[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
+          other.segments.at(unit)[static_cast<std::size_t>(role)];
       tensor = tensor.clone();
       edit(tensor.mutable_data_ptr<double>());
     }

@@ -19,9 +19,9 @@ namespace {
 std::vector<StepImage> blank_images() {
   std::vector<StepImage> images(2);
   for (StepImage& image : images) {
-    image.units.resize(2);
-    for (auto& unit : image.units)
-      for (at::Tensor& role : unit) role = at::zeros({4}, at::TensorOptions(at::kDouble));
+    for (const int segment : {0, 1})
+      for (at::Tensor& role : image.segments[segment])
+        role = at::zeros({4}, at::TensorOptions(at::kDouble));
   }
   return images;
 }
@@ -40,11 +40,11 @@ TEST(Image, DigestShowsEveryChange) {
   change([](StepImage& image) { image.loss = 1; });
   change([](StepImage& image) { image.grad_norm = 1; });
   change([](StepImage& image) { image.updated = false; });
-  for (const std::size_t unit : {0, 1})
+  for (const int segment : {0, 1})
     for (std::size_t role = 0; role < kNumRoles; ++role)
       for (const std::int64_t element : {0, 3})
         change([&](StepImage& image) {
-          image.units[unit][role].mutable_data_ptr<double>()[element] = -0.0;
+          image.segments[segment][role].mutable_data_ptr<double>()[element] = -0.0;
         });
   EXPECT_EQ(seen.size(), 1u + 2 * (3 + 2 * kNumRoles * 2));
 }
@@ -64,7 +64,7 @@ struct Twins {
 
 at::Tensor updated(const Twins& twins, const model::FlatLayout& layout, StepImage& image, int unit,
                    std::int64_t count, const at::Tensor& grad) {
-  auto& roles = image.units[static_cast<std::size_t>(unit)];
+  auto& roles = image.segments.at(unit);
   const auto at = [&](Role role) { return roles[static_cast<std::size_t>(role)]; };
   const at::Tensor before = at(Role::kParameter).clone();
   update(twins.settings, count, layout, {0, layout.size}, at(Role::kParameter), grad.clone(),
@@ -82,7 +82,7 @@ Twins twins_with(double noise, std::int64_t updates = 2) {
     const auto drawn = [&] { return at::randn({layout.size}, at::kDouble); };
     const at::Tensor start = drawn();
     for (StepImage* image : {&twins.exact, &twins.noisy})
-      image->units.push_back({drawn(), start.clone(), start.mul(0), start.mul(0)});
+      image->segments[unit] = {drawn(), start.clone(), start.mul(0), start.mul(0)};
     for (std::int64_t count = 1; count <= updates; ++count) {
       const at::Tensor grad = drawn();
       const double most = count == updates ? noise * grad.abs().max().item<double>() : 0;
@@ -118,7 +118,7 @@ TEST(Compare, UpdatesAreExplainedByTheNoiseOfGradients) {
 TEST(Compare, AnUpdateLostOrDoubledIsNotExplained) {
   Twins twins = twins_with(0);
   for (const int unit : {0, 3, twins.model.num_units() - 1}) {
-    auto& roles = twins.noisy.units[static_cast<std::size_t>(unit)];
+    auto& roles = twins.noisy.segments.at(unit);
     at::Tensor& parameter = roles[static_cast<std::size_t>(Role::kParameter)];
     const at::Tensor right = parameter.clone();
     parameter.copy_(twins.before[static_cast<std::size_t>(unit)]);
@@ -127,7 +127,7 @@ TEST(Compare, AnUpdateLostOrDoubledIsNotExplained) {
     EXPECT_GT(by_gradients(twins), 100 * kNoise) << unit;
     parameter.copy_(right);
   }
-  twins.noisy.units[2][static_cast<std::size_t>(Role::kParameter)][0] = std::nan("");
+  twins.noisy.segments[2][static_cast<std::size_t>(Role::kParameter)][0] = std::nan("");
   EXPECT_TRUE(std::isinf(by_gradients(twins)));
 }
 
@@ -141,7 +141,7 @@ TEST(Compare, RunsAreHeldToWhatUpdatesCanReach) {
   };
   EXPECT_LE(error(), 1);
   EXPECT_GT(error(), 0.2);
-  twins.noisy.units[1][static_cast<std::size_t>(Role::kParameter)].add_(farthest + 1e-5);
+  twins.noisy.segments[1][static_cast<std::size_t>(Role::kParameter)].add_(farthest + 1e-5);
   EXPECT_GT(error(), 1);
 }
 

@@ -43,14 +43,13 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor, std::int64_t first, std:
   return std::as_writable_bytes(std::span(start, static_cast<std::size_t>(count)));
 }
 
-// A unit's flat buffer, a tied head's weight included.
-at::Tensor params_of(Checkpoint& from, const model::Model& model, int unit) {
+// A segment's flat buffer, a tied head's weight included.
+at::Tensor params_of(Checkpoint& from, const model::Model& model, int segment) {
   const auto layouts = model::flat_layouts(model);
-  const model::FlatLayout& layout =
-      layouts[static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)])];
+  const model::FlatLayout& layout = layouts[model.layout_of(segment)];
   at::Tensor flat = at::zeros({layout.padded(1)}, at::kFloat);
   for (const checkpoint::UnitSlice& part : checkpoint::unit_slices(
-           model, unit, layout, {}, {0, layout.size}, checkpoint::Role::kWeight)) {
+           model, segment, layout, {}, {0, layout.size}, checkpoint::Role::kWeight)) {
     const Result<void> read =
         from.read(part.slice, DType::kF32, bytes_of(flat, part.at, part.slice.size()));
     LS_CHECK(read.ok(), read.error().message);
@@ -68,12 +67,17 @@ int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
   const nn::Rope rope(config, seq, at::kFloat, at::kCPU);
   at::Tensor x;
   for (int unit = 0; unit + 1 < model.num_units(); ++unit) {
-    const auto kind = static_cast<std::size_t>(model.order[static_cast<std::size_t>(unit)]);
-    const nn::UnitRunner runner(config, model.unit(unit), layouts[kind],
-                                {.batch = batch, .seq = seq}, &rope);
+    const int experts = experts_of(unit, model.num_units());
+    const bool has_experts = model.unit(unit).has_experts();
+    const nn::UnitPlace place(layouts[model.layout_of(unit)],
+                              has_experts ? &layouts[model.layout_of(experts)] : nullptr);
+    const nn::UnitRunner runner(config, model.unit(unit), place, {.batch = batch, .seq = seq},
+                                &rope);
     nn::Kept none;
+    const nn::UnitBuffers params = {params_of(from, model, unit),
+                                    has_experts ? params_of(from, model, experts) : at::Tensor()};
     x = runner.run(parts::UnitPass::kEvaluate, std::move(x), none,
-                   {.params = params_of(from, model, unit), .tokens = tokens});
+                   {.params = params, .tokens = tokens});
   }
   const int last = model.num_units() - 1;
   const at::Tensor params = params_of(from, model, last);

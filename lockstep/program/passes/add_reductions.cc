@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "lockstep/program/op_table.h"
 #include "lockstep/program/passes/passes.h"
@@ -6,15 +9,15 @@
 namespace lockstep::program {
 namespace {
 
-// The reductions of one list, at most one in flight over the data group and one over the tensor
-// group.
+// The reductions of one list, of experts or of all else: at most one in flight over the data group
+// and one over the tensor group.
 class Reductions {
  public:
   Reductions(const StepShape& step, DraftList& list) : step_(step), list_(list) {}
 
-  void issue(std::int32_t at, std::int32_t unit, std::int32_t period) {
+  void issue(std::int32_t at, std::int32_t segment, std::int32_t period) {
     finish(at);
-    pending_ = op(OpKind::kReduce, unit, period);
+    pending_ = op(OpKind::kReduce, segment, period);
     handle_ = list_.attach(at, Slot::kReduce, pending_);
   }
 
@@ -40,8 +43,10 @@ class Reductions {
   }
 
  private:
-  Op op(OpKind kind, std::int32_t unit, std::int32_t period) const {
-    return {.kind = kind, .group = usual_group(step_, kind), .unit = unit, .period = period};
+  Op op(OpKind kind, std::int32_t segment, std::int32_t period) const {
+    Op op = {.kind = kind, .unit = segment, .period = period};
+    op.group = usual_group(step_, op);
+    return op;
   }
 
   const StepShape& step_;
@@ -60,12 +65,16 @@ void add_reductions(const Draft& draft, Coord coord, DraftList& list) {
       for (const Value& value : *values)
         if (value.kind == ValueKind::kMainGrad) last_of[value] = at;
   });
-  std::map<std::int32_t, Value> in_order;
-  for (const auto& [value, at] : last_of) in_order[at] = value;
-  Reductions reductions(draft.step(), list);
-  for (const auto& [at, value] : in_order) reductions.issue(at, value.a, value.b);
-  reductions.finish(list.end());
-  reductions.finish_replicated(list.end());
+  std::vector<std::pair<std::int32_t, Value>> in_order;
+  for (const auto& [value, at] : last_of) in_order.emplace_back(at, value);
+  std::ranges::sort(in_order);
+  for (const bool experts : {false, true}) {
+    Reductions reductions(draft.step(), list);
+    for (const auto& [at, value] : in_order)
+      if (draft.step().is_experts(value.a) == experts) reductions.issue(at, value.a, value.b);
+    reductions.finish(list.end());
+    reductions.finish_replicated(list.end());
+  }
 }
 
 }  // namespace lockstep::program

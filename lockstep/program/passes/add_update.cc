@@ -9,10 +9,11 @@ void add_update(const Draft& draft, Coord coord, DraftList& list) {
   if (step.tied && holds_tied && !step.forward_only)
     list.attach(list.end(), Slot::kTied, {.kind = OpKind::kReduceTied, .group = CommGroup::kTied});
   list.attach(list.end(), Slot::kNorm,
-              {.kind = OpKind::kNorm, .group = usual_group(step, OpKind::kNorm)});
-  for (std::int32_t unit = 0; unit < step.units() && !step.forward_only; ++unit)
-    if (step.holds(coord, unit))
-      list.attach(list.end(), Slot::kUpdate, {.kind = OpKind::kUpdate, .unit = unit});
+              {.kind = OpKind::kNorm, .group = usual_group(step, {.kind = OpKind::kNorm})});
+  if (step.forward_only) return;
+  step.for_each_segment(coord, [&](int segment) {
+    list.attach(list.end(), Slot::kUpdate, {.kind = OpKind::kUpdate, .unit = segment});
+  });
 }
 
 }  // namespace lockstep::program

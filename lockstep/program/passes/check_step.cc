@@ -60,6 +60,16 @@ Result<void> check_partial(const StepShape& step) {
   return {};
 }
 
+Result<void> check_experts(const StepShape& step) {
+  LS_TRY(check_per_unit("experts", step.experts, step.units()));
+  for (const int unit : {0, step.head()})
+    if (step.has_experts(unit))
+      return refuse(join_parts("unit ", unit, ", the ", unit == 0 ? "embedding" : "head",
+                               ", is to have experts"),
+                    "give blocks alone experts");
+  return {};
+}
+
 Result<void> check_noise(const StepShape& step) {
   if (!step.noise || !step.tied) return {};
   return refuse("the noise scale of a tied weight: its gradient has a part on either end",
@@ -80,6 +90,7 @@ Result<void> check_step(const StepShape& step) {
                   "give 0 to gather when needed, 1 to gather one computation early");
   LS_TRY(check_stages(step));
   LS_TRY(check_partial(step));
+  LS_TRY(check_experts(step));
   LS_TRY(check_noise(step));
   return check_recompute(step);
 }
