@@ -1,8 +1,5 @@
 // Faults planted at every part of every pass of units, by kind of part: each is reported with the
 // names of both ops. Collectives are calls of communicators (planted_test.cc).
-#include <ATen/ops/full.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,12 +7,10 @@
 #include <set>
 
 #include "lockstep/comm/local/local.h"
-#include "lockstep/nn/kernels.h"
-#include "lockstep/nn/unit_runner.h"
 #include "lockstep/tensor/as_buffer.h"
-#include "lockstep/train/job.h"
 #include "tests/glass/planted.h"
 #include "tests/glass/race.h"
+#include "tests/glass/unit_rig.h"
 #include "tests/train/families.h"
 
 namespace lockstep::nn {
@@ -36,41 +31,28 @@ bool is_idle(Kind kind) {
 // What is planted where collectives are begun or waited for is the affair of planted_test.cc.
 bool is_of_collectives(Kind kind) { return parts::row_of(kind).collective || kind == Kind::kWait; }
 
-// Runs passes as UnitRunner does, with faults at every part.
+// Runs passes with faults at every part.
 class PlantedRun {
  public:
   PlantedRun(const UnitRunner& runner, const PassInputs& inputs, OpPlanter* planter)
       : runner_(runner), inputs_(inputs), planter_(planter) {}
 
-  at::Tensor run(UnitPass name, at::Tensor given, Kept& kept) {
-    const parts::Pass& pass = runner_.passes().at(name);
-    PassRun run(runner_.context(), runner_.passes(), pass, inputs_);
-    for (auto& [storage, tensor] : kept) run.memory(storage) = std::move(tensor);
-    kept.clear();
-    if (given.defined()) run.memory(pass.storage(pass.given)) = std::move(given);
-    const auto end = [&](const std::vector<ValueId>& storages) {
-      for (const ValueId storage : storages) run.memory(storage).reset();
+  void run(UnitPass name, at::Tensor given, Kept& kept) {
+    const auto is_planted = [&](const parts::Pass& pass, std::size_t i) {
+      return planter_ != nullptr && !is_of_collectives(pass.parts[i].kind);
     };
-    parts::for_each_part(
-        pass, run.sizes,
-        [&](std::size_t i, std::int64_t row) {
+    run_parts(
+        runner_, inputs_, name, std::move(given), kept,
+        [&](const parts::Pass& pass, std::size_t i, PassRun& run) {
           const parts::Part& part = pass.parts[i];
-          run.begin(part, row);
-          const bool is_planted = planter_ != nullptr && !is_of_collectives(part.kind);
-          if (is_planted)
+          if (is_planted(pass, i))
             planter_->before(text(part, i), to_text(part.kind), used(pass, part, run),
                              tensors(pass.ends[i], run));
-          kernel_of(part.kind, model::Kernels::kDevice)(run);
-          end(pass.ends[i]);
-          if (is_planted) planter_->behind(made(pass, part, run), is_idle(part.kind));
         },
-        [&] { end(pass.repeat_ends); });
-    at::Tensor result;
-    if (pass.result != parts::kNoValue) result = std::move(run.memory(pass.storage(pass.result)));
-    for (const ValueId id : pass.after)
-      if (at::Tensor& tensor = run.memory(pass.storage(id)); tensor.defined())
-        kept.emplace_back(pass.storage(id), std::move(tensor));
-    return result;
+        [&](const parts::Pass& pass, std::size_t i, PassRun& run) {
+          const parts::Part& part = pass.parts[i];
+          if (is_planted(pass, i)) planter_->behind(made(pass, part, run), is_idle(part.kind));
+        });
   }
 
  private:
@@ -109,75 +91,18 @@ class PlantedRun {
   OpPlanter* const planter_;
 };
 
-// The passes of one unit, one behind the other as training has them.
-void run_passes(const UnitRunner& runner, const PassInputs& inputs, const at::Tensor& rows,
-                OpPlanter* planter) {
-  const std::vector<std::vector<UnitPass>> chains = {
-      {UnitPass::kForward, UnitPass::kBackward},
-      {UnitPass::kForward, UnitPass::kFirstBackward},
-      {UnitPass::kForward, UnitPass::kInputGrad, UnitPass::kWeightGrad},
-      {UnitPass::kCheckpoint, UnitPass::kRecompute, UnitPass::kBackward},
-      {UnitPass::kEvaluate}};
-  PlantedRun run(runner, inputs, planter);
-  for (const auto& chain : chains) {
-    if (!std::ranges::all_of(chain, [&](UnitPass pass) { return runner.passes().has(pass); }))
-      continue;
-    Kept kept;
-    for (const UnitPass pass : chain) {
-      const bool takes = runner.passes().at(pass).given != parts::kNoValue;
-      run.run(pass, takes ? rows.clone() : at::Tensor(), kept);
-    }
-  }
-}
-
-// What the ranks of a world share: units, or sequences.
-struct Ways {
-  int tp = 1, cp = 1;
-  model::CpMethod context = model::CpMethod::kRing;
-};
-
 // On one of the ranks; those beside it, whose `tallies` are absent, only take part.
 void plant_in_passes(const spec::Spec& spec, const Ways& ways, comm::World& world, Planted kind,
                      Tallies* tallies) {
-  const at::Device device = tensor::torch_device_of(world.device());
-  const Deadline deadline = Deadline::after(Seconds{60});
-  std::vector<Rank> ranks;
-  for (int i = 0; i < world.size(); ++i) ranks.push_back(Rank{i});
-  const auto all = world.connect_device("all", "all", ranks, deadline);
-  const TensorGroup group =
-      ways.tp > 1 ? TensorGroup(*all, /*sequence_parallel=*/false, Seconds{60}) : TensorGroup();
-  const ContextGroup context = ways.cp > 1 ? ContextGroup(*all, Seconds{60}) : ContextGroup();
-  const train::Job job = train::make_job(spec).value();
-  const model::Model& model = job.model;
-  const auto flats = model::flat_layouts(model, ways.tp);
-  const at::ScalarType type = tensor::scalar_type_of(spec.train.dtype);
-  const at::ScalarType wide = tensor::scalar_type_of(wide_type(spec.train.dtype));
-  model::UnitSizes sizes = job.workspace.unit;
-  sizes.batch = 2, sizes.seq = 12, sizes.head_chunk = 5;
-  sizes.tp = ways.tp, sizes.cp = ways.cp, sizes.context = ways.context;
-  sizes.drop = {.attn_normed = true, .product = true};
-  const Rope rope(model.config, sizes.seq, type, device);
-  const at::Tensor rows = at::randn({sizes.tokens(), model.config.hidden}).to(type).to(device);
-  const at::Tensor tokens =
-      at::randint(model.config.vocab, {sizes.batch, sizes.seq}, at::kLong).to(device);
-  const at::Tensor words = at::full({ExactSum::kNumWords}, 0, at::kLong).to(device);
   std::optional<OpPlanter> planter;
-  if (tallies != nullptr) planter.emplace(kind, device, *tallies);
-  for (std::size_t unit = 0; unit < model.distinct.size(); ++unit) {
-    const std::int64_t numel = flats[unit].padded(1);
-    const at::Tensor params = at::full({numel}, 0.1).to(type).to(device);
-    const at::Tensor grads = at::full({numel}, 0.0).to(wide).to(device);
-    ExactSum loss;
-    const PassInputs inputs = {.params = params,
-                               .grads = [&] { return grads; },
-                               .tokens = tokens,
-                               .labels = tokens,
-                               .loss = &loss,
-                               .loss_words = words};
-    const UnitRunner runner(model.config, model.distinct[unit], flats[unit], sizes, &rope, group,
-                            context);
-    run_passes(runner, inputs, rows, planter ? &*planter : nullptr);
-  }
+  if (tallies != nullptr) planter.emplace(kind, tensor::torch_device_of(world.device()), *tallies);
+  for_each_unit(spec, ways, world,
+                [&](const UnitRunner& runner, const PassInputs& inputs, const at::Tensor& rows) {
+                  PlantedRun run(runner, inputs, planter ? &*planter : nullptr);
+                  run_chains(runner, rows, [&](UnitPass pass, at::Tensor given, Kept& kept) {
+                    run.run(pass, std::move(given), kept);
+                  });
+                });
   glass::Race::say_what_runs("");
 }
 
