@@ -35,6 +35,20 @@ void more_attention(PassRun& r);
 void block_attention_grad(PassRun& r);
 void more_attention_grad(PassRun& r);
 
+// device_experts.cc
+void route(PassRun& r);
+void route_grad(PassRun& r);
+void sort_rows(PassRun& r);
+void take_rows(PassRun& r);
+void return_rows(PassRun& r);
+void take_weights(PassRun& r);
+void return_weights(PassRun& r);
+void expert_linear(PassRun& r);
+void expert_linear_grad(PassRun& r);
+void expert_linear_weight(PassRun& r);
+void expert_swiglu(PassRun& r);
+void expert_swiglu_grad(PassRun& r);
+
 void geglu(PassRun& r);
 void geglu_grad(PassRun& r);
 void gelu(PassRun& r);

@@ -28,6 +28,9 @@ class KernelScript {
   void give(std::string_view name, std::int64_t bytes) {
     steps_.push_back({Step::kGive, 0, name, bytes});
   }
+  void add(const std::vector<Step>& steps) {
+    steps_.insert(steps_.end(), steps.begin(), steps.end());
+  }
   void moment(std::string_view name, std::int64_t bytes) {
     take(name, bytes);
     give(name, bytes);
@@ -85,6 +88,9 @@ class KernelScript {
 
 // Of kernels for an accelerator (device_kernels.cc).
 std::vector<Step> device_kernel_steps(const Part& part, const Pass& pass, const Values& values,
+                                      const Sizes& sizes);
+// Of those of a mixture of experts (device_experts.cc); of others their outputs.
+std::vector<Step> device_expert_steps(const Part& part, const Pass& pass, const Values& values,
                                       const Sizes& sizes);
 
 }  // namespace lockstep::parts

@@ -5,6 +5,7 @@
 // forward takes where it splits the keys of few heads over idle multiprocessors.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,21 @@ struct Step {
 
 // Whether CUDA's flash attention takes heads of this size.
 constexpr bool is_flash_head(std::int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
+
+// Blocks of equally many rows, into which a device divides the rows of experts for its products:
+// one of each expert, and more of those that have more rows.
+struct ExpertBlocks {
+  ExpertBlocks(std::int64_t num_experts, std::int64_t num_rows)
+      : experts(num_experts),
+        rows(num_rows),
+        size((rows + experts - 1) / experts),
+        more((rows - 1) / size) {}
+  std::int64_t all() const { return experts + more; }
+  // Of `more`: for each a matrix is copied or made, so not for more than an eighth of the experts.
+  std::int64_t at_once() const { return std::min((experts + 7) / 8, more); }
+
+  std::int64_t experts, rows, size, more;
+};
 
 // In order. Every output appears once.
 std::vector<Step> kernel_steps(const Part& part, const Pass& pass, const Values& values,

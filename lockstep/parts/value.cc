@@ -19,6 +19,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       shares_rows(sizes.sequence_parallel && sizes.tp > 1),
       overlap(sizes.tp_overlap),
       capped(c.attention_softcap > 0),
+      scales_top_k(c.moe.norm_topk_prob),
       on_device(sizes.kernels == model::Kernels::kDevice) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&

@@ -77,10 +77,11 @@ struct Sizes {
   std::int64_t window = 0;  // of a block: keys that a query sees; 0: all before it
   bool plus_one = false;    // norms store their gains less one
   bool packs_keys = true;
-  bool shares_rows = false;  // sequence parallelism over more than one rank: P < T
-  bool overlap = true;       // other parts run beside collectives
-  bool capped = false;       // scores of attention are
-  bool on_device = false;    // kernels are an accelerator's
+  bool shares_rows = false;   // sequence parallelism over more than one rank: P < T
+  bool overlap = true;        // other parts run beside collectives
+  bool capped = false;        // scores of attention are
+  bool scales_top_k = false;  // weights of a token's experts are made to add up to 1
+  bool on_device = false;     // kernels are an accelerator's
 
   // REQUIRES: sizes.tp divides what it cuts.
   Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);

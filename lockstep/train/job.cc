@@ -116,11 +116,6 @@ Result<Job> make_job(const spec::Spec& spec) {
     return Error{Code::kUnsuitableEnvironment,
                  "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
                  "use a LibTorch with MKL, or dtype = f32"};
-  if (spec.model.moe.experts > 0 && spec.device != DeviceKind::kCpu)
-    return Error{Code::kNotRunYet,
-                 join_parts("a mixture of experts runs on CPUs, not yet on devices of kind ",
-                            to_text(spec.device)),
-                 "the nearest: device.kind = cpu"};
   model::Model model = LS_TRY(model::describe(spec.model));
   mesh::Mesh mesh = LS_TRY(mesh::Mesh::create(spec.layout.degrees, spec.layout.order));
   program::StepShape step = spec::step_shape(model, spec.layout, spec.batch);

@@ -132,6 +132,25 @@ at::Tensor& wide_addmm(const at::Tensor& self, const at::Tensor& a, const at::Te
   return out;
 }
 
+at::Tensor& wide_bmm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+                     at::Tensor& out) {
+  for (std::int64_t i = 0; i < a.size(0); ++i) {
+    at::Tensor matrix = out[i];
+    wide_mm(a[i], b[i], type, matrix);
+  }
+  return out;
+}
+
+at::Tensor& wide_baddbmm(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
+                         at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha,
+                         at::Tensor& out) {
+  for (std::int64_t i = 0; i < a.size(0); ++i) {
+    at::Tensor matrix = out[i];
+    wide_addmm(self[i], a[i], b[i], type, beta, alpha, matrix);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::int64_t taken_inside(const std::string& op, const std::vector<at::Tensor>& operands) {
@@ -156,6 +175,8 @@ void install_cuda_only() {
     aten->impl("_fused_rms_norm_backward", TORCH_FN(rms_backward));
     aten->impl("mm.dtype_out", TORCH_FN(wide_mm));
     aten->impl("addmm.dtype_out", TORCH_FN(wide_addmm));
+    aten->impl("bmm.dtype_out", TORCH_FN(wide_bmm));
+    aten->impl("baddbmm.dtype_out", TORCH_FN(wide_baddbmm));
     return true;
   }();
   static_cast<void>(once);

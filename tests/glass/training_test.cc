@@ -23,7 +23,7 @@ spec::Spec tiny_on_device(DType dtype) {
 }
 
 // On CPU tensors, then on glass, whose bits must be theirs.
-void expect_same_on_glass(Verifier& verifier, const char* name) {
+void expect_same_on_glass(Verifier& verifier, const std::string& name) {
   const spec::Layout layout = *spec::parse_layout(name);
   const auto on_cpu = verifier.check(layout);
   ASSERT_TRUE(on_cpu.ok()) << name << ": " << on_cpu.error().message;
@@ -72,7 +72,9 @@ TEST(GlassTraining, TrainsEveryFamily) {
       auto verifier = Verifier::create(spec, 2);
       ASSERT_TRUE(verifier.ok()) << verifier.error().message;
       expect_same_on_glass(*verifier,
-                           dtype == DType::kF64 ? "cp2" : "tp2 pp2 zero1 recompute=selective");
+                           dtype == DType::kF64
+                               ? "cp2"
+                               : train::name_for(spec, "tp2 pp2 zero1 recompute=selective"));
     }
   }
 }
@@ -97,10 +99,11 @@ TEST(DeviceKernels, ComputeWhatTheCpusDo) {
 // The host waits for the device where the sums of a step are read, and nowhere else: as often for
 // many microbatches as for one.
 TEST(GlassTraining, TheHostWaitsOnceAStep) {
-  const auto waits_of = [](std::int64_t global_batch) {
-    spec::Spec spec = tiny_on_device(DType::kBF16);
+  const auto waits_of = [](spec::Spec spec, std::int64_t global_batch) {
+    spec.device = DeviceKind::kCuda;
+    spec.train.dtype = DType::kBF16;
     spec.batch.global_batch = global_batch;
-    spec.layout = *spec::parse_layout("tp2 pp2 zero1");
+    spec.layout = *spec::parse_layout(train::name_for(spec, "tp2 pp2 zero1"));
     const train::Job job = train::make_job(spec).value();
     const data::MockTokens source(1, spec.model.vocab, false);
     const glass::Wires wires;
@@ -119,8 +122,11 @@ TEST(GlassTraining, TheHostWaitsOnceAStep) {
     EXPECT_EQ(counted[2] - counted[1], counted[1] - counted[0]);
     return counted[2] - counted[1];
   };
-  EXPECT_EQ(waits_of(8), 4);  // of four ranks
-  EXPECT_EQ(waits_of(32), 4);
+  for (const spec::Spec& spec :
+       {train::tiny_spec(/*tied=*/true, DType::kBF16), train::mixtral_spec()}) {
+    EXPECT_EQ(waits_of(spec, 8), 4) << spec.model.name;  // of four ranks
+    EXPECT_EQ(waits_of(spec, 32), 4) << spec.model.name;
+  }
 }
 
 }  // namespace

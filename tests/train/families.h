@@ -80,10 +80,9 @@ inline spec::Spec olmoe_spec() {
 }
 
 inline std::vector<spec::Spec> family_specs() {
-  return {gpt2_spec(), qwen2_spec(), qwen3_spec(), mistral_spec(), olmo2_spec(), gemma2_spec()};
+  return {gpt2_spec(),  qwen2_spec(),  qwen3_spec(),   mistral_spec(),
+          olmo2_spec(), gemma2_spec(), mixtral_spec(), olmoe_spec()};
 }
-// Which no devices run.
-inline std::vector<spec::Spec> mixture_specs() { return {mixtral_spec(), olmoe_spec()}; }
 
 // A layout's name for this model: tensor ranks share every expert.
 inline std::string name_for(const spec::Spec& spec, const std::string& layout) {

@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include "lockstep/parts/kernel_script.h"
+
+namespace lockstep::parts {
+namespace {
+
+// Temporaries of nn/device_experts.cc, each until the end of the statement or function that it
+// lives in.
+class ExpertScript : public KernelScript {
+ public:
+  using KernelScript::KernelScript;
+  std::vector<Step> run() {
+    write();
+    return take_steps();
+  }
+
+ private:
+  bool is_narrow() const { return sizes_.is_narrow(); }
+  std::int64_t wide(const Value& value) const { return sizes_.elements(value) * sizes_.wide; }
+  // Of a copy that is made only of what is narrow.
+  std::int64_t copied(const Value& value) const { return is_narrow() ? wide(value) : 0; }
+
+  void route() {
+    const Value& logits = in(0);
+    with("logits", sizes_.bytes(logits), [&] {
+      with("wide_logits", copied(logits), [&] { output(1); });
+      output(2);
+      output(0);
+      moment("sums", sizes_.scales_top_k ? sizes_[Dim::kP] * sizes_.wide : 0);
+    });
+  }
+  void route_grad() {
+    const std::int64_t all = wide(in(1)), sums = 2 * sizes_[Dim::kP] * sizes_.wide;
+    take("d_probs", all);
+    moment("d_chosen", sizes_.scales_top_k ? wide(in(0)) + sums : 0);
+    take("wide_d", is_narrow() ? all : 0);
+    if (!is_narrow()) output(0);
+    give("d_probs", all);
+    if (is_narrow()) output(0);
+    give("wide_d", is_narrow() ? all : 0);
+  }
+  void sort_rows() {
+    const std::int64_t rows = sizes_[Dim::kR], counts = sizes_[Dim::kExperts] + 1;
+    outputs();
+    with("counts", counts * rows * 4, [&] {
+      moment("experts", counts * 8);
+      with("place", rows * 4, [&] { moment("other_counts", rows * (8 + 4)); });
+    });
+  }
+  void return_rows() {
+    const std::int64_t one = sizes_.bytes(out(0));
+    if (!is_narrow()) output(0);
+    take("row", one);
+    if (!is_narrow()) return give("row", one);
+    with("sum", wide(out(0)), [&] {
+      give("row", one);
+      moment("row", one);
+      output(0);
+    });
+  }
+  void swiglu() {
+    with("wide_y", copied(out(0)), [&] { output(0); });
+  }
+  void swiglu_grad() {
+    const std::int64_t all = wide(out(0)), made = copied(out(0));
+    with("wide_gate", made, [&] {
+      take("wide_y", made);
+      if (!is_narrow()) output(1);
+      with("products", all, [&] { output(2); });
+      if (is_narrow()) output(1);
+      give("wide_y", made);
+      with("wide_d", made, [&] { output(0); });
+    });
+  }
+
+  ExpertBlocks blocks() const { return {sizes_[Dim::kExperts], sizes_[Dim::kR]}; }
+  std::int64_t columns(const Value& value) const { return sizes_[value.dims.back()]; }
+  // While `body` runs.
+  template <class Body>
+  void with_blocks(Body body) {
+    const ExpertBlocks of = blocks();
+    const std::int64_t rows = of.all() * of.size * 8, numbers = of.all() * 3 * 8;
+    take("blocks", numbers);
+    moment("begins", of.more * 8);
+    take("blocks", rows);
+    moment("numbers", of.size * 8);
+    body(of);
+    give("blocks", rows + numbers);
+  }
+  // What `each` of blocks takes, for the experts' own and then for some of the others.
+  void by_blocks(const ExpertBlocks& of, std::int64_t each, std::int64_t each_more) {
+    moment("rows", of.experts * each);
+    moment("rows", of.at_once() * (each + each_more));
+  }
+  void product() {
+    const std::int64_t from = columns(in(0)), to = columns(out(0)), rows = sizes_[Dim::kR];
+    with_blocks([&](const ExpertBlocks& of) {
+      with("product", of.all() * of.size * to * sizes_.width, [&] {
+        by_blocks(of, of.size * from * sizes_.width, from * to * sizes_.width);
+        moment("places", rows * (4 * 8 + 1));
+        with("places", rows * 8, [&] { output(0); });
+      });
+    });
+  }
+  void weight_product() {
+    const std::int64_t from = columns(in(0)), to = columns(in(1));
+    with_blocks([&](const ExpertBlocks& of) {
+      with("is_other", of.all() * of.size,
+           [&] { by_blocks(of, of.size * (from + to) * sizes_.width, from * to * sizes_.wide); });
+    });
+  }
+
+  void write() {
+    switch (part_.kind) {
+      case Kind::kRoute:
+        return route();
+      case Kind::kRouteGrad:
+        return route_grad();
+      case Kind::kSortRows:
+        return sort_rows();
+      case Kind::kReturnRows:
+        return return_rows();
+      case Kind::kExpertLinear:
+      case Kind::kExpertLinearGrad:
+        return product();
+      case Kind::kExpertLinearWeight:
+        return weight_product();
+      case Kind::kExpertSwiGlu:
+        return swiglu();
+      case Kind::kExpertSwiGluGrad:
+        return swiglu_grad();
+      default:
+        return outputs();
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<Step> device_expert_steps(const Part& part, const Pass& pass, const Values& values,
+                                      const Sizes& sizes) {
+  return ExpertScript(part, pass, values, sizes).run();
+}
+
+}  // namespace lockstep::parts
