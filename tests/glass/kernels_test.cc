@@ -16,6 +16,7 @@
 #include "tests/glass/backend.h"
 #include "tests/glass/device.h"
 #include "tests/glass/unit_rig.h"
+#include "tests/nn/unit_layouts.h"
 #include "tests/train/families.h"
 
 namespace lockstep::nn {
@@ -92,7 +93,7 @@ std::vector<at::Tensor> train_block(spec::Spec spec, DeviceKind device, const at
   const at::Tensor grads = at::full({params.numel()}, 0.0, at::kDouble);
   PassInputs inputs = {.params = params, .grads = [&] { return grads; }};
   const UnitRunner runner(job.model.config, job.model.distinct[kBlock],
-                          model::flat_layouts(job.model, 1)[kBlock], sizes, &rope);
+                          unit_layouts(job.model)[kBlock], sizes, &rope);
   std::vector<at::Tensor> made = {grads};
   for (const bool is_first : {true, false}) {
     inputs.is_first = is_first;
@@ -112,7 +113,7 @@ TEST(DeviceKernels, ComputeWhatTheCpusDoWhereverTokensAreSent) {
     for (const bool are_equal : {false, true}) {
       SCOPED_TRACE(spec.model.name + (are_equal ? ", equal scores" : ""));
       const model::Model model = model::describe(spec.model).value();
-      const model::FlatLayout flat = model::flat_layouts(model, 1)[kBlock];
+      const model::FlatLayout flat = unit_layouts(model)[kBlock];
       const at::Tensor params = at::randn({flat.padded(1)}, at::kDouble).mul_(0.3);
       for (const model::FlatParam& param : flat.params)
         if (are_equal && model.distinct[kBlock].params[param.param].role == model::Role::kRouter)

@@ -1,4 +1,5 @@
 #include "tests/glass/unit_rig.h"
+#include "tests/nn/unit_layouts.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
@@ -71,7 +72,7 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
   const ContextGroup context = ways.cp > 1 ? ContextGroup(*all, Seconds{60}) : ContextGroup();
   const train::Job job = train::make_job(spec).value();
   const model::Model& model = job.model;
-  const auto flats = model::flat_layouts(model, ways.tp);
+  const auto flats = unit_layouts(model, ways.tp);
   const at::ScalarType type = tensor::scalar_type_of(spec.train.dtype);
   const at::ScalarType wide = tensor::scalar_type_of(wide_type(spec.train.dtype));
   model::UnitSizes sizes = job.workspace.unit;

@@ -1,4 +1,5 @@
 #include "tests/nn/oracle.h"
+#include "tests/nn/unit_layouts.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -236,21 +237,6 @@ std::vector<Shape> llama_shapes() {
       {.batch = 1, .seq = 33, .hidden = 96, .heads = 6, .kv_heads = 6, .ffn = 160},
       {.batch = 3, .seq = 20, .hidden = 32, .heads = 8, .kv_heads = 1, .head_dim = 8, .ffn = 72},
       {.batch = 1, .seq = 200, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 128}};
-}
-
-std::vector<model::FlatLayout> unit_layouts(const model::Model& model, std::int64_t tp) {
-  const std::vector<model::FlatLayout> segments = model::flat_layouts(model, tp);
-  std::vector<model::FlatLayout> units(segments.begin(),
-                                       segments.begin() + std::ssize(model.distinct));
-  for (std::size_t i = units.size(); i < segments.size(); ++i) {
-    model::FlatLayout& unit = units[i - units.size()];
-    for (model::FlatParam param : segments[i].params) {
-      param.offset += unit.size;
-      unit.params.push_back(param);
-    }
-    unit.size += segments[i].size;
-  }
-  return units;
 }
 
 Tiny::Tiny(const Shape& of, bool scaled_rope)

@@ -50,9 +50,6 @@ std::vector<Shape> llama_shapes();
 // And the first two of them with the traits of the others.
 std::vector<Shape> shapes();
 
-// Of each distinct unit, its experts' parameters in one buffer with the others, behind them.
-std::vector<model::FlatLayout> unit_layouts(const model::Model& model, std::int64_t tp = 1);
-
 // A model of two layers with that shape, and its units embed, block, head.
 struct Tiny {
   explicit Tiny(const Shape& shape, bool scaled_rope = true);

@@ -1,4 +1,5 @@
 #include "tests/nn/sharded.h"
+#include "tests/nn/unit_layouts.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
