@@ -1,5 +1,4 @@
 #include "tests/glass/unit_rig.h"
-#include "tests/nn/unit_layouts.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
@@ -12,6 +11,7 @@
 #include "lockstep/nn/kernels.h"
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/train/job.h"
+#include "tests/nn/unit_layouts.h"
 
 namespace lockstep::nn {
 

@@ -1,5 +1,4 @@
 #include "tests/nn/oracle.h"
-#include "tests/nn/unit_layouts.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,6 +13,7 @@
 #include "lockstep/nn/row_entropy.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/strict_kernels.h"
+#include "tests/nn/unit_layouts.h"
 
 namespace lockstep::nn {
 namespace {

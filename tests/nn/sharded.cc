@@ -1,5 +1,4 @@
 #include "tests/nn/sharded.h"
-#include "tests/nn/unit_layouts.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
@@ -11,6 +10,7 @@
 #include <limits>
 
 #include "lockstep/comm/local/local.h"
+#include "tests/nn/unit_layouts.h"
 
 namespace lockstep::nn {
 namespace {
