@@ -12,10 +12,10 @@ namespace lockstep::program {
 
 inline constexpr int kNumValueKinds = 19;
 
-// Bytes of one unit's values on one rank, or of the state of its experts (of one microbatch where a value has one), and, for each
-// kind of compute, its surge: the largest number of live bytes at any moment inside the op minus
-// those live before it. What the op defines counts from the moment it exists, what it kills until
-// it is gone; so a surge is at least the op's net growth.
+// Bytes of one unit's values on one rank, or of the state of its experts (of one microbatch where a
+// value has one), and, for each kind of compute, its surge: the largest number of live bytes at any
+// moment inside the op minus those live before it. What the op defines counts from the moment it
+// exists, what it kills until it is gone; so a surge is at least the op's net growth.
 struct UnitBytes {
   std::int64_t act = 0;  // the output; its gradient and transfer buffers are as large
   std::int64_t checkpoint = 0;

@@ -110,8 +110,8 @@ class TensorWorkspace final : public exec::Workspace {
   at::Tensor reduced_grad(int segment) const;
   // Sets the state: `fill` writes elements `range` of the segment's buffer into a tensor in host
   // memory of as many elements, of the state's type, and may leave out gaps. It is called for
-  // own_range(segment), and of parameters that are not sharded for all; working parameters become the
-  // rounding of their masters.
+  // own_range(segment), and of parameters that are not sharded for all; working parameters become
+  // the rounding of their masters.
   using Fill = std::function<void(const model::FlatRange& range, const at::Tensor& into)>;
   void fill_state(int segment, StateRole role, const Fill& fill);
   // The same from the segment's buffer, of at least layout(segment).size elements.

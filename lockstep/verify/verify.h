@@ -11,11 +11,11 @@
 //            them (compare_updated). In f32 errors are distances to the same steps in f64, at most
 //            twice what one rank's is with microbatches of the same size. In bf16 that holds too
 //            (four times of tensor ranks; of a mixture of experts nothing is asked, because a
-//            rounding may send a token to another expert), and (a) is the distance to one rank, or as many tensor
-//            ranks, with such microbatches, whose roundings to bf16 are the same: at most what
-//            another order of sums in f32 makes. (b) is then a share of how far apart AdamW can
-//            take two runs and judges nothing but numbers that are none: two runs on one rank
-//            differ by any factor.
+//            rounding may send a token to another expert), and (a) is the distance to one rank, or
+//            as many tensor ranks, with such microbatches, whose roundings to bf16 are the same: at
+//            most what another order of sums in f32 makes. (b) is then a share of how far apart
+//            AdamW can take two runs and judges nothing but numbers that are none: two runs on one
+//            rank differ by any factor.
 //            On devices the truth in f64 and the distance of one rank to it are the CPU's;
 //   bits     the state after the free run has the bits of every other layout of its class: that of
 //            equal tensor degree with or without sequence parallelism, context degree and method,

@@ -74,8 +74,7 @@ TEST(StateDigest, ShowsEveryChange) {
                           const std::function<void(double*)>& edit) {
     verify::StepImage other = image;
     for (const int unit : units) {
-      at::Tensor& tensor =
-          other.segments.at(unit)[static_cast<std::size_t>(role)];
+      at::Tensor& tensor = other.segments.at(unit)[static_cast<std::size_t>(role)];
       tensor = tensor.clone();
       edit(tensor.mutable_data_ptr<double>());
     }

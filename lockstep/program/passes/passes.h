@@ -97,9 +97,9 @@ void add_loads(const Draft& draft, Coord coord, DraftList& list);
 void add_parameters(const Draft& draft, Coord coord, DraftList& list);
 
 // Reduce after a period's last gradient of a segment. One is in flight, and one of experts: it is
-// waited for, and summed over replicas, when the next is issued or at the end. Once a unit's periods
-// are all in, its partial gradients are summed over the tensor group; that is waited for when the next such sum is
-// issued or at the end.
+// waited for, and summed over replicas, when the next is issued or at the end. Once a unit's
+// periods are all in, its partial gradients are summed over the tensor group; that is waited for
+// when the next such sum is issued or at the end.
 void add_reductions(const Draft& draft, Coord coord, DraftList& list);
 
 // The end of the step: ReduceTied, Norm, and Update of every unit. Evaluation: Norm alone.
