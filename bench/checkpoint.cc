@@ -48,7 +48,7 @@ double bare_copy(const Job& job, Session& session, std::vector<char>& target) {
   const RealClock clock;
   char* to = target.data();
   for (const OwnSlice& own : slices) {
-    const at::Tensor state = session.workspace().state(own.unit, own.role);
+    const at::Tensor state = session.workspace().state(own.segment, own.role);
     std::memcpy(to,
                 static_cast<const char*>(state.const_data_ptr()) + own.at * state.element_size(),
                 static_cast<std::size_t>(own.typed.bytes()));

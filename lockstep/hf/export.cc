@@ -88,7 +88,9 @@ class TensorStream {
     file_.write(elements);
     const std::int64_t first = written_;
     written_ += static_cast<std::int64_t>(elements.size() / size_of(stored_));
-    return check_finite(tensor.name, first, elements, stored_);
+    if (const auto found = files::first_not_finite(elements, stored_))
+      return not_finite(tensor.name, first + *found, stored_);
+    return {};
   }
 
   ParamSource& params_;

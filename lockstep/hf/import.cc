@@ -132,7 +132,10 @@ Result<void> stream(const HfParams::Place& place, std::vector<std::byte>& chunk,
   for (std::int64_t first = 0; first < place.piece.rows; first += stride) {
     chunk.resize(std::min(stride, place.piece.rows - first) * row);
     HfParams::read(place, first, chunk);
-    LS_TRY(check_finite(place.name, first * place.piece.columns, chunk, place.type));
+    if (const auto found = files::first_not_finite(chunk, place.type))
+      return not_finite(place.stored->entry->info.name,
+                        place.piece.stored_element(first * place.piece.columns + *found),
+                        place.type);
     file.write(chunk);
     // A transposed one needs pages of the whole tensor for every chunk.
     if (!place.piece.transposed)
@@ -257,14 +260,11 @@ void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> par
   }
 }
 
-Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpan elements,
-                          DType type) {
-  const auto found = files::first_not_finite(elements, type);
-  if (!found) return {};
-  return Error{Code::kBadHfWeights,
-               join_parts("tensor `", tensor, "`: element ", first + *found, " is not finite in ",
-                          to_text(type)),
-               "take weights from before they diverged"};
+Error not_finite(const std::string& tensor, std::int64_t element, DType type) {
+  return {
+      Code::kBadHfWeights,
+      join_parts("tensor `", tensor, "`: element ", element, " is not finite in ", to_text(type)),
+      "take weights from before they diverged"};
 }
 
 std::optional<HfParams> HfParams::find(const model::Model& model, const Weights& weights,

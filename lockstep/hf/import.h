@@ -31,6 +31,12 @@ struct Piece {
   std::int64_t outputs = 0;  // of the whole stored tensor
   bool transposed = false;
   std::int64_t numel() const { return rows * columns; }
+  // Where the stored tensor has element i of the parameter.
+  std::int64_t stored_element(std::int64_t i) const {
+    const std::int64_t output = begin + i / columns;
+    const std::int64_t input = i % columns;
+    return transposed ? input * outputs + output : output * columns + input;
+  }
 };
 
 // Of an expert's tensor, which is all of that expert.
@@ -46,10 +52,8 @@ void take_rows(const Piece& piece, ByteSpan stored, std::size_t width, std::int6
 void put_transposed(std::span<const Piece> pieces, std::span<const ByteSpan> params,
                     std::size_t width, std::int64_t first, std::span<std::byte> out);
 
-// Refuses (LS0841) elements [first, ...) of a tensor if one is NaN or infinite: no training goes on
-// from it.
-Result<void> check_finite(const std::string& tensor, std::int64_t first, ByteSpan elements,
-                          DType type);
+// LS0841: an element of a stored tensor is NaN or infinite, from which no training goes on.
+Error not_finite(const std::string& tensor, std::int64_t element, DType type);
 
 // A model's parameters, found in the tensors of a Hugging Face directory.
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "lockstep/base/check.h"
 #include "lockstep/files/durable.h"
 #include "lockstep/files/safetensors.h"
 #include "lockstep/hf/config_json.h"
@@ -126,11 +127,22 @@ TEST_F(ConvertVerb, WeightsThatAreNotFiniteAreRefusedWithTensorAndElement) {
     poison(file, "transformer.wpe.weight", 77, static_cast<std::uint16_t>(bits));
     const Answer refused = run({at("tiny"), at("out")});
     EXPECT_EQ(refused.code, ExitCode::kEnvironment) << refused.out;
-    EXPECT_NE(refused.err.find("embed.positions`: element 77 is not finite"), std::string::npos)
+    EXPECT_NE(refused.err.find("`transformer.wpe.weight`: element 77 is not finite"),
+              std::string::npos)
         << refused.err;
     EXPECT_FALSE(std::filesystem::exists(at("out")));
   }
   poison(file, "transformer.wpe.weight", 77, 0x7f7f);  // the largest
+  // Stored transposed, and three parameters at once.
+  for (const std::int64_t element : {0, 131, 2'901}) {
+    poison(file, "transformer.h.1.attn.c_attn.weight", element, 0x7fc0);
+    const Answer refused = run({at("tiny"), at("out")});
+    EXPECT_NE(refused.err.find(join_parts("`transformer.h.1.attn.c_attn.weight`: element ", element,
+                                          " is not finite")),
+              std::string::npos)
+        << refused.err;
+    poison(file, "transformer.h.1.attn.c_attn.weight", element, 0);
+  }
   ASSERT_EQ(run({at("tiny"), at("out")}).code, ExitCode::kOk);
 
   // The other way: of a source that says so, and of a number that bf16 does not have.

@@ -107,8 +107,6 @@ TEST(TrainLog, SpeaksUpOnlyWhenSomethingIsNotAsPredicted) {
   EXPECT_EQ(told.out.str().size(), before) << told.out.str();
 }
 
-// Saves that fail after every step are told at once, then once a minute; another trouble does not
-// wait for that minute.
 // Positions behind the window see as many keys, the first ones fewer.
 TEST(TrainLog, SaysWhatTheBusiestContextRankHas) {
   const train::Job full = job_with("layout.cp = 4");
@@ -122,6 +120,8 @@ TEST(TrainLog, SaysWhatTheBusiestContextRankHas) {
             std::string::npos);
 }
 
+// Saves that fail after every step are told at once, then once a minute; another trouble does not
+// wait for that minute.
 TEST(TrainLog, TellsATroubleOnceAMinute) {
   const train::Job job = job_with("");
   LogOf told(job, 80);
