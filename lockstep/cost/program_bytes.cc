@@ -36,6 +36,29 @@ void add_surges(const model::Unit& unit, const UnitPasses& passes, const program
   bytes.first_backward = surge(OpKind::kBackward, true);
 }
 
+// Of each pipeline rank: a microbatch's tokens where they are used, and what is always live.
+void add_constants(const model::Model& model, const program::StepShape& step,
+                   const model::UnitSizes& sizes, program::ProgramBytes& all) {
+  // A device's numbers of tokens that experts met.
+  const std::int64_t token_bytes = sizes.kernels == model::Kernels::kDevice
+                                       ? std::ranges::count(step.experts, true) * step.routed * 8
+                                       : 0;
+  for (int coord = 0; coord < step.shape.coords; ++coord) {
+    const Coord at{coord};
+    int uses = 0;
+    bool has_block = false;
+    for (int unit = 0; unit < step.units(); ++unit) {
+      if (!step.holds(at, unit)) continue;
+      const bool is_end = unit == 0 || unit == step.head();
+      uses += is_end ? 1 : 0;
+      has_block = has_block || !is_end;
+    }
+    all.tokens.push_back(uses * sizes.tokens() * kTokenBytes);
+    all.constants.push_back((has_block ? rope_bytes(model.config, sizes) : 0) + sum_bytes(sizes) +
+                            token_bytes);
+  }
+}
+
 }  // namespace
 
 StateBytes state_bytes(const model::FlatLayout& flat, int zero, DType dtype, std::int64_t shards) {
@@ -94,20 +117,7 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
     }
     add_surges(model.unit(unit), passes[kind], step, unit, main_grads, bytes);
   }
-  for (int coord = 0; coord < step.shape.coords; ++coord) {
-    const Coord at{coord};
-    int uses = 0;
-    bool has_block = false;
-    for (int unit = 0; unit < step.units(); ++unit) {
-      if (!step.holds(at, unit)) continue;
-      const bool is_end = unit == 0 || unit == step.head();
-      uses += is_end ? 1 : 0;
-      has_block = has_block || !is_end;
-    }
-    all.tokens.push_back(uses * sizes.unit.tokens() * kTokenBytes);
-    all.constants.push_back((has_block ? rope_bytes(model.config, sizes.unit) : 0) +
-                            sum_bytes(sizes.unit));
-  }
+  add_constants(model, step, sizes.unit, all);
   return all;
 }
 

@@ -183,7 +183,7 @@ void Executor::reduce_tied(const Prepared& prepared) {
 namespace {
 
 // Integers that can be added up over ranks, and back.
-std::vector<std::int64_t> to_words(const StepSums& sums, bool has_noise) {
+std::vector<std::int64_t> to_words(const StepSums& sums, const program::StepShape& step) {
   std::vector<std::int64_t> words = {sums.tokens, sums.stops};
   const auto append = [&](const ExactSum& sum) {
     const ExactSum::Words part = sum.to_words();
@@ -191,13 +191,20 @@ std::vector<std::int64_t> to_words(const StepSums& sums, bool has_noise) {
   };
   append(sums.squares);
   append(sums.loss);
-  if (!has_noise) return words;
+  if (step.num_routed() > 0) {
+    append(sums.aux_loss);
+    append(sums.z_loss);
+    LS_CHECK(std::ssize(sums.expert_tokens) == step.num_routed(), "tokens of ",
+             sums.expert_tokens.size(), " experts, not ", step.num_routed());
+    words.insert(words.end(), sums.expert_tokens.begin(), sums.expert_tokens.end());
+  }
+  if (!step.noise) return words;
   append(sums.noise_squares);
   words.push_back(sums.noise_tokens);
   return words;
 }
 
-StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
+StepSums from_words(const std::vector<std::int64_t>& words, const program::StepShape& step) {
   auto next = words.begin() + 2;
   const auto take = [&] {
     ExactSum::Words part;
@@ -210,7 +217,13 @@ StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
   sums.stops = words[1];
   sums.squares = take();
   sums.loss = take();
-  if (!has_noise) return sums;
+  if (step.num_routed() > 0) {
+    sums.aux_loss = take();
+    sums.z_loss = take();
+    sums.expert_tokens.assign(next, next + step.num_routed());
+    next += step.num_routed();
+  }
+  if (!step.noise) return sums;
   sums.noise_squares = take();
   sums.noise_tokens = *next;
   return sums;
@@ -219,10 +232,10 @@ StepSums from_words(const std::vector<std::int64_t>& words, bool has_noise) {
 }  // namespace
 
 void Executor::norm(const Prepared& prepared) {
-  const bool has_noise = program_.step.noise;
-  std::vector<std::int64_t> words = to_words(workspace_.sums(), has_noise);
+  const program::StepShape& step = program_.step;
+  std::vector<std::int64_t> words = to_words(workspace_.sums(), step);
   add_up(prepared.op.group, {words.data(), std::ssize(words), DType::kI64, {}});
-  sums_ = from_words(words, has_noise);
+  sums_ = from_words(words, step);
   workspace_.set_sums(sums_);
 }
 

@@ -18,6 +18,11 @@ struct StepSums {
   ExactSum loss;            // of token losses
   std::int64_t tokens = 0;  // that took part in the loss
   std::int64_t stops = 0;   // ranks that want to stop after this step
+  // Where units have routed experts and gradients are computed: of the losses of their routers,
+  // summed over tokens and units, without coefficients; and the tokens that each expert met, unit
+  // by unit, StepShape::routed numbers of each that has some.
+  ExactSum aux_loss, z_loss;
+  std::vector<std::int64_t> expert_tokens;
   // Where the program has noise, of the step's first microbatch alone:
   ExactSum noise_squares;         // of its part of the gradient, before any reduction over data
   std::int64_t noise_tokens = 0;  // of it that took part in the loss

@@ -40,7 +40,7 @@ std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes) {
 }
 
 std::int64_t sum_bytes(const UnitSizes& sizes) {
-  return sizes.kernels == Kernels::kDevice ? 3 * 8 * ExactSum::kNumWords : 0;
+  return sizes.kernels == Kernels::kDevice ? 5 * 8 * ExactSum::kNumWords : 0;
 }
 
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes) {

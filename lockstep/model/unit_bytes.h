@@ -34,6 +34,8 @@ struct UnitSizes {
   bool packs_keys = true;              // on a CPU with units for bf16 (tensor/memory.h)
   bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
   bool tp_overlap = true;          // they compute while their collectives are under way
+  double aux_loss_coeff = 0;       // of a mixture's losses (parts/experts.cc); 0: none
+  double z_loss_coeff = 0;
   Kernels kernels = Kernels::kCpu;
 
   std::int64_t tokens() const { return batch * seq; }
@@ -109,8 +111,8 @@ std::int64_t boundary_bytes(const ModelConfig& config, const UnitSizes& sizes);
 // Cosines and sines of all positions, once for all blocks of a rank; 0 where positions are learned.
 std::int64_t rope_bytes(const ModelConfig& config, const UnitSizes& sizes);
 
-// Words of the exact sums of a rank that a device's kernels add to: loss, squares of gradients, and
-// those of the first microbatch's.
+// Words of the exact sums of a rank that a device's kernels add to: loss, squares of gradients,
+// those of the first microbatch's, and two losses of routers.
 std::int64_t sum_bytes(const UnitSizes& sizes);
 
 }  // namespace lockstep::model

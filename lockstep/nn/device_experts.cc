@@ -1,7 +1,4 @@
-#include <ATen/ops/_softmax.h>
-#include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/argmax.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
@@ -31,41 +28,9 @@ namespace {
 
 using parts::ExpertBlocks;
 
-at::Tensor widen(const at::Tensor& x) { return x.to(wide_type_of(x)); }
 at::Tensor flat(const at::Tensor& x) { return x.view({x.numel()}); }
 
 }  // namespace
-
-// Of equal logits argmax has the lower index (LibTorch's GreaterOrNan, SharedReduceOps.h); topk
-// says nothing about them.
-void route(PassRun& r) {
-  at::Tensor left = r.in(0).clone();
-  r.put(1, at::_softmax(widen(left), 1, /*half_to_float=*/false));
-  const at::Tensor choices = r.make(2);
-  for (std::int64_t i = 0; i < choices.size(1); ++i) {
-    at::Tensor choice = choices.narrow(1, i, 1);
-    at::argmax_out(choice, left, 1, /*keepdim=*/true);
-    left.scatter_(1, choice, -std::numeric_limits<double>::infinity());
-  }
-  at::Tensor weights = at::gather(r.out(1), 1, choices);
-  if (r.unit.normalizes_top_k) weights.div_(at::sum(weights, 1, /*keepdim=*/true));
-  r.put(0, std::move(weights));
-}
-
-void route_grad(PassRun& r) {
-  const at::Tensor d = r.in(0), probs = r.in(1), choices = r.in(2);
-  at::Tensor d_probs = at::zeros(probs.sizes(), probs.options());
-  if (r.unit.normalizes_top_k) {
-    at::Tensor weights = at::gather(probs, 1, choices);
-    const at::Tensor sum = at::sum(weights, 1, /*keepdim=*/true);
-    const at::Tensor shared = at::sum(weights.div_(sum).mul_(d), 1, /*keepdim=*/true);
-    d_probs.scatter_(1, choices, at::sub_out(weights, d, shared).div_(sum));
-  } else {
-    d_probs.scatter_(1, choices, d);
-  }
-  d_probs = at::_softmax_backward_data(d_probs, probs, 1, probs.scalar_type());
-  r.put(0, d_probs.to(tensor::scalar_type_of(r.unit.dtype)));
-}
 
 // A running count of the experts below each, over all rows: a stable sort whose memory is known,
 // where LibTorch's sort takes scratch of its own.

@@ -195,11 +195,7 @@ TORCH_LIBRARY_IMPL(lockstep, CPU, library) {
 }
 
 void add_to_loss(PassRun& r, const at::Tensor& log_probs) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("lockstep::add_losses_", "")
-                             .typed<void(at::Tensor&, const at::Tensor&, const at::Tensor&)>();
-  at::Tensor words = r.inputs.loss_words;
-  op.call(words, log_probs, r.labels());
+  add_less_values(r.inputs.loss_words, log_probs, r.labels());
 }
 
 // Of rows whose vocabulary is whole: as if the other ranks were none. Returns what turns the
@@ -213,6 +209,13 @@ at::Tensor add_row_losses(PassRun& r, const at::Tensor& logits, const TokenRows&
 }
 
 }  // namespace
+
+void add_less_values(at::Tensor words, const at::Tensor& values, const at::Tensor& labels) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("lockstep::add_losses_", "")
+                             .typed<void(at::Tensor&, const at::Tensor&, const at::Tensor&)>();
+  op.call(words, values, labels);
+}
 
 void entropy(PassRun& r) {
   const at::Tensor logits = r.in(0);

@@ -12,6 +12,9 @@
 
 namespace lockstep::nn::device {
 
+// Subtracts those values whose label is valid from an ExactSum's words.
+void add_less_values(at::Tensor words, const at::Tensor& values, const at::Tensor& labels);
+
 void rms_norm(PassRun& r);
 void rms_norm_again(PassRun& r);
 void rms_norm_grad(PassRun& r);
@@ -35,9 +38,14 @@ void more_attention(PassRun& r);
 void block_attention_grad(PassRun& r);
 void more_attention_grad(PassRun& r);
 
-// device_experts.cc
+// device_router.cc
 void route(PassRun& r);
 void route_grad(PassRun& r);
+void count_choices(PassRun& r);
+void aux_loss_grad(PassRun& r);
+void z_loss_grad(PassRun& r);
+
+// device_experts.cc
 void sort_rows(PassRun& r);
 void take_rows(PassRun& r);
 void return_rows(PassRun& r);

@@ -1,17 +1,14 @@
 #include "lockstep/nn/experts.h"
 
-#include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
-#include <type_traits>
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/nn/typed_rows.h"
 #include "lockstep/nn/vector_math.h"
 #include "lockstep/nn/wide_product.h"
 #include "lockstep/tensor/view.h"
@@ -20,81 +17,6 @@ namespace lockstep::nn {
 namespace {
 
 using tensor::view_of;
-
-constexpr std::int64_t kGrain = 16384;  // elements that a thread takes at a time
-
-template <class T>
-using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-// Calls body(T{}) for the type of the elements of `x`.
-template <class Body>
-void for_type_of(const at::Tensor& x, const Body& body) {
-  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, x.scalar_type(), "experts",
-                                 [&] { body(scalar_t{}); });
-}
-
-template <class T>
-const T* data_of(const at::Tensor& x) {
-  LS_CHECK(x.is_contiguous(), "rows of experts that are not contiguous");
-  return x.const_data_ptr<T>();
-}
-template <class T>
-T* memory_of(const at::Tensor& x) {
-  LS_CHECK(x.is_contiguous(), "rows of experts that are not contiguous");
-  return x.mutable_data_ptr<T>();
-}
-
-void for_rows(std::int64_t rows, std::int64_t columns, const auto& body) {
-  at::parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, columns)),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t row = begin; row < end; ++row) body(row);
-                   });
-}
-
-// Of a token: its probabilities of all experts, and those it is sent to.
-template <class T, class W>
-void route_token(const T* logits, std::int64_t experts, std::int64_t chosen, bool normalize,
-                 W* weights, W* probs, std::int64_t* choices) {
-  W greatest = static_cast<W>(logits[0]), sum = 0;
-  for (std::int64_t e = 1; e < experts; ++e)
-    greatest = std::max(greatest, static_cast<W>(logits[e]));
-  for (std::int64_t e = 0; e < experts; ++e)
-    sum += probs[e] = std::exp(static_cast<W>(logits[e]) - greatest);
-  for (std::int64_t e = 0; e < experts; ++e) probs[e] /= sum;
-  W of_chosen = 0;
-  for (std::int64_t i = 0; i < chosen; ++i) {
-    std::int64_t best = -1;
-    for (std::int64_t e = 0; e < experts; ++e)
-      if (std::find(choices, choices + i, e) == choices + i &&
-          (best < 0 || logits[e] > logits[best]))
-        best = e;
-    choices[i] = best;
-    of_chosen += weights[i] = probs[best];
-  }
-  if (!normalize) return;
-  for (std::int64_t i = 0; i < chosen; ++i) weights[i] /= of_chosen;
-}
-
-// d logit of e = p_e (d p_e - sum over the chosen c of p_c d p_c), where d p_c is d weight of c, or
-// of normalized weights w = p / s, (d w_c - sum of d w w) / s.
-template <class T, class W>
-void route_token_grad(const W* d_weights, const W* probs, const std::int64_t* choices,
-                      std::int64_t experts, std::int64_t chosen, bool normalize, T* d_logits) {
-  W of_chosen = 1, shared = 0, all = 0;
-  if (normalize) {
-    of_chosen = 0;
-    for (std::int64_t i = 0; i < chosen; ++i) of_chosen += probs[choices[i]];
-    for (std::int64_t i = 0; i < chosen; ++i)
-      shared += d_weights[i] * (probs[choices[i]] / of_chosen);
-  }
-  const auto d_prob = [&](std::int64_t i) { return (d_weights[i] - shared) / of_chosen; };
-  for (std::int64_t i = 0; i < chosen; ++i) all += probs[choices[i]] * d_prob(i);
-  for (std::int64_t e = 0; e < experts; ++e) d_logits[e] = rounded_to<T>(-probs[e] * all);
-  for (std::int64_t i = 0; i < chosen; ++i) {
-    const std::int64_t e = choices[i];
-    d_logits[e] = rounded_to<T>(probs[e] * (d_prob(i) - all));
-  }
-}
 
 std::vector<std::int64_t> numbers(const at::Tensor& x) {
   const auto* first = data_of<std::int64_t>(x);
@@ -121,36 +43,6 @@ void for_experts(const at::Tensor& ends, bool all, const auto& body) {
 }
 
 }  // namespace
-
-void route(PassRun& r) {
-  const at::Tensor logits = r.in(0), weights = r.make(0), probs = r.make(1), choices = r.make(2);
-  const std::int64_t experts = logits.size(1), chosen = weights.size(1);
-  for_type_of(logits, [&]<class T>(T) {
-    using W = WideOf<T>;
-    const T* x = data_of<T>(logits);
-    W *w = memory_of<W>(weights), *p = memory_of<W>(probs);
-    auto* c = memory_of<std::int64_t>(choices);
-    for_rows(logits.size(0), experts * chosen, [&](std::int64_t t) {
-      route_token(x + t * experts, experts, chosen, r.unit.normalizes_top_k, w + t * chosen,
-                  p + t * experts, c + t * chosen);
-    });
-  });
-}
-
-void route_grad(PassRun& r) {
-  const at::Tensor d = r.in(0), probs = r.in(1), choices = r.in(2), d_logits = r.make(0);
-  const std::int64_t experts = probs.size(1), chosen = d.size(1);
-  for_type_of(d_logits, [&]<class T>(T) {
-    using W = WideOf<T>;
-    const W *d_weights = data_of<W>(d), *p = data_of<W>(probs);
-    const auto* c = data_of<std::int64_t>(choices);
-    T* into = memory_of<T>(d_logits);
-    for_rows(d.size(0), experts, [&](std::int64_t t) {
-      route_token_grad(d_weights + t * chosen, p + t * experts, c + t * chosen, experts, chosen,
-                       r.unit.normalizes_top_k, into + t * experts);
-    });
-  });
-}
 
 void sort_rows(PassRun& r) {
   const at::Tensor choices = r.in(0), places = r.make(0), ends = r.make(1);

@@ -1,16 +1,12 @@
-// Kernels of a mixture of experts on a CPU: which experts a token is sent to, rows ordered by
-// expert, products with the weights of each. By hand where LibTorch's leave open what happens to
-// equal scores (topk) or in which order rows are added up (index_add). A row is a token and one of
+// Kernels of a mixture of experts on a CPU, behind its router (router.h): rows ordered by expert,
+// products with the weights of each. By hand where LibTorch's leave open in which order rows are
+// added up (index_add). A row is a token and one of
 // the experts that it is sent to; rows of an expert stand side by side, in the order of tokens.
 #pragma once
 
 #include "lockstep/nn/pass_run.h"
 
 namespace lockstep::nn {
-
-// logits -> weights, probabilities, experts. Of equal logits the lower expert comes first.
-void route(PassRun& r);
-void route_grad(PassRun& r);
 
 // experts -> the row of each token and choice, the end of each expert's rows.
 void sort_rows(PassRun& r);

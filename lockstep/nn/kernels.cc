@@ -22,6 +22,7 @@
 #include "lockstep/nn/experts.h"
 #include "lockstep/nn/gelu.h"
 #include "lockstep/nn/norm.h"
+#include "lockstep/nn/router.h"
 #include "lockstep/nn/row_entropy.h"
 #include "lockstep/nn/scored_attention.h"
 #include "lockstep/nn/softcap.h"
@@ -286,7 +287,7 @@ void all_gather(PassRun& r) { r.issued(r.group().all_gather(r.in(0), r.make(0)))
 void reduce_scatter(PassRun& r) { r.issued(r.group().reduce_scatter(r.in(0), r.make(0))); }
 void exchange(PassRun& r) { r.issued(r.group().exchange(r.in(0), r.make(0), r.part().distance)); }
 void all_to_all(PassRun& r) { r.issued(r.group().all_to_all(r.in(0), r.make(0))); }
-void all_reduce(PassRun& r) { r.issued(r.unit.group.sum(r.turn(0))); }
+void all_reduce(PassRun& r) { r.issued(r.group().sum(r.turn(0))); }
 void wait(PassRun& r) { r.wait(); }
 
 void reserve(PassRun& r) { r.make(0); }
@@ -366,6 +367,9 @@ constexpr std::array kRows = {
     Row{Kind::kReturnWeights, return_weights, device::return_weights},
     Row{Kind::kExpertLinear, expert_linear, device::expert_linear},
     Row{Kind::kExpertSwiGlu, expert_swiglu, device::expert_swiglu},
+    Row{Kind::kCountChoices, count_choices, device::count_choices},
+    Row{Kind::kAuxLoss, nullptr},  // lowered to nothing
+    Row{Kind::kZLoss, nullptr},
     Row{Kind::kRmsNormGrad, rms_norm_grad_kernel, device::rms_norm_grad},
     Row{Kind::kLayerNormGrad, layer_norm_grad_kernel, device::layer_norm_grad},
     Row{Kind::kLinearGrad, linear_grad},
@@ -385,6 +389,8 @@ constexpr std::array kRows = {
     Row{Kind::kExpertLinearGrad, expert_linear_grad, device::expert_linear_grad},
     Row{Kind::kExpertLinearWeight, expert_linear_weight, device::expert_linear_weight},
     Row{Kind::kExpertSwiGluGrad, expert_swiglu_grad, device::expert_swiglu_grad},
+    Row{Kind::kAuxLossGrad, aux_loss_grad, device::aux_loss_grad},
+    Row{Kind::kZLossGrad, z_loss_grad, device::z_loss_grad},
     Row{Kind::kConcat, concat},
     Row{Kind::kLookupWeight, lookup_weight},
     Row{Kind::kPositionsWeight, positions_weight},

@@ -30,6 +30,16 @@ struct UnitBuffers {
       : own(std::move(of_unit)), experts(std::move(of_experts)) {}
 };
 
+// What backward passes of a mixture tell of its router, each token once among the ranks that share
+// a sequence: sums of losses without coefficients and means, and the tokens that each expert met.
+// Null: nobody asks.
+struct RouterReport {
+  double sequences = 1;  // of the step, in the world
+  ExactSum *aux_loss = nullptr, *z_loss = nullptr;
+  std::int64_t* expert_tokens = nullptr;
+  at::Tensor aux_words = {}, z_words = {}, device_tokens = {};  // the same of a device
+};
+
 // What a pass reads besides what units and passes hand on to one another.
 struct PassInputs {
   UnitBuffers params = {};  // W needs none
@@ -42,6 +52,7 @@ struct PassInputs {
   // ExactSum::Words from those of a device.
   ExactSum* loss = nullptr;
   at::Tensor loss_words = {};
+  RouterReport router = {};
   // Called before and after every wait for a collective with the number of parts behind it.
   std::function<void(int part, bool waits)> place = {};
   std::vector<SteadyPoint>* times = nullptr;  // gets the begin of the pass and the end of each part
@@ -61,6 +72,7 @@ struct UnitContext {
   double norm_eps;
   Scores scores;  // of blocks, without their window
   bool normalizes_top_k;
+  double aux_loss_coeff, z_loss_coeff;
   double logit_cap;
   VocabShard vocab;
   TensorGroup group;

@@ -15,6 +15,7 @@ namespace lockstep::nn {
 inline at::ScalarType wide_type_of(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
+inline at::Tensor widen(const at::Tensor& x) { return x.to(wide_type_of(x)); }
 inline bool is_narrow(const at::Tensor& x) { return wide_type_of(x) != x.scalar_type(); }
 
 // Calls `body` with (first row, rows) until all rows of `x`, along its first dim, were named.

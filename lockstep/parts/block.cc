@@ -45,7 +45,7 @@ Written embed_list(const model::ModelConfig& config) {
 
 // llama, mistral, qwen2, qwen3, gpt2: norms before attention and MLP; olmo2: behind them; gemma2:
 // both. mixtral, qwen3_moe, olmoe: a mixture in place of the MLP.
-Written block_list(const model::ModelConfig& config, std::int64_t window) {
+Written block_list(const model::ModelConfig& config, const Sizes& sizes) {
   Written list;
   Builder b(config, list);
   const bool before = config.norm_place != model::NormPlace::kAfter;
@@ -57,12 +57,12 @@ Written block_list(const model::ModelConfig& config, std::int64_t window) {
   const ValueId normed = before ? b.norm(x, "attn_norm", "attn_normed", "input").y : x;
   const ValueId qkv = b.linear(b.gather_rows(normed), Dim::kW, "qkv", "qkv", config.qkv_bias);
   const std::vector<ValueId> heads = normed_heads(config, b.split_heads(qkv), b, list);
-  const ValueId attended = b.attention(heads[0], heads[1], heads[2], window);
+  const ValueId attended = b.attention(heads[0], heads[1], heads[2], sizes.window);
   const ValueId middle =
       b.finish(attended, x, "attn_out", "middle", behind("attn_norm", "attn_post_norm"));
   const ValueId mlp = before ? b.norm(middle, "mlp_norm", "mlp_normed", "middle").y : middle;
   if (config.moe.experts > 0) {
-    const ValueId sum = b.reduce_rows(mixture(mlp, b, list));
+    const ValueId sum = b.reduce_rows(mixture(mlp, sizes, b, list));
     list.output = b.part(Kind::kAdd, {sum, middle}, "out", {Dim::kP, Dim::kH});
     return list;
   }

@@ -49,14 +49,14 @@ class Builder {
   // Any part with one new value.
   ValueId part(Kind kind, std::vector<ValueId> in, std::string name, std::vector<Dim> dims,
                Elem elem = Elem::kCompute, std::string_view param = {});
+  // And this is like the first operand.
+  ValueId same(Kind kind, std::vector<ValueId> in, std::string_view param = {});
   // Any part at all.
   Part& put(Kind kind, std::vector<ValueId> in, std::vector<ValueId> out,
             std::string_view param = {});
   Part& last() { return list_.parts.back(); }
 
  private:
-  ValueId same(Kind kind, std::vector<ValueId> in, std::string_view param = {});
-
   const model::ModelConfig& config_;
   Written& list_;
 };

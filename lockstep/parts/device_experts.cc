@@ -30,7 +30,37 @@ class ExpertScript : public KernelScript {
       moment("sums", sizes_.scales_top_k ? sizes_[Dim::kP] * sizes_.wide : 0);
     });
   }
+  // Whether each choice is of each expert, while `body` adds that up.
+  template <class Body>
+  void with_is_expert(const Value& choices, Body body) {
+    const std::int64_t experts = sizes_[Dim::kExperts];
+    with("experts", experts * 8,
+         [&] { with("is_expert", sizes_.elements(choices) * experts, body); });
+  }
+  void tell_losses() {
+    const std::int64_t rows = sizes_[Dim::kP];
+    moment("told", rows * (sizes_.wide + 8));
+  }
+  void aux_loss_grad() {
+    const std::int64_t rows = sizes_[Dim::kP], experts = sizes_[Dim::kExperts];
+    with("sequences", rows * 8, [&] { with("counts", rows * experts * 8, [&] { output(0); }); });
+    with("losses", rows * sizes_.wide, [&] {
+      moment("products", rows * experts * sizes_.wide);
+      tell_losses();
+    });
+  }
+  void z_loss_grad() {
+    const std::int64_t rows = sizes_[Dim::kP] * sizes_.wide;
+    output(0);
+    with("wide_logits", copied(in(1)) + wide(in(1)) + rows, [&] {
+      moment("scaled", rows);
+      with("losses", rows, [&] { tell_losses(); });
+    });
+  }
   void route_grad() {
+    const std::int64_t tokens = sizes_[Dim::kExperts] * 8;
+    with_is_expert(in(2), [&] { take("tokens", tokens); });
+    give("tokens", tokens);
     const std::int64_t all = wide(in(1)), sums = 2 * sizes_[Dim::kP] * sizes_.wide;
     take("d_probs", all);
     moment("d_chosen", sizes_.scales_top_k ? wide(in(0)) + sums : 0);
@@ -117,6 +147,12 @@ class ExpertScript : public KernelScript {
         return route();
       case Kind::kRouteGrad:
         return route_grad();
+      case Kind::kCountChoices:
+        return output(0), with_is_expert(in(0), [] {});
+      case Kind::kAuxLossGrad:
+        return aux_loss_grad();
+      case Kind::kZLossGrad:
+        return z_loss_grad();
       case Kind::kSortRows:
         return sort_rows();
       case Kind::kReturnRows:

@@ -15,6 +15,14 @@ bool is_statistic(Kind kind) {
   return kind == Kind::kSquares || kind == Kind::kSumRanks || kind == Kind::kRstd;
 }
 
+// Of a function of its operand alone.
+Kind grad_of(Kind kind) {
+  return kind == Kind::kSwiGlu  ? Kind::kSwiGluGrad
+         : kind == Kind::kGeGlu ? Kind::kGeGluGrad
+         : kind == Kind::kGelu  ? Kind::kGeluGrad
+                                : Kind::kZLossGrad;
+}
+
 class Derivation {
  public:
   explicit Derivation(Written& forward) : list_(forward), values_(forward.values) {}
@@ -28,8 +36,11 @@ class Derivation {
   }
 
  private:
+  ValueId grad_if_any(ValueId of) const {
+    return static_cast<std::size_t>(of) < grads_.size() ? grads_[of] : kNoValue;
+  }
   ValueId grad(ValueId of) const {
-    const auto known = static_cast<std::size_t>(of) < grads_.size() ? grads_[of] : kNoValue;
+    const ValueId known = grad_if_any(of);
     LS_CHECK(known != kNoValue, "nothing reads ", values_[of].name);
     return known;
   }
@@ -108,11 +119,12 @@ class Derivation {
     weight_part(Kind::kAccumulate, part, {gain});
     add_to(x, dx);
   }
-  void attention(Kind kind, const Part& part, ValueId d) {
+  void attention(const Part& part, ValueId d) {
+    const bool scored = part.kind == Kind::kScoredAttention;
     std::vector<ValueId> in = {d};
     in.insert(in.end(), part.in.begin(), part.in.end());
     in.insert(in.end(), part.out.begin(), part.out.end());
-    input_part(kind, part, std::move(in));
+    input_part(scored ? Kind::kScoredAttentionGrad : Kind::kAttentionGrad, part, std::move(in));
   }
 
   // Of a copy of elements to other places, or their sums: the other of the two.
@@ -129,6 +141,20 @@ class Derivation {
     made_.input.push_back({Kind::kExpertLinearGrad, {d, ends}, {dx}, part.param, part.origin});
     weight_part(Kind::kExpertLinearWeight, part, {part.in[0], d, ends});
     add_to(part.in[0], dx);
+  }
+
+  // Of probabilities only where a loss reads them.
+  void route(const Part& part, ValueId d) {
+    std::vector<ValueId> in = {d, part.out[1], part.out[2]};
+    if (const ValueId d_probs = grad_if_any(part.out[1]); d_probs != kNoValue)
+      in.push_back(d_probs);
+    input_part(Kind::kRouteGrad, part, std::move(in));
+  }
+  void aux_loss(const Part& part, ValueId d) {
+    const ValueId probs = part.in[1], d_probs = new_grad(probs);
+    made_.input.push_back({Kind::kAuxLossGrad, {probs, part.in[2]}, {d_probs}, {}, part.origin});
+    add_to(part.in[0], d);
+    add_to(probs, d_probs);
   }
 
   void rule(const Part& part) {
@@ -159,17 +185,17 @@ class Derivation {
       case Kind::kWideNorm:
         return wide_norm(part, d);
       case Kind::kAttention:
-        return attention(Kind::kAttentionGrad, part, d);
       case Kind::kScoredAttention:
-        return attention(Kind::kScoredAttentionGrad, part, d);
+        return attention(part, d);
       case Kind::kSwiGlu:
-        return input_part(Kind::kSwiGluGrad, part, {d, part.in[0]});
       case Kind::kGeGlu:
-        return input_part(Kind::kGeGluGrad, part, {d, part.in[0]});
       case Kind::kGelu:
-        return input_part(Kind::kGeluGrad, part, {d, part.in[0]});
+      case Kind::kZLoss:
+        return input_part(grad_of(part.kind), part, {d, part.in[0]});
       case Kind::kRoute:
-        return input_part(Kind::kRouteGrad, part, {d, part.out[1], part.out[2]});
+        return route(part, d);
+      case Kind::kAuxLoss:
+        return aux_loss(part, d);
       case Kind::kTakeRows:
       case Kind::kReturnRows:
       case Kind::kTakeWeights:

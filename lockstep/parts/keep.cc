@@ -35,7 +35,7 @@ class Keeping {
     kept.stash = live_in(both);
     std::erase(kept.stash, backward_.d_output);
     std::ranges::sort(kept.stash);
-    kept.recompute = slice(kept.stash);
+    kept.recompute = makers_of(kept.stash, forward_.parts);
     return kept;
   }
 
@@ -146,20 +146,6 @@ class Keeping {
     return read;
   }
 
-  // The parts of F that make these.
-  Parts slice(const std::vector<ValueId>& kept) const {
-    Ids wanted(kept.begin(), kept.end());
-    Parts parts;
-    for (auto part = forward_.parts.rbegin(); part != forward_.parts.rend(); ++part) {
-      if (std::ranges::none_of(part->out, [&](ValueId id) { return wanted.contains(id); }))
-        continue;
-      wanted.insert(part->in.begin(), part->in.end());
-      parts.push_back(*part);
-    }
-    std::ranges::reverse(parts);
-    return parts;
-  }
-
   Written& forward_;
   const Backward& backward_;
   const bool weight_follows_;
@@ -169,6 +155,18 @@ class Keeping {
 };
 
 }  // namespace
+
+Parts makers_of(const std::vector<ValueId>& wanted, const Parts& parts) {
+  Ids read(wanted.begin(), wanted.end());
+  Parts makers;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (std::ranges::none_of(part->out, [&](ValueId id) { return read.contains(id); })) continue;
+    read.insert(part->in.begin(), part->in.end());
+    makers.push_back(*part);
+  }
+  std::ranges::reverse(makers);
+  return makers;
+}
 
 Kept keep(Written& forward, const Backward& backward, const Policy& policy) {
   return Keeping(forward, backward, policy).run();

@@ -22,6 +22,9 @@ struct Kept {
   std::vector<ValueId> work;
 };
 
+// Those parts that make these values.
+Parts makers_of(const std::vector<ValueId>& wanted, const Parts& parts);
+
 // REQUIRES: lists that are lowered.
 Kept keep(Written& forward, const Backward& backward, const Policy& policy);
 

@@ -21,6 +21,10 @@ class Lowering {
     Parts kept;
     for (Part& part : parts) {
       for (ValueId& id : part.in) id = now(id);
+      if (part.kind == Kind::kAuxLoss || part.kind == Kind::kZLoss) {
+        now_[static_cast<std::size_t>(part.out[0])] = part.in[0];
+        continue;
+      }
       const bool is_met = part.kind == Kind::kGatherRows || part.kind == Kind::kReduceRows ||
                           part.kind == Kind::kSumRanks;
       if (is_met && !lower_rows(part)) continue;
@@ -38,7 +42,7 @@ class Lowering {
       values_[gathers ? part.out[0] : part.in[0]].name += gathers ? "_gathered" : "_summand";
       return true;
     }
-    if (part.kind != Kind::kGatherRows && sizes_.tp > 1) {
+    if (part.kind != Kind::kGatherRows && group_size(part, sizes_) > 1) {
       part.kind = Kind::kAllReduce;
       return true;
     }

@@ -44,6 +44,9 @@ constexpr std::array kRows = {
     KindRow{.name = "return_weights", .moves = true},
     KindRow{"expert_linear"},
     KindRow{"expert_swiglu"},
+    KindRow{"count_choices"},
+    KindRow{"aux_loss"},
+    KindRow{"z_loss"},
     KindRow{.name = "rms_norm_grad", .in_place = InPlace::kAlways, .is_new_on_device = true},
     // LibTorch's makes its own
     KindRow{.name = "layer_norm_grad", .in_place = InPlace::kNarrow, .is_new_on_device = true},
@@ -64,6 +67,8 @@ constexpr std::array kRows = {
     KindRow{"expert_linear_grad"},
     KindRow{"expert_linear_weight"},
     KindRow{"expert_swiglu_grad"},
+    KindRow{"aux_loss_grad"},
+    KindRow{"z_loss_grad", InPlace::kAlways},
     KindRow{"concat"},
     KindRow{.name = "lookup_weight", .spoils = true},  // rows of other ranks' tokens
     KindRow{"positions_weight"},

@@ -48,6 +48,9 @@ enum class Kind : std::uint8_t {
   kReturnWeights,
   kExpertLinear,  // x of rows, ends -> x weight of the row's expert
   kExpertSwiGlu,  // gate, up, weight of each row -> weighted product
+  kCountChoices,  // experts of tokens -> how often each sequence chose each
+  kAuxLoss,       // weights, probabilities, those counts -> the weights; has a derivative alone
+  kZLoss,         // logits -> the logits; as kAuxLoss
   // What derivatives add. d is the gradient of the first output.
   kRmsNormGrad,    // d, x, rstd -> dx, d gain
   kLayerNormGrad,  // d, x, rstd, mean -> dx, d gain, d bias
@@ -64,10 +67,12 @@ enum class Kind : std::uint8_t {
   kSwiGluGrad,  // d, x -> dx
   kGeGluGrad,
   kGeluGrad,
-  kRouteGrad,           // d weights, probabilities, experts -> d logits
+  kRouteGrad,           // d weights, probabilities, experts, maybe d probabilities -> d logits
   kExpertLinearGrad,    // d, ends -> dx
   kExpertLinearWeight,  // x, d, ends: adds to the gradients of the weights
   kExpertSwiGluGrad,    // d, gate, up, weight -> d gate, d up, d weight
+  kAuxLossGrad,         // probabilities, counts of choices -> d probabilities; adds to the loss
+  kZLossGrad,           // d logits, logits -> with the loss's
   kConcat,              // what kSplit made -> all columns
   kLookupWeight,        // d: adds to the gradient of the embedding
   kPositionsWeight,

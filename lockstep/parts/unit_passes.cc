@@ -74,7 +74,7 @@ UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit
   if (unit.kind == model::UnitKind::kEmbed)
     derive(embed_list(config), {}, /*is_block=*/false);
   else if (unit.kind == model::UnitKind::kBlock)
-    derive(block_list(config, sizes_.window), sizes.drop, /*is_block=*/true);
+    derive(block_list(config, sizes_), sizes.drop, /*is_block=*/true);
   else if (unit.kind == model::UnitKind::kHead)
     write_head(config);
   else
@@ -97,7 +97,8 @@ void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block)
     return std::ref(passes_[static_cast<std::size_t>(name)]->pass);
   };
   const auto forwards = [&](UnitPass name, std::vector<ValueId> after) {
-    Pass& pass = run(name, forward.parts, input, std::move(after));
+    const Parts parts = makers_of(after, forward.parts);
+    Pass& pass = run(name, parts, input, std::move(after));
     pass.given = forward.input;
     pass.result = forward.output;
     return std::cref(pass);

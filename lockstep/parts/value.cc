@@ -20,6 +20,8 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       overlap(sizes.tp_overlap),
       capped(c.attention_softcap > 0),
       scales_top_k(c.moe.norm_topk_prob),
+      has_aux_loss(sizes.aux_loss_coeff > 0),
+      has_z_loss(sizes.z_loss_coeff > 0),
       on_device(sizes.kernels == model::Kernels::kDevice) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
@@ -54,6 +56,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kTop] = c.moe.top_k;
   at[Dim::kR] = tokens * c.moe.top_k;
   at[Dim::kX] = c.moe.expert_ffn / tp;
+  at[Dim::kSequences] = sizes.batch;
 }
 
 Sizes Sizes::of_whole_sequences() const {

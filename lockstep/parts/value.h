@@ -8,7 +8,7 @@
 //   c rows of a chunk of logits, bound while a list repeats; t tensor ranks. a/c, kv/c, q/c, k/c
 //   and w/c are a context rank's share of the heads where whole sequences are put together.
 //   Of a mixture: e experts, of which each token meets top; R = top T rows; x the width of an
-//   expert on this rank.
+//   expert on this rank; s sequences.
 #pragma once
 
 #include <array>
@@ -25,12 +25,12 @@ namespace lockstep::parts {
 // clang-format off
 enum class Dim : std::uint8_t {
   kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys,
-  kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX
+  kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX, kSequences
 };
 // clang-format on
-inline constexpr EnumNames<Dim, 26> kDims = {
-    {"T", "P", "h", "q",  "k",   "w",    "a",   "kv",  "d",   "f", "g",   "V", "c",
-     "t", "3", "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e", "top", "R", "x"}};
+inline constexpr EnumNames<Dim, 27> kDims = {
+    {"T", "P", "h",  "q",   "k",    "w",   "a",   "kv",  "d", "f",   "g", "V", "c", "t",
+     "3", "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e", "top", "R", "x", "s"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -69,7 +69,7 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 26> dims{};
+  std::array<std::int64_t, 27> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1;              // tokens of a sequence on this rank
   std::int64_t tp = 1, cp = 1, threads = 1;
@@ -81,7 +81,9 @@ struct Sizes {
   bool overlap = true;        // other parts run beside collectives
   bool capped = false;        // scores of attention are
   bool scales_top_k = false;  // weights of a token's experts are made to add up to 1
-  bool on_device = false;     // kernels are an accelerator's
+  bool has_aux_loss = false;  // routers' losses have a coefficient
+  bool has_z_loss = false;
+  bool on_device = false;  // kernels are an accelerator's
 
   // REQUIRES: sizes.tp divides what it cuts.
   Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);

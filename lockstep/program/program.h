@@ -7,6 +7,7 @@
 // here: effects.h derives it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -105,6 +106,7 @@ struct StepShape {
   // of norms are under sequence parallelism; empty: of none.
   std::vector<bool> partial = {};
   std::vector<bool> experts = {};  // per unit: it has routed experts; empty: none has
+  int routed = 0;  // experts of such a unit, whose tokens Norm adds up; 0: it does not
   // What the first microbatch adds to the gradient is looked at alone, on the first of the data
   // ranks, for the gradient noise scale.
   bool noise = false;
@@ -114,6 +116,10 @@ struct StepShape {
   bool recomputes(int unit) const { return !recompute.empty() && recompute[unit]; }
   bool is_partial(int segment) const {
     return !partial.empty() && !is_experts(segment) && partial[segment];
+  }
+  // Numbers in exec::StepSums::expert_tokens; 0 where no gradients are computed.
+  std::int64_t num_routed() const {
+    return forward_only ? 0 : std::ranges::count(experts, true) * routed;
   }
   bool has_experts(int unit) const { return !experts.empty() && experts[unit]; }
   bool is_experts(int segment) const {

@@ -129,6 +129,7 @@ Hash128 program_hash(const Program& program) {
   if (!program.step.experts.empty()) {
     digest.add(2);
     digest.add_all(program.step.experts);
+    digest.add(program.step.routed);
   }
   return digest.finish();
 }

@@ -30,8 +30,10 @@ using tensor::ChargeTo;
 static_assert(nn::kIgnored == data::kIgnoredLabel);
 
 namespace {
-enum WordsRow : std::uint8_t { kLossWords, kSquareWords, kNoiseWords };
-}
+enum WordsRow : std::uint8_t { kLossWords, kSquareWords, kNoiseWords, kAuxWords, kZWords };
+constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kNumWords);
+constexpr std::int64_t kTokens = (kZWords + 1) * kWords;  // where these begin
+}  // namespace
 
 TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,
@@ -54,9 +56,11 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
   LS_CHECK(place.context == context.place(), "context rank ", place.context.coord, " of ",
            place.context.cp, " in a group of ", context.size());
   at::set_num_threads(settings.unit.threads);
-  if (has_device_kernels())
-    words_ =
-        at::zeros({3, ExactSum::kNumWords}, at::TensorOptions(at::kLong).device(settings.device));
+  expert_tokens_.resize(static_cast<std::size_t>(step.num_routed()));
+  if (has_device_kernels()) {
+    numbers_ = at::zeros({kTokens + step.num_routed()},
+                         at::TensorOptions(at::kLong).device(settings.device));
+  }
   for (int unit = 0; unit < step.units(); ++unit) {
     if (!step.holds(place.coord, unit)) continue;
     if (model.unit(unit).kind == model::UnitKind::kBlock && !rope_)
@@ -421,7 +425,8 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   };
   inputs.seed = 1.0 / static_cast<double>(count_);
   inputs.loss = &loss_;
-  if (has_device_kernels()) inputs.loss_words = words_.select(0, kLossWords);
+  if (has_device_kernels()) inputs.loss_words = words_of(kLossWords);
+  if (step_.num_routed() > 0 && step_.has_experts(op.unit)) inputs.router = router_of(op.unit);
   if (settings_.place)
     inputs.place = [&](int part, bool waits) { settings_.place(op, part, waits); };
   std::vector<SteadyPoint> times;
@@ -446,6 +451,22 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
     if (killed.kind == ValueKind::kTokens) drop(killed);
   if (grads.own.defined()) look_at_noise(op, op.unit, grads.own);
   if (grads.experts.defined()) look_at_noise(op, step_.experts_of(op.unit), grads.experts);
+}
+
+nn::RouterReport TensorWorkspace::router_of(int unit) {
+  nn::RouterReport router;
+  router.sequences =
+      static_cast<double>(place_.sample_ranks * step_.shape.microbatches * settings_.unit.batch);
+  const std::int64_t before =
+      std::count(step_.experts.begin(), step_.experts.begin() + unit, true) * step_.routed;
+  router.aux_loss = &aux_loss_;
+  router.z_loss = &z_loss_;
+  router.expert_tokens = expert_tokens_.data() + before;
+  if (!has_device_kernels()) return router;
+  router.aux_words = words_of(kAuxWords);
+  router.z_words = words_of(kZWords);
+  router.device_tokens = numbers_.narrow(0, kTokens + before, step_.routed);
+  return router;
 }
 
 // The buffer that the period's gradients add up in; the first of them writes every element but the
@@ -512,9 +533,13 @@ Buffer TensorWorkspace::own_part(int segment) {
 void TensorWorkspace::add_squares(int segment, const model::FlatRange& range,
                                   const at::Tensor& grad, ExactSum& sum, int row) {
   if (has_device_kernels())
-    optim::add_squares(layout(segment), range, grad, words_.select(0, row), place_.tensor);
+    optim::add_squares(layout(segment), range, grad, words_of(row), place_.tensor);
   else
     optim::add_squares(layout(segment), range, grad, sum, place_.tensor);
+}
+
+at::Tensor TensorWorkspace::words_of(int row) const {
+  return numbers_.narrow(0, row * kWords, kWords);
 }
 
 exec::StepSums TensorWorkspace::sums() {
@@ -529,8 +554,14 @@ exec::StepSums TensorWorkspace::sums() {
     });
   sums.loss = std::exchange(loss_, {});  // of a tensor group, the first rank has it
   sums.noise_squares = std::exchange(noise_squares_, {});
+  if (step_.num_routed() > 0) {
+    sums.aux_loss = std::exchange(aux_loss_, {});
+    sums.z_loss = std::exchange(z_loss_, {});
+    sums.expert_tokens = std::exchange(
+        expert_tokens_, std::vector<std::int64_t>(static_cast<std::size_t>(step_.num_routed())));
+  }
   if (!has_device_kernels()) return sums;
-  const at::Tensor host = words_.cpu();  // here the host waits for the step's gradients
+  const at::Tensor host = numbers_.cpu();  // here the host waits for the step's gradients
   const auto read = [&](int row) {
     ExactSum::Words words;
     std::copy_n(host.const_data_ptr<std::int64_t>() + row * std::ssize(words), words.size(),
@@ -540,7 +571,13 @@ exec::StepSums TensorWorkspace::sums() {
   sums.loss = read(kLossWords);
   sums.squares = read(kSquareWords);
   sums.noise_squares = read(kNoiseWords);
-  words_.zero_();
+  if (step_.num_routed() > 0) {
+    sums.aux_loss = read(kAuxWords);
+    sums.z_loss = read(kZWords);
+    const auto* tokens = host.const_data_ptr<std::int64_t>() + kTokens;
+    sums.expert_tokens.assign(tokens, tokens + step_.num_routed());
+  }
+  numbers_.zero_();  // `host` may be the same
   return sums;
 }
 

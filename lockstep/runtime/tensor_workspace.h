@@ -45,7 +45,8 @@ struct Place {
   model::TensorPlace tensor;  // among the ranks that share its units
   // Among those that share its sequences, a part of its shards.
   model::ContextPlace context = {};
-  Share experts = {};  // of its experts
+  Share experts = {};             // of its experts
+  std::int64_t sample_ranks = 1;  // places that take samples of their own
   // Among the ranks that add up their gradients,
   std::int64_t data_index() const { return replica * shards + shard; }
   // and of these among those that take samples of their own.
@@ -159,6 +160,8 @@ class TensorWorkspace final : public exec::Workspace {
 
   void load(const program::Op& op);
   void run_unit(const program::Op& op, const program::Effects& effects);
+  nn::RouterReport router_of(int unit);
+  at::Tensor words_of(int row) const;
   void update(const program::Op& op);
   void look_at_noise(const program::Op& op, int segment, const at::Tensor& grads);
   bool has_device_kernels() const { return settings_.unit.kernels == model::Kernels::kDevice; }
@@ -188,10 +191,11 @@ class TensorWorkspace final : public exec::Workspace {
   std::map<int, nn::UnitRunner> units_;  // by distinct unit
 
   std::map<program::Value, Held> values_;
-  ExactSum loss_, noise_squares_;
-  // Of a device's kernels the same as ExactSum::Words, until the host reads them: a row each of
-  // loss, squares and noise_squares.
-  at::Tensor words_;
+  ExactSum loss_, noise_squares_, aux_loss_, z_loss_;
+  std::vector<std::int64_t> expert_tokens_;  // as StepSums::expert_tokens
+  // Of a device's kernels the same, until the host reads them: rows of ExactSum::Words, of loss,
+  // squares, noise_squares, aux_loss and z_loss; behind them expert_tokens.
+  at::Tensor numbers_;
   std::int64_t local_tokens_ = 0;
   std::int64_t first_tokens_ = 0;  // those of the first microbatch
   std::int64_t count_ = 0;

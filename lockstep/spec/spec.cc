@@ -252,6 +252,14 @@ void check_noise(const Settings& settings, const Request& asked, const Batch& ba
     show(found, settings, report);
 }
 
+void check_router_losses(const Settings& settings, const Request& asked, Report& report) {
+  const auto aux = settings.real("train.moe_aux_loss_coeff"),
+             z = settings.real("train.moe_z_loss_coeff");
+  if (!aux || !z || asked.model == nullptr) return;
+  for (const Contradiction& found : against_router_losses(*aux, *z, *asked.model))
+    show(found, settings, report);
+}
+
 void check_evaluation(const Settings& settings, const Request& asked, const Batch& batch,
                       Report& report) {
   const auto interval = settings.integer("train.eval_interval");
@@ -281,6 +289,7 @@ void apply_rules(const Settings& settings, Request& asked, Report& report) {
   const Batch batch = {asked.seq.value_or(0), asked.global_batch.value_or(0),
                        asked.microbatch.value_or(0), asked.ramp};
   check_noise(settings, asked, batch, report);
+  check_router_losses(settings, asked, report);
   check_evaluation(settings, asked, batch, report);
 }
 
@@ -320,6 +329,8 @@ Spec assemble(const Settings& settings, const Request& asked, const mesh::Order&
       .beta2 = *settings.real("train.beta2"),
       .eps = *settings.real("train.eps"),
       .head_chunk = *settings.integer("train.head_chunk"),
+      .moe_aux_loss_coeff = *settings.real("train.moe_aux_loss_coeff"),
+      .moe_z_loss_coeff = *settings.real("train.moe_z_loss_coeff"),
       .tp_overlap = *settings.boolean("train.tp_overlap"),
       .threads = static_cast<int>(*settings.integer("train.threads")),
       .noise_scale = *settings.integer("train.noise_scale"),

@@ -51,8 +51,10 @@ struct Train {
   bool decay_embeddings = true;                  // and a head tied to them
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  // of AdamW
   std::int64_t head_chunk = 0;  // tokens of a microbatch whose logits exist at once; 0: all
-  bool tp_overlap = true;       // gradients of weights beside collectives of tensor ranks
-  int threads = 1;              // that share the work of one operation, of a rank
+  // Of a mixture's losses (parts/experts.cc): of balance within sequences, and of large logits.
+  double moe_aux_loss_coeff = 0, moe_z_loss_coeff = 0;
+  bool tp_overlap = true;  // gradients of weights beside collectives of tensor ranks
+  int threads = 1;         // that share the work of one operation, of a rank
   std::int64_t noise_scale =
       0;  // steps over which the gradient noise scale is averaged; 0: unmeasured
   OnNonfinite on_nonfinite = OnNonfinite::kStop;

@@ -67,6 +67,7 @@ program::StepShape step_shape(const model::Model& model, const Layout& layout, c
   if (model.config.moe.experts > 0)
     for (int unit = 0; unit < model.num_units(); ++unit)
       step.experts.push_back(model.unit(unit).has_experts());
+  step.routed = static_cast<int>(model.config.moe.experts);
   return step;
 }
 
@@ -94,6 +95,8 @@ cost::StepSizes step_sizes(const Spec& spec) {
   sizes.unit.drop = spec.layout.recompute.drop.rest();
   sizes.unit.head_chunk = spec.train.head_chunk;
   sizes.unit.tp_overlap = spec.train.tp_overlap;
+  sizes.unit.aux_loss_coeff = spec.train.moe_aux_loss_coeff;
+  sizes.unit.z_loss_coeff = spec.train.moe_z_loss_coeff;
   sizes.unit.threads = spec.train.threads;
   if (spec.device != DeviceKind::kCpu) sizes.unit.kernels = model::Kernels::kDevice;
   sizes.unit.tp = degrees.tp;

@@ -1,6 +1,9 @@
 #include "lockstep/spec/train_rules.h"
 
+#include <utility>
+
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::spec {
 
@@ -44,6 +47,20 @@ std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::
                      "in two parts, and the first microbatch's are not added up yet"),
           "set noise_scale = 0, or tied = false"},
          {asked, {{"model.tied", "model.name"}, "the head shares the embedding's weight"}}});
+  return found;
+}
+
+std::vector<Contradiction> against_router_losses(double aux_loss_coeff, double z_loss_coeff,
+                                                 const model::ModelConfig& model) {
+  std::vector<Contradiction> found;
+  if (model.moe.experts > 0) return found;
+  for (const auto& [key, coeff] :
+       {std::pair{"moe_aux_loss_coeff", aux_loss_coeff}, {"moe_z_loss_coeff", z_loss_coeff}})
+    if (coeff > 0)
+      found.push_back({{Code::kConflict, strf("%s = %g, but the model has no experts", key, coeff),
+                        strf("set %s = 0, or choose a mixture of experts", key)},
+                       {{{join_parts("train.", key)}, "is of a router"},
+                        {{"model.name", "model.moe.experts"}, "has none"}}});
   return found;
 }
 

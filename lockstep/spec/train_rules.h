@@ -1,4 +1,5 @@
-// Whether a run can evaluate, and measure its gradient noise scale: every reason why not.
+// Whether a run can evaluate, measure its gradient noise scale, and balance experts: every reason
+// why not.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +19,9 @@ std::vector<Contradiction> against_evaluation(std::int64_t samples, std::int64_t
 // so there must be others in the batch, and no parameter may get its gradient from two units.
 std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
                                                const Batch& batch);
+
+// Losses of routers need some.
+std::vector<Contradiction> against_router_losses(double aux_loss_coeff, double z_loss_coeff,
+                                                 const model::ModelConfig& model);
 
 }  // namespace lockstep::spec

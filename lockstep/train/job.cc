@@ -42,6 +42,7 @@ runtime::Place Job::place(Rank rank) const {
   place.experts = {mesh.degree(Axis::kExpertDataShard),
                    mesh.coord(rank, Axis::kExpertDataShard).value,
                    mesh.coord(rank, Axis::kExpertDataReplicate).value};
+  place.sample_ranks = spec.layout.degrees.dp;
   place.context = {mesh.degree(Axis::kContext), mesh.coord(rank, Axis::kContext).value};
   place.tensor = {mesh.degree(Axis::kTensor), mesh.coord(rank, Axis::kTensor).value};
   return place;
@@ -111,6 +112,9 @@ Result<Job> make_job(const spec::Spec& spec) {
       if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
   const auto noise = spec::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
   if (!noise.empty()) return noise[0].error;
+  const auto losses = spec::against_router_losses(spec.train.moe_aux_loss_coeff,
+                                                  spec.train.moe_z_loss_coeff, spec.model);
+  if (!losses.empty()) return losses[0].error;
   if (spec.train.dtype == DType::kBF16 && spec.device == DeviceKind::kCpu &&
       !nn::has_wide_product())
     return Error{Code::kUnsuitableEnvironment,

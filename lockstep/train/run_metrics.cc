@@ -1,8 +1,11 @@
 #include "lockstep/train/run_metrics.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,24 @@
 
 namespace lockstep::train {
 namespace {
+
+// Over all blocks: most tokens of an expert over the mean of its block, and experts without any.
+struct ExpertLoad {
+  double max_over_mean = 0;
+  std::int64_t without_tokens = 0;
+};
+ExpertLoad expert_load(std::span<const std::int64_t> tokens, std::int64_t experts) {
+  ExpertLoad load;
+  for (std::size_t first = 0; first < tokens.size(); first += experts) {
+    const auto block = tokens.subspan(first, experts);
+    const auto all = std::accumulate(block.begin(), block.end(), std::int64_t{0});
+    const double mean = static_cast<double>(all) / static_cast<double>(experts);
+    load.max_over_mean =
+        std::max(load.max_over_mean, static_cast<double>(std::ranges::max(block)) / mean);
+    load.without_tokens += std::ranges::count(block, 0);
+  }
+  return load;
+}
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -110,8 +131,23 @@ void RunMetrics::step(std::int64_t step, const StepReport& report,
     line.set("noise_scale", *report.noise_scale);
     scalars.push_back({"train/noise_scale", *report.noise_scale});
   }
+  add_routers(report, line, scalars);
   add(line);
   add(step + 1, scalars);
+}
+
+void RunMetrics::add_routers(const StepReport& report, Json& line,
+                             std::vector<metrics::Scalar>& scalars) const {
+  if (report.expert_tokens.empty()) return;
+  const auto tell = [&](const char* name, auto value) {
+    line.set(name, value);
+    scalars.push_back({join_parts("experts/", name), static_cast<double>(value)});
+  };
+  if (job_.spec.train.moe_aux_loss_coeff > 0) tell("aux_loss", report.aux_loss);
+  if (job_.spec.train.moe_z_loss_coeff > 0) tell("z_loss", report.z_loss);
+  const ExpertLoad load = expert_load(report.expert_tokens, job_.model.config.moe.experts);
+  tell("expert_max_over_mean", load.max_over_mean);
+  tell("experts_without_tokens", load.without_tokens);
 }
 
 void RunMetrics::evaluation(std::int64_t step, const EvalReport& report) {

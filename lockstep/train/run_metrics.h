@@ -47,6 +47,8 @@ class RunMetrics final : public RunObserver {
   void event(const std::string& name, std::int64_t steps, const Json& more = Json::object());
   void add(const Json& line);
   void add(std::int64_t step, std::span<const metrics::Scalar> scalars);
+  void add_routers(const StepReport& report, Json& line,
+                   std::vector<metrics::Scalar>& scalars) const;
   void check(const Result<void>& written);
 
   const Job& job_;

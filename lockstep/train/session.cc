@@ -137,6 +137,7 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
   report.stop = sums.stops > 0;
   report.updated = workspace_->updates() > updates;
   measure_noise(sums, report);
+  measure_routers(sums, report);
   return report;
 }
 
@@ -159,6 +160,18 @@ void Session::measure_noise(const exec::StepSums& sums, StepReport& report) {
   report.first = {sums.noise_squares.result() * share * share, sums.noise_tokens};
   noise_scale_->add(report.first, {sums.squares.result(), sums.tokens});
   report.noise_scale = noise_scale_->value();
+}
+
+// The means that parts/experts.cc defines.
+void Session::measure_routers(const exec::StepSums& sums, StepReport& report) const {
+  if (sums.expert_tokens.empty()) return;
+  const model::Moe& moe = job_.model.config.moe;
+  const auto tokens = static_cast<double>(report.sequences * job_.spec.batch.seq);
+  const double balance =
+      static_cast<double>(moe.experts) / static_cast<double>(moe.top_k * job_.spec.batch.seq);
+  report.aux_loss = job_.spec.train.moe_aux_loss_coeff * balance * sums.aux_loss.result() / tokens;
+  report.z_loss = job_.spec.train.moe_z_loss_coeff * sums.z_loss.result() / tokens;
+  report.expert_tokens = sums.expert_tokens;
 }
 
 exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer,

@@ -37,6 +37,10 @@ struct StepReport : EvalReport {
   // Where the noise scale is measured:
   MeanGradient first;                 // of the step's first microbatch, before clipping
   std::optional<double> noise_scale;  // in tokens, averaged over steps; absent: not to be told yet
+  // Of a mixture of experts: losses of its routers, with their coefficients and beside `loss`, and
+  // the tokens that each expert met, all experts of one block after those of another.
+  double aux_loss = 0, z_loss = 0;
+  std::vector<std::int64_t> expert_tokens;
 };
 
 // Makes what the executor sees in place of a rank's workspace, to watch what passes between them or
@@ -96,6 +100,7 @@ class Session {
   Sized sized(std::int64_t sequences);
   std::unique_ptr<exec::Executor> make_executor(const program::Program& program);
   void measure_noise(const exec::StepSums& sums, StepReport& report);
+  void measure_routers(const exec::StepSums& sums, StepReport& report) const;
   exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer,
                      EvalReport& report);
 

@@ -103,8 +103,10 @@ Hash128 StepImage::digest() const {
 Hash128 digest_of(std::span<const StepImage> images) {
   Xxh3 hash;
   for (const StepImage& image : images) {
-    const double numbers[] = {image.loss, image.grad_norm, image.updated ? 1.0 : 0.0};
+    const double numbers[] = {image.loss, image.grad_norm, image.updated ? 1.0 : 0.0,
+                              image.aux_loss, image.z_loss};
     hash.update(std::as_bytes(std::span(numbers)));
+    hash.update(std::as_bytes(std::span(image.expert_tokens)));
     for (const auto& [unused, roles] : image.segments)
       for (const at::Tensor& role : roles) add_bits(role, hash);
   }
@@ -148,12 +150,15 @@ void ImageBuilder::add(const Piece& piece) {
   }
 }
 
-void ImageBuilder::set_scalars(int step, double loss, double grad_norm, bool updated) {
+void ImageBuilder::set_report(int step, const train::StepReport& report) {
   const std::lock_guard lock(mutex_);
   StepImage& image = images_[step];
-  image.loss = loss;
-  image.grad_norm = grad_norm;
-  image.updated = updated;
+  image.loss = report.loss;
+  image.grad_norm = report.grad_norm;
+  image.updated = report.updated;
+  image.aux_loss = report.aux_loss;
+  image.z_loss = report.z_loss;
+  image.expert_tokens = report.expert_tokens;
 }
 
 std::vector<StepImage> ImageBuilder::take() {
@@ -185,11 +190,18 @@ Difference compare_scalars(const StepImage& got, const StepImage& reference) {
   Difference worst;
   for (const auto& [name, mine, theirs] :
        {std::tuple("loss", got.loss, reference.loss),
-        std::tuple("gradient norm", got.grad_norm, reference.grad_norm)}) {
+        std::tuple("gradient norm", got.grad_norm, reference.grad_norm),
+        std::tuple("aux loss of routers", got.aux_loss, reference.aux_loss),
+        std::tuple("z loss of routers", got.z_loss, reference.z_loss)}) {
     const double error = relative(std::abs(mine - theirs), std::abs(theirs));
     if (error > worst.error) worst = {error, name};
   }
   return worst;
+}
+
+Difference compare_tokens(const StepImage& got, const StepImage& reference) {
+  if (got.expert_tokens == reference.expert_tokens) return {};
+  return {std::numeric_limits<double>::infinity(), "tokens that an expert met"};
 }
 
 Difference compare_updated(const model::Model& model, const StepImage& got,

@@ -17,6 +17,7 @@
 #include "lockstep/model/arch.h"
 #include "lockstep/model/flat_layout.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/train/session.h"
 
 namespace lockstep::verify {
 
@@ -40,6 +41,8 @@ struct StepImage {
   double loss = 0;
   double grad_norm = 0;
   bool updated = true;
+  double aux_loss = 0, z_loss = 0;  // of routers
+  std::vector<std::int64_t> expert_tokens;
   std::map<int, std::array<at::Tensor, kNumRoles>> segments;
 
   const at::Tensor& at(int segment, Role role) const;
@@ -60,7 +63,7 @@ class ImageBuilder {
   // What another rank has brought already must be equal to it bit for bit; the first piece in which
   // something is not is remembered.
   void add(const Piece& piece);
-  void set_scalars(int step, double loss, double grad_norm, bool updated);
+  void set_report(int step, const train::StepReport& report);
 
   // REQUIRES: every element was brought.
   std::vector<StepImage> take();
@@ -90,8 +93,10 @@ struct Difference {
 // over the larger of that and `lr`.
 Difference compare(const model::Model& model, const StepImage& got, const StepImage& reference,
                    Role role, double lr);
-// Of loss and gradient norm, each over the reference's.
+// Of losses and gradient norm, each over the reference's.
 Difference compare_scalars(const StepImage& got, const StepImage& reference);
+// Infinite where an expert met other tokens.
+Difference compare_tokens(const StepImage& got, const StepImage& reference);
 
 // Of parameters after update number `count`, made from the same state: the least r such that
 // parameters off by r of the unit's largest, and gradients off by r of the unit's largest root of

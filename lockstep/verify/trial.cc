@@ -75,10 +75,10 @@ class RankTrial {
   const Sink& sink_;
 };
 
-void set_scalars(ImageBuilder& builder, const RankRecord& record) {
+void set_reports(ImageBuilder& builder, const RankRecord& record) {
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
     const train::StepReport& report = record.steps[i].report;
-    builder.set_scalars(static_cast<int>(i), report.loss, report.grad_norm, report.updated);
+    builder.set_report(static_cast<int>(i), report);
   }
 }
 
@@ -137,7 +137,7 @@ TrialResult run_trial(const train::Job& job, const data::TokenSource& source,
         RankRecord record =
             RankTrial(job, seen, "", source, op_deadline, options.wrap, sink).run(orders);
         const std::lock_guard lock(mutex);
-        if (record.rank.value == 0) set_scalars(builder, record);
+        if (record.rank.value == 0) set_reports(builder, record);
         result.ranks.push_back(std::move(record));
       },
       options.world);
@@ -178,7 +178,7 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
     all->recv(bytes_of(packed), rank, 0, deadline).wait();
     unpack(packed, type, builder);
   }
-  set_scalars(builder, result.ranks[0]);
+  set_reports(builder, result.ranks[0]);
   result.images = builder.take();
   result.disagreement = builder.disagreement();
   return result;

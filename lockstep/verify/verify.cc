@@ -376,7 +376,7 @@ void Verifier::differences(const std::vector<StepImage>& images,
   note_one(compare_scalars(got, wanted), "");
   note_one(compare(model(), got, wanted, Role::kFirstMoment, 0), "first moment of ");
   note_one(compare(model(), got, wanted, Role::kSecondMoment, 0), "second moment of ");
-  if (truth_.empty()) return;
+  if (truth_.empty()) return note_one(compare_tokens(got, wanted), "");
   const auto number = static_cast<std::int64_t>(step);
   note_one(compare_updated(model(), got, wanted, reference_job_.adamw(number).others, number + 1),
            "updated parameter ");

@@ -54,7 +54,7 @@ Program lowered(const Case& about) {
   const pipeline::Shape shape = {about.pp, about.chunks, about.microbatches};
   step.stage_begin =
       program::split_units(std::max(kBlocks + 2, shape.stages() + 1), shape.stages());
-  if (about.ep > 0) step.experts = {false, true, false, true, true, false};
+  if (about.ep > 0) step.experts = {false, true, false, true, true, false}, step.routed = 7;
   const auto order = pipeline::find(about.schedule)->build(shape);
   EXPECT_TRUE(order.ok());
   auto program = program::lower(*order, step);
@@ -312,6 +312,10 @@ std::vector<double> run_whole_numbers(const Case& about) {
       calls += step.holds(coord, unit) && step.is_partial(unit);
     const comm::Ledger::Key key{"tp", comm::OpKind::kAllReduce};
     EXPECT_EQ(world.ledger().entries()[key].calls, calls);
+    EXPECT_EQ(sums.expert_tokens, std::vector<std::int64_t>(step.num_routed(), mesh.world()));
+    const double told = about.ep > 0 ? mesh.world() : 0;
+    EXPECT_EQ(sums.aux_loss.result(), 0.5 * told);
+    EXPECT_EQ(sums.z_loss.result(), 0.25 * told);
     const std::lock_guard lock(mutex);
     squares.push_back(sums.squares.result());
   };

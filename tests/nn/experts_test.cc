@@ -2,10 +2,13 @@
 // token is sent to, tokens that are all sent to the same.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "tests/nn/oracle.h"
 #include "tests/nn/units.h"
@@ -72,6 +75,49 @@ TEST(Experts, WithoutTokensHaveGradientsOfZero) {
         EXPECT_TRUE(e < 2 ? most > 0 : most == 0) << name << " " << e << ": " << most;
       }
   }
+}
+
+// In double precision, with the losses and tokens that the pass tells.
+TEST(Router, LossesAndTheirGradientsAreThoseOfAutograd) {
+  for (const Kin kin : {Kin::kMixtral, Kin::kOlmoe})
+    for (const RouterCoeffs& coeffs : {RouterCoeffs{0.5, 0}, {0, 0.3}, {0.7, 0.2}}) {
+      const Tiny tiny(Shape{}.as(kin));
+      const Shape& shape = tiny.shape;
+      const Rope rope(tiny.config(), shape.seq, at::kDouble, at::kCPU);
+      const at::Tensor params = random_params(tiny, kBlock, at::kDouble);
+      const at::Tensor input = random("input", {shape.tokens(), shape.hidden}, at::kDouble);
+      const at::Tensor d_out = random("slope", {shape.tokens(), shape.hidden}, at::kDouble);
+      const UnitRunner runner(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock),
+                              {.batch = shape.batch,
+                               .seq = shape.seq,
+                               .dtype = DType::kF64,
+                               .aux_loss_coeff = coeffs.aux,
+                               .z_loss_coeff = coeffs.z},
+                              &rope);
+      const at::Tensor grads = at::zeros_like(params);
+      ExactSum aux, z;
+      std::vector<std::int64_t> tokens(kMany);
+      PassInputs inputs = {.params = params, .grads = [&] { return grads; }};
+      inputs.router = {.sequences = static_cast<double>(shape.batch),
+                       .aux_loss = &aux,
+                       .z_loss = &z,
+                       .expert_tokens = tokens.data()};
+      Kept kept;
+      runner.run(parts::UnitPass::kForward, input.clone(), kept, inputs);
+      const at::Tensor d_input =
+          runner.run(parts::UnitPass::kBackward, d_out.clone(), kept, inputs);
+      const Truth want = block_truth(tiny, params, input, d_out, coeffs);
+      EXPECT_LT(distance(d_input, want.d_input), 1e-13);
+      EXPECT_LT(distance(tiny, kBlock, grads, want.d_params), 1e-13);
+      const auto top = static_cast<double>(tiny.config().moe.top_k);
+      const auto all = static_cast<double>(shape.tokens());
+      const double told =
+          coeffs.aux * kMany * aux.result() / (top * static_cast<double>(shape.seq) * all) +
+          coeffs.z * z.result() / all;
+      EXPECT_NEAR(told, want.router_losses, 1e-13 * want.router_losses);
+      EXPECT_EQ(std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0}),
+                shape.tokens() * tiny.config().moe.top_k);
+    }
 }
 
 }  // namespace

@@ -193,10 +193,24 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::matmul(shares, v.repeat_interleave(repeats, 1));
 }
 
-// Every expert on every token, and most of that times zero.
-at::Tensor mixture(const Leaves& w, const at::Tensor& x, const model::Moe& moe) {
+// Of the probabilities that a router gives and of the logits behind them.
+at::Tensor router_losses(const at::Tensor& logits, const at::Tensor& which, const Shape& shape,
+                         const RouterCoeffs& coeffs) {
+  const std::int64_t experts = logits.size(-1), top = which.size(-1);
+  const at::Tensor probs = logits.softmax(-1).reshape({shape.batch, shape.seq, experts});
+  const at::Tensor chosen =
+      at::zeros_like(probs).scatter(-1, which.reshape({shape.batch, shape.seq, top}), 1.0);
+  const at::Tensor balance = (chosen.mean(1) * probs.mean(1)).sum(-1).mean();
+  return balance * (coeffs.aux * static_cast<double>(experts) / static_cast<double>(top)) +
+         logits.logsumexp(-1).square().mean() * coeffs.z;
+}
+
+// Every expert on every token, and most of that times zero; and the losses of its router.
+std::pair<at::Tensor, at::Tensor> mixture(const Leaves& w, const at::Tensor& x,
+                                          const model::Moe& moe, const Shape& shape,
+                                          const RouterCoeffs& coeffs) {
   const std::string name = "blocks.{i}.moe.";
-  const at::Tensor probs = w.linear(name + "router", x).softmax(-1);
+  const at::Tensor logits = w.linear(name + "router", x), probs = logits.softmax(-1);
   const auto [chosen, which] = probs.topk(moe.top_k);
   const at::Tensor weights = moe.norm_topk_prob ? chosen / chosen.sum(-1, true) : chosen;
   const at::Tensor shares = at::zeros_like(probs).scatter(-1, which, weights);
@@ -209,7 +223,7 @@ at::Tensor mixture(const Leaves& w, const at::Tensor& x, const model::Moe& moe) 
     const at::Tensor product = gate * gate.sigmoid() * at::matmul(x, matrix("up", e));
     sum = sum + shares.narrow(-1, e, 1) * at::matmul(product, matrix("down", e));
   }
-  return sum;
+  return {sum, router_losses(logits, which, shape, coeffs)};
 }
 
 }  // namespace
@@ -297,7 +311,7 @@ Truth embed_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
 }
 
 Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
-                  const at::Tensor& d_out) {
+                  const at::Tensor& d_out, const RouterCoeffs& coeffs) {
   const Shape& shape = tiny.shape;
   const double eps = tiny.config().norm_eps;
   const std::string block = "blocks.{i}.";
@@ -340,7 +354,13 @@ Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
     return w.linear(block + "mlp.down", open * up);
   };
   const model::Moe& moe = tiny.config().moe;
-  const at::Tensor out = middle + behind("mlp", moe.experts > 0 ? mixture(w, wide, moe) : dense());
+  if (moe.experts > 0) {
+    const auto [sum, losses] = mixture(w, wide, moe, shape, coeffs);
+    const at::Tensor out = middle + behind("mlp", sum);
+    torch::autograd::backward({out, losses}, {d_out, at::ones_like(losses)});
+    return {out.detach(), x.grad(), w.grads(params), losses.item<double>()};
+  }
+  const at::Tensor out = middle + behind("mlp", dense());
   torch::autograd::backward({out}, {d_out});
   return {out.detach(), x.grad(), w.grads(params)};
 }

@@ -83,11 +83,16 @@ struct Truth {
   at::Tensor out;       // of embedding and block; of the head: the sum of token losses, a scalar
   at::Tensor d_input;   // [T, h]; undefined for the embedding
   at::Tensor d_params;  // flat, zero in the gaps
+  double router_losses = 0;
+};
+struct RouterCoeffs {
+  double aux = 0, z = 0;
 };
 Truth embed_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& tokens,
                   const at::Tensor& d_out);
+// `coeffs`: of losses of the router, whose gradients are added.
 Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
-                  const at::Tensor& d_out);
+                  const at::Tensor& d_out, const RouterCoeffs& coeffs = {});
 Truth head_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& input,
                  const at::Tensor& labels, double seed);
 

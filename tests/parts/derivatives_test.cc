@@ -63,7 +63,7 @@ TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
     for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
       SCOPED_TRACE("traits " + std::to_string(traits) + " tp " + std::to_string(tp) +
                    (sp ? " sp" : ""));
-      Rig rig(config_of(traits), sizes_of(tp, sp));
+      Rig rig(config_of(traits), sizes_of(traits, tp, sp));
       check_against_differences(rig);
     }
 }
@@ -75,11 +75,11 @@ TEST(Derivatives, NoPolicyChangesABit) {
   for (int traits = 0; traits < kTraits; traits = next(traits), ++turn)
     for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
       const ModelConfig config = config_of(traits);
-      const auto want = Rig(config, sizes_of(tp, sp)).gradients(false, false);
+      const auto want = Rig(config, sizes_of(traits, tp, sp)).gradients(false, false);
       for (const DType dtype : {DType::kF64, DType::kBF16})
         for (int set = 0; set < 8; ++set, ++turn) {
           const int mask = turn * 37 % 128;
-          const Rig rig(config, sizes_of(tp, sp, dtype, mask));
+          const Rig rig(config, sizes_of(traits, tp, sp, dtype, mask));
           EXPECT_EQ(rig.gradients((turn & 1) != 0, (turn & 2) != 0), want)
               << "traits " << traits << " tp " << tp << " sp " << sp << " mask " << mask;
         }

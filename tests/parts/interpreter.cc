@@ -156,10 +156,10 @@ constexpr std::array kWideNorm = {Kind::kSquares, Kind::kRstd, Kind::kWideNorm, 
                                   Kind::kWideNormGrad};
 
 constexpr std::array kMixture = {
-    Kind::kRoute,         Kind::kRouteGrad,       Kind::kSortRows,
-    Kind::kTakeRows,      Kind::kReturnRows,      Kind::kTakeWeights,
-    Kind::kReturnWeights, Kind::kExpertLinear,    Kind::kExpertLinearGrad,
-    Kind::kExpertSwiGlu,  Kind::kExpertSwiGluGrad};
+    Kind::kRoute,         Kind::kRouteGrad,        Kind::kSortRows,
+    Kind::kTakeRows,      Kind::kReturnRows,       Kind::kTakeWeights,
+    Kind::kReturnWeights, Kind::kExpertLinear,     Kind::kExpertLinearGrad,
+    Kind::kExpertSwiGlu,  Kind::kExpertSwiGluGrad, Kind::kCountChoices};
 
 struct Heads {
   Size tokens, seq, heads, kv_heads, dim, window;
@@ -233,7 +233,8 @@ std::vector<Numbers> route(const Numbers& logits, Size e, Size top, bool normali
   return {w, probs, choices};
 }
 
-// in: d weights, probabilities, experts. The chain rule, through every weight and probability.
+// in: d weights, probabilities, experts, maybe d probabilities. The chain rule, through every
+// weight and probability.
 Numbers route_grad(const std::vector<Numbers>& in, Size e, Size top, bool normalizes) {
   Numbers d(in[1].size());
   for (std::size_t i = 0; i < in[2].size(); ++i) {
@@ -248,6 +249,11 @@ Numbers route_grad(const std::vector<Numbers>& in, Size e, Size top, bool normal
       for (Size l = 0; l < e; ++l)
         d[t * e + l] += in[0][i] * slope * p[other] * ((l == other ? 1 : 0) - p[l]);
     }
+  }
+  for (std::size_t i = 0; in.size() > 3 && i < d.size(); ++i) {
+    const std::size_t row = i / e * e;
+    for (Size l = 0; l < e; ++l)
+      d[row + l] += in[3][i] * in[1][i] * ((row + l == i ? 1 : 0) - in[1][row + l]);
   }
   return d;
 }
@@ -437,6 +443,8 @@ std::vector<Numbers> Interpreter::compute(RankState& rank, const Part& part,
         add(rank.grads[passes_.values()[part.in[i]].name.substr(2)], in[i]);
       return {};
     default:
+      if (part.kind == Kind::kAuxLossGrad || part.kind == Kind::kZLossGrad)
+        return {router_loss_grad(rank, part, in)};
       return compute_others(param(), part, in);
   }
 }
@@ -545,6 +553,12 @@ std::vector<Numbers> Interpreter::compute_mixture(const Numbers& weights, const 
       return {route_grad(in, e, top, normalizes)};
     case Kind::kSortRows:
       return sort_rows(in[0], e);
+    case Kind::kCountChoices: {
+      Numbers counts(static_cast<std::size_t>(size(Dim::kSequences) * e));
+      for (Size i = 0; i < std::ssize(in[0]); ++i)
+        ++counts[i / top / passes_.sizes().seq * e + static_cast<Size>(in[0][i])];
+      return {counts};
+    }
     case Kind::kTakeRows:
     case Kind::kReturnRows:
       return {moved(in[0], in[1], top, columns(part.in[0]), part.kind == Kind::kTakeRows)};
@@ -564,6 +578,25 @@ std::vector<Numbers> Interpreter::compute_mixture(const Numbers& weights, const 
     default:
       return compute_expert_linear(weights, part, in);
   }
+}
+
+Numbers Interpreter::router_loss_grad(const RankState& rank, const Part& part,
+                                      const std::vector<Numbers>& in) const {
+  const Size e = size(Dim::kExperts), seq = passes_.sizes().seq;
+  const auto all = static_cast<double>(size(Dim::kT));
+  Numbers d = in[0];
+  for (Size i = 0; i < std::ssize(d); ++i) {
+    if (part.kind == Kind::kAuxLossGrad) {
+      const double times = in[1][(rank.first_row + i / e) / seq * e + i % e];
+      d[i] = kAuxLoss * static_cast<double>(e) * times /
+             (static_cast<double>(size(Dim::kTop) * seq) * all);
+      continue;
+    }
+    double sum = 0;
+    for (Size l = i / e * e; l < (i / e + 1) * e; ++l) sum += std::exp(in[1][l]);
+    d[i] += kZLoss / all * 2 * std::log(sum) * std::exp(in[1][i]) / sum;
+  }
+  return d;
 }
 
 // Row by row, with the weights of the expert whose rows end behind it.

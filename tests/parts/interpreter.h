@@ -16,9 +16,13 @@ using Numbers = std::vector<double>;
 // Parameters, or their gradients, of one rank by name: "qkv", "qkv_bias".
 using Named = std::map<std::string, Numbers>;
 
+// Coefficients of the losses of routers, where a list has these.
+inline constexpr double kAuxLoss = 0.7, kZLoss = 0.3;
+
 struct RankState {
   std::map<ValueId, Numbers> memory;  // by storage
   Named params, grads;
+  std::int64_t first_row = 0;  // of P among T
 };
 
 class Interpreter {
@@ -56,6 +60,8 @@ class Interpreter {
                                        const std::vector<Numbers>& in) const;
   std::vector<Numbers> compute_expert_linear(const Numbers& weights, const Part& part,
                                              const std::vector<Numbers>& in) const;
+  Numbers router_loss_grad(const RankState& rank, const Part& part,
+                           const std::vector<Numbers>& in) const;
   // Of kinds without parameters.
   std::vector<Numbers> compute_plain(const Part& part, const std::vector<Numbers>& in) const;
   std::int64_t tokens(ValueId id) const { return size(passes_.values()[id].dims.front()); }

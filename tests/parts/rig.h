@@ -2,6 +2,9 @@
 // and a loss.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -19,10 +22,10 @@ using model::UnitSizes;
 inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
 
 inline constexpr int kOlmo2 = 32 + 64, kGemma2 = 2 * 64 + 192 * 7;
-inline constexpr int kDense = 3 * 64 * 8, kTraits = kDense + 8;
+inline constexpr int kDense = 3 * 64 * 8, kTraits = kDense + 16;
 
 // Of a mixture in place of the MLP: bit 0, weights of a token's experts add up to 1; bit 1, norms
-// of heads; bit 2, windows.
+// of heads; bit 2, windows; bit 3, losses of its router.
 inline void mix(ModelConfig& c, int traits) {
   c.family = model::Family::kMoe;
   c.ffn = 0;
@@ -99,6 +102,8 @@ struct Rig {
     std::vector<RankState> ranks(params.size());
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       ranks[r].params = params[r];
+      if (passes.sizes().shares_rows)
+        ranks[r].first_row = static_cast<std::int64_t>(r) * passes.sizes()[Dim::kP];
       run.write(ranks[r], passes.at(pass), passes.at(pass).before[0], rows(input, r));
     }
     return ranks;
@@ -114,7 +119,38 @@ struct Rig {
       const Numbers out = run.read(ranks[r], pass, pass.after[0]), weights = rows(slope, r);
       for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * weights[i];
     }
-    return sum;
+    return passes.sizes().has_aux_loss ? sum + router_losses() : sum;
+  }
+
+  // By definition, of the logits of all tokens.
+  double router_losses() const {
+    const Pass& pass = passes.at(UnitPass::kForward);
+    const auto id = std::ranges::find(pass.after, "router_logits",
+                                      [&](ValueId kept) { return passes.values()[kept].name; });
+    std::vector<RankState> ranks = start(UnitPass::kForward);
+    run.run(ranks, pass);
+    Numbers logits;
+    for (std::size_t r = 0; r < (passes.sizes().shares_rows ? ranks.size() : 1); ++r)
+      std::ranges::copy(run.read(ranks[r], pass, *id), std::back_inserter(logits));
+    const std::size_t e = passes.sizes()[Dim::kExperts], top = passes.sizes()[Dim::kTop];
+    double aux = 0, z = 0;
+    for (std::size_t begin = 0; begin < logits.size(); begin += kSeq * e) {
+      Numbers share(e), times(e);
+      for (std::size_t token = begin; token < begin + kSeq * e; token += e) {
+        double sum = 0;
+        for (std::size_t i = 0; i < e; ++i) sum += std::exp(logits[token + i]);
+        z += std::log(sum) * std::log(sum);
+        for (std::size_t i = 0; i < e; ++i) {
+          share[i] += std::exp(logits[token + i]) / sum / kSeq;
+          std::size_t above = 0;
+          for (std::size_t j = 0; j < e; ++j)
+            above += logits[token + j] > logits[token + i] ? 1 : 0;
+          if (above < top) times[i] += static_cast<double>(e) / static_cast<double>(top * kSeq);
+        }
+      }
+      for (std::size_t i = 0; i < e; ++i) aux += share[i] * times[i];
+    }
+    return kAuxLoss * aux / kBatch + kZLoss * z / (kBatch * kSeq);
   }
 
   // Every rank's gradients, that of the input under "input"; and the output. `instead`: run in
@@ -149,8 +185,9 @@ struct Rig {
   std::vector<Named> params;
 };
 
-inline UnitSizes sizes_of(int tp, bool sp, DType dtype = DType::kF64, int mask = 0) {
+inline UnitSizes sizes_of(int traits, int tp, bool sp, DType dtype = DType::kF64, int mask = 0) {
   UnitSizes sizes{.batch = kBatch, .seq = kSeq, .dtype = dtype};
+  if (traits >= kDense + 8) sizes.aux_loss_coeff = kAuxLoss, sizes.z_loss_coeff = kZLoss;
   sizes.tp = tp;
   sizes.sequence_parallel = sp;
   for (std::size_t row = 0; row < model::kDropRows.size(); ++row)

@@ -188,6 +188,7 @@ TEST(ProgramText, HashShowsEveryChange) {
   change([](Program& p) { p.step.tensor_parallel = true; });
   change([](Program& p) { p.step.experts = {false, true, false}; });
   change([](Program& p) { p.step.experts = {false, false, false}; });
+  change([](Program& p) { p.step.experts = {false, true, false}, p.step.routed = 4; });
   change([](Program& p) { p.step.partial = {false, false, true}; });
   change([](Program& p) {
     p.step.tensor_parallel = true;

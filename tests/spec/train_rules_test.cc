@@ -56,5 +56,17 @@ TEST(NoiseScaleRules, AskNothingOfARunThatDoesNotMeasure) {
   EXPECT_EQ(refusal(true, {8, 4, 4}, 0), "");
 }
 
+TEST(RouterLossRules, NeedARouter) {
+  model::ModelConfig model;
+  model.moe.experts = 4;
+  EXPECT_TRUE(against_router_losses(0.1, 0.1, model).empty());
+  model.moe.experts = 0;
+  EXPECT_TRUE(against_router_losses(0, 0, model).empty());
+  const auto found = against_router_losses(0.25, 0.5, model);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].error.message, "moe_aux_loss_coeff = 0.25, but the model has no experts");
+  EXPECT_EQ(found[1].error.help, "set moe_z_loss_coeff = 0, or choose a mixture of experts");
+}
+
 }  // namespace
 }  // namespace lockstep::spec

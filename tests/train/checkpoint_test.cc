@@ -88,9 +88,7 @@ class Gather {
       put(verify::Role::kSecondMoment, state(runtime::StateRole::kSecondMoment));
     }
   }
-  void set(const StepReport& report) {
-    builder_.set_scalars(0, report.loss, report.grad_norm, report.updated);
-  }
+  void set(const StepReport& report) { builder_.set_report(0, report); }
   verify::StepImage take() {
     verify::StepImage image = std::move(builder_.take()[0]);
     EXPECT_EQ(builder_.disagreement(), "");

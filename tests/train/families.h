@@ -67,12 +67,15 @@ inline spec::Spec mixtral_spec() {
   spec.model.family = model::Family::kMoe;
   spec.model.ffn = 0;
   spec.model.moe = {.experts = 5, .top_k = 2, .expert_ffn = 32};
+  spec.train.moe_aux_loss_coeff = 0.05;
+  spec.train.moe_z_loss_coeff = 0.01;
   return spec;
 }
 
 inline spec::Spec olmoe_spec() {
   spec::Spec spec = mixtral_spec();
   spec.model.name = "olmoe";
+  spec.train.moe_aux_loss_coeff = spec.train.moe_z_loss_coeff = 0;
   spec.model.qk_norm = model::QkNorm::kWide;
   spec.model.moe.top_k = 3;
   spec.model.moe.norm_topk_prob = false;

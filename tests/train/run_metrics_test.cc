@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/train/families.h"
 #include "tests/train/tiny.h"
 
 namespace lockstep::train {
@@ -53,6 +54,31 @@ TEST(RunMetrics, LinesReadBackToTheSameBits) {
   EXPECT_EQ(lines[2].find("loss")->as_text(), "NaN");
   EXPECT_EQ(lines[3].find("event")->as_text(), "eval");
   EXPECT_DOUBLE_EQ(lines[3].find("perplexity")->as_real(), 20);
+  std::filesystem::remove_all(folder);
+}
+
+// Two blocks of five experts, of which the second has three without tokens.
+TEST(RunMetrics, TellsHowEvenExpertsAre) {
+  const std::string folder = testing::TempDir() + "run_metrics_experts";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  spec::Spec spec = mixtral_spec();
+  spec.train.moe_z_loss_coeff = 0;
+  const Job job = job_of(spec, "dp1");
+  RunMetrics metrics(job, {.directory = folder});
+  metrics.begins({}, false);
+  StepReport report;
+  report.expert_tokens = {4, 4, 4, 4, 4, 0, 16, 0, 4, 0};
+  report.aux_loss = 0.25;
+  metrics.step(0, report, {});
+  std::ifstream file(metrics_path(folder));
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line) && std::getline(file, line));
+  const Json told = Json::parse(line).value();
+  EXPECT_EQ(told.find("expert_max_over_mean")->as_real(), 4.0);
+  EXPECT_EQ(told.find("experts_without_tokens")->as_int(), 3);
+  EXPECT_EQ(told.find("aux_loss")->as_real(), 0.25);
+  EXPECT_EQ(told.find("z_loss"), nullptr);
   std::filesystem::remove_all(folder);
 }
 

@@ -40,13 +40,16 @@ TEST(Image, DigestShowsEveryChange) {
   change([](StepImage& image) { image.loss = 1; });
   change([](StepImage& image) { image.grad_norm = 1; });
   change([](StepImage& image) { image.updated = false; });
+  change([](StepImage& image) { image.aux_loss = 1; });
+  change([](StepImage& image) { image.z_loss = 1; });
+  change([](StepImage& image) { image.expert_tokens = {0}; });
   for (const int segment : {0, 1})
     for (std::size_t role = 0; role < kNumRoles; ++role)
       for (const std::int64_t element : {0, 3})
         change([&](StepImage& image) {
           image.segments[segment][role].mutable_data_ptr<double>()[element] = -0.0;
         });
-  EXPECT_EQ(seen.size(), 1u + 2 * (3 + 2 * kNumRoles * 2));
+  EXPECT_EQ(seen.size(), 1u + 2 * (6 + 2 * kNumRoles * 2));
 }
 
 // Measures of distance: what rounding explains is small by them, what it does not is large.

@@ -156,6 +156,18 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
   }
 }
 
+TEST(Job, HasAnotherDigestForOtherLossesOfRouters) {
+  const spec::Spec spec = train::mixtral_spec();
+  std::set<Hash128> seen = {train::make_job(spec)->digest()};
+  for (double spec::Train::* coeff :
+       {&spec::Train::moe_aux_loss_coeff, &spec::Train::moe_z_loss_coeff})
+    for (const double value : {0.0, 0.5}) {
+      spec::Spec changed = spec;
+      changed.train.*coeff = value;
+      EXPECT_TRUE(seen.insert(train::make_job(changed)->digest()).second);
+    }
+}
+
 TEST(Verify, RefusesWhatCanNotRun) {
   Verifier verifier = verifier_of(DType::kF64);
   EXPECT_EQ(verifier.check(*spec::parse_layout("cp8 cp_comm_type=ulysses")).error().code,
