@@ -138,6 +138,10 @@ std::vector<UnitSlice> unit_slices(const model::Model& model, int segment,
     const model::TensorShard shard = model::tensor_shard(param, place.tp, place.coord);
     box.begin[shard.dim] = shard.begin;
     box.extent[shard.dim] = shard.length;
+    if (param.experts > 0) {
+      box.extent[0] = param.experts / place.ep;
+      box.begin[0] = place.expert_coord * box.extent[0];
+    }
     const model::FlatRange part = model::common(range, {flat.offset, flat.offset + box.volume()});
     if (part.size() <= 0) continue;
     slices.push_back({{global_name(model, model.unit_of(segment), param), role, param.shape,

@@ -19,12 +19,14 @@ using program::UnitBytes;
 constexpr std::int64_t kTokenBytes = 8;  // i64
 
 // `main_grad`: of all segments of the unit.
-void add_surges(const model::Unit& unit, const UnitPasses& passes, const program::StepShape& step,
+void add_passes(const model::Unit& unit, const UnitPasses& passes, const program::StepShape& step,
                 int index, std::int64_t main_grad, UnitBytes& bytes) {
   const auto surge = [&](OpKind kind, bool is_first = false) {
     const program::Op op = {.kind = kind, .unit = index, .microbatch = is_first ? 0 : 1};
     return extra(passes.events(*parts::pass_of(step, unit, op)), is_first ? main_grad : 0);
   };
+  bytes.stash = total(passes.stash());
+  bytes.weight_work = total(passes.work());
   bytes.forward = surge(OpKind::kForward);
   if (unit.kind == UnitKind::kBlock) bytes.recompute = surge(OpKind::kRecompute);
   if (unit.kind != UnitKind::kHead) {
@@ -76,10 +78,11 @@ StateBytes state_bytes(const model::FlatLayout& flat, int zero, DType dtype, std
 }
 
 program::ProgramBytes program_bytes(const model::Model& model, const program::StepShape& step,
-                                    const StepSizes& sizes) {
+                                    const StepSizes& sizes, const model::RowsMetBy& rows_met) {
   LS_CHECK(step.units() == model.num_units(), "a step of ", step.units(), " units for a model of ",
            model.num_units());
-  const std::vector<model::FlatLayout> layouts = model::flat_layouts(model, sizes.unit.tp);
+  const std::vector<model::FlatLayout> layouts =
+      model::flat_layouts(model, sizes.unit.tp, sizes.unit.ep);
   std::vector<UnitPasses> passes;  // by distinct unit
   for (const model::Unit& unit : model.distinct)
     passes.emplace_back(model.config, unit, sizes.unit);
@@ -106,8 +109,6 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
     });
     bytes.act = boundary_bytes(model.config, sizes.unit);
     bytes.checkpoint = bytes.act;
-    bytes.stash = total(passes[kind].stash());
-    bytes.weight_work = total(passes[kind].work());
     if (sizes.looks_at_noise && sizes.unit.cp > 1) {
       bytes.noise = largest;
     } else if (sizes.looks_at_noise && step.is_partial(unit)) {
@@ -115,7 +116,14 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
       for (const model::FlatRange& copied : layouts[kind].copied) summed += copied.size();
       bytes.noise = summed * sizes.unit.wide();
     }
-    add_surges(model.unit(unit), passes[kind], step, unit, main_grads, bytes);
+    add_passes(model.unit(unit), passes[kind], step, unit, main_grads, bytes);
+    for (int mb = 0; !rows_met.empty() && mb < step.shape.microbatches; ++mb) {
+      const auto rows = rows_met.find({unit, mb});
+      if (rows == rows_met.end()) continue;
+      UnitBytes& met = all.of_microbatch[{unit, mb}] = bytes;
+      add_passes(model.unit(unit), passes[kind].where_met(rows->second), step, unit, main_grads,
+                 met);
+    }
   }
   add_constants(model, step, sizes.unit, all);
   return all;

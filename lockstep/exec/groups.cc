@@ -29,6 +29,7 @@ enum Kind : std::size_t {
   kExpertReplicate,
   kExpertData,
   kExpertShardGather,
+  kExpert,
 };
 constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(),        mesh::kDenseShard,
                                    Axis::kDataReplicate,   mesh::kData,
@@ -37,9 +38,10 @@ constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(),        mesh::kDenseShard,
                                    Axis::kPipeline,        Axis::kPipeline,
                                    Axis::kTensor,          Axis::kContext,
                                    Axis::kExpertDataShard, Axis::kExpertDataReplicate,
-                                   mesh::kExpertData,      Axis::kExpertDataShard};
+                                   mesh::kExpertData,      Axis::kExpertDataShard,
+                                   Axis::kExpert};
 constexpr const char* kPrefixes[] = {
-    "", "", "", "", "", "", "", "gather:", "up:", "down:", "", "", "", "", "", "gather:"};
+    "", "", "", "", "", "", "", "gather:", "up:", "down:", "", "", "", "", "", "gather:", ""};
 
 // Those that an op uses, one after the other; in the order of CommGroup.
 const std::vector<Kind>& kinds_of(program::CommGroup group) {
@@ -96,6 +98,8 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
   if (shared.experts)
     for (const Kind kind : {kExpertShard, kExpertReplicate, kExpertData})
       all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
+  if (shared.experts && mesh.degree(Axis::kExpert) > 1)
+    all_[kExpert] = connect(world, on_device, label, mesh, kExpert, deadline);
   if (!is_device_) {
     all_[kPipeline] = connect(world, on_device, label, mesh, kPipeline, deadline);
   } else {
@@ -161,6 +165,7 @@ comm::Communicator& Groups::link(program::CommGroup group, Coord from, Coord to)
 }
 
 comm::Communicator* Groups::context() const { return all_[kContext].get(); }
+comm::Communicator* Groups::experts() const { return all_[kExpert].get(); }
 
 void Groups::agree(const Hash128& digest, Deadline deadline) const {
   struct Verdict {

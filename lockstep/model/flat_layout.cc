@@ -32,15 +32,23 @@ Held held(const Param& param) {
   return param.over_heads ? Held::kOverHeads : Held::kReplicated;
 }
 
-std::int64_t numel_of(const Param& param, std::int64_t tp) {
+// How many pieces the ranks that share experts have of it.
+std::int64_t expert_pieces(const Param& param, std::int64_t ep) {
+  if (param.experts == 0) return 1;
+  LS_CHECK(param.experts % ep == 0, param.name, ": ", ep, " ranks that share ", param.experts);
+  return ep;
+}
+
+std::int64_t numel_of(const Param& param, std::int64_t tp, std::int64_t ep) {
   const TensorShard shard = tensor_shard(param, tp, 0);
-  return param.numel() / param.shape[shard.dim] * (shard.length + shard.padding);
+  return param.numel() / expert_pieces(param, ep) / param.shape[shard.dim] *
+         (shard.length + shard.padding);
 }
 
 class Writer {
  public:
-  Writer(const Unit& unit, std::int64_t tp, bool experts)
-      : unit_(unit), tp_(tp), experts_(experts) {}
+  Writer(const Unit& unit, std::int64_t tp, std::int64_t ep, bool experts)
+      : unit_(unit), tp_(tp), ep_(ep), experts_(experts) {}
 
   FlatLayout run() {
     append(true, Held::kCut);
@@ -89,13 +97,13 @@ class Writer {
       if (held(param) != wanted) continue;
       const bool joined = neighbour != nullptr && continues(*neighbour, param);
       const std::int64_t offset = joined ? flat_.params.back().end() : flat_.size;
-      flat_.params.push_back({i, offset, numel_of(param, tp_)});
+      flat_.params.push_back({i, offset, numel_of(param, tp_, ep_)});
       flat_.size = round_up(flat_.params.back().end(), kFlatAlign);
     }
   }
 
   const Unit& unit_;
-  const std::int64_t tp_;
+  const std::int64_t tp_, ep_;
   const bool experts_;
   FlatLayout flat_;
 };
@@ -123,9 +131,13 @@ void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& sec
 }
 
 // Row-major, whatever dim is cut: `row` elements of the piece lie together in every `whole_row` of
-// the parameter, the first `skip` elements into it.
-void add_runs(const Param& param, const FlatParam& place, const TensorShard& shard, FlatRange range,
+// the parameter, the first `skip` elements into it. Experts of other ranks are the first `before`
+// elements.
+void add_runs(const Param& param, const FlatParam& place, const TensorPlace& rank, FlatRange range,
               std::vector<FlatRun>& runs) {
+  const TensorShard shard = tensor_shard(param, rank.tp, rank.coord);
+  const std::int64_t before =
+      param.numel() / expert_pieces(param, rank.ep) * (param.experts > 0 ? rank.expert_coord : 0);
   std::int64_t inner = 1;
   for (std::size_t dim = static_cast<std::size_t>(shard.dim) + 1; dim < param.shape.size(); ++dim)
     inner *= param.shape[dim];
@@ -135,7 +147,8 @@ void add_runs(const Param& param, const FlatParam& place, const TensorShard& sha
   for (std::int64_t at = part.begin; at < part.end;) {
     const std::int64_t within = at - place.offset;
     const std::int64_t length = std::min(row - within % row, part.end - at);
-    runs.push_back({place.param, at, within / row * whole_row + skip + within % row, length});
+    runs.push_back(
+        {place.param, at, before + within / row * whole_row + skip + within % row, length});
     at += length;
   }
 }
@@ -219,11 +232,11 @@ TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord
   return {cut->dim, begin, own, each - own, coord % alike != 0};
 }
 
-std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp) {
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp, std::int64_t ep) {
   std::vector<FlatLayout> layouts;
-  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, false).run());
+  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, ep, false).run());
   if (std::ranges::any_of(model.distinct, &Unit::has_experts))
-    for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, true).run());
+    for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, ep, true).run());
   const int embed = model.order.front(), head = model.order.back();
   if (std::ranges::any_of(model.distinct[head].params, &Param::tied))
     tie(model.distinct[embed], layouts[embed], model.distinct[head], layouts[head]);
@@ -234,8 +247,7 @@ std::vector<FlatRun> flat_runs(const Unit& unit, const FlatLayout& layout, Tenso
                                FlatRange range) {
   std::vector<FlatRun> runs;
   for (const FlatParam& param : layout.params) {
-    const Param& whole = unit.params[param.param];
-    add_runs(whole, param, tensor_shard(whole, place.tp, place.coord), range, runs);
+    add_runs(unit.params[param.param], param, place, range, runs);
   }
   return runs;
 }

@@ -99,17 +99,21 @@ TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord
 // get the same size, so that their shards cover the same elements of it, and what else the head has
 // lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
 // parameters only.
-// Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts.
-// REQUIRES: tp >= 1, pieces that are multiples of their grain where they are not padded.
-std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1);
+// Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts, and each of
+// `ep` ranks as many whole experts.
+// REQUIRES: tp >= 1, pieces that are multiples of their grain where they are not padded; an ep that
+// divides the experts.
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1, std::int64_t ep = 1);
 
 // Which elements of whole parameters lie where in a rank's flat buffer, where tensor ranks share a
 // unit: initial weights are drawn by it, and whole states are cut and put together.
 
-// A rank among those that share a unit.
+// A rank among those that share a unit, and among those that share its experts.
 struct TensorPlace {
   std::int64_t tp = 1;
   std::int64_t coord = 0;
+  std::int64_t ep = 1;
+  std::int64_t expert_coord = 0;
   bool operator==(const TensorPlace&) const = default;
 };
 
@@ -124,7 +128,7 @@ struct FlatRun {
 
 // Those of elements `range` of the rank's buffer, ascending; gaps and padding are in none. One per
 // parameter, but one per row of a matrix that is cut by columns.
-// REQUIRES: the unit's layout by flat_layouts(model, place.tp).
+// REQUIRES: the unit's layout by flat_layouts(model, place.tp, place.ep).
 std::vector<FlatRun> flat_runs(const Unit& unit, const FlatLayout& layout, TensorPlace place,
                                FlatRange range);
 

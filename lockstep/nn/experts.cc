@@ -140,6 +140,52 @@ void expert_linear_weight(PassRun& r) {
   });
 }
 
+void count_rows(PassRun& r) {
+  const at::Tensor ends = r.in(0), counts = r.make(0);
+  const auto* end = data_of<std::int64_t>(ends);
+  std::adjacent_difference(end, end + ends.numel(), memory_of<std::int64_t>(counts));
+}
+
+void sort_met(PassRun& r) {
+  const std::vector<std::int64_t> met = numbers(r.in(0));
+  const at::Tensor places = r.make(0), ends = r.make(1);
+  auto *place = memory_of<std::int64_t>(places), *end = memory_of<std::int64_t>(ends);
+  const std::int64_t own = ends.numel(), ranks = std::ssize(met) / own;
+  std::int64_t before = 0;
+  std::vector<std::int64_t> first(met.size());  // row of each rank's to each own expert
+  for (std::int64_t e = 0; e < own; ++e) {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      first[rank * own + e] = before;
+      before += met[rank * own + e];
+    }
+    end[e] = before;
+  }
+  for (std::size_t i = 0; i < met.size(); ++i) {
+    std::iota(place, place + met[i], first[i]);
+    place += met[i];
+  }
+}
+
+void exchange_rows(PassRun& r) {
+  const bool dispatches = r.part().kind == parts::Kind::kDispatch;
+  const auto by_rank = [&](const at::Tensor& counts) {
+    const std::vector<std::int64_t> by_expert = numbers(counts.cpu());
+    const std::int64_t ranks = r.group().size(), own = std::ssize(by_expert) / ranks;
+    std::vector<std::int64_t> sums;
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      sums.push_back(std::accumulate(by_expert.begin() + rank * own,
+                                     by_expert.begin() + (rank + 1) * own, std::int64_t{0}));
+    return sums;
+  };
+  std::vector<std::int64_t> sent = by_rank(r.in(1)), met = by_rank(r.in(2));
+  r.sizes[parts::Dim::kMet] = std::accumulate(met.begin(), met.end(), std::int64_t{0});
+  if (r.inputs.rows_met != nullptr)
+    *r.inputs.rows_met = {r.sizes[parts::Dim::kMet],
+                          met[static_cast<std::size_t>(r.group().index())]};
+  if (!dispatches) std::swap(sent, met);
+  r.issued(r.group().all_to_all(r.in(0), std::move(sent), r.make(0), std::move(met)));
+}
+
 void expert_swiglu(PassRun& r) {
   const at::Tensor gate = r.in(0), up = r.in(1), weights = r.in(2), product = r.make(0);
   const std::int64_t columns = gate.size(1);

@@ -22,6 +22,14 @@ void expert_linear(PassRun& r);
 void expert_linear_grad(PassRun& r);
 void expert_linear_weight(PassRun& r);
 
+// Ends -> rows of each expert.
+void count_rows(PassRun& r);
+// Rows from each rank to each own expert -> where each row goes, by expert, then by rank; the end
+// of each own expert's rows.
+void sort_met(PassRun& r);
+// Rows to the ranks of their experts, or back. From here on the pass knows Dim::kMet.
+void exchange_rows(PassRun& r);
+
 // silu(gate) up weight.
 void expert_swiglu(PassRun& r);
 void expert_swiglu_grad(PassRun& r);

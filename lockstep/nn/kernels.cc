@@ -367,6 +367,10 @@ constexpr std::array kRows = {
     Row{Kind::kReturnWeights, return_weights, device::return_weights},
     Row{Kind::kExpertLinear, expert_linear, device::expert_linear},
     Row{Kind::kExpertSwiGlu, expert_swiglu, device::expert_swiglu},
+    Row{Kind::kCountRows, count_rows},
+    Row{Kind::kSortMet, sort_met},
+    Row{Kind::kDispatch, exchange_rows},
+    Row{Kind::kCombine, exchange_rows},
     Row{Kind::kCountChoices, count_choices, device::count_choices},
     Row{Kind::kAuxLoss, nullptr},  // lowered to nothing
     Row{Kind::kZLoss, nullptr},

@@ -63,6 +63,18 @@ at::Tensor PassRun::make(std::size_t i) {
   return out(i);
 }
 
+const RankGroup& PassRun::group() const {
+  switch (part_->group) {
+    case parts::Group::kTensor:
+      return unit.group;
+    case parts::Group::kContext:
+      return unit.context;
+    case parts::Group::kExpert:
+      break;
+  }
+  return unit.experts;
+}
+
 void PassRun::wait() {
   const auto found =
       std::ranges::find(under_way_, part_->in[0], &std::pair<parts::ValueId, comm::Work>::first);

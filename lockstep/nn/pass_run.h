@@ -53,6 +53,7 @@ struct PassInputs {
   ExactSum* loss = nullptr;
   at::Tensor loss_words = {};
   RouterReport router = {};
+  model::RowsMet* rows_met = nullptr;  // gets what other ranks sent, where ranks share experts
   // Called before and after every wait for a collective with the number of parts behind it.
   std::function<void(int part, bool waits)> place = {};
   std::vector<SteadyPoint>* times = nullptr;  // gets the begin of the pass and the end of each part
@@ -77,6 +78,7 @@ struct UnitContext {
   VocabShard vocab;
   TensorGroup group;
   ContextGroup context;
+  ExpertGroup experts;
   const Rope* rope;  // of blocks
   std::vector<LayerPlace> layers;
 };
@@ -131,10 +133,7 @@ class PassRun {
   void wait();  // for what made operand 0
 
   // Whose collective the part is.
-  const RankGroup& group() const {
-    return part_->group == parts::Group::kTensor ? static_cast<const RankGroup&>(unit.group)
-                                                 : unit.context;
-  }
+  const RankGroup& group() const;
 
   const LayerPlace& layer() const;
   at::Tensor gain() const { return vector_at(layers_of(inputs.params), layer().weight); }

@@ -45,4 +45,15 @@ comm::Work RankGroup::all_to_all(const at::Tensor& pieces, const at::Tensor& oth
                            Deadline::after(op_deadline_));
 }
 
+comm::Work RankGroup::all_to_all(const at::Tensor& rows, std::vector<std::int64_t> sends,
+                                 const at::Tensor& others,
+                                 std::vector<std::int64_t> receives) const {
+  LS_CHECK(comm_ != nullptr, "a group of one exchanges nothing");
+  const std::int64_t columns = rows.dim() > 1 ? rows.size(1) : 1;
+  for (auto* counts : {&sends, &receives})
+    for (std::int64_t& count : *counts) count *= columns;
+  return comm_->all_to_all(as_buffer(rows), sends, as_buffer(others), receives,
+                           Deadline::after(op_deadline_));
+}
+
 }  // namespace lockstep::nn

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/base/units.h"
 #include "lockstep/comm/communicator.h"
@@ -32,10 +33,19 @@ class RankGroup {
   comm::Work exchange(const at::Tensor& own, const at::Tensor& other, std::int64_t distance) const;
   // Piece i of `pieces` becomes piece index() of member i's `others`; all are of one size.
   comm::Work all_to_all(const at::Tensor& pieces, const at::Tensor& others) const;
+  // The same with pieces of `sends` and `receives` rows.
+  comm::Work all_to_all(const at::Tensor& rows, std::vector<std::int64_t> sends,
+                        const at::Tensor& others, std::vector<std::int64_t> receives) const;
 
  private:
   comm::Communicator* comm_ = nullptr;  // null: a group of one
   Seconds op_deadline_;
+};
+
+// The ranks that share experts.
+class ExpertGroup : public RankGroup {
+ public:
+  using RankGroup::RankGroup;
 };
 
 // The ranks that share sequences (model/context.h).

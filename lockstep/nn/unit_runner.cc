@@ -107,7 +107,7 @@ void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
 
 UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit,
                        const UnitPlace& place, const model::UnitSizes& sizes, const Rope* rope,
-                       TensorGroup group, ContextGroup context)
+                       TensorGroup group, ContextGroup context, ExpertGroup experts)
     : passes_(config, unit, sizes),
       context_{.kernels = sizes.kernels,
                .dtype = sizes.dtype,
@@ -120,6 +120,7 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
                .vocab = vocab_shard(unit, group),
                .group = group,
                .context = context,
+               .experts = experts,
                .rope = rope,
                .layers = layers_of(unit, place)} {
   LS_CHECK(
@@ -127,6 +128,8 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
       "a group of ", group.size(), " tensor ranks for lists of ", sizes.tp);
   LS_CHECK(context.size() == sizes.cp, "a group of ", context.size(),
            " context ranks for lists of ", sizes.cp);
+  LS_CHECK(experts.size() == sizes.ep, "a group of ", experts.size(),
+           " ranks that share experts for lists of ", sizes.ep);
   check_covers(context_, passes_, place);
 }
 

@@ -31,10 +31,10 @@ struct UnitPlace {
 class UnitRunner {
  public:
   // `place` is of this rank's share of the parameters. `rope` must outlive this; only blocks need
-  // one. REQUIRES: model::check_unit_bytes(config).ok(), groups of sizes.tp and sizes.cp.
+  // one. REQUIRES: model::check_unit_bytes(config).ok(), groups of sizes.tp, sizes.cp and sizes.ep.
   UnitRunner(const model::ModelConfig& config, const model::Unit& unit, const UnitPlace& place,
              const model::UnitSizes& sizes, const Rope* rope, TensorGroup group = {},
-             ContextGroup context = {});
+             ContextGroup context = {}, ExpertGroup experts = {});
 
   // `given` comes from another unit: the input [P, h], or the gradient of the output; undefined
   // where the pass has none. What is returned is for another one. `kept` is used up and becomes

@@ -136,6 +136,13 @@ class Derivation {
     made_.input.push_back({back, {d, part.in[1]}, {dx}, {}, part.origin});
     add_to(part.in[0], dx);
   }
+  void exchanged(const Part& part, ValueId d) {
+    const ValueId dx = new_grad(part.in[0]);
+    const Kind back = part.kind == Kind::kDispatch ? Kind::kCombine : Kind::kDispatch;
+    made_.input.push_back(
+        {back, {d, part.in[1], part.in[2]}, {dx}, {}, part.origin, Group::kExpert});
+    add_to(part.in[0], dx);
+  }
   void expert_linear(const Part& part, ValueId d) {
     const ValueId dx = new_grad(part.in[0]), ends = part.in[1];
     made_.input.push_back({Kind::kExpertLinearGrad, {d, ends}, {dx}, part.param, part.origin});
@@ -192,18 +199,6 @@ class Derivation {
       case Kind::kGelu:
       case Kind::kZLoss:
         return input_part(grad_of(part.kind), part, {d, part.in[0]});
-      case Kind::kRoute:
-        return route(part, d);
-      case Kind::kAuxLoss:
-        return aux_loss(part, d);
-      case Kind::kTakeRows:
-      case Kind::kReturnRows:
-      case Kind::kTakeWeights:
-        return moved(part, d);
-      case Kind::kExpertLinear:
-        return expert_linear(part, d);
-      case Kind::kExpertSwiGlu:
-        return input_part(Kind::kExpertSwiGluGrad, part, {d, part.in[0], part.in[1], part.in[2]});
       case Kind::kAdd:
         return add_to(part.in, {d, d});
       case Kind::kScale:
@@ -213,6 +208,27 @@ class Derivation {
       case Kind::kPositions:
         weight_part(Kind::kPositionsWeight, part, {d});
         return add_to(part.in[0], d);
+      default:
+        return rule_of_mixture(part, d);
+    }
+  }
+  void rule_of_mixture(const Part& part, ValueId d) {
+    switch (part.kind) {
+      case Kind::kRoute:
+        return route(part, d);
+      case Kind::kAuxLoss:
+        return aux_loss(part, d);
+      case Kind::kTakeRows:
+      case Kind::kReturnRows:
+      case Kind::kTakeWeights:
+        return moved(part, d);
+      case Kind::kDispatch:
+      case Kind::kCombine:
+        return exchanged(part, d);
+      case Kind::kExpertLinear:
+        return expert_linear(part, d);
+      case Kind::kExpertSwiGlu:
+        return input_part(Kind::kExpertSwiGluGrad, part, {d, part.in[0], part.in[1], part.in[2]});
       default:
         LS_CHECK(false, "no derivative of ", to_text(part.kind));
     }

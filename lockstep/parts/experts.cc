@@ -1,6 +1,60 @@
+#include <utility>
+
 #include "lockstep/parts/families.h"
 
 namespace lockstep::parts {
+namespace {
+
+// Side by side by expert.
+struct Rows {
+  ValueId x, weights, ends;
+  Dim count;
+};
+
+ValueId expert_mlps(const Rows& rows, Builder& b) {
+  const auto product = [&](ValueId of, const char* param, const char* name, Dim columns) {
+    return b.part(Kind::kExpertLinear, {of, rows.ends}, name, {rows.count, columns}, Elem::kCompute,
+                  param);
+  };
+  const ValueId gate = product(rows.x, "experts_gate", "gate_up", Dim::kX);
+  const ValueId up = product(rows.x, "experts_up", "gate_up", Dim::kX);
+  const ValueId weighted =
+      b.part(Kind::kExpertSwiGlu, {gate, up, rows.weights}, "product", {rows.count, Dim::kX});
+  return product(weighted, "experts_down", "expert_out", Dim::kH);
+}
+
+// The same where other ranks have some of the experts: rows go to the ranks whose experts they
+// meet, which order what they get from all ranks by expert, then by rank, and back again. How many
+// go where is exchanged first, so the sequence of collectives does not depend on it.
+ValueId at_their_experts(const Rows& rows, Builder& b, Written& list) {
+  const ValueId sent =
+      b.part(Kind::kCountRows, {rows.ends}, "row_counts", {Dim::kExperts}, Elem::kIndex);
+  const auto exchange = [&](Kind kind, std::vector<ValueId> in, const char* name,
+                            std::vector<Dim> dims, Elem elem) {
+    const ValueId made = b.part(kind, std::move(in), name, std::move(dims), elem);
+    b.last().group = Group::kExpert;
+    return made;
+  };
+  const ValueId met =
+      exchange(Kind::kAllToAll, {sent}, "met_counts", {Dim::kExperts}, Elem::kIndex);
+  const ValueId x = exchange(Kind::kDispatch, {rows.x, sent, met}, "met_rows", {Dim::kMet, Dim::kH},
+                             Elem::kCompute);
+  const ValueId weights =
+      exchange(Kind::kDispatch, {rows.weights, sent, met}, "met_weights", {Dim::kMet}, Elem::kWide);
+  const ValueId places = list.values.add("met_places", {Dim::kMet, Dim::kOne}, Elem::kIndex);
+  const ValueId ends = list.values.add("met_ends", {Dim::kOwnExperts}, Elem::kIndex);
+  b.put(Kind::kSortMet, {met}, {places, ends});
+  const ValueId out = expert_mlps(
+      {b.part(Kind::kTakeRows, {x, places}, "expert_rows", {Dim::kMet, Dim::kH}),
+       b.part(Kind::kTakeWeights, {weights, places}, "row_weights", {Dim::kMet}, Elem::kWide), ends,
+       Dim::kMet},
+      b);
+  const ValueId back = b.part(Kind::kReturnRows, {out, places}, "met_out", {Dim::kMet, Dim::kH});
+  return exchange(Kind::kCombine, {back, sent, met}, "expert_out", {Dim::kR, Dim::kH},
+                  Elem::kCompute);
+}
+
+}  // namespace
 
 // Rows: a token and one of the experts that it is sent to, side by side by expert. What decides
 // about them is computed of a rank's own tokens and gathered with those, so that the gradients of
@@ -35,19 +89,15 @@ ValueId mixture(ValueId x, const Sizes& sizes, Builder& b, Written& list) {
   const ValueId places = list.values.add("places", {Dim::kT, Dim::kTop}, Elem::kIndex);
   const ValueId ends = list.values.add("ends", {Dim::kExperts}, Elem::kIndex);
   b.put(Kind::kSortRows, {choices}, {places, ends});
-  const ValueId rows = b.part(Kind::kTakeRows, {tokens, places}, "expert_rows", {Dim::kR, Dim::kH});
-  list.never_kept.push_back(rows);
-  const ValueId weights = b.part(Kind::kTakeWeights, {b.gather_rows(own_weights), places},
-                                 "row_weights", {Dim::kR}, Elem::kWide);
-
-  const auto product = [&](ValueId of, const char* param, const char* name, Dim columns) {
-    return b.part(Kind::kExpertLinear, {of, ends}, name, {Dim::kR, columns}, Elem::kCompute, param);
-  };
-  const ValueId gate = product(rows, "experts_gate", "gate_up", Dim::kX);
-  const ValueId up = product(rows, "experts_up", "gate_up", Dim::kX);
-  const ValueId weighted =
-      b.part(Kind::kExpertSwiGlu, {gate, up, weights}, "product", {Dim::kR, Dim::kX});
-  const ValueId out = product(weighted, "experts_down", "expert_out", Dim::kH);
+  Rows rows = {b.part(Kind::kTakeRows, {tokens, places}, "expert_rows", {Dim::kR, Dim::kH}),
+               b.part(Kind::kTakeWeights, {b.gather_rows(own_weights), places}, "row_weights",
+                      {Dim::kR}, Elem::kWide),
+               ends, Dim::kR};
+  if (sizes.ep == 1) {
+    list.never_kept.push_back(rows.x);
+    return b.part(Kind::kReturnRows, {expert_mlps(rows, b), places}, "out", {Dim::kT, Dim::kH});
+  }
+  const ValueId out = at_their_experts(rows, b, list);
   return b.part(Kind::kReturnRows, {out, places}, "out", {Dim::kT, Dim::kH});
 }
 

@@ -44,6 +44,10 @@ constexpr std::array kRows = {
     KindRow{.name = "return_weights", .moves = true},
     KindRow{"expert_linear"},
     KindRow{"expert_swiglu"},
+    KindRow{"count_rows"},
+    KindRow{"sort_met"},
+    KindRow{.name = "dispatch", .collective = true, .moves = true},
+    collective("combine"),
     KindRow{"count_choices"},
     KindRow{"aux_loss"},
     KindRow{"z_loss"},
@@ -174,11 +178,23 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes) {
 }
 
 std::int64_t group_size(const Part& part, const Sizes& sizes) {
-  return part.group == Group::kTensor ? sizes.tp : sizes.cp;
+  switch (part.group) {
+    case Group::kTensor:
+      return sizes.tp;
+    case Group::kContext:
+      return sizes.cp;
+    case Group::kExpert:
+      break;
+  }
+  return sizes.ep;
 }
 
 std::int64_t collective_bytes(const Part& part, const Values& values, const Sizes& sizes) {
   const Value& in = values[part.in[0]];
+  if (part.kind == Kind::kDispatch || part.kind == Kind::kCombine) {
+    const std::int64_t rows = sizes[in.dims[0]];
+    return rows == 0 ? 0 : sizes.bytes(in) / rows * (rows - sizes.own_met);
+  }
   const std::int64_t all = std::max(sizes.elements(in), sizes.elements(values[part.out[0]]));
   const std::int64_t ranks = group_size(part, sizes);
   const std::int64_t padded =

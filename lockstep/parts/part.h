@@ -48,6 +48,11 @@ enum class Kind : std::uint8_t {
   kReturnWeights,
   kExpertLinear,  // x of rows, ends -> x weight of the row's expert
   kExpertSwiGlu,  // gate, up, weight of each row -> weighted product
+  // Among ranks that share experts.
+  kCountRows,     // ends -> rows of each expert
+  kSortMet,       // rows from each rank to each own expert -> places by expert, ends
+  kDispatch,      // rows by expert, their counts, those of rows met -> rows met, by rank
+  kCombine,       // rows met, by rank, both counts -> rows by expert; the derivative of kDispatch
   kCountChoices,  // experts of tokens -> how often each sequence chose each
   kAuxLoss,       // weights, probabilities, those counts -> the weights; has a derivative alone
   kZLoss,         // logits -> the logits; as kAuxLoss
@@ -141,7 +146,7 @@ const KindRow& row_of(Kind kind);
 inline std::string_view to_text(Kind kind) { return row_of(kind).name; }
 
 // Whose ranks a collective is of.
-enum class Group : std::uint8_t { kTensor, kContext };
+enum class Group : std::uint8_t { kTensor, kContext, kExpert };
 
 // A distance of keys: those of all ranks, one after the other.
 inline constexpr std::int64_t kAllRanks = -1;
@@ -170,7 +175,8 @@ double flops_of(const Part& part, const Values& values, const Sizes& sizes);
 
 // Ranks of a collective.
 std::int64_t group_size(const Part& part, const Sizes& sizes);
-// Bytes of the buffer that holds all ranks' elements of a collective, padded to equal pieces.
+// Bytes of the buffer that holds all ranks' elements of a collective, padded to equal pieces; of
+// rows dispatched or combined, what other ranks get.
 std::int64_t collective_bytes(const Part& part, const Values& values, const Sizes& sizes);
 
 }  // namespace lockstep::parts

@@ -48,8 +48,10 @@ std::int64_t extra(const MemoryEvents& events, std::int64_t gradients) {
 }
 
 std::int64_t sent(const Collective& collective) {
-  if (collective.kind == Kind::kExchange) return collective.bytes;
-  const std::int64_t halves = collective.kind == Kind::kAllReduce ? 2 : 1;
+  const Kind kind = collective.kind;
+  if (kind == Kind::kExchange || kind == Kind::kDispatch || kind == Kind::kCombine)
+    return collective.bytes;
+  const std::int64_t halves = kind == Kind::kAllReduce ? 2 : 1;
   return halves * (collective.bytes / collective.ranks) * (collective.ranks - 1);
 }
 
@@ -126,8 +128,27 @@ void UnitPasses::derive(Written forward, const model::Drop& drop, bool is_block)
   backwards(UnitPass::kFirstBackward, halves, {});
   const Pass& half = backwards(UnitPass::kInputGrad, split.input, split.work);
   run(UnitPass::kWeightGrad, split.weight, split.work, {}, half.places);
-  stash_ = held(kept, split.stash);
-  work_ = held(at(UnitPass::kInputGrad), split.work);
+  stash_ids_ = split.stash;
+  work_ids_ = split.work;
+  hold();
+}
+
+void UnitPasses::hold() {
+  stash_ = held(at(UnitPass::kForward), stash_ids_);
+  work_ = held(at(UnitPass::kInputGrad), work_ids_);
+}
+
+UnitPasses UnitPasses::where_met(const model::RowsMet& rows) const {
+  UnitPasses met = *this;
+  met.sizes_[Dim::kMet] = rows.all;
+  met.sizes_.own_met = rows.own;
+  for (std::optional<Made>& made : met.passes_) {
+    if (!made) continue;
+    made->events = memory_events(made->pass, values_, met.sizes_);
+    made->collectives = read_collectives(made->pass, values_, met.sizes_);
+  }
+  met.hold();
+  return met;
 }
 
 void UnitPasses::write_head(const model::ModelConfig& config) {

@@ -61,7 +61,7 @@ std::int64_t extra(const MemoryEvents& events, std::int64_t gradients = 0);
 struct Collective {
   Kind kind = Kind::kAllGather;
   std::string name;        // what is gathered or exchanged, or becomes the sum
-  std::int64_t bytes = 0;  // of the buffer that holds all rows, padded to a multiple of the ranks'
+  std::int64_t bytes = 0;  // collective_bytes()
   Group group = Group::kTensor;
   std::int64_t ranks = 1;  // of the group
   bool operator==(const Collective&) const = default;
@@ -86,6 +86,9 @@ class UnitPasses {
   // REQUIRES: model::check_unit_bytes(config).ok(), a tp that divides the unit.
   UnitPasses(const model::ModelConfig& config, const model::Unit& unit,
              const model::UnitSizes& sizes);
+
+  // The same where this rank's experts met so many rows.
+  UnitPasses where_met(const model::RowsMet& rows) const;
 
   bool has(UnitPass pass) const { return passes_[static_cast<std::size_t>(pass)].has_value(); }
   // REQUIRES of all three: a pass that the unit has.
@@ -123,6 +126,7 @@ class UnitPasses {
   };
 
   void derive(Written forward, const model::Drop& drop, bool is_block);
+  void hold();  // writes stash_ and work_
   void write_head(const model::ModelConfig& config);
   void add(UnitPass pass, Pass made);
   const Made& made(UnitPass pass) const;
@@ -131,6 +135,7 @@ class UnitPasses {
   Sizes sizes_;
   Values values_;
   std::array<std::optional<Made>, 8> passes_;
+  std::vector<ValueId> stash_ids_, work_ids_;
   std::vector<Held> stash_, work_;
 };
 

@@ -12,6 +12,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       seq(sizes.seq),
       tp(sizes.tp),
       cp(sizes.cp),
+      ep(sizes.ep),
       threads(sizes.threads),
       context(sizes.context),
       plus_one(c.norm == model::NormKind::kRmsNormPlusOne),
@@ -27,6 +28,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
                c.moe.expert_ffn % tp == 0 && (!shares_rows || tokens % tp == 0),
            "tensor degree ", tp, " does not divide ", c.name);
+  LS_CHECK(c.moe.experts % ep == 0, ep, " ranks do not divide the experts of ", c.name);
   LS_CHECK(context != model::CpMethod::kUlysses || model::deals_heads(c.heads, c.kv_heads, tp, cp),
            "heads of ", c.name, " cannot be dealt to ", tp, " x ", cp, " ranks");
   Sizes& at = *this;
@@ -57,6 +59,10 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kR] = tokens * c.moe.top_k;
   at[Dim::kX] = c.moe.expert_ffn / tp;
   at[Dim::kSequences] = sizes.batch;
+  at[Dim::kOwnExperts] = c.moe.experts / ep;
+  at[Dim::kMet] = sizes.rows.all < 0 ? at[Dim::kR] : sizes.rows.all;
+  at[Dim::kOne] = 1;
+  own_met = sizes.rows.own < 0 ? at[Dim::kR] / ep : sizes.rows.own;
 }
 
 Sizes Sizes::of_whole_sequences() const {

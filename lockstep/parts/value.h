@@ -8,7 +8,8 @@
 //   c rows of a chunk of logits, bound while a list repeats; t tensor ranks. a/c, kv/c, q/c, k/c
 //   and w/c are a context rank's share of the heads where whole sequences are put together.
 //   Of a mixture: e experts, of which each token meets top; R = top T rows; x the width of an
-//   expert on this rank; s sequences.
+//   expert on this rank; s sequences. Where ranks share experts: l of them are this rank's, which
+//   meet M rows.
 #pragma once
 
 #include <array>
@@ -25,12 +26,13 @@ namespace lockstep::parts {
 // clang-format off
 enum class Dim : std::uint8_t {
   kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys,
-  kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX, kSequences
+  kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX, kSequences,
+  kOwnExperts, kMet, kOne
 };
 // clang-format on
-inline constexpr EnumNames<Dim, 27> kDims = {
-    {"T", "P", "h",  "q",   "k",    "w",   "a",   "kv",  "d", "f",   "g", "V", "c", "t",
-     "3", "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e", "top", "R", "x", "s"}};
+inline constexpr EnumNames<Dim, 30> kDims = {
+    {"T", "P",  "h",   "q",    "k",   "w",   "a",   "kv", "d",   "f", "g", "V", "c", "t", "3",
+     "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e",  "top", "R", "x", "s", "l", "M", "1"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -69,10 +71,11 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 27> dims{};
+  std::array<std::int64_t, 30> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1;              // tokens of a sequence on this rank
-  std::int64_t tp = 1, cp = 1, threads = 1;
+  std::int64_t tp = 1, cp = 1, ep = 1, threads = 1;
+  std::int64_t own_met = 0;  // rows that this rank sends to its own experts
   model::CpMethod context = model::CpMethod::kRing;
   std::int64_t window = 0;  // of a block: keys that a query sees; 0: all before it
   bool plus_one = false;    // norms store their gains less one

@@ -30,7 +30,7 @@ std::int64_t surge_of(const ProgramBytes& bytes, const Op& op, const Effects& fx
   if (op.unit < 0) return 0;
   const bool is_first =
       std::ranges::find(fx.defines, ValueKind::kMainGrad, &Value::kind) != fx.defines.end();
-  const UnitBytes& unit = bytes.units[op.unit];
+  const UnitBytes& unit = bytes.of(op.unit, op.microbatch);
   switch (op.kind) {
     case OpKind::kForward:
       return unit.forward;
@@ -116,7 +116,8 @@ std::int64_t value_bytes(const Program& program, Coord coord, const ProgramBytes
   if (member == nullptr) return 0;
   const bool is_buffer =
       value.kind == ValueKind::kSendBuffer || value.kind == ValueKind::kRecvBuffer;
-  return bytes.units[is_buffer ? program.transfers[value.a].unit : value.a].*member;
+  return is_buffer ? bytes.units[program.transfers[value.a].unit].*member
+                   : bytes.of(value.a, value.b).*member;
 }
 
 MemoryWalk walk(const Program& program, Coord coord, const ProgramBytes& bytes) {

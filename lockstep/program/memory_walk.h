@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "lockstep/program/effects.h"
@@ -42,6 +44,14 @@ struct ProgramBytes {
   std::vector<UnitBytes> units;         // by segment
   std::vector<std::int64_t> tokens;     // per pipeline rank: one microbatch
   std::vector<std::int64_t> constants;  // per pipeline rank: always live, outside the program
+  // By unit and microbatch, in place of `units`: where bytes depend on the rows that its experts
+  // met.
+  std::map<std::pair<int, int>, UnitBytes> of_microbatch = {};
+
+  const UnitBytes& of(int segment, int microbatch) const {
+    const auto found = of_microbatch.find({segment, microbatch});
+    return found == of_microbatch.end() ? units[segment] : found->second;
+  }
 };
 
 struct MemoryWalk {

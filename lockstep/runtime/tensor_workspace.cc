@@ -38,7 +38,7 @@ constexpr std::int64_t kTokens = (kZWords + 1) * kWords;  // where these begin
 TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepShape& step,
                                  Place place, const WorkspaceSettings& settings,
                                  const data::TokenSource& source, nn::TensorGroup group,
-                                 nn::ContextGroup context)
+                                 nn::ContextGroup context, nn::ExpertGroup experts)
     : model_(model),
       given_(step),
       step_(step),
@@ -48,11 +48,14 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
       read_from_(&source),
       group_(group),
       context_(context),
-      layouts_(model::flat_layouts(model, place.tensor.tp)) {
+      layouts_(model::flat_layouts(model, place.tensor.tp, place.tensor.ep)) {
   LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
            " units for a model of ", model.num_units());
-  LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index()}), "tensor rank ",
-           place.tensor.coord, " of ", place.tensor.tp, " in a group of ", group.size());
+  LS_CHECK((place.tensor ==
+            model::TensorPlace{group.size(), group.index(), experts.size(), experts.index()}),
+           "tensor rank ", place.tensor.coord, " of ", place.tensor.tp, " in a group of ",
+           group.size(), ", expert rank ", place.tensor.expert_coord, " of ", place.tensor.ep,
+           " in one of ", experts.size());
   LS_CHECK(place.context == context.place(), "context rank ", place.context.coord, " of ",
            place.context.cp, " in a group of ", context.size());
   at::set_num_threads(settings.unit.threads);
@@ -67,10 +70,10 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
       rope_.emplace(model.config, settings.unit.seq, tensor::scalar_type_of(settings.unit.dtype),
                     settings.device, place.context);
     if (units_.contains(kind_of(unit))) continue;
-    const auto* experts = step.has_experts(unit) ? &layout(step.experts_of(unit)) : nullptr;
+    const auto* expert_layout = step.has_experts(unit) ? &layout(step.experts_of(unit)) : nullptr;
     units_.try_emplace(kind_of(unit), model.config, model.unit(unit),
-                       nn::UnitPlace(layout(unit), experts), settings.unit,
-                       rope_ ? &*rope_ : nullptr, group, context);
+                       nn::UnitPlace(layout(unit), expert_layout), settings.unit,
+                       rope_ ? &*rope_ : nullptr, group, context, experts);
   }
   step.for_each_segment(place.coord, [&](int segment) { create_state(segment); });
 }
@@ -427,6 +430,8 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.loss = &loss_;
   if (has_device_kernels()) inputs.loss_words = words_of(kLossWords);
   if (step_.num_routed() > 0 && step_.has_experts(op.unit)) inputs.router = router_of(op.unit);
+  if (place_.tensor.ep > 1 && step_.has_experts(op.unit))
+    inputs.rows_met = &rows_met_[{op.unit, op.microbatch}];
   if (settings_.place)
     inputs.place = [&](int part, bool waits) { settings_.place(op, part, waits); };
   std::vector<SteadyPoint> times;

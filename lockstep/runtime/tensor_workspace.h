@@ -79,7 +79,8 @@ class TensorWorkspace final : public exec::Workspace {
   // REQUIRES: groups of place.tensor.tp and place.context.cp ranks, this one at its place.
   TensorWorkspace(const model::Model& model, const program::StepShape& step, Place place,
                   const WorkspaceSettings& settings, const data::TokenSource& source,
-                  nn::TensorGroup group = {}, nn::ContextGroup context = {});
+                  nn::TensorGroup group = {}, nn::ContextGroup context = {},
+                  nn::ExpertGroup experts = {});
 
   // For the coming step: which samples it takes, from the batch's first one on, `microbatches` a
   // rank; and the optimizer, which may treat embeddings, and a head that shares their weight,
@@ -98,6 +99,9 @@ class TensorWorkspace final : public exec::Workspace {
   // How many updates have been made; the optimizer's bias correction counts them.
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
+
+  // Of the last step or evaluation.
+  const model::RowsMetBy& rows_met() const { return rows_met_; }
 
   // Owned pieces, for comparing, saving and loading: elements own_range(segment) of the segment's
   // buffer, in which this tensor rank holds its share.
@@ -192,6 +196,7 @@ class TensorWorkspace final : public exec::Workspace {
 
   std::map<program::Value, Held> values_;
   ExactSum loss_, noise_squares_, aux_loss_, z_loss_;
+  model::RowsMetBy rows_met_;
   std::vector<std::int64_t> expert_tokens_;  // as StepSums::expert_tokens
   // Of a device's kernels the same, until the host reads them: rows of ExactSum::Words, of loss,
   // squares, noise_squares, aux_loss and z_loss; behind them expert_tokens.

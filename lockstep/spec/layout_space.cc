@@ -62,6 +62,14 @@ void vary_mesh(const Layout& base, std::int64_t ranks, Many& made) {
   }
 }
 
+// Ranks that share experts.
+void vary_experts(const Layout& base, std::int64_t experts, Many& made) {
+  const std::int64_t ranks = base.degrees.dp * base.degrees.cp;
+  for (std::int64_t ep = 1; ep <= std::min(ranks, experts); ++ep)
+    if (ranks % ep == 0 && experts % ep == 0)
+      add(base, made, [&](Layout& l) { l.degrees.ep = ep; });
+}
+
 void vary_zero(const Layout& base, Many& made) {
   for (int zero = 0; zero <= 3; ++zero) add(base, made, [&](Layout& l) { l.zero = zero; });
 }
@@ -144,7 +152,18 @@ constexpr std::array kFactors = {
            [](const Layout& l) {
              return l.recompute.blocks.empty() ? to_text(l.recompute) : std::string("some blocks");
            }},
+    Factor{"ep", [](const Layout& l) { return std::to_string(l.degrees.ep); }},
 };
+
+}  // namespace
+
+std::span<const Factor> factors(std::span<const Layout> all) {
+  const bool shares_experts =
+      std::ranges::any_of(all, [](const Layout& layout) { return layout.degrees.ep > 1; });
+  return std::span(kFactors).first(kFactors.size() - (shares_experts ? 0 : 1));
+}
+
+namespace {
 
 // Calls `use` with every ascending choice of `size` of the numbers [0, count).
 void choices(int count, int size, const std::function<void(const std::vector<int>&)>& use) {
@@ -161,14 +180,14 @@ void choices(int count, int size, const std::function<void(const std::vector<int
 
 // Combinations of one value each of `strength` factors, whether any layout has them or not.
 std::int64_t count_conceivable(std::span<const Layout> all, int strength) {
-  std::array<std::int64_t, kFactors.size()> values;
-  for (std::size_t f = 0; f < kFactors.size(); ++f) {
+  std::vector<std::int64_t> values;
+  for (const Factor& factor : factors(all)) {
     std::set<std::string> different;
-    for (const Layout& layout : all) different.insert(kFactors[f].value(layout));
-    values[f] = std::ssize(different);
+    for (const Layout& layout : all) different.insert(factor.value(layout));
+    values.push_back(std::ssize(different));
   }
   std::int64_t sum = 0;
-  choices(static_cast<int>(kFactors.size()), strength, [&](const std::vector<int>& chosen) {
+  choices(static_cast<int>(values.size()), strength, [&](const std::vector<int>& chosen) {
     std::int64_t product = 1;
     for (const int f : chosen) product *= values[static_cast<std::size_t>(f)];
     sum += product;
@@ -182,8 +201,8 @@ std::vector<std::vector<int>> combinations(std::span<const Layout> all, int stre
   std::map<std::vector<std::string>, int> numbers;
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::vector<std::string> values;
-    for (const Factor& factor : kFactors) values.push_back(factor.value(all[i]));
-    choices(static_cast<int>(kFactors.size()), strength, [&](const std::vector<int>& chosen) {
+    for (const Factor& factor : factors(all)) values.push_back(factor.value(all[i]));
+    choices(static_cast<int>(values.size()), strength, [&](const std::vector<int>& chosen) {
       std::vector<std::string> key;
       for (const int f : chosen) {
         key.push_back(std::to_string(f));
@@ -205,12 +224,15 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
   all = each(all, [&](const Layout& base, Many& made) { vary_tensor(base, ranks, made); });
   all = each(all, [&](const Layout& base, Many& made) { vary_context(base, ranks, made); });
   all = each(all, [&](const Layout& base, Many& made) { vary_mesh(base, ranks, made); });
+  if (model.moe.experts > 0) {
+    for (Layout& layout : all) layout.degrees.etp = layout.degrees.tp;
+    all = each(
+        all, [&](const Layout& base, Many& made) { vary_experts(base, model.moe.experts, made); });
+  }
   all = each(all, vary_zero);
   all = each(all, [&](const Layout& base, Many& made) { vary_microbatches(base, batch, made); });
   all = each(all, vary_schedule);
   all = each(all, vary_policies);
-  if (model.moe.experts > 0)
-    for (Layout& layout : all) layout.degrees.etp = layout.degrees.tp;
   std::erase_if(all, [&](const Layout& layout) {
     return !legal(model, layout, cut(batch, layout), dtype).empty();
   });
@@ -218,10 +240,8 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
   return all;
 }
 
-std::span<const Factor> factors() { return kFactors; }
-
 CoveringArray covering_array(std::span<const Layout> all, int strength) {
-  LS_CHECK(strength >= 1 && strength <= static_cast<int>(kFactors.size()), "strength ", strength);
+  LS_CHECK(strength >= 1 && strength < static_cast<int>(kFactors.size()), "strength ", strength);
   const std::vector<std::vector<int>> within = combinations(all, strength);
   int left = 0;
   for (const std::vector<int>& own : within)

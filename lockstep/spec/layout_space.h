@@ -40,7 +40,8 @@ struct Factor {
   std::string_view name;
   std::string (*value)(const Layout& layout);
 };
-std::span<const Factor> factors();
+// All of them; of ranks that share experts only where some do.
+std::span<const Factor> factors(std::span<const Layout> all);
 
 // A subset in which every combination of values of `strength` factors that occurs in `all` occurs
 // again (a covering array, Cohen et al., "The AETG system", IEEE TSE 1997, over the layouts that

@@ -36,10 +36,6 @@ class Runtime {
 
   // Of every expert each tensor rank has a piece.
   void experts(const mesh::Degrees& d) {
-    if (d.ep > 1)
-      refuse(join_parts("ep = ", d.ep, " (with pp = ", d.pp, ", dp = ", d.dp,
-                        ") can be planned but not run yet"),
-             "the nearest: ep = 1");
     if (d.etp != d.tp)
       refuse(join_parts("etp = ", d.etp, " beside tp = ", d.tp, " can be planned but not run yet"),
              join_parts("the nearest: etp = ", d.tp));

@@ -102,6 +102,7 @@ cost::StepSizes step_sizes(const Spec& spec) {
   sizes.unit.tp = degrees.tp;
   sizes.unit.sequence_parallel = spec.layout.sp && degrees.tp > 1;
   sizes.shards = degrees.dp_shard.value_or(degrees.dp) * degrees.cp;
+  if (spec.model.moe.experts > 0) sizes.unit.ep = degrees.ep;
   if (spec.model.moe.experts > 0)
     sizes.expert_shards = mesh::Mesh::create(degrees).value().degree(mesh::Axis::kExpertDataShard);
   return sizes;

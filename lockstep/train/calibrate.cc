@@ -138,6 +138,9 @@ cost::CollectiveTime fitted(comm::OpKind kind, std::int64_t members,
 
 Result<Calibrator> Calibrator::create(const spec::Spec& spec, int cores) {
   const mesh::Degrees& degrees = spec.layout.degrees;
+  if (degrees.ep > 1)
+    return Error{Code::kNotRunYet, join_parts("ep = ", degrees.ep, " cannot be calibrated yet"),
+                 "the nearest: ep = 1"};
   const std::int64_t share = degrees.tp * degrees.cp;
   if (share > cores)
     return Error{
@@ -208,7 +211,7 @@ void Calibrator::measure_collectives(comm::World& world, const std::string& name
   const Job& job = probes_.front().job;
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
   std::set<Bytes> units = {{256}, {4096}}, tensors = {{256}};
-  for (const model::FlatLayout& flat : model::flat_layouts(job.model, sizes.unit.tp))
+  for (const model::FlatLayout& flat : model::flat_layouts(job.model, sizes.unit.tp, sizes.unit.ep))
     for (const std::int64_t width : {sizes.unit.width(), sizes.unit.wide()})
       units.insert({flat.padded(1) * width});
   for (const std::int64_t part : {4, 2, 1})

@@ -16,15 +16,15 @@ cost::StepSizes sizes_of(const Job& job, Rank rank) {
   return sizes;
 }
 
-Prediction predict(const Job& job, Rank rank) {
+Prediction predict(const Job& job, Rank rank, const model::RowsMetBy& rows_met) {
   const Coord coord = job.place(rank).coord;
   const cost::StepSizes sizes = sizes_of(job, rank);
   program::MemoryWalk memory =
-      walk(job.program, coord, cost::program_bytes(job.model, job.program.step, sizes));
+      walk(job.program, coord, cost::program_bytes(job.model, job.program.step, sizes, rows_met));
   Prediction prediction;
   prediction.peak_bytes = memory.peak;
   prediction.live = std::move(memory.live);
-  prediction.traffic = cost::step_traffic(job.program, job.model, sizes, job.mesh, rank);
+  prediction.traffic = cost::step_traffic(job.program, job.model, sizes, job.mesh, rank, rows_met);
   if (memory.peak_op >= 0)
     prediction.peak_op = op_text(job.program, coord, job.program.list(coord)[memory.peak_op]);
   return prediction;

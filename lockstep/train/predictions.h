@@ -24,6 +24,7 @@ struct Prediction {
   cost::Traffic traffic;           // bytes sent per axis and operation
   Bytes sent() const;              // over all of them
 };
-Prediction predict(const Job& job, Rank rank);
+// `rows_met`: of a step that ran; else every expert of ranks that share them meets as many.
+Prediction predict(const Job& job, Rank rank, const model::RowsMetBy& rows_met = {});
 
 }  // namespace lockstep::train

@@ -36,6 +36,11 @@ nn::ContextGroup context_group(const exec::Groups& groups, Seconds op_deadline) 
   return {};
 }
 
+nn::ExpertGroup expert_group(const exec::Groups& groups, Seconds op_deadline) {
+  if (comm::Communicator* const found = groups.experts()) return {*found, op_deadline};
+  return {};
+}
+
 // The failure, the way from this rank to the cause, and where everyone stands.
 comm::CommError explained(const comm::CommError& failure, const exec::StallReport& report,
                           Rank rank) {
@@ -82,7 +87,8 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   };
   workspace_ = std::make_unique<runtime::TensorWorkspace>(
       job.model, job.program.step, place_, settings, source,
-      tensor_group(job, *groups_, op_deadline), context_group(*groups_, op_deadline));
+      tensor_group(job, *groups_, op_deadline), context_group(*groups_, op_deadline),
+      expert_group(*groups_, op_deadline));
   if (wrap) wrapped_ = wrap(*workspace_, world.rank());
   executor_ = make_executor(job.program);
   last_ = executor_.get();
@@ -172,6 +178,7 @@ void Session::measure_routers(const exec::StepSums& sums, StepReport& report) co
   report.aux_loss = job_.spec.train.moe_aux_loss_coeff * balance * sums.aux_loss.result() / tokens;
   report.z_loss = job_.spec.train.moe_z_loss_coeff * sums.z_loss.result() / tokens;
   report.expert_tokens = sums.expert_tokens;
+  report.rows_met = workspace_->rows_met();
 }
 
 exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& observer,
@@ -195,8 +202,7 @@ exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& o
       const parts::UnitPasses passes(job_.model.config, unit, sizes_of(job_, world_.rank()).unit);
       const auto [text, group] =
           passes.meeting(parts::pass_of(work.program.step, unit, op).value(), part);
-      return exec::PartMeeting{
-          text, group == parts::Group::kTensor ? mesh::Axis::kTensor : mesh::Axis::kContext};
+      return exec::PartMeeting{text, cost::axis_of(group)};
     };
     throw explained(failure, exec::explain_stall(work.program, job_.mesh, seen, part_text),
                     world_.rank());

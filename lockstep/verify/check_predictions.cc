@@ -44,10 +44,15 @@ std::string compare_memory(const train::Job& job, Coord coord,
 
 PredictionCheck check_predictions(const train::Job& job, const RankRecord& record) {
   const Coord coord = job.place(record.rank).coord;
-  const train::Prediction predicted = train::predict(job, record.rank);
+  train::Prediction predicted = train::predict(job, record.rank);
   PredictionCheck check;
   check.predicted_peak = predicted.peak_bytes;
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
+    if (const auto& rows = record.steps[i].report.rows_met; !rows.empty()) {
+      predicted = train::predict(job, record.rank, rows);
+      check.predicted_peak =
+          i == 0 ? predicted.peak_bytes : std::max(check.predicted_peak, predicted.peak_bytes);
+    }
     check.peak_bytes = std::max(check.peak_bytes, record.steps[i].report.peak_bytes);
     if (!check.mismatch.empty()) continue;
     check.mismatch = compare_traffic(predicted.traffic, record.steps[i].ledger);

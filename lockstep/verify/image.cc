@@ -80,8 +80,9 @@ const at::Tensor& StepImage::at(int segment, Role role) const {
 at::Tensor StepImage::at(const model::Model& model, int segment, Role role,
                          model::TensorPlace place) const {
   const at::Tensor& whole = at(segment, role);
-  if (place.tp == 1) return whole;
-  const auto wholes = model::flat_layouts(model), shares = model::flat_layouts(model, place.tp);
+  if (place.tp == 1 && place.ep == 1) return whole;
+  const auto wholes = model::flat_layouts(model);
+  const auto shares = model::flat_layouts(model, place.tp, place.ep);
   const model::FlatLayout& share = layout_of(shares, model, segment);
   at::Tensor made = at::zeros({share.size}, whole.options());
   for (const model::FlatRun& run :
@@ -114,11 +115,10 @@ Hash128 digest_of(std::span<const StepImage> images) {
 }
 
 ImageBuilder::ImageBuilder(const model::Model& model, int steps, at::ScalarType type,
-                           std::int64_t tp)
+                           std::int64_t tp, std::int64_t ep)
     : model_(model),
-      tp_(tp),
       layouts_(model::flat_layouts(model)),
-      shares_(model::flat_layouts(model, tp)),
+      shares_(model::flat_layouts(model, tp, ep)),
       images_(steps),
       written_(steps) {
   for (StepImage& image : images_)
@@ -134,7 +134,7 @@ void ImageBuilder::add(const Piece& piece) {
   Written& written = written_[piece.step][piece.segment][index(piece.role)];
   for (const model::FlatRun& run :
        model::flat_runs(model_.unit(piece.segment), layout_of(shares_, model_, piece.segment),
-                        {tp_, piece.tensor}, piece.range)) {
+                        piece.place, piece.range)) {
     const std::int64_t at = layout.of(run.param).offset + run.element;
     char* const to = bytes_at(whole, at);
     const char* const from = bytes_at(piece.data, run.at - piece.range.begin);

@@ -25,12 +25,12 @@ enum class Role : std::uint8_t { kGradient, kParameter, kFirstMoment, kSecondMom
 inline constexpr int kNumRoles = 4;
 std::string_view to_text(Role role);  // "gradient"
 
-// One rank's part of one segment's buffer, as tensor rank `tensor` lays it out.
+// One rank's part of one segment's buffer, as it lays that out.
 struct Piece {
   std::int32_t step = 0;
   std::int32_t segment = 0;
   Role role = Role::kGradient;
-  std::int64_t tensor = 0;
+  model::TensorPlace place = {};
   model::FlatRange range;
   at::Tensor data;  // on the CPU
 };
@@ -57,8 +57,9 @@ Hash128 digest_of(std::span<const StepImage> images);
 // Joins pieces. Any thread may add. The model must outlive it.
 class ImageBuilder {
  public:
-  // Of ranks of which `tp` share each unit.
-  ImageBuilder(const model::Model& model, int steps, at::ScalarType type, std::int64_t tp);
+  // Of ranks of which `tp` share each unit, and `ep` experts.
+  ImageBuilder(const model::Model& model, int steps, at::ScalarType type, std::int64_t tp,
+               std::int64_t ep = 1);
 
   // What another rank has brought already must be equal to it bit for bit; the first piece in which
   // something is not is remembered.
@@ -74,9 +75,8 @@ class ImageBuilder {
   using Written = std::map<std::int64_t, std::int64_t>;  // runs of the whole buffer: begin, length
 
   const model::Model& model_;
-  const std::int64_t tp_;
   const std::vector<model::FlatLayout> layouts_;  // whole
-  const std::vector<model::FlatLayout> shares_;   // as a tensor rank has them
+  const std::vector<model::FlatLayout> shares_;   // as a rank has them
   std::mutex mutex_;
   std::vector<StepImage> images_;
   std::vector<std::map<int, std::array<Written, kNumRoles>>> written_;  // by step and segment

@@ -65,8 +65,8 @@ class RankTrial {
 
   void put(int index, int segment, Role role, const at::Tensor& data) {
     const tensor::ChargeTo charge(tensor::process_account());  // what is looked at is not the job's
-    sink_({index, segment, role, session_.place().tensor.coord,
-           session_.workspace().own_range(segment), data.cpu()});
+    sink_({index, segment, role, session_.place().tensor, session_.workspace().own_range(segment),
+           data.cpu()});
   }
 
   const train::Job& job_;
@@ -83,15 +83,17 @@ void set_reports(ImageBuilder& builder, const RankRecord& record) {
 }
 
 struct PieceHeader {
-  std::int64_t step, segment, role, tensor, begin, end;
+  std::int64_t step, segment, role;
+  model::TensorPlace place;
+  std::int64_t begin, end;
 };
 
 std::vector<std::byte> pack(const std::vector<Piece>& pieces) {
   std::vector<std::byte> bytes;
   for (const Piece& piece : pieces) {
     const PieceHeader header = {
-        piece.step,   piece.segment,     static_cast<std::int64_t>(piece.role),
-        piece.tensor, piece.range.begin, piece.range.end};
+        piece.step,  piece.segment,     static_cast<std::int64_t>(piece.role),
+        piece.place, piece.range.begin, piece.range.end};
     const auto* head = reinterpret_cast<const std::byte*>(&header);
     const auto* data = static_cast<const std::byte*>(piece.data.const_data_ptr());
     bytes.insert(bytes.end(), head, head + sizeof header);
@@ -110,7 +112,7 @@ void unpack(std::vector<std::byte>& bytes, at::ScalarType type, ImageBuilder& bu
     const at::Tensor data = at::from_blob(bytes.data() + at, {range.size()}, type).clone();
     at += static_cast<std::size_t>(data.nbytes());
     builder.add({static_cast<std::int32_t>(header.step), static_cast<std::int32_t>(header.segment),
-                 static_cast<Role>(header.role), header.tensor, range, data});
+                 static_cast<Role>(header.role), header.place, range, data});
   }
 }
 
@@ -126,7 +128,7 @@ TrialResult run_trial(const train::Job& job, const data::TokenSource& source,
   TrialResult result;
   ImageBuilder builder(job.model, static_cast<int>(orders.size()),
                        tensor::scalar_type_of(wide_type(job.workspace.unit.dtype)),
-                       job.mesh.degree(mesh::Axis::kTensor));
+                       job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert));
   std::mutex mutex;
   const Sink sink = [&](Piece piece) { builder.add(piece); };
   comm::run_local(
@@ -171,7 +173,7 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
   }
   const auto type = tensor::scalar_type_of(wide_type(job.workspace.unit.dtype));
   ImageBuilder builder(job.model, static_cast<int>(orders.size()), type,
-                       job.mesh.degree(mesh::Axis::kTensor));
+                       job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert));
   unpack(packed, type, builder);
   for (int rank = 1; rank < world.size(); ++rank) {
     packed.resize(sizes[rank]);

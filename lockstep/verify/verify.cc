@@ -75,6 +75,10 @@ std::string context_of(const spec::Layout& layout) {
   if (layout.degrees.cp == 1) return "";
   return join_parts("cp", layout.degrees.cp, " ", to_text(layout.context), " ");
 }
+// The same of experts.
+std::string experts_of(const spec::Layout& layout) {
+  return layout.degrees.ep == 1 ? "" : join_parts("ep", layout.degrees.ep, " ");
+}
 
 // Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one, over
 // context ranks too.
@@ -87,7 +91,7 @@ std::string bits_class_of(const train::Job& job) {
     text = join_parts("dp", degrees.dp / shards, "x", shards);
   if (degrees.tp > 1)
     text = join_parts("tp", degrees.tp, job.spec.layout.sp ? " " : " nosp ", text);
-  return context_of(job.spec.layout) + text +
+  return context_of(job.spec.layout) + experts_of(job.spec.layout) + text +
          join_parts(" microbatch ", job.spec.batch.microbatch, " ",
                     spec::name_of(job.spec.layout.reduce));
 }

@@ -394,7 +394,10 @@ std::vector<std::int64_t> elements_of(const Param& param, TensorPlace place) {
   std::vector<std::int64_t> held;
   for (std::int64_t element = 0; element < param.numel(); ++element) {
     const std::int64_t at = position(param, element)[static_cast<std::size_t>(shard.dim)];
-    if (at >= shard.begin && at < shard.begin + shard.length) held.push_back(element);
+    const std::int64_t expert = element / (param.numel() / param.shape[0]);
+    const std::int64_t own = param.experts / place.ep;  // experts
+    const bool is_own = param.experts == 0 || expert / own == place.expert_coord;
+    if (is_own && at >= shard.begin && at < shard.begin + shard.length) held.push_back(element);
   }
   return held;
 }
@@ -432,6 +435,32 @@ TEST(FlatRuns, AreTheElementsThatTheRankHolds) {
           }
     }
   }
+}
+
+// The same of experts that ranks share, cut by tensor ranks too.
+TEST(FlatRuns, AreTheExpertsThatTheRankHolds) {
+  ModelConfig config = find("mixtral-8x7b")->config;
+  config.layers = 1, config.hidden = 8, config.heads = 4, config.kv_heads = 4, config.head_dim = 2;
+  config.vocab = 16, config.max_positions = 8, config.moe.expert_ffn = 4, config.moe.experts = 6;
+  const Model model = describe(config).value();
+  const std::size_t block = model.distinct.size() + 1;
+  for (const std::int64_t tp : {1, 2})
+    for (const std::int64_t ep : {1, 2, 3, 6}) {
+      const FlatLayout flat = flat_layouts(model, tp, ep)[block];
+      for (std::int64_t coord = 0; coord < tp; ++coord)
+        for (std::int64_t expert = 0; expert < ep; ++expert) {
+          std::vector<std::vector<std::int64_t>> seen(model.distinct[1].params.size());
+          const TensorPlace place = {tp, coord, ep, expert};
+          for (const FlatRun& run : flat_runs(model.distinct[1], flat, place, {0, flat.size}))
+            for (std::int64_t i = 0; i < run.length; ++i)
+              seen[static_cast<std::size_t>(run.param)].push_back(run.element + i);
+          for (const FlatParam& at : flat.params)
+            EXPECT_EQ(
+                seen[static_cast<std::size_t>(at.param)],
+                elements_of(model.distinct[1].params[static_cast<std::size_t>(at.param)], place))
+                << "tp " << tp << " ep " << ep;
+        }
+    }
 }
 
 // Two key-value heads and GPT-2's vocabulary among eight ranks.

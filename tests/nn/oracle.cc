@@ -78,7 +78,7 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
     case Kin::kMixtral:
       config.family = model::Family::kMoe;
       config.ffn = 0;
-      config.moe = {.experts = 5, .top_k = 2, .expert_ffn = shape.ffn / 2};
+      config.moe = {.experts = shape.experts, .top_k = 2, .expert_ffn = shape.ffn / 2};
       config.moe.norm_topk_prob = shape.kin == Kin::kMixtral;
       break;
   }

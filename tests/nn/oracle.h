@@ -34,6 +34,7 @@ inline constexpr std::array kAllKin = {Kin::kLlama,  Kin::kGpt2,    Kin::kQwen2,
 struct Shape {
   std::int64_t batch = 2, seq = 12, hidden = 64, heads = 4, kv_heads = 2, head_dim = 16, ffn = 96;
   std::int64_t vocab = 50;
+  std::int64_t experts = 5;  // of mixtures
   Kin kin = Kin::kLlama;
 
   // The same sizes with other traits, where these allow: gpt2 has as many key-value heads as heads,

@@ -138,13 +138,14 @@ using Combination = std::vector<std::pair<std::string_view, std::string>>;
 
 std::set<Combination> combinations(std::span<const Layout> all, int strength) {
   std::set<Combination> found;
-  const unsigned count = static_cast<unsigned>(factors().size());
+  const std::span<const Factor> used = factors(all);
+  const unsigned count = static_cast<unsigned>(used.size());
   for (const Layout& layout : all)
     for (unsigned bits = 0; bits < 1u << count; ++bits) {
       if (__builtin_popcount(bits) != strength) continue;
       Combination one;
       for (unsigned f = 0; f < count; ++f)
-        if ((bits >> f & 1) != 0) one.emplace_back(factors()[f].name, factors()[f].value(layout));
+        if ((bits >> f & 1) != 0) one.emplace_back(used[f].name, used[f].value(layout));
       found.insert(one);
     }
   return found;
@@ -153,10 +154,11 @@ std::set<Combination> combinations(std::span<const Layout> all, int strength) {
 // Choices of values that occur, one by one.
 std::int64_t count_infeasible(std::span<const Layout> all, int strength) {
   std::vector<std::set<std::string>> values;
-  for (const Factor& factor : factors()) {
+  for (const Factor& factor : factors(all)) {
     values.emplace_back();
     for (const Layout& layout : all) values.back().insert(factor.value(layout));
   }
+  const std::span<const Factor> used = factors(all);
   const std::set<Combination> found = combinations(all, strength);
   std::int64_t missing = 0;
   const std::function<void(Combination, std::size_t)> choose = [&](Combination so_far,
@@ -168,7 +170,7 @@ std::int64_t count_infeasible(std::span<const Layout> all, int strength) {
     for (std::size_t f = from; f < values.size(); ++f)
       for (const std::string& value : values[f]) {
         Combination more = so_far;
-        more.emplace_back(factors()[f].name, value);
+        more.emplace_back(used[f].name, value);
         choose(std::move(more), f + 1);
       }
   };
@@ -204,7 +206,7 @@ TEST(CoveringArray, OfNothingIsNothing) { EXPECT_TRUE(covering_array({}, 2).layo
 TEST(Factors, ListTheirValues) {
   const std::vector<Layout> all = layouts(small(), 4, kBatch);
   std::vector<std::string> shown;
-  for (const Factor& factor : factors()) {
+  for (const Factor& factor : factors(all)) {
     std::string line = std::string(factor.name) + ":";
     std::set<std::string> seen;
     for (const Layout& layout : all)

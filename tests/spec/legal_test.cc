@@ -152,12 +152,6 @@ const std::vector<Refusal>& models_and_types() {
          a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2};
        },
        [](Asked& a) { a.layout.degrees.etp = 2; }},
-      {"experts on ranks of their own",
-       [](Asked& a) {
-         a.model = model::find("mixtral-8x7b")->config;
-         a.layout.degrees.ep = 2;
-       },
-       [](Asked& a) { a.layout.degrees.ep = 1; }},
       {"shared experts", model("qwen2-57b-a14b"),
        [](Asked& a) { a.model.moe.shared_ffn = 0, a.model.moe.shared_gate = false; }},
       {"latent attention", model("deepseek-v3"), model("llama3-8b")},

@@ -71,12 +71,12 @@ class Gather {
   explicit Gather(const Job& job)
       : job_(job),
         builder_(job.model, 1, tensor::scalar_type_of(wide_type(job.workspace.unit.dtype)),
-                 job.mesh.degree(mesh::Axis::kTensor)) {}
+                 job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert)) {}
 
   void add(Session& session) {
     for (const int segment : session.own_segments()) {
       const auto put = [&](verify::Role role, const at::Tensor& data) {
-        builder_.add({0, segment, role, session.place().tensor.coord,
+        builder_.add({0, segment, role, session.place().tensor,
                       session.workspace().own_range(segment), data.clone()});
       };
       const auto state = [&](runtime::StateRole role) {

@@ -40,6 +40,23 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
   }
 }
 
+// More layouts by command: `lockstep verify examples/mixtral.toml --layouts pairs`.
+TEST(Verify, RanksThatShareExpertsTrainAsOne) {
+  for (spec::Spec spec : {train::mixtral_spec(), train::olmoe_spec()}) {
+    spec.model.moe.experts = 8;
+    auto verifier = Verifier::create(spec, 2);
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const char* layout :
+         {"dp2 ep2 zero0 m2 step", "dp4 ep2 zero3 m2 step recompute=selective",
+          "dp4 ep4 zero1 m1 mb", "dp2x2 ep2 zero2 m2 step", "dp8 ep8 zero1 m1 step",
+          "pp2 dp2 ep2 zero3 m4 mb recompute=full", "pp2 dp2 ep2 zero1 zb-h1 m4 step",
+          "cp2 dp1 ep2 zero0 m2 step", "cp2 dp2 ep4 zero3 m2 step",
+          "tp2 dp2 ep2 etp2 zero2 m2 step", "tp2 dp4 ep2 etp2 nosp zero3 m2 step",
+          "tp2 cp2 pp2 dp1 ep2 etp2 zero1 m4 step recompute=full"})
+      EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << spec.model.name << ", " << layout;
+  }
+}
+
 // The reference takes one sequence at a time, so a layout that does so on one copy shares its
 // class.
 TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {

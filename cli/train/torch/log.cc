@@ -261,7 +261,7 @@ void TrainLog::step(std::int64_t step, const train::StepReport& report,
   ++steps_;
   left_.add(report.sequences, report.time);
   const bool is_last = step + 1 == job_.spec.train.steps;
-  const std::string off = difference(report.peak_bytes, report.sent, prediction(report.sequences));
+  const std::string off = difference(report.peak_bytes, report.sent, prediction_of(report));
   const bool is_due = step == first_ || (step + 1) % options_.every == 0 || is_last ||
                       report.stop || !report.updated || off != off_;
   off_ = off;
@@ -365,6 +365,12 @@ void TrainLog::row(const char* label, const std::string& text) const {
 void TrainLog::remark(const std::string& text) const {
   constexpr int kIndent = 9;
   if (!text.empty()) output_.out << wrapped(text, kIndent, 0, output_.width);
+}
+
+// Given the rows that experts met, where ranks share them.
+train::Prediction TrainLog::prediction_of(const train::StepReport& report) {
+  if (report.rows_met.empty()) return prediction(report.sequences);
+  return train::predict(with_batch(job_, report.sequences), Rank{0}, report.rows_met);
 }
 
 const train::Prediction& TrainLog::prediction(std::int64_t sequences) {

@@ -77,6 +77,7 @@ class TrainLog final : public train::RunObserver {
   void print_ending(train::Ending ending) const;
   std::string line(std::vector<std::string> cells, const std::string& noise) const;
   void remark(const std::string& text) const;
+  train::Prediction prediction_of(const train::StepReport& report);
   const train::Prediction& prediction(std::int64_t sequences);
   Error diverged() const;
   Json json(train::Ending ending) const;

@@ -175,7 +175,9 @@ void VerifyReport::print_factors() const {
   Rows rows = {{"  setting", "", "layouts", "failed", "gradients", "parameters"}};
   add_rows("ranks", tally(verdicts_, [](const Verdict& v) { return std::to_string(v.ranks); }),
            rows);
-  for (const spec::Factor& factor : spec::factors())
+  std::vector<spec::Layout> layouts;
+  for (const Verdict& verdict : verdicts_) layouts.push_back(verdict.layout);
+  for (const spec::Factor& factor : spec::factors(layouts))
     add_rows(std::string(factor.name),
              tally(verdicts_, [&](const Verdict& v) { return factor.value(v.layout); }), rows);
   if (rows.size() == 1) return;

@@ -44,6 +44,7 @@ Fingerprint fingerprint(const model::ModelConfig& config, const model::UnitSizes
     print.push_back({"model.moe.experts", number(config.moe.experts)});
     print.push_back({"model.moe.top_k", number(config.moe.top_k)});
     print.push_back({"model.moe.expert_ffn", number(config.moe.expert_ffn)});
+    if (sizes.ep > 1) print.push_back({"layout.ep", number(sizes.ep)});
     if (sizes.aux_loss_coeff > 0.0) print.push_back({"train.moe_aux_loss_coeff", "some"});
     if (sizes.z_loss_coeff > 0.0) print.push_back({"train.moe_z_loss_coeff", "some"});
   }
