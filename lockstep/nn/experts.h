@@ -1,7 +1,7 @@
 // Kernels of a mixture of experts on a CPU, behind its router (router.h): rows ordered by expert,
 // products with the weights of each. By hand where LibTorch's leave open in which order rows are
-// added up (index_add). A row is a token and one of
-// the experts that it is sent to; rows of an expert stand side by side, in the order of tokens.
+// added up (index_add). A row is a token and one of the experts that it is sent to; rows of an
+// expert stand side by side, in the order of tokens.
 #pragma once
 
 #include "lockstep/nn/pass_run.h"

@@ -252,6 +252,14 @@ void check_noise(const Settings& settings, const Request& asked, const Batch& ba
     show(found, settings, report);
 }
 
+void check_expert_parallelism(const Settings& settings, const Request& asked, Report& report) {
+  const auto noise = settings.integer("train.noise_scale");
+  const auto device = kDeviceKinds.find(settings.text("device.kind").value_or(""));
+  if (!asked.degrees || !noise || !device) return;
+  for (const Contradiction& found : against_expert_parallelism(asked.degrees->ep, *device, *noise))
+    show(found, settings, report);
+}
+
 void check_router_losses(const Settings& settings, const Request& asked, Report& report) {
   const auto aux = settings.real("train.moe_aux_loss_coeff"),
              z = settings.real("train.moe_z_loss_coeff");
@@ -290,6 +298,7 @@ void apply_rules(const Settings& settings, Request& asked, Report& report) {
                        asked.microbatch.value_or(0), asked.ramp};
   check_noise(settings, asked, batch, report);
   check_router_losses(settings, asked, report);
+  check_expert_parallelism(settings, asked, report);
   check_evaluation(settings, asked, batch, report);
 }
 

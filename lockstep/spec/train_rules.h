@@ -1,10 +1,11 @@
-// Whether a run can evaluate, measure its gradient noise scale, and balance experts: every reason
-// why not.
+// Whether a run can evaluate, measure its gradient noise scale, balance experts and share them:
+// every reason why not.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/buffer.h"
 #include "lockstep/model/model_config.h"
 #include "lockstep/spec/contradictions.h"
 
@@ -19,6 +20,10 @@ std::vector<Contradiction> against_evaluation(std::int64_t samples, std::int64_t
 // so there must be others in the batch, and no parameter may get its gradient from two units.
 std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
                                                const Batch& batch);
+
+// What does not run yet where ranks share experts: other devices than CPUs, and the noise scale.
+std::vector<Contradiction> against_expert_parallelism(std::int64_t ep, DeviceKind device,
+                                                      std::int64_t noise_scale);
 
 // Losses of routers need some.
 std::vector<Contradiction> against_router_losses(double aux_loss_coeff, double z_loss_coeff,

@@ -113,15 +113,9 @@ Result<Job> make_job(const spec::Spec& spec) {
       if (const Result<Job> part = make_job(sized(spec, size)); !part.ok()) return part.error();
   const auto noise = spec::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
   if (!noise.empty()) return noise[0].error;
-  if (spec.train.noise_scale > 0 && spec.layout.degrees.ep > 1)
-    return Error{Code::kNotRunYet,
-                 join_parts("noise_scale = ", spec.train.noise_scale,
-                            " with ep = ", spec.layout.degrees.ep, " cannot be run yet"),
-                 "set noise_scale = 0, or ep = 1"};
-  if (spec.device != DeviceKind::kCpu && spec.layout.degrees.ep > 1)
-    return Error{Code::kNotRunYet,
-                 join_parts("ep = ", spec.layout.degrees.ep, " on devices cannot be run yet"),
-                 "the nearest: ep = 1"};
+  const auto shared =
+      spec::against_expert_parallelism(spec.layout.degrees.ep, spec.device, spec.train.noise_scale);
+  if (!shared.empty()) return shared[0].error;
   const auto losses = spec::against_router_losses(spec.train.moe_aux_loss_coeff,
                                                   spec.train.moe_z_loss_coeff, spec.model);
   if (!losses.empty()) return losses[0].error;
