@@ -25,7 +25,7 @@
 #include "tests/support/fuse.h"
 #include "tests/support/lateness.h"
 #include "tests/support/starvation.h"
-#include "tests/train/tiny.h"
+#include "tests/train/families.h"
 
 namespace lockstep::train {
 namespace {
@@ -250,30 +250,53 @@ TEST(BitsSlow, AreThoseOfEveryScheduleWithItsBackwardPassWholeOrInHalves) {
   std::printf("%d timetables\n", runs);
 }
 
-// LOCKSTEP_DELIVERY_SEEDS=1000 tries that many; LOCKSTEP_FIRST_SEED replays from one.
-TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
-  const int seeds = from_environment("LOCKSTEP_DELIVERY_SEEDS", 13);
+// Seed i delays what the i-th layout sends, in turn. LOCKSTEP_DELIVERY_SEEDS=1000 tries that many;
+// LOCKSTEP_FIRST_SEED replays from one.
+void expect_bits_in_any_order(const spec::Spec& spec, const std::vector<std::string>& layouts) {
+  const int seeds = from_environment("LOCKSTEP_DELIVERY_SEEDS", static_cast<int>(layouts.size()));
   const int first = from_environment("LOCKSTEP_FIRST_SEED", 1);
-  std::vector<Job> jobs;
-  std::vector<std::string> names;
-  for (const char* layout :
-       {"pp2 dp1 zero0 1f1b m3 step", "pp4 dp1 zero3 gpipe m2 mb",
-        "pp4 dp1 zero1 eager-1f1b m8 step", "pp2 dp2x1 zero3 interleaved vpp3 m4 mb",
-        "pp4 dp1 zero2 looped-bfs vpp2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=full",
-        "pp2 dp2 zero3 interleaved-zb vpp2 m4 mb", "pp4 dp1 zero1 zbv vpp2 m3 step",
-        "pp2 dp2 zero2 v-half vpp2 m4 mb recompute=selective", "pp4 dp1 zero3 v-min vpp2 m8 step",
-        "pp2 dp2 zero3 dualpipe-v vpp2 m4 step", "cp4 dp1 zero3 m3 step",
-        "cp2 pp2 dp1 zero2 zbv vpp2 m4 mb cp_comm_type=gather recompute=full"})
-    jobs.push_back(job_of(deep_spec(), names.emplace_back(layout)));
   std::map<std::size_t, std::string> bits;
   for (int seed = first; seed < first + seeds; ++seed) {
-    const std::size_t at = static_cast<std::size_t>(seed) % jobs.size();
-    if (!bits.contains(at)) bits[at] = bits_on_threads(jobs[at]);
+    const std::size_t at = static_cast<std::size_t>(seed) % layouts.size();
+    const Job job = job_of(spec, layouts[at]);
+    if (!bits.contains(at)) bits[at] = bits_on_threads(job);
     const auto number = static_cast<std::uint64_t>(seed);
-    EXPECT_EQ(bits_on_threads(jobs[at], {number, comm::seeded_lateness(number, Seconds{0.002})}),
+    EXPECT_EQ(bits_on_threads(job, {number, comm::seeded_lateness(number, Seconds{0.002})}),
               bits[at])
-        << names[at] << ", LOCKSTEP_FIRST_SEED=" << seed;
+        << layouts[at] << ", LOCKSTEP_FIRST_SEED=" << seed;
   }
+}
+
+TEST(BitsSlow, AreThoseOfEveryOrderOfDelivery) {
+  expect_bits_in_any_order(
+      deep_spec(),
+      {"pp2 dp1 zero0 1f1b m3 step", "pp4 dp1 zero3 gpipe m2 mb",
+       "pp4 dp1 zero1 eager-1f1b m8 step", "pp2 dp2x1 zero3 interleaved vpp3 m4 mb",
+       "pp4 dp1 zero2 looped-bfs vpp2 m3 step", "pp4 dp1 zero0 zb-h1 m8 step recompute=full",
+       "pp2 dp2 zero3 interleaved-zb vpp2 m4 mb", "pp4 dp1 zero1 zbv vpp2 m3 step",
+       "pp2 dp2 zero2 v-half vpp2 m4 mb recompute=selective", "pp4 dp1 zero3 v-min vpp2 m8 step",
+       "pp2 dp2 zero3 dualpipe-v vpp2 m4 step"});
+}
+
+TEST(BitsSlow, OfSharedSequencesAreThoseOfEveryOrderOfDelivery) {
+  expect_bits_in_any_order(
+      deep_spec(), {"cp4 dp1 zero3 m3 step", "cp2 tp2 dp1 zero1 m2 step recompute=selective",
+                    "cp2 dp2 zero2 m2 mb cp_comm_type=gather",
+                    "cp2 pp2 dp1 zero2 zbv vpp2 m4 mb cp_comm_type=gather recompute=full",
+                    "cp2 dp1 zero0 m2 step cp_comm_type=ulysses"});
+}
+
+TEST(BitsSlow, OfSharedExpertsAreThoseOfEveryOrderOfDelivery) {
+  spec::Spec spec = mixtral_spec();
+  spec.train.dtype = DType::kF32;
+  spec.model.moe.experts = 8;
+  spec.model.layers = 9;
+  spec.batch.global_batch = 24;
+  expect_bits_in_any_order(
+      spec, {"dp4 ep4 zero3 m3 step", "dp2 ep2 zero0 m4 mb recompute=full",
+             "pp2 dp2 ep2 zero2 zbv vpp2 m4 mb", "pp2 dp2 ep2 zero1 dualpipe-v vpp2 m4 step",
+             "cp2 dp2 ep4 zero1 m3 step", "cp2 dp1 ep2 zero3 m2 mb cp_comm_type=gather",
+             "tp2 etp2 dp2 ep2 zero2 m3 step recompute=selective", "dp2x2 ep2 zero3 m2 mb"});
 }
 
 // A job of one process per rank.
