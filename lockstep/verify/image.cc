@@ -199,9 +199,24 @@ Difference compare_scalars(const StepImage& got, const StepImage& reference) {
   return worst;
 }
 
-Difference compare_tokens(const StepImage& got, const StepImage& reference) {
-  if (got.expert_tokens == reference.expert_tokens) return {};
-  return {std::numeric_limits<double>::infinity(), "tokens that an expert met"};
+Difference compare_tokens(const model::Model& model, const StepImage& got,
+                          const StepImage& reference) {
+  LS_CHECK(got.expert_tokens.size() == reference.expert_tokens.size(), "counts of ",
+           got.expert_tokens.size(), " experts, not of ", reference.expert_tokens.size());
+  Difference worst;
+  std::size_t next = 0;
+  for (const int segment : model.segments()) {
+    if (!model.is_experts(segment)) continue;
+    const int layer = model::Model::layer(model.unit_of(segment));
+    for (std::int64_t expert = 0; expert < model.config.moe.experts; ++expert, ++next) {
+      const auto mine = static_cast<double>(got.expert_tokens[next]);
+      const auto theirs = static_cast<double>(reference.expert_tokens[next]);
+      const double error = relative(std::abs(mine - theirs), theirs);
+      if (error > worst.error)
+        worst = {error, join_parts("number of tokens of blocks.", layer, "'s expert ", expert)};
+    }
+  }
+  return worst;
 }
 
 Difference compare_updated(const model::Model& model, const StepImage& got,

@@ -95,8 +95,9 @@ Difference compare(const model::Model& model, const StepImage& got, const StepIm
                    Role role, double lr);
 // Of losses and gradient norm, each over the reference's.
 Difference compare_scalars(const StepImage& got, const StepImage& reference);
-// Infinite where an expert met other tokens.
-Difference compare_tokens(const StepImage& got, const StepImage& reference);
+// Of the tokens that each expert met, over the reference's.
+Difference compare_tokens(const model::Model& model, const StepImage& got,
+                          const StepImage& reference);
 
 // Of parameters after update number `count`, made from the same state: the least r such that
 // parameters off by r of the unit's largest, and gradients off by r of the unit's largest root of

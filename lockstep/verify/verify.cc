@@ -327,6 +327,7 @@ Verdict Verifier::check_fault(const spec::Layout& layout, const Fault& fault,
                               Seconds op_deadline) const {
   train::Job job = this->job(layout).value();
   if (fault.program) job.program = *fault.program;
+  if (fault.change) fault.change(job);
   return try_out(job, fault, op_deadline);
 }
 
@@ -380,7 +381,7 @@ void Verifier::differences(const std::vector<StepImage>& images,
   note_one(compare_scalars(got, wanted), "");
   note_one(compare(model(), got, wanted, Role::kFirstMoment, 0), "first moment of ");
   note_one(compare(model(), got, wanted, Role::kSecondMoment, 0), "second moment of ");
-  if (truth_.empty()) return note_one(compare_tokens(got, wanted), "");
+  if (truth_.empty()) return note_one(compare_tokens(model(), got, wanted), "");
   const auto number = static_cast<std::int64_t>(step);
   note_one(compare_updated(model(), got, wanted, reference_job_.adamw(number).others, number + 1),
            "updated parameter ");

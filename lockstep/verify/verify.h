@@ -74,6 +74,7 @@ struct Fault {
   train::WorkspaceWrap wrap = {};                // around every rank's workspace
   comm::WorldWrap wrap_world = {};               // around every rank's world
   const data::TokenSource* source = nullptr;     // in place of the job's
+  std::function<void(train::Job&)> change = {};  // of the job itself; the reference is as before
 };
 
 // What was found about one layout.

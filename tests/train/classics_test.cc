@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/base/segment.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/model/context.h"
 #include "lockstep/model/flat_layout.h"
@@ -370,6 +371,74 @@ verify::Fault reading_stale_keys() {
   return fault;
 }
 
+// Faults of mixtures of experts.
+
+verify::Fault planned(const GroupPlan& plan) {
+  verify::Fault fault;
+  fault.wrap_world = [plan](comm::World& inner) {
+    return std::make_unique<FaultyWorld>(inner, plan);
+  };
+  return fault;
+}
+
+// Of the weights of rows that other ranks' experts met, no gradient comes back. Two blocks exchange
+// rows six times in F and six times in B, there the outputs' gradients, those of the weights and
+// those of the inputs.
+verify::Fault keeping_gradients_of_weights() {
+  return planned({.per_step = 12, .at = 7, .axes = {"ep"}});
+}
+
+constexpr int kMixtureUnits = 4;
+
+// The halves of a rank's experts change places: at every second call they are as they were.
+void swap_experts(const Value& of, Inner inner) {
+  const auto all = numbers(inner.buffer(of));
+  std::ranges::rotate(all, all.begin() + std::ssize(all) / 2);
+}
+
+// Passes read the weights of other experts than were chosen.
+verify::Fault reading_other_experts() {
+  return hooked([](Rank) {
+    return Hooks{.compute = [](const Op& op, const Effects& effects, Inner inner) {
+      const Value weights = {ValueKind::kParam, experts_of(op.unit, kMixtureUnits)};
+      const bool reads = std::ranges::count(effects.reads, weights) > 0;
+      if (reads) swap_experts(weights, inner);
+      inner.compute(op, effects);
+      if (reads) swap_experts(weights, inner);
+    }};
+  });
+}
+
+// Gradients of a rank's experts end in another order.
+verify::Fault scrambling_experts() {
+  return hooked([](Rank) {
+    return Hooks{.moved = [](const Value&, const Value& to, Inner inner) {
+      if (to.kind == ValueKind::kGradShard && is_experts(to.a, kMixtureUnits))
+        swap_experts(to, inner);
+    }};
+  });
+}
+
+verify::Fault counting_tokens_twice() {
+  return hooked([](Rank) {
+    return Hooks{.sums = [](exec::StepSums& sums, Inner) {
+      for (std::int64_t& tokens : sums.expert_tokens) tokens *= 2;
+    }};
+  });
+}
+
+// The loss that balances experts counts the choices of a rank's own tokens.
+verify::Fault balancing_own_tokens() {
+  return planned({.per_step = 2, .at = 0, .axes = {"cp"}, .dtype = DType::kI64});
+}
+
+// It divides by the tokens of a sequence that a tensor rank has.
+verify::Fault dividing_by_own_rows() {
+  verify::Fault fault;
+  fault.change = [](Job& job) { job.workspace.unit.aux_loss_coeff *= 2.0; };
+  return fault;
+}
+
 std::int64_t all_tokens(std::int64_t, Inner) {
   const spec::Batch batch = small_spec(false).batch;
   return batch.global_batch * batch.seq;
@@ -478,6 +547,49 @@ const Classic kClassics[] = {
      verify::FailureKind::kNumbers, [](P) { return verify::Fault{.source = &same_samples()}; }},
 };
 
+const Classic kMixtureClassics[] = {
+    {"router's gradient without that of other ranks' experts", "transformers 48687", false,
+     "dp2 ep2 zero0 m1 step", verify::FailureKind::kNumbers,
+     [](P) { return keeping_gradients_of_weights(); }},
+    {"weights of other experts than chosen", "NeMo Automodel PR 2676", false,
+     "dp4 ep4 zero0 m1 step", verify::FailureKind::kNumbers,
+     [](P) { return reading_other_experts(); }},
+    {"gradients of experts in another order", "Megatron-LM PR 6099", false, "dp2 ep2 zero1 m1 step",
+     verify::FailureKind::kNumbers, [](P) { return scrambling_experts(); }},
+    {"tokens of experts counted again by recompute", "torchtitan PR 1593", false,
+     "dp2 zero0 m1 step recompute=full", verify::FailureKind::kNumbers,
+     [](P) { return counting_tokens_twice(); }},
+    {"auxiliary loss of one context rank's tokens", "Megatron-LM PR 5047", false,
+     "cp2 dp1 zero0 m1 step", verify::FailureKind::kNumbers,
+     [](P) { return balancing_own_tokens(); }},
+    {"auxiliary loss over one tensor rank's rows", "Megatron-LM PR 5996", false,
+     "tp2 etp2 dp1 zero0 m1 step", verify::FailureKind::kNumbers,
+     [](P) { return dividing_by_own_rows(); }},
+};
+
+// Plants each in its layout, whose sound run must pass. Returns how many were noticed.
+int plant_all(verify::Verifier& verifier, std::span<const Classic> classics, bool tied) {
+  int found = 0;
+  for (const Classic& classic : classics) {
+    if (classic.tied != tied) continue;
+    SCOPED_TRACE(classic.name);
+    const spec::Layout layout = spec::parse_layout(classic.layout).value();
+    const auto sound = verifier.check(layout);
+    EXPECT_TRUE(sound.ok() && sound->ok()) << (sound.ok() ? sound->failure : sound.error().message);
+    const verify::Fault none = hooked([](Rank) { return Hooks{}; });
+    EXPECT_EQ(verifier.check_fault(layout, none, kClassicDeadline).failure, "");
+    const verify::Fault fault = classic.plant(verifier.job(layout)->program);
+    const verify::Verdict verdict = verifier.check_fault(layout, fault, kClassicDeadline);
+    EXPECT_EQ(to_text(verdict.failure_kind), to_text(classic.failure_kind)) << verdict.failure;
+    EXPECT_FALSE(fault.program && program::validate(*fault.program, 1).empty());
+    found += verdict.failure_kind != verify::FailureKind::kNothing;
+    std::cout << classic.name << (*classic.seen ? " (" : "") << classic.seen
+              << (*classic.seen ? ")" : "") << ": " << to_text(verdict.failure_kind) << ", "
+              << verdict.failure << "\n";
+  }
+  return found;
+}
+
 TEST(Classics, AreAllNoticed) {
   int found = 0;
   for (const bool tied : {false, true}) {
@@ -485,28 +597,15 @@ TEST(Classics, AreAllNoticed) {
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
     for (const verify::StepImage& image : verifier->reference())
       ASSERT_GT(image.grad_norm, small_spec(tied).train.clip) << "clipping must matter";
-    for (const Classic& classic : kClassics) {
-      if (classic.tied != tied) continue;
-      SCOPED_TRACE(classic.name);
-      const auto layout = spec::parse_layout(classic.layout);
-      ASSERT_TRUE(layout.ok()) << layout.error().message;
-      const auto sound = verifier->check(*layout);
-      ASSERT_TRUE(sound.ok()) << sound.error().message;
-      ASSERT_TRUE(sound->ok()) << sound->failure;
-      const verify::Fault none = hooked([](Rank) { return Hooks{}; });
-      ASSERT_EQ(verifier->check_fault(*layout, none, kClassicDeadline).failure, "");
-      const Program program = verifier->job(*layout)->program;
-      const verify::Fault fault = classic.plant(program);
-      const verify::Verdict verdict = verifier->check_fault(*layout, fault, kClassicDeadline);
-      EXPECT_EQ(to_text(verdict.failure_kind), to_text(classic.failure_kind)) << verdict.failure;
-      EXPECT_EQ(fault.program && program::validate(*fault.program, 1).empty(), false);
-      found += verdict.failure_kind != verify::FailureKind::kNothing;
-      std::cout << classic.name << (*classic.seen ? " (" : "") << classic.seen
-                << (*classic.seen ? ")" : "") << ": " << to_text(verdict.failure_kind) << ", "
-                << verdict.failure << "\n";
-    }
+    found += plant_all(*verifier, kClassics, tied);
   }
   std::cout << found << " of " << std::size(kClassics) << " classic faults noticed\n";
+}
+
+TEST(Classics, OfMixturesAreAllNoticed) {
+  auto verifier = verify::Verifier::create(small_mixture(), 2);
+  ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+  EXPECT_EQ(plant_all(*verifier, kMixtureClassics, false), std::ssize(kMixtureClassics));
 }
 
 // One gradient of one rank is not a number in the second step. Nobody may update then, though most

@@ -1,11 +1,12 @@
-// A world whose tensor and context groups do one collective wrong, as code that forgets
-// or misuses it would.
+// A world whose tensor, context and expert groups do one collective wrong, as code that forgets or
+// misuses it would.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,13 +34,15 @@ struct GroupCall {
   std::int64_t bytes = 0;
 };
 
-// Calls on f64 are numbered, from 0 again after every `per_step`; number `at` goes wrong. Every
-// rank has its own.
+// Calls on elements of `dtype` in groups of `axes` are numbered, from 0 again after every
+// `per_step`; number `at` goes wrong. Every rank has its own.
 struct GroupPlan {
   int per_step = 0;  // 0: none goes wrong, and `calls` are written down
   int at = -1;
   GroupFault fault = GroupFault::kDrop;
   std::vector<GroupCall>* calls = nullptr;
+  std::vector<std::string> axes = {"tp", "cp", "ep"};
+  DType dtype = DType::kF64;
 };
 
 class FaultyGroup final : public comm::Communicator {
@@ -91,13 +94,19 @@ class FaultyGroup final : public comm::Communicator {
       return inner_->all_to_all(op.in, op.send_counts, op.out, op.recv_counts, op.deadline);
     };
     if (!is_wrong(op.in, false)) return honest();
+    honest().wait();
     if (plan_.fault == GroupFault::kRotate) {
-      honest().wait();
       std::rotate(numbers(op.out), numbers(op.out) + op.out.count / 2,
                   numbers(op.out) + op.out.count);
-    } else {
-      std::copy_n(numbers(op.in), op.out.count, numbers(op.out));
+      return {};
     }
+    // What others sent is what this rank sent, as far as that goes.
+    const auto own = static_cast<std::size_t>(index());
+    const std::int64_t before =
+        std::accumulate(op.recv_counts.begin(), op.recv_counts.begin() + index(), std::int64_t{0});
+    const std::int64_t behind = before + op.recv_counts[own];
+    for (std::int64_t i = 0; i < op.out.count; ++i)
+      if (i < before || i >= behind) numbers(op.out)[i] = i < op.in.count ? numbers(op.in)[i] : 0.0;
     return {};
   }
 
@@ -129,7 +138,7 @@ class FaultyGroup final : public comm::Communicator {
   static double* numbers(Buffer b) { return static_cast<double*>(b.data); }
 
   bool is_wrong(ConstBuffer in, bool is_sum) {
-    if (in.dtype != DType::kF64) return false;
+    if (in.dtype != plan_.dtype) return false;
     if (plan_.calls != nullptr) plan_.calls->push_back({is_sum, in.bytes()});
     if (plan_.per_step == 0) return false;
     return next_++ % plan_.per_step == plan_.at;
@@ -140,7 +149,7 @@ class FaultyGroup final : public comm::Communicator {
   int next_ = 0;
 };
 
-// What it counts in its own ledger are the calls of tensor and context groups.
+// What it counts in its own ledger are the calls of those groups.
 class FaultyWorld final : public comm::World {
  public:
   FaultyWorld(comm::World& inner, GroupPlan plan) : inner_(inner), plan_(plan) {}
@@ -149,7 +158,7 @@ class FaultyWorld final : public comm::World {
   std::unique_ptr<comm::Communicator> connect(std::string name, std::string axis,
                                               std::vector<Rank> members,
                                               Deadline deadline) override {
-    const bool is_inside = axis == "tp" || axis == "cp";
+    const bool is_inside = std::ranges::count(plan_.axes, axis) > 0;
     auto made = inner_.connect(std::move(name), std::move(axis), std::move(members), deadline);
     if (!is_inside) return made;
     return std::make_unique<FaultyGroup>(std::move(made), ledger(), siblings(), plan_);

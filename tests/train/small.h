@@ -23,4 +23,15 @@ inline spec::Spec small_spec(bool tied) {
   return spec;
 }
 
+// The same of blocks of experts, with the loss that balances them.
+inline spec::Spec small_mixture() {
+  spec::Spec spec = small_spec(false);
+  spec.model.name = "small-mixture";
+  spec.model.family = model::Family::kMoe;
+  spec.model.ffn = 0;
+  spec.model.moe = {.experts = 8, .top_k = 2, .expert_ffn = 32};
+  spec.train.moe_aux_loss_coeff = 0.05;
+  return spec;
+}
+
 }  // namespace lockstep::train
