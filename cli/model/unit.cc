@@ -109,13 +109,21 @@ Json unit_json(const UnitPasses& unit, const model::Model& model, model::UnitKin
 Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& config,
                                   std::int64_t seq) {
   LS_TRY(model::check_unit_bytes(config));
-  model::UnitSizes sizes{.batch = args.has("mbs") ? args.integer("mbs") : 1, .seq = seq};
+  const auto count = [&](const char* name) { return args.has(name) ? args.integer(name) : 1; };
+  model::UnitSizes sizes{.batch = count("mbs")};
   sizes.dtype = args.has("dtype") ? *parse_dtype(args.text("dtype")) : DType::kBF16;
-  sizes.tp = args.has("tp") ? args.integer("tp") : 1;
+  sizes.tp = count("tp");
+  sizes.cp = count("cp");
+  sizes.ep = count("ep");
+  sizes.seq = seq / sizes.cp;
+  if (args.has("cp-comm-type")) sizes.context = *model::parse_cp_method(args.text("cp-comm-type"));
   sizes.sequence_parallel = args.flag("sp");
-  spec::Layout layout{.degrees = {.tp = sizes.tp}, .sp = sizes.sequence_parallel};
+  spec::Layout layout{.degrees = {.tp = sizes.tp, .cp = sizes.cp, .dp = sizes.ep, .ep = sizes.ep},
+                      .context = sizes.context,
+                      .sp = sizes.sequence_parallel};
   if (config.moe.experts > 0) layout.degrees.etp = sizes.tp;
-  const spec::Batch batch{.seq = seq, .global_batch = sizes.batch, .microbatch = sizes.batch};
+  const spec::Batch batch{
+      .seq = seq, .global_batch = sizes.batch * sizes.ep, .microbatch = sizes.batch};
   const std::vector<Error> refused = spec::legal(config, layout, batch, sizes.dtype);
   if (!refused.empty()) return refused.front();
   return sizes;
@@ -129,16 +137,24 @@ std::vector<Option> unit_options() {
              "Print the passes of a unit, part by part, as one rank runs them"),
       integer("tp", "N", "With --unit: tensor ranks (default 1)").between(1, 1e6),
       flag("sp", "With --unit: sequence parallelism"),
+      integer("cp", "N", "With --unit: ranks that share a sequence (default 1)").between(1, 1e6),
+      choice("cp-comm-type", "TYPE", {"ring", "gather", "ulysses"},
+             "With --unit: how these meet (default ring)"),
+      integer("ep", "N", "With --unit: ranks that share experts (default 1)").between(1, 1e6),
       integer("mbs", "N", "With --unit: sequences in a microbatch (default 1)").between(1, 1e6),
       choice("dtype", "TYPE", {"bf16", "f32", "f64"}, "With --unit: of weights (default bf16)")};
 }
 
 Result<void> check_unit_options(const Args& args) {
-  for (const char* name : {"tp", "sp", "mbs", "dtype"})
+  for (const char* name : {"tp", "sp", "cp", "cp-comm-type", "ep", "mbs", "dtype"})
     if (args.has(name) && !args.has("unit"))
       return Error{Code::kBadOptionValue,
                    join_parts("--", name, " says how a unit runs, but no --unit is given"),
                    "add --unit block"};
+  if (args.has("cp-comm-type") && !args.has("cp"))
+    return Error{Code::kBadOptionValue,
+                 "--cp-comm-type says how ranks that share a sequence meet, but there is no --cp",
+                 "add --cp 2"};
   return {};
 }
 
@@ -153,7 +169,10 @@ Result<ExitCode> print_unit(const Args& args, Output& output, const model::Model
   if (output.json) return print_json(output, unit_json(passes, model, unit->kind));
   output.out << output.paint(style::kBold, model.config.name + " " + name) << ": "
              << to_text(sizes.dtype) << ", " << sizes.batch << " x " << with_commas(seq)
-             << " tokens, tp" << sizes.tp << (sizes.sequence_parallel ? " sp" : "") << "\n\n";
+             << " tokens, tp" << sizes.tp << (sizes.sequence_parallel ? " sp" : "");
+  if (sizes.cp > 1) output.out << " cp" << sizes.cp << " " << to_text(sizes.context);
+  if (sizes.ep > 1) output.out << " ep" << sizes.ep << ", experts met evenly";
+  output.out << "\n\n";
   for (const UnitPass pass : passes_of(unit->kind)) print_pass(output.out, passes, pass);
   print_held(output.out, "kept for the backward pass", passes.stash());
   if (!passes.work().empty())

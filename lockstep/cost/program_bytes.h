@@ -35,7 +35,7 @@ struct StateBytes {
 // then with a master copy of the weights. REQUIRES: 0 <= zero <= 3.
 StateBytes state_bytes(const model::FlatLayout& flat, int zero, DType dtype, std::int64_t shards);
 
-// `rows_met`: of a step that ran; else as UnitSizes::rows says.
+// `rows_met`: of a step that ran; else each rank meets as many as it sends.
 // REQUIRES: check_unit_bytes(model.config).ok(), a tp that divides it, a step of the model's
 // units.
 program::ProgramBytes program_bytes(const model::Model& model, const program::StepShape& step,

@@ -22,7 +22,7 @@ mesh::Axis axis_of(parts::Group group);
 using Traffic = std::map<comm::Ledger::Key, comm::Ledger::Entry>;
 
 // Axes are named as mesh::to_text names them, "tied" for the two ranks that share a weight.
-// `rows_met`: of a step that ran; else as UnitSizes::rows says.
+// `rows_met`: of a step that ran; else each rank meets as many as it sends.
 // REQUIRES: a mesh of as many pipeline coordinates as the program and with sizes.shards ranks in a
 // shard group, sizes.unit.tp in a tensor group, and in that several if step.tensor_parallel says
 // so.

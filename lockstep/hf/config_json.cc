@@ -116,7 +116,7 @@ constexpr std::array kTypes = {
     Type{"olmo2", "Olmo2ForCausalLM", Family::kLlama, 0, 1e-5},
     Type{"gemma2", "Gemma2ForCausalLM", Family::kGemma2, 4},
     Type{"mixtral", "MixtralForCausalLM", Family::kMoe, 8, 1e-5, 1e6},
-    Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16, 1e-6, 1e4, false},
+    Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16},
     Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4},
     Type{"olmoe", "OlmoeForCausalLM", Family::kMoe, 0, 1e-5},
     Type{"deepseek_v2", "DeepseekV2ForCausalLM", Family::kDeepSeek, 0, 1e-6, 1e4, false},
@@ -413,8 +413,12 @@ void put_experts(const ModelConfig& m, std::string_view type, Json& json) {
   json.set(mixtral ? "num_local_experts" : "num_experts", m.moe.experts);
   json.set("num_experts_per_tok", m.moe.top_k).set("intermediate_size", m.moe.expert_ffn);
   if (mixtral) return void(json.set("sliding_window", m.window > 0 ? Json(m.window) : Json()));
-  json.set("norm_topk_prob", m.moe.norm_topk_prob).set("attention_bias", false);
-  if (type == "qwen3_moe")
+  json.set("norm_topk_prob", m.moe.norm_topk_prob);
+  if (type == "qwen2_moe")
+    json.set("shared_expert_intermediate_size", m.moe.shared_ffn);
+  else
+    json.set("attention_bias", false);
+  if (type.starts_with("qwen"))
     json.set("moe_intermediate_size", m.moe.expert_ffn)
         .set("decoder_sparse_step", 1)
         .set("mlp_only_layers", Json::array());

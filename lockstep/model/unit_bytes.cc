@@ -15,11 +15,6 @@ std::vector<UnsupportedFeature> unsupported(const ModelConfig& c) {
   if (c.family == Family::kDeepSeek)
     return {{"family", std::string(to_text(c.family)), "family = llama, as in llama3-8b"}};
   needs(c.norm != NormKind::kPlain, "norm", std::string(to_text(c.norm)), "norm = rmsnorm");
-  needs(
-      c.moe.shared_ffn == 0, "moe.shared_ffn", std::to_string(c.moe.shared_ffn),
-      c.moe.shared_gate ? "moe.shared_ffn = 0 and moe.shared_gate = false" : "moe.shared_ffn = 0");
-  needs(c.moe.dense_layers == 0, "moe.dense_layers", std::to_string(c.moe.dense_layers),
-        "moe.dense_layers = 0");
   needs(!c.moe.router_bias, "moe.router_bias", "true", "moe.router_bias = false");
   return found;
 }

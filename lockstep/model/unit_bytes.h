@@ -22,17 +22,17 @@ enum class Kernels : std::uint8_t {
   kDevice,  // of an accelerator; they run on a CPU too, for comparison
 };
 
-// What the bytes of a unit depend on besides the model.
 // Rows of a microbatch, a token and one of its experts, that were sent to experts of this rank: by
-// all ranks that share them, and by this one. Unset: as many as this rank sends, of which its own
-// experts get their share.
+// all ranks that share them, and by this one.
 struct RowsMet {
-  std::int64_t all = -1, own = -1;
+  std::int64_t all = 0, own = 0;
   bool operator==(const RowsMet&) const = default;
 };
 
 using RowsMetBy = std::map<std::pair<int, int>, RowsMet>;  // by unit and microbatch
 
+// What the bytes of a unit depend on besides the model. Of ranks that share experts each is taken
+// to meet as many rows as it sends (parts::UnitPasses::where_met).
 struct UnitSizes {
   std::int64_t batch = 1;  // sequences in a microbatch
   std::int64_t seq = 1;    // tokens of one, those of a rank where context ranks share it
@@ -47,7 +47,6 @@ struct UnitSizes {
   bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
   bool tp_overlap = true;          // they compute while their collectives are under way
   std::int64_t ep = 1;             // ranks that share the experts
-  RowsMet rows = {};               // by this rank's experts
   double aux_loss_coeff = 0;       // of a mixture's losses (parts/experts.cc); 0: none
   double z_loss_coeff = 0;
   Kernels kernels = Kernels::kCpu;

@@ -41,6 +41,8 @@ void more_attention_grad(PassRun& r);
 // device_router.cc
 void route(PassRun& r);
 void route_grad(PassRun& r);
+void sigmoid(PassRun& r);
+void sigmoid_grad(PassRun& r);
 void count_choices(PassRun& r);
 void aux_loss_grad(PassRun& r);
 void z_loss_grad(PassRun& r);

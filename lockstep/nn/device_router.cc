@@ -7,6 +7,8 @@
 #include <ATen/ops/gather.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
@@ -73,6 +75,13 @@ void route_grad(PassRun& r) {
   if (r.part().in.size() > 3) d_probs.add_(r.in(3));
   d_probs = at::_softmax_backward_data(d_probs, probs, 1, probs.scalar_type());
   r.put(0, d_probs.to(tensor::scalar_type_of(r.unit.dtype)));
+}
+
+void sigmoid(PassRun& r) { r.put(0, at::sigmoid(widen(r.in(0)))); }
+
+void sigmoid_grad(PassRun& r) {
+  const at::Tensor d = at::sigmoid_backward(r.in(0), r.in(1));
+  r.put(0, d.to(tensor::scalar_type_of(r.unit.dtype)));
 }
 
 void count_choices(PassRun& r) {

@@ -110,6 +110,28 @@ void route_grad(PassRun& r) {
   for (std::int64_t i = 0; i < choices.numel(); ++i) ++r.inputs.router.expert_tokens[c[i]];
 }
 
+void sigmoid(PassRun& r) {
+  const at::Tensor logits = r.in(0), weights = r.make(0);
+  for_type_of(logits, [&]<class T>(T) {
+    using W = WideOf<T>;
+    const T* x = data_of<T>(logits);
+    W* w = memory_of<W>(weights);
+    for (std::int64_t i = 0; i < logits.numel(); ++i)
+      w[i] = 1 / (1 + std::exp(-static_cast<W>(x[i])));
+  });
+}
+
+void sigmoid_grad(PassRun& r) {
+  const at::Tensor d = r.in(0), weights = r.in(1), d_logits = r.make(0);
+  for_type_of(d_logits, [&]<class T>(T) {
+    using W = WideOf<T>;
+    const W *above = data_of<W>(d), *w = data_of<W>(weights);
+    T* into = memory_of<T>(d_logits);
+    for (std::int64_t i = 0; i < d.numel(); ++i)
+      into[i] = rounded_to<T>(above[i] * w[i] * (1 - w[i]));
+  });
+}
+
 void count_choices(PassRun& r) {
   const at::Tensor choices = r.in(0), counts = r.make(0);
   const auto* c = data_of<std::int64_t>(choices);

@@ -13,6 +13,10 @@ namespace lockstep::nn {
 void route(PassRun& r);
 void route_grad(PassRun& r);
 
+// Of the gate of experts that every token meets: logits -> weights.
+void sigmoid(PassRun& r);
+void sigmoid_grad(PassRun& r);
+
 // Experts of tokens -> how often each sequence on these ranks chose each.
 void count_choices(PassRun& r);
 

@@ -34,6 +34,11 @@ const std::vector<LayerRow>& layer_rows() {
       {"experts_gate", {"blocks.{i}.moe.experts.gate"}},
       {"experts_up", {"blocks.{i}.moe.experts.up"}},
       {"experts_down", {"blocks.{i}.moe.experts.down"}},
+      {"shared_gate", {"blocks.{i}.moe.shared_gate"}},
+      {"shared_gate_up", {"blocks.{i}.moe.shared.gate", "blocks.{i}.moe.shared.up"}},
+      {"shared_mlp_gate", {"blocks.{i}.moe.shared.gate"}},
+      {"shared_mlp_up", {"blocks.{i}.moe.shared.up"}},
+      {"shared_down", {"blocks.{i}.moe.shared.down"}},
       {"norm", {"head.norm"}},
       {"head", {"head"}},
   };

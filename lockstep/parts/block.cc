@@ -44,8 +44,8 @@ Written embed_list(const model::ModelConfig& config) {
 }
 
 // llama, mistral, qwen2, qwen3, gpt2: norms before attention and MLP; olmo2: behind them; gemma2:
-// both. mixtral, qwen3_moe, olmoe: a mixture in place of the MLP.
-Written block_list(const model::ModelConfig& config, const Sizes& sizes) {
+// both. mixtral, qwen2_moe, qwen3_moe, olmoe: a mixture in place of the MLP.
+Written block_list(const model::ModelConfig& config, const Sizes& sizes, bool has_experts) {
   Written list;
   Builder b(config, list);
   const bool before = config.norm_place != model::NormPlace::kAfter;
@@ -61,8 +61,8 @@ Written block_list(const model::ModelConfig& config, const Sizes& sizes) {
   const ValueId middle =
       b.finish(attended, x, "attn_out", "middle", behind("attn_norm", "attn_post_norm"));
   const ValueId mlp = before ? b.norm(middle, "mlp_norm", "mlp_normed", "middle").y : middle;
-  if (config.moe.experts > 0) {
-    const ValueId sum = b.reduce_rows(mixture(mlp, sizes, b, list));
+  if (has_experts) {
+    const ValueId sum = b.reduce_rows(mixture(mlp, config, sizes, b, list));
     list.output = b.part(Kind::kAdd, {sum, middle}, "out", {Dim::kP, Dim::kH});
     return list;
   }

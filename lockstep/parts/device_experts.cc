@@ -151,6 +151,10 @@ class ExpertScript : public KernelScript {
         return output(0), with_is_expert(in(0), [] {});
       case Kind::kAuxLossGrad:
         return aux_loss_grad();
+      case Kind::kSigmoid:
+        return with("wide_logits", copied(in(0)), [&] { output(0); });
+      case Kind::kSigmoidGrad:
+        return with("wide_d", copied(out(0)), [&] { output(0); });
       case Kind::kZLossGrad:
         return z_loss_grad();
       case Kind::kSortRows:

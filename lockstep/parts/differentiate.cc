@@ -229,6 +229,8 @@ class Derivation {
         return expert_linear(part, d);
       case Kind::kExpertSwiGlu:
         return input_part(Kind::kExpertSwiGluGrad, part, {d, part.in[0], part.in[1], part.in[2]});
+      case Kind::kSigmoid:
+        return input_part(Kind::kSigmoidGrad, part, {d, part.out[0]});
       default:
         LS_CHECK(false, "no derivative of ", to_text(part.kind));
     }

@@ -26,32 +26,61 @@ ValueId expert_mlps(const Rows& rows, Builder& b) {
 // The same where other ranks have some of the experts: rows go to the ranks whose experts they
 // meet, which order what they get from all ranks by expert, then by rank, and back again. How many
 // go where is exchanged first, so the sequence of collectives does not depend on it.
-ValueId at_their_experts(const Rows& rows, Builder& b, Written& list) {
+struct Met {
+  ValueId sent, counts;  // rows of each expert: that this rank sends, that it gets from each rank
+  ValueId x, weights;    // of rows, by rank
+};
+ValueId exchange(Kind kind, std::vector<ValueId> in, const char* name, std::vector<Dim> dims,
+                 Elem elem, Builder& b) {
+  const ValueId made = b.part(kind, std::move(in), name, std::move(dims), elem);
+  b.last().group = Group::kExpert;
+  return made;
+}
+Met dispatched(const Rows& rows, Builder& b) {
   const ValueId sent =
       b.part(Kind::kCountRows, {rows.ends}, "row_counts", {Dim::kExperts}, Elem::kIndex);
-  const auto exchange = [&](Kind kind, std::vector<ValueId> in, const char* name,
-                            std::vector<Dim> dims, Elem elem) {
-    const ValueId made = b.part(kind, std::move(in), name, std::move(dims), elem);
-    b.last().group = Group::kExpert;
-    return made;
-  };
-  const ValueId met =
-      exchange(Kind::kAllToAll, {sent}, "met_counts", {Dim::kExperts}, Elem::kIndex);
-  const ValueId x = exchange(Kind::kDispatch, {rows.x, sent, met}, "met_rows", {Dim::kMet, Dim::kH},
-                             Elem::kCompute);
-  const ValueId weights =
-      exchange(Kind::kDispatch, {rows.weights, sent, met}, "met_weights", {Dim::kMet}, Elem::kWide);
+  const ValueId counts =
+      exchange(Kind::kAllToAll, {sent}, "met_counts", {Dim::kExperts}, Elem::kIndex, b);
+  const ValueId x = exchange(Kind::kDispatch, {rows.x, sent, counts}, "met_rows",
+                             {Dim::kMet, Dim::kH}, Elem::kCompute, b);
+  const ValueId weights = exchange(Kind::kDispatch, {rows.weights, sent, counts}, "met_weights",
+                                   {Dim::kMet}, Elem::kWide, b);
+  return {sent, counts, x, weights};
+}
+ValueId at_their_experts(const Met& met, Builder& b, Written& list) {
   const ValueId places = list.values.add("met_places", {Dim::kMet, Dim::kOne}, Elem::kIndex);
   const ValueId ends = list.values.add("met_ends", {Dim::kOwnExperts}, Elem::kIndex);
-  b.put(Kind::kSortMet, {met}, {places, ends});
+  b.put(Kind::kSortMet, {met.counts}, {places, ends});
   const ValueId out = expert_mlps(
-      {b.part(Kind::kTakeRows, {x, places}, "expert_rows", {Dim::kMet, Dim::kH}),
-       b.part(Kind::kTakeWeights, {weights, places}, "row_weights", {Dim::kMet}, Elem::kWide), ends,
-       Dim::kMet},
+      {b.part(Kind::kTakeRows, {met.x, places}, "expert_rows", {Dim::kMet, Dim::kH}),
+       b.part(Kind::kTakeWeights, {met.weights, places}, "row_weights", {Dim::kMet}, Elem::kWide),
+       ends, Dim::kMet},
       b);
   const ValueId back = b.part(Kind::kReturnRows, {out, places}, "met_out", {Dim::kMet, Dim::kH});
-  return exchange(Kind::kCombine, {back, sent, met}, "expert_out", {Dim::kR, Dim::kH},
-                  Elem::kCompute);
+  return exchange(Kind::kCombine, {back, met.sent, met.counts}, "expert_out", {Dim::kR, Dim::kH},
+                  Elem::kCompute, b);
+}
+
+// Experts that every token meets, side by side as one MLP. A gate's weight of a token is computed
+// where the router's are.
+ValueId shared_experts(ValueId x, ValueId tokens, bool gated, Builder& b) {
+  ValueId product = kNoValue;
+  if (gated) {
+    const ValueId logits = b.part(Kind::kLinear, {x}, "shared_logits", {Dim::kP, Dim::kOne},
+                                  Elem::kCompute, "shared_gate");
+    const ValueId own =
+        b.part(Kind::kSigmoid, {logits}, "shared_weights", {Dim::kP, Dim::kOne}, Elem::kWide);
+    const ValueId weights = b.gather_rows(own);
+    const ValueId gate = b.linear(tokens, Dim::kShared, "shared_mlp_gate", "shared_gate", false);
+    const ValueId up = b.linear(tokens, Dim::kShared, "shared_mlp_up", "shared_up", false);
+    product =
+        b.part(Kind::kExpertSwiGlu, {gate, up, weights}, "shared_product", {Dim::kT, Dim::kShared});
+  } else {
+    const ValueId wide =
+        b.linear(tokens, Dim::kSharedPair, "shared_gate_up", "shared_gate_up", false);
+    product = b.part(Kind::kSwiGlu, {wide}, "shared_product", {Dim::kT, Dim::kShared});
+  }
+  return b.linear(product, Dim::kH, "shared_down", "shared_out", false);
 }
 
 }  // namespace
@@ -69,7 +98,8 @@ ValueId at_their_experts(const Rows& rows, Builder& b, Written& list) {
 //   z       1 / (L S), times the sum of squared logsumexps of the logits (ST-MoE, arXiv 2202.08906)
 //
 // Both are sums over sequences, so that neither microbatches nor ranks change what is meant.
-ValueId mixture(ValueId x, const Sizes& sizes, Builder& b, Written& list) {
+ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes, Builder& b,
+                Written& list) {
   ValueId logits = b.part(Kind::kLinear, {x}, "router_logits", {Dim::kP, Dim::kExperts},
                           Elem::kCompute, "router");
   if (sizes.has_z_loss) logits = b.same(Kind::kZLoss, {logits});
@@ -93,12 +123,14 @@ ValueId mixture(ValueId x, const Sizes& sizes, Builder& b, Written& list) {
                b.part(Kind::kTakeWeights, {b.gather_rows(own_weights), places}, "row_weights",
                       {Dim::kR}, Elem::kWide),
                ends, Dim::kR};
-  if (sizes.ep == 1) {
-    list.never_kept.push_back(rows.x);
-    return b.part(Kind::kReturnRows, {expert_mlps(rows, b), places}, "out", {Dim::kT, Dim::kH});
-  }
-  const ValueId out = at_their_experts(rows, b, list);
-  return b.part(Kind::kReturnRows, {out, places}, "out", {Dim::kT, Dim::kH});
+  if (sizes.ep == 1) list.never_kept.push_back(rows.x);
+  const Met met = sizes.ep > 1 ? dispatched(rows, b) : Met{};
+  // While rows are under way.
+  const ValueId shared =
+      config.moe.shared_ffn > 0 ? shared_experts(x, tokens, config.moe.shared_gate, b) : kNoValue;
+  const ValueId out = sizes.ep > 1 ? at_their_experts(met, b, list) : expert_mlps(rows, b);
+  const ValueId routed = b.part(Kind::kReturnRows, {out, places}, "out", {Dim::kT, Dim::kH});
+  return shared == kNoValue ? routed : b.same(Kind::kAdd, {routed, shared});
 }
 
 }  // namespace lockstep::parts

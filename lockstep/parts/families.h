@@ -9,10 +9,12 @@ namespace lockstep::parts {
 
 // REQUIRES of all: model::check_unit_bytes(config).ok().
 Written embed_list(const model::ModelConfig& config);
-Written block_list(const model::ModelConfig& config, const Sizes& sizes);
+// `has_experts`: in place of the MLP, as most blocks of a mixture.
+Written block_list(const model::ModelConfig& config, const Sizes& sizes, bool has_experts);
 
 // The part of a block that experts are (experts.cc): `x`, rows of P -> summands of all T.
-ValueId mixture(ValueId x, const Sizes& sizes, Builder& b, Written& list);
+ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes, Builder& b,
+                Written& list);
 
 // `grad`: the loss and all gradients, else the loss alone, without an output. The loss over a
 // vocabulary that tensor ranks share is another algorithm than that of one. `values`: goes on from

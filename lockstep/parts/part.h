@@ -48,6 +48,7 @@ enum class Kind : std::uint8_t {
   kReturnWeights,
   kExpertLinear,  // x of rows, ends -> x weight of the row's expert
   kExpertSwiGlu,  // gate, up, weight of each row -> weighted product
+  kSigmoid,       // logits -> weights
   // Among ranks that share experts.
   kCountRows,     // ends -> rows of each expert
   kSortMet,       // rows from each rank to each own expert -> places by expert, ends
@@ -76,6 +77,7 @@ enum class Kind : std::uint8_t {
   kExpertLinearGrad,    // d, ends -> dx
   kExpertLinearWeight,  // x, d, ends: adds to the gradients of the weights
   kExpertSwiGluGrad,    // d, gate, up, weight -> d gate, d up, d weight
+  kSigmoidGrad,         // d, weights -> d logits
   kAuxLossGrad,         // probabilities, counts of choices -> d probabilities; adds to the loss
   kZLossGrad,           // d logits, logits -> with the loss's
   kConcat,              // what kSplit made -> all columns

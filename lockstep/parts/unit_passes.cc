@@ -76,7 +76,7 @@ UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit
   if (unit.kind == model::UnitKind::kEmbed)
     derive(embed_list(config), {}, /*is_block=*/false);
   else if (unit.kind == model::UnitKind::kBlock)
-    derive(block_list(config, sizes_), sizes.drop, /*is_block=*/true);
+    derive(block_list(config, sizes_, unit.has_experts()), sizes.drop, /*is_block=*/true);
   else if (unit.kind == model::UnitKind::kHead)
     write_head(config);
   else

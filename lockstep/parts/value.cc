@@ -26,7 +26,8 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       on_device(sizes.kernels == model::Kernels::kDevice) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
-               c.moe.expert_ffn % tp == 0 && (!shares_rows || tokens % tp == 0),
+               c.moe.expert_ffn % tp == 0 && c.moe.shared_ffn % tp == 0 &&
+               (!shares_rows || tokens % tp == 0),
            "tensor degree ", tp, " does not divide ", c.name);
   LS_CHECK(c.moe.experts % ep == 0, ep, " ranks do not divide the experts of ", c.name);
   LS_CHECK(context != model::CpMethod::kUlysses || model::deals_heads(c.heads, c.kv_heads, tp, cp),
@@ -60,9 +61,11 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kX] = c.moe.expert_ffn / tp;
   at[Dim::kSequences] = sizes.batch;
   at[Dim::kOwnExperts] = c.moe.experts / ep;
-  at[Dim::kMet] = sizes.rows.all < 0 ? at[Dim::kR] : sizes.rows.all;
+  at[Dim::kMet] = at[Dim::kR];
   at[Dim::kOne] = 1;
-  own_met = sizes.rows.own < 0 ? at[Dim::kR] / ep : sizes.rows.own;
+  at[Dim::kShared] = c.moe.shared_ffn / tp;
+  at[Dim::kSharedPair] = 2 * at[Dim::kShared];
+  own_met = at[Dim::kR] / ep;
 }
 
 Sizes Sizes::of_whole_sequences() const {

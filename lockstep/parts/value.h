@@ -9,7 +9,7 @@
 //   and w/c are a context rank's share of the heads where whole sequences are put together.
 //   Of a mixture: e experts, of which each token meets top; R = top T rows; x the width of an
 //   expert on this rank; s sequences. Where ranks share experts: l of them are this rank's, which
-//   meet M rows.
+//   meet M rows. Of the experts that every token meets, y is the width on this rank.
 #pragma once
 
 #include <array>
@@ -27,12 +27,13 @@ namespace lockstep::parts {
 enum class Dim : std::uint8_t {
   kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys,
   kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX, kSequences,
-  kOwnExperts, kMet, kOne
+  kOwnExperts, kMet, kOne, kShared, kSharedPair
 };
 // clang-format on
-inline constexpr EnumNames<Dim, 30> kDims = {
-    {"T", "P",  "h",   "q",    "k",   "w",   "a",   "kv", "d",   "f", "g", "V", "c", "t", "3",
-     "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e",  "top", "R", "x", "s", "l", "M", "1"}};
+inline constexpr EnumNames<Dim, 32> kDims = {{"T",  "P",   "h",    "q",   "k",   "w",   "a", "kv",
+                                              "d",  "f",   "g",    "V",   "c",   "t",   "3", "N",
+                                              "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e", "top",
+                                              "R",  "x",   "s",    "l",   "M",   "1",   "y", "2y"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -71,7 +72,7 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 30> dims{};
+  std::array<std::int64_t, 32> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1;              // tokens of a sequence on this rank
   std::int64_t tp = 1, cp = 1, ep = 1, threads = 1;

@@ -64,6 +64,11 @@ inline std::vector<model::ModelConfig> tiny_models() {
   qwen3_moe.name = "qwen3_moe";
   qwen3_moe.qk_norm = model::QkNorm::kPerHead;
   qwen3_moe.moe.norm_topk_prob = false;
+  model::ModelConfig qwen2_moe = mixtral;
+  qwen2_moe.name = "qwen2_moe";
+  qwen2_moe.head_dim = 8;
+  qwen2_moe.qkv_bias = qwen2_moe.moe.shared_gate = true;
+  qwen2_moe.moe.shared_ffn = 28;
   model::ModelConfig olmoe = mixtral;
   olmoe.name = "olmoe";
   olmoe.head_dim = 8;
@@ -80,6 +85,7 @@ inline std::vector<model::ModelConfig> tiny_models() {
           gemma2,
           model::find("gemma2-tiny")->config,
           mixtral,
+          qwen2_moe,
           qwen3_moe,
           olmoe};
 }

@@ -79,7 +79,7 @@ TEST(Experts, WithoutTokensHaveGradientsOfZero) {
 
 // In double precision, with the losses and tokens that the pass tells.
 TEST(Router, LossesAndTheirGradientsAreThoseOfAutograd) {
-  for (const Kin kin : {Kin::kMixtral, Kin::kOlmoe})
+  for (const Kin kin : {Kin::kMixtral, Kin::kOlmoe, Kin::kQwen2Moe})
     for (const RouterCoeffs& coeffs : {RouterCoeffs{0.5, 0}, {0, 0.3}, {0.7, 0.2}}) {
       const Tiny tiny(Shape{}.as(kin));
       const Shape& shape = tiny.shape;

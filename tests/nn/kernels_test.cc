@@ -241,7 +241,7 @@ TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
   const Shape shape = {.batch = 2, .seq = 12, .hidden = 32, .heads = 4, .kv_heads = 2, .vocab = 24};
   std::set<parts::Kind> seen;
   for (const Kin kin : {Kin::kLlama, Kin::kGpt2, Kin::kQwen3, Kin::kOlmo2, Kin::kGemma2,
-                        Kin::kMixtral, Kin::kOlmoe})
+                        Kin::kMixtral, Kin::kOlmoe, Kin::kQwen2Moe})
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
       for (const Ways& ways : {Ways{1, false}, Ways{2, false}, Ways{2, true}}) {
         SCOPED_TRACE(ways.text() + " " + toString(type));

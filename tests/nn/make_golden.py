@@ -69,7 +69,12 @@ def experts(base):
     yield base + "experts.down_proj", whole
 
 
-def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False, mixture=False):
+def shared_expert(base):
+    yield from ((base + f"shared_expert.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
+    yield base + "shared_expert_gate.weight", whole
+
+
+def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False, mixture=False, shared=False):
     yield "model.embed_tokens.weight", whole
     for layer in range(LAYERS):
         base = f"model.layers.{layer}."
@@ -87,6 +92,8 @@ def llama_parameters(tied, bias=False, head_norms=False, before=True, after=Fals
             yield base + "pre_feedforward_layernorm.weight", whole
         if mixture:
             yield from experts(base + "mlp.")
+            if shared:
+                yield from shared_expert(base + "mlp.")
         else:
             yield from ((base + f"mlp.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
         if after:
@@ -149,6 +156,10 @@ def models():
     yield "olmoe", t.OlmoeForCausalLM(t.OlmoeConfig(**mixed, num_experts=5, experts_implementation="eager")), (
         llama_parameters(False, head_norms=True, mixture=True)
     )
+    yield "qwen2_moe", t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
+        **mixed, num_experts=5, moe_intermediate_size=FFN // 2, shared_expert_intermediate_size=FFN,
+        experts_implementation="eager",
+    )), llama_parameters(False, bias=True, mixture=True, shared=True)  # fmt: skip
     yield "gpt2", t.GPT2LMHeadModel(t.GPT2Config(
         vocab_size=VOCAB, n_positions=SEQ + 3, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
         layer_norm_epsilon=1e-5, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",

@@ -27,6 +27,16 @@ struct Environment : testing::Environment {
 [[maybe_unused]] const testing::Environment* const kMargins =
     testing::AddGlobalTestEnvironment(new Environment);
 
+void mix(model::ModelConfig& config, const Shape& shape) {
+  config.family = model::Family::kMoe;
+  config.ffn = 0;
+  config.moe = {.experts = shape.experts, .top_k = 2, .expert_ffn = shape.ffn / 2};
+  config.moe.norm_topk_prob = shape.kin == Kin::kMixtral;
+  if (shape.kin != Kin::kQwen2Moe) return;
+  config.qkv_bias = config.moe.shared_gate = true;
+  config.moe.shared_ffn = shape.ffn;
+}
+
 model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
   model::ModelConfig config;
   config.layers = 2;
@@ -76,10 +86,8 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
       config.qk_norm = model::QkNorm::kWide;
       [[fallthrough]];
     case Kin::kMixtral:
-      config.family = model::Family::kMoe;
-      config.ffn = 0;
-      config.moe = {.experts = shape.experts, .top_k = 2, .expert_ffn = shape.ffn / 2};
-      config.moe.norm_topk_prob = shape.kin == Kin::kMixtral;
+    case Kin::kQwen2Moe:
+      mix(config, shape);
       break;
   }
   return config;
@@ -222,6 +230,12 @@ std::pair<at::Tensor, at::Tensor> mixture(const Leaves& w, const at::Tensor& x,
     const at::Tensor gate = at::matmul(x, matrix("gate", e));
     const at::Tensor product = gate * gate.sigmoid() * at::matmul(x, matrix("up", e));
     sum = sum + shares.narrow(-1, e, 1) * at::matmul(product, matrix("down", e));
+  }
+  if (moe.shared_ffn > 0) {
+    const at::Tensor gate = w.linear(name + "shared.gate", x);
+    const at::Tensor product = gate * gate.sigmoid() * w.linear(name + "shared.up", x);
+    sum =
+        sum + w.linear(name + "shared_gate", x).sigmoid() * w.linear(name + "shared.down", product);
   }
   return {sum, router_losses(logits, which, shape, coeffs)};
 }

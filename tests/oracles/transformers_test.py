@@ -44,10 +44,13 @@ def models():
     expert = dict(num_experts_per_tok=2)
     yield "mixtral", t.MixtralForCausalLM(t.MixtralConfig(
         **wide | expert, rope_parameters=ROPE, num_local_experts=5, sliding_window=None)), {}  # fmt: skip
+    narrow = {key: value for key, value in wide.items() if key != "head_dim"}
+    yield "qwen2_moe", t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
+        **narrow | expert, rope_parameters=ROPE, num_experts=5, moe_intermediate_size=16,
+        shared_expert_intermediate_size=24, norm_topk_prob=True)), {}  # fmt: skip
     yield "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
         **wide | expert, rope_parameters=ROPE, num_experts=5, moe_intermediate_size=16, norm_topk_prob=True)), {}  # fmt: skip
-    olmoe = {key: value for key, value in wide.items() if key != "head_dim"}
-    yield "olmoe", t.OlmoeForCausalLM(t.OlmoeConfig(**olmoe | expert, rope_parameters=ROPE, num_experts=5)), {}
+    yield "olmoe", t.OlmoeForCausalLM(t.OlmoeConfig(**narrow | expert, rope_parameters=ROPE, num_experts=5)), {}
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**wide, rope_parameters=ROPE)), {"max_shard_size": "20KB"}
 
 

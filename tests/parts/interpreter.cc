@@ -159,7 +159,8 @@ constexpr std::array kMixture = {
     Kind::kRoute,         Kind::kRouteGrad,        Kind::kSortRows,
     Kind::kTakeRows,      Kind::kReturnRows,       Kind::kTakeWeights,
     Kind::kReturnWeights, Kind::kExpertLinear,     Kind::kExpertLinearGrad,
-    Kind::kExpertSwiGlu,  Kind::kExpertSwiGluGrad, Kind::kCountChoices};
+    Kind::kExpertSwiGlu,  Kind::kExpertSwiGluGrad, Kind::kCountChoices,
+    Kind::kSigmoid,       Kind::kSigmoidGrad};
 
 struct Heads {
   Size tokens, seq, heads, kv_heads, dim, window;
@@ -513,13 +514,13 @@ std::vector<Numbers> Interpreter::compute_plain(const Part& part,
     case Kind::kScoredAttentionGrad:
       return attention_grad(heads, in);
     case Kind::kSwiGlu:
-      return {gated(in[0], nullptr, size(Dim::kF), silu, silu_slope)};
+      return {gated(in[0], nullptr, columns(part.in[0]) / 2, silu, silu_slope)};
     case Kind::kSwiGluGrad:
-      return {gated(in[1], &in[0], size(Dim::kF), silu, silu_slope)};
+      return {gated(in[1], &in[0], columns(part.in[1]) / 2, silu, silu_slope)};
     case Kind::kGeGlu:
-      return {gated(in[0], nullptr, size(Dim::kF), gelu, gelu_slope)};
+      return {gated(in[0], nullptr, columns(part.in[0]) / 2, gelu, gelu_slope)};
     case Kind::kGeGluGrad:
-      return {gated(in[1], &in[0], size(Dim::kF), gelu, gelu_slope)};
+      return {gated(in[1], &in[0], columns(part.in[1]) / 2, gelu, gelu_slope)};
     case Kind::kGelu:
     case Kind::kGeluGrad: {
       Numbers y = in.back();
@@ -572,9 +573,20 @@ std::vector<Numbers> Interpreter::compute_mixture(const Numbers& weights, const 
       return {y};
     }
     case Kind::kExpertSwiGlu:
-      return {expert_swiglu(in, size(Dim::kX))};
+      return {expert_swiglu(in, columns(part.in[0]))};
     case Kind::kExpertSwiGluGrad:
-      return expert_swiglu_grad(in, size(Dim::kX));
+      return expert_swiglu_grad(in, columns(part.in[0]));
+    case Kind::kSigmoid: {
+      Numbers y;
+      for (const double x : in[0]) y.push_back(1 / (1 + std::exp(-x)));
+      return {y};
+    }
+    case Kind::kSigmoidGrad: {
+      Numbers d;
+      for (std::size_t i = 0; i < in[0].size(); ++i)
+        d.push_back(in[0][i] * in[1][i] * (1 - in[1][i]));
+      return {d};
+    }
     default:
       return compute_expert_linear(weights, part, in);
   }

@@ -22,16 +22,18 @@ using model::UnitSizes;
 inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
 
 inline constexpr int kOlmo2 = 32 + 64, kGemma2 = 2 * 64 + 192 * 7;
-inline constexpr int kDense = 3 * 64 * 8, kTraits = kDense + 16;
+inline constexpr int kDense = 3 * 64 * 8, kTraits = kDense + 32;
 
 // Of a mixture in place of the MLP: bit 0, weights of a token's experts add up to 1; bit 1, norms
-// of heads; bit 2, windows; bit 3, losses of its router.
+// of heads; bit 2, windows; bit 3, losses of its router; bit 4, experts that every token meets,
+// with a gate where there are norms of heads.
 inline void mix(ModelConfig& c, int traits) {
   c.family = model::Family::kMoe;
   c.ffn = 0;
   c.moe = {.experts = 3, .top_k = 2, .expert_ffn = 4, .norm_topk_prob = (traits & 1) != 0};
   if ((traits & 2) != 0) c.qk_norm = model::QkNorm::kPerHead;
   if ((traits & 4) != 0) c.window = 2;
+  if ((traits & 16) != 0) c.moe.shared_ffn = 2, c.moe.shared_gate = (traits & 2) != 0;
 }
 
 inline ModelConfig config_of(int all_traits) {
@@ -58,6 +60,7 @@ inline ModelConfig config_of(int all_traits) {
 
 inline model::Unit block_of(const ModelConfig& config) {
   model::Unit unit;
+  if (config.moe.experts > 0) unit.params.emplace_back().experts = config.moe.experts;
   unit.attention = {config.heads, config.kv_heads, config.head_dim, config.head_dim, config.window};
   return unit;
 }
@@ -89,7 +92,7 @@ struct Rig {
   bool is_whole(const std::string& name) const {
     if (wide && name[1] == '_') return false;
     return name.find("norm") != std::string::npos || name == "attn_out_bias" ||
-           name == "down_bias" || name == "router";
+           name == "down_bias" || name == "router" || name == "shared_gate";
   }
 
   Numbers rows(const Numbers& all, std::size_t rank) const {
@@ -187,7 +190,8 @@ struct Rig {
 
 inline UnitSizes sizes_of(int traits, int tp, bool sp, DType dtype = DType::kF64, int mask = 0) {
   UnitSizes sizes{.batch = kBatch, .seq = kSeq, .dtype = dtype};
-  if (traits >= kDense + 8) sizes.aux_loss_coeff = kAuxLoss, sizes.z_loss_coeff = kZLoss;
+  if (traits >= kDense && ((traits - kDense) & 8) != 0)
+    sizes.aux_loss_coeff = kAuxLoss, sizes.z_loss_coeff = kZLoss;
   sizes.tp = tp;
   sizes.sequence_parallel = sp;
   for (std::size_t row = 0; row < model::kDropRows.size(); ++row)

@@ -152,8 +152,12 @@ const std::vector<Refusal>& models_and_types() {
          a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2};
        },
        [](Asked& a) { a.layout.degrees.etp = 2; }},
-      {"shared experts", model("qwen2-57b-a14b"),
-       [](Asked& a) { a.model.moe.shared_ffn = 0, a.model.moe.shared_gate = false; }},
+      {"a selection bias",
+       [](Asked& a) {
+         a.model = model::find("mixtral-8x7b")->config;
+         a.model.moe.router_bias = true;
+       },
+       [](Asked& a) { a.model.moe.router_bias = false; }},
       {"latent attention", model("deepseek-v3"), model("llama3-8b")},
       {"a norm without parameters", model("olmo-7b"),
        [](Asked& a) { a.model.norm = model::NormKind::kRmsNorm; }},

@@ -82,9 +82,20 @@ inline spec::Spec olmoe_spec() {
   return spec;
 }
 
+// The first block dense, and experts that every token meets.
+inline spec::Spec qwen2_moe_spec() {
+  spec::Spec spec = mixtral_spec();
+  spec.model.name = "qwen2_moe";
+  spec.model.qkv_bias = spec.model.moe.shared_gate = true;
+  spec.model.moe.shared_ffn = 48;
+  spec.model.moe.dense_layers = 1;
+  spec.model.ffn = 96;
+  return spec;
+}
+
 inline std::vector<spec::Spec> family_specs() {
-  return {gpt2_spec(),  qwen2_spec(),  qwen3_spec(),   mistral_spec(),
-          olmo2_spec(), gemma2_spec(), mixtral_spec(), olmoe_spec()};
+  return {gpt2_spec(),   qwen2_spec(),   qwen3_spec(), mistral_spec(),  olmo2_spec(),
+          gemma2_spec(), mixtral_spec(), olmoe_spec(), qwen2_moe_spec()};
 }
 
 // A layout's name for this model: tensor ranks share every expert.
