@@ -212,17 +212,17 @@ void expert_swiglu(PassRun& r) {
   const at::Tensor gate = r.in(0);
   at::Tensor y = widen(gate);
   y = is_narrow(gate) ? at::silu_(y) : at::silu(y);
-  y.mul_(r.in(1)).mul_(r.in(2).unsqueeze(1));
+  y.mul_(r.in(1)).mul_(r.in(2).view({-1, 1}));
   r.put(0, y.to(gate.scalar_type()));
 }
 
 void expert_swiglu_grad(PassRun& r) {
-  const at::Tensor d = r.in(0), up = r.in(2), weights = r.in(3).unsqueeze(1);
+  const at::Tensor d = r.in(0), up = r.in(2), weights = r.in(3).view({-1, 1});
   const at::ScalarType type = d.scalar_type();
   const at::Tensor gate = widen(r.in(1));
   {
     at::Tensor y = at::silu(gate).mul_(d);
-    r.put(2, at::sum(at::mul(y, up), 1));
+    r.put(2, at::sum(at::mul(y, up), 1).view(r.in(3).sizes()));
     r.put(1, y.mul_(weights).to(type));
   }
   at::Tensor d_gate = at::mul(weights, d).mul_(up);

@@ -103,20 +103,30 @@ class Keeping {
     return made;
   }
 
+  // Rows are gathered once for parts side by side that read them.
   Parts weight_half() {
     Parts made;
+    std::map<ValueId, ValueId> in_front;  // what the part in front reads of rows gathered for it
     for (Part part : backward_.weight) {
+      std::map<ValueId, ValueId> gathered;
       for (ValueId& read : part.in) {
         if (!late_.contains(read) || (weight_follows_ && again_.contains(read))) {
           read = now(read);
           continue;
         }
-        Part copy = *maker_.at(read);
-        for (ValueId& source : copy.in) source = now(source);
-        read = copy.out[0] = forward_.values.like(read, forward_.values[read].name);
-        made.push_back(std::move(copy));
+        const ValueId rows = read;
+        if (const auto known = in_front.find(rows); known != in_front.end()) {
+          read = known->second;
+        } else {
+          Part copy = *maker_.at(rows);
+          for (ValueId& source : copy.in) source = now(source);
+          read = copy.out[0] = forward_.values.like(rows, forward_.values[rows].name);
+          made.push_back(std::move(copy));
+        }
+        gathered[rows] = read;
       }
       made.push_back(std::move(part));
+      in_front = std::move(gathered);
     }
     return made;
   }

@@ -190,7 +190,8 @@ class BlockWatch {
 // when W is put off; recompute adds all of the forward pass but its last sum, unless a norm reads
 // that. A wide norm of queries and keys sums a number of each token, twice a pass. A mixture
 // gathers which experts a token has and their weights, and scatters the gradients of these; its
-// rows are made again in I, so that W gathers none.
+// rows are made again in I, so that W gathers none; shared experts gather theirs in both, and a
+// gate's weights in F and in I.
 TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
   for_each_case([](Case of) {
     const Tiny tiny(of.shape);
@@ -206,8 +207,9 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
     const std::int64_t sums = is_wide ? 2 * padded * of.sizes.wide() / t * (t - 1) : 0;
     const model::Moe& moe = tiny.config().moe;
     const std::int64_t choices = of.shape.tokens() * moe.top_k * 8 / t * (t - 1);
-    const std::int64_t weights = of.shape.tokens() * moe.top_k * of.sizes.wide() / t * (t - 1);
-    const int put_off = moe.experts > 0 ? 11 : 12;
+    const std::int64_t number = of.shape.tokens() * of.sizes.wide() / t * (t - 1);
+    const std::int64_t weights = moe.top_k * number, gates = moe.shared_gate ? number : 0;
+    const int put_off = moe.shared_ffn > 0 ? 13 : moe.experts > 0 ? 11 : 12;
     const bool is_read = tiny.config().norm_place != model::NormPlace::kBefore;
     const int last = is_read ? (of.ways.sp ? 1 : 2) : 0;
     for (const int mask : {0, 1, 6}) {
@@ -216,13 +218,13 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
       on_ranks(of.ways, [&](const TensorGroup& group, Ledger& ledger) {
         BlockWatch watch(of, tiny, sharded, rope, params, rows, group, ledger);
         const bool sp = of.ways.sp;
-        const std::int64_t routes = 2 * weights + (sp ? choices : 0);
+        const std::int64_t routes = 2 * (weights + gates) + (sp ? choices + gates : 0);
         EXPECT_EQ(watch.train(/*at_once=*/true, false), (sp ? 10 : 8) * volume + 4 * sums + routes);
         EXPECT_EQ(watch.train(/*at_once=*/false, false),
                   (sp ? put_off : 8) * volume + 4 * sums + routes);
         EXPECT_EQ(watch.train(/*at_once=*/true, true), (sp ? 13 : 10) * volume + last * volume +
                                                            6 * sums + routes +
-                                                           (sp ? choices + weights : 0));
+                                                           (sp ? choices + weights + gates : 0));
         watch.evaluate();
       });
     }
