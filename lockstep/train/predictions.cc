@@ -1,7 +1,10 @@
 #include "lockstep/train/predictions.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/program/memory_walk.h"
 #include "lockstep/program/text.h"
 #include "lockstep/spec/step.h"
@@ -28,6 +31,22 @@ Prediction predict(const Job& job, Rank rank, const model::RowsMetBy& rows_met) 
   if (memory.peak_op >= 0)
     prediction.peak_op = op_text(job.program, coord, job.program.list(coord)[memory.peak_op]);
   return prediction;
+}
+
+std::int64_t peak_if_met(const Job& job, Rank rank, double times) {
+  const model::Moe& moe = job.model.config.moe;
+  const std::int64_t ep = job.spec.layout.degrees.ep;
+  LS_CHECK(ep > 1, "every rank has all experts");
+  const std::int64_t tokens = sizes_of(job, rank).unit.tokens();
+  const std::int64_t most = ep * tokens * std::min(moe.top_k, moe.experts / ep);
+  const double share = times * static_cast<double>(tokens * moe.top_k);
+  const std::int64_t all =
+      share < static_cast<double>(most) ? static_cast<std::int64_t>(std::ceil(share)) : most;
+  model::RowsMetBy rows;
+  for (int unit = 0; unit < job.model.num_units(); ++unit)
+    for (int microbatch = 0; microbatch < job.program.step.shape.microbatches; ++microbatch)
+      if (job.program.step.has_experts(unit)) rows[{unit, microbatch}] = {all, all / ep};
+  return predict(job, rank, rows).peak_bytes;
 }
 
 Bytes Prediction::sent() const {

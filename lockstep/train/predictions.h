@@ -27,4 +27,9 @@ struct Prediction {
 // `rows_met`: of a step that ran; else every expert of ranks that share them meets as many.
 Prediction predict(const Job& job, Rank rank, const model::RowsMetBy& rows_met = {});
 
+// Peak of tensor memory where this rank's experts meet, in every block and microbatch, `times` the
+// rows that they would if all met as many, or all that other ranks can send them. REQUIRES: ranks
+// that share experts.
+std::int64_t peak_if_met(const Job& job, Rank rank, double times);
+
 }  // namespace lockstep::train

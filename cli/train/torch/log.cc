@@ -147,10 +147,7 @@ void TrainLog::begin() {
   if (measures_noise())
     row("noise",
         join_parts("scale in tokens, averaged over ", counted(spec.train.noise_scale, "step")));
-  row("predicted", join_parts(to_text(Bytes{prediction_.peak_bytes}),
-                              " of tensors at the peak of rank 0, in ", prediction_.peak_op));
-  if (job_.mesh.world() > 1)
-    row("", join_parts(to_text(prediction_.sent()), " sent by rank 0 in every step"));
+  tell_predictions();
   if (const std::int64_t times = spec.num_microbatches();
       spec.layout.zero >= 2 && spec.layout.reduce == spec::Period::kMicrobatch && copies > 1 &&
       times > 1)
@@ -170,6 +167,21 @@ void TrainLog::begin() {
   if (!options_.metrics.empty() && options_.metrics != options_.save)
     row("metrics", options_.metrics);
   output_.out << std::flush;  // weights are drawn next
+}
+
+void TrainLog::tell_predictions() const {
+  row("predicted", join_parts(to_text(Bytes{prediction_.peak_bytes}),
+                              " of tensors at the peak of rank 0, in ", prediction_.peak_op));
+  if (job_.mesh.world() > 1)
+    row("", join_parts(to_text(prediction_.sent()), " sent by rank 0 in every step"));
+  const std::int64_t ep = job_.spec.layout.degrees.ep;
+  if (ep == 1) return;
+  const auto peak = [&](double times) {
+    return to_text(Bytes{train::peak_if_met(job_, Rank{0}, times)});
+  };
+  row("",
+      join_parts("both if all experts meet as many rows; its peak is ", peak(2),
+                 " if its own meet twice as many, ", peak(static_cast<double>(ep)), " at worst"));
 }
 
 void TrainLog::drawn(std::int64_t elements) {

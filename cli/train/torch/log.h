@@ -70,6 +70,7 @@ class TrainLog final : public train::RunObserver {
 
   bool measures_noise() const { return job_.program.step.noise; }
   void row(const char* label, const std::string& text) const;
+  void tell_predictions() const;
   void print_titles();
   void print_step(std::int64_t step, const train::StepReport& report);
   void print_bar(std::int64_t step, const train::StepReport& report);
