@@ -191,9 +191,9 @@ Verb convert_verb() {
           "Which way is seen from FROM: a directory with a config.json becomes a checkpoint of "
           "weights to start a training from, and a checkpoint, or the newest in a folder of them, "
           "becomes a directory that transformers loads. gpt2, llama, mistral, qwen2, qwen3, "
-          "olmo2 and gemma2; a model that would compute something else there than here is refused. "
-          "Nothing is "
-          "overwritten, and TO is there only when it is whole.",
+          "olmo2, gemma2, mixtral, qwen2_moe, qwen3_moe and olmoe; a model that would compute "
+          "something else there than here is refused. Nothing is overwritten, and TO is there only "
+          "when it is whole.",
       .examples = {{"lockstep convert Llama-3.2-1B start",
                     "a checkpoint start/step-00000000 and the model file start/model.toml"},
                    {"lockstep convert runs/a my-llama --dtype bf16 --tokenizer Llama-3.2-1B",
