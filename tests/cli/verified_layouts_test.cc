@@ -26,9 +26,11 @@ The selection is a covering array: every pair of settings that can occur togethe
 `lockstep verify --layouts all --ranks 8` tries every layout. [Vocabulary](vocabulary.md#proof).
 
 By command, on 16 November 2026: `lockstep verify --layouts triples --ranks 8` verified 757 layouts, every triple of
-settings, at most 3.6e-15 off in gradients and 9.3e-13 in parameters; on 19 November 2026 `--layouts pairs --ranks 8`
-306 layouts, and `lockstep verify examples/mixtral.toml --layouts triples --ranks 8` with the settings of the second
-table 726 layouts (2.2e-15 and 1.5e-13), ranks that share experts among them. Pairs on 8 ranks with 17 layers of
+settings, at most 3.6e-15 off in gradients and 9.3e-13 in parameters. By command, too: `lockstep verify
+examples/mixtral.toml --layouts triples --ranks 8` with the batch of the second table, 726 layouts, ranks that share
+experts among them (2.2e-15 and 1.5e-13 of those looked at); on 19 November 2026 `lockstep verify --layouts pairs --ranks 8
+--set model.layers=17 --steps 2` with `--labels one`, `sparse`, `cuts` and `but-last`, 306 layouts each (3.5e-15 and
+2.1e-12). Pairs on 8 ranks with 17 layers of
 `examples/gpt2.toml` (186 layouts; 1.7e-15 and 5.2e-14), `qwen2.toml` (179; 2.9e-15, 2.0e-14), `qwen3.toml` (179;
 3.0e-15, 1.7e-13) and `mistral.toml` (179; 4.2e-15, 7.8e-13) were verified too, with `--set model.layers=17
 --set batch.seq=16 --set batch.global_batch=16 --set batch.microbatch=1`; on 18 November 2026, with the last three of these,
