@@ -108,10 +108,10 @@ Result<ExitCode> import(const std::string& from, const std::string& to, Output& 
 // As narrow as loses nothing, unless asked for.
 Result<DType> stored_type(const Args& args, const hf::CheckpointSource& source) {
   if (args.has("dtype")) return *parse_dtype(args.text("dtype"));
-  if (source.type() == DType::kF64)
+  if (source.trained_type() == DType::kF64)
     return conflict("the checkpoint's weights are f64, which directories are not written in",
                     "say what to round them to: --dtype f32 or --dtype bf16");
-  return source.type() == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  return source.trained_type() == DType::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
 Result<ExitCode> export_to(const Args& args, const std::string& from, const std::string& to,
@@ -143,10 +143,10 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
                                " of the tokenizer in ", args.text("tokenizer")));
   else
     summary.row("note", "it has no tokenizer; --tokenizer DIR copies one");
-  const bool rounds = size_of(stored) < size_of(source.type());
+  const bool rounds = size_of(stored) < size_of(source.trained_type());
   if (rounds)
-    summary.row("note", join_parts("weights were rounded from ", to_text(source.type()), " to ",
-                                   to_text(stored)));
+    summary.row("note", join_parts("weights were rounded from ", to_text(source.trained_type()),
+                                   " to ", to_text(stored)));
   summary.set({{"checkpoint", path},
                {"step", source.manifest().step},
                {"directory", to},
@@ -191,7 +191,8 @@ Verb convert_verb() {
           "Which way is seen from FROM: a directory with a config.json becomes a checkpoint of "
           "weights to start a training from, and a checkpoint, or the newest in a folder of them, "
           "becomes a directory that transformers loads. gpt2, llama, mistral, qwen2, qwen3, "
-          "olmo2, gemma2, mixtral, qwen2_moe, qwen3_moe and olmoe; a model that would compute "
+          "olmo2, gemma2, mixtral, qwen2_moe, qwen3_moe, olmoe and dots1; a model that would "
+          "compute "
           "something else there than here is refused. Nothing is overwritten, and TO is there only "
           "when it is whole.",
       .examples = {{"lockstep convert Llama-3.2-1B start",

@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/slice.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/enum_names.h"
@@ -160,6 +161,17 @@ std::vector<Slice> model_slices(const model::Model& model, Role role) {
     for (UnitSlice& part : unit_slices(model, segment, layout, {}, {0, layout.size}, role))
       if (!part.is_copy) slices.push_back(std::move(part.slice));
   }
+  if (role == Role::kWeight) std::ranges::move(untrained_slices(model), std::back_inserter(slices));
+  return slices;
+}
+
+std::vector<Slice> untrained_slices(const model::Model& model) {
+  std::vector<Slice> slices;
+  for (int unit = 0; unit < model.num_units(); ++unit)
+    for (const model::Param& param : model.unit(unit).params)
+      if (!param.trained)
+        slices.push_back({global_name(model, unit, param), Role::kWeight, param.shape,
+                          whole(param.shape), 0, param.numel()});
   return slices;
 }
 

@@ -73,8 +73,10 @@ std::vector<UnitSlice> unit_slices(const model::Model& model, int segment,
                                    const model::FlatLayout& layout, model::TensorPlace place,
                                    model::FlatRange range, Role role);
 
-// Every trained tensor of the model once, whole, in the order of its units: what a checkpoint of it
-// holds.
+// Every tensor of the model once, whole: what a checkpoint of it holds. Trained ones in the order
+// of its units; of weights, then the others.
 std::vector<Slice> model_slices(const model::Model& model, Role role);
+// Weights that no optimizer updates, which no layout cuts: selection biases, in the order of units.
+std::vector<Slice> untrained_slices(const model::Model& model);
 
 }  // namespace lockstep::checkpoint

@@ -42,9 +42,11 @@ void add_passes(const model::Unit& unit, const UnitPasses& passes, const program
 void add_constants(const model::Model& model, const program::StepShape& step,
                    const model::UnitSizes& sizes, program::ProgramBytes& all) {
   // A device's numbers of tokens that experts met.
-  const std::int64_t token_bytes = sizes.kernels == model::Kernels::kDevice
-                                       ? std::ranges::count(step.experts, true) * step.routed * 8
-                                       : 0;
+  // Tokens that each expert met, and what is added to its score.
+  const std::int64_t expert_bytes =
+      sizes.kernels == model::Kernels::kDevice
+          ? step.all_experts() * (model.config.moe.router_bias ? 12 : 8)
+          : 0;
   for (int coord = 0; coord < step.shape.coords; ++coord) {
     const Coord at{coord};
     int uses = 0;
@@ -57,7 +59,7 @@ void add_constants(const model::Model& model, const program::StepShape& step,
     }
     all.tokens.push_back(uses * sizes.tokens() * kTokenBytes);
     all.constants.push_back((has_block ? rope_bytes(model.config, sizes) : 0) + sum_bytes(sizes) +
-                            token_bytes);
+                            expert_bytes);
   }
 }
 

@@ -119,6 +119,7 @@ constexpr std::array kTypes = {
     Type{"qwen2_moe", "Qwen2MoeForCausalLM", Family::kMoe, 16},
     Type{"qwen3_moe", "Qwen3MoeForCausalLM", Family::kMoe, 4},
     Type{"olmoe", "OlmoeForCausalLM", Family::kMoe, 0, 1e-5},
+    Type{"dots1", "Dots1ForCausalLM", Family::kMoe, 32},
     Type{"deepseek_v2", "DeepseekV2ForCausalLM", Family::kDeepSeek, 0, 1e-6, 1e4, false},
     Type{"deepseek_v3", "DeepseekV3ForCausalLM", Family::kDeepSeek, 0, 1e-6, 1e4, false}};
 
@@ -142,8 +143,7 @@ constexpr std::string_view kSilent =
     "_attn_implementation_autoset";
 // And those of routers, which no price depends on.
 constexpr std::string_view kSilentInPrices =
-    "auto_map norm_topk_prob "
-    "scoring_func topk_method seq_aux n_group topk_group aux_loss_alpha routed_scaling_factor "
+    "auto_map seq_aux aux_loss_alpha "
     "ep_size rope_interleave cache_implementation head_dim intermediate_size";
 
 // --- read ---
@@ -201,7 +201,7 @@ class Reader {
 
   void rotary(const Type& kind) {
     const std::string_view type = kind.model_type;
-    const bool per_head = type.starts_with("qwen3");
+    const bool per_head = type.starts_with("qwen3") || type == "dots1";
     ModelConfig& m = read_.model;
     m.layers = keys_.size("num_hidden_layers");
     m.hidden = keys_.size("hidden_size");
@@ -259,24 +259,21 @@ class Reader {
   void experts(std::string_view type) {
     model::Moe& moe = read_.model.moe;
     const bool mixtral = type == "mixtral", deepseek = type.starts_with("deepseek");
+    const bool like_deepseek = deepseek || type == "dots1";
     // transformers 5 writes mixtral's key for qwen3_moe, too.
     const bool local = mixtral || keys_.find("num_local_experts") != nullptr;
-    moe.experts = keys_.size(local      ? "num_local_experts"
-                             : deepseek ? "n_routed_experts"
-                                        : "num_experts");
+    moe.experts = keys_.size(local           ? "num_local_experts"
+                             : like_deepseek ? "n_routed_experts"
+                                             : "num_experts");
     moe.top_k = keys_.size("num_experts_per_tok");
     moe.expert_ffn =
         keys_.size(mixtral || type == "olmoe" ? "intermediate_size" : "moe_intermediate_size");
-    if (!mixtral && !deepseek) moe.norm_topk_prob = keys_.flag("norm_topk_prob", false);
+    if (!mixtral) moe.norm_topk_prob = keys_.flag("norm_topk_prob", type == "deepseek_v3");
     if (type == "qwen2_moe") {
       moe.shared_ffn = keys_.size("shared_expert_intermediate_size");
       moe.shared_gate = true;
     }
-    if (deepseek) {
-      moe.shared_ffn = keys_.size("n_shared_experts", 0) * moe.expert_ffn;
-      moe.dense_layers = keys_.size("first_k_dense_replace", 0);
-      moe.router_bias = type == "deepseek_v3";
-    }
+    if (like_deepseek) deepseek_experts(type);
     keys_.find("intermediate_size");     // of layers without experts
     keys_.find("router_aux_loss_coef");  // of transformers' loss, where that is asked for
     only("output_router_logits", false, "but there is no auxiliary loss here yet");
@@ -287,6 +284,23 @@ class Reader {
     const Json* const plain = keys_.find("mlp_only_layers");
     if (plain != nullptr && (!plain->is_array() || !plain->items().empty()))
       keys_.refuse("mlp_only_layers", "but every layer must have experts");
+  }
+
+  // Keys of routers as transformers reads them, whatever else a file says of their scores.
+  void deepseek_experts(std::string_view type) {
+    model::Moe& moe = read_.model.moe;
+    moe.shared_ffn = keys_.size("n_shared_experts", 0) * moe.expert_ffn;
+    moe.dense_layers = keys_.size("first_k_dense_replace", 0);
+    const bool v2 = type == "deepseek_v2", v3 = type == "deepseek_v3";
+    moe.router_bias = !v2;
+    if (!v2) moe.score = model::RouterScore::kSigmoid;
+    keys_.find("scoring_func");
+    const Json* const method = keys_.find("topk_method");
+    const std::int64_t groups = keys_.size("n_group", v3 ? 8 : 1);
+    const std::int64_t top_groups = keys_.size("topk_group", v3 ? 4 : 1);
+    const bool any = v2 && (method == nullptr || *method == Json("greedy"));
+    if (!any) moe.groups = groups, moe.top_groups = top_groups;
+    moe.routed_scale = keys_.real("routed_scaling_factor", v3 ? 2.5 : 1.0);
   }
 
   void latent() {
@@ -316,11 +330,14 @@ class Reader {
       m.window = keys_.size("sliding_window", usual);
     } else if (type == "mixtral") {
       m.window = keys_.size("sliding_window", 0);
-    } else if (type.starts_with("qwen")) {
-      const std::int64_t global = keys_.size("max_window_layers", 28);
+    } else if (type.starts_with("qwen") || type == "dots1") {
+      const std::int64_t global = keys_.size("max_window_layers", type == "dots1" ? 62 : 28);
       keys_.find("sliding_window");
-      if (keys_.flag("use_sliding_window", false) && global < m.layers)
-        keys_.refuse("use_sliding_window", "but windows on some layers only are not written");
+      const bool slides = type == "dots1" ? !keys_.is_null("sliding_window")
+                                          : keys_.flag("use_sliding_window", false);
+      if (slides && global < m.layers)
+        keys_.refuse(type == "dots1" ? "sliding_window" : "use_sliding_window",
+                     "but windows on some layers only are not written");
     }
     const Json* const kinds = keys_.find("layer_types");
     if (kinds == nullptr) return;
@@ -410,14 +427,27 @@ void put_gemma2(const ModelConfig& m, Json& json) {
 
 void put_experts(const ModelConfig& m, std::string_view type, Json& json) {
   const bool mixtral = type == "mixtral";
-  json.set(mixtral ? "num_local_experts" : "num_experts", m.moe.experts);
-  json.set("num_experts_per_tok", m.moe.top_k).set("intermediate_size", m.moe.expert_ffn);
+  const bool dots1 = type == "dots1";
+  json.set(mixtral ? "num_local_experts"
+           : dots1 ? "n_routed_experts"
+                   : "num_experts",
+           m.moe.experts);
+  json.set("num_experts_per_tok", m.moe.top_k);
+  if (!dots1) json.set("intermediate_size", m.moe.expert_ffn);
   if (mixtral) return void(json.set("sliding_window", m.window > 0 ? Json(m.window) : Json()));
   json.set("norm_topk_prob", m.moe.norm_topk_prob);
   if (type == "qwen2_moe")
     json.set("shared_expert_intermediate_size", m.moe.shared_ffn);
   else
     json.set("attention_bias", false);
+  if (dots1)
+    json.set("moe_intermediate_size", m.moe.expert_ffn)
+        .set("n_shared_experts", m.moe.shared_ffn / m.moe.expert_ffn)
+        .set("first_k_dense_replace", m.moe.dense_layers)
+        .set("n_group", m.moe.groups)
+        .set("topk_group", m.moe.top_groups)
+        .set("routed_scaling_factor", m.moe.routed_scale)
+        .set("sliding_window", nullptr);
   if (type.starts_with("qwen"))
     json.set("moe_intermediate_size", m.moe.expert_ffn)
         .set("decoder_sparse_step", 1)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/mapped_file.h"
@@ -25,14 +26,20 @@ namespace {
 // Bytes of source elements in hand, besides the tensor that is being transposed.
 constexpr std::int64_t kExportChunk = std::int64_t{8} << 20;
 
+// What is not trained is added to scores in f32, in transformers too.
+DType stored_as(const model::HfTensor& tensor, DType stored) {
+  return tensor.pieces[0].param->trained ? stored : DType::kF32;
+}
+
 // Streams tensors into one file.
 class TensorStream {
  public:
   TensorStream(ParamSource& params, DType stored, files::SafetensorsWriter& file)
-      : params_(params), width_(size_of(params.type())), stored_(stored), file_(file) {}
+      : params_(params), width_(size_of(params.type())), wanted_(stored), file_(file) {}
 
   Result<void> write(const model::HfTensor& tensor) {
     written_ = 0;
+    stored_ = stored_as(tensor, wanted_);
     if (tensor.transposed) return transposed(tensor);
     for (std::size_t i = 0; i < tensor.pieces.size(); ++i) LS_TRY(plain(tensor, i));
     return {};
@@ -95,7 +102,8 @@ class TensorStream {
 
   ParamSource& params_;
   const std::size_t width_;
-  const DType stored_;
+  const DType wanted_;
+  DType stored_ = wanted_;  // of the tensor
   files::SafetensorsWriter& file_;
   std::int64_t written_ = 0;  // elements of the tensor
   std::vector<std::byte> chunk_, converted_;
@@ -107,7 +115,7 @@ struct Shard {
 };
 
 files::TensorInfo info_of(const model::HfTensor& tensor, DType stored) {
-  return {tensor.name, files::element_type(stored), tensor.shape};
+  return {tensor.name, files::element_type(stored_as(tensor, stored)), tensor.shape};
 }
 
 // In the order of the model, each as full as the limit allows.
@@ -234,7 +242,10 @@ Result<CheckpointSource> CheckpointSource::open(checkpoint::Checkpoint checkpoin
     if (!began) return refuse("says that init_std was `" + text + "`, which is no number above 0");
     model->init_std = *began;
   }
-  std::optional<DType> type;
+  std::set<std::string> untrained;
+  for (checkpoint::Slice& slice : checkpoint::untrained_slices(model::describe(*model).value()))
+    untrained.insert(std::move(slice.tensor));
+  std::optional<DType> type, trained;
   for (const checkpoint::TensorRecord& tensor : manifest.tensors) {
     if (tensor.role != checkpoint::Role::kWeight) continue;
     const std::optional<DType> own = files::dtype_of(tensor.type);
@@ -244,9 +255,10 @@ Result<CheckpointSource> CheckpointSource::open(checkpoint::Checkpoint checkpoin
       return refuse(join_parts("has weight of tensor `", tensor.name, "` as ",
                                files::to_text(tensor.type), ", which is no type of weights"));
     type = type ? wider(*type, *own) : *own;
+    if (!untrained.contains(tensor.name)) trained = trained ? wider(*trained, *own) : *own;
   }
-  if (!type) return refuse("has no weights");
-  return CheckpointSource(std::move(checkpoint), *std::move(model), *type);
+  if (!trained) return refuse("has no weights");
+  return CheckpointSource(std::move(checkpoint), *std::move(model), *type, *trained);
 }
 
 Result<void> CheckpointSource::read(const std::string& name, const std::vector<std::int64_t>& shape,

@@ -41,18 +41,23 @@ class CheckpointSource final : public ParamSource {
   const checkpoint::Manifest& manifest() const { return checkpoint_.manifest(); }
   const model::ModelConfig& model() const { return model_; }  // nameless; init_std of the run
 
-  // The widest that its weights are stored in.
+  // The widest that its weights are stored in, and of those that are trained.
   DType type() const override { return type_; }
+  DType trained_type() const { return trained_; }
   Result<void> read(const std::string& name, const std::vector<std::int64_t>& shape,
                     std::int64_t first, std::span<std::byte> out) override;
 
  private:
-  CheckpointSource(checkpoint::Checkpoint checkpoint, model::ModelConfig model, DType type)
-      : checkpoint_(std::move(checkpoint)), model_(std::move(model)), type_(type) {}
+  CheckpointSource(checkpoint::Checkpoint checkpoint, model::ModelConfig model, DType type,
+                   DType trained)
+      : checkpoint_(std::move(checkpoint)),
+        model_(std::move(model)),
+        type_(type),
+        trained_(trained) {}
 
   checkpoint::Checkpoint checkpoint_;
   model::ModelConfig model_;
-  DType type_;
+  DType type_, trained_;
 };
 
 // What a Hugging Face directory has besides its model: a tokenizer, and how to generate.

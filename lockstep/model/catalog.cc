@@ -232,15 +232,31 @@ std::vector<CatalogRow> expert_rows() {
       {std::move(qwen2), "Qwen/Qwen2-57B-A14B config.json; arXiv 2407.10671 table 1"},
       {std::move(qwen3_small), "Qwen/Qwen3-30B-A3B config.json; arXiv 2505.09388 table 2"},
       {std::move(qwen3_large), "Qwen/Qwen3-235B-A22B config.json; arXiv 2505.09388 table 2"},
-      {deepseek(
-           "deepseek-v2-lite", 27, 2048, 16, 10944, 102400,
-           {.experts = 64, .top_k = 6, .expert_ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
-           0),
+  };
+}
+
+std::vector<CatalogRow> deepseek_rows() {
+  return {
+      {deepseek("deepseek-v2-lite", 27, 2048, 16, 10944, 102400,
+                {.experts = 64,
+                 .top_k = 6,
+                 .expert_ffn = 1408,
+                 .shared_ffn = 2816,
+                 .dense_layers = 1,
+                 .norm_topk_prob = false},
+                0),
        "deepseek-ai/DeepSeek-V2-Lite config.json; arXiv 2405.04434 appendix B"},
-      {deepseek(
-           "deepseek-v2", 60, 5120, 128, 12288, 102400,
-           {.experts = 160, .top_k = 6, .expert_ffn = 1536, .shared_ffn = 3072, .dense_layers = 1},
-           1536),
+      {deepseek("deepseek-v2", 60, 5120, 128, 12288, 102400,
+                {.experts = 160,
+                 .top_k = 6,
+                 .expert_ffn = 1536,
+                 .shared_ffn = 3072,
+                 .dense_layers = 1,
+                 .norm_topk_prob = false,
+                 .groups = 8,
+                 .top_groups = 3,
+                 .routed_scale = 16.0},
+                1536),
        "deepseek-ai/DeepSeek-V2 config.json; arXiv 2405.04434 section 3.1.2"},
       // The prediction layer of V3 is left off, as in its published size; mtp_layers = 1 adds it.
       {deepseek("deepseek-v3", 61, 7168, 128, 18432, 129280,
@@ -249,7 +265,11 @@ std::vector<CatalogRow> expert_rows() {
                  .expert_ffn = 2048,
                  .shared_ffn = 2048,
                  .dense_layers = 3,
-                 .router_bias = true},
+                 .router_bias = true,
+                 .score = RouterScore::kSigmoid,
+                 .groups = 8,
+                 .top_groups = 4,
+                 .routed_scale = 2.5},
                 1536),
        "deepseek-ai/DeepSeek-V3 config.json; arXiv 2412.19437 section 4.2",
        {"deepseek-r1"}},
@@ -269,7 +289,8 @@ std::vector<CatalogRow> tiny_rows() {
                   .expert_ffn = 32,
                   .shared_ffn = 32,
                   .dense_layers = 1,
-                  .router_bias = true};
+                  .router_bias = true,
+                  .score = RouterScore::kSigmoid};
   deepseek.mla = {.q_rank = 32, .kv_rank = 16, .nope_dim = 16, .rope_dim = 8, .v_dim = 16};
   ModelConfig gemma = gemma2("gemma2-tiny", {4, 64, 4, 2, 16, 128, 256, 128}, 16.0);
   gemma.window = 32;
@@ -296,7 +317,8 @@ std::string folded(std::string_view name) {
 
 std::vector<CatalogRow> all_rows() {
   std::vector<CatalogRow> rows;
-  for (auto* part : {gpt_rows, llama_rows, qwen_rows, olmo_and_gemma_rows, expert_rows, tiny_rows})
+  for (auto* part : {gpt_rows, llama_rows, qwen_rows, olmo_and_gemma_rows, expert_rows,
+                     deepseek_rows, tiny_rows})
     for (CatalogRow& row : part()) rows.push_back(std::move(row));
   return rows;
 }

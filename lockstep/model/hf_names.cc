@@ -77,6 +77,7 @@ std::string_view hf_model_type(const ModelConfig& config) {
     case Family::kLlama:
       return dense_type(config);
     case Family::kMoe:
+      if (config.moe.score == RouterScore::kSigmoid) return "dots1";
       if (config.moe.shared_gate) return "qwen2_moe";
       if (config.qk_norm == QkNorm::kWide) return "olmoe";
       return config.qk_norm == QkNorm::kPerHead ? "qwen3_moe" : "mixtral";

@@ -142,6 +142,26 @@ void check_traits(const ModelConfig& c, Findings& found) {
   if ((c.norm == NormKind::kLayerNorm) != gpt2) found.refuse("norm", to_text(c.norm), c.family);
 }
 
+void check_expert_groups(const Moe& moe, Findings& found) {
+  if (!is_size(moe.experts)) return;
+  if (moe.groups < 1 || moe.experts % moe.groups != 0)
+    return found.add({"moe.groups", "moe.experts"},
+                     join_parts("moe.groups is ", moe.groups, ", which does not divide ",
+                                moe.experts, " experts"),
+                     "it may be " + divisors_of(moe.experts));
+  if (moe.top_groups < 1 || moe.top_groups > moe.groups)
+    return found.add(
+        {"moe.top_groups", "moe.groups"},
+        join_parts("moe.top_groups is ", moe.top_groups, ", but there are ", moe.groups, " groups"),
+        join_parts("moe.top_groups may be 1 to ", moe.groups));
+  const std::int64_t within = moe.experts / moe.groups * moe.top_groups;
+  if (moe.groups > 1 && moe.top_k > within)
+    found.add({"moe.top_k", "moe.top_groups", "moe.groups"},
+              join_parts("moe.top_k is ", moe.top_k, ", but ", moe.top_groups, " of ", moe.groups,
+                         " groups have ", within, " experts"),
+              join_parts("moe.top_k may be 1 to ", within));
+}
+
 void check_experts(const ModelConfig& c, Findings& found) {
   const Moe& moe = c.moe;
   if (c.family != Family::kMoe && c.family != Family::kDeepSeek) {
@@ -150,6 +170,12 @@ void check_experts(const ModelConfig& c, Findings& found) {
     if (moe.router_bias) found.refuse("moe.router_bias", "true", c.family);
     if (moe.shared_gate) found.refuse("moe.shared_gate", "true", c.family);
     if (!moe.norm_topk_prob) found.refuse("moe.norm_topk_prob", "false", c.family);
+    if (moe.score != RouterScore::kSoftmax) found.refuse("moe.score", to_text(moe.score), c.family);
+    if (moe.groups != 1) found.refuse("moe.groups", std::to_string(moe.groups), c.family);
+    if (moe.top_groups != 1)
+      found.refuse("moe.top_groups", std::to_string(moe.top_groups), c.family);
+    if (moe.routed_scale != 1.0)
+      found.refuse("moe.routed_scale", strf("%g", moe.routed_scale), c.family);
     return;
   }
   found.require_size("moe.experts", moe.experts);
@@ -167,6 +193,10 @@ void check_experts(const ModelConfig& c, Findings& found) {
   if (moe.dense_layers < 0 || moe.dense_layers > c.layers)
     found.add({"moe.dense_layers", "layers"}, join_parts("moe.dense_layers is ", moe.dense_layers,
                                                          ", but there are ", c.layers, " layers"));
+  if (!(moe.routed_scale > 0.0))
+    found.add({"moe.routed_scale"}, strf("moe.routed_scale is %g", moe.routed_scale),
+              "it must be above 0");
+  check_expert_groups(moe, found);
 }
 
 void check_latent_attention(const ModelConfig& c, Findings& found) {

@@ -57,6 +57,13 @@ enum class Positions : std::uint8_t {
   kLearned,  // a table is added to the embedding
 };
 
+// What a router makes of its logits.
+enum class RouterScore : std::uint8_t {
+  kSoftmax,
+  kSigmoid,  // of each expert on its own (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)
+};
+inline constexpr EnumNames<RouterScore, 2> kRouterScores = {{"softmax", "sigmoid"}};
+
 struct Moe {
   std::int64_t experts = 0;       // routed experts per MoE block; 0 for a dense model
   std::int64_t top_k = 0;         // experts a token meets
@@ -66,6 +73,10 @@ struct Moe {
   std::int64_t dense_layers = 0;  // leading blocks that keep a plain MLP of width ffn
   bool router_bias = false;       // per-expert selection bias, updated without a gradient
   bool norm_topk_prob = true;     // the weights of a token's experts are made to add up to 1
+  RouterScore score = RouterScore::kSoftmax;
+  std::int64_t groups = 1;      // of as many experts each; a token meets those of
+  std::int64_t top_groups = 1;  // so many (node-limited routing, the same section)
+  double routed_scale = 1.0;    // the weights are multiplied by it
   bool operator==(const Moe&) const = default;
 };
 
@@ -140,6 +151,7 @@ inline std::string_view to_text(Family family) { return kFamilies.name_of(family
 inline std::string_view to_text(NormKind norm) { return kNormKinds.name_of(norm); }
 inline std::string_view to_text(NormPlace place) { return kNormPlaces.name_of(place); }
 inline std::string_view to_text(QkNorm norm) { return kQkNorms.name_of(norm); }
+inline std::string_view to_text(RouterScore score) { return kRouterScores.name_of(score); }
 
 // Something wrong with a config: a kBadModel error that names the fields and their values, and the
 // fields again, as they are called in a model file, the one to change first.

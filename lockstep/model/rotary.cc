@@ -2,8 +2,8 @@
 //   llama     arXiv 2302.13971, 2307.09288, 2407.21783, and its kin mistral, qwen2, qwen3, yi, olmo
 //   gemma2    arXiv 2408.00118: norms before and after attention and MLP, GeGLU (the same three
 //             matrices as SwiGLU), every second layer local
-//   moe       Mixtral (arXiv 2401.04088), Qwen mixtures (arXiv 2407.10671, 2505.09388): experts in
-//             place of the MLP
+//   moe       Mixtral (arXiv 2401.04088), Qwen mixtures (arXiv 2407.10671, 2505.09388), dots.llm1
+//             (arXiv 2506.05767): experts in place of the MLP
 //   deepseek  V2 (arXiv 2405.04434), V3 (arXiv 2412.19437): latent attention, shared and routed
 //             experts, a few dense layers first, multi-token prediction last
 // They differ only in fields of ModelConfig.
@@ -41,7 +41,8 @@ void latent_attention(const ModelConfig& c, UnitBuilder& block) {
 // Mixtral's checkpoint names differ from everyone else's; its traits are what the others have.
 bool is_mixtral(const ModelConfig& c) {
   return c.family == Family::kMoe && !c.moe.shared_gate && c.moe.shared_ffn == 0 &&
-         c.qk_norm == QkNorm::kNone && c.moe.dense_layers == 0;
+         c.qk_norm == QkNorm::kNone && c.moe.dense_layers == 0 &&
+         c.moe.score == RouterScore::kSoftmax;
 }
 
 void fill_block(const ModelConfig& c, std::int64_t window, bool dense, UnitBuilder& unit) {

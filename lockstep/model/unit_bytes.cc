@@ -15,7 +15,6 @@ std::vector<UnsupportedFeature> unsupported(const ModelConfig& c) {
   if (c.family == Family::kDeepSeek)
     return {{"family", std::string(to_text(c.family)), "family = llama, as in llama3-8b"}};
   needs(c.norm != NormKind::kPlain, "norm", std::string(to_text(c.norm)), "norm = rmsnorm");
-  needs(!c.moe.router_bias, "moe.router_bias", "true", "moe.router_bias = false");
   return found;
 }
 

@@ -17,7 +17,8 @@ using config::FieldType;
 // A key and the member of one ModelConfig that it fills.
 struct Key {
   const char* path;
-  std::variant<std::int64_t*, bool*, double*, Family*, NormKind*, NormPlace*, QkNorm*> slot;
+  std::variant<std::int64_t*, bool*, double*, Family*, NormKind*, NormPlace*, QkNorm*, RouterScore*>
+      slot;
   const char* doc;
   double min;  // of numbers; inclusive for whole ones
   std::vector<std::string> known_as = {};
@@ -36,6 +37,7 @@ const auto& names_of(Family) { return kFamilies; }
 const auto& names_of(NormKind) { return kNormKinds; }
 const auto& names_of(NormPlace) { return kNormPlaces; }
 const auto& names_of(QkNorm) { return kQkNorms; }
+const auto& names_of(RouterScore) { return kRouterScores; }
 
 std::vector<Key> choice_keys(ModelConfig& c) {
   return {
@@ -133,6 +135,15 @@ std::vector<Key> expert_keys(ModelConfig& c) {
           {"moe_router_enable_expert_bias"}),
       Key("moe.norm_topk_prob", &c.moe.norm_topk_prob,
           "The weights of a token's experts are made to add up to 1.", 0),
+      Key("moe.score", &c.moe.score, "What a router makes of its logits.", 0,
+          {"scoring_func", "moe_router_score_function"}),
+      Key("moe.groups", &c.moe.groups, "Groups of experts; a token meets those of a few.", 1,
+          {"n_group", "moe_router_num_groups"}),
+      Key("moe.top_groups", &c.moe.top_groups, "Groups whose experts a token may meet.", 1,
+          {"topk_group", "moe_router_group_topk"}),
+      Key("moe.routed_scale", &c.moe.routed_scale,
+          "What the weights of a token's experts are multiplied by.", 0,
+          {"routed_scaling_factor", "moe_router_topk_scaling_factor"}, true),
       Key("mla.q_rank", &c.mla.q_rank, "Rank of the query projection; 0 for a direct one.", 0,
           {"q_lora_rank"}),
       Key("mla.kv_rank", &c.mla.kv_rank, "Rank of the key-value projection.", 0, {"kv_lora_rank"}),
@@ -390,7 +401,10 @@ ModelFacts model_facts(const ModelConfig& model) {
         (path.starts_with("rope_scaling.") && own.rope_scaling.factor == 1.0) ||
         (path == "rope_theta" && positions(own) != Positions::kRotary) ||
         (path == "ffn" && own.ffn == 0) || (path.starts_with("moe.") && own.moe == Moe{}) ||
-        (path.starts_with("mla.") && own.mla == Mla{}) || path == kInitStd || path == "dropout";
+        (path.starts_with("mla.") && own.mla == Mla{}) || path == kInitStd || path == "dropout" ||
+        (path == "moe.score" && own.moe.score == RouterScore::kSoftmax) ||
+        ((path == "moe.groups" || path == "moe.top_groups") && own.moe.groups == 1) ||
+        (path == "moe.routed_scale" && own.moe.routed_scale == 1.0);
     if (!is_idle) facts.emplace_back(path, value_text(key));
   }
   return facts;

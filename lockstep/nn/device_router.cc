@@ -1,8 +1,11 @@
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/amax.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/argmax.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/index_select.h>
@@ -11,9 +14,11 @@
 #include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "lockstep/nn/device_kernels.h"
@@ -23,6 +28,8 @@
 
 namespace lockstep::nn::device {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Whether each of `choices`, [..., 1], is expert 0, 1, ...: [..., experts].
 at::Tensor is_expert(const at::Tensor& choices, std::int64_t experts) {
@@ -42,39 +49,83 @@ void tell_losses(const PassRun& r, const at::Tensor& losses, const at::Tensor& w
     add_less_values(words, less.view({losses.numel()}), labels);
 }
 
+// What experts are chosen by (router.cc).
+at::Tensor rank_of(PassRun& r) {
+  const at::Tensor& bias = r.inputs.router_bias;
+  if (!bias.defined()) return r.in(0).clone();
+  const at::Tensor scores = r.out(1);
+  return at::add(scores, bias.to(scores.scalar_type()));
+}
+
+// Of equal ones argmax has the lower index (LibTorch's GreaterOrNan, SharedReduceOps.h); topk says
+// nothing about them.
+void take_greatest(at::Tensor left, at::Tensor choice) {
+  at::argmax_out(choice, left, 1, /*keepdim=*/true);
+  left.scatter_(1, choice, -kInfinity);
+}
+
+// Takes experts of all but the best groups out of `left`.
+void close_groups(at::Tensor left, const model::Moe& moe) {
+  const std::int64_t each = moe.experts / moe.groups;
+  const at::Tensor grouped = left.view({left.size(0), moe.groups, each});
+  at::Tensor best = moe.router_bias && each > 1 ? at::sum(std::get<0>(at::topk(grouped, 2, 2)), 2)
+                                                : at::amax(grouped, 2);
+  at::Tensor open = at::zeros(best.sizes(), best.options());
+  at::Tensor choice = at::empty({left.size(0), 1}, best.options().dtype(at::kLong));
+  for (std::int64_t i = 0; i < moe.top_groups; ++i) {
+    take_greatest(best, choice);
+    open.scatter_(1, choice, 1);
+  }
+  grouped.masked_fill_(at::eq(open, 0).unsqueeze(2), -kInfinity);
+}
+
+void choose(PassRun& r, const at::Tensor& choices) {
+  at::Tensor left = rank_of(r);
+  if (r.unit.moe.groups > 1) close_groups(left, r.unit.moe);
+  for (std::int64_t i = 0; i < choices.size(1); ++i) take_greatest(left, choices.narrow(1, i, 1));
+}
+
+// What losses add to the gradients of shares becomes that of the scores.
+at::Tensor added_to_scores(const at::Tensor& added, const at::Tensor& scores) {
+  const at::Tensor all = at::sum(scores, 1, /*keepdim=*/true);
+  const at::Tensor mean = at::sum(at::mul(added, scores), 1, /*keepdim=*/true).div_(all);
+  return at::sub(added, mean).div_(all);
+}
+
 }  // namespace
 
-// Of equal logits argmax has the lower index (LibTorch's GreaterOrNan, SharedReduceOps.h); topk
-// says nothing about them.
 void route(PassRun& r) {
-  at::Tensor left = r.in(0).clone();
-  r.put(1, at::_softmax(widen(left), 1, /*half_to_float=*/false));
-  const at::Tensor choices = r.make(2);
-  for (std::int64_t i = 0; i < choices.size(1); ++i) {
-    at::Tensor choice = choices.narrow(1, i, 1);
-    at::argmax_out(choice, left, 1, /*keepdim=*/true);
-    left.scatter_(1, choice, -std::numeric_limits<double>::infinity());
-  }
-  at::Tensor weights = at::gather(r.out(1), 1, choices);
-  if (r.unit.normalizes_top_k) weights.div_(at::sum(weights, 1, /*keepdim=*/true));
+  const model::Moe& moe = r.unit.moe;
+  if (moe.score == model::RouterScore::kSoftmax)
+    r.put(1, at::_softmax(widen(r.in(0)), 1, /*half_to_float=*/false));
+  else
+    r.put(1, at::sigmoid(widen(r.in(0))));
+  choose(r, r.make(2));
+  at::Tensor weights = at::gather(r.out(1), 1, r.out(2));
+  if (moe.norm_topk_prob) weights.div_(at::sum(weights, 1, /*keepdim=*/true));
+  if (moe.routed_scale != 1.0) weights.mul_(moe.routed_scale);
   r.put(0, std::move(weights));
 }
 
 void route_grad(PassRun& r) {
-  const at::Tensor d = r.in(0), probs = r.in(1), choices = r.in(2);
-  tell_tokens(r, choices, probs.size(1));
-  at::Tensor d_probs = at::zeros(probs.sizes(), probs.options());
-  if (r.unit.normalizes_top_k) {
-    at::Tensor weights = at::gather(probs, 1, choices);
+  const at::Tensor d = r.in(0), scores = r.in(1), choices = r.in(2);
+  const model::Moe& moe = r.unit.moe;
+  tell_tokens(r, choices, scores.size(1));
+  at::Tensor d_scores = at::zeros(scores.sizes(), scores.options());
+  if (moe.norm_topk_prob) {
+    at::Tensor weights = at::gather(scores, 1, choices);
     const at::Tensor sum = at::sum(weights, 1, /*keepdim=*/true);
     const at::Tensor shared = at::sum(weights.div_(sum).mul_(d), 1, /*keepdim=*/true);
-    d_probs.scatter_(1, choices, at::sub_out(weights, d, shared).div_(sum));
+    d_scores.scatter_(1, choices, at::sub_out(weights, d, shared).div_(sum));
   } else {
-    d_probs.scatter_(1, choices, d);
+    d_scores.scatter_(1, choices, d);
   }
-  if (r.part().in.size() > 3) d_probs.add_(r.in(3));
-  d_probs = at::_softmax_backward_data(d_probs, probs, 1, probs.scalar_type());
-  r.put(0, d_probs.to(tensor::scalar_type_of(r.unit.dtype)));
+  if (moe.routed_scale != 1.0) d_scores.mul_(moe.routed_scale);
+  const bool softmax = moe.score == model::RouterScore::kSoftmax;
+  if (r.part().in.size() > 3) d_scores.add_(softmax ? r.in(3) : added_to_scores(r.in(3), scores));
+  d_scores = softmax ? at::_softmax_backward_data(d_scores, scores, 1, scores.scalar_type())
+                     : at::sigmoid_backward(d_scores, scores);
+  r.put(0, d_scores.to(tensor::scalar_type_of(r.unit.dtype)));
 }
 
 void sigmoid(PassRun& r) { r.put(0, at::sigmoid(widen(r.in(0)))); }
@@ -92,13 +143,14 @@ void count_choices(PassRun& r) {
 
 void aux_loss_grad(PassRun& r) {
   const RouterRows rows(r);
-  const at::Tensor probs = r.in(0), counts = r.in(1);
+  const at::Tensor scores = r.in(0), counts = r.in(1);
   at::Tensor d =
       at::index_select(
           counts, 0,
           at::arange(rows.first, rows.first + rows.count, counts.options()).floor_divide_(rows.seq))
-          .to(probs.scalar_type());
-  const at::Tensor losses = at::sum(at::mul(probs, d), 1);
+          .to(scores.scalar_type());
+  at::Tensor losses = at::sum(at::mul(scores, d), 1);
+  if (r.unit.moe.score == model::RouterScore::kSigmoid) losses.div_(at::sum(scores, 1));
   tell_losses(r, losses, r.inputs.router.aux_words);
   r.put(0, d.mul_(aux_loss_factor(r)));
 }

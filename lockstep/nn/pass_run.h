@@ -53,6 +53,7 @@ struct PassInputs {
   ExactSum* loss = nullptr;
   at::Tensor loss_words = {};
   RouterReport router = {};
+  at::Tensor router_bias = {};         // f32, by expert; undefined: the model has none
   model::RowsMet* rows_met = nullptr;  // gets what other ranks sent, where ranks share experts
   // Called before and after every wait for a collective with the number of parts behind it.
   std::function<void(int part, bool waits)> place = {};
@@ -72,7 +73,7 @@ struct UnitContext {
   DType dtype;
   double norm_eps;
   Scores scores;  // of blocks, without their window
-  bool normalizes_top_k;
+  model::Moe moe;
   double aux_loss_coeff, z_loss_coeff;
   double logit_cap;
   VocabShard vocab;

@@ -9,7 +9,8 @@
 
 namespace lockstep::nn {
 
-// Logits -> weights, probabilities, experts. Of equal logits the lower expert comes first.
+// Logits -> weights, scores, experts: those of the highest score, which with a selection bias is
+// part of what they are chosen by and of nothing else. Of equal ones the lower expert comes first.
 void route(PassRun& r);
 void route_grad(PassRun& r);
 
@@ -24,7 +25,8 @@ void aux_loss_grad(PassRun& r);
 void z_loss_grad(PassRun& r);
 
 // An expert's choices in a sequence times this are the gradient of its probability for each of the
-// sequence's tokens; a probability times logsumexp and this is that of its logit.
+// sequence's tokens, which is its share of the token's scores; a probability of softmax times
+// logsumexp and this is that of its logit.
 double aux_loss_factor(const PassRun& r);
 double z_loss_factor(const PassRun& r);
 

@@ -118,7 +118,7 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
                .dtype = sizes.dtype,
                .norm_eps = config.norm_eps,
                .scores = scores_of(config),
-               .normalizes_top_k = config.moe.norm_topk_prob,
+               .moe = config.moe,
                .aux_loss_coeff = sizes.aux_loss_coeff,
                .z_loss_coeff = sizes.z_loss_coeff,
                .logit_cap = config.logit_softcap,

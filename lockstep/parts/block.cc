@@ -44,7 +44,7 @@ Written embed_list(const model::ModelConfig& config) {
 }
 
 // llama, mistral, qwen2, qwen3, gpt2: norms before attention and MLP; olmo2: behind them; gemma2:
-// both. mixtral, qwen2_moe, qwen3_moe, olmoe: a mixture in place of the MLP.
+// both. mixtral, qwen2_moe, qwen3_moe, olmoe, dots1: a mixture in place of the MLP.
 Written block_list(const model::ModelConfig& config, const Sizes& sizes, bool has_experts) {
   Written list;
   Builder b(config, list);

@@ -22,13 +22,28 @@ class ExpertScript : public KernelScript {
   std::int64_t copied(const Value& value) const { return is_narrow() ? wide(value) : 0; }
 
   void route() {
+    const model::Moe& moe = sizes_.moe;
     const Value& logits = in(0);
-    with("logits", sizes_.bytes(logits), [&] {
-      with("wide_logits", copied(logits), [&] { output(1); });
-      output(2);
-      output(0);
-      moment("sums", sizes_.scales_top_k ? sizes_[Dim::kP] * sizes_.wide : 0);
-    });
+    with("wide_logits", copied(logits), [&] { output(1); });
+    output(2);
+    // What experts are chosen by: logits, or scores with the bias.
+    const std::int64_t each = moe.router_bias ? sizes_.wide : sizes_.width;
+    const std::int64_t bias = moe.router_bias && sizes_.wide > 4 ? moe.experts * sizes_.wide : 0;
+    take("bias", bias);
+    take("left", sizes_.elements(logits) * each);
+    give("bias", bias);
+    if (moe.groups > 1) close_groups(each);
+    give("left", sizes_.elements(logits) * each);
+    output(0);
+    moment("sums", moe.norm_topk_prob ? tokens() * sizes_.wide : 0);
+  }
+  std::int64_t tokens() const { return sizes_[Dim::kP]; }
+  void close_groups(std::int64_t each) {
+    const std::int64_t groups = tokens() * sizes_.moe.groups;
+    const bool two = sizes_.moe.router_bias && sizes_.moe.experts > sizes_.moe.groups;
+    with("two", two ? 2 * groups * (each + 8) : 0, [&] { take("best", groups * each); });
+    with("open", groups * each + tokens() * 8, [&] { moment("closed", groups); });
+    give("best", groups * each);
   }
   // Whether each choice is of each expert, while `body` adds that up.
   template <class Body>
@@ -42,13 +57,16 @@ class ExpertScript : public KernelScript {
     moment("told", rows * (sizes_.wide + 8));
   }
   void aux_loss_grad() {
-    const std::int64_t rows = sizes_[Dim::kP], experts = sizes_[Dim::kExperts];
-    with("sequences", rows * 8, [&] { with("counts", rows * experts * 8, [&] { output(0); }); });
-    with("losses", rows * sizes_.wide, [&] {
-      moment("products", rows * experts * sizes_.wide);
+    const std::int64_t experts = sizes_[Dim::kExperts], losses = tokens() * sizes_.wide;
+    with("sequences", tokens() * 8,
+         [&] { with("counts", tokens() * experts * 8, [&] { output(0); }); });
+    with("losses", losses, [&] {
+      moment("products", tokens() * experts * sizes_.wide);
+      moment("all", has_shares() ? 0 : losses);
       tell_losses();
     });
   }
+  bool has_shares() const { return sizes_.moe.score == model::RouterScore::kSoftmax; }
   void z_loss_grad() {
     const std::int64_t rows = sizes_[Dim::kP] * sizes_.wide;
     output(0);
@@ -62,13 +80,22 @@ class ExpertScript : public KernelScript {
     with_is_expert(in(2), [&] { take("tokens", tokens); });
     give("tokens", tokens);
     const std::int64_t all = wide(in(1)), sums = 2 * sizes_[Dim::kP] * sizes_.wide;
-    take("d_probs", all);
-    moment("d_chosen", sizes_.scales_top_k ? wide(in(0)) + sums : 0);
+    take("d_scores", all);
+    moment("d_chosen", sizes_.moe.norm_topk_prob ? wide(in(0)) + sums : 0);
+    if (part_.in.size() > 3 && !has_shares()) added_to_scores(all);
     take("wide_d", is_narrow() ? all : 0);
     if (!is_narrow()) output(0);
-    give("d_probs", all);
+    give("d_scores", all);
     if (is_narrow()) output(0);
     give("wide_d", is_narrow() ? all : 0);
+  }
+  void added_to_scores(std::int64_t all) {
+    const std::int64_t one = tokens() * sizes_.wide;
+    take("sums", one);
+    with("products", all, [&] { take("sums", one); });
+    take("added", all);
+    give("sums", 2 * one);
+    give("added", all);
   }
   void sort_rows() {
     const std::int64_t rows = sizes_[Dim::kR], counts = sizes_[Dim::kExperts] + 1;

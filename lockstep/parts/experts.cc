@@ -94,7 +94,7 @@ ValueId shared_experts(ValueId x, ValueId tokens, bool gated, Builder& b) {
 // f the choices of expert e in a sequence and p a token's probability of it:
 //
 //   aux     e / (top L^2 S), times the sum of f p over tokens and experts: DeepSeek-V3's (arXiv
-//           2412.19437, equations 17 to 20), but p is not normalized a second time
+//           2412.19437, equations 17 to 20); of scores by sigmoid, p is the share of the token's
 //   z       1 / (L S), times the sum of squared logsumexps of the logits (ST-MoE, arXiv 2202.08906)
 //
 // Both are sums over sequences, so that neither microbatches nor ranks change what is meant.
@@ -104,9 +104,9 @@ ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes,
                           Elem::kCompute, "router");
   if (sizes.has_z_loss) logits = b.same(Kind::kZLoss, {logits});
   ValueId own_weights = list.values.add("weights", {Dim::kP, Dim::kTop}, Elem::kWide);
-  const ValueId probs = list.values.add("probs", {Dim::kP, Dim::kExperts}, Elem::kWide);
+  const ValueId scores = list.values.add("scores", {Dim::kP, Dim::kExperts}, Elem::kWide);
   const ValueId own_choices = list.values.add("choices", {Dim::kP, Dim::kTop}, Elem::kIndex);
-  b.put(Kind::kRoute, {logits}, {own_weights, probs, own_choices});
+  b.put(Kind::kRoute, {logits}, {own_weights, scores, own_choices});
 
   const ValueId tokens = b.gather_rows(x), choices = b.gather_rows(own_choices);
   if (sizes.has_aux_loss) {
@@ -114,7 +114,7 @@ ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes,
                                   {Dim::kSequences, Dim::kExperts}, Elem::kIndex);
     const ValueId all = list.values.like(counts, "choice_counts");
     b.put(Kind::kSumRanks, {counts}, {all}).group = Group::kContext;
-    own_weights = b.same(Kind::kAuxLoss, {own_weights, probs, all});
+    own_weights = b.same(Kind::kAuxLoss, {own_weights, scores, all});
   }
   const ValueId places = list.values.add("places", {Dim::kT, Dim::kTop}, Elem::kIndex);
   const ValueId ends = list.values.add("ends", {Dim::kExperts}, Elem::kIndex);

@@ -40,10 +40,10 @@ enum class Kind : std::uint8_t {
   kScale,      // x -> x times the root of its width; its own derivative
   kPositions,  // x -> x + rows of the table of positions
   // A mixture of experts (experts.cc). R rows: a token and one of its experts, by expert.
-  kRoute,       // router's logits -> weights of a token's experts, all probabilities, these experts
-  kSortRows,    // experts of tokens -> the row of each, the end of each expert's rows
-  kTakeRows,    // x of tokens, places of rows -> x of rows; the derivative of the next
-  kReturnRows,  // x of rows, places of rows -> sums of a token's
+  kRoute,        // router's logits -> weights of a token's experts, all scores, these experts
+  kSortRows,     // experts of tokens -> the row of each, the end of each expert's rows
+  kTakeRows,     // x of tokens, places of rows -> x of rows; the derivative of the next
+  kReturnRows,   // x of rows, places of rows -> sums of a token's
   kTakeWeights,  // weights of tokens' experts, places of rows -> of rows; of the next
   kReturnWeights,
   kExpertLinear,  // x of rows, ends -> x weight of the row's expert
@@ -55,7 +55,7 @@ enum class Kind : std::uint8_t {
   kDispatch,      // rows by expert, their counts, those of rows met -> rows met, by rank
   kCombine,       // rows met, by rank, both counts -> rows by expert; the derivative of kDispatch
   kCountChoices,  // experts of tokens -> how often each sequence chose each
-  kAuxLoss,       // weights, probabilities, those counts -> the weights; has a derivative alone
+  kAuxLoss,       // weights, scores, those counts -> the weights; has a derivative alone
   kZLoss,         // logits -> the logits; as kAuxLoss
   // What derivatives add. d is the gradient of the first output.
   kRmsNormGrad,    // d, x, rstd -> dx, d gain
@@ -73,12 +73,12 @@ enum class Kind : std::uint8_t {
   kSwiGluGrad,  // d, x -> dx
   kGeGluGrad,
   kGeluGrad,
-  kRouteGrad,           // d weights, probabilities, experts, maybe d probabilities -> d logits
+  kRouteGrad,           // d weights, scores, experts, maybe d shares of scores -> d logits
   kExpertLinearGrad,    // d, ends -> dx
   kExpertLinearWeight,  // x, d, ends: adds to the gradients of the weights
   kExpertSwiGluGrad,    // d, gate, up, weight -> d gate, d up, d weight
   kSigmoidGrad,         // d, weights -> d logits
-  kAuxLossGrad,         // probabilities, counts of choices -> d probabilities; adds to the loss
+  kAuxLossGrad,         // scores, counts of choices -> d shares of scores; adds to the loss
   kZLossGrad,           // d logits, logits -> with the loss's
   kConcat,              // what kSplit made -> all columns
   kLookupWeight,        // d: adds to the gradient of the embedding

@@ -20,10 +20,10 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       shares_rows(sizes.sequence_parallel && sizes.tp > 1),
       overlap(sizes.tp_overlap),
       capped(c.attention_softcap > 0),
-      scales_top_k(c.moe.norm_topk_prob),
       has_aux_loss(sizes.aux_loss_coeff > 0),
       has_z_loss(sizes.z_loss_coeff > 0),
-      on_device(sizes.kernels == model::Kernels::kDevice) {
+      on_device(sizes.kernels == model::Kernels::kDevice),
+      moe(c.moe) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
                c.moe.expert_ffn % tp == 0 && c.moe.shared_ffn % tp == 0 &&

@@ -84,10 +84,10 @@ struct Sizes {
   bool shares_rows = false;   // sequence parallelism over more than one rank: P < T
   bool overlap = true;        // other parts run beside collectives
   bool capped = false;        // scores of attention are
-  bool scales_top_k = false;  // weights of a token's experts are made to add up to 1
   bool has_aux_loss = false;  // routers' losses have a coefficient
   bool has_z_loss = false;
   bool on_device = false;  // kernels are an accelerator's
+  model::Moe moe = {};
 
   // REQUIRES: sizes.tp divides what it cuts.
   Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);

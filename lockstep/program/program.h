@@ -117,10 +117,9 @@ struct StepShape {
   bool is_partial(int segment) const {
     return !partial.empty() && !is_experts(segment) && partial[segment];
   }
+  std::int64_t all_experts() const { return std::ranges::count(experts, true) * routed; }
   // Numbers in exec::StepSums::expert_tokens; 0 where no gradients are computed.
-  std::int64_t num_routed() const {
-    return forward_only ? 0 : std::ranges::count(experts, true) * routed;
-  }
+  std::int64_t num_routed() const { return forward_only ? 0 : all_experts(); }
   bool has_experts(int unit) const { return !experts.empty() && experts[unit]; }
   bool is_experts(int segment) const {
     return !experts.empty() && lockstep::is_experts(segment, units());

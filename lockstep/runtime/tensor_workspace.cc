@@ -3,11 +3,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/row_entropy.h"
@@ -60,6 +62,7 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
            place.context.cp, " in a group of ", context.size());
   at::set_num_threads(settings.unit.threads);
   expert_tokens_.resize(static_cast<std::size_t>(step.num_routed()));
+  if (model.config.moe.router_bias) set_router_bias(std::vector<float>(step.all_experts()));
   if (has_device_kernels()) {
     numbers_ = at::zeros({kTokens + step.num_routed()},
                          at::TensorOptions(at::kLong).device(settings.device));
@@ -95,6 +98,7 @@ void TensorWorkspace::create_state(int segment) {
 
 void TensorWorkspace::begin_anew() {
   updates_ = 0;
+  if (!router_bias_.empty()) set_router_bias(std::vector<float>(router_bias_.size()));
   step_.for_each_segment(place_.coord, [&](int segment) {
     const auto& state = get<optim::State>({ValueKind::kOptimizer, segment});
     state.first.zero_();
@@ -430,6 +434,8 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   inputs.loss = &loss_;
   if (has_device_kernels()) inputs.loss_words = words_of(kLossWords);
   if (step_.num_routed() > 0 && step_.has_experts(op.unit)) inputs.router = router_of(op.unit);
+  if (bias_.defined() && step_.has_experts(op.unit))
+    inputs.router_bias = bias_.narrow(0, first_expert(op.unit), step_.routed);
   if (place_.tensor.ep > 1 && step_.has_experts(op.unit))
     inputs.rows_met = &rows_met_[{op.unit, op.microbatch}];
   if (settings_.place)
@@ -458,12 +464,41 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
   if (grads.experts.defined()) look_at_noise(op, step_.experts_of(op.unit), grads.experts);
 }
 
+std::int64_t TensorWorkspace::first_expert(int unit) const {
+  return std::count(step_.experts.begin(), step_.experts.begin() + unit, true) * step_.routed;
+}
+
+void TensorWorkspace::set_router_bias(std::vector<float> bias) {
+  router_bias_ = std::move(bias);
+  const at::Tensor host =
+      at::from_blob(router_bias_.data(), {std::ssize(router_bias_)}, at::TensorOptions(at::kFloat));
+  if (!has_device_kernels()) {
+    bias_ = host;
+    return;
+  }
+  if (!bias_.defined()) bias_ = at::empty(host.sizes(), host.options().device(settings_.device));
+  bias_.copy_(host, /*non_blocking=*/true);
+}
+
+void TensorWorkspace::update_router_bias(const std::vector<std::int64_t>& tokens) {
+  std::vector<float> bias = router_bias_;
+  for (std::size_t first = 0; first < tokens.size(); first += step_.routed) {
+    const auto* const own = tokens.data() + first;
+    const std::int64_t all = std::accumulate(own, own + step_.routed, std::int64_t{0});
+    for (std::int64_t e = 0; e < step_.routed; ++e) {
+      const std::int64_t below = all - own[e] * step_.routed;  // the mean, times as many experts
+      const double sign = below > 0 ? 1.0 : below < 0 ? -1.0 : 0.0;
+      bias[first + e] = static_cast<float>(bias[first + e] + sign * adamw_.bias_rate);
+    }
+  }
+  set_router_bias(std::move(bias));
+}
+
 nn::RouterReport TensorWorkspace::router_of(int unit) {
   nn::RouterReport router;
   router.sequences =
       static_cast<double>(place_.sample_ranks * step_.shape.microbatches * settings_.unit.batch);
-  const std::int64_t before =
-      std::count(step_.experts.begin(), step_.experts.begin() + unit, true) * step_.routed;
+  const std::int64_t before = first_expert(unit);
   router.aux_loss = &aux_loss_;
   router.z_loss = &z_loss_;
   router.expert_tokens = expert_tokens_.data() + before;
@@ -590,7 +625,9 @@ void TensorWorkspace::set_sums(const exec::StepSums& sums) {
   const double norm = std::sqrt(sums.squares.result());
   is_finite_ = std::isfinite(norm) && std::isfinite(sums.loss.result());
   grad_scale_ = settings_.clip > 0 && norm > settings_.clip ? settings_.clip / norm : 1.0;
-  if (is_finite_ && !step_.forward_only) ++updates_;
+  if (!is_finite_ || step_.forward_only) return;
+  ++updates_;
+  if (!router_bias_.empty()) update_router_bias(sums.expert_tokens);
 }
 
 // Every rank sees the same sums, so either all of them update or none does.

@@ -87,6 +87,7 @@ class TensorWorkspace final : public exec::Workspace {
   // otherwise.
   struct Groups {
     optim::AdamW others, embeddings;
+    double bias_rate = 0;  // of selection biases
   };
   void begin_step(std::int64_t first_sample, int microbatches, const Groups& adamw);
   // The same for an evaluation, by a program that is forward_only: the first samples of
@@ -102,6 +103,14 @@ class TensorWorkspace final : public exec::Workspace {
 
   // Of the last step or evaluation.
   const model::RowsMetBy& rows_met() const { return rows_met_; }
+
+  // Selection biases of routers, all experts of one unit after those of another, over all units of
+  // the model, alike on every rank; empty where the model has none. Norm's counts of tokens change
+  // them: fewer tokens than the mean add begin_step's rate, more take it (DeepSeek-V3, arXiv
+  // 2412.19437, section 2.1.2).
+  const std::vector<float>& router_bias() const { return router_bias_; }
+  void set_router_bias(std::vector<float> bias);
+  const at::Tensor& bias_state() const { return bias_; }  // the same, where kernels read it
 
   // Owned pieces, for comparing, saving and loading: elements own_range(segment) of the segment's
   // buffer, in which this tensor rank holds its share.
@@ -165,6 +174,8 @@ class TensorWorkspace final : public exec::Workspace {
   void load(const program::Op& op);
   void run_unit(const program::Op& op, const program::Effects& effects);
   nn::RouterReport router_of(int unit);
+  std::int64_t first_expert(int unit) const;  // of the unit, among those of all
+  void update_router_bias(const std::vector<std::int64_t>& tokens);
   at::Tensor words_of(int row) const;
   void update(const program::Op& op);
   void look_at_noise(const program::Op& op, int segment, const at::Tensor& grads);
@@ -198,6 +209,8 @@ class TensorWorkspace final : public exec::Workspace {
   ExactSum loss_, noise_squares_, aux_loss_, z_loss_;
   model::RowsMetBy rows_met_;
   std::vector<std::int64_t> expert_tokens_;  // as StepSums::expert_tokens
+  std::vector<float> router_bias_;
+  at::Tensor bias_;  // as bias_state()
   // Of a device's kernels the same, until the host reads them: rows of ExactSum::Words, of loss,
   // squares, noise_squares, aux_loss and z_loss; behind them expert_tokens.
   at::Tensor numbers_;

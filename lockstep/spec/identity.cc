@@ -65,6 +65,8 @@ constexpr IdentityKey kKeys[] = {
      is_usual<&Train::moe_aux_loss_coeff>},
     {"train.moe_z_loss_coeff", "moe_z_loss_coeff", kOfTrain<&Train::moe_z_loss_coeff>,
      is_usual<&Train::moe_z_loss_coeff>},
+    {"train.moe_bias_update_rate", "moe_bias_update_rate", kOfTrain<&Train::moe_bias_update_rate>,
+     is_usual<&Train::moe_bias_update_rate>},
     {"batch.ramp_start", "ramp", ramp_text,
      [](const Spec& spec) { return spec.batch.ramp.is_none(); }},
     {"batch.microbatch", "", kOfBatch<&Batch::microbatch>},

@@ -270,6 +270,10 @@ std::vector<Field> step_fields() {
            {"router_aux_loss_coef", "aux_loss_alpha", "seq_aux_loss_coeff"}),
       real("train.moe_z_loss_coeff", "Of the loss that keeps logits of routers small; 0 for none.",
            "0", {0, 100}, {"router_z_loss_coef"}),
+      real("train.moe_bias_update_rate",
+           "How much a step adds to the selection bias of an expert that met fewer tokens than the "
+           "mean, and takes from one that met more.",
+           "1e-3", {0, 100}, {"moe_router_bias_update_rate", "bias_update_speed"}),
       {.path = "train.tp_overlap",
        .type = FieldType::kBool,
        .doc = "Compute gradients of weights while collectives of tensor ranks are under way.",

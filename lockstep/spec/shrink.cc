@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace lockstep::spec {
 namespace {
@@ -55,6 +56,11 @@ void shrink_experts(model::ModelConfig& c, const model::ModelConfig& model) {
   model::Moe& moe = c.moe;
   moe.experts = std::min(moe.experts, kExperts);
   moe.top_k = std::min<std::int64_t>(moe.top_k, std::max<std::int64_t>(1, moe.experts / 2));
+  if (moe.groups > 1) {
+    moe.groups = std::gcd(moe.groups, std::max<std::int64_t>(1, moe.experts / 2));
+    moe.top_groups = std::min(moe.top_groups, std::max<std::int64_t>(1, moe.groups / 2));
+    moe.top_k = std::min(moe.top_k, moe.experts / moe.groups * moe.top_groups);
+  }
   moe.dense_layers = std::min(moe.dense_layers, c.layers - 1);
   const auto width = [&](std::int64_t& size) {
     if (size > 0) size = in_ratio(size, model.hidden, c.hidden, kFfn);

@@ -266,6 +266,12 @@ void check_router_losses(const Settings& settings, const Request& asked, Report&
   if (!aux || !z || asked.model == nullptr) return;
   for (const Contradiction& found : against_router_losses(*aux, *z, *asked.model))
     show(found, settings, report);
+  if (settings.is_set("train.moe_bias_update_rate") && !asked.model->moe.router_bias)
+    show({{Code::kConflict, "moe_bias_update_rate is given, but the model has no selection bias",
+           "set model.moe.router_bias = true, or leave moe_bias_update_rate out"},
+          {{{"train.moe_bias_update_rate"}, "is of a router's bias"},
+           {{"model.moe.router_bias", "model.name"}, "has none"}}},
+         settings, report);
 }
 
 void check_evaluation(const Settings& settings, const Request& asked, const Batch& batch,
@@ -340,6 +346,7 @@ Spec assemble(const Settings& settings, const Request& asked, const mesh::Order&
       .head_chunk = *settings.integer("train.head_chunk"),
       .moe_aux_loss_coeff = *settings.real("train.moe_aux_loss_coeff"),
       .moe_z_loss_coeff = *settings.real("train.moe_z_loss_coeff"),
+      .moe_bias_update_rate = *settings.real("train.moe_bias_update_rate"),
       .tp_overlap = *settings.boolean("train.tp_overlap"),
       .threads = static_cast<int>(*settings.integer("train.threads")),
       .noise_scale = *settings.integer("train.noise_scale"),

@@ -53,8 +53,9 @@ struct Train {
   std::int64_t head_chunk = 0;  // tokens of a microbatch whose logits exist at once; 0: all
   // Of a mixture's losses (parts/experts.cc): of balance within sequences, and of large logits.
   double moe_aux_loss_coeff = 0, moe_z_loss_coeff = 0;
-  bool tp_overlap = true;  // gradients of weights beside collectives of tensor ranks
-  int threads = 1;         // that share the work of one operation, of a rank
+  double moe_bias_update_rate = 1e-3;  // of selection biases, a step
+  bool tp_overlap = true;              // gradients of weights beside collectives of tensor ranks
+  int threads = 1;                     // that share the work of one operation, of a rank
   std::int64_t noise_scale =
       0;  // steps over which the gradient noise scale is averaged; 0: unmeasured
   OnNonfinite on_nonfinite = OnNonfinite::kStop;

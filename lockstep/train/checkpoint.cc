@@ -114,12 +114,25 @@ class Loader {
   Result<void> restore(Checkpoint& from) {
     for (const int segment : session_.own_segments())
       for (const SavedRole& role : wanted_.roles) LS_TRY(restore(from, segment, role));
+    LS_TRY(restore_biases(from));
     if (!wanted_.data) return {};
     session_.workspace().set_updates(from.manifest().updates);
     const auto going_on = set_running_state(session_, from.manifest().state);
     if (going_on.ok()) return {};
     const Error& why = going_on.error();
     return Error{why.code, "`" + from.path() + "`: " + why.message, why.help};
+  }
+
+  Result<void> restore_biases(Checkpoint& from) {
+    std::vector<float> bias = session_.workspace().router_bias();
+    std::span<float> rest(bias);
+    for (const checkpoint::Slice& slice : checkpoint::untrained_slices(job_.model)) {
+      const auto size = static_cast<std::size_t>(slice.size());
+      LS_TRY(from.read(slice, DType::kF32, std::as_writable_bytes(rest.first(size))));
+      rest = rest.subspan(size);
+    }
+    if (!bias.empty()) session_.workspace().set_router_bias(std::move(bias));
+    return {};
   }
 
   Result<void> restore(Checkpoint& from, int segment, const SavedRole& role) {

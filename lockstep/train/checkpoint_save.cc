@@ -180,8 +180,7 @@ class Saver::Impl {
   void copy_state() {
     std::byte* to = staging_.data();
     for (const OwnSlice& own : slices_) {
-      const at::Tensor state = session_.workspace().state(own.segment, own.role);
-      const at::Tensor from = state.narrow(0, own.at, own.typed.slice.size());
+      const at::Tensor from = elements_of(own, session_);
       const auto bytes = static_cast<std::size_t>(own.typed.bytes());
       if (from.is_cpu())
         std::memcpy(to, from.const_data_ptr(), bytes);

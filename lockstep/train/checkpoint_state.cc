@@ -45,7 +45,25 @@ std::optional<NoiseScale::Averages> noise_averages(const checkpoint::Facts& fact
   return read;
 }
 
+// All ranks have all of them, so one of the world saves them.
+void add_biases(const model::Model& model, std::vector<OwnSlice>& slices) {
+  std::int64_t at = 0;
+  for (checkpoint::Slice& slice : checkpoint::untrained_slices(model)) {
+    const std::int64_t size = slice.size();
+    slices.push_back(
+        {.typed = {std::move(slice), files::ElementType::kF32}, .at = at, .is_bias = true});
+    at += size;
+  }
+}
+
 }  // namespace
+
+at::Tensor elements_of(const OwnSlice& slice, Session& session) {
+  const std::int64_t size = slice.typed.slice.size();
+  runtime::TensorWorkspace& workspace = session.workspace();
+  if (!slice.is_bias) return workspace.state(slice.segment, slice.role).narrow(0, slice.at, size);
+  return workspace.bias_state().narrow(0, slice.at, size);
+}
 
 std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
   const runtime::TensorWorkspace& workspace = session.workspace();
@@ -68,6 +86,8 @@ std::vector<OwnSlice> own_slices(const Job& job, Session& session) {
         if (!part.is_copy)
           slices.push_back({{std::move(part.slice), type}, segment, role, part.at - own.begin});
   }
+  if (place.coord.value == 0 && place.data_index() == 0 && place.tensor.coord == 0)
+    add_biases(job.model, slices);
   std::ranges::sort(slices, {}, [](const OwnSlice& own) { return entry_name(own.typed.slice); });
   return slices;
 }

@@ -12,13 +12,16 @@
 
 namespace lockstep::train {
 
-// A slice of this rank's own state: elements from `at` on of workspace().state(segment, role).
+// A slice of this rank's own state: elements from `at` on of workspace().state(segment, role), or
+// of its router_bias().
 struct OwnSlice {
   checkpoint::TypedSlice typed;
   int segment = 0;
   runtime::StateRole role = runtime::StateRole::kParameter;
   std::int64_t at = 0;
+  bool is_bias = false;
 };
+at::Tensor elements_of(const OwnSlice& slice, Session& session);
 
 // What is saved of a segment, weights first.
 struct SavedRole {

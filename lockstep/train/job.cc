@@ -23,7 +23,7 @@ runtime::TensorWorkspace::Groups Job::adamw(std::int64_t step) const {
                                  .beta2 = train.beta2,
                                  .eps = train.eps,
                                  .weight_decay = train.weight_decay};
-  runtime::TensorWorkspace::Groups groups = {settings, settings};
+  runtime::TensorWorkspace::Groups groups = {settings, settings, train.moe_bias_update_rate};
   if (!train.decay_embeddings) groups.embeddings.weight_decay = 0;
   return groups;
 }

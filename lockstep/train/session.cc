@@ -178,6 +178,7 @@ void Session::measure_routers(const exec::StepSums& sums, StepReport& report) co
   report.aux_loss = job_.spec.train.moe_aux_loss_coeff * balance * sums.aux_loss.result() / tokens;
   report.z_loss = job_.spec.train.moe_z_loss_coeff * sums.z_loss.result() / tokens;
   report.expert_tokens = sums.expert_tokens;
+  report.router_bias = workspace_->router_bias();
   report.rows_met = workspace_->rows_met();
 }
 

@@ -41,7 +41,8 @@ struct StepReport : EvalReport {
   // the tokens that each expert met, all experts of one block after those of another.
   double aux_loss = 0, z_loss = 0;
   std::vector<std::int64_t> expert_tokens;
-  model::RowsMetBy rows_met;  // by this rank's experts, where ranks share them
+  std::vector<float> router_bias;  // behind the step, as expert_tokens; empty: no selection biases
+  model::RowsMetBy rows_met;       // by this rank's experts, where ranks share them
 };
 
 // Makes what the executor sees in place of a rank's workspace, to watch what passes between them or

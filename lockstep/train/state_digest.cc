@@ -70,6 +70,11 @@ std::uint64_t own_digest(Session& session) {
   return sum;
 }
 
+// Every rank has all of them.
+std::uint64_t bias_digest(const std::vector<float>& bias) {
+  return sum_of(bias.data(), std::ssize(bias), xxh3_64("selection biases"), 0);
+}
+
 }  // namespace
 
 std::uint64_t Session::state_digest() {
@@ -79,8 +84,9 @@ std::uint64_t Session::state_digest() {
                            static_cast<std::int64_t>(own >> 32)};
   for (comm::Communicator* group : groups_->on_host(program::CommGroup::kDataTensorPipeline))
     group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
-  const std::uint64_t sum =
-      static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32);
+  const std::uint64_t sum = static_cast<std::uint64_t>(halves[0]) +
+                            (static_cast<std::uint64_t>(halves[1]) << 32) +
+                            bias_digest(workspace_->router_bias());
   return mix(sum + kGolden * static_cast<std::uint64_t>(workspace_->updates()));
 }
 

@@ -98,6 +98,7 @@ Hash128 StepImage::digest() const {
   for (const auto& [unused, roles] : segments)
     for (Role role : {Role::kParameter, Role::kFirstMoment, Role::kSecondMoment})
       add_bits(roles[index(role)], hash);
+  hash.update(std::as_bytes(std::span(router_bias)));
   return hash.digest128();
 }
 
@@ -108,6 +109,7 @@ Hash128 digest_of(std::span<const StepImage> images) {
                               image.aux_loss, image.z_loss};
     hash.update(std::as_bytes(std::span(numbers)));
     hash.update(std::as_bytes(std::span(image.expert_tokens)));
+    hash.update(std::as_bytes(std::span(image.router_bias)));
     for (const auto& [unused, roles] : image.segments)
       for (const at::Tensor& role : roles) add_bits(role, hash);
   }
@@ -159,6 +161,7 @@ void ImageBuilder::set_report(int step, const train::StepReport& report) {
   image.aux_loss = report.aux_loss;
   image.z_loss = report.z_loss;
   image.expert_tokens = report.expert_tokens;
+  image.router_bias = report.router_bias;
 }
 
 std::vector<StepImage> ImageBuilder::take() {
@@ -199,11 +202,16 @@ Difference compare_scalars(const StepImage& got, const StepImage& reference) {
   return worst;
 }
 
-Difference compare_tokens(const model::Model& model, const StepImage& got,
-                          const StepImage& reference) {
-  LS_CHECK(got.expert_tokens.size() == reference.expert_tokens.size(), "counts of ",
-           got.expert_tokens.size(), " experts, not of ", reference.expert_tokens.size());
+Difference compare_experts(const model::Model& model, const StepImage& got,
+                           const StepImage& reference) {
+  LS_CHECK(got.expert_tokens.size() == reference.expert_tokens.size() &&
+               got.router_bias.size() == reference.router_bias.size(),
+           "counts of ", got.expert_tokens.size(), " experts, not of ",
+           reference.expert_tokens.size());
   Difference worst;
+  double greatest = 0;
+  for (const float bias : reference.router_bias)
+    greatest = std::max(greatest, std::abs(static_cast<double>(bias)));
   std::size_t next = 0;
   for (const int segment : model.segments()) {
     if (!model.is_experts(segment)) continue;
@@ -214,6 +222,11 @@ Difference compare_tokens(const model::Model& model, const StepImage& got,
       const double error = relative(std::abs(mine - theirs), theirs);
       if (error > worst.error)
         worst = {error, join_parts("number of tokens of blocks.", layer, "'s expert ", expert)};
+      if (reference.router_bias.empty()) continue;
+      const double apart = static_cast<double>(got.router_bias[next]) - reference.router_bias[next];
+      const double bias_error = relative(std::abs(apart), greatest);
+      if (bias_error > worst.error)
+        worst = {bias_error, join_parts("selection bias of blocks.", layer, "'s expert ", expert)};
     }
   }
   return worst;

@@ -43,6 +43,7 @@ struct StepImage {
   bool updated = true;
   double aux_loss = 0, z_loss = 0;  // of routers
   std::vector<std::int64_t> expert_tokens;
+  std::vector<float> router_bias;
   std::map<int, std::array<at::Tensor, kNumRoles>> segments;
 
   const at::Tensor& at(int segment, Role role) const;
@@ -95,9 +96,10 @@ Difference compare(const model::Model& model, const StepImage& got, const StepIm
                    Role role, double lr);
 // Of losses and gradient norm, each over the reference's.
 Difference compare_scalars(const StepImage& got, const StepImage& reference);
-// Of the tokens that each expert met, over the reference's.
-Difference compare_tokens(const model::Model& model, const StepImage& got,
-                          const StepImage& reference);
+// Of the tokens that each expert met, over the reference's, and of selection biases, over the
+// greatest of the reference's.
+Difference compare_experts(const model::Model& model, const StepImage& got,
+                           const StepImage& reference);
 
 // Of parameters after update number `count`, made from the same state: the least r such that
 // parameters off by r of the unit's largest, and gradients off by r of the unit's largest root of

@@ -40,6 +40,8 @@ class RankTrial {
  private:
   void restart(const StepOrder& order) {
     session_.workspace().set_updates(order.step);
+    if (const std::vector<float>& bias = order.from->router_bias; !bias.empty())
+      session_.workspace().set_router_bias(bias);
     for (const int segment : session_.own_segments())
       for (const auto& [role, state] : kStateRoles)
         session_.workspace().load_state(

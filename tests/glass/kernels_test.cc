@@ -92,6 +92,7 @@ std::vector<at::Tensor> train_block(spec::Spec spec, DeviceKind device, const at
   const Rope rope(job.model.config, sizes.seq, at::kDouble, at::kCPU);
   const at::Tensor grads = at::full({params.numel()}, 0.0, at::kDouble);
   PassInputs inputs = {.params = params, .grads = [&] { return grads; }};
+  inputs.router_bias = router_bias(job.model.config);
   const UnitRunner runner(job.model.config, job.model.distinct[kBlock],
                           unit_layouts(job.model)[kBlock], sizes, &rope);
   std::vector<at::Tensor> made = {grads};
@@ -109,7 +110,8 @@ std::vector<at::Tensor> train_block(spec::Spec spec, DeviceKind device, const at
 TEST(DeviceKernels, ComputeWhatTheCpusDoWhereverTokensAreSent) {
   spec::Spec many = train::olmoe_spec();
   many.model.moe.experts = 12;
-  for (const spec::Spec& spec : {train::mixtral_spec(), train::olmoe_spec(), many})
+  for (const spec::Spec& spec :
+       {train::mixtral_spec(), train::olmoe_spec(), train::dots1_spec(), many})
     for (const bool are_equal : {false, true}) {
       SCOPED_TRACE(spec.model.name + (are_equal ? ", equal scores" : ""));
       const model::Model model = model::describe(spec.model).value();

@@ -122,8 +122,8 @@ TEST(GlassTraining, TheHostWaitsOnceAStep) {
     EXPECT_EQ(counted[2] - counted[1], counted[1] - counted[0]);
     return counted[2] - counted[1];
   };
-  for (const spec::Spec& spec :
-       {train::tiny_spec(/*tied=*/true, DType::kBF16), train::mixtral_spec()}) {
+  for (const spec::Spec& spec : {train::tiny_spec(/*tied=*/true, DType::kBF16),
+                                 train::mixtral_spec(), train::dots1_spec()}) {
     EXPECT_EQ(waits_of(spec, 8), 4) << spec.model.name;  // of four ranks
     EXPECT_EQ(waits_of(spec, 32), 4) << spec.model.name;
   }

@@ -89,12 +89,14 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
     const at::Tensor params = at::full({numel}, 0.1).to(type).to(device);
     const at::Tensor grads = at::full({numel}, 0.0).to(wide).to(device);
     ExactSum loss;
+    const at::Tensor bias = router_bias(model.config);
     const PassInputs inputs = {.params = params,
                                .grads = [&] { return grads; },
                                .tokens = tokens,
                                .labels = tokens,
                                .loss = &loss,
-                               .loss_words = words};
+                               .loss_words = words,
+                               .router_bias = bias.defined() ? bias.to(device) : bias};
     body(UnitRunner(model.config, model.distinct[unit], flats[unit], sizes, &rope, group, context),
          inputs, rows);
   }

@@ -55,7 +55,7 @@ TEST(Import, DirectoriesComeBackBitForBit) {
 
       auto source = source_of(done.checkpoint);
       ASSERT_TRUE(source.ok()) << source.error().message;
-      EXPECT_EQ(source->type(), stored);
+      EXPECT_EQ(source->trained_type(), stored);
       const std::string again = fresh_folder("again");
       model::ModelConfig model = source->model();
       model.name = config.name;

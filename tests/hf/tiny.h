@@ -1,8 +1,10 @@
 // Tiny models of every kind that can be written, and parameters drawn by name.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +30,41 @@ inline model::ModelConfig llama_like(const std::string& name) {
   c.vocab = 61;
   c.max_positions = 40;
   return c;
+}
+
+inline std::vector<model::ModelConfig> tiny_mixtures() {
+  model::ModelConfig mixtral = llama_like("mixtral");
+  mixtral.family = model::Family::kMoe;
+  mixtral.ffn = 0;
+  mixtral.moe = {.experts = 3, .top_k = 2, .expert_ffn = 20};
+  model::ModelConfig qwen3_moe = mixtral;
+  qwen3_moe.name = "qwen3_moe";
+  qwen3_moe.qk_norm = model::QkNorm::kPerHead;
+  qwen3_moe.moe.norm_topk_prob = false;
+  model::ModelConfig qwen2_moe = mixtral;
+  qwen2_moe.name = "qwen2_moe";
+  qwen2_moe.head_dim = 8;
+  qwen2_moe.qkv_bias = qwen2_moe.moe.shared_gate = true;
+  qwen2_moe.moe.shared_ffn = 28;
+  model::ModelConfig olmoe = mixtral;
+  olmoe.name = "olmoe";
+  olmoe.head_dim = 8;
+  olmoe.qk_norm = model::QkNorm::kWide;
+  model::ModelConfig dots1 = mixtral;
+  dots1.name = "dots1";
+  dots1.qk_norm = model::QkNorm::kPerHead;
+  dots1.norm_eps = 1e-6;
+  dots1.ffn = 36;
+  dots1.moe = {.experts = 4,
+               .top_k = 2,
+               .expert_ffn = 20,
+               .shared_ffn = 40,
+               .dense_layers = 1,
+               .router_bias = true,
+               .score = model::RouterScore::kSigmoid,
+               .groups = 2,
+               .routed_scale = 2.5};
+  return {mixtral, qwen2_moe, qwen3_moe, olmoe, dots1};
 }
 
 inline std::vector<model::ModelConfig> tiny_models() {
@@ -56,38 +93,19 @@ inline std::vector<model::ModelConfig> tiny_models() {
   olmo2.norm_place = model::NormPlace::kAfter;
   model::ModelConfig gemma2 = model::find("gemma2-tiny")->config;
   gemma2.attention_softcap = 0.0;
-  model::ModelConfig mixtral = llama_like("mixtral");
-  mixtral.family = model::Family::kMoe;
-  mixtral.ffn = 0;
-  mixtral.moe = {.experts = 3, .top_k = 2, .expert_ffn = 20};
-  model::ModelConfig qwen3_moe = mixtral;
-  qwen3_moe.name = "qwen3_moe";
-  qwen3_moe.qk_norm = model::QkNorm::kPerHead;
-  qwen3_moe.moe.norm_topk_prob = false;
-  model::ModelConfig qwen2_moe = mixtral;
-  qwen2_moe.name = "qwen2_moe";
-  qwen2_moe.head_dim = 8;
-  qwen2_moe.qkv_bias = qwen2_moe.moe.shared_gate = true;
-  qwen2_moe.moe.shared_ffn = 28;
-  model::ModelConfig olmoe = mixtral;
-  olmoe.name = "olmoe";
-  olmoe.head_dim = 8;
-  olmoe.qk_norm = model::QkNorm::kWide;
-  return {gpt2,
-          untied,
-          llama,
-          tied,
-          mistral,
-          open_mistral,
-          qwen2,
-          qwen3,
-          olmo2,
-          gemma2,
-          model::find("gemma2-tiny")->config,
-          mixtral,
-          qwen2_moe,
-          qwen3_moe,
-          olmoe};
+  std::vector<model::ModelConfig> all = {gpt2,
+                                         untied,
+                                         llama,
+                                         tied,
+                                         mistral,
+                                         open_mistral,
+                                         qwen2,
+                                         qwen3,
+                                         olmo2,
+                                         gemma2,
+                                         model::find("gemma2-tiny")->config};
+  std::ranges::move(tiny_mixtures(), std::back_inserter(all));
+  return all;
 }
 
 // Of a parameter's elements.

@@ -39,6 +39,7 @@ std::map<std::string, ModelConfig> dialects() {
     small.layers = 2;
     small.moe.dense_layers = std::min<std::int64_t>(small.moe.dense_layers, 1);
     if (small.moe.experts > 0) small.moe.experts = small.moe.top_k + 1;
+    small.moe.groups = small.moe.top_groups = 1;
     all.emplace(hf_model_type(small), small);
   }
   return all;

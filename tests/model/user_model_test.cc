@@ -148,6 +148,8 @@ TEST(UserModel, WrittenOutRowsReadBackToThemselves) {
     number("moe.dense_layers", c.moe.dense_layers);
     flag("moe.shared_gate", c.moe.shared_gate), flag("moe.router_bias", c.moe.router_bias);
     flag("moe.norm_topk_prob", c.moe.norm_topk_prob);
+    word("moe.score", to_text(c.moe.score)), real("moe.routed_scale", c.moe.routed_scale);
+    number("moe.groups", c.moe.groups), number("moe.top_groups", c.moe.top_groups);
     number("mla.q_rank", c.mla.q_rank), number("mla.kv_rank", c.mla.kv_rank);
     number("mla.nope_dim", c.mla.nope_dim), number("mla.rope_dim", c.mla.rope_dim);
     number("mla.v_dim", c.mla.v_dim);

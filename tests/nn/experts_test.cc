@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/nn/oracle.h"
+#include "tests/nn/unit_layouts.h"
 #include "tests/nn/units.h"
 
 namespace lockstep::nn {
@@ -79,7 +80,7 @@ TEST(Experts, WithoutTokensHaveGradientsOfZero) {
 
 // In double precision, with the losses and tokens that the pass tells.
 TEST(Router, LossesAndTheirGradientsAreThoseOfAutograd) {
-  for (const Kin kin : {Kin::kMixtral, Kin::kOlmoe, Kin::kQwen2Moe})
+  for (const Kin kin : {Kin::kMixtral, Kin::kOlmoe, Kin::kQwen2Moe, Kin::kDots1})
     for (const RouterCoeffs& coeffs : {RouterCoeffs{0.5, 0}, {0, 0.3}, {0.7, 0.2}}) {
       const Tiny tiny(Shape{}.as(kin));
       const Shape& shape = tiny.shape;
@@ -96,8 +97,10 @@ TEST(Router, LossesAndTheirGradientsAreThoseOfAutograd) {
                               &rope);
       const at::Tensor grads = at::zeros_like(params);
       ExactSum aux, z;
-      std::vector<std::int64_t> tokens(kMany);
+      const std::int64_t experts = tiny.config().moe.experts;
+      std::vector<std::int64_t> tokens(static_cast<std::size_t>(experts));
       PassInputs inputs = {.params = params, .grads = [&] { return grads; }};
+      inputs.router_bias = router_bias(tiny.config());
       inputs.router = {.sequences = static_cast<double>(shape.batch),
                        .aux_loss = &aux,
                        .z_loss = &z,
@@ -111,9 +114,9 @@ TEST(Router, LossesAndTheirGradientsAreThoseOfAutograd) {
       EXPECT_LT(distance(tiny, kBlock, grads, want.d_params), 1e-13);
       const auto top = static_cast<double>(tiny.config().moe.top_k);
       const auto all = static_cast<double>(shape.tokens());
-      const double told =
-          coeffs.aux * kMany * aux.result() / (top * static_cast<double>(shape.seq) * all) +
-          coeffs.z * z.result() / all;
+      const double told = coeffs.aux * static_cast<double>(experts) * aux.result() /
+                              (top * static_cast<double>(shape.seq) * all) +
+                          coeffs.z * z.result() / all;
       EXPECT_NEAR(told, want.router_losses, 1e-13 * want.router_losses);
       EXPECT_EQ(std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0}),
                 shape.tokens() * tiny.config().moe.top_k);

@@ -16,6 +16,7 @@
 #include "lockstep/tensor/as_buffer.h"
 #include "lockstep/tensor/memory.h"
 #include "tests/nn/sharded.h"
+#include "tests/nn/unit_layouts.h"
 
 namespace lockstep::nn {
 namespace {
@@ -156,12 +157,13 @@ std::set<parts::Kind> run_all(const Shape& shape, const Ways& ways, at::ScalarTy
       const at::Tensor grads =
           at::full({params.numel()}, 0.0, type == at::kBFloat16 ? at::kFloat : type);
       ExactSum loss;
-      const double coeff = shape.kin == Kin::kMixtral ? 0.1 : 0.0;
+      const double coeff = shape.kin == Kin::kMixtral || shape.kin == Kin::kDots1 ? 0.1 : 0.0;
       const PassInputs inputs = {.params = params,
                                  .grads = [&] { return grads; },
                                  .tokens = tokens,
                                  .labels = labels,
-                                 .loss = &loss};
+                                 .loss = &loss,
+                                 .router_bias = router_bias(tiny.config())};
       const UnitRunner runner(tiny.config(), tiny.unit(unit), sharded.flat(unit),
                               {.batch = shape.batch,
                                .seq = shape.seq,
@@ -241,7 +243,7 @@ TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
   const Shape shape = {.batch = 2, .seq = 12, .hidden = 32, .heads = 4, .kv_heads = 2, .vocab = 24};
   std::set<parts::Kind> seen;
   for (const Kin kin : {Kin::kLlama, Kin::kGpt2, Kin::kQwen3, Kin::kOlmo2, Kin::kGemma2,
-                        Kin::kMixtral, Kin::kOlmoe, Kin::kQwen2Moe})
+                        Kin::kMixtral, Kin::kOlmoe, Kin::kQwen2Moe, Kin::kDots1})
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
       for (const Ways& ways : {Ways{1, false}, Ways{2, false}, Ways{2, true}}) {
         SCOPED_TRACE(ways.text() + " " + toString(type));

@@ -20,6 +20,7 @@ import torch
 import transformers
 
 VOCAB, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, LAYERS, BATCH, SEQ = 61, 32, 4, 2, 8, 48, 2, 2, 40
+BIAS = "gate.e_score_correction_bias"
 MASK = (1 << 32) - 1
 POSITIONS = [0, 39, 79]
 
@@ -36,6 +37,10 @@ def values(p, name, shape):
     base = 1.0 if len(shape) == 1 and not name.endswith("bias") else 0.0
     flat = [base + scale * (hashed(p, i) / 2.0**32 - 0.5) for i in range(math.prod(shape))]
     return torch.tensor(flat, dtype=torch.float64).reshape(shape)
+
+
+def selection_bias(experts):
+    return torch.tensor([0.0625 * (expert * 7 % 5 - 2) for expert in range(experts)])
 
 
 def weighted_sum(tensor):
@@ -63,10 +68,16 @@ def half(index):
     return view
 
 
-def experts(base):
+def experts(base, bias):
     yield base + "gate.weight", whole
+    if bias:
+        yield base + BIAS, whole
     yield from ((base + "experts.gate_up_proj", half(part)) for part in (0, 1))
     yield base + "experts.down_proj", whole
+
+
+def shared_experts(base):
+    yield from ((base + f"shared_experts.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
 
 
 def shared_expert(base):
@@ -74,7 +85,7 @@ def shared_expert(base):
     yield base + "shared_expert_gate.weight", whole
 
 
-def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False, mixture=False, shared=False):
+def llama_parameters(tied, bias=False, head_norms=False, before=True, after=False, mixture=False, shared=None):
     yield "model.embed_tokens.weight", whole
     for layer in range(LAYERS):
         base = f"model.layers.{layer}."
@@ -91,9 +102,9 @@ def llama_parameters(tied, bias=False, head_norms=False, before=True, after=Fals
         if before and after:
             yield base + "pre_feedforward_layernorm.weight", whole
         if mixture:
-            yield from experts(base + "mlp.")
+            yield from experts(base + "mlp.", bias=shared is shared_experts)
             if shared:
-                yield from shared_expert(base + "mlp.")
+                yield from shared(base + "mlp.")
         else:
             yield from ((base + f"mlp.{part}_proj.weight", whole) for part in ("gate", "up", "down"))
         if after:
@@ -159,7 +170,11 @@ def models():
     yield "qwen2_moe", t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
         **mixed, num_experts=5, moe_intermediate_size=FFN // 2, shared_expert_intermediate_size=FFN,
         experts_implementation="eager",
-    )), llama_parameters(False, bias=True, mixture=True, shared=True)  # fmt: skip
+    )), llama_parameters(False, bias=True, mixture=True, shared=shared_expert)  # fmt: skip
+    yield "dots1", t.Dots1ForCausalLM(t.Dots1Config(
+        **mixed, n_routed_experts=6, moe_intermediate_size=FFN // 2, n_shared_experts=2, norm_topk_prob=True, n_group=3,
+        topk_group=2, routed_scaling_factor=2.5, sliding_window=None, experts_implementation="eager",
+    )), llama_parameters(False, head_norms=True, mixture=True, shared=shared_experts)  # fmt: skip
     yield "gpt2", t.GPT2LMHeadModel(t.GPT2Config(
         vocab_size=VOCAB, n_positions=SEQ + 3, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
         layer_norm_epsilon=1e-5, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",
@@ -170,16 +185,20 @@ def golden(model, order):
     model = model.double().eval()
     parameters = dict(model.named_parameters())
     order = list(order)
+    biases = {name: bias for name, bias in model.named_buffers() if name.endswith(BIAS)}
+    parameters |= biases
     assert {name for name, _ in order} == set(parameters), {name for name, _ in order} ^ set(parameters)
     with torch.no_grad():
         for p, (name, view) in enumerate(order):
             into = view(parameters[name])
-            into.copy_(values(p, name, tuple(into.shape)))
+            into.copy_(selection_bias(len(into)) if name in biases else values(p, name, tuple(into.shape)))
     tokens = torch.tensor([hashed(1000, i) % VOCAB for i in range(BATCH * SEQ)]).reshape(BATCH, SEQ)
     labels = torch.cat([tokens.reshape(-1)[1:], torch.tensor([0])])
     log_probs = model(tokens).logits.reshape(-1, VOCAB).log_softmax(-1)
     losses = -log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     losses.sum().backward()
+    for bias in biases.values():  # a number of its own, and no gradient
+        bias.grad = torch.zeros_like(bias)
     return {
         "made_by": f"transformers {transformers.__version__}, torch {torch.__version__}",
         "losses": losses.tolist(),

@@ -32,6 +32,16 @@ void mix(model::ModelConfig& config, const Shape& shape) {
   config.ffn = 0;
   config.moe = {.experts = shape.experts, .top_k = 2, .expert_ffn = shape.ffn / 2};
   config.moe.norm_topk_prob = shape.kin == Kin::kMixtral;
+  if (shape.kin == Kin::kDots1) {
+    config.qk_norm = model::QkNorm::kPerHead;
+    config.moe.norm_topk_prob = config.moe.router_bias = true;
+    config.moe.score = model::RouterScore::kSigmoid;
+    config.moe.experts = 6;
+    config.moe.groups = 3;
+    config.moe.top_groups = 2;
+    config.moe.routed_scale = 2.5;
+    config.moe.shared_ffn = shape.ffn;
+  }
   if (shape.kin != Kin::kQwen2Moe) return;
   config.qkv_bias = config.moe.shared_gate = true;
   config.moe.shared_ffn = shape.ffn;
@@ -87,6 +97,7 @@ model::ModelConfig config_of(const Shape& shape, bool scaled_rope) {
       [[fallthrough]];
     case Kin::kMixtral:
     case Kin::kQwen2Moe:
+    case Kin::kDots1:
       mix(config, shape);
       break;
   }
@@ -201,11 +212,12 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::matmul(shares, v.repeat_interleave(repeats, 1));
 }
 
-// Of the probabilities that a router gives and of the logits behind them.
-at::Tensor router_losses(const at::Tensor& logits, const at::Tensor& which, const Shape& shape,
-                         const RouterCoeffs& coeffs) {
+// Of the shares that a router's scores have and of the logits behind them.
+at::Tensor router_losses(const at::Tensor& logits, const at::Tensor& scores,
+                         const at::Tensor& which, const Shape& shape, const RouterCoeffs& coeffs) {
   const std::int64_t experts = logits.size(-1), top = which.size(-1);
-  const at::Tensor probs = logits.softmax(-1).reshape({shape.batch, shape.seq, experts});
+  const at::Tensor probs =
+      (scores / scores.sum(-1, true)).reshape({shape.batch, shape.seq, experts});
   const at::Tensor chosen =
       at::zeros_like(probs).scatter(-1, which.reshape({shape.batch, shape.seq, top}), 1.0);
   const at::Tensor balance = (chosen.mean(1) * probs.mean(1)).sum(-1).mean();
@@ -213,15 +225,32 @@ at::Tensor router_losses(const at::Tensor& logits, const at::Tensor& which, cons
          logits.logsumexp(-1).square().mean() * coeffs.z;
 }
 
+// As transformers does it: groups by the sum of their best two.
+at::Tensor chosen_experts(const at::Tensor& scores, const model::Moe& moe, const at::Tensor& bias) {
+  at::Tensor by = bias.defined() ? scores.detach() + bias : scores.detach();
+  if (moe.groups > 1) {
+    const at::Tensor grouped = by.reshape({by.size(0), moe.groups, -1});
+    const at::Tensor best = std::get<0>(grouped.topk(2, -1)).sum(-1);
+    const at::Tensor open = std::get<1>(best.topk(moe.top_groups, -1));
+    const at::Tensor closed = at::ones_like(best).scatter(-1, open, 0.0).unsqueeze(-1);
+    by = grouped.masked_fill(closed.to(at::kBool), -std::numeric_limits<double>::infinity())
+             .reshape(by.sizes());
+  }
+  return std::get<1>(by.topk(moe.top_k, -1));
+}
+
 // Every expert on every token, and most of that times zero; and the losses of its router.
 std::pair<at::Tensor, at::Tensor> mixture(const Leaves& w, const at::Tensor& x,
                                           const model::Moe& moe, const Shape& shape,
-                                          const RouterCoeffs& coeffs) {
+                                          const RouterCoeffs& coeffs, const at::Tensor& bias) {
   const std::string name = "blocks.{i}.moe.";
-  const at::Tensor logits = w.linear(name + "router", x), probs = logits.softmax(-1);
-  const auto [chosen, which] = probs.topk(moe.top_k);
-  const at::Tensor weights = moe.norm_topk_prob ? chosen / chosen.sum(-1, true) : chosen;
-  const at::Tensor shares = at::zeros_like(probs).scatter(-1, which, weights);
+  const at::Tensor logits = w.linear(name + "router", x);
+  const at::Tensor scores =
+      moe.score == model::RouterScore::kSigmoid ? logits.sigmoid() : logits.softmax(-1);
+  const at::Tensor which = chosen_experts(scores, moe, bias), chosen = scores.gather(-1, which);
+  const at::Tensor weights =
+      (moe.norm_topk_prob ? chosen / chosen.sum(-1, true) : chosen) * moe.routed_scale;
+  const at::Tensor shares = at::zeros_like(scores).scatter(-1, which, weights);
   const auto matrix = [&](const char* which_one, std::int64_t e) {
     return w[name + "experts." + which_one + ".weight"][e].t();
   };
@@ -234,10 +263,10 @@ std::pair<at::Tensor, at::Tensor> mixture(const Leaves& w, const at::Tensor& x,
   if (moe.shared_ffn > 0) {
     const at::Tensor gate = w.linear(name + "shared.gate", x);
     const at::Tensor product = gate * gate.sigmoid() * w.linear(name + "shared.up", x);
-    sum =
-        sum + w.linear(name + "shared_gate", x).sigmoid() * w.linear(name + "shared.down", product);
+    const at::Tensor shared = w.linear(name + "shared.down", product);
+    sum = sum + (moe.shared_gate ? w.linear(name + "shared_gate", x).sigmoid() * shared : shared);
   }
-  return {sum, router_losses(logits, which, shape, coeffs)};
+  return {sum, router_losses(logits, scores, which, shape, coeffs)};
 }
 
 }  // namespace
@@ -369,7 +398,7 @@ Truth block_truth(const Tiny& tiny, const at::Tensor& params, const at::Tensor& 
   };
   const model::Moe& moe = tiny.config().moe;
   if (moe.experts > 0) {
-    const auto [sum, losses] = mixture(w, wide, moe, shape, coeffs);
+    const auto [sum, losses] = mixture(w, wide, moe, shape, coeffs, router_bias(tiny.config()));
     const at::Tensor out = middle + behind("mlp", sum);
     torch::autograd::backward({out, losses}, {d_out, at::ones_like(losses)});
     return {out.detach(), x.grad(), w.grads(params), losses.item<double>()};

@@ -26,11 +26,12 @@ enum class Kin : std::uint8_t {
   kGemma2,
   kMixtral,
   kOlmoe,
-  kQwen2Moe
+  kQwen2Moe,
+  kDots1
 };
-inline constexpr std::array kAllKin = {Kin::kLlama,   Kin::kGpt2,    Kin::kQwen2,  Kin::kQwen3,
-                                       Kin::kMistral, Kin::kOlmo2,   Kin::kGemma2, Kin::kMixtral,
-                                       Kin::kOlmoe,   Kin::kQwen2Moe};
+inline constexpr std::array kAllKin = {Kin::kLlama,   Kin::kGpt2,     Kin::kQwen2,  Kin::kQwen3,
+                                       Kin::kMistral, Kin::kOlmo2,    Kin::kGemma2, Kin::kMixtral,
+                                       Kin::kOlmoe,   Kin::kQwen2Moe, Kin::kDots1};
 
 struct Shape {
   std::int64_t batch = 2, seq = 12, hidden = 64, heads = 4, kv_heads = 2, head_dim = 16, ffn = 96;

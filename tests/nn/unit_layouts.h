@@ -2,6 +2,8 @@
 // do not ask who holds what.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -26,5 +28,8 @@ inline std::vector<model::FlatLayout> unit_layouts(const model::Model& model, st
   }
   return all;
 }
+
+// Selection biases that routers get here, f32; undefined where the model has none.
+at::Tensor router_bias(const model::ModelConfig& config);
 
 }  // namespace lockstep::nn

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/tensor/as_buffer.h"
+#include "tests/nn/unit_layouts.h"
 
 namespace lockstep::nn {
 
@@ -21,7 +22,13 @@ const at::Tensor& matrix_of(const Kept& kept) {
 TestUnit::TestUnit(const model::ModelConfig& config, const model::Unit& unit,
                    const model::FlatLayout& flat, model::UnitSizes sizes, const Rope* rope,
                    TensorGroup group)
-    : config_(config), unit_(unit), flat_(flat), sizes_(sizes), rope_(rope), group_(group) {
+    : config_(config),
+      unit_(unit),
+      flat_(flat),
+      sizes_(sizes),
+      rope_(rope),
+      group_(group),
+      bias_(router_bias(config)) {
   sizes_.tp = group.size();
   sizes_.sequence_parallel = group.shares_rows();
 }
@@ -46,7 +53,9 @@ at::Tensor TestUnit::run(UnitPass pass, const PassInputs& inputs, at::Tensor giv
   const UnitRunner mine = runner(inputs.params.own.defined() ? inputs.params.own
                                  : given.defined()           ? given
                                                              : matrix_of(held));
-  return mine.run(pass, std::move(given), held, inputs);
+  PassInputs biased = inputs;
+  biased.router_bias = bias_;
+  return mine.run(pass, std::move(given), held, biased);
 }
 
 Embedding::Embedding(const model::ModelConfig& config, const model::Unit& unit,

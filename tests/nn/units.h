@@ -31,6 +31,7 @@ class TestUnit {
   model::UnitSizes sizes_;
   const Rope* rope_;
   TensorGroup group_;
+  at::Tensor bias_;  // of routers
 };
 
 class Embedding : public TestUnit {

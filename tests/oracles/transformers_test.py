@@ -51,6 +51,10 @@ def models():
     yield "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
         **wide | expert, rope_parameters=ROPE, num_experts=5, moe_intermediate_size=16, norm_topk_prob=True)), {}  # fmt: skip
     yield "olmoe", t.OlmoeForCausalLM(t.OlmoeConfig(**narrow | expert, rope_parameters=ROPE, num_experts=5)), {}
+    yield "dots1", t.Dots1ForCausalLM(t.Dots1Config(
+        **wide | expert, rope_parameters=ROPE, n_routed_experts=6, moe_intermediate_size=16, n_shared_experts=1,
+        norm_topk_prob=True, n_group=3, topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=1,
+        sliding_window=None)), {}  # fmt: skip
     yield "qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**wide, rope_parameters=ROPE)), {"max_shard_size": "20KB"}
 
 
@@ -62,6 +66,9 @@ def randomised(model):
                 parameter.normal_(0.0, 0.15)
             else:
                 parameter.normal_(0.0, 0.1).add_(0.0 if name.endswith("bias") else 1.0)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.normal_(0.0, 0.1)
     return model.float().eval()
 
 
@@ -128,7 +135,10 @@ def check(name, model, keywords, ours, folder):
     narrow = safetensors.torch.load_file(folder / "narrow/model.safetensors")
     assert narrow.keys() == wide.keys()
     for key, value in narrow.items():
-        assert torch.equal(value, wide[key].to(torch.bfloat16)), f"{name}: {key} is rounded otherwise than by torch"
+        kept = key.endswith("e_score_correction_bias")  # in f32, as transformers keeps it
+        due = wide[key] if kept else wide[key].to(torch.bfloat16)
+        assert value.dtype == due.dtype, f"{name}: {key} is {value.dtype}"
+        assert torch.equal(value, due), f"{name}: {key} is rounded otherwise than by torch"
     size = theirs.abs().max().item()
     print(f"{name:8} import {imported:.1e}  after a step (moved {moved:.1e}) {exported:.1e}  logits up to {size:.1f}")
 

@@ -54,6 +54,7 @@ void check_against_differences(Rig& rig) {
 // All of those that blocks had first and of mixtures, and a sample of the others that meets every
 // pair.
 int next(int traits) {
+  if (traits >= kSigmoid) return traits + 3;
   if (traits < 32 || traits >= kDense) return traits + 1;
   return std::min(traits + 13, kDense);
 }

@@ -214,30 +214,46 @@ std::vector<Numbers> attention_grad(const Heads& h, const std::vector<Numbers>& 
   return {dq, dk, dv};
 }
 
-// By definition: the experts of a token are those with the greatest probabilities.
-std::vector<Numbers> route(const Numbers& logits, Size e, Size top, bool normalizes) {
-  Numbers w, probs, choices;
+// By definition: the experts of a token are those with the greatest scores and biases, of groups
+// that are likewise the best.
+std::vector<Numbers> route(const Numbers& logits, const model::Moe& moe) {
+  const auto e = static_cast<std::size_t>(moe.experts), each = e / moe.groups;
+  Numbers w, scores, choices;
   for (std::size_t at = 0; at < logits.size(); at += e) {
-    double sum = 0, of_chosen = 0;
-    for (Size i = 0; i < e; ++i) sum += std::exp(logits[at + i]);
-    for (Size i = 0; i < e; ++i) probs.push_back(std::exp(logits[at + i]) / sum);
-    std::vector<Size> order(e);
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order,
-                             [&](Size a, Size b) { return logits[at + a] > logits[at + b]; });
-    for (Size i = 0; i < top; ++i) of_chosen += probs[at + order[i]];
-    for (Size i = 0; i < top; ++i) {
-      choices.push_back(static_cast<double>(order[i]));
-      w.push_back(probs[at + order[i]] / (normalizes ? of_chosen : 1));
+    double of_chosen = 0;
+    for (std::size_t i = 0; i < e; ++i) scores.push_back(score_of(&logits[at], i, moe));
+    const auto by = [&](std::size_t i) {
+      return moe.router_bias ? scores[at + i] + test_bias(i) : logits[at + i];
+    };
+    const auto of_group = [&](std::size_t group) {
+      Numbers own;
+      for (std::size_t i = 0; i < each; ++i) own.push_back(by(group * each + i));
+      std::ranges::sort(own, std::greater());
+      return moe.router_bias && each > 1 ? own[0] + own[1] : own[0];
+    };
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < e; ++i) {
+      Size above = 0;
+      for (Size g = 0; g < moe.groups; ++g) above += of_group(g) > of_group(i / each) ? 1 : 0;
+      if (above < moe.top_groups) order.push_back(i);
+    }
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return by(a) > by(b); });
+    order.resize(static_cast<std::size_t>(moe.top_k));
+    for (const std::size_t i : order) of_chosen += scores[at + i];
+    for (const std::size_t i : order) {
+      choices.push_back(static_cast<double>(i));
+      w.push_back(moe.routed_scale * scores[at + i] / (moe.norm_topk_prob ? of_chosen : 1));
     }
   }
-  return {w, probs, choices};
+  return {w, scores, choices};
 }
 
-// in: d weights, probabilities, experts, maybe d probabilities. The chain rule, through every
-// weight and probability.
-Numbers route_grad(const std::vector<Numbers>& in, Size e, Size top, bool normalizes) {
-  Numbers d(in[1].size());
+// in: d weights, scores, experts, maybe d shares of scores. The chain rule, through every weight,
+// score and share.
+Numbers route_grad(const std::vector<Numbers>& in, const model::Moe& moe) {
+  const Size e = moe.experts, top = moe.top_k;
+  const bool soft = moe.score == model::RouterScore::kSoftmax;
+  Numbers d_scores(in[1].size()), d(in[1].size());
   for (std::size_t i = 0; i < in[2].size(); ++i) {
     const Size t = static_cast<Size>(i) / top, chosen = static_cast<Size>(in[2][i]);
     const double* p = &in[1][t * e];
@@ -246,15 +262,24 @@ Numbers route_grad(const std::vector<Numbers>& in, Size e, Size top, bool normal
     for (Size j = 0; j < top; ++j) {
       const Size other = static_cast<Size>(in[2][t * top + j]);
       const double same = other == chosen ? 1 : 0;
-      const double slope = normalizes ? same / s - p[chosen] / s / s : same;
-      for (Size l = 0; l < e; ++l)
-        d[t * e + l] += in[0][i] * slope * p[other] * ((l == other ? 1 : 0) - p[l]);
+      d_scores[t * e + other] +=
+          moe.routed_scale * in[0][i] * (moe.norm_topk_prob ? same / s - p[chosen] / s / s : same);
     }
   }
   for (std::size_t i = 0; in.size() > 3 && i < d.size(); ++i) {
     const std::size_t row = i / e * e;
+    double all = 0;
+    for (Size l = 0; l < e; ++l) all += in[1][row + l];
     for (Size l = 0; l < e; ++l)
-      d[row + l] += in[3][i] * in[1][i] * ((row + l == i ? 1 : 0) - in[1][row + l]);
+      d_scores[row + l] += in[3][i] * ((row + l == i ? 1 : 0) / all - in[1][i] / all / all);
+  }
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    const std::size_t row = i / e * e;
+    for (Size l = 0; l < e; ++l) {
+      const double same = row + l == i ? 1 : 0;
+      d[row + l] +=
+          d_scores[i] * in[1][i] * (soft ? same - in[1][row + l] : same * (1 - in[1][row + l]));
+    }
   }
   return d;
 }
@@ -546,12 +571,11 @@ std::vector<Numbers> Interpreter::compute_plain(const Part& part,
 std::vector<Numbers> Interpreter::compute_mixture(const Numbers& weights, const Part& part,
                                                   const std::vector<Numbers>& in) const {
   const Size e = size(Dim::kExperts), top = size(Dim::kTop);
-  const bool normalizes = config_.moe.norm_topk_prob;
   switch (part.kind) {
     case Kind::kRoute:
-      return route(in[0], e, top, normalizes);
+      return route(in[0], config_.moe);
     case Kind::kRouteGrad:
-      return {route_grad(in, e, top, normalizes)};
+      return {route_grad(in, config_.moe)};
     case Kind::kSortRows:
       return sort_rows(in[0], e);
     case Kind::kCountChoices: {
@@ -633,6 +657,15 @@ std::vector<Numbers> Interpreter::compute_expert_linear(const Numbers& weights, 
   }
   return {made};
 }
+
+double score_of(const double* logits, std::size_t expert, const model::Moe& moe) {
+  if (moe.score == model::RouterScore::kSigmoid) return 1 / (1 + std::exp(-logits[expert]));
+  double sum = 0;
+  for (Size i = 0; i < moe.experts; ++i) sum += std::exp(logits[i]);
+  return std::exp(logits[expert]) / sum;
+}
+
+double test_bias(std::size_t expert) { return expert % 2 == 0 ? 0.3 : -0.2; }
 
 Named Interpreter::random_params(unsigned seed) const {
   std::mt19937 random(seed);

@@ -19,6 +19,11 @@ using Named = std::map<std::string, Numbers>;
 // Coefficients of the losses of routers, where a list has these.
 inline constexpr double kAuxLoss = 0.7, kZLoss = 0.3;
 
+// Of a router's logits of one token; and what is added to an expert's score to choose it, where
+// there is a selection bias.
+double score_of(const double* logits, std::size_t expert, const model::Moe& moe);
+double test_bias(std::size_t expert);
+
 struct RankState {
   std::map<ValueId, Numbers> memory;  // by storage
   Named params, grads;

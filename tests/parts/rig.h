@@ -22,11 +22,12 @@ using model::UnitSizes;
 inline constexpr int kBatch = 2, kSeq = 3, kHidden = 6;
 
 inline constexpr int kOlmo2 = 32 + 64, kGemma2 = 2 * 64 + 192 * 7;
-inline constexpr int kDense = 3 * 64 * 8, kTraits = kDense + 32;
+inline constexpr int kDense = 3 * 64 * 8, kSigmoid = kDense + 32, kTraits = kDense + 64;
 
 // Of a mixture in place of the MLP: bit 0, weights of a token's experts add up to 1; bit 1, norms
 // of heads; bit 2, windows; bit 3, losses of its router; bit 4, experts that every token meets,
-// with a gate where there are norms of heads.
+// with a gate where there are norms of heads; bit 5, scores by sigmoid, with a bias and a scale, of
+// one group of two where there are windows.
 inline void mix(ModelConfig& c, int traits) {
   c.family = model::Family::kMoe;
   c.ffn = 0;
@@ -34,6 +35,11 @@ inline void mix(ModelConfig& c, int traits) {
   if ((traits & 2) != 0) c.qk_norm = model::QkNorm::kPerHead;
   if ((traits & 4) != 0) c.window = 2;
   if ((traits & 16) != 0) c.moe.shared_ffn = 2, c.moe.shared_gate = (traits & 2) != 0;
+  if ((traits & 32) == 0) return;
+  c.moe.score = model::RouterScore::kSigmoid;
+  c.moe.router_bias = true;
+  c.moe.routed_scale = 1.5;
+  if ((traits & 4) != 0) c.moe.experts = 4, c.moe.groups = 2;
 }
 
 inline ModelConfig config_of(int all_traits) {
@@ -125,9 +131,19 @@ struct Rig {
     return passes.sizes().has_aux_loss ? sum + router_losses() : sum;
   }
 
+  // Of all tokens, by what their routers made of them.
+  Numbers all_choices(const Pass& pass, std::vector<RankState>& ranks) const {
+    Numbers choices;
+    const auto id = std::ranges::find(pass.after, "choices",
+                                      [&](ValueId kept) { return passes.values()[kept].name; });
+    for (std::size_t r = 0; r < (passes.sizes().shares_rows ? ranks.size() : 1); ++r)
+      std::ranges::copy(run.read(ranks[r], pass, *id), std::back_inserter(choices));
+    return choices;
+  }
   // By definition, of the logits of all tokens.
   double router_losses() const {
     const Pass& pass = passes.at(UnitPass::kForward);
+    const model::Moe& moe = passes.sizes().moe;
     const auto id = std::ranges::find(pass.after, "router_logits",
                                       [&](ValueId kept) { return passes.values()[kept].name; });
     std::vector<RankState> ranks = start(UnitPass::kForward);
@@ -137,19 +153,21 @@ struct Rig {
       std::ranges::copy(run.read(ranks[r], pass, *id), std::back_inserter(logits));
     const std::size_t e = passes.sizes()[Dim::kExperts], top = passes.sizes()[Dim::kTop];
     double aux = 0, z = 0;
+    const Numbers choices = all_choices(pass, ranks);
     for (std::size_t begin = 0; begin < logits.size(); begin += kSeq * e) {
       Numbers share(e), times(e);
       for (std::size_t token = begin; token < begin + kSeq * e; token += e) {
-        double sum = 0;
-        for (std::size_t i = 0; i < e; ++i) sum += std::exp(logits[token + i]);
-        z += std::log(sum) * std::log(sum);
+        double sum = 0, all = 0;
         for (std::size_t i = 0; i < e; ++i) {
-          share[i] += std::exp(logits[token + i]) / sum / kSeq;
-          std::size_t above = 0;
-          for (std::size_t j = 0; j < e; ++j)
-            above += logits[token + j] > logits[token + i] ? 1 : 0;
-          if (above < top) times[i] += static_cast<double>(e) / static_cast<double>(top * kSeq);
+          sum += std::exp(logits[token + i]);
+          all += score_of(&logits[token], i, moe);
         }
+        z += std::log(sum) * std::log(sum);
+        for (std::size_t i = 0; i < e; ++i)
+          share[i] += score_of(&logits[token], i, moe) / all / kSeq;
+        for (std::size_t i = 0; i < top; ++i)
+          times[static_cast<std::size_t>(choices[token / e * top + i])] +=
+              static_cast<double>(e) / static_cast<double>(top * kSeq);
       }
       for (std::size_t i = 0; i < e; ++i) aux += share[i] * times[i];
     }

@@ -152,12 +152,6 @@ const std::vector<Refusal>& models_and_types() {
          a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2};
        },
        [](Asked& a) { a.layout.degrees.etp = 2; }},
-      {"a selection bias",
-       [](Asked& a) {
-         a.model = model::find("mixtral-8x7b")->config;
-         a.model.moe.router_bias = true;
-       },
-       [](Asked& a) { a.model.moe.router_bias = false; }},
       {"latent attention", model("deepseek-v3"), model("llama3-8b")},
       {"a norm without parameters", model("olmo-7b"),
        [](Asked& a) { a.model.norm = model::NormKind::kRmsNorm; }},
@@ -294,9 +288,11 @@ TEST(Shrink, KeepsWhatCanBeKeptOfEveryKnownModel) {
     traits.ffn = small.ffn, traits.vocab = small.vocab, traits.max_positions = small.max_positions,
     traits.moe.experts = small.moe.experts, traits.moe.top_k = small.moe.top_k,
     traits.moe.expert_ffn = small.moe.expert_ffn, traits.moe.shared_ffn = small.moe.shared_ffn,
+    traits.moe.groups = small.moe.groups, traits.moe.top_groups = small.moe.top_groups,
     traits.moe.dense_layers = small.moe.dense_layers, traits.mla = small.mla,
     traits.window = small.window;
     EXPECT_EQ(traits, small) << large.name << " lost a trait";
+    EXPECT_EQ(small.moe.groups > 1, large.moe.groups > 1) << large.name;
     const Batch batch{.seq = 64, .global_batch = 1, .microbatch = 1};
     EXPECT_EQ(legal(large, {}, batch, DType::kF64).size(),
               legal(small, {}, batch, DType::kF64).size())

@@ -17,6 +17,7 @@
 #include "lockstep/pipeline/catalog.h"
 #include "lockstep/program/lower.h"
 #include "lockstep/program/validate.h"
+#include "lockstep/runtime/tensor_workspace.h"
 #include "lockstep/verify/verify.h"
 #include "tests/train/faulty_group.h"
 #include "tests/train/hooked_workspace.h"
@@ -427,6 +428,15 @@ verify::Fault counting_tokens_twice() {
   });
 }
 
+// A checkpoint that holds zeros for selection biases: of every step that goes on from one.
+verify::Fault forgetting_biases() {
+  return counting([](std::int64_t count, Inner inner) {
+    auto& workspace = dynamic_cast<runtime::TensorWorkspace&>(inner);
+    workspace.set_router_bias(std::vector<float>(workspace.router_bias().size()));
+    return count;
+  });
+}
+
 // The loss that balances experts counts the choices of a rank's own tokens.
 verify::Fault balancing_own_tokens() {
   return planned({.per_step = 2, .at = 0, .axes = {"cp"}, .dtype = DType::kI64});
@@ -565,6 +575,8 @@ const Classic kMixtureClassics[] = {
     {"auxiliary loss over one tensor rank's rows", "Megatron-LM PR 5996", false,
      "tp2 etp2 dp1 zero0 m1 step", verify::FailureKind::kNumbers,
      [](P) { return dividing_by_own_rows(); }},
+    {"selection biases saved as zeros", "torchtitan PR 1226", false, "dp2 zero1 m1 step",
+     verify::FailureKind::kNumbers, [](P) { return forgetting_biases(); }},
 };
 
 // Plants each in its layout, whose sound run must pass. Returns how many were noticed.

@@ -93,9 +93,27 @@ inline spec::Spec qwen2_moe_spec() {
   return spec;
 }
 
+// Experts chosen by biased sigmoids, of two of four groups.
+inline spec::Spec dots1_spec() {
+  spec::Spec spec = mixtral_spec();
+  spec.model.name = "dots1";
+  spec.model.qk_norm = model::QkNorm::kPerHead;
+  spec.model.moe = {.experts = 8,
+                    .top_k = 2,
+                    .expert_ffn = 32,
+                    .shared_ffn = 32,
+                    .router_bias = true,
+                    .score = model::RouterScore::kSigmoid,
+                    .groups = 4,
+                    .top_groups = 2,
+                    .routed_scale = 2.5};
+  spec.train.moe_bias_update_rate = 0.01;
+  return spec;
+}
+
 inline std::vector<spec::Spec> family_specs() {
-  return {gpt2_spec(),   qwen2_spec(),   qwen3_spec(), mistral_spec(),  olmo2_spec(),
-          gemma2_spec(), mixtral_spec(), olmoe_spec(), qwen2_moe_spec()};
+  return {gpt2_spec(),   qwen2_spec(),   qwen3_spec(), mistral_spec(),   olmo2_spec(),
+          gemma2_spec(), mixtral_spec(), olmoe_spec(), qwen2_moe_spec(), dots1_spec()};
 }
 
 // A layout's name for this model: tensor ranks share every expert.

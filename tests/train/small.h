@@ -23,14 +23,19 @@ inline spec::Spec small_spec(bool tied) {
   return spec;
 }
 
-// The same of blocks of experts, with the loss that balances them.
+// The same of blocks of experts, with the loss and the biases that balance them.
 inline spec::Spec small_mixture() {
   spec::Spec spec = small_spec(false);
   spec.model.name = "small-mixture";
   spec.model.family = model::Family::kMoe;
   spec.model.ffn = 0;
-  spec.model.moe = {.experts = 8, .top_k = 2, .expert_ffn = 32};
+  spec.model.moe = {.experts = 8,
+                    .top_k = 2,
+                    .expert_ffn = 32,
+                    .router_bias = true,
+                    .score = model::RouterScore::kSigmoid};
   spec.train.moe_aux_loss_coeff = 0.05;
+  spec.train.moe_bias_update_rate = 0.01;
   return spec;
 }
 

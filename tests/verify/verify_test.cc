@@ -42,7 +42,8 @@ TEST(Verify, FamiliesTrainAsOnOneRank) {
 
 // More layouts by command: `lockstep verify examples/mixtral.toml --layouts pairs`.
 TEST(Verify, RanksThatShareExpertsTrainAsOne) {
-  for (spec::Spec spec : {train::mixtral_spec(), train::olmoe_spec(), train::qwen2_moe_spec()}) {
+  for (spec::Spec spec :
+       {train::mixtral_spec(), train::olmoe_spec(), train::qwen2_moe_spec(), train::dots1_spec()}) {
     spec.model.moe.experts = 8;
     auto verifier = Verifier::create(spec, 2);
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;

@@ -57,6 +57,18 @@ at::Tensor params_of(Checkpoint& from, const model::Model& model, int segment) {
   return flat;
 }
 
+at::Tensor bias_of(Checkpoint& from, const model::Model& model, int unit) {
+  const std::string name = model::name_at("blocks.{i}.moe.router.bias", model::Model::layer(unit));
+  for (const checkpoint::Slice& slice : checkpoint::untrained_slices(model)) {
+    if (slice.tensor != name) continue;
+    const at::Tensor bias = at::zeros({slice.size()}, at::kFloat);
+    const auto read = from.read(slice, DType::kF32, bytes_of(bias, 0, slice.size()));
+    LS_CHECK(read.ok(), read.error().message);
+    return bias;
+  }
+  return {};
+}
+
 int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
   const model::Model model = *model::describe(*model::model_of(from.manifest().model));
   const model::ModelConfig& config = model.config;
@@ -77,7 +89,7 @@ int logits(Checkpoint from, std::int64_t batch, std::int64_t seq) {
     const nn::UnitBuffers params = {params_of(from, model, unit),
                                     has_experts ? params_of(from, model, experts) : at::Tensor()};
     x = runner.run(parts::UnitPass::kEvaluate, std::move(x), none,
-                   {.params = params, .tokens = tokens});
+                   {.params = params, .tokens = tokens, .router_bias = bias_of(from, model, unit)});
   }
   const int last = model.num_units() - 1;
   const at::Tensor params = params_of(from, model, last);

@@ -61,8 +61,14 @@ void add_experts(const ModelConfig& m, Flags& flags) {
   if (m.moe.dense_layers > 0)
     flags.add("moe-layer-freq", join_parts("'([0]*", m.moe.dense_layers, "+[1]*",
                                            m.layers - m.moe.dense_layers, ")'"));
-  if (m.moe.router_bias) flags.add("moe-router-score-function", "sigmoid");
+  if (m.moe.score == model::RouterScore::kSigmoid)
+    flags.add("moe-router-score-function", to_text(m.moe.score));
   if (m.moe.router_bias) flags.add("moe-router-enable-expert-bias");
+  if (m.moe.groups > 1) {
+    flags.add("moe-router-num-groups", m.moe.groups);
+    flags.add("moe-router-group-topk", m.moe.top_groups);
+  }
+  if (m.moe.routed_scale != 1.0) flags.add("moe-router-topk-scaling-factor", m.moe.routed_scale);
   flags.add("moe-grouped-gemm");
   flags.add("moe-token-dispatcher-type", "alltoall");
 }
