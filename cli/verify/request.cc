@@ -61,7 +61,13 @@ class Reader {
     request_.spec.train.dtype = *parse_dtype(args_.text("dtype"));
     request_.spec.train.steps = args_.integer("steps");
     request_.labels = *data::parse_label_mask(args_.text("labels"));
+    request_.routing = *model::kRoutings.find(args_.text("routing"));
     if (!read_model()) return std::nullopt;
+    if (request_.routing != model::Routing::kScores && !request_.spec.model.moe.router_bias)
+      refuse(Code::kConflict,
+             join_parts("--routing ", args_.text("routing"), " steers by selection biases, and ",
+                        request_.spec.model.name, " has none"),
+             "a mixture of experts gets some by --set model.moe.router_bias=true");
     choose_layouts();
     if (report_.ok() && args_.has("part")) take_part();
     if (report_.ok()) count_ranks();
@@ -277,6 +283,10 @@ std::vector<Option> verify_options() {
                 "eighth of every second sequence in half of a step; the last of every eighth of a "
                 "sequence; all but its last")
              .initially("some"),
+         choice("routing", "WHICH", model::kRoutings.names(),
+                "Experts that tokens of a mixture are sent to: by their scores; as if all scores "
+                "were equal; all to the last; all to the first half; to others in every block")
+             .initially("scores"),
          choice("dtype", "TYPE", {"f64", "f32", "bf16"},
                 "Type to compute in: f64 shows the smallest mistake, f32 and bf16 are what trains")
              .initially("f64")}},

@@ -7,6 +7,7 @@
 
 #include "cli/verb.h"
 #include "lockstep/data/masked_tokens.h"
+#include "lockstep/model/steering.h"
 #include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
@@ -17,6 +18,7 @@ struct VerifyRequest {
   std::vector<std::string> ranks;     // numbers of ranks they need, ascending
   std::string selection;              // "every pair of settings, of 654 layouts"; empty: by name
   data::LabelMask labels = data::LabelMask::kSome;
+  model::Routing routing = model::Routing::kScores;
 };
 
 // Nothing when something is wrong; every mistake is in `report`. `device`: in place of what the run

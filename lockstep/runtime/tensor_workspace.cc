@@ -62,7 +62,7 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
            place.context.cp, " in a group of ", context.size());
   at::set_num_threads(settings.unit.threads);
   expert_tokens_.resize(static_cast<std::size_t>(step.num_routed()));
-  if (model.config.moe.router_bias) set_router_bias(std::vector<float>(step.all_experts()));
+  if (model.config.moe.router_bias) begin_router_bias();
   if (has_device_kernels()) {
     numbers_ = at::zeros({kTokens + step.num_routed()},
                          at::TensorOptions(at::kLong).device(settings.device));
@@ -98,7 +98,7 @@ void TensorWorkspace::create_state(int segment) {
 
 void TensorWorkspace::begin_anew() {
   updates_ = 0;
-  if (!router_bias_.empty()) set_router_bias(std::vector<float>(router_bias_.size()));
+  if (!router_bias_.empty()) begin_router_bias();
   step_.for_each_segment(place_.coord, [&](int segment) {
     const auto& state = get<optim::State>({ValueKind::kOptimizer, segment});
     state.first.zero_();
@@ -466,6 +466,12 @@ void TensorWorkspace::run_unit(const Op& op, const Effects& effects) {
 
 std::int64_t TensorWorkspace::first_expert(int unit) const {
   return std::count(step_.experts.begin(), step_.experts.begin() + unit, true) * step_.routed;
+}
+
+void TensorWorkspace::begin_router_bias() {
+  std::vector<float> bias = settings_.router_bias;
+  bias.resize(static_cast<std::size_t>(step_.all_experts()));
+  set_router_bias(std::move(bias));
 }
 
 void TensorWorkspace::set_router_bias(std::vector<float> bias) {

@@ -60,6 +60,7 @@ struct WorkspaceSettings {
   std::uint64_t seed = 0;       // of the initial weights
   double clip = 0;              // limit of the gradient norm; 0: none
   optim::Drawing drawing = {};  // of the initial weights
+  std::vector<float> router_bias = {};  // of routers, at first; empty: zeros
   bool is_loaded =
       false;  // parameters will be set by fill_state: zeros until then, nothing is drawn
   // Before and after every wait inside a computation: how many parts of it are behind.
@@ -175,6 +176,7 @@ class TensorWorkspace final : public exec::Workspace {
   void run_unit(const program::Op& op, const program::Effects& effects);
   nn::RouterReport router_of(int unit);
   std::int64_t first_expert(int unit) const;  // of the unit, among those of all
+  void begin_router_bias();
   void update_router_bias(const std::vector<std::int64_t>& tokens);
   at::Tensor words_of(int row) const;
   void update(const program::Op& op);

@@ -154,6 +154,7 @@ Verifier::Verifier(spec::Spec spec, train::Job reference_job, int steps, Verifie
       steps_(steps),
       options_(std::move(options)),
       tokens_(tokens_for(spec_, options_.labels)) {
+  steer(reference_job_);
   reference_ = try_on_devices(reference_job_, free_run()).images;
   if (spec_.train.dtype != DType::kF64) find_truth();
   Verdict& alone = bits_[bits_class_of(reference_job_)];
@@ -167,8 +168,15 @@ Result<train::Job> Verifier::job(const spec::Layout& layout) const {
   spec.layout = layout;
   spec.batch = cut(spec.batch, layout);
   Result<train::Job> job = train::make_job(spec);
-  if (job.ok()) job->workspace.drawing.known = draws_.get();
+  if (!job.ok()) return job;
+  job->workspace.drawing.known = draws_.get();
+  steer(*job);
   return job;
+}
+
+void Verifier::steer(train::Job& job) const {
+  if (options_.routing != model::Routing::kScores)
+    job.workspace.router_bias = model::steering_biases(job.model, options_.routing);
 }
 
 std::vector<StepOrder> Verifier::free_run() const {
@@ -194,7 +202,9 @@ TrialResult Verifier::try_on_devices(const train::Job& job,
 }
 
 std::vector<StepImage> Verifier::steps_of(const spec::Spec& spec) const {
-  return try_on_devices(train::make_job(spec).value(), orders()).images;
+  train::Job job = train::make_job(spec).value();
+  steer(job);
+  return try_on_devices(job, orders()).images;
 }
 
 // The steps of a trial in f64.

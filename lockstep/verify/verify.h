@@ -40,6 +40,7 @@
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/masked_tokens.h"
 #include "lockstep/data/token_source.h"
+#include "lockstep/model/steering.h"
 #include "lockstep/optim/init.h"
 #include "lockstep/program/program.h"
 #include "lockstep/spec/spec.h"
@@ -104,6 +105,7 @@ struct VerifierOptions {
   // What ranks compute on, if not CPUs: called for every trial, and wraps the worlds of its ranks.
   std::function<comm::WorldWrap()> devices = {};
   data::LabelMask labels = data::LabelMask::kSome;
+  model::Routing routing = model::Routing::kScores;  // else the model has selection biases
 };
 
 class Verifier {
@@ -134,6 +136,7 @@ class Verifier {
   std::vector<StepOrder> orders() const;
   TrialResult try_on_devices(const train::Job& job, const std::vector<StepOrder>& orders) const;
   std::vector<StepImage> steps_of(const spec::Spec& spec) const;
+  void steer(train::Job& job) const;
   void find_truth();
   void measure_bounds(const train::Job& job);
   Bounds bounds_of(const train::Job& job) const;

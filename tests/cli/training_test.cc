@@ -264,6 +264,7 @@ TEST(Refused, IsWhatCanNotBeMeant) {
       {{"verify", "--model", "deepseek-v3", "--shrink"}, kUsage, "family = deepseek"},
       {{"verify", "--dtype", "f16"}, kUsage, "--dtype has no choice `f16`"},
       {{"verify", "--labels", "two"}, kUsage, "--labels has no choice `two`"},
+      {{"verify", "--routing", "last"}, kUsage, "--routing last steers by selection biases"},
       {{"verify", "--part", "3/2"}, kUsage, "--part 3/2 is no part of a whole"},
       {{"verify", "--part", "1/2/3"}, kUsage, "--part 1/2/3 is no part of a whole"},
       {{"verify", "--layouts", "pp2; dp4", "--part", "1/3"}, kUsage, "2 layouts in 3 parts"},

@@ -58,6 +58,33 @@ TEST(Verify, RanksThatShareExpertsTrainAsOne) {
   }
 }
 
+// Experts, and with them ranks, that meet every token or none.
+TEST(Verify, SteeredRoutersTrainAsOnOneRank) {
+  spec::Spec spec = train::dots1_spec();
+  spec.model.layers = 2;
+  const std::int64_t experts = spec.model.moe.experts;
+  for (const model::Routing routing : {model::Routing::kTies, model::Routing::kLast,
+                                       model::Routing::kHalf, model::Routing::kRandom}) {
+    auto verifier = Verifier::create(spec, 2, {.routing = routing});
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    const std::vector<std::int64_t>& met = verifier->reference()[1].expert_tokens;
+    const std::int64_t all = spec.batch.global_batch * spec.batch.seq;
+    for (std::size_t i = 0; i < met.size(); ++i) {
+      const auto expert = static_cast<std::int64_t>(i) % experts;
+      const bool meets_all = routing == model::Routing::kTies   ? expert < 2
+                             : routing == model::Routing::kLast ? expert >= experts - 2
+                                                                : met[i] == all;
+      const bool may = routing == model::Routing::kHalf ? expert < experts / 2 : meets_all;
+      EXPECT_TRUE(meets_all ? met[i] == all : may || met[i] == 0)
+          << to_text(routing) << ": expert " << i << " met " << met[i];
+    }
+    for (const char* layout :
+         {"dp8 ep8 zero1 m1", "pp2 dp2 ep2 zero3 m4 mb recompute=full", "cp2 dp2 ep4 zero3 m2",
+          "tp2 dp2 ep2 etp2 zero2 m2"})
+      EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << to_text(routing) << ", " << layout;
+  }
+}
+
 // The reference takes one sequence at a time, so a layout that does so on one copy shares its
 // class.
 TEST(Verify, ComparesBitsWithOneRankAndWithinAClass) {
@@ -174,11 +201,12 @@ TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
   }
 }
 
-TEST(Job, HasAnotherDigestForOtherLossesOfRouters) {
+TEST(Job, HasAnotherDigestForOtherSettingsOfRouters) {
   const spec::Spec spec = train::mixtral_spec();
   std::set<Hash128> seen = {train::make_job(spec)->digest()};
   for (double spec::Train::* coeff :
-       {&spec::Train::moe_aux_loss_coeff, &spec::Train::moe_z_loss_coeff})
+       {&spec::Train::moe_aux_loss_coeff, &spec::Train::moe_z_loss_coeff,
+        &spec::Train::moe_bias_update_rate})
     for (const double value : {0.0, 0.5}) {
       spec::Spec changed = spec;
       changed.train.*coeff = value;

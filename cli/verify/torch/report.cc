@@ -101,6 +101,7 @@ void VerifyReport::begin(const model::Model& model) const {
   print_row("batch",
             join_parts(counted(batch.global_batch, "sequence"), " of ", counted(batch.seq, "token"),
                        ", labels that count: ", to_text(request_.labels)));
+  if (c.moe.experts > 0) print_row("routing", std::string(to_text(request_.routing)));
   if (!request_.selection.empty()) print_row("layouts", request_.selection);
   print_row("ranks", around_.ranks_are);
   const bool some_share_units = std::ranges::any_of(
@@ -247,6 +248,7 @@ Json VerifyReport::json(Seconds time) const {
                        {"dtype", to_text(request_.spec.train.dtype)},
                        {"steps", request_.spec.train.steps},
                        {"labels", to_text(request_.labels)},
+                       {"routing", to_text(request_.routing)},
                        {"ranks_are", around_.ranks_are},
                        {"strict_kernels", around_.strict},
                        {"layouts", request_.layouts.size()},

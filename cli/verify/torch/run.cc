@@ -56,6 +56,7 @@ Result<ExitCode> verify(const VerifyRequest& request, const Args& args, comm::Wo
   const RealClock clock;
   verify::VerifierOptions options = options_for(request.spec.device);
   options.labels = request.labels;
+  options.routing = request.routing;
   auto verifier = LS_TRY(
       verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), options));
   const bool tells = leads(world);
