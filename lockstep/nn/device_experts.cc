@@ -133,6 +133,7 @@ void for_more(const Blocks& blocks, const ExpertBlocks& count, auto body) {
 // x times the matrix of the row's expert, of `weights` [experts, ...].
 at::Tensor expert_product(const at::Tensor& x, const at::Tensor& ends, const at::Tensor& weights,
                           bool transposes) {
+  if (x.size(0) == 0) return at::empty({0, weights.size(transposes ? 1 : 2)}, x.options());
   const ExpertBlocks count(weights.size(0), x.size(0));
   const Blocks blocks = blocks_of(ends, count);
   blocks.rows.clamp_max_(count.rows - 1);
@@ -187,6 +188,10 @@ void expert_linear_grad(PassRun& r) {
 void expert_linear_weight(PassRun& r) {
   const at::Tensor x = r.in(0), d = r.in(1), ends = r.in(2);
   at::Tensor grads = by_expert(r.weight_grad(x.size(1)), ends);
+  if (x.size(0) == 0) {  // other ranks sent none
+    if (r.writes_grads()) grads.zero_();
+    return;
+  }
   const ExpertBlocks count(ends.numel(), x.size(0));
   const Blocks blocks = blocks_of(ends, count);
   const at::Tensor is_other = blocks.rows.ge(blocks.ends).unsqueeze(2);
@@ -206,6 +211,35 @@ void expert_linear_weight(PassRun& r) {
     for (std::int64_t i = 0; i < n; ++i)
       grads.index_add_(0, experts.narrow(0, i, 1), sums.narrow(0, i, 1));
   });
+}
+
+void count_rows(PassRun& r) {
+  const at::Tensor ends = r.in(0);
+  at::Tensor counts = r.make(0);
+  const std::int64_t more = counts.numel() - 1;
+  counts.copy_(ends);
+  counts.narrow(0, 1, more).sub_(ends.narrow(0, 0, more));
+}
+
+// Ends of what each rank sent to each expert, as rows come and as they are to stand; a row moves by
+// as much as its end does. Both in one tensor, because LibTorch's sum over all of one takes scratch
+// (ScanKernels.cpp).
+void sort_met(PassRun& r) {
+  const at::Tensor met = r.in(0), places = r.make(0), ends = r.make(1);
+  const std::int64_t own = ends.numel(), all = met.numel(), ranks = all / own;
+  at::Tensor upto = at::empty({2, all}, met.options());
+  upto.select(0, 0).copy_(met);
+  const at::Tensor sorted = upto.select(0, 1).view({own, ranks});
+  sorted.copy_(met.view({ranks, own}).t());
+  upto.cumsum_(1);
+  ends.copy_(sorted.select(1, ranks - 1));
+  at::Tensor moves = at::empty({all}, met.options());
+  moves.view({ranks, own}).copy_(sorted.t());
+  moves.sub_(upto.select(0, 0));
+  at::Tensor row = at::arange(places.numel(), met.options());
+  const at::Tensor from =
+      at::searchsorted(upto.select(0, 0), row, /*out_int32=*/false, /*right=*/true);
+  flat(places).copy_(row.add_(at::index_select(moves, 0, from)));
 }
 
 void expert_swiglu(PassRun& r) {

@@ -49,6 +49,8 @@ void z_loss_grad(PassRun& r);
 
 // device_experts.cc
 void sort_rows(PassRun& r);
+void count_rows(PassRun& r);
+void sort_met(PassRun& r);
 void take_rows(PassRun& r);
 void return_rows(PassRun& r);
 void take_weights(PassRun& r);

@@ -168,8 +168,7 @@ void sort_met(PassRun& r) {
 
 void exchange_rows(PassRun& r) {
   const bool dispatches = r.part().kind == parts::Kind::kDispatch;
-  const auto by_rank = [&](const at::Tensor& counts) {
-    const std::vector<std::int64_t> by_expert = numbers(counts.cpu());
+  const auto by_rank = [&](const std::vector<std::int64_t>& by_expert) {
     const std::int64_t ranks = r.group().size(), own = std::ssize(by_expert) / ranks;
     std::vector<std::int64_t> sums;
     for (std::int64_t rank = 0; rank < ranks; ++rank)
@@ -177,7 +176,7 @@ void exchange_rows(PassRun& r) {
                                      by_expert.begin() + (rank + 1) * own, std::int64_t{0}));
     return sums;
   };
-  std::vector<std::int64_t> sent = by_rank(r.in(1)), met = by_rank(r.in(2));
+  std::vector<std::int64_t> sent = by_rank(r.host_numbers(1)), met = by_rank(r.host_numbers(2));
   r.sizes[parts::Dim::kMet] = std::accumulate(met.begin(), met.end(), std::int64_t{0});
   if (r.inputs.rows_met != nullptr)
     *r.inputs.rows_met = {r.sizes[parts::Dim::kMet],

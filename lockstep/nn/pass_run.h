@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -116,6 +117,9 @@ class PassRun {
   // tokens the chunk's.
   at::Tensor in(std::size_t i) const { return value(part_->in[i]); }
   at::Tensor out(std::size_t i) const { return value(part_->out[i]); }
+  // Operand `i`, of Elem::kIndex. The host waits for a device where no part of the pass asked for
+  // it before.
+  const std::vector<std::int64_t>& host_numbers(std::size_t i);
   // Operand `i`, to become output `i` in its own memory, or where the list gives that another, in a
   // copy.
   at::Tensor turn(std::size_t i);
@@ -171,6 +175,7 @@ class PassRun {
   // Collectives by output; behind the memory, so that none outlives what it moves.
   std::vector<std::pair<parts::ValueId, comm::Work>> under_way_;
   UnitBuffers grads_;
+  std::map<parts::ValueId, std::vector<std::int64_t>> host_numbers_;
 };
 
 }  // namespace lockstep::nn

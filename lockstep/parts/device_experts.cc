@@ -105,14 +105,22 @@ class ExpertScript : public KernelScript {
       with("place", rows * 4, [&] { moment("other_counts", rows * (8 + 4)); });
     });
   }
+  void sort_met() {
+    const std::int64_t each = sizes_.bytes(in(0)), row = sizes_.bytes(out(0));
+    outputs();
+    with("upto", 2 * each, [&] {
+      with("moves", each,
+           [&] { with("row", row, [&] { with("from", row, [&] { moment("moved", row); }); }); });
+    });
+  }
   void return_rows() {
-    const std::int64_t one = sizes_.bytes(out(0));
-    if (!is_narrow()) output(0);
-    take("row", one);
-    if (!is_narrow()) return give("row", one);
+    const std::int64_t first = sizes_.bytes(out(0));
+    const std::int64_t others = sizes_[in(1).dims[1]] > 1 ? first : 0;
+    if (!is_narrow()) return output(0), moment("row", others);
+    take("row", first);
     with("sum", wide(out(0)), [&] {
-      give("row", one);
-      moment("row", one);
+      give("row", first);
+      moment("row", others);
       output(0);
     });
   }
@@ -131,7 +139,8 @@ class ExpertScript : public KernelScript {
     });
   }
 
-  ExpertBlocks blocks() const { return {sizes_[Dim::kExperts], sizes_[Dim::kR]}; }
+  std::int64_t rows() const { return sizes_[in(0).dims[0]]; }
+  ExpertBlocks blocks() const { return {sizes_.elements(in(part_.in.size() - 1)), rows()}; }
   std::int64_t columns(const Value& value) const { return sizes_[value.dims.back()]; }
   // While `body` runs.
   template <class Body>
@@ -151,7 +160,8 @@ class ExpertScript : public KernelScript {
     moment("rows", of.at_once() * (each + each_more));
   }
   void product() {
-    const std::int64_t from = columns(in(0)), to = columns(out(0)), rows = sizes_[Dim::kR];
+    const std::int64_t from = columns(in(0)), to = columns(out(0)), rows = this->rows();
+    if (rows == 0) return output(0);
     with_blocks([&](const ExpertBlocks& of) {
       with("product", of.all() * of.size * to * sizes_.width, [&] {
         by_blocks(of, of.size * from * sizes_.width, from * to * sizes_.width);
@@ -162,6 +172,7 @@ class ExpertScript : public KernelScript {
   }
   void weight_product() {
     const std::int64_t from = columns(in(0)), to = columns(in(1));
+    if (rows() == 0) return;
     with_blocks([&](const ExpertBlocks& of) {
       with("is_other", of.all() * of.size,
            [&] { by_blocks(of, of.size * (from + to) * sizes_.width, from * to * sizes_.wide); });
@@ -186,6 +197,8 @@ class ExpertScript : public KernelScript {
         return z_loss_grad();
       case Kind::kSortRows:
         return sort_rows();
+      case Kind::kSortMet:
+        return sort_met();
       case Kind::kReturnRows:
         return return_rows();
       case Kind::kExpertLinear:

@@ -476,13 +476,16 @@ void TensorWorkspace::begin_router_bias() {
 
 void TensorWorkspace::set_router_bias(std::vector<float> bias) {
   router_bias_ = std::move(bias);
-  const at::Tensor host =
-      at::from_blob(router_bias_.data(), {std::ssize(router_bias_)}, at::TensorOptions(at::kFloat));
+  const std::int64_t experts = std::ssize(router_bias_);
+  const auto options = at::TensorOptions(at::kFloat);
   if (!has_device_kernels()) {
-    bias_ = host;
+    bias_ = at::from_blob(router_bias_.data(), {experts}, options);
     return;
   }
-  if (!bias_.defined()) bias_ = at::empty(host.sizes(), host.options().device(settings_.device));
+  if (!bias_.defined()) bias_ = at::empty({experts}, options.device(settings_.device));
+  // From pinned memory the host need not wait for a copy.
+  const at::Tensor host = at::empty({experts}, options.pinned_memory(!settings_.device.is_cpu()));
+  std::ranges::copy(router_bias_, host.mutable_data_ptr<float>());
   bias_.copy_(host, /*non_blocking=*/true);
 }
 

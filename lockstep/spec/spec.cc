@@ -254,9 +254,8 @@ void check_noise(const Settings& settings, const Request& asked, const Batch& ba
 
 void check_expert_parallelism(const Settings& settings, const Request& asked, Report& report) {
   const auto noise = settings.integer("train.noise_scale");
-  const auto device = kDeviceKinds.find(settings.text("device.kind").value_or(""));
-  if (!asked.degrees || !noise || !device) return;
-  for (const Contradiction& found : against_expert_parallelism(asked.degrees->ep, *device, *noise))
+  if (!asked.degrees || !noise) return;
+  for (const Contradiction& found : against_expert_parallelism(asked.degrees->ep, *noise))
     show(found, settings, report);
 }
 

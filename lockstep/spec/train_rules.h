@@ -21,9 +21,8 @@ std::vector<Contradiction> against_evaluation(std::int64_t samples, std::int64_t
 std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
                                                const Batch& batch);
 
-// What does not run yet where ranks share experts: other devices than CPUs, and the noise scale.
-std::vector<Contradiction> against_expert_parallelism(std::int64_t ep, DeviceKind device,
-                                                      std::int64_t noise_scale);
+// What does not run yet where ranks share experts: the noise scale.
+std::vector<Contradiction> against_expert_parallelism(std::int64_t ep, std::int64_t noise_scale);
 
 // Losses of routers need some.
 std::vector<Contradiction> against_router_losses(double aux_loss_coeff, double z_loss_coeff,

@@ -114,7 +114,7 @@ Result<Job> make_job(const spec::Spec& spec) {
   const auto noise = spec::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
   if (!noise.empty()) return noise[0].error;
   const auto shared =
-      spec::against_expert_parallelism(spec.layout.degrees.ep, spec.device, spec.train.noise_scale);
+      spec::against_expert_parallelism(spec.layout.degrees.ep, spec.train.noise_scale);
   if (!shared.empty()) return shared[0].error;
   const auto losses = spec::against_router_losses(spec.train.moe_aux_loss_coeff,
                                                   spec.train.moe_z_loss_coeff, spec.model);

@@ -134,7 +134,8 @@ TEST_F(Examples, AWarningIsShownAndIsNoMistake) {
 
 TEST_F(Examples, ShowSaysWhatIsDerivedAndWhatIsStillMissing) {
   const Answered good = tell({"config", "show", "good.toml", "--origin"});
-  EXPECT_NE(good.out.find("dp = 8                        # derived\n"), std::string::npos) << good.out;
+  const std::string derived = "dp = 8                        # derived\n";
+  EXPECT_NE(good.out.find(derived), std::string::npos) << good.out;
   const Answered bare = tell({"config", "show"});
   EXPECT_EQ(bare.code, ExitCode::kOk);
   for (const char* key : {"name", "seq", "global_batch"})

@@ -79,6 +79,23 @@ TEST(GlassTraining, TrainsEveryFamily) {
   }
 }
 
+// Ranks that share experts, some of which meet no token at all under the second routing.
+TEST(GlassTraining, SharesExperts) {
+  spec::Spec spec = train::dots1_spec();
+  spec.model.layers = 2;
+  spec.device = DeviceKind::kCuda;
+  for (const auto& [routing, dtype] :
+       {std::pair{model::Routing::kScores, DType::kBF16}, {model::Routing::kLast, DType::kF64}}) {
+    SCOPED_TRACE(to_text(routing));
+    spec.train.dtype = dtype;
+    auto verifier = Verifier::create(spec, 2, {.routing = routing});
+    ASSERT_TRUE(verifier.ok()) << verifier.error().message;
+    for (const char* layout : {"dp2 ep2 zero0", "dp4 ep4 zero3 m2 recompute=full",
+                               "pp2 dp2 ep2 zero1 zb-h1 m4", "tp2 cp2 dp1 ep2 etp2 zero2"})
+      expect_same_on_glass(*verifier, layout);
+  }
+}
+
 // A device's kernels against the CPU's, both in f64 on one rank.
 TEST(DeviceKernels, ComputeWhatTheCpusDo) {
   for (spec::Spec spec : train::family_specs()) {
@@ -97,13 +114,14 @@ TEST(DeviceKernels, ComputeWhatTheCpusDo) {
 }
 
 // The host waits for the device where the sums of a step are read, and nowhere else: as often for
-// many microbatches as for one.
+// many microbatches as for one. Where ranks share experts it also reads how many rows go where, two
+// tensors in every pass of a block.
 TEST(GlassTraining, TheHostWaitsOnceAStep) {
-  const auto waits_of = [](spec::Spec spec, std::int64_t global_batch) {
+  const auto waits_of = [](spec::Spec spec, std::int64_t global_batch, const char* layout) {
     spec.device = DeviceKind::kCuda;
     spec.train.dtype = DType::kBF16;
     spec.batch.global_batch = global_batch;
-    spec.layout = *spec::parse_layout(train::name_for(spec, "tp2 pp2 zero1"));
+    spec.layout = *spec::parse_layout(train::name_for(spec, layout));
     const train::Job job = train::make_job(spec).value();
     const data::MockTokens source(1, spec.model.vocab, false);
     const glass::Wires wires;
@@ -124,9 +142,13 @@ TEST(GlassTraining, TheHostWaitsOnceAStep) {
   };
   for (const spec::Spec& spec : {train::tiny_spec(/*tied=*/true, DType::kBF16),
                                  train::mixtral_spec(), train::dots1_spec()}) {
-    EXPECT_EQ(waits_of(spec, 8), 4) << spec.model.name;  // of four ranks
-    EXPECT_EQ(waits_of(spec, 32), 4) << spec.model.name;
+    EXPECT_EQ(waits_of(spec, 8, "tp2 pp2 zero1"), 4) << spec.model.name;  // of four ranks
+    EXPECT_EQ(waits_of(spec, 32, "tp2 pp2 zero1"), 4) << spec.model.name;
   }
+  spec::Spec spec = train::dots1_spec();
+  spec.model.layers = 2;
+  const std::int64_t passes = 2 * spec.model.layers * 2;  // forward and back, of two microbatches
+  EXPECT_EQ(waits_of(spec, 8, "dp4 ep4 zero1"), 4 * (1 + 2 * passes));
 }
 
 }  // namespace

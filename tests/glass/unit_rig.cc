@@ -72,12 +72,14 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
   const ContextGroup context = ways.cp > 1 ? ContextGroup(*all, Seconds{60}) : ContextGroup();
   const train::Job job = train::make_job(spec).value();
   const model::Model& model = job.model;
-  const auto flats = unit_layouts(model, ways.tp);
+  const auto flats =
+      ways.ep > 1 ? model::flat_layouts(model, 1, ways.ep) : unit_layouts(model, ways.tp);
+  const ExpertGroup shared = ways.ep > 1 ? ExpertGroup(*all, Seconds{60}) : ExpertGroup();
   const at::ScalarType type = tensor::scalar_type_of(spec.train.dtype);
   const at::ScalarType wide = tensor::scalar_type_of(wide_type(spec.train.dtype));
   model::UnitSizes sizes = job.workspace.unit;
   sizes.batch = 2, sizes.seq = 12, sizes.head_chunk = 5;
-  sizes.tp = ways.tp, sizes.cp = ways.cp, sizes.context = ways.context;
+  sizes.tp = ways.tp, sizes.cp = ways.cp, sizes.context = ways.context, sizes.ep = ways.ep;
   sizes.drop = {.attn_normed = true, .product = true};
   const Rope rope(model.config, sizes.seq, type, device);
   const at::Tensor rows = at::randn({sizes.tokens(), model.config.hidden}).to(type).to(device);
@@ -85,9 +87,15 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
       at::randint(model.config.vocab, {sizes.batch, sizes.seq}, at::kLong).to(device);
   const at::Tensor words = at::full({ExactSum::kNumWords}, 0, at::kLong).to(device);
   for (std::size_t unit = 0; unit < model.distinct.size(); ++unit) {
-    const std::int64_t numel = flats[unit].padded(1);
-    const at::Tensor params = at::full({numel}, 0.1).to(type).to(device);
-    const at::Tensor grads = at::full({numel}, 0.0).to(wide).to(device);
+    const bool cuts = ways.ep > 1 && model.distinct[unit].has_experts();
+    const model::FlatLayout* experts = cuts ? &flats[model.distinct.size() + unit] : nullptr;
+    const auto filled = [&](double scale, at::ScalarType as) {
+      const auto of = [&](const model::FlatLayout& flat) {
+        return at::randn({flat.padded(1)}).mul_(scale).to(as).to(device);
+      };
+      return UnitBuffers(of(flats[unit]), cuts ? of(*experts) : at::Tensor());
+    };
+    const UnitBuffers params = filled(0.1, type), grads = filled(0.0, wide);
     ExactSum loss;
     const at::Tensor bias = router_bias(model.config);
     const PassInputs inputs = {.params = params,
@@ -97,7 +105,8 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
                                .loss = &loss,
                                .loss_words = words,
                                .router_bias = bias.defined() ? bias.to(device) : bias};
-    body(UnitRunner(model.config, model.distinct[unit], flats[unit], sizes, &rope, group, context),
+    body(UnitRunner(model.config, model.distinct[unit], UnitPlace(flats[unit], experts), sizes,
+                    &rope, group, context, shared),
          inputs, rows);
   }
 }

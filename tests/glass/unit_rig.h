@@ -11,9 +11,9 @@
 
 namespace lockstep::nn {
 
-// What the ranks of a world share: units, or sequences.
+// What the ranks of a world share: units, sequences, or experts.
 struct Ways {
-  int tp = 1, cp = 1;
+  int tp = 1, cp = 1, ep = 1;
   model::CpMethod context = model::CpMethod::kRing;
 };
 
