@@ -57,9 +57,9 @@ struct WorkspaceSettings {
   // Its dtype is that of parameters and activations; state and gradients are of wide_type(dtype).
   model::UnitSizes unit = {};
   at::Device device = at::kCPU;
-  std::uint64_t seed = 0;       // of the initial weights
-  double clip = 0;              // limit of the gradient norm; 0: none
-  optim::Drawing drawing = {};  // of the initial weights
+  std::uint64_t seed = 0;               // of the initial weights
+  double clip = 0;                      // limit of the gradient norm; 0: none
+  optim::Drawing drawing = {};          // of the initial weights
   std::vector<float> router_bias = {};  // of routers, at first; empty: zeros
   bool is_loaded =
       false;  // parameters will be set by fill_state: zeros until then, nothing is drawn

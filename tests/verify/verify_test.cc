@@ -78,9 +78,8 @@ TEST(Verify, SteeredRoutersTrainAsOnOneRank) {
       EXPECT_TRUE(meets_all ? met[i] == all : may || met[i] == 0)
           << to_text(routing) << ": expert " << i << " met " << met[i];
     }
-    for (const char* layout :
-         {"dp8 ep8 zero1 m1", "pp2 dp2 ep2 zero3 m4 mb recompute=full", "cp2 dp2 ep4 zero3 m2",
-          "tp2 dp2 ep2 etp2 zero2 m2"})
+    for (const char* layout : {"dp8 ep8 zero1 m1", "pp2 dp2 ep2 zero3 m4 mb recompute=full",
+                               "cp2 dp2 ep4 zero3 m2", "tp2 dp2 ep2 etp2 zero2 m2"})
       EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << to_text(routing) << ", " << layout;
   }
 }
