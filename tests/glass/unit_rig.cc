@@ -97,14 +97,14 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
     };
     const UnitBuffers params = filled(0.1, type), grads = filled(0.0, wide);
     ExactSum loss;
-    const at::Tensor bias = router_bias(model.config);
-    const PassInputs inputs = {.params = params,
-                               .grads = [&] { return grads; },
-                               .tokens = tokens,
-                               .labels = tokens,
-                               .loss = &loss,
-                               .loss_words = words,
-                               .router_bias = bias.defined() ? bias.to(device) : bias};
+    PassInputs inputs;
+    inputs.params = params;
+    inputs.grads = [&] { return grads; };
+    inputs.tokens = inputs.labels = tokens;
+    inputs.loss = &loss;
+    inputs.loss_words = words;
+    inputs.router_bias = router_bias(model.config);
+    if (inputs.router_bias.defined()) inputs.router_bias = inputs.router_bias.to(device);
     body(UnitRunner(model.config, model.distinct[unit], UnitPlace(flats[unit], experts), sizes,
                     &rope, group, context, shared),
          inputs, rows);
