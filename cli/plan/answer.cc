@@ -339,17 +339,32 @@ std::optional<double> PlanRow::out_of_memory() const {
                                 cost::capacity_bytes(finalist.priced.request.cluster->device));
 }
 
-std::vector<cost::Memory> PlanRow::stages() const {
-  if (!walked.empty()) return walked;
-  const cost::PriceRequest& r = finalist.priced.request;
-  const planner::Stages stages = planner::stages_of(finalist);
+namespace {
+
+std::vector<cost::Memory> stages_if(const PlanRow& row, const cost::PriceRequest& r) {
+  const planner::Stages stages = planner::stages_of(row.finalist);
   std::vector<cost::Memory> found;
   for (int rank = 0; rank < r.pp; ++rank)
-    found.push_back(cost::scaled(finalist.simulated && r.chunks == 1
+    found.push_back(cost::scaled(row.finalist.simulated && r.chunks == 1
                                      ? planner::rank_memory(r, stages, rank)
                                      : cost::stage_memory(r, rank),
-                                 need_factor));
+                                 row.need_factor));
   return found;
+}
+
+}  // namespace
+
+std::vector<cost::Memory> PlanRow::stages() const {
+  return walked.empty() ? stages_if(*this, finalist.priced.request) : walked;
+}
+
+double PlanRow::bytes_if_met(double times) const {
+  cost::PriceRequest request = finalist.priced.request;
+  request.imbalance *= times;
+  double most = 0;
+  for (const cost::Memory& stage : stages_if(*this, request))
+    most = std::max(most, device_bytes(stage));
+  return most;
 }
 
 RunCost run_cost(const Args& args, const PlanRow& row) {

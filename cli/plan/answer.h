@@ -49,6 +49,9 @@ struct PlanRow {
   // The share of runs like it that run out of memory; nothing where bytes were walked.
   std::optional<double> out_of_memory() const;
   std::vector<cost::Memory> stages() const;  // of every pipeline rank at its worst moment
+  // What a device must have where its experts meet `times` their share of rows. REQUIRES: bytes
+  // that were not walked.
+  double bytes_if_met(double times) const;
 };
 
 // A token budget at a price.

@@ -121,6 +121,9 @@ Json row_json(const Args& args, const PlanRow& row) {
                             {"goodput", Json::object({{"share", row.goodput.share},
                                                       {"mtbf_s", row.goodput.mtbf_s},
                                                       {"save_every_s", row.goodput.interval_s}})}});
+  if (const std::int64_t ep = priced.request.ep; ep > 1 && row.walked.empty())
+    json.set("if_met", Json::object({{"twice_bytes", row.bytes_if_met(2)},
+                                     {"all_bytes", row.bytes_if_met(static_cast<double>(ep))}}));
   if (args.flag("memory") || args.has("report"))
     json.set("stages", Json::list(row.stages(), [&](const cost::Memory& held) {
                return memory_json(row, held);

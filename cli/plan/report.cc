@@ -182,6 +182,10 @@ class PlanReport {
                                                               r.context, r.cp, r.seq)),
                       " x the mean in attention"));
     memory(row);
+    if (const PriceRequest& r = request_in(row); r.ep > 1 && row.walked.empty())
+      line("experts",
+           join_parts(gibibytes(row.bytes_if_met(2)), " if those of a device meet twice their ",
+                      "share of tokens, ", gibibytes(row.bytes_if_met(r.ep)), " if all"));
     budget(row);
   }
 

@@ -171,6 +171,30 @@ TEST(PlanVerb, SaysHowRanksOfASequenceMeet) {
   std::remove(name.c_str());
 }
 
+TEST(PlanVerb, SaysWhatUnevenExpertsTake) {
+  const auto asked = [](const char* layout, bool json) {
+    std::vector<std::string> words = {"plan",    "--model",  "mixtral-8x7b", "--cluster",
+                                      "h100:64", "--seq",    "4096",         "--global-batch",
+                                      "256",     "--layout", layout};
+    if (json) words.emplace_back("--json");
+    return answer(plan_verb(), words);
+  };
+  const char* shared = "pp2 dp32 ep8 zero1 1f1b";
+  const Json json = *Json::parse(asked(shared, true).out);
+  const Json& row = json.find("plans")->items()[0];
+  const double even = row.find("memory")->find("device_bytes")->as_real();
+  const double twice = row.find("if_met")->find("twice_bytes")->as_real();
+  const double all = row.find("if_met")->find("all_bytes")->as_real();
+  EXPECT_GT(twice, even);
+  // What grows is in proportion to the rows.
+  EXPECT_NEAR(all - even, 7 * (twice - even), 1e-9 * all);
+  const std::string text = flat(asked(shared, false).out);
+  EXPECT_NE(text.find("if those of a device meet twice their share of tokens"), std::string::npos)
+      << text;
+  const Json alone = *Json::parse(asked("pp2 dp32 zero3 1f1b", true).out);
+  EXPECT_EQ(alone.find("plans")->items()[0].find("if_met"), nullptr);
+}
+
 TEST(PlanVerb, WritesARunFile) {
   const std::string name = ::testing::TempDir() + "plan_verb_out.json";
   const Answer ran = run_plan({"-o", name});
