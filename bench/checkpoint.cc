@@ -48,10 +48,8 @@ double bare_copy(const Job& job, Session& session, std::vector<char>& target) {
   const RealClock clock;
   char* to = target.data();
   for (const OwnSlice& own : slices) {
-    const at::Tensor state = session.workspace().state(own.segment, own.role);
-    std::memcpy(to,
-                static_cast<const char*>(state.const_data_ptr()) + own.at * state.element_size(),
-                static_cast<std::size_t>(own.typed.bytes()));
+    const at::Tensor state = elements_of(own, session);
+    std::memcpy(to, state.const_data_ptr(), static_cast<std::size_t>(own.typed.bytes()));
     to += own.typed.bytes();
   }
   return seconds(clock);

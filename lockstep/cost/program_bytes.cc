@@ -41,7 +41,6 @@ void add_passes(const model::Unit& unit, const UnitPasses& passes, const program
 // Of each pipeline rank: a microbatch's tokens where they are used, and what is always live.
 void add_constants(const model::Model& model, const program::StepShape& step,
                    const model::UnitSizes& sizes, program::ProgramBytes& all) {
-  // A device's numbers of tokens that experts met.
   // Tokens that each expert met, and what is added to its score.
   const std::int64_t expert_bytes =
       sizes.kernels == model::Kernels::kDevice

@@ -286,7 +286,7 @@ class Reader {
       keys_.refuse("mlp_only_layers", "but every layer must have experts");
   }
 
-  // Keys of routers as transformers reads them, whatever else a file says of their scores.
+  // As transformers routes, whatever a file says of scores; deepseek_v2 is priced alone.
   void deepseek_experts(std::string_view type) {
     model::Moe& moe = read_.model.moe;
     moe.shared_ffn = keys_.size("n_shared_experts", 0) * moe.expert_ffn;
@@ -569,6 +569,9 @@ Result<Json> config_json(const ModelConfig& model, DType stored) {
     return no_form(
         model, join_parts("has ", model.heads, " heads of ", model.head_dim,
                           ", which transformers' olmoe wants as wide as hidden, ", model.hidden));
+  if (type == "dots1" && model.moe.experts < 2 * model.moe.groups)
+    return no_form(model, join_parts("has ", model.moe.groups, " groups of one expert",
+                                     ", which transformers' dots1 takes the best two of"));
   Json json = Json::object({{"architectures", Json::array({row->architecture})},
                             {"model_type", type},
                             {"vocab_size", model.vocab},

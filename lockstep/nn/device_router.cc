@@ -21,6 +21,7 @@
 #include <tuple>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/nn/device_kernels.h"
 #include "lockstep/nn/router.h"
 #include "lockstep/nn/wide_rows.h"
@@ -52,6 +53,7 @@ void tell_losses(const PassRun& r, const at::Tensor& losses, const at::Tensor& w
 // What experts are chosen by (router.cc).
 at::Tensor rank_of(PassRun& r) {
   const at::Tensor& bias = r.inputs.router_bias;
+  LS_CHECK(bias.defined() == r.unit.moe.router_bias, "a router without its selection bias");
   if (!bias.defined()) return r.in(0).clone();
   const at::Tensor scores = r.out(1);
   return at::add(scores, bias.to(scores.scalar_type()));
@@ -85,6 +87,11 @@ void choose(PassRun& r, const at::Tensor& choices) {
   for (std::int64_t i = 0; i < choices.size(1); ++i) take_greatest(left, choices.narrow(1, i, 1));
 }
 
+at::Tensor sum_of(const at::Tensor& chosen, const model::Moe& moe) {
+  at::Tensor sum = at::sum(chosen, 1, /*keepdim=*/true);
+  return moe.score == model::RouterScore::kSigmoid ? sum.add_(kLeastSum) : sum;
+}
+
 // What losses add to the gradients of shares becomes that of the scores.
 at::Tensor added_to_scores(const at::Tensor& added, const at::Tensor& scores) {
   const at::Tensor all = at::sum(scores, 1, /*keepdim=*/true);
@@ -102,7 +109,7 @@ void route(PassRun& r) {
     r.put(1, at::sigmoid(widen(r.in(0))));
   choose(r, r.make(2));
   at::Tensor weights = at::gather(r.out(1), 1, r.out(2));
-  if (moe.norm_topk_prob) weights.div_(at::sum(weights, 1, /*keepdim=*/true));
+  if (moe.norm_topk_prob) weights.div_(sum_of(weights, moe));
   if (moe.routed_scale != 1.0) weights.mul_(moe.routed_scale);
   r.put(0, std::move(weights));
 }
@@ -114,7 +121,7 @@ void route_grad(PassRun& r) {
   at::Tensor d_scores = at::zeros(scores.sizes(), scores.options());
   if (moe.norm_topk_prob) {
     at::Tensor weights = at::gather(scores, 1, choices);
-    const at::Tensor sum = at::sum(weights, 1, /*keepdim=*/true);
+    const at::Tensor sum = sum_of(weights, moe);
     const at::Tensor shared = at::sum(weights.div_(sum).mul_(d), 1, /*keepdim=*/true);
     d_scores.scatter_(1, choices, at::sub_out(weights, d, shared).div_(sum));
   } else {

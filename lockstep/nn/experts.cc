@@ -18,11 +18,6 @@ namespace {
 
 using tensor::view_of;
 
-std::vector<std::int64_t> numbers(const at::Tensor& x) {
-  const auto* first = data_of<std::int64_t>(x);
-  return {first, first + x.numel()};
-}
-
 // [begin, end) rows of a matrix.
 at::Tensor rows_between(const at::Tensor& x, std::int64_t begin, std::int64_t end) {
   return view_of(x, {end - begin, x.size(1)}, {x.size(1), 1}, begin * x.size(1));
@@ -33,9 +28,9 @@ at::Tensor matrix_of(const at::Tensor& stacked, std::int64_t experts, std::int64
   return rows_between(stacked, e * rows, (e + 1) * rows);
 }
 // Calls body(expert, first row, end) for experts with rows; and for others where `all`.
-void for_experts(const at::Tensor& ends, bool all, const auto& body) {
+void for_experts(const std::vector<std::int64_t>& ends, bool all, const auto& body) {
   std::int64_t begin = 0, e = 0;
-  for (const std::int64_t end : numbers(ends)) {
+  for (const std::int64_t end : ends) {
     if (end > begin || all) body(e, begin, end);
     begin = end;
     ++e;
@@ -109,30 +104,32 @@ void return_weights(PassRun& r) {
 }
 
 void expert_linear(PassRun& r) {
-  const at::Tensor x = r.in(0), ends = r.in(1), y = r.make(0);
+  const at::Tensor x = r.in(0), y = r.make(0);
+  const std::vector<std::int64_t>& ends = r.host_numbers(1);
   const at::Tensor weight = r.weight(x.size(1));
   for_experts(ends, /*all=*/false, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
     at::Tensor rows = rows_between(y, begin, end);
     at::mm_out(rows, rows_between(x, begin, end),
-               tensor::transposed(matrix_of(weight, ends.numel(), e)));
+               tensor::transposed(matrix_of(weight, std::ssize(ends), e)));
   });
 }
 
 void expert_linear_grad(PassRun& r) {
-  const at::Tensor d = r.in(0), ends = r.in(1), dx = r.make(0);
+  const at::Tensor d = r.in(0), dx = r.make(0);
+  const std::vector<std::int64_t>& ends = r.host_numbers(1);
   const at::Tensor weight = r.weight(dx.size(1));
   for_experts(ends, /*all=*/false, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
     at::Tensor rows = rows_between(dx, begin, end);
-    at::mm_out(rows, rows_between(d, begin, end), matrix_of(weight, ends.numel(), e));
+    at::mm_out(rows, rows_between(d, begin, end), matrix_of(weight, std::ssize(ends), e));
   });
 }
 
 // An expert without rows has a gradient of zero.
 void expert_linear_weight(PassRun& r) {
-  const at::Tensor x = r.in(0), d = r.in(1), ends = r.in(2);
-  const at::Tensor grad = r.weight_grad(x.size(1));
+  const at::Tensor x = r.in(0), d = r.in(1), grad = r.weight_grad(x.size(1));
+  const std::vector<std::int64_t>& ends = r.host_numbers(2);
   for_experts(ends, /*all=*/true, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
-    const at::Tensor of = matrix_of(grad, ends.numel(), e);
+    const at::Tensor of = matrix_of(grad, std::ssize(ends), e);
     if (end > begin)
       add_product(of, rows_between(d, begin, end), rows_between(x, begin, end), r.writes_grads());
     else if (r.writes_grads())
@@ -147,7 +144,7 @@ void count_rows(PassRun& r) {
 }
 
 void sort_met(PassRun& r) {
-  const std::vector<std::int64_t> met = numbers(r.in(0));
+  const std::vector<std::int64_t>& met = r.host_numbers(0);
   const at::Tensor places = r.make(0), ends = r.make(1);
   auto *place = memory_of<std::int64_t>(places), *end = memory_of<std::int64_t>(ends);
   const std::int64_t own = ends.numel(), ranks = std::ssize(met) / own;

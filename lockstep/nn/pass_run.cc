@@ -66,7 +66,7 @@ at::Tensor PassRun::make(std::size_t i) {
 const std::vector<std::int64_t>& PassRun::host_numbers(std::size_t i) {
   const auto [known, is_new] = host_numbers_.try_emplace(part_->in[i]);
   if (is_new) {
-    const at::Tensor host = in(i).cpu();
+    const at::Tensor own = in(i), host = own.is_cpu() ? own : own.cpu();
     const auto* const numbers = host.const_data_ptr<std::int64_t>();
     known->second.assign(numbers, numbers + host.numel());
   }

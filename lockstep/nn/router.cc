@@ -58,6 +58,13 @@ void choose(const model::Moe& moe, const auto& value, std::int64_t* choices) {
       [&](std::int64_t e) { return std::ranges::find(open, e / each) != open.end(); }, choices);
 }
 
+// What scores are divided by is never less: those of sigmoids may all vanish (transformers adds as
+// much).
+template <class W>
+W least_sum(const model::Moe& moe) {
+  return static_cast<W>(moe.score == model::RouterScore::kSigmoid ? kLeastSum : 0.0);
+}
+
 // Of a token: its scores of all experts, and those it is sent to.
 template <class T, class W>
 void route_token(const T* logits, const model::Moe& moe, const float* bias, W* weights, W* scores,
@@ -71,7 +78,7 @@ void route_token(const T* logits, const model::Moe& moe, const float* bias, W* w
     choose(moe, [&](std::int64_t e) { return static_cast<W>(logits[e]); }, choices);
   else
     choose(moe, [&](std::int64_t e) { return scores[e] + static_cast<W>(bias[e]); }, choices);
-  W of_chosen = 0;
+  W of_chosen = least_sum<W>(moe);
   for (std::int64_t i = 0; i < moe.top_k; ++i) of_chosen += weights[i] = scores[choices[i]];
   const W scale = static_cast<W>(moe.routed_scale);
   for (std::int64_t i = 0; i < moe.top_k; ++i)
@@ -86,7 +93,7 @@ struct ChosenGrad {
              const model::Moe& moe)
       : d(d_weights), scale(static_cast<W>(moe.routed_scale)) {
     if (!moe.norm_topk_prob) return;
-    of_chosen = 0;
+    of_chosen = least_sum<W>(moe);
     for (std::int64_t i = 0; i < moe.top_k; ++i) of_chosen += scores[choices[i]];
     for (std::int64_t i = 0; i < moe.top_k; ++i)
       shared += scale * d[i] * (scores[choices[i]] / of_chosen);

@@ -94,7 +94,8 @@ ValueId shared_experts(ValueId x, ValueId tokens, bool gated, Builder& b) {
 // f the choices of expert e in a sequence and p a token's probability of it:
 //
 //   aux     e / (top L^2 S), times the sum of f p over tokens and experts: DeepSeek-V3's (arXiv
-//           2412.19437, equations 17 to 20); of scores by sigmoid, p is the share of the token's
+//           2412.19437, equations 17 to 20), but f counts the experts that tokens were sent to, by
+//           biases and groups too; of scores by sigmoid, p is the share of the token's
 //   z       1 / (L S), times the sum of squared logsumexps of the logits (ST-MoE, arXiv 2202.08906)
 //
 // Both are sums over sequences, so that neither microbatches nor ranks change what is meant.

@@ -259,7 +259,7 @@ void check_expert_parallelism(const Settings& settings, const Request& asked, Re
     show(found, settings, report);
 }
 
-void check_router_losses(const Settings& settings, const Request& asked, Report& report) {
+void check_routers(const Settings& settings, const Request& asked, Report& report) {
   const auto aux = settings.real("train.moe_aux_loss_coeff"),
              z = settings.real("train.moe_z_loss_coeff");
   if (!aux || !z || asked.model == nullptr) return;
@@ -302,7 +302,7 @@ void apply_rules(const Settings& settings, Request& asked, Report& report) {
   const Batch batch = {asked.seq.value_or(0), asked.global_batch.value_or(0),
                        asked.microbatch.value_or(0), asked.ramp};
   check_noise(settings, asked, batch, report);
-  check_router_losses(settings, asked, report);
+  check_routers(settings, asked, report);
   check_expert_parallelism(settings, asked, report);
   check_evaluation(settings, asked, batch, report);
 }

@@ -1,9 +1,9 @@
 // A digest of a job's whole state that no layout changes and that nobody gathers the state for.
-// Every element of every parameter and moment is hashed with its place in the whole tensor, the
-// hashes are added modulo 2^64, and ranks add up their sums; each element counts once, on one of
-// the ranks that hold it. A sum does not depend on the order, so neither does the digest on who
-// holds what. It finds accidents (two states that differ collide by chance once in 2^64), not
-// forgeries.
+// Every element of every parameter, moment and selection bias is hashed with its place in the whole
+// tensor, the hashes are added modulo 2^64, and ranks add up their sums; each element counts once,
+// on one of the ranks that hold it. A sum does not depend on the order, so neither does the digest
+// on who holds what. It finds accidents (two states that differ collide by chance once in 2^64),
+// not forgeries.
 #include <bit>
 #include <string_view>
 #include <type_traits>
@@ -70,7 +70,7 @@ std::uint64_t own_digest(Session& session) {
   return sum;
 }
 
-// Every rank has all of them.
+// All ranks have all of them.
 std::uint64_t bias_digest(const std::vector<float>& bias) {
   return sum_of(bias.data(), std::ssize(bias), xxh3_64("selection biases"), 0);
 }
@@ -78,15 +78,18 @@ std::uint64_t bias_digest(const std::vector<float>& bias) {
 }  // namespace
 
 std::uint64_t Session::state_digest() {
-  const std::uint64_t own = own_digest(*this);
+  const std::uint64_t own = own_digest(*this), biases = bias_digest(workspace_->router_bias());
   // In halves, whose sums over a world do not overflow.
-  std::int64_t halves[] = {static_cast<std::int64_t>(own & 0xFFFFFFFF),
-                           static_cast<std::int64_t>(own >> 32)};
+  std::int64_t halves[] = {
+      static_cast<std::int64_t>(own & 0xFFFFFFFF), static_cast<std::int64_t>(own >> 32),
+      static_cast<std::int64_t>(biases & 0xFFFFFFFF), static_cast<std::int64_t>(biases >> 32)};
+  const std::int64_t low = halves[2], high = halves[3], ranks = job_.mesh.world();
   for (comm::Communicator* group : groups_->on_host(program::CommGroup::kDataTensorPipeline))
-    group->all_reduce({halves, 2, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
+    group->all_reduce({halves, 4, DType::kI64, {}}, Deadline::after(op_deadline_)).wait();
+  LS_CHECK(halves[2] == low * ranks && halves[3] == high * ranks,
+           "selection biases are not the same on all ranks");
   const std::uint64_t sum = static_cast<std::uint64_t>(halves[0]) +
-                            (static_cast<std::uint64_t>(halves[1]) << 32) +
-                            bias_digest(workspace_->router_bias());
+                            (static_cast<std::uint64_t>(halves[1]) << 32) + biases;
   return mix(sum + kGolden * static_cast<std::uint64_t>(workspace_->updates()));
 }
 

@@ -7,7 +7,7 @@
 //   request.tp = 8; request.pp = 16; request.dp = 128; ...
 //   const Price price = cost::price(request);
 //
-// What can be priced is more than what runs here: context and expert parallelism, experts, latent
+// What can be priced is more than what runs here: experts that tensor ranks do not share, latent
 // attention and 8-bit products are priced too. spec::legal() says which layouts run.
 // Pure functions of plain values; any thread may call them.
 #pragma once

@@ -17,6 +17,10 @@ std::string_view missing_in(const ModelConfig& m) {
   if (m.qk_norm == model::QkNorm::kWide) return "norms over all heads together";
   if (m.attention_softcap > 0 || m.logit_softcap > 0) return "soft caps";
   if (m.scaled_embedding || m.query_scale_dim > 0) return "scaled embeddings and queries";
+  if (m.moe.router_bias && m.moe.score == model::RouterScore::kSoftmax)
+    return "selection biases of scores by softmax";
+  if (!m.moe.norm_topk_prob && m.moe.score == model::RouterScore::kSigmoid)
+    return "scores by sigmoid that do not add up to 1";
   return m.window_every > 1 ? "layers of two windows" : "";
 }
 
@@ -63,6 +67,7 @@ void add_experts(const ModelConfig& m, Flags& flags) {
                                            m.layers - m.moe.dense_layers, ")'"));
   if (m.moe.score == model::RouterScore::kSigmoid)
     flags.add("moe-router-score-function", to_text(m.moe.score));
+  if (!m.moe.norm_topk_prob) flags.add("moe-router-pre-softmax");
   if (m.moe.router_bias) flags.add("moe-router-enable-expert-bias");
   if (m.moe.groups > 1) {
     flags.add("moe-router-num-groups", m.moe.groups);
