@@ -1,6 +1,7 @@
 // What Lockstep's step costs beside the same llama as a LibTorch user would write it: weights as
-// leaves, one autograd graph per microbatch, fused attention, cross-entropy and AdamW, LibTorch's
-// own allocator. One rank, f32, steps in turn, medians and their ratio.
+// leaves, one autograd graph per microbatch, fused attention, cross-entropy and AdamW, in place of
+// an MLP maybe experts, whose rows are sorted once and multiplied expert by expert. LibTorch's own
+// allocator, and Lockstep's. One rank, f32, steps in turn, medians and their ratio.
 //   bench_step_vs_bare [rounds = 15]
 
 #include <ATen/ATen.h>
@@ -36,10 +37,13 @@ class BareLlama {
  private:
   struct Block {
     at::Tensor attn_norm, qkv, out, mlp_norm, gate_up, down;
+    at::Tensor router;  // of experts, whose matrices gate_up and down then are
   };
 
   at::Tensor rotate(const at::Tensor& x) const;
   at::Tensor forward(const Block& block, const at::Tensor& x, std::int64_t batch) const;
+  at::Tensor mlp(const Block& block, const at::Tensor& x) const;
+  at::Tensor experts(const Block& block, const at::Tensor& x) const;
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& labels) const;
 
   model::ModelConfig config_;
@@ -64,9 +68,15 @@ BareLlama::BareLlama(const model::ModelConfig& config, std::int64_t seq, at::Sca
   const std::int64_t h = config.hidden, q = config.heads * config.head_dim,
                      kv = config.kv_heads * config.head_dim;
   embed_ = weight({config.vocab, h});
-  for (std::int64_t i = 0; i < config.layers; ++i)
-    blocks_.push_back({gain(), weight({q + 2 * kv, h}), weight({h, q}), gain(),
-                       weight({2 * config.ffn, h}), weight({h, config.ffn})});
+  const std::int64_t experts = config.moe.experts, f = config.moe.expert_ffn;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    Block block = {gain(), weight({q + 2 * kv, h}), weight({h, q}), gain(), {}, {}, {}};
+    block.gate_up =
+        weight(experts > 0 ? std::vector{experts, 2 * f, h} : std::vector{2 * config.ffn, h});
+    block.down = weight(experts > 0 ? std::vector{experts, h, f} : std::vector{h, config.ffn});
+    if (experts > 0) block.router = weight({experts, h});
+    blocks_.push_back(block);
+  }
   norm_ = gain();
   head_ = config.tied ? embed_ : weight({config.vocab, h});
   for (const at::Tensor& param : params_) {
@@ -101,8 +111,29 @@ at::Tensor BareLlama::forward(const Block& block, const at::Tensor& x, std::int6
   const at::Tensor middle =
       x + at::linear(attended.transpose(1, 2).reshape({batch * seq_, q}), block.out);
   const at::Tensor inner = at::rms_norm(middle, {config_.hidden}, block.mlp_norm, config_.norm_eps);
-  const auto pair = at::linear(inner, block.gate_up).chunk(2, -1);
-  return middle + at::linear(at::silu(pair[0]) * pair[1], block.down);
+  return middle + (config_.moe.experts > 0 ? experts(block, inner) : mlp(block, inner));
+}
+
+at::Tensor BareLlama::mlp(const Block& block, const at::Tensor& x) const {
+  const auto pair = at::linear(x, block.gate_up).chunk(2, -1);
+  return at::linear(at::silu(pair[0]) * pair[1], block.down);
+}
+
+at::Tensor BareLlama::experts(const Block& block, const at::Tensor& x) const {
+  const std::int64_t experts = config_.moe.experts, top = config_.moe.top_k;
+  const auto [chosen, which] = at::linear(x, block.router).softmax(-1).topk(top, -1);
+  const at::Tensor weights = (chosen / chosen.sum(-1, true)).flatten();
+  const at::Tensor order = which.flatten().argsort(/*stable=*/true, -1, false);
+  const at::Tensor tokens = order.floor_divide(top), counts = which.flatten().bincount({}, experts);
+  const auto* const count = counts.const_data_ptr<std::int64_t>();
+  const auto rows = x.index_select(0, tokens).split_with_sizes({count, count + experts});
+  std::vector<at::Tensor> outs;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const auto pair = at::linear(rows[static_cast<std::size_t>(e)], block.gate_up[e]).chunk(2, -1);
+    outs.push_back(at::linear(at::silu(pair[0]) * pair[1], block.down[e]));
+  }
+  const at::Tensor weighted = at::cat(outs) * weights.index_select(0, order).unsqueeze(-1);
+  return at::zeros_like(x).index_add(0, tokens, weighted);
 }
 
 at::Tensor BareLlama::loss(const at::Tensor& tokens, const at::Tensor& labels) const {
@@ -141,10 +172,13 @@ double BareLlama::step(const std::vector<at::Tensor>& tokens, const std::vector<
 struct Case {
   const char* name;
   std::int64_t layers, hidden, heads, kv_heads, ffn, vocab, seq, microbatch, microbatches;
+  std::int64_t experts = 0;  // of width ffn, of which a token meets two
 };
 constexpr Case kCases[] = {
     {"small: 6 layers of 256, 512 tokens", 6, 256, 8, 4, 704, 2048, 256, 2, 2},
     {"wide: 4 layers of 768, 512 tokens", 4, 768, 12, 4, 2048, 8192, 256, 2, 2},
+    {"8 experts: 6 layers of 256, 512 tokens", 6, 256, 8, 4, 352, 2048, 256, 2, 2, 8},
+    {"8 experts: 2 layers of 768, 512 tokens", 2, 768, 12, 4, 1024, 8192, 256, 2, 2, 8},
 };
 
 spec::Spec spec_of(const Case& about) {
@@ -158,6 +192,11 @@ spec::Spec spec_of(const Case& about) {
   spec.model.ffn = about.ffn;
   spec.model.vocab = about.vocab;
   spec.model.max_positions = about.seq;
+  if (about.experts > 0) {
+    spec.model.family = model::Family::kMoe;
+    spec.model.ffn = 0;
+    spec.model.moe = {.experts = about.experts, .top_k = 2, .expert_ffn = about.ffn};
+  }
   spec.layout.zero = 0;
   spec.batch = {about.seq, about.microbatch * about.microbatches, about.microbatch};
   spec.train = {1, {.peak = 1e-3}, kDecay, 1.0, 1, DType::kF32};
@@ -171,7 +210,9 @@ double seconds(Body body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void measure(const Case& about, int threads, int rounds) {
+enum class Allocator : std::uint8_t { kLibTorch, kCounting };
+
+void measure(const Case& about, int threads, int rounds, Allocator of_bare) {
   at::set_num_threads(threads);
   spec::Spec spec = spec_of(about);
   spec.train.threads = threads;
@@ -183,23 +224,28 @@ void measure(const Case& about, int threads, int rounds) {
       parts->push_back(at::randint(about.vocab, {about.microbatch, about.seq}, at::kLong));
   comm::run_local(1, [&](comm::World& world) {
     at::set_num_threads(threads);
-    tensor::uninstall_counting_allocator();
-    BareLlama bare(job->model.config, about.seq, at::kFloat);
-    tensor::install_counting_allocator();
+    const auto with_its_own = [&](auto body) {
+      if (of_bare == Allocator::kLibTorch) tensor::uninstall_counting_allocator();
+      auto made = body();
+      if (of_bare == Allocator::kLibTorch) tensor::install_counting_allocator();
+      return made;
+    };
+    BareLlama bare =
+        with_its_own([&] { return BareLlama(job->model.config, about.seq, at::kFloat); });
     train::Session session(*job, world, "", source, Seconds{60});
     std::vector<double> plain, ours;
     for (int round = 0; round < rounds + 2; ++round) {
-      tensor::uninstall_counting_allocator();
-      const double theirs = seconds([&] { bare.step(tokens, labels, 1e-3, 1.0); });
-      tensor::install_counting_allocator();
+      const double theirs =
+          with_its_own([&] { return seconds([&] { bare.step(tokens, labels, 1e-3, 1.0); }); });
       const double own = seconds([&] { session.step(round); });
       if (round < 2) continue;  // first touches
       plain.push_back(theirs);
       ours.push_back(own);
     }
     const double p = median(plain), o = median(ours);
-    std::printf("%-38s %d thread%s  bare %8.2f ms  lockstep %8.2f ms  ratio %.3f\n", about.name,
-                threads, threads == 1 ? " " : "s", 1e3 * p, 1e3 * o, o / p);
+    std::printf("%-38s %d thread%s  bare%s %8.2f ms  lockstep %8.2f ms  ratio %.3f\n", about.name,
+                threads, threads == 1 ? " " : "s",
+                of_bare == Allocator::kCounting ? ", same allocator" : "", 1e3 * p, 1e3 * o, o / p);
     std::fflush(stdout);
   });
 }
@@ -212,6 +258,8 @@ int main(int argc, char** argv) {
   lockstep::tensor::install_counting_allocator();
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 15;
   for (const auto& about : lockstep::kCases)
-    for (int threads : {1, 2}) lockstep::measure(about, threads, rounds);
+    for (int threads : {1, 2})
+      for (const auto of : {lockstep::Allocator::kLibTorch, lockstep::Allocator::kCounting})
+        lockstep::measure(about, threads, rounds, of);
   return 0;
 }
