@@ -87,14 +87,15 @@ void choose(PassRun& r, const at::Tensor& choices) {
   for (std::int64_t i = 0; i < choices.size(1); ++i) take_greatest(left, choices.narrow(1, i, 1));
 }
 
-at::Tensor sum_of(const at::Tensor& chosen, const model::Moe& moe) {
-  at::Tensor sum = at::sum(chosen, 1, /*keepdim=*/true);
+at::Tensor sum_of(const at::Tensor& scores, const model::Moe& moe) {
+  at::Tensor sum = at::sum(scores, 1, /*keepdim=*/true);
   return moe.score == model::RouterScore::kSigmoid ? sum.add_(kLeastSum) : sum;
 }
 
 // What losses add to the gradients of shares becomes that of the scores.
-at::Tensor added_to_scores(const at::Tensor& added, const at::Tensor& scores) {
-  const at::Tensor all = at::sum(scores, 1, /*keepdim=*/true);
+at::Tensor added_to_scores(const at::Tensor& added, const at::Tensor& scores,
+                           const model::Moe& moe) {
+  const at::Tensor all = sum_of(scores, moe);
   const at::Tensor mean = at::sum(at::mul(added, scores), 1, /*keepdim=*/true).div_(all);
   return at::sub(added, mean).div_(all);
 }
@@ -129,7 +130,8 @@ void route_grad(PassRun& r) {
   }
   if (moe.routed_scale != 1.0) d_scores.mul_(moe.routed_scale);
   const bool softmax = moe.score == model::RouterScore::kSoftmax;
-  if (r.part().in.size() > 3) d_scores.add_(softmax ? r.in(3) : added_to_scores(r.in(3), scores));
+  if (r.part().in.size() > 3)
+    d_scores.add_(softmax ? r.in(3) : added_to_scores(r.in(3), scores, moe));
   d_scores = softmax ? at::_softmax_backward_data(d_scores, scores, 1, scores.scalar_type())
                      : at::sigmoid_backward(d_scores, scores);
   r.put(0, d_scores.to(tensor::scalar_type_of(r.unit.dtype)));
@@ -157,7 +159,8 @@ void aux_loss_grad(PassRun& r) {
           at::arange(rows.first, rows.first + rows.count, counts.options()).floor_divide_(rows.seq))
           .to(scores.scalar_type());
   at::Tensor losses = at::sum(at::mul(scores, d), 1);
-  if (r.unit.moe.score == model::RouterScore::kSigmoid) losses.div_(at::sum(scores, 1));
+  if (r.unit.moe.score == model::RouterScore::kSigmoid)
+    losses.div_(sum_of(scores, r.unit.moe).view({scores.size(0)}));
   tell_losses(r, losses, r.inputs.router.aux_words);
   r.put(0, d.mul_(aux_loss_factor(r)));
 }

@@ -125,7 +125,7 @@ void sigmoid_scores_grad(const ChosenGrad<W>& chosen, const W* scores, const std
                          const W* added, const model::Moe& moe, T* d_logits) {
   W all = 1, mean = 0;
   if (added != nullptr) {
-    all = 0;
+    all = least_sum<W>(moe);
     for (std::int64_t e = 0; e < moe.experts; ++e) all += scores[e];
     for (std::int64_t e = 0; e < moe.experts; ++e) mean += added[e] * (scores[e] / all);
   }
@@ -233,7 +233,7 @@ void aux_loss_grad(PassRun& r) {
     std::vector<W> losses(static_cast<std::size_t>(rows.count));
     for_rows(rows.count, experts, [&](std::int64_t t) {
       const auto* chosen = count + rows.sequence_of(t) * experts;
-      W sum = 0, all = 0;
+      W sum = 0, all = least_sum<W>(r.unit.moe);
       for (std::int64_t e = 0; e < experts; ++e) {
         const W times = static_cast<W>(chosen[e]), score = s[t * experts + e];
         all += score;

@@ -14,7 +14,7 @@ namespace lockstep::nn {
 void route(PassRun& r);
 void route_grad(PassRun& r);
 
-inline constexpr double kLeastSum = 1e-20;  // of the scores by sigmoid of a token's experts
+inline constexpr double kLeastSum = 1e-20;  // of a token's scores by sigmoid
 
 // Of the gate of experts that every token meets: logits -> weights.
 void sigmoid(PassRun& r);

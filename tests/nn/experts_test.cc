@@ -123,5 +123,32 @@ TEST(Router, LossesAndTheirGradientsAreThoseOfAutograd) {
     }
 }
 
+// Logits so low that every score by sigmoid is 0 in f32.
+TEST(Router, ScoresThatAllVanishLeaveNumbers) {
+  const Tiny tiny(Shape{}.as(Kin::kDots1));
+  const Shape& shape = tiny.shape;
+  const Rope rope(tiny.config(), shape.seq, at::kFloat, at::kCPU);
+  const at::Tensor params = random_params(tiny, kBlock, at::kFloat);
+  for (const Named& part : parts(tiny, kBlock, params)) {
+    if (part.name.ends_with("router.weight")) part.values.fill_(-1e4);
+    if (part.name.ends_with("mlp_norm.weight")) part.values.fill_(1);
+  }
+  // The last norm's output is about 1 everywhere.
+  const at::Tensor input =
+      at::full_like(random("input", {shape.tokens(), shape.hidden}, at::kFloat), 100.0);
+  const UnitRunner runner(
+      tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock),
+      {.batch = shape.batch, .seq = shape.seq, .dtype = DType::kF32, .aux_loss_coeff = 0.5}, &rope);
+  const at::Tensor grads = at::zeros_like(params);
+  PassInputs inputs = {.params = params, .grads = [&] { return grads; }};
+  inputs.router_bias = router_bias(tiny.config());
+  Kept kept;
+  const at::Tensor out = runner.run(parts::UnitPass::kForward, input.clone(), kept, inputs).clone();
+  const at::Tensor d_input =
+      runner.run(parts::UnitPass::kBackward, at::full_like(out, 1.0), kept, inputs);
+  EXPECT_TRUE(out.isfinite().all().item<bool>());
+  EXPECT_TRUE(d_input.isfinite().all().item<bool>());
+}
+
 }  // namespace
 }  // namespace lockstep::nn
