@@ -248,20 +248,23 @@ cost::Calibration Calibrator::run(comm::World& world, const std::string& name,
   made.ranks = ranks_;
   made.print = cost::fingerprint(spec_.model, sizes_of(probes_.front().job, Rank{0}).unit);
   measure_collectives(world, name, {budget.value * kCollectiveShare}, made);
-  const Seconds each = {budget.value * (1 - kCollectiveShare) / kRounds /
-                        static_cast<double>(probes_.size())};
+  const Seconds on_probes = {budget.value * (1 - kCollectiveShare)};
+  const Seconds each = {on_probes.value / kRounds / static_cast<double>(probes_.size())};
   PartSamples samples;
   std::vector<cost::RunTimeline> measured(probes_.size());
   std::vector<cost::StepSizes> sizes;
   for (const ProbeJob& probe : probes_) sizes.push_back(sizes_of(probe.job, Rank{0}));
-  for (int round = 0; round < kRounds; ++round)
+  Seconds spent;  // by timelines, which all ranks have of all ranks: they leave the loop together
+  for (int round = 0; round == 0 || (round < kRounds && spent < on_probes); ++round)
     for (std::size_t i = 0; i < probes_.size(); ++i) {
       const std::string label = join_parts(name, " ", probes_[i].label, " ", round);
       for (program::StepTimeline& step :
            run_probe(probes_[i].job, world, label, each,
                      probes_[i].has_passes_alone() ? &samples : nullptr)
-               .steps)
+               .steps) {
+        spent += step.makespan();
         measured[i].steps.push_back(std::move(step));
+      }
     }
   std::vector<cost::Probe> all;
   for (std::size_t i = 0; i < probes_.size(); ++i) {

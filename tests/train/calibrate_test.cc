@@ -62,6 +62,22 @@ TEST(Calibrator, KnowsGroupsOfEverySizeItsRanksCanHave) {
       EXPECT_NE(made.find(kind, members), nullptr) << to_text(kind) << " of " << members;
 }
 
+// However little time there is, every probe runs once; then what is spent ends it.
+TEST(Calibrator, TakesOneRoundWhereThatIsMoreThanItsBudget) {
+  const Calibrator calibrator =
+      Calibrator::create(job_of(tiny_spec(false, DType::kF32), "dp1").spec, 1).value();
+  const auto samples = [&](double budget) {
+    std::int64_t count = 0;
+    comm::run_local(1, [&](comm::World& world) {
+      count = calibrator.run(world, "", Seconds{budget}).passes.at("block.F").samples;
+    });
+    return count;
+  };
+  const std::int64_t least = samples(1e-9);
+  EXPECT_GT(least, 0);
+  EXPECT_GE(samples(1.0), 3 * least);  // three rounds at least
+}
+
 TEST(Calibrator, TakesAsManyRanksAsThereAreCores) {
   const spec::Spec eight = job_of(tiny_spec(false, DType::kF32), "tp2 pp2 dp2").spec;
   EXPECT_EQ(Calibrator::create(eight, 64)->ranks(), 8);
