@@ -148,6 +148,8 @@ class ValueCheck {
         return refuse(Code::kUnknownChoice, "`" + path + "` = \"" + name + "\" is refused: " + why,
                       value, "", "use one of " + listed(field_.choices, "or"));
     std::string help = did_you_mean(value.text, field_.choices);
+    for (const auto& [elsewhere, here] : field_.renamed)
+      if (is_within(0, elsewhere, value.text)) help = "here it is called `" + here + "`;";
     if (!help.empty()) help += " ";
     return refuse(Code::kUnknownChoice, "`" + path + "` has no choice `" + shown(value.text) + "`",
                   value, "unknown choice", help + "the choices are " + listed(field_.choices));
@@ -231,17 +233,15 @@ class Walk {
     report_.add({Code::kUnknownKey,
                  is_table ? "no table [" + where_ + prefix + shown(entry.key) + "]"
                           : "no key `" + shown(entry.key) + "` in " + inside,
-                 advice(entry.key, prefix)},
+                 is_table && prefix.empty() ? table_advice(entry) : advice(entry.key, prefix)},
                 {entry.key_span, is_table ? "unknown table" : "unknown key"});
   }
 
   // What was meant: a foreign name for a field, a near name here, the same or a near name in
   // another table, or else what there is. Remembers it, so that it is not called missing as well.
   std::string advice(const std::string& key, const std::string& prefix) {
-    for (const Field& field : table_.fields())
-      for (const std::string& name : field.known_as)
-        if (is_within(0, name, key))
-          return excuse(field.path), "here it is called `" + field.path + "`";
+    if (const Field* field = table_.find_known_as(key))
+      return excuse(field->path), "here it is called `" + field->path + "`";
     const std::vector<std::string> here = names_in(prefix);
     const std::vector<std::string> close = nearest(key, here);
     if (!close.empty()) {
@@ -256,6 +256,24 @@ class Walk {
       if (is_within(key.size() <= 3 ? 0 : 1, last_word(field.path), key))
         return excuse(field.path), "did you mean `" + field.path + "`?";
     return there_are(here);
+  }
+
+  // Of a table of another name: those its keys belong to.
+  std::string table_advice(const Entry& entry) {
+    std::vector<std::string> owners;
+    for (const Entry& inner : entry.value.entries) {
+      const auto has_its_name = [&](const Field& field) {
+        return field.path.find('.') != std::string::npos && last_word(field.path) == inner.key;
+      };
+      const auto own = std::ranges::find_if(table_.fields(), has_its_name);
+      const Field* field = own == table_.fields().end() ? table_.find_known_as(inner.key) : &*own;
+      if (field == nullptr) continue;
+      excuse(field->path);
+      const std::string owner = "[" + field->path.substr(0, field->path.rfind('.')) + "]";
+      if (std::ranges::find(owners, owner) == owners.end()) owners.push_back(owner);
+    }
+    if (owners.empty() || !nearest(entry.key, names_in("")).empty()) return advice(entry.key, "");
+    return "its keys belong to " + listed(owners);
   }
 
   // Keys and tables directly below `prefix`, in the table's order.
@@ -314,6 +332,14 @@ FieldTable::FieldTable(std::string what, std::vector<Field> fields)
 
 const Field* FieldTable::find(std::string_view path) const {
   const auto found = std::ranges::find(fields_, path, &Field::path);
+  return found == fields_.end() ? nullptr : &*found;
+}
+
+const Field* FieldTable::find_known_as(std::string_view name) const {
+  const auto found = std::ranges::find_if(fields_, [&](const Field& field) {
+    return std::ranges::any_of(field.known_as,
+                               [&](const std::string& other) { return is_within(0, other, name); });
+  });
   return found == fields_.end() ? nullptr : &*found;
 }
 
@@ -442,6 +468,13 @@ Span Settings::span(std::string_view path) const {
   if (value.file == span.file && value.line == span.line)
     span.length = value.column + value.length - span.column;
   return span;
+}
+
+std::string brief(const Field& field) {
+  constexpr std::size_t kLong = 100;
+  std::string text = field.doc.substr(0, field.doc.find(". "));
+  if (text.ends_with('.')) text.pop_back();
+  return text.size() <= kLong ? text : text.substr(0, text.find_first_of(",:;"));
 }
 
 std::string accepts(const Field& field) {

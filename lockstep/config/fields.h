@@ -61,6 +61,7 @@ struct Field {
   bool above_min = false;                                 // the minimum itself is refused
   std::vector<std::string> choices = {};
   std::vector<std::pair<std::string, std::string>> refused = {};  // known values refused, and why
+  std::vector<std::pair<std::string, std::string>> renamed = {};  // values elsewhere, and here
   FieldType element = FieldType::kString;                         // of a kList
   std::vector<std::string> known_as = {};  // names of the same thing elsewhere, for suggestions
   std::string since = "0.1";
@@ -76,6 +77,8 @@ class FieldTable {
   const std::string& what() const { return what_; }
   std::span<const Field> fields() const { return fields_; }
   const Field* find(std::string_view path) const;
+  // The field of that name elsewhere, case and the choice of '-', '_' or '.' not counting.
+  const Field* find_known_as(std::string_view name) const;
   bool is_section(std::string_view path) const;          // some field lies below it
   const Value* initial_of(std::string_view path) const;  // nullptr: no default
 
@@ -132,6 +135,10 @@ class Settings {
   const Value& root_;
   const FieldTable& table_;
 };
+
+// What it is about: the first sentence of its doc without the full stop, or what that begins with
+// where it is long.
+std::string brief(const Field& field);
 
 // What values a field takes, in words: "a whole number, at least 1 (tokens)".
 std::string accepts(const Field& field);

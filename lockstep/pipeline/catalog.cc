@@ -126,7 +126,8 @@ constexpr CatalogRow kRows[] = {
      .held = [](const PipelineTerms& c,
                 double r) { return grouped_held(c, 2 * (c.p - 1 - r) + 1); },
      .holds = in_groups,
-     .build_grouped = interleaved},
+     .build_grouped = interleaved,
+     .pytorch = "Interleaved1F1B"},
     {.name = "looped-bfs",
      .build = looped_bfs,
      .summary = "all microbatches through a virtual stage before the next virtual stage",
@@ -168,7 +169,8 @@ constexpr CatalogRow kRows[] = {
      .idle = delayed,
      .held = [](const PipelineTerms& c, double) { return grouped_held(c, c.p); },
      .holds = in_groups,
-     .build_grouped = interleaved_zb},
+     .build_grouped = interleaved_zb,
+     .pytorch = "InterleavedZeroBubble"},
     {.name = "zbv",
      .build = zbv,
      .summary = "a V of two virtual stages whose delayed weight gradients fill the bubble",
@@ -184,7 +186,8 @@ constexpr CatalogRow kRows[] = {
      .peak = "min(m, p) at most",
      .idle = zbv_idle,
      .held = filled_held,
-     .holds = [](const PipelineTerms& c) { return is_even(c) && c.m >= 2 * c.p - 1; }},
+     .holds = [](const PipelineTerms& c) { return is_even(c) && c.m >= 2 * c.p - 1; },
+     .pytorch = "ZBVZeroBubble"},
     {.name = "v-half",
      .build = v_half,
      .summary = "a V of two virtual stages that holds half of what 1f1b holds",
@@ -252,13 +255,15 @@ const CatalogRow& row(std::string_view name) {
 }
 
 Result<CatalogRow> find(std::string_view name) {
-  std::string names;
+  std::string names, here;
   for (const CatalogRow& row : kRows) {
     if (row.name == name) return row;
+    if (!row.pytorch.empty() && row.pytorch == name)
+      here = "here it is called `" + std::string(row.name) + "`; ";
     names += (names.empty() ? "`" : ", `") + std::string(row.name) + "`";
   }
   return Error{Code::kUnknownChoice, "there is no schedule `" + std::string(name) + "`",
-               "schedules are " + names};
+               here + "schedules are " + names};
 }
 
 }  // namespace lockstep::pipeline

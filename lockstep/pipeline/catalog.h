@@ -43,6 +43,7 @@ struct CatalogRow {
   bool (*holds)(const PipelineTerms&);
   // The same with groups of a given size; none where microbatches do not go in groups.
   Result<Schedule> (*build_grouped)(const Shape& shape, int group) = nullptr;
+  std::string_view pytorch = {};  // its name there, where that is another word
 };
 
 // In the order shown to users.

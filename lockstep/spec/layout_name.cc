@@ -128,8 +128,9 @@ class Reader {
     const auto replicas = times > 2 ? number(text.substr(2, times - 2)) : std::nullopt;
     const auto shards = times + 1 < text.size() ? number(text.substr(times + 1)) : std::nullopt;
     if (!replicas || !shards) return unknown(text);
+    const std::int64_t copies = *replicas, pieces = *shards;
     const auto product =
-        *replicas > 0 && *shards > 0 ? mesh::checked_product(*replicas, *shards) : std::nullopt;
+        copies > 0 && pieces > 0 ? mesh::checked_product(copies, pieces) : std::nullopt;
     if (!product || *product > kMax)
       return Error{Code::kOutOfRange,
                    join_parts("`", text, "` in a layout: replicas x shards is out of range"),

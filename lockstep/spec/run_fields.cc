@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/model/user_model.h"
+#include "lockstep/pipeline/catalog.h"
 #include "lockstep/spec/data_fields.h"
 #include "lockstep/spec/spec.h"
 
@@ -53,6 +54,13 @@ Field above_min(Field field) {
 
 Field degree(const std::string& name, std::string doc, std::vector<std::string> known_as) {
   return whole("layout." + name, std::move(doc), "1", {1, kMaxSize}, std::move(known_as));
+}
+
+std::vector<std::pair<std::string, std::string>> schedules_elsewhere() {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const pipeline::CatalogRow& row : pipeline::catalog())
+    if (!row.pytorch.empty()) names.emplace_back(row.pytorch, row.name);
+  return names;
 }
 
 // The keys of a model file, of which a run needs only the name.
@@ -124,6 +132,7 @@ std::vector<Field> policy_fields() {
        .doc = "Pipeline schedule: the order in which stages run microbatches.",
        .initial = "\"" + Layout().schedule + "\"",
        .choices = schedule_names(),
+       .renamed = schedules_elsewhere(),
        .known_as = {"pipeline_parallel_schedule", "pp_schedule", "pp_engine"}},
       whole("layout.vpp",
             "Virtual stages per pipeline rank, for the schedules that interleave them.", "1",
@@ -174,7 +183,7 @@ std::vector<Field> gather_fields() {
 std::vector<Field> batch_fields() {
   return {
       required(whole("batch.seq", "Length of a sequence.", "", {1, kMaxSize},
-                     {"seq_length", "seq_len", "sequence_length"}, "tokens")),
+                     {"seq_length", "seq_len", "sequence_length", "block_size"}, "tokens")),
       required(whole("batch.global_batch", "Sequences in one step, over all ranks.", "",
                      {1, kMaxCount}, {"global_batch_size", "train_batch_size"}, "sequences")),
       whole("batch.microbatch", "Sequences that go through the pipeline together.", "1",
@@ -224,6 +233,11 @@ std::vector<Field> train_fields() {
        .refused = {{"fp16", "it needs loss scaling and offers nothing that bf16 lacks"},
                    {"f16", "it needs loss scaling and offers nothing that bf16 lacks"},
                    {"fp8", "it needs a GPU back end, which does not exist yet"}},
+       .renamed = {{"float64", "f64"},
+                   {"double", "f64"},
+                   {"float32", "f32"},
+                   {"float", "f32"},
+                   {"bfloat16", "bf16"}},
        .known_as = {"precision", "torch_dtype"}},
       real("train.weight_decay", "Decoupled weight decay of AdamW; norms and biases have none.",
            "0.1", {0, 1e3}),
@@ -296,6 +310,7 @@ std::vector<Field> device_fields() {
                   "processes, and has not run on a GPU yet (docs/gpu.md).",
            .initial = "\"cpu\"",
            .choices = {"cpu", "cuda"},
+           .renamed = {{"gpu", "cuda"}},
            .known_as = {"device", "device_type", "accelerator"}}};
 }
 
