@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "cli/habits.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
 
@@ -91,9 +92,12 @@ Error unexpected(const Verb& verb, const std::string& path, const std::string& w
     const std::string name = word.substr(0, word.find('='));
     const std::size_t dashes = name.find_first_not_of('-');
     const std::string full = "--" + (dashes == std::string::npos ? "" : name.substr(dashes));
+    const std::string habit = instead_of_option(verb, full);
     return {Code::kUnknownOption, join_parts("`lockstep ", path, "` has no option `", name, "`"),
-            config::did_you_mean(full, option_names(verb),
-                                 join_parts("`lockstep ", path, " --help` lists what it takes"))};
+            habit.empty() ? config::did_you_mean(
+                                full, option_names(verb),
+                                join_parts("`lockstep ", path, " --help` lists what it takes"))
+                          : habit};
   }
   return {Code::kUnknownOption,
           join_parts("`lockstep ", path, "` takes no further argument: `", word, "`"),
@@ -183,6 +187,23 @@ Result<void> set_from(const Option& option, std::vector<std::string> given,
   return {};
 }
 
+// What stands for a key of a run file joins what --set names.
+Result<void> join_settings(const Verb& verb, Args& args) {
+  for (const Option& option : verb.options) {
+    if (option.setting.empty() || !args.has(option.name)) continue;
+    std::vector<std::string> settings = args.texts("set");
+    for (const std::string& other : settings)
+      if (other.starts_with(option.setting + "="))
+        return Error{Code::kConflict,
+                     join_parts("--", option.name, " ", args.text(option.name), " and --set ",
+                                other, " both set ", option.setting),
+                     "leave one of them out"};
+    settings.push_back(option.setting + "=" + args.text(option.name));
+    args.set("set", std::move(settings));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> names_of(const std::vector<Verb>& verbs) {
@@ -241,10 +262,14 @@ Result<Found> find_verb(const std::vector<Verb>& verbs, std::vector<std::string>
                      "options come after the command: lockstep COMMAND [OPTIONS]"};
       if (word.starts_with('-')) break;
       const std::vector<std::string> names = names_of(*level);
-      const std::string advice = config::did_you_mean(word, names);
+      std::string advice = found.verb == nullptr ? instead_of_command(word) : "";
+      if (advice.empty()) {
+        advice = config::did_you_mean(word, names);
+        advice += (advice.empty() ? "" : " ") + config::there_are(names);
+      }
       return Error{Code::kUnknownCommand,
                    join_parts("no command `", found.path, found.path.empty() ? "" : " ", word, "`"),
-                   join_parts(advice, advice.empty() ? "" : " ", config::there_are(names))};
+                   std::move(advice)};
     }
     found.verb = &*match;
     found.path += (found.path.empty() ? "" : " ") + match->name;
@@ -272,6 +297,7 @@ Result<Args> parse_args(const Verb& verb, const std::string& path,
                    join_parts("usage: ", usage(verb, path))};
     args.set(positional.name, std::move(values));
   }
+  LS_TRY(join_settings(verb, args));
   return args;
 }
 

@@ -32,6 +32,22 @@ Option set_option() {
   return text("set", "KEY=VALUE", "Set one key over the file and the environment").repeats();
 }
 
+std::vector<Option> run_file_options() {
+  std::vector<Option> options = {set_option()};
+  for (const char* path :
+       {"layout.tp", "layout.cp", "layout.pp", "layout.dp", "layout.ep", "layout.zero",
+        "layout.schedule", "batch.seq", "batch.global_batch", "batch.microbatch", "train.steps",
+        "train.lr", "train.dtype", "train.seed"}) {
+    const config::Field& field = *spec::run_fields().find(path);
+    std::string name = field.path.substr(field.path.find('.') + 1);
+    std::ranges::replace(name, '_', '-');
+    options.push_back(text(name, field.type == config::FieldType::kChoice ? "WORD" : "N",
+                           join_parts(config::brief(field), " [", path, "]"))
+                          .sets(path));
+  }
+  return options;
+}
+
 std::optional<config::Document> load_run(const Args& args, config::Report& report,
                                          const std::string& built_in) {
   auto loaded = args.has("FILE") ? config::load_document(args.text("FILE"), report)

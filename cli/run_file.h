@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/verb.h"
 #include "lockstep/config/document.h"
@@ -17,6 +18,8 @@ std::optional<std::string> variable(const std::string& name);
 
 // --set KEY=VALUE, repeated.
 Option set_option();
+// The same, and an option for each of the keys that are changed most: --tp 2 is --set layout.tp=2.
+std::vector<Option> run_file_options();
 
 // The file (positional FILE; when not given, `built_in`, in TOML), then the environment, then
 // --set, each over the one before. Nothing when the file cannot be read at all; mistakes are in

@@ -62,6 +62,8 @@ struct Option {
   char letter = 0;        // short name: 'o' for -o; 0: none
   std::string bare = {};  // value when it is given alone; then another comes after "=" only
   Suffixes suffixes = Suffixes::kNone;  // kInt, kReal: that a value may have; Args has it without
+  std::string setting =
+      {};  // key of a run file: the value joins those of --set, which is there too
 
   // Each sets what its name says, for chains: integer("top", "N", "Rows").initially("8").
   Option initially(std::string words) && { return initial = std::move(words), std::move(*this); }
@@ -72,6 +74,7 @@ struct Option {
   Option between(double least, double most) && { return min = least, max = most, std::move(*this); }
   Option short_name(char key) && { return letter = key, std::move(*this); }
   Option with(Suffixes some) && { return suffixes = some, std::move(*this); }
+  Option sets(std::string path) && { return setting = std::move(path), std::move(*this); }
   Option when_bare(std::string words) && { return bare = std::move(words), std::move(*this); }
 };
 

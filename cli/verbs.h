@@ -26,6 +26,8 @@ Verb cluster_verb();                                     // cluster.cc
 Verb data_verb();                                        // files.cc
 Verb data_blend_verb(), data_sample_verb();              // runs.cc
 Verb doctor_verb();                                      // doctor.cc
+Verb init_verb();                                        // init.cc
+Verb completion_verb();                                  // completion.cc
 Verb bench_verb(bool with_torch = LOCKSTEP_WITH_TORCH);  // bench.cc
 
 }  // namespace lockstep::cli

@@ -27,17 +27,20 @@ Verb calibrate_verb() {
                    {"lockstep calibrate run.toml --all --ranks 2 --out cals",
                     "for every layout of two ranks, in a minute"},
                    {"lockstep plan run.toml --calibration cals", "the fastest of them"}},
-      .options = {flag("all",
-                       "A calibration for every microbatch and tp, and OUT a directory of them, "
-                       "instead of one for the layout of FILE"),
-                  integer("ranks", "N", "With --all: ranks of the layouts [default: the cores]")
-                      .between(1, 65536),
-                  text("out", "OUT",
-                       "What to write [default: calibration.json, with --all calibrations]"),
-                  real("seconds", "S",
-                       "About how long to measure, altogether [default: 15, with --all 60]")
-                      .between(1, 1000),
-                  flag("processes", "One process per rank, over gloo"), set_option()},
+      .options =
+          grouped({{"Options",
+                    {flag("all",
+                          "A calibration for every microbatch and tp, and OUT a directory of them, "
+                          "instead of one for the layout of FILE"),
+                     integer("ranks", "N", "With --all: ranks of the layouts [default: the cores]")
+                         .between(1, 65536),
+                     text("out", "OUT",
+                          "What to write [default: calibration.json, with --all calibrations]"),
+                     real("seconds", "S",
+                          "About how long to measure, altogether [default: 15, with --all 60]")
+                         .between(1, 1000),
+                     flag("processes", "One process per rank, over gloo")}},
+                   {"Over the run file", run_file_options()}}),
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
       .engine = &Engine::calibrate};
 }

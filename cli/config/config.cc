@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/config/effective.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
@@ -38,52 +39,6 @@ Result<ExitCode> run_check(const Args& args, Output& output) {
   return ExitCode::kOk;
 }
 
-// One key with the value it ends up with; none for a key that is required and not set.
-struct Shown {
-  const config::Field* field = nullptr;
-  std::optional<config::Value> value;
-  config::Span span;
-};
-
-// What follows from other settings.
-std::optional<config::Value> derived(const std::string& path,
-                                     const std::optional<spec::Spec>& spec) {
-  if (!spec) return std::nullopt;
-  const mesh::Degrees& degrees = spec->layout.degrees;
-  config::Value value;
-  value.kind = config::ValueKind::kInt;
-  value.origin = config::Origin::kDerived;
-  if (path == "layout.dp") {
-    value.integer = degrees.dp;
-  } else if (path == "layout.dp_shard") {
-    value.integer = degrees.dp_shard.value_or(degrees.dp);
-  } else if (path == "data.seed" && !spec->data.files.empty()) {
-    value.integer = spec->data.seed;
-  } else if (path == "layout.reduce") {
-    value.kind = config::ValueKind::kString;
-    value.text = spec::name_of(spec->layout.reduce);
-  } else {
-    return std::nullopt;
-  }
-  return value;
-}
-
-std::vector<Shown> effective(const config::Document& document) {
-  std::vector<Shown> shown;
-  const config::FieldTable& table = spec::run_fields();
-  config::Report unread;
-  const std::optional<spec::Spec> spec = spec::read_spec(document, unread);
-  for (const config::Field& field : table.fields()) {
-    const config::Entry* entry = document.find(field.path);
-    const config::Value* value = entry ? &entry->value : table.initial_of(field.path);
-    Shown one{&field, std::nullopt, entry ? entry->key_span : config::Span{}};
-    one.value = value != nullptr ? std::optional(*value) : derived(field.path, spec);
-    const bool no_model = field.path == "model.name" && document.find("model") == nullptr;
-    if (one.value || field.required || no_model) shown.push_back(std::move(one));
-  }
-  return shown;
-}
-
 // "file run.toml:3:1", "flag --set", "default".
 std::string origin_text(const Shown& shown, const config::Sources& sources) {
   std::string text(to_text(shown.value->origin));
@@ -95,26 +50,6 @@ std::string origin_text(const Shown& shown, const config::Sources& sources) {
   return text + strf(" %s:%d:%d", shown.span.file.c_str(), shown.span.line, shown.span.column);
 }
 
-void show_text(const std::vector<Shown>& shown, const config::Sources& sources, bool with_origin,
-               Output& output) {
-  std::size_t widest = 0;
-  const auto line_of = [](const Shown& s) {
-    const std::string key = s.field->path.substr(s.field->path.rfind('.') + 1);
-    return s.value ? key + " = " + to_text(*s.value) : "# " + key + " is required and not set";
-  };
-  for (const Shown& s : shown) widest = std::max(widest, line_of(s).size());
-  std::string section;
-  for (const Shown& s : shown) {
-    const std::string own = s.field->path.substr(0, s.field->path.rfind('.'));
-    if (own != section) output.out << (section.empty() ? "" : "\n") << '[' << own << "]\n";
-    section = own;
-    std::string line = line_of(s);
-    if (with_origin && s.value)
-      line.append(widest - line.size() + 2, ' ') += "# " + origin_text(s, sources);
-    output.out << line << '\n';
-  }
-}
-
 Result<ExitCode> run_show(const Args& args, Output& output) {
   config::Report report;
   const auto document = load_run(args, report);
@@ -122,7 +57,9 @@ Result<ExitCode> run_show(const Args& args, Output& output) {
   if (!document || !report.ok()) return fail(output, report, subject_of(args));
   const std::vector<Shown> shown = effective(*document);
   if (!output.json) {
-    show_text(shown, report.sources, args.flag("origin"), output);
+    output.out << toml_text(shown, [&](const Shown& one) {
+      return args.flag("origin") && one.value ? origin_text(one, report.sources) : std::string();
+    });
     return ExitCode::kOk;
   }
   Json values = Json::array();
@@ -173,7 +110,7 @@ Verb config_verb() {
                 .examples = {{"lockstep config check run.toml", "check a file"},
                              {"lockstep config check run.toml --set layout.tp=8",
                               "the same with one key replaced"}},
-                .options = {set_option()},
+                .options = grouped({{"Over the run file", run_file_options()}}),
                 .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON"}},
                 .run = run_check};
   Verb show = {
@@ -181,7 +118,8 @@ Verb config_verb() {
       .summary = "Show every value a run would use, and where it comes from",
       .examples = {{"lockstep config show run.toml --origin", "values and their origins"},
                    {"lockstep config show", "the defaults"}},
-      .options = {set_option(), flag("origin", "Say who set each value")},
+      .options = grouped({{"Options", {flag("origin", "Say who set each value")}},
+                          {"Over the run file", run_file_options()}}),
       .positionals = {{.name = "FILE", .help = "Run file, in TOML or JSON", .required = false}},
       .run = run_show};
   Verb fields = {.name = "fields",
