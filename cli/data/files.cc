@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/data/byte_tokens.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
@@ -225,43 +226,6 @@ Verb verify_files_verb() {
       .run = run_verify};
 }
 
-constexpr std::size_t kBlock = std::size_t{1} << 16;
-
-Error unreadable(const std::string& why) {
-  return {Code::kFileUnreadable, why, "name text files, or - for standard input"};
-}
-
-// As file(1) has it: in no encoding that lies over ASCII does text hold these bytes, and nearly all
-// else does.
-bool is_of_no_text(unsigned char byte) {
-  return byte < 0x20 && !(byte >= '\a' && byte <= '\r') && byte != 0x1b;
-}
-
-Result<void> feed(std::istream& in, const std::string& name, data::ByteDocuments& documents) {
-  std::string block(kBlock, '\0');
-  std::int64_t before = 0;
-  while (in.read(block.data(), static_cast<std::streamsize>(block.size())), in.gcount() > 0) {
-    const auto text = std::string_view(block).substr(0, in.gcount());
-    if (const auto odd = std::ranges::find_if(text, is_of_no_text); odd != text.end())
-      return unreadable(join_parts("`", name, "` is no text: byte ", before + (odd - text.begin()),
-                                   strf(" is 0x%02x", static_cast<unsigned char>(*odd))));
-    LS_TRY(documents.feed(text));
-    before += in.gcount();
-  }
-  if (in.bad()) return unreadable(join_parts("cannot read `", name, "`: reading failed"));
-  return documents.end_file();
-}
-
-Result<void> feed_file(const std::string& name, data::ByteDocuments& documents) {
-  if (name == "-") return feed(std::cin, "standard input", documents);
-  std::error_code ignored;
-  std::ifstream file(name, std::ios::binary);
-  if (std::filesystem::is_directory(name, ignored))
-    return unreadable(join_parts("`", name, "` is a directory"));
-  if (!file) return unreadable(join_parts("cannot read `", name, "`: ", std::strerror(errno)));
-  return feed(file, name, documents);
-}
-
 // Both names must be free, or --overwrite given.
 Result<void> check_free(const std::string& prefix) {
   for (const char* ending : {".bin", ".idx"}) {
@@ -278,19 +242,9 @@ Result<ExitCode> run_text(const Args& args, Output& output) {
   if (!args.flag("overwrite")) LS_TRY(check_free(prefix));
   std::vector<std::string> names = args.texts("TEXT");
   if (names.empty()) names = {"-"};
-  data::TokenWriter writer(files::real_disk(), prefix, data::TokenType::kU16);
-  bool is_empty = true;
-  data::ByteDocuments documents(
-      args.text("documents") == "file" ? data::DocumentEnd::kFile : data::DocumentEnd::kBlankLine,
-      [&](std::span<const std::int64_t> tokens) {
-        is_empty = false;
-        return writer.add(tokens);
-      });
-  for (const std::string& name : names) LS_TRY(feed_file(name, documents));
-  if (is_empty)
-    return unreadable(join_parts("there is no text in `", names[0], "`",
-                                 names.size() > 1 ? " and the others" : ""));
-  const data::Written written = writer.finish();
+  const data::Written written = LS_TRY(write_byte_tokens(
+      names, prefix,
+      args.text("documents") == "file" ? data::DocumentEnd::kFile : data::DocumentEnd::kBlankLine));
   if (output.json)
     return print_json(output, Json::object({{"schema", "lockstep.data.from-text/1"},
                                             {"prefix", prefix},

@@ -43,21 +43,23 @@ std::string ramp_text(const Spec& spec) {
                     " samples");
 }
 
+constexpr bool kMayChange = true;
+
 constexpr IdentityKey kKeys[] = {
     {"batch.seq", "seq", kOfBatch<&Batch::seq>},
     {"batch.global_batch", "global_batch", kOfBatch<&Batch::global_batch>},
     {"train.dtype", "dtype", kOfTrain<&Train::dtype>},
     {"train.seed", "seed", kOfTrain<&Train::seed>},
     {"model.init_std", "init_std", text_of<&Spec::model, &model::ModelConfig::init_std>},
-    {"train.lr", "lr", kOfRate<&LearningRate::peak>},
-    {"train.warmup", "warmup", kOfRate<&LearningRate::warmup>},
-    {"train.lr_decay", "decay", kOfRate<&LearningRate::decay>},
-    {"train.weight_decay", "weight_decay", kOfTrain<&Train::weight_decay>},
+    {"train.lr", "lr", kOfRate<&LearningRate::peak>, nullptr, kMayChange},
+    {"train.warmup", "warmup", kOfRate<&LearningRate::warmup>, nullptr, kMayChange},
+    {"train.lr_decay", "decay", kOfRate<&LearningRate::decay>, nullptr, kMayChange},
+    {"train.weight_decay", "weight_decay", kOfTrain<&Train::weight_decay>, nullptr, kMayChange},
     {"train.decay_embeddings", "decay_embeddings", kOfTrain<&Train::decay_embeddings>},
-    {"train.clip", "clip", kOfTrain<&Train::clip>},
-    {"train.min_lr", "min_lr", kOfRate<&LearningRate::end>, stays},
-    {"train.decay_steps", "decay_steps", kOfRate<&LearningRate::decay_steps>, stays},
-    {"train.steps", "steps", kOfTrain<&Train::steps>, stays},
+    {"train.clip", "clip", kOfTrain<&Train::clip>, nullptr, kMayChange},
+    {"train.min_lr", "min_lr", kOfRate<&LearningRate::end>, stays, kMayChange},
+    {"train.decay_steps", "decay_steps", kOfRate<&LearningRate::decay_steps>, stays, kMayChange},
+    {"train.steps", "steps", kOfTrain<&Train::steps>, stays, kMayChange},
     {"train.beta1", "beta1", kOfTrain<&Train::beta1>, is_usual<&Train::beta1>},
     {"train.beta2", "beta2", kOfTrain<&Train::beta2>, is_usual<&Train::beta2>},
     {"train.eps", "eps", kOfTrain<&Train::eps>, is_usual<&Train::eps>},
@@ -78,9 +80,24 @@ constexpr IdentityKey kKeys[] = {
     {"train.eval_samples", "", kOfTrain<&Train::eval_samples>, never_evaluates},
 };
 
+std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
 }  // namespace
 
 std::span<const IdentityKey> identity_keys() { return kKeys; }
+
+std::vector<std::string> changeable() {
+  std::vector<std::string> names;
+  for (const IdentityKey& key : kKeys)
+    if (key.may_change) names.emplace_back(last_word(key.path));
+  return names;
+}
+
+const IdentityKey* find_changeable(std::string_view name) {
+  for (const IdentityKey& key : kKeys)
+    if (key.may_change && (name == key.path || name == last_word(key.path))) return &key;
+  return nullptr;
+}
 
 Facts identity(const Spec& spec, std::string_view IdentityKey::* name) {
   Facts facts;

@@ -21,11 +21,17 @@ struct IdentityKey {
   std::string (*text)(const Spec& spec);
   // Whether the value decides nothing in this run; null: never.
   bool (*is_idle)(const Spec& spec) = nullptr;
+  bool may_change = false;  // where a run is resumed that says so
 };
 
 // Their order is that of the facts in a checkpoint, whose digest depends on it: new rows go to the
 // end.
 std::span<const IdentityKey> identity_keys();
+
+// "steps" for train.steps: the names of those that may change.
+std::vector<std::string> changeable();
+// The key of such a name, or of its path; null where there is none.
+const IdentityKey* find_changeable(std::string_view name);
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 

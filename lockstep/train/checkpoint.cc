@@ -31,7 +31,8 @@ std::span<std::byte> bytes_in(const at::Tensor& tensor, std::int64_t at, std::in
 // What is loaded, and how a checkpoint has to fit.
 struct Wanted {
   std::span<const SavedRole> roles;
-  std::optional<std::string> data;  // absent: any settings and data do
+  std::optional<std::string> data;        // absent: any settings and data do
+  std::vector<std::string> changed = {};  // settings that may be others
 };
 
 class Loader {
@@ -90,6 +91,13 @@ class Loader {
     return path;
   }
 
+  checkpoint::Facts unchanged(checkpoint::Facts facts) const {
+    std::erase_if(facts, [&](const auto& fact) {
+      return std::ranges::find(wanted_.changed, fact.first) != wanted_.changed.end();
+    });
+    return facts;
+  }
+
   Result<void> check(const Checkpoint& from) const {
     const checkpoint::Manifest& manifest = from.manifest();
     LS_TRY(checkpoint::check_same("model", from.path(), manifest.model,
@@ -99,8 +107,15 @@ class Loader {
       return Error{Code::kOtherCheckpoint,
                    "`" + from.path() + "` holds weights alone, without a training to go on with",
                    "start a training from its weights"};
-    LS_TRY(checkpoint::check_same("training", from.path(), manifest.config,
-                                  spec::identity(job_.spec, &spec::IdentityKey::fact)));
+    if (const auto same =
+            checkpoint::check_same("training", from.path(), unchanged(manifest.config),
+                                   unchanged(spec::identity(job_.spec, &spec::IdentityKey::fact)));
+        !same.ok()) {
+      Error error = same.error();
+      error.help +=
+          "; learning rate, steps, weight decay and clip may change where `train --change` says so";
+      return error;
+    }
     if (manifest.data == *wanted_.data) return {};
     return Error{
         Code::kOtherCheckpoint,
@@ -185,13 +200,14 @@ class Loader {
 }  // namespace
 
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
-                    const std::string& path, const std::string& data, Seconds deadline) {
-  return Loader(job, session, world, label, {kSavedRoles, data}, deadline).load(path);
+                    const std::string& path, const std::string& data, Seconds deadline,
+                    const std::vector<std::string>& changed) {
+  return Loader(job, session, world, label, {kSavedRoles, data, changed}, deadline).load(path);
 }
 
 Result<Loaded> load_weights(const Job& job, Session& session, comm::World& world,
                             const std::string& label, const std::string& path, Seconds deadline) {
-  const Wanted weights = {std::span(kSavedRoles).first(1), std::nullopt};
+  const Wanted weights = {std::span(kSavedRoles).first(1), std::nullopt, {}};
   Result<Loaded> loaded = Loader(job, session, world, label, weights, deadline).load(path);
   if (loaded.ok()) loaded->progress = {};
   return loaded;

@@ -94,7 +94,8 @@ class Run {
     const std::string& from = options_.resumes() ? options_.save : options_.from;
     return options_.start == Start::kWeights
                ? load_weights(job_, session_, world_, "load", from, op_deadline())
-               : load(job_, session_, world_, "load", from, data_.digest, op_deadline());
+               : load(job_, session_, world_, "load", from, data_.digest, op_deadline(),
+                      options_.changed);
   }
 
   // The samples that this rank reads in a step lie side by side.

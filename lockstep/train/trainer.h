@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/cost/measured/run_timeline.h"
 #include "lockstep/train/checkpoint.h"
@@ -40,8 +41,9 @@ struct RunOptions {
   std::int64_t save_interval = 0;  // steps; 0: only where the run ends
   std::int64_t keep = 2;           // newest checkpoints; 0: all
   Start start = Start::kNew;
-  std::string from = {};      // a checkpoint, or a directory of them
-  bool digests = false;       // of the state, after every step
+  std::string from = {};                  // a checkpoint, or a directory of them
+  std::vector<std::string> changed = {};  // settings that may be others than its own (load)
+  bool digests = false;                   // of the state, after every step
   std::size_t timelines = 0;  // of so many last steps of a whole batch, collected at the end
   std::string version = {};   // of the program, as checkpoints tell it
 

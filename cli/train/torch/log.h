@@ -34,7 +34,8 @@ struct TrainOptions : train::RunOptions {
   std::int64_t every = 1;  // steps between two lines
   bool oracle = false;     // print bits and a digest of the state, and nothing else
   RunFiles files = {};
-  std::string metrics = {};  // directory of metrics.jsonl and event files; empty: none
+  std::string metrics = {};        // directory of metrics.jsonl and event files; empty: none
+  config::Document document = {};  // the run file as it is in force
 };
 
 ExitCode exit_code_of(train::Ending ending);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/data/byte_tokens.h"
 #include "cli/engine.h"
 #include "cli/help.h"
 #include "cli/plan/file.h"
@@ -20,15 +21,19 @@
 #include "cli/table.h"
 #include "cli/text_file.h"
 #include "cli/train/torch/log.h"
+#include "cli/train/torch/run_record.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/result.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/comm/backends/backends.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
+#include "lockstep/config/suggest.h"
 #include "lockstep/data/corpus_tokens.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/data/token_source.h"
+#include "lockstep/spec/identity.h"
 #include "lockstep/spec/legal.h"
 #include "lockstep/spec/spec.h"
 #include "lockstep/spec/tokens.h"
@@ -40,6 +45,9 @@
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::cli {
+
+extern const char* const kTextRun;  // examples/text.toml, as built in
+
 namespace {
 
 // What is trained on and evaluated with.
@@ -79,6 +87,46 @@ TrainData made_up_data(const spec::Spec& spec) {
   data.title = join_parts("made-up text, seed ", spec.train.seed);
   data.digest = join_parts("made-up ", spec.train.seed);
   return data;
+}
+
+// --text: the run is on token files that its folder gets.
+bool has_text(const Args& args) { return !args.texts("text").empty(); }
+
+std::string text_tokens(const Args& args) {
+  return (std::filesystem::absolute(args.text("save")) / "text").string();
+}
+
+// Puts them into the run. Refuses --text beside what says otherwise.
+Result<void> use_text(const Args& args, config::Document& document, config::Report& report) {
+  const auto beside = [](const char* option, const std::string& help) {
+    return Error{Code::kConflict, join_parts("--text, but there is ", option, " too"), help};
+  };
+  if (!args.has("save"))
+    return Error{Code::kConflict, "--text, but there is no --save",
+                 "tokens of the text are written into the folder of the run: add --save DIR"};
+  if (args.flag("mock-data")) return beside("--mock-data", "leave one of them out");
+  if (args.flag("dry-run"))
+    return beside("--dry-run", "a dry run writes no tokens: `lockstep data from-text` does");
+  if (args.has("resume"))
+    return beside("--resume",
+                  join_parts("the folder has its tokens: lockstep train ", args.text("save"),
+                             "/config.toml --save ", args.text("save"), " --resume"));
+  if (args.has("FILE") && document.find("data.files") != nullptr)
+    return beside("data.files in the run file", "leave one of them out");
+  config::apply_override("data.files=" + Json::list(std::vector{text_tokens(args)}).dump(),
+                         document, report);
+  return {};
+}
+
+// The run as it is in force, files named from the root, so that it means the same anywhere.
+config::Document in_force(config::Document document, const spec::Spec& spec) {
+  std::vector<std::string> files;
+  for (const std::string& file : spec.data.files)
+    files.push_back(std::filesystem::absolute(file).lexically_normal().string());
+  config::Report unused;
+  if (!files.empty())
+    config::apply_override("data.files=" + Json::list(files).dump(), document, unused);
+  return document;
 }
 
 // The files of [data]. Refuses a run file that names none.
@@ -122,6 +170,23 @@ Error conflict(const char* option, const char* why, const char* help) {
   return {Code::kConflict, join_parts("--", option, ", but ", why), help};
 }
 
+// --change lr,steps.
+Result<void> read_changes(const Args& args, bool goes_on, TrainOptions& options) {
+  if (!args.has("change")) return {};
+  if (!goes_on) return conflict("change", "no run is resumed", "it is for --resume and --load");
+  const std::string names = args.text("change");
+  for (const std::string_view name : split(names, ',')) {
+    const spec::IdentityKey* key = spec::find_changeable(name);
+    if (key == nullptr)
+      return Error{Code::kBadOptionValue,
+                   join_parts("--change: `", name, "` cannot change in a run that is resumed"),
+                   join_parts("what can are ", config::listed(spec::changeable()),
+                              "; --weights begins a new run with the weights of another")};
+    options.changed.emplace_back(key->fact);
+  }
+  return {};
+}
+
 Result<void> read_start(const Args& args, TrainOptions& options) {
   const bool loads = args.has("load"), weights = args.has("weights");
   const bool resumes = args.has("resume");
@@ -138,7 +203,7 @@ Result<void> read_start(const Args& args, TrainOptions& options) {
   else if (loads || weights)
     options.start = loads ? train::Start::kContinue : train::Start::kWeights;
   options.from = named(args, loads ? "load" : "weights");
-  return {};
+  return read_changes(args, resumes || loads, options);
 }
 
 // Refuses options that contradict each other, and files that cannot be written.
@@ -171,23 +236,27 @@ Result<void> check_metrics(const std::string& directory, bool may_exist) {
                "it tells of an earlier run: resume that one, or name another directory"};
 }
 
-// Refuses directories that hold what another run has made, and one without a checkpoint to resume
+// Refuses a directory that holds what another run has made, and one without a checkpoint to resume
 // from, so that no run is written over and none begins with random weights by accident. What a run
-// left that ended before its first checkpoint is in nobody's way. To be asked before any rank has
-// written.
+// left that ended before its first checkpoint is in nobody's way.
+Result<void> check_save(const TrainOptions& options) {
+  if (options.save.empty()) return {};
+  const auto there = checkpoint::candidates(files::real_disk(), options.save);
+  if (options.start == train::Start::kResume && there.empty())
+    return Error{Code::kNoCheckpoint,
+                 join_parts("`", options.save, "` has no checkpoint to resume from"),
+                 "--resume=auto begins a run there"};
+  if (!options.resumes() && !there.empty())
+    return Error{Code::kConflict,
+                 join_parts("`", options.save, "` has checkpoints of an earlier run, the newest ",
+                            std::filesystem::path(there.front()).filename().string()),
+                 "--resume continues that run; another --save begins a new one"};
+  return {};
+}
+
+// To be asked before any rank has written.
 Result<void> check_places(const TrainOptions& options) {
-  if (!options.save.empty()) {
-    const auto there = checkpoint::candidates(files::real_disk(), options.save);
-    if (options.start == train::Start::kResume && there.empty())
-      return Error{Code::kNoCheckpoint,
-                   join_parts("`", options.save, "` has no checkpoint to resume from"),
-                   "--resume=auto begins a run there"};
-    if (!options.resumes() && !there.empty())
-      return Error{Code::kConflict,
-                   join_parts("`", options.save, "` has checkpoints of an earlier run, the newest ",
-                              std::filesystem::path(there.front()).filename().string()),
-                   "--resume continues that run; another --save begins a new one"};
-  }
+  LS_TRY(check_save(options));
   if (options.metrics.empty()) return {};
   return check_metrics(options.metrics, options.resumes() || options.metrics == options.save);
 }
@@ -207,7 +276,8 @@ Facts facts_of(const config::Document& document, const Args& args) {
     const config::Value* const value = entry ? &entry->value : table.initial_of(field.path);
     if (value != nullptr) facts.emplace_back(field.path, to_text(*value));
   }
-  for (const char* option : {"save", "save-interval", "keep", "resume", "load", "weights"})
+  for (const char* option :
+       {"save", "save-interval", "keep", "resume", "load", "weights", "change"})
     facts.emplace_back(join_parts("--", option), args.has(option) ? args.text(option) : "absent");
   for (const char* option : {"mock-data", "oracle", "trace", "timeline"})
     facts.emplace_back(join_parts("--", option), args.has(option) ? "given" : "absent");
@@ -235,6 +305,9 @@ train::RunEnding train_first(const train::Job& job, const TrainData& data,
                           join_parts(counted(lost, "line"), " of metrics lost: ", error.message));
             }});
   if (!options.metrics.empty()) observers.push_back(&metrics);
+  RunRecord record(options.save, options.document, world.size(),
+                   [&](const Error& error) { log.trouble("record", error.message); });
+  if (!options.save.empty()) observers.push_back(&record);
   return train_rank(job, data, options, world, observers);
 }
 
@@ -323,6 +396,33 @@ Result<ExitCode> run_rank(train::Job& job, const TrainData& data, const TrainOpt
   return conclude(log, train_first(job, data, options, *world, log), output);
 }
 
+// What would run and what every rank would take, and nothing else.
+Result<ExitCode> dry_run(const train::Job& job, const TrainData& data, const TrainOptions& options,
+                         const std::string& ranks, Output& output) {
+  LS_TRY(check_save(options));
+  std::vector<train::Prediction> all;
+  for (int rank = 0; rank < job.mesh.world(); ++rank) all.push_back(train::predict(job, {rank}));
+  if (output.json) {
+    const auto to_json = [](const train::Prediction& one) {
+      return Json::object({{"peak_bytes", one.peak_bytes}, {"sent_bytes", one.sent().value}});
+    };
+    return print_json(output, Json::object({{"schema", "lockstep.train-dry-run/1"},
+                                            {"model", job.spec.model.name},
+                                            {"parameters", count(job.model).total},
+                                            {"layout", layout_json(job.spec.layout, true)},
+                                            {"data", data.title},
+                                            {"ranks", Json::list(all, to_json)}}));
+  }
+  TrainLog(job, ranks, data.title, options, output).begin();
+  const auto fullest = std::ranges::max_element(all, {}, &train::Prediction::peak_bytes);
+  if (fullest->peak_bytes > all[0].peak_bytes)
+    output.row(2, style::kDim, 11, "",
+               join_parts(to_text(Bytes{fullest->peak_bytes}), " at that of rank ",
+                          fullest - all.begin(), ", which is the highest, in ", fullest->peak_op));
+  output.out << "\ndry run: nothing was trained or written\n";
+  return ExitCode::kOk;
+}
+
 // What is on disk is looked at before ranks start, or by rank 0 of a launcher's: another would see
 // what that has just written.
 bool looks_at_places() { return comm::process_environment("RANK").value_or("0") == "0"; }
@@ -335,7 +435,11 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
   stop_on_signals();
   LS_TRY(comm::check_alone(comm::process_environment));
   config::Report report;
-  auto document = load_run(args, report);
+  auto document = load_run(args, report, has_text(args) ? kTextRun : "");
+  if (document && document->root().entries.empty())
+    return Error{Code::kMissingKey, "there is nothing to train: name a run file",
+                 "`lockstep init run.toml` writes one; `--text my.txt --save out` needs none"};
+  if (document && has_text(args)) LS_TRY(use_text(args, *document, report));
   if (document) document = with_plan(args, *std::move(document), report);
   const auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
   if (spec)
@@ -345,14 +449,26 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
   if (!spec || !report.ok()) return fail(output, report, subject_of(args));
   if (spec->device != DeviceKind::kCpu) LS_TRY(comm::check_backend(spec->device));
   train::Job job = LS_TRY(train::make_job(*spec));
-  const TrainOptions options = LS_TRY(read_options(args, *spec));
-  if (looks_at_places()) LS_TRY(check_places(options));
+  TrainOptions options = LS_TRY(read_options(args, *spec));
+  options.document = in_force(*document, *spec);
+  const bool is_dry = args.flag("dry-run");
+  if (is_dry && is_rank())
+    return conflict("dry-run", "this is one rank of a launcher's job",
+                    "it tells of all ranks: start it once, without a launcher");
+  if (looks_at_places() && !is_dry) LS_TRY(check_places(options));
+  if (has_text(args) && !is_rank()) {  // ranks that this process starts find it done
+    LS_TRY(make_directory(options.save));
+    LS_TRY(write_byte_tokens(args.texts("text"), text_tokens(args), data::DocumentEnd::kBlankLine));
+  }
   const TrainData data =
       LS_TRY(args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec));
   if (is_rank()) return run_rank(job, data, options, facts_of(*document, args), output);
+  const bool as_processes = args.flag("processes") || job.spec.device != DeviceKind::kCpu;
+  if (is_dry)
+    return dry_run(job, data, options,
+                   counted(job.mesh.world(), as_processes ? "process" : "thread"), output);
   LS_TRY(check_memory(job, Rank{0}, job.mesh.world()));
-  if (args.flag("processes") || job.spec.device != DeviceKind::kCpu)
-    return run_as_processes(job.mesh.world(), output);
+  if (as_processes) return run_as_processes(job.mesh.world(), output);
   return run_threads(job, data, options, output);
 }
 
