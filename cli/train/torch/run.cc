@@ -436,9 +436,10 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
   LS_TRY(comm::check_alone(comm::process_environment));
   config::Report report;
   auto document = load_run(args, report, has_text(args) ? kTextRun : "");
-  if (document && document->root().entries.empty())
+  if (document && !args.has("FILE") && document->find("model") == nullptr)
     return Error{Code::kMissingKey, "there is nothing to train: name a run file",
-                 "`lockstep init run.toml` writes one; `--text my.txt --save out` needs none"};
+                 "`lockstep init run.toml` writes one; a run folder has its own, config.toml; "
+                 "`--text my.txt --save out` needs none"};
   if (document && has_text(args)) LS_TRY(use_text(args, *document, report));
   if (document) document = with_plan(args, *std::move(document), report);
   const auto spec = document ? spec::read_spec(*document, report) : std::nullopt;
