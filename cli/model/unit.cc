@@ -121,7 +121,10 @@ Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& co
   spec::Layout layout{.degrees = {.tp = sizes.tp, .cp = sizes.cp, .dp = sizes.ep, .ep = sizes.ep},
                       .context = sizes.context,
                       .sp = sizes.sequence_parallel};
-  if (config.moe.experts > 0) layout.degrees.etp = sizes.tp;
+  if (args.has("etp"))
+    sizes.etp = layout.degrees.etp = count("etp");
+  else if (config.moe.experts > 0)
+    layout.degrees.etp = sizes.tp;
   const spec::Batch batch{
       .seq = seq, .global_batch = sizes.batch * sizes.ep, .microbatch = sizes.batch};
   const std::vector<Error> refused = spec::legal(config, layout, batch, sizes.dtype);
@@ -141,12 +144,14 @@ std::vector<Option> unit_options() {
       choice("cp-comm-type", "TYPE", {"ring", "gather", "ulysses"},
              "With --unit: how these meet (default ring)"),
       integer("ep", "N", "With --unit: ranks that share experts (default 1)").between(1, 1e6),
+      integer("etp", "N", "With --unit: tensor ranks that share an expert (default all)")
+          .between(1, 1e6),
       integer("mbs", "N", "With --unit: sequences in a microbatch (default 1)").between(1, 1e6),
       choice("dtype", "TYPE", {"bf16", "f32", "f64"}, "With --unit: of weights (default bf16)")};
 }
 
 Result<void> check_unit_options(const Args& args) {
-  for (const char* name : {"tp", "sp", "cp", "cp-comm-type", "ep", "mbs", "dtype"})
+  for (const char* name : {"tp", "sp", "cp", "cp-comm-type", "ep", "etp", "mbs", "dtype"})
     if (args.has(name) && !args.has("unit"))
       return Error{Code::kBadOptionValue,
                    join_parts("--", name, " says how a unit runs, but no --unit is given"),
@@ -171,6 +176,7 @@ Result<ExitCode> print_unit(const Args& args, Output& output, const model::Model
              << to_text(sizes.dtype) << ", " << sizes.batch << " x " << with_commas(seq)
              << " tokens, tp" << sizes.tp << (sizes.sequence_parallel ? " sp" : "");
   if (sizes.cp > 1) output.out << " cp" << sizes.cp << " " << to_text(sizes.context);
+  if (sizes.etp) output.out << " etp" << *sizes.etp;
   if (sizes.ep > 1) output.out << " ep" << sizes.ep << ", experts met evenly";
   output.out << "\n\n";
   for (const UnitPass pass : passes_of(unit->kind)) print_pass(output.out, passes, pass);

@@ -101,7 +101,8 @@ std::vector<Option> questions() {
            "planned]"),
       choice("for", "FRAMEWORK", framework_names(),
              "Only layouts that this framework runs, priced as it runs them"),
-      flag("runnable", "Only layouts that this version runs: etp = tp where there are experts"),
+      flag("runnable",
+           "Only layouts that this version runs: without sequence parallelism, no etp but tp"),
       choice("dtype", "TYPE", {"bf16", "fp8"}, "Type of matrix products").initially("bf16"),
       text("calibration", "IN",
            "What `lockstep calibrate` measured of FILE on this machine: layouts are timed op by op "

@@ -221,7 +221,7 @@ class PlanReader {
     q.seq = batch_.seq;
     q.global_batch = batch_.global_batch;
     if (is_fp8()) q.precision = cost::Precision::kFp8;
-    q.whole_etp = args_.flag("runnable");
+    q.runnable = args_.flag("runnable");
     if (args_.has("headroom")) q.headroom = args_.real("headroom");
     if (args_.has("risk"))
       q.headroom = observe::headroom_at(observe::published_need(), args_.real("risk"));

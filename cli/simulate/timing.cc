@@ -276,7 +276,7 @@ sim::StageCosts in_ticks(sim::StageCosts costs, double factor) {
 std::string why_no_bytes(const spec::Spec& spec) {
   const mesh::Degrees& d = spec.layout.degrees;
   if (d.ep > 1) return join_parts("not known with ep = ", d.ep);
-  if (spec.model.moe.experts > 0 && d.etp != d.tp)
+  if (spec.model.moe.experts > 0 && d.etp != d.tp && (!spec.layout.sp || d.tp % d.etp != 0))
     return join_parts("not known with etp = ", d.etp, " beside tp = ", d.tp);
   const auto known = model::check_unit_bytes(spec.model);
   return known.ok() ? "" : "not known: " + known.error().message;

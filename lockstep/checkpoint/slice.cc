@@ -136,7 +136,7 @@ std::vector<UnitSlice> unit_slices(const model::Model& model, int segment,
   for (const model::FlatParam& flat : layout.params) {
     const model::Param& param = model.unit(segment).params[flat.param];
     Box box = whole(param.shape);
-    const model::TensorShard shard = model::tensor_shard(param, place.tp, place.coord);
+    const model::TensorShard shard = model::tensor_shard(param, place);
     box.begin[shard.dim] = shard.begin;
     box.extent[shard.dim] = shard.length;
     if (param.experts > 0) {

@@ -68,7 +68,7 @@ struct UnitSlice {
 };
 
 // Of elements `range` of the buffer of a segment, ascending in `at`; gaps and padding are in none.
-// REQUIRES: the segment's layout by flat_layouts(model, place.tp, place.ep).
+// REQUIRES: the segment's layout by flat_layouts(model, place.tp, place.ep, place.etp).
 std::vector<UnitSlice> unit_slices(const model::Model& model, int segment,
                                    const model::FlatLayout& layout, model::TensorPlace place,
                                    model::FlatRange range, Role role);

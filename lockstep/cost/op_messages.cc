@@ -35,7 +35,7 @@ OpMessages::OpMessages(const program::Program& program, const model::Model& mode
       coord_(mesh.coord(rank, Axis::kPipeline)),
       shard_(mesh.coord(rank, mesh::kDenseShard).value),
       expert_shard_(mesh.coord(rank, Axis::kExpertDataShard).value),
-      layouts_(model::flat_layouts(model, sizes.unit.tp, sizes.unit.ep)) {
+      layouts_(model::flat_layouts(model, sizes.unit.tp, sizes.unit.ep, sizes.unit.etp)) {
   LS_CHECK(mesh.degree(Axis::kPipeline) == step_.shape.coords, "a program of ", step_.shape.coords,
            " pipeline ranks on a mesh of ", mesh.degree(Axis::kPipeline));
   LS_CHECK(mesh.degree(mesh::kDenseShard) == sizes.shards, "sizes for ", sizes.shards,

@@ -83,7 +83,7 @@ program::ProgramBytes program_bytes(const model::Model& model, const program::St
   LS_CHECK(step.units() == model.num_units(), "a step of ", step.units(), " units for a model of ",
            model.num_units());
   const std::vector<model::FlatLayout> layouts =
-      model::flat_layouts(model, sizes.unit.tp, sizes.unit.ep);
+      model::flat_layouts(model, sizes.unit.tp, sizes.unit.ep, sizes.unit.etp);
   std::vector<UnitPasses> passes;  // by distinct unit
   for (const model::Unit& unit : model.distinct)
     passes.emplace_back(model.config, unit, sizes.unit);

@@ -80,6 +80,8 @@ mesh::Axis axis_of(parts::Group group) {
       return mesh::Axis::kTensor;
     case parts::Group::kContext:
       return mesh::Axis::kContext;
+    case parts::Group::kExpertTensor:
+      return mesh::Axis::kExpertTensor;
     case parts::Group::kExpert:
       break;
   }

@@ -30,6 +30,7 @@ enum Kind : std::size_t {
   kExpertData,
   kExpertShardGather,
   kExpert,
+  kExpertTensor,
 };
 constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(),        mesh::kDenseShard,
                                    Axis::kDataReplicate,   mesh::kData,
@@ -39,9 +40,9 @@ constexpr mesh::AxisSet kAxes[] = {mesh::AxisSet(),        mesh::kDenseShard,
                                    Axis::kTensor,          Axis::kContext,
                                    Axis::kExpertDataShard, Axis::kExpertDataReplicate,
                                    mesh::kExpertData,      Axis::kExpertDataShard,
-                                   Axis::kExpert};
+                                   Axis::kExpert,          Axis::kExpertTensor};
 constexpr const char* kPrefixes[] = {
-    "", "", "", "", "", "", "", "gather:", "up:", "down:", "", "", "", "", "", "gather:", ""};
+    "", "", "", "", "", "", "", "gather:", "up:", "down:", "", "", "", "", "", "gather:", "", ""};
 
 // Those that an op uses, one after the other; in the order of CommGroup.
 const std::vector<Kind>& kinds_of(program::CommGroup group) {
@@ -98,8 +99,12 @@ Groups::Groups(comm::World& world, const std::string& label, const mesh::Mesh& m
   if (shared.experts)
     for (const Kind kind : {kExpertShard, kExpertReplicate, kExpertData})
       all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
-  if (shared.experts && mesh.degree(Axis::kExpert) > 1)
-    all_[kExpert] = connect(world, on_device, label, mesh, kExpert, deadline);
+  for (const Kind kind : {kExpert, kExpertTensor}) {
+    const bool is_tensor =
+        kind == kExpertTensor && mesh.degree(kAxes[kind]) == mesh.degree(Axis::kTensor);
+    if (shared.experts && mesh.degree(kAxes[kind]) > 1 && !is_tensor)
+      all_[kind] = connect(world, on_device, label, mesh, kind, deadline);
+  }
   if (!is_device_) {
     all_[kPipeline] = connect(world, on_device, label, mesh, kPipeline, deadline);
   } else {
@@ -166,6 +171,7 @@ comm::Communicator& Groups::link(program::CommGroup group, Coord from, Coord to)
 
 comm::Communicator* Groups::context() const { return all_[kContext].get(); }
 comm::Communicator* Groups::experts() const { return all_[kExpert].get(); }
+comm::Communicator* Groups::expert_tensor() const { return all_[kExpertTensor].get(); }
 
 void Groups::agree(const Hash128& digest, Deadline deadline) const {
   struct Verdict {

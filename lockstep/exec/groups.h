@@ -54,8 +54,10 @@ class Groups {
 
   // Of the ranks that share sequences with this one; null where there are no others.
   comm::Communicator* context() const;
-  // The same of those that share experts.
+  // The same of those that share experts,
   comm::Communicator* experts() const;
+  // and of tensor ranks that share each of theirs, where others do not.
+  comm::Communicator* expert_tensor() const;
 
   // Refuses to go on when some rank of the world holds another digest: its program, model or
   // settings differ. Throws WorldError on every rank, naming the first that differs.
@@ -64,7 +66,7 @@ class Groups {
  private:
   bool is_device_ = false;  // device memory is not the host's
   // By kind; null where this rank needs none.
-  std::array<std::unique_ptr<comm::Communicator>, 17> all_, host_;
+  std::array<std::unique_ptr<comm::Communicator>, 18> all_, host_;
 };
 
 }  // namespace lockstep::exec

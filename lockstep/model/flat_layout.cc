@@ -39,16 +39,17 @@ std::int64_t expert_pieces(const Param& param, std::int64_t ep) {
   return ep;
 }
 
-std::int64_t numel_of(const Param& param, std::int64_t tp, std::int64_t ep) {
-  const TensorShard shard = tensor_shard(param, tp, 0);
-  return param.numel() / expert_pieces(param, ep) / param.shape[shard.dim] *
+std::int64_t numel_of(const Param& param, const TensorPlace& place) {
+  const TensorShard shard = tensor_shard(param, place);
+  return param.numel() / expert_pieces(param, place.ep) / param.shape[shard.dim] *
          (shard.length + shard.padding);
 }
 
 class Writer {
  public:
-  Writer(const Unit& unit, std::int64_t tp, std::int64_t ep, bool experts)
-      : unit_(unit), tp_(tp), ep_(ep), experts_(experts) {}
+  // At any coordinates of `place`.
+  Writer(const Unit& unit, const TensorPlace& place, bool experts)
+      : unit_(unit), place_(place), experts_(experts) {}
 
   FlatLayout run() {
     append(true, Held::kCut);
@@ -73,7 +74,7 @@ class Writer {
   }
   void note_copies() {
     for (const FlatParam& at : flat_.params) {
-      const std::int64_t n = copies(unit_.params[at.param], tp_);
+      const std::int64_t n = copies(unit_.params[at.param], place_.tp);
       if (n == 1) continue;
       flat_.copies = n;
       if (!flat_.copied.empty() && flat_.copied.back().end == at.offset)
@@ -97,13 +98,13 @@ class Writer {
       if (held(param) != wanted) continue;
       const bool joined = neighbour != nullptr && continues(*neighbour, param);
       const std::int64_t offset = joined ? flat_.params.back().end() : flat_.size;
-      flat_.params.push_back({i, offset, numel_of(param, tp_, ep_)});
+      flat_.params.push_back({i, offset, numel_of(param, place_)});
       flat_.size = round_up(flat_.params.back().end(), kFlatAlign);
     }
   }
 
   const Unit& unit_;
-  const std::int64_t tp_, ep_;
+  const TensorPlace place_;
   const bool experts_;
   FlatLayout flat_;
 };
@@ -135,7 +136,7 @@ void tie(const Unit& embed, FlatLayout& first, const Unit& head, FlatLayout& sec
 // elements.
 void add_runs(const Param& param, const FlatParam& place, const TensorPlace& rank, FlatRange range,
               std::vector<FlatRun>& runs) {
-  const TensorShard shard = tensor_shard(param, rank.tp, rank.coord);
+  const TensorShard shard = tensor_shard(param, rank);
   const std::int64_t before =
       param.numel() / expert_pieces(param, rank.ep) * (param.experts > 0 ? rank.expert_coord : 0);
   std::int64_t inner = 1;
@@ -195,7 +196,6 @@ std::vector<FlatRange> FlatLayout::gaps(std::int64_t shards) const {
 
 namespace {
 
-// Tensor ranks share an expert too: runs have etp = tp.
 const ShardedDim* tensor_cut(const Param& param) {
   const auto cut = std::ranges::find_if(param.sharded, [](const ShardedDim& dim) {
     return dim.axis == mesh::Axis::kTensor || dim.axis == mesh::Axis::kExpertTensor;
@@ -232,11 +232,19 @@ TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord
   return {cut->dim, begin, own, each - own, coord % alike != 0};
 }
 
-std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp, std::int64_t ep) {
+TensorShard tensor_shard(const Param& param, const TensorPlace& place) {
+  if (param.experts == 0) return tensor_shard(param, place.tp, place.coord);
+  LS_CHECK(place.tp % place.etp == 0, "experts on ", place.etp, " of ", place.tp, " tensor ranks");
+  return tensor_shard(param, place.etp, place.coord % place.etp);
+}
+
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp, std::int64_t ep,
+                                     std::optional<std::int64_t> etp) {
+  const TensorPlace place = {.tp = tp, .ep = ep, .etp = etp.value_or(tp)};
   std::vector<FlatLayout> layouts;
-  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, ep, false).run());
+  for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, place, false).run());
   if (std::ranges::any_of(model.distinct, &Unit::has_experts))
-    for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, tp, ep, true).run());
+    for (const Unit& unit : model.distinct) layouts.push_back(Writer(unit, place, true).run());
   const int embed = model.order.front(), head = model.order.back();
   if (std::ranges::any_of(model.distinct[head].params, &Param::tied))
     tie(model.distinct[embed], layouts[embed], model.distinct[head], layouts[head]);

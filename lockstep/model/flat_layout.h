@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lockstep/model/arch.h"
@@ -94,28 +95,34 @@ std::int64_t copies(const Model& model, std::int64_t tp);
 // there are, unless it is padded.
 TensorShard tensor_shard(const Param& param, std::int64_t tp, std::int64_t coord);
 
-// Of every distinct unit, in the order of Model::distinct; where some have experts, then of the
-// experts of each, as Model::layout_of counts them. Embedding and head that share a weight
-// get the same size, so that their shards cover the same elements of it, and what else the head has
-// lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
-// parameters only.
-// Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts, and each of
-// `ep` ranks as many whole experts.
-// REQUIRES: tp >= 1, pieces that are multiples of their grain where they are not padded; an ep that
-// divides the experts.
-std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1, std::int64_t ep = 1);
-
-// Which elements of whole parameters lie where in a rank's flat buffer, where tensor ranks share a
-// unit: initial weights are drawn by it, and whole states are cut and put together.
-
-// A rank among those that share a unit, and among those that share its experts.
+// A rank among those that share a unit, and among those that share its experts. Of its tensor ranks
+// each `etp` side by side have a piece of every expert that these have.
 struct TensorPlace {
   std::int64_t tp = 1;
   std::int64_t coord = 0;
   std::int64_t ep = 1;
   std::int64_t expert_coord = 0;
+  std::int64_t etp = tp;
   bool operator==(const TensorPlace&) const = default;
 };
+
+// What of a parameter a rank there holds: of experts, of those that it has.
+TensorShard tensor_shard(const Param& param, const TensorPlace& place);
+
+// Of every distinct unit, in the order of Model::distinct; where some have experts, then of the
+// experts of each, as Model::layout_of counts them. Embedding and head that share a weight
+// get the same size, so that their shards cover the same elements of it, and what else the head has
+// lies behind all that the embedding has, so that one buffer can hold the states of both. Trained
+// parameters only.
+// Each of `tp` ranks that share a unit holds its piece of what the tensor axis cuts; of `ep` groups
+// of `etp` ranks (absent: tp) each as many experts, and each of such a group a piece of these.
+// REQUIRES: tp >= 1, pieces that are multiples of their grain where they are not padded; an ep that
+// divides the experts, an etp that divides tp.
+std::vector<FlatLayout> flat_layouts(const Model& model, std::int64_t tp = 1, std::int64_t ep = 1,
+                                     std::optional<std::int64_t> etp = {});
+
+// Which elements of whole parameters lie where in a rank's flat buffer, where tensor ranks share a
+// unit: initial weights are drawn by it, and whole states are cut and put together.
 
 // Elements that lie side by side in a rank's buffer and in the whole parameter.
 struct FlatRun {
@@ -128,7 +135,7 @@ struct FlatRun {
 
 // Those of elements `range` of the rank's buffer, ascending; gaps and padding are in none. One per
 // parameter, but one per row of a matrix that is cut by columns.
-// REQUIRES: the unit's layout by flat_layouts(model, place.tp, place.ep).
+// REQUIRES: the unit's layout by flat_layouts(model, place.tp, place.ep, place.etp).
 std::vector<FlatRun> flat_runs(const Unit& unit, const FlatLayout& layout, TensorPlace place,
                                FlatRange range);
 

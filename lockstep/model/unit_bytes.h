@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,12 +47,17 @@ struct UnitSizes {
   bool packs_keys = true;              // on a CPU with units for bf16 (tensor/memory.h)
   bool sequence_parallel = false;  // they share also what lies between the tensor-parallel parts
   bool tp_overlap = true;          // they compute while their collectives are under way
-  std::int64_t ep = 1;             // ranks that share the experts
-  double aux_loss_coeff = 0;       // of a mixture's losses (parts/experts.cc); 0: none
+  std::int64_t ep = 1;             // groups of `etp` ranks that share the experts
+  // Tensor ranks that share an expert; absent: all. Fewer only under sequence parallelism.
+  std::optional<std::int64_t> etp = {};
+  double aux_loss_coeff = 0;  // of a mixture's losses (parts/experts.cc); 0: none
   double z_loss_coeff = 0;
   Kernels kernels = Kernels::kCpu;
 
   std::int64_t tokens() const { return batch * seq; }
+  std::int64_t expert_ranks() const { return etp.value_or(tp); }
+  // Tokens whose rows such ranks send to experts together.
+  std::int64_t routed_tokens() const { return tokens() / tp * expert_ranks(); }
   std::int64_t width() const { return static_cast<std::int64_t>(size_of(dtype)); }
   // Of statistics, rotary tables and gradients of weights.
   std::int64_t wide() const { return static_cast<std::int64_t>(size_of(wide_type(dtype))); }

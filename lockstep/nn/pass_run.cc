@@ -79,6 +79,8 @@ const RankGroup& PassRun::group() const {
       return unit.group;
     case parts::Group::kContext:
       return unit.context;
+    case parts::Group::kExpertTensor:
+      return unit.experts.tensor;
     case parts::Group::kExpert:
       break;
   }

@@ -46,6 +46,8 @@ class RankGroup {
 class ExpertGroup : public RankGroup {
  public:
   using RankGroup::RankGroup;
+  // Tensor ranks that share an expert, where others do not.
+  RankGroup tensor;
 };
 
 // The ranks that share sequences (model/context.h).

@@ -135,6 +135,9 @@ UnitRunner::UnitRunner(const model::ModelConfig& config, const model::Unit& unit
            " context ranks for lists of ", sizes.cp);
   LS_CHECK(experts.size() == sizes.ep, "a group of ", experts.size(),
            " ranks that share experts for lists of ", sizes.ep);
+  LS_CHECK(sizes.expert_ranks() == sizes.tp || experts.tensor.size() == sizes.expert_ranks(),
+           "a group of ", experts.tensor.size(), " ranks that share an expert for lists of ",
+           sizes.expert_ranks());
   check_covers(context_, passes_, place);
 }
 

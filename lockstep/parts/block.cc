@@ -62,7 +62,7 @@ Written block_list(const model::ModelConfig& config, const Sizes& sizes, bool ha
       b.finish(attended, x, "attn_out", "middle", behind("attn_norm", "attn_post_norm"));
   const ValueId mlp = before ? b.norm(middle, "mlp_norm", "mlp_normed", "middle").y : middle;
   if (has_experts) {
-    const ValueId sum = b.reduce_rows(mixture(mlp, config, sizes, b, list));
+    const ValueId sum = mixture(mlp, config, sizes, b, list);
     list.output = b.part(Kind::kAdd, {sum, middle}, "out", {Dim::kP, Dim::kH});
     return list;
   }

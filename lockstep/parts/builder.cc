@@ -51,13 +51,18 @@ ValueId Builder::wide_norm(ValueId x, std::string_view param) {
   return part(Kind::kWideNorm, {x, rstd}, of.name, of.dims, of.elem, param);
 }
 
-ValueId Builder::gather_rows(ValueId x) {
+ValueId Builder::gather_rows(ValueId x, Group group) {
   const Value of = list_.values[x];
-  return part(Kind::kGatherRows, {x}, of.name, {Dim::kT, of.dims.back()}, of.elem);
+  const Dim rows = group == Group::kTensor ? Dim::kT : Dim::kU;
+  const ValueId all = part(Kind::kGatherRows, {x}, of.name, {rows, of.dims.back()}, of.elem);
+  last().group = group;
+  return all;
 }
 
-ValueId Builder::reduce_rows(ValueId x) {
-  return part(Kind::kReduceRows, {x}, list_.values[x].name, {Dim::kP, Dim::kH});
+ValueId Builder::reduce_rows(ValueId x, Group group) {
+  const ValueId sum = part(Kind::kReduceRows, {x}, list_.values[x].name, {Dim::kP, Dim::kH});
+  last().group = group;
+  return sum;
 }
 
 ValueId Builder::linear(ValueId x, Dim columns, std::string_view param, std::string name,

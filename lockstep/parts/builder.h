@@ -32,8 +32,9 @@ class Builder {
   Normed norm(ValueId x, std::string_view param, std::string name, const std::string& of);
   // RMS norm over all heads of a token, which tensor ranks share.
   ValueId wide_norm(ValueId x, std::string_view param);
-  ValueId gather_rows(ValueId x);
-  ValueId reduce_rows(ValueId x);
+  // Between a tensor rank's rows and those of all, or of all that share an expert.
+  ValueId gather_rows(ValueId x, Group group = Group::kTensor);
+  ValueId reduce_rows(ValueId x, Group group = Group::kTensor);
   ValueId linear(ValueId x, Dim columns, std::string_view param, std::string name, bool bias);
   // residual + x weight summed over the tensor ranks (+ bias): the end of a cut part. `norm`: what
   // is added to the residual goes through it, if it has a name.

@@ -80,7 +80,7 @@ class Derivation {
                   const std::vector<ValueId>& more = {}) {
     std::vector<ValueId> out = new_grads(part.in);
     out.insert(out.end(), more.begin(), more.end());
-    made_.input.push_back({kind, std::move(in), out, part.param, part.origin});
+    made_.input.push_back({kind, std::move(in), out, part.param, part.origin, part.group});
     add_to(part.in, out);
   }
   void weight_part(Kind kind, const Part& part, std::vector<ValueId> in) {
@@ -136,6 +136,9 @@ class Derivation {
     made_.input.push_back({back, {d, part.in[1]}, {dx}, {}, part.origin});
     add_to(part.in[0], dx);
   }
+  void rows(const Part& part, ValueId d) {
+    input_part(part.kind == Kind::kGatherRows ? Kind::kReduceRows : Kind::kGatherRows, part, {d});
+  }
   void exchanged(const Part& part, ValueId d) {
     const ValueId dx = new_grad(part.in[0]);
     const Kind back = part.kind == Kind::kDispatch ? Kind::kCombine : Kind::kDispatch;
@@ -174,9 +177,8 @@ class Derivation {
       case Kind::kLayerNorm:
         return norm(Kind::kLayerNormGrad, part, d);
       case Kind::kGatherRows:
-        return input_part(Kind::kReduceRows, part, {d});
       case Kind::kReduceRows:
-        return input_part(Kind::kGatherRows, part, {d});
+        return rows(part, d);
       case Kind::kLinearBias:
         bias(part, d);
         return linear(part, d);

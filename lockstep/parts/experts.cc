@@ -109,29 +109,39 @@ ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes,
   const ValueId own_choices = list.values.add("choices", {Dim::kP, Dim::kTop}, Elem::kIndex);
   b.put(Kind::kRoute, {logits}, {own_weights, scores, own_choices});
 
-  const ValueId tokens = b.gather_rows(x), choices = b.gather_rows(own_choices);
+  const bool all_share = sizes.etp == sizes.tp;
+  const Group sharing = all_share ? Group::kTensor : Group::kExpertTensor;
+  const ValueId tokens = b.gather_rows(x, sharing), choices = b.gather_rows(own_choices, sharing);
+  const Dim rows_of = list.values[tokens].dims[0];
   if (sizes.has_aux_loss) {
-    const ValueId counts = b.part(Kind::kCountChoices, {choices}, "choice_counts",
+    const ValueId of_sequences = all_share ? choices : b.gather_rows(own_choices);
+    const ValueId counts = b.part(Kind::kCountChoices, {of_sequences}, "choice_counts",
                                   {Dim::kSequences, Dim::kExperts}, Elem::kIndex);
     const ValueId all = list.values.like(counts, "choice_counts");
     b.put(Kind::kSumRanks, {counts}, {all}).group = Group::kContext;
     own_weights = b.same(Kind::kAuxLoss, {own_weights, scores, all});
   }
-  const ValueId places = list.values.add("places", {Dim::kT, Dim::kTop}, Elem::kIndex);
+  const ValueId places = list.values.add("places", {rows_of, Dim::kTop}, Elem::kIndex);
   const ValueId ends = list.values.add("ends", {Dim::kExperts}, Elem::kIndex);
   b.put(Kind::kSortRows, {choices}, {places, ends});
   Rows rows = {b.part(Kind::kTakeRows, {tokens, places}, "expert_rows", {Dim::kR, Dim::kH}),
-               b.part(Kind::kTakeWeights, {b.gather_rows(own_weights), places}, "row_weights",
-                      {Dim::kR}, Elem::kWide),
+               b.part(Kind::kTakeWeights, {b.gather_rows(own_weights, sharing), places},
+                      "row_weights", {Dim::kR}, Elem::kWide),
                ends, Dim::kR};
   if (sizes.ep == 1) list.never_kept.push_back(rows.x);
   const Met met = sizes.ep > 1 ? dispatched(rows, b) : Met{};
   // While rows are under way.
-  const ValueId shared =
-      config.moe.shared_ffn > 0 ? shared_experts(x, tokens, config.moe.shared_gate, b) : kNoValue;
+  ValueId shared = kNoValue;
+  if (config.moe.shared_ffn > 0) {
+    const ValueId all = all_share ? tokens : b.gather_rows(x);
+    shared = shared_experts(x, all, config.moe.shared_gate, b);
+    if (!all_share) shared = b.reduce_rows(shared);
+  }
   const ValueId out = sizes.ep > 1 ? at_their_experts(met, b, list) : expert_mlps(rows, b);
-  const ValueId routed = b.part(Kind::kReturnRows, {out, places}, "out", {Dim::kT, Dim::kH});
-  return shared == kNoValue ? routed : b.same(Kind::kAdd, {routed, shared});
+  ValueId routed = b.part(Kind::kReturnRows, {out, places}, "out", {rows_of, Dim::kH});
+  if (!all_share) routed = b.reduce_rows(routed, sharing);
+  const ValueId sum = shared == kNoValue ? routed : b.same(Kind::kAdd, {routed, shared});
+  return all_share ? b.reduce_rows(sum) : sum;
 }
 
 }  // namespace lockstep::parts

@@ -12,7 +12,7 @@ Written embed_list(const model::ModelConfig& config);
 // `has_experts`: in place of the MLP, as most blocks of a mixture.
 Written block_list(const model::ModelConfig& config, const Sizes& sizes, bool has_experts);
 
-// The part of a block that experts are (experts.cc): `x`, rows of P -> summands of all T.
+// The part of a block that experts are (experts.cc): `x`, rows of P -> what they add to them.
 ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes, Builder& b,
                 Written& list);
 

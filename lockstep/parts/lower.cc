@@ -36,13 +36,14 @@ class Lowering {
  private:
   // False if nothing is left to do.
   bool lower_rows(Part& part) {
-    if (sizes_.shares_rows && part.kind != Kind::kSumRanks) {
+    const bool is_shared = group_size(part, sizes_) > 1;
+    if (is_shared && sizes_.shares_rows && part.kind != Kind::kSumRanks) {
       const bool gathers = part.kind == Kind::kGatherRows;
       part.kind = gathers ? Kind::kAllGather : Kind::kReduceScatter;
       values_[gathers ? part.out[0] : part.in[0]].name += gathers ? "_gathered" : "_summand";
       return true;
     }
-    if (part.kind != Kind::kGatherRows && group_size(part, sizes_) > 1) {
+    if (is_shared && part.kind != Kind::kGatherRows) {
       part.kind = Kind::kAllReduce;
       return true;
     }

@@ -185,6 +185,8 @@ std::int64_t group_size(const Part& part, const Sizes& sizes) {
       return sizes.tp;
     case Group::kContext:
       return sizes.cp;
+    case Group::kExpertTensor:
+      return sizes.etp;
     case Group::kExpert:
       break;
   }

@@ -148,7 +148,12 @@ const KindRow& row_of(Kind kind);
 inline std::string_view to_text(Kind kind) { return row_of(kind).name; }
 
 // Whose ranks a collective is of.
-enum class Group : std::uint8_t { kTensor, kContext, kExpert };
+enum class Group : std::uint8_t {
+  kTensor,
+  kContext,
+  kExpert,
+  kExpertTensor,  // tensor ranks that share an expert, where others do not
+};
 
 // A distance of keys: those of all ranks, one after the other.
 inline constexpr std::int64_t kAllRanks = -1;

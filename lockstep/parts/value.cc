@@ -13,6 +13,7 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       tp(sizes.tp),
       cp(sizes.cp),
       ep(sizes.ep),
+      etp(sizes.expert_ranks()),
       threads(sizes.threads),
       context(sizes.context),
       plus_one(c.norm == model::NormKind::kRmsNormPlusOne),
@@ -26,9 +27,11 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
       moe(c.moe) {
   const std::int64_t tokens = sizes.tokens();
   LS_CHECK(c.heads % tp == 0 && (c.kv_heads % tp == 0 || tp % c.kv_heads == 0) && c.ffn % tp == 0 &&
-               c.moe.expert_ffn % tp == 0 && c.moe.shared_ffn % tp == 0 &&
+               c.moe.expert_ffn % etp == 0 && c.moe.shared_ffn % tp == 0 &&
                (!shares_rows || tokens % tp == 0),
            "tensor degree ", tp, " does not divide ", c.name);
+  LS_CHECK(etp == tp || (tp % etp == 0 && shares_rows), "experts on ", etp, " of ", tp,
+           " tensor ranks that have all tokens");
   LS_CHECK(c.moe.experts % ep == 0, ep, " ranks do not divide the experts of ", c.name);
   LS_CHECK(context != model::CpMethod::kUlysses || model::deals_heads(c.heads, c.kv_heads, tp, cp),
            "heads of ", c.name, " cannot be dealt to ", tp, " x ", cp, " ranks");
@@ -57,8 +60,9 @@ Sizes::Sizes(const model::ModelConfig& c, const model::UnitSizes& sizes)
   at[Dim::kShareW] = at[Dim::kShareQ] + 2 * at[Dim::kShareK];
   at[Dim::kExperts] = c.moe.experts;
   at[Dim::kTop] = c.moe.top_k;
-  at[Dim::kR] = tokens * c.moe.top_k;
-  at[Dim::kX] = c.moe.expert_ffn / tp;
+  at[Dim::kU] = sizes.routed_tokens();
+  at[Dim::kR] = at[Dim::kU] * c.moe.top_k;
+  at[Dim::kX] = c.moe.expert_ffn / etp;
   at[Dim::kSequences] = sizes.batch;
   at[Dim::kOwnExperts] = c.moe.experts / ep;
   at[Dim::kMet] = at[Dim::kR];

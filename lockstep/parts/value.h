@@ -9,7 +9,8 @@
 //   and w/c are a context rank's share of the heads where whole sequences are put together.
 //   Of a mixture: e experts, of which each token meets top; R = top T rows; x the width of an
 //   expert on this rank; s sequences. Where ranks share experts: l of them are this rank's, which
-//   meet M rows. Of the experts that every token meets, y is the width on this rank.
+//   meet M rows. Where not all tensor ranks share an expert, U are the tokens of those that do, and
+//   R = top U. Of the experts that every token meets, y is the width on this rank.
 #pragma once
 
 #include <array>
@@ -27,13 +28,13 @@ namespace lockstep::parts {
 enum class Dim : std::uint8_t {
   kT, kP, kH, kQ, kK, kW, kA, kKv, kD, kF, kG, kV, kC, kRanks, kThree, kN, kKeys,
   kShareA, kShareKv, kShareQ, kShareK, kShareW, kExperts, kTop, kR, kX, kSequences,
-  kOwnExperts, kMet, kOne, kShared, kSharedPair
+  kOwnExperts, kMet, kOne, kShared, kSharedPair, kU
 };
 // clang-format on
-inline constexpr EnumNames<Dim, 32> kDims = {{"T",  "P",   "h",    "q",   "k",   "w",   "a", "kv",
-                                              "d",  "f",   "g",    "V",   "c",   "t",   "3", "N",
-                                              "2k", "a/c", "kv/c", "q/c", "k/c", "w/c", "e", "top",
-                                              "R",  "x",   "s",    "l",   "M",   "1",   "y", "2y"}};
+inline constexpr EnumNames<Dim, 33> kDims = {
+    {"T", "P",   "h", "q", "k", "w",  "a",   "kv",   "d",   "f",   "g",
+     "V", "c",   "t", "3", "N", "2k", "a/c", "kv/c", "q/c", "k/c", "w/c",
+     "e", "top", "R", "x", "s", "l",  "M",   "1",    "y",   "2y",  "U"}};
 
 enum class Elem : std::uint8_t {
   kCompute,  // the run's dtype
@@ -72,10 +73,10 @@ class Values {
 
 // The symbols' values on one rank, and what else decides about memory.
 struct Sizes {
-  std::array<std::int64_t, 32> dims{};
+  std::array<std::int64_t, 33> dims{};
   std::int64_t width = 4, wide = 4;  // bytes of an element
   std::int64_t seq = 1;              // tokens of a sequence on this rank
-  std::int64_t tp = 1, cp = 1, ep = 1, threads = 1;
+  std::int64_t tp = 1, cp = 1, ep = 1, etp = 1, threads = 1;
   std::int64_t own_met = 0;  // rows that this rank sends to its own experts
   model::CpMethod context = model::CpMethod::kRing;
   std::int64_t window = 0;  // of a block: keys that a query sees; 0: all before it
@@ -89,7 +90,7 @@ struct Sizes {
   bool on_device = false;  // kernels are an accelerator's
   model::Moe moe = {};
 
-  // REQUIRES: sizes.tp divides what it cuts.
+  // REQUIRES: sizes.tp and etp divide what they cut.
   Sizes(const model::ModelConfig& config, const model::UnitSizes& sizes);
 
   std::int64_t operator[](Dim dim) const { return dims[static_cast<std::size_t>(dim)]; }

@@ -101,7 +101,7 @@ void Lattice::add_cores(const Core& dense) {
     if (!is_free(question_.ep, ep)) continue;
     Core core = dense;
     core.ep = ep;
-    if (core.tp == 1 || !question_.whole_etp) add(core);
+    if (core.tp == 1 || !question_.runnable || of(core).sp) add(core);
     core.etp = core.tp;
     if (core.tp > 1 && divides(core.tp, s.expert_ffn)) add(core);
   }

@@ -64,7 +64,7 @@ struct Question {
   cost::Precision precision = cost::Precision::kBf16;
   std::vector<const pipeline::CatalogRow*> schedules = {};  // to choose from; empty: all
   int tp = 0, cp = 0, pp = 0, ep = 0;                       // degrees that are given; 0: free
-  bool whole_etp = false;                                   // only etp = tp, as the runtime has it
+  bool runnable = false;  // only what the runtime has: without sp, no etp but tp
   int most_zero = 3;
   double headroom = kHeadroom;           // share of a device's memory that no layout is given
   Given given = {};                      // only layouts that agree with it

@@ -50,11 +50,11 @@ TensorWorkspace::TensorWorkspace(const model::Model& model, const program::StepS
       read_from_(&source),
       group_(group),
       context_(context),
-      layouts_(model::flat_layouts(model, place.tensor.tp, place.tensor.ep)) {
+      layouts_(model::flat_layouts(model, place.tensor.tp, place.tensor.ep, place.tensor.etp)) {
   LS_CHECK(step.units() == model.num_units(), "a program of ", step.units(),
            " units for a model of ", model.num_units());
-  LS_CHECK((place.tensor ==
-            model::TensorPlace{group.size(), group.index(), experts.size(), experts.index()}),
+  LS_CHECK((place.tensor == model::TensorPlace{group.size(), group.index(), experts.size(),
+                                               experts.index(), place.tensor.etp}),
            "tensor rank ", place.tensor.coord, " of ", place.tensor.tp, " in a group of ",
            group.size(), ", expert rank ", place.tensor.expert_coord, " of ", place.tensor.ep,
            " in one of ", experts.size());

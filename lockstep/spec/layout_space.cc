@@ -62,12 +62,16 @@ void vary_mesh(const Layout& base, std::int64_t ranks, Many& made) {
   }
 }
 
-// Ranks that share experts.
+// Ranks that share an expert, and groups of them that share the experts.
 void vary_experts(const Layout& base, std::int64_t experts, Many& made) {
-  const std::int64_t ranks = base.degrees.dp * base.degrees.cp;
-  for (std::int64_t ep = 1; ep <= std::min(ranks, experts); ++ep)
-    if (ranks % ep == 0 && experts % ep == 0)
-      add(base, made, [&](Layout& l) { l.degrees.ep = ep; });
+  const std::int64_t tp = base.degrees.tp;
+  for (std::int64_t etp = tp; etp >= 1; --etp) {
+    if (tp % etp != 0 || (etp < tp && !base.sp)) continue;
+    const std::int64_t groups = base.degrees.dp * base.degrees.cp * tp / etp;
+    for (std::int64_t ep = 1; ep <= std::min(groups, experts); ++ep)
+      if (groups % ep == 0 && experts % ep == 0)
+        add(base, made, [&](Layout& l) { l.degrees.ep = ep, l.degrees.etp = etp; });
+  }
 }
 
 void vary_zero(const Layout& base, Many& made) {
@@ -152,15 +156,22 @@ constexpr std::array kFactors = {
            [](const Layout& l) {
              return l.recompute.blocks.empty() ? to_text(l.recompute) : std::string("some blocks");
            }},
+    // Of mixtures alone.
     Factor{"ep", [](const Layout& l) { return std::to_string(l.degrees.ep); }},
+    Factor{"etp",
+           [](const Layout& l) {
+             const mesh::Degrees& d = l.degrees;
+             return d.tp == 1 ? "-" : d.etp == d.tp ? "tp" : std::to_string(d.etp);
+           }},
 };
+constexpr std::size_t kOfMixtures = 2;
 
 }  // namespace
 
 std::span<const Factor> factors(std::span<const Layout> all) {
-  const bool shares_experts =
-      std::ranges::any_of(all, [](const Layout& layout) { return layout.degrees.ep > 1; });
-  return std::span(kFactors).first(kFactors.size() - (shares_experts ? 0 : 1));
+  const bool shares_experts = std::ranges::any_of(
+      all, [](const Layout& layout) { return layout.degrees.ep > 1 || layout.degrees.etp > 1; });
+  return std::span(kFactors).first(kFactors.size() - (shares_experts ? 0 : kOfMixtures));
 }
 
 namespace {
@@ -225,7 +236,6 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
   all = each(all, [&](const Layout& base, Many& made) { vary_context(base, ranks, made); });
   all = each(all, [&](const Layout& base, Many& made) { vary_mesh(base, ranks, made); });
   if (model.moe.experts > 0) {
-    for (Layout& layout : all) layout.degrees.etp = layout.degrees.tp;
     all = each(
         all, [&](const Layout& base, Many& made) { vary_experts(base, model.moe.experts, made); });
   }

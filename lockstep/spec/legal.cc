@@ -6,6 +6,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/units.h"
+#include "lockstep/mesh/divisors.h"
 #include "lockstep/mesh/mesh.h"
 #include "lockstep/model/unit_bytes.h"
 #include "lockstep/spec/contradictions.h"
@@ -34,11 +35,18 @@ class Runtime {
     found_.push_back({Code::kNotRunYet, std::move(message), std::move(help)});
   }
 
-  // Of every expert each tensor rank has a piece.
+  // Tensor ranks that share no expert send rows of their own to experts: only under sequence
+  // parallelism they have some.
   void experts(const mesh::Degrees& d) {
-    if (d.etp != d.tp)
-      refuse(join_parts("etp = ", d.etp, " beside tp = ", d.tp, " can be planned but not run yet"),
-             join_parts("the nearest: etp = ", d.tp));
+    if (d.tp % d.etp != 0)
+      refuse(
+          join_parts("etp = ", d.etp, " beside tp = ", d.tp, " can be planned but not run yet"),
+          "the nearest etp that divide tp: " + mesh::to_text(mesh::nearest_divisors(d.tp, d.etp)));
+    else if (d.etp != d.tp && !layout_.sp)
+      refuse(join_parts("etp = ", d.etp, " beside tp = ", d.tp,
+                        " without sequence parallelism cannot be run: tensor ranks would send the "
+                        "same tokens to experts"),
+             join_parts("set sp = true, or etp = ", d.tp));
   }
 
   void type() {

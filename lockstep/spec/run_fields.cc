@@ -108,7 +108,8 @@ std::vector<Field> degree_fields() {
             {1, kMaxSize}, {"data_parallel_shard_degree"}),
       degree("ep", "Expert-parallel degree: the experts are divided.",
              {"expert_model_parallel_size", "expert_parallel_degree"}),
-      degree("etp", "Tensor-parallel degree inside an expert.", {"expert_tensor_parallel_size"}),
+      degree("etp", "Tensor-parallel degree inside an expert; divides tp, below which it needs sp.",
+             {"expert_tensor_parallel_size"}),
   };
 }
 

@@ -254,8 +254,9 @@ void check_noise(const Settings& settings, const Request& asked, const Batch& ba
 
 void check_expert_parallelism(const Settings& settings, const Request& asked, Report& report) {
   const auto noise = settings.integer("train.noise_scale");
-  if (!asked.degrees || !noise) return;
-  for (const Contradiction& found : against_expert_parallelism(asked.degrees->ep, *noise))
+  if (!asked.degrees || !noise || asked.model == nullptr) return;
+  for (const Contradiction& found :
+       against_expert_parallelism(*asked.degrees, *noise, *asked.model))
     show(found, settings, report);
 }
 

@@ -102,9 +102,11 @@ cost::StepSizes step_sizes(const Spec& spec) {
   sizes.unit.tp = degrees.tp;
   sizes.unit.sequence_parallel = spec.layout.sp && degrees.tp > 1;
   sizes.shards = degrees.dp_shard.value_or(degrees.dp) * degrees.cp;
-  if (spec.model.moe.experts > 0) sizes.unit.ep = degrees.ep;
-  if (spec.model.moe.experts > 0)
+  if (spec.model.moe.experts > 0) {
+    sizes.unit.ep = degrees.ep;
+    sizes.unit.etp = degrees.etp;
     sizes.expert_shards = mesh::Mesh::create(degrees).value().degree(mesh::Axis::kExpertDataShard);
+  }
   return sizes;
 }
 

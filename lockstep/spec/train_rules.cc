@@ -50,13 +50,24 @@ std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::
   return found;
 }
 
-std::vector<Contradiction> against_expert_parallelism(std::int64_t ep, std::int64_t noise_scale) {
-  if (ep == 1 || noise_scale == 0) return {};
-  return {{{Code::kNotRunYet,
-            join_parts("noise_scale = ", noise_scale, " with ep = ", ep, " cannot be run yet"),
-            "set noise_scale = 0, or ep = 1"},
-           {{{"train.noise_scale"}, "looks at gradients of all experts"},
-            {{"layout.ep"}, join_parts(ep, " ranks share experts")}}}};
+std::vector<Contradiction> against_expert_parallelism(const mesh::Degrees& degrees,
+                                                      std::int64_t noise_scale,
+                                                      const model::ModelConfig& model) {
+  if (noise_scale == 0 || model.moe.experts == 0) return {};
+  std::vector<Contradiction> found;
+  const auto refuse = [&](const std::string& name, std::int64_t value, std::int64_t nearest,
+                          const std::string& why) {
+    found.push_back({{Code::kNotRunYet,
+                      join_parts("noise_scale = ", noise_scale, " with ", name, " = ", value,
+                                 why.empty() ? "" : " beside " + why, " cannot be run yet"),
+                      join_parts("set noise_scale = 0, or ", name, " = ", nearest)},
+                     {{{"train.noise_scale"}, "looks at gradients of all experts"},
+                      {{"layout." + name}, join_parts(value, " ranks share experts")}}});
+  };
+  if (degrees.ep > 1) refuse("ep", degrees.ep, 1, "");
+  if (degrees.etp != degrees.tp)
+    refuse("etp", degrees.etp, degrees.tp, join_parts("tp = ", degrees.tp));
+  return found;
 }
 
 std::vector<Contradiction> against_router_losses(double aux_loss_coeff, double z_loss_coeff,

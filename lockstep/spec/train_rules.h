@@ -21,8 +21,10 @@ std::vector<Contradiction> against_evaluation(std::int64_t samples, std::int64_t
 std::vector<Contradiction> against_noise_scale(std::int64_t steps, const model::ModelConfig& model,
                                                const Batch& batch);
 
-// What does not run yet where ranks share experts: the noise scale.
-std::vector<Contradiction> against_expert_parallelism(std::int64_t ep, std::int64_t noise_scale);
+// What does not run yet where ranks that take other tokens share experts: the noise scale.
+std::vector<Contradiction> against_expert_parallelism(const mesh::Degrees& degrees,
+                                                      std::int64_t noise_scale,
+                                                      const model::ModelConfig& model);
 
 // Losses of routers need some.
 std::vector<Contradiction> against_router_losses(double aux_loss_coeff, double z_loss_coeff,

@@ -211,7 +211,8 @@ void Calibrator::measure_collectives(comm::World& world, const std::string& name
   const Job& job = probes_.front().job;
   const cost::StepSizes sizes = sizes_of(job, Rank{0});
   std::set<Bytes> units = {{256}, {4096}}, tensors = {{256}};
-  for (const model::FlatLayout& flat : model::flat_layouts(job.model, sizes.unit.tp, sizes.unit.ep))
+  for (const model::FlatLayout& flat :
+       model::flat_layouts(job.model, sizes.unit.tp, sizes.unit.ep, sizes.unit.etp))
     for (const std::int64_t width : {sizes.unit.width(), sizes.unit.wide()})
       units.insert({flat.padded(1) * width});
   for (const std::int64_t part : {4, 2, 1})

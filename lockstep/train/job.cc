@@ -45,7 +45,8 @@ runtime::Place Job::place(Rank rank) const {
   place.sample_ranks = spec.layout.degrees.dp;
   place.context = {mesh.degree(Axis::kContext), mesh.coord(rank, Axis::kContext).value};
   place.tensor = {mesh.degree(Axis::kTensor), mesh.coord(rank, Axis::kTensor).value,
-                  mesh.degree(Axis::kExpert), mesh.coord(rank, Axis::kExpert).value};
+                  mesh.degree(Axis::kExpert), mesh.coord(rank, Axis::kExpert).value,
+                  mesh.degree(Axis::kExpertTensor)};
   return place;
 }
 
@@ -114,7 +115,7 @@ Result<Job> make_job(const spec::Spec& spec) {
   const auto noise = spec::against_noise_scale(spec.train.noise_scale, spec.model, spec.batch);
   if (!noise.empty()) return noise[0].error;
   const auto shared =
-      spec::against_expert_parallelism(spec.layout.degrees.ep, spec.train.noise_scale);
+      spec::against_expert_parallelism(spec.layout.degrees, spec.train.noise_scale, spec.model);
   if (!shared.empty()) return shared[0].error;
   const auto losses = spec::against_router_losses(spec.train.moe_aux_loss_coeff,
                                                   spec.train.moe_z_loss_coeff, spec.model);

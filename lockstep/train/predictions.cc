@@ -37,7 +37,7 @@ std::int64_t peak_if_met(const Job& job, Rank rank, double times) {
   const model::Moe& moe = job.model.config.moe;
   const std::int64_t ep = job.spec.layout.degrees.ep;
   LS_CHECK(ep > 1, "every rank has all experts");
-  const std::int64_t tokens = sizes_of(job, rank).unit.tokens();
+  const std::int64_t tokens = sizes_of(job, rank).unit.routed_tokens();
   const std::int64_t most = ep * tokens * std::min(moe.top_k, moe.experts / ep);
   const double share = times * static_cast<double>(tokens * moe.top_k);
   const std::int64_t all =

@@ -37,8 +37,11 @@ nn::ContextGroup context_group(const exec::Groups& groups, Seconds op_deadline) 
 }
 
 nn::ExpertGroup expert_group(const exec::Groups& groups, Seconds op_deadline) {
-  if (comm::Communicator* const found = groups.experts()) return {*found, op_deadline};
-  return {};
+  nn::ExpertGroup group;
+  if (comm::Communicator* const found = groups.experts()) group = {*found, op_deadline};
+  if (comm::Communicator* const found = groups.expert_tensor())
+    group.tensor = {*found, op_deadline};
+  return group;
 }
 
 // The failure, the way from this rank to the cause, and where everyone stands.

@@ -57,7 +57,7 @@ std::uint64_t own_digest(Session& session) {
       const at::Tensor state = workspace.state(segment, role).cpu().contiguous();
       for (const model::FlatRun& run : runs) {
         const model::Param& param = unit.params[run.param];
-        if (model::tensor_shard(param, place.tensor.tp, place.tensor.coord).is_copy) continue;
+        if (model::tensor_shard(param, place.tensor).is_copy) continue;
         const std::uint64_t key = xxh3_64(join_parts(model.unit_of(segment), " ", param.name, " ",
                                                      kRoleWords[static_cast<std::size_t>(role)]));
         const std::int64_t at = run.at - own.begin;

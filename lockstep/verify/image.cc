@@ -82,7 +82,7 @@ at::Tensor StepImage::at(const model::Model& model, int segment, Role role,
   const at::Tensor& whole = at(segment, role);
   if (place.tp == 1 && place.ep == 1) return whole;
   const auto wholes = model::flat_layouts(model);
-  const auto shares = model::flat_layouts(model, place.tp, place.ep);
+  const auto shares = model::flat_layouts(model, place.tp, place.ep, place.etp);
   const model::FlatLayout& share = layout_of(shares, model, segment);
   at::Tensor made = at::zeros({share.size}, whole.options());
   for (const model::FlatRun& run :
@@ -117,10 +117,10 @@ Hash128 digest_of(std::span<const StepImage> images) {
 }
 
 ImageBuilder::ImageBuilder(const model::Model& model, int steps, at::ScalarType type,
-                           std::int64_t tp, std::int64_t ep)
+                           std::int64_t tp, std::int64_t ep, std::optional<std::int64_t> etp)
     : model_(model),
       layouts_(model::flat_layouts(model)),
-      shares_(model::flat_layouts(model, tp, ep)),
+      shares_(model::flat_layouts(model, tp, ep, etp)),
       images_(steps),
       written_(steps) {
   for (StepImage& image : images_)

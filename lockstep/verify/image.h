@@ -58,9 +58,9 @@ Hash128 digest_of(std::span<const StepImage> images);
 // Joins pieces. Any thread may add. The model must outlive it.
 class ImageBuilder {
  public:
-  // Of ranks of which `tp` share each unit, and `ep` experts.
+  // Of ranks that hold shares as model::flat_layouts has them.
   ImageBuilder(const model::Model& model, int steps, at::ScalarType type, std::int64_t tp,
-               std::int64_t ep = 1);
+               std::int64_t ep = 1, std::optional<std::int64_t> etp = {});
 
   // What another rank has brought already must be equal to it bit for bit; the first piece in which
   // something is not is remembered.

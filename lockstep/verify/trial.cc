@@ -130,7 +130,8 @@ TrialResult run_trial(const train::Job& job, const data::TokenSource& source,
   TrialResult result;
   ImageBuilder builder(job.model, static_cast<int>(orders.size()),
                        tensor::scalar_type_of(wide_type(job.workspace.unit.dtype)),
-                       job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert));
+                       job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert),
+                       job.mesh.degree(mesh::Axis::kExpertTensor));
   std::mutex mutex;
   const Sink sink = [&](Piece piece) { builder.add(piece); };
   comm::run_local(
@@ -175,7 +176,8 @@ TrialResult run_trial_in(comm::World& world, const std::string& label, const tra
   }
   const auto type = tensor::scalar_type_of(wide_type(job.workspace.unit.dtype));
   ImageBuilder builder(job.model, static_cast<int>(orders.size()), type,
-                       job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert));
+                       job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert),
+                       job.mesh.degree(mesh::Axis::kExpertTensor));
   unpack(packed, type, builder);
   for (int rank = 1; rank < world.size(); ++rank) {
     packed.resize(sizes[rank]);

@@ -75,23 +75,28 @@ std::string context_of(const spec::Layout& layout) {
   if (layout.degrees.cp == 1) return "";
   return join_parts("cp", layout.degrees.cp, " ", to_text(layout.context), " ");
 }
-// The same of experts.
-std::string experts_of(const spec::Layout& layout) {
-  return layout.degrees.ep == 1 ? "" : join_parts("ep", layout.degrees.ep, " ");
+// The same of experts; only a mixture has an etp.
+std::string experts_of(const train::Job& job) {
+  const mesh::Degrees& d = job.spec.layout.degrees;
+  const std::string groups = d.ep == 1 ? "" : join_parts("ep", d.ep, " ");
+  const bool all_share = job.model.config.moe.experts == 0 || d.etp == d.tp;
+  return all_share ? groups : groups + join_parts("etp", d.etp, " ");
 }
 
 // Flat and hybrid sharding add up gradients alike only where the tree of sums is a full one, over
-// context ranks too.
+// context ranks too, and of experts over tensor ranks that have others.
 std::string bits_class_of(const train::Job& job) {
   const mesh::Degrees& degrees = job.spec.layout.degrees;
   std::string text = join_parts("dp", degrees.dp);
+  const bool has_experts = job.model.config.moe.experts > 0;
+  const std::int64_t summed =
+      degrees.dp * degrees.cp * (has_experts ? degrees.tp / degrees.etp : 1);
   if (const std::int64_t shards = degrees.dp_shard.value_or(degrees.dp);
-      shards != degrees.dp &&
-      !std::has_single_bit(static_cast<std::uint64_t>(degrees.dp * degrees.cp)))
+      shards != degrees.dp && !std::has_single_bit(static_cast<std::uint64_t>(summed)))
     text = join_parts("dp", degrees.dp / shards, "x", shards);
   if (degrees.tp > 1)
     text = join_parts("tp", degrees.tp, job.spec.layout.sp ? " " : " nosp ", text);
-  return context_of(job.spec.layout) + experts_of(job.spec.layout) + text +
+  return context_of(job.spec.layout) + experts_of(job) + text +
          join_parts(" microbatch ", job.spec.batch.microbatch, " ",
                     spec::name_of(job.spec.layout.reduce));
 }
@@ -100,8 +105,8 @@ std::string bits_class_of(const train::Job& job) {
 std::string passes_of(const train::Job& job) {
   const spec::Layout& layout = job.spec.layout;
   return join_parts(context_of(layout), "tp", layout.degrees.tp,
-                    layout.degrees.tp > 1 && layout.sp ? " sp" : "", " microbatch ",
-                    job.spec.batch.microbatch);
+                    layout.degrees.tp > 1 && layout.sp ? " sp" : "", " etp", layout.degrees.etp,
+                    " microbatch ", job.spec.batch.microbatch);
 }
 
 // Of N numbers in f32, added in two orders: docs/numerics.md.

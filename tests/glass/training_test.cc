@@ -90,8 +90,9 @@ TEST(GlassTraining, SharesExperts) {
     spec.train.dtype = dtype;
     auto verifier = Verifier::create(spec, 2, {.routing = routing});
     ASSERT_TRUE(verifier.ok()) << verifier.error().message;
-    for (const char* layout : {"dp2 ep2 zero0", "dp4 ep4 zero3 m2 recompute=full",
-                               "pp2 dp2 ep2 zero1 zb-h1 m4", "tp2 cp2 dp1 ep2 etp2 zero2"})
+    for (const char* layout :
+         {"dp2 ep2 zero0", "dp4 ep4 zero3 m2 recompute=full", "pp2 dp2 ep2 zero1 zb-h1 m4",
+          "tp2 cp2 dp1 ep2 etp2 zero2", "tp2 dp2 ep4 zero1 m2", "tp4 dp1 ep2 etp2 zero3"})
       expect_same_on_glass(*verifier, layout);
   }
 }

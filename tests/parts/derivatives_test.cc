@@ -31,12 +31,13 @@ void check_against_differences(Rig& rig) {
   };
   for (std::size_t r = 0; r < rig.params.size(); ++r)
     for (auto& [name, numbers] : rig.params[r]) {
-      if (rig.is_whole(name) && r > 0) continue;
+      if (rig.first_alike(name, r) != r) continue;
       ASSERT_TRUE(grads[r].contains(name)) << name;
       for (std::size_t i = 0; i < numbers.size(); i += 1 + numbers.size() / 6) {
         std::vector<double*> at = {&numbers[i]};
         double found = grads[r].at(name)[i];
-        for (std::size_t other = 1; rig.is_whole(name) && other < rig.params.size(); ++other) {
+        for (std::size_t other = r + 1; other < rig.params.size(); ++other) {
+          if (rig.first_alike(name, other) != r) continue;
           at.push_back(&rig.params[other][name][i]);
           // Ranks that have all rows find all of it, but of what every head uses.
           if (sp || name[1] == '_') found += grads[other].at(name)[i];
@@ -61,10 +62,9 @@ int next(int traits) {
 
 TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
   for (int traits = 0; traits < kTraits; traits = next(traits))
-    for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
-      SCOPED_TRACE("traits " + std::to_string(traits) + " tp " + std::to_string(tp) +
-                   (sp ? " sp" : ""));
-      Rig rig(config_of(traits), sizes_of(traits, tp, sp));
+    for (const Ways& ways : ways_of(traits)) {
+      SCOPED_TRACE("traits " + std::to_string(traits) + " tp " + ways.text());
+      Rig rig(config_of(traits), sizes_of(traits, ways));
       check_against_differences(rig);
     }
 }
@@ -74,15 +74,15 @@ TEST(Derivatives, EqualFiniteDifferencesForAllTraits) {
 TEST(Derivatives, NoPolicyChangesABit) {
   int turn = 0;  // every policy meets every way to run it, of some traits
   for (int traits = 0; traits < kTraits; traits = next(traits), ++turn)
-    for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}}) {
+    for (const Ways& ways : ways_of(traits)) {
       const ModelConfig config = config_of(traits);
-      const auto want = Rig(config, sizes_of(traits, tp, sp)).gradients(false, false);
+      const auto want = Rig(config, sizes_of(traits, ways)).gradients(false, false);
       for (const DType dtype : {DType::kF64, DType::kBF16})
         for (int set = 0; set < 8; ++set, ++turn) {
           const int mask = turn * 37 % 128;
-          const Rig rig(config, sizes_of(traits, tp, sp, dtype, mask));
+          const Rig rig(config, sizes_of(traits, ways, dtype, mask));
           EXPECT_EQ(rig.gradients((turn & 1) != 0, (turn & 2) != 0), want)
-              << "traits " << traits << " tp " << tp << " sp " << sp << " mask " << mask;
+              << "traits " << traits << " tp " << ways.text() << " mask " << mask;
         }
     }
 }

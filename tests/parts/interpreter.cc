@@ -390,6 +390,7 @@ Interpreter::Collective Interpreter::issue(std::vector<RankState>& ranks, const 
 void Interpreter::finish(std::vector<RankState>& ranks, const Pass& pass,
                          const Collective& of) const {
   const Part& part = *of.part;
+  LS_CHECK(group_size(part, passes_.sizes()) == std::ssize(ranks), "a collective of some ranks");
   const bool is_late = pass.storage(part.in[0]) != pass.storage(part.out[0]);
   Numbers all;
   for (std::size_t r = 0; r < ranks.size(); ++r) {

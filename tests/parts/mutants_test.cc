@@ -181,10 +181,10 @@ TEST(Mutants, AreCaughtOrProvedToMakeNoDifference) {
   const int every = std::getenv("LOCKSTEP_ALL_MUTANTS") != nullptr ? 1 : 10;
   int made = 0, refused = 0, left = 0, caught = 0, equivalent = 0, run = 0;
   for (const int traits : {0, 4, 8, 27, kOlmo2, kGemma2, kDense + 9})  // llama, qwen3, qwen2, gpt2
-    for (const auto& [tp, sp] : {std::pair{1, false}, {2, false}, {2, true}})
+    for (const Ways& ways : ways_of(traits))
       for (const DType dtype : {DType::kF64, DType::kBF16}) {
         const Rig rig(config_of(traits),
-                      sizes_of(traits, tp, sp, dtype, traits == 0 ? 0b1010011 : 0));
+                      sizes_of(traits, ways, dtype, traits == 0 ? 0b1010011 : 0));
         const std::vector<Named> want = rig.gradients(true, false);
         for (const UnitPass name :
              {UnitPass::kForward, UnitPass::kRecompute, UnitPass::kInputGrad, UnitPass::kWeightGrad,
@@ -203,7 +203,7 @@ TEST(Mutants, AreCaughtOrProvedToMakeNoDifference) {
             ++run;
             const bool same = computes_the_same(rig, name, mutant.pass, want);
             EXPECT_EQ(same, mutant.is_equivalent)
-                << kUnitPasses.name_of(name) << " traits " << traits << " tp " << tp << " sp " << sp
+                << kUnitPasses.name_of(name) << " traits " << traits << " tp " << ways.text()
                 << ": " << mutant.what;
             ++(same ? equivalent : caught);
           }

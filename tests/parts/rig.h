@@ -89,8 +89,7 @@ struct Rig {
         slope(random_numbers(2, kBatch * kSeq * kHidden)) {
     for (unsigned r = 0; r < sizes.tp; ++r) {
       params.push_back(run.random_params(7 + r));
-      for (auto& [name, numbers] : params[r])
-        if (is_whole(name)) numbers = params[0][name];
+      for (auto& [name, numbers] : params[r]) numbers = params[first_alike(name, r)][name];
     }
   }
 
@@ -99,6 +98,13 @@ struct Rig {
     if (wide && name[1] == '_') return false;
     return name.find("norm") != std::string::npos || name == "attn_out_bias" ||
            name == "down_bias" || name == "router" || name == "shared_gate";
+  }
+
+  // The first rank that has the same as `rank`; experts are alike on ranks that share none.
+  std::size_t first_alike(const std::string& name, std::size_t rank) const {
+    if (is_whole(name)) return 0;
+    const auto etp = static_cast<std::size_t>(passes.sizes().etp);
+    return name.starts_with("experts_") ? rank % etp : rank;
   }
 
   Numbers rows(const Numbers& all, std::size_t rank) const {
@@ -206,12 +212,27 @@ struct Rig {
   std::vector<Named> params;
 };
 
-inline UnitSizes sizes_of(int traits, int tp, bool sp, DType dtype = DType::kF64, int mask = 0) {
+// Of a block on tensor ranks; of a mixture maybe with whole experts on each of them.
+struct Ways {
+  int tp = 1;
+  bool sp = false, whole = false;
+  std::string text() const {
+    return std::to_string(tp) + (sp ? " sp" : "") + (whole ? " whole experts" : "");
+  }
+};
+inline std::vector<Ways> ways_of(int traits) {
+  std::vector<Ways> all = {{1}, {2}, {2, true}};
+  if (traits >= kDense) all.push_back({2, true, true});
+  return all;
+}
+
+inline UnitSizes sizes_of(int traits, Ways ways, DType dtype = DType::kF64, int mask = 0) {
   UnitSizes sizes{.batch = kBatch, .seq = kSeq, .dtype = dtype};
   if (traits >= kDense && ((traits - kDense) & 8) != 0)
     sizes.aux_loss_coeff = kAuxLoss, sizes.z_loss_coeff = kZLoss;
-  sizes.tp = tp;
-  sizes.sequence_parallel = sp;
+  sizes.tp = ways.tp;
+  sizes.sequence_parallel = ways.sp;
+  if (ways.whole) sizes.etp = 1;
   for (std::size_t row = 0; row < model::kDropRows.size(); ++row)
     sizes.drop.*model::kDropRows[row].is_dropped = (mask >> row & 1) != 0;
   return sizes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <tuple>
 
 #include "lockstep/base/check.h"
 #include "lockstep/model/catalog.h"
@@ -110,6 +111,44 @@ TEST(Layouts, AreAllLegalOnesOnceEach) {
     for (const Layout& layout : all)
       if (is_rare(layout)) names.erase(to_text(layout));
     EXPECT_EQ(names, by_brute_force(ranks, kBatch)) << ranks << " ranks";
+  }
+}
+
+// Of a mixture every way to share experts, found by asking for each degree.
+TEST(Layouts, OfAMixtureShareExpertsInEveryLegalWay) {
+  const model::ModelConfig mixture = shrink(model::find("mixtral-8x7b")->config);
+  using Key =
+      std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  for (const std::int64_t ranks : {2, 4, 6, 8}) {
+    std::set<Key> found, legal_ones;
+    const auto key = [](const Layout& l) {
+      const mesh::Degrees& d = l.degrees;
+      return Key(d.tp, l.sp, d.cp, d.dp, d.ep, d.etp);
+    };
+    for (const Layout& layout : layouts(mixture, ranks, kBatch)) found.insert(key(layout));
+    const auto ask = [&](const mesh::Degrees& degrees) {
+      for (const bool sp : {true, false}) {
+        const Layout asked = {.degrees = degrees, .sp = sp, .zero = 0, .microbatches = 1};
+        if ((sp || degrees.tp > 1) &&
+            legal(mixture, asked, cut(kBatch, asked), DType::kF32).empty())
+          legal_ones.insert(key(asked));
+      }
+    };
+    for (std::int64_t tp = 1; tp <= ranks; ++tp)
+      for (std::int64_t cp = 1; cp <= ranks / tp; ++cp)
+        for (std::int64_t dp = 1; dp <= ranks / tp / cp; ++dp)
+          for (std::int64_t ep = 1; ep <= ranks; ++ep)
+            for (std::int64_t etp = 1; etp <= ranks; ++etp)
+              if (ranks % (tp * cp * dp) == 0 && kBatch.global_batch % dp == 0)
+                ask({.tp = tp,
+                     .cp = cp,
+                     .pp = ranks / (tp * cp * dp),
+                     .dp = dp,
+                     .ep = ep,
+                     .etp = etp});
+    EXPECT_EQ(found, legal_ones) << ranks << " ranks";
+    EXPECT_TRUE(
+        std::ranges::any_of(found, [](const Key& k) { return std::get<5>(k) < std::get<0>(k); }));
   }
 }
 

@@ -146,10 +146,17 @@ const std::vector<Refusal>& models_and_types() {
   static const std::vector<Refusal> all = {
       {"whole numbers", [](Asked& a) { a.dtype = DType::kI32; },
        [](Asked& a) { a.dtype = DType::kBF16; }},
-      {"experts that tensor ranks do not share",
+      {"whole experts for tensor ranks that have all tokens",
        [](Asked& a) {
          a.model = model::find("mixtral-8x7b")->config;
          a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2};
+         a.layout.sp = false;
+       },
+       [](Asked& a) { a.layout.sp = true; }},
+      {"experts on more ranks than tensor ranks",
+       [](Asked& a) {
+         a.model = model::find("mixtral-8x7b")->config;
+         a.layout.degrees = {.tp = 2, .pp = 2, .dp = 2, .etp = 4};
        },
        [](Asked& a) { a.layout.degrees.etp = 2; }},
       {"latent attention", model("deepseek-v3"), model("llama3-8b")},

@@ -57,11 +57,19 @@ TEST(NoiseScaleRules, AskNothingOfARunThatDoesNotMeasure) {
 }
 
 TEST(ExpertParallelRules, RefuseTheNoiseScale) {
-  EXPECT_TRUE(against_expert_parallelism(1, 10).empty());
-  EXPECT_TRUE(against_expert_parallelism(2, 0).empty());
-  const auto found = against_expert_parallelism(2, 10);
+  model::ModelConfig mixture;
+  mixture.moe.experts = 4;
+  EXPECT_TRUE(against_expert_parallelism({.tp = 2, .etp = 2}, 10, mixture).empty());
+  EXPECT_TRUE(against_expert_parallelism({.dp = 2, .ep = 2}, 0, mixture).empty());
+  EXPECT_TRUE(against_expert_parallelism({.tp = 2}, 10, {}).empty());
+  const auto found = against_expert_parallelism({.dp = 2, .ep = 2}, 10, mixture);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].error.message, "noise_scale = 10 with ep = 2 cannot be run yet");
+  const auto whole = against_expert_parallelism({.tp = 2, .etp = 1}, 10, mixture);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].error.message,
+            "noise_scale = 10 with etp = 1 beside tp = 2 cannot be run yet");
+  EXPECT_EQ(whole[0].error.help, "set noise_scale = 0, or etp = 2");
 }
 
 TEST(RouterLossRules, NeedARouter) {

@@ -296,7 +296,8 @@ TEST(BitsSlow, OfSharedExpertsAreThoseOfEveryOrderOfDelivery) {
       spec, {"dp4 ep4 zero3 m3 step", "dp2 ep2 zero0 m4 mb recompute=full",
              "pp2 dp2 ep2 zero2 zbv vpp2 m4 mb", "pp2 dp2 ep2 zero1 dualpipe-v vpp2 m4 step",
              "cp2 dp2 ep4 zero1 m3 step", "cp2 dp1 ep2 zero3 m2 mb cp_comm_type=gather",
-             "tp2 etp2 dp2 ep2 zero2 m3 step recompute=selective", "dp2x2 ep2 zero3 m2 mb"});
+             "tp2 etp2 dp2 ep2 zero2 m3 step recompute=selective", "dp2x2 ep2 zero3 m2 mb",
+             "tp2 dp2 ep4 zero3 m3 step", "tp2 dp2 ep2 zero1 m2 mb recompute=full"});
 }
 
 // A job of one process per rank.

@@ -71,7 +71,8 @@ class Gather {
   explicit Gather(const Job& job)
       : job_(job),
         builder_(job.model, 1, tensor::scalar_type_of(wide_type(job.workspace.unit.dtype)),
-                 job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert)) {}
+                 job.mesh.degree(mesh::Axis::kTensor), job.mesh.degree(mesh::Axis::kExpert),
+                 job.mesh.degree(mesh::Axis::kExpertTensor)) {}
 
   void add(Session& session) {
     for (const int segment : session.own_segments()) {
@@ -242,9 +243,11 @@ TEST_F(CheckpointAnyToAny, MastersAndUntiedHeadsToo) {
 TEST_F(CheckpointAnyToAny, ExpertsAndSharedSequencesToo) {
   spec::Spec spec = dots1_spec();
   spec.train.dtype = DType::kBF16;
-  go_on_from_each(spec, {"dp1 zero0 m8 step", "dp2x2 ep2 zero2 m2 step",
-                         "tp2 etp2 pp2 dp2 zero1 1f1b m4 step", "dp4 ep4 zero3 m2 step",
-                         "cp2 dp2 ep4 zero1 m4 step", "tp2 etp2 dp2 ep2 zero2 m4 step"});
+  go_on_from_each(
+      spec, {"dp1 zero0 m8 step", "dp2x2 ep2 zero2 m2 step", "tp2 etp2 pp2 dp2 zero1 1f1b m4 step",
+             "dp4 ep4 zero3 m2 step", "cp2 dp2 ep4 zero1 m4 step", "tp2 etp2 dp2 ep2 zero2 m4 step",
+             "tp2 dp2x1 ep2 zero1 m4 step", "tp2 dp2 ep4 zero3 m4 step",
+             "tp4 etp2 dp1 ep2 zero0 m8 step"});
 }
 
 TEST_F(CheckpointAnyToAny, OtherModelsSettingsAndDataAreRefusedWithBothValues) {

@@ -449,6 +449,38 @@ verify::Fault dividing_by_own_rows() {
   return fault;
 }
 
+// Where tensor ranks have whole experts: the router, which lies in front of the gains, is reduced
+// over them no more than an expert's weights are.
+verify::Fault keeping_routers_apart() {
+  return hooked([](Rank) {
+    return Hooks{.replicated_part = [](int unit, Inner inner) {
+      const Buffer part = inner.replicated_part(unit);
+      const std::int64_t router = small_mixture().model.moe.experts * small_mixture().model.hidden;
+      return part.count > router ? part.slice(router, part.count - router) : part;
+    }};
+  });
+}
+
+// Gradients of experts are summed over the ranks that sum those of all else.
+verify::Fault reducing_experts_over_data_alone(Program program) {
+  for (auto& list : program.lists)
+    for (Op& op : list)
+      if (op.kind == OpKind::kReduce && program.step.is_experts(op.unit))
+        op.group = CommGroup::kData;
+  return {program};
+}
+
+// The second of two tensor ranks tells of no tokens, as where both had the same ones.
+verify::Fault telling_tokens_once() {
+  return bringing_more(
+      [](exec::StepSums& sums, Inner) { std::ranges::fill(sums.expert_tokens, 0); });
+}
+
+// The loss that balances experts takes its own rows for those of all tensor ranks.
+verify::Fault balancing_own_rows() {
+  return planned({.per_step = 2, .at = 0, .axes = {"tp"}, .dtype = DType::kI64});
+}
+
 std::int64_t all_tokens(std::int64_t, Inner) {
   const spec::Batch batch = small_spec(false).batch;
   return batch.global_batch * batch.seq;
@@ -575,6 +607,14 @@ const Classic kMixtureClassics[] = {
     {"auxiliary loss over one tensor rank's rows", "Megatron-LM PR 5996", false,
      "tp2 etp2 dp1 zero0 m1 step", verify::FailureKind::kNumbers,
      [](P) { return dividing_by_own_rows(); }},
+    {"router's gradient of one tensor rank's rows", "", false, "tp2 dp1 zero0 m1 step",
+     verify::FailureKind::kReplicas, [](P) { return keeping_routers_apart(); }},
+    {"gradients of whole experts summed over the data ranks alone", "", false,
+     "tp2 dp2 ep2 zero0 m1 step", verify::FailureKind::kReplicas, reducing_experts_over_data_alone},
+    {"tokens of experts told by one tensor rank", "", false, "tp2 dp1 ep2 zero1 m1 step",
+     verify::FailureKind::kNumbers, [](P) { return telling_tokens_once(); }},
+    {"auxiliary loss of one tensor rank's choices", "", false, "tp2 dp1 ep2 zero0 m1 step",
+     verify::FailureKind::kNumbers, [](P) { return balancing_own_rows(); }},
     {"selection biases saved as zeros", "torchtitan PR 1226", false, "dp2 zero1 m1 step",
      verify::FailureKind::kNumbers, [](P) { return forgetting_biases(); }},
 };

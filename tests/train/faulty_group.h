@@ -41,7 +41,7 @@ struct GroupPlan {
   int at = -1;
   GroupFault fault = GroupFault::kDrop;
   std::vector<GroupCall>* calls = nullptr;
-  std::vector<std::string> axes = {"tp", "cp", "ep"};
+  std::vector<std::string> axes = {"tp", "cp", "ep", "etp"};
   DType dtype = DType::kF64;
 };
 

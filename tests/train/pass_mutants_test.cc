@@ -31,10 +31,9 @@ constexpr const char* kPassLayouts[] = {
     "cp2 dp1 zero0 m1 step cp_comm_type=ulysses",
 };
 constexpr const char* kMixtureLayouts[] = {
-    "dp2 ep2 zero0 m1 step",
-    "dp2 ep2 zero0 m1 step recompute=full",
-    "cp2 dp1 ep2 zero0 m1 step",
-    "tp2 dp2 ep2 etp2 zero0 m1 step",
+    "dp2 ep2 zero0 m1 step",     "dp2 ep2 zero0 m1 step recompute=full",
+    "cp2 dp1 ep2 zero0 m1 step", "tp2 dp2 ep2 etp2 zero0 m1 step",
+    "tp2 dp1 ep2 zero0 m1 step", "tp4 dp1 ep2 etp2 zero0 m1 step",
 };
 
 // The calls that a rank makes in a step, the same in every step.

@@ -53,7 +53,10 @@ TEST(Verify, RanksThatShareExpertsTrainAsOne) {
           "pp2 dp2 ep2 zero3 m4 mb recompute=full", "pp2 dp2 ep2 zero1 zb-h1 m4 step",
           "cp2 dp1 ep2 zero0 m2 step", "cp2 dp2 ep4 zero3 m2 step",
           "tp2 dp2 ep2 etp2 zero2 m2 step", "tp2 dp4 ep2 etp2 nosp zero3 m2 step",
-          "tp2 cp2 pp2 dp1 ep2 etp2 zero1 m4 step recompute=full"})
+          "tp2 cp2 pp2 dp1 ep2 etp2 zero1 m4 step recompute=full", "tp2 dp1 zero0 m2 step",
+          "tp2 dp2 ep4 zero3 m2 step recompute=selective", "tp2 dp2x1 ep2 zero1 m2 step",
+          "tp2 cp2 pp2 dp1 ep4 zero2 m4 step recompute=full", "tp4 dp2 ep4 etp2 zero1 m1 step",
+          "tp4 dp1 etp2 zero0 m2 step"})
       EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << spec.model.name << ", " << layout;
   }
 }
@@ -78,8 +81,9 @@ TEST(Verify, SteeredRoutersTrainAsOnOneRank) {
       EXPECT_TRUE(meets_all ? met[i] == all : may || met[i] == 0)
           << to_text(routing) << ": expert " << i << " met " << met[i];
     }
-    for (const char* layout : {"dp8 ep8 zero1 m1", "pp2 dp2 ep2 zero3 m4 mb recompute=full",
-                               "cp2 dp2 ep4 zero3 m2", "tp2 dp2 ep2 etp2 zero2 m2"})
+    for (const char* layout :
+         {"dp8 ep8 zero1 m1", "pp2 dp2 ep2 zero3 m4 mb recompute=full", "cp2 dp2 ep4 zero3 m2",
+          "tp2 dp2 ep2 etp2 zero2 m2", "tp2 dp2 ep4 zero1 m2"})
       EXPECT_EQ(verdict_on(*verifier, layout).failure, "") << to_text(routing) << ", " << layout;
   }
 }

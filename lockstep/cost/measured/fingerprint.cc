@@ -45,6 +45,8 @@ Fingerprint fingerprint(const model::ModelConfig& config, const model::UnitSizes
     print.push_back({"model.moe.top_k", number(config.moe.top_k)});
     print.push_back({"model.moe.expert_ffn", number(config.moe.expert_ffn)});
     if (sizes.ep > 1) print.push_back({"layout.ep", number(sizes.ep)});
+    if (const std::int64_t etp = sizes.expert_ranks(); etp != sizes.tp)
+      print.push_back({"layout.etp", number(etp)});
     if (sizes.aux_loss_coeff > 0.0) print.push_back({"train.moe_aux_loss_coeff", "some"});
     if (sizes.z_loss_coeff > 0.0) print.push_back({"train.moe_z_loss_coeff", "some"});
   }
