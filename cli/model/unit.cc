@@ -121,10 +121,9 @@ Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& co
   spec::Layout layout{.degrees = {.tp = sizes.tp, .cp = sizes.cp, .dp = sizes.ep, .ep = sizes.ep},
                       .context = sizes.context,
                       .sp = sizes.sequence_parallel};
-  if (args.has("etp"))
-    sizes.etp = layout.degrees.etp = count("etp");
-  else if (config.moe.experts > 0)
-    layout.degrees.etp = sizes.tp;
+  const bool has_experts = config.moe.experts > 0;
+  layout.degrees.etp = has_experts && !args.has("etp") ? sizes.tp : count("etp");
+  if (has_experts) sizes.etp = layout.degrees.etp;
   const spec::Batch batch{
       .seq = seq, .global_batch = sizes.batch * sizes.ep, .microbatch = sizes.batch};
   const std::vector<Error> refused = spec::legal(config, layout, batch, sizes.dtype);
@@ -176,7 +175,7 @@ Result<ExitCode> print_unit(const Args& args, Output& output, const model::Model
              << to_text(sizes.dtype) << ", " << sizes.batch << " x " << with_commas(seq)
              << " tokens, tp" << sizes.tp << (sizes.sequence_parallel ? " sp" : "");
   if (sizes.cp > 1) output.out << " cp" << sizes.cp << " " << to_text(sizes.context);
-  if (sizes.etp) output.out << " etp" << *sizes.etp;
+  if (sizes.expert_ranks() < sizes.tp) output.out << " etp" << sizes.expert_ranks();
   if (sizes.ep > 1) output.out << " ep" << sizes.ep << ", experts met evenly";
   output.out << "\n\n";
   for (const UnitPass pass : passes_of(unit->kind)) print_pass(output.out, passes, pass);

@@ -37,11 +37,17 @@ TEST(ModelVerb, ShowsPassesOfAUnitPartByPart) {
     EXPECT_EQ(run_model({"model", "gpt2-tiny", "--unit", unit}).code, ExitCode::kOk);
   const Answer mixture = run_model({"model", "mixtral-8x7b", "--unit", "block", "--tp", "2"});
   EXPECT_NE(mixture.out.find("expert_linear"), std::string::npos) << mixture.err;
+  // Whole experts take a tensor rank's own rows: nothing is gathered for them, nothing summed.
+  const Answer whole =
+      run_model({"model", "mixtral-8x7b", "--unit", "block", "--tp", "2", "--sp", "--etp", "1"});
+  EXPECT_NE(whole.out.find("take_rows       mlp_normed, places"), std::string::npos) << whole.out;
   for (const auto& [arguments, words] :
        {std::pair{std::vector<std::string>{"model", "llama3-8b", "--tp", "2"},
                   "no --unit is given"},
         {{"model", "llama3-8b", "--unit", "block", "--tp", "3"},
          "the nearest tp that does: 2 or 4"},
+        {{"model", "mixtral-8x7b", "--unit", "block", "--tp", "2", "--etp", "1"},
+         "without sequence parallelism"},
         {{"model", "deepseek-v3", "--unit", "block"}, "family is deepseek"}}) {
     const Answer refused = run_model(arguments);
     EXPECT_EQ(refused.code, ExitCode::kUsage);
