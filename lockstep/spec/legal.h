@@ -19,9 +19,9 @@ namespace lockstep::spec {
 // moe, and so mistral, qwen2, qwen3, olmo2, mixtral, qwen2_moe, qwen3_moe, olmoe and dots1), in
 // f32, bf16 or f64; an ep that divides the experts, and with experts etp = tp or, under sequence
 // parallelism, an etp that divides tp; any cp; a tp that divides heads and ffn, and kv_heads or is
-// a multiple of them, whatever the vocabulary, with sequence parallelism or without; every ZeRO stage, also over a data group of one, where it
-// changes nothing; the schedules of schedule_names(), the others can be simulated. A pure function;
-// any thread may call it.
+// a multiple of them, whatever the vocabulary, with sequence parallelism or without; every ZeRO
+// stage, also over a data group of one, where it changes nothing; the schedules of
+// schedule_names(), the others can be simulated. A pure function; any thread may call it.
 std::vector<Error> legal(const model::ModelConfig& model, const Layout& layout, const Batch& batch,
                          DType dtype);
 

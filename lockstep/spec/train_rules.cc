@@ -55,18 +55,21 @@ std::vector<Contradiction> against_expert_parallelism(const mesh::Degrees& degre
                                                       const model::ModelConfig& model) {
   if (noise_scale == 0 || model.moe.experts == 0) return {};
   std::vector<Contradiction> found;
-  const auto refuse = [&](const std::string& name, std::int64_t value, std::int64_t nearest,
-                          const std::string& why) {
-    found.push_back({{Code::kNotRunYet,
-                      join_parts("noise_scale = ", noise_scale, " with ", name, " = ", value,
-                                 why.empty() ? "" : " beside " + why, " cannot be run yet"),
-                      join_parts("set noise_scale = 0, or ", name, " = ", nearest)},
-                     {{{"train.noise_scale"}, "looks at gradients of all experts"},
-                      {{"layout." + name}, join_parts(value, " ranks share experts")}}});
+  const auto refuse = [&](const std::string& setting, const std::string& nearest, Side side) {
+    found.push_back(
+        {{Code::kNotRunYet,
+          join_parts("noise_scale = ", noise_scale, " with ", setting, " cannot be run yet"),
+          "set noise_scale = 0, or " + nearest},
+         {{{"train.noise_scale"}, "looks at gradients of all experts"}, std::move(side)}});
   };
-  if (degrees.ep > 1) refuse("ep", degrees.ep, 1, "");
+  if (degrees.ep > 1)
+    refuse(join_parts("ep = ", degrees.ep), "ep = 1",
+           {{"layout.ep"}, join_parts(degrees.ep, " ranks share experts")});
   if (degrees.etp != degrees.tp)
-    refuse("etp", degrees.etp, degrees.tp, join_parts("tp = ", degrees.tp));
+    refuse(join_parts("etp = ", degrees.etp, " beside tp = ", degrees.tp),
+           join_parts("etp = ", degrees.tp),
+           {{"layout.etp"},
+            join_parts(degrees.etp, " of ", degrees.tp, " tensor ranks have an expert")});
   return found;
 }
 

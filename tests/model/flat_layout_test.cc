@@ -390,7 +390,9 @@ std::vector<std::int64_t> position(const Param& param, std::int64_t element) {
 
 // The elements of the parameter that the rank holds, in row-major order, one by one.
 std::vector<std::int64_t> elements_of(const Param& param, TensorPlace place) {
-  const TensorShard shard = tensor_shard(param, place.tp, place.coord);
+  const bool is_expert = param.experts > 0;  // of ranks side by side, each has a piece of it
+  const TensorShard shard = tensor_shard(param, is_expert ? place.etp : place.tp,
+                                         is_expert ? place.coord % place.etp : place.coord);
   std::vector<std::int64_t> held;
   for (std::int64_t element = 0; element < param.numel(); ++element) {
     const std::int64_t at = position(param, element)[static_cast<std::size_t>(shard.dim)];
@@ -437,20 +439,20 @@ TEST(FlatRuns, AreTheElementsThatTheRankHolds) {
   }
 }
 
-// The same of experts that ranks share, cut by tensor ranks too.
+// The same of experts that ranks share, cut by tensor ranks too: by all, or by some side by side.
 TEST(FlatRuns, AreTheExpertsThatTheRankHolds) {
   ModelConfig config = find("mixtral-8x7b")->config;
   config.layers = 1, config.hidden = 8, config.heads = 4, config.kv_heads = 4, config.head_dim = 2;
   config.vocab = 16, config.max_positions = 8, config.moe.expert_ffn = 4, config.moe.experts = 6;
   const Model model = describe(config).value();
   const std::size_t block = model.distinct.size() + 1;
-  for (const std::int64_t tp : {1, 2})
+  for (const auto& [tp, etp] : {std::pair{1, 1}, {2, 2}, {2, 1}, {4, 4}, {4, 2}, {4, 1}})
     for (const std::int64_t ep : {1, 2, 3, 6}) {
-      const FlatLayout flat = flat_layouts(model, tp, ep)[block];
+      const FlatLayout flat = flat_layouts(model, tp, ep, etp)[block];
       for (std::int64_t coord = 0; coord < tp; ++coord)
         for (std::int64_t expert = 0; expert < ep; ++expert) {
           std::vector<std::vector<std::int64_t>> seen(model.distinct[1].params.size());
-          const TensorPlace place = {tp, coord, ep, expert};
+          const TensorPlace place = {tp, coord, ep, expert, etp};
           for (const FlatRun& run : flat_runs(model.distinct[1], flat, place, {0, flat.size}))
             for (std::int64_t i = 0; i < run.length; ++i)
               seen[static_cast<std::size_t>(run.param)].push_back(run.element + i);
@@ -458,7 +460,7 @@ TEST(FlatRuns, AreTheExpertsThatTheRankHolds) {
             EXPECT_EQ(
                 seen[static_cast<std::size_t>(at.param)],
                 elements_of(model.distinct[1].params[static_cast<std::size_t>(at.param)], place))
-                << "tp " << tp << " ep " << ep;
+                << "tp " << tp << " ep " << ep << " etp " << etp;
         }
     }
 }

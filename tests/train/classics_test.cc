@@ -476,9 +476,10 @@ verify::Fault telling_tokens_once() {
       [](exec::StepSums& sums, Inner) { std::ranges::fill(sums.expert_tokens, 0); });
 }
 
-// The loss that balances experts takes its own rows for those of all tensor ranks.
+// The loss that balances experts takes its own rows for those of all tensor ranks. Choices are
+// gathered twice in F; Norm sums words, which is two calls more.
 verify::Fault balancing_own_rows() {
-  return planned({.per_step = 2, .at = 0, .axes = {"tp"}, .dtype = DType::kI64});
+  return planned({.per_step = 4, .at = 0, .axes = {"tp"}, .dtype = DType::kI64});
 }
 
 std::int64_t all_tokens(std::int64_t, Inner) {
@@ -610,7 +611,7 @@ const Classic kMixtureClassics[] = {
     {"router's gradient of one tensor rank's rows", "", false, "tp2 dp1 zero0 m1 step",
      verify::FailureKind::kReplicas, [](P) { return keeping_routers_apart(); }},
     {"gradients of whole experts summed over the data ranks alone", "", false,
-     "tp2 dp2 ep2 zero0 m1 step", verify::FailureKind::kReplicas, reducing_experts_over_data_alone},
+     "tp2 dp2 zero0 m1 step", verify::FailureKind::kReplicas, reducing_experts_over_data_alone},
     {"tokens of experts told by one tensor rank", "", false, "tp2 dp1 ep2 zero1 m1 step",
      verify::FailureKind::kNumbers, [](P) { return telling_tokens_once(); }},
     {"auxiliary loss of one tensor rank's choices", "", false, "tp2 dp1 ep2 zero0 m1 step",
