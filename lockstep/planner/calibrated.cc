@@ -130,18 +130,19 @@ Memory walked_memory(const program::Program& program, Coord coord,
 }
 
 // Settings of a run that one calibration fixes and a search varies.
-constexpr std::array<std::string_view, 4> kVaried = {"batch.microbatch", "layout.tp", "layout.sp",
-                                                     "rows recomputed"};
+constexpr std::array<std::string_view, 5> kVaried = {"batch.microbatch", "layout.tp", "layout.sp",
+                                                     "layout.etp", "rows recomputed"};
 
 Result<void> check_known(const cost::CalibrationFile& known, const model::ModelConfig& model,
                          model::UnitSizes sizes) {
-  cost::Fingerprint asked = cost::fingerprint(model, sizes);
-  for (cost::Trait& trait : asked)
-    for (const cost::Trait& measured : known.calibration.print)
-      if (measured.name == trait.name && std::ranges::find(kVaried, trait.name) != kVaried.end())
-        trait.value = measured.value;
-  return check_same(known.calibration.print, asked, known.name,
-                    "make one for this run with lockstep calibrate");
+  const auto fixed = [](cost::Fingerprint print) {
+    std::erase_if(print, [](const cost::Trait& trait) {
+      return std::ranges::find(kVaried, trait.name) != kVaried.end();
+    });
+    return print;
+  };
+  return check_same(fixed(known.calibration.print), fixed(cost::fingerprint(model, sizes)),
+                    known.name, "make one for this run with lockstep calibrate");
 }
 
 std::string ranks_of(const cost::CalibrationFile& known) {
@@ -165,8 +166,11 @@ cost::Fingerprint print_of(const spec::Spec& spec) {
 
 std::string unknown_text(const spec::Spec& spec) {
   const model::Drop rows = spec.layout.recompute.drop.rest();
-  return join_parts("microbatch ", spec.batch.microbatch, " with tp ", spec.layout.degrees.tp,
-                    spec.layout.degrees.tp > 1 && !spec.layout.sp ? " without sp" : "",
+  const mesh::Degrees& d = spec.layout.degrees;
+  const bool has_etp = spec.model.moe.experts > 0 && d.etp != d.tp;
+  return join_parts("microbatch ", spec.batch.microbatch, " with tp ", d.tp,
+                    has_etp ? join_parts(" and etp ", d.etp) : "",
+                    d.tp > 1 && !spec.layout.sp ? " without sp" : "",
                     rows != model::kKeepAll ? " and recompute=" + spec::to_text(rows) : "");
 }
 

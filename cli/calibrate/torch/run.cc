@@ -97,12 +97,15 @@ struct Part {
   train::Calibrator calibrator;
 };
 
-// "mb4-tp2.json", "mb4-tp2-selective.json" where rows are recomputed.
+// "mb4-tp2.json", "mb4-tp2-selective.json" where rows are recomputed, "mb4-tp2-etp1.json" of whole
+// experts.
 std::string file_name(const spec::Spec& spec) {
   const std::int64_t tp = spec.layout.degrees.tp;
   const model::Drop rows = spec.layout.recompute.drop.rest();
   std::string name = join_parts("mb", spec.batch.microbatch, "-tp", tp);
   if (tp > 1 && !spec.layout.sp) name += "-nosp";
+  if (const std::int64_t etp = spec.layout.degrees.etp; spec.model.moe.experts > 0 && etp != tp)
+    name += join_parts("-etp", etp);
   if (rows != model::kKeepAll) name += "-" + spec::to_text(rows);
   return name + ".json";
 }
