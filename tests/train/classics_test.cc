@@ -477,9 +477,9 @@ verify::Fault telling_tokens_once() {
 }
 
 // The loss that balances experts takes its own rows for those of all tensor ranks. Choices are
-// gathered twice in F; Norm sums words, which is two calls more.
+// gathered twice in F; Norm sums words, which is two calls more, and digests are compared before.
 verify::Fault balancing_own_rows() {
-  return planned({.per_step = 4, .at = 0, .axes = {"tp"}, .dtype = DType::kI64});
+  return planned({.per_step = 4, .at = 1, .axes = {"tp"}, .dtype = DType::kI64});
 }
 
 std::int64_t all_tokens(std::int64_t, Inner) {
