@@ -4,6 +4,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/enum_names.h"
+#include "lockstep/cluster/rates.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -44,6 +45,20 @@ Result<void> check_tier(const Tier& tier, std::int64_t inner) {
 
 }  // namespace
 
+Result<void> check_power(const DeviceType& device) {
+  if (!device.watts.known()) return {};
+  const double usual = usual_watts(device.name), said = device.watts.value;
+  if (usual == 0)
+    return bad(join_parts("a power of ", said, " W for device `", device.name,
+                          "`, whose usual power is not known"),
+               "leave it out, or name one of the H100, A100 and B200 kinds");
+  if (said >= kLeastPower * usual && said <= kMostPower * usual) return {};
+  return bad(join_parts("a power of ", said, " W for device `", device.name,
+                        "`, which usually has ", usual, " W"),
+             join_parts("from ", kLeastPower * usual, " to ", kMostPower * usual,
+                        " W rates can be carried over"));
+}
+
 std::string_view to_text(Origin origin) { return kOrigins.name_of(origin); }
 std::string_view to_text(TierKind kind) { return kTierKinds.name_of(kind); }
 
@@ -54,6 +69,7 @@ Result<Cluster> validated(Cluster cluster) {
     return bad(join_parts(counted, "; ranks are counted up to ", kMaxDevices));
   if (!cluster.device.memory.known())
     return bad("device `" + cluster.device.name + "` has no memory size");
+  LS_TRY(check_power(cluster.device));
   if (cluster.tiers.empty()) return bad("the cluster has no tiers; even one device has its own");
   std::int64_t inner = 0;
   for (const Tier& tier : cluster.tiers) {

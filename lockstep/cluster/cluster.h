@@ -46,6 +46,7 @@ struct DeviceType {
   Figure largest_matmul_fp8;   // FLOP/s
   Figure peak_f16;             // FLOP/s of a device that has no bf16
   bool is_host = false;        // a processor of the host itself: no context, no driver's reserve
+  Figure watts = {};           // of power that it may draw; unknown: the usual ones of its name
 
   bool operator==(const DeviceType&) const = default;
 };
@@ -77,6 +78,11 @@ struct Cluster {
 
   bool operator==(const Cluster&) const = default;
 };
+
+// kBadCluster where its power is said and so far from the usual that its rates cannot be carried
+// over, or where no usual power is known.
+inline constexpr double kLeastPower = 0.25, kMostPower = 1.5;
+Result<void> check_power(const DeviceType& device);
 
 // Returns `cluster` when it is consistent: at least one device with a known memory, sizes that
 // grow, each a multiple of the one before, the last equal to `count`, speeds known and positive.

@@ -45,6 +45,7 @@ DeviceType read_device(const config::Settings& settings) {
   replace(device.peak_f32, settings.real("device.peak_f32"), kTera);
   replace(device.peak_bf16, settings.real("device.peak_bf16"), kTera);
   replace(device.peak_fp8, settings.real("device.peak_fp8"), kTera);
+  replace(device.watts, settings.real("device.power"), 1);
   return device;
 }
 
@@ -97,6 +98,9 @@ const config::FieldTable& cluster_fields() {
        positive("device.peak_f32", "TFLOP/s", "Dense peak in f32."),
        positive("device.peak_bf16", "TFLOP/s", "Dense peak in bf16."),
        positive("device.peak_fp8", "TFLOP/s", "Dense peak in fp8."),
+       positive("device.power", "W",
+                "Power that it may draw, where that is not usual: rates of products follow its "
+                "cube root."),
        {.path = "tier",
         .type = FieldType::kTables,
         .doc = "Levels of the network, innermost first; without any, the usual machine of the "

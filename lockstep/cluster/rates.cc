@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
 
 namespace lockstep::cluster {
 namespace {
@@ -86,34 +90,54 @@ constexpr const char* kWords[kNumTerms][2] = {
 std::string_view to_text(Term term) { return kWords[static_cast<std::size_t>(term)][0]; }
 std::string_view meaning_of(Term term) { return kWords[static_cast<std::size_t>(term)][1]; }
 
+namespace {
+
+// Devices whose names begin so, the first that does. The fitted rows ran at 400, 700, and 1,000 or
+// 1,200 W; a card's processors share what a module's have.
+struct Chip {
+  std::string_view name;
+  const DeviceRates* rates;
+  double watts, fitted_watts;
+  double processors = 0;  // 0: as many as its family
+};
+constexpr Chip kChips[] = {
+    {"a100-pcie", &kAmpere, 300, 400}, {"a100", &kAmpere, 400, 400},
+    {"a800", &kAmpere, 400, 400},      {"h100-pcie", &kHopper, 350, 700, 114},
+    {"h100-96", &kHopper, 500, 700},   {"h100", &kHopper, 700, 700},
+    {"h200", &kHopper, 700, 700},      {"h800", &kHopper, 700, 700},
+    {"gh200", &kHopper, 700, 700},     {"b200", &kBlackwell, 1000, 1000},
+    {"b300", &kBlackwell, 1100, 1000}, {"gb200", &kBlackwell, 1200, 1200},
+    {"gb300", &kBlackwell, 1400, 1200}};
+
+const Chip* chip_of(std::string_view name) {
+  const auto found =
+      std::ranges::find_if(kChips, [&](const Chip& chip) { return name.starts_with(chip.name); });
+  return found == std::end(kChips) ? nullptr : found;
+}
+
+}  // namespace
+
+double usual_watts(std::string_view device) {
+  const Chip* chip = chip_of(device);
+  return chip == nullptr ? 0 : chip->watts;
+}
+
 const DeviceRates& rates_of(const DeviceType& device) {
   static const DeviceRates volta = borrowed(kAmpere, "volta");
   static const DeviceRates other = borrowed(kHopper, "other");
-  // The fitted rows ran at 700 W, and at 1,000 or 1,200 W.
-  static const DeviceRates capped = at_power(kHopper, 500.0 / 700);
-  static const DeviceRates b300 = at_power(kBlackwell, 1100.0 / 1000);
-  static const DeviceRates gb300 = at_power(kBlackwell, 1400.0 / 1200);
-  // On PCIe cards 300 of 400 W; 350 W for fewer processors than 700 W feed elsewhere.
-  static const DeviceRates a100_card = at_power(kAmpere, 300.0 / 400);
-  static const DeviceRates h100_card = [] {
-    constexpr double kProcessors = 114;
-    DeviceRates made = at_power(kHopper, (350 / kProcessors) / (700 / kHopper.processors));
-    made.processors = kProcessors;
-    return made;
-  }();
-  const std::string_view name = device.name;
-  if (name == "a100-pcie") return a100_card;
-  if (name == "h100-pcie") return h100_card;
-  if (name == "h100-96") return capped;
-  if (name == "b300") return b300;
-  if (name == "gb300") return gb300;
-  if (name.starts_with("a100") || name.starts_with("a800")) return kAmpere;
-  if (name.starts_with("h100") || name.starts_with("h200") || name.starts_with("h800") ||
-      name.starts_with("gh200"))
-    return kHopper;
-  if (name.starts_with("b200") || name.starts_with("gb200")) return kBlackwell;
-  if (name.starts_with("v100")) return volta;
-  return other;
+  const Chip* chip = chip_of(device.name);
+  if (chip == nullptr) return device.name.starts_with("v100") ? volta : other;
+  const double family = chip->rates->processors;
+  const double processors = chip->processors > 0 ? chip->processors : family;
+  const double watts = device.watts.known() ? device.watts.value : chip->watts;
+  const double share = (watts / processors) / (chip->fitted_watts / family);
+  if (share == 1) return *chip->rates;
+  static std::mutex mutex;
+  static std::map<std::pair<const Chip*, double>, DeviceRates> made;
+  const std::scoped_lock lock(mutex);
+  const auto [at, is_new] = made.try_emplace({chip, watts});
+  if (is_new) at->second = at_power(*chip->rates, share), at->second.processors = processors;
+  return at->second;
 }
 
 }  // namespace lockstep::cluster

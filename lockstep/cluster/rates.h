@@ -50,8 +50,11 @@ struct DeviceRates {
   Rate& at(Term term) { return terms[static_cast<std::size_t>(term)]; }
 };
 
-// The table of a device by its catalogue name. Devices of a family share one; a device of no known
-// family borrows the nearest and is marked as not calibrated.
+// The table of a device by its catalogue name and its power. Devices of a family share one; a
+// device of no known family borrows the nearest and is marked as not calibrated. Any thread may
+// call it; what it returns is never freed.
 const DeviceRates& rates_of(const DeviceType& device);
+// What a device of that name may draw; 0: not known.
+double usual_watts(std::string_view device);
 
 }  // namespace lockstep::cluster

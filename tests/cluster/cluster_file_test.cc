@@ -86,6 +86,15 @@ TEST(ReadCluster, ACountTheUsualMachineCannotHavePointsAtTheCount) {
   EXPECT_NE(report.find("8 and 16"), std::string::npos) << report;
 }
 
+TEST(ReadCluster, PowerIsNearTheUsual) {
+  const std::string file = "devices = 8\n[device]\nbase = \"h100\"\npower = ";
+  EXPECT_EQ(must_read(file + "500\n").device.watts.value, 500);
+  EXPECT_NE(errors_of(file + "50\n").find("from 175 to 1050 W"), std::string::npos);
+  EXPECT_NE(errors_of(file + "0\n").find("device.power"), std::string::npos);
+  const std::string other = "devices = 8\n[device]\nbase = \"mi300x\"\npower = 500\n";
+  EXPECT_NE(errors_of(other).find("is not known"), std::string::npos);
+}
+
 TEST(FindCluster, TellsFilesFromNames) {
   config::Report report;
   EXPECT_EQ(find_cluster("h100:64", report), *cluster_from_name("h100:64"));

@@ -39,6 +39,20 @@ TEST(Rates, OfCardsAreThoseOfTheirChipAtLessPower) {
   EXPECT_EQ(rates("h100-pcie")[Term::kStream], rates("h100")[Term::kStream]);
 }
 
+// Whoever knows the power of their devices.
+TEST(Rates, FollowThePowerThatIsSaid) {
+  DeviceType device = cluster_from_name("h100")->device;
+  const DeviceRates& usual = rates_of(device);
+  device.watts = {500, Origin::kUser};
+  const DeviceRates& less = rates_of(device);
+  EXPECT_EQ(less[Term::kGemm], rates_of(cluster_from_name("h100-96")->device)[Term::kGemm]);
+  EXPECT_EQ(less[Term::kStream], usual[Term::kStream]);
+  EXPECT_EQ(&less, &rates_of(device));
+  device.watts = {700, Origin::kUser};
+  EXPECT_EQ(&rates_of(device), &usual);
+  EXPECT_EQ(usual_watts("mi300x"), 0);
+}
+
 TEST(Rates, OnlyFamiliesWithCalibrationRowsSaySo) {
   const auto calibrated = [](const char* name) {
     for (const CatalogRow& row : catalog())
